@@ -1,0 +1,12 @@
+/* Tenon: fused ML operators in one table. Include this. */
+#ifndef TENON_H
+#define TENON_H
+
+#include <tenon/call.h>
+#include <tenon/host.h>
+#include <tenon/op.h>
+#include <tenon/ops.h>
+#include <tenon/status.h>
+#include <tenon/tensor.h>
+
+#endif

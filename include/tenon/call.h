@@ -1,0 +1,79 @@
+/* Finding operators and calling them by name. Programs that know the operator use the typed functions of tenon/ops.h.
+ */
+#ifndef TENON_CALL_H
+#define TENON_CALL_H
+
+#include <tenon/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tn_operator tn_operator; /* a row of the table, its contract parsed */
+
+TN_API const tn_operator *tn_find(const char *name); /* NULL and a message where there is none */
+TN_API int tn_operator_count(void);
+TN_API const tn_operator *tn_operator_at(int index); /* in the table's order; NULL past the end */
+TN_API const char *tn_operator_name(const tn_operator *op);
+TN_API const tn_op *tn_operator_row(const tn_operator *op);
+
+/* Adds the operators of a shared object to the table. Loading the same file again does nothing. */
+TN_API tn_status tn_load(const char *path);
+
+/* The whole table, or one operator, as JSON; the caller frees it with tn_free. NULL and a message on failure. */
+TN_API char *tn_table_json(void);
+TN_API char *tn_operator_json(const tn_operator *op);
+TN_API void tn_free(void *memory);
+
+/* A named attribute: {"axis", {.kind = TN_INT, .i = 1}}, or by the functions below. */
+typedef struct tn_attr {
+    const char *name;
+    tn_value value;
+} tn_attr;
+
+TN_API tn_attr tn_attr_int(const char *name, int64_t value);
+TN_API tn_attr tn_attr_float(const char *name, double value);
+TN_API tn_attr tn_attr_bool(const char *name, bool value);
+TN_API tn_attr tn_attr_str(const char *name, const char *value);
+TN_API tn_attr tn_attr_type(const char *name, tn_type value);
+TN_API tn_attr tn_attr_ints(const char *name, const int64_t *values, int32_t count);
+
+/* The arguments of a call. Missing trailing inputs are absent; unset attributes take their defaults. */
+typedef struct tn_args {
+    const tn_tensor *const *in; /* in the signature's order; NULL: absent. Lists are laid out one after the other. */
+    int32_t n_in;
+    const int32_t *lengths; /* of operators with list inputs: how many of `in` each input has; else NULL */
+    const tn_attr *attrs;   /* by name, in any order */
+    int32_t n_attrs;
+    tn_tensor *const *out; /* in the signature's order; NULL: not wanted. The caller owns them. */
+    int32_t n_out;
+    const char *kernel; /* only this one; NULL: the best that accepts */
+} tn_args;
+
+/* What inference says of an output. */
+typedef struct tn_spec {
+    bool present;               /* false: a `?` output that was not asked for */
+    tn_type type;               /* TN_NO_TYPE: unknown */
+    int32_t ndim;               /* -1: unknown */
+    int64_t shape[TN_MAX_RANK]; /* -1: unknown */
+} tn_spec;
+
+/* Output types and shapes. Looks at no data; a dimension of -1 or a rank of -1 in an input means that it is not known
+ * yet. `?` outputs are present when their attribute want_<name> is true. specs: one for each output. */
+TN_API tn_status tn_infer(const tn_operator *op, const tn_args *args, tn_spec *specs);
+
+/* Checks the call, picks a kernel and runs it. host NULL: the default one. */
+TN_API tn_status tn_run(const tn_operator *op, const tn_args *args, const tn_host *host);
+
+/* Does everything of tn_run but the running: the kernel's plan is made and kept. Data pointers may be NULL. */
+TN_API tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host);
+
+/* The name of the kernel that tn_run would take, and what must be moved and done. Either may be NULL. */
+TN_API tn_status tn_explain(const tn_operator *op, const tn_args *args, const char **kernel, tn_cost *cost);
+
+TN_API const char *tn_version(void); /* "0.1.0" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,346 @@
+/* The contract language: what a signature says, once parsed. One parser (contract_parse.c), one printer
+ * (contract_print.c), one evaluator that validates calls and infers outputs (contract_bind.c), one rule parser
+ * (grad_rule.c). Other languages get the parsed form as JSON (contract_json.c) and never see the text. */
+#ifndef TNI_CONTRACT_H
+#define TNI_CONTRACT_H
+
+#include <tenon/call.h>
+
+enum {
+    TNI_MAX_ARGS = 48,  /* inputs, outputs and attributes, each */
+    TNI_MAX_NAMES = 48, /* dimensions */
+    TNI_MAX_PACKS = 8,  /* *r, *s … */
+    TNI_MAX_TYPES = 8,  /* T, W … */
+    TNI_MAX_NODES = 512,
+    TNI_MAX_DEPTH = 64, /* of nested expressions */
+    TNI_MAX_INTS = 64,  /* elements of an ints or axes attribute */
+};
+
+/* ---- expressions: a tree in contract->nodes ------------------------------------------------------------------ */
+
+typedef enum tni_node_kind {
+    TNI_LIT_INT,  /* value */
+    TNI_LIT_BOOL, /* value */
+    TNI_LIT_STR,  /* text */
+    TNI_DIM,      /* ref: dimension */
+    TNI_ATTR,     /* ref: attribute */
+    TNI_ATTR_AT,  /* ref: ints attribute, value: index */
+    TNI_RANK,     /* ref: pack */
+    TNI_ADD,
+    TNI_SUB,
+    TNI_MUL,
+    TNI_DIV,
+    TNI_MOD,
+    TNI_NEG,
+    TNI_EQ,
+    TNI_NE,
+    TNI_LT,
+    TNI_LE,
+    TNI_GT,
+    TNI_GE,
+    TNI_AND,
+    TNI_OR,
+    TNI_NOT,
+} tni_node_kind;
+
+typedef struct tni_node {
+    tni_node_kind kind;
+    int32_t left, right; /* children, -1: none; a unary one has its child at left */
+    int32_t ref;
+    int64_t value;
+    const char *text;
+} tni_node;
+
+/* ---- shapes -------------------------------------------------------------------------------------------------- */
+
+typedef enum tni_item_kind {
+    TNI_ITEM_EXPR,      /* node */
+    TNI_ITEM_PACK,      /* ref: pack */
+    TNI_ITEM_SPREAD,    /* ref: ints attribute whose elements are the dimensions (`*shape`) */
+    TNI_ITEM_BROADCAST, /* broadcast(*a, *b) */
+    TNI_ITEM_REDUCE,    /* reduce(*s, axes, keepdim): axes may be an axis or axes attribute, keepdim an attribute */
+    TNI_ITEM_PERMUTE,   /* permute(*s, dims) */
+    TNI_ITEM_CONCAT,    /* concat(*s, axis): *s bound by each element of a list */
+} tni_item_kind;
+
+/* An operand of a shape function: a pack, or an ints attribute spread. */
+typedef struct tni_seq {
+    bool is_attr;
+    int32_t ref;
+} tni_seq;
+
+typedef struct tni_item {
+    tni_item_kind kind;
+    bool broadcast; /* `~`: a size of 1 (and for a pack, missing leading dimensions) is fine too */
+    int32_t node;
+    int32_t ref;
+    tni_seq a, b;      /* of shape functions */
+    int32_t attr;      /* axes, dims or axis attribute of a shape function */
+    int32_t keep_attr; /* keepdim attribute; -1: none */
+} tni_item;
+
+/* Which item list of the contract: items[first … first + count - 1]; `cond` chooses between two. */
+typedef struct tni_shape {
+    int32_t cond; /* node; -1: none */
+    int32_t first, count;
+    int32_t else_first, else_count;
+} tni_shape;
+
+/* ---- types --------------------------------------------------------------------------------------------------- */
+
+typedef enum tni_type_kind {
+    TNI_TYPE_FIXED, /* one of mask */
+    TNI_TYPE_VAR,   /* ref: type variable */
+    TNI_TYPE_ATTR,  /* ref: dtype attribute */
+} tni_type_kind;
+
+typedef enum tni_type_wrap { TNI_PLAIN, TNI_ACC, TNI_COMPLEX } tni_type_wrap;
+
+typedef struct tni_type {
+    tni_type_kind kind;
+    tni_type_wrap wrap;
+    int32_t ref;
+    uint32_t mask;
+} tni_type;
+
+typedef struct tni_typevar {
+    const char *name;
+    uint32_t mask;
+    bool declared;   /* in <…> */
+    const char *set; /* as written in <…>: "any", "i32 i64" */
+} tni_typevar;
+
+/* ---- parameters ---------------------------------------------------------------------------------------------- */
+
+typedef enum tni_want { TNI_ALWAYS, TNI_ASKED, TNI_GRAD } tni_want;
+
+typedef struct tni_param { /* a tensor, or a list of them */
+    const char *name;
+    tni_type type;
+    tni_shape shape;
+    bool list;
+    bool optional;     /* input */
+    bool inplace;      /* input */
+    tni_want want;     /* output */
+    int32_t want_attr; /* output: its want_<name> attribute; -1: none */
+} tni_param;
+
+typedef enum tni_attr_kind {
+    TNI_A_INT,
+    TNI_A_FLOAT,
+    TNI_A_BOOL,
+    TNI_A_STR,
+    TNI_A_DTYPE,
+    TNI_A_AXIS,
+    TNI_A_AXES,
+    TNI_A_INTS,
+    TNI_A_CHOICE,
+    TNI_A_ACTIVATION,
+} tni_attr_kind;
+
+typedef struct tni_attr {
+    const char *name;
+    tni_attr_kind kind;
+    bool optional; /* `float?`: may be absent, and is when not given */
+    bool has_default;
+    bool implied;   /* want_<output>, not written in the signature */
+    tn_value value; /* the default */
+    int32_t length; /* of ints[2]; -1: any */
+    int32_t n_choices;
+    const char *const *choices;
+    /* of axis and axes: what they count in */
+    bool rank_is_seq; /* true: rank_seq, the operand of the shape function that uses it; false: the first input */
+    tni_seq rank_seq;
+} tni_attr;
+
+typedef struct tni_condition {
+    int32_t node;
+    const char *text; /* as printed back, for the message */
+} tni_condition;
+
+typedef struct tni_contract {
+    const char *name;
+    int32_t n_types, n_inputs, n_outputs, n_attrs, n_dims, n_packs, n_conditions, n_order, n_nodes, n_items;
+    tni_typevar types[TNI_MAX_TYPES];
+    tni_param *inputs;  /* (n_inputs) */
+    tni_param *outputs; /* (n_outputs) */
+    tni_attr *attrs;    /* (n_attrs), the implied ones last */
+    const char **dims;  /* names */
+    const char **packs; /* names, without the star */
+    tni_condition *conditions;
+    tni_node *nodes;
+    tni_item *items;
+    struct {
+        bool is_attr;
+        int32_t index;
+    } * order;      /* parameters as written, without the implied ones: (n_order) */
+    bool has_lists; /* among the inputs */
+    void *arena;    /* owns all of the above */
+} tni_contract;
+
+/* Error messages of the parser point at the character:
+ *     contract of 'softmax': expected ':' after 'mask' at column 24
+ *       softmax(x: T[*s], mask bool[~*s]?)
+ *                              ^                                                                                 */
+tn_status tni_contract_parse(const char *signature, tni_contract **contract);
+void tni_contract_free(tni_contract *contract); /* NULL is fine */
+
+/* The signature in canonical form; parsing it again gives the same contract. Caller frees with tn_free. */
+char *tni_contract_print(const tni_contract *contract);
+
+/* ---- binding: one call checked against the contract, outputs inferred ----------------------------------------- */
+
+/* What is known of a tensor. */
+typedef struct tni_operand {
+    tn_type type;         /* TN_NO_TYPE: unknown */
+    int32_t ndim;         /* -1: unknown */
+    const int64_t *shape; /* (ndim); -1: unknown */
+} tni_operand;
+
+typedef struct tni_dims {
+    int32_t ndim;           /* -1: unknown */
+    int64_t d[TN_MAX_RANK]; /* -1: unknown */
+} tni_dims;
+
+typedef struct tni_bound {
+    tn_type types[TNI_MAX_TYPES]; /* TN_NO_TYPE: unknown */
+    int64_t dims[TNI_MAX_NAMES];  /* -1: unknown */
+    bool dim_set[TNI_MAX_NAMES];
+    tni_dims packs[TNI_MAX_PACKS];
+    bool pack_set[TNI_MAX_PACKS];
+    tn_value attrs[TNI_MAX_ARGS];             /* complete, normalised: defaults filled, axes non-negative and sorted */
+    int64_t ints[TNI_MAX_ARGS][TNI_MAX_INTS]; /* what attrs[].ints of axes and ints attributes points to */
+} tni_bound;
+
+/* The inputs of a call: operands in the signature's order, lists laid out one after the other. counts[i] is 0 where
+ * input i is absent, the length for a list. */
+typedef struct tni_inputs {
+    const tni_operand *operands;
+    const int32_t *counts; /* (n_inputs) */
+} tni_inputs;
+
+/* Checks everything that needs no data and fills `bound` and `specs` (n_outputs; NULL: not wanted). The messages are
+ * in the user's terms and begin with the operator's name: "softmax: x has rank 0, needs at least 1".
+ * Lists: a name that only lists have is each element's own, and they agree element by element; one that something
+ * else uses too is the same for all. `bound` and the spec of a list output say what holds for the first element.
+ * The dims of permute(*s, dims) are made non-negative like axes. A name that only `~` uses is what those broadcast to. */
+tn_status tni_bind(const tni_contract *contract, const tni_inputs *inputs, const tn_attr *attrs, int32_t n_attrs,
+                   tni_bound *bound, tn_spec *specs);
+
+/* The full shape of input i by the contract, `~` expanded: what a kernel sees. For an element of a list and for shapes
+ * with unknowns it is the operand's own. Call after tni_bind. */
+tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, int32_t i, const tni_operand *operand,
+                          tni_dims *full);
+
+/* An attribute from text, as the CLI and samples write it: "axis", "-1"; "axes", "[0, 2]"; "reduction", "'sum'" or
+ * "sum". Strings and ints of the value live in `arena` memory that the caller frees with tn_free. */
+tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
+                         void **memory);
+
+/* ---- gradient rules ------------------------------------------------------------------------------------------ */
+
+typedef enum tni_source_kind {
+    TNI_FROM_INPUT,
+    TNI_FROM_OUTPUT,
+    TNI_FROM_DOUTPUT,
+    TNI_FROM_ATTR,
+    TNI_FROM_DIM,
+    TNI_FROM_PACK,
+    TNI_FROM_LOCAL,
+    TNI_FROM_LITERAL,
+} tni_source_kind;
+
+/* What a parameter of the called operator is given. */
+typedef struct tni_source {
+    tni_source_kind kind;
+    int32_t ref; /* input, output, attribute, dimension, pack or local */
+    tn_value literal;
+    bool to_attr;  /* the parameter is an attribute of the called operator */
+    int32_t param; /* which input or attribute of the called operator */
+} tni_source;
+
+typedef struct tni_statement {
+    int32_t n_results;
+    int32_t result_is_local;       /* 0: gradients of inputs results[]; 1: locals results[] */
+    int32_t results[TNI_MAX_ARGS]; /* result k is output k of the called operator */
+    const tn_operator *op;         /* the called operator */
+    int32_t n_sources;
+    tni_source *sources; /* same-named attributes that pass along are written out here */
+} tni_statement;
+
+typedef struct tni_rule {
+    int32_t n_locals, n_statements;
+    const char **locals;
+    tni_statement *statements;
+    bool *differentiable; /* (n_outputs of the operator): its d<output> occurs */
+    void *arena;
+} tni_rule;
+
+/* Called operators are looked up with tn_find; messages name the operator and point at the character. */
+tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule);
+void tni_rule_free(tni_rule *rule);
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------- */
+/* tn_operator_json gives
+ *   {"name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null,
+ *    "types":   [{"name": "T", "of": ["f16", …]}],
+ *    "params":  [{"kind": "input", "name", "type": TYPE, "shape": SHAPE, "optional", "inplace", "list"} |
+ *                {"kind": "attr", "name", "type": "int|float|bool|str|dtype|axis|axes|ints|choice|activation",
+ *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
+ *                 "choices": [str] (of choice), "rank_of": SEQ|null (null: the first input)}],   as written, implied
+ * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
+ * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "differentiable": [output names],
+ *                "statements": [{"results": [names], "local": bool, "op": name,
+ *                  "args": [{"param": name in the called operator, "attr": bool,
+ *                            "from": "input|output|doutput|attr|dim|pack|local|literal", "name": str | "value":
+ * value}]}]}, "kernels": [{"name", "device": "cpu|cuda", "types": [..]}], "samples": [{"text", "tolerance", "bench",
+ * "types": {"W": "f32"}, "inputs": [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool}  (present
+ * ones; of a list input one entry per element)], "attrs": {name: value}}]} TYPE:  {"var": "T"} | {"fixed": ["i32",
+ * "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped SHAPE: [DIM…] | {"if": EXPR, "then":
+ * [DIM…], "else": [DIM…]} DIM:   {"expr": EXPR} | {"pack": "s"} | {"spread": "shape"}, each with "broadcast": true
+ * where `~` | {"fn": "broadcast", "a": SEQ, "b": SEQ} | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
+ *          | {"fn": "permute", "a": SEQ, "dims": attr} | {"fn": "concat", "a": SEQ, "axis": attr}
+ *   SEQ:   {"pack": "s"} | {"attr": "shape"}
+ *   EXPR:  3 | true | {"str": "none"} | {"dim": "n"} | {"attr": "groups"} | {"attr": "stride", "at": 0} | {"rank": "s"}
+ *          | {"op": "+ - * / % neg == != < <= > >= and or not", "args": [EXPR…]}                                   */
+
+/* A string that grows; writes after a failed allocation are dropped and `failed` stays set. */
+typedef struct tni_text {
+    char *data; /* NUL-terminated */
+    size_t length, capacity;
+    bool failed;
+} tni_text;
+void tni_text_add(tni_text *text, const char *format, ...) TN_PRINTF(2, 3);
+void tni_text_json_string(tni_text *text, const char *string); /* quoted and escaped */
+
+void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */
+void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule); /* a value */
+
+/* ---- samples ------------------------------------------------------------------------------------------------- */
+
+typedef struct tni_sample_input {
+    int32_t input; /* of the contract */
+    tn_type type;  /* for the given T */
+    tni_dims shape;
+    int64_t below; /* integers from 0 … below - 1; 0: not said */
+    bool positive;
+} tni_sample_input;
+
+/* A sample made concrete for one T. */
+typedef struct tni_case {
+    int32_t n_inputs; /* present tensors; the elements of a list follow each other */
+    tni_sample_input *inputs;
+    int32_t n_attrs;
+    tn_attr *attrs;
+    void *arena;
+} tni_case;
+
+/* T: the type that the type variable T takes; others are T unless the sample says `W=f32`. */
+tn_status tni_sample_case(const tni_contract *contract, const char *args, tn_type T, tni_case **made);
+/* A random call that the contract allows, near the sample: same options, other ranks of packs and sizes (0, 1, odd,
+ * powers of two and their neighbours), drawn from *seed. `most`: elements of the largest input. */
+tn_status tni_sample_random(const tni_contract *contract, const char *args, tn_type T, uint64_t *seed, int64_t most,
+                            tni_case **made);
+void tni_case_free(tni_case *made);
+
+#endif

@@ -1,0 +1,75 @@
+/* What the files of src/core share with each other, and with adapters and the CLI. */
+#ifndef TNI_CORE_H
+#define TNI_CORE_H
+
+#include <stdatomic.h>
+
+#include "contract.h"
+
+/* ---- memory of the core itself: every allocation goes through here, so that tests can make the Nth one fail ----- */
+void *tni_malloc(size_t bytes); /* NULL and a message when there is none; 0 bytes gives a valid pointer */
+void *tni_calloc(size_t count, size_t bytes);
+void *tni_realloc(void *memory, size_t bytes);
+char *tni_strdup(const char *string);
+void *tni_malloc_aligned(size_t bytes); /* at a multiple of 64 */
+void tni_free(void *memory);
+/* Tests: the n-th allocation from now (1 is the next) on any thread fails; 0: none. Returns how many were asked for
+ * since. */
+int64_t tni_fail_allocation(int64_t n);
+
+/* Memory that is freed all at once. */
+typedef struct tni_arena tni_arena;
+tni_arena *tni_arena_new(void);                        /* NULL and a message when there is no memory */
+void *tni_arena_alloc(tni_arena *arena, size_t bytes); /* zeroed, 16-byte aligned; NULL and a message */
+char *tni_arena_text(tni_arena *arena, const char *begin, size_t length);
+void tni_arena_free(tni_arena *arena);
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+struct tn_operator {
+    const tn_op *row;
+    tni_contract *contract;
+    int32_t index;
+    _Atomic(const tni_rule *) rule;    /* parsed when first asked for: tni_operator_rule */
+    _Atomic(struct tni_plans *) plans; /* calls seen before (plan.c); made by the first call */
+};
+void tni_plans_free(struct tni_plans *plans); /* NULL is fine */
+/* The operator's gradient rule; *rule is NULL where it has none. */
+tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule);
+/* Adds all rows or, with a message, none. The rows must stay where they are. */
+tn_status tni_table_add(const tn_op *const *rows, int n);
+/* Letters to change, add or drop to get from one name to the other; stops counting at `most`. */
+int tni_edit_distance(const char *a, const char *b, int most);
+/* Rows compiled in; ends with NULL (src/ops/list.c). */
+extern const tn_op *const tni_builtin_ops[];
+
+/* ---- tensors and views ------------------------------------------------------------------------------------------ */
+tn_type tni_acc_type(tn_type type);     /* TN_NO_TYPE for TN_NO_TYPE */
+tn_type tni_complex_type(tn_type type); /* TN_NO_TYPE where there is none */
+void tni_dense_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
+bool tni_is_dense(int32_t ndim, const int64_t *shape, const int64_t *strides);
+/* Every element at its own place and no gaps: dense, in some order of the dimensions. */
+bool tni_is_permuted_dense(int32_t ndim, const int64_t *shape, const int64_t *strides);
+/* The strides that an adapter gives output i: those of the first input where the two have the same shape by the
+ * contract and that input is permuted-dense (channels-last stays channels-last), else dense. */
+void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
+                        int64_t *strides);
+/* Copies elements between views of the same shape and type, any strides. */
+void tni_copy(const tn_host *host, const tn_view *to, const tn_view *from);
+
+/* ---- calls for adapters: one look-up serves inference and the run -------------------------------------------------
+ */
+/* Makes output `output`, which the adapter owns; the core runs into it. */
+typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,
+                                     tn_tensor **made);
+/* tn_run with outputs made on the way: args->out is ignored, `?` outputs are made when their want_ attribute is true.
+ * An attribute without a name is the one at its place in the contract (TN_UNSET: the default). */
+tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
+                         void *context);
+
+/* The default host's parallel loop (threads.c). */
+void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg);
+
+/* ---- CPU ------------------------------------------------------------------------------------------------------- */
+uint32_t tni_cpu_isa(void); /* TN_ISA_… of this machine, less what TENON_ISA=none|avx2|avx512 leaves out */
+
+#endif
