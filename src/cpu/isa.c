@@ -1,0 +1,45 @@
+/* Which instruction sets this machine has. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/core.h"
+
+static uint32_t found;
+
+#if defined(__x86_64__)
+
+/* The compiler's run-time check asks the processor, and the system whether it saves the wide registers. */
+static uint32_t detect(void) {
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return (avx2 ? TN_ISA_AVX2 : 0) | (avx512 ? TN_ISA_AVX512 : 0);
+}
+
+#else
+
+static uint32_t detect(void) {
+    return 0;
+}
+
+#endif
+
+/* TENON_ISA=none|avx2|avx512: nothing beyond that. */
+static uint32_t allowed(void) {
+    const char *most = getenv("TENON_ISA");
+    if (most != NULL && strcmp(most, "none") == 0) return 0;
+    if (most != NULL && strcmp(most, "avx2") == 0) return TN_ISA_AVX2;
+    return TN_ISA_AVX2 | TN_ISA_AVX512;
+}
+
+static void find(void) {
+    found = detect() & allowed();
+}
+
+uint32_t tni_cpu_isa(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find);
+    return found;
+}

@@ -1,0 +1,66 @@
+/* What the row kernels of softmax and cross_entropy are made of: passes over n elements that follow each other in
+ * memory. There is one set of functions for each type, compiled once (spans_cpu.c); the logic of a row is written above
+ * them, once for all types. All may run in place. */
+#ifndef TNI_SPANS_H
+#define TNI_SPANS_H
+
+#include "vec.h"
+
+enum {
+    SPAN = 32768 / (int)sizeof(real), /* elements of a buffer on the stack */
+    SHORT = 4 * VL,                   /* elements of a row that is kept in registers */
+};
+
+/* Evenly spaced rows of n elements each. */
+typedef struct row_run {
+    const void *x;
+    void *y;
+    int64_t n, count, apart_x, apart_y;
+} row_run;
+
+typedef struct spans {
+    int64_t size; /* bytes of an element */
+    bool native;  /* elements are `real` */
+    /* The largest scale * x, -inf where there is none. May miss a NaN; the sum will not. */
+    real (*max)(const void *x, int64_t n, real scale);
+    /* The same, and scores = scale * x, -inf where there is a mask and it is false. */
+    real (*scores)(const void *x, const uint8_t *mask, real *scores, int64_t n, real scale);
+    /* The sum of exp(scale * x - shift) * V_EXP_SCALE. */
+    real (*sum)(const void *x, int64_t n, real scale, real shift);
+    /* y = e * by */
+    void (*scale)(const real *e, void *y, int64_t n, real by);
+    /* y = exp(scale * x - shift) * V_EXP_SCALE * by: what `sum` added up */
+    void (*exp)(const void *x, void *y, int64_t n, real scale, real shift, real by);
+    /* The whole softmax of rows with n <= SHORT. */
+    void (*short_rows)(const row_run *run, real scale);
+    /* Elements `step` apart from and to a buffer. */
+    void (*gather)(const void *x, int64_t step, real *to, int64_t n);
+    void (*scatter)(const real *from, void *y, int64_t step, int64_t n);
+} spans;
+
+const spans *TNI_CPU(spans_of)(tn_type type);
+
+/* e = exp(scale * x - shift) * V_EXP_SCALE; returns the sum. */
+real TNI_CPU(span_exp)(const real *x, real *e, int64_t n, real scale, real shift);
+
+static inline int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Where element i is. */
+static inline void *span_at(const spans *s, const void *p, int64_t i) {
+    return (char *)(uintptr_t)p + i * s->size;
+}
+
+/* What is subtracted from scores whose largest is `most`. Infinite: every exponent must become NaN. */
+static inline real shift_of(real most) {
+    return most - most == 0 ? most : (real)NAN;
+}
+
+/* Is that the sum of a row? The largest element adds 1 to it, but for a row that has a NaN or +inf, or nothing but
+ * -inf, or nothing. */
+static inline bool is_proper(real sum) {
+    return sum >= V_EXP_SCALE / 2;
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* exp, log, tanh and erf of vectors; included by vec.h. Errors, over all inputs (denormals, infinities, NaN and -0 give
+ * what the C library gives): f32 below 2 ulp, f64 below 3 ulp. No table, no gather, no branch. Without fused
+ * multiply-add the bounds hold as well: products that must be exact have few enough bits.
+ *
+ * The polynomials are minimax fits; what each one approximates is said where it is used. */
+#ifndef TNI_VEC_MATH_H
+#define TNI_VEC_MATH_H
+
+#if defined(TNI_REAL_f32)
+
+enum { MANTISSA = 23, EXPONENT_BIAS = 127 };
+static const real MAGIC = 0x1.8p23f; /* x + MAGIC has the integer nearest to x in its low bits */
+static const real LN2_HI = 0x1.62e4p-1f, LN2_LO = 0x1.7f7d1cp-20f, LOG2_E = 0x1.715476p+0f;
+static const real EXP_LOW = -104, EXP_HIGH = 89; /* exp is 0, infinity there */
+static const real SMALLEST_NORMAL = 0x1p-126f;
+static const real TANH_ONE = 10, ERF_ONE = 4; /* they are 1 there */
+/* exp(r) = 1 + r + r^2 P(r), |r| <= ln(2) / 2 */
+static const real EXP_POLY[] = {0x1.fffffcp-2f, 0x1.555494p-3f, 0x1.5558bep-5f, 0x1.123856p-7f, 0x1.6a3d0ep-10f};
+/* log(1 + f) = f - f^2 / 2 + f^3 P(f), sqrt(1/2) <= 1 + f < sqrt(2) */
+static const real LOG_POLY[] = {0x1.555554p-2f, -0x1.000226p-2f, 0x1.99a008p-3f, -0x1.547244p-3f,
+                                0x1.22da18p-3f, -0x1.0d853ap-3f, 0x1.055b86p-3f, -0x1.38b5eep-4f};
+/* tanh(x) = x + x^3 P(x^2), x <= 0.9 */
+static const real TANH_POLY[] = {-0x1.55554ep-2f, 0x1.110f34p-3f, -0x1.b9c9f2p-5f, 0x1.62ef7cp-6f,
+                                 -0x1.0ed002p-7f, 0x1.5283eap-9f, -0x1.dd957ep-12f};
+/* erf(x) = x + x P(x^2), x <= 1 */
+static const real ERF_POLY[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2cf8p-4f, -0x1.b7f90ep-6f,
+                                0x1.5405b2p-8f, -0x1.a3f6fep-11f, 0x1.496a2ep-14f};
+/* erf(x) = 1 - exp(-P(x)), 1 <= x <= ERF_ONE */
+static const real ERFC_POLY[] = {0x1.72e9dcp-12f, 0x1.2085b2p+0f, 0x1.46c586p-1f,  0x1.a60a7p-4f,
+                                 -0x1.6541fep-6f, 0x1.814c8ep-9f, -0x1.852ccap-13f};
+
+#else
+
+enum { MANTISSA = 52, EXPONENT_BIAS = 1023 };
+static const real MAGIC = 0x1.8p52;
+static const real LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45, LOG2_E = 0x1.71547652b82fep+0;
+static const real EXP_LOW = -746, EXP_HIGH = 710;
+static const real SMALLEST_NORMAL = 0x1p-1022;
+static const real TANH_ONE = 20, ERF_ONE = 6;
+static const real EXP_POLY[] = {
+    0x1.000000000000bp-1, 0x1.5555555555561p-3,  0x1.555555555009fp-5,  0x1.111111110d665p-7,  0x1.6c16c18593112p-10,
+    0x1.a01a01bad522p-13, 0x1.a01996c3eedf8p-16, 0x1.71dddfe689975p-19, 0x1.28b020ca74ee2p-22, 0x1.af8560b6080bdp-26};
+/* log(1 + f) = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))), s = f / (2 + f) */
+static const real LOG_POLY[] = {0x1.5555555555592p-1, 0x1.999999997fdb7p-2, 0x1.24924941f125dp-2, 0x1.c71c52095d069p-3,
+                                0x1.74663ee86ce41p-3, 0x1.39a1bab6c71e3p-3, 0x1.2f056395511b5p-3};
+static const real TANH_POLY[] = {-0x1.5555555555519p-2,  0x1.111111110dbfap-3,   -0x1.ba1ba1b80d946p-5,
+                                 0x1.664f48302a74bp-6,   -0x1.226e2da6fd686p-7,  0x1.d6d2e0d4ef4fp-9,
+                                 -0x1.7d99619546fa3p-10, 0x1.350c420de5934p-11,  -0x1.f23b9ae3caa9p-13,
+                                 0x1.896175df6aacfp-14,  -0x1.22b350aad233dp-15, 0x1.6de245ea6e3a1p-17,
+                                 -0x1.4c83c4c4e3d5cp-19, 0x1.383751855a2d4p-22};
+static const real ERF_POLY[] = {0x1.06eba8214db69p-3,   -0x1.812746b0379e6p-2,  0x1.ce2f21a042b2p-4,
+                                -0x1.b82ce3128499dp-6,  0x1.565bcd0db02e8p-8,   -0x1.c02db3d8ed321p-11,
+                                0x1.f9a321a11f74ap-14,  -0x1.f4d1df396bd52p-17, 0x1.b9def19f9c16ap-20,
+                                -0x1.5f1d36d0795a6p-23, 0x1.f7a412c758503p-27,  -0x1.386ac29bc2765p-30,
+                                0x1.0579afa306dbep-34};
+static const real ERFC_POLY[] = {0x1.13879d25f87c7p-21,  0x1.20dd1e3136794p+0,   0x1.45f6359d1baf6p-1,
+                                 0x1.a4ab28ed23b4cp-4,   -0x1.3719a622c25d7p-6,  -0x1.b19d4d2de9ac7p-12,
+                                 0x1.f7099154ba3a5p-10,  -0x1.954aee9462105p-11, 0x1.1e5cf7033d226p-13,
+                                 0x1.479a7806d86eap-16,  -0x1.7a109811ebbb3p-16, 0x1.1fdf575521623p-17,
+                                 -0x1.1bdc0162b961ap-19, 0x1.8cd744a627b7p-22,   -0x1.8a967c6ea7ac5p-25,
+                                 0x1.0b56733397c5dp-28,  -0x1.bc4f874e74227p-33, 0x1.5660dcc0b9bf3p-38};
+
+#endif
+
+enum { POLY_MOST = 18 };
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* c[0] + c[1] x + … + c[n - 1] x^(n - 1), by pairs, pairs of pairs … (Estrin): a short chain of dependent steps, so
+ * that two multiply-add units stay busy. A term without a partner joins its neighbour: that saves a square. */
+TNI_INLINE vreal v_poly(vreal x, const real *c, const int n) {
+    vreal term[(POLY_MOST + 1) / 2];
+    for (int k = 0; k < n / 2; k++) term[k] = v_fma(v_set(c[2 * k + 1]), x, v_set(c[2 * k]));
+    if (n % 2) term[n / 2] = v_set(c[n - 1]);
+    for (int m = (n + 1) / 2; m > 1; m /= 2) {
+        x = x * x;
+        if (m % 2) term[m - 2] = v_fma(term[m - 1], x, term[m - 2]);
+        for (int k = 0; k < m / 2; k++) term[k] = v_fma(term[2 * k + 1], x, term[2 * k]);
+    }
+    return term[0];
+}
+
+/* The sign of `sign`; a >= 0 or NaN. */
+TNI_INLINE vreal v_copysign(vreal a, vreal sign) {
+    return (vreal)((vint)a | ((vint)sign & (vint)v_set(-(real)0)));
+}
+
+/* ---- exp --------------------------------------------------------------------------------------------------------- */
+
+/* x = n ln(2) + r: returns exp(r) - 1. */
+TNI_INLINE vreal exp_reduced(vreal x, vreal n) {
+    vreal r = v_fma(n, v_set(-LN2_HI), x);
+    r = v_fma(n, v_set(-LN2_LO), r);
+    return v_fma(v_poly(r, EXP_POLY, COUNT(EXP_POLY)), r * r, r);
+}
+
+/* 2^n for a t = n + MAGIC + EXPONENT_BIAS */
+TNI_INLINE vreal power_of_2(vreal t) {
+    return (vreal)((vint)t << MANTISSA);
+}
+
+/* exp(x) 2^shift where that and exp(x) are normal numbers; NaN stays. */
+TNI_INLINE vreal exp_shifted(vreal x, real shift) {
+    vreal bias = v_set(MAGIC + (EXPONENT_BIAS + shift));
+    vreal t = v_fma(x, v_set(LOG2_E), bias);
+    vreal power = power_of_2(t);
+    return v_fma(exp_reduced(x, t - bias), power, power);
+}
+
+/* The result may be denormal, so its power of 2 is applied in two halves: one rounding, at the end. */
+TNI_INLINE vreal v_exp(vreal x) {
+    x = v_atmost(v_atleast(x, v_set(EXP_LOW)), v_set(EXP_HIGH));
+    vreal n = v_fma(x, v_set(LOG2_E), v_set(MAGIC)) - MAGIC;
+    vreal p = exp_reduced(x, n) + 1;
+    vreal bias = v_set(MAGIC + EXPONENT_BIAS);
+    vreal half = v_fma(n, v_set((real)0.5), bias);
+    return p * power_of_2(half) * power_of_2((n - (half - bias)) + bias);
+}
+
+/* exp(x) V_EXP_SCALE for x <= 0, -inf included: exp at half the price. Because of the scale nothing that counts is
+ * denormal: what exp would round to 0 is so small that the product with 1 / V_EXP_SCALE rounds to 0, and a sum of 2^60
+ * such terms does not overflow. Softmax divides one by the other, and the scale is gone. */
+#if defined(TNI_REAL_f32)
+static const real V_EXP_SCALE = 0x1p64f, V_EXP_UNSCALE = 0x1p-64f, EXP_SHIFT = 64, EXP_SCALED_LOW = -131;
+#else
+static const real V_EXP_SCALE = 0x1p512, V_EXP_UNSCALE = 0x1p-512, EXP_SHIFT = 512, EXP_SCALED_LOW = -1060;
+#endif
+
+TNI_INLINE vreal v_exp_scaled(vreal x) {
+    return exp_shifted(v_atleast(x, v_set(EXP_SCALED_LOW)), EXP_SHIFT);
+}
+
+/* ---- log --------------------------------------------------------------------------------------------------------- */
+
+#if defined(TNI_REAL_f32)
+
+/* k ln(2) + log(1 + f) */
+TNI_INLINE vreal log_reduced(vreal k, vreal f) {
+    vreal f2 = f * f;
+    vreal tail = v_fma(v_poly(f, LOG_POLY, COUNT(LOG_POLY)), f * f2, k * LN2_LO);
+    return v_fma(k, v_set(LN2_HI), f + v_fma(f2, v_set((real)-0.5), tail));
+}
+
+#else
+
+TNI_INLINE vreal log_reduced(vreal k, vreal f) {
+    vreal half = f * f * (real)0.5, s = f / (f + 2), z = s * s;
+    vreal tail = v_fma(s, v_fma(v_poly(z, LOG_POLY, COUNT(LOG_POLY)), z, half), k * LN2_LO);
+    return v_fma(k, v_set(LN2_HI), f - (half - tail));
+}
+
+#endif
+
+TNI_INLINE vreal v_log(vreal x) {
+    const vint sqrt_half = (vint)v_set((real)0x1.6a09e667f3bcdp-1);
+    const vint magic = (vint)v_set(MAGIC);
+    /* denormals: made normal */
+    vint denormal = (vint)(x < SMALLEST_NORMAL);
+    vreal normal = v_select(denormal, x * (real)((int64_t)1 << MANTISSA), x);
+    /* normal = 2^k (1 + f) */
+    vint k = ((vint)normal - sqrt_half) >> MANTISSA;
+    vreal f = (vreal)((vint)normal - (k << MANTISSA)) - 1;
+    k -= denormal & MANTISSA;
+    vreal y = log_reduced((vreal)(magic + k) - MAGIC, f);
+    y = v_select((vint)(x < (real)INFINITY), y, x); /* infinity, NaN */
+    y = v_select((vint)(x == 0), v_set(-(real)INFINITY), y);
+    return v_select((vint)(x < 0), v_set((real)NAN), y);
+}
+
+/* ---- tanh, erf --------------------------------------------------------------------------------------------------- */
+
+TNI_INLINE vreal v_tanh(vreal x) {
+    vreal a = v_abs(x), z = a * a;
+    vreal small = v_fma(v_poly(z, TANH_POLY, COUNT(TANH_POLY)), z * a, a);
+    vreal e = exp_shifted(v_atmost(a, v_set(TANH_ONE)) * 2, 0);
+    vreal large = 1 - 2 / (e + 1);
+    return v_copysign(v_select((vint)(a < (real)0.9), small, large), x);
+}
+
+TNI_INLINE vreal v_erf(vreal x) {
+    vreal a = v_atmost(v_abs(x), v_set(ERF_ONE));
+    vreal small = v_fma(v_poly(a * a, ERF_POLY, COUNT(ERF_POLY)), a, a);
+    vreal large = 1 - exp_shifted(-v_poly(a, ERFC_POLY, COUNT(ERFC_POLY)), 0);
+    return v_copysign(v_select((vint)(a < 1), small, large), x);
+}
+
+#undef COUNT
+#endif

@@ -1,0 +1,57 @@
+/* Small pieces that the vectorised kernels of several operators share. */
+#ifndef TNI_RUNS_H
+#define TNI_RUNS_H
+
+#include "../cpu/vec.h"
+
+/* How many elements are worth handing to another thread. */
+enum { GRAIN = 32768 };
+
+static inline int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* a / b, rounded up */
+static inline int64_t pieces(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* Loop elements of `work` numbers each: how many make a piece for a thread. */
+static inline int64_t grain_of(int64_t work) {
+    return work > 0 ? larger(1, GRAIN / work) : GRAIN;
+}
+
+/* Where element i is. */
+TNI_INLINE const void *v_from(const tn_type t, const void *p, int64_t i) {
+    return (const char *)p + i * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
+}
+
+TNI_INLINE void *v_to(const tn_type t, void *p, int64_t i) {
+    return (char *)p + i * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
+}
+
+/* As v_load_n and v_store_n, and as v_load and v_store where the vector is full. */
+TNI_INLINE vreal v_load_some(const tn_type t, const void *p, int64_t i, int64_t n, real fill) {
+    return n >= VL ? v_load(t, p, i) : v_load_n(t, p, i, n, fill);
+}
+
+TNI_INLINE void v_store_some(const tn_type t, void *p, int64_t i, int64_t n, vreal v) {
+    if (n >= VL)
+        v_store(t, p, i, v);
+    else
+        v_store_n(t, p, i, n, v);
+}
+
+/* A vector parameter v of n numbers as an array of `real`: its own memory where that is one, else written to `buffer`.
+ * Where it is absent, all are `absent`. */
+static inline const real *reals_of(const tn_view *v, int64_t n, real absent, real *buffer) {
+    if (v && v->type == V_NATIVE && (v->strides[0] == 1 || n <= 1)) return v->data;
+    for (int64_t i = 0; i < n; i++) buffer[i] = v ? r_load(v->type, v->data, i * v->strides[0]) : absent;
+    return buffer;
+}
+
+#endif
