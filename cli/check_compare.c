@@ -1,0 +1,142 @@
+/* Results against the reference, element by element. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_index(char text[128], const tni_dims *shape, int64_t index) {
+    int64_t at[TN_MAX_RANK];
+    for (int32_t d = shape->ndim - 1; d >= 0; d--) {
+        at[d] = index % shape->d[d];
+        index /= shape->d[d];
+    }
+    size_t n = (size_t)snprintf(text, 128, "[");
+    for (int32_t d = 0; d < shape->ndim && n < 100; d++) {
+        n += (size_t)snprintf(text + n, 128 - n, d ? ", %lld" : "%lld", (long long)at[d]);
+    }
+    snprintf(text + n, 128 - n, "]");
+}
+
+/* What the type makes of the value: a finite reference may be infinite in f16. */
+static double as_held(tn_type type, double value) {
+    double memory;
+    tn_set(type, &memory, 0, value);
+    return tn_get(type, &memory, 0);
+}
+
+/* The error as a part of the bound: 0 right, up to 1 good enough. */
+static double badness(const checker *c, const result *r, int64_t i, double got) {
+    double want = r->value[i], bound = r->bound ? r->bound[i] : 0;
+    if (c->any_infinity && !isfinite(want)) return isfinite(got) ? INFINITY : 0;
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if (isinf(want) || isinf(got)) {
+        if (want == got) return 0;
+        double past = want + copysign(bound, want);
+        return isinf(got) && got == as_held(r->type, past) ? 0 : INFINITY;
+    }
+    double error = fabs(got - want);
+    return error == 0 ? 0 : bound > 0 ? error / bound : INFINITY;
+}
+
+bool compare_result(checker *c, const result *r, const array *a, const char *what) {
+    double worst = 0;
+    int64_t at = -1, wrong = 0;
+    double *got = tni_malloc((size_t)a->count * sizeof(double));
+    if (!got) {
+        check_fail(c, "out of memory");
+        return false;
+    }
+    array_read(a, got);
+    for (int64_t i = 0; i < r->count; i++) {
+        double bad = badness(c, r, i, got[i]);
+        wrong += bad > 1;
+        if (bad > worst) {
+            worst = bad;
+            at = i;
+        }
+    }
+    if (worst <= 1 && worst > c->worst) c->worst = worst;
+    if (wrong) {
+        char index[128];
+        print_index(index, &r->shape, at);
+        check_fail(c, "%s%s%s is %.9g, should be %.9g (bound %.2g; %lld of %lld wrong)%s%s", r->name, index,
+                   r->output < 0 ? " in place" : "", got[at], r->value[at], r->bound ? r->bound[at] : 0,
+                   (long long)wrong, (long long)r->count, *what ? ", " : "", what);
+    }
+    tni_free(got);
+    return !wrong;
+}
+
+bool compare_call(checker *c, const problem *p, const call *k, const char *what) {
+    bool good = true;
+    for (int32_t i = 0; i < p->n_results; i++) {
+        const result *r = &p->results[i];
+        const array *a = result_array(k, r);
+        if (r->present && a->count >= 0 && !compare_result(c, r, a, what)) good = false;
+    }
+    return good;
+}
+
+/* Nothing but the results may have been written. */
+static bool check_untouched(checker *c, const call *k, const char *what) {
+    for (int32_t i = 0; i < k->n_in; i++) {
+        const tni_param *param = &c->contract->inputs[k->param[i]];
+        if (array_intact(&k->in[i], !param->inplace)) continue;
+        check_fail(c, "input %s was written to%s%s", param->name, *what ? ", " : "", what);
+        return false;
+    }
+    for (int32_t i = 0; i < k->n_out; i++) {
+        if (k->out[i].count < 0 || array_intact(&k->out[i], false)) continue;
+        check_fail(c, "memory around output %s was written to%s%s", c->contract->outputs[i].name, *what ? ", " : "",
+                   what);
+        return false;
+    }
+    return true;
+}
+
+bool run_and_compare(checker *c, const problem *p, call *k, const char *what) {
+    bool watched = true;
+    for (int32_t i = 0; i < k->n_in; i++) watched &= array_watch(&k->in[i]);
+    for (int32_t i = 0; i < k->n_out; i++) watched &= k->out[i].count < 0 || array_watch(&k->out[i]);
+    if (!watched) {
+        check_fail(c, "out of memory");
+        return false;
+    }
+    k->args.kernel = c->kernel;
+    if (tn_run(k->op, &k->args, NULL) != TN_OK) {
+        check_fail(c, "refused: %s%s%s", tn_last_error(), *what ? ", " : "", what);
+        return false;
+    }
+    return check_untouched(c, k, what) && compare_call(c, p, k, what);
+}
+
+bool same_bits(checker *c, const char *name, const array *a, const array *b, const char *what) {
+    size_t size = tn_type_size(a->type);
+    if (array_dense(a) && array_dense(b) && !memcmp(a->tensor.data, b->tensor.data, (size_t)a->count * size))
+        return true;
+    for (int64_t i = 0; i < a->count; i++) {
+        const char *x = (char *)a->tensor.data + array_place(a, i) * (int64_t)size;
+        const char *y = (char *)b->tensor.data + array_place(b, i) * (int64_t)size;
+        if (memcmp(x, y, size) == 0) continue;
+        tni_dims shape = {.ndim = a->tensor.ndim};
+        char index[128];
+        memcpy(shape.d, a->shape, sizeof shape.d);
+        print_index(index, &shape, i);
+        check_fail(c, "%s%s is %.9g, then %.9g: %s", name, index, tn_get(a->type, x, 0), tn_get(b->type, y, 0), what);
+        return false;
+    }
+    return true;
+}
+
+bool same_results(checker *c, const call *a, const call *b, const char *what) {
+    for (int32_t i = 0; i < a->n_out; i++) {
+        if (a->out[i].count < 0 || b->out[i].count < 0) continue;
+        if (!same_bits(c, c->contract->outputs[i].name, &a->out[i], &b->out[i], what)) return false;
+    }
+    for (int32_t i = 0; i < a->n_in; i++) {
+        const tni_param *param = &c->contract->inputs[a->param[i]];
+        if (param->inplace && !same_bits(c, param->name, &a->in[i], &b->in[i], what)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,184 @@
+/* More than 2^31 elements: the elements at the end, and on both sides of element 2^31, against float64. Everything else
+ * is 0 and takes no memory on the way in. */
+#include "check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const double MOST_BYTES = 16e9;
+static const int64_t MANY = (int64_t)1 << 31;
+
+static double free_bytes(void) {
+    char line[128];
+    double kilobytes = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "MemAvailable: %lf", &kilobytes) == 1) break;
+    }
+    if (f) fclose(f);
+    return kilobytes * 1024;
+}
+
+/* The row as long as a vocabulary, so that few rows make many elements. */
+static void long_rows(variant *v, int32_t slot) {
+    if (v->row >= 0 && v->row != slot) *v->slots[v->row] = 50257;
+}
+
+/* Elements of the largest tensor of a case, outputs included, and the bytes of all tensors. */
+static bool measure(const checker *c, const tni_case *sample, int64_t *most, double *bytes) {
+    call k;
+    *most = 0;
+    *bytes = 0;
+    if (call_make(&k, c->op, sample, (call_options){.bare = true}) != TN_OK) return false;
+    for (int32_t i = 0; i < k.n_in + k.n_out; i++) {
+        const array *a = i < k.n_in ? &k.in[i] : &k.out[i - k.n_in];
+        if (a->count < 0) continue;
+        *bytes += (double)a->count * (double)tn_type_size(a->type);
+        if (a->count > *most) *most = a->count;
+    }
+    call_free(&k);
+    return true;
+}
+
+/* Every result that has the dimension must be comparable: else nobody knows what is right. */
+static bool all_comparable(checker *c, slice *s) {
+    if (!slice_compare_reference(c, s)) return false;
+    for (int32_t i = 0; i < c->contract->n_outputs + s->many->n_inputs; i++) {
+        if (s->out_dim[i] >= 0 && !s->comparable[i]) return false;
+    }
+    return true;
+}
+
+/* A slot along which elements are independent, and how large it must be. */
+static bool find_size(checker *c, int32_t slot, int64_t *n) {
+    slice s;
+    variant v;
+    int64_t one = 0, most;
+    double bytes;
+    if (!slice_make(c, &s, slot, 3, NULL)) return false;
+    bool good = all_comparable(c, &s);
+    slice_free(&s);
+    if (!good || !variant_begin(c, &v)) return false;
+    bool has_row = v.row >= 0 && v.row != slot;
+    variant_drop(&v);
+    if (!has_row || !slice_make(c, &s, slot, 3, long_rows)) return false;
+    good = measure(c, s.one, &one, &bytes) && measure(c, s.many, &most, &bytes) && most == 3 * one;
+    slice_free(&s);
+    if (good) *n = MANY / one + 3;
+    return good;
+}
+
+/* Element `at` of the large call's inputs gets the values of a problem of its own. */
+static bool place_problem(checker *c, const slice *s, call *large, problem *p, int64_t at, uint64_t seed) {
+    variant v;
+    if (!variant_begin(c, &v)) return false;
+    long_rows(&v, s->slot);
+    *v.slots[s->slot] = 1;
+    if (!variant_problem(c, &v, p)) return false;
+    for (int32_t i = 0; i < large->n_in; i++) {
+        const tni_sample_input *input = &p->sample->inputs[i];
+        uint64_t own = s->in_dim[i] < 0 ? 0 : seed; /* what all elements share is the same for all */
+        case_values(input, input->type, mix_seed(check_seed(c, own), (uint64_t)i), p->in[i]);
+        array view;
+        slice_view(&view, &large->in[i], s->in_dim[i], at);
+        array_write(&view, p->in[i]);
+    }
+    if (problem_solve(p, true) == TN_OK) return true;
+    problem_free(p);
+    return false;
+}
+
+static void compare_place(checker *c, const slice *s, const call *large, const problem *p, int64_t at) {
+    char what[96];
+    snprintf(what, sizeof what, "element %lld of %lld", (long long)at, (long long)s->n);
+    for (int32_t i = 0; i < p->n_results && !c->broken; i++) {
+        const result *r = &p->results[i];
+        int32_t index = r->output >= 0 ? r->output : large->n_out + r->input;
+        if (!r->present || s->out_dim[index] < 0) continue;
+        array view;
+        slice_view(&view, result_array(large, r), s->out_dim[index], at);
+        compare_result(c, r, &view, what);
+    }
+}
+
+/* The dimensions of results, as found with few elements. */
+static bool learn_dims(checker *c, slice *s) {
+    slice few;
+    if (!slice_make(c, &few, s->slot, 3, NULL)) return false;
+    bool good = all_comparable(c, &few);
+    memcpy(s->out_dim, few.out_dim, sizeof s->out_dim);
+    slice_free(&few);
+    return good;
+}
+
+enum { PLACES = 4 };
+
+static void run_at(checker *c, slice *s, int64_t boundary) {
+    const int64_t places[PLACES] = {0, boundary - 1, boundary, s->n - 1};
+    problem problems[PLACES];
+    call large;
+    int made = 0;
+    if (call_make(&large, c->op, s->many, (call_options){.zero = true}) != TN_OK) {
+        check_skip(c, "%s", tn_last_error());
+        return;
+    }
+    while (made < PLACES && place_problem(c, s, &large, &problems[made], places[made], (uint64_t)made + 1)) made++;
+    large.args.kernel = c->kernel;
+    if (made < PLACES) {
+        check_fail(c, "%s", tn_last_error());
+    } else if (tn_run(c->op, &large.args, NULL) != TN_OK) {
+        check_fail(c, "refused: %s", tn_last_error());
+    }
+    for (int i = 0; i < PLACES && !c->broken; i++) compare_place(c, s, &large, &problems[i], places[i]);
+    while (made > 0) problem_free(&problems[--made]);
+    call_free(&large);
+}
+
+static bool run_slot(checker *c, int32_t slot) {
+    slice s;
+    int64_t n, most;
+    double bytes;
+    if (!find_size(c, slot, &n) || !slice_make(c, &s, slot, n, long_rows)) return false;
+    if (!learn_dims(c, &s) || !measure(c, s.many, &most, &bytes)) {
+        slice_free(&s);
+        return false;
+    }
+    double room = 0.8 * free_bytes();
+    if (bytes > MOST_BYTES || bytes > room) {
+        check_skip(c, "needs %.1f GB, %.1f GB may be used", bytes / 1e9, (room < MOST_BYTES ? room : MOST_BYTES) / 1e9);
+    } else {
+        run_at(c, &s, MANY / (most / n));
+    }
+    slice_free(&s);
+    return true;
+}
+
+/* The first sample that has such a size. */
+static void run_huge(checker *c) {
+    const tn_sample *kept = c->sample;
+    int kept_index = c->sample_index;
+    bool done = false;
+    for (int i = 0; kept && !done && c->op->row->samples[i].args; i++) {
+        c->sample = &c->op->row->samples[i];
+        c->sample_index = i;
+        variant v;
+        if (c->sample->bench || !variant_begin(c, &v)) continue;
+        int32_t n_slots = v.n_slots;
+        variant_drop(&v);
+        for (int32_t slot = 0; slot < n_slots && !done; slot++) done = run_slot(c, slot);
+    }
+    if (!done) check_skip(c, "no dimension of the samples is independent of the others");
+    c->sample = kept;
+    c->sample_index = kept_index;
+}
+
+/* 16-bit types only: half the memory. */
+static bool is_bf16(const checker *c) {
+    return c->T == TN_BF16;
+}
+
+const check_row huge_rows[] = {
+    {"huge", "2^31 and more elements, bf16: both sides of 2^31 and the end", ONCE | SLOW | NOT_REF, 0, is_bf16,
+     run_huge},
+    {0},
+};

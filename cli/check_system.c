@@ -1,0 +1,338 @@
+/* Rows about the world around a call: the same bits every time, on any number of threads, in threads and after a fork;
+ * nothing left behind. */
+#include "check.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The sample, grown along size k to so many elements. */
+static bool grown_problem(checker *c, int32_t k, int64_t elements, problem *p) {
+    variant v;
+    if (!variant_begin(c, &v)) return sample_problem(c, p);
+    if (k < 0) k = v.n_slots - 1;
+    variant_grow(&v, k, elements);
+    return variant_problem(c, &v, p) || sample_problem(c, p);
+}
+
+/* A dense call with the problem's values, run once. False: failure reported, nothing to free. */
+static bool first_run(checker *c, const problem *p, call *k, const tn_host *host) {
+    if (problem_call(p, k, (call_options){0}) != TN_OK) {
+        check_fail(c, "%s", tn_last_error());
+        return false;
+    }
+    k->args.kernel = c->kernel;
+    if (tn_run(c->op, &k->args, host) == TN_OK) return true;
+    check_fail(c, "refused: %s", tn_last_error());
+    call_free(k);
+    return false;
+}
+
+/* Run again into memory that holds nothing of the first run; inputs in place get their first values back. */
+static bool again(checker *c, const problem *p, call *k, const tn_host *host, const call *first, const char *what) {
+    for (int32_t i = 0; i < k->n_out; i++) {
+        if (k->out[i].count >= 0) array_fill(&k->out[i]);
+    }
+    for (int32_t i = 0; i < k->n_in; i++) {
+        if (c->contract->inputs[k->param[i]].inplace) array_write(&k->in[i], p->in[i]);
+    }
+    if (tn_run(c->op, &k->args, host) == TN_OK) return same_results(c, first, k, what);
+    check_fail(c, "refused: %s", tn_last_error());
+    return false;
+}
+
+/* ---- repeats ----------------------------------------------------------------------------------------------------- */
+
+static void run_repeat(checker *c) {
+    problem p;
+    call first, k;
+    bool ref = strcmp(c->kernel, reference_kernel(c->op)) == 0;
+    int repeats = c->options.quick || ref ? 20 : 1000;
+    if (!grown_problem(c, 0, ref ? 500 : 20000, &p)) return;
+    if (first_run(c, &p, &first, NULL)) {
+        if (first_run(c, &p, &k, NULL)) {
+            char what[64];
+            bool good = same_results(c, &first, &k, "the second time");
+            for (int i = 2; i < repeats && good; i++) {
+                snprintf(what, sizeof what, "in repeat %d", i);
+                good = again(c, &p, &k, NULL, &first, what);
+            }
+            call_free(&k);
+        }
+        call_free(&first);
+    }
+    problem_free(&p);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* A loop in uneven pieces, the last one first: whoever's result depends on where pieces end is found out. */
+static void uneven_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg) {
+    uint64_t seed = *(uint64_t *)context;
+    if (grain < 1) grain = 1;
+    for (int64_t end = n; end > 0;) {
+        int64_t piece = grain + random_below(&seed, 2 * grain + 1);
+        int64_t begin = end - piece < grain ? 0 : end - piece;
+        body(arg, begin, end);
+        end = begin;
+    }
+}
+
+static int seven_threads(void *context) {
+    (void)context;
+    return 7;
+}
+
+enum { WORKSPACE_GUARD = 64 };
+
+/* Memory full of NaN with a guard behind it: kernels may not count on zeros, nor write past the end. */
+static tn_block guarded_alloc(void *context, tn_device device, size_t bytes) {
+    (void)context, (void)device;
+    char *memory = tni_malloc_aligned(bytes + WORKSPACE_GUARD);
+    if (memory) memset(memory, 0xff, bytes + WORKSPACE_GUARD);
+    return (tn_block){memory, (void *)(uintptr_t)bytes};
+}
+
+static _Atomic int workspace_overruns;
+
+static void guarded_release(void *context, tn_device device, tn_block block) {
+    (void)context, (void)device;
+    const char *guard = (char *)block.data + (size_t)(uintptr_t)block.handle;
+    for (int i = 0; i < WORKSPACE_GUARD; i++) {
+        if (guard[i] != (char)0xff) {
+            atomic_fetch_add(&workspace_overruns, 1);
+            break;
+        }
+    }
+    tni_free(block.data);
+}
+
+static void compare_threads(checker *c, const problem *p, const call *one, call *k) {
+    static const int counts[] = {2, 3, 8};
+    char what[64];
+    bool good = true;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && good; i++) {
+        tn_set_threads(counts[i]);
+        snprintf(what, sizeof what, "with 1 thread and with %d", counts[i]);
+        good = again(c, p, k, NULL, one, what);
+    }
+    for (uint64_t seed = 1; seed <= 4 && good; seed++) {
+        uint64_t state = seed;
+        tn_host host = {.context = &state,
+                        .alloc = guarded_alloc,
+                        .release = guarded_release,
+                        .parallel = uneven_parallel,
+                        .threads = seven_threads};
+        atomic_store(&workspace_overruns, 0);
+        good = again(c, p, k, &host, one, "when the loop is split elsewhere");
+        if (atomic_load(&workspace_overruns)) check_fail(c, "wrote past the end of its workspace");
+    }
+}
+
+static void run_threads(checker *c) {
+    int before = tn_threads();
+    for (int round = 0; round < 2 && !c->broken; round++) {
+        problem p;
+        call one, k;
+        if (!grown_problem(c, round ? -1 : 0, c->options.quick ? 40000 : 100000, &p)) break;
+        tn_set_threads(1);
+        if (first_run(c, &p, &one, NULL)) {
+            if (first_run(c, &p, &k, NULL)) {
+                compare_threads(c, &p, &one, &k);
+                call_free(&k);
+            }
+            call_free(&one);
+        }
+        problem_free(&p);
+    }
+    tn_set_threads(before);
+}
+
+/* ---- many callers ------------------------------------------------------------------------------------------------ */
+
+enum { CALLERS = 8 };
+
+typedef struct caller {
+    pthread_t thread;
+    checker *c;
+    problem p;
+    call serial, k;
+    _Atomic int *go;
+    int repeats;
+    char wrong[512]; /* "" when all went well */
+} caller;
+
+/* The checker is not shared: what went wrong is kept for the thread that started us. */
+static void *call_often(void *arg) {
+    caller *who = arg;
+    const tn_operator *op = who->c->op;
+    while (!atomic_load(who->go)) sched_yield();
+    for (int i = 0; i < who->repeats && !who->wrong[0]; i++) {
+        for (int32_t j = 0; j < who->k.n_in; j++) {
+            if (op->contract->inputs[who->k.param[j]].inplace) array_write(&who->k.in[j], who->p.in[j]);
+        }
+        if (tn_run(op, &who->k.args, NULL) != TN_OK) {
+            snprintf(who->wrong, sizeof who->wrong, "refused: %s", tn_last_error());
+        }
+        for (int32_t o = 0; o < who->k.n_out && !who->wrong[0]; o++) {
+            if (who->k.out[o].count < 0) continue;
+            size_t bytes = (size_t)who->k.out[o].count * tn_type_size(who->k.out[o].type);
+            if (memcmp(who->k.out[o].tensor.data, who->serial.out[o].tensor.data, bytes) != 0) {
+                snprintf(who->wrong, sizeof who->wrong, "%s differs from what one thread alone gets",
+                         op->contract->outputs[o].name);
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go) {
+    who->c = c;
+    who->go = go;
+    who->repeats = c->options.quick ? 10 : 50;
+    who->wrong[0] = 0;
+    if (!grown_problem(c, 0, 500 + 700 * i, &who->p)) return false; /* shapes of their own, some above one grain */
+    if (first_run(c, &who->p, &who->serial, NULL)) {
+        if (first_run(c, &who->p, &who->k, NULL)) return true;
+        call_free(&who->serial);
+    }
+    problem_free(&who->p);
+    return false;
+}
+
+static void run_concurrent(checker *c) {
+    static caller callers[CALLERS];
+    _Atomic int go = 0;
+    int ready = 0, started = 0;
+    while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &go)) ready++;
+    while (started < ready && pthread_create(&callers[started].thread, NULL, call_often, &callers[started]) == 0) {
+        started++;
+    }
+    if (started < ready) check_fail(c, "the system refuses threads");
+    atomic_store(&go, 1);
+    for (int i = 0; i < started; i++) {
+        pthread_join(callers[i].thread, NULL);
+        if (callers[i].wrong[0]) check_fail(c, "%s (8 threads at once)", callers[i].wrong);
+    }
+    for (int i = 0; i < ready; i++) {
+        call_free(&callers[i].serial);
+        call_free(&callers[i].k);
+        problem_free(&callers[i].p);
+    }
+}
+
+/* ---- leaks ------------------------------------------------------------------------------------------------------- */
+
+static int64_t resident_bytes(void) {
+    long pages = 0, skipped = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%ld %ld", &skipped, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static int open_files(void) {
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+static int64_t heap_bytes(void) {
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+static bool use_often(checker *c, const problem *p, int times) {
+    for (int i = 0; i < times; i++) {
+        call k;
+        if (!first_run(c, p, &k, NULL)) return false;
+        call_free(&k);
+    }
+    return true;
+}
+
+static void run_leaks(checker *c) {
+    problem p;
+    if (CHECK_ASAN || CHECK_TSAN) {
+        check_skip(c, "the sanitizer counts for itself");
+        return;
+    }
+    if (!sample_problem(c, &p)) return;
+    if (use_often(c, &p, 100)) {
+        int64_t heap = heap_bytes(), resident = resident_bytes();
+        int files = open_files();
+        if (use_often(c, &p, 1000)) {
+            heap = heap_bytes() - heap;
+            resident = resident_bytes() - resident;
+            if (heap > 4096) check_fail(c, "1000 calls leave %lld bytes on the heap", (long long)heap);
+            if (resident > 8 << 20) check_fail(c, "1000 calls grow the process by %lld bytes", (long long)resident);
+            if (open_files() != files) check_fail(c, "1000 calls leave %d files open", open_files() - files);
+        }
+    }
+    problem_free(&p);
+}
+
+/* ---- fork -------------------------------------------------------------------------------------------------------- */
+
+/* 0: gone by itself with that status; else the signal, or -1 after half a minute. */
+static int wait_for(pid_t child, int *status) {
+    for (int i = 0; i < 3000; i++) {
+        int got;
+        if (waitpid(child, &got, WNOHANG) == child) {
+            *status = WIFEXITED(got) ? WEXITSTATUS(got) : 0;
+            return WIFSIGNALED(got) ? WTERMSIG(got) : 0;
+        }
+        usleep(10000);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return -1;
+}
+
+static void run_fork(checker *c) {
+    problem p;
+    call first, k;
+    if (CHECK_TSAN) {
+        check_skip(c, "ThreadSanitizer cannot follow a fork");
+        return;
+    }
+    if (!grown_problem(c, 0, 60000, &p)) return;
+    if (first_run(c, &p, &first, NULL)) {
+        if (first_run(c, &p, &k, NULL)) {
+            fflush(NULL);
+            pid_t child = fork();
+            if (child == 0) {
+                c->broken = true; /* says nothing: the parent speaks */
+                _exit(again(c, &p, &k, NULL, &first, "") ? 0 : 1);
+            }
+            int status = 0, signal = child > 0 ? wait_for(child, &status) : 0;
+            if (child < 0) check_fail(c, "fork failed");
+            if (signal > 0) check_fail(c, "the child of a fork died of signal %d", signal);
+            if (signal < 0) check_fail(c, "the child of a fork hangs");
+            if (signal == 0 && status != 0) check_fail(c, "the child of a fork gets another result");
+            call_free(&k);
+        }
+        call_free(&first);
+    }
+    problem_free(&p);
+}
+
+const check_row system_rows[] = {
+    {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat},
+    {"threads", "the same bits on 1, 2, 3 and 8 threads and in uneven pieces", RARE | NOT_REF, 100000, NULL,
+     run_threads},
+    {"concurrent", "8 threads at once against one alone", ONCE, 0, NULL, run_concurrent},
+    {"leaks", "1000 calls leave memory and files as they were", ONCE, 0, NULL, run_leaks},
+    {"fork", "a child process gets the same bits", ONCE, 0, NULL, run_fork},
+    {0},
+};

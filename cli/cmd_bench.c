@@ -1,0 +1,207 @@
+/* tenon bench: how fast, and how near to what the memory allows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "cli.h"
+
+static const char *shape, *dtypes = "f32", *device, *kernel;
+static int64_t threads;
+static bool json, all;
+static int64_t milliseconds = 500;
+
+enum { COLUMNS = 44 }; /* of a shape in the table */
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+static const char *time_text(double seconds, char text[24]) {
+    if (seconds < 1e-6) {
+        snprintf(text, 24, "%.0f ns", seconds * 1e9);
+    } else if (seconds < 1e-3) {
+        snprintf(text, 24, "%.*f us", seconds < 1e-4 ? 2 : 1, seconds * 1e6);
+    } else {
+        snprintf(text, 24, "%.*f ms", seconds < 0.1 ? 2 : 1, seconds * 1e3);
+    }
+    return text;
+}
+
+static void print_header(const char *name) {
+    printf("%s%s%s on %s, %d cores, %s; %d thread%s\n", style_text(BOLD), name, style_text(PLAIN), bench_cpu(),
+           bench_cores(), bench_isa(), tn_threads(), tn_threads() == 1 ? "" : "s");
+    printf("%s%-*s %-5s %-8s %10s %21s %8s %8s %6s%s\n", style_text(DIM), COLUMNS, "shape", "type", "kernel", "median",
+           "10% … 90%", "GB/s", "copy", "of it", style_text(PLAIN));
+}
+
+static double gigabytes(const measurement *m, const spread *s) {
+    return m->cost.bytes / s->median / 1e9;
+}
+
+static void print_row(const char *text, tn_type T, const measurement *m) {
+    char median[24], low[24], high[24], range[64];
+    snprintf(range, sizeof range, "%s … %s", time_text(m->run.low, low), time_text(m->run.high, high));
+    double part = m->copy.median / m->run.median;
+    printf("%-*s %-5s %-8s %10s %*s %8.2f %8.2f %s%5.0f%%%s  %s, %d x %d\n", COLUMNS, text, tn_type_name(T), m->kernel,
+           time_text(m->run.median, median), 23, range, gigabytes(m, &m->run), gigabytes(m, &m->copy),
+           style_text(part > 0.8 ? GREEN : PLAIN), 100 * part, style_text(PLAIN), m->cached ? "cache" : "memory",
+           m->repeats, m->inner);
+}
+
+static void json_spread(tni_text *t, const char *name, const spread *s) {
+    tni_text_add(t, "\"%s\": {\"median_s\": %.9g, \"p10_s\": %.9g, \"p90_s\": %.9g}", name, s->median, s->low, s->high);
+}
+
+static void json_row(tni_text *t, const tn_operator *op, const char *text, tn_type T, const measurement *m,
+                     bool first) {
+    tni_text_add(t, "%s\n    {\"operator\": \"%s\", \"shape\": ", first ? "" : ",", tn_operator_name(op));
+    tni_text_json_string(t, text);
+    tni_text_add(t, ", \"dtype\": \"%s\", \"kernel\": \"%s\", \"threads\": %d, \"bytes\": %.0f, \"flops\": %.0f, ",
+                 tn_type_name(T), m->kernel, tn_threads(), m->cost.bytes, m->cost.flops);
+    json_spread(t, "run", &m->run);
+    tni_text_add(t, ", ");
+    json_spread(t, "copy", &m->copy);
+    tni_text_add(t, ", \"gb_per_s\": %.4g, \"copy_gb_per_s\": %.4g, \"percent_of_copy\": %.4g, ", gigabytes(m, &m->run),
+                 gigabytes(m, &m->copy), 100 * m->copy.median / m->run.median);
+    tni_text_add(t, "\"repeats\": %d, \"calls_per_repeat\": %d, \"buffers\": %d, \"in_cache\": %s}", m->repeats,
+                 m->inner, m->buffers, m->cached ? "true" : "false");
+}
+
+static void json_begin(tni_text *t) {
+    tni_text_add(t, "{\n  \"command\": ");
+    tni_text_json_string(t, command_text());
+    tni_text_add(t, ",\n  \"date\": \"%s\",\n  \"version\": \"%s\",\n  \"hardware\": {\"cpu\": ", bench_date(),
+                 tn_version());
+    tni_text_json_string(t, bench_cpu());
+    tni_text_add(t, ", \"cores\": %d, \"isa\": \"%s\", \"last_level_cache_bytes\": %lld},\n  \"results\": [",
+                 bench_cores(), bench_isa(), (long long)bench_cache());
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* 0, or the exit status. */
+static int bench_one(const tn_operator *op, const char *text, tn_type T, tni_text *out, bool *first) {
+    tni_case *made;
+    measurement m;
+    tn_status status = tni_sample_case(op->contract, text, T, &made);
+    if (status == TN_OK) {
+        status = bench_measure(op, made, kernel, (double)milliseconds / 1e3, &m);
+        tni_case_free(made);
+    }
+    if (status != TN_OK) {
+        fprintf(stderr, "tenon bench: %s\n", tn_last_error());
+        return 1;
+    }
+    if (json) {
+        json_row(out, op, text, T, &m, *first);
+    } else {
+        print_row(text, T, &m);
+        fflush(stdout);
+    }
+    *first = false;
+    return 0;
+}
+
+static bool takes_type(const tn_operator *op, tn_type T) {
+    return op->contract->n_types == 0 || op->contract->types[0].mask & TN_BIT(T);
+}
+
+/* The next of "f32,bf16"; TN_NO_TYPE and a message where it is none. */
+static tn_type next_type(const char **p) {
+    char name[16];
+    size_t n = strcspn(*p, ", ");
+    snprintf(name, sizeof name, "%.*s", (int)n, *p);
+    *p += n;
+    *p += strspn(*p, ", ");
+    tn_type T = tn_type_named(name);
+    if (T == TN_NO_TYPE) usage_error(&verb_bench, "there is no type '%s'", name);
+    return T;
+}
+
+static int bench_operator(const tn_operator *op, tni_text *out, bool *first) {
+    if (!json) print_header(tn_operator_name(op));
+    int shapes = 0;
+    for (const char *p = dtypes; *p;) {
+        tn_type T = next_type(&p);
+        if (T == TN_NO_TYPE) return EXIT_USAGE;
+        if (!takes_type(op, T) && all) continue;
+        for (const tn_sample *s = op->row->samples; !shape && s && s->args; s++) {
+            if (!s->bench) continue;
+            int status = bench_one(op, s->args, T, out, first);
+            if (status) return status;
+            shapes++;
+        }
+        if (shape) {
+            int status = bench_one(op, shape, T, out, first);
+            if (status) return status;
+            shapes++;
+        }
+    }
+    if (shapes == 0 && !all) {
+        return usage_error(&verb_bench, "%s has no shapes for measuring; say --shape \"…\"", tn_operator_name(op));
+    }
+    return 0;
+}
+
+static int run_all(int count, const char *const *rest, tni_text *out) {
+    bool first = true;
+    int n = all ? tn_operator_count() : count;
+    for (int i = 0; i < n; i++) {
+        const tn_operator *op = all ? tn_operator_at(i) : tn_find(rest[i]);
+        if (!op) return usage_error(&verb_bench, "%s", tn_last_error());
+        if (i && !json) putchar('\n');
+        int status = bench_operator(op, out, &first);
+        if (status) return status;
+    }
+    return 0;
+}
+
+static int run(int count, const char *const *rest) {
+    if (count == 0 && !all) return usage_error(&verb_bench, "which operator? `tenon ops` lists them, --all takes all");
+    if (device && strcmp(device, "cpu") != 0) {
+        return usage_error(&verb_bench, "there are no kernels for device '%s' in this build; it has cpu", device);
+    }
+    if (shape && (all || count > 1)) return usage_error(&verb_bench, "--shape is for one operator");
+    if (threads && tn_set_threads((int)threads) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
+    tni_text out = {0};
+    if (json) json_begin(&out);
+    int status = run_all(count, rest, &out);
+    if (json && status == 0) {
+        tni_text_add(&out, "\n  ]\n}\n");
+        if (out.failed) {
+            fprintf(stderr, "tenon bench: out of memory\n");
+            status = 1;
+        } else {
+            fputs(out.data, stdout);
+        }
+    }
+    tn_free(out.data);
+    return status;
+}
+
+static const option options[] = {
+    {"--shape", "TEXT", "sizes and options, as `tenon ops OP` writes samples; without it the operator's own", TEXT,
+     &shape},
+    {"--dtype", "f32,bf16", "types for T (f32)", TEXT, &dtypes},
+    {"--threads", "N", "threads (TENON_NUM_THREADS, or all cores)", NUMBER, &threads},
+    {"--kernel", "NAME", "this kernel, not the one that would be taken", TEXT, &kernel},
+    {"--device", "cpu", "where to run", TEXT, &device},
+    {"--all", NULL, "every operator", FLAG, &all},
+    {"--ms", "N", "milliseconds for each row of the table (500)", NUMBER, &milliseconds},
+    {"--json", NULL, "one object: command, date, hardware, results", FLAG, &json},
+    {0},
+};
+
+const verb verb_bench = {
+    .name = "bench",
+    .summary = "how fast an operator is, and how near to what the memory allows",
+    .examples = "tenon bench softmax\tthe operator's own shapes\n"
+                "tenon bench softmax --shape \"s=[4096, 1024] axis=-1\" --dtype bf16\n"
+                "tenon bench layer_norm --threads 1 --kernel ref\tthe plain version, one thread\n"
+                "tenon bench --all --json > today.json\tall of it, for a program",
+    .options = options,
+    .text = "GB/s are the bytes that the operator must move, each input read and each output written once, by the "
+            "median time. Beside each repeat runs a copy of as many bytes on the same threads; \"of it\" is how fast "
+            "the operator is compared to that copy. Calls that do not fit into half of the last cache take turns on "
+            "several buffers, so that every call finds its data in memory; smaller ones stay in the cache, and so does "
+            "their copy.",
+    .run = run,
+};

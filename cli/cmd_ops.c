@@ -1,0 +1,181 @@
+/* tenon ops: the table, and one operator in full. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "core/sample.h"
+#include "data.h"
+
+static bool json;
+
+static void print_list(void) {
+    int widest = 0;
+    for (int i = 0; i < tn_operator_count(); i++) {
+        int n = (int)strlen(tn_operator_name(tn_operator_at(i)));
+        if (n > widest) widest = n;
+    }
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        printf("%s%-*s%s  ", style_text(BOLD), widest, tn_operator_name(op), style_text(PLAIN));
+        print_wrapped(op->row->doc, widest + 2, widest + 2);
+    }
+}
+
+static int print_json(const tn_operator *op) {
+    char *text = op ? tn_operator_json(op) : tn_table_json();
+    if (!text) {
+        fprintf(stderr, "tenon ops: %s\n", tn_last_error());
+        return 1;
+    }
+    puts(text);
+    tn_free(text);
+    return 0;
+}
+
+static void heading(const char *text) {
+    printf("\n%s%s%s\n", style_text(BOLD), text, style_text(PLAIN));
+}
+
+/* One parameter to a line, where it does not fit on one. */
+static void print_signature(const char *text) {
+    if ((int)strlen(text) + 2 <= terminal_width()) {
+        printf("  %s\n", text);
+        return;
+    }
+    int depth = 0;
+    bool outputs = false;
+    printf("  ");
+    for (const char *p = text; *p; p++) {
+        depth += (*p == '(' || *p == '[') - (*p == ')' || *p == ']');
+        bool list = depth == 1 && !outputs;
+        if (strncmp(p, " -> ", 4) == 0 && depth == 0) {
+            outputs = true;
+            printf("\n    -> ");
+            p += 3;
+        } else if (strncmp(p, " where ", 7) == 0 && depth == 0) {
+            printf("\n    where ");
+            p += 6;
+        } else if (*p == '(' && list) {
+            printf("(\n      ");
+        } else if (*p == ',' && list) {
+            printf(",\n      ");
+            p += p[1] == ' ';
+        } else if (*p == ',' && outputs && depth == 0) {
+            printf(",\n       ");
+        } else {
+            putchar(*p);
+        }
+    }
+    putchar('\n');
+}
+
+static void print_types(uint32_t types) {
+    bool any = false;
+    for (int t = 1; t < TN_TYPE_COUNT; t++) {
+        if (types & TN_BIT(t)) {
+            printf("%s%s", any ? " " : "", tn_type_name((tn_type)t));
+            any = true;
+        }
+    }
+    if (!any) printf("every type of the contract");
+}
+
+static void print_kernels(const tn_operator *op) {
+    heading("kernels, best first");
+    for (const tn_kernel *k = op->row->kernels; k->name; k++) {
+        bool here = k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
+        printf("  %s%-12s%s %-5s ", style_text(here ? BOLD : DIM), k->name, style_text(PLAIN),
+               k->device == TN_CPU ? "cpu" : "cuda");
+        print_types(k->types);
+        printf("%s%s%s\n", k->flags & TN_STRIDED ? ", any strides" : "", k->accepts ? ", some calls" : "",
+               here ? "" : ", not on this machine");
+    }
+}
+
+/* f32 where T may be that. */
+static tn_type usual_T(const tni_contract *c) {
+    return c->n_types ? tni_usual_type(c->types[0].mask) : TN_F32;
+}
+
+/* 33554432 bytes as "33.6 MB". */
+static void print_amount(double amount, const char *unit) {
+    static const char *const prefixes[] = {"", "k", "M", "G", "T"};
+    int i = 0;
+    for (; amount >= 1000 && i < 4; i++) amount /= 1000;
+    printf(", %.3g %s%s", amount, prefixes[i], unit);
+}
+
+/* Which kernel a sample's call takes here, and what it costs. */
+static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
+    tni_case *made;
+    printf("  %2d  ", index);
+    if (tni_sample_case(op->contract, s->args, usual_T(op->contract), &made) != TN_OK) {
+        printf("%s: %s\n", s->args, tn_last_error());
+        return;
+    }
+    const char *kernel = "none";
+    tn_cost cost = {0, 0};
+    call k;
+    bool known = call_make(&k, op, made, (call_options){.bare = true}) == TN_OK &&
+                 tn_explain(op, &k.args, &kernel, &cost) == TN_OK;
+    printf("%-48s  %s%s", s->args, style_text(DIM), s->bench ? "(bench) " : "");
+    if (known) {
+        printf("%s", kernel);
+        print_amount(cost.bytes, "B");
+        if (cost.flops > 0) print_amount(cost.flops, "flop");
+    }
+    printf("%s\n", style_text(PLAIN));
+    call_free(&k);
+    tni_case_free(made);
+}
+
+static int print_operator(const tn_operator *op) {
+    char *signature = tni_contract_print(op->contract);
+    if (!signature) {
+        fprintf(stderr, "tenon ops: %s\n", tn_last_error());
+        return 1;
+    }
+    printf("%s%s%s\n  ", style_text(BOLD), tn_operator_name(op), style_text(PLAIN));
+    print_wrapped(op->row->doc, 2, 2);
+    heading("contract");
+    print_signature(signature);
+    tn_free(signature);
+    heading("gradient");
+    printf("  %s\n", op->row->grad ? op->row->grad : "none: differentiating raises");
+    if (op->row->autocast) printf("\n%sautocast%s  %s\n", style_text(BOLD), style_text(PLAIN), op->row->autocast);
+    print_kernels(op);
+    heading("samples, the kernel that each takes here, what it must move and do");
+    for (int i = 0; op->row->samples && op->row->samples[i].args; i++) print_sample(op, &op->row->samples[i], i);
+    return 0;
+}
+
+static int run(int count, const char *const *rest) {
+    if (count > 1) return usage_error(&verb_ops, "one operator at a time, not '%s' too", rest[1]);
+    if (count == 0 && json) return print_json(NULL);
+    if (count == 0) {
+        print_list();
+        return 0;
+    }
+    const tn_operator *op = tn_find(rest[0]);
+    if (!op) {
+        fprintf(stderr, "tenon ops: %s\n", tn_last_error());
+        return EXIT_USAGE;
+    }
+    return json ? print_json(op) : print_operator(op);
+}
+
+static const option options[] = {
+    {"--json", NULL, "the parsed contracts, for programs", FLAG, &json},
+    {0},
+};
+
+const verb verb_ops = {
+    .name = "ops",
+    .summary = "what operators there are, and what each one promises",
+    .examples = "tenon ops\tevery operator, a line each\n"
+                "tenon ops layer_norm\tits contract, gradient, kernels, samples and cost\n"
+                "tenon ops --json\tthe whole table for a program\n"
+                "tenon ops my_op --load ./my_op.so\tone of your own",
+    .options = options,
+    .run = run,
+};

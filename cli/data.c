@@ -1,0 +1,237 @@
+/* Arrays: memory, layouts, values. */
+#include "data.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { GUARD = 128, PATTERN = 0xff }; /* all bits set: NaN in every float type, -1 in every integer */
+
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+
+uint64_t random_bits(uint64_t *seed) { /* splitmix64 */
+    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+double random_unit(uint64_t *seed) {
+    return (double)(random_bits(seed) >> 11) * 0x1p-53;
+}
+
+/* The sum of four uniform numbers of 16 bits: no logarithm, so the same on every machine. */
+double random_normal(uint64_t *seed) {
+    uint64_t bits = random_bits(seed);
+    double sum = 0;
+    for (int i = 0; i < 4; i++, bits >>= 16) sum += (double)(bits & 0xffff) - 32767.5;
+    return sum * (1.7320508075688772 / 65536);
+}
+
+int64_t random_below(uint64_t *seed, int64_t n) {
+    return n > 0 ? (int64_t)(random_bits(seed) % (uint64_t)n) : 0;
+}
+
+uint64_t mix_seed(uint64_t seed, uint64_t with) {
+    seed ^= with * 0xff51afd7ed558ccdu;
+    return random_bits(&seed);
+}
+
+uint64_t hash_text(const char *text) {
+    uint64_t h = 14695981039346656037u;
+    for (; *text; text++) h = (h ^ (uint8_t)*text) * 1099511628211u;
+    return h;
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------------------
+ */
+
+static int64_t magnitude(int64_t n) {
+    return n > 0 ? n : 1;
+}
+
+/* Strides, the distance from the lowest to the first element, and how many elements the tensor reaches over. */
+static void lay_out(layout how, int32_t ndim, const int64_t *shape, int64_t *strides, int64_t *first, int64_t *reach) {
+    int64_t step = 1;
+    *first = 0;
+    tni_dense_strides(ndim, shape, strides);
+    if (how == TRANSPOSED) {
+        for (int32_t d = 0; d < ndim; step *= magnitude(shape[d++])) strides[d] = step;
+    } else if (how == CHANNELS_LAST && ndim >= 3) {
+        strides[1] = 1;
+        step = magnitude(shape[1]);
+        for (int32_t d = ndim - 1; d >= 2; step *= magnitude(shape[d--])) strides[d] = step;
+        strides[0] = step;
+    } else if (how == SLICED) {
+        for (int32_t d = ndim - 1; d >= 0; step *= 2 * magnitude(shape[d--])) strides[d] = 2 * step;
+    } else if (how == PADDED) {
+        for (int32_t d = ndim - 1; d >= 0; d--) {
+            strides[d] = step;
+            step = step * magnitude(shape[d]) + (d == ndim - 1 ? 3 : 1);
+        }
+    } else if (how == REVERSED) {
+        for (int32_t d = 0; d < ndim; d++) {
+            *first += (magnitude(shape[d]) - 1) * strides[d];
+            strides[d] = -strides[d];
+        }
+    }
+    *reach = 1;
+    for (int32_t d = 0; d < ndim; d++) *reach += (magnitude(shape[d]) - 1) * llabs(strides[d]);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------------
+ */
+
+static void describe(array *a, tn_type type, int32_t ndim, const int64_t *shape, void *data) {
+    if (ndim) memcpy(a->shape, shape, (size_t)ndim * sizeof *shape);
+    a->type = type;
+    a->count = 1;
+    for (int32_t d = 0; d < ndim; d++) a->count *= shape[d];
+    a->tensor = (tn_tensor){.data = data,
+                            .device = {TN_CPU, 0},
+                            .ndim = ndim,
+                            .dtype = tn_dtype_of(type),
+                            .shape = a->shape,
+                            .strides = a->strides};
+}
+
+bool array_make(array *a, tn_type type, int32_t ndim, const int64_t *shape, layout how, int64_t offset) {
+    *a = (array){0};
+    int64_t first, reach;
+    size_t size = tn_type_size(type);
+    lay_out(how, ndim, shape, a->strides, &first, &reach);
+    a->bytes = (size_t)(reach + offset) * size + 2 * GUARD;
+    a->memory = tni_malloc_aligned(a->bytes);
+    if (!a->memory) return false;
+    memset(a->memory, PATTERN, a->bytes);
+    describe(a, type, ndim, shape, a->memory + GUARD + (size_t)(first + offset) * size);
+    return true;
+}
+
+bool array_make_zero(array *a, tn_type type, int32_t ndim, const int64_t *shape) {
+    *a = (array){0};
+    tni_dense_strides(ndim, shape, a->strides);
+    describe(a, type, ndim, shape, NULL);
+    a->bytes = (size_t)(a->count ? a->count : 1) * tn_type_size(type);
+    a->mapped = a->bytes >= (size_t)64 << 20;
+    if (a->mapped) { /* pages of 2 MB, one of zeros for all that is only read */
+        void *memory = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        a->memory = memory == MAP_FAILED ? NULL : memory;
+        if (a->memory) madvise(memory, a->bytes, MADV_HUGEPAGE);
+    } else {
+        a->memory = tni_malloc_aligned(a->bytes);
+        if (a->memory) memset(a->memory, 0, a->bytes);
+    }
+    a->tensor.data = a->memory;
+    return a->memory != NULL;
+}
+
+void array_view(array *a, tn_type type, int32_t ndim, const int64_t *shape, const int64_t *strides, void *data) {
+    *a = (array){0};
+    if (ndim) memcpy(a->strides, strides, (size_t)ndim * sizeof *strides);
+    describe(a, type, ndim, shape, data);
+}
+
+void array_move(array *to, array *from) {
+    *to = *from;
+    to->tensor.shape = to->shape;
+    to->tensor.strides = to->strides;
+    from->memory = from->before = NULL;
+}
+
+void array_free(array *a) {
+    if (a->mapped && a->memory) {
+        munmap(a->memory, a->bytes);
+    } else {
+        tni_free(a->memory);
+    }
+    tni_free(a->before);
+    a->memory = a->before = NULL;
+}
+
+bool array_watch(array *a) {
+    if (!a->before) a->before = tni_malloc(a->bytes);
+    if (a->before && a->memory) memcpy(a->before, a->memory, a->bytes);
+    return a->before != NULL;
+}
+
+/* ---- elements -----------------------------------------------------------------------------------------------------
+ */
+
+int64_t array_place(const array *a, int64_t index) {
+    int64_t place = 0;
+    for (int32_t d = a->tensor.ndim - 1; d >= 0; d--) {
+        place += index % a->shape[d] * a->strides[d];
+        index /= a->shape[d];
+    }
+    return place;
+}
+
+/* Walks through an array in logical order. */
+typedef struct walk {
+    const array *a;
+    int64_t index[TN_MAX_RANK];
+    int64_t place; /* in elements from the first */
+} walk;
+
+static void walk_on(walk *w) {
+    for (int32_t d = w->a->tensor.ndim - 1; d >= 0; d--) {
+        w->place += w->a->strides[d];
+        if (++w->index[d] < w->a->shape[d]) return;
+        w->place -= w->a->shape[d] * w->a->strides[d];
+        w->index[d] = 0;
+    }
+}
+
+bool array_dense(const array *a) {
+    return tni_is_dense(a->tensor.ndim, a->shape, a->strides);
+}
+
+void array_write(array *a, const double *values) {
+    walk w = {.a = a};
+    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) tn_set(a->type, a->tensor.data, w.place, values[i]);
+}
+
+void array_read(const array *a, double *values) {
+    walk w = {.a = a};
+    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) values[i] = tn_get(a->type, a->tensor.data, w.place);
+}
+
+void array_bits(const array *a, void *to) {
+    size_t size = tn_type_size(a->type);
+    if (array_dense(a)) {
+        memcpy(to, a->tensor.data, (size_t)a->count * size);
+        return;
+    }
+    walk w = {.a = a};
+    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) {
+        memcpy((char *)to + (size_t)i * size, (char *)a->tensor.data + w.place * (int64_t)size, size);
+    }
+}
+
+void array_fill(array *a) {
+    size_t size = tn_type_size(a->type);
+    if (array_dense(a)) {
+        memset(a->tensor.data, PATTERN, (size_t)a->count * size);
+        return;
+    }
+    walk w = {.a = a};
+    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) {
+        memset((char *)a->tensor.data + w.place * (int64_t)size, PATTERN, size);
+    }
+}
+
+bool array_intact(const array *a, bool whole) {
+    if (!a->before || !a->memory) return true;
+    if (!whole) { /* the elements may differ: take them over before comparing */
+        size_t size = tn_type_size(a->type);
+        bool dense = array_dense(a);
+        walk w = {.a = a};
+        if (dense) memcpy(a->before + ((char *)a->tensor.data - a->memory), a->tensor.data, (size_t)a->count * size);
+        for (int64_t i = 0; !dense && i < a->count; i++, walk_on(&w)) {
+            char *element = (char *)a->tensor.data + w.place * (int64_t)size;
+            memcpy(a->before + (element - a->memory), element, size);
+        }
+    }
+    return memcmp(a->before, a->memory, a->bytes) == 0;
+}
