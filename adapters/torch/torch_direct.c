@@ -1,0 +1,485 @@
+/* The short way from Python. torch's dispatcher costs more than a small operator does: about 4 µs a call, where
+ * torch.softmax as a whole takes 3. For the common case (plain tensors on the CPU, nothing to differentiate, no mode,
+ * no transform, no profiler) a Python function made here reads the tensors through torch's DLPack exchange table and
+ * calls the core at once. For every other case it hands the same arguments on to a Python function that goes through
+ * the dispatcher. Whatever it needs of Python and torch is looked up by name; where something is missing, setup says so
+ * and callers use the dispatcher always. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "torch.h"
+
+typedef struct python_object python_object; /* PyObject */
+
+/* Python's stable interface. X(result, name, parameters) */
+#define PYTHON(X)                                                                                          \
+    X(python_object *, PyCFunction_NewEx, (void *method, python_object *self, python_object *module))      \
+    X(python_object *, PyCapsule_New, (void *pointer, const char *name, void (*destroy)(python_object *))) \
+    X(void *, PyCapsule_GetPointer, (python_object * capsule, const char *name))                           \
+    X(python_object *, PyObject_Vectorcall,                                                                \
+      (python_object * function, python_object *const *args, size_t n, python_object *names))              \
+    X(python_object *, PyObject_Type, (python_object * object))                                            \
+    X(python_object *, PyObject_GetAttr, (python_object * object, python_object * name))                   \
+    X(python_object *, PyUnicode_InternFromString, (const char *text))                                     \
+    X(const char *, PyUnicode_AsUTF8AndSize, (python_object * text, intptr_t * size))                      \
+    X(python_object *, PyDict_GetItem, (python_object * dict, python_object * key))                        \
+    X(long long, PyLong_AsLongLong, (python_object * number))                                              \
+    X(double, PyFloat_AsDouble, (python_object * number))                                                  \
+    X(intptr_t, PySequence_Size, (python_object * sequence))                                               \
+    X(python_object *, PyList_GetItem, (python_object * list, intptr_t index))                             \
+    X(python_object *, PyTuple_GetItem, (python_object * tuple, intptr_t index))                           \
+    X(python_object *, PyTuple_New, (intptr_t size))                                                       \
+    X(int, PyTuple_SetItem, (python_object * tuple, intptr_t index, python_object * item))                 \
+    X(python_object *, PyErr_Occurred, (void))                                                             \
+    X(void, PyErr_Clear, (void))                                                                           \
+    X(void, PyErr_SetString, (python_object * type, const char *message))                                  \
+    X(void *, PyEval_SaveThread, (void))                                                                   \
+    X(void, PyEval_RestoreThread, (void *state))                                                           \
+    X(void, Py_IncRef, (python_object * object))                                                           \
+    X(void, Py_DecRef, (python_object * object))
+
+/* Python's objects: the symbol is the object itself. */
+#define PYTHON_OBJECTS(X) \
+    X(_Py_NoneStruct)     \
+    X(_Py_TrueStruct) X(_Py_FalseStruct) X(PyLong_Type) X(PyFloat_Type) X(PyUnicode_Type) X(PyList_Type) X(PyTuple_Type)
+
+/* Python's exceptions: the symbol is a pointer to the object. */
+#define PYTHON_ERRORS(X) \
+    X(PyExc_ValueError) X(PyExc_TypeError) X(PyExc_NotImplementedError) X(PyExc_RuntimeError) X(PyExc_MemoryError)
+
+/* DLPack's exchange table, versions 1.x; the functions that are not used have no type. */
+typedef struct exchange {
+    uint32_t major, minor;
+    void *previous, *allocate, *export, *import;
+    int (*read)(python_object *tensor, tn_tensor *view); /* borrows shape and strides; -1 and a Python error */
+} exchange;
+
+static struct {
+#define FIELD(result, name, parameters) result(*name) parameters;
+    PYTHON(FIELD)
+#undef FIELD
+#define OBJECT(name) python_object *name;
+    PYTHON_OBJECTS(OBJECT)
+    PYTHON_ERRORS(OBJECT)
+#undef OBJECT
+    python_object *requires_grad, *current_level; /* names */
+    /* of torch */
+    python_object *tensor, *parameter; /* the two types that are plain tensors */
+    python_object *is_neg;             /* Tensor.is_neg: a sign that is still to be applied */
+    python_object *bump;               /* torch._C._increment_version: says that tensors were written */
+    python_object *forward_ad;         /* the variables of torch.autograd.forward_ad */
+    const exchange *exchange;
+    python_object *(*wrap)(tni_torch_handle tensor); /* before 2.14; not in the stable interface */
+    bool (*function_mode)(void);
+    bool (*profiling)(void);
+    void *keys_library; /* of the thread's set of dispatch keys */
+} py;
+
+#define KEYS "_ZN3c104impl26raw_local_dispatch_key_setE" /* two words in each thread; 0 is the usual state */
+
+enum { MOST_STATES = 4, LARGE = 65536 };
+
+/* Dispatch keys that a call may find: the usual ones, and those of torch.inference_mode(). */
+static uint64_t states[MOST_STATES][2];
+static int n_states;
+
+/* What a Python function made here calls. */
+typedef struct entry {
+    const tn_operator *op;
+    python_object *with_grad; /* for calls that must be recorded */
+    python_object *general;   /* for every other call that is not plain */
+    uint64_t shown;           /* outputs to return, a bit for each */
+    bool all;                 /* with None for absent outputs; else only those that are there */
+    bool mutates;
+} entry;
+
+/* ---- looking ------------------------------------------------------------------------------------------------------
+ */
+
+static bool find_python(void) {
+    bool all = true;
+#define FIND(result, name, parameters) all &= (*(void **)&py.name = dlsym(RTLD_DEFAULT, #name)) != NULL;
+    PYTHON(FIND)
+#undef FIND
+#define FIND_OBJECT(name) all &= (py.name = dlsym(RTLD_DEFAULT, #name)) != NULL;
+    PYTHON_OBJECTS(FIND_OBJECT)
+#undef FIND_OBJECT
+#define FIND_ERROR(name)                               \
+    python_object **name = dlsym(RTLD_DEFAULT, #name); \
+    all &= name != NULL;                               \
+    py.name = name ? *name : NULL;
+    PYTHON_ERRORS(FIND_ERROR)
+#undef FIND_ERROR
+    return all;
+}
+
+static bool find_torch(void) {
+    *(void **)&py.wrap = tni_torch_symbol("_Z16THPVariable_WrapRKN2at10TensorBaseE");
+    *(void **)&py.function_mode = tni_torch_symbol("_ZN2at4impl27torch_function_mode_enabledEv");
+    *(void **)&py.profiling = tni_torch_symbol("_ZN5torch8profiler4impl15profilerEnabledEv");
+    py.keys_library = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
+    return (py.wrap || tni_torch.torch_tensor_to_pyobject) && py.function_mode && py.profiling && py.keys_library &&
+           dlsym(py.keys_library, KEYS);
+}
+
+/* The dispatch keys that this thread adds and leaves out. */
+static const uint64_t *thread_keys(void) {
+    static _Thread_local const uint64_t *keys;
+    if (!keys) keys = dlsym(py.keys_library, KEYS);
+    return keys;
+}
+
+/* Nothing stands between the call and the kernel: no mode, no transform, no autocast, no tracing, no profiler. */
+static bool is_plain(void) {
+    const uint64_t *keys = thread_keys();
+    bool known = false;
+    for (int i = 0; i < n_states; i++) known |= keys[0] == states[i][0] && keys[1] == states[i][1];
+    if (!known || py.function_mode() || py.profiling()) return false;
+    python_object *level = py.PyDict_GetItem(py.forward_ad, py.current_level);
+    return level && py.PyLong_AsLongLong(level) < 0;
+}
+
+static bool is_a(python_object *object, const python_object *type) {
+    python_object *own = py.PyObject_Type(object);
+    py.Py_DecRef(own); /* the object keeps it */
+    return own == type;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------------------------
+ */
+
+/* What reading an argument says. */
+typedef enum verdict { PLAIN, NEEDS_GRAD, NOT_PLAIN, FAILED } verdict;
+
+static verdict drop_error(void) {
+    py.PyErr_Clear();
+    return NOT_PLAIN;
+}
+
+static bool is_true(python_object *value) {
+    if (!value) {
+        py.PyErr_Clear();
+        return true; /* strange enough for the general way */
+    }
+    py.Py_DecRef(value);
+    return value == py._Py_TrueStruct;
+}
+
+static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool grad_mode) {
+    if (tni_torch_frame_room(frame, 1) != TN_OK) return FAILED;
+    python_object *type = py.PyObject_Type(object);
+    py.Py_DecRef(type);
+    if (type != py.tensor && type != py.parameter) return NOT_PLAIN;
+    if (grad_mode && is_true(py.PyObject_GetAttr(object, py.requires_grad))) return NEEDS_GRAD;
+    if (is_true(py.PyObject_Vectorcall(py.is_neg, &object, 1, NULL))) return NOT_PLAIN;
+    int32_t i = frame->args.n_in++;
+    tn_tensor *t = &frame->tensors[i];
+    frame->in[i] = t;
+    if (py.exchange->read(object, t)) return drop_error();
+    bool complex = t->dtype.code == tn_dtype_of(TN_C64).code; /* may have a conjugation still to be applied */
+    if (t->device.kind != TN_CPU || t->ndim > TN_MAX_RANK || complex) return NOT_PLAIN;
+    if (t->data) return PLAIN;
+    bool empty = false; /* without memory, yet with elements: torch stands in for them */
+    for (int32_t d = 0; d < t->ndim; d++) empty |= t->shape[d] == 0;
+    return empty ? PLAIN : NOT_PLAIN;
+}
+
+static python_object *sequence_item(python_object *sequence, intptr_t i) {
+    return is_a(sequence, py.PyList_Type) ? py.PyList_GetItem(sequence, i) : py.PyTuple_GetItem(sequence, i);
+}
+
+/* The length of a list or a tuple; -1: it is neither. */
+static intptr_t sequence_size(python_object *sequence) {
+    bool known = is_a(sequence, py.PyList_Type) || is_a(sequence, py.PyTuple_Type);
+    return known ? py.PySequence_Size(sequence) : -1;
+}
+
+static verdict add_list(tni_torch_frame *frame, python_object *list, bool grad_mode, int32_t *length) {
+    intptr_t size = sequence_size(list);
+    if (size < 0 || size > INT16_MAX) return NOT_PLAIN;
+    for (intptr_t k = 0; k < size; k++) {
+        verdict v = add_tensor(frame, sequence_item(list, k), grad_mode);
+        if (v != PLAIN) return v;
+    }
+    *length = (int32_t)size;
+    return PLAIN;
+}
+
+static verdict read_input(tni_torch_frame *frame, int32_t i, python_object *object, bool grad_mode) {
+    const tni_param *param = &frame->op->contract->inputs[i];
+    bool absent = object == py._Py_NoneStruct;
+    frame->lengths[i] = !param->list;
+    if (absent && !param->optional) return NOT_PLAIN;
+    if (param->list) return absent ? PLAIN : add_list(frame, object, grad_mode, &frame->lengths[i]);
+    if (!absent) return add_tensor(frame, object, grad_mode);
+    if (tni_torch_frame_room(frame, 1) != TN_OK) return FAILED;
+    frame->in[frame->args.n_in++] = NULL;
+    return PLAIN;
+}
+
+static verdict read_int(python_object *object, int64_t *value) {
+    if (!is_a(object, py.PyLong_Type)) return NOT_PLAIN;
+    *value = py.PyLong_AsLongLong(object);
+    return *value == -1 && py.PyErr_Occurred() ? drop_error() : PLAIN;
+}
+
+static verdict read_float(python_object *object, double *value) {
+    if (!is_a(object, py.PyFloat_Type) && !is_a(object, py.PyLong_Type)) return NOT_PLAIN;
+    *value = py.PyFloat_AsDouble(object);
+    return *value == -1 && py.PyErr_Occurred() ? drop_error() : PLAIN;
+}
+
+static verdict read_bool(python_object *object, bool *value) {
+    *value = object == py._Py_TrueStruct;
+    return *value || object == py._Py_FalseStruct ? PLAIN : NOT_PLAIN;
+}
+
+static verdict read_string(python_object *object, const char **value) {
+    if (!is_a(object, py.PyUnicode_Type)) return NOT_PLAIN;
+    *value = py.PyUnicode_AsUTF8AndSize(object, NULL);
+    return *value ? PLAIN : drop_error();
+}
+
+static verdict read_ints(tni_torch_frame *frame, python_object *object, tn_value *value) {
+    intptr_t size = sequence_size(object);
+    if (size < 0 || frame->n_ints + size > TNI_MAX_INTS) return NOT_PLAIN;
+    int64_t *ints = frame->ints + frame->n_ints;
+    for (intptr_t i = 0; i < size; i++) {
+        verdict v = read_int(sequence_item(object, i), &ints[i]);
+        if (v != PLAIN) return v;
+    }
+    frame->n_ints += (int32_t)size;
+    value->count = (int32_t)size;
+    value->ints = ints;
+    return PLAIN;
+}
+
+static verdict read_attr(tni_torch_frame *frame, int32_t i, python_object *object) {
+    const tni_attr *attr = &frame->op->contract->attrs[i];
+    tn_value *value = &frame->attrs[i].value;
+    frame->attrs[i].name = NULL; /* by its place */
+    *value = (tn_value){.kind = TN_UNSET};
+    if (object == py._Py_NoneStruct) return attr->optional ? PLAIN : NOT_PLAIN;
+    switch (attr->kind) {
+    case TNI_A_INT:
+    case TNI_A_AXIS: value->kind = TN_INT; return read_int(object, &value->i);
+    case TNI_A_FLOAT: value->kind = TN_FLOAT; return read_float(object, &value->f);
+    case TNI_A_BOOL: value->kind = TN_BOOLEAN; return read_bool(object, &value->b);
+    case TNI_A_STR:
+    case TNI_A_CHOICE:
+    case TNI_A_ACTIVATION: value->kind = TN_STR; return read_string(object, &value->s);
+    case TNI_A_AXES:
+    case TNI_A_INTS: value->kind = TN_INTS; return read_ints(frame, object, value);
+    case TNI_A_DTYPE: return NOT_PLAIN;
+    }
+    return NOT_PLAIN;
+}
+
+/* All parameters of the schema must be there, by position. */
+static verdict read_all(tni_torch_frame *frame, python_object *const *args, intptr_t n) {
+    const tni_contract *c = frame->op->contract;
+    int32_t n_written = c->n_order - c->n_inputs; /* attributes; the implied ones follow */
+    bool grad_mode = tni_torch.aoti_torch_grad_mode_is_enabled();
+    if (n != c->n_inputs + c->n_attrs) return NOT_PLAIN;
+    for (int32_t k = 0; k < n; k++) {
+        bool is_attr = k >= c->n_order || c->order[k].is_attr;
+        int32_t index = k < c->n_order ? c->order[k].index : n_written + k - c->n_order;
+        verdict v = is_attr ? read_attr(frame, index, args[k]) : read_input(frame, index, args[k], grad_mode);
+        if (v != PLAIN) return v;
+    }
+    return PLAIN;
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------
+ */
+
+static python_object *error_of(tn_status status) {
+    switch (status) {
+    case TN_BAD_VALUE:
+    case TN_BAD_SHAPE: return py.PyExc_ValueError;
+    case TN_BAD_TYPE: return py.PyExc_TypeError;
+    case TN_UNSUPPORTED: return py.PyExc_NotImplementedError;
+    default: return py.PyExc_RuntimeError;
+    }
+}
+
+static python_object *raise_status(tn_status status) {
+    py.PyErr_SetString(error_of(status), tn_last_error());
+    return NULL;
+}
+
+static python_object *wrap(tni_torch_handle tensor) {
+    void *object = NULL;
+    if (!tensor) {
+        py.Py_IncRef(py._Py_NoneStruct);
+        return py._Py_NoneStruct;
+    }
+    if (!tni_torch.torch_tensor_to_pyobject) return py.wrap(tensor);
+    if (tni_torch.torch_tensor_to_pyobject(tensor, NULL, &object) || !object) {
+        if (!py.PyErr_Occurred()) py.PyErr_SetString(py.PyExc_RuntimeError, "torch could not make a tensor");
+        return NULL;
+    }
+    return object;
+}
+
+static bool is_shown(const entry *e, const tni_torch_frame *frame, int32_t i) {
+    return (e->shown >> i & 1) && (e->all || frame->out[i]);
+}
+
+static python_object *results(const entry *e, const tni_torch_frame *frame) {
+    int32_t n_outputs = e->op->contract->n_outputs, n = 0, only = 0;
+    for (int32_t i = 0; i < n_outputs; i++) {
+        if (!is_shown(e, frame, i)) continue;
+        only = i;
+        n++;
+    }
+    if (n == 1) return wrap(frame->out[only]);
+    python_object *tuple = py.PyTuple_New(n);
+    for (int32_t i = 0, at = 0; tuple && i < n_outputs; i++) {
+        if (!is_shown(e, frame, i)) continue;
+        python_object *item = wrap(frame->out[i]);
+        if (item) {
+            py.PyTuple_SetItem(tuple, at++, item);
+        } else {
+            py.Py_DecRef(tuple);
+            tuple = NULL;
+        }
+    }
+    return tuple;
+}
+
+/* ---- the call -----------------------------------------------------------------------------------------------------
+ */
+
+/* A call that takes a while lets Python's other threads run. */
+static bool is_large(const tni_torch_frame *frame) {
+    for (int32_t i = 0; i < frame->args.n_in; i++) {
+        const tn_tensor *t = frame->in[i];
+        int64_t n = 1;
+        for (int32_t d = 0; t && d < t->ndim; d++) n *= t->shape[d];
+        if (n >= LARGE) return true;
+    }
+    return false;
+}
+
+/* Tells torch which tensors were written, as an operator of its own would. */
+static bool bump_versions(const tni_contract *c, python_object *const *args) {
+    bool good = true;
+    for (int32_t k = 0; good && k < c->n_order; k++) {
+        const tni_param *param = &c->inputs[c->order[k].index];
+        if (c->order[k].is_attr || !param->inplace || args[k] == py._Py_NoneStruct) continue;
+        python_object *written = param->list ? args[k] : py.PyTuple_New(1);
+        if (!written) return false;
+        py.Py_IncRef(args[k]); /* for the tuple, or for the DecRef below */
+        if (!param->list) py.PyTuple_SetItem(written, 0, args[k]);
+        python_object *none = py.PyObject_Vectorcall(py.bump, &written, 1, NULL);
+        py.Py_DecRef(written);
+        good = none != NULL;
+        if (none) py.Py_DecRef(none);
+    }
+    return good;
+}
+
+static python_object *run(const entry *e, tni_torch_frame *frame, python_object *const *args) {
+    void *thread = is_large(frame) ? py.PyEval_SaveThread() : NULL;
+    tn_status status = tni_torch_call(frame);
+    if (thread) py.PyEval_RestoreThread(thread);
+    python_object *made = NULL;
+    if (status != TN_OK) {
+        raise_status(status);
+    } else if (!e->mutates || bump_versions(e->op->contract, args)) {
+        made = results(e, frame);
+    }
+    tni_torch_delete_outputs(frame);
+    return made;
+}
+
+static python_object *call(python_object *self, python_object *const *args, intptr_t n) {
+    const entry *e = py.PyCapsule_GetPointer(self, NULL);
+    if (!e) return NULL;
+    tni_torch_frame frame;
+    tni_torch_frame_init(&frame, e->op);
+    verdict v = is_plain() ? read_all(&frame, args, n) : NOT_PLAIN;
+    python_object *made = NULL;
+    switch (v) {
+    case PLAIN: made = run(e, &frame, args); break;
+    case NEEDS_GRAD: made = py.PyObject_Vectorcall(e->with_grad, args, (size_t)n, NULL); break;
+    case NOT_PLAIN: made = py.PyObject_Vectorcall(e->general, args, (size_t)n, NULL); break;
+    case FAILED: made = raise_status(TN_NO_MEMORY); break;
+    }
+    tni_torch_frame_free(&frame);
+    return made;
+}
+
+/* ---- for Python's ctypes, which holds the lock of the interpreter -------------------------------------------------
+ */
+
+/* Once, before the functions below. The arguments are of torch: Tensor, Parameter, Tensor.is_neg, _increment_version,
+ * the variables of torch.autograd.forward_ad and Tensor.__dlpack_c_exchange_api__. They are kept. */
+TN_API tn_status tn_torch_direct_setup(python_object *tensor, python_object *parameter, python_object *is_neg,
+                                       python_object *bump, python_object *forward_ad,
+                                       python_object *exchange_capsule) {
+    TN_TRY(tni_torch_load());
+    if (!find_python() || !find_torch()) {
+        return tn_fail(TN_UNSUPPORTED, "this Python or torch lacks what direct calls need");
+    }
+    py.exchange = py.PyCapsule_GetPointer(exchange_capsule, "dlpack_exchange_api");
+    if (!py.exchange) py.PyErr_Clear();
+    if (!py.exchange || py.exchange->major != 1 || !py.exchange->read) {
+        return tn_fail(TN_UNSUPPORTED, "this torch has another version of DLPack's exchange table");
+    }
+    python_object *kept[] = {tensor, parameter, is_neg, bump, forward_ad, exchange_capsule};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) py.Py_IncRef(kept[i]);
+    py.tensor = tensor;
+    py.parameter = parameter;
+    py.is_neg = is_neg;
+    py.bump = bump;
+    py.forward_ad = forward_ad;
+    py.requires_grad = py.PyUnicode_InternFromString("requires_grad");
+    py.current_level = py.PyUnicode_InternFromString("_current_level");
+    n_states = 1; /* {0, 0} */
+    return TN_OK;
+}
+
+/* Calls made in the state of dispatch that this thread is in now are plain, too. */
+TN_API void tn_torch_direct_accept(void) {
+    if (n_states == MOST_STATES) return;
+    memcpy(states[n_states], thread_keys(), sizeof states[0]);
+    n_states++;
+}
+
+/* Whether a call from here would be plain, as far as that does not depend on its arguments. */
+TN_API bool tn_torch_direct_plain(void) {
+    return is_plain();
+}
+
+/* A Python function that takes all parameters of the operator's schema by position. `shown`: the outputs to return, a
+ * bit for each; `all`: always a tuple of those (or the one), with None for absent ones. NULL and a message on failure.
+ */
+TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad, python_object *general,
+                                      uint64_t shown, bool all) {
+    static const struct { /* PyMethodDef */
+        const char *name;
+        python_object *(*call)(python_object *self, python_object *const *args, intptr_t n);
+        int flags;
+        const char *doc;
+    } method = {"call", call, 0x80 /* METH_FASTCALL */, NULL};
+    const tn_operator *op = tn_find(name);
+    if (!op) return NULL;
+    entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */
+    if (!e) return NULL;
+    *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all};
+    for (int32_t i = 0; i < op->contract->n_inputs; i++) e->mutates |= op->contract->inputs[i].inplace;
+    python_object *self = py.PyCapsule_New(e, NULL, NULL);
+    python_object *function = self ? py.PyCFunction_NewEx((void *)&method, self, NULL) : NULL;
+    if (self) py.Py_DecRef(self);
+    if (!function) {
+        py.PyErr_Clear();
+        tni_free(e);
+        tn_fail(TN_NO_MEMORY, "%s: Python could not make a function", name);
+        return NULL;
+    }
+    py.Py_IncRef(with_grad);
+    py.Py_IncRef(general);
+    return function;
+}

@@ -1,0 +1,84 @@
+"""libtenon.so through ctypes: finding it, its functions, its errors."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from typing import Any
+
+_NAME = "libtenon.so"
+
+
+class TenonError(RuntimeError):
+    """What the C library said, where no built-in exception fits better."""
+
+
+# By tn_status's names; what is not listed is a TenonError.
+_ERRORS: dict[str, type[Exception]] = {
+    "bad_value": ValueError,
+    "bad_shape": ValueError,
+    "bad_type": TypeError,
+    "not_found": LookupError,
+    "unsupported": NotImplementedError,
+    "no_memory": MemoryError,
+}
+
+
+def _places() -> Iterator[str]:
+    """Where the library may be: where the user says, installed with the package, built in the checkout."""
+    said = os.environ.get("TENON_LIBRARY")
+    if said:
+        yield said
+        return
+    package = os.path.dirname(os.path.realpath(__file__))
+    yield os.path.join(package, _NAME)
+    yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", _NAME)
+
+
+def _open() -> ctypes.CDLL:
+    for place in _places():
+        if os.path.isfile(place):
+            # Operators from shared objects (tenon.load) find the library's functions in the process.
+            return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)
+    tried = "\n".join(f"  {place}" for place in _places())
+    raise ImportError(f"no {_NAME}: `make build` makes it, TENON_LIBRARY=<path> names another one. Tried:\n{tried}")
+
+
+lib = _open()
+
+lib.tn_version.restype = ctypes.c_char_p
+lib.tn_last_error.restype = ctypes.c_char_p
+lib.tn_status_name.restype = ctypes.c_char_p
+lib.tn_status_name.argtypes = [ctypes.c_int]
+lib.tn_operator_count.restype = ctypes.c_int
+lib.tn_table_json.restype = ctypes.c_void_p
+lib.tn_free.argtypes = [ctypes.c_void_p]
+lib.tn_free.restype = None
+lib.tn_load.argtypes = [ctypes.c_char_p]
+lib.tn_load.restype = ctypes.c_int
+
+
+def last_error() -> str:
+    """The message of this thread's last failure."""
+    return str(lib.tn_last_error().decode())
+
+
+def check(status: int) -> None:
+    """Raises what a tn_status says, if it is not 0."""
+    if status != 0:
+        raise _ERRORS.get(lib.tn_status_name(status).decode(), TenonError)(last_error())
+
+
+def table_json() -> list[dict[str, Any]]:
+    """The operator table as the C library describes it (the format is in src/core/contract.h)."""
+    import json
+
+    address = lib.tn_table_json()
+    if not address:
+        raise TenonError(last_error())
+    try:
+        table: list[dict[str, Any]] = json.loads(ctypes.string_at(address))
+    finally:
+        lib.tn_free(address)
+    return table

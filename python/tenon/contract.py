@@ -1,0 +1,225 @@
+"""The operator table in Python: rows as the C library parsed them, and inference of output types and shapes.
+
+The C parser is the only parser; its JSON is described in src/core/contract.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tenon import _lib
+
+Json = Any
+Shape = tuple[int, ...]
+Operand = tuple[str, Shape]  # element type, sizes
+Argument = Operand | Sequence[Operand] | None  # a tensor, a list of them, or nothing
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor, or a list of them, that an operator takes."""
+
+    name: str
+    type: Json
+    shape: Json
+    optional: bool
+    inplace: bool
+    list: bool
+
+
+@dataclass(frozen=True)
+class Attr:
+    """A constant that an operator takes. `implied` ones ask for outputs marked `?`."""
+
+    name: str
+    kind: str
+    optional: bool
+    required: bool
+    default: Any
+    implied: bool
+    length: int | None
+    choices: tuple[str, ...]
+    rank_of: Json
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that an operator makes: always, when asked for, or when an input needs a gradient."""
+
+    name: str
+    type: Json
+    shape: Json
+    want: str
+    want_attr: str | None
+    list: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a parameter of an operator that a gradient rule calls is given."""
+
+    param: str
+    is_attr: bool
+    kind: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A call in a gradient rule; result k is output k of the called operator."""
+
+    results: tuple[str, ...]
+    local: bool
+    op: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an operator is differentiated."""
+
+    differentiable: frozenset[str]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A row of the table."""
+
+    name: str
+    signature: str
+    doc: str
+    autocast: str | None
+    types: Mapping[str, tuple[str, ...]]
+    params: tuple[Input | Attr, ...]  # as written, implied attributes last
+    outputs: tuple[Output, ...]
+    where: tuple[tuple[str, Json], ...]
+    rule: Rule | None
+    samples: tuple[Json, ...]
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(p for p in self.params if isinstance(p, Input))
+
+    @cached_property
+    def attrs(self) -> tuple[Attr, ...]:
+        return tuple(p for p in self.params if isinstance(p, Attr))
+
+    @cached_property
+    def mutates(self) -> bool:
+        return any(p.inplace for p in self.inputs)
+
+    def infer(
+        self, inputs: Sequence[Argument], attrs: Mapping[str, Any], require: Callable[[Any, str], None] | None = None
+    ) -> list[Operand | None]:
+        """Type and shape of each output; None where a `?` output was not asked for.
+
+        `require(condition, message)` is what a condition on sizes goes through; by default it raises ValueError.
+        """
+        from tenon.infer import Binding, raise_unless
+
+        return Binding(self, inputs, attrs, require or raise_unless).outputs()
+
+
+# ---- from JSON -------------------------------------------------------------------------------------------------------
+
+
+def _param(p: Json) -> Input | Attr:
+    if p["kind"] == "input":
+        return Input(p["name"], p["type"], p["shape"], p["optional"], p["inplace"], p["list"])
+    return Attr(
+        name=p["name"],
+        kind=p["type"],
+        optional=p["optional"],
+        required=p["required"],
+        default=p.get("default"),
+        implied=p["implied"],
+        length=p.get("length"),
+        choices=tuple(p.get("choices") or ()),
+        rank_of=p.get("rank_of"),
+    )
+
+
+def _output(o: Json) -> Output:
+    return Output(o["name"], o["type"], o["shape"], o["want"], o["want_attr"], o["list"])
+
+
+def _statement(s: Json) -> Statement:
+    sources = tuple(Source(a["param"], a["attr"], a["from"], a.get("name", ""), a.get("value")) for a in s["args"])
+    return Statement(tuple(s["results"]), s["local"], s["op"], sources)
+
+
+def _operator(row: Json) -> Operator:
+    grad = row["grad"]
+    rule = grad and Rule(frozenset(grad["differentiable"]), tuple(_statement(s) for s in grad["statements"]))
+    return Operator(
+        name=row["name"],
+        signature=row["signature"],
+        doc=row["doc"],
+        autocast=row["autocast"],
+        types={t["name"]: tuple(t["of"]) for t in row["types"]},
+        params=tuple(_param(p) for p in row["params"]),
+        outputs=tuple(_output(o) for o in row["outputs"]),
+        where=tuple((w["text"], w["expr"]) for w in row["where"]),
+        rule=rule,
+        samples=tuple(row["samples"]),
+    )
+
+
+_table: dict[str, Operator] = {}
+
+
+def table() -> Mapping[str, Operator]:
+    """Every operator by name, in the table's order."""
+    if len(_table) != _lib.lib.tn_operator_count():
+        for row in _lib.table_json():
+            if row["name"] not in _table:
+                _table[row["name"]] = _operator(row)
+    return _table
+
+
+# ---- strides ---------------------------------------------------------------------------------------------------------
+
+
+def dense_strides(shape: Sequence[int]) -> Shape:
+    """Strides of a tensor without gaps, the last dimension fastest."""
+    strides: list[int] = []
+    stride = 1
+    for size in reversed(shape):
+        strides.append(stride)
+        stride = stride * (size if size > 0 else 1)
+    return tuple(reversed(strides))
+
+
+def is_permuted_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Every element at its own place and no gaps, in some order of the dimensions; the C library's own rule."""
+    left = list(range(len(shape)))
+    stride = 1
+    while left:
+        ones = [i for i in left if shape[i] == 1]
+        fits = ones[:1] or [i for i in left if strides[i] == stride][-1:]
+        if not fits:
+            return False
+        left.remove(fits[0])
+        stride = stride * shape[fits[0]]
+    return True
+
+
+def follows_first(op: Operator, output: Output) -> bool:
+    """Whether an output has the first input's dimensions as written, and so its strides where those have no gaps."""
+    if not op.inputs or op.inputs[0].list:
+        return False
+    first = op.inputs[0].shape
+    if isinstance(first, dict) or isinstance(output.shape, dict) or first != output.shape:
+        return False
+    return all(_is_name(item) for item in first)
+
+
+def _is_name(item: Json) -> bool:
+    if item.get("broadcast"):
+        return False
+    return "pack" in item or (isinstance(item.get("expr"), dict) and "dim" in item["expr"])

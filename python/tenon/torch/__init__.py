@@ -1,0 +1,40 @@
+"""Tenon's operators for PyTorch: ``import tenon.torch as tn; y = tn.softmax(x)``.
+
+One function for each row of the operator table, with gradients, torch.compile and torch.export; memory and threads are
+torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("tenon.torch needs PyTorch 2.10 or newer: pip install torch") from error
+
+import tenon
+from tenon.torch import _grad, _ops, _public
+
+
+def _refresh() -> None:
+    """Makes the functions of operators that are new in the table."""
+    for made in _ops.register_all():
+        name = _grad.identifier(made.op.name)
+        globals()[name] = _public.make_public(made)
+        _names.append(name)
+
+
+def ops() -> list[str]:
+    """The names of the operators."""
+    return list(_names)
+
+
+_names: list[str] = []
+_refresh()
+tenon._adapters.append(_refresh)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:  # the operators
+        ...

@@ -1,0 +1,80 @@
+"""The short way past torch's dispatcher (adapters/torch/torch_direct.c), where this torch allows it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+
+from tenon._lib import lib
+
+# The functions that touch Python objects are called with the interpreter's lock held.
+_lib = ctypes.PyDLL(lib._name)
+_lib.tn_torch_direct_setup.argtypes = [ctypes.py_object] * 6
+_lib.tn_torch_direct_setup.restype = ctypes.c_int
+_lib.tn_torch_direct_accept.restype = None
+_lib.tn_torch_direct_plain.restype = ctypes.c_bool
+_lib.tn_torch_direct.argtypes = [ctypes.c_char_p, ctypes.py_object, ctypes.py_object, ctypes.c_uint64, ctypes.c_bool]
+_lib.tn_torch_direct.restype = ctypes.py_object
+
+
+def _knows_modes() -> bool:
+    """Direct calls look at parts of torch that it does not promise to keep: what they see is compared with what is."""
+    plain: Callable[[], bool] = _lib.tn_torch_direct_plain
+    if not plain():  # imported inside of a mode: nothing can be said
+        return False
+    with torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.Python):
+        seen = plain()
+    with torch._C._AutoDispatchBelowAutograd():
+        seen = seen or plain()
+    with torch.overrides.BaseTorchFunctionMode():
+        seen = seen or plain()
+    with forward_ad.dual_level():
+        seen = seen or plain()
+    return not seen and plain()
+
+
+def _no_names() -> AbstractContextManager[Any]:
+    named = torch._C._parse_dispatch_key("Named")
+    if named is None:
+        return nullcontext()
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(named))
+    return guard
+
+
+def _set_up() -> bool:
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if exchange is None:
+        return False
+    tensor, parameter = torch.Tensor, torch.nn.Parameter
+    bump = torch._C._increment_version
+    status = _lib.tn_torch_direct_setup(tensor, parameter, tensor.is_neg, bump, vars(forward_ad), exchange)
+    if status != 0 or not _knows_modes():
+        return False
+    with torch.inference_mode():
+        _lib.tn_torch_direct_accept()
+    with _no_names():
+        _lib.tn_torch_direct_accept()  # how backward passes run, while torch has named tensors
+    return True
+
+
+available = _set_up()
+
+
+def direct(
+    name: str, with_grad: Callable[..., Any], general: Callable[..., Any], shown: Sequence[int], absent: bool
+) -> Callable[..., Any]:
+    """A function of all parameters of the operator's schema, by position, that returns the outputs `shown`.
+
+    Plain calls are run at once; those that must be recorded go to `with_grad`, all others to `general`. Outputs that
+    were not asked for are None in the result if `absent`, else they are left out.
+    """
+    if not available:
+        return general
+    bits = sum(1 << i for i in shown)
+    made: Callable[..., Any] = _lib.tn_torch_direct(name.encode(), with_grad, general, bits, absent)
+    return made

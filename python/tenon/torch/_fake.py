@@ -1,0 +1,70 @@
+"""Fake kernels: what an operator returns, on sizes that may be symbolic and without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tenon.contract import Attr, Operand, Operator, dense_strides, follows_first, is_permuted_dense
+from tenon.torch._types import DTYPES, NAMES, argument
+
+_check: Callable[..., None] = torch._check
+
+
+def _require(condition: Any, message: str) -> None:
+    """A condition on sizes: a guard where they are symbolic."""
+    if isinstance(condition, bool):
+        if not condition:
+            raise ValueError(message)
+    else:
+        _check(condition, lambda: message)
+
+
+def _attribute(value: Any) -> Any:
+    return NAMES[value] if isinstance(value, torch.dtype) else value
+
+
+def one_device(op: Operator, inputs: Sequence[Any]) -> torch.device:
+    """Where the call's tensors are; a message where that is not one place."""
+    found: Tensor | None = None
+    first = ""
+    for param, value in zip(op.inputs, inputs, strict=True):
+        for tensor in () if value is None else (value,) if isinstance(value, Tensor) else value:
+            if found is None:
+                found, first = tensor, param.name
+            elif tensor.device != found.device:
+                raise RuntimeError(f"{op.name}: {param.name} is on {tensor.device}, but {first} is on {found.device}")
+    return found.device if found is not None else torch.device("cpu")
+
+
+def _make(op: Operator, index: int, spec: Operand | None, first: Any, device: torch.device) -> Tensor | None:
+    if spec is None:
+        return None
+    kind, shape = spec
+    strides = dense_strides(shape)
+    if follows_first(op, op.outputs[index]) and isinstance(first, Tensor):
+        own = first.stride()
+        if is_permuted_dense(first.shape, own):
+            strides = own
+    return torch.empty_strided(shape, strides, dtype=DTYPES[kind], device=device)
+
+
+def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
+    """The fake kernel of an operator. `defaults` are of all parameters of its schema: torch leaves equal ones out."""
+    names = [p.name for p in op.params]
+
+    def fake(*given: Any, **named: Any) -> Any:
+        args = [*given, *defaults[len(given) :]]
+        for name, value in named.items():
+            args[names.index(name)] = value
+        inputs = [a for p, a in zip(op.params, args, strict=True) if not isinstance(p, Attr)]
+        attrs = {p.name: _attribute(a) for p, a in zip(op.params, args, strict=True) if isinstance(p, Attr)}
+        device = one_device(op, inputs)
+        specs = op.infer([argument(i) for i in inputs], attrs, _require)
+        made = [_make(op, k, spec, inputs[0] if inputs else None, device) for k, spec in enumerate(specs)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return fake

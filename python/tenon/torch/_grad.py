@@ -1,0 +1,303 @@
+"""Gradients: an operator's rule becomes a torch.autograd.Function, by writing its source.
+
+Writing it out, instead of walking the rule at every call, makes a call cost what a hand-written Function costs. The
+code for softmax, whose rule is `x: softmax_grad(y, dy)`:
+
+    class softmax(Function):
+        @staticmethod
+        def forward(ctx, x, mask, axis, scale, causal):
+            y = _run(x, mask, axis, scale, causal)
+            ctx.save_for_backward(y)
+            ctx.kept = (axis, scale)
+            return y
+
+        @staticmethod
+        def backward(ctx, d_y):
+            (y,) = ctx.saved_tensors
+            axis, scale = ctx.kept
+            g_x = _softmax_grad(y, d_y, axis, scale)
+            return g_x, None, None, None, None
+"""
+
+from __future__ import annotations
+
+import keyword
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from tenon.contract import Attr, Input, Operator, Output, Source, Statement
+from tenon.torch._types import DTYPES
+
+# Element types that can carry a gradient.
+_SMOOTH = {name for name, dtype in DTYPES.items() if dtype.is_floating_point or dtype.is_complex}
+
+
+def identifier(name: str) -> str:
+    """A contract's name as Python may write it; names with a leading underscore are this module's own."""
+    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" else name
+
+
+def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs generated source; tracebacks show its lines."""
+    filename = f"<tenon {title}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = dict(names)
+    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def may_need_grad(op: Operator, param: Input | Attr) -> bool:
+    """Whether an argument may require a gradient."""
+    if isinstance(param, Attr) or param.list or param.inplace:
+        return False
+    kinds = param.type.get("fixed") or op.types.get(param.type.get("var", ""), ("f32",))
+    return any(kind in _SMOOTH for kind in kinds)
+
+
+def sizes_source(op: Operator, kind: str, name: str) -> str:
+    """An expression for a dimension or a pack of the call, out of the shape of an input that is always there."""
+    for param in op.inputs:
+        if param.optional or param.list or isinstance(param.shape, dict):
+            continue
+        items = param.shape
+        long = [i for i, item in enumerate(items) if "expr" not in item]  # stands for any number of dimensions
+        for i, item in enumerate(items):
+            if item.get("broadcast"):
+                continue
+            behind = len(items) - i
+            if kind == "dim" and item.get("expr") == {"dim": name}:
+                return f"{identifier(param.name)}.shape[{i if not long or i < long[0] else -behind}]"
+            if kind == "pack" and item.get("pack") == name:
+                return f"tuple({identifier(param.name)}.shape[{i}:{1 - behind if behind > 1 else ''}])"
+    return f"_size({kind!r}, {name!r}, {_tuple([identifier(p.name) for p in op.params])})"
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+
+
+class _Writer:
+    """Writes the Function of one operator that returns the outputs `shown` (all of them in functional form)."""
+
+    def __init__(self, op: Operator, table: Mapping[str, Operator], shown: Sequence[int], functional: bool) -> None:
+        self.op = op
+        self.table = table
+        self.shown = [op.outputs[i] for i in shown]
+        self.functional = functional
+        self.params = [identifier(p.name) for p in op.params]
+        self.outs = [f"o_{o.name}" for o in op.outputs]
+        self.statements = op.rule.statements if op.rule else ()
+        self.wanted = [p for p in op.params if may_need_grad(op, p)]
+        self.calls: set[str] = set()
+        sources = [s for statement in self.statements for s in statement.sources]
+        inputs = dict.fromkeys(s.name for s in sources if s.kind == "input")
+        outputs = dict.fromkeys(s.name for s in sources if s.kind == "output")
+        self.saved = [identifier(n) for n in inputs] + [f"o_{n}" for n in outputs]
+        self.kept: dict[str, str] = {}  # variable of the backward: what it is in the forward
+        for s in sources:
+            if s.kind == "attr":
+                self.kept[identifier(s.name)] = identifier(s.name)
+            elif s.kind in ("dim", "pack"):
+                self.kept[f"_{s.kind}_{s.name}"] = sizes_source(op, s.kind, s.name)
+        self.rule_outputs = outputs
+        self.smooth = [o for o in self.shown if op.rule is None or o.name in op.rule.differentiable]
+        # Gradients that the rule cannot do without: 0 where they are absent, unless all are.
+        self.filled = [o for o in self.smooth if self._is_required(o.name)] if len(self.smooth) > 1 else []
+
+    # ---- forward
+
+    def forward(self) -> list[str]:
+        run = f"{_tuple(self.outs) if len(self.outs) > 1 else self.outs[0]} = _run({', '.join(self._arguments())})"
+        if not self.outs:
+            run = f"_run({', '.join(self._arguments())})"
+        returned = [self._returned(o) for o in self.shown]
+        result = returned[0] if len(returned) == 1 else _tuple(returned)
+        if not self.functional:
+            head = f"def forward(ctx, {', '.join(self.params)}):"
+            return ["@staticmethod", head, *_indent([run, *self._save(), f"return {result}"])]
+        everything = self.outs[0] if len(self.outs) == 1 else _tuple(self.outs)
+        unpack = [f"{_tuple(self.params)} = _inputs", f"{everything} = _output"]
+        return [
+            "@staticmethod",
+            f"def forward({', '.join(self.params)}):",
+            *_indent([run, f"return {everything}"]),
+            "",
+            "@staticmethod",
+            "def setup_context(ctx, _inputs, _output):",
+            *_indent([*unpack, *self._save()]),
+        ]
+
+    def _arguments(self) -> list[str]:
+        """The call's arguments; outputs that the rule uses are asked for."""
+        forced = {o.want_attr for o in self.op.outputs if o.want == "grad" or o.name in self.rule_outputs}
+        return ["True" if p.name in forced else identifier(p.name) for p in self.op.params]
+
+    def _returned(self, output: Output) -> str:
+        value = f"o_{output.name}"
+        if output.want_attr is None or self.functional:
+            return value
+        return f"({value} if {identifier(output.want_attr)} else None)"
+
+    def _save(self) -> list[str]:
+        lines = [f"ctx.save_for_backward({', '.join(self.saved)})"] if self.saved else []
+        if self.kept:
+            lines.append(f"ctx.kept = {_tuple(list(self.kept.values()))}")
+        rough = [f"o_{o.name}" for o in self.shown if o not in self.smooth]
+        if rough:
+            lines.append(f"ctx.mark_non_differentiable(*[_o for _o in {_tuple(rough)} if _o is not None])")
+        if len(self.shown) > 1:
+            lines.append("ctx.set_materialize_grads(False)")
+        if self.filled:
+            lines.append(f"ctx.likes = {_tuple([self._like(o) for o in self.filled])}")
+        return lines
+
+    def _like(self, output: Output) -> str:
+        value = f"o_{output.name}"
+        meta = f"({value}.shape, {value}.dtype, {value}.device)"
+        return meta if output.want == "always" else f"({meta} if {value} is not None else None)"
+
+    # ---- backward
+
+    def backward(self) -> list[str]:
+        head = f"def backward(ctx, {', '.join(f'd_{o.name}' for o in self.shown)}):"
+        if self.op.rule is None:
+            message = f"{self.op.name} has no gradient rule, so nothing can be differentiated through it"
+            return ["@staticmethod", head, *_indent([f"raise NotImplementedError({message!r})"])]
+        lines = []
+        if len(self.wanted) > 1:
+            lines.append("_needs = ctx.needs_input_grad")
+        lines += self._refuse()
+        lines += self._absent()
+        if self.saved:
+            lines.append(f"{_tuple(self.saved)} = ctx.saved_tensors")
+        if self.kept:
+            lines.append(f"{_tuple(list(self.kept))} = ctx.kept")
+        named = dict.fromkeys(r for s in self.statements if not s.local for r in s.results)
+        if len(self.wanted) > 1 or len(named) > 1:
+            lines += [f"g_{name} = None" for name in named]
+        done: set[str] = set()
+        for statement in self.statements:
+            lines += self._statement(statement, done)
+        returned = [f"g_{p.name}" if p.name in named else "None" for p in self.op.params]
+        return ["@staticmethod", head, *_indent([*lines, f"return {_tuple(returned)}"])]
+
+    def _needs(self, name: str) -> str:
+        index = next(i for i, p in enumerate(self.op.params) if p.name == name)
+        return f"_needs[{index}]"
+
+    def _refuse(self) -> list[str]:
+        """Inputs that may ask for a gradient and that the rule has none for."""
+        named = {r for s in self.statements if not s.local for r in s.results}
+        lines = []
+        for param in self.wanted:
+            if param.name in named:
+                continue
+            message = f"{self.op.name} has no gradient for {param.name}"
+            condition = self._needs(param.name) if len(self.wanted) > 1 else "True"
+            lines += [f"if {condition}:", f"    raise NotImplementedError({message!r})"]
+        return lines
+
+    def _absent(self) -> list[str]:
+        """Gradients of outputs that nobody used: all absent means nothing to do, some are 0."""
+        if len(self.shown) == 1:
+            return []
+        nothing = _tuple(["None"] * len(self.op.params))
+        names = [f"d_{o.name}" for o in self.smooth]
+        lines = [f"if {' and '.join(f'{n} is None' for n in names)}:", f"    return {nothing}"]
+        for i, output in enumerate(self.filled):
+            zeros = f"d_{output.name} = _zeros(*ctx.likes[{i}])"
+            lines += [f"if d_{output.name} is None and ctx.likes[{i}] is not None:", f"    {zeros}"]
+        return lines
+
+    def _is_required(self, output: str) -> bool:
+        for statement in self.statements:
+            params = {p.name: p for p in self.table[statement.op].params}
+            for source in statement.sources:
+                param = params[source.param]
+                if source.kind == "doutput" and source.name == output and not getattr(param, "optional", False):
+                    return True
+        return False
+
+    def _condition(self, statement: Statement) -> str:
+        """When a statement's results are wanted; "" for always."""
+        if len(self.wanted) < 2:
+            return ""
+        if not statement.local:
+            return " or ".join(dict.fromkeys(self._needs(r) for r in statement.results if self._is_param(r)))
+        users = [
+            s for s in self.statements if any(a.kind == "local" and a.name in statement.results for a in s.sources)
+        ]
+        return " or ".join(dict.fromkeys(self._condition(s) for s in users)) or "False"
+
+    def _is_param(self, name: str) -> bool:
+        return any(p.name == name for p in self.op.params)
+
+    def _statement(self, statement: Statement, done: set[str]) -> list[str]:
+        called = self.table[statement.op]
+        self.calls.add(called.name)
+        given = {s.param: self._source(s) for s in statement.sources}
+        for output, result in zip(called.outputs, statement.results, strict=False):
+            if output.want_attr is None:
+                continue
+            simple = statement.local or len(self.wanted) < 2
+            given[output.want_attr] = "True" if simple else self._needs(result)
+        arguments = [given.get(p.name, _default(p)) for p in called.params]
+        targets = [f"l_{r}" if statement.local else f"g_{r}" for r in statement.results]
+        targets += ["_"] * (len(called.outputs) - len(targets))
+        call = f"_{called.name}({', '.join(arguments)})"
+        lines = [f"{', '.join(targets)} = {call}"]
+        again = [t for t in targets if t in done]
+        if again:  # a second statement for the same input adds to the first
+            lines = [f"_r_{t} = {t}" for t in again] + lines
+            lines += [f"{t} = {t} if _r_{t} is None else _r_{t} + {t}" for t in again]
+        done.update(targets)
+        condition = self._condition(statement)
+        return [f"if {condition}:", *_indent(lines)] if condition else lines
+
+    def _source(self, source: Source) -> str:
+        prefix = {"output": "o_", "doutput": "d_", "local": "l_", "dim": "_dim_", "pack": "_pack_"}.get(source.kind)
+        if source.kind == "literal":
+            return repr(source.value)
+        return identifier(source.name) if prefix is None else f"{prefix}{source.name}"
+
+
+def _default(param: Input | Attr) -> str:
+    return repr(param.default) if isinstance(param, Attr) else "None"
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
+def write_function(op: Operator, table: Mapping[str, Operator], shown: Sequence[int], functional: bool) -> str:
+    """The source of the operator's Function."""
+    writer = _Writer(op, table, shown, functional)
+    body = [*writer.forward(), "", *writer.backward()]
+    if functional:
+        body = ["generate_vmap_rule = True", "", *body]
+    return "\n".join([f"class {op.name}(Function):", *_indent(body), ""])
+
+
+def make_function(
+    op: Operator,
+    table: Mapping[str, Operator],
+    shown: Sequence[int],
+    functional: bool,
+    run: Callable[..., Any],
+    full: Callable[[str], Callable[..., Any]],
+    size: Callable[..., Any],
+) -> Any:
+    """The operator's Function. `run`: its forward, with all outputs; `full(name)`: an operator that its rule calls."""
+    source = write_function(op, table, shown, functional)
+    names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
+    for statement in op.rule.statements if op.rule else ():
+        names[f"_{statement.op}"] = full(statement.op)
+    return compile_source(source, f"gradient of {op.name}", names)[op.name]

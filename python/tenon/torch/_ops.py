@@ -1,0 +1,255 @@
+"""One torch operator for each row of the table: fake kernel, gradient, autocast, and the function that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+
+from tenon import _lib
+from tenon.contract import Attr, Input, Operator, table
+from tenon.infer import Binding
+from tenon.torch._direct import direct
+from tenon.torch._fake import fake_kernel
+from tenon.torch._grad import make_function
+from tenon.torch._types import DTYPES, argument
+
+_C: Any = torch._C
+_torch_library: Any = torch.library
+_library = _torch_library.Library("tenon", "FRAGMENT")  # its registrations go when it goes
+# Function.apply without what only transforms need.
+_plain_apply: Any = vars(_C._FunctionBase)["apply"]
+_AUTOCAST_KEYS = {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"}
+
+
+def shown_outputs(op: Operator) -> list[int]:
+    """What the public function returns: the first output, and all further ones but statistics.
+
+    A floating-point output behind the first through which no gradient flows (its d<name> is in no rule) is kept for the
+    backward pass, like the mean and rstd of a normalisation: users do not see it. Neither do they see outputs that
+    exist for the gradient (`?grad`). torch.ops.tenon.<name> returns everything.
+    """
+
+    def is_shown(i: int) -> bool:
+        output = op.outputs[i]
+        if i == 0 or op.rule is None or output.name in op.rule.differentiable:
+            return output.want != "grad"
+        kinds = output.type.get("fixed")
+        return output.want != "grad" and kinds is not None and not any(DTYPES[k].is_floating_point for k in kinds)
+
+    return [i for i in range(len(op.outputs)) if is_shown(i)]
+
+
+def default_of(param: Input | Attr) -> Any:
+    """The default of a parameter in torch's terms; None where there is none."""
+    if isinstance(param, Input):
+        return None
+    return DTYPES[param.default] if param.kind == "dtype" and param.default else param.default
+
+
+def _drop_absent(outputs: Any) -> Any:
+    """Outputs that were not asked for are left out; a single one stands alone."""
+    if not isinstance(outputs, tuple):
+        return outputs
+    present = tuple(o for o in outputs if o is not None)
+    return present[0] if len(present) == 1 else present
+
+
+class TorchOp:
+    """An operator as torch has it."""
+
+    def __init__(self, op: Operator) -> None:
+        self.op = op
+        self.overload: Any = getattr(torch.ops.tenon, op.name).default  # with a gradient
+        self.raw: Any = getattr(torch.ops.tenon, op.name).raw  # without: what it comes to below autograd
+        self.defaults = tuple(default_of(p) for p in op.params)
+        self.names = [p.name for p in op.params]
+        inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
+        self.tensors = [i for i, _ in inputs]
+        self.written = [i for i, p in inputs if p.inplace]
+        self.free = [i for i, p in inputs if "var" in p.type and not p.type.get("wrap") and not p.inplace]
+        self.everything = list(range(len(op.outputs)))
+        self.shown = shown_outputs(op)
+        self.apply_full = self._recorded(self.everything)
+        self.full = direct(op.name, self.apply_full, self.general, self.everything, True)
+        self.forward = direct(op.name, self.raw, self.raw, self.everything, True)
+        self.call = direct(op.name, self._recorded(self.shown), self.general_shown, self.shown, False)
+        self._functional: Any = None
+        self._register()
+
+    # ---- ways to call it
+
+    def complete(self, given: Sequence[Any], named: dict[str, Any]) -> Sequence[Any]:
+        """All arguments by position: torch leaves those out that equal their default."""
+        if not named and len(given) == len(self.defaults):
+            return given
+        args = [*given, *self.defaults[len(given) :]]
+        for name, value in named.items():
+            args[self.names.index(name)] = value
+        return args
+
+    def general(self, *args: Any) -> Any:
+        """All outputs, through the dispatcher."""
+        for param, value in zip(self.op.params, args, strict=True):
+            if not isinstance(param, Input) or param.list or isinstance(value, Tensor):
+                continue
+            if value is not None or not param.optional:
+                what = "None" if value is None else type(value).__name__
+                raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        if _C._are_functorch_transforms_active() and not self.op.mutates:
+            return self._transformed(*args)
+        return self.overload(*args)
+
+    def select(self, outputs: Any) -> Any:
+        """The outputs that users see, of all."""
+        if len(self.op.outputs) < 2:
+            return outputs
+        if len(self.shown) == 1:
+            return outputs[self.shown[0]]
+        return _drop_absent(tuple(outputs[i] for i in self.shown))
+
+    def general_shown(self, *args: Any) -> Any:
+        return self.select(self.general(*args))
+
+    def _transformed(self, *args: Any) -> Any:
+        """Inside of torch.func's transforms, which want a Function of their own form."""
+        if self._functional is None:
+            self._functional = self._function(self.everything, functional=True, run=self.raw)
+        return self._functional.apply(*args)
+
+    def _recorded(self, shown: Sequence[int]) -> Callable[..., Any]:
+        """A function that records the call for the backward pass; its Function is written when it is first needed."""
+        apply: Any = None
+        asked = shown is not self.everything and any(self.op.outputs[i].want == "asked" for i in shown)
+        careful = any(p.inplace or p.list for p in self.op.inputs)
+
+        def recorded(*args: Any) -> Any:
+            nonlocal apply
+            if apply is None:
+                made: Any = self._function(shown, functional=False, run=self.forward)
+                apply = _plain_apply.__get__(None, made)
+            if careful:
+                self._refuse(args)
+            return _drop_absent(apply(*args)) if asked else apply(*args)
+
+        return recorded
+
+    def _refuse(self, args: Sequence[Any]) -> None:
+        for param, value in zip(self.op.params, args, strict=True):
+            if not isinstance(param, Input) or value is None:
+                continue
+            if param.inplace and not param.list and value.requires_grad:
+                raise RuntimeError(f"{self.op.name}: {param.name} is updated in place, so it cannot require a gradient")
+            if param.list and any(t.requires_grad for t in value):
+                raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
+
+    def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
+        return make_function(self.op, table(), shown, functional, run, lambda name: torch_op(name).full, self._size)
+
+    def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
+        """A dimension or a pack of the call."""
+        inputs = [argument(args[i]) for i in self.tensors]
+        attrs = {n: a for n, a, p in zip(self.names, args, self.op.params, strict=True) if isinstance(p, Attr)}
+        scope = Binding(self.op, inputs, attrs).scope
+        return scope.dim(name) if kind == "dim" else scope.pack(name)
+
+    # ---- kernels
+
+    def _register(self) -> None:
+        name = self.op.name
+        fake = fake_kernel(self.op, self.defaults)
+        _torch_library.register_fake(f"tenon::{name}", fake, lib=_library)
+        _torch_library.register_fake(f"tenon::{name}.raw", fake, lib=_library)
+        _library.impl(name, self._autograd, "Autograd")
+        if self.written:
+            _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)
+            _library.impl(f"{name}.raw", self._note_writes(self.raw), "ADInplaceOrView", with_keyset=True)
+        if self.op.autocast is not None:
+            for key, device in _AUTOCAST_KEYS.items():
+                _library.impl(name, self._autocast(key, device), key)
+
+    def _needs_grad(self, args: Sequence[Any]) -> bool:
+        for i in self.tensors:
+            value = args[i]
+            if isinstance(value, Tensor):
+                if value.requires_grad:
+                    return True
+            elif value is not None and any(t.requires_grad for t in value):
+                return True
+        return False
+
+    def _autograd(self, *given: Any, **named: Any) -> Any:
+        args = self.complete(given, named)
+        if (torch.is_grad_enabled() and self._needs_grad(args)) or forward_ad._current_level >= 0:
+            return self.apply_full(*args)
+        return self.forward(*args)
+
+    def _note_writes(self, overload: Any) -> Callable[..., Any]:
+        """In-place operators say what they wrote, so that torch can tell when a saved tensor was changed."""
+
+        def kernel(keyset: Any, *given: Any, **named: Any) -> Any:
+            args = self.complete(given, named)
+            with _C._AutoDispatchBelowADInplaceOrView():
+                outputs = overload.redispatch(keyset & _C._after_ADInplaceOrView_keyset, *args)
+            for i in self.written:
+                if args[i] is not None:
+                    torch.autograd.graph.increment_version(args[i])
+            return outputs
+
+        return kernel
+
+    # ---- autocast
+
+    def _autocast(self, key: str, device: str) -> Callable[..., Any]:
+        keys = _C.DispatchKeySet(getattr(_C.DispatchKey, key))
+
+        def kernel(*given: Any, **named: Any) -> Any:
+            args = list(self.complete(given, named))
+            dtype = self._autocast_dtype(args, device)
+            for i in self.tensors:
+                if i in self.free and isinstance(args[i], Tensor):  # fixed types stay
+                    args[i] = _cast(args[i], dtype)
+            with _C._ExcludeDispatchKeyGuard(keys):
+                return self.overload(*args)
+
+        return kernel
+
+    def _autocast_dtype(self, args: Sequence[Any], device: str) -> torch.dtype:
+        if self.op.autocast == "16":
+            return torch.get_autocast_dtype(device)
+        if self.op.autocast == "32":
+            return torch.float32
+        widest = torch.get_autocast_dtype(device)
+        for i in self.tensors:
+            if isinstance(args[i], Tensor) and args[i].is_floating_point():
+                widest = torch.promote_types(widest, args[i].dtype)
+        return widest
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Like torch's autocast: floating point but for f64."""
+    if not tensor.is_floating_point() or tensor.dtype in (dtype, torch.float64):
+        return tensor
+    return tensor.to(dtype)
+
+
+_ops: dict[str, TorchOp] = {}
+
+
+def torch_op(name: str) -> TorchOp:
+    """The operator of this name, registered."""
+    return _ops[name]
+
+
+def register_all() -> list[TorchOp]:
+    """Registers what is not registered yet; returns the new ones."""
+    status = _lib.lib.tn_torch_register()
+    if status != 0:
+        raise ImportError(f"{_lib.last_error()} (this is torch {torch.__version__})")
+    fresh = [op for name, op in table().items() if name not in _ops]
+    for op in fresh:
+        _ops[op.name] = TorchOp(op)
+    return [_ops[op.name] for op in fresh]

@@ -1,0 +1,172 @@
+"""The functions that users call: `tn.softmax(x)`. They are written out as source, so that a call costs no more than a
+hand-written function would, torch.compile can look inside, and help() and editors see a real signature."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tenon.contract import Attr, Input
+from tenon.infer import Types
+from tenon.torch._grad import compile_source, identifier
+from tenon.torch._ops import TorchOp
+from tenon.torch._types import DTYPES, operand
+
+_ANNOTATIONS = {
+    "int": "int",
+    "axis": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "choice": "str",
+    "activation": "str",
+    "dtype": "dtype",
+    "axes": "Sequence[int]",
+    "ints": "Sequence[int]",
+}
+
+
+class _Required:
+    """The default of a required parameter that stands behind optional ones."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+def _is_number(param: Input | Attr) -> bool:
+    """A 0-dim input, which may be given as a plain number."""
+    return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
+
+
+def _annotation(param: Input | Attr) -> str:
+    if isinstance(param, Attr):
+        kind = _ANNOTATIONS[param.kind]
+    else:
+        kind = "Sequence[Tensor]" if param.list else "Tensor | float" if _is_number(param) else "Tensor"
+    return f"{kind} | None" if param.optional else kind
+
+
+def _has_default(param: Input | Attr) -> bool:
+    return param.optional or (isinstance(param, Attr) and not param.required)
+
+
+class _Public:
+    """Writes the public function of one operator."""
+
+    def __init__(self, made: TorchOp) -> None:
+        self.made = made
+        self.op = made.op
+        # Outputs for the gradient are asked for by the gradient, not by users.
+        hidden = {o.want_attr for o in self.op.outputs if o.want == "grad"}
+        self.params = [p for p in self.op.params if p.name not in hidden]
+        self.arguments = ["False" if p.name in hidden else identifier(p.name) for p in self.op.params]
+        self.late: list[str] = []  # required behind optional ones
+
+    def signature(self) -> str:
+        parts = []
+        defaults = False
+        for index, param in zip([self.op.params.index(p) for p in self.params], self.params, strict=True):
+            name = identifier(param.name)
+            if _has_default(param):
+                defaults = True
+                parts.append(f"{name}: {_annotation(param)} = {self._default(index)}")
+            elif defaults:
+                self.late.append(name)
+                parts.append(f"{name}: {_annotation(param)} = _required")
+            else:
+                parts.append(f"{name}: {_annotation(param)}")
+        asked = any(self.op.outputs[i].want == "asked" for i in self.made.shown)
+        returns = "Tensor" if self._returns_one() else "tuple[Tensor, ...]"
+        returns = "Tensor | tuple[Tensor, ...]" if asked else returns
+        return f"def {identifier(self.op.name)}({', '.join(parts)}) -> {returns}:"
+
+    def _default(self, index: int) -> str:
+        value = self.made.defaults[index]
+        return (
+            str(value) if isinstance(value, torch.dtype) else repr(tuple(value) if isinstance(value, list) else value)
+        )
+
+    def _returns_one(self) -> bool:
+        return len(self.made.shown) == 1
+
+    def doc(self) -> str:
+        outputs = [self.op.outputs[i].name for i in self.made.shown]
+        lines = [*textwrap.wrap(self.op.doc, 100), "", "Contract:"]
+        lines += textwrap.wrap(self.op.signature, 96, initial_indent="    ", subsequent_indent="        ")
+        lines += ["", f"Returns {', '.join(outputs)}."]
+        if len(outputs) < len(self.op.outputs):
+            every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
+            lines[-1] += f" torch.ops.tenon.{self.op.name} returns {every}."
+        asked = [o.name for o in self.op.outputs if o.want == "asked"]
+        if asked:
+            lines.append(f"Only when asked for (want_<name>=True): {', '.join(asked)}.")
+        if self.op.rule is None:
+            lines.append("It has no gradient: differentiating through it raises NotImplementedError.")
+        return "\n".join(lines)
+
+    def body(self) -> list[str]:
+        lines = []
+        for name in self.late:
+            message = f"{self.op.name}() missing 1 required argument: '{name}'"
+            lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
+        for param in self.params:
+            if _is_number(param):
+                name = identifier(param.name)
+                given = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+                absent = f"{name} is not None and " if param.optional else ""
+                lines += [f"if {absent}not isinstance({name}, Tensor):"]
+                lines += [f"    {name} = _number({param.name!r}, {name}, {{{given}}})"]
+        arguments = ", ".join(self.arguments)
+        traced = f"_select(_op({arguments}))"
+        if len(self.op.outputs) == 1:
+            traced = f"_op({arguments})"
+        elif self._returns_one():
+            traced = f"_op({arguments})[{self.made.shown[0]}]"
+        return [*lines, "if _tracing():", f"    return {traced}", f"return _call({arguments})"]
+
+    def source(self) -> str:
+        signature = self.signature()
+        return "\n".join([signature, *(f"    {line}" for line in self.body()), ""])
+
+
+def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
+    """Plain numbers for 0-dim inputs become tensors of the type that the contract says, where the others are."""
+
+    def number(name: str, value: float, given: dict[str, Any]) -> Tensor:
+        tensors = {n: v for n, v in given.items() if isinstance(v, Tensor)}
+        device = next((t.device for t in tensors.values()), torch.device("cpu"))
+        param = next(p for p in made.op.inputs if p.name == name)
+        types = Types(made.op, given)
+        types.bind([(p, [operand(tensors[p.name])]) for p in made.op.inputs if p.name in tensors])
+        return torch.tensor(value, dtype=DTYPES[types.of(param.type)], device=device)
+
+    return number
+
+
+def make_public(made: TorchOp) -> Callable[..., Any]:
+    """The public function of an operator."""
+    writer = _Public(made)
+    names = {
+        "Tensor": Tensor,
+        "Sequence": Sequence,
+        "dtype": torch.dtype,
+        "torch": torch,
+        "_required": REQUIRED,
+        "_tracing": torch.compiler.is_dynamo_compiling,
+        "_op": made.overload,
+        "_call": made.call,
+        "_select": made.select,
+        "_number": _number_maker(made),
+    }
+    name = identifier(made.op.name)
+    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[name]
+    function.__doc__ = writer.doc()
+    function.__module__ = "tenon.torch"
+    return function
