@@ -1,0 +1,43 @@
+# Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-quick test-gpu bench format lint clean
+PYTHON = $$(cat build/python)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+
+build: ## build/tenon (the command) and build/libtenon.so (the library)
+	@tools/setup.sh build
+	@tools/build.sh release tenon tenon_cli
+
+demo: build ## every operator in every framework found here, checked and timed; a model trained on digits
+	@tools/setup.sh demo
+	@PYTHONPATH=python $(PYTHON) examples/demo.py
+
+test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation tests
+	@tools/setup.sh build python fuzz
+	@$(PYTHON) tools/test.py
+
+test-quick: ## the parts that a change is tried with: build, unit, check, python
+	@tools/setup.sh build python
+	@$(PYTHON) tools/test.py build unit check python
+
+test-gpu: ## the tests that need an NVIDIA GPU
+	@nvidia-smi -L >/dev/null 2>&1 || { echo "make test-gpu: this machine has no NVIDIA GPU (nvidia-smi finds none)"; exit 1; }
+	@tools/setup.sh build python
+	@$(PYTHON) tools/test.py --gpu
+
+bench: build ## speed against PyTorch; writes bench/results
+	@tools/setup.sh python
+	@PYTHONPATH=python $(PYTHON) bench/run.py
+
+format: ## clang-format and ruff format over the tree
+	@tools/setup.sh lint
+	@.venv/bin/python tools/lint.py --fix
+
+lint: ## formatting, clang-tidy, warnings of gcc and clang, headers, ruff, mypy
+	@tools/setup.sh build python lint
+	@.venv/bin/python tools/lint.py
+
+clean: ## removes build/ (the Python environment in .venv stays)
+	@rm -rf build

@@ -1,0 +1,183 @@
+"""Speed of the operators against PyTorch's own, in the same run:  python bench/run.py [--op NAME] [--quick]
+
+Each row times both calls through the Python API, taking turns, on the same random data; forward without gradients, and
+forward with backward by autograd. A turn is as many calls as fill some milliseconds; a side's time is the median over
+its turns, and the best of the medians of a few rounds. Prints a table, writes bench/results/cpu-<machine>-<date>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tenon
+from peers import PEERS, Inputs, Peer, gradients
+
+RESULTS = Path(__file__).resolve().parent / "results"
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+# f32 and bf16 on every shape, the others on one in the cache and one in memory.
+FEW = {"f16", "f64"}
+TURN_S = 0.004
+TURNS = 7
+ROUNDS = 3
+
+
+def cpu_name() -> str:
+    """What /proc/cpuinfo or lscpu calls the processor."""
+    lscpu = shutil.which("lscpu")
+    if lscpu:
+        for line in subprocess.run([lscpu], capture_output=True, text=True).stdout.splitlines():
+            if line.startswith("Model name:"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def seconds(call: Callable[[], object], times: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - begin) / times
+
+
+def compare(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of one call of each, taking turns."""
+    ours(), theirs()
+    times = [max(1, min(1000, math.ceil(TURN_S / max(seconds(f, 1), 1e-7)))) for f in (ours, theirs)]
+    medians: list[tuple[float, float]] = []
+    for _ in range(ROUNDS):
+        a, b = [], []
+        for _ in range(TURNS):
+            a.append(seconds(ours, times[0]))
+            b.append(seconds(theirs, times[1]))
+        medians.append((statistics.median(a), statistics.median(b)))
+    return min(m[0] for m in medians), min(m[1] for m in medians)
+
+
+def measure(peer: Peer, shape: tuple[int, ...], dtype: str, backward: bool) -> tuple[float, float]:
+    torch.manual_seed(0)
+    inputs: Inputs = peer.make(shape, TYPES[dtype])
+    if not backward:
+        with torch.no_grad():
+            return compare(lambda: peer.ours(inputs), lambda: peer.theirs(inputs))
+    for name in peer.differentiate:
+        inputs[name].requires_grad_()
+    dy = torch.randn_like(peer.theirs(inputs))
+    if dy.ndim == 0:
+        dy = torch.ones_like(dy)
+    return compare(
+        lambda: gradients(peer.ours, inputs, peer.differentiate, dy),
+        lambda: gradients(peer.theirs, inputs, peer.differentiate, dy),
+    )
+
+
+def cases(only: str | None, quick: bool) -> Iterable[tuple[Peer, tuple[int, ...], str, bool, int]]:
+    counts = sorted({1, min(2, os.cpu_count() or 1)})
+    for peer in PEERS:
+        if only and peer.op != only:
+            continue
+        for dtype in ["f32"] if quick else TYPES:
+            shapes = list(peer.shapes)
+            if quick or dtype in FEW:
+                shapes = [shapes[1], shapes[-1]]
+            for shape in shapes:
+                for backward in (False, True):
+                    for threads in counts:
+                        yield peer, tuple(shape), dtype, backward, threads
+
+
+def mean_ratio(rows: Iterable[dict[str, Any]]) -> float:
+    return statistics.geometric_mean(row["ratio"] for row in rows)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    by_op = {op: [r for r in rows if r["op"] == op] for op in dict.fromkeys(r["op"] for r in rows)}
+    return {
+        "geometric_mean": round(mean_ratio(rows), 3),
+        "slowest": round(min(r["ratio"] for r in rows), 3),
+        "rows_slower_than_0.95": sum(r["ratio"] < 0.95 for r in rows),
+        "operators": {
+            op: {"geometric_mean": round(mean_ratio(of), 3), "slowest": round(min(r["ratio"] for r in of), 3)}
+            for op, of in by_op.items()
+        },
+    }
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "command": " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
+        "date": datetime.date.today().isoformat(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "tenon": tenon.__version__,
+        "method": f"best of {ROUNDS} medians of {TURNS} turns of {TURN_S * 1e3:g} ms each, the sides taking turns",
+    }
+
+
+def run(only: str | None, quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    print(f"  {'operator':<14} {'shape':<18} {'type':<5} {'pass':<9} threads    tenon µs    torch µs  ratio")
+    for peer, shape, dtype, backward, threads in cases(only, quick):
+        torch.set_num_threads(threads)
+        ours, theirs = measure(peer, shape, dtype, backward)
+        row = {
+            "op": peer.op,
+            "shape": list(shape),
+            "type": dtype,
+            "pass": "fwd+bwd" if backward else "forward",
+            "threads": threads,
+            "tenon_us": round(ours * 1e6, 2),
+            "torch_us": round(theirs * 1e6, 2),
+            "ratio": round(theirs / ours, 3),
+        }
+        rows.append(row)
+        size = " x ".join(map(str, shape))
+        print(
+            f"  {row['op']:<14} {size:<18} {dtype:<5} {row['pass']:<9} {threads:>7} "
+            f"{row['tenon_us']:>11.1f} {row['torch_us']:>11.1f} {row['ratio']:>6.2f}",
+            flush=True,
+        )
+    return rows
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--op", help="only this operator", choices=[p.op for p in PEERS])
+    arguments.add_argument("--quick", action="store_true", help="f32 and two shapes only; writes no file")
+    given = arguments.parse_args()
+    print("This version has no CUDA kernels: the CPU is measured.")
+    rows = run(given.op, given.quick)
+    short = summary(rows)
+    print(f"\n  {'operator':<14} {'geometric mean':>14} {'slowest row':>12}   (times as fast as PyTorch)")
+    for op, of in [*short["operators"].items(), ("all", short)]:
+        print(f"  {op:<14} {of['geometric_mean']:>14.2f} {of['slowest']:>12.2f}")
+    if not given.quick and not given.op:
+        report = {**environment(), "summary": short, "rows": rows}
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"cpu-{platform.machine()}-{report['date']}.json"
+        text = json.dumps({k: v for k, v in report.items() if k != "rows"}, indent=1)[:-2]
+        lines = ",\n".join("  " + json.dumps(row) for row in rows)
+        path.write_text(f'{text},\n "rows": [\n{lines}\n ]\n}}\n')
+        print(f"\nwritten: {os.path.relpath(path)}; `python bench/report.py --write` puts it into README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+/* A shared object that is no plugin. */
+int nothing(void);
+int nothing(void) {
+    return 0;
+}

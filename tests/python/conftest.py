@@ -1,0 +1,41 @@
+"""The table's samples become test cases; see cases.py. Run with
+
+PYTHONPATH=python TENON_LIBRARY=build/libtenon.so python -m pytest tests/python
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+torch = pytest.importorskip("torch", minversion="2.10")
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Operators whose contracts use what the built-in ones do not (plugin.c), compiled and loaded."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("plugin") / "plugin.so"
+    source = pathlib.Path(__file__).with_name("plugin.c")
+    command = [compiler, "-shared", "-fPIC", "-O1", f"-I{ROOT / 'include'}", str(source), "-o", str(made)]
+    subprocess.run(command, check=True)
+
+    import tenon
+    import tenon.torch
+
+    tenon.load(made)
+    return made

@@ -1,0 +1,276 @@
+"""torch.compile, torch.export and torch.library.opcheck on every operator."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.testing
+from cases import Case, assert_close, cases, clone, one_each, tensors
+from torch import Tensor
+
+import tenon.torch as tn
+from tenon.contract import Attr
+
+
+def can_need_grad(case: Case) -> bool:
+    return case.op.rule is not None
+
+
+def split(case: Case, args: list[Any]) -> tuple[list[Tensor], Callable[..., Any]]:
+    """The tensors of a call, and the call as a function of them: attributes are constants."""
+    places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+
+    def function(*given: Tensor) -> Any:
+        values = list(args)
+        for i, value in zip(places, given, strict=True):
+            values[i] = value
+        return case.call(values)
+
+    return [args[i] for i in places], function
+
+
+def differentiable(case: Case, T: str = "f32") -> list[Any]:
+    args = case.make(T)
+    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
+    for param, value in zip(case.op.params, args, strict=True):
+        if param.name in named and isinstance(value, Tensor):
+            value.requires_grad_()
+    return args
+
+
+def backward(outputs: Any) -> None:
+    smooth = [t for t in tensors(outputs) if t.requires_grad]
+    if smooth:
+        torch.autograd.backward(smooth, [torch.ones_like(t) for t in smooth])
+
+
+# ---- opcheck ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases(2048), ids=str)
+def test_opcheck(case: Case) -> None:
+    """Schema, fake kernel and strides, functionalisation; with gradients where there is a rule."""
+    args = differentiable(case)
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if any(t.isnan().any() for t in tensors(case.torch_op.full(*clone(args)))):
+        tests.pop()  # it takes NaN for a difference
+    torch.library.opcheck(case.torch_op.overload, tuple(args), test_utils=tests)
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_opcheck_raw(case: Case) -> None:
+    torch.library.opcheck(case.torch_op.raw, tuple(case.make()))
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_opcheck_layouts(case: Case) -> None:
+    def transposed(t: Tensor) -> Tensor:
+        return t.transpose(0, -1).contiguous().transpose(0, -1) if t.ndim > 1 else t
+
+    def gaps(t: Tensor) -> Tensor:
+        return torch.stack([t, t], -1)[..., 0]
+
+    for change in (transposed, gaps):
+        torch.library.opcheck(
+            case.torch_op.overload, tuple(case.make(change=change)), test_utils=("test_schema", "test_faketensor")
+        )
+
+
+# ---- compile ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases(2048, lambda c: c.numel > 0), ids=str)
+def test_compile_with_dynamic_shapes(case: Case) -> None:
+    torch._dynamo.reset()
+    args = differentiable(case)
+    again = clone(args)
+    given, function = split(case, args)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    have = compiled(*given)
+    backward(have)
+    others, plain = split(case, again)
+    want = plain(*others)
+    backward(want)
+    assert_close(have, want)
+    for a, b in zip(given, others, strict=True):
+        assert_close(a.detach(), b.detach())  # what is updated in place, too
+        assert (a.grad is None) == (b.grad is None)
+        assert_close(a.grad, b.grad)
+
+
+def test_one_graph_serves_all_sizes() -> None:
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+
+    @torch.compile(backend=counter, fullgraph=True, dynamic=True)
+    def function(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return tn.softmax(tn.layer_norm(x, w, b), axis=0).sum() + tn.sum(x, axes=[1]).sum()
+
+    counts = []
+    for n, c in ((4, 8), (5, 9), (17, 3)):
+        x = torch.randn(n, c, requires_grad=True)
+        w, b = torch.randn(c), torch.randn(c)
+        function(x, w, b).backward()
+        assert x.grad is not None and x.grad.shape == x.shape
+        counts.append(counter.frame_count)
+    assert len(set(counts)) == 1  # the first may take two tries
+
+
+def test_inductor() -> None:
+    """All operators in one program: a compilation of C++ takes seconds."""
+    torch._dynamo.reset()
+    target = torch.tensor([0, 3, 1, 2, 2, 0])
+
+    def function(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        h = tn.batch_norm(torch.relu(x), gamma, beta, mean, var, act="relu")
+        h = tn.layer_norm(h + x, gamma, beta) * 2
+        h = h + tn.softmax(h, causal=False) + tn.sum(h, axes=[1], keepdim=True)
+        return tn.cross_entropy(h, target)
+
+    def arguments() -> list[Tensor]:
+        torch.manual_seed(0)
+        smooth = [torch.randn(6, 5), torch.rand(5) + 0.5, torch.randn(5)]
+        return [t.requires_grad_() for t in smooth] + [torch.zeros(5), torch.ones(5)]
+
+    plain = arguments()
+    want = function(*plain)
+    want.backward()
+    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    for _ in range(2):
+        args = arguments()
+        have = compiled(*args)
+        have.backward()
+        assert_close(have, want)
+        for a, b in zip(args, plain, strict=True):
+            assert_close(a.grad, b.grad)
+            assert_close(a.detach(), b.detach())
+
+
+def test_compiled_code_holds_operators_without_autograd() -> None:
+    """What runs in a compiled graph has been differentiated already: it should not pay for that again."""
+    torch._dynamo.reset()
+    seen: list[str] = []
+
+    def backend(gm: torch.fx.GraphModule, example: Any) -> Any:
+        def note(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+            seen.extend(str(n.target) for n in graph.graph.nodes if n.op == "call_function")
+            return graph.forward
+
+        from torch._dynamo.backends.common import aot_autograd
+
+        return aot_autograd(fw_compiler=note, bw_compiler=note)(gm, example)
+
+    x = torch.randn(3, 4, requires_grad=True)
+    torch.compile(lambda x: tn.softmax(x), backend=backend, fullgraph=True)(x).sum().backward()
+    assert any("softmax.raw" in s for s in seen) and any("softmax_grad.raw" in s for s in seen)
+    assert not any("tenon" in s and "default" in s for s in seen)
+
+
+# ---- export ----------------------------------------------------------------------------------------------------
+
+
+class Wrap(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.function(*args)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_export(case: Case, strict: bool) -> None:
+    args = case.make()
+    given, function = split(case, args)
+    want = function(*[t.clone() for t in given])
+    program = torch.export.export(Wrap(function), tuple(given), strict=strict)
+    assert f"tenon.{case.op.name}" in program.graph_module.code
+    assert_close(program.module()(*[t.clone() for t in given]), want)
+
+
+def test_export_with_a_dynamic_size_can_be_saved() -> None:
+    x = torch.randn(4, 6)
+    program = torch.export.export(
+        Wrap(lambda x: tn.softmax(x)), (x,), dynamic_shapes=(({0: torch.export.Dim("n", min=2)},),)
+    )
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    y = torch.randn(9, 6)
+    assert_close(loaded(y), torch.softmax(y, -1))
+
+
+# ---- what a trace must get right -------------------------------------------------------------------------------
+
+
+def test_fake_kernels_say_what_is_wrong() -> None:
+    meta = torch.empty(3, 4, device="meta")
+    assert tn.softmax(meta).shape == (3, 4) and tn.softmax(meta).device.type == "meta"
+    with pytest.raises(ValueError, match="x has rank 0, needs at least 1"):
+        tn.layer_norm(torch.empty((), device="meta"))
+    with pytest.raises(TypeError, match="x has type i64"):
+        tn.softmax(torch.empty(3, dtype=torch.int64, device="meta"))
+    with pytest.raises(RuntimeError, match="mask is on cpu, but x is on meta"):
+        tn.softmax(meta, torch.ones(3, 4, dtype=torch.bool))
+
+
+def test_meta_tensors_have_the_strides_of_real_ones() -> None:
+    for x in (
+        torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last),
+        torch.randn(6, 4).t(),
+        torch.randn(3, 8)[:, ::2],
+    ):
+        meta = torch.empty_strided(x.shape, x.stride(), device="meta")
+        assert tn.softmax(x).stride() == tn.softmax(meta).stride()
+        for a, b in zip(torch.ops.tenon.layer_norm(x), torch.ops.tenon.layer_norm(meta), strict=True):
+            assert a.stride() == b.stride()
+
+
+def test_plugins_compile(plugin: pathlib.Path) -> None:
+    torch._dynamo.reset()
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        a, b = tn.halves(tn.cube(x))
+        joined = tn.joined([a.detach(), b.detach()])
+        windows = tn.pooled(joined, 2, out=torch.float32)
+        grouped, sums = tn.grouped(joined, groups=2, want_sums=True)
+        return tn.scaled(a, 2.0).sum() + tn.row_sum(b).sum() + windows.sum() + grouped.sum() + sums.sum() + y.sum()
+
+    x, y = torch.randn(3, 8, requires_grad=True), torch.randn(2)
+    want = function(x, y)
+    want.backward()
+    expected, x.grad = x.grad, None
+    have = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)(x, y)
+    have.backward()
+    assert_close(have, want)
+    assert_close(x.grad, expected)
+
+
+def test_updates_of_lists_compile(plugin: pathlib.Path) -> None:
+    torch._dynamo.reset()
+
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return tn.step_list([a, b], [torch.ones_like(a), torch.ones_like(b)], lr=0.25)
+
+    a, b = torch.zeros(3), torch.zeros(2, 2)
+    count = torch.compile(function, backend="aot_eager", fullgraph=True)(a, b)
+    assert count.item() == 2 and (a == -0.25).all() and (b == -0.25).all()
+
+
+def test_attributes_are_all_typed() -> None:
+    """Every attribute kind of the table reaches the schema."""
+    from cases import tenon
+
+    for op in tenon.ops().values():
+        schema = getattr(torch.ops.tenon, op.name).default._schema
+        assert [a.name for a in schema.arguments] == [p.name for p in op.params]
+        for argument, param in zip(schema.arguments, op.params, strict=True):
+            if isinstance(param, Attr) and not param.required and argument.has_default_value():
+                assert argument.default_value == param.default or param.kind == "dtype"

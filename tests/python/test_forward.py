@@ -1,0 +1,124 @@
+"""Every operator on every sample: element types, ways to call, layouts of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from cases import Case, assert_close, cases, clone, one_each, tensors
+from torch import Tensor
+
+import tenon.torch as tn
+
+
+@pytest.mark.parametrize("T", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_agrees_with_float64(case: Case, T: str) -> None:
+    args = case.make(T)
+    wide = case.make("f64")
+    for i, (a, w) in enumerate(zip(args, wide, strict=True)):
+        if isinstance(a, Tensor):
+            wide[i] = a.to(w.dtype)
+    assert_close(case.torch_op.full(*clone(args)), case.torch_op.full(*wide), T, scale=4)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_all_ways_to_call_agree(case: Case) -> None:
+    args = case.make()
+    full = case.torch_op.full(*clone(args))
+    for other in (case.torch_op.overload, case.torch_op.raw, case.torch_op.forward):
+        again = list(tensors(other(*clone(args))))
+        assert all(torch.equal(a, b) or (a != a).any() for a, b in zip(tensors(full), again, strict=True))
+    shown = list(tensors(case.call(clone(args))))
+    assert len(shown) >= 1
+    first = next(tensors(full), None)
+    assert first is None or torch.equal(shown[0].nan_to_num(), first.nan_to_num())
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+
+def transposed(t: Tensor) -> Tensor:
+    return t.transpose(0, -1).contiguous().transpose(0, -1) if t.ndim > 1 else t
+
+
+def sliced(t: Tensor) -> Tensor:
+    """Every second element of something larger, in every dimension."""
+    big = torch.zeros([2 * n + 1 for n in t.shape], dtype=t.dtype)
+    view = big[tuple(slice(1, None, 2) for _ in t.shape)]
+    return view.copy_(t)
+
+
+def misaligned(t: Tensor) -> Tensor:
+    """Begins three elements into its memory."""
+    return torch.zeros(t.numel() + 3, dtype=t.dtype)[3:].view(t.shape).copy_(t)
+
+
+def repeated(t: Tensor) -> Tensor:
+    """Stride 0 in the first dimension (and so other values)."""
+    return t[:1].expand(t.shape) if t.ndim and t.shape[0] else t
+
+
+def channels_last(t: Tensor) -> Tensor:
+    return t.to(memory_format=torch.channels_last) if t.ndim == 4 else t
+
+
+@pytest.mark.parametrize("change", [transposed, sliced, misaligned, repeated, channels_last])
+@pytest.mark.parametrize("case", cases(4096), ids=str)
+def test_layouts(case: Case, change: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    args = case.make(change=change)
+    dense = [a.contiguous() if isinstance(a, Tensor) else a for a in clone(args)]
+    assert_close(case.torch_op.full(*args), case.torch_op.full(*dense))
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_offsets(case: Case) -> None:
+    for offset in range(1, 16):
+
+        def shift(t: Tensor, offset: int = offset) -> Tensor:
+            return torch.zeros(t.numel() + offset, dtype=t.dtype)[offset:].view(t.shape).copy_(t)
+
+        torch.manual_seed(0)
+        args = case.make(change=shift)
+        dense = clone(args)
+        assert_close(case.torch_op.full(*args), case.torch_op.full(*dense))
+
+
+def test_channels_last_stays() -> None:
+    x = torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last)
+    assert tn.softmax(x, axis=1).is_contiguous(memory_format=torch.channels_last)
+    assert tn.softmax(x[:, :, ::2]).is_contiguous()  # gaps do not stay
+
+
+def test_negative_sign_and_conjugates_are_applied() -> None:
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    x = torch.imag(z.conj())
+    assert x.is_neg()
+    assert_close(tn.softmax(x), torch.softmax(x, -1))
+
+
+def test_zero_tensors_have_values() -> None:
+    zeros = torch._efficientzerotensor((2, 5))
+    assert_close(tn.softmax(zeros), torch.full((2, 5), 0.2))
+
+
+def test_parameters_and_buffers() -> None:
+    p = torch.nn.Parameter(torch.randn(3, 5))
+    with torch.no_grad():
+        y = tn.softmax(p)
+    assert type(y) is Tensor and not y.requires_grad
+
+
+def test_threads_of_torch_are_used() -> None:
+    before = torch.get_num_threads()
+    x = torch.randn(2048, 257)
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(tn.softmax(x))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])

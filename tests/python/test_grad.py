@@ -1,0 +1,291 @@
+"""Gradients: every rule against finite differences, in every way that a gradient can be asked for."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from cases import Case, assert_close, cases, clone, one_each, tensors
+from torch import Tensor
+
+import tenon
+import tenon.torch as tn
+from tenon.contract import Attr, Operator
+from tenon.torch._grad import may_need_grad
+
+
+def has_rule(case: Case) -> bool:
+    return case.op.rule is not None and not case.op.mutates
+
+
+def differentiable_inputs(case: Case) -> list[int]:
+    """The inputs that the rule has gradients for."""
+    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
+    return [i for i, p in enumerate(case.op.params) if p.name in named]
+
+
+def arguments(case: Case, T: str = "f64") -> tuple[list[Any], list[int]]:
+    """Arguments in which those that the rule has gradients for require one."""
+    args = case.make(T, same=T == "f64")
+    wanted = [i for i in differentiable_inputs(case) if isinstance(args[i], Tensor) and args[i].is_floating_point()]
+    for i in wanted:
+        args[i].requires_grad_()
+    return args, wanted
+
+
+def as_function(case: Case, args: list[Any], wanted: list[int]) -> Any:
+    """The operator as a function of the inputs that are differentiated."""
+
+    def function(*inputs: Tensor) -> Any:
+        given = list(args)
+        for i, value in zip(wanted, inputs, strict=True):
+            given[i] = value
+        written = [i for i, p in enumerate(case.op.params) if getattr(p, "inplace", False)]
+        for i in written:
+            given[i] = given[i].clone()
+        outputs = [t for t in tensors(case.call(given)) if t.requires_grad or not torch.is_grad_enabled()]
+        return tuple(outputs)
+
+    return function
+
+
+def all_rules(op: Operator) -> bool:
+    """Whether everything that the rule calls has a rule itself, so that second derivatives follow."""
+    return op.rule is not None and all(tenon.ops()[s.op].rule is not None for s in op.rule.statements)
+
+
+@pytest.mark.parametrize("case", cases(2048, lambda c: c.op.rule is not None), ids=str)
+def test_gradcheck(case: Case) -> None:
+    if case.numel == 0:
+        pytest.skip("nothing to differ")
+    args, wanted = arguments(case)
+    function = as_function(case, args, wanted)
+    inputs = [args[i] for i in wanted]
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=case.numel > 64)
+    if all_rules(case.op):
+        assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("case", cases(2048, lambda c: c.op.rule is not None), ids=str)
+def test_sum_backward(case: Case) -> None:
+    """The gradient of sum() has stride 0 everywhere."""
+    args, wanted = arguments(case, "f32")
+    again = clone(args)
+    outputs = [t for t in tensors(case.call(args)) if t.requires_grad]
+    sum((o.sum() for o in outputs), torch.zeros(())).backward()
+    outputs = [t for t in tensors(case.call(again)) if t.requires_grad]
+    torch.autograd.backward(outputs, [torch.ones_like(o).contiguous() for o in outputs])
+    for i in wanted:
+        assert args[i].grad is not None and args[i].grad.shape == args[i].shape
+        assert_close(args[i].grad, again[i].grad)
+
+
+@pytest.mark.parametrize("case", cases(2048, lambda c: c.op.rule is not None), ids=str)
+def test_torch_ops_differentiate_too(case: Case) -> None:
+    args, wanted = arguments(case, "f32")
+    again = clone(args)
+    first = [t for t in tensors(case.call(args)) if t.requires_grad]
+    everything = [t for t in tensors(getattr(torch.ops.tenon, case.op.name)(*again)) if t.requires_grad]
+    assert len(everything) == len(first)
+    torch.autograd.backward(first, [torch.ones_like(o) for o in first])
+    torch.autograd.backward(everything, [torch.ones_like(o) for o in everything])
+    for i in wanted:
+        assert_close(args[i].grad, again[i].grad)
+
+
+@pytest.mark.parametrize("case", one_each(lambda c: c.op.rule is not None), ids=str)
+def test_each_input_alone(case: Case) -> None:
+    """Only what is asked for is computed, and it is the same as when all is asked for."""
+    args, wanted = arguments(case, "f64")
+    outputs = [t for t in tensors(case.call(clone(args))) if t.requires_grad]
+    for i in wanted:
+        one = [a.detach() if isinstance(a, Tensor) else a for a in clone(args)]
+        one[i].requires_grad_()
+        alone = [t for t in tensors(case.call(one)) if t.requires_grad]
+        assert len(alone) == len(outputs)
+        torch.autograd.backward(alone, [torch.ones_like(o) for o in alone])
+        together = clone(args)
+        both = [t for t in tensors(case.call(together)) if t.requires_grad]
+        torch.autograd.backward(both, [torch.ones_like(o) for o in both])
+        assert_close(one[i].grad, together[i].grad, "f64")
+        others = [a for k, a in enumerate(one) if isinstance(a, Tensor) and k != i]
+        assert all(a.grad is None for a in others)
+
+
+@pytest.mark.parametrize("case", one_each(lambda c: c.op.rule is None), ids=str)
+def test_without_a_rule_it_raises(case: Case) -> None:
+    args = case.make("f32", grad=True)
+    for call in (case.torch_op.full, case.torch_op.overload):
+        outputs = [t for t in tensors(call(*args)) if t.requires_grad]
+        assert outputs, "an output that hides its history would give a silent zero"
+        with pytest.raises(NotImplementedError, match=f"{case.op.name} has no gradient rule"):
+            outputs[0].sum().backward()
+
+
+def test_an_input_without_a_gradient_raises() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    weight = torch.rand(5, requires_grad=True)
+    loss = tn.cross_entropy(x, torch.tensor([0, 1, 2, 3]), weight)
+    with pytest.raises(NotImplementedError, match="cross_entropy has no gradient for weight"):
+        loss.backward()
+
+
+def test_second_derivative_without_a_rule_raises() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    (g,) = torch.autograd.grad(tn.softmax(x).square().sum(), x, create_graph=True)
+    assert g.requires_grad
+    with pytest.raises(NotImplementedError, match="softmax_grad has no gradient rule"):
+        g.sum().backward()
+
+
+def test_what_is_not_asked_for_is_not_kept() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    with torch.no_grad():
+        assert not tn.softmax(x).requires_grad
+        assert not torch.ops.tenon.softmax(x).requires_grad
+    assert tn.softmax(x).requires_grad
+    assert not tn.softmax(x.detach()).requires_grad
+    with torch.inference_mode():
+        assert tn.softmax(x).is_inference()
+
+
+def test_gradient_outputs_are_made_only_for_gradients() -> None:
+    x, target = torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
+    assert torch.ops.tenon.cross_entropy(x, target)[2] is None
+    assert torch.ops.tenon.cross_entropy(x, target, want_gx=True)[2].shape == x.shape
+    assert torch.ops.tenon.cross_entropy(x.requires_grad_(), target)[2] is None
+    assert isinstance(tn.cross_entropy(x, target), Tensor)
+
+
+def test_statistics_are_not_differentiable() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    y, mean, rstd = torch.ops.tenon.layer_norm(x)
+    assert y.requires_grad and not mean.requires_grad and not rstd.requires_grad
+    torch.autograd.backward([y], [torch.ones_like(y)])
+    assert x.grad is not None
+
+
+# ---- in place --------------------------------------------------------------------------------------------------
+
+
+def test_running_statistics_are_updated_and_noted() -> None:
+    x = torch.randn(6, 3, 4, requires_grad=True)
+    mean, var = torch.zeros(3), torch.ones(3)
+    for expected, call in enumerate((tn.batch_norm, torch.ops.tenon.batch_norm, torch.ops.tenon.batch_norm.raw), 1):
+        with torch.set_grad_enabled(expected == 1):
+            call(x, None, None, mean, var)
+        assert mean._version == expected and var._version == expected
+    assert (mean != 0).all()
+
+
+def test_a_saved_tensor_that_is_overwritten_is_noticed() -> None:
+    mean, var = torch.zeros(3), torch.ones(3)
+    scale = torch.randn(3, requires_grad=True)
+    kept = (scale * mean).sum()
+    tn.batch_norm(torch.randn(6, 3), None, None, mean, var)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+
+
+def test_what_is_updated_in_place_cannot_require_a_gradient() -> None:
+    mean, var = torch.zeros(3, requires_grad=True), torch.ones(3)
+    with pytest.raises(RuntimeError, match="running_mean is updated in place"):
+        tn.batch_norm(torch.randn(6, 3), None, None, mean, var)
+
+
+# ---- rules that the built-in operators do not need -------------------------------------------------------------
+
+
+def test_rules_of_a_plugin(plugin: pathlib.Path) -> None:
+    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    for function, inputs in (
+        (tn.cube, (x,)),
+        (lambda x: tn.scaled(x, 2.5), (x,)),
+        (lambda x, y: tn.product(x, y, 1.5), (x, y)),
+        (lambda x: tn.product(x, x), (x,)),
+        (tn.row_sum, (x,)),
+        (lambda x: tn.row_spread(x, 3), (x,)),
+    ):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+    assert torch.autograd.gradcheck(tn.halves, (x,))
+
+
+def test_unused_outputs_arrive_absent(plugin: pathlib.Path) -> None:
+    for used in (0, 1):
+        x = torch.randn(3, 4, requires_grad=True)
+        tn.halves(x)[used].sum().backward()
+        expected = torch.zeros(3, 4)
+        expected[:, 2 * used : 2 * used + 2] = 1
+        assert x.grad is not None and torch.equal(x.grad, expected)
+
+
+def test_lists_have_no_gradient(plugin: pathlib.Path) -> None:
+    x = torch.randn(3, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="no gradient for xs"):
+        tn.joined([x, x])
+    assert tn.joined([x.detach()]).shape == (3,)
+
+
+def test_numbers_have_no_gradient(plugin: pathlib.Path) -> None:
+    alpha = torch.tensor(2.0, requires_grad=True)
+    y = tn.scaled(torch.randn(3, requires_grad=True), alpha)
+    with pytest.raises(NotImplementedError, match="scaled has no gradient for alpha"):
+        y.sum().backward()
+
+
+def test_which_arguments_may_need_a_gradient() -> None:
+    op = tenon.ops()["cross_entropy"]
+    assert [p.name for p in op.params if may_need_grad(op, p)] == ["x", "weight"]
+    assert not any(may_need_grad(op, p) for p in op.params if isinstance(p, Attr))
+
+
+# ---- torch.func ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", one_each(has_rule), ids=str)
+def test_func_grad(case: Case) -> None:
+    args, wanted = arguments(case, "f64")
+    function = as_function(case, args, wanted)
+
+    def total(*inputs: Tensor) -> Tensor:
+        with torch.enable_grad():
+            outputs = case.call([*replaced(args, wanted, inputs)])
+        return sum((o.sum() for o in tensors(outputs) if o.is_floating_point()), torch.zeros(()).double())
+
+    inputs = [args[i].detach() for i in wanted]
+    have = torch.func.grad(total, argnums=tuple(range(len(wanted))))(*inputs)
+    for i in wanted:
+        args[i].grad = None
+    outputs = [o for o in function(*[args[i] for i in wanted]) if o.requires_grad]
+    torch.autograd.backward(outputs, [torch.ones_like(o) for o in outputs])
+    assert_close(list(have), [args[i].grad for i in wanted], "f64")
+
+
+def replaced(args: list[Any], wanted: list[int], inputs: Any) -> list[Any]:
+    given = [a.detach() if isinstance(a, Tensor) else a for a in args]
+    for i, value in zip(wanted, inputs, strict=True):
+        given[i] = value
+    return given
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_vmap() -> None:
+    x, w = torch.randn(5, 3, 4), torch.randn(4)
+    assert_close(torch.vmap(lambda t: tn.softmax(t, axis=0))(x), torch.softmax(x, 1))
+    assert_close(torch.vmap(lambda t: tn.layer_norm(t, w))(x), torch.nn.functional.layer_norm(x, (4,), w))
+    per_sample = torch.vmap(torch.func.grad(lambda t: tn.softmax(t).square().sum()))(x)
+    y = x.clone().requires_grad_()
+    torch.softmax(y, -1).square().sum().backward()
+    assert_close(per_sample, y.grad)
+
+
+def test_forward_mode_is_refused() -> None:
+    x = torch.randn(3)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.jvp(tn.softmax, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        tn.softmax(torch.autograd.forward_ad.make_dual(x, x))

@@ -1,0 +1,148 @@
+"""Whatever stands between a call and its kernel in torch still sees the call: direct calls are for plain ones only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from cases import assert_close
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tenon.torch as tn
+from tenon.torch import _direct
+
+X = torch.randn(3, 4)
+
+
+def test_direct_calls_are_available() -> None:
+    """With the torch versions that are tested; others may lack what they need, and then are slower."""
+    assert _direct.available
+
+
+class Log(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_dispatch_modes() -> None:
+    with Log() as log:
+        y = tn.softmax(X)
+    assert "tenon.softmax.raw" in log.seen
+    assert_close(y, torch.softmax(X, -1))
+
+
+def test_function_modes() -> None:
+    class Functions(torch.overrides.TorchFunctionMode):
+        seen: list[str] = []  # noqa: RUF012
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Functions() as mode:
+        tn.softmax(X)
+    assert any("tenon.softmax" in name for name in mode.seen)
+
+
+def test_subclasses() -> None:
+    class Meters(Tensor):
+        pass
+
+    y = tn.softmax(X.as_subclass(Meters))
+    assert type(y) is Meters
+    assert_close(y.as_subclass(Tensor), torch.softmax(X, -1))
+
+
+def test_fake_tensors() -> None:
+    with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
+        fake = mode.from_tensor(X)
+        assert isinstance(tn.softmax(fake), torch._subclasses.fake_tensor.FakeTensor)
+
+
+def test_profiler_sees_the_call() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        tn.softmax(X)
+    assert any(event.key == "tenon::softmax" for event in profile.key_averages())
+
+
+def test_inference_mode() -> None:
+    with torch.inference_mode():
+        y = tn.softmax(X)
+        assert y.is_inference()
+        assert not y.requires_grad
+
+
+def test_threads_have_their_own_state() -> None:
+    """A mode in one thread does not show in another."""
+    import threading
+
+    seen: list[bool] = []
+    with Log():
+        thread = threading.Thread(target=lambda: seen.append(_direct._lib.tn_torch_direct_plain()))
+        thread.start()
+        thread.join()
+        assert not _direct._lib.tn_torch_direct_plain()
+    assert seen == [True] and _direct._lib.tn_torch_direct_plain()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype: torch.dtype) -> None:
+    x = X.to(dtype).requires_grad_()
+    with torch.autocast("cpu", dtype=dtype):
+        y = tn.softmax(x)
+    assert y.dtype == torch.float32  # the row says "32"
+    y.sum().backward()
+    assert x.grad is not None and x.grad.dtype == dtype
+    with torch.autocast("cpu", dtype=dtype):
+        assert tn.softmax(X.double()).dtype == torch.float64
+        gamma = torch.ones(4)
+        assert tn.layer_norm(x, gamma).dtype == torch.float32
+        loss = tn.cross_entropy(x, torch.tensor([0, 1, 2]))
+        assert loss.dtype == torch.float32
+
+
+def test_gradients_under_autocast_match() -> None:
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        tn.softmax(x).square().sum().backward()
+        torch.softmax(y, -1).square().sum().backward()
+    assert_close(x.grad, y.grad)
+
+
+def test_checkpoint_and_hooks() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+    checkpoint(lambda t: tn.layer_norm(tn.softmax(t)), x, use_reentrant=False).square().sum().backward()
+    tn.layer_norm(tn.softmax(y)).square().sum().backward()
+    assert_close(x.grad, y.grad)
+    packed: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):  # type: ignore[func-returns-value]
+        tn.softmax(x)
+    assert len(packed) == 1
+
+
+def test_default_device_mode() -> None:
+    with torch.device("cpu"):
+        assert_close(tn.softmax(X), torch.softmax(X, -1))
+
+
+def test_functions_have_signatures_and_docs() -> None:
+    import inspect
+
+    for name in tn.ops():
+        function = getattr(tn, name)
+        assert function.__module__ == "tenon.torch" and function.__name__ == name
+        assert "Contract:" in function.__doc__ and "Returns" in function.__doc__
+        assert inspect.signature(function).parameters
+    assert str(inspect.signature(tn.softmax)) == (
+        "(x: torch.Tensor, mask: torch.Tensor | None = None, axis: int = -1, scale: float = 1.0, causal: bool = False)"
+        " -> torch.Tensor"
+    )

@@ -1,0 +1,205 @@
+"""Threads, fork, memory, and what a call costs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import threading
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import Case, assert_close, clone, one_each, tensors
+
+import tenon.torch as tn
+
+
+def test_eight_threads_against_one() -> None:
+    todo = [(case, case.make()) for case in one_each()]
+    want = [list(tensors(case.torch_op.full(*clone(args)))) for case, args in todo]
+    failures: list[str] = []
+
+    def work() -> None:
+        for _ in range(25):
+            for (case, args), expected in zip(todo, want, strict=True):
+                have = list(tensors(case.torch_op.full(*clone(args))))
+                if not all(torch.equal(a, b) for a, b in zip(have, expected, strict=True)):
+                    failures.append(str(case))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_backward_in_threads() -> None:
+    x = torch.randn(64, 33)
+    y = x.clone().requires_grad_()
+    torch.softmax(y, -1).square().sum().backward()
+    results: list[Any] = []
+
+    def work() -> None:
+        mine = x.clone().requires_grad_()
+        tn.softmax(mine).square().sum().backward()
+        results.append(mine.grad)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 8
+    for grad in results:
+        assert_close(grad, y.grad)
+
+
+def test_fork() -> None:
+    """Data loaders fork: the child goes on."""
+    code = """
+import os, torch, tenon.torch as tn
+torch.set_num_threads(1)
+x = torch.randn(64, 100)
+want = tn.softmax(x)
+pid = os.fork()
+if pid == 0:
+    same = torch.equal(tn.softmax(x), want) and torch.equal(torch.ops.tenon.softmax(x), want)
+    fresh = tn.softmax(torch.randn(3, 5)).sum().item()  # a shape that the parent has no plan for
+    os._exit(0 if same and abs(fresh - 3) < 1e-4 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert torch.equal(tn.softmax(x), want)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_data_loader_workers() -> None:
+    class Rows(torch.utils.data.Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, i: int) -> torch.Tensor:
+            return tn.softmax(torch.full((4,), float(i)))
+
+    tn.softmax(torch.ones(4))
+    rows = list(torch.utils.data.DataLoader(Rows(), num_workers=2, multiprocessing_context="fork"))
+    assert len(rows) == 8 and all(torch.equal(r, torch.full((1, 4), 0.25)) for r in rows)
+
+
+def test_import_touches_no_gpu_and_no_second_thread_pool() -> None:
+    code = """
+import threading, torch
+before = threading.active_count()
+import tenon.torch as tn
+assert not torch.cuda.is_initialized()
+tn.softmax(torch.randn(512, 512))
+assert len(open('/proc/self/status').read().split('Threads:')) == 2
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------
+
+
+def resident() -> int:
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def grows(work: Callable[[], object], times: int) -> int:
+    """Bytes by which the process has grown after many calls."""
+    for _ in range(times // 4):
+        work()
+    before = resident()
+    for _ in range(times):
+        work()
+    return resident() - before
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_calls_leak_nothing(case: Case) -> None:
+    args = case.make()
+    for call in (case.torch_op.full, case.torch_op.overload, case.torch_op.raw):
+        assert grows(lambda call=call: call(*args), 2500) < 1 << 20  # 400 bytes a call would show
+
+
+def test_gradients_and_errors_leak_nothing() -> None:
+    x = torch.randn(8, 16, requires_grad=True)
+    w = torch.ones(16, requires_grad=True)
+
+    def both() -> None:
+        tn.layer_norm(tn.softmax(x), w).sum().backward()
+        x.grad = w.grad = None
+
+    def bad() -> None:
+        for call in (tn.softmax, torch.ops.tenon.softmax):
+            with pytest.raises(ValueError):
+                call(torch.tensor(1.0))
+
+    assert grows(both, 2500) < 1 << 20
+    assert grows(bad, 2500) < 1 << 20
+
+
+def test_tensors_are_freed() -> None:
+    import weakref
+
+    x = torch.randn(4, 4, requires_grad=True)
+    y = tn.layer_norm(x)
+    watched = weakref.ref(y.grad_fn)
+    del y
+    gc.collect()
+    assert watched() is None
+
+
+# ---- what a call costs -----------------------------------------------------------------------------------------
+
+
+def ratio(ours: Callable[[], object], theirs: Callable[[], object], number: int) -> float:
+    """How many times theirs ours takes: the best of many short runs, in turns, so that a busy machine matters less."""
+    best = [float("inf"), float("inf")]
+    for _ in range(40):
+        for i, work in enumerate((ours, theirs)):
+            best[i] = min(best[i], timeit.timeit(work, number=number))
+    return best[0] / best[1]
+
+
+def least(measure: Callable[[], float], enough: float) -> float:
+    """Three tries: other programs may have been in the way."""
+    value = measure()
+    for _ in range(2):
+        value = value if value <= enough else min(value, measure())
+    return value
+
+
+@pytest.mark.skipif("TENON_SLOW_CALLS" in os.environ, reason="a sanitizer's build")
+def test_a_small_call_costs_no_more_than_torch_s() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        x = torch.randn(4, 8)
+        assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 500), 1.3) <= 1.3
+        with torch.no_grad():
+            p = x.clone().requires_grad_()
+            assert least(lambda: ratio(lambda: tn.softmax(p), lambda: torch.softmax(p, -1), 500), 1.3) <= 1.3
+        with torch.inference_mode():
+            assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 500), 1.3) <= 1.3
+
+        leaf, g = x.clone().requires_grad_(), torch.randn(4, 8)
+
+        def ours() -> None:
+            tn.softmax(leaf).backward(g)
+            leaf.grad = None
+
+        def theirs() -> None:
+            torch.softmax(leaf, -1).backward(g)
+            leaf.grad = None
+
+        assert least(lambda: ratio(ours, theirs, 100), 1.5) <= 1.5
+    finally:
+        torch.set_num_threads(threads)

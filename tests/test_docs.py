@@ -1,0 +1,79 @@
+"""The documents are true: their examples parse, compile and run, their links lead somewhere, their steps work."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
+
+import follow_doc  # noqa: E402
+import report  # noqa: E402
+
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def contract_examples() -> list[str]:
+    """The signatures in docs/contract.md, each on one line; a line that begins with a space goes on with the last."""
+    found: list[str] = []
+    for block in follow_doc.blocks(ROOT / "docs" / "contract.md"):
+        if block.language != "tenon":
+            continue
+        for line in block.text.splitlines():
+            if line.startswith(" "):
+                found[-1] += " " + line.strip()
+            else:
+                found.append(line)
+    return found
+
+
+def test_contract_examples_parse(tmp_path: Path) -> None:
+    library = ROOT / "build" / "libtenon_static.a"
+    if not library.is_file():
+        pytest.fail("build/libtenon_static.a is missing: run `make build` first")
+    program = tmp_path / "contracts"
+    source = ROOT / "tests" / "test_docs_contracts.c"
+    flags = ["-D_GNU_SOURCE", f"-I{ROOT / 'include'}", f"-I{ROOT / 'src'}", "-lpthread", "-ldl", "-lm"]
+    build = ["cc", str(source), str(library), *flags, "-o", str(program)]
+    subprocess.run(build, check=True)
+    examples = contract_examples()
+    assert len(examples) > 10
+    done = subprocess.run([program], input="\n".join(examples) + "\n", text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_links(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif "://" not in target:
+            assert (document.parent / target.partition("#")[0]).exists(), target
+
+
+def test_readme_numbers_are_the_measured_ones() -> None:
+    _, numbers, _ = report.split(report.README.read_text())
+    assert numbers == report.text(), "python bench/report.py --write puts the newest results into README.md"
+
+
+def test_readme(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("build", "python", "include"):
+        (tree / name).symlink_to(ROOT / name)
+    follow_doc.follow(ROOT / "README.md", tree, tmp_path / "plugin")
+
+
+def test_adding_an_operator() -> None:
+    """In a copy of the project: one file, one row, and the operator is in the command line, in C and in PyTorch."""
+    tool, document = ROOT / "tools" / "follow_doc.py", ROOT / "docs" / "adding-an-operator.md"
+    done = subprocess.run([sys.executable, tool, document], text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr

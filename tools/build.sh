@@ -1,0 +1,17 @@
+#!/bin/bash
+# Configures and builds a preset of CMakePresets.json: tools/build.sh release|debug|asan|tsan [TARGET…]
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+preset=$1
+shift
+targets=(${@:+--target "$@"})
+# A folder that was configured with another compiler or at another path is configured anew.
+if ! cmake --preset "$preset" >"build/logs/configure-$preset.log" 2>&1; then
+    rm -f build/CMakeCache.txt "build/$preset/CMakeCache.txt"
+    step "configure-$preset" "configure ($preset)" cmake --preset "$preset"
+fi
+if [ -t 1 ]; then
+    cmake --build --preset "$preset" "${targets[@]}"
+else
+    step "build-$preset" "build ($preset)" cmake --build --preset "$preset" "${targets[@]}"
+fi

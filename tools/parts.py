@@ -1,0 +1,150 @@
+"""Runs a list of parts one after the other: a line each, a log each, a table at the end.
+
+Shared by tools/test.py and tools/lint.py. Uses nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+
+Command = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    what: str
+    commands: Sequence[Command]
+    env: Mapping[str, str] = field(default_factory=dict)
+    vital: bool = False  # nothing else can run without it
+    # Why the part cannot run on this machine, or None.
+    unable: Callable[[], str | None] = lambda: None
+
+
+@dataclass
+class Result:
+    part: Part
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: str = ""
+
+
+# How the tools that are run here close: (regular expression, what it counts).
+CLOSINGS = [
+    # tenon check, tests/core
+    (r"^(?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE),
+    # pytest
+    (r"^=* ?(?:(?P<failed>\d+) failed, )?(?P<passed>\d+) passed[^=]* in [\d.]+s", re.MULTILINE),
+    # ctest
+    (r"tests passed, (?P<failed>\d+) tests? failed out of (?P<all>\d+)", 0),
+]
+
+
+def count(output: str) -> tuple[int, int]:
+    """How many tests passed and failed by the output of one command; a command without a count is one test."""
+    for pattern, flags in CLOSINGS:
+        found = list(re.finditer(pattern, output, flags))
+        if found:
+            groups = found[-1].groupdict()
+            failed = int(groups.get("failed") or 0)
+            passed = int(groups["all"]) - failed if groups.get("all") else int(groups["passed"])
+            return passed, failed
+    return 0, 0
+
+
+def run(part: Part, verbose: bool) -> Result:
+    begin = time.monotonic()
+    result = Result(part, 0)
+    print(f"  {part.name:<8} {part.what:<58} ", end="\n" if verbose else "", flush=True)
+    result.skipped = part.unable() or ""
+    if result.skipped:
+        print(f"not here: {result.skipped}")
+        return result
+    log = LOGS / f"part-{part.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    for command in part.commands:
+        output, status = call(command, part.env, log, verbose)
+        passed, failed = count(output)
+        if status != 0 and failed == 0:
+            failed = 1
+        if status == 0 and passed == 0 and failed == 0:
+            passed = 1
+        result.passed += passed
+        result.failed += failed
+        if status != 0:
+            break
+    result.seconds = time.monotonic() - begin
+    state = "FAILED" if result.failed else "ok"
+    print(f"{result.seconds:6.1f} s  {state}", flush=True)
+    if result.failed and not verbose:
+        # What was compiled beside a file that failed helps nobody.
+        lines = [line for line in log.read_text(errors="replace").splitlines() if not re.match(r"\[\d+/\d+\] ", line)]
+        tail = lines[-80:]
+        print("\n".join("    " + line for line in tail))
+        print(f"    all of it: {log.relative_to(ROOT)}", flush=True)
+    return result
+
+
+def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> tuple[str, int]:
+    shown = " ".join([f"{k}={v}" for k, v in env.items()] + list(command))
+    shown = shown if len(shown) < 400 else shown[:400] + " …"
+    with log.open("a") as sink:
+        sink.write(f"$ {shown}\n")
+    process = subprocess.Popen(
+        list(command),
+        cwd=ROOT,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    lines = []
+    assert process.stdout is not None
+    with log.open("a") as sink:
+        for line in process.stdout:
+            lines.append(line)
+            sink.write(line)
+            if verbose:
+                print("    " + line, end="", flush=True)
+    return "".join(lines), process.wait()
+
+
+def run_all(parts: Sequence[Part], verbose: bool) -> int:
+    """Runs every part and closes with a table and the line 'N passed, N failed'. Goes on after a failure, unless the
+    part was one that the others need."""
+    results: list[Result] = []
+    for part in parts:
+        results.append(run(part, verbose))
+        if results[-1].failed and part.vital:
+            break
+    print(f"\n  {'part':<8} {'passed':>8} {'failed':>7} {'seconds':>8}")
+    for r in results:
+        note = f"   not here: {r.skipped}" if r.skipped else ""
+        print(f"  {r.part.name:<8} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
+    total = sum(r.seconds for r in results)
+    print(f"  {'all':<8} {'':>8} {'':>7} {total:>8.1f}\n")
+    failed = sum(r.failed for r in results)
+    print(f"{sum(r.passed for r in results)} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def choose(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
+    known = {part.name: part for part in parts}
+    for name in names:
+        if name not in known:
+            sys.exit(f"there is no part '{name}'; there are: {' '.join(known)}")
+    return [known[name] for name in names] if names else list(parts)
