@@ -5,13 +5,33 @@
 
 enum { MOST = 4000 }; /* elements */
 
+static const char *const layouts[] = {
+#define LAYOUT_NAME(NAME, name) name,
+    LAYOUTS(LAYOUT_NAME)
+#undef LAYOUT_NAME
+};
+
+/* "x[3, 17] mask[17], reversed": what was drawn. */
+static void describe(const checker *c, const tni_case *k, layout how, char *text, size_t size) {
+    size_t n = 0;
+    for (int32_t i = 0; i < k->n_inputs && n < size / 2; i++) {
+        const tni_sample_input *input = &k->inputs[i];
+        n += (size_t)snprintf(text + n, size - n, "%s%s[", i ? " " : "", c->contract->inputs[input->input].name);
+        for (int32_t d = 0; d < input->shape.ndim && n < size / 2; d++) {
+            n += (size_t)snprintf(text + n, size - n, d ? ", %lld" : "%lld", (long long)input->shape.d[d]);
+        }
+        n += (size_t)snprintf(text + n, size - n, "]");
+    }
+    snprintf(text + n, size - n, ", %s", layouts[how]);
+}
+
 /* One case, all of it drawn from its seed, so that `--case random --cases 1 --seed N` is the same again. */
 static void run_one(checker *c, uint64_t seed) {
     uint64_t draws = mix_seed(mix_seed(seed, hash_text(c->contract->name)), 3);
     tni_case *made;
     problem p;
     call k;
-    char what[64];
+    char what[512];
     int n = 0;
     while (c->op->row->samples[n].args && !c->op->row->samples[n].bench) n++;
     c->sample_index = (int)random_below(&draws, n);
@@ -24,7 +44,7 @@ static void run_one(checker *c, uint64_t seed) {
     }
     layout how = (layout)random_below(&draws, LAYOUT_COUNT);
     int64_t offset = random_below(&draws, 4);
-    snprintf(what, sizeof what, "near sample %d, seed %llu", c->sample_index, (unsigned long long)seed);
+    describe(c, p.sample, how, what, sizeof what);
     if (problem_solve(&p, true) != TN_OK) {
         check_fail(c, "the reference refused: %s", tn_last_error());
     } else if (problem_call(&p, &k, (call_options){.how = how, .offset = offset}) != TN_OK) {

@@ -45,21 +45,34 @@ TNI_INLINE real part_dot(const tn_type t, const bool keep, const void *y, const 
     return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
+/* scale * dy - shift; the usual scale of 1 saves an instruction */
+TNI_INLINE vreal centred(const bool scaled, vreal dy, vreal scale, vreal shift) {
+    return scaled ? v_fma(dy, scale, -shift) : dy - shift;
+}
+
 /* dx = y * (scale * dy - shift); `from` is the type of y and dy */
-TNI_INLINE void write_grad(const tn_type from, const tn_type t, const void *y, const void *dy, void *dx, int64_t n,
-                           real scale, real shift) {
-    const vreal s = v_set(scale), m = v_set(shift);
+TNI_INLINE void write_span(const tn_type from, const tn_type t, const bool scaled, const void *y, const void *dy,
+                           void *dx, int64_t n, vreal s, vreal m) {
     int64_t i = 0;
     for (; i + 4 * VL <= n; i += 4 * VL) {
         vreal a[4];
-        for (int k = 0; k < 4; k++) a[k] = v_load(from, y, i + k * VL) * v_fma(v_load(from, dy, i + k * VL), s, -m);
+        for (int k = 0; k < 4; k++)
+            a[k] = v_load(from, y, i + k * VL) * centred(scaled, v_load(from, dy, i + k * VL), s, m);
         for (int k = 0; k < 4; k++) v_store(t, dx, i + k * VL, a[k]);
     }
     for (; i < n; i += VL) {
         const int64_t left = least(n - i, VL);
-        vreal a = v_load_columns(from, y, i, left) * v_fma(v_load_columns(from, dy, i, left), s, -m);
+        vreal a = v_load_columns(from, y, i, left) * centred(scaled, v_load_columns(from, dy, i, left), s, m);
         v_store_columns(t, dx, i, left, a);
     }
+}
+
+TNI_INLINE void write_grad(const tn_type from, const tn_type t, const void *y, const void *dy, void *dx, int64_t n,
+                           real scale, real shift) {
+    if (scale == 1)
+        write_span(from, t, false, y, dy, dx, n, v_set(1), v_set(shift));
+    else
+        write_span(from, t, true, y, dy, dx, n, v_set(scale), v_set(shift));
 }
 
 /* The 16-bit types are widened once, into buffers, where they fit: widening is slow. */
@@ -109,18 +122,16 @@ static void do_gathered_row(const spans *s, const tni_rows *rows, const void *y,
     }
 }
 
-/* Rows that are evenly spaced. vectors: 1 … 4 for short ones, 0 for others, -1 for gathered ones. */
+/* Evenly spaced rows: `vectors` is 1 … 4 for short ones, 0 for others. Each of the functions below is compiled on its
+ * own, with few variables: a store of one to the stack between rows would cost more than the row (rows.h). */
 TNI_INLINE void do_run(const tn_type t, const int vectors, const job *j, const tni_row *row, int64_t run) {
-    const tni_rows *rows = &j->rows;
-    const int64_t *apart = tni_row_apart(rows), n = rows->n;
+    const int64_t *apart = tni_row_apart(&j->rows), n = j->rows.n;
     const vint fresh = n % VL ? v_last_lanes(n) : v_seti(-1);
     const real scale = j->scale;
     const void *y = r_at(t, j->y, row->at[ROW_Y]), *dy = r_at(t, j->dy, row->at[ROW_DY]);
     void *dx = r_at(t, j->dx, row->at[ROW_DX]);
     for (int64_t r = 0; r < run; r++) {
-        if (vectors < 0)
-            do_gathered_row(TNI_CPU(spans_of)(t), rows, y, dy, dx, scale);
-        else if (vectors == 0)
+        if (vectors == 0)
             do_row(t, y, dy, dx, n, scale);
         else
             do_short_row(t, vectors, y, dy, dx, n, fresh, scale);
@@ -130,34 +141,60 @@ TNI_INLINE void do_run(const tn_type t, const int vectors, const job *j, const t
     }
 }
 
-TNI_INLINE void do_rows(const tn_type t, const job *j, int64_t begin, int64_t end) {
-    const tni_rows *rows = &j->rows;
-    const bool together = rows->step[ROW_Y] == 1 && rows->step[ROW_DY] == 1 && rows->step[ROW_DX] == 1;
-    const int64_t kind = !together ? -1 : rows->n > SHORT ? 0 : (rows->n + VL - 1) / VL;
-    tni_row row = tni_row_at(rows, begin);
-    while (begin < end) {
-        const int64_t run = tni_row_run(rows, &row, end - begin);
-        switch (kind) {
-        case -1: do_run(t, -1, j, &row, run); break;
-        case 1: do_run(t, 1, j, &row, run); break;
-        case 2: do_run(t, 2, j, &row, run); break;
-        case 3: do_run(t, 3, j, &row, run); break;
-        case 4: do_run(t, 4, j, &row, run); break;
-        default: do_run(t, 0, j, &row, run); break;
-        }
-        tni_row_skip(rows, &row, run);
-        begin += run;
+TNI_INLINE void do_short_run(const tn_type t, const job *j, const tni_row *row, int64_t run) {
+    switch ((j->rows.n + VL - 1) / VL) {
+    case 1: do_run(t, 1, j, row, run); break;
+    case 2: do_run(t, 2, j, row, run); break;
+    case 3: do_run(t, 3, j, row, run); break;
+    default: do_run(t, 4, j, row, run); break;
     }
+}
+
+static __attribute__((noinline)) void short_run(const job *j, const tni_row *row, int64_t run) {
+    if (V_HALVES && j->type == TN_F16)
+        do_short_run(TN_F16, j, row, run);
+    else if (V_HALVES && j->type == TN_BF16)
+        do_short_run(TN_BF16, j, row, run);
+    else
+        do_short_run(V_NATIVE, j, row, run);
+}
+
+static __attribute__((noinline)) void half_run(const job *j, const tni_row *row, int64_t run) {
+    if (V_HALVES && j->type == TN_F16) do_run(TN_F16, 0, j, row, run);
+    if (V_HALVES && j->type == TN_BF16) do_run(TN_BF16, 0, j, row, run);
+}
+
+static __attribute__((noinline)) void native_run(const job *j, const tni_row *row, int64_t run) {
+    do_run(V_NATIVE, 0, j, row, run);
+}
+
+static void gathered_run(const job *j, const tni_row *row, int64_t run) {
+    const spans *s = TNI_CPU(spans_of)(j->type);
+    const int64_t *apart = tni_row_apart(&j->rows);
+    for (int64_t r = 0; r < run; r++)
+        do_gathered_row(s, &j->rows, span_at(s, j->y, row->at[ROW_Y] + r * apart[ROW_Y]),
+                        span_at(s, j->dy, row->at[ROW_DY] + r * apart[ROW_DY]),
+                        span_at(s, j->dx, row->at[ROW_DX] + r * apart[ROW_DX]), j->scale);
 }
 
 static void rows_piece(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        do_rows(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_rows(TN_BF16, j, begin, end);
-    else
-        do_rows(V_NATIVE, j, begin, end);
+    const tni_rows *rows = &j->rows;
+    const bool together = rows->step[ROW_Y] == 1 && rows->step[ROW_DY] == 1 && rows->step[ROW_DX] == 1;
+    tni_row row = tni_row_at(rows, begin);
+    while (begin < end) {
+        const int64_t run = tni_row_run(rows, &row, end - begin);
+        if (!together)
+            gathered_run(j, &row, run);
+        else if (rows->n <= SHORT)
+            short_run(j, &row, run);
+        else if (j->type == V_NATIVE)
+            native_run(j, &row, run);
+        else
+            half_run(j, &row, run);
+        tni_row_skip(rows, &row, run);
+        begin += run;
+    }
 }
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */

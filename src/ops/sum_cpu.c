@@ -317,17 +317,22 @@ typedef struct spread {
     const char *dy;
 } spread;
 
-/* n copies of one element. Short runs have no use for a block of many. */
+/* n copies of one element. Short runs have no use for a vector of many. */
 TNI_INLINE void fill(char *to, const char *element, const size_t size, int64_t n) {
-    char block[64];
-    if (n * (int64_t)size < (int64_t)sizeof block) {
+    int64_t left = n * (int64_t)size;
+    if (left < V_BYTES) {
         for (int64_t i = 0; i < n; i++) memcpy(to + i * (int64_t)size, element, size);
         return;
     }
+    char block[V_BYTES];
+    vint v; /* whatever the element is: its bytes, over and over */
     for (size_t i = 0; i < sizeof block; i += size) memcpy(block + i, element, size);
-    size_t left = (size_t)n * size;
-    for (; left >= sizeof block; left -= sizeof block, to += sizeof block) memcpy(to, block, sizeof block);
-    memcpy(to, block, left);
+    memcpy(&v, block, sizeof v);
+    for (; left >= 4 * V_BYTES; left -= 4 * V_BYTES, to += 4 * V_BYTES) {
+        for (int k = 0; k < 4; k++) memcpy(to + k * V_BYTES, &v, sizeof v);
+    }
+    for (; left >= V_BYTES; left -= V_BYTES, to += V_BYTES) memcpy(to, &v, sizeof v);
+    if (left > 0) memcpy(to, block, (size_t)left);
 }
 
 TNI_INLINE void spread_units(const size_t size, const spread *s, int64_t begin, int64_t end) {

@@ -131,7 +131,7 @@ def test_tensors_on_a_gpu() -> None:
     """A clear message until there are kernels for it."""
     here, there = torch.randn(3, 4), torch.randn(3, 4, device="cuda")
     for call in (tn.softmax, torch.ops.tenon.softmax):
-        with pytest.raises(RuntimeError, match="softmax: .*cuda:0"):
+        with pytest.raises(RuntimeError, match=r"softmax: .*cuda:0"):
             call(there)
         with pytest.raises(RuntimeError, match="softmax: mask is on cuda:0, but x is on cpu"):
             call(here, there > 0)
