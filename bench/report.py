@@ -1,11 +1,13 @@
 """The newest results of each machine as a table:  python bench/report.py [--write]
 
---write puts it into README.md, between the two comments that mark the place. A test compares the two.
+--write puts it into README.md, between the two comments that mark the place. A test compares what stands there with the
+files that it names.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,9 @@ def section(path: Path) -> str:
     rows = result["rows"]
     link = path.relative_to(ROOT).as_posix()
     lines = [
-        f"{result['cpu']}, {result['cores']} cores, PyTorch {result['torch']}, {result['date']}: {len(rows)} rows in",
-        f"[{link}]({link}), made by `{result['command']}`. How many times as fast as PyTorch, geometric mean over",
-        "types, sizes and 1 and 2 threads:",
+        f"{result['cpu']}, {result['cores']} cores, PyTorch {result['torch']}, {result['date']}:",
+        f"{len(rows)} rows in [{path.name}]({link}), made by `{result['command']}`.",
+        "How many times as fast as PyTorch, geometric mean over types, sizes, 1 and 2 threads:",
         "",
         "| operator | forward | forward + backward | slowest row |",
         "|---|---|---|---|",
@@ -49,9 +51,14 @@ def mean(ratios: list[float]) -> float:
     return product
 
 
-def text() -> str:
+def named(readme: str) -> list[Path]:
+    """The results that the text between the comments links to."""
+    return [ROOT / link for link in re.findall(r"\((bench/results/[^)]*)\)", split(readme)[1])]
+
+
+def text(files: list[Path]) -> str:
     """What stands between the comments."""
-    sections = [section(path) for path in newest()]
+    sections = [section(path) for path in files]
     return "\n" + "\n".join(sections or ["No result is stored yet; `make bench` makes one.\n"]) + "\n"
 
 
@@ -65,9 +72,9 @@ def split(readme: str) -> tuple[str, str, str]:
 def main() -> int:
     if sys.argv[1:] == ["--write"]:
         head, _, tail = split(README.read_text())
-        README.write_text(head + text() + tail)
+        README.write_text(head + text(newest()) + tail)
     else:
-        print(text())
+        print(text(newest()))
     return 0
 
 

@@ -124,6 +124,10 @@ void check_fail(checker *c, const char *format, ...) TN_PRINTF(2, 3);
 /* The row cannot be done here; with a reason it is counted and, for SLOW rows, shown. */
 void check_skip(checker *c, const char *format, ...) TN_PRINTF(2, 3);
 
+/* The call was refused because the kernel under check does not take it (its `accepts` said so): nothing wrong, and
+ * nothing to compare; the row counts as skipped. */
+bool check_declined(checker *c, tn_status status);
+
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 /* Every result of the call against the problem's. `what` is put into the message: "base 3 elements off". */

@@ -25,7 +25,9 @@ typedef struct slope {
 static bool evaluate(slope *s, double *loss) {
     problem_write(s->p, &s->k);
     s->k.args.kernel = s->c->kernel;
-    if (tn_run(s->c->op, &s->k.args, NULL) != TN_OK) {
+    tn_status status = tn_run(s->c->op, &s->k.args, NULL);
+    if (check_declined(s->c, status)) return false;
+    if (status != TN_OK) {
         check_fail(s->c, "refused: %s", tn_last_error());
         return false;
     }

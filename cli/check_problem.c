@@ -29,8 +29,7 @@ const char *reference_kernel(const tn_operator *op) {
     return last;
 }
 
-/* ---- making --------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 void problem_round(problem *p, int32_t i) {
     const tni_sample_input *input = &p->sample->inputs[i];
@@ -87,8 +86,7 @@ array *result_array(const call *k, const result *r) {
     return r->output >= 0 ? &k->out[r->output] : &k->in[r->input];
 }
 
-/* ---- solving -------------------------------------------------------------------------------------------------------
- */
+/* ---- solving ----------------------------------------------------------------------------------------------------- */
 
 static tn_status run_reference(call *c) {
     c->args.kernel = reference_kernel(c->op);

@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- verbs --------------------------------------------------------------------------------------------------------
- */
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 typedef enum option_kind { FLAG, TEXT, NUMBER } option_kind;
 
@@ -47,8 +46,7 @@ void print_help(const verb *v);
 /* Of the names the one that a person most likely meant; NULL: none is near. names ends with NULL. */
 const char *nearest_name(const char *name, const char *const *names);
 
-/* ---- the terminal -------------------------------------------------------------------------------------------------
- */
+/* ---- the terminal ------------------------------------------------------------------------------------------------ */
 
 typedef enum style { PLAIN, BOLD, DIM, RED, GREEN, YELLOW } style;
 /* The escape sequence, or "" where standard output is no terminal or NO_COLOR is set. */

@@ -19,8 +19,7 @@ static int64_t cases = -1, seed = 1, sample = -1;
 static const check_row *const tables[] = {value_rows,  layout_rows, shape_rows,  alias_rows, batch_rows, system_rows,
                                           refuse_rows, grad_rows,   random_rows, huge_rows,  NULL};
 
-/* ---- saying what happened ------------------------------------------------------------------------------------------
- */
+/* ---- saying what happened ---------------------------------------------------------------------------------------- */
 
 static void clear_progress(void) {
     if (progress_wanted()) fprintf(stderr, "\r\033[K");
@@ -75,6 +74,12 @@ void check_skip(checker *c, const char *format, ...) {
            c->kernel ? c->kernel : "any kernel", c->row->name, text);
 }
 
+bool check_declined(checker *c, tn_status status) {
+    if (status != TN_UNSUPPORTED || !c->kernel) return false;
+    c->skipping = true;
+    return true;
+}
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -89,8 +94,7 @@ static void show_progress(const checker *c) {
             c->kernel ? c->kernel : "", c->row->name, (long long)c->passed, (long long)c->failed);
 }
 
-/* ---- a kernel that takes the process with it ------------------------------------------------------------------------
- */
+/* ---- a kernel that takes the process with it --------------------------------------------------------------------- */
 
 /* Written before each row, so that the handler has nothing to do but to say it. */
 static struct {
@@ -124,8 +128,7 @@ static void watch_signals(void) {
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], on_signal);
 }
 
-/* ---- which rows run -------------------------------------------------------------------------------------------------
- */
+/* ---- which rows run ---------------------------------------------------------------------------------------------- */
 
 void check_here(const checker *c) {
     print_place(c, last_words.place, sizeof last_words.place);
@@ -232,8 +235,7 @@ static void run_rows(checker *c, const sample_list *list, bool per_op, bool only
     }
 }
 
-/* ---- which kernels and types ----------------------------------------------------------------------------------------
- */
+/* ---- which kernels and types ------------------------------------------------------------------------------------- */
 
 static bool kernel_runs(const tn_kernel *k, tn_type T) {
     return k->device == TN_CPU && !(k->isa & ~tni_cpu_isa()) && (!k->types || k->types & TN_BIT(T));

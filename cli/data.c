@@ -43,8 +43,7 @@ uint64_t hash_text(const char *text) {
     return h;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------------
- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
 static int64_t magnitude(int64_t n) {
     return n > 0 ? n : 1;
@@ -79,8 +78,7 @@ static void lay_out(layout how, int32_t ndim, const int64_t *shape, int64_t *str
     for (int32_t d = 0; d < ndim; d++) *reach += (magnitude(shape[d]) - 1) * llabs(strides[d]);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void describe(array *a, tn_type type, int32_t ndim, const int64_t *shape, void *data) {
     if (ndim) memcpy(a->shape, shape, (size_t)ndim * sizeof *shape);
@@ -155,8 +153,7 @@ bool array_watch(array *a) {
     return a->before != NULL;
 }
 
-/* ---- elements -----------------------------------------------------------------------------------------------------
- */
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
 
 int64_t array_place(const array *a, int64_t index) {
     int64_t place = 0;

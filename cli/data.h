@@ -20,8 +20,7 @@ typedef enum layout {
         LAYOUT_COUNT
 } layout;
 
-/* ---- random numbers: a stream that depends on nothing but its seed ------------------------------------------------
- */
+/* ---- random numbers: a stream that depends on nothing but its seed ----------------------------------------------- */
 uint64_t random_bits(uint64_t *seed);
 double random_unit(uint64_t *seed);   /* 0 <= u < 1 */
 double random_normal(uint64_t *seed); /* mean 0, deviation 1, within 3.5 */
@@ -29,8 +28,7 @@ int64_t random_below(uint64_t *seed, int64_t n);
 uint64_t mix_seed(uint64_t seed, uint64_t with); /* a seed of its own for each part of a run */
 uint64_t hash_text(const char *text);
 
-/* ---- one tensor ----------------------------------------------------------------------------------------------------
- */
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
 typedef struct array {
     tn_tensor tensor; /* its shape and strides are the ones below, so an array must stay where it is */
     int64_t shape[TN_MAX_RANK], strides[TN_MAX_RANK];
@@ -61,8 +59,7 @@ int64_t array_place(const array *a, int64_t index); /* where element `index` lie
 bool array_watch(array *a);
 bool array_intact(const array *a, bool whole);
 
-/* ---- one call ------------------------------------------------------------------------------------------------------
- */
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
 typedef struct call {
     const tn_operator *op;
     int32_t n_in;                    /* tensors given, as in tni_case */

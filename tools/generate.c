@@ -18,8 +18,7 @@ static bool is_optional(const tni_attr *a) {
     return a->optional && !a->has_default;
 }
 
-/* ---- attributes: a struct, and a macro with the defaults
- * ---------------------------------------------------------------- */
+/* ---- attributes: a struct, and a macro with the defaults --------------------------------------------------------- */
 
 static const char *c_type(tni_attr_kind kind) {
     switch (kind) {
@@ -115,8 +114,7 @@ static void print_defaults(FILE *f, const tni_contract *c) {
     fprintf(f, " }\n");
 }
 
-/* ---- the function
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 
 static void print_prototype(FILE *f, const tni_contract *c) {
     const char *comma = "";
@@ -209,8 +207,7 @@ static void print_body(FILE *f, const tni_contract *c) {
     fprintf(f, "}, %d);\n}\n", c->n_outputs);
 }
 
-/* ---- the files
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the files --------------------------------------------------------------------------------------------------- */
 
 static void print_header(FILE *f) {
     fprintf(f, "/* One typed function per operator, made from the table. Do not edit.\n"

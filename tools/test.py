@@ -16,7 +16,7 @@ from parts import ROOT, Part, choose, run_all
 
 FUZZ_SECONDS = 45
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python")}
+PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
 
 
 def ctest(folder: str, *options: str) -> list[str]:
@@ -71,7 +71,7 @@ def parts() -> list[Part]:
                 [*tsan, *ctest("build/tsan")],
                 [*tsan, "build/tsan/tenon", "check", "--quick", "--dtype", "f32"],
             ],
-            {"TSAN_OPTIONS": "halt_on_error=1", "TENON_NUM_THREADS": "4"},
+            {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "TENON_NUM_THREADS": "4"},
             unable=no_tsan,
         ),
         Part("fuzz", "libFuzzer on the contract language", [["tests/fuzz/run.sh", str(FUZZ_SECONDS)]]),

@@ -11,8 +11,7 @@
 
 #include "../../src/core/core.h"
 
-/* ---- torch's C symbols ----------------------------------------------------------------------------------------------
- */
+/* ---- torch's C symbols ------------------------------------------------------------------------------------------- */
 
 typedef struct tni_torch_object *tni_torch_handle; /* a tensor, list, string or library, by the symbol */
 typedef int32_t tni_torch_error;                   /* 0: success */
@@ -81,8 +80,7 @@ tn_type tni_torch_type(int32_t dtype); /* TN_NO_TYPE where Tenon has no such typ
 /* A symbol that only one file needs, from torch's libraries or what they depend on; NULL where there is none. */
 void *tni_torch_symbol(const char *name);
 
-/* ---- a call ---------------------------------------------------------------------------------------------------------
- */
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 enum { TNI_TORCH_FEW = 16 }; /* tensors of a call that need no memory of their own */
 
@@ -123,7 +121,7 @@ tn_status tni_torch_frame_room(tni_torch_frame *frame, int32_t n);
 void *tni_torch_frame_alloc(tni_torch_frame *frame, size_t bytes);
 void tni_torch_frame_free(tni_torch_frame *frame);
 
-/* ---- operators and errors ------------------------------------------------------------------------------------- */
+/* ---- operators and errors ---------------------------------------------------------------------------------------- */
 
 /* The operator's schema: "softmax(Tensor x, Tensor? mask=None, int axis=-1, …) -> Tensor"; overload: "" or ".name". */
 void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overload);

@@ -93,8 +93,7 @@ typedef struct entry {
     bool mutates;
 } entry;
 
-/* ---- looking ------------------------------------------------------------------------------------------------------
- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 static bool find_python(void) {
     bool all = true;
@@ -145,8 +144,7 @@ static bool is_a(python_object *object, const python_object *type) {
     return own == type;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------------------------
- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 /* What reading an argument says. */
 typedef enum verdict { PLAIN, NEEDS_GRAD, NOT_PLAIN, FAILED } verdict;
@@ -290,8 +288,7 @@ static verdict read_all(tni_torch_frame *frame, python_object *const *args, intp
     return PLAIN;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------
- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static python_object *error_of(tn_status status) {
     switch (status) {
@@ -348,8 +345,7 @@ static python_object *results(const entry *e, const tni_torch_frame *frame) {
     return tuple;
 }
 
-/* ---- the call -----------------------------------------------------------------------------------------------------
- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 /* A call that takes a while lets Python's other threads run. */
 static bool is_large(const tni_torch_frame *frame) {
@@ -411,8 +407,7 @@ static python_object *call(python_object *self, python_object *const *args, intp
     return made;
 }
 
-/* ---- for Python's ctypes, which holds the lock of the interpreter -------------------------------------------------
- */
+/* ---- for Python's ctypes, which holds the lock of the interpreter ------------------------------------------------ */
 
 /* Once, before the functions below. The arguments are of torch: Tensor, Parameter, Tensor.is_neg, _increment_version,
  * the variables of torch.autograd.forward_ad and Tensor.__dlpack_c_exchange_api__. They are kept. */

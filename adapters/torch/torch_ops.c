@@ -13,7 +13,7 @@ enum {
 
 #define TORCH_2_10 ((uint64_t)2 << 56 | (uint64_t)10 << 48) /* what the kernels below are written for */
 
-/* ---- schemas -------------------------------------------------------------------------------------------------- */
+/* ---- schemas ----------------------------------------------------------------------------------------------------- */
 
 /* Integers may come from sizes, which are symbols while torch traces; axes may not. */
 static const char *schema_type(tni_attr_kind kind) {
@@ -116,7 +116,7 @@ void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overloa
     if (c->n_outputs != 1) tni_text_add(text, ")");
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 static const tn_operator *registered[MOST];
 
@@ -156,7 +156,7 @@ ALL(TRAMPOLINE)
 #define ADDRESS(place) kernel_##place,
 static const tni_torch_kernel trampolines[MOST] = {ALL(ADDRESS)};
 
-/* ---- registration --------------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_registered;

@@ -4,7 +4,7 @@
 
 #include "torch.h"
 
-/* ---- the frame ------------------------------------------------------------------------------------------------ */
+/* ---- the frame --------------------------------------------------------------------------------------------------- */
 
 void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op) {
     const tni_contract *c = op->contract;
@@ -61,7 +61,7 @@ tn_status tni_torch_frame_room(tni_torch_frame *frame, int32_t n) {
     return TN_OK;
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static tn_status shim_failed(const tni_torch_frame *frame, const char *what) {
     return tn_fail(TN_SYSTEM, "%s: torch could not %s", frame->op->contract->name, what);
@@ -147,7 +147,7 @@ static tn_status read_input(tni_torch_frame *frame, int32_t i, tni_torch_slot sl
     return slot ? add_list(frame, param, (tni_torch_handle)slot, &frame->lengths[i]) : TN_OK;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 static tn_status read_ints(tni_torch_frame *frame, const tni_attr *attr, tni_torch_handle list, tn_value *value) {
     size_t size;
@@ -211,7 +211,7 @@ static tn_status read_attr(tni_torch_frame *frame, int32_t i, tni_torch_slot slo
     return tn_fail(TN_UNSUPPORTED, "%s: %s cannot be passed from torch", frame->op->contract->name, attr->name);
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 /* Parameter k of the schema: the written ones, then the implied attributes. */
 static bool param_at(const tni_contract *c, uint64_t k, bool *is_attr, int32_t *index) {
@@ -311,7 +311,7 @@ void tni_torch_delete_outputs(tni_torch_frame *frame) {
     }
 }
 
-/* ---- torch as the host ---------------------------------------------------------------------------------------- */
+/* ---- torch as the host ------------------------------------------------------------------------------------------- */
 
 static int32_t torch_device(tn_device device) {
     return device.kind == TN_CPU ? tni_torch.device_cpu : tni_torch.device_cuda;

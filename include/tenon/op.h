@@ -13,7 +13,7 @@ extern "C" {
  */
 #define TN_ABI 1
 
-/* ---- What a kernel sees ------------------------------------------------------------------------------------- */
+/* ---- What a kernel sees ------------------------------------------------------------------------------------------ */
 
 /* One tensor. An input that broadcasts (`~`) has its full shape here, with strides of 0. */
 typedef struct tn_view {
@@ -89,7 +89,7 @@ static inline void tn_parallel(const tn_call *call, int64_t n, int64_t grain, tn
 TN_API double tn_get(tn_type type, const void *data, int64_t i);
 TN_API void tn_set(tn_type type, void *data, int64_t i, double value);
 
-/* ---- What an author writes ---------------------------------------------------------------------------------- */
+/* ---- What an author writes --------------------------------------------------------------------------------------- */
 
 typedef struct tn_cost {
     double bytes; /* that must move: each input read once, each output written once */

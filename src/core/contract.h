@@ -16,7 +16,7 @@ enum {
     TNI_MAX_INTS = 64,  /* elements of an ints or axes attribute */
 };
 
-/* ---- expressions: a tree in contract->nodes ------------------------------------------------------------------ */
+/* ---- expressions: a tree in contract->nodes ---------------------------------------------------------------------- */
 
 typedef enum tni_node_kind {
     TNI_LIT_INT,  /* value */
@@ -51,7 +51,7 @@ typedef struct tni_node {
     const char *text;
 } tni_node;
 
-/* ---- shapes -------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 typedef enum tni_item_kind {
     TNI_ITEM_EXPR,      /* node */
@@ -86,7 +86,7 @@ typedef struct tni_shape {
     int32_t else_first, else_count;
 } tni_shape;
 
-/* ---- types --------------------------------------------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 
 typedef enum tni_type_kind {
     TNI_TYPE_FIXED, /* one of mask */
@@ -110,7 +110,7 @@ typedef struct tni_typevar {
     const char *set; /* as written in <…>: "any", "i32 i64" */
 } tni_typevar;
 
-/* ---- parameters ---------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 typedef enum tni_want { TNI_ALWAYS, TNI_ASKED, TNI_GRAD } tni_want;
 
@@ -188,7 +188,7 @@ void tni_contract_free(tni_contract *contract); /* NULL is fine */
 /* The signature in canonical form; parsing it again gives the same contract. Caller frees with tn_free. */
 char *tni_contract_print(const tni_contract *contract);
 
-/* ---- binding: one call checked against the contract, outputs inferred ----------------------------------------- */
+/* ---- binding: one call checked against the contract, outputs inferred -------------------------------------------- */
 
 /* What is known of a tensor. */
 typedef struct tni_operand {
@@ -237,7 +237,7 @@ tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, 
 tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
                          void **memory);
 
-/* ---- gradient rules ------------------------------------------------------------------------------------------ */
+/* ---- gradient rules ---------------------------------------------------------------------------------------------- */
 
 typedef enum tni_source_kind {
     TNI_FROM_INPUT,
@@ -280,7 +280,7 @@ typedef struct tni_rule {
 tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule);
 void tni_rule_free(tni_rule *rule);
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 /* tn_operator_json gives
  *   {"name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null,
  *    "types":   [{"name": "T", "of": ["f16", …]}],
@@ -316,7 +316,7 @@ void tni_text_json_string(tni_text *text, const char *string); /* quoted and esc
 void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */
 void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule); /* a value */
 
-/* ---- samples ------------------------------------------------------------------------------------------------- */
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 typedef struct tni_sample_input {
     int32_t input; /* of the contract */

@@ -11,8 +11,7 @@ typedef struct scope {
     int32_t root; /* the whole expression, for messages */
 } scope;
 
-/* ---- messages ------------------------------------------------------------------------------------------------------
- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 void tni_print_dims(tni_text *text, int32_t ndim, const int64_t *shape) {
     tni_text_add(text, "(");
@@ -75,8 +74,7 @@ static tn_status bad(const scope *s, const char *what) {
     return tni_fail_text(TN_BAD_VALUE, &text);
 }
 
-/* ---- expressions ----------------------------------------------------------------------------------------------------
- */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 
 static tn_status eval_attr(const scope *s, const tni_node *node, tni_result *r) {
     const tn_value *value = &s->b->attrs[node->ref];

@@ -140,8 +140,7 @@ static tn_status parse_type_variables(tni_draft *d) {
     return tni_draft_expect(d, '>', "',' or '>' after the type variables");
 }
 
-/* ---- parameters ---------------------------------------------------------------------------------------------------
- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 /* A tensor or a list of them, up to its `!` and `?`. */
 static tn_status parse_tensor(tni_draft *d, const tni_use *use, tni_draft_param *param) {
@@ -207,8 +206,7 @@ static tn_status parse_output(tni_draft *d) {
     return TN_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------
- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* `a and b` at the top are two conditions. */
 static tn_status add_conditions(tni_draft *d, int32_t node) {

@@ -48,8 +48,7 @@ tn_status tni_lex_expected(const tni_lexer *lex, const char *format, ...) TN_PRI
 bool tni_lex_is(const tni_lexer *lex, const char *word); /* the current token is this name */
 bool tni_is_keyword(const char *text, int32_t length);
 
-/* ---- the parser's working copy (contract_parse.c, contract_resolve.c) ---------------------------------------------
- */
+/* ---- the parser's working copy (contract_parse.c, contract_resolve.c) -------------------------------------------- */
 
 /* A name and where it stands; attributes may be declared behind their use, so names are resolved at the end. */
 typedef struct tni_use {
@@ -109,8 +108,7 @@ tn_status tni_check_meaning(tni_draft *d);
 /* Names become references, everything that the text alone can tell is checked, and the arrays are made. */
 tn_status tni_draft_resolve(tni_draft *draft);
 
-/* ---- printing of parts (contract_print.c) --------------------------------------------------------------------------
- */
+/* ---- printing of parts (contract_print.c) ------------------------------------------------------------------------ */
 void tni_print_node(tni_text *text, const tni_contract *contract, int32_t node);
 void tni_print_shape(tni_text *text, const tni_contract *contract, const tni_shape *shape); /* with its brackets */
 void tni_print_items(tni_text *text, const tni_contract *contract, int32_t first, int32_t count);
@@ -189,8 +187,7 @@ void tni_begin_message(tni_text *text, const tni_binder *binder, int32_t operand
 /* "x" or "xs[2]" */
 void tni_print_operand(tni_text *text, const tni_binder *binder, int32_t operand);
 
-/* ---- JSON (contract_json.c) -----------------------------------------------------------------------------------------
- */
+/* ---- JSON (contract_json.c) -------------------------------------------------------------------------------------- */
 void tni_json_value(tni_text *text, const tn_value *value);
 void tni_json_type(tni_text *text, const tni_contract *contract, const tni_type *type); /* with its key "type" */
 

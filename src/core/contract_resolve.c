@@ -32,8 +32,7 @@ static tn_status intern(tni_draft *d, tni_use *seen, int32_t *count, int32_t mos
     return TN_OK;
 }
 
-/* ---- expressions ----------------------------------------------------------------------------------------------------
- */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 
 /* The attribute of an expression or shape function. An optional one may have no value to compute with. */
 static tn_status not_optional(const tni_draft *d, int32_t attr, int32_t at) {

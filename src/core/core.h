@@ -6,7 +6,7 @@
 
 #include "contract.h"
 
-/* ---- memory of the core itself: every allocation goes through here, so that tests can make the Nth one fail ----- */
+/* ---- memory of the core itself: every allocation goes through here, so that tests can make the Nth one fail ------ */
 void *tni_malloc(size_t bytes); /* NULL and a message when there is none; 0 bytes gives a valid pointer */
 void *tni_calloc(size_t count, size_t bytes);
 void *tni_realloc(void *memory, size_t bytes);
@@ -24,7 +24,7 @@ void *tni_arena_alloc(tni_arena *arena, size_t bytes); /* zeroed, 16-byte aligne
 char *tni_arena_text(tni_arena *arena, const char *begin, size_t length);
 void tni_arena_free(tni_arena *arena);
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 struct tn_operator {
     const tn_op *row;
     tni_contract *contract;
@@ -42,7 +42,7 @@ int tni_edit_distance(const char *a, const char *b, int most);
 /* Rows compiled in; ends with NULL (src/ops/list.c). */
 extern const tn_op *const tni_builtin_ops[];
 
-/* ---- tensors and views ------------------------------------------------------------------------------------------ */
+/* ---- tensors and views ------------------------------------------------------------------------------------------- */
 tn_type tni_acc_type(tn_type type);     /* TN_NO_TYPE for TN_NO_TYPE */
 tn_type tni_complex_type(tn_type type); /* TN_NO_TYPE where there is none */
 void tni_dense_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
@@ -56,8 +56,7 @@ void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t outp
 /* Copies elements between views of the same shape and type, any strides. */
 void tni_copy(const tn_host *host, const tn_view *to, const tn_view *from);
 
-/* ---- calls for adapters: one look-up serves inference and the run -------------------------------------------------
- */
+/* ---- calls for adapters: one look-up serves inference and the run ------------------------------------------------ */
 /* Makes output `output`, which the adapter owns; the core runs into it. */
 typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,
                                      tn_tensor **made);
@@ -69,7 +68,7 @@ tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_ho
 /* The default host's parallel loop (threads.c). */
 void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg);
 
-/* ---- CPU ------------------------------------------------------------------------------------------------------- */
+/* ---- CPU --------------------------------------------------------------------------------------------------------- */
 uint32_t tni_cpu_isa(void); /* TN_ISA_… of this machine, less what TENON_ISA=none|avx2|avx512 leaves out */
 
 #endif

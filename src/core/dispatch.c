@@ -22,8 +22,7 @@ static const char *param_name(const tni_plan *plan, const tni_slot *slot) {
     return slot->is_output ? c->outputs[slot->param].name : c->inputs[slot->param].name;
 }
 
-/* ---- pointers
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- pointers ---------------------------------------------------------------------------------------------------- */
 
 static tn_status set_data(running *r, int32_t slot_index, const tn_tensor *t) {
     const tni_slot *slot = &r->plan->slots[slot_index];
@@ -71,8 +70,7 @@ static tn_status set_outputs(running *r, const tn_args *args, tni_make_output ma
     return TN_OK;
 }
 
-/* ---- memory that tensors share
- * ------------------------------------------------------------------------------------------ */
+/* ---- memory that tensors share ----------------------------------------------------------------------------------- */
 
 static bool overlap(const running *r, int32_t i, int32_t j) {
     const tni_slot *a = &r->plan->slots[i], *b = &r->plan->slots[j];
@@ -112,8 +110,7 @@ static tn_status check_aliases(const running *r, bool *needs_copy, bool *any) {
     return TN_OK;
 }
 
-/* ---- copies
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* A dense copy; or, for an output that lies in an input's memory and a kernel that takes strides, one with the same
  * strides: the kernel has accepted just those. */
@@ -141,8 +138,7 @@ static void release_copies(running *r, bool back) {
     }
 }
 
-/* ---- the run
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static tn_status run_kernel(running *r) {
     const tni_plan *plan = r->plan;
@@ -244,8 +240,7 @@ tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *
     return TN_OK;
 }
 
-/* ---- explaining
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- explaining -------------------------------------------------------------------------------------------------- */
 
 /* Each element that is really there moves once: dimensions of stride 0 are not. */
 static double moved_bytes(const tni_plan *plan) {

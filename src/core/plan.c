@@ -19,8 +19,7 @@ struct tni_plans {
     bucket buckets[BUCKETS];
 };
 
-/* ---- the key ------------------------------------------------------------------------------------------------------
- */
+/* ---- the key ----------------------------------------------------------------------------------------------------- */
 
 typedef struct key {
     uint64_t *words;
@@ -150,8 +149,7 @@ static bool make_key(key *k, const tn_operator *op, const tn_args *args, bool ma
     return true;
 }
 
-/* ---- the cache ----------------------------------------------------------------------------------------------------
- */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 
 static struct tni_plans *plans_new(void) {
     struct tni_plans *plans = tni_calloc(1, sizeof *plans);
@@ -229,8 +227,7 @@ void tni_plans_free(struct tni_plans *plans) {
     tni_free(plans);
 }
 
-/* ---- both ---------------------------------------------------------------------------------------------------------
- */
+/* ---- both -------------------------------------------------------------------------------------------------------- */
 
 static tn_status get_keyed(const tn_operator *op, const tn_args *args, bool made, const key *k, tni_plan **plan) {
     struct tni_plans *plans = plans_of(op);

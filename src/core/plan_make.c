@@ -20,8 +20,7 @@ typedef struct reading {
     const char *device_of; /* the argument that set it; NULL: none yet */
 } reading;
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------
- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static void print_device(char text[24], tn_device device) {
     if (device.kind == TN_CPU) {
@@ -127,8 +126,7 @@ static tn_status read_inputs(reading *r, tni_arena *arena, bool unknown) {
     return TN_OK;
 }
 
-/* ---- attributes -----------------------------------------------------------------------------------------------------
- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 /* Attributes by name; with outputs given, whether a `?` output is wanted follows from them. */
 static tn_status read_attrs(reading *r, tni_arena *arena, bool outputs) {
@@ -176,8 +174,7 @@ tn_attr tn_attr_ints(const char *name, const int64_t *values, int32_t count) {
     return (tn_attr){name, {.kind = TN_INTS, .count = count, .ints = values}};
 }
 
-/* ---- inference ------------------------------------------------------------------------------------------------------
- */
+/* ---- inference --------------------------------------------------------------------------------------------------- */
 
 static tn_status read_call(reading *r, tni_arena *arena, bool unknown, bool outputs, tni_bound *bound, tn_spec *specs) {
     TN_TRY(read_inputs(r, arena, unknown));
@@ -196,8 +193,7 @@ tn_status tn_infer(const tn_operator *op, const tn_args *args, tn_spec *specs) {
     return status;
 }
 
-/* ---- outputs --------------------------------------------------------------------------------------------------------
- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 static void print_shape(char text[192], int32_t ndim, const int64_t *shape) {
     size_t at = (size_t)snprintf(text, 192, "(");
@@ -256,8 +252,7 @@ void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t outp
     }
 }
 
-/* ---- slots
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes that the view reaches, before and after its first element. */
 static tn_status measure(const char *name, const char *arg, tni_slot *slot) {
@@ -382,8 +377,7 @@ static tn_status keep_attrs(tni_plan *plan, const tni_bound *bound) {
     return TN_OK;
 }
 
-/* ---- the kernel
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
 tn_call tni_plan_call(const tni_plan *plan) {
     return (tn_call){.name = plan->op->contract->name,
@@ -459,8 +453,7 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
     return no_kernel(plan, wanted, type, device_known);
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static tn_status reserve(tni_plan *plan, int32_t n_in) {
     const tni_contract *c = plan->op->contract;

@@ -78,7 +78,7 @@ tn_tensor tn_dense(void *data, tn_type type, int32_t ndim, int64_t *shape) {
     return (tn_tensor){.data = data, .device = {TN_CPU, 0}, .ndim = ndim, .dtype = tn_dtype_of(type), .shape = shape};
 }
 
-/* ---- strides ---------------------------------------------------------------------------------------------------- */
+/* ---- strides ----------------------------------------------------------------------------------------------------- */
 
 void tni_dense_strides(int32_t ndim, const int64_t *shape, int64_t *strides) {
     int64_t stride = 1;
@@ -120,8 +120,7 @@ bool tni_is_permuted_dense(int32_t ndim, const int64_t *shape, const int64_t *st
     return true;
 }
 
-/* ---- single elements ----------------------------------------------------------------------------------------------
- */
+/* ---- single elements --------------------------------------------------------------------------------------------- */
 
 static float float_of_bits(uint32_t bits) {
     float f;

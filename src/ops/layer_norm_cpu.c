@@ -12,8 +12,7 @@ enum { Y, MEAN, RSTD };
 enum { GRAD_MEAN = BETA + 1, GRAD_RSTD, GRAD_DY };
 enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA };
 
-/* ---- forward: x is read for the statistics, and again, from the cache, to be normalised ---------------------------
- */
+/* ---- forward: x is read for the statistics, and again, from the cache, to be normalised -------------------------- */
 
 typedef struct forward {
     tni_rows rows; /* of x, y, mean, rstd */
@@ -39,8 +38,8 @@ TNI_INLINE void normalise_row(const tn_type t, const forward *f, const void *x, 
     const int64_t n = f->rows.n, end = n - VL;
     const real *gamma = f->gamma, *beta = f->beta;
     if (end < 0) {
-        const vreal v = (v_load_n(t, x, 0, n, 0) - mean) * rstd;
-        v_store_n(t, y, 0, n, v_fma(v, v_load_n(V_NATIVE, gamma, 0, n, 0), v_load_n(V_NATIVE, beta, 0, n, 0)));
+        const vreal v = (load_tail(t, x, 0, n, 0) - mean) * rstd;
+        store_tail(t, y, 0, n, v_fma(v, load_tail(V_NATIVE, gamma, 0, n, 0), load_tail(V_NATIVE, beta, 0, n, 0)));
         return;
     }
     vreal last, v[4];
@@ -172,72 +171,63 @@ TNI_INLINE void sum_row(const tn_type t, const backward *b, grad_row *row) {
 
 /* Elements i … of `count` rows, `width` vectors of them, of which the last may have only `left` elements. A row's
  * vectors together are a cache line: rows that lie a power of two apart fight for the same place in the cache. */
-TNI_INLINE void grad_vectors(const tn_type t, const int count, const int width, const bool dx, const bool params,
-                             const real *scale, const grad_row *rows, real *sums, real *next, int64_t i, int64_t left) {
+TNI_INLINE void grad_vectors(const tn_type t, const int width, const backward *b, const grad_row *rows, int count,
+                             real *sums, int64_t i, int64_t left) {
+    const bool dx = b->dx, params = b->params;
+    const real *scale = b->gamma + i;
+    real *dgammas = sums + i, *dbetas = sums + b->rows.n + i;
     vreal gamma[LINE], dgamma[LINE] = {0}, dbeta[LINE] = {0}, d[LINE], dy[LINE];
-    for (int k = 0; k < width; k++) gamma[k] = v_load_some(V_NATIVE, scale + i, k * VL, left, 0);
-    for (int r = 0; r < count; r++) {
-        for (int k = 0; k < width; k++) {
-            d[k] = v_load_some(t, v_from(t, rows[r].x, i), k * VL, left, 0) - rows[r].mean;
-            dy[k] = v_load_some(t, v_from(t, rows[r].dy, i), k * VL, left, 0);
+    for (int k = 0; k < width; k++) gamma[k] = v_load_some(V_NATIVE, scale, k * VL, left, 0);
+    for (const grad_row *row = rows; row < rows + count; row++) {
+        for (int k = 0; k < width; k++) d[k] = v_load_some(t, v_from(t, row->x, i), k * VL, left, 0) - row->mean;
+        for (int k = 0; k < width; k++) dy[k] = v_load_some(t, v_from(t, row->dy, i), k * VL, left, 0);
+        if (params) {
+            for (int k = 0; k < width; k++) dbeta[k] += dy[k];
         }
-        for (int k = 0; k < width && params; k++) dbeta[k] += dy[k];
-        for (int k = 0; k < width; k++) dy[k] *= rows[r].rstd;
-        for (int k = 0; k < width && params; k++) dgamma[k] = v_fma(dy[k], d[k], dgamma[k]);
-        for (int k = 0; k < width && dx; k++)
-            d[k] = v_fma(dy[k], gamma[k], v_fma(d[k], v_set(-rows[r].slope), v_set(-rows[r].shift)));
-        for (int k = 0; k < width && dx; k++) v_store_some(t, v_to(t, rows[r].dx, i), k * VL, left, d[k]);
+        for (int k = 0; k < width; k++) dy[k] *= row->rstd;
+        if (params) {
+            for (int k = 0; k < width; k++) dgamma[k] = v_fma(dy[k], d[k], dgamma[k]);
+        }
+        if (dx) {
+            for (int k = 0; k < width; k++)
+                d[k] = v_fma(dy[k], gamma[k], v_fma(d[k], v_set(-row->slope), v_set(-row->shift)));
+            for (int k = 0; k < width; k++) v_store_some(t, v_to(t, row->dx, i), k * VL, left, d[k]);
+        }
     }
-    for (int k = 0; k < width && params; k++) {
-        dgamma[k] += v_load_some(V_NATIVE, sums + i, k * VL, left, 0);
-        dbeta[k] += v_load_some(V_NATIVE, next + i, k * VL, left, 0);
-    }
-    for (int k = 0; k < width && params; k++) {
-        v_store_some(V_NATIVE, sums + i, k * VL, left, dgamma[k]);
-        v_store_some(V_NATIVE, next + i, k * VL, left, dbeta[k]);
+    if (params) {
+        for (int k = 0; k < width; k++) {
+            dgamma[k] += v_load_some(V_NATIVE, dgammas, k * VL, left, 0);
+            dbeta[k] += v_load_some(V_NATIVE, dbetas, k * VL, left, 0);
+        }
+        for (int k = 0; k < width; k++) {
+            v_store_some(V_NATIVE, dgammas, k * VL, left, dgamma[k]);
+            v_store_some(V_NATIVE, dbetas, k * VL, left, dbeta[k]);
+        }
     }
 }
 
-TNI_INLINE void grad_rows(const tn_type t, const int count, const bool dx, const bool params, const backward *b,
-                          const grad_row *from, real *sums) {
+TNI_INLINE void grad_rows(const tn_type t, const backward *b, const grad_row *rows, int count, real *sums) {
     const int64_t n = b->rows.n;
-    const real *gamma = b->gamma;
-    grad_row rows[TOGETHER]; /* a copy that no store can change */
-    for (int r = 0; r < count; r++) rows[r] = from[r];
     int64_t i = 0;
-    for (; i + LINE * VL <= n; i += LINE * VL)
-        grad_vectors(t, count, LINE, dx, params, gamma, rows, sums, sums + n, i, VL);
-    for (; i < n; i += VL) grad_vectors(t, count, 1, dx, params, gamma, rows, sums, sums + n, i, n - i);
+    for (; i + LINE * VL <= n; i += LINE * VL) grad_vectors(t, LINE, b, rows, count, sums, i, VL);
+    for (; i < n; i += VL) grad_vectors(t, 1, b, rows, count, sums, i, n - i);
 }
 
-TNI_INLINE void backward_rows(const tn_type t, const bool dx, const bool params, const backward *b, int64_t begin,
-                              int64_t end, real *sums) {
+TNI_INLINE void backward_rows(const tn_type t, const backward *b, int64_t begin, int64_t end, real *sums) {
     tni_row at = tni_row_at(&b->rows, begin);
     grad_row rows[TOGETHER];
-    int waiting = 0;
-    for (int64_t r = begin; r < end; r++, tni_row_next(&b->rows, &at)) {
-        grad_row *row = &rows[waiting++];
-        row->x = v_from(t, b->x, at.at[0]);
-        row->dy = v_from(t, b->dy, at.at[1]);
-        row->dx = dx ? v_to(t, b->dx, at.at[2]) : NULL;
-        row->mean = b->mean[at.at[3]];
-        row->rstd = b->rstd[at.at[4]];
-        if (dx) sum_row(t, b, row);
-        if (waiting == TOGETHER) {
-            grad_rows(t, TOGETHER, dx, params, b, rows, sums);
-            waiting = 0;
+    for (int64_t r = begin, count; r < end; r += count) {
+        count = smaller(end - r, TOGETHER);
+        for (grad_row *row = rows; row < rows + count; row++, tni_row_next(&b->rows, &at)) {
+            row->x = v_from(t, b->x, at.at[0]);
+            row->dy = v_from(t, b->dy, at.at[1]);
+            row->dx = b->dx ? v_to(t, b->dx, at.at[2]) : NULL;
+            row->mean = b->mean[at.at[3]];
+            row->rstd = b->rstd[at.at[4]];
+            if (b->dx) sum_row(t, b, row);
         }
+        grad_rows(t, b, rows, (int)count, sums);
     }
-    for (int k = 0; k < waiting; k++) grad_rows(t, 1, dx, params, b, rows + k, sums);
-}
-
-TNI_INLINE void backward_type(const tn_type t, const backward *b, int64_t begin, int64_t end, real *sums) {
-    if (!b->params)
-        backward_rows(t, true, false, b, begin, end, sums);
-    else if (!b->dx)
-        backward_rows(t, false, true, b, begin, end, sums);
-    else
-        backward_rows(t, true, true, b, begin, end, sums);
 }
 
 static void backward_block(void *arg, int64_t first, int64_t last) {
@@ -248,11 +238,11 @@ static void backward_block(void *arg, int64_t first, int64_t last) {
         const int64_t begin = k * b->rows_per_block, end = smaller(begin + b->rows_per_block, b->rows.count);
         if (b->params) memset(sums, 0, 2 * (size_t)c * sizeof(real));
         if (V_HALVES && b->type == TN_F16)
-            backward_type(TN_F16, b, begin, end, sums);
+            backward_rows(TN_F16, b, begin, end, sums);
         else if (V_HALVES && b->type == TN_BF16)
-            backward_type(TN_BF16, b, begin, end, sums);
+            backward_rows(TN_BF16, b, begin, end, sums);
         else
-            backward_type(V_NATIVE, b, begin, end, sums);
+            backward_rows(V_NATIVE, b, begin, end, sums);
     }
 }
 

@@ -62,7 +62,7 @@ TNI_INLINE void shifted_add(const tn_type t, shifted *s, const void *p, int64_t 
         for (int k = 0; k < 4; k++) shifted_one(s, k, v_load(t, p, i + k * VL) - shift);
     }
     for (; i + VL <= n; i += VL) shifted_one(s, 0, v_load(t, p, i) - shift);
-    if (i < n) shifted_one(s, 1, v_load_n(t, p, i, n - i, s->shift) - shift);
+    if (i < n) shifted_one(s, 1, load_tail(t, p, i, n - i, s->shift) - shift);
 }
 
 TNI_INLINE moments shifted_end(const shifted *s, int64_t n) {

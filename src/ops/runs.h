@@ -34,16 +34,25 @@ TNI_INLINE void *v_to(const tn_type t, void *p, int64_t i) {
     return (char *)p + i * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
 }
 
+/* Vectors that are not full: a function of their own, since they are many places in the code and few in the run. */
+static __attribute__((noinline, unused)) vreal load_tail(tn_type t, const void *p, int64_t i, int64_t n, real fill) {
+    return v_load_n(t, p, i, n, fill);
+}
+
+static __attribute__((noinline, unused)) void store_tail(tn_type t, void *p, int64_t i, int64_t n, vreal v) {
+    v_store_n(t, p, i, n, v);
+}
+
 /* As v_load_n and v_store_n, and as v_load and v_store where the vector is full. */
 TNI_INLINE vreal v_load_some(const tn_type t, const void *p, int64_t i, int64_t n, real fill) {
-    return n >= VL ? v_load(t, p, i) : v_load_n(t, p, i, n, fill);
+    return n >= VL ? v_load(t, p, i) : load_tail(t, p, i, n, fill);
 }
 
 TNI_INLINE void v_store_some(const tn_type t, void *p, int64_t i, int64_t n, vreal v) {
     if (n >= VL)
         v_store(t, p, i, v);
     else
-        v_store_n(t, p, i, n, v);
+        store_tail(t, p, i, n, v);
 }
 
 /* A vector parameter v of n numbers as an array of `real`: its own memory where that is one, else written to `buffer`.

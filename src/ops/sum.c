@@ -71,8 +71,7 @@ static tn_status sum_grad_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-/* ---- how the vectorised kernels divide their work ------------------------------------------------------------------
- */
+/* ---- how the vectorised kernels divide their work ---------------------------------------------------------------- */
 
 void tni_sum_strides(const tn_view *like, const tn_view *v, const tn_value *axes, int64_t *strides) {
     const bool all = v->ndim == like->ndim;

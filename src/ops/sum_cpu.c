@@ -19,7 +19,7 @@ enum {
     DEEP = 256,           /* rows of columns added up in `real` */
     TOGETHER = 8,         /* rows of columns added to the running sums at once */
     NARROW = 64,          /* columns that are few */
-    NARROW_TOGETHER = 32, /* rows of few columns added to the running sums at once */
+    NARROW_TOGETHER = 64, /* rows of few columns added to the running sums at once */
     LINE = 64 / V_BYTES,  /* vectors in a cache line */
     COPY = 16384,         /* elements that sum_grad writes as one unit of work */
 };
@@ -40,8 +40,7 @@ TNI_INLINE void put(const tn_type t, const job *j, int64_t part, int64_t o, int6
         r_store(t, j->y, at, (real)value);
 }
 
-/* ---- rows: the innermost dimension is summed up ---------------------------------------------------------------------
- */
+/* ---- rows: the innermost dimension is summed up ------------------------------------------------------------------ */
 
 TNI_INLINE double sum_dense(const tn_type t, const void *p, int64_t count) {
     double total = 0;
@@ -54,7 +53,7 @@ TNI_INLINE double sum_dense(const tn_type t, const void *p, int64_t count) {
             for (int k = 0; k < 4; k++) sum[k] += v_load(t, v_from(t, from, i), k * VL);
         }
         for (; i + VL <= n; i += VL) sum[0] += v_load(t, from, i);
-        if (i < n) sum[1] += v_load_n(t, from, i, n - i, 0);
+        if (i < n) sum[1] += load_tail(t, from, i, n - i, 0);
         total += (double)v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     }
     return total;
@@ -147,8 +146,7 @@ TNI_INLINE void sum_rows(const tn_type t, const job *j, int64_t begin, int64_t e
     }
 }
 
-/* ---- columns: the innermost dimension is kept -----------------------------------------------------------------------
- */
+/* ---- columns: the innermost dimension is kept -------------------------------------------------------------------- */
 
 /* The running sums of some columns: `sums` of the last rows in `real`, `total` of those before them. */
 typedef struct columns {
@@ -165,11 +163,18 @@ static void columns_flush(columns *c) {
 
 /* Adds `count` rows to `width` vectors of sums; the last vector may have only `left` columns. Even and odd rows are
  * added apart: two chains of additions instead of one. */
-TNI_INLINE void add_vectors(const tn_type t, const int count, const int width, const void *p, int64_t stride,
-                            real *sums, int64_t left) {
+TNI_INLINE void add_vectors(const tn_type t, const int width, const void *p, int64_t count, int64_t stride, real *sums,
+                            int64_t left) {
     vreal sum[2][LINE] = {0};
-    for (int r = 0; r < count; r++) {
-        for (int k = 0; k < width; k++) sum[r % 2][k] += v_load_some(t, v_from(t, p, r * stride), k * VL, left, 0);
+    int64_t r = 0;
+    for (; r + 2 <= count; r += 2) {
+        const void *even = v_from(t, p, r * stride), *odd = v_from(t, p, (r + 1) * stride);
+        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
+        for (int k = 0; k < width; k++) sum[1][k] += v_load_some(t, odd, k * VL, left, 0);
+    }
+    if (r < count) {
+        const void *even = v_from(t, p, r * stride);
+        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
     }
     for (int k = 0; k < width; k++) {
         const vreal both = sum[0][k] + sum[1][k];
@@ -177,25 +182,19 @@ TNI_INLINE void add_vectors(const tn_type t, const int count, const int width, c
     }
 }
 
-TNI_INLINE void add_rows(const tn_type t, const int count, const void *p, int64_t stride, int64_t width, real *sums) {
+TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, real *sums) {
     int64_t i = 0;
-    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, count, LINE, v_from(t, p, i), stride, sums + i, VL);
-    for (; i < width; i += VL) add_vectors(t, count, 1, v_from(t, p, i), stride, sums + i, width - i);
+    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, v_from(t, p, i), count, stride, sums + i, VL);
+    for (; i < width; i += VL) add_vectors(t, 1, v_from(t, p, i), count, stride, sums + i, width - i);
 }
 
-/* Rows `stride` apart, whose columns lie side by side, `together` at once. */
-TNI_INLINE void add_block(const tn_type t, const int together, columns *c, const void *p, int64_t rows,
-                          int64_t stride) {
-    for (int64_t r = 0; r < rows;) {
-        if (rows - r >= together) {
-            add_rows(t, together, v_from(t, p, r * stride), stride, c->width, c->sums);
-            r += together;
-            c->depth += together;
-        } else {
-            add_rows(t, 1, v_from(t, p, r * stride), stride, c->width, c->sums);
-            r++;
-            c->depth++;
-        }
+/* Rows `stride` apart, whose columns lie side by side, as many at once as fit into the nearest cache together. */
+TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t rows, int64_t stride) {
+    const int64_t together = c->width <= NARROW ? NARROW_TOGETHER : TOGETHER;
+    for (int64_t r = 0, count; r < rows; r += count) {
+        count = smaller(rows - r, together);
+        add_rows(t, v_from(t, p, r * stride), count, stride, c->width, c->sums);
+        c->depth += count;
         if (c->depth >= DEEP) columns_flush(c);
     }
 }
@@ -203,11 +202,8 @@ TNI_INLINE void add_block(const tn_type t, const int together, columns *c, const
 /* Rows that lie one behind the other are taken `fold` at a time, as one long row; c->width is that of the long row. */
 TNI_INLINE void add_folded(const tn_type t, columns *c, const void *p, int64_t rows, int64_t fold) {
     const int64_t whole = rows / fold, rest = rows % fold * (c->width / fold);
-    if (c->width <= NARROW)
-        add_block(t, NARROW_TOGETHER, c, p, whole, c->width);
-    else
-        add_block(t, TOGETHER, c, p, whole, c->width);
-    add_rows(t, 1, v_from(t, p, whole * c->width), 0, rest, c->sums);
+    add_block(t, c, p, whole, c->width);
+    add_rows(t, v_from(t, p, whole * c->width), 1, 0, rest, c->sums);
     if (++c->depth >= DEEP) columns_flush(c);
 }
 
@@ -231,7 +227,7 @@ TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void 
         else if (s->fold > 1)
             add_folded(t, c, from, rows, s->fold);
         else
-            add_block(t, TOGETHER, c, from, rows, stride);
+            add_block(t, c, from, rows, stride);
     }
 }
 
@@ -256,8 +252,7 @@ TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_
     }
 }
 
-/* ---- both
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- both -------------------------------------------------------------------------------------------------------- */
 
 TNI_INLINE void sum_items(const tn_type t, const job *j, int64_t begin, int64_t end) {
     if (j->s.interleaved)
@@ -308,7 +303,7 @@ tn_status TNI_CPU(sum)(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-/* ---- backward: dy repeated along the axes --------------------------------------------------------------- */
+/* ---- backward: dy repeated along the axes ------------------------------------------------------------------------ */
 
 typedef struct spread {
     tni_rows rows; /* of dx, dy, the innermost dimension apart */

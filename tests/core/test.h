@@ -9,7 +9,7 @@
 static int test_passed, test_failed;
 
 /* Tests fork on purpose, with threads running; ThreadSanitizer would end the child. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "die_after_fork=0";
 }

@@ -127,8 +127,7 @@ static void test_unknown(void) {
     }
 }
 
-/* ---- the canonical form ---------------------------------------------------------------------------------------------
- */
+/* ---- the canonical form ------------------------------------------------------------------------------------------ */
 
 static void test_canonical(void) {
     static const char *const rows[][2] = {

@@ -20,5 +20,5 @@ cat "$root/tests/fuzz/contracts.txt" "$root/tests/fuzz/rules.txt" | while IFS= r
 done
 
 cd "$build"
-exec ./fuzz_contract -dict="$root/tests/fuzz/contract.dict" -max_len=2048 -timeout=10 -rss_limit_mb=2048 \
+exec ./fuzz_contract -dict="$root/tests/fuzz/contract.dict" -max_len=2048 -timeout=60 -rss_limit_mb=2048 \
     -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 corpus

@@ -16,7 +16,7 @@ static void set(const tn_view *v, int64_t i, double value) {
     static const tn_kernel id##_kernels[] = {{.name = "ref", .device = TN_CPU, .run = id##_ref}, {0}}; \
     static const tn_op id##_op = {.kernels = id##_kernels, __VA_ARGS__}
 
-/* ---- numbers --------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static tn_status scaled_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
@@ -28,7 +28,7 @@ static const tn_sample scaled_samples[] = {{"s=[3, 4]"}, {"s=[]"}, {0}};
 OP(scaled, .signature = "scaled(x: T[*s], alpha: acc(T)[]) -> y: T[*s]", .doc = "alpha x.",
    .grad = "x: scaled(dy, alpha)", .samples = scaled_samples);
 
-/* ---- lists ------------------------------------------------------------------------------------------------------ */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 /* Along axis 0 only, where elements just follow each other. */
 static tn_status joined_ref(const tn_call *call, void *state) {
@@ -56,8 +56,7 @@ static tn_status step_list_ref(const tn_call *call, void *state) {
 OP(step_list, .signature = "step_list(ps: [T[*s]]!, gs: [T[*s]], lr: float = 0.5) -> count: i64[]",
    .doc = "p -= lr g.");
 
-/* ---- a type as an attribute, integers in a list, conditions ---------------------------------------------------------
- */
+/* ---- a type as an attribute, integers in a list, conditions ------------------------------------------------------ */
 
 static tn_status pooled_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
@@ -76,8 +75,7 @@ OP(pooled,
                 "stride[0] + 1] where size <= h, size > 0",
    .doc = "Sums of windows.");
 
-/* ---- required behind optional, optional attribute, an output on request
- * ----------------------------------------------- */
+/* ---- required behind optional, optional attribute, an output on request ------------------------------------------ */
 
 static tn_status grouped_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *b = tn_in(call, 1), *y = tn_out(call, 0), *sums = tn_out(call, 1);
@@ -99,8 +97,7 @@ OP(grouped,
                 "sums: f64[n, groups]? where c % groups == 0",
    .doc = "Adds, and sums by group.");
 
-/* ---- broadcasting, other orders
- * -------------------------------------------------------------------------------------- */
+/* ---- broadcasting, other orders ---------------------------------------------------------------------------------- */
 
 static tn_status outer_ref(const tn_call *call, void *state) {
     const tn_view *a = tn_in(call, 0), *b = tn_in(call, 1), *y = tn_out(call, 0);
@@ -138,8 +135,7 @@ static tn_status ordered_ref(const tn_call *call, void *state) {
 }
 OP(ordered, .signature = "ordered<T: any>(x: T[*s], dims: ints) -> y: T[permute(*s, dims)]", .doc = "Another order.");
 
-/* ---- expressions that are solved
- * -------------------------------------------------------------------------------------- */
+/* ---- expressions that are solved --------------------------------------------------------------------------------- */
 
 static tn_status halves_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0);
@@ -169,8 +165,7 @@ static tn_status halves_grad_ref(const tn_call *call, void *state) {
 OP(halves_grad, .signature = "halves_grad(da: T[*r, h], db: T[*r, h]?) -> dx: T[*r, 2*h]",
    .doc = "The gradient of halves.");
 
-/* ---- rules with locals, dimensions and second derivatives
- * -------------------------------------------------------------- */
+/* ---- rules with locals, dimensions and second derivatives -------------------------------------------------------- */
 
 static tn_status product_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *y = tn_in(call, 1), *z = tn_out(call, 0);
@@ -216,8 +211,7 @@ static tn_status row_spread_ref(const tn_call *call, void *state) {
 OP(row_spread, .signature = "row_spread(x: T[*r], n: int) -> y: T[*r, n]", .doc = "Each number n times.",
    .grad = "x: row_sum(dy)");
 
-/* ---- broadcasts of single dimensions, nothing but broadcasts
- * --------------------------------------------------------- */
+/* ---- broadcasts of single dimensions, nothing but broadcasts ----------------------------------------------------- */
 
 static tn_status nothing_ref(const tn_call *call, void *state) {
     (void)state;
