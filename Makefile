@@ -8,7 +8,7 @@ help: ## this list
 
 build: ## build/tenon (the command) and build/libtenon.so (the library)
 	@tools/setup.sh build
-	@tools/build.sh release tenon tenon_cli
+	@tools/build.sh release libtenon.so tenon_cli
 
 demo: build ## every operator in every framework found here, checked and timed; a model trained on digits
 	@tools/setup.sh demo

@@ -142,10 +142,10 @@ def run_python(block: Block, folder: Path, env: dict[str, str]) -> None:
 
 
 def follow(document: Path, tree: Path, beside: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(tree / "python"), "TENON": str(ROOT)}
     beside.mkdir(parents=True, exist_ok=True)
     for block in blocks(document):
-        folder = beside if block.options.get("at") == "plugin" else tree
+        folder, project = (beside, ROOT) if block.options.get("at") == "plugin" else (tree, tree)
+        env = {**os.environ, "PYTHONPATH": str(project / "python"), "TENON": str(ROOT)}
         name = block.options.get("file")
         if name and block.language == "diff":
             print(f"  edit {name}")

@@ -42,12 +42,12 @@ class Result:
 
 # How the tools that are run here close: (regular expression, what it counts).
 CLOSINGS = [
+    # ctest, which may show what its tests printed
+    (r"tests passed, (?P<failed>\d+) tests? failed out of (?P<all>\d+)", 0),
     # tenon check, tests/core
     (r"^(?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE),
     # pytest
     (r"^=* ?(?:(?P<failed>\d+) failed, )?(?P<passed>\d+) passed[^=]* in [\d.]+s", re.MULTILINE),
-    # ctest
-    (r"tests passed, (?P<failed>\d+) tests? failed out of (?P<all>\d+)", 0),
 ]
 
 

@@ -113,119 +113,48 @@ static tn_status batch_norm_grad_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-/* ---- how the vectorised kernels see their tensors ---------------------------------------------------------------- */
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t rounded_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-/* Is every stride that a tensor of `views` has here `wanted`? */
-static bool all_are(const tn_view *const *views, int32_t n_views, const int64_t *strides, int64_t wanted) {
-    for (int32_t k = 0; k < n_views; k++) {
-        if (views[k] && strides[k] != wanted) return false;
+/* The vectorised kernels take planes and rows (batch_norm.h), the same for every tensor. Others are made dense first. */
+static bool same_layout(const tn_view *const *tensors, int count) {
+    bool planes = true, rows = true;
+    for (int i = 0; i < count; i++) {
+        if (!tensors[i]) continue;
+        planes = planes && tni_batch_norm_planes(tensors[i]);
+        rows = rows && tni_batch_norm_step(tensors[i]) != 0;
     }
-    return true;
-}
-
-/* Takes several rows as one where they follow each other, so that a long row is whole vectors. */
-static void fold(tni_channels *ch, const tn_view *const *views, int32_t n_views) {
-    const int64_t c = ch->c;
-    ch->fold = 1;
-    ch->width = c;
-    if (c >= TNI_BATCH_NORM_NARROW || ch->rows.n_dims != 1 || !all_are(views, n_views, ch->rows.strides[0], c)) return;
-    ch->fold = 16 / (c % 16 == 0 ? 16 : c % 8 == 0 ? 8 : c % 4 == 0 ? 4 : c % 2 == 0 ? 2 : 1);
-    ch->width = ch->fold * c;
-    ch->rest = ch->m % ch->fold * c;
-    ch->rows.shape[0] = ch->rows.count = ch->m / ch->fold;
-    for (int32_t k = 0; k < n_views; k++) ch->rows.strides[0][k] = ch->width;
-}
-
-/* Many channels are shared out as they are: a thread does all of a channel, the second time from its cache. */
-static void divide(tni_channels *ch) {
-    const int64_t values = ch->columns ? ch->rows.count : ch->m, tiles = rounded_up(ch->width, TNI_BATCH_NORM_TILE);
-    int64_t blocks = 1;
-    if (ch->columns)
-        blocks = least(least(64 / tiles, values / 32), values * ch->width / 16384);
-    else if (ch->c < 16)
-        blocks = least(64 / ch->c, values / 16384);
-    ch->per_block = blocks > 1 ? rounded_up(values, blocks) : values;
-    ch->blocks = values > 0 ? rounded_up(values, ch->per_block) : 1;
-}
-
-tni_channels tni_channels_of(const tn_view *const *views, int32_t n_views) {
-    const tn_view *x = views[0];
-    tni_channels ch = {.c = x->shape[1], .m = x->shape[0] * tn_product(x, 2, x->ndim), .fold = 1};
-    ch.rows = tni_rows_of(views, n_views, 1);
-    memcpy(ch.step, ch.rows.step, sizeof ch.step);
-    if (ch.c == 0 || ch.m == 0) {
-        ch.fits = true;
-        return ch;
-    }
-    const int last = ch.rows.n_dims - 1;
-    if (ch.c > 1 && all_are(views, n_views, ch.step, 1)) {
-        ch.fits = ch.columns = true;
-        fold(&ch, views, n_views);
-    } else if (last < 0 || all_are(views, n_views, ch.rows.strides[last], 1)) {
-        int64_t strides[TNI_ROWS_MAX];
-        ch.fits = true;
-        ch.size = last < 0 ? 1 : tni_rows_take(&ch.rows, last, strides);
-    }
-    divide(&ch);
-    return ch;
-}
-
-int64_t tni_channels_sums(const tni_channels *ch, int64_t each) {
-    if (ch->columns) return (ch->blocks + 1) * ch->width * each;
-    return ch->blocks > 1 ? ch->c * ch->blocks * each : 0;
-}
-
-static tni_channels forward_channels(const tn_call *call) {
-    const tn_view *views[] = {tn_in(call, X), tn_in(call, RESIDUAL), tn_out(call, Y)};
-    return tni_channels_of(views, 3);
-}
-
-static tni_channels backward_channels(const tn_call *call) {
-    const tn_view *views[] = {tn_in(call, X), tn_in(call, GRAD_RESIDUAL), tn_in(call, GRAD_DY), tn_out(call, GRAD_DX),
-                              tn_out(call, GRAD_DRESIDUAL)};
-    return tni_channels_of(views, 5);
+    return planes || rows;
 }
 
 static bool batch_norm_accepts(const tn_call *call) {
-    return forward_channels(call).fits;
+    const tn_view *tensors[] = {tn_in(call, X), tn_in(call, RESIDUAL), tn_out(call, Y)};
+    return same_layout(tensors, 3);
 }
 
 static bool batch_norm_grad_accepts(const tn_call *call) {
-    return backward_channels(call).fits;
+    const tn_view *tensors[] = {tn_in(call, X), tn_in(call, GRAD_RESIDUAL), tn_in(call, GRAD_DY), tn_out(call, GRAD_DX),
+                                tn_out(call, GRAD_DRESIDUAL)};
+    return same_layout(tensors, 5);
 }
 
-/* Moments of the blocks; for columns mean, scale and shift of each */
-static size_t batch_norm_workspace(const tn_call *call) {
-    const tni_channels ch = forward_channels(call);
-    return (size_t)(tni_channels_sums(&ch, 3) + 3 * ch.width) * sizeof(double);
-}
-
-/* Two sums of each block; for columns five coefficients of each */
-static size_t batch_norm_grad_workspace(const tn_call *call) {
-    const tni_channels ch = backward_channels(call);
-    return (size_t)(tni_channels_sums(&ch, 2) + 5 * ch.width) * sizeof(double);
+/* For whichever layout needs more. */
+static size_t workspace(const tn_call *call) {
+    const tn_view *x = tn_in(call, X);
+    const int64_t n = x->shape[0], c = x->shape[1], places = n * tn_product(x, 2, x->ndim);
+    const int64_t block = tni_batch_norm_block(places), blocks = (places + block - 1) / block;
+    const int64_t planes = tni_batch_norm_parts(n, c), parts = blocks > planes ? blocks : planes;
+    return (size_t)(parts * TNI_BATCH_NORM_SUMS + TNI_BATCH_NORM_PER_CHANNEL) * (size_t)c * sizeof(double);
 }
 
 static const tn_kernel batch_norm_kernels[] = {
-    TNI_CPU_KERNELS(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts,
-                    .workspace = batch_norm_workspace),
-    TNI_CPU_KERNELS(batch_norm, .flags = TN_ALIAS, .workspace = batch_norm_workspace),
+    TNI_CPU_KERNELS(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts, .workspace = workspace),
+    TNI_CPU_KERNELS(batch_norm, .flags = TN_ALIAS, .workspace = workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_ref},
     {0},
 };
 
 static const tn_kernel batch_norm_grad_kernels[] = {
     TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_grad_accepts,
-                    .workspace = batch_norm_grad_workspace),
-    TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_ALIAS, .workspace = batch_norm_grad_workspace),
+                    .workspace = workspace),
+    TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_ALIAS, .workspace = workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_grad_ref},
     {0},
 };

@@ -1,60 +1,48 @@
-/* How batch_norm sees its tensors and divides its work. Which numbers are summed up together depends on shapes and
- * strides alone, so the results have the same bits with any number of threads. */
+/* The two layouts that the vectorised kernels of batch_norm take as they are, and how they divide their work. */
 #ifndef TNI_BATCH_NORM_H
 #define TNI_BATCH_NORM_H
 
-#include "../cpu/rows.h"
+#include <tenon/op.h>
 
-enum {
-    TNI_BATCH_NORM_NARROW = 32, /* so few channels side by side are taken several positions at once */
-    TNI_BATCH_NORM_TILE = 512,  /* columns that are worked on together */
-};
+/* Numbers in the workspace: SUMS for each channel of each part, PER_CHANNEL for each channel. */
+enum { TNI_BATCH_NORM_SUMS = 3, TNI_BATCH_NORM_PER_CHANNEL = 5 };
 
-/* The values of a channel are n * s, in one of two layouts:
- *   planes (NCHW): runs of `size` values side by side, one for each of `rows`; channels are step[] apart;
- *   columns (channels last): the channels side by side, `rows` of them. Where there are few, `fold` rows that follow each
- *   other in memory are one long row; `rest` columns are left over behind the last. */
-typedef struct tni_channels {
-    bool fits; /* all tensors have the same of the two layouts */
-    bool columns;
-    int64_t c, m;  /* channels, values of each */
-    tni_rows rows; /* at[] of each tensor */
-    int64_t step[TNI_ROWS_MAX];
-    int64_t size;              /* planes */
-    int64_t fold, width, rest; /* columns: width = fold * c */
-    int64_t blocks, per_block; /* planes: of each channel's values; columns: of the rows. They are summed up apart. */
-} tni_channels;
-
-/* The views have the shape of views[0], or are NULL. */
-tni_channels tni_channels_of(const tn_view *const *views, int32_t n_views);
-
-/* Doubles that the sums of the blocks take, `each` for a value: planes (c, blocks), columns (blocks + 1, width). */
-int64_t tni_channels_sums(const tni_channels *ch, int64_t each);
-
-/* Walks through values begin … end - 1 of a channel in planes, one run of neighbours at a time. */
-typedef struct tni_plane_run {
-    tni_row row;
-    int64_t offset, n, left; /* where in the plane, how many; how many after these */
-} tni_plane_run;
-
-static inline tni_plane_run tni_plane_first(const tni_channels *ch, int64_t begin, int64_t end) {
-    const int64_t row = begin / ch->size, offset = begin % ch->size, most = ch->size - offset;
-    const int64_t n = end - begin < most ? end - begin : most;
-    return (tni_plane_run){tni_row_at(&ch->rows, row), offset, n, end - begin - n};
-}
-
-static inline bool tni_plane_next(const tni_channels *ch, tni_plane_run *run) {
-    if (run->left == 0) return false;
-    tni_row_next(&ch->rows, &run->row);
-    run->offset = 0;
-    run->n = run->left < ch->size ? run->left : ch->size;
-    run->left -= run->n;
+/* x: (n, c, *s). Planes: for each n and channel, the values of s lie side by side, as in NCHW. */
+static inline bool tni_batch_norm_planes(const tn_view *v) {
+    int64_t step = 1;
+    for (int d = v->ndim - 1; d >= 2; d--) {
+        if (v->shape[d] != 1 && v->strides[d] != step) return false;
+        step *= v->shape[d];
+    }
     return true;
 }
 
-/* Where the run of channel k begins in tensor v. */
-static inline int64_t tni_plane_at(const tni_channels *ch, const tni_plane_run *run, int64_t k, int v) {
-    return run->row.at[v] + k * ch->step[v] + run->offset;
+/* Rows: the channels lie side by side, and (n, s) are places one step apart: channels-last, or plain (n, c). The step; 0
+ * where it is not so, or where places repeat each other. */
+static inline int64_t tni_batch_norm_step(const tn_view *v) {
+    int64_t step = 0, places = 1;
+    if (v->shape[1] != 1 && v->strides[1] != 1) return 0;
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        if (d == 1 || v->shape[d] == 1) continue;
+        if (places == 1) step = v->strides[d];
+        if (step == 0 || v->strides[d] != step * places) return 0;
+        places *= v->shape[d];
+    }
+    return step == 0 ? v->shape[1] : step;
+}
+
+/* Sums over a channel are made in parts that depend on the shape alone, so that threads do not show in the result. */
+
+/* Rows that are summed up together: enough parts to share out, none so long that the sums lose accuracy. */
+static inline int64_t tni_batch_norm_block(int64_t places) {
+    const int64_t sixteenth = (places + 15) / 16;
+    return sixteenth < 8 ? 8 : sixteenth > 256 ? 256 : sixteenth;
+}
+
+/* Parts of n whose planes are summed up apart, where there are few channels. */
+static inline int64_t tni_batch_norm_parts(int64_t n, int64_t c) {
+    if (c >= 16 || n <= 1) return 1;
+    return n < 16 ? n : 16;
 }
 
 #endif

@@ -1,5 +1,9 @@
-/* batch_norm, vectorised: forward. Compiled once per instruction set and precision (src/cpu/variants.h). x is read for
- * the statistics and again to be normalised; in planes a channel is still in the cache then. */
+/* batch_norm, vectorised. Compiled once per instruction set and precision (src/cpu/variants.h).
+ *
+ * Two layouts are taken as they are (batch_norm.h): planes, where a channel's values lie side by side for each n, and
+ * rows, where all channels of a place do. Both go the same way: sums for each channel, in parts; from the sums what each
+ * channel is multiplied with and moved by; then every element. With planes and enough channels a thread does all of it
+ * for a channel at once, while the channel is in its cache. */
 #include "batch_norm.h"
 
 #include <math.h>
@@ -10,432 +14,424 @@ enum { X, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, RESIDUAL };
 enum { MOMENTUM, EPS, ACT };
 enum { Y, MEAN, RSTD };
 
-enum { AT_X, AT_RESIDUAL, AT_Y }; /* the tensors of tni_channels */
+enum { GRAD_RESIDUAL = BETA + 1, GRAD_MEAN, GRAD_RSTD, GRAD_DY };
+enum { GRAD_ACT };
+enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
 
-enum {
-    TILE = TNI_BATCH_NORM_TILE,
-    DEEP = 256,          /* rows of columns summed up in `real` before they are merged in double */
-    FIRST = 8,           /* rows that give the columns' shifts */
-    TOGETHER = 8,        /* rows that are worked on at once */
-    LINE = 64 / V_BYTES, /* vectors in a cache line */
-};
+enum { LINE = 64 / V_BYTES };
 
-typedef struct forward {
+/* A tensor of the shape of x; data is NULL where it is absent. Steps in elements. */
+typedef struct big {
+    char *data;
+    int64_t n_step, c_step, row_step;
+} big;
+
+/* Both directions. In the forward one `from` are x and residual, `to` is y; in the backward one `from` are x, residual
+ * and dy, `to` are dx and dresidual. */
+typedef struct work {
     const tn_call *call;
-    tni_channels ch;
     tn_type type;
-    const void *x, *residual;
-    void *y;
-    bool relu;
-    moments *parts;             /* planes: (c, blocks), columns: (blocks + 1, width) */
-    real *mean, *scale, *shift; /* columns: (width) */
-} forward;
+    bool grad, relu, rows;   /* rows: the layout */
+    int64_t n, c, s;         /* x: (n, c, s) */
+    int64_t parts, per_part; /* planes: of n; rows: of n * s */
+    big x, residual, dy, y, dx, dresidual;
+    /* (c) each: d = x - mean, z = d * scale + beta (+ residual); dx = g * scale - shift - slope * d */
+    real *mean, *scale, *beta, *shift, *slope;
+    double *sums; /* (parts, 3, c): n, mean, m2 of a part; backward: of g, and of g * d */
+} work;
 
-/* y = act((x - mean) * scale + shift + residual) */
-typedef struct affine {
-    real mean, scale, shift;
-} affine;
-
-/* From a channel's moments to everything that is one number per channel. */
-static affine finish(const forward *f, int64_t k, moments all) {
-    const tn_call *call = f->call;
-    const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
-    const tn_view *mean = tn_out(call, MEAN), *rstd = tn_out(call, RSTD);
-    const tn_view *running_mean = tn_in(call, RUNNING_MEAN), *running_var = tn_in(call, RUNNING_VAR);
-    const double variance = all.m2 / all.n, momentum = call->attrs[MOMENTUM].f;
-    const real r = (real)(1 / sqrt(variance + call->attrs[EPS].f));
-    ((real *)mean->data)[k * mean->strides[0]] = (real)all.mean;
-    ((real *)rstd->data)[k * rstd->strides[0]] = r;
-    if (all.n > 0) {
-        float *m = (float *)running_mean->data + k * running_mean->strides[0];
-        float *v = (float *)running_var->data + k * running_var->strides[0];
-        const double unbiased = all.n > 1 ? all.m2 / (all.n - 1) : variance;
-        *m = (float)((1 - momentum) * *m + momentum * all.mean);
-        *v = (float)((1 - momentum) * *v + momentum * unbiased);
-    }
-    /* The backward pass computes scale in the same way, so that relu cuts off the same elements. */
-    const real g = gamma ? r_load(gamma->type, gamma->data, k * gamma->strides[0]) : 1;
-    return (affine){.mean = (real)all.mean,
-                    .scale = g * r,
-                    .shift = beta ? r_load(beta->type, beta->data, k * beta->strides[0]) : 0};
+static big big_of(const tn_view *v) {
+    if (!v) return (big){0};
+    return (big){v->data, v->strides[0], v->strides[1], tni_batch_norm_step(v)};
 }
 
-/* ---- planes ------------------------------------------------------------------------------------------------------ */
-
-/* Infinities would have made the mean NaN; the plain sum says what it is. */
-static double plane_plain_mean(const forward *f, int64_t k) {
-    double sum = 0;
-    tni_plane_run run = tni_plane_first(&f->ch, 0, f->ch.m);
-    do {
-        const int64_t at = tni_plane_at(&f->ch, &run, k, AT_X);
-        for (int64_t i = 0; i < run.n; i++) sum += (double)r_load(f->type, f->x, at + i);
-    } while (tni_plane_next(&f->ch, &run));
-    return sum / (double)f->ch.m;
+TNI_INLINE void *plane_at(const tn_type t, const big *b, int64_t n, int64_t c) {
+    return b->data ? v_to(t, b->data, n * b->n_step + c * b->c_step) : NULL;
 }
 
-/* The mean of the first few values: a shift for moments.h. */
-static real few_mean(const forward *f, int64_t k, int64_t begin, int64_t end) {
-    const int64_t few = smaller(end - begin, 32);
-    double sum = 0;
-    tni_plane_run run = tni_plane_first(&f->ch, begin, begin + few);
-    do {
-        const int64_t at = tni_plane_at(&f->ch, &run, k, AT_X);
-        for (int64_t i = 0; i < run.n; i++) sum += (double)r_load(f->type, f->x, at + i);
-    } while (tni_plane_next(&f->ch, &run));
-    return (real)(sum / (double)few);
+TNI_INLINE void *row_at(const tn_type t, const big *b, int64_t r) {
+    return b->data ? v_to(t, b->data, r * b->row_step) : NULL;
 }
 
-/* Values begin … end - 1 of channel k. Short runs share a part (moments.h), and a shift: the mean of those before. */
-TNI_INLINE moments plane_moments(const tn_type t, const forward *f, int64_t k, int64_t begin, int64_t end) {
-    const bool is_short = f->ch.size < MOMENTS_FIRST * VL;
-    moments all = {.mean = is_short ? (double)few_mean(f, k, begin, end) : 0};
-    shifted s = {0};
-    int64_t count = 0, runs = 0;
-    tni_plane_run run = tni_plane_first(&f->ch, begin, end);
-    do {
-        const int64_t at = tni_plane_at(&f->ch, &run, k, AT_X);
-        for (int64_t i = 0, n; i < run.n; i += n) {
-            n = smaller(run.n - i, MOMENTS_PART - count);
-            const void *p = v_from(t, f->x, at + i);
-            if (count == 0) s = is_short ? (shifted){.shift = (real)all.mean} : shifted_begin(t, p, n);
-            shifted_add(t, &s, p, n);
-            count += n;
-            if (count == MOMENTS_PART || ++runs == 64) {
-                moments_merge(&all, shifted_end(&s, count));
-                count = runs = 0;
-            }
+static double *sums_at(const work *w, int64_t part, int which, int64_t c) {
+    return w->sums + (part * TNI_BATCH_NORM_SUMS + which) * w->c + c;
+}
+
+/* ---- one vector ---------------------------------------------------------------------------------------------------- */
+
+/* What the elements of a vector are computed with: one channel's numbers, or those of neighbouring channels. */
+typedef struct numbers {
+    vreal mean, scale, beta, shift, slope;
+} numbers;
+
+TNI_INLINE numbers numbers_of(const work *w, int64_t c) {
+    return (numbers){v_set(w->mean[c]), v_set(w->scale[c]), v_set(w->beta[c]), v_set(w->grad ? w->shift[c] : 0),
+                     v_set(w->grad ? w->slope[c] : 0)};
+}
+
+TNI_INLINE numbers numbers_at(const work *w, int64_t c, int64_t left) {
+    numbers p = {v_load_some(V_NATIVE, w->mean, c, left, 0), v_load_some(V_NATIVE, w->scale, c, left, 0),
+                 v_load_some(V_NATIVE, w->beta, c, left, 0), v_set(0), v_set(0)};
+    if (!w->grad) return p;
+    p.shift = v_load_some(V_NATIVE, w->shift, c, left, 0);
+    p.slope = v_load_some(V_NATIVE, w->slope, c, left, 0);
+    return p;
+}
+
+/* What passes the activation: dy, or 0 where relu cut off. NaN passes. */
+TNI_INLINE vreal passed(const tn_type t, const bool relu, const numbers *p, vreal d, const void *residual,
+                        const void *dy, int64_t i, int64_t left) {
+    const vreal g = v_load_some(t, dy, i, left, 0);
+    if (!relu) return g;
+    vreal z = v_fma(d, p->scale, p->beta);
+    if (residual) z += v_load_some(t, residual, i, left, 0);
+    return v_select((vint)(z <= 0), v_set(0), g);
+}
+
+TNI_INLINE void forward_vector(const tn_type t, const bool relu, const numbers *p, const void *x, const void *residual,
+                               void *y, int64_t i, int64_t left) {
+    vreal z = v_fma(v_load_some(t, x, i, left, 0) - p->mean, p->scale, p->beta);
+    if (residual) z += v_load_some(t, residual, i, left, 0);
+    if (relu) z = v_select((vint)(z < 0), v_set(0), z);
+    v_store_some(t, y, i, left, z);
+}
+
+TNI_INLINE void backward_vector(const tn_type t, const bool relu, const numbers *p, const void *x, const void *residual,
+                                const void *dy, void *dx, void *dresidual, int64_t i, int64_t left) {
+    const vreal d = v_load_some(t, x, i, left, 0) - p->mean;
+    const vreal g = passed(t, relu, p, d, residual, dy, i, left);
+    if (dx) v_store_some(t, dx, i, left, v_fma(g, p->scale, v_fma(d, -p->slope, -p->shift)));
+    if (dresidual) v_store_some(t, dresidual, i, left, g);
+}
+
+/* ---- planes ----------------------------------------------------------------------------------------------------------- */
+
+/* Mean and variance of channel c over first … last - 1 of n. Short planes share a part, as moments.h calls it. */
+TNI_INLINE moments plane_moments(const tn_type t, const work *w, int64_t c, int64_t first, int64_t last) {
+    moments all = {0};
+    if (w->s > MOMENTS_PART / 2) {
+        for (int64_t n = first; n < last; n++) {
+            moments_merge(&all, moments_of_run(t, plane_at(t, &w->x, n, c), w->s));
         }
-    } while (tni_plane_next(&f->ch, &run));
-    if (count > 0) moments_merge(&all, shifted_end(&s, count));
+        return all;
+    }
+    const int64_t together = larger(1, MOMENTS_PART / larger(1, w->s));
+    for (int64_t n = first; n < last && w->s > 0; n += together) {
+        const int64_t end = smaller(n + together, last);
+        shifted s = shifted_begin(t, plane_at(t, &w->x, n, c), w->s);
+        for (int64_t k = n; k < end; k++) shifted_add(t, &s, plane_at(t, &w->x, k, c), w->s);
+        moments_merge(&all, shifted_end(&s, (end - n) * w->s));
+    }
     return all;
 }
 
-/* Residual and activation of some vectors, the last of which may have only `left` elements. */
-TNI_INLINE void end_vectors(const tn_type t, const int count, bool relu, const void *residual, int64_t left, vreal *v) {
-    if (residual) {
-        for (int k = 0; k < count; k++) v[k] += v_load_some(t, residual, k * VL, left, 0);
-    }
-    if (relu) {
-        for (int k = 0; k < count; k++) v[k] = v_atleast(v[k], v_set(0));
+/* The sums of g and of g * d along one plane. */
+TNI_INLINE void plane_products(const tn_type t, const bool relu, const work *w, int64_t n, int64_t c, double *sum,
+                               double *dot) {
+    const numbers p = numbers_of(w, c);
+    const void *x = plane_at(t, &w->x, n, c), *residual = plane_at(t, &w->residual, n, c),
+               *dy = plane_at(t, &w->dy, n, c);
+    for (int64_t begin = 0, end; begin < w->s; begin = end) {
+        end = smaller(begin + MOMENTS_PART, w->s);
+        vreal sums[4] = {0}, dots[4] = {0};
+        int64_t i = begin;
+        for (; i + 4 * VL <= end; i += 4 * VL) {
+            for (int k = 0; k < 4; k++) {
+                const vreal d = v_load(t, x, i + k * VL) - p.mean;
+                const vreal g = passed(t, relu, &p, d, residual, dy, i + k * VL, VL);
+                sums[k] += g;
+                dots[k] = v_fma(g, d, dots[k]);
+            }
+        }
+        for (; i < end; i += VL) {
+            const vreal d = v_load_some(t, x, i, end - i, 0) - p.mean;
+            const vreal g = passed(t, relu, &p, d, residual, dy, i, end - i);
+            sums[0] += g; /* 0 where there is no element: so is dy */
+            dots[0] = v_fma(g, d, dots[0]);
+        }
+        *sum += (double)v_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        *dot += (double)v_sum((dots[0] + dots[1]) + (dots[2] + dots[3]));
     }
 }
 
-/* Elements i … of a run. */
-TNI_INLINE void apply_vectors(const tn_type t, const int count, bool relu, const affine *a, const void *x,
-                              const void *residual, int64_t i, int64_t left, vreal *v) {
-    for (int k = 0; k < count; k++) {
-        const vreal d = v_load_some(t, v_from(t, x, i), k * VL, left, 0) - a->mean;
-        v[k] = v_fma(d, v_set(a->scale), v_set(a->shift));
+TNI_INLINE void plane_sums(const tn_type t, const bool relu, const work *w, int64_t c, int64_t part) {
+    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n);
+    double *a = sums_at(w, part, 0, c), *b = sums_at(w, part, 1, c);
+    if (!w->grad) {
+        const moments m = plane_moments(t, w, c, first, last);
+        *a = m.n;
+        *b = m.mean;
+        *sums_at(w, part, 2, c) = m.m2;
+        return;
     }
-    end_vectors(t, count, relu, residual ? v_from(t, residual, i) : NULL, left, v);
+    *a = *b = 0;
+    for (int64_t n = first; n < last; n++) plane_products(t, relu, w, n, c, a, b);
 }
 
-/* n elements side by side. The last vector is computed first and stored last: it may overlap the one before, also
- * where y is x. */
-TNI_INLINE void apply_run(const tn_type t, bool relu, const affine a, const void *x, const void *residual, void *y,
-                          int64_t n) {
-    const int64_t end = n >= VL ? n - VL : 0;
-    vreal last, v[4];
-    apply_vectors(t, 1, relu, &a, x, residual, end, n, &last);
+TNI_INLINE void plane_apply(const tn_type t, const bool relu, const work *w, int64_t c, int64_t n) {
+    const numbers p = numbers_of(w, c);
+    const void *x = plane_at(t, &w->x, n, c), *residual = plane_at(t, &w->residual, n, c),
+               *dy = plane_at(t, &w->dy, n, c);
+    void *y = plane_at(t, &w->y, n, c), *dx = plane_at(t, &w->dx, n, c), *dresidual = plane_at(t, &w->dresidual, n, c);
     int64_t i = 0;
-    for (; i + 4 * VL <= n; i += 4 * VL) {
-        apply_vectors(t, 4, relu, &a, x, residual, i, VL, v);
-        for (int k = 0; k < 4; k++) v_store(t, v_to(t, y, i), k * VL, v[k]);
-    }
-    for (; i < end; i += VL) {
-        apply_vectors(t, 1, relu, &a, x, residual, i, VL, v);
-        v_store(t, y, i, v[0]);
-    }
-    if (i < n) v_store_some(t, y, end, n, last);
-}
-
-TNI_INLINE void normalise_plane(const tn_type t, const forward *f, int64_t k, affine a, int64_t begin, int64_t end) {
-    tni_plane_run run = tni_plane_first(&f->ch, begin, end);
-    do {
-        const void *x = v_from(t, f->x, tni_plane_at(&f->ch, &run, k, AT_X)), *residual = NULL;
-        if (f->residual) residual = v_from(t, f->residual, tni_plane_at(&f->ch, &run, k, AT_RESIDUAL));
-        apply_run(t, f->relu, a, x, residual, v_to(t, f->y, tni_plane_at(&f->ch, &run, k, AT_Y)), run.n);
-    } while (tni_plane_next(&f->ch, &run));
-}
-
-static affine finish_plane(const forward *f, int64_t k, moments all) {
-    if (!isfinite(all.mean)) all.mean = plane_plain_mean(f, k);
-    return finish(f, k, all);
-}
-
-/* Channels, each as a whole. */
-TNI_INLINE void whole_planes(const tn_type t, const forward *f, int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-        const affine a = finish_plane(f, k, plane_moments(t, f, k, 0, f->ch.m));
-        normalise_plane(t, f, k, a, 0, f->ch.m);
+    if (w->grad) {
+        for (; i + VL <= w->s; i += VL) backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, VL);
+        if (i < w->s) backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->s - i);
+    } else {
+        for (; i + VL <= w->s; i += VL) forward_vector(t, relu, &p, x, residual, y, i, VL);
+        if (i < w->s) forward_vector(t, relu, &p, x, residual, y, i, w->s - i);
     }
 }
 
-/* Few channels: blocks of them, first for the moments, then to be normalised. */
-TNI_INLINE void plane_blocks(const tn_type t, const forward *f, const affine *done, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t k = i / f->ch.blocks, first = i % f->ch.blocks * f->ch.per_block;
-        const int64_t last = smaller(first + f->ch.per_block, f->ch.m);
-        if (done)
-            normalise_plane(t, f, k, done[k], first, last);
-        else
-            f->parts[i] = plane_moments(t, f, k, first, last);
+/* ---- rows --------------------------------------------------------------------------------------------------------------- */
+
+/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are in
+ * the last vector. */
+TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
+                          int64_t left) {
+    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n * w->s);
+    vreal a[LINE] = {0}, b[LINE] = {0};
+    numbers p[LINE] = {0};
+    for (int k = 0; k < width; k++) {
+        if (w->grad) {
+            p[k] = numbers_at(w, c + k * VL, left);
+        } else {
+            p[k].mean = v_load_some(t, row_at(t, &w->x, first), c + k * VL, left, 0); /* the part's shift */
+        }
     }
-}
-
-/* ---- columns ----------------------------------------------------------------------------------------------------- */
-
-/* The sums of d = x - shift and of d * d over some rows, for a tile of columns. */
-typedef struct tile {
-    real shift[TILE], sum[TILE], squares[TILE];
-} tile;
-
-TNI_INLINE void add_vectors(const tn_type t, const int width, tile *s, const void *const *rows, int count, int64_t i,
-                            int64_t left) {
-    vreal shift[LINE], sum[LINE] = {0}, squares[LINE] = {0};
-    for (int k = 0; k < width; k++) shift[k] = v_load_some(V_NATIVE, s->shift + i, k * VL, left, 0);
-    for (int r = 0; r < count; r++) {
+    for (int64_t r = first; r < last; r++) {
+        const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
         for (int k = 0; k < width; k++) {
-            const vreal d = v_load_some(t, v_from(t, rows[r], i), k * VL, left, 0) - shift[k];
-            sum[k] += d;
-            squares[k] = v_fma(d, d, squares[k]);
+            const int64_t i = c + k * VL;
+            const vreal d = v_load_some(t, x, i, left, 0) - p[k].mean;
+            const vreal g = w->grad ? passed(t, relu, &p[k], d, residual, dy, i, left) : d;
+            a[k] += g;
+            b[k] = v_fma(g, d, b[k]);
         }
     }
     for (int k = 0; k < width; k++) {
-        sum[k] += v_load_some(V_NATIVE, s->sum + i, k * VL, left, 0);
-        squares[k] += v_load_some(V_NATIVE, s->squares + i, k * VL, left, 0);
-    }
-    for (int k = 0; k < width; k++) {
-        v_store_some(V_NATIVE, s->sum + i, k * VL, left, sum[k]);
-        v_store_some(V_NATIVE, s->squares + i, k * VL, left, squares[k]);
-    }
-}
-
-/* Adds `count` rows from `row` on, their columns `first` … . */
-TNI_INLINE void add_rows(const tn_type t, const forward *f, tile *s, tni_row row, int64_t count, int64_t first,
-                         int64_t width) {
-    const void *rows[TOGETHER];
-    for (int64_t r = 0, n; r < count; r += n) {
-        n = smaller(count - r, TOGETHER);
-        for (int64_t k = 0; k < n; k++, tni_row_next(&f->ch.rows, &row))
-            rows[k] = v_from(t, f->x, row.at[AT_X] + first);
-        int64_t i = 0;
-        for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, s, rows, (int)n, i, VL);
-        for (; i < width; i += VL) add_vectors(t, 1, s, rows, (int)n, i, width - i);
+        for (int j = 0; j < VL && j < left; j++) {
+            const int64_t i = c + k * VL + j;
+            moments m = {.n = (double)a[k][j], .mean = (double)b[k][j]}; /* backward: the two sums */
+            if (!w->grad) m = moments_of_sums((double)(last - first), p[k].mean[j], a[k][j], b[k][j]);
+            *sums_at(w, part, 0, i) = m.n;
+            *sums_at(w, part, 1, i) = m.mean;
+            *sums_at(w, part, 2, i) = m.m2;
+        }
     }
 }
 
-static void clear_tile(tile *s, int64_t width) {
-    memset(s->sum, 0, (size_t)width * sizeof(real));
-    memset(s->squares, 0, (size_t)width * sizeof(real));
+TNI_INLINE void row_sums(const tn_type t, const bool relu, const work *w, int64_t part) {
+    int64_t c = 0;
+    for (; c + LINE * VL <= w->c; c += LINE * VL) line_sums(t, relu, LINE, w, part, c, VL);
+    for (; c < w->c; c += VL) line_sums(t, relu, 1, w, part, c, w->c - c);
 }
 
-/* Merges the moments of `count` rows, at most DEEP, into those of the columns. The first few rows give the shift. */
-TNI_INLINE void tile_moments(const tn_type t, const forward *f, tni_row row, int64_t count, int64_t first,
-                             int64_t width, moments *all) {
-    tile s;
-    const int64_t few = smaller(count, FIRST);
-    memset(s.shift, 0, (size_t)width * sizeof(real));
-    for (int pass = 0; pass < 2; pass++) {
-        clear_tile(&s, width);
-        add_rows(t, f, &s, row, pass == 0 ? few : count, first, width);
-        for (int64_t i = 0; i < width && pass == 0; i++) s.shift[i] = s.sum[i] / (real)few;
-    }
-    for (int64_t i = 0; i < width; i++)
-        moments_merge(&all[i], moments_of_sums((double)count, s.shift[i], s.sum[i], s.squares[i]));
-}
-
-/* The rest of folded rows lies behind the last of them. */
-static tni_row rest_row(const tni_channels *ch) {
-    tni_row row = {0};
-    for (int v = 0; v < ch->rows.n_views; v++) row.at[v] = ch->rows.count * ch->width;
-    return row;
-}
-
-/* Tile i % tiles of block i / tiles; the block behind the last is the rest. */
-TNI_INLINE void column_moments(const tn_type t, const forward *f, int64_t i) {
-    const tni_channels *ch = &f->ch;
-    const int64_t tiles = pieces(ch->width, TILE), block = i / tiles, first = i % tiles * TILE;
-    const int64_t width = smaller(ch->width - first, TILE);
-    moments *all = f->parts + block * ch->width + first;
-    memset(all, 0, (size_t)width * sizeof *all);
-    const bool rest = block == ch->blocks;
-    const int64_t begin = rest ? 0 : block * ch->per_block,
-                  end = rest ? 1 : smaller(begin + ch->per_block, ch->rows.count);
-    const int64_t there = rest ? smaller(width, ch->rest - first) : width;
-    for (int64_t r = begin; r < end && there > 0; r += DEEP) {
-        const tni_row row = rest ? rest_row(ch) : tni_row_at(&ch->rows, r);
-        tile_moments(t, f, row, smaller(end - r, DEEP), first, there, all);
+TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64_t r) {
+    const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
+    void *y = row_at(t, &w->y, r), *dx = row_at(t, &w->dx, r), *dresidual = row_at(t, &w->dresidual, r);
+    for (int64_t i = 0; i < w->c; i += VL) {
+        const numbers p = numbers_at(w, i, w->c - i);
+        if (w->grad) {
+            backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->c - i);
+        } else {
+            forward_vector(t, relu, &p, x, residual, y, i, w->c - i);
+        }
     }
 }
 
-static double column_plain_mean(const forward *f, int64_t k) {
-    const tni_channels *ch = &f->ch;
+/* ---- from the sums to each channel's numbers ----------------------------------------------------------------------------- */
+
+static real param(const work *w, int input, int64_t c, real absent) {
+    const tn_view *v = tn_in(w->call, input);
+    return v ? r_load(v->type, v->data, c * v->strides[0]) : absent;
+}
+
+static void set_output(const tn_view *v, int64_t c, double value) {
+    if (v) r_store(v->type, v->data, c * v->strides[0], (real)value);
+}
+
+/* Infinities would have made the mean NaN; the plain sum says what it is. */
+static double plain_mean(const work *w, int64_t c) {
     double sum = 0;
-    for (int64_t r = 0; r < ch->rows.count; r++) {
-        const int64_t at = tni_row_at(&ch->rows, r).at[AT_X];
-        for (int64_t i = k; i < ch->width; i += ch->c) sum += (double)r_load(f->type, f->x, at + i);
-    }
-    for (int64_t i = k; i < ch->rest; i += ch->c) sum += (double)r_load(f->type, f->x, ch->rows.count * ch->width + i);
-    return sum / (double)ch->m;
-}
-
-/* Channel k from the moments of its columns in all blocks. */
-static void finish_column(const forward *f, int64_t k) {
-    const tni_channels *ch = &f->ch;
-    moments all = {.n = (double)ch->m};
-    for (int64_t block = 0; block <= ch->blocks; block++) {
-        const moments *p = f->parts + block * ch->width;
-        for (int64_t i = k; i < ch->width; i += ch->c) all.mean += p[i].n * p[i].mean;
-    }
-    all.mean /= all.n;
-    for (int64_t block = 0; block <= ch->blocks; block++) {
-        const moments *p = f->parts + block * ch->width;
-        for (int64_t i = k; i < ch->width; i += ch->c)
-            all.m2 += p[i].m2 + p[i].n * (p[i].mean - all.mean) * (p[i].mean - all.mean);
-    }
-    if (!isfinite(all.mean)) all.mean = column_plain_mean(f, k);
-    const affine a = finish(f, k, all);
-    for (int64_t i = k; i < ch->width; i += ch->c) {
-        f->mean[i] = a.mean;
-        f->scale[i] = a.scale;
-        f->shift[i] = a.shift;
-    }
-}
-
-typedef struct apply_row {
-    const void *x, *residual;
-    void *y;
-} apply_row;
-
-TNI_INLINE void apply_columns(const tn_type t, const int width, const forward *f, const apply_row *rows, int count,
-                              int64_t i, int64_t left) {
-    vreal mean[LINE], scale[LINE], shift[LINE], v[LINE];
-    for (int k = 0; k < width; k++) {
-        mean[k] = v_load_some(V_NATIVE, f->mean + i, k * VL, left, 0);
-        scale[k] = v_load_some(V_NATIVE, f->scale + i, k * VL, left, 0);
-        shift[k] = v_load_some(V_NATIVE, f->shift + i, k * VL, left, 0);
-    }
-    const bool relu = f->relu;
-    for (const apply_row *row = rows; row < rows + count; row++) {
-        const void *x = v_from(t, row->x, i);
-        for (int k = 0; k < width; k++) v[k] = v_fma(v_load_some(t, x, k * VL, left, 0) - mean[k], scale[k], shift[k]);
-        end_vectors(t, width, relu, row->residual ? v_from(t, row->residual, i) : NULL, left, v);
-        for (int k = 0; k < width; k++) v_store_some(t, v_to(t, row->y, i), k * VL, left, v[k]);
-    }
-}
-
-TNI_INLINE void normalise_rows(const tn_type t, const forward *f, tni_row row, int64_t count, int64_t width) {
-    apply_row rows[TOGETHER];
-    for (int64_t r = 0, n; r < count; r += n) {
-        n = smaller(count - r, TOGETHER);
-        for (int64_t k = 0; k < n; k++, tni_row_next(&f->ch.rows, &row)) {
-            rows[k].x = v_from(t, f->x, row.at[AT_X]);
-            rows[k].residual = f->residual ? v_from(t, f->residual, row.at[AT_RESIDUAL]) : NULL;
-            rows[k].y = v_to(t, f->y, row.at[AT_Y]);
+    for (int64_t n = 0; n < w->n; n++) {
+        for (int64_t i = 0; i < w->s; i++) {
+            const void *at = w->rows ? row_at(w->type, &w->x, n * w->s + i) : plane_at(w->type, &w->x, n, c);
+            sum += (double)r_load(w->type, at, w->rows ? c : i);
         }
-        int64_t i = 0;
-        for (; i + LINE * VL <= width; i += LINE * VL) apply_columns(t, LINE, f, rows, (int)n, i, VL);
-        for (; i < width; i += VL) apply_columns(t, 1, f, rows, (int)n, i, width - i);
+    }
+    return sum / (double)(w->n * w->s);
+}
+
+static void move_running(const work *w, int input, int64_t c, double value) {
+    const tn_view *v = tn_in(w->call, input);
+    float *running = (float *)v->data + c * v->strides[0];
+    const double momentum = w->call->attrs[MOMENTUM].f;
+    *running = (float)((1 - momentum) * *running + momentum * value);
+}
+
+static void finish_forward(const work *w, int64_t c) {
+    moments all = {0};
+    for (int64_t part = 0; part < w->parts; part++) {
+        moments_merge(&all, (moments){*sums_at(w, part, 0, c), *sums_at(w, part, 1, c), *sums_at(w, part, 2, c)});
+    }
+    const int64_t m = w->n * w->s;
+    const double mean = m > 0 && isfinite(all.mean) ? all.mean : plain_mean(w, c);
+    const double variance = all.m2 / (double)m, rstd = 1 / sqrt(variance + w->call->attrs[EPS].f);
+    w->mean[c] = (real)mean;
+    w->scale[c] = (real)(rstd * (double)param(w, GAMMA, c, 1));
+    w->beta[c] = param(w, BETA, c, 0);
+    set_output(tn_out(w->call, MEAN), c, mean);
+    set_output(tn_out(w->call, RSTD), c, rstd);
+    if (m == 0) return;
+    move_running(w, RUNNING_MEAN, c, mean);
+    move_running(w, RUNNING_VAR, c, m > 1 ? all.m2 / (double)(m - 1) : variance);
+}
+
+static void begin_backward(const work *w, int64_t c) {
+    w->mean[c] = param(w, GRAD_MEAN, c, 0);
+    w->scale[c] = param(w, GRAD_RSTD, c, 0) * param(w, GAMMA, c, 1);
+    w->beta[c] = param(w, BETA, c, 0);
+}
+
+static void finish_backward(const work *w, int64_t c) {
+    double sum = 0, dot = 0;
+    for (int64_t part = 0; part < w->parts; part++) {
+        sum += *sums_at(w, part, 0, c);
+        dot += *sums_at(w, part, 1, c);
+    }
+    const double m = (double)(w->n * w->s), rstd = (double)param(w, GRAD_RSTD, c, 0);
+    const double scale = rstd * (double)param(w, GAMMA, c, 1);
+    w->shift[c] = (real)(scale * sum / m);
+    w->slope[c] = (real)(scale * rstd * rstd * dot / m);
+    set_output(tn_out(w->call, GRAD_DGAMMA), c, m > 0 ? rstd * dot : 0); /* without values rstd is NaN */
+    set_output(tn_out(w->call, GRAD_DBETA), c, sum);
+}
+
+static void finish(const work *w, int64_t c) {
+    if (w->grad) {
+        finish_backward(w, c);
+    } else {
+        finish_forward(w, c);
     }
 }
 
-/* Rows begin … end - 1, where row rows.count is the rest. */
-TNI_INLINE void normalise_columns(const tn_type t, const forward *f, int64_t begin, int64_t end) {
-    const tni_channels *ch = &f->ch;
-    const bool rest = end > ch->rows.count;
-    for (int part = 0; part < 1 + rest; part++) {
-        const int64_t count = part ? 1 : smaller(end, ch->rows.count) - begin;
-        if (count > 0)
-            normalise_rows(t, f, part ? rest_row(ch) : tni_row_at(&ch->rows, begin), count,
-                           part ? ch->rest : ch->width);
-    }
-}
+/* ---- loops ------------------------------------------------------------------------------------------------------------------ */
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
-
-typedef enum stage { WHOLE_PLANES, PLANE_BLOCKS, COLUMN_MOMENTS, COLUMN_FINISH, COLUMN_APPLY } stage;
+typedef enum stage { CHANNELS, PLANE_SUMS, PLANE_APPLY, ROW_SUMS, ROW_APPLY } stage;
 
 typedef struct loop {
-    const forward *f;
+    const work *w;
     stage stage;
-    const affine *done; /* of PLANE_BLOCKS the second time */
 } loop;
 
-TNI_INLINE void do_stage(const tn_type t, const loop *l, int64_t begin, int64_t end) {
-    const forward *f = l->f;
-    switch (l->stage) {
-    case WHOLE_PLANES: whole_planes(t, f, begin, end); break;
-    case PLANE_BLOCKS: plane_blocks(t, f, l->done, begin, end); break;
-    case COLUMN_MOMENTS:
-        for (int64_t i = begin; i < end; i++) column_moments(t, f, i);
-        break;
-    case COLUMN_FINISH:
-        for (int64_t i = begin; i < end; i++) finish_column(f, i);
-        break;
-    case COLUMN_APPLY: normalise_columns(t, f, begin, end); break;
+TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, int64_t begin, int64_t end) {
+    const work *w = l->w;
+    for (int64_t i = begin; i < end; i++) {
+        switch (l->stage) {
+        case CHANNELS:
+            if (w->parts > 0) plane_sums(t, relu, w, i, 0);
+            finish(w, i);
+            for (int64_t n = 0; n < w->n; n++) plane_apply(t, relu, w, i, n);
+            break;
+        case PLANE_SUMS: plane_sums(t, relu, w, i % w->c, i / w->c); break;
+        case PLANE_APPLY: plane_apply(t, relu, w, i % w->c, i / w->c); break;
+        case ROW_SUMS: row_sums(t, relu, w, i); break;
+        case ROW_APPLY: row_apply(t, relu, w, i); break;
+        }
+    }
+}
+
+TNI_INLINE void stage_of(const tn_type t, const loop *l, int64_t begin, int64_t end) {
+    if (l->w->relu) {
+        stage_of_type(t, true, l, begin, end);
+    } else {
+        stage_of_type(t, false, l, begin, end);
     }
 }
 
 static void body(void *arg, int64_t begin, int64_t end) {
     const loop *l = arg;
-    if (V_HALVES && l->f->type == TN_F16)
-        do_stage(TN_F16, l, begin, end);
-    else if (V_HALVES && l->f->type == TN_BF16)
-        do_stage(TN_BF16, l, begin, end);
+    if (V_HALVES && l->w->type == TN_F16)
+        stage_of(TN_F16, l, begin, end);
+    else if (V_HALVES && l->w->type == TN_BF16)
+        stage_of(TN_BF16, l, begin, end);
     else
-        do_stage(V_NATIVE, l, begin, end);
+        stage_of(V_NATIVE, l, begin, end);
 }
 
-static void run_stage(const forward *f, stage s, const affine *done, int64_t n, int64_t work) {
-    loop l = {f, s, done};
-    tn_parallel(f->call, n, grain_of(work), body, &l);
+static void run_stage(const work *w, stage s, int64_t n, int64_t elements) {
+    loop l = {w, s};
+    tn_parallel(w->call, n, grain_of(elements), body, &l);
 }
 
-static void run_planes(const forward *f) {
-    const tni_channels *ch = &f->ch;
-    if (ch->blocks == 1) {
-        run_stage(f, WHOLE_PLANES, NULL, ch->c, ch->m);
+static void run(const work *w) {
+    if (w->rows) {
+        run_stage(w, ROW_SUMS, w->parts, w->per_part * w->c);
+    } else if (w->parts <= 1) {
+        run_stage(w, CHANNELS, w->c, w->n * w->s);
         return;
+    } else {
+        run_stage(w, PLANE_SUMS, w->parts * w->c, w->per_part * w->s);
     }
-    affine done[16]; /* more channels are not divided */
-    run_stage(f, PLANE_BLOCKS, NULL, ch->c * ch->blocks, ch->per_block);
-    for (int64_t k = 0; k < ch->c; k++) {
-        moments all = {0};
-        for (int64_t block = 0; block < ch->blocks; block++) moments_merge(&all, f->parts[k * ch->blocks + block]);
-        done[k] = finish_plane(f, k, all);
+    for (int64_t c = 0; c < w->c; c++) finish(w, c);
+    if (w->rows) {
+        run_stage(w, ROW_APPLY, w->n * w->s, w->c);
+    } else {
+        run_stage(w, PLANE_APPLY, w->n * w->c, w->s);
     }
-    run_stage(f, PLANE_BLOCKS, done, ch->c * ch->blocks, ch->per_block);
 }
 
-static void run_columns(const forward *f) {
-    const tni_channels *ch = &f->ch;
-    const int64_t tiles = pieces(ch->width, TILE);
-    run_stage(f, COLUMN_MOMENTS, NULL, (ch->blocks + 1) * tiles, ch->per_block * smaller(ch->width, TILE));
-    run_stage(f, COLUMN_FINISH, NULL, ch->c, 16 * ch->blocks * ch->fold);
-    run_stage(f, COLUMN_APPLY, NULL, ch->rows.count + (ch->rest > 0), ch->width);
+/* Every tensor is in rows, or (which `accepts` has seen to) every one is in planes. */
+static bool all_rows(const big *const *tensors, int count) {
+    for (int i = 0; i < count; i++) {
+        if (tensors[i]->data && tensors[i]->row_step == 0) return false;
+    }
+    return true;
+}
+
+static void set_up(work *w, const tn_call *call) {
+    const tn_view *x = tn_in(call, X);
+    const big *tensors[] = {&w->x, &w->residual, &w->dy, &w->y, &w->dx, &w->dresidual};
+    w->call = call;
+    w->type = x->type;
+    w->n = x->shape[0];
+    w->c = x->shape[1];
+    w->s = tn_product(x, 2, x->ndim);
+    w->rows = all_rows(tensors, 6);
+    const int64_t places = w->rows ? w->n * w->s : w->n;
+    w->per_part = w->rows ? tni_batch_norm_block(places) : larger(1, pieces(places, tni_batch_norm_parts(w->n, w->c)));
+    w->parts = pieces(places, w->per_part);
+    w->sums = (double *)call->workspace;
+    w->mean = (real *)(w->sums + w->parts * TNI_BATCH_NORM_SUMS * w->c);
+    w->scale = w->mean + w->c;
+    w->beta = w->mean + 2 * w->c;
+    w->shift = w->mean + 3 * w->c;
+    w->slope = w->mean + 4 * w->c;
 }
 
 tn_status TNI_CPU(batch_norm)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *views[] = {tn_in(call, X), tn_in(call, RESIDUAL), tn_out(call, Y)};
-    forward f = {.call = call,
-                 .ch = tni_channels_of(views, 3),
-                 .type = views[0]->type,
-                 .x = views[0]->data,
-                 .residual = views[1] ? views[1]->data : NULL,
-                 .y = views[2]->data,
-                 .relu = call->attrs[ACT].choice == 1,
-                 .parts = call->workspace};
-    f.mean = (real *)((double *)call->workspace + tni_channels_sums(&f.ch, 3));
-    f.scale = f.mean + f.ch.width;
-    f.shift = f.scale + f.ch.width;
-    if (f.ch.m == 0) {
-        for (int64_t k = 0; k < f.ch.c; k++) finish(&f, k, (moments){.mean = NAN});
-    } else if (f.ch.columns) {
-        run_columns(&f);
-    } else {
-        run_planes(&f);
-    }
+    work w = {.relu = call->attrs[ACT].choice == 1,
+              .x = big_of(tn_in(call, X)),
+              .residual = big_of(tn_in(call, RESIDUAL)),
+              .y = big_of(tn_out(call, Y))};
+    set_up(&w, call);
+    run(&w);
+    return TN_OK;
+}
+
+tn_status TNI_CPU(batch_norm_grad)(const tn_call *call, void *state) {
+    (void)state;
+    work w = {.grad = true,
+              .relu = call->attrs[GRAD_ACT].choice == 1,
+              .x = big_of(tn_in(call, X)),
+              .residual = big_of(tn_in(call, GRAD_RESIDUAL)),
+              .dy = big_of(tn_in(call, GRAD_DY)),
+              .dx = big_of(tn_out(call, GRAD_DX)),
+              .dresidual = big_of(tn_out(call, GRAD_DRESIDUAL))};
+    set_up(&w, call);
+    for (int64_t c = 0; c < w.c; c++) begin_backward(&w, c);
+    run(&w);
     return TN_OK;
 }

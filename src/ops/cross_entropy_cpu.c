@@ -142,7 +142,8 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
 }
 
 static void zero_row(const spans *s, void *gx, int64_t step, int64_t v) {
-    for (int64_t k = 0; k < v; k++) memset(span_at(s, gx, k * step), 0, (size_t)s->size);
+    if (step == 1) memset(gx, 0, (size_t)(v * s->size));
+    for (int64_t k = 0; k < v && step != 1; k++) memset(span_at(s, gx, k * step), 0, (size_t)s->size);
 }
 
 /* Returns the loss. */

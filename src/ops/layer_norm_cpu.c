@@ -236,7 +236,7 @@ static void backward_block(void *arg, int64_t first, int64_t last) {
     for (int64_t k = first; k < last; k++) {
         real *sums = b->sums + 2 * c * k;
         const int64_t begin = k * b->rows_per_block, end = smaller(begin + b->rows_per_block, b->rows.count);
-        if (b->params) memset(sums, 0, 2 * (size_t)c * sizeof(real));
+        if (b->params && c > 0) memset(sums, 0, 2 * (size_t)c * sizeof(real));
         if (V_HALVES && b->type == TN_F16)
             backward_rows(TN_F16, b, begin, end, sums);
         else if (V_HALVES && b->type == TN_BF16)

@@ -54,9 +54,6 @@ static real gather_scores(const spans *s, const any_row *r, int64_t i, int64_t n
     const void *x = span_at(s, r->x, i * r->step_x);
     if (r->step_x == 1 && (!mask || r->step_mask == 1)) return s->scores(x, mask, scores, n, r->scale);
     s->gather(x, r->step_x, scores, n);
-    for (int64_t k = 0; mask && k < n; k++) {
-        if (!mask[k * r->step_mask]) scores[k] = 0; /* whatever it is */
-    }
     native->scores(scores, NULL, scores, n, r->scale);
     for (int64_t k = 0; mask && k < n; k++) {
         if (!mask[k * r->step_mask]) scores[k] = -(real)INFINITY;
@@ -103,7 +100,8 @@ static void do_any_row(const spans *s, const any_row *r) {
 
 /* The rest of a row, which a causal mask hides. */
 static void write_zeros(const spans *s, void *y, int64_t step, int64_t from, int64_t n) {
-    for (int64_t i = from; i < n; i++) memset(span_at(s, y, i * step), 0, (size_t)s->size);
+    if (step == 1) memset(span_at(s, y, from), 0, (size_t)((n - from) * s->size));
+    for (int64_t i = from; i < n && step != 1; i++) memset(span_at(s, y, i * step), 0, (size_t)s->size);
 }
 
 static void do_any_rows(const softmax_job *j, const spans *s, int64_t begin, int64_t end) {

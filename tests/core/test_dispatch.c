@@ -11,7 +11,7 @@
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */
 
-static int prepared, released;
+static _Atomic int prepared, released; /* plans are dropped by whichever thread is there */
 static struct {
     const void *x, *y;
     int64_t strides[TN_MAX_RANK];

@@ -113,13 +113,16 @@ def resident() -> int:
 
 
 def grows(work: Callable[[], object], times: int) -> int:
-    """Bytes by which the process has grown after many calls."""
-    for _ in range(times // 4):
-        work()
-    before = resident()
-    for _ in range(times):
-        work()
-    return resident() - before
+    """Bytes by which many calls make the process grow: a leak does so in every round, other things once."""
+    least = sys.maxsize
+    for _ in range(3):
+        before = resident()
+        for _ in range(times):
+            work()
+        least = min(least, resident() - before)
+        if least < 1 << 16:
+            break
+    return least
 
 
 @pytest.mark.parametrize("case", one_each(), ids=str)
@@ -161,11 +164,12 @@ def test_tensors_are_freed() -> None:
 
 
 def ratio(ours: Callable[[], object], theirs: Callable[[], object], number: int) -> float:
-    """How many times theirs ours takes: the best of many short runs, in turns, so that a busy machine matters less."""
+    """How many times theirs ours takes: the best of many short runs, in turns, so that other programs matter less."""
+    timers = [timeit.Timer(work) for work in (ours, theirs)]
     best = [float("inf"), float("inf")]
-    for _ in range(40):
-        for i, work in enumerate((ours, theirs)):
-            best[i] = min(best[i], timeit.timeit(work, number=number))
+    for _ in range(300):
+        for i, timer in enumerate(timers):
+            best[i] = min(best[i], timer.timeit(number))
     return best[0] / best[1]
 
 
@@ -183,12 +187,12 @@ def test_a_small_call_costs_no_more_than_torch_s() -> None:
     torch.set_num_threads(1)
     try:
         x = torch.randn(4, 8)
-        assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 500), 1.3) <= 1.3
+        assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 50), 1.3) <= 1.3
         with torch.no_grad():
             p = x.clone().requires_grad_()
-            assert least(lambda: ratio(lambda: tn.softmax(p), lambda: torch.softmax(p, -1), 500), 1.3) <= 1.3
+            assert least(lambda: ratio(lambda: tn.softmax(p), lambda: torch.softmax(p, -1), 50), 1.3) <= 1.3
         with torch.inference_mode():
-            assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 500), 1.3) <= 1.3
+            assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 50), 1.3) <= 1.3
 
         leaf, g = x.clone().requires_grad_(), torch.randn(4, 8)
 
@@ -200,6 +204,6 @@ def test_a_small_call_costs_no_more_than_torch_s() -> None:
             torch.softmax(leaf, -1).backward(g)
             leaf.grad = None
 
-        assert least(lambda: ratio(ours, theirs, 100), 1.5) <= 1.5
+        assert least(lambda: ratio(ours, theirs, 5), 1.5) <= 1.5
     finally:
         torch.set_num_threads(threads)
