@@ -1,6 +1,6 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-gpu bench format lint clean
+.PHONY: help build demo test test-quick test-gpu bench release-cubins format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -15,7 +15,7 @@ demo: build ## every operator in every framework found here, checked and timed; 
 	@PYTHONPATH=python $(PYTHON) examples/demo.py
 
 test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation tests
-	@tools/setup.sh build python fuzz
+	@tools/setup.sh build python fuzz cubins
 	@$(PYTHON) tools/test.py
 
 test-quick: ## the parts that a change is tried with: build, unit, check, python
@@ -27,9 +27,14 @@ test-gpu: ## the tests that need an NVIDIA GPU
 	@tools/setup.sh build python
 	@$(PYTHON) tools/test.py --gpu
 
-bench: build ## speed against PyTorch; writes bench/results
+bench: build ## speed on the GPU against PyTorch; writes bench/results (bench/run.py measures the CPU)
 	@tools/setup.sh python
-	@PYTHONPATH=python $(PYTHON) bench/run.py
+	@PYTHONPATH=python $(PYTHON) bench/gpu.py
+	@PYTHONPATH=python $(PYTHON) bench/calls.py --device cuda
+
+release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
+	@tools/setup.sh cubins
+	@.venv/bin/python tools/release_cubins.py
 
 format: ## clang-format and ruff format over the tree
 	@tools/setup.sh lint

@@ -16,6 +16,7 @@ const char *bench_date(void); /* "2025-01-31T12:00:00Z" */
 typedef struct spread {
     double median, low, high; /* seconds; low and high: 10% and 90% of the repeats */
 } spread;
+spread bench_spread(double *times, int n); /* sorts them; all 0 where there are none */
 
 typedef struct measurement {
     const char *kernel;

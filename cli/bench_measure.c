@@ -74,7 +74,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static spread summarise(double *times, int n) {
+spread bench_spread(double *times, int n) {
+    if (n == 0) return (spread){0, 0, 0};
     qsort(times, (size_t)n, sizeof *times, by_size);
     return (spread){.median = times[n / 2], .low = times[n / 10], .high = times[n - 1 - n / 10]};
 }
@@ -126,8 +127,8 @@ static tn_status repeat(timing *t, double seconds, measurement *m) {
         t->turn += t->inner;
     }
     if (status == TN_OK) {
-        m->run = summarise(runs, n);
-        m->copy = summarise(copies, n);
+        m->run = bench_spread(runs, n);
+        m->copy = bench_spread(copies, n);
         m->repeats = n;
         m->inner = t->inner;
     }

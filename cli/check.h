@@ -5,6 +5,7 @@
 
 #include "core/sample.h"
 #include "data.h"
+#include "mirror.h"
 
 /* Which sanitizer this was built with: gcc defines these, for clang the build would have to. */
 #ifdef __SANITIZE_ADDRESS__
@@ -63,8 +64,10 @@ typedef struct check_options {
     int64_t cases; /* random ones, for each operator, type and kernel */
     uint64_t seed;
     const char *kernel; /* NULL: all */
-    const char *row;    /* NULL: all */
+    const char *rows;   /* "values,empty"; NULL: all */
+    const char *skip;   /* likewise; NULL: none */
     int sample;         /* -1: all */
+    const char *device; /* "cuda:0" for the command that reproduces; NULL: the CPU */
     const char *loads;  /* " --load x.so …" for the command that reproduces */
 } check_options;
 
@@ -72,6 +75,7 @@ struct check_row;
 
 typedef struct checker {
     check_options options;
+    mirror *gpu; /* what calls run on; NULL: the CPU */
     /* where it is */
     const tn_operator *op;
     const tni_contract *contract;
@@ -86,6 +90,7 @@ typedef struct checker {
     int64_t shown;     /* failures of this operator */
     bool broken;       /* the row under way has failed */
     bool skipping;     /* or cannot be done here */
+    bool dead;         /* the GPU can do nothing more in this process */
     bool any_infinity; /* NaN and ±Inf count as the same: see `special` */
     double worst;      /* error as a part of its bound, this operator */
 } checker;
@@ -111,11 +116,19 @@ typedef struct check_row {
 
 /* Rows, in the order of their files; each table ends with a row without a name. */
 extern const check_row value_rows[], layout_rows[], shape_rows[], system_rows[], alias_rows[], refuse_rows[],
-    grad_rows[], batch_rows[], huge_rows[], random_rows[];
+    grad_rows[], batch_rows[], huge_rows[], random_rows[], gpu_rows[];
 
-/* For `applies`: samples have sizes that can be changed; there is more than one output. */
+/* For `applies`: where calls run; samples have sizes that can be changed; there is more than one output. */
+bool on_cpu(const checker *c);
+bool on_gpu(const checker *c);
 bool has_sizes(const checker *c);
 bool has_outputs(const checker *c);
+
+/* The command that does just this row again. */
+void check_command(const checker *c, char *text, size_t size);
+/* Looks whether naming, describing and inferring makes a context on this GPU, before anything else does; the row `idle`
+ * says what came of it. */
+void check_idle(int device);
 
 /* Where the run is now, should it end here (a crash): after sample or case_seed has changed within a row. */
 void check_here(const checker *c);

@@ -35,7 +35,7 @@ static void run_pair(checker *c, const problem *p, int32_t i, int32_t o, int64_t
             k.args.kernel = c->kernel;
             snprintf(what, sizeof what, "%s in the memory of %s, %lld elements on", c->contract->outputs[o].name,
                      c->contract->inputs[k.param[i]].name, (long long)shift);
-            bool ran = tn_run(c->op, &k.args, NULL) == TN_OK;
+            bool ran = call_run(&k, c->gpu, NULL) == TN_OK;
             if (ran) compare_call(c, p, &k, what);
             array_free(&memory);
         }
@@ -83,7 +83,7 @@ static void run_double(checker *c) {
                 void *kept = k.out[b].tensor.data;
                 k.out[b].tensor.data = k.out[a].tensor.data;
                 k.args.kernel = c->kernel;
-                bool refused = k.out[a].bytes < k.out[b].bytes || tn_run(c->op, &k.args, NULL) != TN_OK;
+                bool refused = k.out[a].bytes < k.out[b].bytes || call_run(&k, c->gpu, NULL) != TN_OK;
                 if (!refused) {
                     check_fail(c, "%s and %s share memory, and nobody minds", c->contract->outputs[a].name,
                                c->contract->outputs[b].name);

@@ -93,11 +93,11 @@ static bool equal_bits(const array *a, const array *b) {
     return true;
 }
 
-static tn_status run_two(checker *c, const slice *s, call *many, call *one, int64_t at, const char *kernel) {
+static tn_status run_two(const slice *s, call *many, call *one, int64_t at, const char *kernel, mirror *gpu) {
     take_inputs(s, many, one, at);
     many->args.kernel = one->args.kernel = kernel;
-    TN_TRY(tn_run(c->op, &one->args, NULL));
-    return tn_run(c->op, &many->args, NULL);
+    TN_TRY(call_run(one, gpu, NULL));
+    return call_run(many, gpu, NULL);
 }
 
 static bool make_two(checker *c, const slice *s, call *many, call *one, uint32_t flags, uint64_t seed) {
@@ -144,7 +144,7 @@ bool slice_compare_reference(checker *c, slice *s) {
     for (int32_t r = 0; r < 5 * TNI_MAX_ARGS; r++) s->out_dim[r] = -1;
     for (int i = 0; i < PLACES && ran; i++) {
         if (!make_two(c, s, &many, &one, CALL_WIDE, check_seed(c, 77))) return false;
-        ran = run_two(c, s, &many, &one, place(s, i), reference_kernel(c->op)) == TN_OK;
+        ran = run_two(s, &many, &one, place(s, i), reference_kernel(c->op), NULL) == TN_OK;
         if (ran) compare_place(c, s, &many, &one, i);
         for (int32_t r = 0; r < result_count(&many); r++) {
             s->comparable[r] &= s->out_dim[r] >= 0;
@@ -176,7 +176,7 @@ static void compare_rows(checker *c, const slice *s, int64_t at) {
         check_fail(c, "%s", tn_last_error());
         return;
     }
-    tn_status status = run_two(c, s, &many, &one, at, c->kernel);
+    tn_status status = run_two(s, &many, &one, at, c->kernel, c->gpu);
     if (status != TN_OK && !check_declined(c, status)) check_fail(c, "refused: %s", tn_last_error());
     for (int32_t i = 0; i < result_count(&many) && !c->broken && !c->skipping; i++) {
         if (!s->comparable[i]) continue;
@@ -211,7 +211,55 @@ static void run_batch(checker *c) {
     }
 }
 
+/* ---- long rows --------------------------------------------------------------------------------------------------- */
+
+static int64_t row_length; /* for set_row, which has no other way to know */
+
+static void set_row(variant *v, int32_t slot) {
+    for (int32_t k = 0; k < v->n_slots; k++) {
+        if (k != slot) *v->slots[k] = k == v->row ? row_length : 1;
+    }
+}
+
+/* Few rows may be shared out among the blocks of a GPU in another way than many. Which results are comparable was found
+ * out with short rows. */
+static void compare_long(checker *c, const slice *shorter, int64_t length, int64_t n) {
+    slice s;
+    row_length = length;
+    if (!slice_make(c, &s, shorter->slot, n, set_row)) return;
+    memcpy(s.out_dim, shorter->out_dim, sizeof s.out_dim);
+    memcpy(s.comparable, shorter->comparable, sizeof s.comparable);
+    for (int i = 0; i < 2 && !c->broken && !c->skipping; i++) compare_rows(c, &s, place(&s, i));
+    slice_free(&s);
+}
+
+static bool is_batch_long(const checker *c) {
+    return on_gpu(c) && (c->T == TN_F32 || c->T == TN_BF16);
+}
+
+static void run_batch_long(checker *c) {
+    static const int64_t few[][2] = {{4097, 70}, {150001, 2}, {0}}; /* length, number */
+    static const int64_t many[][2] = {{4097, 140}, {50257, 34}, {300007, 3}, {0}};
+    const int64_t(*sizes)[2] = c->options.quick ? few : many;
+    variant v;
+    if (!variant_begin(c, &v)) return;
+    int32_t n_slots = v.n_slots, row = v.row;
+    variant_drop(&v);
+    for (int32_t slot = 0; slot < n_slots && !c->broken; slot++) {
+        slice s;
+        if (slot == row || !slice_make(c, &s, slot, 11, NULL)) continue;
+        bool good = slice_compare_reference(c, &s) &&
+                    is_leading(&s, s.many->n_inputs, c->contract->n_outputs + s.many->n_inputs);
+        for (int i = 0; good && sizes[i][0] && !c->broken; i++) {
+            compare_long(c, &s, sizes[i][0], sizes[i][1]);
+        }
+        slice_free(&s);
+    }
+}
+
 const check_row batch_rows[] = {
     {"batch", "a row alone has the same bits as among others", EACH, 20000, NULL, run_batch},
+    {"batch_long", "the same for rows of 4097, 50257 and 300007 (cuda; f32 and bf16)", RARE, 20000, is_batch_long,
+     run_batch_long},
     {0},
 };

@@ -104,10 +104,11 @@ bool run_and_compare(checker *c, const problem *p, call *k, const char *what) {
         return false;
     }
     k->args.kernel = c->kernel;
-    tn_status status = tn_run(k->op, &k->args, NULL);
+    tn_status status = call_run(k, c->gpu, NULL);
     if (check_declined(c, status)) return true;
     if (status != TN_OK) {
-        check_fail(c, "refused: %s%s%s", tn_last_error(), *what ? ", " : "", what);
+        bool outside = c->gpu && c->gpu->outside;
+        check_fail(c, "%s%s%s%s", outside ? "" : "refused: ", tn_last_error(), *what ? ", " : "", what);
         return false;
     }
     return check_untouched(c, k, what) && compare_call(c, p, k, what);

@@ -25,7 +25,7 @@ typedef struct slope {
 static bool evaluate(slope *s, double *loss) {
     problem_write(s->p, &s->k);
     s->k.args.kernel = s->c->kernel;
-    tn_status status = tn_run(s->c->op, &s->k.args, NULL);
+    tn_status status = call_run(&s->k, s->c->gpu, NULL);
     if (check_declined(s->c, status)) return false;
     if (status != TN_OK) {
         check_fail(s->c, "refused: %s", tn_last_error());
@@ -113,7 +113,7 @@ static bool run_rule(slope *s, const tni_rule *rule, double **gradients) {
     for (int32_t i = 0; i < s->k.n_in; i++) {
         if (s->c->contract->inputs[s->k.param[i]].inplace) array_write(&s->k.in[i], s->p->in[i]);
     }
-    if (backward_run(&b, &s->k, rule, s->projection, s->c->kernel) != TN_OK) {
+    if (backward_run(&b, &s->k, rule, s->projection, s->c->kernel, s->c->gpu) != TN_OK) {
         check_fail(s->c, "the gradient rule: %s", tn_last_error());
         return false;
     }

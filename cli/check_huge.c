@@ -1,12 +1,22 @@
 /* More than 2^31 elements: the elements at the end, and on both sides of element 2^31, against float64. Everything else
- * is 0 and takes no memory on the way in. */
-#include "check.h"
+ * is 0 and takes no memory on the way in. (On a GPU: check_huge_gpu.c.) */
+#include "check_huge.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const double MOST_BYTES = 16e9;
+static const double MOST_BYTES = 16e9, MOST_GPU_BYTES = 64e9;
 static const int64_t MANY = (int64_t)1 << 31;
+
+static double free_gpu_bytes(const checker *c) {
+    const tni_cuda_api *cu = tni_cuda("tenon check");
+    tni_cuda_scope scope;
+    size_t unused = 0, all = 0;
+    if (!cu || tni_cuda_enter("tenon check", c->gpu->device, &scope) != TN_OK) return 0;
+    if (cu->cuMemGetInfo(&unused, &all) != 0) unused = 0;
+    tni_cuda_leave(&scope);
+    return (double)unused;
+}
 
 static double free_bytes(void) {
     char line[128];
@@ -68,24 +78,31 @@ static bool find_size(checker *c, int32_t slot, int64_t *n) {
     return good;
 }
 
-/* Element `at` of the large call's inputs gets the values of a problem of its own. */
-static bool place_problem(checker *c, const slice *s, call *large, problem *p, int64_t at, uint64_t seed) {
+bool huge_problem(checker *c, const slice *s, problem *p, uint64_t seed) {
     variant v;
     if (!variant_begin(c, &v)) return false;
     long_rows(&v, s->slot);
     *v.slots[s->slot] = 1;
     if (!variant_problem(c, &v, p)) return false;
-    for (int32_t i = 0; i < large->n_in; i++) {
+    for (int32_t i = 0; i < p->sample->n_inputs; i++) {
         const tni_sample_input *input = &p->sample->inputs[i];
         uint64_t own = s->in_dim[i] < 0 ? 0 : seed; /* what all elements share is the same for all */
         case_values(input, input->type, mix_seed(check_seed(c, own), (uint64_t)i), p->in[i]);
-        array view;
-        slice_view(&view, &large->in[i], s->in_dim[i], at);
-        array_write(&view, p->in[i]);
     }
     if (problem_solve(p, true) == TN_OK) return true;
     problem_free(p);
     return false;
+}
+
+/* Element `at` of the large call's inputs gets the values of a problem of its own. */
+static bool place_problem(checker *c, const slice *s, call *large, problem *p, int64_t at, uint64_t seed) {
+    if (!huge_problem(c, s, p, seed)) return false;
+    for (int32_t i = 0; i < large->n_in; i++) {
+        array view;
+        slice_view(&view, &large->in[i], s->in_dim[i], at);
+        array_write(&view, p->in[i]);
+    }
+    return true;
 }
 
 static void compare_place(checker *c, const slice *s, const call *large, const problem *p, int64_t at) {
@@ -144,11 +161,11 @@ static bool run_slot(checker *c, int32_t slot) {
         slice_free(&s);
         return false;
     }
-    double room = 0.8 * free_bytes();
-    if (bytes > MOST_BYTES || bytes > room) {
-        check_skip(c, "needs %.1f GB, %.1f GB may be used", bytes / 1e9, (room < MOST_BYTES ? room : MOST_BYTES) / 1e9);
+    double room = 0.8 * (c->gpu ? free_gpu_bytes(c) : free_bytes()), most_bytes = c->gpu ? MOST_GPU_BYTES : MOST_BYTES;
+    if (bytes > most_bytes || bytes > room) {
+        check_skip(c, "needs %.1f GB, %.1f GB may be used", bytes / 1e9, (room < most_bytes ? room : most_bytes) / 1e9);
     } else {
-        run_at(c, &s, MANY / (most / n));
+        (c->gpu ? huge_on_gpu : run_at)(c, &s, MANY / (most / n));
     }
     slice_free(&s);
     return true;

@@ -23,7 +23,8 @@ static void try(attempt *a, bool must_fail, const char *what) {
     size_t length = strlen(name);
     if (a->c->broken) return;
     a->tried++;
-    if (tn_run(a->c->op, &a->k.args, NULL) == TN_OK) {
+    const tn_host streaming = tn_stream_host(a->c->gpu ? a->c->gpu->stream : NULL);
+    if (tn_run(a->c->op, &a->k.args, a->c->gpu ? &streaming : NULL) == TN_OK) {
         if (must_fail) check_fail(a->c, "was accepted: %s", what);
         return;
     }
@@ -127,12 +128,14 @@ static void try_tensor(attempt *a, int32_t i) {
     begin_change(a, t, data);
     a->tensor.dtype = (tn_dtype){99, 13, 7};
     try_input(a, i, true, "of an unknown type");
-    static const tn_device devices[] = {{TN_CUDA, 0}, {TN_CUDA, 3}, {77, 0}, {0, 0}, {-5, -5}};
+    static const tn_device devices[] = {{TN_CPU, 0}, {TN_CUDA, 0}, {TN_CUDA, 3}, {77, 0}, {0, 0}, {-5, -5}};
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+        if (devices[d].kind == t->device.kind && devices[d].index == t->device.index) continue;
         begin_change(a, t, data);
         a->tensor.device = devices[d];
         snprintf(what, sizeof what, "on device %d:%d", devices[d].kind, devices[d].index);
-        try_input(a, i, a->k.n_in > 1 || devices[d].kind != TN_CUDA, what);
+        bool exists = devices[d].kind == TN_CPU || devices[d].kind == TN_CUDA;
+        try_input(a, i, a->k.n_in > 1 || !exists, what);
     }
     begin_change(a, t, NULL);
     if (a->k.in[i].count) try_input(a, i, true, "without data");
@@ -169,7 +172,7 @@ static void rank_17(attempt *a) {
     a->tensor.ndim = TN_MAX_RANK + 1;
 }
 static void other_device(attempt *a) {
-    a->tensor.device.kind = TN_CUDA;
+    a->tensor.device.kind = a->tensor.device.kind == TN_CPU ? TN_CUDA : TN_CPU;
 }
 static void larger_dimension(attempt *a) {
     a->shape[0]++;
@@ -332,6 +335,30 @@ static bool make_room(attempt *a) {
     return a->memory != NULL;
 }
 
+/* On a GPU: everything that a changed tensor may point to is there before the first attempt. */
+static bool move_to_gpu(attempt *a) {
+    array *arrays[MIRROR_MOST];
+    int n = 0;
+    for (int32_t i = 0; i < a->k.n_in; i++) arrays[n++] = &a->k.in[i];
+    for (int32_t i = 0; i < a->k.n_in; i++) arrays[n++] = &a->memory[i];
+    for (int32_t i = 0; i < a->k.n_out; i++) {
+        if (a->k.out[i].count >= 0) arrays[n++] = &a->k.out[i];
+    }
+    if (mirror_begin(a->c->gpu, arrays, n) == TN_OK) return true;
+    check_fail(a->c, "%s", tn_last_error());
+    return false;
+}
+
+static void try_all(attempt *a) {
+    for (int32_t i = 0; i < a->k.n_in && !a->c->broken; i++) try_shapes(a, i);
+    for (int32_t i = 0; i < a->k.n_in && !a->c->broken; i++) try_tensor(a, i);
+    for (int32_t o = 0; o < a->k.n_out && !a->c->broken; o++) {
+        if (a->k.out[o].count >= 0) try_output(a, o);
+    }
+    try_attrs(a);
+    try_counts(a);
+}
+
 static void run_refuse(checker *c) {
     problem p;
     attempt a = {.c = c};
@@ -341,14 +368,11 @@ static void run_refuse(checker *c) {
     } else {
         if (!make_room(&a)) {
             check_fail(c, "out of memory");
-        } else {
-            for (int32_t i = 0; i < a.k.n_in && !c->broken; i++) try_shapes(&a, i);
-            for (int32_t i = 0; i < a.k.n_in && !c->broken; i++) try_tensor(&a, i);
-            for (int32_t o = 0; o < a.k.n_out && !c->broken; o++) {
-                if (a.k.out[o].count >= 0) try_output(&a, o);
-            }
-            try_attrs(&a);
-            try_counts(&a);
+        } else if (!c->gpu) {
+            try_all(&a);
+        } else if (move_to_gpu(&a)) {
+            try_all(&a);
+            if (mirror_end(c->gpu) != TN_OK) check_fail(c, "%s", tn_last_error());
         }
         for (int32_t i = 0; a.memory && i < a.k.n_in; i++) array_free(&a.memory[i]);
         tni_free(a.memory);

@@ -98,7 +98,7 @@ static tn_status run_statement(backward *b, const tni_statement *st) {
     if (status == TN_OK) status = add_inputs(b, &k, st);
     if (status == TN_OK) status = call_outputs(&k, (call_options){0});
     k.args.kernel = has_kernel(st->op, b->kernel) ? b->kernel : NULL;
-    if (status == TN_OK) status = tn_run(st->op, &k.args, NULL);
+    if (status == TN_OK) status = call_run(&k, b->gpu, NULL);
     for (int32_t r = 0; status == TN_OK && r < st->n_results; r++) {
         if (!wanted(b, st, r) || k.out[r].count < 0) continue;
         int32_t at = st->result_is_local ? st->results[r] : tensor_of(b->forward, st->results[r]);
@@ -122,8 +122,9 @@ static tn_status bind_forward(backward *b) {
     return tni_bind(f->op->contract, &inputs, f->attrs, f->args.n_attrs, b->bound, NULL);
 }
 
-tn_status backward_run(backward *b, const call *forward, const tni_rule *rule, const array *dout, const char *kernel) {
-    *b = (backward){.forward = forward, .rule = rule, .dout = dout, .kernel = kernel};
+tn_status backward_run(backward *b, const call *forward, const tni_rule *rule, const array *dout, const char *kernel,
+                       mirror *gpu) {
+    *b = (backward){.forward = forward, .rule = rule, .dout = dout, .kernel = kernel, .gpu = gpu};
     for (int32_t i = 0; i < TNI_MAX_ARGS; i++) b->locals[i].count = -1;
     for (int32_t i = 0; i < 4 * TNI_MAX_ARGS; i++) b->din[i].count = -1;
     tn_status status = bind_forward(b);

@@ -56,6 +56,31 @@ static void run_vocabulary(checker *c) {
     for (int i = 0; row >= 0 && i < (c->options.quick ? 1 : 3); i++) with_size(c, row, sizes[i], 2);
 }
 
+static bool on_gpu_with_sizes(const checker *c) {
+    return on_gpu(c) && has_sizes(c);
+}
+
+/* A kernel for short rows gives way to one for longer ones somewhere: lengths around every power of 2. */
+static void run_row_lengths(checker *c) {
+    static const int64_t sizes[] = {255,  256,  513,   1000,  1024,  2047,  4096,  4097,
+                                    8192, 8193, 16384, 16387, 32768, 40001, 65536, 100003};
+    int32_t row = -1;
+    count_slots(c, &row);
+    int step = c->options.quick ? 3 : 1;
+    for (size_t i = 0; row >= 0 && i < sizeof sizes / sizeof *sizes; i += (size_t)step) with_size(c, row, sizes[i], 2);
+}
+
+static bool is_long_row(const checker *c) {
+    return on_gpu_with_sizes(c) && (c->T == TN_BF16 || c->T == TN_F32);
+}
+
+/* One row for the whole GPU: it is split over many blocks. */
+static void run_long_row(checker *c) {
+    int32_t row = -1;
+    count_slots(c, &row);
+    if (row >= 0) with_size(c, row, (1 << 20) + 3, 1);
+}
+
 /* A grid of a GPU ends at 65535 in two directions; 16-bit counters end there on any machine. */
 static void run_long_dims(checker *c) {
     int32_t n = count_slots(c, NULL);
@@ -78,10 +103,14 @@ static void run_large(checker *c) {
 }
 
 const check_row shape_rows[] = {
-    {"empty", "each dimension 0", EACH, 0, has_sizes, run_empty},
+    {"empty", "each dimension 0; no error is left behind", EACH, 0, has_sizes, run_empty},
     {"zero_dim", "packs of rank 0", EACH, 0, has_sizes, run_zero_dim},
     {"odd_rows", "last dimension from 1 to 129, around every vector width", FEW, 100000, has_sizes, run_odd_rows},
     {"vocabulary", "rows of 50257, 131072 and 262144", ONCE | NOT_REF, 0, has_sizes, run_vocabulary},
+    {"row_lengths", "rows of 255 to 100003, around every power of 2 (cuda)", RARE, 20000, on_gpu_with_sizes,
+     run_row_lengths},
+    {"long_row", "a single row of 2^20 + 3, split over many blocks (cuda; f32 and bf16)", RARE | SLOW, 20000,
+     is_long_row, run_long_row},
     {"long_dims", "each dimension at 65535 and 65536", ONCE | NOT_REF, 0, has_sizes, run_long_dims},
     {"large", "each dimension grown until all threads have work", RARE | NOT_REF, 100000, has_sizes, run_large},
     {0},

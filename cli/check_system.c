@@ -29,7 +29,7 @@ static bool first_run(checker *c, const problem *p, call *k, const tn_host *host
         return false;
     }
     k->args.kernel = c->kernel;
-    tn_status status = tn_run(c->op, &k->args, host);
+    tn_status status = call_run(k, c->gpu, host);
     if (status == TN_OK) return true;
     if (!check_declined(c, status)) check_fail(c, "refused: %s", tn_last_error());
     call_free(k);
@@ -44,7 +44,7 @@ static bool again(checker *c, const problem *p, call *k, const tn_host *host, co
     for (int32_t i = 0; i < k->n_in; i++) {
         if (c->contract->inputs[k->param[i]].inplace) array_write(&k->in[i], p->in[i]);
     }
-    if (tn_run(c->op, &k->args, host) == TN_OK) return same_results(c, first, k, what);
+    if (call_run(k, c->gpu, host) == TN_OK) return same_results(c, first, k, what);
     check_fail(c, "refused: %s", tn_last_error());
     return false;
 }
@@ -55,7 +55,7 @@ static void run_repeat(checker *c) {
     problem p;
     call first, k;
     bool ref = strcmp(c->kernel, reference_kernel(c->op)) == 0;
-    int repeats = c->options.quick || ref ? 20 : 1000;
+    int repeats = !c->options.quick && !ref ? 1000 : c->gpu ? 50 : 20;
     if (!grown_problem(c, 0, ref ? 500 : 20000, &p)) return;
     if (first_run(c, &p, &first, NULL)) {
         if (first_run(c, &p, &k, NULL)) {
@@ -163,6 +163,7 @@ enum { CALLERS = 8 };
 typedef struct caller {
     pthread_t thread;
     checker *c;
+    mirror gpu; /* with a stream of its own, where the checker has a GPU */
     problem p;
     call serial, k;
     _Atomic int *go;
@@ -176,10 +177,13 @@ static void *call_often(void *arg) {
     const tn_operator *op = who->c->op;
     while (!atomic_load(who->go)) sched_yield();
     for (int i = 0; i < who->repeats && !who->wrong[0]; i++) {
+        for (int32_t o = 0; o < who->k.n_out; o++) {
+            if (who->k.out[o].count >= 0) array_fill(&who->k.out[o]);
+        }
         for (int32_t j = 0; j < who->k.n_in; j++) {
             if (op->contract->inputs[who->k.param[j]].inplace) array_write(&who->k.in[j], who->p.in[j]);
         }
-        if (tn_run(op, &who->k.args, NULL) != TN_OK) {
+        if (call_run(&who->k, who->c->gpu ? &who->gpu : NULL, NULL) != TN_OK) {
             snprintf(who->wrong, sizeof who->wrong, "refused: %s", tn_last_error());
         }
         for (int32_t o = 0; o < who->k.n_out && !who->wrong[0]; o++) {
@@ -199,12 +203,18 @@ static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go) {
     who->go = go;
     who->repeats = c->options.quick ? 10 : 50;
     who->wrong[0] = 0;
-    if (!grown_problem(c, 0, 500 + 700 * i, &who->p)) return false; /* shapes of their own, some above one grain */
-    if (first_run(c, &who->p, &who->serial, NULL)) {
-        if (first_run(c, &who->p, &who->k, NULL)) return true;
-        call_free(&who->serial);
+    if (c->gpu && mirror_open(&who->gpu, c->gpu->device) != TN_OK) {
+        check_fail(c, "%s", tn_last_error());
+        return false;
     }
-    problem_free(&who->p);
+    if (grown_problem(c, 0, 500 + 700 * i, &who->p)) { /* shapes of their own, some above one grain */
+        if (first_run(c, &who->p, &who->serial, NULL)) {
+            if (first_run(c, &who->p, &who->k, NULL)) return true;
+            call_free(&who->serial);
+        }
+        problem_free(&who->p);
+    }
+    mirror_close(&who->gpu);
     return false;
 }
 
@@ -226,6 +236,7 @@ static void run_concurrent(checker *c) {
         call_free(&callers[i].serial);
         call_free(&callers[i].k);
         problem_free(&callers[i].p);
+        mirror_close(&callers[i].gpu);
     }
 }
 
@@ -262,7 +273,21 @@ static bool use_often(checker *c, const problem *p, int times) {
     return true;
 }
 
+/* Bytes of the GPU in use, by everybody. */
+static int64_t gpu_bytes(const checker *c) {
+    const tni_cuda_api *cu = c->gpu ? tni_cuda("tenon check") : NULL;
+    size_t unused = 0, all = 0;
+    tni_cuda_scope scope;
+    if (!cu || tni_cuda_enter("tenon check", c->gpu->device, &scope) != TN_OK) return 0;
+    if (cu->cuMemGetInfo(&unused, &all) != 0) unused = all = 0;
+    tni_cuda_leave(&scope);
+    return (int64_t)(all - unused);
+}
+
 static void run_leaks(checker *c) {
+    /* The driver has a heap of its own making: what 1000 calls leave there is more than it keeps back. */
+    const int64_t most_heap = c->gpu ? 32768 : 4096;
+    const int times = c->gpu && c->options.quick ? 200 : 1000;
     problem p;
     if (CHECK_ASAN || CHECK_TSAN) {
         check_skip(c, "the sanitizer counts for itself");
@@ -270,14 +295,18 @@ static void run_leaks(checker *c) {
     }
     if (!sample_problem(c, &p)) return;
     if (use_often(c, &p, 100)) {
-        int64_t heap = heap_bytes(), resident = resident_bytes();
+        int64_t heap = heap_bytes(), resident = resident_bytes(), on_gpu_before = gpu_bytes(c);
         int files = open_files();
-        if (use_often(c, &p, 1000)) {
+        if (use_often(c, &p, times)) {
+            int64_t more = gpu_bytes(c) - on_gpu_before;
+            if (more >= 2 << 20)
+                check_fail(c, "%d calls leave %lld bytes of GPU memory in use", times, (long long)more);
             heap = heap_bytes() - heap;
             resident = resident_bytes() - resident;
-            if (heap > 4096) check_fail(c, "1000 calls leave %lld bytes on the heap", (long long)heap);
-            if (resident > 8 << 20) check_fail(c, "1000 calls grow the process by %lld bytes", (long long)resident);
-            if (open_files() != files) check_fail(c, "1000 calls leave %d files open", open_files() - files);
+            if (heap > most_heap) check_fail(c, "%d calls leave %lld bytes on the heap", times, (long long)heap);
+            if (resident > 8 << 20)
+                check_fail(c, "%d calls grow the process by %lld bytes", times, (long long)resident);
+            if (open_files() != files) check_fail(c, "%d calls leave %d files open", times, open_files() - files);
         }
     }
     problem_free(&p);
@@ -300,6 +329,39 @@ static int wait_for(pid_t child, int *status) {
     return -1;
 }
 
+/* On the CPU a child goes on as if nothing had happened. */
+static bool child_repeats(checker *c, const problem *p, call *k, const call *first) {
+    return again(c, p, k, NULL, first, "");
+}
+
+/* On the GPU it is told why it cannot; its CPU goes on all the same. The tensors are on the GPU already. */
+static bool child_is_told(checker *c, const problem *p, call *k, const call *first) {
+    (void)first;
+    call on_cpu_call;
+    const tn_host streaming = tn_stream_host(c->gpu->stream);
+    bool told = tn_run(c->op, &k->args, &streaming) == TN_SYSTEM && strstr(tn_last_error(), "fork") != NULL;
+    bool runs = problem_call(p, &on_cpu_call, (call_options){0}) == TN_OK &&
+                tn_run(c->op, &on_cpu_call.args, NULL) == TN_OK;
+    return told && runs;
+}
+
+static void fork_with(checker *c, const problem *p, call *k, const call *first) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        c->broken = true; /* says nothing: the parent speaks */
+        _exit((c->gpu ? child_is_told : child_repeats)(c, p, k, first) ? 0 : 1);
+    }
+    int status = 0, signal = child > 0 ? wait_for(child, &status) : 0;
+    if (child < 0) check_fail(c, "fork failed");
+    if (signal > 0) check_fail(c, "the child of a fork died of signal %d", signal);
+    if (signal < 0) check_fail(c, "the child of a fork hangs");
+    if (signal == 0 && status != 0) {
+        check_fail(c, c->gpu ? "the child of a fork is not told that it cannot use CUDA, or cannot use the CPU"
+                             : "the child of a fork gets another result");
+    }
+}
+
 static void run_fork(checker *c) {
     problem p;
     call first, k;
@@ -310,17 +372,10 @@ static void run_fork(checker *c) {
     if (!grown_problem(c, 0, 60000, &p)) return;
     if (first_run(c, &p, &first, NULL)) {
         if (first_run(c, &p, &k, NULL)) {
-            fflush(NULL);
-            pid_t child = fork();
-            if (child == 0) {
-                c->broken = true; /* says nothing: the parent speaks */
-                _exit(again(c, &p, &k, NULL, &first, "") ? 0 : 1);
-            }
-            int status = 0, signal = child > 0 ? wait_for(child, &status) : 0;
-            if (child < 0) check_fail(c, "fork failed");
-            if (signal > 0) check_fail(c, "the child of a fork died of signal %d", signal);
-            if (signal < 0) check_fail(c, "the child of a fork hangs");
-            if (signal == 0 && status != 0) check_fail(c, "the child of a fork gets another result");
+            bool ready = !c->gpu || mirror_begin_call(c->gpu, &k) == TN_OK;
+            if (!ready) check_fail(c, "%s", tn_last_error());
+            if (ready) fork_with(c, &p, &k, &first);
+            if (ready && c->gpu && mirror_end(c->gpu) != TN_OK) check_fail(c, "%s", tn_last_error());
             call_free(&k);
         }
         call_free(&first);
@@ -330,10 +385,10 @@ static void run_fork(checker *c) {
 
 const check_row system_rows[] = {
     {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat},
-    {"threads", "the same bits on 1, 2, 3 and 8 threads and in uneven pieces", RARE | NOT_REF, 100000, NULL,
+    {"threads", "the same bits on 1, 2, 3 and 8 threads and in uneven pieces (cpu)", RARE | NOT_REF, 100000, on_cpu,
      run_threads},
-    {"concurrent", "8 threads at once against one alone", ONCE, 0, NULL, run_concurrent},
+    {"concurrent", "8 threads at once, with streams of their own, against one alone", ONCE, 0, NULL, run_concurrent},
     {"leaks", "1000 calls leave memory and files as they were", ONCE, 0, NULL, run_leaks},
-    {"fork", "a child process gets the same bits", ONCE, 0, NULL, run_fork},
+    {"fork", "a child process gets the same bits; on a GPU, a clear error", ONCE, 0, NULL, run_fork},
     {0},
 };

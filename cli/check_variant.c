@@ -3,6 +3,14 @@
 
 #include <string.h>
 
+bool on_cpu(const checker *c) {
+    return !c->gpu;
+}
+
+bool on_gpu(const checker *c) {
+    return c->gpu;
+}
+
 bool has_sizes(const checker *c) {
     return c->contract->n_packs || c->contract->n_dims || c->contract->n_attrs;
 }

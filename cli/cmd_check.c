@@ -12,12 +12,12 @@
 
 enum { MOST_SHOWN = 10, MOST_SAMPLES = 256, LONGEST_ROW = 600 /* seconds */ };
 
-static const char *device, *dtypes, *kernel, *row_name;
+static const char *device, *dtypes, *kernel, *row_names, *skipped_rows;
 static bool quick, verbose;
 static int64_t cases = -1, seed = 1, sample = -1;
 
 static const check_row *const tables[] = {value_rows,  layout_rows, shape_rows,  alias_rows, batch_rows, system_rows,
-                                          refuse_rows, grad_rows,   random_rows, huge_rows,  NULL};
+                                          refuse_rows, grad_rows,   random_rows, huge_rows,  gpu_rows,   NULL};
 
 /* ---- saying what happened ---------------------------------------------------------------------------------------- */
 
@@ -25,10 +25,10 @@ static void clear_progress(void) {
     if (progress_wanted()) fprintf(stderr, "\r\033[K");
 }
 
-/* The command that does just this row again. */
-static void print_command(const checker *c, char *text, size_t size) {
+void check_command(const checker *c, char *text, size_t size) {
     bool random = c->case_seed != 0;
     size_t n = (size_t)snprintf(text, size, "tenon check %s --dtype %s", c->contract->name, tn_type_name(c->T));
+    if (c->options.device) n += (size_t)snprintf(text + n, size - n, " --device %s", c->options.device);
     if (c->kernel) n += (size_t)snprintf(text + n, size - n, " --kernel %s", c->kernel);
     n += (size_t)snprintf(text + n, size - n, " --case %s", c->row->name);
     if (random) {
@@ -56,7 +56,7 @@ void check_fail(checker *c, const char *format, ...) {
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     print_place(c, place, sizeof place);
-    print_command(c, command, sizeof command);
+    check_command(c, command, sizeof command);
     clear_progress();
     printf("%sFAIL%s %s: %s\n     %s\n", style_text(RED), style_text(PLAIN), place, text, command);
     fflush(stdout);
@@ -132,7 +132,7 @@ static void watch_signals(void) {
 
 void check_here(const checker *c) {
     print_place(c, last_words.place, sizeof last_words.place);
-    print_command(c, last_words.command, sizeof last_words.command);
+    check_command(c, last_words.command, sizeof last_words.command);
 }
 
 static void run_row(checker *c, const check_row *r) {
@@ -147,6 +147,7 @@ static void run_row(checker *c, const check_row *r) {
     r->run(c);
     alarm(0);
     last_words.armed = 0;
+    if (c->broken && c->gpu && !tni_cuda("tenon check")) c->dead = true;
     c->failed += c->broken;
     c->skipped += !c->broken && c->skipping;
     c->passed += !c->broken && !c->skipping;
@@ -206,9 +207,21 @@ static bool is_among(const sample_list *list, int at, int most) {
     return list->elements[at] > 0 && before % (step ? step : 1) == 0;
 }
 
+/* Is it one of "values,empty"? */
+static bool is_named(const char *names, const char *name) {
+    size_t length = strlen(name);
+    for (const char *p = names; p && *p; p += strspn(p, ", ")) {
+        size_t n = strcspn(p, ", ");
+        if (n == length && strncmp(p, name, n) == 0) return true;
+        p += n;
+    }
+    return false;
+}
+
 static bool row_wanted(const checker *c, const check_row *r, const sample_list *list, int at, bool only_kernel) {
-    bool named = c->options.row != NULL;
-    if (named && strcmp(c->options.row, r->name) != 0) return false;
+    bool named = c->options.rows != NULL;
+    if (named && !is_named(c->options.rows, r->name)) return false;
+    if (is_named(c->options.skip, r->name)) return false;
     if (r->applies && !r->applies(c)) return false;
     if (r->most && list->elements[at] > r->most) return false;
     if (c->options.sample >= 0) return c->options.sample == list->index[at];
@@ -229,7 +242,7 @@ static void run_rows(checker *c, const sample_list *list, bool per_op, bool only
         for (int t = 0; tables[t]; t++) {
             for (const check_row *r = tables[t]; r->name; r++) {
                 bool once = r->flags & PER_OP;
-                if (once == per_op && row_wanted(c, r, list, at, only_kernel)) run_row(c, r);
+                if (!c->dead && once == per_op && row_wanted(c, r, list, at, only_kernel)) run_row(c, r);
             }
         }
     }
@@ -237,8 +250,9 @@ static void run_rows(checker *c, const sample_list *list, bool per_op, bool only
 
 /* ---- which kernels and types ------------------------------------------------------------------------------------- */
 
-static bool kernel_runs(const tn_kernel *k, tn_type T) {
-    return k->device == TN_CPU && !(k->isa & ~tni_cpu_isa()) && (!k->types || k->types & TN_BIT(T));
+static bool kernel_runs(const checker *c, const tn_kernel *k) {
+    bool here = c->gpu ? k->device == TN_CUDA : k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
+    return here && (!k->types || k->types & TN_BIT(c->T));
 }
 
 /* Names of the kernels that take T here, each once. */
@@ -247,7 +261,7 @@ static int list_kernels(const checker *c, const char **names, int most) {
     for (const tn_kernel *k = c->op->row->kernels; k->name && n < most; k++) {
         bool known = false;
         for (int i = 0; i < n; i++) known |= strcmp(names[i], k->name) == 0;
-        if (!known && kernel_runs(k, c->T)) names[n++] = k->name;
+        if (!known && kernel_runs(c, k)) names[n++] = k->name;
     }
     return n;
 }
@@ -257,8 +271,8 @@ static void check_type(checker *c, bool first) {
     sample_list list;
     if (!list_samples(c, &list)) return;
     c->kernel = NULL;
-    if (first && !c->options.kernel) run_rows(c, &list, true, true);
     int n = list_kernels(c, names, 32);
+    if (first && !c->options.kernel && (n || !c->gpu)) run_rows(c, &list, true, true);
     for (int i = 0; i < n; i++) {
         if (c->options.kernel && strcmp(c->options.kernel, names[i]) != 0) continue;
         c->kernel = names[i];
@@ -285,6 +299,13 @@ static int list_types(const checker *c, tn_type *types) {
     return n;
 }
 
+static bool has_cuda_kernel(const tn_operator *op) {
+    for (const tn_kernel *k = op->row->kernels; k->name; k++) {
+        if (k->device == TN_CUDA) return true;
+    }
+    return false;
+}
+
 static void check_operator(checker *c, const tn_operator *op) {
     tn_type types[TN_TYPE_COUNT];
     checker before = *c;
@@ -300,6 +321,11 @@ static void check_operator(checker *c, const tn_operator *op) {
     }
     int64_t failed = c->failed - before.failed, passed = c->passed - before.passed;
     clear_progress();
+    if (c->gpu && !has_cuda_kernel(op)) {
+        printf("%s%-24s%s %sno kernel for cuda%s\n", style_text(BOLD), op->contract->name, style_text(PLAIN),
+               style_text(YELLOW), style_text(PLAIN));
+        return;
+    }
     if (c->shown > MOST_SHOWN) printf("     … and %lld more like these\n", (long long)(c->shown - MOST_SHOWN));
     printf("%s%-24s%s %6lld passed", style_text(BOLD), op->contract->name, style_text(PLAIN), (long long)passed);
     if (failed) printf(", %s%lld failed%s", style_text(RED), (long long)failed, style_text(PLAIN));
@@ -310,7 +336,7 @@ static void check_operator(checker *c, const tn_operator *op) {
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
-static int unknown_row(void) {
+static int unknown_row(const char *row_name) {
     const char *names[64];
     int n = 0;
     for (int t = 0; tables[t]; t++) {
@@ -325,10 +351,20 @@ static int unknown_row(void) {
     return usage_error(&verb_check, "there is no case '%s'", row_name);
 }
 
-static int check_arguments(int count, const char *const *rest) {
-    if (device && strcmp(device, "cpu") != 0) {
-        return usage_error(&verb_check, "there are no kernels for device '%s' in this build; it has cpu", device);
+/* Every name of "values,empty". */
+static int unknown_rows(const char *list) {
+    for (const char *p = list; p && *p; p += strspn(p, ", ")) {
+        char name[64];
+        size_t n = strcspn(p, ", ");
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        int status = unknown_row(name);
+        if (status) return status;
+        p += n;
     }
+    return 0;
+}
+
+static int check_arguments(int count, const char *const *rest) {
     for (const char *p = dtypes; p && *p; p += strspn(p, ", ")) {
         char name[16];
         size_t n = strcspn(p, ", ");
@@ -339,11 +375,28 @@ static int check_arguments(int count, const char *const *rest) {
     for (int i = 0; i < count; i++) {
         if (!tn_find(rest[i])) return usage_error(&verb_check, "%s", tn_last_error());
     }
-    return row_name ? unknown_row() : 0;
+    int status = unknown_rows(row_names);
+    return status ? status : unknown_rows(skipped_rows);
+}
+
+/* The GPU asked for, and a mirror on it. 0, or the exit status. */
+static int open_device(mirror *m, char name[static 16], bool *used) {
+    tn_device at;
+    if (read_device(device, &at) != TN_OK) return usage_error(&verb_check, "%s", tn_last_error());
+    *used = at.kind == TN_CUDA;
+    snprintf(name, 16, "cuda:%d", at.index);
+    if (*used) check_idle(at.index);
+    if (!*used || mirror_open(m, at.index) == TN_OK) return 0;
+    fprintf(stderr, "tenon check: %s\n", tn_last_error());
+    return 1;
 }
 
 static int run(int count, const char *const *rest) {
+    static mirror gpu;
+    char name[16];
+    bool on_cuda = false;
     int status = check_arguments(count, rest);
+    if (!status) status = open_device(&gpu, name, &on_cuda);
     if (status) return status;
     checker c = {.options = {.quick = quick,
                              .verbose = verbose,
@@ -352,12 +405,17 @@ static int run(int count, const char *const *rest) {
                                                  : 200,
                              .seed = (uint64_t)seed,
                              .kernel = kernel,
-                             .row = row_name,
+                             .rows = row_names,
+                             .skip = skipped_rows,
+                             .device = on_cuda ? name : NULL,
                              .sample = (int)sample,
-                             .loads = loaded_plugins()}};
+                             .loads = loaded_plugins()},
+                 .gpu = on_cuda ? &gpu : NULL};
     watch_signals();
     int n = count ? count : tn_operator_count();
-    for (int i = 0; i < n; i++) check_operator(&c, count ? tn_find(rest[i]) : tn_operator_at(i));
+    for (int i = 0; i < n && !c.dead; i++) check_operator(&c, count ? tn_find(rest[i]) : tn_operator_at(i));
+    if (c.dead) printf("%sstopped%s: %s\n", style_text(RED), style_text(PLAIN), tn_last_error());
+    mirror_close(&gpu);
     if (c.passed + c.failed + c.skipped == 0) {
         printf("nothing to check: no operator has such a type, kernel, case or sample\n");
     }
@@ -380,9 +438,10 @@ static void print_rows(void) {
 
 static const option options[] = {
     {"--dtype", "f32,bf16", "only these types for T; without it f16, bf16, f32 and f64", TEXT, &dtypes},
-    {"--device", "cpu", "where to run", TEXT, &device},
+    {"--device", "cuda:0", "where to run: cpu (without it), cuda or cuda:N", TEXT, &device},
     {"--kernel", "NAME", "only this kernel", TEXT, &kernel},
-    {"--case", "NAME", "only this case, one of those below", TEXT, &row_name},
+    {"--case", "NAME,…", "only these cases, of those below", TEXT, &row_names},
+    {"--skip", "NAME,…", "not these cases", TEXT, &skipped_rows},
     {"--sample", "N", "only this sample, as numbered by `tenon ops OP`", NUMBER, &sample},
     {"--quick", NULL, "fewer samples, positions and repeats: a minute for the whole table", FLAG, &quick},
     {"--cases", "N", "random calls for each operator, type and kernel (200; 20 with --quick)", NUMBER, &cases},
@@ -396,6 +455,8 @@ const verb verb_check = {
     .summary = "proves operators: every type, kernel and sample, against float64 and the bugs that kernels really have",
     .examples = "tenon check\tthe whole table\n"
                 "tenon check softmax --quick\tone operator, in seconds\n"
+                "tenon check --device cuda\tthe whole table on the first GPU\n"
+                "compute-sanitizer tenon check --device cuda --quick --skip sticky,fork,idle,leaks\n"
                 "tenon check layer_norm --dtype bf16 --kernel neon\n"
                 "tenon check sum --cases 5000 --seed 7\tlook longer, elsewhere\n"
                 "tenon check my_op --load ./my_op.so\tone of your own",
@@ -405,6 +466,8 @@ const verb verb_check = {
         "the output's type and of the type that sums are kept in, s is how far r moves when every input is off by "
         "its own last place, c = 48 + sqrt(n) for sums of n numbers, and tolerance is the sample's (1). One "
         "wrong element fails.\n"
+        "On a GPU the numbers are drawn and the reference runs on the CPU all the same; tensors are copied there with "
+        "whatever lies around them, and everything that comes back is looked at.\n"
         "A failure prints what was wrong and the one command that does it again. The last line counts.",
     .run = run,
     .more = print_rows,

@@ -83,7 +83,7 @@ static void print_types(uint32_t types) {
 static void print_kernels(const tn_operator *op) {
     heading("kernels, best first");
     for (const tn_kernel *k = op->row->kernels; k->name; k++) {
-        bool here = k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
+        bool here = k->device == TN_CUDA || !(k->isa & ~tni_cpu_isa());
         printf("  %s%-12s%s %-5s ", style_text(here ? BOLD : DIM), k->name, style_text(PLAIN),
                k->device == TN_CPU ? "cpu" : "cuda");
         print_types(k->types);

@@ -5,10 +5,16 @@ set -euo pipefail
 preset=$1
 shift
 targets=(${@:+--target "$@"})
+# TENON_CUBINS=FOLDER: device code that was compiled before (make release-cubins); without it, this build's own.
+settings=()
+if [ "$preset" = release ]; then
+    settings+=("-DTENON_CUBINS=${TENON_CUBINS:+$(realpath "$TENON_CUBINS")}")
+    [ -z "${TENON_CUDA_ARCHS:-}" ] || settings+=("-DTENON_CUDA_ARCHS=$TENON_CUDA_ARCHS")
+fi
 # A folder that was configured with another compiler or at another path is configured anew.
-if ! cmake --preset "$preset" >"build/logs/configure-$preset.log" 2>&1; then
+if ! cmake --preset "$preset" "${settings[@]}" >"build/logs/configure-$preset.log" 2>&1; then
     rm -f build/CMakeCache.txt "build/$preset/CMakeCache.txt"
-    step "configure-$preset" "configure ($preset)" cmake --preset "$preset"
+    step "configure-$preset" "configure ($preset)" cmake --preset "$preset" "${settings[@]}"
 fi
 if [ -t 1 ]; then
     cmake --build --preset "$preset" "${targets[@]}"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|lint …
+# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|lint …
 # Looks first and installs only what is missing: tools with apt-get, Python packages into .venv. When nothing is missing
 # it takes a moment and reaches for no network. Leaves the interpreter to use in build/python.
 set -euo pipefail
@@ -20,7 +20,7 @@ have_venv() { have_python && { [ -x .venv/bin/python ] || "$user_python" -c 'imp
 have_cmake() {
     local version
     version=$(cmake --version 2>/dev/null | sed -n 's/cmake version //p') || return 1
-    [ -n "$version" ] && [ "$(printf '3.22\n%s\n' "$version" | sort -V | head -n 1)" = 3.22 ]
+    [ -n "$version" ] && [ "$(printf '3.24\n%s\n' "$version" | sort -V | head -n 1)" = 3.24 ]
 }
 # clang comes without its run-time libraries on some distributions: link a fuzzer to see.
 have_fuzzer() {
@@ -62,7 +62,7 @@ tools_for() {
         need have_cmake cmake
         need have_ninja ninja-build
         ;;
-    demo | python) need have_python python3 ;;
+    demo | python | cubins) need have_python python3 ;;
     fuzz) need have_clang clang ;;
     lint)
         need have_python python3
@@ -70,7 +70,7 @@ tools_for() {
         need have_tidy clang-tidy
         need have_cxx g++
         ;;
-    *) fail "setup.sh knows build, demo, python, fuzz and lint, not '$1'" ;;
+    *) fail "setup.sh knows build, demo, python, fuzz, cubins and lint, not '$1'" ;;
     esac
 }
 
@@ -159,6 +159,7 @@ for what in "$@"; do
     case $what in
     demo | python) python_for "$what" ;;
     fuzz) fuzzer ;;
+    cubins) venv cubins ;;
     lint) venv lint ;;
     esac
 done

@@ -6,6 +6,7 @@ Run by `make test`, `make test-quick` and `make test-gpu`, which set up what it 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,12 +76,47 @@ def parts() -> list[Part]:
             unable=no_tsan,
         ),
         Part("fuzz", "libFuzzer on the contract language", [["tests/fuzz/run.sh", str(FUZZ_SECONDS)]]),
+        Part(
+            "cubins",
+            "every CUDA kernel compiled by NVRTC 12, as for a release",
+            [[str(ROOT / ".venv/bin/python"), "tools/release_cubins.py", "--arch", "90a"]],
+        ),
     ]
+
+
+# Cases that look at the process as a whole, which compute-sanitizer is a part of, and what takes gigabytes.
+UNTOOLED = "sticky,fork,idle,leaks,huge"
+SANITIZERS = {
+    "memcheck": "accesses out of bounds, misaligned ones, leaks",
+    "racecheck": "races in shared memory",
+    "initcheck": "reads of memory that nobody wrote",
+    "synccheck": "barriers that not all threads reach",
+}
+
+
+def sanitizer() -> str | None:
+    """compute-sanitizer, which comes with CUDA."""
+    return shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+
+
+def no_sanitizer() -> str | None:
+    return None if sanitizer() else "there is no compute-sanitizer (it comes with the CUDA toolkit)"
 
 
 def gpu_parts() -> list[Part]:
     names = {part.name: part for part in parts()}
-    return [names["build"], names["check"], names["python"]]
+    check = ["build/tenon", "check", "--device", "cuda"]
+    python = {**PYTHON_ENV, "TENON_TEST_DEVICE": "cuda"}
+    made = [
+        names["build"],
+        names["unit"],
+        Part("check", "every operator on the GPU against float64, and its gradient", [check]),
+        Part("python", "PyTorch on CUDA: tests made from the operator table", [[*PYTEST, "tests/python"]], python),
+    ]
+    for tool, what in SANITIZERS.items():
+        command = [sanitizer() or "", "--tool", tool, "--error-exitcode", "9", *check, "--quick", "--skip", UNTOOLED]
+        made.append(Part(tool, f"compute-sanitizer: {what}", [command], unable=no_sanitizer))
+    return made
 
 
 def main() -> int:
@@ -95,8 +131,8 @@ def main() -> int:
             print(f"  {part.name:<8} {part.what}")
         return 0
     if given.gpu:
-        print("This version has no CUDA kernels: on this machine the CPU kernels and the PyTorch adapter are tested.")
-        return run_all(gpu_parts(), given.verbose)
+        print(f"Tests on the GPU, with {sys.executable}; logs in build/logs")
+        return run_all(choose(gpu_parts(), given.parts), given.verbose)
     print(f"Tests, with {sys.executable}; logs in build/logs")
     return run_all(choose(parts(), given.parts), given.verbose)
 

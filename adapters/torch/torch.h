@@ -5,7 +5,7 @@
  * torch_values.c    arguments and results: torch's 64-bit slots to tn_tensor and tn_value, torch's memory and threads
  * torch_ops.c       one `tenon::<name>` for each row of the table: schema, kernel, registration
  * torch_raise.c     a tn_status as the Python exception that a user expects
- * torch_direct.c    the short way from Python for plain CPU calls, past torch's dispatcher */
+ * torch_direct.c    the short way from Python for plain calls, past torch's dispatcher */
 #ifndef TNI_TORCH_H
 #define TNI_TORCH_H
 
@@ -66,6 +66,8 @@ struct tni_torch_symbols {
     TNI_TORCH_NEEDED(TNI_TORCH_FIELD)
     TNI_TORCH_OPTIONAL(TNI_TORCH_FIELD)
 #undef TNI_TORCH_FIELD
+    /* In libtorch_cuda, which a torch for the CPU alone does not have: NULL then. */
+    tni_torch_error (*aoti_torch_get_current_cuda_stream)(int32_t device, void **stream);
     /* C++'s operator new and delete: the boxes of optional values before 2.13 */
     void *(*new_memory)(size_t bytes);
     void (*delete_memory)(void *memory);
@@ -104,6 +106,8 @@ typedef struct tni_torch_frame {
 
     tn_tensor out_tensors[TNI_MAX_ARGS];
     tni_torch_handle out[TNI_MAX_ARGS]; /* (n_outputs) NULL: not there */
+    int32_t over; /* place in `in` of a tensor that gives its memory to the first output; -1: none. It becomes -1 where
+                     the two are laid out differently, and the output is made as usual */
 } tni_torch_frame;
 
 /* Reads the slots of a call, in the order of the schema. Takes no ownership: tni_torch_release_slots frees them. */

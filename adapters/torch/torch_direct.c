@@ -1,5 +1,5 @@
 /* The short way from Python. torch's dispatcher costs more than a small operator does: about 4 µs a call, where
- * torch.softmax as a whole takes 3. For the common case (plain tensors on the CPU, nothing to differentiate, no mode,
+ * torch.softmax as a whole takes 3. For the common case (plain tensors, nothing to differentiate, no mode,
  * no transform, no profiler) a Python function made here reads the tensors through torch's DLPack exchange table and
  * calls the core at once. For every other case it hands the same arguments on to a Python function that goes through
  * the dispatcher. Whatever it needs of Python and torch is looked up by name; where something is missing, setup says so
@@ -91,6 +91,7 @@ typedef struct entry {
     uint64_t shown;           /* outputs to return, a bit for each */
     bool all;                 /* with None for absent outputs; else only those that are there */
     bool mutates;
+    int32_t over, over_in; /* argument that gives its memory to the first output, and its place among the tensors; -1 */
 } entry;
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -175,7 +176,7 @@ static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool gr
     frame->in[i] = t;
     if (py.exchange->read(object, t)) return drop_error();
     bool complex = t->dtype.code == tn_dtype_of(TN_C64).code; /* may have a conjugation still to be applied */
-    if (t->device.kind != TN_CPU || t->ndim > TN_MAX_RANK || complex) return NOT_PLAIN;
+    if ((t->device.kind != TN_CPU && t->device.kind != TN_CUDA) || t->ndim > TN_MAX_RANK || complex) return NOT_PLAIN;
     if (t->data) return PLAIN;
     bool empty = false; /* without memory, yet with elements: torch stands in for them */
     for (int32_t d = 0; d < t->ndim; d++) empty |= t->shape[d] == 0;
@@ -320,21 +321,28 @@ static python_object *wrap(tni_torch_handle tensor) {
 }
 
 static bool is_shown(const entry *e, const tni_torch_frame *frame, int32_t i) {
-    return (e->shown >> i & 1) && (e->all || frame->out[i]);
+    return (e->shown >> i & 1) && (e->all || frame->out[i] || (i == 0 && frame->over >= 0));
 }
 
-static python_object *results(const entry *e, const tni_torch_frame *frame) {
+/* Output i, for Python. */
+static python_object *result(const entry *e, const tni_torch_frame *frame, python_object *const *args, int32_t i) {
+    if (i != 0 || frame->over < 0) return wrap(frame->out[i]);
+    py.Py_IncRef(args[e->over]);
+    return args[e->over];
+}
+
+static python_object *results(const entry *e, const tni_torch_frame *frame, python_object *const *args) {
     int32_t n_outputs = e->op->contract->n_outputs, n = 0, only = 0;
     for (int32_t i = 0; i < n_outputs; i++) {
         if (!is_shown(e, frame, i)) continue;
         only = i;
         n++;
     }
-    if (n == 1) return wrap(frame->out[only]);
+    if (n == 1) return result(e, frame, args, only);
     python_object *tuple = py.PyTuple_New(n);
     for (int32_t i = 0, at = 0; tuple && i < n_outputs; i++) {
         if (!is_shown(e, frame, i)) continue;
-        python_object *item = wrap(frame->out[i]);
+        python_object *item = result(e, frame, args, i);
         if (item) {
             py.PyTuple_SetItem(tuple, at++, item);
         } else {
@@ -384,7 +392,7 @@ static python_object *run(const entry *e, tni_torch_frame *frame, python_object 
     if (status != TN_OK) {
         raise_status(status);
     } else if (!e->mutates || bump_versions(e->op->contract, args)) {
-        made = results(e, frame);
+        made = results(e, frame, args);
     }
     tni_torch_delete_outputs(frame);
     return made;
@@ -398,7 +406,10 @@ static python_object *call(python_object *self, python_object *const *args, intp
     verdict v = is_plain() ? read_all(&frame, args, n) : NOT_PLAIN;
     python_object *made = NULL;
     switch (v) {
-    case PLAIN: made = run(e, &frame, args); break;
+    case PLAIN:
+        frame.over = e->over_in;
+        made = run(e, &frame, args);
+        break;
     case NEEDS_GRAD: made = py.PyObject_Vectorcall(e->with_grad, args, (size_t)n, NULL); break;
     case NOT_PLAIN: made = py.PyObject_Vectorcall(e->general, args, (size_t)n, NULL); break;
     case FAILED: made = raise_status(TN_NO_MEMORY); break;
@@ -448,11 +459,22 @@ TN_API bool tn_torch_direct_plain(void) {
     return is_plain();
 }
 
+/* The place of parameter k, a tensor, among the tensors of a call; -1 where that differs from call to call. */
+static int32_t tensor_place(const tni_contract *c, int32_t k) {
+    int32_t place = 0;
+    for (int32_t i = 0; i < c->n_order && i < k; i++) {
+        if (c->order[i].is_attr) continue;
+        if (c->inputs[c->order[i].index].list) return -1;
+        place++;
+    }
+    return k < 0 ? -1 : place;
+}
+
 /* A Python function that takes all parameters of the operator's schema by position. `shown`: the outputs to return, a
- * bit for each; `all`: always a tuple of those (or the one), with None for absent ones. NULL and a message on failure.
- */
+ * bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the parameter, a tensor,
+ * whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
 TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad, python_object *general,
-                                      uint64_t shown, bool all) {
+                                      uint64_t shown, bool all, int32_t over) {
     static const struct { /* PyMethodDef */
         const char *name;
         python_object *(*call)(python_object *self, python_object *const *args, intptr_t n);
@@ -463,7 +485,8 @@ TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad
     if (!op) return NULL;
     entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */
     if (!e) return NULL;
-    *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all};
+    *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all, .over = over};
+    e->over_in = tensor_place(op->contract, over);
     for (int32_t i = 0; i < op->contract->n_inputs; i++) e->mutates |= op->contract->inputs[i].inplace;
     python_object *self = py.PyCapsule_New(e, NULL, NULL);
     python_object *function = self ? py.PyCFunction_NewEx((void *)&method, self, NULL) : NULL;

@@ -16,6 +16,7 @@ void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op) {
     frame->n_owned = 0;
     frame->n_ints = 0;
     frame->more = NULL;
+    frame->over = -1;
     memset(frame->out, 0, (size_t)c->n_outputs * sizeof frame->out[0]);
     frame->args = (tn_args){
         .in = frame->in,
@@ -369,6 +370,30 @@ static const tn_host torch_host = {
     .threads = host_threads,
 };
 
+/* Where the call runs: its tensors are all on one device. */
+static tn_device device_of(const tni_torch_frame *frame) {
+    for (int32_t i = 0; i < frame->args.n_in; i++) {
+        if (frame->in[i]) return frame->in[i]->device;
+    }
+    return (tn_device){TN_CPU, 0};
+}
+
+/* The first output takes over the memory of an input, where they are laid out alike. */
+static bool take_over(tni_torch_frame *frame, const tn_spec *spec, const int64_t *strides, tn_tensor **made) {
+    const tn_tensor *given = frame->over < 0 ? NULL : frame->in[frame->over];
+    bool alike = given && tn_type_of(given->dtype) == spec->type && given->ndim == spec->ndim && given->strides;
+    for (int32_t d = 0; alike && d < spec->ndim; d++) {
+        alike = given->shape[d] == spec->shape[d] && (spec->shape[d] == 1 || given->strides[d] == strides[d]);
+    }
+    if (!alike) {
+        frame->over = -1;
+        return false;
+    }
+    frame->out_tensors[0] = *given;
+    *made = &frame->out_tensors[0];
+    return true;
+}
+
 static tn_status make_output(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,
                              tn_tensor **made) {
     tni_torch_frame *frame = context;
@@ -377,12 +402,8 @@ static tn_status make_output(void *context, int32_t output, const tn_spec *spec,
         return tn_fail(TN_UNSUPPORTED, "%s: %s is a list of outputs, which torch does not get yet", c->name,
                        c->outputs[output].name);
     }
-    tn_device device = {TN_CPU, 0};
-    for (int32_t i = 0; i < frame->args.n_in; i++) {
-        if (!frame->in[i]) continue;
-        device = frame->in[i]->device; /* they are all on one */
-        break;
-    }
+    if (output == 0 && take_over(frame, spec, strides, made)) return TN_OK;
+    const tn_device device = device_of(frame);
     tn_tensor *t = &frame->out_tensors[output];
     tni_torch_handle *tensor = &frame->out[output];
     if (tni_torch.aoti_torch_empty_strided(spec->ndim, spec->shape, strides, tni_torch.dtypes[spec->type],
@@ -400,5 +421,12 @@ static tn_status make_output(void *context, int32_t output, const tn_spec *spec,
 }
 
 tn_status tni_torch_call(tni_torch_frame *frame) {
-    return tni_call_alloc(frame->op, &frame->args, &torch_host, make_output, frame);
+    const tn_device device = device_of(frame);
+    if (device.kind != TN_CUDA) return tni_call_alloc(frame->op, &frame->args, &torch_host, make_output, frame);
+    tn_host host = torch_host;
+    if (!tni_torch.aoti_torch_get_current_cuda_stream ||
+        tni_torch.aoti_torch_get_current_cuda_stream(device.index, &host.stream)) {
+        return shim_failed(frame, "say which CUDA stream is current");
+    }
+    return tni_call_alloc(frame->op, &frame->args, &host, make_output, frame);
 }

@@ -136,13 +136,14 @@ static void cut(loops *l) {
     l->from_step[0] *= l->shape[1];
 }
 
-void tni_copy(const tn_host *host, const tn_view *to, const tn_view *from) {
+tn_status tni_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
     loops l;
-    if (tn_count(to) == 0) return;
+    if (tn_count(to) == 0) return TN_OK;
+    if (call->device.kind == TN_CUDA) return tni_cuda_copy(call, to, from);
     make_loops(&l, to, from);
     if (l.ndim == 0) {
         memcpy(l.to, l.from, l.size);
-        return;
+        return TN_OK;
     }
     cut(&l);
     int32_t inner = transposes(&l) ? 2 : 1;
@@ -150,9 +151,6 @@ void tni_copy(const tn_host *host, const tn_view *to, const tn_view *from) {
     for (int32_t d = 0; d < l.ndim - inner; d++) blocks *= l.shape[d];
     for (int32_t d = l.ndim - inner; d < l.ndim; d++) elements *= l.shape[d];
     int64_t grain = elements >= GRAIN ? 1 : GRAIN / elements;
-    if (blocks > grain && host->parallel) {
-        host->parallel(host->context, blocks, grain, copy_blocks, &l);
-    } else {
-        copy_blocks(&l, 0, blocks);
-    }
+    tn_parallel(call, blocks, grain, copy_blocks, &l);
+    return TN_OK;
 }

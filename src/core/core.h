@@ -53,8 +53,8 @@ bool tni_is_permuted_dense(int32_t ndim, const int64_t *shape, const int64_t *st
  * contract and that input is permuted-dense (channels-last stays channels-last), else dense. */
 void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides);
-/* Copies elements between views of the same shape and type, any strides. */
-void tni_copy(const tn_host *host, const tn_view *to, const tn_view *from);
+/* Copies elements between views of the same shape and type, any strides, on the call's device. */
+tn_status tni_copy(const tn_call *call, const tn_view *to, const tn_view *from);
 
 /* ---- calls for adapters: one look-up serves inference and the run ------------------------------------------------ */
 /* Makes output `output`, which the adapter owns; the core runs into it. */
@@ -67,6 +67,14 @@ tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_ho
 
 /* The default host's parallel loop (threads.c). */
 void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg);
+
+/* ---- GPU: what the core needs of it (src/cuda) ------------------------------------------------------------------- */
+tn_status tni_cuda_usable(const char *wanted); /* says why not: no driver, an error that cannot be got over, a fork */
+tn_status tni_cuda_copy(const tn_call *call, const tn_view *to, const tn_view *from);
+/* Stream-ordered memory, for programs without an allocator of their own. */
+tn_block tni_cuda_alloc(tn_device device, size_t bytes, void *stream);
+void tni_cuda_free(tn_device device, tn_block block, void *stream);
+void tni_cuda_trim(void); /* gives the pools' unused memory back */
 
 /* ---- CPU --------------------------------------------------------------------------------------------------------- */
 uint32_t tni_cpu_isa(void); /* TN_ISA_… of this machine, less what TENON_ISA=none|avx2|avx512 leaves out */

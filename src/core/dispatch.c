@@ -125,17 +125,20 @@ static tn_status make_copy(running *r, int32_t i) {
     }
     r->copies[i] = block;
     r->views[i].data = (char *)block.data - (slot->dense ? 0 : slot->low);
-    if (!slot->is_output) tni_copy(r->host, &r->views[i], &r->own[i]);
-    return TN_OK;
+    return slot->is_output ? TN_OK : tni_copy(&r->call, &r->views[i], &r->own[i]);
 }
 
-static void release_copies(running *r, bool back) {
+static tn_status release_copies(running *r, bool back) {
+    tn_status status = TN_OK;
     for (int32_t i = 0; i < r->plan->n_slots; i++) {
         const tni_slot *slot = &r->plan->slots[i];
         if (!r->copies[i].data) continue;
-        if (back && slot->written && !slot->dropped) tni_copy(r->host, &r->own[i], &r->views[i]);
+        if (back && status == TN_OK && slot->written && !slot->dropped) {
+            status = tni_copy(&r->call, &r->own[i], &r->views[i]);
+        }
         r->host->release(r->host->context, r->plan->device, r->copies[i]);
     }
+    return status;
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
@@ -162,8 +165,8 @@ static tn_status run_with_copies(running *r, const bool *needs_copy) {
         if (r->plan->slots[i].dense || needs_copy[i]) status = make_copy(r, i);
     }
     if (status == TN_OK) status = run_kernel(r);
-    release_copies(r, status == TN_OK);
-    return status;
+    const tn_status back = release_copies(r, status == TN_OK);
+    return status == TN_OK ? back : status;
 }
 
 static void point(tn_arg *args, const tn_arg *plan_args, int32_t n, const tn_view *from, tn_view *to) {
@@ -216,7 +219,8 @@ static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const 
                               void *context) {
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
-    tn_status status = run_plan(plan, args, host ? host : tn_default_host(), make, context);
+    tn_status status = plan->device.kind == TN_CUDA ? tni_cuda_usable(plan->op->contract->name) : TN_OK;
+    if (status == TN_OK) status = run_plan(plan, args, host ? host : tn_default_host(), make, context);
     tni_plan_release(plan);
     return status;
 }

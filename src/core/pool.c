@@ -1,4 +1,5 @@
-/* The default host of plain C programs: freed workspaces are kept by size and handed out again. */
+/* The default host of plain C programs: freed workspaces are kept by size and handed out again. Its context is the
+ * stream that GPU memory is ordered by. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -43,8 +44,7 @@ static int class_of(size_t bytes) {
 
 static tn_block pool_alloc(void *context, tn_device device, size_t bytes) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)context;
-    (void)device;
+    if (device.kind == TN_CUDA) return tni_cuda_alloc(device, bytes, context);
     pthread_once(&once, watch_forks);
     int c = class_of(bytes);
     if (c >= CLASSES || bytes > MOST_KEPT) return (tn_block){tni_malloc_aligned(bytes), NULL};
@@ -60,8 +60,10 @@ static tn_block pool_alloc(void *context, tn_device device, size_t bytes) {
 }
 
 static void pool_release(void *context, tn_device device, tn_block block) {
-    (void)context;
-    (void)device;
+    if (device.kind == TN_CUDA) {
+        tni_cuda_free(device, block, context);
+        return;
+    }
     int c = (int)(uintptr_t)block.handle - 1;
     bool kept = false;
     if (c >= 0) {
@@ -83,11 +85,21 @@ void tn_pool_trim(void) {
     }
     pool.kept = 0;
     unlock_pool();
+    tni_cuda_trim();
 }
 
 static int pool_threads(void *context) {
     (void)context;
     return tn_threads();
+}
+
+tn_host tn_stream_host(void *stream) {
+    return (tn_host){.context = stream,
+                     .stream = stream,
+                     .alloc = pool_alloc,
+                     .release = pool_release,
+                     .parallel = tni_parallel,
+                     .threads = pool_threads};
 }
 
 const tn_host *tn_default_host(void) {

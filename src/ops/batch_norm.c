@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../cpu/variants.h"
+#include "../cuda/cuda.h"
 
 /* batch_norm */
 enum { X, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, RESIDUAL };
@@ -19,6 +20,8 @@ enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
 
 TNI_CPU_DECLARE(batch_norm)
 TNI_CPU_DECLARE(batch_norm_grad)
+TNI_CUDA_DECLARE(batch_norm)
+TNI_CUDA_DECLARE(batch_norm_grad)
 
 static double element(const tn_view *v, int64_t i, double absent) {
     return v ? tn_get(v->type, v->data, i) : absent;
@@ -147,6 +150,9 @@ static size_t workspace(const tn_call *call) {
 static const tn_kernel batch_norm_kernels[] = {
     TNI_CPU_KERNELS(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts, .workspace = workspace),
     TNI_CPU_KERNELS(batch_norm, .flags = TN_ALIAS, .workspace = workspace),
+    TNI_CUDA_KERNEL(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts,
+                    .workspace = tni_batch_norm_cuda_workspace),
+    TNI_CUDA_KERNEL(batch_norm, .flags = TN_ALIAS, .workspace = tni_batch_norm_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_ref},
     {0},
 };
@@ -155,6 +161,9 @@ static const tn_kernel batch_norm_grad_kernels[] = {
     TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_grad_accepts,
                     .workspace = workspace),
     TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_ALIAS, .workspace = workspace),
+    TNI_CUDA_KERNEL(batch_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_grad_accepts,
+                    .workspace = tni_batch_norm_grad_cuda_workspace),
+    TNI_CUDA_KERNEL(batch_norm_grad, .flags = TN_ALIAS, .workspace = tni_batch_norm_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_grad_ref},
     {0},
 };
@@ -170,6 +179,8 @@ static const tn_sample batch_norm_samples[] = {
     {"n=2 c=1 s=[4]"},
     {"n=70 c=70 s=[1] gamma beta"},
     {"n=1 c=3 s=[1] gamma beta"},
+    {"n=3 c=2 s=[120, 104] gamma beta W=f32"},
+    {"n=5 c=3 s=[83, 101] residual act='relu'"},
     {"n=0 c=3 s=[4] gamma beta"},
     {"n=3 c=0 s=[4] gamma beta"},
     {"n=32 c=64 s=[56, 56] gamma beta W=f32", .bench = true},
@@ -190,6 +201,8 @@ static const tn_sample batch_norm_grad_samples[] = {
     {"n=2 c=9 s=[33] beta act='relu' rstd>0 want_dbeta=true"},
     {"n=2 c=9 s=[33] residual act='relu' rstd>0 want_dresidual=true"},
     {"n=70 c=70 s=[1] gamma beta rstd>0 " ALL},
+    {"n=3 c=2 s=[120, 104] gamma beta W=f32 rstd>0 " ALL},
+    {"n=5 c=3 s=[83, 101] gamma residual act='relu' rstd>0 want_dresidual=true " ALL},
     {"n=0 c=3 s=[4] gamma beta rstd>0 " ALL},
     {"n=3 c=0 s=[4] gamma beta rstd>0 " ALL},
     {"n=32 c=64 s=[56, 56] gamma beta W=f32 rstd>0 " ALL, .bench = true},

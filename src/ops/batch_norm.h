@@ -45,4 +45,8 @@ static inline int64_t tni_batch_norm_parts(int64_t n, int64_t c) {
     return n < 16 ? n : 16;
 }
 
+/* Of the kernels in batch_norm_cuda.c. */
+size_t tni_batch_norm_cuda_workspace(const tn_call *call);
+size_t tni_batch_norm_grad_cuda_workspace(const tn_call *call);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "../cpu/variants.h"
+#include "cross_entropy_cuda.h"
 
 /* cross_entropy */
 enum { X, TARGET, WEIGHT };
@@ -81,7 +82,8 @@ static double row_ref(const tn_call *call, int64_t i, int64_t v, double lse, dou
     }
     for (int64_t j = 0; j < v && gx; j++) {
         const double p = exp(tn_get(x->type, x->data, i * v + j) - lse);
-        const double d = (hard + soft * weights + 2 * z * lse) * p - soft * weight_of(weight, j) - (j == t ? hard : 0);
+        double d = (hard + soft * weights + 2 * z * lse) * p - (j == t ? hard : 0);
+        if (soft != 0) d -= soft * weight_of(weight, j);
         tn_set(gx->type, gx->data, i * v + j, d * unit);
     }
     return loss;
@@ -126,12 +128,17 @@ static tn_status cross_entropy_grad_ref(const tn_call *call, void *state) {
 
 static const tn_kernel cross_entropy_kernels[] = {
     TNI_CPU_KERNELS(cross_entropy, .flags = TN_STRIDED),
+    TNI_CUDA_KERNEL(cross_entropy, .flags = TN_STRIDED, .accepts = tni_cross_entropy_cuda_accepts,
+                    .workspace = tni_cross_entropy_cuda_workspace),
+    TNI_CUDA_KERNEL(cross_entropy, .workspace = tni_cross_entropy_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = cross_entropy_ref},
     {0},
 };
 
 static const tn_kernel cross_entropy_grad_kernels[] = {
     TNI_CPU_KERNELS(cross_entropy_grad, .flags = TN_STRIDED | TN_ALIAS),
+    TNI_CUDA_KERNEL(cross_entropy_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_cross_entropy_grad_cuda_accepts),
+    TNI_CUDA_KERNEL(cross_entropy_grad, .flags = TN_ALIAS),
     {.name = "ref", .device = TN_CPU, .run = cross_entropy_grad_ref},
     {0},
 };
@@ -152,6 +159,8 @@ static const tn_sample cross_entropy_samples[] = {
     {"r=[4] v=1 target<v want_gx=true"},
     {"r=[2] v=50257 target<v want_gx=true"},
     {"r=[0] v=5 target<v reduction='sum' want_gx=true"},
+    {"r=[40] v=2048 target<v target=i32 ignore_index=7 want_gx=true"},
+    {"r=[3] v=40960 target<v label_smoothing=0.1 z_loss=0.01 want_gx=true"},
     {"r=[8192] v=1000 target<v want_gx=true", .bench = true},
     {"r=[256] v=50257 target<v", .bench = true},
     {"r=[256] v=50257 target<v want_gx=true", .bench = true},

@@ -3,6 +3,7 @@
 
 #include "../cpu/variants.h"
 #include "layer_norm.h"
+#include "layer_norm_cuda.h"
 
 /* layer_norm */
 enum { X, GAMMA, BETA };
@@ -126,6 +127,9 @@ static const tn_kernel layer_norm_kernels[] = {
     TNI_CPU_KERNELS(layer_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = layer_norm_accepts,
                     .workspace = layer_norm_workspace),
     TNI_CPU_KERNELS(layer_norm, .flags = TN_ALIAS, .workspace = layer_norm_workspace),
+    TNI_CUDA_KERNEL(layer_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_layer_norm_cuda_accepts,
+                    .workspace = tni_layer_norm_cuda_workspace),
+    TNI_CUDA_KERNEL(layer_norm, .flags = TN_ALIAS, .workspace = tni_layer_norm_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_ref},
     {0},
 };
@@ -134,6 +138,9 @@ static const tn_kernel layer_norm_grad_kernels[] = {
     TNI_CPU_KERNELS(layer_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = layer_norm_grad_accepts,
                     .workspace = layer_norm_grad_workspace),
     TNI_CPU_KERNELS(layer_norm_grad, .flags = TN_ALIAS, .workspace = layer_norm_grad_workspace),
+    TNI_CUDA_KERNEL(layer_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_layer_norm_grad_cuda_accepts,
+                    .workspace = tni_layer_norm_grad_cuda_workspace),
+    TNI_CUDA_KERNEL(layer_norm_grad, .flags = TN_ALIAS, .workspace = tni_layer_norm_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_grad_ref},
     {0},
 };
@@ -149,6 +156,8 @@ static const tn_sample layer_norm_samples[] = {
     {"r=[2] c=5003 gamma beta"},
     {"r=[0] c=8 gamma beta"},
     {"r=[3] c=0 gamma beta"},
+    {"r=[40] c=2048 gamma beta W=f32"},
+    {"r=[3] c=40960 gamma beta"},
     {"r=[4096] c=1024 gamma beta", .bench = true},
     {"r=[64, 128] c=768 gamma beta W=f32", .bench = true},
     {"r=[256] c=16384 gamma beta", .bench = true},
@@ -167,6 +176,8 @@ static const tn_sample layer_norm_grad_samples[] = {
     {"r=[2] c=5003 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
     {"r=[0] c=8 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
     {"r=[3] c=0 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
+    {"r=[40] c=2048 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
+    {"r=[3] c=40960 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
     {"r=[4096] c=1024 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},
     {"r=[64, 128] c=768 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},
     {"r=[256] c=16384 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "../cpu/variants.h"
+#include "softmax_cuda.h"
 
 /* softmax */
 enum { X, MASK };
@@ -81,12 +82,18 @@ static tn_status softmax_grad_ref(const tn_call *call, void *state) {
 
 static const tn_kernel softmax_kernels[] = {
     TNI_CPU_KERNELS(softmax, .flags = TN_STRIDED | TN_ALIAS),
+    TNI_CUDA_KERNEL(softmax, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_softmax_cuda_accepts,
+                    .workspace = tni_softmax_cuda_workspace),
+    TNI_CUDA_KERNEL(softmax, .flags = TN_ALIAS, .workspace = tni_softmax_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = softmax_ref},
     {0},
 };
 
 static const tn_kernel softmax_grad_kernels[] = {
     TNI_CPU_KERNELS(softmax_grad, .flags = TN_STRIDED | TN_ALIAS),
+    TNI_CUDA_KERNEL(softmax_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_softmax_grad_cuda_accepts,
+                    .workspace = tni_softmax_grad_cuda_workspace),
+    TNI_CUDA_KERNEL(softmax_grad, .flags = TN_ALIAS, .workspace = tni_softmax_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = softmax_grad_ref},
     {0},
 };
@@ -109,6 +116,8 @@ static const tn_sample softmax_samples[] = {
     {"s=[0, 5]"},
     {"s=[5, 0]"},
     {"s=[3, 0, 4] axis=0"},
+    {"s=[40, 2048]"},
+    {"s=[3, 40960] scale=0.5"},
     {"s=[4096, 1024]", .bench = true},
     {"s=[128, 32768]", .bench = true},
     {"s=[8, 512, 512] causal=true scale=0.125", .bench = true},
@@ -125,6 +134,8 @@ static const tn_sample softmax_grad_samples[] = {
     {"s=[2, 3, 4, 9] axis=2"},
     {"s=[0, 5]"},
     {"s=[5, 0]"},
+    {"s=[40, 2048]"},
+    {"s=[3, 40960] scale=0.5"},
     {"s=[4096, 1024]", .bench = true},
     {"s=[128, 32768]", .bench = true},
     {0},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../cpu/variants.h"
+#include "../cuda/cuda.h"
 
 /* sum */
 enum { X };
@@ -17,6 +18,8 @@ enum { GRAD_DX };
 
 TNI_CPU_DECLARE(sum)
 TNI_CPU_DECLARE(sum_grad)
+TNI_CUDA_DECLARE(sum)
+TNI_CUDA_DECLARE(sum_grad)
 
 static bool is_reduced(const tn_value *axes, int dim) {
     for (int k = 0; k < axes->count; k++)
@@ -154,12 +157,14 @@ static size_t sum_workspace(const tn_call *call) {
 
 static const tn_kernel sum_kernels[] = {
     TNI_CPU_KERNELS(sum, .flags = TN_STRIDED, .workspace = sum_workspace),
+    TNI_CUDA_KERNEL(sum, .flags = TN_STRIDED, .workspace = tni_sum_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = sum_ref},
     {0},
 };
 
 static const tn_kernel sum_grad_kernels[] = {
     TNI_CPU_KERNELS(sum_grad, .flags = TN_STRIDED),
+    TNI_CUDA_KERNEL(sum_grad, .flags = TN_STRIDED),
     {.name = "ref", .device = TN_CPU, .run = sum_grad_ref},
     {0},
 };

@@ -312,22 +312,31 @@ typedef struct spread {
     const char *dy;
 } spread;
 
+typedef uint16_t halves __attribute__((vector_size(V_BYTES)));
+typedef uint32_t words __attribute__((vector_size(V_BYTES)));
+typedef uint64_t longs __attribute__((vector_size(V_BYTES)));
+
+/* The element's bits in every lane. Not through memory: a store elsewhere between two rows keeps some processors from
+ * seeing that whole cache lines are written, and they read each line before they write it. */
+TNI_INLINE vint repeated(const char *element, const size_t size) {
+    uint64_t bits = 0;
+    memcpy(&bits, element, size);
+    if (size == 2) return (vint)((halves){0} + (uint16_t)bits);
+    if (size == 4) return (vint)((words){0} + (uint32_t)bits);
+    return (vint)((longs){0} + bits);
+}
+
 /* n copies of one element. Short runs have no use for a vector of many. */
 TNI_INLINE void fill(char *to, const char *element, const size_t size, int64_t n) {
     int64_t left = n * (int64_t)size;
-    if (left < V_BYTES) {
-        for (int64_t i = 0; i < n; i++) memcpy(to + i * (int64_t)size, element, size);
-        return;
+    if (left >= V_BYTES) {
+        const vint v = repeated(element, size);
+        for (; left >= 4 * V_BYTES; left -= 4 * V_BYTES, to += 4 * V_BYTES) {
+            for (int k = 0; k < 4; k++) memcpy(to + k * V_BYTES, &v, sizeof v);
+        }
+        for (; left >= V_BYTES; left -= V_BYTES, to += V_BYTES) memcpy(to, &v, sizeof v);
     }
-    char block[V_BYTES];
-    vint v; /* whatever the element is: its bytes, over and over */
-    for (size_t i = 0; i < sizeof block; i += size) memcpy(block + i, element, size);
-    memcpy(&v, block, sizeof v);
-    for (; left >= 4 * V_BYTES; left -= 4 * V_BYTES, to += 4 * V_BYTES) {
-        for (int k = 0; k < 4; k++) memcpy(to + k * V_BYTES, &v, sizeof v);
-    }
-    for (; left >= V_BYTES; left -= V_BYTES, to += V_BYTES) memcpy(to, &v, sizeof v);
-    if (left > 0) memcpy(to, block, (size_t)left);
+    for (; left > 0; left -= (int64_t)size, to += size) memcpy(to, element, size);
 }
 
 TNI_INLINE void spread_units(const size_t size, const spread *s, int64_t begin, int64_t end) {

@@ -201,7 +201,8 @@ static void compare_copies(tn_type type) {
     for (size_t i = 0; i < (size_t)span_a * size; i++) from[i] = (unsigned char)(1 + draw(255));
     tn_view vf = {from + (size_t)first_a * size, shape, a, ndim, type};
     tn_view vt = {to + (size_t)first_b * size, shape, b, ndim, type};
-    tni_copy(tn_default_host(), &vt, &vf);
+    const tn_call call = {.device = {TN_CPU, 0}, .host = tn_default_host()};
+    CHECK(tni_copy(&call, &vt, &vf) == TN_OK);
     bool right = true;
     for (int64_t i = 0; i < count; i++) {
         int64_t rest = i, x = 0, y = 0;

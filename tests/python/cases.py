@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import here
 import torch
 from torch import Tensor
 
@@ -73,10 +74,10 @@ class Case:
     def _tensor(given: Any, dtype: torch.dtype) -> Tensor:
         shape = given["shape"]
         if dtype == torch.bool:
-            return torch.rand(shape) > 0.3
+            return here.rand(shape) > 0.3
         if not dtype.is_floating_point:
-            return torch.randint(0, given["below"] or 3, shape, dtype=dtype)
-        values = torch.rand(shape, dtype=torch.float64) + 0.5 if given["positive"] else torch.randn(shape).double()
+            return here.randint(0, given["below"] or 3, shape, dtype=dtype)
+        values = here.rand(shape, dtype=torch.float64) + 0.5 if given["positive"] else here.randn(shape).double()
         return values.to(dtype)
 
     def public(self, args: list[Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 torch = pytest.importorskip("torch", minversion="2.10")
 
+import here  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -26,6 +28,8 @@ def _seed() -> None:
 @pytest.fixture(scope="session")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Operators whose contracts use what the built-in ones do not (plugin.c), compiled and loaded."""
+    if here.DEVICE != "cpu":
+        pytest.skip("the plugin's kernels are for the CPU")
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")

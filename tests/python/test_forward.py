@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import here
 import pytest
 import torch
 from cases import Case, assert_close, cases, clone, one_each, tensors
@@ -45,14 +46,14 @@ def transposed(t: Tensor) -> Tensor:
 
 def sliced(t: Tensor) -> Tensor:
     """Every second element of something larger, in every dimension."""
-    big = torch.zeros([2 * n + 1 for n in t.shape], dtype=t.dtype)
+    big = here.zeros([2 * n + 1 for n in t.shape], dtype=t.dtype)
     view = big[tuple(slice(1, None, 2) for _ in t.shape)]
     return view.copy_(t)
 
 
 def misaligned(t: Tensor) -> Tensor:
     """Begins three elements into its memory."""
-    return torch.zeros(t.numel() + 3, dtype=t.dtype)[3:].view(t.shape).copy_(t)
+    return here.zeros(t.numel() + 3, dtype=t.dtype)[3:].view(t.shape).copy_(t)
 
 
 def repeated(t: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ def test_offsets(case: Case) -> None:
     for offset in range(1, 16):
 
         def shift(t: Tensor, offset: int = offset) -> Tensor:
-            return torch.zeros(t.numel() + offset, dtype=t.dtype)[offset:].view(t.shape).copy_(t)
+            return here.zeros(t.numel() + offset, dtype=t.dtype)[offset:].view(t.shape).copy_(t)
 
         torch.manual_seed(0)
         args = case.make(change=shift)
@@ -87,13 +88,13 @@ def test_offsets(case: Case) -> None:
 
 
 def test_channels_last_stays() -> None:
-    x = torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last)
+    x = here.randn(2, 8, 5, 6).to(memory_format=torch.channels_last)
     assert tn.softmax(x, axis=1).is_contiguous(memory_format=torch.channels_last)
     assert tn.softmax(x[:, :, ::2]).is_contiguous()  # gaps do not stay
 
 
 def test_negative_sign_and_conjugates_are_applied() -> None:
-    z = torch.randn(3, 4, dtype=torch.complex64)
+    z = here.randn(3, 4, dtype=torch.complex64)
     x = torch.imag(z.conj())
     assert x.is_neg()
     assert_close(tn.softmax(x), torch.softmax(x, -1))
@@ -101,11 +102,11 @@ def test_negative_sign_and_conjugates_are_applied() -> None:
 
 def test_zero_tensors_have_values() -> None:
     zeros = torch._efficientzerotensor((2, 5))
-    assert_close(tn.softmax(zeros), torch.full((2, 5), 0.2))
+    assert_close(tn.softmax(zeros), here.full((2, 5), 0.2))
 
 
 def test_parameters_and_buffers() -> None:
-    p = torch.nn.Parameter(torch.randn(3, 5))
+    p = torch.nn.Parameter(here.randn(3, 5))
     with torch.no_grad():
         y = tn.softmax(p)
     assert type(y) is Tensor and not y.requires_grad
@@ -113,7 +114,7 @@ def test_parameters_and_buffers() -> None:
 
 def test_threads_of_torch_are_used() -> None:
     before = torch.get_num_threads()
-    x = torch.randn(2048, 257)
+    x = here.randn(2048, 257)
     try:
         results = []
         for threads in (1, 2, 3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import here
 import pytest
 import torch
 from cases import Case, assert_close, cases, clone, one_each, tensors
@@ -13,6 +14,7 @@ from torch import Tensor
 import tenon
 import tenon.torch as tn
 from tenon.contract import Attr, Operator
+from tenon.torch import _direct
 from tenon.torch._grad import may_need_grad
 
 
@@ -74,7 +76,7 @@ def test_sum_backward(case: Case) -> None:
     args, wanted = arguments(case, "f32")
     again = clone(args)
     outputs = [t for t in tensors(case.call(args)) if t.requires_grad]
-    sum((o.sum() for o in outputs), torch.zeros(())).backward()
+    sum((o.sum() for o in outputs), here.zeros(())).backward()
     outputs = [t for t in tensors(case.call(again)) if t.requires_grad]
     torch.autograd.backward(outputs, [torch.ones_like(o).contiguous() for o in outputs])
     for i in wanted:
@@ -125,15 +127,15 @@ def test_without_a_rule_it_raises(case: Case) -> None:
 
 
 def test_an_input_without_a_gradient_raises() -> None:
-    x = torch.randn(4, 5, requires_grad=True)
-    weight = torch.rand(5, requires_grad=True)
-    loss = tn.cross_entropy(x, torch.tensor([0, 1, 2, 3]), weight)
+    x = here.randn(4, 5, requires_grad=True)
+    weight = here.rand(5, requires_grad=True)
+    loss = tn.cross_entropy(x, here.tensor([0, 1, 2, 3]), weight)
     with pytest.raises(NotImplementedError, match="cross_entropy has no gradient for weight"):
         loss.backward()
 
 
 def test_second_derivative_without_a_rule_raises() -> None:
-    x = torch.randn(3, 4, requires_grad=True)
+    x = here.randn(3, 4, requires_grad=True)
     (g,) = torch.autograd.grad(tn.softmax(x).square().sum(), x, create_graph=True)
     assert g.requires_grad
     with pytest.raises(NotImplementedError, match="softmax_grad has no gradient rule"):
@@ -141,7 +143,7 @@ def test_second_derivative_without_a_rule_raises() -> None:
 
 
 def test_what_is_not_asked_for_is_not_kept() -> None:
-    x = torch.randn(3, 4, requires_grad=True)
+    x = here.randn(3, 4, requires_grad=True)
     with torch.no_grad():
         assert not tn.softmax(x).requires_grad
         assert not torch.ops.tenon.softmax(x).requires_grad
@@ -152,7 +154,7 @@ def test_what_is_not_asked_for_is_not_kept() -> None:
 
 
 def test_gradient_outputs_are_made_only_for_gradients() -> None:
-    x, target = torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
+    x, target = here.randn(4, 5), here.tensor([0, 1, 2, 3])
     assert torch.ops.tenon.cross_entropy(x, target)[2] is None
     assert torch.ops.tenon.cross_entropy(x, target, want_gx=True)[2].shape == x.shape
     assert torch.ops.tenon.cross_entropy(x.requires_grad_(), target)[2] is None
@@ -160,7 +162,7 @@ def test_gradient_outputs_are_made_only_for_gradients() -> None:
 
 
 def test_statistics_are_not_differentiable() -> None:
-    x = torch.randn(4, 5, requires_grad=True)
+    x = here.randn(4, 5, requires_grad=True)
     y, mean, rstd = torch.ops.tenon.layer_norm(x)
     assert y.requires_grad and not mean.requires_grad and not rstd.requires_grad
     torch.autograd.backward([y], [torch.ones_like(y)])
@@ -171,8 +173,8 @@ def test_statistics_are_not_differentiable() -> None:
 
 
 def test_running_statistics_are_updated_and_noted() -> None:
-    x = torch.randn(6, 3, 4, requires_grad=True)
-    mean, var = torch.zeros(3), torch.ones(3)
+    x = here.randn(6, 3, 4, requires_grad=True)
+    mean, var = here.zeros(3), here.ones(3)
     for expected, call in enumerate((tn.batch_norm, torch.ops.tenon.batch_norm, torch.ops.tenon.batch_norm.raw), 1):
         with torch.set_grad_enabled(expected == 1):
             call(x, None, None, mean, var)
@@ -181,26 +183,26 @@ def test_running_statistics_are_updated_and_noted() -> None:
 
 
 def test_a_saved_tensor_that_is_overwritten_is_noticed() -> None:
-    mean, var = torch.zeros(3), torch.ones(3)
-    scale = torch.randn(3, requires_grad=True)
+    mean, var = here.zeros(3), here.ones(3)
+    scale = here.randn(3, requires_grad=True)
     kept = (scale * mean).sum()
-    tn.batch_norm(torch.randn(6, 3), None, None, mean, var)
+    tn.batch_norm(here.randn(6, 3), None, None, mean, var)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         kept.backward()
 
 
 def test_what_is_updated_in_place_cannot_require_a_gradient() -> None:
-    mean, var = torch.zeros(3, requires_grad=True), torch.ones(3)
+    mean, var = here.zeros(3, requires_grad=True), here.ones(3)
     with pytest.raises(RuntimeError, match="running_mean is updated in place"):
-        tn.batch_norm(torch.randn(6, 3), None, None, mean, var)
+        tn.batch_norm(here.randn(6, 3), None, None, mean, var)
 
 
 # ---- rules that the built-in operators do not need -------------------------------------------------------------
 
 
 def test_rules_of_a_plugin(plugin: pathlib.Path) -> None:
-    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
-    y = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    x = here.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    y = here.randn(2, 4, dtype=torch.float64, requires_grad=True)
     for function, inputs in (
         (tn.cube, (x,)),
         (lambda x: tn.scaled(x, 2.5), (x,)),
@@ -216,23 +218,23 @@ def test_rules_of_a_plugin(plugin: pathlib.Path) -> None:
 
 def test_unused_outputs_arrive_absent(plugin: pathlib.Path) -> None:
     for used in (0, 1):
-        x = torch.randn(3, 4, requires_grad=True)
+        x = here.randn(3, 4, requires_grad=True)
         tn.halves(x)[used].sum().backward()
-        expected = torch.zeros(3, 4)
+        expected = here.zeros(3, 4)
         expected[:, 2 * used : 2 * used + 2] = 1
         assert x.grad is not None and torch.equal(x.grad, expected)
 
 
 def test_lists_have_no_gradient(plugin: pathlib.Path) -> None:
-    x = torch.randn(3, requires_grad=True)
+    x = here.randn(3, requires_grad=True)
     with pytest.raises(NotImplementedError, match="no gradient for xs"):
         tn.joined([x, x])
     assert tn.joined([x.detach()]).shape == (3,)
 
 
 def test_numbers_have_no_gradient(plugin: pathlib.Path) -> None:
-    alpha = torch.tensor(2.0, requires_grad=True)
-    y = tn.scaled(torch.randn(3, requires_grad=True), alpha)
+    alpha = here.tensor(2.0, requires_grad=True)
+    y = tn.scaled(here.randn(3, requires_grad=True), alpha)
     with pytest.raises(NotImplementedError, match="scaled has no gradient for alpha"):
         y.sum().backward()
 
@@ -254,7 +256,7 @@ def test_func_grad(case: Case) -> None:
     def total(*inputs: Tensor) -> Tensor:
         with torch.enable_grad():
             outputs = case.call([*replaced(args, wanted, inputs)])
-        return sum((o.sum() for o in tensors(outputs) if o.is_floating_point()), torch.zeros(()).double())
+        return sum((o.sum() for o in tensors(outputs) if o.is_floating_point()), here.zeros(()).double())
 
     inputs = [args[i].detach() for i in wanted]
     have = torch.func.grad(total, argnums=tuple(range(len(wanted))))(*inputs)
@@ -274,7 +276,7 @@ def replaced(args: list[Any], wanted: list[int], inputs: Any) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_vmap() -> None:
-    x, w = torch.randn(5, 3, 4), torch.randn(4)
+    x, w = here.randn(5, 3, 4), here.randn(4)
     assert_close(torch.vmap(lambda t: tn.softmax(t, axis=0))(x), torch.softmax(x, 1))
     assert_close(torch.vmap(lambda t: tn.layer_norm(t, w))(x), torch.nn.functional.layer_norm(x, (4,), w))
     per_sample = torch.vmap(torch.func.grad(lambda t: tn.softmax(t).square().sum()))(x)
@@ -284,8 +286,48 @@ def test_vmap() -> None:
 
 
 def test_forward_mode_is_refused() -> None:
-    x = torch.randn(3)
+    x = here.randn(3)
     with pytest.raises(NotImplementedError, match="jvp"):
         torch.func.jvp(tn.softmax, (x,), (x,))
     with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
         tn.softmax(torch.autograd.forward_ad.make_dual(x, x))
+
+
+def loss_of(x: Tensor, target: Tensor) -> tuple[Tensor, list[int]]:
+    """A cross entropy, and the addresses of what it keeps for the backward pass."""
+    kept: list[int] = []
+
+    def pack(t: Tensor) -> Tensor:
+        kept.append(t.data_ptr())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        return tn.cross_entropy(x, target), kept
+
+
+@pytest.mark.parametrize("factor", [1.0, -2.5])
+def test_memory_is_handed_over(factor: float) -> None:
+    """The gradient that cross_entropy makes in its forward pass becomes x.grad without a copy."""
+    x, target = here.randn(6, 50, requires_grad=True), here.randint(50, (6,))
+    torch.nn.functional.cross_entropy(x, target).mul(factor).backward()
+    expected, x.grad = x.grad, None
+    loss, kept = loss_of(x, target)
+    loss.mul(factor).backward()
+    assert_close(x.grad, expected)
+    assert _direct.available is False or x.grad.data_ptr() in kept
+
+
+def test_memory_that_is_needed_again_is_kept() -> None:
+    """With retain_graph, or where the user holds the tensor, nothing is written over."""
+    x, target = here.randn(6, 50, requires_grad=True), here.randint(50, (6,))
+    loss, kept = loss_of(x, target)
+    first = torch.autograd.grad(loss, x, here.tensor(3.0), retain_graph=True)[0]
+    assert first.data_ptr() not in kept
+    second = torch.autograd.grad(loss, x, here.tensor(1.0), retain_graph=True)[0]
+    assert_close(second * 3, first)
+    third = torch.autograd.grad(loss, x, here.tensor(2.0))[0]
+    assert_close(third * 1.5, first)
+    loss, _, gx = torch.ops.tenon.cross_entropy(x, target, want_gx=True)
+    before = gx.clone()
+    loss.backward(here.tensor(5.0))
+    assert torch.equal(gx, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import here
 import pytest
 import torch
 from cases import assert_close
@@ -13,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tenon.torch as tn
 from tenon.torch import _direct
 
-X = torch.randn(3, 4)
+X = here.randn(3, 4)
 
 
 def test_direct_calls_are_available() -> None:
@@ -95,22 +96,22 @@ def test_threads_have_their_own_state() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast(dtype: torch.dtype) -> None:
     x = X.to(dtype).requires_grad_()
-    with torch.autocast("cpu", dtype=dtype):
+    with torch.autocast(here.DEVICE, dtype=dtype):
         y = tn.softmax(x)
     assert y.dtype == torch.float32  # the row says "32"
     y.sum().backward()
     assert x.grad is not None and x.grad.dtype == dtype
-    with torch.autocast("cpu", dtype=dtype):
+    with torch.autocast(here.DEVICE, dtype=dtype):
         assert tn.softmax(X.double()).dtype == torch.float64
-        gamma = torch.ones(4)
+        gamma = here.ones(4)
         assert tn.layer_norm(x, gamma).dtype == torch.float32
-        loss = tn.cross_entropy(x, torch.tensor([0, 1, 2]))
+        loss = tn.cross_entropy(x, here.tensor([0, 1, 2]))
         assert loss.dtype == torch.float32
 
 
 def test_gradients_under_autocast_match() -> None:
     x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(here.DEVICE, dtype=torch.bfloat16):
         tn.softmax(x).square().sum().backward()
         torch.softmax(y, -1).square().sum().backward()
     assert_close(x.grad, y.grad)

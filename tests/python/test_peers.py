@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import here
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ def softmax(x: Tensor, mask: Tensor | None, axis: int, scale: float, causal: boo
     keep = torch.ones_like(x, dtype=torch.bool) if mask is None else mask.expand(x.shape)
     if causal:  # the last query sees the last key
         rows, cols = x.shape[-2], x.shape[-1]
-        keep = keep & torch.ones(rows, cols, dtype=torch.bool).tril(cols - rows)
+        keep = keep & here.ones(rows, cols, dtype=torch.bool).tril(cols - rows)
     y = torch.softmax((scale * x).masked_fill(~keep, -torch.inf), axis)
     return torch.where(keep.any(axis, keepdim=True), y, 0.0)
 
@@ -128,8 +129,8 @@ def test_same_as_torch(case: Case, T: str) -> None:
 def test_running_statistics_like_torch() -> None:
     import tenon.torch as tn
 
-    x = torch.randn(8, 3, 5, 5)
-    mean, var = torch.zeros(3), torch.ones(3)
+    x = here.randn(8, 3, 5, 5)
+    mean, var = here.zeros(3), here.ones(3)
     peer_mean, peer_var = mean.clone(), var.clone()
     for layout in (torch.contiguous_format, torch.channels_last):
         have = tn.batch_norm(x.to(memory_format=layout), None, None, mean, var)

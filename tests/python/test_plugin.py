@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pathlib
 
+import here
 import pytest
 import torch
 from cases import assert_close
@@ -15,43 +16,43 @@ import tenon.torch as tn
 
 def test_they_are_there(plugin: pathlib.Path) -> None:
     assert "cube" in tenon.ops() and "cube" in tn.ops()
-    assert torch.equal(tn.cube(torch.tensor([2.0])), torch.tensor([8.0]))
-    assert torch.equal(torch.ops.tenon.cube(torch.tensor([2.0])), torch.tensor([8.0]))
+    assert torch.equal(tn.cube(here.tensor([2.0])), here.tensor([8.0]))
+    assert torch.equal(torch.ops.tenon.cube(here.tensor([2.0])), here.tensor([8.0]))
     tenon.load(plugin)  # again: nothing happens
 
 
 def test_numbers_for_0_dim_inputs(plugin: pathlib.Path) -> None:
-    x = torch.randn(3, 4)
+    x = here.randn(3, 4)
     assert_close(tn.scaled(x, 2), 2 * x)
     assert_close(tn.scaled(x, 0.5), 0.5 * x)
-    assert_close(tn.scaled(x, torch.tensor(0.5)), 0.5 * x)
+    assert_close(tn.scaled(x, here.tensor(0.5)), 0.5 * x)
     assert_close(tn.scaled(x.half(), 0.5), 0.5 * x, "f16")  # acc(f16) is f32
     with pytest.raises(TypeError, match="alpha has type f64, needs f32"):
-        tn.scaled(x, torch.tensor(0.5, dtype=torch.float64))
+        tn.scaled(x, here.tensor(0.5, dtype=torch.float64))
 
 
 def test_lists(plugin: pathlib.Path) -> None:
-    parts = [torch.randn(n, 3) for n in (1, 4, 0, 2)]
+    parts = [here.randn(n, 3) for n in (1, 4, 0, 2)]
     assert torch.equal(tn.joined(parts), torch.cat(parts))
     assert torch.equal(tn.joined(tuple(parts)), torch.cat(parts))
     assert torch.equal(torch.ops.tenon.joined(parts), torch.cat(parts))
-    many = [torch.full((2,), i) for i in range(50)]
+    many = [here.full((2,), i) for i in range(50)]
     assert torch.equal(tn.joined(many), torch.cat(many))
-    turned = [torch.randn(3, 2).t(), torch.randn(3, 5).t()]
+    turned = [here.randn(3, 2).t(), here.randn(3, 5).t()]
     assert torch.equal(tn.joined(turned), torch.cat(turned))
 
 
 def test_lists_updated_in_place(plugin: pathlib.Path) -> None:
-    ps, gs = [torch.ones(3), torch.ones(2, 2)], [torch.ones(3), torch.full((2, 2), 2.0)]
+    ps, gs = [here.ones(3), here.ones(2, 2)], [here.ones(3), here.full((2, 2), 2.0)]
     for call in (tn.step_list, torch.ops.tenon.step_list):
         versions = [p._version for p in ps]
         assert call(ps, gs, 0.25).item() == 2
         assert all(p._version > v for p, v in zip(ps, versions, strict=True))
-    assert torch.equal(ps[0], torch.full((3,), 0.5)) and torch.equal(ps[1], torch.zeros(2, 2))
+    assert torch.equal(ps[0], here.full((3,), 0.5)) and torch.equal(ps[1], here.zeros(2, 2))
 
 
 def test_types_as_attributes(plugin: pathlib.Path) -> None:
-    x = torch.randn(2, 9)
+    x = here.randn(2, 9)
     want = x.unfold(1, 3, 2).sum(-1)
     assert tn.pooled(x, 3).dtype == torch.float64
     assert_close(tn.pooled(x, 3, [2], torch.float32), want)
@@ -61,16 +62,16 @@ def test_types_as_attributes(plugin: pathlib.Path) -> None:
 
 
 def test_required_behind_optional(plugin: pathlib.Path) -> None:
-    x = torch.randn(3, 4)
+    x = here.randn(3, 4)
     assert_close(tn.grouped(x, None, 2), x)
-    assert_close(tn.grouped(x, groups=2, b=torch.ones(4), add=0.5, sign="minus"), 1.5 - x)
+    assert_close(tn.grouped(x, groups=2, b=here.ones(4), add=0.5, sign="minus"), 1.5 - x)
     with pytest.raises(TypeError, match="grouped\\(\\) missing 1 required argument: 'groups'"):
         tn.grouped(x)
     assert "groups: int = <required>" in str(inspect.signature(tn.grouped))
 
 
 def test_outputs_on_request(plugin: pathlib.Path) -> None:
-    x = torch.randn(3, 4)
+    x = here.randn(3, 4)
     assert isinstance(tn.grouped(x, groups=2), torch.Tensor)
     _, sums = tn.grouped(x, groups=2, want_sums=True)
     assert_close(sums, x.view(3, 2, 2).sum(-1))
@@ -78,11 +79,11 @@ def test_outputs_on_request(plugin: pathlib.Path) -> None:
 
 
 def test_python_keywords_as_names(plugin: pathlib.Path) -> None:
-    assert tn.nothing(torch.randn(2, 1, 3), lambda_=2).shape == (2, 1, 6)
+    assert tn.nothing(here.randn(2, 1, 3), lambda_=2).shape == (2, 1, 6)
 
 
 def test_broadcast_and_order(plugin: pathlib.Path) -> None:
-    a, b = torch.randn(4, 1, 3), torch.randn(2, 1)
+    a, b = here.randn(4, 1, 3), here.randn(2, 1)
     assert_close(tn.outer(a, b), a + b)
     assert_close(tn.ordered(a, [2, -3, 1]), a.permute(2, 0, 1))
 

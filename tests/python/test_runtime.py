@@ -12,6 +12,7 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
+import here
 import pytest
 import torch
 from cases import Case, assert_close, clone, one_each, tensors
@@ -40,7 +41,7 @@ def test_eight_threads_against_one() -> None:
 
 
 def test_backward_in_threads() -> None:
-    x = torch.randn(64, 33)
+    x = here.randn(64, 33)
     y = x.clone().requires_grad_()
     torch.softmax(y, -1).square().sum().backward()
     results: list[Any] = []
@@ -133,8 +134,8 @@ def test_calls_leak_nothing(case: Case) -> None:
 
 
 def test_gradients_and_errors_leak_nothing() -> None:
-    x = torch.randn(8, 16, requires_grad=True)
-    w = torch.ones(16, requires_grad=True)
+    x = here.randn(8, 16, requires_grad=True)
+    w = here.ones(16, requires_grad=True)
 
     def both() -> None:
         tn.layer_norm(tn.softmax(x), w).sum().backward()
@@ -143,7 +144,7 @@ def test_gradients_and_errors_leak_nothing() -> None:
     def bad() -> None:
         for call in (tn.softmax, torch.ops.tenon.softmax):
             with pytest.raises(ValueError):
-                call(torch.tensor(1.0))
+                call(here.tensor(1.0))
 
     assert grows(both, 2500) < 1 << 20
     assert grows(bad, 2500) < 1 << 20
@@ -152,7 +153,7 @@ def test_gradients_and_errors_leak_nothing() -> None:
 def test_tensors_are_freed() -> None:
     import weakref
 
-    x = torch.randn(4, 4, requires_grad=True)
+    x = here.randn(4, 4, requires_grad=True)
     y = tn.layer_norm(x)
     watched = weakref.ref(y.grad_fn)
     del y
@@ -186,7 +187,7 @@ def test_a_small_call_costs_no_more_than_torch_s() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        x = torch.randn(4, 8)
+        x = here.randn(4, 8)
         assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 50), 1.3) <= 1.3
         with torch.no_grad():
             p = x.clone().requires_grad_()
@@ -194,7 +195,7 @@ def test_a_small_call_costs_no_more_than_torch_s() -> None:
         with torch.inference_mode():
             assert least(lambda: ratio(lambda: tn.softmax(x), lambda: torch.softmax(x, -1), 50), 1.3) <= 1.3
 
-        leaf, g = x.clone().requires_grad_(), torch.randn(4, 8)
+        leaf, g = x.clone().requires_grad_(), here.randn(4, 8)
 
         def ours() -> None:
             tn.softmax(leaf).backward(g)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import here
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,17 +19,17 @@ Step = Callable[[list[Tensor], Tensor, Tensor], Tensor]
 
 def digits() -> tuple[Tensor, Tensor]:
     data = datasets.load_digits()
-    return torch.tensor(data.images, dtype=torch.float32) / 16, torch.tensor(data.target)
+    return here.tensor(data.images, dtype=torch.float32) / 16, here.tensor(data.target)
 
 
 def parameters() -> list[Tensor]:
     torch.manual_seed(1)
     shapes = [(16, 1, 3, 3), (16,), (16,), (64, 16 * 16), (64,), (64,), (10, 64)]
-    made = [torch.randn(s) * (2 / max(torch.Size(s[1:]).numel(), 1)) ** 0.5 for s in shapes]
+    made = [here.randn(s) * (2 / max(torch.Size(s[1:]).numel(), 1)) ** 0.5 for s in shapes]
     for i in (1, 4):
-        made[i] = torch.ones(shapes[i])
+        made[i] = here.ones(shapes[i])
     for i in (2, 5):
-        made[i] = torch.zeros(shapes[i])
+        made[i] = here.zeros(shapes[i])
     return [p.requires_grad_() for p in made]
 
 
@@ -51,11 +52,11 @@ def with_tenon(p: list[Tensor], x: Tensor, target: Tensor, mean: Tensor, var: Te
 def train(step: Callable[..., Tensor], epochs: int = 3) -> tuple[list[float], Tensor, Tensor]:
     images, targets = digits()
     p = parameters()
-    mean, var = torch.zeros(16), torch.ones(16)
+    mean, var = here.zeros(16), here.ones(16)
     optimizer = torch.optim.Adam(p, lr=3e-3)
     losses = []
     for _ in range(epochs):
-        for batch in torch.split(torch.arange(1536), 128):
+        for batch in torch.split(here.arange(1536), 128):
             loss = step(p, images[batch], targets[batch], mean, var)
             optimizer.zero_grad()
             loss.backward()
@@ -68,7 +69,7 @@ def test_training_follows_the_same_curve() -> None:
     ours, mean, var = train(with_tenon)
     theirs, peer_mean, peer_var = train(with_torch)
     assert theirs[-1] < 0.6 * theirs[0]
-    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(here.tensor(ours), here.tensor(theirs), rtol=5e-3, atol=5e-3)
     torch.testing.assert_close(mean, peer_mean, rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(var, peer_var, rtol=1e-2, atol=1e-2)
 
@@ -77,4 +78,4 @@ def test_training_compiled() -> None:
     torch._dynamo.reset()
     ours, _, _ = train(torch.compile(with_tenon, backend="aot_eager", fullgraph=True), epochs=1)
     theirs, _, _ = train(with_torch, epochs=1)
-    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(here.tensor(ours), here.tensor(theirs), rtol=5e-3, atol=5e-3)

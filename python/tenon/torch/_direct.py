@@ -18,7 +18,14 @@ _lib.tn_torch_direct_setup.argtypes = [ctypes.py_object] * 6
 _lib.tn_torch_direct_setup.restype = ctypes.c_int
 _lib.tn_torch_direct_accept.restype = None
 _lib.tn_torch_direct_plain.restype = ctypes.c_bool
-_lib.tn_torch_direct.argtypes = [ctypes.c_char_p, ctypes.py_object, ctypes.py_object, ctypes.c_uint64, ctypes.c_bool]
+_lib.tn_torch_direct.argtypes = [
+    ctypes.c_char_p,
+    ctypes.py_object,
+    ctypes.py_object,
+    ctypes.c_uint64,
+    ctypes.c_bool,
+    ctypes.c_int32,
+]
 _lib.tn_torch_direct.restype = ctypes.py_object
 
 
@@ -66,15 +73,21 @@ available = _set_up()
 
 
 def direct(
-    name: str, with_grad: Callable[..., Any], general: Callable[..., Any], shown: Sequence[int], absent: bool
+    name: str,
+    with_grad: Callable[..., Any],
+    general: Callable[..., Any],
+    shown: Sequence[int],
+    absent: bool,
+    over: int = -1,
 ) -> Callable[..., Any]:
     """A function of all parameters of the operator's schema, by position, that returns the outputs `shown`.
 
     Plain calls are run at once; those that must be recorded go to `with_grad`, all others to `general`. Outputs that
-    were not asked for are None in the result if `absent`, else they are left out.
+    were not asked for are None in the result if `absent`, else they are left out. In a plain call the first output may
+    take the memory of parameter `over`, a tensor that nobody needs afterwards.
     """
     if not available:
         return general
     bits = sum(1 << i for i in shown)
-    made: Callable[..., Any] = _lib.tn_torch_direct(name.encode(), with_grad, general, bits, absent)
+    made: Callable[..., Any] = _lib.tn_torch_direct(name.encode(), with_grad, general, bits, absent, over)
     return made

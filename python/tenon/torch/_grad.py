@@ -92,7 +92,7 @@ class _Writer:
         self.outs = [f"o_{o.name}" for o in op.outputs]
         self.statements = op.rule.statements if op.rule else ()
         self.wanted = [p for p in op.params if may_need_grad(op, p)]
-        self.calls: set[str] = set()
+        self.taken: set[tuple[str, int]] = set()  # operators called with a parameter whose memory they may take
         sources = [s for statement in self.statements for s in statement.sources]
         inputs = dict.fromkeys(s.name for s in sources if s.kind == "input")
         outputs = dict.fromkeys(s.name for s in sources if s.kind == "output")
@@ -238,7 +238,6 @@ class _Writer:
 
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
         called = self.table[statement.op]
-        self.calls.add(called.name)
         given = {s.param: self._source(s) for s in statement.sources}
         for output, result in zip(called.outputs, statement.results, strict=False):
             if output.want_attr is None:
@@ -248,8 +247,12 @@ class _Writer:
         arguments = [given.get(p.name, _default(p)) for p in called.params]
         targets = [f"l_{r}" if statement.local else f"g_{r}" for r in statement.results]
         targets += ["_"] * (len(called.outputs) - len(targets))
-        call = f"_{called.name}({', '.join(arguments)})"
-        lines = [f"{', '.join(targets)} = {call}"]
+        function = f"_{called.name}"
+        given_up = self._given_up(statement)
+        if given_up is not None:
+            self.taken.add((called.name, given_up))
+            function = f"({function} if _keeps_graph() else _over_{given_up}_{called.name})"
+        lines = [f"{', '.join(targets)} = {function}({', '.join(arguments)})"]
         again = [t for t in targets if t in done]
         if again:  # a second statement for the same input adds to the first
             lines = [f"_r_{t} = {t}" for t in again] + lines
@@ -257,6 +260,25 @@ class _Writer:
         done.update(targets)
         condition = self._condition(statement)
         return [f"if {condition}:", *_indent(lines)] if condition else lines
+
+    def _given_up(self, statement: Statement) -> int | None:
+        """The parameter of the called operator whose memory its first output may take over, if there is one.
+
+        An output `?grad` that users do not see is there for this call alone: nobody reads it afterwards, unless the
+        graph is kept for another backward pass. A gradient of the same type and shape needs no memory of its own then.
+        """
+        called = self.table[statement.op]
+        hidden = {o.name for o in self.op.outputs if o.want == "grad" and o not in self.shown}
+        if self.functional or statement.local:
+            return None
+        for source in statement.sources:
+            index = [p.name for p in called.params].index(source.param)
+            param = called.params[index]
+            if source.kind != "output" or source.name not in hidden or not isinstance(param, Input):
+                continue
+            if not param.list and (param.type, param.shape) == (called.outputs[0].type, called.outputs[0].shape):
+                return index
+        return None
 
     def _source(self, source: Source) -> str:
         prefix = {"output": "o_", "doutput": "d_", "local": "l_", "dim": "_dim_", "pack": "_pack_"}.get(source.kind)
@@ -277,13 +299,12 @@ def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> to
     return torch.zeros(shape, dtype=dtype, device=device)
 
 
-def write_function(op: Operator, table: Mapping[str, Operator], shown: Sequence[int], functional: bool) -> str:
+def _write(writer: _Writer) -> str:
     """The source of the operator's Function."""
-    writer = _Writer(op, table, shown, functional)
     body = [*writer.forward(), "", *writer.backward()]
-    if functional:
+    if writer.functional:
         body = ["generate_vmap_rule = True", "", *body]
-    return "\n".join([f"class {op.name}(Function):", *_indent(body), ""])
+    return "\n".join([f"class {writer.op.name}(Function):", *_indent(body), ""])
 
 
 def make_function(
@@ -292,12 +313,20 @@ def make_function(
     shown: Sequence[int],
     functional: bool,
     run: Callable[..., Any],
-    full: Callable[[str], Callable[..., Any]],
+    full: Callable[[str, int], Callable[..., Any]],
     size: Callable[..., Any],
 ) -> Any:
-    """The operator's Function. `run`: its forward, with all outputs; `full(name)`: an operator that its rule calls."""
-    source = write_function(op, table, shown, functional)
+    """The operator's Function.
+
+    `run`: its forward, with all outputs; `full(name, over)`: an operator that its rule calls, whose first output may
+    take the memory of parameter `over` (-1: of none).
+    """
+    writer = _Writer(op, table, shown, functional)
+    source = _write(writer)
     names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
+    names["_keeps_graph"] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
     for statement in op.rule.statements if op.rule else ():
-        names[f"_{statement.op}"] = full(statement.op)
+        names[f"_{statement.op}"] = full(statement.op, -1)
+    for name, over in writer.taken:
+        names[f"_over_{over}_{name}"] = full(name, over)
     return compile_source(source, f"gradient of {op.name}", names)[op.name]

@@ -147,7 +147,7 @@ class TorchOp:
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
 
     def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
-        return make_function(self.op, table(), shown, functional, run, lambda name: torch_op(name).full, self._size)
+        return make_function(self.op, table(), shown, functional, run, _full, self._size)
 
     def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
         """A dimension or a pack of the call."""
@@ -237,6 +237,12 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _ops: dict[str, TorchOp] = {}
+
+
+def _full(name: str, over: int) -> Callable[..., Any]:
+    """All outputs of an operator; the first may take the memory of parameter `over`."""
+    made = _ops[name]
+    return made.full if over < 0 else direct(name, made.apply_full, made.general, made.everything, True, over)
 
 
 def torch_op(name: str) -> TorchOp:

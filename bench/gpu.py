@@ -1,0 +1,386 @@
+"""Speed of the operators on a GPU against PyTorch's own, in the same run:  python bench/gpu.py [--part NAME] [--quick]
+
+  kernels    time on the device against a copy of the same bytes, and against PyTorch eager
+  training   forward and backward by autograd, against PyTorch eager and torch.compile
+  shapes     odd shapes: rows of 1 to 2^28 elements, few rows and many, last axis and not; 20 calls in a row, which for
+             small tensors is the time of the call, and for large ones that of the kernel
+
+Every side runs on the same random data, taking turns. Device time: a CUDA graph of several calls, replayed, timed with
+events. Training: events around whole steps as a user writes them. A side's time is the median over its turns. Writes
+bench/results/gpu-<part>-<machine>-<date>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import tenon.torch as tn
+from run import environment, write_result
+
+Call = Callable[[], object]
+TURNS = 9
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+# ---- timing ----------------------------------------------------------------------------------------------------------
+
+
+def event_us(call: Call) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3
+
+
+def replays(call: Call) -> tuple[Call, int]:
+    """A graph of as many calls as take about a millisecond."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+        stream.synchronize()
+        count = max(1, min(50, math.ceil(1000 / max(1.0, event_us(call)))))
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            call()
+    return graph.replay, count
+
+
+def device_us(calls: dict[str, Call]) -> dict[str, float]:
+    """Microseconds on the device of one call of each, taking turns."""
+    made = {name: replays(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(TURNS + 1):
+        for name, (replay, count) in made.items():
+            replay() if turn == 0 else times[name].append(event_us(replay) / count)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def repeat(call: Call, times: int) -> None:
+    for _ in range(times):
+        call()
+
+
+def step_us(calls: dict[str, Call], count: int = 5) -> dict[str, float]:
+    """Microseconds of one of `count` calls in a row, as a user writes them, by events; the sides take turns."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(TURNS + 3):
+        for name, call in calls.items():
+            call()
+            us = event_us(partial(repeat, call, count)) / count
+            if turn >= 3:
+                times[name].append(us)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def copy_of(nbytes: int) -> Call:
+    """A device copy that moves as many bytes, reading half and writing half."""
+    count, apart = nbytes // 2, 3 << 20  # not a power of 2 apart: that would be slow
+    memory = torch.randint(-128, 127, (2 * count + apart,), dtype=torch.int8, device="cuda")
+    source, target = memory[:count], memory[count + apart :]
+    return lambda: target.copy_(source)
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def randn(*shape: int, dtype: str, grad: bool = False) -> Tensor:
+    return torch.randn(*shape, dtype=TYPES[dtype], device="cuda", requires_grad=grad)
+
+
+Row = tuple[str, str, str, int, dict[str, Call]]  # operator, shape, type, bytes that must move, the sides
+ALL = {"want_dx": True, "want_dgamma": True, "want_dbeta": True}
+LARGE = (16384, 8192)
+
+
+def softmax_kernels(dtype: str) -> Iterable[Row]:
+    x, dy = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype)
+    y, size, shape = torch.softmax(x, -1), x.nbytes, "16384 x 8192"
+    sides: dict[str, Call] = {"tenon": lambda: tn.softmax(x), "eager": lambda: torch.softmax(x, -1)}
+    yield "softmax", shape, dtype, 2 * size, sides
+    backward = torch.ops.aten._softmax_backward_data
+    sides = {"tenon": lambda: tn.softmax_grad(y, dy), "eager": lambda: backward(dy, y, -1, x.dtype)}
+    yield "softmax_grad", shape, dtype, 3 * size, sides
+
+
+def layer_norm_kernels(dtype: str) -> Iterable[Row]:
+    x, dy, n = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype), LARGE[1]
+    gamma, beta, size, shape = randn(n, dtype=dtype), randn(n, dtype=dtype), x.nbytes, "16384 x 8192"
+    sides: dict[str, Call] = {
+        "tenon": lambda: tn.layer_norm(x, gamma, beta),
+        "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
+    }
+    yield "layer_norm", shape, dtype, 2 * size, sides
+    _, mean, rstd = torch.ops.tenon.layer_norm(x, gamma, beta)
+    _, mu, sigma = torch.ops.aten.native_layer_norm(x, (n,), gamma, beta, 1e-5)
+    backward = torch.ops.aten.native_layer_norm_backward
+    sides = {
+        "tenon": lambda: torch.ops.tenon.layer_norm_grad(x, gamma, beta, mean, rstd, dy, **ALL),
+        "eager": lambda: backward(dy, x, (n,), mu, sigma, gamma, beta, [True, True, True]),
+    }
+    yield "layer_norm_grad", shape, dtype, 3 * size, sides
+
+
+def sum_kernels(dtype: str) -> Iterable[Row]:
+    x = randn(*LARGE, dtype=dtype)
+    for title, axes in (("sum last", [1]), ("sum first", [0]), ("sum all", [0, 1])):
+        sides: dict[str, Call] = {"tenon": partial(tn.sum, x, axes=axes), "eager": partial(torch.sum, x, axes)}
+        yield title, "16384 x 8192", dtype, x.nbytes, sides
+
+
+def batch_norm_kernels(dtype: str, layout: str) -> Iterable[Row]:
+    memory = torch.channels_last if layout == "channels-last" else torch.contiguous_format
+    x, dy = (randn(64, 256, 56, 56, dtype=dtype).to(memory_format=memory) for _ in range(2))
+    gamma, beta = torch.rand(256, device="cuda") + 0.5, torch.randn(256, device="cuda")
+    means, variances = torch.zeros(256, device="cuda"), torch.ones(256, device="cuda")
+    size, shape = x.nbytes, f"64 x 256 x 56 x 56 {layout}"
+    sides: dict[str, Call] = {
+        "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
+        "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
+    }
+    yield "batch_norm", shape, dtype, 3 * size, sides
+    _, mean, rstd = torch.ops.tenon.batch_norm(x, gamma, beta, means, variances)
+    _, mu, sigma = torch.ops.aten.native_batch_norm(x, gamma, beta, means, variances, True, 0.1, 1e-5)
+    backward = torch.ops.aten.native_batch_norm_backward
+    sides = {
+        "tenon": lambda: torch.ops.tenon.batch_norm_grad(x, gamma, beta, None, mean, rstd, dy, **ALL),
+        "eager": lambda: backward(dy, x, gamma, means, variances, mu, sigma, True, 1e-5, [True, True, True]),
+    }
+    yield "batch_norm_grad", shape, dtype, 5 * size, sides
+
+
+def cross_entropy_kernels() -> Iterable[Row]:
+    x, target, shape = randn(8192, 128256, dtype="bf16"), torch.randint(128256, (8192,), device="cuda"), "8192 x 128256"
+    sides: dict[str, Call] = {"tenon": lambda: torch.ops.tenon.cross_entropy(x, target, want_gx=True)}
+    yield "cross_entropy with gradient", shape, "bf16", 2 * x.nbytes, sides
+    sides = {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
+    yield "cross_entropy", shape, "bf16", x.nbytes, sides
+
+
+def kernel_rows() -> Iterable[Row]:
+    for dtype in ("bf16", "f32"):
+        yield from softmax_kernels(dtype)
+        yield from layer_norm_kernels(dtype)
+        yield from sum_kernels(dtype)
+        yield from batch_norm_kernels(dtype, "NCHW")
+        yield from batch_norm_kernels(dtype, "channels-last")
+    yield from cross_entropy_kernels()
+
+
+def kernels(quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    print(f"  {'operator':<30} {'shape':<34} {'type':<5}  tenon µs  copy µs  eager µs   TB/s  of copy  of eager")
+    for name, shape, dtype, nbytes, calls in kernel_rows():
+        if quick and dtype != "bf16":
+            continue
+        with torch.no_grad():
+            us = device_us({**calls, "copy": copy_of(int(nbytes))})
+        row = {"op": name, "shape": shape, "type": dtype, "bytes": int(nbytes)}
+        row |= {f"{side}_us": round(t, 2) for side, t in us.items()}
+        row |= {"tb_per_s": round(nbytes / us["tenon"] * 1e-6, 3), "of_copy": round(us["copy"] / us["tenon"], 3)}
+        if "eager" in us:
+            row["times_eager"] = round(us["eager"] / us["tenon"], 2)
+        rows.append(row)
+        print(
+            f"  {name:<30} {shape:<34} {dtype:<5} {us['tenon']:>9.1f} {us['copy']:>8.1f} "
+            f"{us.get('eager', math.nan):>9.1f} {row['tb_per_s']:>6.2f} {row['of_copy']:>8.1%} "
+            f"{us.get('eager', math.nan) / us['tenon']:>8.2f}x",
+            flush=True,
+        )
+        torch.cuda.empty_cache()
+    return rows
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step of one operator."""
+
+    op: str
+    shape: str
+    ours: Callable[..., Tensor]
+    theirs: Callable[..., Tensor]
+    leaves: list[Tensor]
+    dy: Tensor
+
+    def of(self, call: Callable[..., Tensor]) -> Call:
+        def run() -> None:
+            for leaf in self.leaves:
+                leaf.grad = None
+            call(*self.leaves).backward(self.dy)
+
+        return run
+
+
+def training_steps() -> Iterable[Step]:
+    n = LARGE[1]
+    x, dy = randn(*LARGE, dtype="bf16", grad=True), randn(*LARGE, dtype="bf16")
+    yield Step("softmax", "16384 x 8192", lambda x: tn.softmax(x), lambda x: torch.softmax(x, -1), [x], dy)
+    gamma, beta = randn(n, dtype="bf16", grad=True), randn(n, dtype="bf16", grad=True)
+    yield Step(
+        "layer_norm",
+        "16384 x 8192",
+        lambda x, g, b: tn.layer_norm(x, g, b),
+        lambda x, g, b: F.layer_norm(x, (n,), g, b),
+        [x, gamma, beta],
+        dy,
+    )
+    del x, dy
+    x, target = randn(8192, 128256, dtype="bf16", grad=True), torch.randint(128256, (8192,), device="cuda")
+    ours, theirs = lambda x: tn.cross_entropy(x, target), lambda x: F.cross_entropy(x, target)
+    yield Step("cross_entropy", "8192 x 128256", ours, theirs, [x], torch.ones((), device="cuda"))
+
+
+def loss_type(step: Step, side: str) -> Step:
+    """PyTorch's loss has the type of its logits, Tenon's is f32: each gets a gradient of its own type."""
+    if step.dy.ndim or side == "tenon":
+        return step
+    return replace(step, dy=step.dy.to(step.leaves[0].dtype))
+
+
+def training(quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    print(f"  {'operator':<14} {'shape':<16} type   tenon µs  eager µs  compile µs   of eager  of compile")
+    for step in training_steps():
+        sides = {"tenon": step.of(step.ours), "eager": loss_type(step, "eager").of(step.theirs)}
+        if not quick:
+            sides["compile"] = loss_type(step, "compile").of(torch.compile(step.theirs))
+        us = step_us(sides)
+        row = {"op": step.op, "shape": step.shape, "type": "bf16", "pass": "fwd+bwd"}
+        rows.append({**row, **{f"{side}_us": round(t, 1) for side, t in us.items()}})
+        compiled = us.get("compile", math.nan)
+        print(
+            f"  {step.op:<14} {step.shape:<16} bf16 {us['tenon']:>10.1f} {us['eager']:>9.1f} {compiled:>11.1f} "
+            f"{us['eager'] / us['tenon']:>9.2f}x {compiled / us['tenon']:>10.2f}x",
+            flush=True,
+        )
+        torch.cuda.empty_cache()
+    return rows
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+LENGTHS = (1, 7, 33, 1000, 4097, 50257, 262144)
+MOST = 1 << 24  # elements where there are many rows
+
+
+def shape_rows(quick: bool) -> Iterable[tuple[str, Sequence[int], int, str]]:
+    """Operator, shape, axis, type."""
+    for dtype in ("bf16",) if quick else ("bf16", "f32"):
+        for op in ("softmax", "sum", "layer_norm", "cross_entropy"):
+            for length in LENGTHS:
+                for rows in (1, 3, max(8, MOST // length)):
+                    yield op, (rows, length), 1, dtype
+                    if op in ("softmax", "sum"):
+                        yield op, (length, rows), 0, dtype
+            if op in ("softmax", "sum"):
+                yield op, (1, 1 << 28), 1, dtype
+                yield op, (64, 1000, 64), 1, dtype
+        for shape in (
+            (8, 64, 7, 7),
+            (32, 256, 28, 28),
+            (16, 2048, 7, 7),
+            (4096, 512),
+            (2, 3, 224, 224),
+            (256, 33, 1000),
+        ):
+            yield "batch_norm", shape, 1, dtype
+
+
+def shape_sides(op: str, shape: Sequence[int], axis: int, dtype: str) -> dict[str, Call]:
+    x, n = randn(*shape, dtype=dtype), shape[axis]
+    if op == "softmax":
+        return {"tenon": lambda: tn.softmax(x, axis=axis), "eager": lambda: torch.softmax(x, axis)}
+    if op == "sum":
+        return {"tenon": lambda: tn.sum(x, axes=[axis]), "eager": lambda: torch.sum(x, axis)}
+    if op == "layer_norm":
+        gamma, beta = randn(n, dtype=dtype), randn(n, dtype=dtype)
+        return {
+            "tenon": lambda: tn.layer_norm(x, gamma, beta),
+            "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
+        }
+    if op == "cross_entropy":
+        target = torch.randint(n, (shape[0],), device="cuda")
+        return {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
+    gamma, beta = torch.rand(n, device="cuda") + 0.5, torch.randn(n, device="cuda")
+    means, variances = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    return {
+        "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
+        "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
+    }
+
+
+def shapes(quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    print(f"  {'operator':<14} {'shape':<20} axis type   tenon µs  eager µs  of eager   on the device alone")
+    for op, shape, axis, dtype in shape_rows(quick):
+        with torch.no_grad():
+            sides = shape_sides(op, shape, axis, dtype)
+            us, device = step_us(sides, 20), device_us(sides)
+        ratio = us["eager"] / us["tenon"]
+        row = {"op": op, "shape": list(shape), "axis": axis, "type": dtype, "tenon_us": round(us["tenon"], 2)}
+        row |= {"eager_us": round(us["eager"], 2), "times_eager": round(ratio, 2)}
+        rows.append({**row, "tenon_device_us": round(device["tenon"], 2), "eager_device_us": round(device["eager"], 2)})
+        size = " x ".join(map(str, shape))
+        mark = "  slower" if ratio < 0.95 else ""
+        times = f"{us['tenon']:>9.2f} {us['eager']:>9.2f} {ratio:>8.2f}x"
+        times += f" {device['tenon']:>9.2f} {device['eager']:>9.2f}{mark}"
+        print(f"  {op:<14} {size:<20} {axis:>4} {dtype:<5} {times}", flush=True)
+        if math.prod(shape) > MOST:
+            torch.cuda.empty_cache()
+    slower = sum(r["times_eager"] < 0.95 for r in rows)
+    print(f"\n  {len(rows)} shapes, {slower} slower than PyTorch eager by more than 5%")
+    return rows
+
+
+PARTS = {"kernels": kernels, "training": training, "shapes": shapes}
+
+
+def gpu_state() -> str:
+    query = "name,driver_version,clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_event_reasons.active"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    said = subprocess.run(command, capture_output=True, text=True)
+    return said.stdout.strip() or "nvidia-smi says nothing"
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--part", choices=list(PARTS), action="append", help="only this part; may be repeated")
+    arguments.add_argument("--quick", action="store_true", help="bf16 only, no torch.compile; writes no file")
+    given = arguments.parse_args()
+    if not torch.cuda.is_available():
+        print("bench/gpu.py: there is no GPU that torch can use; bench/run.py measures the CPU", file=sys.stderr)
+        return 1
+    torch.manual_seed(0)
+    for name in given.part or PARTS:
+        before = gpu_state()
+        print(f"{name}  ({before})", flush=True)
+        rows = PARTS[name](given.quick)
+        if not given.quick:
+            report = {**environment(), "gpu": torch.cuda.get_device_name(), "state_before": before}
+            report |= {"state_after": gpu_state(), "method": f"median of {TURNS} turns, the sides taking turns"}
+            write_result(f"gpu-{name}", {**report, "rows": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+# Device code: every .cu of src/ops and src/cuda is compiled for each of TENON_CUDA_ARCHS and embedded as data.
+#   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both
+#   TENON_CUBINS       a folder of files UNIT.ARCH.cubin (tools/release_cubins.py makes it): used as they are, no nvcc
+# A build with neither is for the CPU alone, and says so.
+set(TENON_CUDA_ARCHS "90a;ptx75" CACHE STRING "GPU architectures to compile for")
+set(TENON_CUBINS "" CACHE PATH "Folder with device code compiled before")
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/ops/*.cu src/cuda/*.cu)
+file(GLOB cuda_headers CONFIGURE_DEPENDS src/ops/*.cuh src/cuda/*.cuh)
+find_program(TENON_NVCC nvcc PATHS /usr/local/cuda/bin)
+
+set(images)     # unit|arch|kind|file
+if(TENON_CUBINS)
+  file(GLOB files CONFIGURE_DEPENDS ${TENON_CUBINS}/*.cubin ${TENON_CUBINS}/*.ptx)
+  foreach(file ${files})
+    get_filename_component(name ${file} NAME)
+    if(NOT name MATCHES "^([a-z0-9_]+)\\.(ptx)?([0-9]+)(a?)\\.(cubin|ptx)$")
+      message(FATAL_ERROR "${file}: expected UNIT.ARCH.cubin or UNIT.ptxARCH.ptx")
+    endif()
+    set(kind " ")
+    if(CMAKE_MATCH_2)
+      set(kind "p")
+    elseif(CMAKE_MATCH_4)
+      set(kind "a")
+    endif()
+    list(APPEND images "${CMAKE_MATCH_1}|${CMAKE_MATCH_3}|${kind}|${file}")
+  endforeach()
+  message(STATUS "CUDA: device code from ${TENON_CUBINS}")
+elseif(TENON_NVCC)
+  foreach(source ${cuda_sources})
+    get_filename_component(unit ${source} NAME_WE)
+    foreach(arch ${TENON_CUDA_ARCHS})
+      if(arch MATCHES "^ptx([0-9]+)$")
+        set(number ${CMAKE_MATCH_1})
+        set(kind "p")
+        set(output ${CMAKE_BINARY_DIR}/cubins/${unit}.${arch}.ptx)
+        set(target -ptx -arch=compute_${number})
+      elseif(arch MATCHES "^([0-9]+)(a?)$")
+        set(number ${CMAKE_MATCH_1})
+        set(kind " ")
+        if(CMAKE_MATCH_2)
+          set(kind "a")
+        endif()
+        set(output ${CMAKE_BINARY_DIR}/cubins/${unit}.${arch}.cubin)
+        set(target -cubin -gencode=arch=compute_${arch},code=sm_${arch})
+      else()
+        message(FATAL_ERROR "TENON_CUDA_ARCHS: '${arch}' is neither like 90, 90a nor like ptx75")
+      endif()
+      add_custom_command(OUTPUT ${output}
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cubins
+        COMMAND ${TENON_NVCC} ${target} -std=c++17 -O3 --fmad=true -I ${CMAKE_SOURCE_DIR}/src/cuda -o ${output} ${source}
+        DEPENDS ${source} ${cuda_headers}
+        COMMENT "nvcc ${unit}.cu for ${arch}")
+      list(APPEND images "${unit}|${number}|${kind}|${output}")
+    endforeach()
+  endforeach()
+  message(STATUS "CUDA: ${TENON_NVCC} for ${TENON_CUDA_ARCHS}")
+else()
+  message(STATUS "CUDA: no nvcc and no TENON_CUBINS: this build is for the CPU alone")
+endif()
+
+# One C file that embeds them all: .incbin needs no tool but the assembler.
+set(declarations "")
+set(rows "")
+set(image_files "")
+foreach(image ${images})
+  string(REPLACE "|" ";" fields "${image}")
+  list(GET fields 0 unit)
+  list(GET fields 1 number)
+  list(GET fields 2 kind)
+  list(GET fields 3 file)
+  string(MAKE_C_IDENTIFIER "tni_image_${unit}_${number}_${kind}" symbol)
+  list(APPEND image_files ${file})
+  string(APPEND declarations "EMBED(${symbol}, \"${file}\")\n")
+  string(APPEND rows "    {\"${unit}\", ${number}, '${kind}', ${symbol}, ${symbol}_end},\n")
+endforeach()
+set(TENON_IMAGES ${CMAKE_BINARY_DIR}/generated/images.c)
+file(CONFIGURE OUTPUT ${TENON_IMAGES} @ONLY CONTENT
+"/* The device code, embedded; made by cmake/cubins.cmake. */
+#include \"cuda/cuda.h\"
+
+#define EMBED(symbol, file)                                                                                           \\
+    __asm__(\".section .rodata\\n.balign 64\\n.hidden \" #symbol \"\\n.hidden \" #symbol \"_end\\n\"                          \\
+            \".globl \" #symbol \"\\n.globl \" #symbol \"_end\\n\" #symbol \":\\n.incbin \\\"\" file \"\\\"\\n\" #symbol          \\
+            \"_end:\\n.byte 0\\n.previous\\n\");                                                                         \\
+    extern const unsigned char symbol[], symbol##_end[];
+@declarations@
+const tni_image tni_images[] = {
+@rows@    {0},
+};
+")
+set_source_files_properties(${TENON_IMAGES} PROPERTIES OBJECT_DEPENDS "${image_files}")

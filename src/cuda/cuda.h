@@ -1,0 +1,90 @@
+/* Kernels on the GPU: found by name among those built in, loaded at first need, launched in one place.
+ *
+ * A CUDA kernel of an operator is a row of its table like any other:
+ *     prepare   chooses the variant and the grid from the shapes and looks the kernel up; the plan keeps both
+ *     run       fills in pointers and launches: no look-up, no allocation, nothing that a graph capture forbids */
+#ifndef TNI_CUDA_H
+#define TNI_CUDA_H
+
+#include "driver.h"
+
+enum { TNI_MOST_GPUS = 64 };
+
+/* What is known of a GPU; read once. */
+typedef struct tni_gpu {
+    int index;
+    char name[96];
+    int major, minor; /* compute capability */
+    int sms, l2_bytes, shared_per_block, shared_per_sm, threads_per_sm;
+    int clock_khz, memory_clock_khz, bus_bits;
+    size_t memory;
+    cu_context primary; /* retained at first need; NULL before */
+    cu_pool pool;       /* Tenon's own, made at first need; NULL before */
+} tni_gpu;
+
+int tni_gpu_count(const char *wanted); /* 0 and a message where there is no GPU */
+/* Looks at no context and makes none. */
+tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu);
+
+/* Makes the device's context current for this thread: the current one where it is that device's already, else the
+ * primary one, which is what frameworks use. leave() restores what was there. */
+typedef struct tni_cuda_scope {
+    const tni_cuda_api *pushed; /* to pop with; NULL: nothing was pushed */
+} tni_cuda_scope;
+tn_status tni_cuda_enter(const char *wanted, int index, tni_cuda_scope *scope);
+void tni_cuda_leave(tni_cuda_scope *scope);
+
+/* ---- kernels built in -------------------------------------------------------------------------------------------- */
+
+/* One compiled .cu file for one architecture; embedded by the build (cmake/cubins.cmake). */
+typedef struct tni_image {
+    const char *unit; /* the file's name: "softmax" */
+    int arch;         /* 90 for sm_90 and sm_90a, 120 for sm_120 */
+    char kind; /* ' ' plain: good for later minor versions too; 'a': this one exactly; 'p': PTX, for newer ones */
+    const unsigned char *data, *end;
+} tni_image;
+extern const tni_image tni_images[]; /* {0} ends */
+
+/* The image of `unit` that a GPU of this compute capability gets; NULL where none fits. */
+const tni_image *tni_image_for(const char *unit, int major, int minor);
+/* The same among other images; {0} ends. */
+const tni_image *tni_image_pick(const tni_image *images, const char *unit, int major, int minor);
+/* "sm_90a", "PTX for sm_75" into text. */
+void tni_image_describe(const tni_image *image, char text[static 32]);
+
+/* A kernel for this GPU; valid in every context of it. */
+tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const char *name, cu_kernel *kernel);
+
+/* ---- launch ------------------------------------------------------------------------------------------------------ */
+
+typedef struct tni_launch {
+    cu_kernel kernel;
+    char name[64]; /* for messages */
+    uint32_t grid, block, shared;
+    uint32_t cluster;  /* blocks of a cluster; 0 or 1: none */
+    bool programmatic; /* may start before the kernel ahead of it in the stream is done (it waits for it by itself) */
+} tni_launch;
+
+/* Finds kernel `name` (printf-style) of file `unit` and lets it use l->shared bytes and l->cluster blocks, which are set
+ * before; for `prepare`. */
+tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...)
+    __attribute__((format(printf, 4, 5)));
+/* How many blocks of this launch one SM holds at a time; with clusters, how many clusters the whole GPU holds. */
+tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most);
+
+/* On the call's device and stream. arguments: a pointer to each of the kernel's parameters. A grid of 0 does nothing. */
+tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **arguments);
+
+/* ---- rows of the table ------------------------------------------------------------------------------------------- */
+
+/* op_cuda.c defines prepare and run; the state that prepare makes is freed with tni_free. */
+#define TNI_CUDA_DECLARE(op)                                              \
+    tn_status tni_##op##_cuda_prepare(const tn_call *call, void **state); \
+    tn_status tni_##op##_cuda_run(const tn_call *call, void *state);
+#define TNI_CUDA_KERNEL(op, ...)                                                                    \
+    {                                                                                               \
+        .name = "cuda", .device = TN_CUDA, .prepare = tni_##op##_cuda_prepare, .release = tni_free, \
+        .run = tni_##op##_cuda_run, __VA_ARGS__                                                     \
+    }
+
+#endif

@@ -1,0 +1,89 @@
+/* The one place that launches kernels. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cuda.h"
+
+/* CUfunction_attribute */
+enum { MAX_DYNAMIC_SHARED = 8, NON_PORTABLE_CLUSTER = 14 };
+enum { USUAL_SHARED = 48 * 1024, USUAL_CLUSTER = 8 };
+
+static tn_status launch_failed(const char *wanted, const tni_launch *l, int error) {
+    char what[200];
+    snprintf(what, sizeof what, "kernel %s (grid %u, block %u, cluster %u, %u bytes of shared memory)", l->name,
+             l->grid, l->block, l->cluster > 1 ? l->cluster : 1, l->shared);
+    return tni_cuda_failed(wanted, what, error);
+}
+
+tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...) {
+    va_list args;
+    va_start(args, name);
+    vsnprintf(l->name, sizeof l->name, name, args);
+    va_end(args);
+    const int index = call->device.index;
+    TN_TRY(tni_cuda_kernel(call->name, index, unit, l->name, &l->kernel));
+    if (l->shared <= USUAL_SHARED && l->cluster <= USUAL_CLUSTER) return TN_OK;
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(call->name, index, &scope));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    cu_function function;
+    int error = cu ? cu->cuKernelGetFunction(&function, l->kernel) : 0;
+    if (cu && !error && l->shared > USUAL_SHARED) {
+        error = cu->cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, (int)l->shared);
+    }
+    if (cu && !error && l->cluster > USUAL_CLUSTER) error = cu->cuFuncSetAttribute(function, NON_PORTABLE_CLUSTER, 1);
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    return error ? launch_failed(call->name, l, error) : TN_OK;
+}
+
+static cu_config config_of(const tni_launch *l, void *stream, cu_attribute attributes[static 2]) {
+    cu_config config = {.grid_x = l->grid,
+                        .grid_y = 1,
+                        .grid_z = 1,
+                        .block_x = l->block,
+                        .block_y = 1,
+                        .block_z = 1,
+                        .shared = l->shared,
+                        .stream = stream,
+                        .attributes = attributes};
+    if (l->cluster > 1) {
+        attributes[config.n_attributes++] = (cu_attribute){.id = CU_CLUSTER, .value.cluster = {l->cluster, 1, 1}};
+    }
+    if (l->programmatic) attributes[config.n_attributes++] = (cu_attribute){.id = CU_PROGRAMMATIC, .value.flag = 1};
+    return config;
+}
+
+tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most) {
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    cu_function function;
+    int error = cu ? cu->cuKernelGetFunction(&function, l->kernel) : 0;
+    if (cu && !error && l->cluster > 1) {
+        cu_attribute attributes[2];
+        tni_launch one = *l;
+        one.grid = l->cluster;
+        cu_config config = config_of(&one, NULL, attributes);
+        error = cu->cuOccupancyMaxActiveClusters(most, function, &config);
+    } else if (cu && !error) {
+        error = cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(most, function, (int)l->block, l->shared);
+    }
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    return error ? launch_failed(call->name, l, error) : TN_OK;
+}
+
+tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **arguments) {
+    if (l->grid == 0) return TN_OK;
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    cu_attribute attributes[2];
+    cu_config config = config_of(l, call->host->stream, attributes);
+    /* A CUkernel stands for its function in whatever context is current. */
+    int error = cu ? cu->cuLaunchKernelEx(&config, (cu_function)l->kernel, arguments, NULL) : 0;
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    return error ? launch_failed(call->name, l, error) : TN_OK;
+}

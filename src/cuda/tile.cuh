@@ -1,0 +1,35 @@
+/* Short rows that lie one behind the other: a block takes many of them through shared memory, 16 bytes at a time, and a
+ * thread has whole rows to itself. Written in what C and CUDA C++ share. */
+#pragma once
+
+enum {
+    TNI_TILE_THREADS = 128,
+    TNI_TILE_BYTES = 32768, /* of shared memory that a block takes, at most */
+};
+
+#ifdef __CUDACC__
+
+/* `count` elements that lie side by side, into shared memory or out of it. */
+template <class T> TN_DEVICE void load_tile(const T *from, T *tile, int count) {
+    constexpr int VL = pack<T>::VL;
+    int i = threadIdx.x;
+    if (is_aligned(from)) {
+#pragma unroll 4
+        for (; i < count / VL; i += TNI_TILE_THREADS) ((pack<T> *)tile)[i] = load_pack(from + i * VL);
+        i = count / VL * VL + threadIdx.x;
+    }
+#pragma unroll 4
+    for (; i < count; i += TNI_TILE_THREADS) tile[i] = from[i];
+}
+
+template <class T> TN_DEVICE void store_tile(T *to, const T *tile, int count) {
+    constexpr int VL = pack<T>::VL;
+    int i = threadIdx.x;
+    if (is_aligned(to)) {
+        for (; i < count / VL; i += TNI_TILE_THREADS) store_pack(to + i * VL, ((const pack<T> *)tile)[i]);
+        i = count / VL * VL + threadIdx.x;
+    }
+    for (; i < count; i += TNI_TILE_THREADS) to[i] = tile[i];
+}
+
+#endif

@@ -1,0 +1,510 @@
+/* softmax. Rows that a group of threads can hold in registers are read once: some lanes of a warp, a block, or a cluster
+ * whose blocks exchange one pair of numbers. A thread takes the exponentials of its elements relative to its own
+ * largest one, so the whole row needs one exchange: of pairs (largest score, sum of exponentials). Longer rows are split:
+ * one kernel finds a pair for each piece, a second one adds them up and writes.
+ *
+ * Scores are x * scale * log2(e), exponentials powers of 2. A row whose sum is 0, infinite or NaN comes out as NaN where
+ * it is kept and 0 where it is masked. */
+#include "softmax.cuh"
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------ */
+
+/* sum: of 2^(score - most); most is -inf where there is nothing. */
+template <class A> struct pair { A most, sum; };
+
+/* What is subtracted from scores whose largest is `most`: never -inf, which would turn what is -inf into NaN. */
+template <class A> TN_DEVICE A shift_of(A most) {
+    return most == -infinity<A>() ? 0 : most;
+}
+
+/* A pair's sum relative to another shift. */
+template <class A> TN_DEVICE A rescaled(const pair<A> &p, A shift) {
+    return p.sum * power_of_2(p.most - shift);
+}
+
+template <class A> TN_DEVICE void join(pair<A> &a, const pair<A> &b) {
+    const A most = take_max::of(a.most, b.most), shift = shift_of(most);
+    a.sum = rescaled(a, shift) + rescaled(b, shift);
+    a.most = most;
+}
+
+template <class A> TN_DEVICE pair<A> join_lanes(const pair<A> &p, int lanes) {
+    const A most = reduce_some_lanes<take_max>(p.most, lanes);
+    return {most, reduce_some_lanes<take_sum>(rescaled(p, shift_of(most)), lanes)};
+}
+
+/* What blocks exchange: a pair for each warp, and one for each block of the cluster. */
+template <class A> struct exchange {
+    A most[32], sum[32], cluster_most[TNI_ROW_CLUSTER], cluster_sum[TNI_ROW_CLUSTER];
+};
+
+/* The pair of the first `count` <= 32 in shared memory. */
+template <class A> TN_DEVICE pair<A> join_shared(const A *most, const A *sum, int count) {
+    const int lane = threadIdx.x % 32;
+    const pair<A> none = {-infinity<A>(), 0};
+    return join_lanes(lane < count ? pair<A>{most[lane], sum[lane]} : none, 32);
+}
+
+template <class A> TN_DEVICE pair<A> join_block(pair<A> p, exchange<A> &x) {
+    p = join_lanes(p, 32);
+    if (threadIdx.x % 32 == 0) {
+        x.most[threadIdx.x / 32] = p.most;
+        x.sum[threadIdx.x / 32] = p.sum;
+    }
+    __syncthreads();
+    return join_shared(x.most, x.sum, blockDim.x / 32);
+}
+
+/* Over the blocks of a cluster, which have all arrived once since they began. */
+template <class A> TN_DEVICE pair<A> join_cluster(pair<A> p, exchange<A> &x, int blocks) {
+    cluster_wait();
+    if ((int)threadIdx.x < blocks) {
+        store_cluster(&x.cluster_most[cluster_rank()], threadIdx.x, p.most);
+        store_cluster(&x.cluster_sum[cluster_rank()], threadIdx.x, p.sum);
+    }
+    cluster_arrive();
+    cluster_wait();
+    return join_shared(x.cluster_most, x.cluster_sum, blocks);
+}
+
+/* ---- a thread's part of a row -------------------------------------------------------------------------------------- */
+
+/* Where a row, or a piece of one, is. */
+template <class T> struct place {
+    const T *x;
+    const u8 *mask; /* NULL: none */
+    T *y;
+    int n;     /* elements */
+    int limit; /* only those below can take part */
+};
+
+/* Elements from `first` on, `n` of them, of row `row`. */
+template <class T> TN_DEVICE place<T> place_at(const tni_softmax &p, i64 row, i64 first, int n) {
+    i64 at[SOFTMAX_VIEWS];
+    find_row(p.s.rows, row, at);
+    const i64 limit = p.causal ? p.visible + at[SOFTMAX_QUERY] - first : n;
+    return {(const T *)p.x + at[SOFTMAX_X] + first,
+            p.mask ? (const u8 *)p.mask + at[SOFTMAX_MASK] + first * p.mask_step : nullptr,
+            (T *)p.y + at[SOFTMAX_Y] + first, n,
+            (int)(limit < 0   ? 0
+                  : limit < n ? limit
+                              : n)};
+}
+
+/* Which of a thread's elements take part. */
+template <int V, int E, class T> TN_DEVICE u32 kept_of(const place<T> &at, i64 mask_step, row_group g) {
+    const u32 below = elements_below<V, E>(at.limit, g);
+    u32 masked = 0;
+    if (at.mask) {
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            const i64 i = piece_at<V>(g, e / V) + e % V;
+            const bool keep = below >> e & 1 ? at.mask[i * mask_step] : true;
+            masked |= (u32)!keep << e;
+        }
+    }
+    return below & ~masked;
+}
+
+/* The largest (with a factor below 0: the smallest) of E numbers. */
+template <int E, class A> TN_DEVICE A extreme_of(const A (&a)[E], bool smallest) {
+    A r = a[0], q = a[E / 2];
+    if (smallest) {
+#pragma unroll
+        for (int e = 1; e < E / 2; e++) {
+            r = -take_max::of(-r, -a[e]);
+            q = -take_max::of(-q, -a[E / 2 + e]);
+        }
+        return -take_max::of(-r, -q);
+    }
+#pragma unroll
+    for (int e = 1; e < E / 2; e++) {
+        r = take_max::of(r, a[e]);
+        q = take_max::of(q, a[E / 2 + e]);
+    }
+    return take_max::of(r, q);
+}
+
+/* From elements to exponentials relative to the thread's own largest score; those not kept are 0. */
+template <class T, int V, int E>
+TN_DEVICE pair<acc<T>> take_exponentials(const row_part<T, V, E> &part, u32 kept, acc<T> factor, acc<T> (&e)[E]) {
+    typedef acc<T> A;
+    const A none = factor < 0 ? infinity<A>() : -infinity<A>();
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] = part.get(i);
+    if (kept != all_of<E>::bits) {
+#pragma unroll
+        for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : none;
+    }
+    const A extreme = extreme_of(e, factor < 0);
+    const A most = kept ? extreme * factor : -infinity<A>(), shift = shift_of(most);
+    A sum = 0, more = 0;
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] = power_of_2(multiply_add(e[i], factor, -shift));
+    if (kept != all_of<E>::bits) {
+#pragma unroll
+        for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < E; i += 2) {
+        sum += e[i];
+        more += e[i + 1];
+    }
+    return {most, sum + more};
+}
+
+/* e times what makes the row's exponentials add up to 1. */
+template <int E, class A> TN_DEVICE void normalise(A (&e)[E], u32 kept, const pair<A> &own, const pair<A> &row) {
+    const A by = power_of_2(own.most - shift_of(row.most)) / row.sum;
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] *= by;
+    if (kept != all_of<E>::bits) {
+#pragma unroll
+        for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : 0;
+    }
+}
+
+/* ---- short rows ---------------------------------------------------------------------------------------------------- */
+
+/* One row in shared memory, from scores to what they come to. */
+template <class T> TN_DEVICE void softmax_of(T *row, int n, acc<T> factor) {
+    typedef acc<T> A;
+    A most = -infinity<A>(), sum = 0;
+    if (n == 1) { /* 1, or NaN */
+        narrow(widen(row[0]) * factor - widen(row[0]) * factor + 1, row[0]);
+        return;
+    }
+#pragma unroll 4
+    for (int i = 0; i < n; i++) most = take_max::of(most, widen(row[i]) * factor);
+    const A shift = shift_of(most);
+#pragma unroll 4
+    for (int i = 0; i < n; i++) sum += power_of_2(multiply_add(widen(row[i]), factor, -shift));
+    const A by = 1 / sum;
+#pragma unroll 4
+    for (int i = 0; i < n; i++) narrow(power_of_2(multiply_add(widen(row[i]), factor, -shift)) * by, row[i]);
+}
+
+/* x: (rows, n), without gaps. */
+template <class T> TN_DEVICE void softmax_tile(const tni_softmax &p) {
+    extern __shared__ pack<double> shared[]; /* 16-byte aligned */
+    T *tile = (T *)shared;
+    const int n = (int)p.s.rows.n;
+    const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
+    const int rows = left < p.s.tile ? (int)left : p.s.tile;
+    load_tile((const T *)p.x + first * n, tile, rows * n);
+    __syncthreads();
+    for (int r = threadIdx.x; r < rows; r += TNI_TILE_THREADS) softmax_of(tile + r * n, n, (acc<T>)p.factor);
+    __syncthreads();
+    store_tile((T *)p.y + first * n, tile, rows * n);
+}
+
+/* ---- rows that are held in registers ----------------------------------------------------------------------------- */
+
+/* x: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
+template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &p) {
+    typedef acc<T> A;
+    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
+    const place<T> at = place_at<T>(p, there ? row : 0, 0, there ? (int)p.s.rows.n : 0);
+    row_part<T, V, E> part;
+    part.load(at.x, at.limit, g);
+    const u32 kept = kept_of<V, E>(at, p.mask_step, g);
+    A e[E];
+    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
+    normalise(e, kept, own, join_lanes(own, p.s.lanes));
+    store_part<T, V>(at.y, at.n, g, e);
+}
+
+/* A block has a row, or a cluster of blocks has. */
+template <class T, int V> TN_DEVICE void softmax_block(const tni_softmax &p) {
+    constexpr int E = held<T, V>::most;
+    typedef acc<T> A;
+    __shared__ exchange<A> shared;
+    const int blocks = p.s.cluster;
+    if (blocks > 1) cluster_begin();
+    const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    const place<T> at = place_at<T>(p, cluster_index(), 0, (int)p.s.rows.n);
+    row_part<T, V, E> part;
+    part.load(at.x, at.limit, g);
+    const u32 kept = kept_of<V, E>(at, p.mask_step, g);
+    A e[E];
+    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
+    pair<A> row = join_block(own, shared);
+    if (blocks > 1) row = join_cluster(row, shared, blocks);
+    normalise(e, kept, own, row);
+    store_part<T, V>(at.y, at.n, g, e);
+}
+
+/* The common case of a block for a row: nothing is masked, rows are aligned and as long as THREADS threads with E elements
+ * each. With nothing else to keep in registers more rows fit onto an SM, and with them more of memory is on its way. */
+template <class T, int E, int THREADS> TN_DEVICE void softmax_full(const tni_softmax &p) {
+    constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
+    typedef acc<T> A;
+    __shared__ A most[WARPS], sum[WARPS];
+    const T *x = (const T *)p.x + blockIdx.x * p.s.rows.strides[0][SOFTMAX_X] + threadIdx.x * V;
+    row_part<T, V, E> part;
+#pragma unroll
+    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if(x + k * THREADS * V, true);
+    A e[E];
+    const pair<A> own = take_exponentials(part, all_of<E>::bits, (A)p.factor, e);
+    pair<A> row = join_lanes(own, 32);
+    if (threadIdx.x % 32 == 0) {
+        most[threadIdx.x / 32] = row.most;
+        sum[threadIdx.x / 32] = row.sum;
+    }
+    __syncthreads();
+    row = join_lanes(pair<A>{most[threadIdx.x % WARPS], sum[threadIdx.x % WARPS]}, WARPS);
+    normalise(e, all_of<E>::bits, own, row);
+    T *y = (T *)p.y + blockIdx.x * p.s.rows.strides[0][SOFTMAX_Y] + threadIdx.x * V;
+#pragma unroll
+    for (int k = 0; k < E / V; k++) store_pack(y + k * THREADS * V, narrow_pack<T>(e + k * V));
+}
+
+/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+
+/* The pieces of a row: a block has one, and walks through it by tiles of what its threads hold. */
+struct split_walk {
+    i64 row, first, end;
+};
+
+TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
+    const i64 row = blockIdx.x / s.splits, first = (i64)(blockIdx.x % s.splits) * s.split;
+    return {row, first, first + s.split < s.rows.n ? first + s.split : s.rows.n};
+}
+
+template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
+    constexpr int E = held<T, V>::most;
+    typedef acc<T> A;
+    __shared__ exchange<A> shared;
+    const split_walk w = split_of(p.s);
+    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    pair<A> own = {-infinity<A>(), 0};
+    for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
+        const i64 left = w.end - first;
+        const place<T> at = place_at<T>(p, w.row, first, (int)(left < TNI_ROW_BLOCK * E ? left : TNI_ROW_BLOCK * E));
+        row_part<T, V, E> part;
+        part.load(at.x, at.limit, g);
+        A e[E];
+        join(own, take_exponentials(part, kept_of<V, E>(at, p.mask_step, g), (A)p.factor, e));
+    }
+    own = join_block(own, shared);
+    if (threadIdx.x == 0) ((pair<A> *)p.partials)[blockIdx.x] = own;
+}
+
+template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
+    constexpr int E = held<T, V>::most;
+    typedef acc<T> A;
+    __shared__ exchange<A> shared;
+    const split_walk w = split_of(p.s);
+    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    pair<A> row = {-infinity<A>(), 0};
+    for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
+        join(row, ((const pair<A> *)p.partials)[w.row * p.s.splits + i]);
+    row = join_block(row, shared);
+    const A shift = shift_of(row.most), by = 1 / row.sum, factor = (A)p.factor;
+    for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
+        const i64 left = w.end - first;
+        const place<T> at = place_at<T>(p, w.row, first, (int)(left < TNI_ROW_BLOCK * E ? left : TNI_ROW_BLOCK * E));
+        row_part<T, V, E> part;
+        part.load(at.x, at.limit, g);
+        const u32 kept = kept_of<V, E>(at, p.mask_step, g);
+        A e[E];
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            e[i] = power_of_2(multiply_add(part.get(i), factor, -shift)) * by;
+            if (!(kept >> i & 1)) e[i] = 0;
+        }
+        store_part<T, V>(at.y, at.n, g, e);
+    }
+}
+
+/* ---- columns: the axis is not the fastest dimension ---------------------------------------------------------------- */
+
+/* x: (rows, n, columns). Neighbouring threads have neighbouring columns; `ways` threads share one, each with every
+ * ways-th element: elements way, way + ways, … */
+template <class T> struct column {
+    const T *x;
+    const u8 *mask;
+    T *y;
+    bool there;
+    int way, across, of; /* which of how many columns of the block */
+    i64 index;
+};
+
+template <class T> TN_DEVICE column<T> column_at(const tni_softmax &p, i64 block) {
+    column<T> c;
+    c.of = blockDim.x / p.s.ways;
+    c.across = threadIdx.x % c.of;
+    c.way = threadIdx.x / c.of;
+    c.index = block * c.of + c.across;
+    c.there = c.index < p.s.rows.count * p.s.columns;
+    const i64 i = c.there ? c.index : 0;
+    const bool few = p.s.rows.count * p.s.columns >> 31 == 0;
+    const i64 row = few ? (i64)((u32)i / (u32)p.s.columns) : i / p.s.columns, beside = i - row * p.s.columns;
+    i64 at[SOFTMAX_VIEWS];
+    find_row(p.s.rows, row, at);
+    c.x = (const T *)p.x + at[SOFTMAX_X] + beside;
+    c.y = (T *)p.y + at[SOFTMAX_Y] + beside;
+    c.mask = p.mask ? (const u8 *)p.mask + at[SOFTMAX_MASK] + beside * p.s.across_mask : nullptr;
+    return c;
+}
+
+/* A thread's E elements of a column from `first` on, before `end`; bits of those that take part. */
+template <class T, int E>
+TN_DEVICE u32 load_column(const tni_softmax &p, const column<T> &c, i64 first, i64 end, row_part<T, 1, E> &part) {
+    u32 below = 0, masked = 0;
+#pragma unroll
+    for (int e = 0; e < E; e++) {
+        const i64 i = first + c.way + (i64)e * p.s.ways;
+        const bool there = c.there && i < end;
+        part.raw[e] = there ? c.x[i * p.s.step[SOFTMAX_X]] : T();
+        below |= (u32)there << e;
+    }
+    if (c.mask) {
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            const i64 i = first + c.way + (i64)e * p.s.ways;
+            const bool keep = below >> e & 1 ? c.mask[i * p.mask_step] : true;
+            masked |= (u32)!keep << e;
+        }
+    }
+    return below & ~masked;
+}
+
+template <class T, int E>
+TN_DEVICE void store_column(const tni_softmax &p, const column<T> &c, i64 first, i64 end, const acc<T> (&e)[E]) {
+#pragma unroll
+    for (int k = 0; k < E; k++) {
+        const i64 i = first + c.way + (i64)k * p.s.ways;
+        if (c.there && i < end) narrow(e[k], c.y[i * p.s.step[SOFTMAX_Y]]);
+    }
+}
+
+/* The pairs of the threads that share a column, in a fixed order. */
+template <class A> struct column_exchange { A most[1024], sum[1024]; };
+
+template <class T, class A>
+TN_DEVICE pair<A> join_ways(const pair<A> &own, const column<T> &c, int ways, column_exchange<A> &x) {
+    if (ways == 1) return own;
+    x.most[threadIdx.x] = own.most;
+    x.sum[threadIdx.x] = own.sum;
+    __syncthreads();
+    int half = 1;
+    while (2 * half < ways) half *= 2;
+    pair<A> all = own;
+    for (; half > 0; half /= 2) {
+        if (c.way < half && c.way + half < ways) {
+            const int other = threadIdx.x + half * c.of;
+            join(all, pair<A>{x.most[other], x.sum[other]});
+            x.most[threadIdx.x] = all.most;
+            x.sum[threadIdx.x] = all.sum;
+        }
+        __syncthreads();
+    }
+    return {x.most[c.across], x.sum[c.across]};
+}
+
+/* A thread's elements from `first` on, once the column's pair is known. */
+template <class T>
+TN_DEVICE void write_column(const tni_softmax &p, const column<T> &c, i64 first, i64 end, const pair<acc<T>> &all) {
+    constexpr int E = TNI_COLUMN_PART;
+    typedef acc<T> A;
+    const A shift = shift_of(all.most), by = 1 / all.sum, factor = (A)p.factor;
+    row_part<T, 1, E> part;
+    A e[E];
+    const u32 kept = load_column(p, c, first, end, part);
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+        e[i] = power_of_2(multiply_add(part.get(i), factor, -shift)) * by;
+        if (!(kept >> i & 1)) e[i] = 0;
+    }
+    store_column(p, c, first, end, e);
+}
+
+template <class T> TN_DEVICE void softmax_columns(const tni_softmax &p) {
+    constexpr int E = TNI_COLUMN_PART;
+    typedef acc<T> A;
+    __shared__ column_exchange<A> shared;
+    const column<T> c = column_at<T>(p, blockIdx.x);
+    row_part<T, 1, E> part;
+    const u32 kept = load_column(p, c, 0, p.s.rows.n, part);
+    A e[E];
+    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
+    normalise(e, kept, own, join_ways(own, c, p.s.ways, shared));
+    store_column(p, c, 0, p.s.rows.n, e);
+}
+
+/* Long columns are split, as long rows are: block b has piece b % splits of its columns. */
+template <class T> TN_DEVICE void softmax_columns_split(const tni_softmax &p) {
+    constexpr int E = TNI_COLUMN_PART;
+    typedef acc<T> A;
+    __shared__ column_exchange<A> shared;
+    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
+    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
+    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    pair<A> own = {-infinity<A>(), 0};
+    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+        row_part<T, 1, E> part;
+        A e[E];
+        const u32 kept = load_column(p, c, first, end, part);
+        join(own, take_exponentials(part, kept, (A)p.factor, e));
+    }
+    own = join_ways(own, c, p.s.ways, shared);
+    if (c.there && c.way == 0) ((pair<A> *)p.partials)[c.index * p.s.splits + blockIdx.x % p.s.splits] = own;
+}
+
+template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
+    constexpr int E = TNI_COLUMN_PART;
+    typedef acc<T> A;
+    __shared__ column_exchange<A> shared;
+    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
+    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
+    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    pair<A> all = {-infinity<A>(), 0};
+    for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
+        join(all, ((const pair<A> *)p.partials)[c.index * p.s.splits + i]);
+    all = join_ways(all, c, p.s.ways, shared);
+    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) write_column(p, c, first, end, all);
+}
+
+/* ---- instances ---------------------------------------------------------------------------------------------------- */
+
+/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
+ * SM */
+#define SOFTMAX(T, name, most, half, blocks)                                                                        \
+    TN_ROW_KERNEL(softmax_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, pack<T>::VL, 8>(p))) \
+    TN_ROW_KERNEL(softmax_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax,                                \
+                  (softmax_warp<T, pack<T>::VL, most>(p)))                                                          \
+    TN_ROW_KERNEL(softmax_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 2>(p)))           \
+    TN_ROW_KERNEL(softmax_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 4>(p)))           \
+    TN_ROW_KERNEL(softmax_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, half>(p))) \
+    TN_ROW_KERNEL(softmax_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, pack<T>::VL>(p)))   \
+    TN_ROW_KERNEL(softmax_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, 1>(p)))             \
+    TN_ROW_KERNEL(softmax_split_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, pack<T>::VL>(p)))        \
+    TN_ROW_KERNEL(softmax_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, 1>(p)))                  \
+    TN_ROW_KERNEL(softmax_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, pack<T>::VL>(p)))        \
+    TN_ROW_KERNEL(softmax_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, 1>(p)))                  \
+    TN_ROW_KERNEL(softmax_tile_##name, TNI_TILE_THREADS, 1, tni_softmax, (softmax_tile<T>(p)))                      \
+    TN_ROW_KERNEL(softmax_columns_##name, 1024, 1, tni_softmax, (softmax_columns<T>(p)))                            \
+    TN_ROW_KERNEL(softmax_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_split<T>(p)))       \
+    TN_ROW_KERNEL(softmax_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_write<T>(p)))
+
+SOFTMAX(f16, f16, 32, 16, 2)
+SOFTMAX(bf16, bf16, 32, 16, 2)
+SOFTMAX(float, f32, 32, 16, 2)
+SOFTMAX(double, f64, 16, 8, 1)
+
+/* each: elements of a thread; blocks: that an SM is to hold */
+#define FULL(T, name, each, threads, blocks) \
+    TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, blocks, tni_softmax, (softmax_full<T, each, threads>(p)))
+
+FULL(f16, f16, 16, 128, 12)
+FULL(f16, f16, 16, 256, 6)
+FULL(f16, f16, 16, 512, 3)
+FULL(bf16, bf16, 16, 128, 12)
+FULL(bf16, bf16, 16, 256, 6)
+FULL(bf16, bf16, 16, 512, 3)
+FULL(float, f32, 8, 256, 8)
+FULL(float, f32, 8, 512, 4)
+FULL(float, f32, 8, 1024, 2)

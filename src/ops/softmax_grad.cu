@@ -1,0 +1,306 @@
+/* The gradient of softmax: dx = scale * y * (dy - sum(y * dy)). As in softmax.cu, rows that a group of threads can hold in
+ * registers are read once; longer ones are split, one kernel adding up the pieces and a second one writing. */
+#include "softmax.cuh"
+
+/* ---- sums --------------------------------------------------------------------------------------------------------- */
+
+template <class A> struct exchange { A sum[32], cluster[TNI_ROW_CLUSTER]; };
+
+template <class A> TN_DEVICE A add_shared(const A *sum, int count) {
+    const int lane = threadIdx.x % 32;
+    return reduce_lanes<take_sum, 32>(lane < count ? sum[lane] : (A)0);
+}
+
+template <class A> TN_DEVICE A add_block(A sum, exchange<A> &x) {
+    sum = reduce_lanes<take_sum, 32>(sum);
+    if (threadIdx.x % 32 == 0) x.sum[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return add_shared(x.sum, blockDim.x / 32);
+}
+
+/* Over the blocks of a cluster, which have all arrived once since they began. */
+template <class A> TN_DEVICE A add_cluster(A sum, exchange<A> &x, int blocks) {
+    cluster_wait();
+    if ((int)threadIdx.x < blocks) store_cluster(&x.cluster[cluster_rank()], threadIdx.x, sum);
+    cluster_arrive();
+    cluster_wait();
+    return add_shared(x.cluster, blocks);
+}
+
+/* ---- a thread's part of a row -------------------------------------------------------------------------------------- */
+
+template <class T> struct place {
+    const T *y, *dy;
+    T *dx;
+};
+
+template <class T> TN_DEVICE place<T> place_at(const tni_softmax_grad &p, i64 row, i64 first) {
+    i64 at[SOFTMAX_GRAD_VIEWS];
+    find_row(p.s.rows, row, at);
+    return {(const T *)p.y + at[SOFTMAX_GRAD_Y] + first, (const T *)p.dy + at[SOFTMAX_GRAD_DY] + first,
+            (T *)p.dx + at[SOFTMAX_GRAD_DX] + first};
+}
+
+template <class T, int V, int E> struct two_parts {
+    row_part<T, V, E> y, dy;
+
+    TN_MEMBER void load(const place<T> &at, int n, row_group g) {
+        y.load(at.y, n, g);
+        dy.load(at.dy, n, g);
+    }
+    /* What is not there is 0, and adds 0. */
+    TN_MEMBER acc<T> sum() const {
+        acc<T> even = 0, odd = 0;
+#pragma unroll
+        for (int e = 0; e < E; e += 2) {
+            even = multiply_add(y.get(e), dy.get(e), even);
+            odd = multiply_add(y.get(e + 1), dy.get(e + 1), odd);
+        }
+        return even + odd;
+    }
+    TN_MEMBER void finish(acc<T> sum, acc<T> scale, acc<T> (&dx)[E]) const {
+#pragma unroll
+        for (int e = 0; e < E; e++) dx[e] = scale * y.get(e) * (dy.get(e) - sum);
+    }
+};
+
+/* ---- rows that are held in registers ----------------------------------------------------------------------------- */
+
+/* y, dy, dx: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
+template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_softmax_grad &p) {
+    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
+    const int n = there ? (int)p.s.rows.n : 0;
+    const place<T> at = place_at<T>(p, there ? row : 0, 0);
+    two_parts<T, V, E> part;
+    part.load(at, n, g);
+    const acc<T> sum = reduce_some_lanes<take_sum>(part.sum(), p.s.lanes);
+    acc<T> dx[E];
+    part.finish(sum, (acc<T>)p.scale, dx);
+    store_part<T, V>(at.dx, n, g, dx);
+}
+
+/* A block has a row, or a cluster of blocks has. */
+template <class T, int V> TN_DEVICE void grad_block(const tni_softmax_grad &p) {
+    constexpr int E = held<T, V>::most;
+    __shared__ exchange<acc<T>> shared;
+    const int blocks = p.s.cluster, n = (int)p.s.rows.n;
+    if (blocks > 1) cluster_begin();
+    const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    const place<T> at = place_at<T>(p, cluster_index(), 0);
+    two_parts<T, V, E> part;
+    part.load(at, n, g);
+    acc<T> sum = add_block(part.sum(), shared), dx[E];
+    if (blocks > 1) sum = add_cluster(sum, shared, blocks);
+    part.finish(sum, (acc<T>)p.scale, dx);
+    store_part<T, V>(at.dx, n, g, dx);
+}
+
+/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+
+/* The pieces of a row: a block has one, and walks through it by tiles of what its threads hold. */
+struct split_walk {
+    i64 row, first, end;
+};
+
+TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
+    const i64 row = blockIdx.x / s.splits, first = (i64)(blockIdx.x % s.splits) * s.split;
+    return {row, first, first + s.split < s.rows.n ? first + s.split : s.rows.n};
+}
+
+template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
+    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    __shared__ exchange<acc<T>> shared;
+    const split_walk w = split_of(p.s);
+    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    acc<T> sum = 0;
+    for (i64 first = w.first; first < w.end; first += TILE) {
+        two_parts<T, V, E> part;
+        part.load(place_at<T>(p, w.row, first), (int)(w.end - first < TILE ? w.end - first : TILE), g);
+        sum += part.sum();
+    }
+    sum = add_block(sum, shared);
+    if (threadIdx.x == 0) ((acc<T> *)p.partials)[blockIdx.x] = sum;
+}
+
+template <class T, int V> TN_DEVICE void grad_write(const tni_softmax_grad &p) {
+    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    __shared__ exchange<acc<T>> shared;
+    const split_walk w = split_of(p.s);
+    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    acc<T> sum = 0;
+    for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
+        sum += ((const acc<T> *)p.partials)[w.row * p.s.splits + i];
+    sum = add_block(sum, shared);
+    for (i64 first = w.first; first < w.end; first += TILE) {
+        const int n = (int)(w.end - first < TILE ? w.end - first : TILE);
+        const place<T> at = place_at<T>(p, w.row, first);
+        two_parts<T, V, E> part;
+        part.load(at, n, g);
+        acc<T> dx[E];
+        part.finish(sum, (acc<T>)p.scale, dx);
+        store_part<T, V>(at.dx, n, g, dx);
+    }
+}
+
+/* ---- columns: the axis is not the fastest dimension ---------------------------------------------------------------- */
+
+/* y: (rows, n, columns). Neighbouring threads have neighbouring columns; `ways` threads share one, each with every
+ * ways-th element. */
+template <class T> struct column {
+    place<T> at;
+    bool there;
+    int way, across, of; /* which of how many columns of the block */
+    i64 index;
+};
+
+template <class T> TN_DEVICE column<T> column_at(const tni_softmax_grad &p, i64 block) {
+    column<T> c;
+    c.of = blockDim.x / p.s.ways;
+    c.across = threadIdx.x % c.of;
+    c.way = threadIdx.x / c.of;
+    c.index = block * c.of + c.across;
+    c.there = c.index < p.s.rows.count * p.s.columns;
+    const i64 i = c.there ? c.index : 0;
+    const bool few = p.s.rows.count * p.s.columns >> 31 == 0;
+    const i64 row = few ? (i64)((u32)i / (u32)p.s.columns) : i / p.s.columns;
+    c.at = place_at<T>(p, row, i - row * p.s.columns);
+    return c;
+}
+
+template <class T, int E> struct column_parts {
+    acc<T> y[E], dy[E];
+
+    TN_MEMBER void load(const tni_softmax_grad &p, const column<T> &c, i64 first, i64 end) {
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            const i64 i = first + c.way + (i64)e * p.s.ways;
+            const bool there = c.there && i < end;
+            y[e] = widen(there ? c.at.y[i * p.s.step[SOFTMAX_GRAD_Y]] : T());
+            dy[e] = widen(there ? c.at.dy[i * p.s.step[SOFTMAX_GRAD_DY]] : T());
+        }
+    }
+    TN_MEMBER acc<T> sum() const {
+        acc<T> sum = 0;
+#pragma unroll
+        for (int e = 0; e < E; e++) sum = multiply_add(y[e], dy[e], sum);
+        return sum;
+    }
+    TN_MEMBER void store(const tni_softmax_grad &p, const column<T> &c, i64 first, i64 end, acc<T> sum) const {
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            const i64 i = first + c.way + (i64)e * p.s.ways;
+            const acc<T> dx = (acc<T>)p.scale * y[e] * (dy[e] - sum);
+            if (c.there && i < end) narrow(dx, c.at.dx[i * p.s.step[SOFTMAX_GRAD_DX]]);
+        }
+    }
+};
+
+/* The sums of the threads that share a column, in a fixed order. shared: (1024) */
+template <class T> TN_DEVICE acc<T> add_ways(acc<T> sum, const column<T> &c, int ways, acc<T> *shared) {
+    if (ways == 1) return sum;
+    shared[threadIdx.x] = sum;
+    __syncthreads();
+    if (c.way == 0) {
+        for (int w = 1; w < ways; w++) sum += shared[w * c.of + c.across];
+        shared[c.across] = sum;
+    }
+    __syncthreads();
+    return shared[c.across];
+}
+
+template <class T> TN_DEVICE void grad_columns(const tni_softmax_grad &p) {
+    __shared__ acc<T> shared[1024];
+    const column<T> c = column_at<T>(p, blockIdx.x);
+    column_parts<T, TNI_COLUMN_PART> part;
+    part.load(p, c, 0, p.s.rows.n);
+    part.store(p, c, 0, p.s.rows.n, add_ways(part.sum(), c, p.s.ways, shared));
+}
+
+/* Long columns are split, as long rows are: block b has piece b % splits of its columns. */
+template <class T> TN_DEVICE void grad_columns_split(const tni_softmax_grad &p) {
+    constexpr int E = TNI_COLUMN_PART;
+    __shared__ acc<T> shared[1024];
+    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
+    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
+    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    acc<T> sum = 0;
+    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+        column_parts<T, E> part;
+        part.load(p, c, first, end);
+        sum += part.sum();
+    }
+    sum = add_ways(sum, c, p.s.ways, shared);
+    if (c.there && c.way == 0) ((acc<T> *)p.partials)[c.index * p.s.splits + blockIdx.x % p.s.splits] = sum;
+}
+
+template <class T> TN_DEVICE void grad_columns_write(const tni_softmax_grad &p) {
+    constexpr int E = TNI_COLUMN_PART;
+    __shared__ acc<T> shared[1024];
+    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
+    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
+    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    acc<T> sum = 0;
+    for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
+        sum += ((const acc<T> *)p.partials)[c.index * p.s.splits + i];
+    sum = add_ways(sum, c, p.s.ways, shared);
+    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+        column_parts<T, E> part;
+        part.load(p, c, first, end);
+        part.store(p, c, first, end, sum);
+    }
+}
+
+/* ---- short rows ---------------------------------------------------------------------------------------------------- */
+
+/* y, dy: (rows, n), without gaps. A thread has whole rows to itself. */
+template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
+    extern __shared__ pack<double> shared[]; /* 16-byte aligned */
+    const int n = (int)p.s.rows.n;
+    const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
+    const int rows = left < p.s.tile ? (int)left : p.s.tile;
+    T *y = (T *)shared, *dy = y + p.s.tile * n;
+    load_tile((const T *)p.y + first * n, y, rows * n);
+    load_tile((const T *)p.dy + first * n, dy, rows * n);
+    __syncthreads();
+    for (int r = threadIdx.x; r < rows; r += TNI_TILE_THREADS) {
+        acc<T> sum = 0;
+#pragma unroll 4
+        for (int i = r * n; i < r * n + n; i++) sum = multiply_add(widen(y[i]), widen(dy[i]), sum);
+#pragma unroll 4
+        for (int i = r * n; i < r * n + n; i++) narrow((acc<T>)p.scale * widen(y[i]) * (widen(dy[i]) - sum), dy[i]);
+    }
+    __syncthreads();
+    store_tile((T *)p.dx + first * n, dy, rows * n);
+}
+
+/* ---- instances ---------------------------------------------------------------------------------------------------- */
+
+/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
+ * SM */
+#define GRAD(T, name, most, half, blocks)                                                                            \
+    TN_ROW_KERNEL(softmax_grad_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                              \
+                  (grad_warp<T, pack<T>::VL, 8>(p)))                                                                 \
+    TN_ROW_KERNEL(softmax_grad_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                       \
+                  (grad_warp<T, pack<T>::VL, most>(p)))                                                              \
+    TN_ROW_KERNEL(softmax_grad_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad, (grad_warp<T, 1, 2>(p)))     \
+    TN_ROW_KERNEL(softmax_grad_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad, (grad_warp<T, 1, 4>(p)))     \
+    TN_ROW_KERNEL(softmax_grad_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                       \
+                  (grad_warp<T, 1, half>(p)))                                                                        \
+    TN_ROW_KERNEL(softmax_grad_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax_grad,                              \
+                  (grad_block<T, pack<T>::VL>(p)))                                                                   \
+    TN_ROW_KERNEL(softmax_grad_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax_grad, (grad_block<T, 1>(p)))       \
+    TN_ROW_KERNEL(softmax_grad_split_p_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_split<T, pack<T>::VL>(p)))  \
+    TN_ROW_KERNEL(softmax_grad_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_split<T, 1>(p)))            \
+    TN_ROW_KERNEL(softmax_grad_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, pack<T>::VL>(p)))  \
+    TN_ROW_KERNEL(softmax_grad_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, 1>(p)))            \
+    TN_ROW_KERNEL(softmax_grad_tile_##name, TNI_TILE_THREADS, 1, tni_softmax_grad, (grad_tile<T>(p)))                \
+    TN_ROW_KERNEL(softmax_grad_columns_##name, 1024, 1, tni_softmax_grad, (grad_columns<T>(p)))                      \
+    TN_ROW_KERNEL(softmax_grad_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_split<T>(p))) \
+    TN_ROW_KERNEL(softmax_grad_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_write<T>(p)))
+
+GRAD(f16, f16, 32, 16, 1)
+GRAD(bf16, bf16, 32, 16, 1)
+GRAD(float, f32, 32, 16, 1)
+GRAD(double, f64, 16, 8, 1)

@@ -1,0 +1,232 @@
+/* A CUDA driver for machines without one: two GPUs of memory that is the host's, kernels that do nothing. What goes wrong
+ * with it is set by FAKE_CUDA, so that the loader and its messages can be tested anywhere. Built as libcuda.so.1: opened
+ * first, it is what the library finds under that name. */
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 2, DEEPEST = 16, ILLEGAL_ADDRESS = 700, NO_CONTEXT = 201, NO_BINARY = 209, NO_DEVICE = 100 };
+
+static int broken; /* a kernel has ended the context: every call says so from now on */
+
+static int is(const char *what) {
+    const char *set = getenv("FAKE_CUDA");
+    return set && strcmp(set, what) == 0;
+}
+
+/* ---- the driver and its GPUs --------------------------------------------------------------------------------------- */
+
+static int init(unsigned flags) {
+    (void)flags;
+    return is("does not start") ? NO_DEVICE : 0;
+}
+static int driver_version(int *version) {
+    *version = is("old") ? 11080 : 12040;
+    return 0;
+}
+static int error_name(int error, const char **name) {
+    *name = error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+    return 0;
+}
+static int error_text(int error, const char **text) {
+    *text = error == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "something else";
+    return 0;
+}
+static int count(int *n) {
+    *n = is("no GPU") ? 0 : DEVICES;
+    return 0;
+}
+static int device_name(char *name, int length, int device) {
+    snprintf(name, (size_t)length, "Fake GPU %d", device);
+    return 0;
+}
+static int total_memory(size_t *bytes, int device) {
+    (void)device;
+    *bytes = (size_t)80 << 30;
+    return 0;
+}
+static int attribute(int *value, int which, int device) {
+    enum { SMS = 16, MAJOR = 75, MINOR = 76 };
+    (void)device;
+    *value = which == SMS ? 132 : which == MAJOR ? 9 : which == MINOR ? 0 : 1024;
+    return 0;
+}
+
+/* ---- contexts ------------------------------------------------------------------------------------------------------ */
+
+static char contexts[DEVICES];
+static int active[DEVICES];
+static __thread char *stack[DEEPEST];
+static __thread int depth;
+
+static int retain(void **context, int device) {
+    active[device] = 1;
+    *context = &contexts[device];
+    return 0;
+}
+static int state(int device, unsigned *flags, int *is_active) {
+    *flags = 0;
+    *is_active = active[device];
+    return 0;
+}
+static int current(void **context) {
+    *context = depth ? stack[depth - 1] : NULL;
+    return 0;
+}
+static int current_device(int *device) {
+    if (!depth) return NO_CONTEXT;
+    *device = (int)(stack[depth - 1] - contexts);
+    return 0;
+}
+static int push(void *context) {
+    stack[depth++] = context;
+    return broken ? ILLEGAL_ADDRESS : 0;
+}
+static int set_current(void *context) {
+    if (depth) depth--;
+    if (context) stack[depth++] = context;
+    return 0;
+}
+static int pop(void **context) {
+    if (!depth) return NO_CONTEXT;
+    *context = stack[--depth];
+    return 0;
+}
+
+/* ---- memory and kernels -------------------------------------------------------------------------------------------- */
+
+static int make(void **thing) {
+    *thing = malloc(1);
+    return 0;
+}
+static int make_second(void *where, void **thing) {
+    (void)where;
+    return make(thing);
+}
+
+static _Atomic size_t in_use;
+
+static int allocate(uint64_t *data, size_t bytes) {
+    if (is("no memory")) return 2;
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+    *data = (uintptr_t)memory;
+    in_use += malloc_usable_size(memory);
+    return broken ? ILLEGAL_ADDRESS : 0;
+}
+static int allocate_ordered(uint64_t *data, size_t bytes, void *pool, void *stream) {
+    (void)pool, (void)stream;
+    return allocate(data, bytes);
+}
+static int allocate_pinned(void **data, size_t bytes, unsigned flags) {
+    (void)flags;
+    uint64_t memory = 0;
+    int error = allocate(&memory, bytes);
+    *data = (void *)(uintptr_t)memory;
+    return error;
+}
+static int release(uint64_t data) {
+    in_use -= malloc_usable_size((void *)(uintptr_t)data);
+    free((void *)(uintptr_t)data);
+    return 0;
+}
+static int memory_info(size_t *unused, size_t *all) {
+    *all = (size_t)80 << 30;
+    *unused = *all - in_use;
+    return 0;
+}
+/* Host and device memory are one, so copies in all directions are, too. */
+static int copy(void *to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    memcpy(to, from, bytes);
+    return 0;
+}
+/* What is that large is there to take time, which nothing does here. */
+static int fill(void *to, unsigned char value, size_t bytes, void *stream) {
+    (void)stream;
+    memset(to, value, bytes < (size_t)64 << 20 ? bytes : 1);
+    return 0;
+}
+static int elapsed(float *milliseconds, void *begin, void *end) {
+    (void)begin, (void)end;
+    *milliseconds = 1;
+    return 0;
+}
+static int bus_id(char *text, int length, int device) {
+    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
+    return 0;
+}
+static int load(void **library, const void *code, int *a, void **b, unsigned c, int *d, void **e, unsigned f) {
+    (void)code, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    return is("wrong image") ? NO_BINARY : make(library);
+}
+static int find_kernel(void **kernel, void *library, const char *name) {
+    (void)library, (void)name;
+    return make(kernel);
+}
+static int launch(const void *config, void *function, void **arguments, void **extra) {
+    (void)config, (void)function, (void)arguments, (void)extra;
+    broken |= is("illegal access");
+    return broken ? ILLEGAL_ADDRESS : 0;
+}
+static int nothing(void) {
+    return 0;
+}
+
+typedef void (*function)(void);
+static const struct {
+    const char *name;
+    function to;
+} functions[] = {
+    {"cuInit", (function)init},
+    {"cuDriverGetVersion", (function)driver_version},
+    {"cuGetErrorName", (function)error_name},
+    {"cuGetErrorString", (function)error_text},
+    {"cuDeviceGetCount", (function)count},
+    {"cuDeviceGetName", (function)device_name},
+    {"cuDeviceTotalMem", (function)total_memory},
+    {"cuDeviceGetAttribute", (function)attribute},
+    {"cuDevicePrimaryCtxRetain", (function)retain},
+    {"cuDevicePrimaryCtxGetState", (function)state},
+    {"cuCtxGetCurrent", (function)current},
+    {"cuCtxGetDevice", (function)current_device},
+    {"cuCtxPushCurrent", (function)push},
+    {"cuCtxPopCurrent", (function)pop},
+    {"cuMemPoolCreate", (function)make},
+    {"cuMemAllocFromPoolAsync", (function)allocate_ordered},
+    {"cuMemFreeAsync", (function)release},
+    {"cuMemAlloc", (function)allocate},
+    {"cuMemFree", (function)release},
+    {"cuMemHostAlloc", (function)allocate_pinned},
+    {"cuMemFreeHost", (function)release},
+    {"cuMemGetInfo", (function)memory_info},
+    {"cuMemcpyHtoDAsync", (function)copy},
+    {"cuMemcpyDtoHAsync", (function)copy},
+    {"cuMemcpyDtoDAsync", (function)copy},
+    {"cuMemsetD8Async", (function)fill},
+    {"cuStreamCreate", (function)make},
+    {"cuStreamEndCapture", (function)make_second},
+    {"cuGraphInstantiateWithFlags", (function)make},
+    {"cuEventCreate", (function)make},
+    {"cuEventElapsedTime", (function)elapsed},
+    {"cuDeviceGetPCIBusId", (function)bus_id},
+    {"cuCtxSetCurrent", (function)set_current},
+    {"cuLibraryLoadData", (function)load},
+    {"cuLibraryGetKernel", (function)find_kernel},
+    {"cuLaunchKernelEx", (function)launch},
+};
+
+__attribute__((visibility("default"))) int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags,
+                                                               int *status);
+int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) {
+    function found = (function)nothing;
+    (void)version, (void)flags;
+    *status = 0;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (strcmp(functions[i].name, name) == 0) found = functions[i].to;
+    }
+    if (is("lacks a function") && strcmp(name, "cuLaunchKernelEx") == 0) return 500;
+    memcpy(to, &found, sizeof found);
+    return 0;
+}

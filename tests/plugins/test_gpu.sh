@@ -1,0 +1,61 @@
+#!/bin/sh
+# The commands on a GPU, without one: the driver is made up (fake_cuda.c), its memory is the host's, and the operators of
+# gpu.c run in it. What is right passes; what is broken is caught by the case that is meant for it.
+# usage: test_gpu.sh TENON FAKE_CUDA.so GPU.so
+tenon=$1 fake=$2 plugin=$3 passed=0 failed=0
+
+# A sanitizer must be the first library of a process; the made-up driver would come before it.
+if grep -q -e __asan_init -e __tsan_init "$tenon"; then
+    echo "0 passed, 0 failed, 1 skipped: built with a sanitizer"
+    exit 0
+fi
+
+pass() { passed=$((passed + 1)); }
+fail() {
+    failed=$((failed + 1))
+    echo "FAIL $*"
+}
+gpu() { LD_PRELOAD=$fake "$tenon" "$@" 2>&1; }
+
+# operator, case, what the message says
+expect() {
+    out=$(gpu check "$1" --load "$plugin" --device cuda --quick --case "$2")
+    status=$?
+    case $status:$out in
+    1:*"FAIL $1 "*" $2,"*"$3"*"--device cuda:0"*) pass ;;
+    *) fail "$1 is not caught by '$2' (status $status): $out" ;;
+    esac
+}
+
+# status, what it says, arguments
+says() {
+    wanted=$1 text=$2
+    shift 2
+    out=$(gpu "$@")
+    status=$?
+    case $status:$out in
+    "$wanted":*"$text"*) pass ;;
+    *) fail "tenon $*: expected status $wanted and '$text', got $status: $out" ;;
+    esac
+}
+
+# Kernels of the made-up driver do nothing: no graphs, no illegal access, no copies.
+says 0 " 0 failed" check gpu_right --load "$plugin" --device cuda --quick --skip graph,sticky,alias,overlap
+says 0 " 0 failed" check gpu_right --load "$plugin" --device cuda:1 --case values,context,devices,fork
+expect gpu_past values "memory around output y was written to"
+expect gpu_far values "outside of every tensor"
+expect gpu_dense transposed "is"
+expect gpu_drift repeat "is"
+expect gpu_leak leaks "GPU memory"
+expect gpu_dirty workspace "full of NaN"
+expect gpu_anywhere devices "was accepted: a GPU that there is not"
+
+says 2 "there is no cuda:9; this process sees 2 GPUs" check --device cuda:9
+says 2 "there is no device 'gpu'" bench softmax --device gpu
+says 0 "Fake GPU 1" devices
+says 0 '"device": "cuda:1"' devices --json
+says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
+says 0 '"percent_of_copy"' bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1 --json
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
