@@ -30,7 +30,7 @@ import tenon.torch as tn
 from run import environment, write_result
 
 Call = Callable[[], object]
-TURNS = 9
+TURNS, FEW_TURNS = 9, 5
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -63,11 +63,11 @@ def replays(call: Call) -> tuple[Call, int]:
     return graph.replay, count
 
 
-def device_us(calls: dict[str, Call]) -> dict[str, float]:
+def device_us(calls: dict[str, Call], turns: int = TURNS) -> dict[str, float]:
     """Microseconds on the device of one call of each, taking turns."""
     made = {name: replays(call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(TURNS + 1):
+    for turn in range(turns + 1):
         for name, (replay, count) in made.items():
             replay() if turn == 0 else times[name].append(event_us(replay) / count)
     return {name: statistics.median(t) for name, t in times.items()}
@@ -78,10 +78,10 @@ def repeat(call: Call, times: int) -> None:
         call()
 
 
-def step_us(calls: dict[str, Call], count: int = 5) -> dict[str, float]:
+def step_us(calls: dict[str, Call], count: int = 5, turns: int = TURNS) -> dict[str, float]:
     """Microseconds of one of `count` calls in a row, as a user writes them, by events; the sides take turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(TURNS + 3):
+    for turn in range(turns + 3):
         for name, call in calls.items():
             call()
             us = event_us(partial(repeat, call, count)) / count
@@ -335,7 +335,7 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
     for op, shape, axis, dtype in shape_rows(quick):
         with torch.no_grad():
             sides = shape_sides(op, shape, axis, dtype)
-            us, device = step_us(sides, 20), device_us(sides)
+            us, device = step_us(sides, 20, FEW_TURNS), device_us(sides, FEW_TURNS)
         ratio = us["eager"] / us["tenon"]
         row = {"op": op, "shape": list(shape), "axis": axis, "type": dtype, "tenon_us": round(us["tenon"], 2)}
         row |= {"eager_us": round(us["eager"], 2), "times_eager": round(ratio, 2)}
@@ -377,7 +377,10 @@ def main() -> int:
         rows = PARTS[name](given.quick)
         if not given.quick:
             report = {**environment(), "gpu": torch.cuda.get_device_name(), "state_before": before}
-            report |= {"state_after": gpu_state(), "method": f"median of {TURNS} turns, the sides taking turns"}
+            report |= {
+                "state_after": gpu_state(),
+                "method": f"median of {TURNS} turns ({FEW_TURNS} for shapes), the sides taking turns",
+            }
             write_result(f"gpu-{name}", {**report, "rows": rows})
     return 0
 

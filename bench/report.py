@@ -18,18 +18,62 @@ BEGIN, END = "<!-- numbers: bench/report.py --write -->\n", "<!-- end of numbers
 
 
 def newest() -> list[Path]:
-    """The last file of each machine; the names end in the date."""
-    files = sorted((ROOT / "bench" / "results").glob("cpu-*.json"))
+    """The last file of each kind and machine; the names end in the date."""
+    kinds = ["gpu-kernels", "gpu-training", "gpu-shapes", "cpu"]
+    files = [path for kind in kinds for path in sorted((ROOT / "bench" / "results").glob(f"{kind}-*.json"))]
     return list({path.stem.rsplit("-", 3)[0]: path for path in files}.values())
 
 
 def section(path: Path) -> str:
     result: dict[str, Any] = json.loads(path.read_text())
+    link = f"[{path.name}]({path.relative_to(ROOT).as_posix()})"
+    kind = next(kind for kind in SECTIONS if path.name.startswith(kind))
+    return "\n".join(SECTIONS[kind](result, link)) + "\n"
+
+
+def gpu_kernels(result: dict[str, Any], link: str) -> list[str]:
+    lines = [
+        f"{result['gpu']}, PyTorch {result['torch']}, {result['date']}: time on the device, beside a copy of the same",
+        f"bytes in the same run ({link}, made by `{result['command']}`).",
+        "",
+        "| operator | shape | type | µs | TB/s | of the copy's speed | times as fast as PyTorch eager |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in result["rows"]:
+        peer = f"{r['times_eager']:.2f}" if "times_eager" in r else "–"
+        speed = f"{r['tenon_us']:.0f} | {r['tb_per_s']:.2f} | {r['of_copy']:.0%}"
+        lines.append(f"| {r['op']} | {r['shape']} | {r['type']} | {speed} | {peer} |")
+    return lines
+
+
+def gpu_training(result: dict[str, Any], link: str) -> list[str]:
+    lines = [
+        f"Forward and backward through autograd, the same machine ({link}), in µs:",
+        "",
+        "| operator | shape | type | Tenon | PyTorch eager | torch.compile |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in result["rows"]:
+        times = " | ".join(f"{r[side]:.0f}" for side in ("tenon_us", "eager_us", "compile_us"))
+        lines.append(f"| {r['op']} | {r['shape']} | {r['type']} | {times} |")
+    return lines
+
+
+def gpu_shapes(result: dict[str, Any], link: str) -> list[str]:
+    ratios = [r["times_eager"] for r in result["rows"]]
+    slower = sum(ratio < 0.95 for ratio in ratios)
+    return [
+        f"Odd shapes, rows of 1 to 2^28 elements, few and many, last axis and not ({link}):",
+        f"{len(ratios)} shapes, in the geometric mean {mean(ratios):.2f} times as fast as PyTorch eager,",
+        f"{slower} of them slower than it by more than 5%.",
+    ]
+
+
+def cpu(result: dict[str, Any], link: str) -> list[str]:
     rows = result["rows"]
-    link = path.relative_to(ROOT).as_posix()
     lines = [
         f"{result['cpu']}, {result['cores']} cores, PyTorch {result['torch']}, {result['date']}:",
-        f"{len(rows)} rows in [{path.name}]({link}), made by `{result['command']}`.",
+        f"{len(rows)} rows in {link}, made by `{result['command']}`.",
         "How many times as fast as PyTorch, geometric mean over types, sizes, 1 and 2 threads:",
         "",
         "| operator | forward | forward + backward | slowest row |",
@@ -40,7 +84,10 @@ def section(path: Path) -> str:
         lines.append(f"| {op} | {means[0]:.2f} | {means[1]:.2f} | {of['slowest']:.2f} |")
     whole = result["summary"]
     lines.append(f"| all | | {whole['geometric_mean']:.2f} over both | {whole['slowest']:.2f} |")
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+SECTIONS = {"gpu-kernels": gpu_kernels, "gpu-training": gpu_training, "gpu-shapes": gpu_shapes, "cpu": cpu}
 
 
 def mean(ratios: list[float]) -> float:

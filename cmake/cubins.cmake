@@ -1,13 +1,29 @@
 # Device code: every .cu of src/ops and src/cuda is compiled for each of TENON_CUDA_ARCHS and embedded as data.
-#   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both
+#   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both;
+#                      empty: for the GPUs of this machine, and where there are none for 90a and ptx75; "none": nothing
 #   TENON_CUBINS       a folder of files UNIT.ARCH.cubin (tools/release_cubins.py makes it): used as they are, no nvcc
 # A build with neither is for the CPU alone, and says so.
-set(TENON_CUDA_ARCHS "90a;ptx75" CACHE STRING "GPU architectures to compile for")
+set(TENON_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for")
 set(TENON_CUBINS "" CACHE PATH "Folder with device code compiled before")
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/ops/*.cu src/cuda/*.cu)
 file(GLOB cuda_headers CONFIGURE_DEPENDS src/ops/*.cuh src/cuda/*.cuh)
 find_program(TENON_NVCC nvcc PATHS /usr/local/cuda/bin)
+
+set(archs ${TENON_CUDA_ARCHS})
+if(NOT archs AND TENON_NVCC)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed AND found MATCHES "[0-9]")
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]+" found "${found}")
+    list(TRANSFORM found REPLACE "\\." "")
+    list(TRANSFORM found REPLACE "^90$" "90a")
+    list(REMOVE_DUPLICATES found)
+    set(archs ${found})
+  else()
+    set(archs 90a ptx75)
+  endif()
+endif()
 
 set(images)     # unit|arch|kind|file
 if(TENON_CUBINS)
@@ -26,10 +42,12 @@ if(TENON_CUBINS)
     list(APPEND images "${CMAKE_MATCH_1}|${CMAKE_MATCH_3}|${kind}|${file}")
   endforeach()
   message(STATUS "CUDA: device code from ${TENON_CUBINS}")
+elseif(archs STREQUAL "none")
+  message(STATUS "CUDA: none asked for: this build is for the CPU alone")
 elseif(TENON_NVCC)
   foreach(source ${cuda_sources})
     get_filename_component(unit ${source} NAME_WE)
-    foreach(arch ${TENON_CUDA_ARCHS})
+    foreach(arch ${archs})
       if(arch MATCHES "^ptx([0-9]+)$")
         set(number ${CMAKE_MATCH_1})
         set(kind "p")
@@ -54,7 +72,7 @@ elseif(TENON_NVCC)
       list(APPEND images "${unit}|${number}|${kind}|${output}")
     endforeach()
   endforeach()
-  message(STATUS "CUDA: ${TENON_NVCC} for ${TENON_CUDA_ARCHS}")
+  message(STATUS "CUDA: ${TENON_NVCC} for ${archs}")
 else()
   message(STATUS "CUDA: no nvcc and no TENON_CUBINS: this build is for the CPU alone")
 endif()

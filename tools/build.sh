@@ -9,13 +9,14 @@ targets=(${@:+--target "$@"})
 settings=()
 if [ "$preset" = release ]; then
     settings+=("-DTENON_CUBINS=${TENON_CUBINS:+$(realpath "$TENON_CUBINS")}")
-    [ -z "${TENON_CUDA_ARCHS:-}" ] || settings+=("-DTENON_CUDA_ARCHS=$TENON_CUDA_ARCHS")
+    settings+=("-DTENON_CUDA_ARCHS=${TENON_CUDA_ARCHS:-}")
 fi
 # A folder that was configured with another compiler or at another path is configured anew.
 if ! cmake --preset "$preset" "${settings[@]}" >"build/logs/configure-$preset.log" 2>&1; then
     rm -f build/CMakeCache.txt "build/$preset/CMakeCache.txt"
     step "configure-$preset" "configure ($preset)" cmake --preset "$preset" "${settings[@]}"
 fi
+[ "$preset" != release ] || sed -n 's/^-- CUDA: /  CUDA: /p' build/logs/configure-release.log
 if [ -t 1 ]; then
     cmake --build --preset "$preset" "${targets[@]}"
 else

@@ -146,6 +146,7 @@ def follow(document: Path, tree: Path, beside: Path) -> None:
     for block in blocks(document):
         folder, project = (beside, ROOT) if block.options.get("at") == "plugin" else (tree, tree)
         env = {**os.environ, "PYTHONPATH": str(project / "python"), "TENON": str(ROOT)}
+        env["TENON_CUDA_ARCHS"] = "none"  # what is followed needs no GPU
         name = block.options.get("file")
         if name and block.language == "diff":
             print(f"  edit {name}")

@@ -329,4 +329,8 @@ def make_function(
         names[f"_{statement.op}"] = full(statement.op, -1)
     for name, over in writer.taken:
         names[f"_over_{over}_{name}"] = full(name, over)
-    return compile_source(source, f"gradient of {op.name}", names)[op.name]
+    made = compile_source(source, f"gradient of {op.name}", names)[op.name]
+    if not functional:
+        # torch would look for `backward` and `vjp` at every call, and then call this.
+        made._backward_cls.apply = made.backward
+    return made
