@@ -1,6 +1,6 @@
 # Device code: every .cu of src/ops and src/cuda is compiled for each of TENON_CUDA_ARCHS and embedded as data.
 #   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both;
-#                      empty: for the GPUs of this machine, and where there are none for 90a and ptx75; "none": nothing
+#                      empty: for the GPUs of this machine, and where there are none for 90a; "none": nothing
 #   TENON_CUBINS       a folder of files UNIT.ARCH.cubin (tools/release_cubins.py makes it): used as they are, no nvcc
 # A build with neither is for the CPU alone, and says so.
 set(TENON_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for")
@@ -21,7 +21,7 @@ if(NOT archs AND TENON_NVCC)
     list(REMOVE_DUPLICATES found)
     set(archs ${found})
   else()
-    set(archs 90a ptx75)
+    set(archs 90a)
   endif()
 endif()
 

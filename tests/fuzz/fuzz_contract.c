@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "cuda/cuda.h"
 
 /* A table of its own: something to call and something to activate with. */
 static tn_status run(const tn_call *call, void *state) {
@@ -24,6 +25,7 @@ static const tn_op grad = {
     .doc = "",
     .kernels = kernels};
 const tn_op *const tni_builtin_ops[] = {&relu, &grad, NULL};
+const tni_image tni_images[] = {{0}}; /* and no device code */
 
 static const char rule_contract[] =
     "op(x: T[*s, n], w: W[n]?, xs: [T[*p]], i: i32[n]?, axis: axis = -1, shape: ints = [], n2: "

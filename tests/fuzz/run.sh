@@ -9,7 +9,8 @@ mkdir -p "$corpus"
 
 "${CC:-clang}" -std=gnu11 -D_GNU_SOURCE '-DTENON_VERSION="fuzz"' -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I"$root/include" -I"$root/src" \
-    "$root"/src/core/*.c "$root/src/cpu/isa.c" "$root/tests/fuzz/fuzz_contract.c" \
+    "$root"/src/core/*.c "$root"/src/cuda/*.c "$root"/src/cpu/isa.c "$root"/src/cpu/rows.c \
+    "$root"/tests/fuzz/fuzz_contract.c \
     -o "$build/fuzz_contract" -lm -ldl -lpthread
 
 # One seed for each line.
