@@ -3,7 +3,8 @@
 Each row times both calls through the Python API, taking turns, on the same random data; forward without gradients, and
 forward with backward by autograd, but for the smallest shapes: there autograd is what takes the time, and
 bench/calls.py says how much it is. A turn is as many calls as fill some milliseconds; a side's time is the median over
-its turns, and the best of the medians of a few rounds. Prints a table, writes bench/results/cpu-<machine>-<date>.json.
+its turns, and the best of the medians of a few rounds. Memory that is freed stays with the process. Prints a table,
+writes bench/results/cpu-<machine>-<date>.json.
 """
 
 from __future__ import annotations
@@ -168,11 +169,22 @@ def run(only: str | None, quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
+# Freed memory stays with the process: else one side may get fresh pages and wait for them, the other one old ones.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+
+
+def keep_memory() -> None:
+    """Starts anew with the settings above, which the C library reads once."""
+    if any(os.environ.get(name) != value for name, value in KEEP_MEMORY.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--op", help="only this operator", choices=[p.op for p in PEERS])
     arguments.add_argument("--quick", action="store_true", help="f32 and two shapes only; writes no file")
     given = arguments.parse_args()
+    keep_memory()
     rows = run(given.op, given.quick)
     short = summary(rows)
     print(f"\n  {'operator':<14} {'geometric mean':>14} {'slowest row':>12}   (times as fast as PyTorch)")

@@ -80,8 +80,8 @@ static tn_status load_locked(void) {
 #undef FIND_OPTIONAL
     void *cuda_library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     if (cuda_library) {
-        *(void **)&tni_torch.aoti_torch_get_current_cuda_stream =
-            dlsym(cuda_library, "aoti_torch_get_current_cuda_stream");
+        *(void **)&tni_torch.aoti_torch_get_current_cuda_stream = dlsym(cuda_library,
+                                                                        "aoti_torch_get_current_cuda_stream");
     }
     *(void **)&tni_torch.new_memory = tni_torch_symbol("_Znwm");
     *(void **)&tni_torch.delete_memory = tni_torch_symbol("_ZdlPv");

@@ -29,7 +29,7 @@ typedef struct tn_host {
 } tn_host;
 
 TN_API const tn_host *tn_default_host(void); /* on a GPU: its default stream */
-TN_API tn_host tn_stream_host(void *stream);  /* the default host, on a CUstream of the caller's */
+TN_API tn_host tn_stream_host(void *stream); /* the default host, on a CUstream of the caller's */
 
 /* Threads of the default host, this one included: 1 … 1024; 0 means TENON_NUM_THREADS or all cores. */
 TN_API tn_status tn_set_threads(int count);

@@ -19,6 +19,7 @@ enum { GRAD_ACT };
 enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
 
 enum { LINE = 64 / V_BYTES };
+enum { KEPT = 28672 }; /* numbers of a channel that are kept in f32 */
 
 /* A tensor of the shape of x; data is NULL where it is absent. Steps in elements. */
 typedef struct big {
@@ -39,6 +40,8 @@ typedef struct work {
     real *mean, *scale, *beta, *shift, *slope;
     double *sums; /* (parts, 3, c): n, mean, m2 of a part; backward: of g, and of g * d */
 } work;
+
+static void finish(const work *w, int64_t c);
 
 static big big_of(const tn_view *v) {
     if (!v) return (big){0};
@@ -212,6 +215,51 @@ TNI_INLINE void plane_apply(const tn_type t, const bool relu, const work *w, int
     }
 }
 
+/* The whole of a channel's dx where x and dy have 16 bits: what the first pass has widened is kept for the second. */
+TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, int64_t c) {
+    real kept[2][KEPT];
+    const numbers begin = numbers_of(w, c);
+    double sum = 0, dot = 0;
+    int64_t k = 0;
+    for (int64_t n = 0; n < w->n; n++) {
+        const void *x = plane_at(t, &w->x, n, c), *dy = plane_at(t, &w->dy, n, c);
+        vreal sums[4] = {0}, dots[4] = {0};
+        int64_t i = 0;
+        for (; i + 4 * VL <= w->s; i += 4 * VL) {
+            for (int j = 0; j < 4; j++, k += VL) {
+                const vreal d = v_load(t, x, i + j * VL) - begin.mean;
+                const vreal g = passed(t, relu, &begin, d, NULL, dy, i + j * VL, VL);
+                v_store(V_NATIVE, kept[0], k, d);
+                v_store(V_NATIVE, kept[1], k, g);
+                sums[j] += g;
+                dots[j] = v_fma(g, d, dots[j]);
+            }
+        }
+        for (; i < w->s; i += VL, k += VL) {
+            const vreal d = v_load_some(t, x, i, w->s - i, 0) - begin.mean;
+            const vreal g = passed(t, relu, &begin, d, NULL, dy, i, w->s - i);
+            v_store(V_NATIVE, kept[0], k, d);
+            v_store(V_NATIVE, kept[1], k, g);
+            sums[0] += g; /* 0 where there is no element: so is dy */
+            dots[0] = v_fma(g, d, dots[0]);
+        }
+        sum += (double)v_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        dot += (double)v_sum((dots[0] + dots[1]) + (dots[2] + dots[3]));
+    }
+    *sums_at(w, 0, 0, c) = sum;
+    *sums_at(w, 0, 1, c) = dot;
+    finish(w, c);
+    const numbers p = numbers_of(w, c);
+    k = 0;
+    for (int64_t n = 0; n < w->n; n++) {
+        void *dx = plane_at(t, &w->dx, n, c);
+        for (int64_t i = 0; i < w->s; i += VL, k += VL) {
+            const vreal v = passed_on(&p, v_load(V_NATIVE, kept[0], k), v_load(V_NATIVE, kept[1], k));
+            v_store_some(t, dx, i, w->s - i, v);
+        }
+    }
+}
+
 /* ---- rows --------------------------------------------------------------------------------------------------------------- */
 
 /* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are in
@@ -359,6 +407,11 @@ TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, i
     for (int64_t i = begin; i < end; i++) {
         switch (l->stage) {
         case CHANNELS:
+            if (t != V_NATIVE && w->grad && w->parts > 0 && w->dx.data && !w->residual.data && !w->dresidual.data &&
+                w->n * ((w->s + VL - 1) / VL * VL) <= KEPT) {
+                channel_kept(t, relu, w, i);
+                break;
+            }
             if (w->parts > 0) plane_sums(t, relu, w, i, 0);
             finish(w, i);
             for (int64_t n = 0; n < w->n; n++) plane_apply(t, relu, w, i, n);
