@@ -12,10 +12,15 @@ user_python=${TENON_PYTHON:-$(command -v python3 || true)}
 
 have_c() { echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; }
 have_cxx() { echo '#include <cstddef>' | c++ -x c++ -E - >/dev/null 2>&1; }
+have_gxx() { command -v g++ >/dev/null; }
 have_ninja() { command -v ninja >/dev/null; }
 have_clang() { command -v clang >/dev/null; }
 have_tidy() { command -v clang-tidy >/dev/null; }
 have_python() { [ -n "$user_python" ] && "$user_python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; }
+have_headers() {
+    have_python && "$user_python" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))'
+}
 have_venv() { have_python && { [ -x .venv/bin/python ] || "$user_python" -c 'import venv, ensurepip' 2>/dev/null; }; }
 have_cmake() {
     local version
@@ -62,7 +67,12 @@ tools_for() {
         need have_cmake cmake
         need have_ninja ninja-build
         ;;
-    demo | python | cubins) need have_python python3 ;;
+    demo | cubins) need have_python python3 ;;
+    python)
+        need have_python python3
+        need have_gxx g++ # torch.compile looks for this one, and for Python.h
+        need have_headers python3-dev
+        ;;
     fuzz) need have_clang clang ;;
     lint)
         need have_python python3
