@@ -65,6 +65,9 @@ typedef struct tni_launch {
     bool programmatic; /* may start before the kernel ahead of it in the stream is done (it waits for it by itself) */
 } tni_launch;
 
+/* This GPU runs code of `unit` for sm_90 or later: with clusters, bulk copies and programmatic launches. */
+bool tni_cuda_has_90(const tn_call *call, const char *unit);
+
 /* Finds kernel `name` (printf-style) of file `unit` and lets it use l->shared bytes and l->cluster blocks, which are set
  * before; for `prepare`. */
 tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...)

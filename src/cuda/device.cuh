@@ -147,6 +147,41 @@ template <> TN_MEMBER double widen_word<double>(const words &a, int i) {
     return __hiloint2double((int)a.w[2 * i + 1], (int)a.w[2 * i]);
 }
 
+/* The larger, or the smaller, of each of the two numbers that a register holds; a NaN does not win. 16-bit types. */
+#if __CUDA_ARCH__ >= 800
+TN_DEVICE u32 extreme_pair(bf16, u32 a, u32 b, bool smallest) {
+    u32 r;
+    if (smallest) {
+        asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    } else {
+        asm("max.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    }
+    return r;
+}
+TN_DEVICE u32 extreme_pair(f16, u32 a, u32 b, bool smallest) {
+    u32 r;
+    if (smallest) {
+        asm("min.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    } else {
+        asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    }
+    return r;
+}
+#else
+template <class T> TN_DEVICE u32 extreme_pair(T, u32 a, u32 b, bool smallest) {
+    u32 r = 0;
+#pragma unroll
+    for (int half = 0; half < 32; half += 16) {
+        const float p = widen(T{(u16)(a >> half)}), q = widen(T{(u16)(b >> half)});
+        const float most = smallest ? fminf(p, q) : fmaxf(p, q);
+        T t;
+        narrow(most, t);
+        r |= (u32)t.bits << half;
+    }
+    return r;
+}
+#endif
+
 /* VL numbers rounded to T: the 16-bit types in pairs. */
 template <class T> TN_DEVICE pack<T> narrow_pack(const acc<T> *a) {
     pack<T> r;
@@ -210,6 +245,9 @@ TN_DEVICE double multiply_add(double a, double b, double c) {
 /* The compiler no longer knows what a is: what follows from it is computed where it is used, and not kept in registers
  * from one turn of a loop to the next. */
 TN_DEVICE void hide(int &a) {
+    asm volatile("" : "+r"(a));
+}
+TN_DEVICE void hide(u32 &a) {
     asm volatile("" : "+r"(a));
 }
 TN_DEVICE void hide(i64 &a) {
@@ -326,6 +364,23 @@ template <class A> TN_DEVICE void store_cluster(A *shared, u32 rank, A a) {
 }
 #endif
 
+/* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) ------------------------------ */
+
+#if __CUDA_ARCH__ >= 900
+/* The next kernel may be brought onto the GPU; it waits for this one's results. */
+TN_DEVICE void let_next_begin() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+TN_DEVICE void wait_for_last() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+#else
+TN_DEVICE void let_next_begin() {
+}
+TN_DEVICE void wait_for_last() {
+}
+#endif
+
 /* ---- shared memory that is filled while the thread goes on (sm_80 and later) ------------------------------------------ */
 
 /* The block's dynamic shared memory. */
@@ -380,6 +435,52 @@ TN_DEVICE void copy_wait() {
 }
 #endif
 
+/* ---- whole rows into shared memory, by one thread (sm_90 and later) ------------------------------------------------- */
+
+#if __CUDA_ARCH__ >= 900
+/* `barrier`, in shared memory, waits for one thread and its bytes at a time. One thread prepares all barriers; the block
+ * synchronises before the first is used. */
+TN_DEVICE void bulk_prepare(u64 *barriers, int count) {
+    for (int i = 0; i < count; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((u32)__cvta_generic_to_shared(barriers + i))
+                     : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/* How many bytes are to arrive before those who wait go on. */
+TN_DEVICE void bulk_expect(u64 *barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"((u32)__cvta_generic_to_shared(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Multiples of 16 bytes, both sides aligned to 16. */
+TN_DEVICE void bulk_fetch(void *to, const void *from, u32 bytes, u64 *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     (u32)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes), "r"((u32)__cvta_generic_to_shared(barrier))
+                 : "memory");
+}
+/* Until everything has arrived; phase: 0 the first time, then 1, 0, … */
+TN_DEVICE void bulk_wait(u64 *barrier, u32 phase) {
+    asm volatile("{\n\t"
+                 ".reg .pred there;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
+                 "@!there bra again;\n\t"
+                 "}" ::"r"((u32)__cvta_generic_to_shared(barrier)),
+                 "r"(phase)
+                 : "memory");
+}
+#else
+TN_DEVICE void bulk_prepare(u64 *, int) {
+}
+TN_DEVICE void bulk_expect(u64 *, u32) {
+}
+TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {
+}
+TN_DEVICE void bulk_wait(u64 *, u32) {
+}
+#endif
+
 /* ---- plain C names ------------------------------------------------------------------------------------------------------------ */
 
 /* TN_KERNEL(softmax_warp_bf16, (args), body): one instance under a name that the host finds it by. */
@@ -388,8 +489,19 @@ TN_DEVICE void copy_wait() {
         call;                                                              \
     }
 
-/* A kernel whose parameters are one struct, p; `blocks` of it fit onto an SM. */
-#define TN_ROW_KERNEL(name, bounds, blocks, parameters, call)                                                 \
-    extern "C" __global__ void __launch_bounds__(bounds, blocks) name(const __grid_constant__ parameters p) { \
-        call;                                                                                                 \
+/* Threads that an SM holds. */
+#if __CUDA_ARCH__ == 750
+#define TN_SM_THREADS 1024
+#elif __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ == 1200
+#define TN_SM_THREADS 1536
+#else
+#define TN_SM_THREADS 2048
+#endif
+
+/* A kernel whose parameters are one struct, p; `blocks` of it fit onto an SM, or as many as it has threads for. */
+#define TN_ROW_KERNEL(name, bounds, blocks, parameters, call)                               \
+    extern "C" __global__ void __launch_bounds__(                                           \
+        bounds, (blocks) * (bounds) <= TN_SM_THREADS ? (blocks) : TN_SM_THREADS / (bounds)) \
+        name(const __grid_constant__ parameters p) {                                        \
+        call;                                                                               \
     }

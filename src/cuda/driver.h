@@ -67,8 +67,6 @@ enum { CU_POOL_RELEASE_THRESHOLD = 4 };
     X(cuStreamCreate, 2000, (cu_stream * stream, unsigned flags))                                                     \
     X(cuStreamDestroy, 4000, (cu_stream stream))                                                                      \
     X(cuStreamSynchronize, 2000, (cu_stream stream))                                                                  \
-    X(cuStreamWaitEvent, 3020, (cu_stream stream, cu_event event, unsigned flags))                                    \
-    X(cuStreamIsCapturing, 10000, (cu_stream stream, int *status))                                                    \
     X(cuStreamBeginCapture, 10010, (cu_stream stream, int mode))                                                      \
     X(cuStreamEndCapture, 10000, (cu_stream stream, cu_graph * graph))                                                \
     X(cuGraphInstantiateWithFlags, 11040, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))           \
@@ -92,13 +90,12 @@ enum { CU_POOL_RELEASE_THRESHOLD = 4 };
     X(cuMemcpyDtoHAsync, 3020, (void *to, cu_pointer from, size_t bytes, cu_stream stream))                           \
     X(cuMemcpyDtoDAsync, 3020, (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream))                      \
     X(cuMemsetD8Async, 3020, (cu_pointer to, unsigned char value, size_t bytes, cu_stream stream))                    \
-    X(cuPointerGetAttribute, 4000, (void *value, int attribute, cu_pointer data))                                     \
     X(cuLibraryLoadData, 12000,                                                                                       \
       (cu_library * library, const void *code, int *options, void **values, unsigned n_options, int *library_options, \
        void **library_values, unsigned n_library_options))                                                            \
-    X(cuLibraryUnload, 12000, (cu_library library))                                                                   \
     X(cuLibraryGetKernel, 12000, (cu_kernel * kernel, cu_library library, const char *name))                          \
     X(cuKernelGetFunction, 12000, (cu_function * function, cu_kernel kernel))                                         \
+    X(cuFuncGetAttribute, 2020, (int *value, int attribute, cu_function function))                                    \
     X(cuFuncSetAttribute, 9000, (cu_function function, int attribute, int value))                                     \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050,                                                              \
       (int *blocks, cu_function function, int threads, size_t shared))                                                \

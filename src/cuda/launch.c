@@ -5,14 +5,28 @@
 #include "cuda.h"
 
 /* CUfunction_attribute */
-enum { MAX_DYNAMIC_SHARED = 8, NON_PORTABLE_CLUSTER = 14 };
-enum { USUAL_SHARED = 48 * 1024, USUAL_CLUSTER = 8 };
+enum { STATIC_SHARED = 1, MAX_DYNAMIC_SHARED = 8, NON_PORTABLE_CLUSTER = 14 };
+enum { USUAL_SHARED = 32 * 1024, USUAL_CLUSTER = 8 }; /* 48 KB, less what a kernel has of its own */
 
 static tn_status launch_failed(const char *wanted, const tni_launch *l, int error) {
     char what[200];
     snprintf(what, sizeof what, "kernel %s (grid %u, block %u, cluster %u, %u bytes of shared memory)", l->name,
              l->grid, l->block, l->cluster > 1 ? l->cluster : 1, l->shared);
     return tni_cuda_failed(wanted, what, error);
+}
+
+bool tni_cuda_has_90(const tn_call *call, const char *unit) {
+    const tni_gpu *gpu;
+    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->major < 9) return false;
+    const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
+    return image && image->arch >= 90; /* else code for older GPUs */
+}
+
+/* All that a block can have: the limit belongs to the kernel, which other calls launch with more or less. */
+static int allow_shared(const tni_cuda_api *cu, cu_function function, const tni_gpu *gpu) {
+    int own;
+    const int error = cu->cuFuncGetAttribute(&own, STATIC_SHARED, function);
+    return error ? error : cu->cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, gpu->shared_per_block - own);
 }
 
 tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...) {
@@ -24,13 +38,13 @@ tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, co
     TN_TRY(tni_cuda_kernel(call->name, index, unit, l->name, &l->kernel));
     if (l->shared <= USUAL_SHARED && l->cluster <= USUAL_CLUSTER) return TN_OK;
     tni_cuda_scope scope;
+    const tni_gpu *gpu;
+    TN_TRY(tni_gpu_get(call->name, index, &gpu));
     TN_TRY(tni_cuda_enter(call->name, index, &scope));
     const tni_cuda_api *cu = tni_cuda(call->name);
     cu_function function;
     int error = cu ? cu->cuKernelGetFunction(&function, l->kernel) : 0;
-    if (cu && !error && l->shared > USUAL_SHARED) {
-        error = cu->cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, (int)l->shared);
-    }
+    if (cu && !error && l->shared > USUAL_SHARED) error = allow_shared(cu, function, gpu);
     if (cu && !error && l->cluster > USUAL_CLUSTER) error = cu->cuFuncSetAttribute(function, NON_PORTABLE_CLUSTER, 1);
     tni_cuda_leave(&scope);
     if (!cu) return TN_SYSTEM;

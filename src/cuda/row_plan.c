@@ -3,7 +3,7 @@
 #include <string.h>
 
 int tni_row_held(tn_type type, char piece) {
-    return (type == TN_F64 ? 16 : 32) / (piece == 'p' ? 1 : 2);
+    return (type == TN_F64 ? 16 : 32) / (piece == 's' ? 2 : 1);
 }
 
 static int64_t power_of_2_from(int64_t a) {
@@ -16,12 +16,9 @@ static char piece_of(tn_type type, int64_t n) {
     return n % (16 / (int64_t)tn_type_size(type)) == 0 ? 'p' : 's';
 }
 
-/* Blocks of the largest cluster that this kernel can be launched with. */
-static int most_clustered(const tn_call *call, const char *unit) {
+int tni_row_clustered(const tn_call *call, const char *unit) {
     const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->major < 9) return 1;
-    const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
-    if (!image || image->arch < 90) return 1; /* code for older GPUs, which has no clusters */
+    if (!tni_cuda_has_90(call, unit) || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
     return gpu->major <= 10 ? TNI_ROW_CLUSTER : TNI_ROW_CLUSTER / 2;
 }
 
@@ -44,33 +41,47 @@ tni_row_plan tni_row_plan_split(tn_type type, int64_t n) {
     return plan;
 }
 
-tni_row_plan tni_row_plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n) {
-    return tni_row_plan_of_some(call, unit, type, n, 1);
-}
-
-tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows) {
-    tni_row_plan plan = {.kind = TNI_ROW_BLOCKS, .piece = piece_of(type, n), .cluster = 1};
+static tni_row_plan plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows, char piece) {
+    tni_row_plan plan = {.kind = TNI_ROW_BLOCKS, .piece = piece, .cluster = 1};
     plan.each = tni_row_held(type, plan.piece) / rows;
     const int64_t block = (int64_t)plan.each * TNI_ROW_BLOCK;
-    if (n <= 32 * plan.each) {
+    if (n <= 32 * plan.each && piece != 'r') {
         share_lanes(&plan, plan.each, n);
         return plan;
     }
     if (n > block) {
         const int64_t cluster = power_of_2_from((n + block - 1) / block);
-        if (cluster > most_clustered(call, unit)) return tni_row_plan_split(type, n);
+        if (cluster > tni_row_clustered(call, unit)) return tni_row_plan_split(type, n);
         plan.cluster = (int)cluster;
     }
     plan.threads = (int)tni_round_up((n + plan.each * plan.cluster - 1) / (plan.each * plan.cluster), 32);
     return plan;
 }
 
-int tni_row_full(const tni_gpu_rows *rows, tn_type type, int32_t views, int each, int most) {
-    const int64_t threads = rows->n / each, vector = 16 / (int64_t)tn_type_size(type);
-    if (rows->n_dims > 1 || threads * each != rows->n) return 0;
+tni_row_plan tni_row_plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n) {
+    return plan_of(call, unit, type, n, 1, piece_of(type, n));
+}
+
+tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows) {
+    return plan_of(call, unit, type, n, rows, piece_of(type, n));
+}
+
+tni_row_plan tni_row_plan_ragged(const tn_call *call, const char *unit, tn_type type, int64_t n) {
+    const tni_row_plan plan = tni_row_plan_of(call, unit, type, n);
+    const bool may = tn_type_size(type) == 2 && plan.piece == 's' && plan.kind == TNI_ROW_BLOCKS;
+    return may ? plan_of(call, unit, type, n, 1, 'r') : plan;
+}
+
+bool tni_rows_dense(const tni_gpu_rows *rows, int32_t views) {
     for (int32_t k = 0; k < views && rows->n_dims; k++) {
-        if (rows->strides[0][k] % vector != 0) return 0;
+        if (rows->strides[0][k] != rows->n) return false;
     }
+    return rows->n_dims <= 1;
+}
+
+int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most) {
+    const int64_t threads = rows->n / each;
+    if (threads * each != rows->n || !tni_rows_dense(rows, views)) return 0;
     return threads == most || threads == most / 2 || threads == most / 4 ? (int)threads : 0;
 }
 

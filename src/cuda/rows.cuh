@@ -17,6 +17,7 @@ enum {
     TNI_COLUMN_WAYS = 128,      /* most threads that share a column */
     TNI_COLUMN_SPLIT_WAYS = 16, /* the threads that share a piece of a column that is split */
     TNI_COLUMN_SPLITS = 256,    /* most pieces of a column */
+    TNI_COLUMN_PIECES = 4,      /* most pieces that a block of a cluster holds */
     TNI_ROW_SPLITS = 1024,      /* most pieces of a row that no cluster holds */
 };
 
@@ -28,16 +29,22 @@ typedef struct tni_gpu_rows {
     long long strides[TNI_ROW_DIMS][TNI_ROW_VIEWS]; /* in elements */
 } tni_gpu_rows;
 
-/* A vector parameter whose type is only known when the kernel runs. */
-enum { TNI_VECTOR_F16, TNI_VECTOR_BF16, TNI_VECTOR_F32, TNI_VECTOR_F64 };
-typedef struct tni_vector {
-    void *data; /* NULL: absent */
-    long long step;
-    int type;
-} tni_vector;
+/* A number in both types that kernels compute in: to convert it on the GPU takes as long as several exponentials. */
+typedef struct tni_number {
+    double f64;
+    float f32;
+} tni_number;
 
 #ifdef __CUDACC__
 #include "device.cuh"
+
+template <class A> TN_DEVICE A number(const tni_number &a);
+template <> TN_MEMBER float number<float>(const tni_number &a) {
+    return a.f32;
+}
+template <> TN_MEMBER double number<double>(const tni_number &a) {
+    return a.f64;
+}
 
 /* Elements of a thread that holds its part of a row in registers (tni_row_held in row_plan.h says the same); single ones
  * need registers for their places too. */
@@ -95,6 +102,86 @@ template <class T, int V, int E> struct row_part {
         return widen_word<T>(raw[e / V], e % V);
     }
 };
+
+/* Rows of any length that begin anywhere, in the same pieces: the last one may be short. ------------------------------- */
+
+/* Elements lead, lead + 1, … of the two times V that lie in a and b. */
+template <class T> TN_DEVICE words shifted(const words &a, const words &b, u32 lead) {
+    const u32 bytes = lead * (u32)sizeof(T);
+    u32 w[8] = {a.w[0], a.w[1], a.w[2], a.w[3], b.w[0], b.w[1], b.w[2], b.w[3]};
+    words r;
+#pragma unroll
+    for (int i = 0; i < 6; i++) w[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) w[i] = bytes & 4 ? w[i + 1] : w[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) r.w[i] = sizeof(T) < 4 ? __funnelshift_r(w[i], w[i + 1], bytes % 4 * 8) : w[i];
+    return r;
+}
+
+/* Elements of 16 bytes that lie before p in memory. */
+template <class T> TN_DEVICE u32 lead_of(const T *p) {
+    return (u32)((u64)p & 15) / (u32)sizeof(T);
+}
+
+/* As row_part::load. Nothing outside the row is read: where a piece touches 16 bytes that are not all of the row, it is read
+ * element by element. */
+template <class T, int E>
+TN_DEVICE void load_ragged(row_part<T, pack<T>::VL, E> &part, const T *x, int n, row_group g) {
+    constexpr int V = pack<T>::VL, K = E / V;
+    const u32 lead = lead_of(x);
+    const T *even = x - lead;
+    const int reach = lead ? 2 * V - (int)lead
+                           : V; /* of the 16 bytes that a piece touches, from its first element on */
+    words low[K], high[K];
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int i = piece_at<V>(g, k);
+        const bool inside = i >= (int)lead && i + reach <= n;
+        low[k] = load_words_if(even + i, inside);
+        high[k] = load_words_if(even + i + V, inside && lead);
+    }
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int i = piece_at<V>(g, k);
+        part.raw[k] = shifted<T>(low[k], high[k], lead);
+        if (i < n && (i < (int)lead || i + reach > n)) {
+            pack<T> a = {};
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                if (i + j < n) a.v[j] = x[i + j];
+            part.raw[k] = words_of(a);
+        }
+    }
+}
+
+/* As store_part, by all threads of the block. What of a piece belongs to 16 bytes that another warp, or nobody, writes
+ * otherwise goes element by element. */
+template <class T, int E> TN_DEVICE void store_ragged(T *y, int n, row_group g, const acc<T> (&a)[E]) {
+    constexpr int V = pack<T>::VL, LANES = 32;
+    const u32 lead = lead_of(y);
+    const int lane = g.rank % LANES;
+    asm("" : "+r"(g.rank));
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+        const int i = piece_at<V>(g, k);
+        union {
+            pack<T> elements;
+            words all;
+        } own = {narrow_pack<T>(a + k * V)};
+        words before; /* the piece of the lane before */
+#pragma unroll
+        for (int j = 0; j < 4; j++) before.w[j] = __shfl_up_sync(0xffffffffu, own.all.w[j], 1, LANES);
+        const bool whole = i + V <= n;
+        const bool first = lane == 0 && lead, last = lane == LANES - 1 || i + 2 * V > n;
+        if (whole && !first) store_words(y + i - lead, lead ? shifted<T>(before, own.all, V - lead) : own.all);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const bool alone = j < V - (int)lead ? first || !whole : last || !whole;
+            if (alone && i + j < n) y[i + j] = own.elements.v[j];
+        }
+    }
+}
 
 /* Single elements. */
 template <class T, int E> struct row_part<T, 1, E> {

@@ -9,17 +9,30 @@ enum {
 
 #ifdef __CUDACC__
 
-/* `count` elements that lie side by side, into shared memory or out of it. */
+/* `count` elements that lie side by side, into shared memory or out of it. All loads of a thread are under way before the
+ * first is used. */
 template <class T> TN_DEVICE void load_tile(const T *from, T *tile, int count) {
-    constexpr int VL = pack<T>::VL;
-    int i = threadIdx.x;
+    constexpr int VL = pack<T>::VL, BATCH = 8;
+    int first = 0;
     if (is_aligned(from)) {
-#pragma unroll 4
-        for (; i < count / VL; i += TNI_TILE_THREADS) ((pack<T> *)tile)[i] = load_pack(from + i * VL);
-        i = count / VL * VL + threadIdx.x;
+        const int packs = count / VL;
+        for (int i = threadIdx.x; i < packs; i += BATCH * TNI_TILE_THREADS) {
+            words batch[BATCH];
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) {
+                const int at = i + j * TNI_TILE_THREADS;
+                batch[j] = load_words_if(from + at * VL, at < packs);
+            }
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) {
+                const int at = i + j * TNI_TILE_THREADS;
+                if (at < packs) ((words *)tile)[at] = batch[j];
+            }
+        }
+        first = packs * VL;
     }
 #pragma unroll 4
-    for (; i < count; i += TNI_TILE_THREADS) tile[i] = from[i];
+    for (int i = first + threadIdx.x; i < count; i += TNI_TILE_THREADS) tile[i] = from[i];
 }
 
 template <class T> TN_DEVICE void store_tile(T *to, const T *tile, int count) {

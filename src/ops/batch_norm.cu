@@ -1,5 +1,6 @@
-/* batch_norm: three kernels. Many blocks sum up each channel in parts, a few end the sums, many write. x is read twice; the
- * last kernel goes backwards, so that it begins with what the first one has left in the L2 cache. */
+/* batch_norm. Where a channel fits into the shared memory of a few blocks, one kernel, which reads x once; else three.
+ * Many blocks sum up each channel in parts, a few end the sums, many write. x is read twice; the last kernel goes
+ * backwards, so that it begins with what the first one has left in the L2 cache. */
 #include "device.cuh"
 
 #include "batch_norm.cuh"
@@ -9,12 +10,6 @@
 /* Of n numbers: mean and the sum of squared distances from it. */
 template <class A> struct moments { A n, mean, m2; };
 
-/* An infinite mean stays what it is. */
-template <class A> TN_DEVICE moments<A> merge(const moments<A> &a, const moments<A> &b) {
-    const A n = a.n + b.n, share = n > 0 ? b.n / n : 0, d = b.mean - a.mean;
-    return {n, d - d == 0 ? a.mean + d * share : a.mean + b.mean, a.m2 + b.m2 + d * d * a.n * share};
-}
-
 /* From the sums of d = x - shift and of d * d over n numbers. */
 template <class A> TN_DEVICE moments<A> moments_of(A n, A shift, A sum, A squares) {
     if (n == 0) return {0, 0, 0};
@@ -22,24 +17,29 @@ template <class A> TN_DEVICE moments<A> moments_of(A n, A shift, A sum, A square
     return {n, shift + d, m2 < 0 ? 0 : m2};
 }
 
-/* Each thread measures from the first number it meets: that is near the others, or it is what makes the variance. */
-template <class A> TN_DEVICE A shift_of(A first) {
-    return first - first == 0 ? first : 0;
+/* 0 where it is not finite, which makes differences NaN. */
+template <class A> TN_DEVICE A if_finite(A a) {
+    return a - a == 0 ? a : 0;
 }
 
-template <int LANES, class A> TN_DEVICE moments<A> merge_lanes(moments<A> m) {
-#pragma unroll
-    for (int d = LANES / 2; d > 0; d /= 2) {
-        m = merge(m, moments<A>{__shfl_down_sync(0xffffffffu, m.n, d), __shfl_down_sync(0xffffffffu, m.mean, d),
-                                __shfl_down_sync(0xffffffffu, m.m2, d)});
-    }
-    return m;
+/* A warp measures from the mean of the numbers that its lanes meet first: that is near the others, or these make the
+ * variance. Lane l has number q + l, and those from `end` on are not there. */
+template <class A> TN_DEVICE A shift_of_warp(A first, i64 q, i64 end) {
+    const i64 there = end - (q - threadIdx.x % 32);
+    return if_finite(reduce_lanes<take_sum, 32>(q < end ? first / (A)(there < 32 ? (int)there : 32) : 0));
 }
 
-template <class A> TN_DEVICE void put_moments(const tni_batch_norm &p, i64 part, i64 c, const moments<A> &m) {
-    *sums_at<A>(p, part, 0, c) = m.n;
-    *sums_at<A>(p, part, 1, c) = m.mean;
-    *sums_at<A>(p, part, 2, c) = m.m2;
+/* All of the numbers of LANES neighbouring lanes, for each of them. An infinite mean stays what it is. */
+template <int LANES> TN_DEVICE moments<double> merge_lanes(const moments<double> &m) {
+    const double n = reduce_lanes<take_sum, LANES>(m.n), sum = reduce_lanes<take_sum, LANES>(m.n * m.mean);
+    const double mean = n > 0 ? sum / n : 0, d = m.mean - mean;
+    return {n, mean, reduce_lanes<take_sum, LANES>(m.m2 + m.n * d * d)};
+}
+
+template <class A, class B> TN_DEVICE void put_moments(const tni_batch_norm &p, i64 part, i64 c, const moments<B> &m) {
+    *sums_at<A>(p, part, 0, c) = (A)m.n;
+    *sums_at<A>(p, part, 1, c) = (A)m.mean;
+    *sums_at<A>(p, part, 2, c) = (A)m.m2;
 }
 
 /* ---- statistics of planes ---------------------------------------------------------------------------------------------- */
@@ -49,32 +49,38 @@ template <class T> struct plane_sums {
     static constexpr int SUMS = pack<T>::VL < 4 ? pack<T>::VL : 4;
     acc<T> shift, sum[SUMS], squares[SUMS];
     int n;
+
+    TN_MEMBER void add(int i, acc<T> x) {
+        const acc<T> d = x - shift;
+        sum[i % SUMS] += d;
+        squares[i % SUMS] += d * d;
+    }
 };
 
 template <class T> TN_DEVICE void add_pack(plane_sums<T> &s, const pack<T> &a, i64 left) {
 #pragma unroll
     for (int i = 0; i < pack<T>::VL; i++) {
-        const acc<T> d = i < left ? widen(a.v[i]) - s.shift : 0;
-        s.sum[i % plane_sums<T>::SUMS] += d;
-        s.squares[i % plane_sums<T>::SUMS] += d * d;
+        if (i < left) s.add(i, widen(a.v[i]));
     }
 }
 
-template <class T> TN_DEVICE moments<acc<T>> end_of(const plane_sums<T> &s) {
+/* Those of the warp, which has one shift. */
+template <class T> TN_DEVICE moments<double> moments_of_warp(const plane_sums<T> &s) {
     acc<T> sum = 0, squares = 0;
 #pragma unroll
     for (int i = 0; i < plane_sums<T>::SUMS; i++) {
         sum += s.sum[i];
         squares += s.squares[i];
     }
-    return moments_of<acc<T>>((acc<T>)s.n, s.shift, sum, squares);
+    return moments_of<double>((double)reduce_lanes<take_sum, 32>(s.n), (double)s.shift,
+                              reduce_lanes<take_sum, 32>((double)sum), reduce_lanes<take_sum, 32>((double)squares));
 }
 
 /* Every TNI_BN_THREADS-th pack from q on. */
-template <class T> TN_DEVICE moments<acc<T>> moments_of_packs(const tni_batch_norm &p, i64 c, i64 q, i64 end) {
+template <class T> TN_DEVICE moments<double> moments_of_packs(const tni_batch_norm &p, i64 c, i64 q, i64 end) {
     constexpr int VL = pack<T>::VL, BATCH = 8, STEP = TNI_BN_THREADS;
     plane_sums<T> s = {};
-    if (q < end) s.shift = shift_of(widen(*plane_at<T>(p.x, c, spot_of<T>(p, q))));
+    s.shift = shift_of_warp<acc<T>>(q < end ? widen(*plane_at<T>(p.x, c, spot_of<T>(p, q))) : 0, q, end);
 #pragma unroll 1
     for (; p.full && q + (BATCH - 1) * STEP < end; q += BATCH * STEP) {
         pack<T> a[BATCH];
@@ -105,142 +111,155 @@ template <class T> TN_DEVICE moments<acc<T>> moments_of_packs(const tni_batch_no
         add_pack(s, get(p.wide && left >= VL, plane_at<T>(p.x, c, at), left, 1), left);
         s.n += left < VL ? (int)left : VL;
     }
-    return end_of(s);
+    return moments_of_warp(s);
 }
 
 /* A block sums up one part of one channel. */
 template <class T> TN_DEVICE void statistics_of_planes(const tni_batch_norm &p) {
     constexpr int WARPS = TNI_BN_THREADS / 32;
-    __shared__ moments<acc<T>> scratch[WARPS];
+    __shared__ moments<double> scratch[WARPS];
     const i64 c = (i64)quotient((u64)blockIdx.x, (u64)p.n_parts), part = blockIdx.x - c * p.n_parts;
     const i64 begin = part * p.per_part, end = begin + p.per_part < p.units ? begin + p.per_part : p.units;
-    moments<acc<T>> m = merge_lanes<32>(moments_of_packs<T>(p, c, begin + threadIdx.x, end));
+    let_next_begin();
+    moments<double> m = moments_of_packs<T>(p, c, begin + threadIdx.x, end);
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = m;
     __syncthreads();
     if (threadIdx.x >= 32) return;
     m = merge_lanes<WARPS>(scratch[threadIdx.x % WARPS]);
-    if (threadIdx.x == 0) put_moments(p, part, c, m);
+    if (threadIdx.x == 0) put_moments<acc<T>>(p, part, c, m);
 }
 
 /* ---- statistics of rows -------------------------------------------------------------------------------------------------- */
+
+/* A thread's sums for each of its channels. */
+template <class T> struct row_sums {
+    acc<T> shift[pack<T>::VL], sum[pack<T>::VL], squares[pack<T>::VL];
+
+    TN_MEMBER void add(const pack<T> &a) {
+#pragma unroll
+        for (int i = 0; i < pack<T>::VL; i++) {
+            const acc<T> d = widen(a.v[i]) - shift[i];
+            sum[i] += d;
+            squares[i] += d * d;
+        }
+    }
+};
 
 /* The moments of a thread's channels over its places of a part. */
 template <class T>
 TN_DEVICE void moments_of_places(const tni_batch_norm &p, const rows_share &r, moments<acc<T>> (&m)[pack<T>::VL]) {
     typedef acc<T> A;
-    constexpr int VL = pack<T>::VL, BATCH = 8;
-    const i64 begin = r.part * p.per_part + r.slot, last = (r.part + 1) * p.per_part;
-    const i64 end = last < p.units ? last : p.units, step = p.x.row_step * r.slots;
-    const T *x = (const T *)p.x.data + begin * p.x.row_step + r.column;
-    const int n = begin < end && r.left > 0 ? (int)((end - begin - 1) / r.slots) + 1 : 0;
-    A shift[VL] = {}, sum[VL] = {}, squares[VL] = {};
-    if (n > 0) {
-        const pack<T> a = get(p.wide, x, r.left, r.apart);
+    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_BATCH;
+    const i64 per_chunk = BATCH * r.slots, step = p.x.row_step * r.slots;
+    row_sums<T> s = {};
+    int n = 0;
+    if (r.left > 0 && r.part * per_chunk + r.slot < p.units) {
+        const pack<T> a = get(p.wide, row_at<T>(p.x, r, r.part * per_chunk + r.slot), r.left, r.apart);
 #pragma unroll
-        for (int i = 0; i < VL; i++) shift[i] = shift_of(widen(a.v[i]));
+        for (int i = 0; i < VL; i++) s.shift[i] = if_finite(widen(a.v[i]));
     }
-    int k = 0;
 #pragma unroll 1
-    for (; p.wide && k + BATCH <= n; k += BATCH, x += BATCH * step) {
-        pack<T> a[BATCH];
+    for (i64 chunk = r.part; chunk < p.n_chunks && r.left > 0; chunk += p.n_parts) {
+        i64 row = chunk * per_chunk + r.slot;
+        const T *x = row_at<T>(p.x, r, row);
+        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
+            pack<T> a[BATCH];
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) a[j] = load_pack(x + j * step);
+            for (int k = 0; k < BATCH; k++) a[k] = load_pack(x + k * step);
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-#pragma unroll
-            for (int i = 0; i < VL; i++) {
-                const A d = widen(a[j].v[i]) - shift[i];
-                sum[i] += d;
-                squares[i] += d * d;
-            }
+            for (int k = 0; k < BATCH; k++) s.add(a[k]);
+            n += BATCH;
+            continue;
         }
-    }
-#pragma unroll 2
-    for (; k < n; k++, x += step) {
-        const pack<T> a = get(p.wide, x, r.left, r.apart);
-#pragma unroll
-        for (int i = 0; i < VL; i++) {
-            const A d = widen(a.v[i]) - shift[i];
-            sum[i] += d;
-            squares[i] += d * d;
-        }
+#pragma unroll 1
+        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots, x += step, n++)
+            s.add(get(p.wide, x, r.left, r.apart));
     }
 #pragma unroll
-    for (int i = 0; i < VL; i++) m[i] = moments_of((A)n, shift[i], sum[i], squares[i]);
+    for (int i = 0; i < VL; i++) m[i] = moments_of((A)n, s.shift[i], s.sum[i], s.squares[i]);
 }
 
 /* A block sums up a tile of channels over one part of the places. */
 template <class T> TN_DEVICE void statistics_of_rows(const tni_batch_norm &p) {
     typedef acc<T> A;
     constexpr int VL = pack<T>::VL, THREADS = TNI_BN_THREADS;
-    __shared__ A mean[VL][THREADS], m2[VL][THREADS], count[THREADS];
+    __shared__ A means[VL][THREADS], m2s[VL][THREADS], counts[THREADS];
     const rows_share r = rows_share_of<T>(p);
     moments<A> m[VL];
+    let_next_begin();
     moments_of_places<T>(p, r, m);
-    /* The upper half of the slots hands over to the lower half, and so on. */
-#pragma unroll 1
-    for (int half = r.slots / 2; half > 0; half /= 2) {
-        if (r.slot >= half && r.slot < 2 * half) {
-#pragma unroll
-            for (int i = 0; i < VL; i++) {
-                mean[i][threadIdx.x] = m[i].mean;
-                m2[i][threadIdx.x] = m[i].m2;
-            }
-            count[threadIdx.x] = m[0].n;
-        }
-        __syncthreads();
-        if (r.slot < half) {
-            const int other = threadIdx.x + (half << p.lanes);
-#pragma unroll
-            for (int i = 0; i < VL; i++) m[i] = merge(m[i], moments<A>{count[other], mean[i][other], m2[i][other]});
-        }
-    }
-    if (r.slot > 0) return;
 #pragma unroll
     for (int i = 0; i < VL; i++) {
-        if (i * r.apart < r.left) put_moments(p, r.part, r.column + i * r.apart, m[i]);
+        means[i][threadIdx.x] = m[i].mean;
+        m2s[i][threadIdx.x] = m[i].m2;
     }
+    counts[threadIdx.x] = m[0].n;
+    __syncthreads();
+    /* First the mean of the slots' means, measured from one of them, then how far they are from it. */
+    const row_tile<T> own(p, r);
+    const A base = if_finite(means[own.i][own.thread_of(0)]);
+    A n = 0, sum = 0, m2 = 0;
+    for (int slot = own.way; slot < own.slots; slot += own.ways) {
+        const int thread = own.thread_of(slot);
+        n += counts[thread];
+        sum += counts[thread] * (means[own.i][thread] - base);
+    }
+    n = reduce_some_lanes<take_sum>(n, own.ways);
+    sum = reduce_some_lanes<take_sum>(sum, own.ways);
+    const A mean = n > 0 ? base + sum / n : 0;
+    for (int slot = own.way; slot < own.slots; slot += own.ways) {
+        const int thread = own.thread_of(slot);
+        const A d = means[own.i][thread] - mean;
+        m2 += m2s[own.i][thread] + counts[thread] * d * d;
+    }
+    m2 = reduce_some_lanes<take_sum>(m2, own.ways);
+    if (own.way == 0 && own.column < p.c) put_moments<A>(p, r.part, own.column, moments<A>{n, mean, m2});
 }
 
 /* ---- the end of the statistics ------------------------------------------------------------------------------------------- */
 
-TN_DEVICE void move_running(const tni_bn_small &running, i64 c, double momentum, double value) {
-    float *at = (float *)running.data + c * running.step;
-    *at = (float)((1 - momentum) * *at + momentum * value);
+/* What a channel has besides x; asked for early. */
+struct channel_inputs {
+    double gamma, beta;
+    float running_mean, running_var;
+
+    TN_MEMBER channel_inputs(const tni_batch_norm &p, i64 c) {
+        gamma = read_number<double>(p.gamma, c, 1);
+        beta = read_number<double>(p.beta, c, 0);
+        running_mean = ((const float *)p.running_mean.data)[c * p.running_mean.step];
+        running_var = ((const float *)p.running_var.data)[c * p.running_var.step];
+    }
+};
+
+TN_DEVICE float moved(double momentum, float running, double value) {
+    return (float)((1 - momentum) * running + momentum * value);
 }
 
-template <class A> TN_DEVICE void end_channel(const tni_batch_norm &p, i64 c, const moments<double> &m) {
-    const double count = (double)p.count;
-    const double mean = m.mean, variance = m.m2 / count; /* NaN where there are no values */
-    const double rstd = 1 / sqrt(variance + p.eps);
-    *number_at<A>(p, MEAN, c) = (A)mean;
-    *number_at<A>(p, SCALE, c) = (A)(rstd * get_number<double>(p.gamma, c, 1));
-    *number_at<A>(p, BETA, c) = get_number<A>(p.beta, c, 0);
-    put_number<double>(p.mean, c, mean);
-    put_number<double>(p.rstd, c, rstd);
+/* Without values the variance is NaN, and the running statistics stay. */
+TN_DEVICE double rstd_of(const tni_batch_norm &p, double m2) {
+    return 1 / sqrt(m2 / (double)p.count + p.eps);
+}
+
+TN_DEVICE void write_statistics(const tni_batch_norm &p, i64 c, const channel_inputs &in, double mean, double m2,
+                                double rstd) {
+    write_number<double>(p.mean, c, mean);
+    write_number<double>(p.rstd, c, rstd);
     if (p.count == 0) return;
-    move_running(p.running_mean, c, p.momentum, mean);
-    move_running(p.running_var, c, p.momentum, p.count > 1 ? m.m2 / (count - 1) : variance);
+    const double variance = p.count > 1 ? m2 / (double)(p.count - 1) : m2;
+    ((float *)p.running_mean.data)[c * p.running_mean.step] = moved(p.momentum, in.running_mean, mean);
+    ((float *)p.running_var.data)[c * p.running_var.step] = moved(p.momentum, in.running_var, variance);
 }
 
-/* The sum over the slots of a lane, for all of them. scratch: (slots, lanes) that nobody reads any more. */
-TN_DEVICE double sum_slots(double a, double (&scratch)[TNI_BN_END_SLOTS][TNI_BN_END_LANES]) {
-    const int lane = threadIdx.x % TNI_BN_END_LANES, slot = threadIdx.x / TNI_BN_END_LANES;
-    scratch[slot][lane] = a;
-    __syncthreads();
-    double sum = 0;
-#pragma unroll 8
-    for (int i = 0; i < TNI_BN_END_SLOTS; i++) sum += scratch[i][lane];
-    return sum;
-}
-
-/* A block ends TNI_BN_END_LANES channels: first the mean of the parts' means, then how far they are from it. In double, which
- * costs little: parts are few. */
+/* A block ends TNI_BN_END_LANES channels: first the mean of the parts' means, then how far they are from it. In
+ * double, which costs little: parts are few. */
 template <class A> TN_DEVICE void end_statistics(const tni_batch_norm &p) {
-    __shared__ double scratch[2][TNI_BN_END_SLOTS][TNI_BN_END_LANES];
-    const int lane = threadIdx.x % TNI_BN_END_LANES, slot = threadIdx.x / TNI_BN_END_LANES;
-    const i64 c = (i64)blockIdx.x * TNI_BN_END_LANES + lane;
+    __shared__ end_scratch scratch[2];
+    const int slot = threadIdx.x / TNI_BN_END_LANES;
+    const i64 c = (i64)blockIdx.x * TNI_BN_END_LANES + threadIdx.x % TNI_BN_END_LANES;
+    const channel_inputs in(p, c < p.c ? c : 0);
     double sum = 0, m2 = 0;
+    let_next_begin();
+    wait_for_last();
 #pragma unroll 8
     for (i64 part = slot; c < p.c && part < p.n_parts; part += TNI_BN_END_SLOTS) {
         sum += (double)*sums_at<A>(p, part, 0, c) * (double)*sums_at<A>(p, part, 1, c);
@@ -252,7 +271,12 @@ template <class A> TN_DEVICE void end_statistics(const tni_batch_norm &p) {
         m2 += (double)*sums_at<A>(p, part, 2, c) + d * d * (double)*sums_at<A>(p, part, 0, c);
     }
     m2 = sum_slots(m2, scratch[1]);
-    if (slot == 0 && c < p.c) end_channel<A>(p, c, moments<double>{(double)p.count, mean, m2});
+    if (slot > 0 || c >= p.c) return;
+    const double rstd = rstd_of(p, m2);
+    *number_at<A>(p, MEAN, c) = (A)mean;
+    *number_at<A>(p, SCALE, c) = (A)(rstd * in.gamma);
+    *number_at<A>(p, BETA, c) = (A)in.beta;
+    write_statistics(p, c, in, mean, m2, rstd);
 }
 
 /* ---- the result ------------------------------------------------------------------------------------------------------------- */
@@ -266,7 +290,10 @@ TN_DEVICE pack<T> normalised(const tni_batch_norm &p, const pack<T> &x, const pa
     for (int i = 0; i < pack<T>::VL; i++) {
         y[i] = (widen(x.v[i]) - mean[i]) * scale[i] + beta[i];
         if (RESIDUAL) y[i] += widen(residual.v[i]);
-        if (p.relu && y[i] < 0) y[i] = 0; /* NaN stays */
+    }
+    if (p.relu) {
+#pragma unroll
+        for (int i = 0; i < pack<T>::VL; i++) y[i] = y[i] < 0 ? 0 : y[i]; /* NaN stays */
     }
     return narrow_pack<T>(y);
 }
@@ -278,6 +305,7 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
     const u64 block = gridDim.x - 1 - blockIdx.x;
     const i64 c = (i64)quotient(block, (u64)p.n_blocks), begin = (i64)(block - c * p.n_blocks) * p.per_block;
     const i64 end = begin + p.per_block < p.units ? begin + p.per_block : p.units;
+    wait_for_last();
     A mean[VL], scale[VL], beta[VL];
 #pragma unroll
     for (int i = 0; i < VL; i++) {
@@ -300,7 +328,7 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
         for (int k = 0; k < BATCH; k++) {
             const spot at = near_spot_of<T>(p, q + k * STEP);
             const pack<T> y = normalised<T, RESIDUAL>(p, x[k], residual[k], mean, scale, beta);
-            if (q + k * STEP < end) store_pack(plane_at<T>(p.y, c, at), y);
+            if (q + k * STEP < end) stream_pack(plane_at<T>(p.y, c, at), y);
         }
     }
 #pragma unroll 1
@@ -311,18 +339,17 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
         const pack<T> x = get(wide, plane_at<T>(p.x, c, at), left, 1);
         pack<T> residual = {};
         if (RESIDUAL) residual = get(wide, plane_at<T>(p.residual, c, at), left, 1);
-        put(wide, plane_at<T>(p.y, c, at), left, 1, normalised<T, RESIDUAL>(p, x, residual, mean, scale, beta));
+        put_last(wide, plane_at<T>(p.y, c, at), left, 1, normalised<T, RESIDUAL>(p, x, residual, mean, scale, beta));
     }
 }
 
-/* A block writes a tile of channels at some places. */
+/* A block writes a tile of channels in every n_blocks-th chunk of places, from the end on. */
 template <class T, bool RESIDUAL> TN_DEVICE void normalise_rows(const tni_batch_norm &p) {
     typedef acc<T> A;
-    constexpr int VL = pack<T>::VL, BATCH = RESIDUAL ? 4 : 8;
+    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_BATCH, HALF = RESIDUAL ? BATCH / 2 : BATCH;
     const rows_share r = rows_share_of<T>(p);
-    const i64 first = (p.n_blocks - 1 - r.part) * p.per_block;
-    const i64 end = first + p.per_block < p.units ? first + p.per_block : p.units;
     if (r.left <= 0) return;
+    wait_for_last();
     A mean[VL], scale[VL], beta[VL];
 #pragma unroll
     for (int i = 0; i < VL; i++) {
@@ -331,121 +358,177 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_rows(const tni_batch_
         scale[i] = *number_at<A>(p, SCALE, c);
         beta[i] = *number_at<A>(p, BETA, c);
     }
-    i64 row = first + r.slot;
-    const T *x = (const T *)p.x.data + row * p.x.row_step + r.column;
-    const T *residual = RESIDUAL ? (const T *)p.residual.data + row * p.residual.row_step + r.column : x;
-    T *y = (T *)p.y.data + row * p.y.row_step + r.column;
     const i64 x_step = r.slots * p.x.row_step, residual_step = r.slots * p.residual.row_step,
               y_step = r.slots * p.y.row_step;
 #pragma unroll 1
-    for (; p.wide && row + (BATCH - 1) * r.slots < end; row += BATCH * r.slots) {
-        pack<T> a[BATCH], b[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            a[k] = load_pack(x + k * x_step);
-            if (RESIDUAL) b[k] = load_pack(residual + k * residual_step);
-        }
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            store_pack(y + k * y_step, normalised<T, RESIDUAL>(p, a[k], b[k], mean, scale, beta));
-        }
-        x += BATCH * x_step;
-        if (RESIDUAL) residual += BATCH * residual_step;
-        y += BATCH * y_step;
-    }
+    for (i64 chunk = p.n_chunks - 1 - r.part; chunk >= 0; chunk -= p.n_blocks) {
+        i64 row = chunk * BATCH * r.slots + r.slot;
+        const T *x = row_at<T>(p.x, r, row), *residual = RESIDUAL ? row_at<T>(p.residual, r, row) : x;
+        T *y = row_at<T>(p.y, r, row);
+        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
 #pragma unroll 1
-    for (; row < end; row += r.slots) {
-        const pack<T> a = get(p.wide, x, r.left, r.apart);
-        pack<T> b = {};
-        if (RESIDUAL) b = get(p.wide, residual, r.left, r.apart);
-        put(p.wide, y, r.left, r.apart, normalised<T, RESIDUAL>(p, a, b, mean, scale, beta));
-        x += x_step;
-        if (RESIDUAL) residual += residual_step;
-        y += y_step;
-    }
-}
-
-/* ---- a channel that a block keeps in registers: x is read once ------------------------------------------------------------------ */
-
-/* Elements that pack q of a channel has; 0 where there is no such pack. */
-template <class T> TN_DEVICE int size_of_pack(const tni_batch_norm &p, int q, const spot &at) {
-    const int left = (int)p.s - (int)at.first;
-    return q >= (int)p.units ? 0 : left < pack<T>::VL ? left : pack<T>::VL;
-}
-
-/* The block's moments, in its first thread. */
-template <class A> TN_DEVICE moments<A> merge_block(moments<A> m) {
-    __shared__ moments<A> scratch[TNI_BN_ONE_THREADS / 32];
-    const int lane = threadIdx.x % 32;
-    m = merge_lanes<32>(m);
-    if (lane == 0) scratch[threadIdx.x / 32] = m;
-    __syncthreads();
-    if (threadIdx.x >= 32) return m;
-    return merge_lanes<32>(lane < blockDim.x / 32 ? scratch[lane] : moments<A>{0, 0, 0});
-}
-
-template <class T, bool RESIDUAL> TN_DEVICE void normalise_channel(const tni_batch_norm &p) {
-    typedef acc<T> A;
-    constexpr int VL = pack<T>::VL, PACKS = TNI_BN_ONE_PACKS;
-    const i64 c = blockIdx.x;
-    pack<T> x[PACKS];
+            for (int from = 0; from < BATCH; from += HALF) {
+                pack<T> a[HALF], b[HALF];
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
-        const spot at = near_spot_of<T>(p, q);
-        const int size = size_of_pack<T>(p, q, at);
-        if (size > 0) x[k] = get(p.wide && size == VL, plane_at<T>(p.x, c, at), size, 1);
-    }
-    const A shift = threadIdx.x < p.units ? shift_of(widen(x[0].v[0])) : 0;
-    A sum = 0, squares = 0;
-    int n = 0;
+                for (int k = 0; k < HALF; k++) {
+                    a[k] = load_pack(x + k * x_step);
+                    if (RESIDUAL) b[k] = load_pack(residual + k * residual_step);
+                }
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
-        const int size = size_of_pack<T>(p, q, near_spot_of<T>(p, q));
-#pragma unroll
-        for (int i = 0; i < VL; i++) {
-            const A d = i < size ? widen(x[k].v[i]) - shift : 0;
-            sum += d;
-            squares += d * d;
+                for (int k = 0; k < HALF; k++)
+                    stream_pack(y + k * y_step, normalised<T, RESIDUAL>(p, a[k], b[k], mean, scale, beta));
+                x += HALF * x_step;
+                if (RESIDUAL) residual += HALF * residual_step;
+                y += HALF * y_step;
+            }
+            continue;
         }
-        n += size;
+#pragma unroll 1
+        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots) {
+            const pack<T> a = get(p.wide, x, r.left, r.apart);
+            pack<T> b = {};
+            if (RESIDUAL) b = get(p.wide, residual, r.left, r.apart);
+            put_last(p.wide, y, r.left, r.apart, normalised<T, RESIDUAL>(p, a, b, mean, scale, beta));
+            x += x_step;
+            if (RESIDUAL) residual += residual_step;
+            y += y_step;
+        }
     }
-    const moments<A> m = merge_block(moments_of((A)n, shift, sum, squares));
-    if (threadIdx.x == 0) end_channel<A>(p, c, moments<double>{m.n, m.mean, m.m2});
+}
+
+/* ---- a channel that stays in a block, or in a cluster of blocks ---------------------------------------------------------- */
+
+/* What its elements are computed with. */
+template <class A> struct channel_numbers { A mean, scale, beta; };
+
+/* Shared memory: what warps and blocks tell each other. */
+template <class A> struct channel_exchange {
+    moments<double> warps[TNI_BN_KEPT_THREADS / 32], blocks[TNI_BN_CLUSTER];
+    channel_numbers<A> numbers;
+};
+
+/* Of all threads that have the channel, for the first warp. */
+template <class A>
+TN_DEVICE moments<double> moments_of_channel(const tni_batch_norm &p, u32 rank, moments<double> m,
+                                             channel_exchange<A> &shared) {
+    const int blocks = (int)p.n_blocks, lane = threadIdx.x % 16;
+    const moments<double> none = {0, 0, 0};
+    if (threadIdx.x % 32 == 0) shared.warps[threadIdx.x / 32] = m;
     __syncthreads();
+    if (threadIdx.x < 32) m = merge_lanes<16>(lane < (int)blockDim.x / 32 ? shared.warps[lane] : none);
+    if (blocks == 1) return m;
+    cluster_wait(); /* all have begun */
+    if ((int)threadIdx.x < blocks) {
+        store_cluster(&shared.blocks[rank].n, threadIdx.x, m.n);
+        store_cluster(&shared.blocks[rank].mean, threadIdx.x, m.mean);
+        store_cluster(&shared.blocks[rank].m2, threadIdx.x, m.m2);
+    }
+    cluster_arrive();
+    cluster_wait();
+    return threadIdx.x < 32 ? merge_lanes<16>(lane < blocks ? shared.blocks[lane] : none) : none;
+}
+
+/* From the moments of a warp's elements, for all threads. */
+template <class A>
+TN_DEVICE channel_numbers<A> numbers_of_channel(const tni_batch_norm &p, const channel_share &share,
+                                                const channel_inputs &in, const moments<double> &of_warp,
+                                                channel_exchange<A> &shared) {
+    const moments<double> m = moments_of_channel(p, share.rank, of_warp, shared);
+    double rstd = 0;
+    if (threadIdx.x == 0) {
+        rstd = rstd_of(p, m.m2);
+        shared.numbers = {(A)m.mean, (A)(rstd * in.gamma), (A)in.beta};
+    }
+    __syncthreads();
+    if (threadIdx.x == 0 && share.rank == 0) write_statistics(p, share.c, in, m.mean, m.m2, rstd);
+    return shared.numbers;
+}
+
+/* In shared memory: packs, that come in stages; those of one are summed up while the others are under way. */
+template <class T, bool RESIDUAL> TN_DEVICE void normalise_kept(const tni_batch_norm &p) {
+    typedef acc<T> A;
+    constexpr int VL = pack<T>::VL, STAGES = TNI_BN_STAGES;
+    __shared__ channel_exchange<A> shared;
+    const channel_share share(p);
+    const int step = blockDim.x, per_stage = p.per_stage;
+    kept_packs<T> x = {dynamic_shared() + threadIdx.x};
+#pragma unroll 1
+    for (int k = 0; k < STAGES * per_stage; k += per_stage) {
+        x.fetch(p, p.x, share.c, k, share.first + k * step, share.end);
+        copy_commit();
+    }
+    const channel_inputs in(p, share.c);
+    plane_sums<T> s = {};
+    int k = 0, q = share.first;
+#pragma unroll
+    for (int stage = 0; stage < STAGES; stage++) {
+        wait_for_stage(stage);
+        if (stage == 0) s.shift = shift_of_warp<A>(q < share.end ? widen_word<T>(x.take(0), 0) : 0, q, share.end);
+#pragma unroll 2
+        for (; k < (stage + 1) * per_stage && q < share.end; k++, q += step) {
+            const words a = x.take(k);
+#pragma unroll
+            for (int i = 0; i < VL; i++) s.add(i, widen_word<T>(a, i));
+        }
+    }
+    s.n = k * VL;
+    const channel_numbers<A> all = numbers_of_channel<A>(p, share, in, moments_of_warp(s), shared);
     A mean[VL], scale[VL], beta[VL];
 #pragma unroll
-    for (int i = 0; i < VL; i++) {
-        mean[i] = *number_at<A>(p, MEAN, c);
-        scale[i] = *number_at<A>(p, SCALE, c);
-        beta[i] = *number_at<A>(p, BETA, c);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
+    for (int i = 0; i < VL; i++) mean[i] = all.mean, scale[i] = all.scale, beta[i] = all.beta;
+    k = 0, q = share.first;
+#pragma unroll 4
+    for (; q < share.end; k++, q += step) {
         const spot at = near_spot_of<T>(p, q);
-        const int size = size_of_pack<T>(p, q, at);
-        if (size == 0) continue;
-        const bool wide = p.wide && size == VL;
         pack<T> residual = {};
-        if (RESIDUAL) residual = get(wide, plane_at<T>(p.residual, c, at), size, 1);
-        put(wide, plane_at<T>(p.y, c, at), size, 1, normalised<T, RESIDUAL>(p, x[k], residual, mean, scale, beta));
+        if (RESIDUAL) residual = get(p.wide, plane_at<T>(p.residual, share.c, at), VL, 1);
+        const pack<T> y = normalised<T, RESIDUAL>(p, pack_of<T>(x.take(k)), residual, mean, scale, beta);
+        put(p.wide, plane_at<T>(p.y, share.c, at), VL, 1, y);
+    }
+}
+
+/* In registers: single elements. */
+template <class T, bool RESIDUAL> TN_DEVICE void normalise_singles(const tni_batch_norm &p) {
+    typedef acc<T> A;
+    constexpr int MOST = TNI_BN_ONE_SINGLES;
+    __shared__ channel_exchange<A> shared;
+    channel_share share(p);
+    const int step = blockDim.x;
+    T x[MOST];
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        if (share.first + k * step < share.end) x[k] = *single_at<T>(p, p.x, share.c, share.first + k * step);
+    }
+    const channel_inputs in(p, share.c);
+    plane_sums<T> s = {};
+    s.shift = shift_of_warp<A>(share.first < share.end ? widen(x[0]) : 0, share.first, share.end);
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        if (share.first + k * step >= share.end) continue;
+        s.add(k, widen(x[k]));
+        s.n++;
+    }
+    const channel_numbers<A> all = numbers_of_channel<A>(p, share, in, moments_of_warp(s), shared);
+    hide(share.first);
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int q = share.first + k * step;
+        if (q >= share.end) continue;
+        A y = (widen(x[k]) - all.mean) * all.scale + all.beta;
+        if (RESIDUAL) y += widen(*single_at<T>(p, p.residual, share.c, q));
+        if (p.relu && y < 0) y = 0; /* NaN stays */
+        narrow(y, *single_at<T>(p, p.y, share.c, q));
     }
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------------------- */
 
-/* Room for 80 registers, for 128 where there are numbers for each channel of a pack, for 64 where there are few: a batch of
- * packs, the sums, and what it takes to get at them. */
-#define PLANES_BOUNDS TNI_BN_THREADS, 3
-#define ROWS_BOUNDS TNI_BN_THREADS, 2
-#define WRITE_BOUNDS TNI_BN_THREADS, 4
-#define ONE_BOUNDS TNI_BN_ONE_THREADS, 1
-#define ONE(name, call) TN_KERNEL(name, ONE_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
-#define WRITE(name, call) TN_KERNEL(name, WRITE_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
-#define PLANES(name, call) TN_KERNEL(name, PLANES_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
-#define ROWS(name, call) TN_KERNEL(name, ROWS_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
+/* Room for 80 registers, or for 64 where there are few: a batch of packs, the sums, and what it takes to get at them. */
+#define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
+#define ROWS(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, TNI_BN_ROW_BLOCKS, tni_batch_norm, call)
+#define WRITE(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 4, tni_batch_norm, call)
+#define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
+#define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
 #define BATCH_NORM(T, type)                                                         \
     PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))       \
@@ -454,8 +537,10 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_channel(const tni_bat
     ROWS(batch_norm_write_rows_##type, (normalise_rows<T, false>(p)))               \
     PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p))) \
     ROWS(batch_norm_write_rows_residual_##type, (normalise_rows<T, true>(p)))       \
-    ONE(batch_norm_one_##type, (normalise_channel<T, false>(p)))                    \
-    ONE(batch_norm_one_residual_##type, (normalise_channel<T, true>(p)))
+    KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                     \
+    KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))             \
+    ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                \
+    ONE(batch_norm_singles_residual_##type, (normalise_singles<T, true>(p)))
 
 BATCH_NORM(f16, f16)
 BATCH_NORM(bf16, bf16)

@@ -1,5 +1,7 @@
-/* batch_norm_grad: three kernels. Many blocks sum up g and g * d for each channel in parts, a few end the sums, many write dx
- * and dresidual. g is what passes the activation, which is computed again; d = x - mean. */
+/* batch_norm_grad. Where a channel fits into the shared memory of a few blocks, one kernel, which reads x and dy once;
+ * else three. Many blocks sum up g and g * d for each channel in parts, a few end the sums, many write dx and dresidual,
+ * backwards: they begin with what is still in the L2 cache. g is what passes the activation, which is computed again;
+ * d = x - mean. */
 #include "device.cuh"
 
 #include "batch_norm.cuh"
@@ -10,9 +12,15 @@ template <class T> struct numbers { acc<T> mean[pack<T>::VL], scale[pack<T>::VL]
 /* Before the numbers of all channels are written down. */
 template <class T, bool RELU> TN_DEVICE void numbers_of(const tni_batch_norm &p, i64 c, int i, numbers<T> &to) {
     typedef acc<T> A;
-    to.mean[i] = get_number<A>(p.mean, c, 0);
-    to.scale[i] = RELU ? (A)(get_number<double>(p.rstd, c, 0) * get_number<double>(p.gamma, c, 1)) : 0;
-    to.beta[i] = RELU ? get_number<A>(p.beta, c, 0) : 0;
+    to.mean[i] = read_number<A>(p.mean, c, 0);
+    to.scale[i] = RELU ? (A)(read_number<double>(p.rstd, c, 0) * read_number<double>(p.gamma, c, 1)) : 0;
+    to.beta[i] = RELU ? read_number<A>(p.beta, c, 0) : 0;
+}
+
+/* For all elements of a channel. */
+template <class T> TN_DEVICE void spread(numbers<T> &n) {
+#pragma unroll
+    for (int i = 1; i < pack<T>::VL; i++) n.mean[i] = n.mean[0], n.scale[i] = n.scale[0], n.beta[i] = n.beta[0];
 }
 
 /* The packs of one place of the tensors. */
@@ -89,9 +97,9 @@ template <class T, bool RELU> TN_DEVICE void sums_of_planes(const tni_batch_norm
     const i64 begin = part * p.per_part, end = begin + p.per_part < p.units ? begin + p.per_part : p.units;
     numbers<T> by;
     sums<T> s = {};
+    let_next_begin();
     numbers_of<T, RELU>(p, c, 0, by);
-#pragma unroll
-    for (int i = 1; i < VL; i++) by.mean[i] = by.mean[0], by.scale[i] = by.scale[0], by.beta[i] = by.beta[0];
+    spread(by);
     sums_of_packs<T, RELU>(p, c, begin + threadIdx.x, end, by, s);
 #pragma unroll
     for (int i = 1; i < VL; i++) {
@@ -114,29 +122,36 @@ template <class T, bool RELU> TN_DEVICE void sums_of_planes(const tni_batch_norm
 
 template <class T, bool RELU> TN_DEVICE inputs<T> inputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row) {
     inputs<T> in = {};
-    in.x = get(p.wide, (const T *)p.x.data + row * p.x.row_step + r.column, r.left, r.apart);
-    in.dy = get(p.wide, (const T *)p.dy.data + row * p.dy.row_step + r.column, r.left, r.apart);
-    if (RELU && p.residual.data) {
-        in.residual = get(p.wide, (const T *)p.residual.data + row * p.residual.row_step + r.column, r.left, r.apart);
-    }
+    in.x = get(p.wide, row_at<T>(p.x, r, row), r.left, r.apart);
+    in.dy = get(p.wide, row_at<T>(p.dy, r, row), r.left, r.apart);
+    if (RELU && p.residual.data) in.residual = get(p.wide, row_at<T>(p.residual, r, row), r.left, r.apart);
     return in;
 }
 
+/* The places of a chunk that a thread has at once; the residual takes room too. */
+template <bool RELU> struct at_once { static constexpr int places = RELU ? TNI_BN_GRAD_BATCH / 2 : TNI_BN_GRAD_BATCH; };
+
 template <class T, bool RELU>
 TN_DEVICE void sums_of_places(const tni_batch_norm &p, const rows_share &r, const numbers<T> &by, sums<T> &to) {
-    constexpr int BATCH = RELU ? 3 : 4;
-    const i64 last = (r.part + 1) * p.per_part, end = last < p.units ? last : p.units;
-    i64 row = r.part * p.per_part + r.slot;
+    constexpr int BATCH = TNI_BN_GRAD_BATCH, ONCE = at_once<RELU>::places;
 #pragma unroll 1
-    for (; p.wide && row + (BATCH - 1) * r.slots < end; row += BATCH * r.slots) {
-        inputs<T> in[BATCH];
+    for (i64 chunk = r.part; chunk < p.n_chunks; chunk += p.n_parts) {
+        i64 row = chunk * BATCH * r.slots + r.slot;
+        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
+#pragma unroll 1
+            for (int from = 0; from < BATCH; from += ONCE, row += ONCE * r.slots) {
+                inputs<T> in[ONCE];
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
+                for (int k = 0; k < ONCE; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) add_pack<T, RELU>(p, in[k], by, pack<T>::VL, 1, to);
+                for (int k = 0; k < ONCE; k++) add_pack<T, RELU>(p, in[k], by, pack<T>::VL, 1, to);
+            }
+            continue;
+        }
+#pragma unroll 1
+        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots)
+            add_pack<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), by, r.left, r.apart, to);
     }
-#pragma unroll 1
-    for (; row < end; row += r.slots) add_pack<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), by, r.left, r.apart, to);
 }
 
 /* A block sums up a tile of channels over one part of the places. */
@@ -146,6 +161,7 @@ template <class T, bool RELU> TN_DEVICE void sums_of_rows(const tni_batch_norm &
     __shared__ A shared_g[VL][THREADS], shared_dot[VL][THREADS];
     const rows_share r = rows_share_of<T>(p);
     sums<T> s = {};
+    let_next_begin();
     if (r.left > 0) {
         numbers<T> by;
 #pragma unroll
@@ -153,70 +169,53 @@ template <class T, bool RELU> TN_DEVICE void sums_of_rows(const tni_batch_norm &
             numbers_of<T, RELU>(p, i * r.apart < r.left ? r.column + i * r.apart : r.column, i, by);
         sums_of_places<T, RELU>(p, r, by, s);
     }
-    /* The upper half of the slots hands over to the lower half, and so on. */
-#pragma unroll 1
-    for (int half = r.slots / 2; half > 0; half /= 2) {
-        if (r.slot >= half && r.slot < 2 * half) {
-#pragma unroll
-            for (int i = 0; i < VL; i++) {
-                shared_g[i][threadIdx.x] = s.g[i];
-                shared_dot[i][threadIdx.x] = s.dot[i];
-            }
-        }
-        __syncthreads();
-        if (r.slot < half) {
-            const int other = threadIdx.x + (half << p.lanes);
-#pragma unroll
-            for (int i = 0; i < VL; i++) {
-                s.g[i] += shared_g[i][other];
-                s.dot[i] += shared_dot[i][other];
-            }
-        }
-    }
-    if (r.slot > 0) return;
 #pragma unroll
     for (int i = 0; i < VL; i++) {
-        if (i * r.apart >= r.left) continue;
-        *sums_at<A>(p, r.part, 0, r.column + i * r.apart) = s.g[i];
-        *sums_at<A>(p, r.part, 1, r.column + i * r.apart) = s.dot[i];
+        shared_g[i][threadIdx.x] = s.g[i];
+        shared_dot[i][threadIdx.x] = s.dot[i];
     }
+    __syncthreads();
+    const row_tile<T> own(p, r);
+    A g = 0, dot = 0;
+    for (int slot = own.way; slot < own.slots; slot += own.ways) {
+        g += shared_g[own.i][own.thread_of(slot)];
+        dot += shared_dot[own.i][own.thread_of(slot)];
+    }
+    g = reduce_some_lanes<take_sum>(g, own.ways);
+    dot = reduce_some_lanes<take_sum>(dot, own.ways);
+    if (own.way > 0 || own.column >= p.c) return;
+    *sums_at<A>(p, r.part, 0, own.column) = g;
+    *sums_at<A>(p, r.part, 1, own.column) = dot;
 }
 
 /* ---- the end of the sums ---------------------------------------------------------------------------------------------------- */
 
-template <class A> TN_DEVICE void end_channel(const tni_batch_norm &p, i64 c, double g, double dot) {
-    const double count = (double)p.count, rstd = get_number<double>(p.rstd, c, 0);
-    const double scale = rstd * get_number<double>(p.gamma, c, 1);
-    *number_at<A>(p, MEAN, c) = get_number<A>(p.mean, c, 0);
-    *number_at<A>(p, SCALE, c) = (A)scale;
-    *number_at<A>(p, BETA, c) = get_number<A>(p.beta, c, 0);
-    *number_at<A>(p, SHIFT, c) = (A)(scale * g / count);
-    *number_at<A>(p, SLOPE, c) = (A)(scale * rstd * rstd * dot / count);
-    put_number<double>(p.dgamma, c, p.count > 0 ? rstd * dot : 0); /* without values rstd is NaN */
-    put_number<double>(p.dbeta, c, g);
-}
-
 /* A block ends TNI_BN_END_LANES channels. */
 template <class A> TN_DEVICE void end_sums(const tni_batch_norm &p) {
-    constexpr int LANES = TNI_BN_END_LANES, SLOTS = TNI_BN_END_SLOTS;
-    __shared__ double scratch[2][SLOTS][LANES];
-    const int lane = threadIdx.x % LANES, slot = threadIdx.x / LANES;
-    const i64 c = (i64)blockIdx.x * LANES + lane;
+    __shared__ end_scratch scratch[2];
+    const int slot = threadIdx.x / TNI_BN_END_LANES;
+    const i64 c = (i64)blockIdx.x * TNI_BN_END_LANES + threadIdx.x % TNI_BN_END_LANES, known = c < p.c ? c : 0;
+    const double rstd = read_number<double>(p.rstd, known, 0), gamma = read_number<double>(p.gamma, known, 1);
+    const A mean = read_number<A>(p.mean, known, 0), beta = read_number<A>(p.beta, known, 0);
+    const double count = (double)p.count, scale = rstd * gamma;
     double g = 0, dot = 0;
+    let_next_begin();
+    wait_for_last();
 #pragma unroll 8
-    for (i64 part = slot; c < p.c && part < p.n_parts; part += SLOTS) {
+    for (i64 part = slot; c < p.c && part < p.n_parts; part += TNI_BN_END_SLOTS) {
         g += *sums_at<A>(p, part, 0, c);
         dot += *sums_at<A>(p, part, 1, c);
     }
-    scratch[0][slot][lane] = g;
-    scratch[1][slot][lane] = dot;
-    __syncthreads();
+    g = sum_slots(g, scratch[0]);
+    dot = sum_slots(dot, scratch[1]);
     if (slot > 0 || c >= p.c) return;
-    for (int i = 1; i < SLOTS; i++) {
-        g += scratch[0][i][lane];
-        dot += scratch[1][i][lane];
-    }
-    end_channel<A>(p, c, g, dot);
+    *number_at<A>(p, MEAN, c) = mean;
+    *number_at<A>(p, SCALE, c) = (A)scale;
+    *number_at<A>(p, BETA, c) = beta;
+    *number_at<A>(p, SHIFT, c) = (A)(scale * g / count);
+    *number_at<A>(p, SLOPE, c) = (A)(scale * rstd * rstd * dot / count);
+    write_number<double>(p.dgamma, c, p.count > 0 ? rstd * dot : 0); /* without values rstd is NaN */
+    write_number<double>(p.dbeta, c, g);
 }
 
 /* ---- the results -------------------------------------------------------------------------------------------------------------- */
@@ -253,8 +252,8 @@ TN_DEVICE outputs<T> outputs_of(const tni_batch_norm &p, const inputs<T> &in, co
 template <class T>
 TN_DEVICE void put_outputs_of_plane(const tni_batch_norm &p, i64 c, const spot &at, bool wide, const outputs<T> &out) {
     const i64 left = p.s - at.first;
-    if (p.y.data) put(wide, plane_at<T>(p.y, c, at), left, 1, out.dx);
-    if (p.dresidual.data) put(wide, plane_at<T>(p.dresidual, c, at), left, 1, out.dresidual);
+    if (p.y.data) put_last(wide, plane_at<T>(p.y, c, at), left, 1, out.dx);
+    if (p.dresidual.data) put_last(wide, plane_at<T>(p.dresidual, c, at), left, 1, out.dresidual);
 }
 
 /* A block writes some packs of one channel; in the reverse order, since the last ones are still in the L2 cache. */
@@ -263,6 +262,7 @@ template <class T, bool RELU> TN_DEVICE void write_planes(const tni_batch_norm &
     const u64 block = gridDim.x - 1 - blockIdx.x;
     const i64 c = (i64)quotient(block, (u64)p.n_blocks), begin = (i64)(block - c * p.n_blocks) * p.per_block;
     const i64 end = begin + p.per_block < p.units ? begin + p.per_block : p.units;
+    wait_for_last();
     more_numbers<T> n;
 #pragma unroll
     for (int i = 0; i < VL; i++) more_numbers_of<T>(p, c, i, n);
@@ -290,112 +290,199 @@ template <class T, bool RELU> TN_DEVICE void write_planes(const tni_batch_norm &
 
 template <class T>
 TN_DEVICE void put_outputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row, const outputs<T> &out) {
-    if (p.y.data) put(p.wide, (T *)p.y.data + row * p.y.row_step + r.column, r.left, r.apart, out.dx);
-    if (p.dresidual.data) {
-        put(p.wide, (T *)p.dresidual.data + row * p.dresidual.row_step + r.column, r.left, r.apart, out.dresidual);
-    }
+    if (p.y.data) put_last(p.wide, row_at<T>(p.y, r, row), r.left, r.apart, out.dx);
+    if (p.dresidual.data) put_last(p.wide, row_at<T>(p.dresidual, r, row), r.left, r.apart, out.dresidual);
 }
 
-/* A block writes a tile of channels at some places. */
+/* A block writes a tile of channels in every n_blocks-th chunk of places, from the end on. */
 template <class T, bool RELU> TN_DEVICE void write_rows(const tni_batch_norm &p) {
-    constexpr int VL = pack<T>::VL, BATCH = RELU ? 2 : 4;
+    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_GRAD_BATCH, ONCE = at_once<RELU>::places;
     const rows_share r = rows_share_of<T>(p);
-    const i64 first = (p.n_blocks - 1 - r.part) * p.per_block;
-    const i64 end = first + p.per_block < p.units ? first + p.per_block : p.units;
     if (r.left <= 0) return;
+    wait_for_last();
     more_numbers<T> n;
 #pragma unroll
     for (int i = 0; i < VL; i++) more_numbers_of<T>(p, i * r.apart < r.left ? r.column + i * r.apart : r.column, i, n);
-    i64 row = first + r.slot;
 #pragma unroll 1
-    for (; p.wide && row + (BATCH - 1) * r.slots < end; row += BATCH * r.slots) {
-        inputs<T> in[BATCH];
-#pragma unroll
-        for (int k = 0; k < BATCH; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
-#pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            put_outputs_of_row<T>(p, r, row + k * r.slots, outputs_of<T, RELU>(p, in[k], n));
-    }
+    for (i64 chunk = p.n_chunks - 1 - r.part; chunk >= 0; chunk -= p.n_blocks) {
+        i64 row = chunk * BATCH * r.slots + r.slot;
+        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
 #pragma unroll 1
-    for (; row < end; row += r.slots) {
-        put_outputs_of_row<T>(p, r, row, outputs_of<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), n));
+            for (int from = 0; from < BATCH; from += ONCE, row += ONCE * r.slots) {
+                inputs<T> in[ONCE];
+#pragma unroll
+                for (int k = 0; k < ONCE; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
+#pragma unroll
+                for (int k = 0; k < ONCE; k++)
+                    put_outputs_of_row<T>(p, r, row + k * r.slots, outputs_of<T, RELU>(p, in[k], n));
+            }
+            continue;
+        }
+#pragma unroll 1
+        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots)
+            put_outputs_of_row<T>(p, r, row, outputs_of<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), n));
     }
 }
 
-/* ---- a channel that a block keeps in registers: x and dy are read once ---------------------------------------------------------- */
+/* ---- a channel that stays in a block, or in a cluster of blocks: x and dy are read once ------------------------------------ */
 
-/* The block's sum, in its first thread. */
-template <class A> TN_DEVICE A sum_block(A a, A *scratch) {
-    const int lane = threadIdx.x % 32;
-    a = reduce_lanes<take_sum, 32>(a);
-    if (lane == 0) scratch[threadIdx.x / 32] = a;
-    __syncthreads();
-    if (threadIdx.x >= 32) return a;
-    return reduce_lanes<take_sum, 32>(lane < blockDim.x / 32 ? scratch[lane] : 0);
+/* Sums over all threads that have a channel, of two numbers at once; every thread gets them. In double: these are few. */
+struct channel_sums {
+    double warps[2][TNI_BN_KEPT_THREADS / 32], blocks[2][TNI_BN_CLUSTER];
+
+    TN_MEMBER double all(const double *of, int n) {
+        return reduce_lanes<take_sum, 16>((int)threadIdx.x % 16 < n ? of[threadIdx.x % 16] : 0);
+    }
+    TN_MEMBER void add(const tni_batch_norm &p, u32 rank, double &g, double &dot) {
+        const int blocks_of = (int)p.n_blocks;
+        g = reduce_lanes<take_sum, 32>(g);
+        dot = reduce_lanes<take_sum, 32>(dot);
+        if (threadIdx.x % 32 == 0) {
+            warps[0][threadIdx.x / 32] = g;
+            warps[1][threadIdx.x / 32] = dot;
+        }
+        __syncthreads();
+        g = all(warps[0], blockDim.x / 32);
+        dot = all(warps[1], blockDim.x / 32);
+        if (blocks_of == 1) return;
+        cluster_wait(); /* all have begun */
+        if ((int)threadIdx.x < blocks_of) {
+            store_cluster(&blocks[0][rank], threadIdx.x, g);
+            store_cluster(&blocks[1][rank], threadIdx.x, dot);
+        }
+        cluster_arrive();
+        cluster_wait();
+        g = all(blocks[0], blocks_of);
+        dot = all(blocks[1], blocks_of);
+    }
+};
+
+/* From a thread's sums to the numbers that dx is computed with; the first thread writes what a channel gets. */
+template <class T>
+TN_DEVICE void end_channel(const tni_batch_norm &p, const channel_share &share, acc<T> g, acc<T> dot, double rstd,
+                           channel_sums &shared, more_numbers<T> &to) {
+    double all_g = (double)g, all_dot = (double)dot;
+    shared.add(p, share.rank, all_g, all_dot);
+    const double scale = (double)to.by.scale[0] * p.inverse;
+    const acc<T> shift = (acc<T>)(scale * all_g), slope = (acc<T>)(scale * rstd * rstd * all_dot);
+#pragma unroll
+    for (int i = 0; i < pack<T>::VL; i++) to.shift[i] = shift, to.slope[i] = slope;
+    if (threadIdx.x > 0 || share.rank > 0) return;
+    write_number<double>(p.dgamma, share.c, rstd * all_dot);
+    write_number<double>(p.dbeta, share.c, all_g);
 }
 
-template <class T, bool RELU> TN_DEVICE void write_channel(const tni_batch_norm &p) {
+/* In shared memory: packs, that come in stages; those of one are summed up while the others are under way. */
+template <class T, bool RELU> TN_DEVICE void write_kept(const tni_batch_norm &p) {
     typedef acc<T> A;
-    constexpr int VL = pack<T>::VL, PACKS = TNI_BN_ONE_GRAD_PACKS;
-    __shared__ A scratch[2][TNI_BN_ONE_GRAD_THREADS / 32];
-    const i64 c = blockIdx.x;
-    numbers<T> by;
-    inputs<T> in[PACKS];
-    A g = 0, dot = 0;
-    numbers_of<T, RELU>(p, c, 0, by);
-#pragma unroll
-    for (int i = 1; i < VL; i++) by.mean[i] = by.mean[0], by.scale[i] = by.scale[0], by.beta[i] = by.beta[0];
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
-        const spot at = near_spot_of<T>(p, q);
-        if (q < (int)p.units) in[k] = inputs_of_plane<T, RELU>(p, c, at, p.wide && p.s - at.first >= VL);
+    constexpr int VL = pack<T>::VL, STAGES = TNI_BN_STAGES;
+    __shared__ channel_sums shared;
+    const channel_share share(p);
+    const i64 c = share.c;
+    const int step = blockDim.x, per_stage = p.per_stage;
+    kept_packs<T> x = {dynamic_shared() + threadIdx.x}, dy = {x.slots + p.per_block};
+#pragma unroll 1
+    for (int k = 0; k < STAGES * per_stage; k += per_stage) {
+        x.fetch(p, p.x, c, k, share.first + k * step, share.end);
+        dy.fetch(p, p.dy, c, k, share.first + k * step, share.end);
+        copy_commit();
     }
+    more_numbers<T> n;
+    numbers_of<T, true>(p, c, 0, n.by);
+    spread(n.by);
+    const double rstd = read_number<double>(p.rstd, c, 0);
+    sums<T> s = {};
+    int k = 0, q = share.first;
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
-        const int left = q < (int)p.units ? (int)(p.s - near_spot_of<T>(p, q).first) : 0;
+    for (int stage = 0; stage < STAGES; stage++) {
+        wait_for_stage(stage);
+#pragma unroll 2
+        for (; k < (stage + 1) * per_stage && q < share.end; k++, q += step) {
+            inputs<T> in = {pack_of<T>(x.take(k)), {}, pack_of<T>(dy.take(k))};
+            if (RELU && p.residual.data)
+                in.residual = get(p.wide, plane_at<T>(p.residual, c, near_spot_of<T>(p, q)), VL, 1);
+            A g[VL];
 #pragma unroll
-        for (int i = 0; i < VL; i++) {
-            if (i >= left) continue;
-            const A one = passed<T, RELU>(p, in[k], by, i);
-            g += one;
-            dot += one * (widen(in[k].x.v[i]) - by.mean[i]);
-            if (RELU) narrow(one, in[k].dy.v[i]); /* exactly: dy or 0 */
+            for (int i = 0; i < VL; i++) {
+                g[i] = passed<T, RELU>(p, in, n.by, i);
+                s.g[i] += g[i];
+                s.dot[i] += g[i] * (widen(in.x.v[i]) - n.by.mean[i]);
+            }
+            if (RELU) dy.put(k, narrow_pack<T>(g)); /* exactly: dy or 0 */
         }
     }
-    g = sum_block(g, scratch[0]);
-    dot = sum_block(dot, scratch[1]);
-    if (threadIdx.x == 0) end_channel<A>(p, c, g, dot);
-    __syncthreads();
-    more_numbers<T> n;
+    A g = 0, dot = 0;
 #pragma unroll
-    for (int i = 0; i < VL; i++) more_numbers_of<T>(p, c, i, n);
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        const int q = threadIdx.x + k * blockDim.x;
+    for (int i = 0; i < VL; i++) g += s.g[i], dot += s.dot[i];
+    end_channel<T>(p, share, g, dot, rstd, shared, n);
+    k = 0, q = share.first;
+#pragma unroll 4
+    for (; q < share.end; k++, q += step) {
         const spot at = near_spot_of<T>(p, q);
-        if (q >= (int)p.units) continue;
-        put_outputs_of_plane<T>(p, c, at, p.wide && p.s - at.first >= VL, outputs_of<T, false>(p, in[k], n));
+        const inputs<T> in = {pack_of<T>(x.take(k)), {}, pack_of<T>(dy.take(k))};
+        const outputs<T> out = outputs_of<T, false>(p, in, n);
+        if (p.y.data) put(p.wide, plane_at<T>(p.y, c, at), VL, 1, out.dx);
+        if (p.dresidual.data) put(p.wide, plane_at<T>(p.dresidual, c, at), VL, 1, out.dresidual);
+    }
+}
+
+/* In registers: single elements. */
+template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm &p) {
+    typedef acc<T> A;
+    constexpr int MOST = TNI_BN_ONE_GRAD_SINGLES;
+    __shared__ channel_sums shared;
+    channel_share share(p);
+    const i64 c = share.c;
+    const int step = blockDim.x;
+    inputs<T> in[MOST];
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int q = share.first + k * step;
+        if (q >= share.end) continue;
+        in[k].x.v[0] = *single_at<T>(p, p.x, c, q);
+        in[k].dy.v[0] = *single_at<T>(p, p.dy, c, q);
+        if (RELU && p.residual.data) in[k].residual.v[0] = *single_at<T>(p, p.residual, c, q);
+    }
+    more_numbers<T> n;
+    numbers_of<T, true>(p, c, 0, n.by);
+    spread(n.by);
+    const double rstd = read_number<double>(p.rstd, c, 0);
+    A g = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        if (share.first + k * step >= share.end) continue;
+        const A one = passed<T, RELU>(p, in[k], n.by, 0);
+        g += one;
+        dot += one * (widen(in[k].x.v[0]) - n.by.mean[0]);
+        if (RELU) narrow(one, in[k].dy.v[0]); /* exactly: dy or 0 */
+    }
+    end_channel<T>(p, share, g, dot, rstd, shared, n);
+    hide(share.first);
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int q = share.first + k * step;
+        if (q >= share.end) continue;
+        const A dy = widen(in[k].dy.v[0]), d = widen(in[k].x.v[0]) - n.by.mean[0];
+        if (p.y.data) narrow(dy * n.by.scale[0] - (d * n.slope[0] + n.shift[0]), *single_at<T>(p, p.y, c, q));
+        if (p.dresidual.data) *single_at<T>(p, p.dresidual, c, q) = in[k].dy.v[0];
     }
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------------------- */
 
-/* Room for 80 registers, or 128 where there are numbers for each channel of a pack. */
-#define PLANES_BOUNDS TNI_BN_THREADS, 3
-#define ROWS_BOUNDS TNI_BN_THREADS, 2
-#define ONE_BOUNDS TNI_BN_ONE_GRAD_THREADS, 1
-#define ONE(name, call) TN_KERNEL(name, ONE_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
-#define PLANES(name, call) TN_KERNEL(name, PLANES_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
-#define ROWS(name, call) TN_KERNEL(name, ROWS_BOUNDS, (const __grid_constant__ tni_batch_norm p), call)
+/* Room for 80 registers, for 128 where there are numbers for each channel of a pack, for 64 where there are few. */
+#define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
+#define ROWS(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, TNI_BN_GRAD_ROW_BLOCKS, tni_batch_norm, call)
+#define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
+#define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
 #define BATCH_NORM_GRAD(T, relu, type)                                       \
     PLANES(batch_norm_grad_sums_planes_##type, (sums_of_planes<T, relu>(p))) \
     ROWS(batch_norm_grad_sums_rows_##type, (sums_of_rows<T, relu>(p)))       \
     PLANES(batch_norm_grad_write_planes_##type, (write_planes<T, relu>(p)))  \
     ROWS(batch_norm_grad_write_rows_##type, (write_rows<T, relu>(p)))        \
-    ONE(batch_norm_grad_one_##type, (write_channel<T, relu>(p)))
+    KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))              \
+    ONE(batch_norm_grad_singles_##type, (write_singles<T, relu>(p)))
 
 BATCH_NORM_GRAD(f16, false, f16)
 BATCH_NORM_GRAD(bf16, false, bf16)

@@ -121,6 +121,17 @@ template <class A> struct block_group {
     }
 };
 
+/* What is known of two parts, together. */
+template <class A> TN_DEVICE void join(partial<A> &all, partial<A> part) {
+    const A most = take_max::of(all.most, part.most);
+    rebase(all, all.most, most);
+    rebase(part, part.most, most);
+    all.sum = all.sum * rescale(all.most, most) + part.sum * rescale(part.most, most);
+    all.less += part.less;
+    all.weights += part.weights;
+    all.most = most;
+}
+
 /* ---- a row ----------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct place {
@@ -188,8 +199,8 @@ template <class A> struct slope {
 
 template <class A>
 TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, const partial<A> &row, const aim<A> &a, A lse, A unit) {
-    const A hard = (A)p.hard * a.weight, soft = (A)p.soft;
-    const A rest = (p.soft != 0 ? soft * row.weights : 0) + 2 * (A)p.z * lse;
+    const A hard = number<A>(p.hard) * a.weight, soft = number<A>(p.soft);
+    const A rest = (p.soft.f32 != 0 ? soft * row.weights : 0) + 2 * number<A>(p.z) * lse;
     const A nan = infinity<A>() - infinity<A>(), share = a.bad ? nan : 1 / row.sum;
     return {(hard + rest) * unit * share, soft * unit, hard * unit, share, rest * unit * share};
 }
@@ -200,8 +211,8 @@ TN_DEVICE void write_loss(const tni_cross_entropy &p, const place<T> &at, const 
     /* nothing but -inf: NaN, as inf - inf is */
     const bool void_row = row.most == -infinity<A>() && p.rows.n > 0;
     const A most = void_row ? row.most - row.most : row.most, lse = most + d;
-    A loss = (A)p.hard * a.weight * ((most - a.logit) + d) + (A)p.z * lse * lse;
-    if (p.soft != 0) loss += (A)p.soft * (row.less + row.weights * d);
+    A loss = number<A>(p.hard) * a.weight * ((most - a.logit) + d) + number<A>(p.z) * lse * lse;
+    if (p.soft.f32 != 0) loss += number<A>(p.soft) * (row.less + row.weights * d);
     if (a.bad) loss = infinity<A>() - infinity<A>();
     ((A *)p.lse)[at.lse] = lse;
     ((A *)(p.reduction == CROSS_ENTROPY_NONE ? p.loss : p.losses))[at.loss] = a.ignored ? 0 : loss;
@@ -278,7 +289,7 @@ TN_DEVICE void take_slopes(const tni_cross_entropy &p, A (&e)[E], const slope<A>
         for (int i = 0; i < E; i++)
             if (piece_at<V>(g, i / V) + i % V == (int)target) e[i] = aimed;
     }
-    if (p.soft != 0) {
+    if (p.soft.f32 != 0) {
 #pragma unroll
         for (int k = 0; k < E / V; k++) {
             const int at = piece_at<V>(g, k);
@@ -305,11 +316,11 @@ TN_DEVICE void finish_row(const tni_cross_entropy &p, const row_part<T, V, E> &p
     const A most = row.most;
     pin(most);
     next();
-    if (p.soft != 0) weigh<V>(p, e, g, 0, n, row);
+    if (p.soft.f32 != 0) weigh<V>(p, e, g, 0, n, row);
     row.sum = take_exponentials(e, most);
     const bool writes = g.rank == 0 && there_is_row;
     const aim<A> a = aim_at(p, at.x, target, writes);
-    group.join_all(row, p.soft != 0);
+    group.join_all(row, p.soft.f32 != 0);
     const A d = logarithm(row.sum);
     if (writes) write_loss(p, at, row, a, d);
     if (!p.gx) return;
@@ -521,7 +532,8 @@ template <class T> TN_DEVICE void cross_entropy_long(const tni_cross_entropy &p)
 
 /* ---- rows that are split ------------------------------------------------------------------------------------------ */
 
-/* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. */
+/* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. Where the piece is
+ * the row as a whole and no gradient is wanted, that is all there is to do. */
 template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_entropy &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
@@ -538,19 +550,18 @@ template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_ent
         const u32 there = elements_below<V, E>(n, g);
         A e[E];
         partial<A> tile = {largest_of(part, there, e), 0, 0, 0};
-        if (p.soft != 0) weigh<V>(p, e, g, first, n, tile);
+        if (p.soft.f32 != 0) weigh<V>(p, e, g, first, n, tile);
         tile.sum = take_exponentials(e, tile.most);
-        const A most = take_max::of(all.most, tile.most);
-        rebase(all, all.most, most);
-        rebase(tile, tile.most, most);
-        all.sum = all.sum * rescale(all.most, most) + tile.sum * rescale(tile.most, most);
-        all.less += tile.less;
-        all.weights += tile.weights;
-        all.most = most;
+        join(all, tile);
     }
     block_group<A> group = {shared, 1, 0};
-    group.join_all(all, p.soft != 0);
-    if (threadIdx.x == 0) ((partial<A> *)p.partials)[blockIdx.x] = all;
+    group.join_all(all, p.soft.f32 != 0);
+    if (threadIdx.x != 0) return;
+    if (p.whole) {
+        write_loss(p, at, all, aim_at(p, at.x, target_at(p, at.target), true), logarithm(all.sum));
+    } else {
+        ((partial<A> *)p.partials)[blockIdx.x] = all;
+    }
 }
 
 /* Block b writes piece b % writers of row b / writers. */
@@ -564,18 +575,10 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
     const aim<A> a = aim_at(p, at.x, target_at(p, at.target), true);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     partial<A> row = {-infinity<A>(), 0, 0, 0};
-    for (int i = threadIdx.x; i < p.splits; i += TNI_ROW_BLOCK) {
-        partial<A> piece = ((const partial<A> *)p.partials)[row_index * p.splits + i];
-        const A most = take_max::of(row.most, piece.most);
-        rebase(row, row.most, most);
-        rebase(piece, piece.most, most);
-        row.sum = row.sum * rescale(row.most, most) + piece.sum * rescale(piece.most, most);
-        row.less += piece.less;
-        row.weights += piece.weights;
-        row.most = most;
-    }
+    for (int i = threadIdx.x; i < p.splits; i += TNI_ROW_BLOCK)
+        join(row, ((const partial<A> *)p.partials)[row_index * p.splits + i]);
     block_group<A> group = {shared, 1, 0};
-    group.join_all(row, p.soft != 0);
+    group.join_all(row, p.soft.f32 != 0);
     const A d = logarithm(row.sum), unit = (A)unit_of(p);
     if (blockIdx.x % p.writers == 0 && threadIdx.x == 0) write_loss(p, at, row, a, d);
     if (!p.gx) return;
@@ -660,26 +663,27 @@ TN_ROW_KERNEL(cross_entropy_total_f64, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy
 
 /* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
  * SM */
-#define CROSS_ENTROPY(T, name, most, half, blocks)                                                                   \
-    TN_ROW_KERNEL(cross_entropy_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,                            \
-                  (cross_entropy_warp<T, pack<T>::VL, 8>(p)))                                                        \
-    TN_ROW_KERNEL(cross_entropy_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,                     \
-                  (cross_entropy_warp<T, pack<T>::VL, most>(p)))                                                     \
-    TN_ROW_KERNEL(cross_entropy_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,                            \
-                  (cross_entropy_warp<T, 1, 2>(p)))                                                                  \
-    TN_ROW_KERNEL(cross_entropy_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,                            \
-                  (cross_entropy_warp<T, 1, 4>(p)))                                                                  \
-    TN_ROW_KERNEL(cross_entropy_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,                     \
-                  (cross_entropy_warp<T, 1, half>(p)))                                                               \
-    TN_ROW_KERNEL(cross_entropy_block_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                            \
-                  (cross_entropy_block<T, pack<T>::VL>(p)))                                                          \
-    TN_ROW_KERNEL(cross_entropy_block_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                            \
-                  (cross_entropy_block<T, 1>(p)))                                                                    \
-    TN_ROW_KERNEL(cross_entropy_split_p_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy,                                 \
-                  (cross_entropy_split<T, pack<T>::VL>(p)))                                                          \
-    TN_ROW_KERNEL(cross_entropy_split_s_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy, (cross_entropy_split<T, 1>(p))) \
-    TN_ROW_KERNEL(cross_entropy_write_p_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy,                                 \
-                  (cross_entropy_write<T, pack<T>::VL>(p)))                                                          \
+#define CROSS_ENTROPY(T, name, most, half, blocks)                                               \
+    TN_ROW_KERNEL(cross_entropy_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
+                  (cross_entropy_warp<T, pack<T>::VL, 8>(p)))                                    \
+    TN_ROW_KERNEL(cross_entropy_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy, \
+                  (cross_entropy_warp<T, pack<T>::VL, most>(p)))                                 \
+    TN_ROW_KERNEL(cross_entropy_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
+                  (cross_entropy_warp<T, 1, 2>(p)))                                              \
+    TN_ROW_KERNEL(cross_entropy_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
+                  (cross_entropy_warp<T, 1, 4>(p)))                                              \
+    TN_ROW_KERNEL(cross_entropy_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy, \
+                  (cross_entropy_warp<T, 1, half>(p)))                                           \
+    TN_ROW_KERNEL(cross_entropy_block_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
+                  (cross_entropy_block<T, pack<T>::VL>(p)))                                      \
+    TN_ROW_KERNEL(cross_entropy_block_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
+                  (cross_entropy_block<T, 1>(p)))                                                \
+    TN_ROW_KERNEL(cross_entropy_split_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
+                  (cross_entropy_split<T, pack<T>::VL>(p)))                                      \
+    TN_ROW_KERNEL(cross_entropy_split_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
+                  (cross_entropy_split<T, 1>(p)))                                                \
+    TN_ROW_KERNEL(cross_entropy_write_p_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy,             \
+                  (cross_entropy_write<T, pack<T>::VL>(p)))                                      \
     TN_ROW_KERNEL(cross_entropy_write_s_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy, (cross_entropy_write<T, 1>(p)))
 
 #define LONG(T, name) \

@@ -36,10 +36,11 @@ typedef struct tni_cross_entropy {
     void *losses;   /* (rows), where they are added up */
     void *partials; /* (rows, splits) of struct partial */
     long long weight_step, ignore_index;
-    double hard, soft, z; /* 1 - label_smoothing, label_smoothing / v, z_loss */
-    int wide_target;      /* i64, else i32 */
+    tni_number hard, soft, z; /* 1 - label_smoothing, label_smoothing / v, z_loss */
+    int wide_target;          /* i64, else i32 */
     int reduction;
     int lanes, cluster, splits, writers; /* writers: blocks of a row that write, where it is split */
+    int whole;                           /* rows are walked through by one block each, and only the loss is wanted */
     int fed;                             /* rows come through shared memory */
     int chunks;                          /* long rows: of each block */
     long long split;

@@ -18,6 +18,7 @@ enum { GRAD_REDUCTION };
 enum { OTHER_SHARED = 4096 }; /* bytes that a kernel uses by itself, at most */
 enum { LONG_SHARED = CROSS_ENTROPY_LONG * CROSS_ENTROPY_SLOTS * 16 + 2048 }; /* with what the kernel has of its own */
 enum { GRAD_BLOCK = 256, GRAD_BLOCKS_PER_SM = 8 };
+enum { STREAMED = 65536 }; /* elements of the longest row that one block walks through */
 
 static bool is_reduced(const tn_call *call) {
     return call->attrs[REDUCTION].choice != CROSS_ENTROPY_NONE;
@@ -112,7 +113,7 @@ static tn_status find_blocks(const tn_call *call, tn_type type, const tni_row_pl
 static int long_cluster(const tn_call *call, const tni_row_plan *plan, tn_type type, const forward_state *s) {
     const tni_gpu *gpu;
     if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->shared_per_block < LONG_SHARED) return 0;
-    if (plan->cluster == 1 || plan->piece != 'p' || type == TN_F64 || s->p.soft != 0) return 0;
+    if (plan->cluster == 1 || plan->piece != 'p' || type == TN_F64 || s->p.soft.f64 != 0) return 0;
     const int64_t size = CROSS_ENTROPY_LONG * (16 / (int64_t)tn_type_size(type));
     int cluster = 1;
     while (cluster * CROSS_ENTROPY_CHUNKS * size < s->p.rows.n) cluster *= 2;
@@ -149,6 +150,13 @@ static tn_status find_rows(const tn_call *call, tn_type type, forward_state *s) 
     s->p.lanes = plan.lanes;
     s->p.cluster = plan.cluster;
     if (s->p.rows.count == 0) return TN_OK;
+    if (!s->p.gx && plan.cluster > 1 && s->p.rows.n <= STREAMED) {
+        s->p.whole = 1;
+        s->p.splits = 1;
+        s->p.split = s->p.rows.n;
+        s->first = (tni_launch){.grid = (uint32_t)s->p.rows.count, .block = TNI_ROW_BLOCK};
+        return tni_cuda_find(call, &s->first, call->name, "cross_entropy_split_%c_%s", plan.piece, name);
+    }
     const int longer = long_cluster(call, &plan, type, s);
     if (longer) {
         s->p.cluster = longer;
@@ -185,9 +193,9 @@ static tn_status fill(const tn_call *call, forward_state *s) {
     }
     s->p.weight_step = weight ? weight->strides[0] : 0;
     s->p.ignore_index = call->attrs[IGNORE_INDEX].i;
-    s->p.hard = 1 - smoothing;
-    s->p.soft = rows.n ? smoothing / (double)rows.n : 0;
-    s->p.z = call->attrs[Z_LOSS].f;
+    s->p.hard = tni_number_of(1 - smoothing);
+    s->p.soft = tni_number_of(rows.n ? smoothing / (double)rows.n : 0);
+    s->p.z = tni_number_of(call->attrs[Z_LOSS].f);
     s->p.wide_target = tn_in(call, TARGET)->type == TN_I64;
     s->p.reduction = call->attrs[REDUCTION].choice;
     s->p.gx = tn_out(call, GX) ? s : NULL; /* so far, only whether it is wanted */

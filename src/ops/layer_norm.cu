@@ -98,7 +98,7 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
     next();
     const A mean = group.add(two<A>{sum, 0}).a / count;
     const A squares = squares_of(x, elements_below<V, E>(n, g), mean);
-    const A rstd = 1 / root(group.add(two<A>{squares, 0}).a / count + (A)p.eps);
+    const A rstd = 1 / root(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
     hide(row);
     if (row < 0) return;
     normalise<V>(p, x, mean, rstd, g, 0, n);
@@ -151,7 +151,7 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
     }
 }
 
-/* The common case of a block for a row: every thread has E elements, everything is aligned, and gamma and beta are there
+/* The common case of a block for a row: every thread has E elements, everything is aligned and without gaps, and gamma and beta are there
  * in type W. A row for each block, and many blocks for each SM: that keeps most of memory on its way. */
 
 /* Mean and sum of squares around it of COUNT numbers each, over `lanes` neighbouring lanes. */
@@ -167,40 +167,69 @@ template <class A> TN_DEVICE spread<A> join_spreads(spread<A> s, A count, int la
     return s;
 }
 
+/* What a thread has read is widened again each time: as numbers it would take twice the registers. */
+template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E> &part) {
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) hide(part.raw[k].w[j]);
+    }
+}
+
 template <class T, class W, int E, int THREADS> TN_DEVICE void layer_norm_full(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
+    /* elements whose gamma and beta are read at once: wide ones of narrow rows would take many registers */
+    constexpr int FEW = sizeof(T) == 2 && sizeof(W) == 4 ? 2 : 4;
     typedef acc<T> A;
     __shared__ spread<A> shared[WARPS];
-    const T *from = (const T *)p.x + blockIdx.x * p.s.rows.strides[0][LAYER_NORM_X] + threadIdx.x * V;
+    int thread = (int)threadIdx.x;
+    const i64 row = (i64)blockIdx.x * (THREADS * E);
     row_part<T, V, E> part;
 #pragma unroll
-    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if(from + k * THREADS * V, true);
-    A x[E];
+    for (int k = 0; k < E / V; k++)
+        part.raw[k] = load_words_if((const T *)p.x + row + (k * THREADS + thread) * V, true);
+    A sum = 0, more = 0;
 #pragma unroll
-    for (int i = 0; i < E; i++) x[i] = part.get(i);
-    spread<A> s = {sum_of(x) / E, 0};
-    s.squares = squares_of(x, all_of<E>::bits, s.mean);
+    for (int i = 0; i < E; i += 2) {
+        sum += part.get(i);
+        more += part.get(i + 1);
+    }
+    spread<A> s = {(sum + more) / E, 0};
+    forget_widened(part);
+    sum = more = 0;
+#pragma unroll
+    for (int i = 0; i < E; i += 2) {
+        const A a = part.get(i) - s.mean, b = part.get(i + 1) - s.mean;
+        sum = multiply_add(a, a, sum);
+        more = multiply_add(b, b, more);
+    }
+    s.squares = sum + more;
     s = join_spreads(s, (A)E, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = s;
     __syncthreads();
     s = join_spreads(shared[threadIdx.x % WARPS], (A)(32 * E), WARPS);
-    const A rstd = 1 / root(s.squares / (A)(THREADS * E) + (A)p.eps);
-    T *to = (T *)p.y + blockIdx.x * p.s.rows.strides[0][LAYER_NORM_Y] + threadIdx.x * V;
+    const A rstd = 1 / root(s.squares / (A)(THREADS * E) + number<A>(p.eps));
+    forget_widened(part);
+    hide(thread); /* where y goes is computed now, and not kept all the while */
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
-        const int at = (k * THREADS + (int)threadIdx.x) * V;
-        const several<W, V> gamma = *(const several<W, V> *)((const W *)p.gamma.data + at);
-        const several<W, V> beta = *(const several<W, V> *)((const W *)p.beta.data + at);
+        A y[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            A &y = x[k * V + j];
-            y = multiply_add((y - s.mean) * rstd, (A)widen(gamma.v[j]), (A)widen(beta.v[j]));
+        for (int i = 0; i < V; i += FEW) {
+            const int at = (k * THREADS + thread) * V + i;
+            const several<W, FEW> gamma = *(const several<W, FEW> *)((const W *)p.gamma.data + at);
+            const several<W, FEW> beta = *(const several<W, FEW> *)((const W *)p.beta.data + at);
+#pragma unroll
+            for (int j = 0; j < FEW; j++) {
+                const A d = (part.get(k * V + i + j) - s.mean) * rstd;
+                y[i + j] = multiply_add(d, (A)widen(gamma.v[j]), (A)widen(beta.v[j]));
+            }
         }
-        store_pack(to + k * THREADS * V, narrow_pack<T>(x + k * V));
+        store_pack((T *)p.y + row + (k * THREADS + thread) * V, narrow_pack<T>(y));
     }
     if (threadIdx.x != 0) return;
-    ((A *)p.mean)[blockIdx.x * p.s.rows.strides[0][LAYER_NORM_MEAN]] = s.mean;
-    ((A *)p.rstd)[blockIdx.x * p.s.rows.strides[0][LAYER_NORM_RSTD]] = rstd;
+    ((A *)p.mean)[blockIdx.x] = s.mean;
+    ((A *)p.rstd)[blockIdx.x] = rstd;
 }
 
 /* ---- rows that are split ------------------------------------------------------------------------------------------ */
@@ -270,7 +299,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         all = join(all, ((const moments<A> *)p.partials)[row * p.s.splits + i]);
     all = join_block(all, shared);
-    const A mean = all.mean, rstd = 1 / root(all.squares / (A)p.s.rows.n + (A)p.eps);
+    const A mean = all.mean, rstd = 1 / root(all.squares / (A)p.s.rows.n + number<A>(p.eps));
     if (begin == 0 && threadIdx.x == 0) write_moments(p, at, mean, rstd);
     for (i64 first = begin; first < end; first += TILE) {
         const int n = (int)(end - first < TILE ? end - first : TILE);
@@ -315,9 +344,9 @@ LAYER_NORM(double, f64, 16, 8, 1)
     TN_ROW_KERNEL(layer_norm_full_##threads##_##name##_##w, threads, blocks, tni_layer_norm, \
                   (layer_norm_full<T, W, each, threads>(p)))
 #define FULL_HALF(T, name, W, w)     \
-    FULL(T, name, W, w, 16, 128, 12) \
-    FULL(T, name, W, w, 16, 256, 6)  \
-    FULL(T, name, W, w, 16, 512, 3)
+    FULL(T, name, W, w, 16, 128, 16) \
+    FULL(T, name, W, w, 16, 256, 8)  \
+    FULL(T, name, W, w, 16, 512, 4)
 
 FULL_HALF(f16, f16, f16, f16)
 FULL_HALF(f16, f16, float, f32)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../cuda/rows.cuh"
+#include "../cuda/vector.cuh"
 
 enum { LAYER_NORM_X, LAYER_NORM_Y, LAYER_NORM_MEAN, LAYER_NORM_RSTD, LAYER_NORM_VIEWS };
 enum {
@@ -13,7 +14,13 @@ enum {
     LAYER_NORM_GRAD_VIEWS
 };
 
-enum { LAYER_NORM_GRAD_COLUMNS = 256, LAYER_NORM_ADD_COLUMNS = 32, LAYER_NORM_ADD_WAYS = 32 };
+enum {
+    LAYER_NORM_GRAD_COLUMNS = 256,
+    LAYER_NORM_ADD_COLUMNS = 32,
+    LAYER_NORM_ADD_WAYS = 32,
+    LAYER_NORM_RING_EACH = 16,         /* elements of a row that a thread has */
+    LAYER_NORM_RING_BYTES = 192 << 10, /* of rows that are on their way into an SM */
+};
 
 /* How rows are shared out. */
 typedef struct tni_layer_norm_shape {
@@ -30,7 +37,7 @@ typedef struct tni_layer_norm {
     tni_vector gamma, beta;
     void *y, *mean, *rstd;
     void *partials; /* (rows, splits) of struct moments */
-    double eps;
+    tni_number eps;
 } tni_layer_norm;
 
 typedef struct tni_layer_norm_grad {

@@ -2,6 +2,8 @@
 #include "layer_norm_cuda.h"
 
 #include "../cuda/row_plan.h"
+#include "../cuda/vector.h"
+#include "counts.h"
 #include "layer_norm.cuh"
 
 /* layer_norm */
@@ -12,10 +14,6 @@ enum { Y, MEAN, RSTD };
 /* layer_norm_grad: the inputs begin as those of layer_norm */
 enum { GRAD_MEAN = BETA + 1, GRAD_RSTD, GRAD_DY };
 enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA };
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 static tni_rows rows_of(const tn_call *call) {
     const tn_view *x = tn_in(call, X);
@@ -41,16 +39,6 @@ bool tni_layer_norm_grad_cuda_accepts(const tn_call *call) {
     const bool beside = rows.step[LAYER_NORM_GRAD_X] == 1 && rows.step[LAYER_NORM_GRAD_DY] == 1 &&
                         (!tn_out(call, GRAD_DX) || rows.step[LAYER_NORM_GRAD_DX] == 1);
     return (beside || rows.n <= 1) && rows.n_dims <= TNI_ROW_DIMS;
-}
-
-/* A parameter for a kernel; its data comes in `run`. */
-static tni_vector vector_of(const tn_view *v) {
-    if (!v) return (tni_vector){0};
-    const int type = v->type == TN_F16    ? TNI_VECTOR_F16
-                     : v->type == TN_BF16 ? TNI_VECTOR_BF16
-                     : v->type == TN_F32  ? TNI_VECTOR_F32
-                                          : TNI_VECTOR_F64;
-    return (tni_vector){.step = v->strides[0], .type = type};
 }
 
 static void *data_of(const tn_view *v) {
@@ -112,6 +100,11 @@ static bool is_plain(const tn_view *v, tn_type type) {
     return v && (v->type == type || v->type == TN_F32) && v->strides[0] == 1;
 }
 
+/* One number behind the other for each row. */
+static bool is_vector(const tni_gpu_rows *rows, int view) {
+    return rows->n_dims == 0 || rows->strides[0][view] == 1;
+}
+
 static bool are_aligned(const void *const *data, int count) {
     uintptr_t all = 0;
     for (int i = 0; i < count; i++) all |= (uintptr_t)data[i];
@@ -138,8 +131,9 @@ static tn_status find_full(const tn_call *call, tn_type type, forward_state *s) 
     const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
     if (type == TN_F64 || !is_plain(gamma, type) || !is_plain(beta, type) || beta->type != gamma->type) return TN_OK;
     const int each = type == TN_F32 ? 8 : 16, most = type == TN_F32 ? 1024 : 512;
-    const int threads = tni_row_full(&s->p.s.rows, type, 2, each, most);
-    if (!threads) return TN_OK;
+    const int threads = tni_row_full(&s->p.s.rows, 2, each, most);
+    if (!threads || !is_vector(&s->p.s.rows, LAYER_NORM_MEAN) || !is_vector(&s->p.s.rows, LAYER_NORM_RSTD))
+        return TN_OK;
     s->full = (tni_launch){.grid = (uint32_t)s->p.s.rows.count, .block = (uint32_t)threads};
     return tni_cuda_find(call, &s->full, call->name, "layer_norm_full_%d_%s_%s", threads, tn_type_name(type),
                          tn_type_name(gamma->type));
@@ -174,9 +168,9 @@ tn_status tni_layer_norm_cuda_prepare(const tn_call *call, void **state) {
     const tni_rows rows = rows_of(call);
     forward_state *s = tni_calloc(1, sizeof *s);
     if (!s) return TN_NO_MEMORY;
-    s->p.gamma = vector_of(tn_in(call, GAMMA));
-    s->p.beta = vector_of(tn_in(call, BETA));
-    s->p.eps = call->attrs[EPS].f;
+    s->p.gamma = tni_vector_of(tn_in(call, GAMMA));
+    s->p.beta = tni_vector_of(tn_in(call, BETA));
+    s->p.eps = tni_number_of(call->attrs[EPS].f);
     tn_status status = tni_gpu_rows_of(&s->p.s.rows, &rows)
                            ? find_forward(call, tn_in(call, X)->type, s)
                            : tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
@@ -210,9 +204,9 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
 enum { ROWS_HELD = 2, BLOCKS_OF_LANES = 4 };
 
 typedef struct grad_state {
-    /* first: dx and the sums of blocks; or, where rows are split, their means; full: instead of it where everything is
+    /* first: dx and the sums of blocks; or, where rows are split, their means; ring: instead of it where everything is
      * aligned, a grid of 0 where there is none */
-    tni_launch first, columns, second, add, full;
+    tni_launch first, columns, second, add, ring;
     tni_layer_norm_grad p;
     size_t sums; /* where they begin in the workspace */
     bool may_feed;
@@ -274,13 +268,17 @@ static tn_status find_grad_split(const tn_call *call, tn_type type, grad_state *
     return tni_cuda_find(call, &s->columns, call->name, "layer_norm_grad_columns_%s", tn_type_name(type));
 }
 
-static tn_status find_grad_full(const tn_call *call, tn_type type, int64_t parts, grad_state *s) {
+static tn_status find_grad_ring(const tn_call *call, tn_type type, int64_t parts, grad_state *s) {
     const tn_view *gamma = tn_in(call, GAMMA);
+    const tni_gpu_rows *rows = &s->p.s.rows;
     if (type == TN_F64 || !is_plain(gamma, type) || !tn_out(call, GRAD_DX) || !wants_sums(call)) return TN_OK;
-    const int threads = tni_row_full(&s->p.s.rows, type, 3, 8, 1024);
-    if (!threads) return TN_OK;
-    s->full = (tni_launch){.grid = (uint32_t)parts, .block = (uint32_t)threads};
-    return tni_cuda_find(call, &s->full, call->name, "layer_norm_grad_full_%d_%s_%s", threads, tn_type_name(type),
+    if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
+    const int threads = tni_row_full(rows, 3, LAYER_NORM_RING_EACH, TNI_ROW_BLOCK);
+    if (!threads || !tni_cuda_has_90(call, call->name)) return TN_OK;
+    s->ring = (tni_launch){.grid = (uint32_t)parts,
+                           .block = (uint32_t)threads,
+                           .shared = (uint32_t)(LAYER_NORM_RING_BYTES * threads / TNI_ROW_BLOCK + 128)};
+    return tni_cuda_find(call, &s->ring, call->name, "layer_norm_grad_ring_%d_%s_%s", threads, tn_type_name(type),
                          tn_type_name(gamma->type));
 }
 
@@ -299,7 +297,7 @@ static tn_status find_grad_rows(const tn_call *call, tn_type type, grad_state *s
         return tni_cuda_find(call, &s->first, call->name, "layer_norm_grad_warp_%c%d_%s", plan.piece, plan.each,
                              tn_type_name(type));
     }
-    TN_TRY(find_grad_full(call, type, parts, s));
+    TN_TRY(find_grad_ring(call, type, parts, s));
     const uint32_t bytes = 4 * (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
     s->may_feed = may_feed(call, &shape->rows, &plan, 2, bytes); /* x and dy, two rows ahead */
     s->first.shared = s->may_feed ? bytes : 0;
@@ -318,6 +316,7 @@ static tn_status find_grad(const tn_call *call, grad_state *s) {
     if (!wants_sums(call)) return TN_OK;
     s->add.grid = (uint32_t)((n + LAYER_NORM_ADD_COLUMNS - 1) / LAYER_NORM_ADD_COLUMNS);
     s->add.block = LAYER_NORM_ADD_COLUMNS * LAYER_NORM_ADD_WAYS;
+    s->add.programmatic = tni_cuda_has_90(call, call->name);
     return tni_cuda_find(call, &s->add, call->name, "layer_norm_grad_add_%s", type == TN_F64 ? "f64" : "f32");
 }
 
@@ -325,9 +324,9 @@ tn_status tni_layer_norm_grad_cuda_prepare(const tn_call *call, void **state) {
     const tni_rows rows = grad_rows_of(call);
     grad_state *s = tni_calloc(1, sizeof *s);
     if (!s) return TN_NO_MEMORY;
-    s->p.gamma = vector_of(tn_in(call, GAMMA));
-    s->p.dgamma = vector_of(tn_out(call, GRAD_DGAMMA));
-    s->p.dbeta = vector_of(tn_out(call, GRAD_DBETA));
+    s->p.gamma = tni_vector_of(tn_in(call, GAMMA));
+    s->p.dgamma = tni_vector_of(tn_out(call, GRAD_DGAMMA));
+    s->p.dbeta = tni_vector_of(tn_out(call, GRAD_DBETA));
     grad_room(call, &rows, &s->sums);
     tn_status status = tni_gpu_rows_of(&s->p.s.rows, &rows)
                            ? find_grad(call, s)
@@ -355,9 +354,9 @@ tn_status tni_layer_norm_grad_cuda_run(const tn_call *call, void *state) {
     p.sums = (char *)call->workspace + s->sums;
     p.s.fed = s->may_feed && (((uintptr_t)p.x | (uintptr_t)p.dy) & 15) == 0;
     const void *const data[] = {p.x, p.dy, p.dx, p.gamma.data};
-    if (s->full.grid && are_aligned(data, 4)) {
-        p.parts = (int)s->full.grid;
-        TN_TRY(tni_cuda_launch(call, &s->full, (void *[]){&p}));
+    if (s->ring.grid && are_aligned(data, 4)) {
+        p.parts = (int)s->ring.grid;
+        TN_TRY(tni_cuda_launch(call, &s->ring, (void *[]){&p}));
         return tni_cuda_launch(call, &s->add, (void *[]){&p});
     }
     TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));

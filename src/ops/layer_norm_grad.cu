@@ -249,14 +249,32 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_layer_norm_grad &p
     }
 }
 
-/* The common case: every thread has E elements of a row, everything is aligned, gamma is there in type W, and so are dx and
- * sums wanted. gamma stays in registers as the sums do, and so does the next row on its way. */
-template <class T, class W, int E, int THREADS> TN_DEVICE void grad_full(const tni_layer_norm_grad &p) {
-    constexpr int V = pack<T>::VL, WARPS = THREADS / 32, COUNT = THREADS * E;
+/* The common case, from sm_90 on: every thread has E elements of a row, everything is aligned and without gaps, gamma is
+ * there in type W, and dx and sums are wanted. Several rows ahead are on their way into a ring in shared memory, which costs
+ * no registers: those hold gamma and the sums of a thread's columns. */
+template <class T, class W, int THREADS> TN_DEVICE void grad_ring(const tni_layer_norm_grad &p) {
+    constexpr int V = pack<T>::VL, E = LAYER_NORM_RING_EACH, COUNT = THREADS * E, WARPS = THREADS / 32;
+    constexpr u32 BYTES = COUNT * sizeof(T);
+    constexpr int STAGES = LAYER_NORM_RING_BYTES / (TNI_ROW_BLOCK * E * 2 * (int)sizeof(T));
     typedef acc<T> A;
-    __shared__ A shared[2][2][WARPS];
-    const i64(&strides)[TNI_ROW_VIEWS] = p.s.rows.strides[0];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = threadIdx.x * V;
+    __shared__ u64 arrived[STAGES];
+    __shared__ two<A> shared[2][WARPS];
+    const int lane = threadIdx.x % 32, first = threadIdx.x * V, count = (int)p.s.rows.count, step = (int)gridDim.x;
+    /* (STAGES, x and dy, COUNT). What arrives at multiples of 128 bytes arrives a fifth sooner. */
+    u8 *ring = (u8 *)(((u64)dynamic_shared() + 127) / 128 * 128);
+    const auto fetch =
+        [&](int row, int stage) { /* by one thread */
+                                  if (row >= count) return;
+                                  u8 *to = ring + (u32)stage * 2 * BYTES;
+                                  bulk_expect(arrived + stage, 2 * BYTES);
+                                  bulk_fetch(to, (const T *)p.x + (i64)row * COUNT, BYTES, arrived + stage);
+                                  bulk_fetch(to + BYTES, (const T *)p.dy + (i64)row * COUNT, BYTES, arrived + stage);
+        };
+    int row = (int)blockIdx.x;
+    if (threadIdx.x == 0) {
+        bulk_prepare(arrived, STAGES);
+        for (int s = 0; s < STAGES; s++) fetch(row + s * step, s);
+    }
     A gamma[E], dgamma[E], dbeta[E];
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
@@ -267,57 +285,60 @@ template <class T, class W, int E, int THREADS> TN_DEVICE void grad_full(const t
             dgamma[k * V + j] = dbeta[k * V + j] = 0;
         }
     }
-    i64 row = blockIdx.x;
-    row_part<T, V, E> x, dy;
-    moments<A> next;
-    const auto load = [&] {
-        const T *from_x = (const T *)p.x + row * strides[LAYER_NORM_GRAD_X] + first;
-        const T *from_dy = (const T *)p.dy + row * strides[LAYER_NORM_GRAD_DY] + first;
+    moments<A> next = {((const A *)p.mean)[row], ((const A *)p.rstd)[row]};
+    __syncthreads();
+    int stage = 0, turn = 0;
+    u32 phase = 0;
+    for (; row < count; row += step, turn ^= 1) {
+        const moments<A> m = next;
+        bulk_wait(arrived + stage, phase);
+        const words *x = (const words *)(ring + (u32)stage * 2 * BYTES) + threadIdx.x;
+        if (row + step < count) next = {((const A *)p.mean)[row + step], ((const A *)p.rstd)[row + step]};
+        A xhat[E], g[E];
+        two<A> sums = {0, 0};
 #pragma unroll
         for (int k = 0; k < E / V; k++) {
-            x.raw[k] = load_words_if(from_x + k * THREADS * V, true);
-            dy.raw[k] = load_words_if(from_dy + k * THREADS * V, true);
-        }
-        next.mean = ((const A *)p.mean)[row * strides[LAYER_NORM_GRAD_MEAN]];
-        next.rstd = ((const A *)p.rstd)[row * strides[LAYER_NORM_GRAD_RSTD]];
-    };
-    load();
-    for (int turn = 0; row < p.s.rows.count; turn ^= 1) {
-        const moments<A> m = next;
-        A xhat[E], g[E], sum = 0, dot = 0;
+            const words px = load_shared(x + k * THREADS), pd = load_shared(x + k * THREADS + BYTES / 16);
 #pragma unroll
-        for (int e = 0; e < E; e++) {
-            const A d = dy.get(e);
-            xhat[e] = (x.get(e) - m.mean) * m.rstd;
-            dgamma[e] = multiply_add(d, xhat[e], dgamma[e]);
-            dbeta[e] += d;
-            g[e] = d * gamma[e];
-            sum += g[e];
-            dot = multiply_add(g[e], xhat[e], dot);
+            for (int j = 0; j < V; j++) {
+                const int e = k * V + j;
+                const A d = widen_word<T>(pd, j);
+                xhat[e] = (widen_word<T>(px, j) - m.mean) * m.rstd;
+                dgamma[e] = multiply_add(d, xhat[e], dgamma[e]);
+                dbeta[e] += d;
+                g[e] = d * gamma[e];
+                sums.a += g[e];
+                sums.b = multiply_add(g[e], xhat[e], sums.b);
+            }
         }
-        T *to = (T *)p.dx + row * strides[LAYER_NORM_GRAD_DX] + first;
-        row += gridDim.x;
-        if (row < p.s.rows.count) load();
-        sum = reduce_lanes<take_sum, 32>(sum);
-        dot = reduce_lanes<take_sum, 32>(dot);
-        if (lane == 0) {
-            shared[turn][0][warp] = sum;
-            shared[turn][1][warp] = dot;
-        }
-        __syncthreads();
-        sum = reduce_lanes<take_sum, WARPS>(shared[turn][0][lane % WARPS]) / COUNT;
-        dot = reduce_lanes<take_sum, WARPS>(shared[turn][1][lane % WARPS]) / COUNT;
+        sums.a = reduce_lanes<take_sum, 32>(sums.a);
+        sums.b = reduce_lanes<take_sum, 32>(sums.b);
+        if (lane == 0) shared[turn][threadIdx.x / 32] = sums;
+        __syncthreads(); /* and everybody has taken the row out of the ring */
+        if (threadIdx.x == 0) fetch(row + STAGES * step, stage);
+        sums = shared[turn][lane % WARPS];
+        sums.a = reduce_lanes<take_sum, WARPS>(sums.a) / COUNT;
+        sums.b = reduce_lanes<take_sum, WARPS>(sums.b) / COUNT;
+        T *to = (T *)p.dx + (i64)row * COUNT + first;
 #pragma unroll
-        for (int e = 0; e < E; e++) g[e] = multiply_add(-xhat[e], dot, g[e] - sum) * m.rstd;
+        for (int e = 0; e < E; e++) g[e] = multiply_add(-xhat[e], sums.b, g[e] - sums.a) * m.rstd;
 #pragma unroll
         for (int k = 0; k < E / V; k++) store_pack(to + k * THREADS * V, narrow_pack<T>(g + k * V));
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
     }
-    A *sums = sums_at<A>(p, blockIdx.x);
+    let_next_begin();
+    A *sums = sums_at<A>(p, blockIdx.x) + first;
 #pragma unroll
-    for (int e = 0; e < E; e++) {
-        const int j = e / V * THREADS * V + first + e % V;
-        sums[j] = dgamma[e];
-        sums[(i64)p.parts * COUNT + j] = dbeta[e];
+    for (int k = 0; k < E / V; k++) {
+#pragma unroll
+        for (int j = 0; j < V; j += pack<A>::VL) {
+            A *to = sums + k * THREADS * V + j;
+            store_pack(to, narrow_pack<A>(dgamma + k * V + j));
+            store_pack(to + (i64)p.parts * COUNT, narrow_pack<A>(dbeta + k * V + j));
+        }
     }
 }
 
@@ -419,13 +440,14 @@ template <class A> TN_DEVICE void grad_add(const tni_layer_norm_grad &p) {
     __shared__ A shared[LAYER_NORM_ADD_COLUMNS * LAYER_NORM_ADD_WAYS];
     const i64 column = (i64)blockIdx.x * LAYER_NORM_ADD_COLUMNS + threadIdx.x % LAYER_NORM_ADD_COLUMNS;
     const bool writes = threadIdx.x < LAYER_NORM_ADD_COLUMNS && column < p.s.rows.n;
+    wait_for_last();
     if (p.dgamma.data) {
         const A sum = add_parts(sums_at<A>(p, 0), column, p, shared);
-        if (writes) write_vector(p.dgamma, column, sum);
+        if (writes) write_number(p.dgamma, column, sum);
     }
     if (p.dbeta.data) {
         const A sum = add_parts(sums_at<A>(p, p.parts), column, p, shared);
-        if (writes) write_vector(p.dbeta, column, sum);
+        if (writes) write_number(p.dbeta, column, sum);
     }
 }
 
@@ -467,17 +489,17 @@ GRAD_LONGER(f16, f16)
 GRAD_LONGER(bf16, bf16)
 GRAD_LONGER(float, f32)
 
-/* W: the type of gamma; blocks: that an SM is to hold */
-#define FULL(T, name, W, w, threads, blocks)                                                           \
-    TN_ROW_KERNEL(layer_norm_grad_full_##threads##_##name##_##w, threads, blocks, tni_layer_norm_grad, \
-                  (grad_full<T, W, 8, threads>(p)))
-#define FULL_ALL(T, name, W, w) \
-    FULL(T, name, W, w, 256, 4) \
-    FULL(T, name, W, w, 512, 2) \
-    FULL(T, name, W, w, 1024, 1)
+/* W: the type of gamma */
+#define RING(T, name, W, w, threads)                                                               \
+    TN_ROW_KERNEL(layer_norm_grad_ring_##threads##_##name##_##w, threads, TNI_ROW_BLOCK / threads, \
+                  tni_layer_norm_grad, (grad_ring<T, W, threads>(p)))
+#define RINGS(T, name, W, w) \
+    RING(T, name, W, w, 128) \
+    RING(T, name, W, w, 256) \
+    RING(T, name, W, w, 512)
 
-FULL_ALL(f16, f16, f16, f16)
-FULL_ALL(f16, f16, float, f32)
-FULL_ALL(bf16, bf16, bf16, bf16)
-FULL_ALL(bf16, bf16, float, f32)
-FULL_ALL(float, f32, float, f32)
+RINGS(f16, f16, f16, f16)
+RINGS(f16, f16, float, f32)
+RINGS(bf16, bf16, bf16, bf16)
+RINGS(bf16, bf16, float, f32)
+RINGS(float, f32, float, f32)

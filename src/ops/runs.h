@@ -3,22 +3,10 @@
 #define TNI_RUNS_H
 
 #include "../cpu/vec.h"
+#include "counts.h"
 
 /* How many elements are worth handing to another thread. */
 enum { GRAIN = 32768 };
-
-static inline int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static inline int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-/* a / b, rounded up */
-static inline int64_t pieces(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 
 /* Loop elements of `work` numbers each: how many make a piece for a thread. */
 static inline int64_t grain_of(int64_t work) {

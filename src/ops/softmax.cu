@@ -125,32 +125,66 @@ template <int E, class A> TN_DEVICE A extreme_of(const A (&a)[E], bool smallest)
     return take_max::of(r, q);
 }
 
-/* From elements to exponentials relative to the thread's own largest score; those not kept are 0. */
-template <class T, int V, int E>
-TN_DEVICE pair<acc<T>> take_exponentials(const row_part<T, V, E> &part, u32 kept, acc<T> factor, acc<T> (&e)[E]) {
-    typedef acc<T> A;
-    const A none = factor < 0 ? infinity<A>() : -infinity<A>();
+/* The same of a thread's elements as they are in memory: 16-bit types two at a time. */
+template <class T, int V, int E> struct raw_extreme {
+    static TN_MEMBER acc<T> of(const row_part<T, V, E> &part, bool smallest) {
+        acc<T> a[E];
 #pragma unroll
-    for (int i = 0; i < E; i++) e[i] = part.get(i);
-    if (kept != all_of<E>::bits) {
-#pragma unroll
-        for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : none;
+        for (int i = 0; i < E; i++) a[i] = part.get(i);
+        return extreme_of(a, smallest);
     }
-    const A extreme = extreme_of(e, factor < 0);
-    const A most = kept ? extreme * factor : -infinity<A>(), shift = shift_of(most);
+};
+template <class T, int E> struct raw_extreme<T, 8, E> {
+    static TN_MEMBER float of(const row_part<T, 8, E> &part, bool smallest) {
+        return smallest ? fold(part, true) : fold(part, false);
+    }
+    static TN_MEMBER float fold(const row_part<T, 8, E> &part, bool smallest) {
+        words r = part.raw[0];
+#pragma unroll
+        for (int k = 1; k < E / 8; k++) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) r.w[j] = extreme_pair(T(), r.w[j], part.raw[k].w[j], smallest);
+        }
+        r.w[0] = extreme_pair(T(), r.w[0], r.w[2], smallest);
+        r.w[0] = extreme_pair(T(), extreme_pair(T(), r.w[1], r.w[3], smallest), r.w[0], smallest);
+        const float a = widen_word<T>(r, 0), b = widen_word<T>(r, 1);
+        return smallest ? fminf(a, b) : fmaxf(a, b);
+    }
+};
+
+/* From elements to exponentials relative to `most`, the largest of their scores. */
+template <int E, class A> TN_DEVICE pair<A> exponentials_of(A (&e)[E], A most, A factor) {
+    const A shift = shift_of(most);
     A sum = 0, more = 0;
 #pragma unroll
     for (int i = 0; i < E; i++) e[i] = power_of_2(multiply_add(e[i], factor, -shift));
-    if (kept != all_of<E>::bits) {
-#pragma unroll
-        for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : 0;
-    }
 #pragma unroll
     for (int i = 0; i < E; i += 2) {
         sum += e[i];
         more += e[i + 1];
     }
     return {most, sum + more};
+}
+
+/* From a thread's elements to exponentials relative to its own largest score; those not kept are 0. */
+template <class T, int V, int E>
+TN_DEVICE pair<acc<T>> take_exponentials(const row_part<T, V, E> &part, u32 kept, acc<T> factor, acc<T> (&e)[E]) {
+    typedef acc<T> A;
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] = part.get(i);
+    if (kept == all_of<E>::bits) return exponentials_of(e, raw_extreme<T, V, E>::of(part, factor < 0) * factor, factor);
+    const A none = factor < 0 ? infinity<A>() : -infinity<A>();
+    A sum = 0;
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] = kept >> i & 1 ? e[i] : none;
+    const A most = kept ? extreme_of(e, factor < 0) * factor : -infinity<A>();
+    exponentials_of(e, most, factor);
+#pragma unroll
+    for (int i = 0; i < E; i++) {
+        e[i] = kept >> i & 1 ? e[i] : 0;
+        sum += e[i];
+    }
+    return {most, sum};
 }
 
 /* e times what makes the row's exponentials add up to 1. */
@@ -193,7 +227,40 @@ template <class T> TN_DEVICE void softmax_tile(const tni_softmax &p) {
     const int rows = left < p.s.tile ? (int)left : p.s.tile;
     load_tile((const T *)p.x + first * n, tile, rows * n);
     __syncthreads();
-    for (int r = threadIdx.x; r < rows; r += TNI_TILE_THREADS) softmax_of(tile + r * n, n, (acc<T>)p.factor);
+    for (int r = threadIdx.x; r < rows; r += TNI_TILE_THREADS) softmax_of(tile + r * n, n, number<acc<T>>(p.factor));
+    __syncthreads();
+    store_tile((T *)p.y + first * n, tile, rows * n);
+}
+
+/* Longer ones, a warp for each: of up to 32 * E elements, lane l has elements l, l + 32, … */
+template <class T, int E> TN_DEVICE void softmax_tile_warp(const tni_softmax &p) {
+    extern __shared__ pack<double> shared[];
+    typedef acc<T> A;
+    T *tile = (T *)shared;
+    const int n = (int)p.s.rows.n, lane = threadIdx.x % 32;
+    const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
+    const int rows = left < p.s.tile ? (int)left : p.s.tile;
+    const A factor = number<A>(p.factor), none = factor < 0 ? infinity<A>() : -infinity<A>();
+    load_tile((const T *)p.x + first * n, tile, rows * n);
+    __syncthreads();
+    for (int r = threadIdx.x / 32; r < rows; r += TNI_TILE_THREADS / 32) {
+        T *row = tile + r * n + lane;
+        A e[E], sum = 0;
+#pragma unroll
+        for (int i = 0; i < E; i++) e[i] = 32 * i + lane < n ? widen(row[32 * i]) : none;
+        const A most = reduce_lanes<take_max, 32>(extreme_of(e, factor < 0) * factor), shift = shift_of(most);
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            if (32 * i >= n) break; /* all lanes agree */
+            e[i] = power_of_2(multiply_add(e[i], factor, -shift));
+            if (32 * i + lane < n) sum += e[i];
+        }
+        const A by = 1 / reduce_lanes<take_sum, 32>(sum);
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            if (32 * i + lane < n) narrow(e[i] * by, row[32 * i]);
+        }
+    }
     __syncthreads();
     store_tile((T *)p.y + first * n, tile, rows * n);
 }
@@ -211,13 +278,13 @@ template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &
     part.load(at.x, at.limit, g);
     const u32 kept = kept_of<V, E>(at, p.mask_step, g);
     A e[E];
-    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
+    const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
     normalise(e, kept, own, join_lanes(own, p.s.lanes));
     store_part<T, V>(at.y, at.n, g, e);
 }
 
-/* A block has a row, or a cluster of blocks has. */
-template <class T, int V> TN_DEVICE void softmax_block(const tni_softmax &p) {
+/* A block has a row, or a cluster of blocks has. RAGGED: rows of any length. */
+template <class T, int V, bool RAGGED> TN_DEVICE void softmax_block(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
     __shared__ exchange<A> shared;
@@ -226,28 +293,40 @@ template <class T, int V> TN_DEVICE void softmax_block(const tni_softmax &p) {
     const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
     const place<T> at = place_at<T>(p, cluster_index(), 0, (int)p.s.rows.n);
     row_part<T, V, E> part;
-    part.load(at.x, at.limit, g);
+    if constexpr (RAGGED) {
+        load_ragged(part, at.x, at.limit, g);
+    } else {
+        part.load(at.x, at.limit, g);
+    }
     const u32 kept = kept_of<V, E>(at, p.mask_step, g);
     A e[E];
-    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
+    const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
     pair<A> row = join_block(own, shared);
     if (blocks > 1) row = join_cluster(row, shared, blocks);
     normalise(e, kept, own, row);
-    store_part<T, V>(at.y, at.n, g, e);
+    if constexpr (RAGGED) {
+        store_ragged(at.y, at.n, g, e);
+    } else {
+        store_part<T, V>(at.y, at.n, g, e);
+    }
 }
 
-/* The common case of a block for a row: nothing is masked, rows are aligned and as long as THREADS threads with E elements
- * each. With nothing else to keep in registers more rows fit onto an SM, and with them more of memory is on its way. */
+/* The common case of a block for a row: nothing is masked, the factor is above 0, and rows are aligned, without gaps, and
+ * as long as THREADS threads with E elements each. With little else to compute and to keep in registers more rows fit onto
+ * an SM and pass through it sooner, and with them more of memory is on its way. */
 template <class T, int E, int THREADS> TN_DEVICE void softmax_full(const tni_softmax &p) {
     constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
     typedef acc<T> A;
     __shared__ A most[WARPS], sum[WARPS];
-    const T *x = (const T *)p.x + blockIdx.x * p.s.rows.strides[0][SOFTMAX_X] + threadIdx.x * V;
+    const i64 at = (i64)blockIdx.x * (THREADS * E) + threadIdx.x * V;
+    const A factor = number<A>(p.factor);
     row_part<T, V, E> part;
-#pragma unroll
-    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if(x + k * THREADS * V, true);
     A e[E];
-    const pair<A> own = take_exponentials(part, all_of<E>::bits, (A)p.factor, e);
+#pragma unroll
+    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if((const T *)p.x + at + k * THREADS * V, true);
+#pragma unroll
+    for (int i = 0; i < E; i++) e[i] = part.get(i);
+    const pair<A> own = exponentials_of(e, raw_extreme<T, V, E>::of(part, false) * factor, factor);
     pair<A> row = join_lanes(own, 32);
     if (threadIdx.x % 32 == 0) {
         most[threadIdx.x / 32] = row.most;
@@ -256,22 +335,11 @@ template <class T, int E, int THREADS> TN_DEVICE void softmax_full(const tni_sof
     __syncthreads();
     row = join_lanes(pair<A>{most[threadIdx.x % WARPS], sum[threadIdx.x % WARPS]}, WARPS);
     normalise(e, all_of<E>::bits, own, row);
-    T *y = (T *)p.y + blockIdx.x * p.s.rows.strides[0][SOFTMAX_Y] + threadIdx.x * V;
 #pragma unroll
-    for (int k = 0; k < E / V; k++) store_pack(y + k * THREADS * V, narrow_pack<T>(e + k * V));
+    for (int k = 0; k < E / V; k++) store_pack((T *)p.y + at + k * THREADS * V, narrow_pack<T>(e + k * V));
 }
 
 /* ---- rows that are split ------------------------------------------------------------------------------------------ */
-
-/* The pieces of a row: a block has one, and walks through it by tiles of what its threads hold. */
-struct split_walk {
-    i64 row, first, end;
-};
-
-TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
-    const i64 row = blockIdx.x / s.splits, first = (i64)(blockIdx.x % s.splits) * s.split;
-    return {row, first, first + s.split < s.rows.n ? first + s.split : s.rows.n};
-}
 
 template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
@@ -286,7 +354,7 @@ template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
         row_part<T, V, E> part;
         part.load(at.x, at.limit, g);
         A e[E];
-        join(own, take_exponentials(part, kept_of<V, E>(at, p.mask_step, g), (A)p.factor, e));
+        join(own, take_exponentials(part, kept_of<V, E>(at, p.mask_step, g), number<A>(p.factor), e));
     }
     own = join_block(own, shared);
     if (threadIdx.x == 0) ((pair<A> *)p.partials)[blockIdx.x] = own;
@@ -302,7 +370,7 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         join(row, ((const pair<A> *)p.partials)[w.row * p.s.splits + i]);
     row = join_block(row, shared);
-    const A shift = shift_of(row.most), by = 1 / row.sum, factor = (A)p.factor;
+    const A shift = shift_of(row.most), by = 1 / row.sum, factor = number<A>(p.factor);
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
         const place<T> at = place_at<T>(p, w.row, first, (int)(left < TNI_ROW_BLOCK * E ? left : TNI_ROW_BLOCK * E));
@@ -319,34 +387,22 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     }
 }
 
-/* ---- columns: the axis is not the fastest dimension ---------------------------------------------------------------- */
+/* ---- columns ---------------------------------------------------------------------------------------------------- */
 
-/* x: (rows, n, columns). Neighbouring threads have neighbouring columns; `ways` threads share one, each with every
- * ways-th element: elements way, way + ways, … */
-template <class T> struct column {
+template <class T> struct column : column_spot {
     const T *x;
     const u8 *mask;
     T *y;
-    bool there;
-    int way, across, of; /* which of how many columns of the block */
-    i64 index;
 };
 
-template <class T> TN_DEVICE column<T> column_at(const tni_softmax &p, i64 block) {
+template <class T> TN_DEVICE column<T> column_at(const tni_softmax &p, const column_spot &spot) {
     column<T> c;
-    c.of = blockDim.x / p.s.ways;
-    c.across = threadIdx.x % c.of;
-    c.way = threadIdx.x / c.of;
-    c.index = block * c.of + c.across;
-    c.there = c.index < p.s.rows.count * p.s.columns;
-    const i64 i = c.there ? c.index : 0;
-    const bool few = p.s.rows.count * p.s.columns >> 31 == 0;
-    const i64 row = few ? (i64)((u32)i / (u32)p.s.columns) : i / p.s.columns, beside = i - row * p.s.columns;
+    (column_spot &)c = spot;
     i64 at[SOFTMAX_VIEWS];
-    find_row(p.s.rows, row, at);
-    c.x = (const T *)p.x + at[SOFTMAX_X] + beside;
-    c.y = (T *)p.y + at[SOFTMAX_Y] + beside;
-    c.mask = p.mask ? (const u8 *)p.mask + at[SOFTMAX_MASK] + beside * p.s.across_mask : nullptr;
+    find_row(p.s.rows, c.row, at);
+    c.x = (const T *)p.x + at[SOFTMAX_X] + c.beside;
+    c.y = (T *)p.y + at[SOFTMAX_Y] + c.beside;
+    c.mask = p.mask ? (const u8 *)p.mask + at[SOFTMAX_MASK] + c.beside * p.s.across_mask : nullptr;
     return c;
 }
 
@@ -381,36 +437,18 @@ TN_DEVICE void store_column(const tni_softmax &p, const column<T> &c, i64 first,
     }
 }
 
-/* The pairs of the threads that share a column, in a fixed order. */
-template <class A> struct column_exchange { A most[1024], sum[1024]; };
-
-template <class T, class A>
-TN_DEVICE pair<A> join_ways(const pair<A> &own, const column<T> &c, int ways, column_exchange<A> &x) {
-    if (ways == 1) return own;
-    x.most[threadIdx.x] = own.most;
-    x.sum[threadIdx.x] = own.sum;
-    __syncthreads();
-    int half = 1;
-    while (2 * half < ways) half *= 2;
-    pair<A> all = own;
-    for (; half > 0; half /= 2) {
-        if (c.way < half && c.way + half < ways) {
-            const int other = threadIdx.x + half * c.of;
-            join(all, pair<A>{x.most[other], x.sum[other]});
-            x.most[threadIdx.x] = all.most;
-            x.sum[threadIdx.x] = all.sum;
-        }
-        __syncthreads();
+struct join_pairs {
+    template <class A> TN_MEMBER void operator()(pair<A> &a, const pair<A> &b) const {
+        join(a, b);
     }
-    return {x.most[c.across], x.sum[c.across]};
-}
+};
 
 /* A thread's elements from `first` on, once the column's pair is known. */
 template <class T>
 TN_DEVICE void write_column(const tni_softmax &p, const column<T> &c, i64 first, i64 end, const pair<acc<T>> &all) {
     constexpr int E = TNI_COLUMN_PART;
     typedef acc<T> A;
-    const A shift = shift_of(all.most), by = 1 / all.sum, factor = (A)p.factor;
+    const A shift = shift_of(all.most), by = 1 / all.sum, factor = number<A>(p.factor);
     row_part<T, 1, E> part;
     A e[E];
     const u32 kept = load_column(p, c, first, end, part);
@@ -425,86 +463,185 @@ TN_DEVICE void write_column(const tni_softmax &p, const column<T> &c, i64 first,
 template <class T> TN_DEVICE void softmax_columns(const tni_softmax &p) {
     constexpr int E = TNI_COLUMN_PART;
     typedef acc<T> A;
-    __shared__ column_exchange<A> shared;
-    const column<T> c = column_at<T>(p, blockIdx.x);
+    __shared__ pair<A> shared[1][1024];
+    const column<T> c = column_at<T>(p, spot_of(p.s, blockIdx.x));
     row_part<T, 1, E> part;
     const u32 kept = load_column(p, c, 0, p.s.rows.n, part);
     A e[E];
-    const pair<A> own = take_exponentials(part, kept, (A)p.factor, e);
-    normalise(e, kept, own, join_ways(own, c, p.s.ways, shared));
+    const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
+    normalise(e, kept, own, join_ways(own, c, p.s.ways, shared, join_pairs()));
     store_column(p, c, 0, p.s.rows.n, e);
+}
+
+/* Longer columns are cut into pieces of 128 elements, which a cluster holds: a block has every `blocks`-th of
+ * them. There are as many ways as a cluster has blocks, at most. */
+template <class T> TN_DEVICE void softmax_columns_cluster(const tni_softmax &p) {
+    constexpr int E = TNI_COLUMN_PART, PIECES = TNI_COLUMN_PIECES, WAYS = TNI_COLUMN_SPLIT_WAYS;
+    constexpr int MOST = PIECES * TNI_ROW_CLUSTER / WAYS; /* pieces that a thread puts together in the end */
+    typedef acc<T> A;
+    __shared__ pair<A> shared[PIECES][1024];
+    __shared__ A most[PIECES * TNI_ROW_CLUSTER][32], sum[PIECES * TNI_ROW_CLUSTER][32]; /* of all pieces */
+    const int blocks = p.s.cluster, rank = (int)cluster_rank();
+    const column<T> c = column_at<T>(p, spot_of(p.s, cluster_index()));
+    row_part<T, 1, E> parts[PIECES];
+    u32 kept[PIECES];
+    A e[PIECES][E];
+    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
+    cluster_begin();
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) kept[k] = load_column(p, c, (k * blocks + rank) * p.s.split, p.s.rows.n, parts[k]);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+        piece[k] = own[k] = take_exponentials(parts[k], kept[k], number<A>(p.factor), e[k]);
+    join_ways(piece, c, WAYS, shared, join_pairs());
+    cluster_wait();
+    if (c.way < blocks) { /* each way tells another block */
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+            store_cluster(&most[k * blocks + rank][c.across], c.way, piece[k].most);
+            store_cluster(&sum[k * blocks + rank][c.across], c.way, piece[k].sum);
+        }
+    }
+    cluster_arrive();
+    cluster_wait();
+#pragma unroll
+    for (int m = 0; m < MOST; m++) {
+        const int i = m * WAYS + c.way;
+        if (i < p.s.splits) join(all, pair<A>{most[i][c.across], sum[i][c.across]});
+    }
+    all = join_ways(all, c, WAYS, shared, join_pairs());
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        normalise(e[k], kept[k], own[k], all);
+        store_column(p, c, (k * blocks + rank) * p.s.split, p.s.rows.n, e[k]);
+    }
+}
+
+/* The same, to the last bit, where there are so few columns that a block for each few of them is sooner done. */
+template <class T> TN_DEVICE void softmax_columns_few(const tni_softmax &p) {
+    constexpr int E = TNI_COLUMN_PART, WAYS = TNI_COLUMN_SPLIT_WAYS, OF = SOFTMAX_FEW_COLUMNS;
+    constexpr int GROUPS = SOFTMAX_FEW_THREADS / (WAYS * OF), MOST = TNI_COLUMN_PIECES * TNI_ROW_CLUSTER;
+    constexpr int PIECES = MOST / GROUPS; /* of a thread */
+    typedef acc<T> A;
+    __shared__ pair<A> shared[PIECES][1024], pieces[MOST][OF];
+    const int group = (int)threadIdx.x / (WAYS * OF);
+    const column<T> c = column_at<T>(p, spot_of(p.s, blockIdx.x, OF, (int)threadIdx.x / OF % WAYS));
+    row_part<T, 1, E> parts[PIECES];
+    u32 kept[PIECES];
+    A e[PIECES][E];
+    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+        kept[k] = load_column(p, c, (k * GROUPS + group) * p.s.split, p.s.rows.n, parts[k]);
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+        piece[k] = own[k] = take_exponentials(parts[k], kept[k], number<A>(p.factor), e[k]);
+    join_ways(piece, c, WAYS, shared, join_pairs());
+    if (c.way == 0) {
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) pieces[k * GROUPS + group][c.across] = piece[k];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < MOST; i += WAYS)
+        if (i + c.way < p.s.splits) join(all, pieces[i + c.way][c.across]);
+    all = join_ways(all, c, WAYS, shared, join_pairs());
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        normalise(e[k], kept[k], own[k], all);
+        store_column(p, c, (k * GROUPS + group) * p.s.split, p.s.rows.n, e[k]);
+    }
 }
 
 /* Long columns are split, as long rows are: block b has piece b % splits of its columns. */
 template <class T> TN_DEVICE void softmax_columns_split(const tni_softmax &p) {
     constexpr int E = TNI_COLUMN_PART;
     typedef acc<T> A;
-    __shared__ column_exchange<A> shared;
-    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
-    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    __shared__ pair<A> shared[1][1024];
+    const split_walk w = split_of(p.s);
+    const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
     pair<A> own = {-infinity<A>(), 0};
-    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+    for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) {
         row_part<T, 1, E> part;
         A e[E];
-        const u32 kept = load_column(p, c, first, end, part);
-        join(own, take_exponentials(part, kept, (A)p.factor, e));
+        const u32 kept = load_column(p, c, first, w.end, part);
+        join(own, take_exponentials(part, kept, number<A>(p.factor), e));
     }
-    own = join_ways(own, c, p.s.ways, shared);
+    own = join_ways(own, c, p.s.ways, shared, join_pairs());
     if (c.there && c.way == 0) ((pair<A> *)p.partials)[c.index * p.s.splits + blockIdx.x % p.s.splits] = own;
 }
 
 template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
     constexpr int E = TNI_COLUMN_PART;
     typedef acc<T> A;
-    __shared__ column_exchange<A> shared;
-    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
-    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    __shared__ pair<A> shared[1][1024];
+    const split_walk w = split_of(p.s);
+    const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
     pair<A> all = {-infinity<A>(), 0};
     for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
         join(all, ((const pair<A> *)p.partials)[c.index * p.s.splits + i]);
-    all = join_ways(all, c, p.s.ways, shared);
-    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) write_column(p, c, first, end, all);
+    all = join_ways(all, c, p.s.ways, shared, join_pairs());
+    for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) write_column(p, c, first, w.end, all);
 }
 
 /* ---- instances ---------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
- * SM */
-#define SOFTMAX(T, name, most, half, blocks)                                                                        \
+/* p: pieces of 16 bytes, r: pieces of ragged rows, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
+ * SM; tiles, wide: of those that take rows through shared memory, the longest ones */
+#define SOFTMAX(T, name, most, half, blocks, tiles, wide)                                                           \
     TN_ROW_KERNEL(softmax_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, pack<T>::VL, 8>(p))) \
     TN_ROW_KERNEL(softmax_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax,                                \
                   (softmax_warp<T, pack<T>::VL, most>(p)))                                                          \
     TN_ROW_KERNEL(softmax_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 2>(p)))           \
     TN_ROW_KERNEL(softmax_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 4>(p)))           \
     TN_ROW_KERNEL(softmax_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, half>(p))) \
-    TN_ROW_KERNEL(softmax_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, pack<T>::VL>(p)))   \
-    TN_ROW_KERNEL(softmax_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, 1>(p)))             \
+    TN_ROW_KERNEL(softmax_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax,                                       \
+                  (softmax_block<T, pack<T>::VL, false>(p)))                                                        \
     TN_ROW_KERNEL(softmax_split_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, pack<T>::VL>(p)))        \
     TN_ROW_KERNEL(softmax_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, 1>(p)))                  \
     TN_ROW_KERNEL(softmax_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, pack<T>::VL>(p)))        \
     TN_ROW_KERNEL(softmax_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, 1>(p)))                  \
-    TN_ROW_KERNEL(softmax_tile_##name, TNI_TILE_THREADS, 1, tni_softmax, (softmax_tile<T>(p)))                      \
+    TN_ROW_KERNEL(softmax_tile_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile<T>(p)))                  \
+    TN_ROW_KERNEL(softmax_tile_warp_8_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile_warp<T, 8>(p)))   \
+    TN_ROW_KERNEL(softmax_tile_warp_16_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile_warp<T, 16>(p))) \
+    TN_ROW_KERNEL(softmax_tile_warp_36_##name, TNI_TILE_THREADS, wide, tni_softmax, (softmax_tile_warp<T, 36>(p)))  \
     TN_ROW_KERNEL(softmax_columns_##name, 1024, 1, tni_softmax, (softmax_columns<T>(p)))                            \
     TN_ROW_KERNEL(softmax_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_split<T>(p)))       \
     TN_ROW_KERNEL(softmax_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_write<T>(p)))
 
-SOFTMAX(f16, f16, 32, 16, 2)
-SOFTMAX(bf16, bf16, 32, 16, 2)
-SOFTMAX(float, f32, 32, 16, 2)
-SOFTMAX(double, f64, 16, 8, 1)
+#define RAGGED(T, name) \
+    TN_ROW_KERNEL(softmax_block_r_##name, TNI_ROW_BLOCK, 2, tni_softmax, (softmax_block<T, pack<T>::VL, true>(p)))
+#define SINGLE(T, name, blocks) \
+    TN_ROW_KERNEL(softmax_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, 1, false>(p)))
+
+RAGGED(f16, f16)
+RAGGED(bf16, bf16)
+SINGLE(float, f32, 2)
+SINGLE(double, f64, 1)
+
+SOFTMAX(f16, f16, 32, 16, 2, 10, 7)
+SOFTMAX(bf16, bf16, 32, 16, 2, 10, 7)
+SOFTMAX(float, f32, 32, 16, 2, 10, 7)
+SOFTMAX(double, f64, 16, 8, 1, 4, 3)
+
+#define COLUMNS_CLUSTER(T, name)                                                                                  \
+    TN_ROW_KERNEL(softmax_columns_cluster_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_cluster<T>(p))) \
+    TN_ROW_KERNEL(softmax_columns_few_##name, SOFTMAX_FEW_THREADS, 1, tni_softmax, (softmax_columns_few<T>(p)))
+
+COLUMNS_CLUSTER(f16, f16)
+COLUMNS_CLUSTER(bf16, bf16)
+COLUMNS_CLUSTER(float, f32)
 
 /* each: elements of a thread; blocks: that an SM is to hold */
 #define FULL(T, name, each, threads, blocks) \
     TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, blocks, tni_softmax, (softmax_full<T, each, threads>(p)))
 
-FULL(f16, f16, 16, 128, 12)
-FULL(f16, f16, 16, 256, 6)
-FULL(f16, f16, 16, 512, 3)
-FULL(bf16, bf16, 16, 128, 12)
-FULL(bf16, bf16, 16, 256, 6)
-FULL(bf16, bf16, 16, 512, 3)
+FULL(f16, f16, 16, 128, 16)
+FULL(f16, f16, 16, 256, 8)
+FULL(f16, f16, 16, 512, 4)
+FULL(bf16, bf16, 16, 128, 16)
+FULL(bf16, bf16, 16, 256, 8)
+FULL(bf16, bf16, 16, 512, 4)
 FULL(float, f32, 8, 256, 8)
 FULL(float, f32, 8, 512, 4)
 FULL(float, f32, 8, 1024, 2)

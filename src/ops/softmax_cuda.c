@@ -96,13 +96,18 @@ static int64_t columns_of_block(int ways) {
     return across;
 }
 
+/* softmax reads 1 tensor, and takes ragged rows in pieces; its gradient reads 2. */
+static tni_row_plan row_plan(const tn_call *call, tn_type type, int64_t n, int tensors) {
+    return tensors == 1 ? tni_row_plan_ragged(call, call->name, type, n) : tni_row_plan_of(call, call->name, type, n);
+}
+
 /* Pieces that all rows or columns are cut into, at most; 0: none is. */
-static int64_t count_pieces(const tn_call *call, const layout *l, tn_type type) {
+static int64_t count_pieces(const tn_call *call, const layout *l, tn_type type, int tensors) {
     const int64_t n = l->rows.n;
     int64_t split;
     if (l->rows.count == 0 || n == 0) return 0;
     if (l->columns) return l->rows.count * l->columns * column_splits(n, &split);
-    const tni_row_plan plan = tni_row_plan_of(call, call->name, type, n);
+    const tni_row_plan plan = row_plan(call, type, n, tensors);
     /* Clusters may turn out not to fit; then rows are split after all. */
     const bool may = plan.kind == TNI_ROW_SPLIT || plan.cluster > 1;
     return may ? l->rows.count * tni_row_plan_split(type, n).splits : 0;
@@ -113,14 +118,14 @@ size_t tni_softmax_cuda_workspace(const tn_call *call) {
     query_view query;
     const tn_type type = tn_in(call, X)->type;
     lay_out_softmax(&l, call, &query);
-    return 2 * (size_t)count_pieces(call, &l, type) * tn_type_size(tni_acc_type(type));
+    return 2 * (size_t)count_pieces(call, &l, type, 1) * tn_type_size(tni_acc_type(type));
 }
 
 size_t tni_softmax_grad_cuda_workspace(const tn_call *call) {
     layout l;
     const tn_type type = tn_in(call, GRAD_Y)->type;
     lay_out_grad(&l, call);
-    return (size_t)count_pieces(call, &l, type) * tn_type_size(tni_acc_type(type));
+    return (size_t)count_pieces(call, &l, type, 2) * tn_type_size(tni_acc_type(type));
 }
 
 /* One launch, or two where rows are split: the second writes. */
@@ -128,11 +133,29 @@ typedef struct launches {
     tni_launch first, second;
     tni_launch full; /* instead of `first` where everything is aligned; a grid of 0 where there is none */
     tni_softmax_shape shape;
-    int tensors; /* that are read: 1 by softmax, 2 by its gradient */
-    bool plain;  /* nothing is masked */
+    int tensors;   /* that are read: 1 by softmax, 2 by its gradient */
+    bool plain;    /* nothing is masked */
+    bool positive; /* softmax: the scale is */
 } launches;
 
-static tn_status find_columns(const tn_call *call, const char *type, launches *l) {
+/* Blocks of a cluster that holds a column; 0: none does. By the length alone. */
+static int column_cluster(const tn_call *call, const tni_softmax_shape *s) {
+    const int blocks = (s->splits + TNI_COLUMN_PIECES - 1) / TNI_COLUMN_PIECES;
+    int cluster = 1;
+    while (cluster < blocks) cluster *= 2;
+    const bool whole = s->split == TNI_COLUMN_SPLIT_WAYS * TNI_COLUMN_PART; /* a piece is what threads hold at once */
+    return whole && cluster <= tni_row_clustered(call, call->name) ? cluster : 0;
+}
+
+/* So few columns that each SM has some of its own. */
+static bool is_few(const tn_call *call, const tni_softmax_shape *s) {
+    const tni_gpu *gpu;
+    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return false;
+    return s->rows.count * s->columns <= (int64_t)gpu->sms * SOFTMAX_FEW_COLUMNS;
+}
+
+static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
+    const char *type = tn_type_name(of);
     tni_softmax_shape *s = &l->shape;
     int64_t split = 0;
     s->splits = column_splits(s->rows.n, &split);
@@ -143,6 +166,23 @@ static tn_status find_columns(const tn_call *call, const char *type, launches *l
     l->first.block = l->second.block = (uint32_t)(across * s->ways);
     l->first.grid = (uint32_t)(blocks * (s->splits ? s->splits : 1));
     if (!s->splits) return tni_cuda_find(call, &l->first, call->name, "%s_columns_%s", call->name, type);
+    const int cluster = l->tensors == 1 && of != TN_F64 ? column_cluster(call, s) : 0;
+    if (cluster && is_few(call, s)) {
+        l->first.block = SOFTMAX_FEW_THREADS;
+        l->first.grid = (uint32_t)((s->rows.count * s->columns + SOFTMAX_FEW_COLUMNS - 1) / SOFTMAX_FEW_COLUMNS);
+        return tni_cuda_find(call, &l->first, call->name, "%s_columns_few_%s", call->name, type);
+    }
+    if (cluster) {
+        int fits;
+        l->first.grid = (uint32_t)(blocks * cluster);
+        l->first.cluster = (uint32_t)cluster;
+        TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_columns_cluster_%s", call->name, type));
+        TN_TRY(tni_cuda_occupancy(call, &l->first, &fits));
+        s->cluster = cluster;
+        if (fits > 0) return TN_OK;
+        l->first.grid = (uint32_t)(blocks * s->splits);
+        l->first.cluster = 0;
+    }
     l->second.grid = l->first.grid;
     TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_columns_split_%s", call->name, type));
     return tni_cuda_find(call, &l->second, call->name, "%s_columns_write_%s", call->name, type);
@@ -157,39 +197,40 @@ static tn_status find_split(const tn_call *call, const char *type, const tni_row
     return tni_cuda_find(call, &l->second, call->name, "%s_write_%c_%s", call->name, plan->piece, type);
 }
 
-/* Rows that are short, lie one behind the other and cannot be read 16 bytes at a time one by one. By the length and the
- * strides alone. */
+/* Rows that lie one behind the other and cannot be read 16 bytes at a time one by one go through shared memory, many of them
+ * at once: short ones are a thread's each, longer ones a warp's. By the length and the strides alone. */
 static bool fits_tiles(tn_type type, const launches *l) {
-    const tni_gpu_rows *rows = &l->shape.rows;
-    const int64_t n = rows->n, size = (int64_t)tn_type_size(type);
-    if (n * size * TNI_TILE_THREADS * l->tensors > TNI_TILE_BYTES || n % (16 / size) == 0 || rows->n_dims > 1)
-        return false;
-    for (int32_t k = 0; k <= l->tensors; k++) {
-        if (rows->n_dims && rows->strides[0][k] != n) return false;
-    }
-    return true;
+    const int64_t n = l->shape.rows.n;
+    return n <= 32 * SOFTMAX_TILE_MOST && n % (16 / (int64_t)tn_type_size(type)) != 0 &&
+           tni_rows_dense(&l->shape.rows, l->tensors + 1);
 }
 
 static tn_status find_tiles(const tn_call *call, tn_type type, launches *l) {
-    const int64_t n = l->shape.rows.n, bytes = TNI_TILE_THREADS * n * (int64_t)tn_type_size(type) * l->tensors;
-    const int64_t each = TNI_TILE_BYTES / 2 / bytes; /* rows of a thread */
-    l->shape.tile = (int)(TNI_TILE_THREADS * (each > 1 ? each : 1));
-    l->first.shared = (uint32_t)(bytes * (each > 1 ? each : 1));
+    const int64_t n = l->shape.rows.n, bytes = n * (int64_t)tn_type_size(type) * l->tensors; /* of a row */
+    const bool is_short = bytes * TNI_TILE_THREADS <= TNI_TILE_BYTES;
+    /* as many rows as there are threads, or warps; and the next tile begins at a multiple of 16 bytes */
+    const int64_t few = is_short ? TNI_TILE_THREADS : tn_type_size(type) == 2 ? 8 : TNI_TILE_THREADS / 32;
+    const int64_t times = TNI_TILE_BYTES / 2 / (few * bytes);
+    l->shape.tile = (int)(few * (times > 1 ? times : 1));
+    l->first.shared = (uint32_t)(l->shape.tile * bytes);
     l->first.grid = (uint32_t)((l->shape.rows.count + l->shape.tile - 1) / l->shape.tile);
     l->first.block = TNI_TILE_THREADS;
-    return tni_cuda_find(call, &l->first, call->name, "%s_tile_%s", call->name, tn_type_name(type));
+    const char *name = tn_type_name(type);
+    if (is_short) return tni_cuda_find(call, &l->first, call->name, "%s_tile_%s", call->name, name);
+    const int each = n <= 32 * 8 ? 8 : n <= 32 * 16 ? 16 : SOFTMAX_TILE_MOST;
+    return tni_cuda_find(call, &l->first, call->name, "%s_tile_warp_%d_%s", call->name, each, name);
 }
 
 /* Threads of softmax_full for these rows; 0 where there is no such kernel. */
 static int full_threads(tn_type type, const launches *l) {
-    if (!l->plain || l->tensors != 1 || type == TN_F64) return 0;
-    return tni_row_full(&l->shape.rows, type, 2, type == TN_F32 ? 8 : 16, type == TN_F32 ? 1024 : 512);
+    if (!l->plain || !l->positive || type == TN_F64) return 0;
+    return tni_row_full(&l->shape.rows, 2, type == TN_F32 ? 8 : 16, type == TN_F32 ? 1024 : 512);
 }
 
 static tn_status find_rows(const tn_call *call, tn_type type, launches *l) {
     const char *name = tn_type_name(type);
     if (l->plain && fits_tiles(type, l)) return find_tiles(call, type, l);
-    const tni_row_plan plan = tni_row_plan_of(call, call->name, type, l->shape.rows.n);
+    const tni_row_plan plan = row_plan(call, type, l->shape.rows.n, l->tensors);
     if (plan.kind == TNI_ROW_SPLIT) return find_split(call, name, &plan, l);
     l->shape.lanes = plan.lanes;
     l->shape.cluster = plan.cluster;
@@ -219,7 +260,7 @@ static tn_status share_out(const tn_call *call, const layout *from, tn_type type
     }
     l->shape.columns = from->columns;
     for (int32_t k = 0; k < from->rows.n_views; k++) l->shape.step[k] = from->rows.step[k];
-    return from->columns ? find_columns(call, tn_type_name(type), l) : find_rows(call, type, l);
+    return from->columns ? find_columns(call, type, l) : find_rows(call, type, l);
 }
 
 /* ---- softmax ------------------------------------------------------------------------------------------------------ */
@@ -238,6 +279,7 @@ tn_status tni_softmax_cuda_prepare(const tn_call *call, void **state) {
     if (!s) return TN_NO_MEMORY;
     s->l.tensors = 1;
     s->l.plain = !tn_in(call, MASK) && !call->attrs[CAUSAL].b;
+    s->l.positive = call->attrs[SCALE].f > 0;
     const tn_status status = share_out(call, &l, x->type, &s->l);
     if (status != TN_OK) {
         tni_free(s);
@@ -245,7 +287,7 @@ tn_status tni_softmax_cuda_prepare(const tn_call *call, void **state) {
     }
     s->p.s = s->l.shape;
     s->p.s.across_mask = l.columns ? l.across[SOFTMAX_MASK] : 0;
-    s->p.factor = call->attrs[SCALE].f * LOG2_E;
+    s->p.factor = tni_number_of(call->attrs[SCALE].f * LOG2_E);
     s->p.mask_step = l.rows.step[SOFTMAX_MASK];
     s->p.causal = call->attrs[CAUSAL].b;
     if (s->p.causal) s->p.visible = x->shape[x->ndim - 1] - x->shape[x->ndim - 2] + 1;
@@ -287,7 +329,7 @@ tn_status tni_softmax_grad_cuda_prepare(const tn_call *call, void **state) {
         return status;
     }
     s->p.s = s->l.shape;
-    s->p.scale = call->attrs[SCALE].f;
+    s->p.scale = tni_number_of(call->attrs[SCALE].f);
     *state = s;
     return TN_OK;
 }

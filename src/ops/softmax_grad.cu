@@ -77,7 +77,7 @@ template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_softmax_grad
     part.load(at, n, g);
     const acc<T> sum = reduce_some_lanes<take_sum>(part.sum(), p.s.lanes);
     acc<T> dx[E];
-    part.finish(sum, (acc<T>)p.scale, dx);
+    part.finish(sum, number<acc<T>>(p.scale), dx);
     store_part<T, V>(at.dx, n, g, dx);
 }
 
@@ -93,21 +93,11 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_softmax_grad &p) {
     part.load(at, n, g);
     acc<T> sum = add_block(part.sum(), shared), dx[E];
     if (blocks > 1) sum = add_cluster(sum, shared, blocks);
-    part.finish(sum, (acc<T>)p.scale, dx);
+    part.finish(sum, number<acc<T>>(p.scale), dx);
     store_part<T, V>(at.dx, n, g, dx);
 }
 
 /* ---- rows that are split ------------------------------------------------------------------------------------------ */
-
-/* The pieces of a row: a block has one, and walks through it by tiles of what its threads hold. */
-struct split_walk {
-    i64 row, first, end;
-};
-
-TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
-    const i64 row = blockIdx.x / s.splits, first = (i64)(blockIdx.x % s.splits) * s.split;
-    return {row, first, first + s.split < s.rows.n ? first + s.split : s.rows.n};
-}
 
 template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
@@ -139,33 +129,19 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_softmax_grad &p) {
         two_parts<T, V, E> part;
         part.load(at, n, g);
         acc<T> dx[E];
-        part.finish(sum, (acc<T>)p.scale, dx);
+        part.finish(sum, number<acc<T>>(p.scale), dx);
         store_part<T, V>(at.dx, n, g, dx);
     }
 }
 
-/* ---- columns: the axis is not the fastest dimension ---------------------------------------------------------------- */
+/* ---- columns ---------------------------------------------------------------------------------------------------- */
 
-/* y: (rows, n, columns). Neighbouring threads have neighbouring columns; `ways` threads share one, each with every
- * ways-th element. */
-template <class T> struct column {
-    place<T> at;
-    bool there;
-    int way, across, of; /* which of how many columns of the block */
-    i64 index;
-};
+template <class T> struct column : column_spot { place<T> at; };
 
 template <class T> TN_DEVICE column<T> column_at(const tni_softmax_grad &p, i64 block) {
     column<T> c;
-    c.of = blockDim.x / p.s.ways;
-    c.across = threadIdx.x % c.of;
-    c.way = threadIdx.x / c.of;
-    c.index = block * c.of + c.across;
-    c.there = c.index < p.s.rows.count * p.s.columns;
-    const i64 i = c.there ? c.index : 0;
-    const bool few = p.s.rows.count * p.s.columns >> 31 == 0;
-    const i64 row = few ? (i64)((u32)i / (u32)p.s.columns) : i / p.s.columns;
-    c.at = place_at<T>(p, row, i - row * p.s.columns);
+    (column_spot &)c = spot_of(p.s, block);
+    c.at = place_at<T>(p, c.row, c.beside);
     return c;
 }
 
@@ -191,64 +167,55 @@ template <class T, int E> struct column_parts {
 #pragma unroll
         for (int e = 0; e < E; e++) {
             const i64 i = first + c.way + (i64)e * p.s.ways;
-            const acc<T> dx = (acc<T>)p.scale * y[e] * (dy[e] - sum);
+            const acc<T> dx = number<acc<T>>(p.scale) * y[e] * (dy[e] - sum);
             if (c.there && i < end) narrow(dx, c.at.dx[i * p.s.step[SOFTMAX_GRAD_DX]]);
         }
     }
 };
 
-/* The sums of the threads that share a column, in a fixed order. shared: (1024) */
-template <class T> TN_DEVICE acc<T> add_ways(acc<T> sum, const column<T> &c, int ways, acc<T> *shared) {
-    if (ways == 1) return sum;
-    shared[threadIdx.x] = sum;
-    __syncthreads();
-    if (c.way == 0) {
-        for (int w = 1; w < ways; w++) sum += shared[w * c.of + c.across];
-        shared[c.across] = sum;
+struct join_sums {
+    template <class A> TN_MEMBER void operator()(A &a, A b) const {
+        a += b;
     }
-    __syncthreads();
-    return shared[c.across];
-}
+};
 
 template <class T> TN_DEVICE void grad_columns(const tni_softmax_grad &p) {
-    __shared__ acc<T> shared[1024];
+    __shared__ acc<T> shared[1][1024];
     const column<T> c = column_at<T>(p, blockIdx.x);
     column_parts<T, TNI_COLUMN_PART> part;
     part.load(p, c, 0, p.s.rows.n);
-    part.store(p, c, 0, p.s.rows.n, add_ways(part.sum(), c, p.s.ways, shared));
+    part.store(p, c, 0, p.s.rows.n, join_ways(part.sum(), c, p.s.ways, shared, join_sums()));
 }
 
 /* Long columns are split, as long rows are: block b has piece b % splits of its columns. */
 template <class T> TN_DEVICE void grad_columns_split(const tni_softmax_grad &p) {
     constexpr int E = TNI_COLUMN_PART;
-    __shared__ acc<T> shared[1024];
-    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
-    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    __shared__ acc<T> shared[1][1024];
+    const split_walk w = split_of(p.s);
+    const column<T> c = column_at<T>(p, w.row);
     acc<T> sum = 0;
-    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+    for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) {
         column_parts<T, E> part;
-        part.load(p, c, first, end);
+        part.load(p, c, first, w.end);
         sum += part.sum();
     }
-    sum = add_ways(sum, c, p.s.ways, shared);
+    sum = join_ways(sum, c, p.s.ways, shared, join_sums());
     if (c.there && c.way == 0) ((acc<T> *)p.partials)[c.index * p.s.splits + blockIdx.x % p.s.splits] = sum;
 }
 
 template <class T> TN_DEVICE void grad_columns_write(const tni_softmax_grad &p) {
     constexpr int E = TNI_COLUMN_PART;
-    __shared__ acc<T> shared[1024];
-    const column<T> c = column_at<T>(p, blockIdx.x / p.s.splits);
-    const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    __shared__ acc<T> shared[1][1024];
+    const split_walk w = split_of(p.s);
+    const column<T> c = column_at<T>(p, w.row);
     acc<T> sum = 0;
     for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
         sum += ((const acc<T> *)p.partials)[c.index * p.s.splits + i];
-    sum = add_ways(sum, c, p.s.ways, shared);
-    for (i64 first = begin; first < end; first += (i64)p.s.ways * E) {
+    sum = join_ways(sum, c, p.s.ways, shared, join_sums());
+    for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) {
         column_parts<T, E> part;
-        part.load(p, c, first, end);
-        part.store(p, c, first, end, sum);
+        part.load(p, c, first, w.end);
+        part.store(p, c, first, w.end, sum);
     }
 }
 
@@ -269,7 +236,40 @@ template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
 #pragma unroll 4
         for (int i = r * n; i < r * n + n; i++) sum = multiply_add(widen(y[i]), widen(dy[i]), sum);
 #pragma unroll 4
-        for (int i = r * n; i < r * n + n; i++) narrow((acc<T>)p.scale * widen(y[i]) * (widen(dy[i]) - sum), dy[i]);
+        for (int i = r * n; i < r * n + n; i++)
+            narrow(number<acc<T>>(p.scale) * widen(y[i]) * (widen(dy[i]) - sum), dy[i]);
+    }
+    __syncthreads();
+    store_tile((T *)p.dx + first * n, dy, rows * n);
+}
+
+/* Longer ones, a warp for each: of up to 32 * E elements, lane l has elements l, l + 32, … */
+template <class T, int E> TN_DEVICE void grad_tile_warp(const tni_softmax_grad &p) {
+    extern __shared__ pack<double> shared[];
+    typedef acc<T> A;
+    const int n = (int)p.s.rows.n, lane = threadIdx.x % 32;
+    const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
+    const int rows = left < p.s.tile ? (int)left : p.s.tile;
+    T *y = (T *)shared, *dy = y + p.s.tile * n;
+    load_tile((const T *)p.y + first * n, y, rows * n);
+    load_tile((const T *)p.dy + first * n, dy, rows * n);
+    __syncthreads();
+    for (int r = threadIdx.x / 32; r < rows; r += TNI_TILE_THREADS / 32) {
+        const T *from = y + r * n + lane;
+        T *row = dy + r * n + lane;
+        A d[E], sum = 0;
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            if (32 * i + lane >= n) break;
+            d[i] = widen(row[32 * i]);
+            sum = multiply_add(widen(from[32 * i]), d[i], sum);
+        }
+        sum = reduce_lanes<take_sum, 32>(sum);
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            if (32 * i + lane >= n) break;
+            narrow(number<A>(p.scale) * widen(from[32 * i]) * (d[i] - sum), row[32 * i]);
+        }
     }
     __syncthreads();
     store_tile((T *)p.dx + first * n, dy, rows * n);
@@ -278,8 +278,8 @@ template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
 /* ---- instances ---------------------------------------------------------------------------------------------------- */
 
 /* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
- * SM */
-#define GRAD(T, name, most, half, blocks)                                                                            \
+ * SM; tiles, wide: of those that take rows through shared memory, the longest ones */
+#define GRAD(T, name, most, half, blocks, tiles, wide)                                                               \
     TN_ROW_KERNEL(softmax_grad_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                              \
                   (grad_warp<T, pack<T>::VL, 8>(p)))                                                                 \
     TN_ROW_KERNEL(softmax_grad_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                       \
@@ -295,12 +295,18 @@ template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
     TN_ROW_KERNEL(softmax_grad_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_split<T, 1>(p)))            \
     TN_ROW_KERNEL(softmax_grad_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, pack<T>::VL>(p)))  \
     TN_ROW_KERNEL(softmax_grad_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, 1>(p)))            \
-    TN_ROW_KERNEL(softmax_grad_tile_##name, TNI_TILE_THREADS, 1, tni_softmax_grad, (grad_tile<T>(p)))                \
+    TN_ROW_KERNEL(softmax_grad_tile_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad, (grad_tile<T>(p)))            \
+    TN_ROW_KERNEL(softmax_grad_tile_warp_8_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad,                        \
+                  (grad_tile_warp<T, 8>(p)))                                                                         \
+    TN_ROW_KERNEL(softmax_grad_tile_warp_16_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad,                       \
+                  (grad_tile_warp<T, 16>(p)))                                                                        \
+    TN_ROW_KERNEL(softmax_grad_tile_warp_36_##name, TNI_TILE_THREADS, wide, tni_softmax_grad,                        \
+                  (grad_tile_warp<T, 36>(p)))                                                                        \
     TN_ROW_KERNEL(softmax_grad_columns_##name, 1024, 1, tni_softmax_grad, (grad_columns<T>(p)))                      \
     TN_ROW_KERNEL(softmax_grad_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_split<T>(p))) \
     TN_ROW_KERNEL(softmax_grad_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_write<T>(p)))
 
-GRAD(f16, f16, 32, 16, 1)
-GRAD(bf16, bf16, 32, 16, 1)
-GRAD(float, f32, 32, 16, 1)
-GRAD(double, f64, 16, 8, 1)
+GRAD(f16, f16, 32, 16, 1, 10, 7)
+GRAD(bf16, bf16, 32, 16, 1, 10, 7)
+GRAD(float, f32, 32, 16, 1, 10, 7)
+GRAD(double, f64, 16, 8, 1, 4, 3)

@@ -3,6 +3,7 @@
 
 #include "../cuda/cuda.h"
 #include "../cuda/walk.h"
+#include "counts.h"
 #include "sum.cuh"
 #include "sum.h"
 
@@ -17,48 +18,52 @@ enum { GRAD_DX };
 enum {
     THREAD_PACKS = 2,  /* up to so many packs are added up by one thread, */
     FEW_PACKS = 16,    /* by 8 threads, */
-    WARP_PACKS = 1024, /* by a warp; longer sums by a block, */
-    SMALL_BYTES = 1 << 18,
-    FEW_PARTS = 8,    /* which does so many parts one after the other rather than have a second kernel */
-    BUSY = 4,         /* blocks for each multiprocessor that are enough to do parts one after the other */
-    MANY_ROWS = 4096, /* columns: from so many rows on, parts are of LONG_PART rows at least, before of SHORT_PART */
-    SHORT_PART = 1024,
-    SLOT_ROWS = 16, /* columns: rows that a thread has at least, if there are more threads */
-    LONG_PART = 256,
-    MOST_PARTS = 8192, /* columns: longer parts rather than more */
-    END_PARTS = 256,   /* columns: more parts are first added up to fewer */
+    TILE_PACKS = 160,  /* many rows through shared memory, where they do not fill their packs, */
+    WARP_PACKS = 1280, /* by a warp; longer sums by a block, or some */
+    STRAND = 320,      /* tiles: elements of a row that are one sum */
+    TILES = 4,         /* for each multiprocessor are enough */
+    BUSY = 2,          /* blocks for each multiprocessor that are enough for long sums */
+    OLD_PARTS =
+        8, /* without clusters, a block does so many parts one after the other rather than have a second kernel */
+
+    FEW_ROWS = 64, /* columns: so many rows are few */
+    FEW_ROWS_PACKS =
+        64,     /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
+    PART = 512, /* columns: rows of a part, at least */
+    MOST_PARTS = 4096,
+    LANES = 16, /* columns: packs side by side that a block takes */
+    BLOCKS = 2, /* columns: that a multiprocessor holds at a time */
+    FEW_ROWS_LANES = 32,
+    DENSE_PACKS = 4,          /* columns that are fewer than so many packs are read as they lie in memory */
+    SMALL_BYTES = 32 << 10,   /* columns: a block is fast with so much of x, */
+    MEDIUM_BYTES = 256 << 10, /* has so much where there are more than can run at a time, */
+    LARGE_BYTES = 512 << 10,  /* and is too slow with more than so much, unless all run at once */
 };
 
+/* How columns are dealt out: see sum.cu. */
+typedef enum layout { PACKS, ODD, DENSE, ANY, FEW, FEW_ODD } layout;
+static const char *const layout_names[] = {"packs", "odd", "dense", "any", "few", "few_odd"};
+
 typedef struct sum_plan {
-    bool empty, by_rows, two_ends;
-    bool copies;                    /* a sum has one term */
-    tni_launch first, middle, last; /* last: a grid of 0 where there is none */
-    int64_t middle_at;              /* in the workspace, in numbers: the parts that `middle` makes */
-    bool aligned;                   /* columns: strides are multiples of 16 bytes */
-    int64_t high;                   /* columns: elements from x's first one to behind the last in memory */
+    bool empty, by_rows;
+    bool copies;  /* a sum has one term */
+    bool aligned; /* rows: segments are 16-byte aligned if x is */
     union {
         struct {
+            tni_launch first, last;
             tni_sum_rows all, end;
         } rows;
         struct {
-            tni_sum_columns all, middle;
+            tni_launch first[2], last; /* first: where x is not 16-byte aligned, and where it is */
+            tni_sum_columns all[2];
             tni_sum_end end;
+            int64_t low, high; /* elements from x's first one to the lowest in memory, and behind the highest */
         } columns;
     };
 } sum_plan;
 
-static const char *type_name(tn_type type) {
-    return type == TN_F16 ? "f16" : type == TN_BF16 ? "bf16" : type == TN_F32 ? "f32" : "f64";
-}
-
-static int64_t pieces(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int power_of(int64_t least) {
-    int power = 0;
-    while ((int64_t)1 << power < least) power++;
-    return power;
+static int64_t round_up(int64_t a, int64_t to) {
+    return pieces(a, to) * to;
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
@@ -69,7 +74,8 @@ typedef struct shapes {
     bool by_rows;                /* which is reduced */
     int64_t n, step, y_step;
     int64_t outputs, terms;
-    int size; /* bytes of an element */
+    int size;    /* bytes of an element */
+    bool has_90; /* code for sm_90 or later */
 } shapes;
 
 static tni_rows only(const tni_rows *all, bool reduced) {
@@ -91,6 +97,7 @@ static shapes shapes_of(const tn_call *call) {
     const tn_view *views[] = {x, &spread};
     shapes s = {.all = tni_rows_of(views, 2, -1), .n = 1, .step = 1, .outputs = tn_count(y)};
     s.size = (int)tn_type_size(x->type);
+    s.has_90 = tni_cuda_has_90(call, "sum");
     s.terms = only(&s.all, true).count;
     s.by_rows = s.all.n_dims == 0 || s.terms == 0 || s.all.strides[s.all.n_dims - 1][1] == 0;
     if (s.terms == 0) {
@@ -113,9 +120,16 @@ static int64_t row_parts(const shapes *s) {
     return packs > TNI_SUM_CHUNK ? pieces(packs, TNI_SUM_CHUNK) : 1;
 }
 
-/* Whether a block does all parts of a sum: they are few, and other sums keep the GPU busy. */
-static bool row_is_whole(const shapes *s, int64_t parts, const tni_gpu *gpu) {
-    return parts <= FEW_PARTS || (parts <= TNI_SUM_WHOLE && s->outputs >= BUSY * gpu->sms);
+/* How many blocks share a sum's parts and end it; 0: there are too many, and each goes to memory. */
+static int64_t row_blocks(const shapes *s, int64_t parts, const tni_gpu *gpu) {
+    const bool busy = s->outputs >= (int64_t)BUSY * gpu->sms;
+    if (parts > TNI_SUM_WHOLE || (!s->has_90 && !busy && parts > OLD_PARTS)) return 0;
+    int64_t blocks = 1;
+    while (s->has_90 && s->outputs * blocks < (int64_t)BUSY * gpu->sms && blocks < TNI_SUM_CLUSTER &&
+           blocks * 2 <= parts) {
+        blocks *= 2;
+    }
+    return blocks;
 }
 
 /* The packs of a sum: those of a segment, then segments. */
@@ -137,137 +151,203 @@ static void walk_parts(tni_walk *walk, const tni_walk *kept, int64_t parts) {
     }
 }
 
+/* Whether rows begin at multiples of 16 bytes if x does. */
+static bool rows_are_aligned(const shapes *s) {
+    bool aligned = s->step == 1;
+    for (int d = 0; d < s->kept.n_dims; d++) aligned = aligned && s->kept.strides[d][0] * s->size % 16 == 0;
+    return aligned;
+}
+
+/* Tiles of as many rows as fit, or fewer to have enough tiles. Returns how many there are. */
+static int64_t cut_tiles(tni_sum_rows *p, const shapes *s, const tni_gpu *gpu) {
+    const int64_t most = (TNI_SUM_TILE_PACKS - 1) * (16 / s->size) / p->n;
+    p->strands = p->n <= STRAND ? 1 : p->n <= 2 * STRAND ? 2 : 4;
+    p->dense = s->step == 1 && (s->kept.n_dims == 0 || (s->kept.n_dims == 1 && s->kept.strides[0][0] == p->n));
+    p->tile_rows = (int)smaller(most, pieces(p->outputs, (int64_t)TILES * gpu->sms));
+    return pieces(p->outputs, p->tile_rows);
+}
+
 /* Adds up the parts of each sum. */
 static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     const tni_sum_rows *all = &plan->rows.all;
-    const char *type = type_name(tn_in(call, X)->type);
-    const int64_t per_pack = strcmp(type, "f64") == 0 ? 2 : 4;
+    const tn_type type = tn_in(call, X)->type;
+    const int64_t per_pack = type == TN_F64 ? 2 : 4;
     tni_sum_rows *end = &plan->rows.end;
-    *end = (tni_sum_rows){.n = all->n_parts, .step = 1, .outputs = all->outputs, .n_parts = 1, .whole = 1};
+    *end = (tni_sum_rows){.n = all->n_parts,
+                          .step = 1,
+                          .outputs = all->outputs,
+                          .n_parts = 1,
+                          .blocks = 1,
+                          .per_block = 1,
+                          .ends = 1,
+                          .aligned = all->n_parts % per_pack == 0};
     end->n_packs = end->chunk = pieces(end->n, per_pack);
     walk_parts(&end->kept, &all->kept, all->n_parts);
     const bool warp = all->n_parts <= TNI_SUM_WHOLE;
-    plan->last.grid = (uint32_t)(warp ? pieces(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
-    plan->last.block = TNI_SUM_THREADS;
-    return tni_cuda_find(call, &plan->last, "sum", "sum_end_%s_%s", warp ? "warp" : "block", type);
+    tni_launch *last = &plan->rows.last;
+    last->grid = (uint32_t)(warp ? pieces(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
+    last->block = TNI_SUM_THREADS;
+    last->programmatic = tni_cuda_has_90(call, "sum");
+    return tni_cuda_find(call, last, "sum", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
 }
 
 static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
     tni_sum_rows *all = &plan->rows.all;
-    const int64_t parts = row_parts(s);
+    tni_launch *first = &plan->rows.first;
+    const int64_t parts = row_parts(s), blocks = row_blocks(s, parts, gpu);
     *all = (tni_sum_rows){.n = s->n, .step = s->step, .outputs = s->outputs, .chunk = TNI_SUM_CHUNK};
     tni_walk_of(&all->kept, &s->kept);
     walk_packs(&all->packs, s);
     all->n_packs = all->packs.count;
     all->n_parts = (int)parts;
-    all->whole = row_is_whole(s, parts, gpu);
+    all->ends = blocks > 0;
+    all->blocks = (int)(all->ends ? blocks : parts);
+    all->per_block = (int)pieces(parts, all->blocks);
+    plan->aligned = rows_are_aligned(s);
     const bool flat = s->reduced.n_dims == 0;
     const char *kind = "block";
-    int64_t per_block = 1;
+    int64_t blocks_of_all = s->outputs * all->blocks;
     if (flat && all->n_packs <= THREAD_PACKS) {
         kind = "thread";
-        per_block = TNI_SUM_THREADS;
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS);
     } else if (all->n_packs <= FEW_PACKS) {
         kind = "few";
-        per_block = TNI_SUM_THREADS / 8;
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 8);
+    } else if (flat && all->n_packs <= TILE_PACKS && s->n * s->size % 16 != 0) {
+        kind = "tile";
+        blocks_of_all = cut_tiles(all, s, gpu);
     } else if (all->n_packs <= WARP_PACKS) {
         kind = "warp";
-        per_block = TNI_SUM_THREADS / 32;
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 32);
     }
-    plan->first.grid = (uint32_t)(pieces(s->outputs, per_block) * (all->whole ? 1 : parts));
-    plan->first.block = TNI_SUM_THREADS;
-    TN_TRY(tni_cuda_find(call, &plan->first, "sum", "sum_%s%s_%s", kind, flat ? "" : "_segments",
-                         type_name(tn_in(call, X)->type)));
-    return all->whole ? TN_OK : plan_row_end(call, plan);
+    first->grid = (uint32_t)blocks_of_all;
+    first->block = TNI_SUM_THREADS;
+    first->cluster = all->ends ? (uint32_t)all->blocks : 1;
+    TN_TRY(tni_cuda_find(call, first, "sum", "sum_%s%s_%s", kind, flat ? "" : "_segments",
+                         tn_type_name(tn_in(call, X)->type)));
+    return all->ends ? TN_OK : plan_row_end(call, plan);
 }
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
-/* By the number of rows alone. */
-static int64_t rows_per_part(int64_t rows) {
-    if (rows <= MANY_ROWS) return SHORT_PART;
-    const int64_t least = pieces(pieces(rows, MOST_PARTS), TNI_SUM_SLOTS) * TNI_SUM_SLOTS;
-    return least > LONG_PART ? least : LONG_PART;
+/* The order of the additions: by the number of rows alone. */
+static void cut_rows(tni_sum_columns *p, int64_t per_pack) {
+    const bool few = p->n_rows <= FEW_ROWS;
+    p->slots = few ? (int)per_pack : TNI_SUM_SLOTS;
+    p->per_part = few ? FEW_ROWS : larger(PART, round_up(pieces(p->n_rows, MOST_PARTS), TNI_SUM_SLOTS * 8));
+    p->per_slot = (int)(p->per_part / p->slots);
+    p->n_parts = (int)pieces(p->n_rows, p->per_part);
+    p->per_chapter = (int)pieces(p->n_parts, TNI_SUM_CHAPTERS);
+    p->chapters = (int)pieces(p->n_parts, p->per_chapter);
 }
 
-/* Fills in what follows from c, n_rows and the kept dimensions; returns the number of blocks. */
-static int64_t divide_columns(tni_sum_columns *p, int size, const tni_gpu *gpu) {
-    const int64_t per_pack = 16 / size, packs = pieces(p->c, per_pack);
-    const int64_t shares = pieces(p->n_rows, SLOT_ROWS);
-    const int64_t slots = p->n_rows <= MANY_ROWS ? TNI_SUM_MANY_SLOTS : TNI_SUM_SLOTS;
-    p->slots = power_of(shares < slots ? shares : slots);
-    const int64_t lanes = shares == 1 ? 32 : TNI_SUM_THREADS >> p->slots; /* side by side, at most */
-    p->lanes = power_of(packs < lanes ? packs : lanes < TNI_SUM_LANES || shares == 1 ? lanes : TNI_SUM_LANES);
-    const int64_t width = per_pack << p->lanes;
-    p->tiles = pieces(p->c, width);
-    p->per_part = rows_per_part(p->n_rows);
-    p->n_parts = pieces(p->n_rows, p->per_part);
-    const int64_t per_block = TNI_SUM_THREADS >> (p->lanes + p->slots), whole = p->tiles * p->kept.count;
-    const bool small = p->n_parts <= FEW_PARTS && p->n_rows * p->c * p->kept.count * size <= SMALL_BYTES;
-    p->whole = p->n_parts == 1 || small || (p->n_parts <= TNI_SUM_END_SLOTS && whole >= BUSY * gpu->sms * per_block);
-    p->items = whole * (p->whole ? 1 : p->n_parts);
-    return pieces(p->items, per_block);
+/* Whether these strides are multiples of 16 bytes. */
+static bool are_aligned(const tni_walk *walk, int size) {
+    int64_t all = 0;
+    for (int d = 0; d < walk->n_dims; d++) all |= walk->strides[d][0] * size;
+    return all % 16 == 0;
 }
 
-static int64_t high_of(const tn_view *v) {
-    int64_t high = 1;
-    for (int d = 0; d < v->ndim; d++) high += v->strides[d] > 0 ? (v->shape[d] - 1) * v->strides[d] : 0;
-    return high;
-}
-
-/* Packs of columns are whole and, if the data is, 16-byte aligned. */
-static bool are_aligned(const tni_sum_columns *p, int size) {
-    int64_t all = p->c * size;
-    for (int d = 0; d < p->kept.n_dims; d++) all |= p->kept.strides[d][0] * size;
-    for (int d = 0; d < p->rows.n_dims; d++) all |= p->rows.strides[d][0] * size;
-    return p->step == 1 && all % 16 == 0;
-}
-
-/* Many parts are added up as columns again: (n_parts, outputs). */
-static tn_status plan_middle(const tn_call *call, const tni_gpu *gpu, sum_plan *plan) {
-    const tni_sum_columns *all = &plan->columns.all;
-    tni_sum_columns *middle = &plan->columns.middle;
-    const bool is_double = tn_in(call, X)->type == TN_F64;
-    const int size = is_double ? 8 : 4;
-    *middle = (tni_sum_columns){.c = all->kept.count * all->c, .step = 1, .n_rows = all->n_parts};
-    middle->kept.count = middle->kept.is_short = 1;
-    middle->rows.count = 1;
-    tni_walk_push(&middle->rows, all->n_parts, middle->c, 0);
-    plan->middle.grid = (uint32_t)divide_columns(middle, size, gpu);
-    if (middle->whole) { /* the end follows, so its result is a part too */
-        middle->whole = 0;
-        middle->items *= middle->n_parts;
-        plan->middle.grid = (uint32_t)pieces(middle->items, TNI_SUM_THREADS >> (middle->lanes + middle->slots));
+/* A tile of columns, and the threads that have a part of it. `aligned`: so is every row. */
+static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, const tni_gpu *gpu) {
+    const int64_t per_pack = 16 / size, stride = p->rows.strides[0][0];
+    const bool full = p->c % per_pack == 0, outer_aligned = data_aligned && are_aligned(&p->kept, size);
+    const bool aligned = outer_aligned && are_aligned(&p->rows, size);
+    const bool any = p->step != 1 || p->rows.n_dims != 1 || stride == 0;
+    if (!any && outer_aligned && stride == p->c && p->c < DENSE_PACKS * per_pack && !full) {
+        p->tiles = 1;
+        p->lanes = p->width = (int)p->c;
+        p->groups = p->slots / (int)per_pack;
+        return DENSE;
     }
-    middle->wide = are_aligned(middle, size) ? 2 : 0;
-    plan->middle.block = TNI_SUM_THREADS;
-    plan->two_ends = true;
-    plan->middle_at = all->n_parts * middle->c;
-    return tni_cuda_find(call, &plan->middle, "sum", "sum_columns_%s", is_double ? "f64" : "f32");
+    p->side_by_side = p->step == 1 && aligned && full;
+    /* Where rows begin anywhere, a row of a tile takes a pack more than it fills. */
+    const int64_t more = any || aligned ? 0 : 1, most = p->n_rows <= FEW_ROWS ? FEW_ROWS_LANES : LANES;
+    p->tiles = pieces(p->c, most * per_pack);
+    p->width = (int)round_up(pieces(p->c, p->tiles), per_pack);
+    p->lanes = (int)(p->width / per_pack + more);
+    p->groups = p->slots;
+    const bool many = p->c / per_pack * p->kept.count >= (int64_t)FEW_ROWS_PACKS * gpu->sms;
+    if (any) return ANY;
+    if (p->n_rows <= FEW_ROWS && many) return p->side_by_side ? FEW : FEW_ODD;
+    return p->side_by_side ? PACKS : ODD;
+}
+
+/* How an item's parts are shared out to blocks. Those that end the item together are as many as still run at the same
+ * time as all others. If that leaves them with too much, parts go to memory. */
+static void share_out(tni_sum_columns *p, int size, int threads, bool has_90, const tni_gpu *gpu) {
+    const int64_t at_once = threads / (p->groups * p->lanes), room = (int64_t)BLOCKS * gpu->sms;
+    p->items = p->tiles * p->kept.count;
+    p->ends = p->blocks = 1;
+    if (p->n_parts == 1) {
+        p->together = (int)smaller(at_once, p->items);
+        return;
+    }
+    const int64_t bytes = p->n_rows * p->c * p->kept.count * size / p->items; /* of an item */
+    const int most = has_90 ? (int)smaller(TNI_SUM_CLUSTER, p->chapters) : 1;
+    while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) p->blocks *= 2;
+    const int64_t kept_bytes = (int64_t)p->chapters * p->width * (size == 8 ? 8 : 4), all = p->items * p->blocks;
+    const bool at_a_time = all <= room && all * 5 >= (int64_t)gpu->sms * 4;
+    p->ends = kept_bytes <= TNI_SUM_CHAPTER_BYTES && (at_a_time || bytes / p->blocks <= LARGE_BYTES);
+    if (!p->ends) {
+        const int64_t wanted = larger(room / p->items, pieces(bytes, MEDIUM_BYTES));
+        p->per_block = (int)larger(pieces(p->n_parts, wanted), smaller(at_once, p->n_parts));
+        p->blocks = (int)pieces(p->n_parts, p->per_block);
+    }
+    const int64_t mine = p->ends ? smaller(pieces(p->chapters, p->blocks) * p->per_chapter, p->n_parts) : p->per_block;
+    p->together = (int)pieces(mine, pieces(mine, at_once));
+}
+
+static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu, tni_sum_columns *p) {
+    *p = (tni_sum_columns){.c = s->n, .step = s->step, .y_step = s->y_step, .n_rows = s->terms, .outputs = s->outputs};
+    tni_walk_of(&p->kept, &s->kept);
+    tni_walk_of(&p->rows, &s->reduced);
+    cut_rows(p, 16 / s->size);
+    const layout how = deal_columns(p, s->size, data_aligned, gpu);
+    share_out(p, s->size, how == ODD ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS, s->has_90, gpu);
+    p->slot_step = p->rows.strides[0][0] * p->slots;
+    p->part_step = p->rows.strides[0][0] * p->per_part * (p->together - 1);
+    return how;
 }
 
 static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
-    tni_sum_columns *all = &plan->columns.all;
-    const char *type = type_name(tn_in(call, X)->type);
-    *all = (tni_sum_columns){.c = s->n, .step = s->step, .y_step = s->y_step, .n_rows = s->terms};
-    tni_walk_of(&all->kept, &s->kept);
-    tni_walk_of(&all->rows, &s->reduced);
-    plan->first.grid = (uint32_t)divide_columns(all, s->size, gpu);
-    plan->first.block = TNI_SUM_THREADS;
-    plan->aligned = are_aligned(all, s->size);
-    plan->high = high_of(tn_in(call, X));
-    TN_TRY(
-        tni_cuda_find(call, &plan->first, "sum", "sum_columns%s_%s", all->rows.n_dims <= 1 ? "" : "_segments", type));
-    if (all->whole) return TN_OK;
-    plan->columns.end = (tni_sum_end){.kept = all->kept, .c = all->c, .y_step = all->y_step, .n_parts = all->n_parts};
-    plan->columns.end.outputs = s->outputs;
-    if (all->n_parts > END_PARTS) {
-        TN_TRY(plan_middle(call, gpu, plan));
-        plan->columns.end.n_parts = plan->columns.middle.n_parts;
+    const tn_view *x = tn_in(call, X);
+    bool ends = true;
+    for (int aligned = 0; aligned < 2; aligned++) {
+        tni_sum_columns *p = &plan->columns.all[aligned];
+        tni_launch *first = &plan->columns.first[aligned];
+        const layout how = columns_of(s, aligned, gpu, p);
+        ends = ends && p->ends;
+        if (how == FEW || how == FEW_ODD) {
+            const int64_t threads = how == FEW ? p->c / (16 / s->size) : pieces(p->c, 128) * 32; /* as in sum.cu */
+            first->block = 128;
+            first->grid = (uint32_t)pieces(threads * p->kept.count, first->block);
+        } else {
+            first->block = (uint32_t)round_up((int64_t)p->together * p->groups * p->lanes, 32);
+            first->grid = (uint32_t)(pieces(p->items, p->n_parts == 1 ? p->together : 1) * p->blocks);
+            first->cluster = p->ends ? (uint32_t)p->blocks : 1;
+        }
+        TN_TRY(tni_cuda_find(call, first, "sum", "sum_columns_%s_%s", layout_names[how], tn_type_name(x->type)));
     }
-    plan->last.grid = (uint32_t)pieces(s->outputs, TNI_SUM_THREADS / TNI_SUM_END_SLOTS);
-    plan->last.block = TNI_SUM_THREADS;
-    return tni_cuda_find(call, &plan->last, "sum", "sum_end_columns_%s", type);
+    for (int d = 0; d < x->ndim; d++) {
+        const int64_t reach = (x->shape[d] - 1) * x->strides[d];
+        plan->columns.low += smaller(0, reach);
+        plan->columns.high += larger(0, reach);
+    }
+    plan->columns.high++;
+    if (ends) return TN_OK;
+    const tni_sum_columns *p = &plan->columns.all[0];
+    plan->columns.end = (tni_sum_end){.kept = p->kept,
+                                      .c = p->c,
+                                      .y_step = p->y_step,
+                                      .outputs = s->outputs,
+                                      .n_parts = p->n_parts,
+                                      .per_chapter = p->per_chapter};
+    tni_launch *last = &plan->columns.last;
+    last->grid = (uint32_t)pieces(s->outputs, TNI_SUM_END_LANES);
+    last->block = TNI_SUM_END_LANES * TNI_SUM_CHAPTERS;
+    last->programmatic = tni_cuda_has_90(call, "sum");
+    return tni_cuda_find(call, last, "sum", "sum_end_columns_%s", tn_type_name(x->type));
 }
 
 /* ---- the operator ------------------------------------------------------------------------------------------------ */
@@ -277,15 +357,14 @@ size_t tni_sum_cuda_workspace(const tn_call *call) {
     const tni_gpu *gpu;
     if (s.outputs == 0 || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 0;
     const size_t size = s.size == 8 ? 8 : 4, outputs = (size_t)s.outputs;
+    if (s.terms <= 1) return 0;
     if (s.by_rows) {
         const int64_t parts = row_parts(&s);
-        return row_is_whole(&s, parts, gpu) ? 0 : (size_t)parts * outputs * size;
+        return row_blocks(&s, parts, gpu) > 0 ? 0 : (size_t)parts * outputs * size;
     }
-    tni_sum_columns p = {.c = s.n, .n_rows = s.terms, .kept.count = s.kept.count};
-    divide_columns(&p, s.size, gpu);
-    if (p.whole) return 0;
-    const int64_t more = p.n_parts > END_PARTS ? pieces(p.n_parts, rows_per_part(p.n_parts)) : 0;
-    return (size_t)(p.n_parts + more) * outputs * size;
+    tni_sum_columns p[2];
+    for (int aligned = 0; aligned < 2; aligned++) columns_of(&s, aligned, gpu, &p[aligned]);
+    return p[0].ends && p[1].ends ? 0 : (size_t)p[0].n_parts * outputs * size;
 }
 
 static tn_status load_copies(const tn_call *call) {
@@ -328,37 +407,32 @@ static tn_status run_rows(const tn_call *call, const sum_plan *plan) {
     all.x = tn_in(call, X)->data;
     all.y = tn_out(call, Y)->data;
     all.parts = call->workspace;
-    TN_TRY(tni_cuda_launch(call, &plan->first, (void *[]){&all}));
-    if (all.whole) return TN_OK;
+    all.aligned = plan->aligned && (uintptr_t)all.x % 16 == 0;
+    TN_TRY(tni_cuda_launch(call, &plan->rows.first, (void *[]){&all}));
+    if (all.ends) return TN_OK;
     tni_sum_rows end = plan->rows.end;
-    end.x = call->workspace;
+    end.x = all.parts;
     end.y = all.y;
-    return tni_cuda_launch(call, &plan->last, (void *[]){&end});
+    end.aligned = end.aligned && (uintptr_t)end.x % 16 == 0;
+    return tni_cuda_launch(call, &plan->rows.last, (void *[]){&end});
 }
 
 static tn_status run_columns(const tn_call *call, const sum_plan *plan) {
-    tni_sum_columns all = plan->columns.all;
-    all.x = tn_in(call, X)->data;
+    const tn_view *x = tn_in(call, X);
+    const bool aligned = (uintptr_t)x->data % 16 == 0;
+    const int64_t size = (int64_t)tn_type_size(x->type);
+    tni_sum_columns all = plan->columns.all[aligned];
+    all.x = x->data;
     all.y = tn_out(call, Y)->data;
     all.parts = call->workspace;
-    all.end = (const char *)all.x + (size_t)plan->high * tn_type_size(tn_in(call, X)->type);
-    const bool aligned = plan->aligned && (uintptr_t)all.x % 16 == 0, halves = tn_type_size(tn_in(call, X)->type) == 2;
-    all.wide = all.step != 1 ? 0 : aligned ? 2 : halves; /* what is larger is read one by one as fast */
-    TN_TRY(tni_cuda_launch(call, &plan->first, (void *[]){&all}));
-    if (all.whole) return TN_OK;
+    all.low = (const char *)all.x + plan->columns.low * size;
+    all.high = (const char *)all.x + plan->columns.high * size;
+    TN_TRY(tni_cuda_launch(call, &plan->columns.first[aligned], (void *[]){&all}));
+    if (all.ends) return TN_OK;
     tni_sum_end end = plan->columns.end;
     end.parts = all.parts;
     end.y = all.y;
-    if (plan->two_ends) {
-        const size_t size = tn_in(call, X)->type == TN_F64 ? 8 : 4;
-        tni_sum_columns middle = plan->columns.middle;
-        middle.x = all.parts;
-        middle.end = (char *)all.parts + (size_t)plan->middle_at * size;
-        middle.parts = (char *)all.parts + (size_t)plan->middle_at * size;
-        end.parts = middle.parts;
-        TN_TRY(tni_cuda_launch(call, &plan->middle, (void *[]){&middle}));
-    }
-    return tni_cuda_launch(call, &plan->last, (void *[]){&end});
+    return tni_cuda_launch(call, &plan->columns.last, (void *[]){&end});
 }
 
 tn_status tni_sum_cuda_run(const tn_call *call, void *state) {

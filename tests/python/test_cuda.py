@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,6 +114,144 @@ def test_target_out_of_range_is_nan() -> None:
     loss.sum().backward()
     assert loss.isnan().tolist() == [False, True, True, False]
     assert x.grad is not None and x.grad.isnan().all(-1).tolist() == [False, True, True, False]
+
+
+# ---- shapes at which another kernel takes over, and as many rows as keep all of them busy, against float64 -----------
+
+Shape = tuple[int, ...]
+TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+LENGTHS = [3, 33, 511, 513, 1000, 1024, 1031, 4096, 4097, 8192, 16384, 20011, 50257, 65537, 131075, 300000]
+ROWS = [(rows, n) for n in LENGTHS for rows in (1, 7)] + [(3000, 8192), (6000, 1024), (2500, 2560), (700, 5003)]
+COLUMNS = [(1000, 5), (1025, 3), (4097, 3), (4097, 333), (5, 2500, 33), (8191, 40), (9000, 3), (70000, 70), (33, 5001)]
+CHANNELS = [(8, 64, 7, 7), (16, 2048, 7, 7), (32, 256, 28, 28), (2, 3, 224, 224), (64, 33, 1000), (4096, 512)]
+EPS = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def gpu_randn(shape: Shape, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(shape, device="cuda", dtype=dtype)
+
+
+def assert_near(have: torch.Tensor, want: torch.Tensor, scale: float = 1.0) -> None:
+    """Against float64: rounding of the result's type, relative to the largest of the result."""
+    most = want.abs().max().item() if want.numel() else 0.0
+    error = (have.double() - want).abs().max().item() if want.numel() else 0.0
+    assert error <= EPS[have.dtype] * scale * (most + 1e-30), (error, most)
+
+
+def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A leaf and the same in float64."""
+    return x.detach().clone().requires_grad_(), x.detach().double().requires_grad_()
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    """The same values in memory that begins at no multiple of 16 bytes."""
+    room = torch.empty(x.numel() + 1, device=x.device, dtype=x.dtype)
+    return room[1:].view(x.shape).copy_(x)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_rows(shape: Shape, dtype: torch.dtype) -> None:
+    x, dy, n = gpu_randn(shape, dtype), gpu_randn(shape, dtype), shape[-1]
+    gamma, beta = gpu_randn((n,), dtype), gpu_randn((n,), dtype)
+    leaf, wide = both(x)
+    y, want = tn.softmax(leaf), torch.softmax(wide, -1)
+    y.backward(dy)
+    want.backward(dy.double())
+    assert leaf.grad is not None and wide.grad is not None
+    assert_near(y.detach(), want.detach())
+    assert_near(leaf.grad, wide.grad, 4)
+    assert_near(tn.softmax(shifted(x)), want.detach())
+    leaf, wide = both(x)
+    (g, g64), (b, b64) = both(gamma), both(beta)
+    y, want = tn.layer_norm(leaf, g, b), torch.nn.functional.layer_norm(wide, (n,), g64, b64)
+    y.backward(dy)
+    want.backward(dy.double())
+    assert_near(y.detach(), want.detach(), 2)
+    for have, true in ((leaf, wide), (g, g64), (b, b64)):
+        assert have.grad is not None and true.grad is not None
+        assert_near(have.grad, true.grad, 4 + 0.1 * shape[0] ** 0.5)
+    assert_near(tn.sum(x, axes=[1]), x.double().sum(1), 2)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_cross_entropy_rows(shape: Shape, dtype: torch.dtype) -> None:
+    x, target = gpu_randn(shape, dtype), torch.randint(shape[1], (shape[0],), device="cuda")
+    leaf, wide = both(x)
+    loss, want = tn.cross_entropy(leaf, target), torch.nn.functional.cross_entropy(wide, target)
+    loss.backward()
+    want.backward()
+    assert leaf.grad is not None and wide.grad is not None
+    assert_near(loss.detach(), want.detach(), 2)
+    assert_near(leaf.grad, wide.grad, 4)
+    with torch.no_grad():
+        assert_near(tn.cross_entropy(x, target), want.detach(), 2)
+        smooth = torch.nn.functional.cross_entropy(x.double(), target, label_smoothing=0.1)
+        assert_near(tn.cross_entropy(shifted(x), target, label_smoothing=0.1), smooth, 2)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", COLUMNS, ids=str)
+def test_columns(shape: Shape, dtype: torch.dtype) -> None:
+    axis = len(shape) - 2
+    x, dy = gpu_randn(shape, dtype), gpu_randn(shape, dtype)
+    leaf, wide = both(x)
+    y, want = tn.softmax(leaf, axis=axis), torch.softmax(wide, axis)
+    y.backward(dy)
+    want.backward(dy.double())
+    assert leaf.grad is not None and wide.grad is not None
+    assert_near(y.detach(), want.detach())
+    assert_near(leaf.grad, wide.grad, 4)
+    assert_near(tn.softmax(shifted(x), axis=axis), want.detach())
+    assert_near(tn.sum(x, axes=[axis]), x.double().sum(axis), 2)
+    assert_near(tn.sum(shifted(x), axes=[axis]), x.double().sum(axis), 2)
+
+
+@pytest.mark.parametrize("layout", ["planes", "channels last"])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(8, 64, 7, 7), (16, 2048, 7, 7), (32, 256, 28, 28), (2, 3, 224, 224), (64, 33, 1000), (4096, 512)],
+    ids=str,
+)
+def test_channels(shape: Shape, dtype: torch.dtype, layout: str) -> None:
+    x, dy, c = gpu_randn(shape, dtype), gpu_randn(shape, dtype), shape[1]
+    if layout == "channels last":
+        x, dy = (t.movedim(1, -1).contiguous().movedim(-1, 1) for t in (x, dy))
+    wide_type = dtype if dtype == torch.float64 else torch.float32
+    gamma, beta = gpu_randn((c,), wide_type), gpu_randn((c,), wide_type)
+    (leaf, wide), (g, g64), (b, b64) = both(x), both(gamma), both(beta)
+    means, variances = torch.zeros(c, device="cuda"), torch.ones(c, device="cuda")
+    y = tn.batch_norm(leaf, g, b, means, variances)
+    want = torch.nn.functional.batch_norm(wide, None, None, g64, b64, training=True)
+    y.backward(dy)
+    want.backward(dy.double())
+    assert_near(y.detach(), want.detach(), 2)
+    for have, true in ((leaf, wide), (g, g64), (b, b64)):
+        assert have.grad is not None and true.grad is not None
+        assert_near(have.grad, true.grad, 8)
+    batch_mean = x.double().transpose(0, 1).reshape(c, -1).mean(1)
+    assert torch.allclose(means.double(), 0.1 * batch_mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("n", [513, 1024, 4097, 8192, 50257])
+def test_a_row_does_not_depend_on_the_others(n: int, dtype: torch.dtype) -> None:
+    x = gpu_randn((300, n), dtype)
+    gamma, beta = gpu_randn((n,), dtype), gpu_randn((n,), dtype)
+    calls: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: tn.softmax(x),
+        lambda x: tn.layer_norm(x, gamma, beta),
+        lambda x: tn.sum(x, axes=[1]),
+        lambda x: tn.softmax(x.t().contiguous(), axis=0).t(),
+        lambda x: tn.sum(x.t().contiguous(), axes=[0]),
+    ]
+    for which, call in enumerate(calls):
+        every = call(x)
+        for rows in (2, 3, 17) if which > 2 else (1, 2, 3, 17):  # one column is a row
+            assert torch.equal(call(x[:rows].clone()), every[:rows]), (which, rows)
+        assert torch.equal(call(x[8:10].clone()), every[8:10]), which
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
