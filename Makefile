@@ -1,6 +1,6 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-gpu bench release-cubins format lint clean
+.PHONY: help build demo test test-quick test-gpu bench bench-cpu release-cubins format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -29,10 +29,15 @@ test-gpu: ## the tests that need an NVIDIA GPU
 	@tools/setup.sh build python
 	@$(PYTHON) tools/test.py --gpu
 
-bench: build ## speed on the GPU against PyTorch; writes bench/results (bench/run.py measures the CPU)
+bench: build ## speed on the GPU against PyTorch; writes bench/results
 	@tools/setup.sh python
 	@PYTHONPATH=python $(PYTHON) bench/gpu.py
 	@PYTHONPATH=python $(PYTHON) bench/calls.py --device cuda
+
+bench-cpu: build ## the same on the CPU: operators with 1 and 2 threads, and the time of a call
+	@tools/setup.sh python
+	@PYTHONPATH=python $(PYTHON) bench/run.py
+	@PYTHONPATH=python $(PYTHON) bench/calls.py
 
 release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
 	@tools/setup.sh cubins

@@ -5,9 +5,10 @@
   shapes     odd shapes: rows of 1 to 2^28 elements, few rows and many, last axis and not; 20 calls in a row, which for
              small tensors is the time of the call, and for large ones that of the kernel
 
-Every side runs on the same random data, taking turns. Device time: a CUDA graph of several calls, replayed, timed with
-events. Training: events around whole steps as a user writes them. A side's time is the median over its turns. Writes
-bench/results/gpu-<part>-<machine>-<date>.json.
+Every side runs on the same random data, taking turns, after a second of work. Device time: a CUDA graph of several
+calls, replayed once, and once more timed with events; copies are not in a graph, which copies 512 MiB and more at
+two thirds of the speed. Training: events around whole steps as a user writes them. A side's time is the median over
+its turns. Writes bench/results/gpu-<part>-<machine>-<date>.json.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,8 +48,21 @@ def event_us(call: Call) -> float:
     return begin.elapsed_time(end) * 1e3
 
 
-def replays(call: Call) -> tuple[Call, int]:
-    """A graph of as many calls as take about a millisecond."""
+def repeat(call: Call, times: int) -> None:
+    for _ in range(times):
+        call()
+
+
+def keep_busy(seconds: float) -> None:
+    """The clocks of an idle GPU are low; they rise when there is work. Copies: products would make it hot."""
+    copy, end = copy_of(1 << 30), time.monotonic() + seconds
+    while time.monotonic() < end:
+        repeat(copy, 20)
+        torch.cuda.synchronize()
+
+
+def replays(call: Call, in_graph: bool) -> tuple[Call, int]:
+    """As many calls as take about a millisecond, in a graph or one by one."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -56,6 +71,8 @@ def replays(call: Call) -> tuple[Call, int]:
         stream.synchronize()
         count = max(1, min(50, math.ceil(1000 / max(1.0, event_us(call)))))
     torch.cuda.current_stream().wait_stream(stream)
+    if not in_graph:
+        return partial(repeat, call, count), count
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(count):
@@ -65,17 +82,13 @@ def replays(call: Call) -> tuple[Call, int]:
 
 def device_us(calls: dict[str, Call], turns: int = TURNS) -> dict[str, float]:
     """Microseconds on the device of one call of each, taking turns."""
-    made = {name: replays(call) for name, call in calls.items()}
+    made = {name: replays(call, name != "copy") for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(turns + 1):
+    for _ in range(turns):
         for name, (replay, count) in made.items():
-            replay() if turn == 0 else times[name].append(event_us(replay) / count)
+            replay()  # what the other side left behind in caches is gone
+            times[name].append(event_us(replay) / count)
     return {name: statistics.median(t) for name, t in times.items()}
-
-
-def repeat(call: Call, times: int) -> None:
-    for _ in range(times):
-        call()
 
 
 def step_us(calls: dict[str, Call], count: int = 5, turns: int = TURNS) -> dict[str, float]:
@@ -372,6 +385,7 @@ def main() -> int:
         return 1
     torch.manual_seed(0)
     for name in given.part or PARTS:
+        keep_busy(1)
         before = gpu_state()
         print(f"{name}  ({before})", flush=True)
         rows = PARTS[name](given.quick)

@@ -120,12 +120,12 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     return {
-        "command": " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
+        "command": " ".join(["PYTHONPATH=python python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
-        "system": platform.platform(),
+        "system": " ".join([platform.system(), *platform.libc_ver()]),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "tenon": tenon.__version__,

@@ -15,6 +15,8 @@ from parts import ROOT, Part, choose, run_all
 
 BIN = Path(sys.executable).parent
 
+FORMATTED = (".c", ".h", ".cu", ".cuh")
+
 
 def tracked(*endings: str) -> list[str]:
     """The files of the project, new ones too; what git ignores is left out."""
@@ -57,7 +59,7 @@ def parts() -> list[Part]:
     with_torch = (ROOT / "build" / "python").read_text().strip() if (ROOT / "build" / "python").is_file() else ""
     interpreter = [f"--python-executable={with_torch}"] if with_torch else []
     return [
-        Part("format", "clang-format", [[f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(".c", ".h", ".cu")]]),
+        Part("format", "clang-format", [[f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(*FORMATTED)]]),
         Part("ruff", "ruff: Python rules and form", [[f"{BIN}/ruff", "check"], [f"{BIN}/ruff", "format", "--check"]]),
         Part("mypy", "mypy --strict on python/tenon", [[f"{BIN}/mypy", *interpreter, "python/tenon"]]),
         warnings("gcc"),
@@ -69,7 +71,7 @@ def parts() -> list[Part]:
 
 def fix() -> int:
     commands = [
-        [f"{BIN}/clang-format", "-i", *tracked(".c", ".h", ".cu")],
+        [f"{BIN}/clang-format", "-i", *tracked(*FORMATTED)],
         [f"{BIN}/ruff", "check", "--fix", "--quiet"],
         [f"{BIN}/ruff", "format", "--quiet"],
     ]
