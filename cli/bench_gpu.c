@@ -415,3 +415,34 @@ double bench_fma(int device, tn_type type) {
     const double flops = 2.0 * CHAINS * ROUNDS * l.grid * l.block;
     return error || best <= 0 ? 0 : flops / ((double)best * 1e-3);
 }
+
+/* ---- what a launch costs by itself ---------------------------------------------------------------------------------- */
+
+double bench_launch(int device) {
+    enum { TIMES = 15, LAUNCHES = 50 }; /* as time_call */
+    tni_cuda_scope scope;
+    const tni_cuda_api *cu = tni_cuda(WANTED);
+    const tn_host host = tn_stream_host(NULL);
+    const tn_call k = {.name = WANTED, .device = {TN_CUDA, device}, .host = &host};
+    tni_launch l = {.grid = 1, .block = 32};
+    if (!cu || tni_cuda_find(&k, &l, "ceiling", "ceiling_fma_f32") != TN_OK) return 0;
+    if (tni_cuda_enter(WANTED, device, &scope) != TN_OK) return 0;
+    cu_pointer nowhere = 0;
+    float half = 0.5f, one = 1;
+    int rounds = 0, error = 0;
+    void *arguments[] = {&nowhere, &half, &one, &rounds};
+    const cu_config config = {
+        .grid_x = 1, .grid_y = 1, .grid_z = 1, .block_x = l.block, .block_y = 1, .block_z = 1, .stream = NULL};
+    double times[TIMES];
+    for (int i = 0; !error && i < TIMES; i++) {
+        error = cu->cuStreamSynchronize(NULL);
+        const double begin = bench_now();
+        for (int j = 0; !error && j < LAUNCHES; j++) {
+            error = cu->cuLaunchKernelEx(&config, (cu_function)l.kernel, arguments, NULL);
+        }
+        times[i] = (bench_now() - begin) / LAUNCHES;
+    }
+    if (!error) error = cu->cuStreamSynchronize(NULL);
+    tni_cuda_leave(&scope);
+    return error ? 0 : bench_spread(times, TIMES).median;
+}

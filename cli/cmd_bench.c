@@ -76,7 +76,10 @@ static void print_gpu(void) {
     printf("%s%s%s (cuda:%d), %d SMs, %.0f MB of L2", style_text(BOLD), gpu->name, style_text(PLAIN), where.index,
            gpu->sms, gpu->l2_bytes / 1048576.0);
     const double single = bench_fma(where.index, TN_F32), wide = bench_fma(where.index, TN_F64);
+    const double launch = bench_launch(where.index);
+    char text[24];
     if (single > 0) printf("; multiply-adds: %.1f Tflop/s in f32, %.1f in f64", single / 1e12, wide / 1e12);
+    if (launch > 0) printf("; a bare launch: %s", time_text(launch, text));
     putchar('\n');
     print_state("before", where.index);
 }
@@ -185,9 +188,9 @@ static void json_gpu_begin(tni_text *t) {
     tni_text_json_string(t, gpu->name);
     tni_text_add(t,
                  ", \"driver\": \"%s\", \"sms\": %d, \"l2_bytes\": %d, \"fma_f32_flop_per_s\": %.4g, "
-                 "\"fma_f64_flop_per_s\": %.4g, \"cpu\": ",
-                 nvml_driver(), gpu->sms, gpu->l2_bytes, bench_fma(where.index, TN_F32),
-                 bench_fma(where.index, TN_F64));
+                 "\"fma_f64_flop_per_s\": %.4g, \"bare_launch_s\": %.4g, \"cpu\": ",
+                 nvml_driver(), gpu->sms, gpu->l2_bytes, bench_fma(where.index, TN_F32), bench_fma(where.index, TN_F64),
+                 bench_launch(where.index));
     tni_text_json_string(t, bench_cpu());
     tni_text_add(t, "},\n  ");
     json_state(t, "before", where.index);

@@ -47,6 +47,8 @@ typedef struct tn_value {
     };
 } tn_value;
 
+typedef struct tn_kernel tn_kernel;
+
 typedef struct tn_call {
     const char *name;      /* the operator's */
     const tn_arg *in;      /* in the signature's order, tensors only */
@@ -56,6 +58,7 @@ typedef struct tn_call {
     tn_device device;
     void *workspace; /* as many bytes as `workspace` asked for, 64-byte aligned */
     const tn_host *host;
+    const tn_kernel *kernel; /* the one that is asked, or runs: `data` is its own */
 } tn_call;
 
 /* Argument i, or NULL where it is absent. */
@@ -105,7 +108,7 @@ enum {
     TN_ALIAS = 2,   /* an output may be the very memory of an input of the same shape, strides and type */
 };
 
-typedef struct tn_kernel {
+struct tn_kernel {
     const char *name; /* "warp_row", "avx2", "ref" */
     tn_device_kind device;
     uint32_t types;                                      /* TN_BIT()s that T may be; 0: whatever the signature allows */
@@ -117,7 +120,7 @@ typedef struct tn_kernel {
     void (*release)(void *state);
     tn_status (*run)(const tn_call *call, void *state);
     const void *data; /* the kernel's own */
-} tn_kernel;
+};
 
 /* One call to check and measure with. `args` names dimensions, attributes, type variables and optional inputs:
  *     "s=[4, 33] axis=0 mask=[1, 33]"      mask is given an explicit shape that broadcasts

@@ -385,7 +385,8 @@ tn_call tni_plan_call(const tni_plan *plan) {
                      .out = plan->out,
                      .attrs = plan->attrs,
                      .device = plan->device,
-                     .host = tn_default_host()};
+                     .host = tn_default_host(),
+                     .kernel = plan->kernel};
 }
 
 /* Lays the views out as this kernel wants them. */
@@ -444,6 +445,7 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
         if (wanted && strcmp(wanted, k->name) != 0) continue;
         if ((k->isa & ~isa) || (k->types && !(k->types & TN_BIT(type)))) continue;
         lay_out(plan, k);
+        call.kernel = k;
         if (k->accepts && !k->accepts(&call)) continue;
         plan->kernel = k;
         plan->workspace = k->workspace ? k->workspace(&call) : 0;

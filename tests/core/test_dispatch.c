@@ -23,6 +23,7 @@ static struct {
 static tn_status note_prepare(const tn_call *call, void **state) {
     prepared++;
     *state = malloc(8);
+    if (!call->kernel || call->kernel->prepare != note_prepare) return tn_fail(TN_SYSTEM, "prepare saw another kernel");
     return tn_in(call, 0)->data == NULL ? TN_OK : tn_fail(TN_SYSTEM, "prepare saw data");
 }
 static void note_release(void *state) {
@@ -33,12 +34,13 @@ static size_t some_workspace(const tn_call *call) {
     return (size_t)tn_count(tn_in(call, 0)) * 8 + 1;
 }
 static bool only_even(const tn_call *call) {
-    return tn_count(tn_in(call, 0)) % 2 == 0;
+    return call->kernel->accepts == only_even && tn_count(tn_in(call, 0)) % 2 == 0;
 }
 
 /* y = x + b (b broadcasts), z = 2 * y; strides are honoured, so this serves dense and strided rows alike. */
 static tn_status add(const tn_call *call, const char *kernel) {
     const tn_view *x = tn_in(call, 0), *b = tn_in(call, 1), *y = tn_out(call, 0), *z = tn_out(call, 1);
+    if (strcmp(call->kernel->name, kernel) != 0) return tn_fail(TN_SYSTEM, "%s saw another kernel", kernel);
     memcpy(seen.strides, x->strides, (size_t)x->ndim * sizeof(int64_t));
     seen.x = x->data;
     seen.y = y->data;
