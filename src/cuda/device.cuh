@@ -149,24 +149,19 @@ template <> TN_MEMBER double widen_word<double>(const words &a, int i) {
 
 /* The larger, or the smaller, of each of the two numbers that a register holds; a NaN does not win. 16-bit types. */
 #if __CUDA_ARCH__ >= 800
-TN_DEVICE u32 extreme_pair(bf16, u32 a, u32 b, bool smallest) {
-    u32 r;
-    if (smallest) {
-        asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    } else {
-        asm("max.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+#define TN_EXTREME_PAIR(T)                                              \
+    TN_DEVICE u32 extreme_pair(T, u32 a, u32 b, bool smallest) {        \
+        u32 r;                                                          \
+        if (smallest) {                                                 \
+            asm("min." #T "x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); \
+        } else {                                                        \
+            asm("max." #T "x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); \
+        }                                                               \
+        return r;                                                       \
     }
-    return r;
-}
-TN_DEVICE u32 extreme_pair(f16, u32 a, u32 b, bool smallest) {
-    u32 r;
-    if (smallest) {
-        asm("min.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    } else {
-        asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    }
-    return r;
-}
+TN_EXTREME_PAIR(bf16)
+TN_EXTREME_PAIR(f16)
+#undef TN_EXTREME_PAIR
 #else
 template <class T> TN_DEVICE u32 extreme_pair(T, u32 a, u32 b, bool smallest) {
     u32 r = 0;
@@ -413,10 +408,6 @@ TN_DEVICE void copy_commit() {
 template <int GROUPS> TN_DEVICE void copy_wait_for() {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
-/* Until all groups but the last one are there, for this thread. */
-TN_DEVICE void copy_wait_but_one() {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-}
 /* Until everything that this thread has asked for is there, for this thread. */
 TN_DEVICE void copy_wait() {
     asm volatile("cp.async.wait_all;" ::: "memory");
@@ -428,8 +419,6 @@ TN_DEVICE void copy_async(words *, const void *, bool) {
 TN_DEVICE void copy_commit() {
 }
 template <int GROUPS> TN_DEVICE void copy_wait_for() {
-}
-TN_DEVICE void copy_wait_but_one() {
 }
 TN_DEVICE void copy_wait() {
 }

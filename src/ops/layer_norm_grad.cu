@@ -222,7 +222,7 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_layer_norm_grad &p
         hide(g.rank);
         if (fed) {
             words *from = slots + turn * 2 * pieces;
-            copy_wait_but_one();
+            copy_wait_for<1>();
             row_feed<T, V, E>{from}.take_arrived(x);
             row_feed<T, V, E>{from + pieces}.take_arrived(state.dy);
             pin_all(x); /* out of shared memory, before something else comes in */
