@@ -85,6 +85,13 @@ int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most) {
     return threads == most || threads == most / 2 || threads == most / 4 ? (int)threads : 0;
 }
 
+int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *rows) {
+    const int64_t many = 16; /* for each multiprocessor */
+    const tni_gpu *gpu;
+    if (tn_type_size(type) > 2 || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
+    return rows->count >= many * gpu->sms ? 2 : 1;
+}
+
 uint32_t tni_row_grid(const tni_row_plan *plan, int64_t count) {
     if (plan->kind == TNI_ROW_LANES) {
         const int64_t rows = plan->threads / plan->lanes; /* of a block */

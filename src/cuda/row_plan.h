@@ -41,6 +41,8 @@ bool tni_rows_dense(const tni_gpu_rows *rows, int32_t views);
 /* Threads of a block for which every thread has `each` elements of a row, if they are `most` or a half or a quarter of it
  * and the first `views` tensors are dense; else 0. */
 int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most);
+/* How many of them a block is to have: two of small elements, if there are many. */
+int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *rows);
 
 /* Blocks that `count` rows take; 0 where there is nothing. */
 uint32_t tni_row_grid(const tni_row_plan *plan, int64_t count);

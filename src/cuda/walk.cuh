@@ -37,26 +37,30 @@ TN_DEVICE u64 quotient(u64 n, u64 by) {
 /* Where step i < count is in each view, where is_short is known to hold. */
 TN_DEVICE place walk_to(const tni_walk &w, u32 i) {
     place p = {};
+    int d = 0;
 #pragma unroll 1
-    for (int d = 0; d < w.n_dims; d++) {
+    for (; d + 1 < w.n_dims; d++) {
         const u32 rest = quotient(i, w.divisors[d]);
         const i64 index = i - rest * w.divisors[d].by;
         for (int k = 0; k < TNI_WALK_VIEWS; k++) p.at[k] += index * w.strides[d][k];
         i = rest;
     }
+    for (int k = 0; k < TNI_WALK_VIEWS; k++) p.at[k] += i * w.strides[d][k]; /* without dimensions, i is 0 */
     return p;
 }
 
 /* The same for any count. */
 TN_DEVICE place walk_any(const tni_walk &w, u64 i) {
     place p = {};
+    int d = 0;
 #pragma unroll 1
-    for (int d = 0; d < w.n_dims; d++) {
+    for (; d + 1 < w.n_dims; d++) {
         const u64 rest = w.is_short ? (u64)quotient((u32)i, w.divisors[d]) : i / (u64)w.shape[d];
         const i64 index = (i64)(i - rest * (u64)w.shape[d]);
         for (int k = 0; k < TNI_WALK_VIEWS; k++) p.at[k] += index * w.strides[d][k];
         i = rest;
     }
+    for (int k = 0; k < TNI_WALK_VIEWS; k++) p.at[k] += (i64)i * w.strides[d][k];
     return p;
 }
 

@@ -158,22 +158,31 @@ TN_DEVICE void moments_of_places(const tni_batch_norm &p, const rows_share &r, m
 #pragma unroll
         for (int i = 0; i < VL; i++) s.shift[i] = if_finite(widen(a.v[i]));
     }
+    /* Chunks that are full: the next one's packs are under way while these are added. */
+    const i64 reach = (BATCH - 1) * r.slots, ahead = p.n_parts * per_chunk * p.x.row_step;
+    const auto is_full = [&](i64 chunk) {
+        return p.wide && r.left > 0 && chunk * per_chunk + r.slot + reach < p.units;
+    };
+    i64 chunk = r.part;
+    const T *x = row_at<T>(p.x, r, chunk * per_chunk + r.slot);
+    words a[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) a[k] = load_words_if(x + k * step, is_full(chunk));
 #pragma unroll 1
-    for (i64 chunk = r.part; chunk < p.n_chunks && r.left > 0; chunk += p.n_parts) {
-        i64 row = chunk * per_chunk + r.slot;
-        const T *x = row_at<T>(p.x, r, row);
-        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
-            pack<T> a[BATCH];
+    for (; is_full(chunk); chunk += p.n_parts, x += ahead, n += BATCH) {
+        const bool more = is_full(chunk + p.n_parts);
 #pragma unroll
-            for (int k = 0; k < BATCH; k++) a[k] = load_pack(x + k * step);
-#pragma unroll
-            for (int k = 0; k < BATCH; k++) s.add(a[k]);
-            n += BATCH;
-            continue;
+        for (int k = 0; k < BATCH; k++) {
+            s.add(pack_of<T>(a[k]));
+            a[k] = load_words_if(x + ahead + k * step, more);
         }
+    }
 #pragma unroll 1
-        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots, x += step, n++)
-            s.add(get(p.wide, x, r.left, r.apart));
+    for (; chunk < p.n_chunks && r.left > 0; chunk += p.n_parts, x += ahead) {
+        i64 row = chunk * per_chunk + r.slot;
+#pragma unroll 1
+        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots, n++)
+            s.add(get(p.wide, x + k * step, r.left, r.apart));
     }
 #pragma unroll
     for (int i = 0; i < VL; i++) m[i] = moments_of((A)n, s.shift[i], s.sum[i], s.squares[i]);
@@ -523,20 +532,24 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_singles(const tni_bat
 
 /* ---- names -------------------------------------------------------------------------------------------------------------------- */
 
+template <class T> struct row_blocks {
+    static constexpr int of_sm = sizeof(T) == 2 ? TNI_BN_SMALL_ROW_BLOCKS : TNI_BN_ROW_BLOCKS;
+};
+
 /* Room for 80 registers, or for 64 where there are few: a batch of packs, the sums, and what it takes to get at them. */
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
-#define ROWS(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, TNI_BN_ROW_BLOCKS, tni_batch_norm, call)
+#define ROWS(name, T, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, row_blocks<T>::of_sm, tni_batch_norm, call)
 #define WRITE(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 4, tni_batch_norm, call)
 #define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
 #define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
 #define BATCH_NORM(T, type)                                                         \
     PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))       \
-    ROWS(batch_norm_statistics_rows_##type, (statistics_of_rows<T>(p)))             \
+    ROWS(batch_norm_statistics_rows_##type, T, (statistics_of_rows<T>(p)))          \
     WRITE(batch_norm_write_planes_##type, (normalise_planes<T, false>(p)))          \
-    ROWS(batch_norm_write_rows_##type, (normalise_rows<T, false>(p)))               \
+    ROWS(batch_norm_write_rows_##type, T, (normalise_rows<T, false>(p)))            \
     PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p))) \
-    ROWS(batch_norm_write_rows_residual_##type, (normalise_rows<T, true>(p)))       \
+    ROWS(batch_norm_write_rows_residual_##type, T, (normalise_rows<T, true>(p)))    \
     KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                     \
     KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))             \
     ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                \

@@ -15,7 +15,8 @@ enum {
     TNI_BN_LANES = 16,           /* rows: packs of channels side by side; */
     TNI_BN_BATCH = 8,            /* places of a thread in a chunk; */
     TNI_BN_GRAD_BATCH = 4,
-    TNI_BN_ROW_BLOCKS = 3, /* blocks of a multiprocessor */
+    TNI_BN_ROW_BLOCKS = 4,       /* blocks of a multiprocessor, */
+    TNI_BN_SMALL_ROW_BLOCKS = 2, /* for elements of 2 bytes */
     TNI_BN_GRAD_ROW_BLOCKS = 2,
     TNI_BN_END_LANES = 8,  /* channels that a block ends */
     TNI_BN_END_SLOTS = 32, /* threads that share a channel's parts */

@@ -223,6 +223,8 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
     int64_t k = 0;
     for (int64_t n = 0; n < w->n; n++) {
         const void *x = plane_at(t, &w->x, n, c), *dy = plane_at(t, &w->dy, n, c);
+        fetch_plane(t, w, &w->x, n + 1, c);
+        fetch_plane(t, w, &w->dy, n + 1, c);
         vreal sums[4] = {0}, dots[4] = {0};
         int64_t i = 0;
         for (; i + 4 * VL <= w->s; i += 4 * VL) {
@@ -253,6 +255,7 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
     k = 0;
     for (int64_t n = 0; n < w->n; n++) {
         void *dx = plane_at(t, &w->dx, n, c);
+        fetch_plane(t, w, &w->dx, n + 1, c);
         for (int64_t i = 0; i < w->s; i += VL, k += VL) {
             const vreal v = passed_on(&p, v_load(V_NATIVE, kept[0], k), v_load(V_NATIVE, kept[1], k));
             v_store_some(t, dx, i, w->s - i, v);

@@ -127,12 +127,13 @@ static void divide_planes(tni_batch_norm *p, int64_t per_pack, const tni_gpu *gp
 }
 
 /* What the two directions differ in: tensors of which a channel is kept, single elements that a thread keeps; rows: places
- * of a thread in a chunk, and blocks of a multiprocessor. */
+ * of a thread in a chunk, and blocks of a multiprocessor, also for elements of 2 bytes. */
 typedef struct direction {
-    int kept, singles, batch, row_blocks;
+    int kept, singles, batch, row_blocks, small_row_blocks;
 } direction;
-static const direction forward = {1, TNI_BN_ONE_SINGLES, TNI_BN_BATCH, TNI_BN_ROW_BLOCKS};
-static const direction backward = {2, TNI_BN_ONE_GRAD_SINGLES, TNI_BN_GRAD_BATCH, TNI_BN_GRAD_ROW_BLOCKS};
+static const direction forward = {1, TNI_BN_ONE_SINGLES, TNI_BN_BATCH, TNI_BN_ROW_BLOCKS, TNI_BN_SMALL_ROW_BLOCKS};
+static const direction backward = {2, TNI_BN_ONE_GRAD_SINGLES, TNI_BN_GRAD_BATCH, TNI_BN_GRAD_ROW_BLOCKS,
+                                   TNI_BN_GRAD_ROW_BLOCKS};
 
 /* As many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x. */
 static void divide_rows(tni_batch_norm *p, int64_t per_pack, direction way, const tni_gpu *gpu) {
@@ -141,7 +142,8 @@ static void divide_rows(tni_batch_norm *p, int64_t per_pack, direction way, cons
     p->tiles = pieces(p->c, per_pack << p->lanes);
     p->units = p->count;
     p->n_chunks = pieces(p->units, (int64_t)(TNI_BN_THREADS >> p->lanes) * way.batch);
-    p->n_parts = p->n_blocks = smaller(p->n_chunks, larger(1, (int64_t)way.row_blocks * gpu->sms / p->tiles));
+    const int64_t blocks = (int64_t)(per_pack == 8 ? way.small_row_blocks : way.row_blocks) * gpu->sms;
+    p->n_parts = p->n_blocks = smaller(p->n_chunks, larger(1, blocks / p->tiles));
 }
 
 /* Divides by p->packs, where that serves. */

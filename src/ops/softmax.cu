@@ -313,30 +313,43 @@ template <class T, int V, bool RAGGED> TN_DEVICE void softmax_block(const tni_so
 
 /* The common case of a block for a row: nothing is masked, the factor is above 0, and rows are aligned, without gaps, and
  * as long as THREADS threads with E elements each. With little else to compute and to keep in registers more rows fit onto
- * an SM and pass through it sooner, and with them more of memory is on its way. */
-template <class T, int E, int THREADS> TN_DEVICE void softmax_full(const tni_softmax &p) {
+ * an SM and pass through it sooner, and with them more of memory is on its way. Where there are many, a block has ROWS. */
+template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(const tni_softmax &p) {
     constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
     typedef acc<T> A;
-    __shared__ A most[WARPS], sum[WARPS];
-    const i64 at = (i64)blockIdx.x * (THREADS * E) + threadIdx.x * V;
+    __shared__ pair<A> shared[ROWS][WARPS];
+    const i64 at = (i64)blockIdx.x * (ROWS * THREADS * E) + threadIdx.x * V;
+    const i64 left = p.s.rows.count - (i64)blockIdx.x * ROWS; /* rows */
     const A factor = number<A>(p.factor);
-    row_part<T, V, E> part;
-    A e[E];
+    A e[ROWS][E];
+    pair<A> own[ROWS];
+    {
+        row_part<T, V, E> part[ROWS];
 #pragma unroll
-    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if((const T *)p.x + at + k * THREADS * V, true);
+        for (int r = 0; r < ROWS; r++) {
 #pragma unroll
-    for (int i = 0; i < E; i++) e[i] = part.get(i);
-    const pair<A> own = exponentials_of(e, raw_extreme<T, V, E>::of(part, false) * factor, factor);
-    pair<A> row = join_lanes(own, 32);
-    if (threadIdx.x % 32 == 0) {
-        most[threadIdx.x / 32] = row.most;
-        sum[threadIdx.x / 32] = row.sum;
+            for (int k = 0; k < E / V; k++)
+                part[r].raw[k] = load_words_if((const T *)p.x + at + (r * E + k * V) * THREADS, r == 0 || r < left);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int i = 0; i < E; i++) e[r][i] = part[r].get(i);
+            own[r] = exponentials_of(e[r], raw_extreme<T, V, E>::of(part[r], false) * factor, factor);
+            const pair<A> warp = join_lanes(own[r], 32);
+            if (threadIdx.x % 32 == 0) shared[r][threadIdx.x / 32] = warp;
+        }
     }
     __syncthreads();
-    row = join_lanes(pair<A>{most[threadIdx.x % WARPS], sum[threadIdx.x % WARPS]}, WARPS);
-    normalise(e, all_of<E>::bits, own, row);
 #pragma unroll
-    for (int k = 0; k < E / V; k++) store_pack((T *)p.y + at + k * THREADS * V, narrow_pack<T>(e + k * V));
+    for (int r = 0; r < ROWS; r++) {
+        const pair<A> row = join_lanes(shared[r][threadIdx.x % WARPS], WARPS);
+        normalise(e[r], all_of<E>::bits, own[r], row);
+        if (r > 0 && r >= left) continue;
+#pragma unroll
+        for (int k = 0; k < E / V; k++)
+            store_pack((T *)p.y + at + (r * E + k * V) * THREADS, narrow_pack<T>(e[r] + k * V));
+    }
 }
 
 /* ---- rows that are split ------------------------------------------------------------------------------------------ */
@@ -632,16 +645,20 @@ COLUMNS_CLUSTER(f16, f16)
 COLUMNS_CLUSTER(bf16, bf16)
 COLUMNS_CLUSTER(float, f32)
 
-/* each: elements of a thread; blocks: that an SM is to hold */
+/* each: elements of a thread; blocks: that an SM is to hold, of one row each, and of two */
 #define FULL(T, name, each, threads, blocks) \
-    TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, blocks, tni_softmax, (softmax_full<T, each, threads>(p)))
+    TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, blocks, tni_softmax, (softmax_full<T, each, threads, 1>(p)))
+#define FULL_HALF(T, name, threads, blocks)                                           \
+    FULL(T, name, 16, threads, blocks)                                                \
+    TN_ROW_KERNEL(softmax_two_##threads##_##name, threads, (blocks) / 2, tni_softmax, \
+                  (softmax_full<T, 16, threads, 2>(p)))
 
-FULL(f16, f16, 16, 128, 16)
-FULL(f16, f16, 16, 256, 8)
-FULL(f16, f16, 16, 512, 4)
-FULL(bf16, bf16, 16, 128, 16)
-FULL(bf16, bf16, 16, 256, 8)
-FULL(bf16, bf16, 16, 512, 4)
+FULL_HALF(f16, f16, 128, 16)
+FULL_HALF(f16, f16, 256, 8)
+FULL_HALF(f16, f16, 512, 4)
+FULL_HALF(bf16, bf16, 128, 16)
+FULL_HALF(bf16, bf16, 256, 8)
+FULL_HALF(bf16, bf16, 512, 4)
 FULL(float, f32, 8, 256, 8)
 FULL(float, f32, 8, 512, 4)
 FULL(float, f32, 8, 1024, 2)

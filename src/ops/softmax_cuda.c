@@ -242,8 +242,10 @@ static tn_status find_rows(const tn_call *call, tn_type type, launches *l) {
     }
     const int full = full_threads(type, l);
     if (full) {
-        l->full = (tni_launch){.grid = l->first.grid, .block = (uint32_t)full};
-        TN_TRY(tni_cuda_find(call, &l->full, call->name, "%s_full_%d_%s", call->name, full, name));
+        const int rows = tni_row_full_rows(call, type, &l->shape.rows);
+        l->full = (tni_launch){.grid = (uint32_t)((l->shape.rows.count + rows - 1) / rows), .block = (uint32_t)full};
+        const char *kind = rows > 1 ? "two" : "full";
+        TN_TRY(tni_cuda_find(call, &l->full, call->name, "%s_%s_%d_%s", call->name, kind, full, name));
     }
     TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_block_%c_%s", call->name, plan.piece, name));
     int fits = 1;

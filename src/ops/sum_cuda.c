@@ -1,4 +1,4 @@
-/* sum and sum_grad on the GPU: which kernels of sum.cu a call takes. */
+/* sum and sum_grad on the GPU: which kernels of sum_rows.cu and sum_columns.cu a call takes. */
 #include <string.h>
 
 #include "../cuda/cuda.h"
@@ -16,37 +16,42 @@ enum { GRAD_SHAPE, GRAD_AXES };
 enum { GRAD_DX };
 
 enum {
-    THREAD_PACKS = 2,  /* up to so many packs are added up by one thread, */
-    FEW_PACKS = 16,    /* by 8 threads, */
-    TILE_PACKS = 160,  /* many rows through shared memory, where they do not fill their packs, */
-    WARP_PACKS = 1280, /* by a warp; longer sums by a block, or some */
-    STRAND = 320,      /* tiles: elements of a row that are one sum */
-    TILES = 4,         /* for each multiprocessor are enough */
-    BUSY = 2,          /* blocks for each multiprocessor that are enough for long sums */
+    THREAD_PACKS = 2,       /* up to so many packs are added up by one thread, */
+    FEW_PACKS = 16,         /* by 8 threads, */
+    WORD_PACKS = 160,       /* by a warp, 4 bytes at a time, where they do not fill their packs, */
+    EIGHT_PACKS = 64,       /* by 8 threads that load 8 at a time, */
+    HALF_PACKS = 256,       /* by half a warp, */
+    WARP_PACKS = 1280,      /* by a warp; longer sums by a block, or some, in parts: */
+    FEW_PARTS_PACKS = 8192, /* of so much, if those are few; all have one length */
+    PART_PACKS = 4096,      /* or of so much, if they are many */
+    ONE_OUTPUTS = 16384,    /* up to so many sums of one number need no fast copy */
+    BUSY = 2,               /* blocks for each multiprocessor that are enough for long sums */
     OLD_PARTS =
         8, /* without clusters, a block does so many parts one after the other rather than have a second kernel */
 
     FEW_ROWS = 64, /* columns: so many rows are few */
     FEW_ROWS_PACKS =
-        64,     /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
-    PART = 512, /* columns: rows of a part, at least */
+        64,      /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
+    PART = 1024, /* columns: rows of a part, at least */
     MOST_PARTS = 4096,
-    LANES = 16, /* columns: packs side by side that a block takes */
-    BLOCKS = 2, /* columns: that a multiprocessor holds at a time */
+    LANES = 8,      /* columns: packs side by side that a block takes */
+    BLOCKS = 4,     /* columns: that a multiprocessor holds at a time, */
+    ODD_BLOCKS = 3, /* of the odd layout */
     FEW_ROWS_LANES = 32,
     DENSE_PACKS = 4,          /* columns that are fewer than so many packs are read as they lie in memory */
     SMALL_BYTES = 32 << 10,   /* columns: a block is fast with so much of x, */
     MEDIUM_BYTES = 256 << 10, /* has so much where there are more than can run at a time, */
-    LARGE_BYTES = 512 << 10,  /* and is too slow with more than so much, unless all run at once */
+    LARGE_BYTES = 64 << 10,   /* and is too slow with more than so much, unless all run at once */
 };
 
-/* How columns are dealt out: see sum.cu. */
+/* How columns are dealt out: see sum_columns.cu. */
 typedef enum layout { PACKS, ODD, DENSE, ANY, FEW, FEW_ODD } layout;
 static const char *const layout_names[] = {"packs", "odd", "dense", "any", "few", "few_odd"};
 
 typedef struct sum_plan {
     bool empty, by_rows;
-    bool copies;  /* a sum has one term */
+    bool is_one;  /* sums have one term, and are few */
+    bool copies;  /* or many */
     bool aligned; /* rows: segments are 16-byte aligned if x is */
     union {
         struct {
@@ -59,6 +64,10 @@ typedef struct sum_plan {
             tni_sum_end end;
             int64_t low, high; /* elements from x's first one to the lowest in memory, and behind the highest */
         } columns;
+        struct {
+            tni_launch launch;
+            tni_sum_one all;
+        } one;
     };
 } sum_plan;
 
@@ -97,7 +106,7 @@ static shapes shapes_of(const tn_call *call) {
     const tn_view *views[] = {x, &spread};
     shapes s = {.all = tni_rows_of(views, 2, -1), .n = 1, .step = 1, .outputs = tn_count(y)};
     s.size = (int)tn_type_size(x->type);
-    s.has_90 = tni_cuda_has_90(call, "sum");
+    s.has_90 = tni_cuda_has_90(call, "sum_rows");
     s.terms = only(&s.all, true).count;
     s.by_rows = s.all.n_dims == 0 || s.terms == 0 || s.all.strides[s.all.n_dims - 1][1] == 0;
     if (s.terms == 0) {
@@ -116,8 +125,8 @@ static shapes shapes_of(const tn_call *call) {
 
 /* How a row of so many packs is cut: by its length alone. */
 static int64_t row_parts(const shapes *s) {
-    const int64_t packs = pieces(s->n, 16 / s->size) * s->reduced.count;
-    return packs > TNI_SUM_CHUNK ? pieces(packs, TNI_SUM_CHUNK) : 1;
+    const int64_t packs = pieces(s->n, 16 / s->size) * s->reduced.count, few = pieces(packs, FEW_PARTS_PACKS);
+    return packs == 0 ? 1 : few <= TNI_SUM_WHOLE ? few : pieces(packs, PART_PACKS);
 }
 
 /* How many blocks share a sum's parts and end it; 0: there are too many, and each goes to memory. */
@@ -158,15 +167,6 @@ static bool rows_are_aligned(const shapes *s) {
     return aligned;
 }
 
-/* Tiles of as many rows as fit, or fewer to have enough tiles. Returns how many there are. */
-static int64_t cut_tiles(tni_sum_rows *p, const shapes *s, const tni_gpu *gpu) {
-    const int64_t most = (TNI_SUM_TILE_PACKS - 1) * (16 / s->size) / p->n;
-    p->strands = p->n <= STRAND ? 1 : p->n <= 2 * STRAND ? 2 : 4;
-    p->dense = s->step == 1 && (s->kept.n_dims == 0 || (s->kept.n_dims == 1 && s->kept.strides[0][0] == p->n));
-    p->tile_rows = (int)smaller(most, pieces(p->outputs, (int64_t)TILES * gpu->sms));
-    return pieces(p->outputs, p->tile_rows);
-}
-
 /* Adds up the parts of each sum. */
 static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     const tni_sum_rows *all = &plan->rows.all;
@@ -187,18 +187,19 @@ static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     tni_launch *last = &plan->rows.last;
     last->grid = (uint32_t)(warp ? pieces(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
     last->block = TNI_SUM_THREADS;
-    last->programmatic = tni_cuda_has_90(call, "sum");
-    return tni_cuda_find(call, last, "sum", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
+    last->programmatic = tni_cuda_has_90(call, "sum_rows");
+    return tni_cuda_find(call, last, "sum_rows", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
 }
 
 static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
     tni_sum_rows *all = &plan->rows.all;
     tni_launch *first = &plan->rows.first;
     const int64_t parts = row_parts(s), blocks = row_blocks(s, parts, gpu);
-    *all = (tni_sum_rows){.n = s->n, .step = s->step, .outputs = s->outputs, .chunk = TNI_SUM_CHUNK};
+    *all = (tni_sum_rows){.n = s->n, .step = s->step, .outputs = s->outputs};
     tni_walk_of(&all->kept, &s->kept);
     walk_packs(&all->packs, s);
     all->n_packs = all->packs.count;
+    all->chunk = parts <= TNI_SUM_WHOLE ? pieces(all->n_packs, parts) : PART_PACKS;
     all->n_parts = (int)parts;
     all->ends = blocks > 0;
     all->blocks = (int)(all->ends ? blocks : parts);
@@ -213,9 +214,17 @@ static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *
     } else if (all->n_packs <= FEW_PACKS) {
         kind = "few";
         blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 8);
-    } else if (flat && all->n_packs <= TILE_PACKS && s->n * s->size % 16 != 0) {
-        kind = "tile";
-        blocks_of_all = cut_tiles(all, s, gpu);
+    } else if (flat && all->n_packs <= WORD_PACKS && s->n * s->size % 16 != 0) {
+        const int64_t words = s->n * s->size / (s->size == 8 ? 8 : 4) + 1; /* with halves at both ends */
+        const int rows = words <= 4 * 32 ? 4 : words <= 8 * 32 ? 2 : 1;
+        kind = words <= 3 * 32 ? "four_short_words" : rows == 4 ? "four_words" : rows == 2 ? "two_words" : "words";
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 32 * rows);
+    } else if (flat && all->n_packs <= EIGHT_PACKS) {
+        kind = "eight";
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 8);
+    } else if (flat && all->n_packs <= HALF_PACKS) {
+        kind = "half";
+        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 16);
     } else if (all->n_packs <= WARP_PACKS) {
         kind = "warp";
         blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 32);
@@ -223,7 +232,7 @@ static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *
     first->grid = (uint32_t)blocks_of_all;
     first->block = TNI_SUM_THREADS;
     first->cluster = all->ends ? (uint32_t)all->blocks : 1;
-    TN_TRY(tni_cuda_find(call, first, "sum", "sum_%s%s_%s", kind, flat ? "" : "_segments",
+    TN_TRY(tni_cuda_find(call, first, "sum_rows", "sum_%s%s_%s", kind, flat ? "" : "_segments",
                          tn_type_name(tn_in(call, X)->type)));
     return all->ends ? TN_OK : plan_row_end(call, plan);
 }
@@ -234,6 +243,7 @@ static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *
 static void cut_rows(tni_sum_columns *p, int64_t per_pack) {
     const bool few = p->n_rows <= FEW_ROWS;
     p->slots = few ? (int)per_pack : TNI_SUM_SLOTS;
+    p->ways = few ? 1 : TNI_SUM_WAYS;
     p->per_part = few ? FEW_ROWS : larger(PART, round_up(pieces(p->n_rows, MOST_PARTS), TNI_SUM_SLOTS * 8));
     p->per_slot = (int)(p->per_part / p->slots);
     p->n_parts = (int)pieces(p->n_rows, p->per_part);
@@ -267,16 +277,17 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
     p->width = (int)round_up(pieces(p->c, p->tiles), per_pack);
     p->lanes = (int)(p->width / per_pack + more);
     p->groups = p->slots;
-    const bool many = p->c / per_pack * p->kept.count >= (int64_t)FEW_ROWS_PACKS * gpu->sms;
+    const int64_t packs = p->c / per_pack * p->kept.count / gpu->sms;
     if (any) return ANY;
-    if (p->n_rows <= FEW_ROWS && many) return p->side_by_side ? FEW : FEW_ODD;
+    if (p->n_rows <= FEW_ROWS && packs >= FEW_ROWS_PACKS) return p->side_by_side ? FEW : FEW_ODD;
     return p->side_by_side ? PACKS : ODD;
 }
 
 /* How an item's parts are shared out to blocks. Those that end the item together are as many as still run at the same
  * time as all others. If that leaves them with too much, parts go to memory. */
-static void share_out(tni_sum_columns *p, int size, int threads, bool has_90, const tni_gpu *gpu) {
-    const int64_t at_once = threads / (p->groups * p->lanes), room = (int64_t)BLOCKS * gpu->sms;
+static void share_out(tni_sum_columns *p, int size, bool odd, bool has_90, const tni_gpu *gpu) {
+    const int64_t at_once = (odd ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS) / (p->groups * p->lanes);
+    const int64_t room = (int64_t)(odd ? ODD_BLOCKS : BLOCKS) * gpu->sms;
     p->items = p->tiles * p->kept.count;
     p->ends = p->blocks = 1;
     if (p->n_parts == 1) {
@@ -284,14 +295,15 @@ static void share_out(tni_sum_columns *p, int size, int threads, bool has_90, co
         return;
     }
     const int64_t bytes = p->n_rows * p->c * p->kept.count * size / p->items; /* of an item */
-    const int most = has_90 ? (int)smaller(TNI_SUM_CLUSTER, p->chapters) : 1;
+    const int64_t most = has_90 ? smaller(TNI_SUM_CLUSTER, p->chapters) : 1;
     while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) p->blocks *= 2;
     const int64_t kept_bytes = (int64_t)p->chapters * p->width * (size == 8 ? 8 : 4), all = p->items * p->blocks;
     const bool at_a_time = all <= room && all * 5 >= (int64_t)gpu->sms * 4;
     p->ends = kept_bytes <= TNI_SUM_CHAPTER_BYTES && (at_a_time || bytes / p->blocks <= LARGE_BYTES);
     if (!p->ends) {
         const int64_t wanted = larger(room / p->items, pieces(bytes, MEDIUM_BYTES));
-        p->per_block = (int)larger(pieces(p->n_parts, wanted), smaller(at_once, p->n_parts));
+        const int64_t fast = pieces((int64_t)SMALL_BYTES * p->n_parts, bytes); /* parts of so much */
+        p->per_block = (int)larger(pieces(p->n_parts, wanted), smaller(at_once, fast));
         p->blocks = (int)pieces(p->n_parts, p->per_block);
     }
     const int64_t mine = p->ends ? smaller(pieces(p->chapters, p->blocks) * p->per_chapter, p->n_parts) : p->per_block;
@@ -304,7 +316,7 @@ static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu,
     tni_walk_of(&p->rows, &s->reduced);
     cut_rows(p, 16 / s->size);
     const layout how = deal_columns(p, s->size, data_aligned, gpu);
-    share_out(p, s->size, how == ODD ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS, s->has_90, gpu);
+    share_out(p, s->size, how == ODD, s->has_90, gpu);
     p->slot_step = p->rows.strides[0][0] * p->slots;
     p->part_step = p->rows.strides[0][0] * p->per_part * (p->together - 1);
     return how;
@@ -318,16 +330,18 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
         tni_launch *first = &plan->columns.first[aligned];
         const layout how = columns_of(s, aligned, gpu, p);
         ends = ends && p->ends;
-        if (how == FEW || how == FEW_ODD) {
-            const int64_t threads = how == FEW ? p->c / (16 / s->size) : pieces(p->c, 128) * 32; /* as in sum.cu */
-            first->block = 128;
+        if (how >= FEW) {
+            const int64_t of_warp = s->size == 2 ? TNI_SUM_FEW_PAIRS : TNI_SUM_FEW_SINGLES;
+            const int64_t threads = how == FEW ? p->c / (16 / s->size) : pieces(p->c, of_warp) * 32;
+            first->block = TNI_SUM_FEW_THREADS;
             first->grid = (uint32_t)pieces(threads * p->kept.count, first->block);
         } else {
             first->block = (uint32_t)round_up((int64_t)p->together * p->groups * p->lanes, 32);
             first->grid = (uint32_t)(pieces(p->items, p->n_parts == 1 ? p->together : 1) * p->blocks);
             first->cluster = p->ends ? (uint32_t)p->blocks : 1;
         }
-        TN_TRY(tni_cuda_find(call, first, "sum", "sum_columns_%s_%s", layout_names[how], tn_type_name(x->type)));
+        TN_TRY(
+            tni_cuda_find(call, first, "sum_columns", "sum_columns_%s_%s", layout_names[how], tn_type_name(x->type)));
     }
     for (int d = 0; d < x->ndim; d++) {
         const int64_t reach = (x->shape[d] - 1) * x->strides[d];
@@ -346,8 +360,8 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
     tni_launch *last = &plan->columns.last;
     last->grid = (uint32_t)pieces(s->outputs, TNI_SUM_END_LANES);
     last->block = TNI_SUM_END_LANES * TNI_SUM_CHAPTERS;
-    last->programmatic = tni_cuda_has_90(call, "sum");
-    return tni_cuda_find(call, last, "sum", "sum_end_columns_%s", tn_type_name(x->type));
+    last->programmatic = tni_cuda_has_90(call, "sum_rows");
+    return tni_cuda_find(call, last, "sum_columns", "sum_end_columns_%s", tn_type_name(x->type));
 }
 
 /* ---- the operator ------------------------------------------------------------------------------------------------ */
@@ -365,6 +379,18 @@ size_t tni_sum_cuda_workspace(const tn_call *call) {
     tni_sum_columns p[2];
     for (int aligned = 0; aligned < 2; aligned++) columns_of(&s, aligned, gpu, &p[aligned]);
     return p[0].ends && p[1].ends ? 0 : (size_t)p[0].n_parts * outputs * size;
+}
+
+/* The views of a sum of one number are all kept. */
+static tn_status plan_one(const tn_call *call, const shapes *s, sum_plan *plan) {
+    tni_sum_one *all = &plan->one.all;
+    tni_launch *launch = &plan->one.launch;
+    tni_walk_of(&all->kept, &s->kept);
+    if (!s->by_rows) tni_walk_push(&all->kept, s->n, s->step, s->y_step);
+    all->outputs = (unsigned)s->outputs;
+    launch->grid = (uint32_t)pieces(s->outputs, TNI_SUM_THREADS);
+    launch->block = TNI_SUM_THREADS;
+    return tni_cuda_find(call, launch, "sum_rows", "sum_one_%s", tn_type_name(tn_in(call, X)->type));
 }
 
 static tn_status load_copies(const tn_call *call) {
@@ -388,9 +414,11 @@ tn_status tni_sum_cuda_prepare(const tn_call *call, void **state) {
     if (!plan) return TN_NO_MEMORY;
     const shapes s = shapes_of(call);
     plan->empty = s.outputs == 0;
-    plan->copies = s.terms == 1;
+    plan->is_one = s.terms == 1 && s.outputs <= ONE_OUTPUTS;
+    plan->copies = s.terms == 1 && !plan->is_one;
     plan->by_rows = s.by_rows;
     tn_status status = plan->empty    ? TN_OK
+                       : plan->is_one ? plan_one(call, &s, plan)
                        : plan->copies ? load_copies(call)
                        : s.by_rows    ? plan_rows(call, &s, gpu, plan)
                                       : plan_columns(call, &s, gpu, plan);
@@ -400,6 +428,13 @@ tn_status tni_sum_cuda_prepare(const tn_call *call, void **state) {
         tni_free(plan);
     }
     return status;
+}
+
+static tn_status run_one(const tn_call *call, const sum_plan *plan) {
+    tni_sum_one all = plan->one.all;
+    all.x = tn_in(call, X)->data;
+    all.y = tn_out(call, Y)->data;
+    return tni_cuda_launch(call, &plan->one.launch, (void *[]){&all});
 }
 
 static tn_status run_rows(const tn_call *call, const sum_plan *plan) {
@@ -438,6 +473,7 @@ static tn_status run_columns(const tn_call *call, const sum_plan *plan) {
 tn_status tni_sum_cuda_run(const tn_call *call, void *state) {
     const sum_plan *plan = state;
     if (plan->empty) return TN_OK;
+    if (plan->is_one) return run_one(call, plan);
     if (plan->copies) return copy_sums(call, tn_in(call, X), tn_out(call, Y), AXES, true);
     return plan->by_rows ? run_rows(call, plan) : run_columns(call, plan);
 }
