@@ -32,4 +32,11 @@ typedef struct measurement {
 tn_status bench_measure(const tn_operator *op, const tni_case *sample, const char *kernel, double seconds,
                         measurement *m);
 
+/* ---- the verb (cmd_bench.c) -------------------------------------------------------------------------------------- */
+
+/* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of `tenon
+ * bench` with these names in its first column. Returns the exit status. */
+int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
+                const char *const *names, tn_type T, const char *device);
+
 #endif

@@ -69,6 +69,7 @@ typedef struct check_options {
     int sample;         /* -1: all */
     const char *device; /* "cuda:0" for the command that reproduces; NULL: the CPU */
     const char *loads;  /* " --load x.so …" for the command that reproduces */
+    const char *again;  /* the whole of that command, for operators in no table; NULL: `tenon check` */
 } check_options;
 
 struct check_row;
@@ -123,6 +124,10 @@ bool on_cpu(const checker *c);
 bool on_gpu(const checker *c);
 bool has_sizes(const checker *c);
 bool has_outputs(const checker *c);
+
+/* A quick check of an operator that need not be in the table, on `device` (NULL: the CPU), in T and in f64; `again` is
+ * the command that does it again. Prints what `tenon check` does; returns how many cases failed, or -1. */
+int64_t check_alone(const tn_operator *op, tn_type T, const char *device, const char *again);
 
 /* The command that does just this row again. */
 void check_command(const checker *c, char *text, size_t size);

@@ -262,6 +262,7 @@ static const change counts[] = {{"a kernel that there is not", unknown_kernel},
 static void try_counts(attempt *a) {
     tn_args good = a->k.args;
     for (const change *wrong = counts; wrong->text; wrong++) {
+        if (wrong->make == null_outputs && good.n_out == 0) continue;
         wrong->make(a);
         try(a, true, wrong->text);
         a->k.args = good;

@@ -298,6 +298,8 @@ static void run_leaks(checker *c) {
         int64_t heap = heap_bytes(), resident = resident_bytes(), on_gpu_before = gpu_bytes(c);
         int files = open_files();
         if (use_often(c, &p, times)) {
+            /* A formula may be compiled by another thread meanwhile: what that holds, it gives back. */
+            for (int i = 0; i < 60 && (open_files() > files || heap_bytes() - heap > most_heap); i++) usleep(50000);
             int64_t more = gpu_bytes(c) - on_gpu_before;
             if (more >= 2 << 20)
                 check_fail(c, "%d calls leave %lld bytes of GPU memory in use", times, (long long)more);
@@ -306,7 +308,7 @@ static void run_leaks(checker *c) {
             if (heap > most_heap) check_fail(c, "%d calls leave %lld bytes on the heap", times, (long long)heap);
             if (resident > 8 << 20)
                 check_fail(c, "%d calls grow the process by %lld bytes", times, (long long)resident);
-            if (open_files() != files) check_fail(c, "%d calls leave %d files open", times, open_files() - files);
+            if (open_files() > files) check_fail(c, "%d calls leave %d files open", times, open_files() - files);
         }
     }
     problem_free(&p);

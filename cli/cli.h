@@ -27,7 +27,7 @@ typedef struct verb {
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_devices;
+extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* The exit status of a command that was not understood. */
@@ -55,5 +55,9 @@ int terminal_width(void);   /* 100 where there is none */
 bool progress_wanted(void); /* standard error is a terminal */
 /* Prints text wrapped to the terminal, every line but the first indented. `column`: where the first line begins. */
 void print_wrapped(const char *text, int column, int indent);
+void heading(const char *text);
+/* A contract, and a formula, with what does not fit on a line on several. */
+void print_signature(const char *text);
+void print_formula(const char *text);
 
 #endif

@@ -251,6 +251,20 @@ static int bench_one(const tn_operator *op, const char *text, tn_type T, tni_tex
     return 0;
 }
 
+int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
+                const char *const *names, tn_type T, const char *on) {
+    if (read_device(on, &where) != TN_OK) return usage_error(NULL, "%s", tn_last_error());
+    (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
+    for (int i = 0; i < n; i++) {
+        tn_status (*measure)(const tn_operator *, const tni_case *, const char *, tn_type, tni_text *, bool);
+        measure = where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu;
+        if (measure(ops[i], cases[i], names[i], T, NULL, true) == TN_OK) continue;
+        fprintf(stderr, "tenon: %s\n", tn_last_error());
+        return 1;
+    }
+    return 0;
+}
+
 static bool takes_type(const tn_operator *op, tn_type T) {
     return op->contract->n_types == 0 || op->contract->types[0].mask & TN_BIT(T);
 }

@@ -1,10 +1,12 @@
 /* tenon ops: the table, and one operator in full. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 #include "core/sample.h"
 #include "data.h"
+#include "fuse/operator.h"
 
 static bool json;
 
@@ -32,12 +34,12 @@ static int print_json(const tn_operator *op) {
     return 0;
 }
 
-static void heading(const char *text) {
+void heading(const char *text) {
     printf("\n%s%s%s\n", style_text(BOLD), text, style_text(PLAIN));
 }
 
 /* One parameter to a line, where it does not fit on one. */
-static void print_signature(const char *text) {
+void print_signature(const char *text) {
     if ((int)strlen(text) + 2 <= terminal_width()) {
         printf("  %s\n", text);
         return;
@@ -67,6 +69,26 @@ static void print_signature(const char *text) {
         }
     }
     putchar('\n');
+}
+
+void print_formula(const char *text) {
+    int32_t end = tni_signature_end(text);
+    const char *p = text;
+    if (end > 0) {
+        size_t length = (size_t)end;
+        while (length > 0 && text[length - 1] == ' ') length--;
+        char *signature = strndup(text, length);
+        if (signature) print_signature(signature);
+        free(signature);
+        p = text + end + 1;
+    }
+    const char *indent = end > 0 ? "    " : "  ";
+    while (*p) {
+        p += strspn(p, "; \t\r\n");
+        size_t n = strcspn(p, ";\n");
+        if (n) printf("%s%.*s\n", indent, (int)n, p);
+        p += n;
+    }
 }
 
 static void print_types(uint32_t types) {
@@ -129,6 +151,18 @@ static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
     tni_case_free(made);
 }
 
+/* Of a formula, the formula that was derived. */
+static void print_gradient(const tn_operator *op) {
+    const tni_rule *rule;
+    if (op->row->grad) {
+        printf("  %s\n", op->row->grad);
+    } else if (tni_operator_rule(op, &rule) == TN_OK && rule) {
+        print_formula(rule->statements[0].op->row->formula);
+    } else {
+        printf("  none: differentiating raises\n");
+    }
+}
+
 static int print_operator(const tn_operator *op) {
     char *signature = tni_contract_print(op->contract);
     if (!signature) {
@@ -140,8 +174,12 @@ static int print_operator(const tn_operator *op) {
     heading("contract");
     print_signature(signature);
     tn_free(signature);
+    if (op->row->formula) {
+        heading("formula");
+        print_formula(op->row->formula);
+    }
     heading("gradient");
-    printf("  %s\n", op->row->grad ? op->row->grad : "none: differentiating raises");
+    print_gradient(op);
     if (op->row->autocast) printf("\n%sautocast%s  %s\n", style_text(BOLD), style_text(PLAIN), op->row->autocast);
     print_kernels(op);
     heading("samples, the kernel that each takes here, what it must move and do");

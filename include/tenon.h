@@ -3,9 +3,11 @@
 #define TENON_H
 
 #include <tenon/call.h>
+#include <tenon/fuse.h>
 #include <tenon/host.h>
 #include <tenon/op.h>
 #include <tenon/ops.h>
+#include <tenon/param.h>
 #include <tenon/status.h>
 #include <tenon/tensor.h>
 

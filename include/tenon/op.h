@@ -59,6 +59,7 @@ typedef struct tn_call {
     void *workspace; /* as many bytes as `workspace` asked for, 64-byte aligned */
     const tn_host *host;
     const tn_kernel *kernel; /* the one that is asked, or runs: `data` is its own */
+    void *state;             /* in workspace, cost and run: what prepare made */
 } tn_call;
 
 /* Argument i, or NULL where it is absent. */
@@ -115,7 +116,7 @@ struct tn_kernel {
     uint32_t isa;                                        /* TN_ISA_…; 0: none needed */
     uint32_t flags;                                      /* TN_STRIDED … */
     bool (*accepts)(const tn_call *call);                /* NULL: whatever the signature allows */
-    size_t (*workspace)(const tn_call *call);            /* bytes; NULL: none */
+    size_t (*workspace)(const tn_call *call);            /* bytes, asked for after prepare; NULL: none */
     tn_status (*prepare)(const tn_call *, void **state); /* NULL: none; kept by the core for calls of the same shape */
     void (*release)(void *state);
     tn_status (*run)(const tn_call *call, void *state);
@@ -137,7 +138,8 @@ typedef struct tn_op {
     const char *signature;
     const char *doc;                      /* one line */
     const char *grad;                     /* gradient rule, or NULL: differentiating raises */
-    const char *formula;                  /* kernels and gradient derived from it, or NULL */
+    const char *formula;                  /* its statements: kernels and gradient are derived (docs/formulas.md), or
+                                             NULL. Kernels given all the same come first, a rule given is taken */
     const char *autocast;                 /* "16", "32", "widest" or NULL: as it comes */
     const tn_kernel *kernels;             /* best first, plain reference last, {0} ends */
     tn_cost (*cost)(const tn_call *call); /* NULL: every tensor moved once, no flops */

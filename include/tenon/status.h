@@ -34,7 +34,7 @@ typedef enum tn_status {
 #undef TN_STATUS_ENUM
 } tn_status;
 
-TN_API const char *tn_status_name(tn_status status); /* "bad_shape" */
+TN_API const char *tn_status_name(tn_status status); /* "BAD_SHAPE" */
 TN_API const char *tn_status_text(tn_status status); /* "a tensor has a wrong shape" */
 
 /* The message of this thread's last failure; "" when there was none. Valid until the next call on this thread. */

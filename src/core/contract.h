@@ -184,6 +184,8 @@ typedef struct tni_contract {
  *                              ^                                                                                 */
 tn_status tni_contract_parse(const char *signature, tni_contract **contract);
 void tni_contract_free(tni_contract *contract); /* NULL is fine */
+/* The input is i64[2], which seeds random numbers. */
+bool tni_is_seed(const tni_contract *contract, int32_t input);
 
 /* The signature in canonical form; parsing it again gives the same contract. Caller frees with tn_free. */
 char *tni_contract_print(const tni_contract *contract);
@@ -278,6 +280,9 @@ typedef struct tni_rule {
 
 /* Called operators are looked up with tn_find; messages name the operator and point at the character. */
 tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule);
+/* The same, where the rule may also call `known`, which need not be in the table. */
+tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_operator *known,
+                              tni_rule **rule);
 void tni_rule_free(tni_rule *rule);
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -291,6 +296,7 @@ void tni_rule_free(tni_rule *rule);
  * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
  * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "differentiable": [output names],
  *                "statements": [{"results": [names], "local": bool, "op": name,
+ *                  "formula": str (of a called operator that is in no table: tn_fuse makes it),
  *                  "args": [{"param": name in the called operator, "attr": bool,
  *                            "from": "input|output|doutput|attr|dim|pack|local|literal", "name": str | "value":
  * value}]}]}, "kernels": [{"name", "device": "cpu|cuda", "types": [..]}], "samples": [{"text", "tolerance", "bench",

@@ -326,7 +326,12 @@ static void add_statement(tni_text *text, const tni_contract *c, const tni_rule 
     }
     tni_text_add(text, "], ");
     add_bool(text, "local", s->result_is_local);
-    tni_text_add(text, ", \"op\": \"%s\", \"args\": [", called->name);
+    tni_text_add(text, ", \"op\": \"%s\", ", called->name);
+    if (s->op->index < 0) { /* in no table: the formula says what it is */
+        add_string(text, "formula", s->op->row->formula);
+        tni_text_add(text, ", ");
+    }
+    tni_text_add(text, "\"args\": [");
     for (int i = 0; i < s->n_sources; i++) {
         if (i) tni_text_add(text, ", ");
         add_source(text, c, rule, called, &s->sources[i]);

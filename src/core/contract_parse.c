@@ -281,3 +281,11 @@ tn_status tni_contract_parse(const char *signature, tni_contract **contract) {
 void tni_contract_free(tni_contract *contract) {
     if (contract) tni_arena_free(contract->arena);
 }
+
+bool tni_is_seed(const tni_contract *c, int32_t input) {
+    const tni_param *param = &c->inputs[input];
+    const tni_item *item = &c->items[param->shape.first];
+    return param->type.kind == TNI_TYPE_FIXED && param->type.mask == TN_BIT(TN_I64) && param->shape.cond < 0 &&
+           param->shape.count == 1 && item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_LIT_INT &&
+           c->nodes[item->node].value == 2;
+}

@@ -28,8 +28,11 @@ void tni_arena_free(tni_arena *arena);
 struct tn_operator {
     const tn_op *row;
     tni_contract *contract;
-    int32_t index;
+    int32_t index;                     /* in the table; -1: in none */
+    bool completed;                    /* the row was made from a formula */
+    struct tn_operator *next;          /* of those in no table */
     _Atomic(const tni_rule *) rule;    /* parsed when first asked for: tni_operator_rule */
+    _Atomic(bool) no_rule;             /* there is none: a formula that cannot be differentiated */
     _Atomic(struct tni_plans *) plans; /* calls seen before (plan.c); made by the first call */
 };
 void tni_plans_free(struct tni_plans *plans); /* NULL is fine */
@@ -37,10 +40,27 @@ void tni_plans_free(struct tni_plans *plans); /* NULL is fine */
 tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule);
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
+/* An operator that is in no table. It is free to go until tni_operator_keep; from then on it stays. */
+tn_status tni_operator_make(const tn_op *row, tn_operator **made);
+void tni_operator_free(tn_operator *op); /* NULL is fine */
+void tni_operator_keep(tn_operator *op);
+tn_operator *tni_operators_kept(void); /* the last one; the others follow by `next` */
 /* Letters to change, add or drop to get from one name to the other; stops counting at `most`. */
 int tni_edit_distance(const char *a, const char *b, int most);
 /* Rows compiled in; ends with NULL (src/ops/list.c). */
 extern const tn_op *const tni_builtin_ops[];
+
+/* Rows with a formula: whoever can compile one says so (src/fuse by src/ops/list.c). The core knows formulas by this
+ * alone; without it, such rows are refused. */
+typedef struct tni_formulas {
+    /* The row with kernels that run its formula. It stays, unless drop is called. Looks at the formula when it must. */
+    tn_status (*complete)(const tn_op *row, const tn_op **whole);
+    void (*drop)(const tn_op *whole);
+    /* The gradient of a row that was completed: a rule, and the operator that it calls, which is in no table. *rule is
+     * NULL where there is none. The caller frees it. */
+    tn_status (*gradient)(const tn_op *whole, char **rule, const tn_operator **called);
+} tni_formulas;
+void tni_set_formulas(const tni_formulas *formulas);
 
 /* ---- tensors and views ------------------------------------------------------------------------------------------- */
 tn_type tni_acc_type(tn_type type);     /* TN_NO_TYPE for TN_NO_TYPE */

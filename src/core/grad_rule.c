@@ -10,6 +10,7 @@ enum { MOST_STATEMENTS = 32 };
 typedef struct builder {
     tni_lexer lex;
     const tni_contract *c;
+    const tn_operator *known; /* NULL: none */
     tni_arena *arena;
     tni_rule *rule;
     tni_statement statements[MOST_STATEMENTS];
@@ -341,7 +342,8 @@ static tn_status parse_arguments(builder *b, call *to, int32_t at) {
 static tn_status parse_call(builder *b, tni_statement *statement) {
     tni_use use;
     TN_TRY(take_name(b, "the name of an operator", &use));
-    statement->op = tn_find(use.name);
+    bool known = b->known && strcmp(b->known->contract->name, use.name) == 0;
+    statement->op = known ? b->known : tn_find(use.name);
     if (!statement->op) return tni_lex_fail(&b->lex, use.at, "%s", tn_last_error());
     call *to = tni_calloc(1, sizeof *to);
     if (!to) return TN_NO_MEMORY;
@@ -458,11 +460,17 @@ static tn_status parse_rule(builder *b, const char *text) {
 }
 
 tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule) {
+    return tni_rule_parse_with(contract, text, NULL, rule);
+}
+
+tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_operator *known,
+                              tni_rule **rule) {
     *rule = NULL;
     builder *b = tni_calloc(1, sizeof *b);
     if (!b) return TN_NO_MEMORY;
     tn_status status = TN_NO_MEMORY;
     b->c = contract;
+    b->known = known;
     b->arena = tni_arena_new();
     b->rule = b->arena ? tni_arena_alloc(b->arena, sizeof *b->rule) : NULL;
     if (b->rule) {

@@ -163,6 +163,7 @@ static void forget_plans(void) {
     for (int i = 0; i < tn_operator_count(); i++) {
         atomic_store(&((tn_operator *)tn_operator_at(i))->plans, NULL);
     }
+    for (tn_operator *op = tni_operators_kept(); op; op = op->next) atomic_store(&op->plans, NULL);
 }
 
 static void watch_forks(void) {

@@ -386,7 +386,8 @@ tn_call tni_plan_call(const tni_plan *plan) {
                      .attrs = plan->attrs,
                      .device = plan->device,
                      .host = tn_default_host(),
-                     .kernel = plan->kernel};
+                     .kernel = plan->kernel,
+                     .state = plan->state};
 }
 
 /* Lays the views out as this kernel wants them. */
@@ -447,10 +448,12 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
         lay_out(plan, k);
         call.kernel = k;
         if (k->accepts && !k->accepts(&call)) continue;
+        if (k->prepare) TN_TRY(k->prepare(&call, &plan->state));
+        call.state = plan->state;
         plan->kernel = k;
         plan->workspace = k->workspace ? k->workspace(&call) : 0;
         settle(plan);
-        return k->prepare ? k->prepare(&call, &plan->state) : TN_OK;
+        return TN_OK;
     }
     return no_kernel(plan, wanted, type, device_known);
 }

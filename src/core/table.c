@@ -10,6 +10,8 @@ static _Atomic(tn_operator *) operators[MOST];
 static _Atomic(tn_operator *) slots[SLOTS]; /* by name, open addressing; never more than half full */
 static _Atomic int count;
 static _Atomic bool ready;                               /* the rows compiled in are there */
+static _Atomic(tn_operator *) kept;                      /* operators that are in no table */
+static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
 
 static uint32_t hash_name(const char *name) {
@@ -42,25 +44,54 @@ static tn_status check_row(const tn_op *row, const tni_contract *contract) {
     return TN_OK;
 }
 
-static void free_operator(tn_operator *op) {
+void tni_set_formulas(const tni_formulas *with) {
+    formulas = with;
+}
+
+void tni_operator_free(tn_operator *op) {
     if (!op) return;
+    if (op->completed) formulas->drop(op->row);
     tni_contract_free(op->contract);
     tni_free(op);
 }
 
-static tn_status make_operator(const tn_op *row, tn_operator **made) {
+/* Kernels from the formula, unless the row comes with some that were made from it. */
+static tn_status complete_row(tn_operator *op) {
+    if (!op->row->formula) return TN_OK;
+    if (!formulas) {
+        return tn_fail(TN_UNSUPPORTED, "%s: is a formula, which this program cannot compile", op->contract->name);
+    }
+    const tn_op *whole;
+    TN_TRY(formulas->complete(op->row, &whole));
+    op->completed = whole != op->row;
+    op->row = whole;
+    return TN_OK;
+}
+
+tn_status tni_operator_make(const tn_op *row, tn_operator **made) {
     if (!row || !row->signature) return tn_fail(TN_BAD_CONTRACT, "a row of the table has no signature");
     tn_operator *op = tni_calloc(1, sizeof *op);
     if (!op) return TN_NO_MEMORY;
     op->row = row;
+    op->index = -1;
     tn_status status = tni_contract_parse(row->signature, &op->contract);
-    if (status == TN_OK) status = check_row(row, op->contract);
+    if (status == TN_OK) status = complete_row(op);
+    if (status == TN_OK) status = check_row(op->row, op->contract);
     if (status != TN_OK) {
-        free_operator(op);
+        tni_operator_free(op);
         return status;
     }
     *made = op;
     return TN_OK;
+}
+
+void tni_operator_keep(tn_operator *op) {
+    op->next = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &op->next, op)) continue;
+}
+
+tn_operator *tni_operators_kept(void) {
+    return atomic_load(&kept);
 }
 
 /* Makes the rows known to look-ups; they are complete before anybody can see them. */
@@ -76,7 +107,7 @@ static void publish(tn_operator *const *made, int n) {
 
 static tn_status make_all(const tn_op *const *rows, int n, tn_operator **made) {
     for (int i = 0; i < n; i++) {
-        TN_TRY(make_operator(rows[i], &made[i]));
+        TN_TRY(tni_operator_make(rows[i], &made[i]));
         const char *name = made[i]->contract->name;
         bool taken = atomic_load(&slots[slot_of(name)]) != NULL;
         for (int j = 0; j < i; j++) taken |= strcmp(made[j]->contract->name, name) == 0;
@@ -94,7 +125,7 @@ static tn_status add_rows(const tn_op *const *rows, int n) {
     if (status == TN_OK) {
         publish(made, n);
     } else {
-        for (int i = 0; i < n; i++) free_operator(made[i]);
+        for (int i = 0; i < n; i++) tni_operator_free(made[i]);
     }
     tni_free(made);
     return status;
@@ -175,11 +206,29 @@ const tn_op *tn_operator_row(const tn_operator *op) {
     return op->row;
 }
 
+/* The rule as written, or as derived from the formula; *rule is NULL where there is none. */
+static tn_status make_rule(const tn_operator *op, tni_rule **rule) {
+    char *text;
+    const tn_operator *called;
+    *rule = NULL;
+    if (op->row->grad) return tni_rule_parse(op->contract, op->row->grad, rule);
+    if (!op->row->formula || op->no_rule) return TN_OK;
+    TN_TRY(formulas->gradient(op->row, &text, &called));
+    if (!text) {
+        atomic_store(&((tn_operator *)op)->no_rule, true);
+        return TN_OK;
+    }
+    tn_status status = tni_rule_parse_with(op->contract, text, called, rule);
+    tni_free(text);
+    return status;
+}
+
 tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule) {
     *rule = atomic_load_explicit(&op->rule, memory_order_acquire);
-    if (*rule || !op->row->grad) return TN_OK;
+    if (*rule) return TN_OK;
     tni_rule *parsed;
-    TN_TRY(tni_rule_parse(op->contract, op->row->grad, &parsed));
+    TN_TRY(make_rule(op, &parsed));
+    if (!parsed) return TN_OK;
     /* Two threads may have parsed it; the first to get here wins. */
     const tni_rule *none = NULL;
     if (atomic_compare_exchange_strong(&((tn_operator *)op)->rule, &none, parsed)) {

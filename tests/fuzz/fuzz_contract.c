@@ -2,8 +2,7 @@
  * calls of it; one that begins with '@' is a gradient rule. Whatever parses must print back as itself, a call must end
  * with a status, and one of which less is known must get an answer that says less. tests/fuzz/run.sh builds and runs
  * it. */
-#include <stdlib.h>
-#include <string.h>
+#include "driver.h"
 
 #include "core/core.h"
 #include "cuda/cuda.h"
@@ -16,8 +15,7 @@ static tn_status run(const tn_call *call, void *state) {
 }
 
 static const tn_kernel kernels[] = {{.name = "ref", .device = TN_CPU, .run = run}, {0}};
-static const tn_op relu = {
-    .signature = "relu(x: T[*s]) -> y: T[*s]", .doc = "", .formula = "y = max(x, 0)", .kernels = kernels};
+static const tn_op relu = {.signature = "relu(x: T[*s]) -> y: T[*s]", .doc = "", .kernels = kernels};
 static const tn_op grad = {
     .signature = "g(x: T[*s], dy: T[*q]?, xs: [T[*p]]?, axis: axis = -1, shape: ints = [], n: int = 1, "
                  "f: float = 1.0, m: 'a'|'b' = 'a', t: dtype = f32, act: activation = 'relu', b: bool = "
@@ -32,26 +30,10 @@ static const char rule_contract[] =
     "int = 1, f: float?, m: 'a'|'b' = 'a', t: dtype = f32, act: activation = 'none', b: bool = "
     "true) -> y: T[*s], z: T[n]?grad, ys: [T[*p]]";
 
-/* Numbers from the rest of the input, then zeros. */
-typedef struct source {
-    const uint8_t *data;
-    size_t size;
-} source;
-
-static uint8_t take(source *from) {
-    if (from->size == 0) return 0;
-    from->size--;
-    return *from->data++;
-}
-
 static int64_t take_size(source *from) {
     static const int64_t odd[] = {-1, 0, 1, 2147483648, 4611686018427387904, INT64_MAX, -2, 9};
     uint8_t byte = take(from);
     return byte < 200 ? byte % 9 : odd[byte % 8];
-}
-
-static void must(bool condition) {
-    if (!condition) abort();
 }
 
 static tni_operand take_operand(source *from, int64_t *shape) {
@@ -183,19 +165,10 @@ static void fuzz_rule(const char *text) {
     tni_rule_free(rule);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char *text = malloc(size + 1);
-    memcpy(text, data, size);
-    text[size] = 0;
-    size_t length = strlen(text);
-    source from = {data + length, size - length};
-    take(&from); /* the zero byte */
+static void fuzz_text(const char *text, source *from) {
     if (text[0] == '@') {
         fuzz_rule(text + 1);
     } else {
-        fuzz_contract(text, &from);
+        fuzz_contract(text, from);
     }
-    free(text);
-    return 0;
 }

@@ -1,0 +1,33 @@
+/* Formulas as operators: one line of text becomes kernels for every device, a contract and a gradient
+ * (docs/formulas.md has the language).
+ *
+ *     const tn_operator *gate;
+ *     if (tn_fuse("silu(x) * y", NULL, &gate) != TN_OK) puts(tn_last_error());
+ *     tn_run(gate, &args, NULL);                                                                                       */
+#ifndef TENON_FUSE_H
+#define TENON_FUSE_H
+
+#include <tenon/call.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tn_fuse_options {
+    const char *name; /* adds it to the table by this name; NULL: the operator is in no table */
+    bool fast;        /* simplifications that may change the last bits, and what happens to NaN, infinity and -0 */
+} tn_fuse_options;
+
+/* The operator that a formula is, for tn_run and everything else that takes one. It lasts as long as the process: the
+ * same text with the same options gives the same operator, on every thread. Errors point at the character. `options`
+ * may be NULL. */
+TN_API tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_operator **op);
+
+/* The gradient of an operator that is a formula: another one, for the inputs and outputs that its contract names and
+ * d<output> for each output. TN_UNSUPPORTED where there is none. */
+TN_API tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **gradient);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

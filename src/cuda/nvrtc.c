@@ -1,0 +1,242 @@
+/* Opening NVRTC and compiling with it. */
+#include "nvrtc.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda.h"
+
+typedef struct nvrtc_program *program; /* nvrtcProgram */
+
+/* All of them are in NVRTC 11.2 and later. */
+#define FUNCTIONS(X)                                                                                             \
+    X(Version, (int *major, int *minor))                                                                         \
+    X(GetNumSupportedArchs, (int *count))                                                                        \
+    X(GetSupportedArchs, (int *archs))                                                                           \
+    X(CreateProgram, (program * made, const char *source, const char *name, int n_headers, const char **headers, \
+                      const char **include_names))                                                               \
+    X(DestroyProgram, (program * made))                                                                          \
+    X(CompileProgram, (program made, int n_options, const char *const *options))                                 \
+    X(GetCUBINSize, (program made, size_t * bytes))                                                              \
+    X(GetCUBIN, (program made, char *code))                                                                      \
+    X(GetPTXSize, (program made, size_t * bytes))                                                                \
+    X(GetPTX, (program made, char *code))                                                                        \
+    X(GetProgramLogSize, (program made, size_t * bytes))                                                         \
+    X(GetProgramLog, (program made, char *log))
+
+enum { MOST_ARCHS = 128, MOST_OPTIONS = 16 };
+
+static struct {
+#define FIELD(name, arguments) int(*name) arguments;
+    FUNCTIONS(FIELD)
+#undef FIELD
+    const char *(*GetErrorString)(int error);
+    int version;
+    int n_archs, archs[MOST_ARCHS];
+} nvrtc;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char why_not[256];
+
+/* ---- where it may be --------------------------------------------------------------------------------------------- */
+
+static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
+/* Behind the site-packages folder of a Python environment. */
+static const char *const wheels[] = {"nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", NULL};
+static const char *const installed[] = {"/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.12",
+                                        "/opt/cuda/lib64/libnvrtc.so.13", "/opt/cuda/lib64/libnvrtc.so.12", NULL};
+
+static void *open_named(const char *const *list, int flags) {
+    void *library = NULL;
+    for (; *list && !library; list++) library = dlopen(*list, flags);
+    return library;
+}
+
+static void *open_below(const char *folder, size_t length) {
+    char path[4096];
+    void *library = NULL;
+    for (const char *const *wheel = wheels; *wheel && !library; wheel++) {
+        const int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, *wheel);
+        if (n > 0 && (size_t)n < sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
+/* The wheels lie beside other packages of the same environment, whose libraries are mapped already. */
+static void *open_beside(void) {
+    static const char folder[] = "/site-packages/";
+    char line[4608], last[4096] = "";
+    void *library = NULL;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    if (!maps) return NULL;
+    while (!library && fgets(line, sizeof line, maps)) {
+        const char *path = strchr(line, '/');
+        const char *end = path ? strstr(path, folder) : NULL;
+        if (!end) continue;
+        const size_t length = (size_t)(end - path) + sizeof folder - 2;
+        if (length >= sizeof last || (strlen(last) == length && memcmp(last, path, length) == 0)) continue;
+        memcpy(last, path, length);
+        last[length] = 0;
+        library = open_below(last, length);
+    }
+    fclose(maps);
+    return library;
+}
+
+/* Of a Python environment that TENON_SITE_PACKAGES or VIRTUAL_ENV names. */
+static void *open_in_environment(void) {
+    const char *site = getenv("TENON_SITE_PACKAGES");
+    void *library = site && *site ? open_below(site, strlen(site)) : NULL;
+    return library ? library : open_beside();
+}
+
+static void *open_library(void) {
+    const char *exact = getenv("TENON_NVRTC");
+    void *library = exact && *exact ? dlopen(exact, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!library) library = open_named(names, RTLD_NOW | RTLD_NOLOAD);
+    if (!library) library = open_named(names, RTLD_NOW | RTLD_LOCAL);
+    if (!library) library = open_in_environment();
+    if (!library) library = open_named(installed, RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+static bool look_up(void *library) {
+    const struct {
+        const char *name;
+        void **function;
+    } functions[] = {
+#define ROW(name, arguments) {"nvrtc" #name, (void **)&nvrtc.name},
+        FUNCTIONS(ROW)
+#undef ROW
+            {"nvrtcGetErrorString", (void **)&nvrtc.GetErrorString},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        *functions[i].function = dlsym(library, functions[i].name);
+        if (*functions[i].function) continue;
+        snprintf(why_not, sizeof why_not, "the NVRTC that was found has no %s; version 12 or newer is needed",
+                 functions[i].name);
+        return false;
+    }
+    return true;
+}
+
+static void open_once(void) {
+    void *library = open_library();
+    int major = 0, minor = 0, count = 0;
+    if (!library) {
+        snprintf(why_not, sizeof why_not,
+                 "there is no NVRTC (libnvrtc.so.13 or .12), which compiles formulas for the GPU; get it with: pip "
+                 "install nvidia-cuda-nvrtc-cu12, or set TENON_NVRTC to the file");
+        return;
+    }
+    if (!look_up(library)) return;
+    nvrtc.Version(&major, &minor);
+    if (nvrtc.GetNumSupportedArchs(&count) == 0 && count <= MOST_ARCHS && nvrtc.GetSupportedArchs(nvrtc.archs) == 0) {
+        nvrtc.n_archs = count;
+    }
+    nvrtc.version = major * 1000 + minor * 10;
+}
+
+int tni_nvrtc_version(const char *wanted) {
+    pthread_once(&once, open_once);
+    if (!nvrtc.version) tn_fail(TN_SYSTEM, "%s: %s", wanted, why_not);
+    return nvrtc.version;
+}
+
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+
+static tn_status failed(const char *wanted, const char *what, int error) {
+    return tn_fail(TN_SYSTEM, "%s: NVRTC %d.%d: %s: %s", wanted, nvrtc.version / 1000, nvrtc.version % 1000 / 10, what,
+                   nvrtc.GetErrorString(error));
+}
+
+/* The status of a source that does not compile, with the compiler's own words. */
+static tn_status refused(const char *wanted, program made, int error) {
+    size_t bytes = 0;
+    char *log = nvrtc.GetProgramLogSize(made, &bytes) == 0 && bytes > 1 ? tni_malloc(bytes) : NULL;
+    if (!log || nvrtc.GetProgramLog(made, log) != 0) {
+        tni_free(log);
+        return failed(wanted, "does not compile", error);
+    }
+    const tn_status status = tn_fail(TN_BAD_VALUE, "%s: does not compile:\n%s", wanted, log);
+    tni_free(log);
+    return status;
+}
+
+static bool knows(int arch) {
+    for (int i = 0; i < nvrtc.n_archs; i++) {
+        if (nvrtc.archs[i] == arch) return true;
+    }
+    return false;
+}
+
+/* The newest architecture that is not newer than the GPU: PTX for it runs there. */
+static int nearest(int arch) {
+    int best = 0;
+    for (int i = 0; i < nvrtc.n_archs; i++) {
+        if (nvrtc.archs[i] <= arch && nvrtc.archs[i] > best) best = nvrtc.archs[i];
+    }
+    return best;
+}
+
+static tn_status take_code(const char *wanted, program made, tni_compiled_code *code) {
+    int error = code->is_ptx ? nvrtc.GetPTXSize(made, &code->bytes) : nvrtc.GetCUBINSize(made, &code->bytes);
+    if (error) return failed(wanted, "asking for the code", error);
+    code->data = tni_malloc(code->bytes ? code->bytes : 1);
+    if (!code->data) return TN_NO_MEMORY;
+    error = code->is_ptx ? nvrtc.GetPTX(made, code->data) : nvrtc.GetCUBIN(made, code->data);
+    if (!error) return TN_OK;
+    tni_free(code->data);
+    code->data = NULL;
+    return failed(wanted, "taking the code", error);
+}
+
+tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
+                            const char *const *options, tni_compiled_code *made) {
+    const char *all[MOST_OPTIONS];
+    char arch[32];
+    int n = 0;
+    program compiled = NULL;
+    *made = (tni_compiled_code){0};
+    if (!tni_nvrtc_version(wanted)) return TN_SYSTEM;
+    const int exact = major * 10 + minor, best = knows(exact) ? exact : nearest(exact);
+    if (!best) {
+        return tn_fail(TN_UNSUPPORTED, "%s: NVRTC %d.%d cannot compile for sm_%d or anything older", wanted,
+                       nvrtc.version / 1000, nvrtc.version % 1000 / 10, exact);
+    }
+    made->is_ptx = best != exact;
+    snprintf(arch, sizeof arch, "-arch=%s_%d", made->is_ptx ? "compute" : "sm", best);
+    all[n++] = arch;
+    all[n++] = "-std=c++17";
+    while (options && *options && n < MOST_OPTIONS) all[n++] = *options++;
+    int error = nvrtc.CreateProgram(&compiled, source, name, 0, NULL, NULL);
+    if (error) return failed(wanted, "beginning", error);
+    error = nvrtc.CompileProgram(compiled, n, all);
+    const tn_status status = error ? refused(wanted, compiled, error) : take_code(wanted, compiled, made);
+    nvrtc.DestroyProgram(&compiled);
+    return status;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* CUresult: what loading gives inside a capture */
+enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906 };
+
+tn_status tni_cuda_load(const char *wanted, int index, const tni_compiled_code *code, cu_library *library) {
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(wanted, index, &scope));
+    const tni_cuda_api *cu = tni_cuda(wanted);
+    const int error = cu ? cu->cuLibraryLoadData(library, code->data, NULL, NULL, 0, NULL, NULL, 0) : 0;
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    if (error == CAPTURE_UNSUPPORTED || error == CAPTURE_INVALIDATED || error == CAPTURE_IMPLICIT) {
+        return tn_fail(TN_UNSUPPORTED,
+                       "%s: used for the first time inside a CUDA graph capture, where no code can be loaded; prepare "
+                       "it, or call it once, before the capture",
+                       wanted);
+    }
+    return error ? tni_cuda_failed(wanted, "loading what was compiled", error) : TN_OK;
+}

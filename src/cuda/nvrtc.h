@@ -1,0 +1,24 @@
+/* NVRTC, NVIDIA's run-time compiler, opened at first need: CUDA C becomes code for one GPU. Needs no GPU itself. */
+#ifndef TNI_CUDA_NVRTC_H
+#define TNI_CUDA_NVRTC_H
+
+#include "driver.h"
+
+typedef struct tni_compiled_code {
+    char *data; /* the caller frees it with tni_free */
+    size_t bytes;
+    bool is_ptx; /* the architecture is unknown to this NVRTC: text for the driver to compile */
+} tni_compiled_code;
+
+/* 13000 * … as CUDA counts: 12090 is 12.9; 0 and a message where there is no NVRTC. `wanted` begins the message. */
+int tni_nvrtc_version(const char *wanted);
+
+/* Code for compute capability major.minor. `name` is what messages of the compiler call the source where no #line says
+ * otherwise; options end with NULL, and may be NULL. A failure's message holds what the compiler says. */
+tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
+                            const char *const *options, tni_compiled_code *made);
+
+/* Loads code on a GPU. Inside a graph capture that is impossible, and the message says what to do instead. */
+tn_status tni_cuda_load(const char *wanted, int index, const tni_compiled_code *code, cu_library *library);
+
+#endif

@@ -1,0 +1,284 @@
+/* Formulas and contracts: which dimensions of the arguments belong together, and the contract of a formula that was
+ * written without one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "parts.h"
+
+/* ---- with a signature -------------------------------------------------------------------------------------------- */
+
+/* What an item is called: "*s", "n", "2 * n"; "1" is a size, not a dimension. */
+static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_item *item, const char *name,
+                          const char **key) {
+    const tni_contract *c = f->contract;
+    tni_text text = {0};
+    bool own = axes->numpy && item->broadcast;
+    if (item->kind == TNI_ITEM_PACK) tni_text_add(&text, "%s%s", own ? "~" : "*", own ? name : c->packs[item->ref]);
+    if (item->kind == TNI_ITEM_EXPR) tni_print_node(&text, c, item->node);
+    if (!text.data && !text.failed) {
+        return tn_fail(TN_BAD_CONTRACT,
+                       "formula of '%s': %s has a shape function or a list of sizes, which formulas do not take",
+                       c->name, name);
+    }
+    *key = text.failed ? NULL : tni_arena_text(f->arena, text.data, text.length);
+    tni_free(text.data);
+    return *key ? TN_OK : TN_NO_MEMORY;
+}
+
+static int32_t item_named(const tni_axes *axes, const char *key) {
+    for (int i = 0; i < axes->n_items; i++) {
+        if (strcmp(axes->items[i].key, key) == 0) return i;
+    }
+    return -1;
+}
+
+static bool is_one(const char *key) {
+    return strcmp(key, "1") == 0;
+}
+
+static bool is_broadcast_only(const tni_contract *c, const tni_shape *shape) {
+    return shape->cond < 0 && shape->count == 1 && c->items[shape->first].kind == TNI_ITEM_BROADCAST;
+}
+
+/* By position: every shape is nothing, one pack, or broadcast() of two. */
+static bool is_numpy(const tni_contract *c) {
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        bool seed = i < c->n_inputs && tni_is_seed(c, i);
+        bool pack = param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK;
+        if (param->shape.cond >= 0) return false;
+        if (!seed && param->shape.count && !pack && !is_broadcast_only(c, &param->shape)) return false;
+    }
+    return true;
+}
+
+static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_item *item, const char *name) {
+    const char *key;
+    TN_TRY(item_key(f, axes, item, name, &key));
+    if (is_one(key) || item_named(axes, key) >= 0) return TN_OK;
+    if (axes->n_items == (axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK)) {
+        return tn_fail(TN_BAD_CONTRACT, "formula of '%s': too many dimensions", f->contract->name);
+    }
+    axes->items[axes->n_items].pack = item->kind == TNI_ITEM_PACK;
+    axes->items[axes->n_items++].key = key;
+    return TN_OK;
+}
+
+/* Every pack that is used, or the dimensions of the argument that has most. */
+tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
+    const tni_contract *c = f->contract;
+    const tni_param *largest = NULL;
+    *axes = (tni_axes){.numpy = is_numpy(c)};
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        if (param->list) {
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s is a list, which formulas do not take", c->name,
+                           param->name);
+        }
+        bool pack = param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK;
+        if (axes->numpy && pack) TN_TRY(add_item(f, axes, &c->items[param->shape.first], param->name));
+        bool seed = i < c->n_inputs && tni_is_seed(c, i);
+        if (!seed && (!largest || param->shape.count > largest->shape.count)) largest = param;
+    }
+    for (int k = 0; !axes->numpy && largest && k < largest->shape.count; k++) {
+        TN_TRY(add_item(f, axes, &c->items[largest->shape.first + k], largest->name));
+    }
+    return TN_OK;
+}
+
+tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *items, int32_t *count) {
+    const tni_contract *c = f->contract;
+    const char *name = param->name;
+    uint64_t seen = 0;
+    *count = 0;
+    for (int k = 0; k < param->shape.count; k++) {
+        const char *key;
+        TN_TRY(item_key(f, &f->axes, &c->items[param->shape.first + k], name, &key));
+        int32_t item = is_one(key) ? -1 : item_named(&f->axes, key);
+        if (item < 0 && !is_one(key)) {
+            return tn_fail(
+                TN_BAD_CONTRACT,
+                "formula of '%s': %s has the dimension %s, but no argument has all dimensions of the formula, in "
+                "their order",
+                c->name, name, key);
+        }
+        if (item >= 0 && seen >> item & 1) {
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has the dimension %s twice", c->name, name, key);
+        }
+        if (item >= 0) seen |= (uint64_t)1 << item;
+        if (*count == TN_MAX_RANK) {
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has more than %d dimensions", c->name, name,
+                           TN_MAX_RANK);
+        }
+        items[(*count)++] = item;
+    }
+    return TN_OK;
+}
+
+tn_status tni_check_reductions(const tni_fuse *f) {
+    uint64_t partial = 0;
+    for (int i = 0; f->axes.numpy && i < f->axes.n_items; i++) {
+        if (f->axes.items[i].key[0] == '~') partial |= (uint64_t)1 << i;
+    }
+    for (int32_t i = 0; partial && i < f->graph.n; i++) {
+        const tni_gnode *node = &f->graph.nodes[i];
+        if (!tni_is_reduction(node->op) && node->op != TNI_P_COUNT && node->op != TNI_P_SUM_TO) continue;
+        tni_extent e = f->graph.nodes[node->arg[0]].extent;
+        uint64_t has = e.full | e.row;
+        bool whole = (has & ~partial) || (has & partial) == partial; /* has *s itself, or all that makes it up */
+        if (whole || tni_is_scalar(e)) continue;
+        return tn_fail(TN_BAD_CONTRACT,
+                       "formula of '%s': %s of an input that broadcasts (~): give it a pack of its own",
+                       f->contract->name, tni_prims[node->op].name);
+    }
+    return TN_OK;
+}
+
+int tni_param_type(const tni_type *type) {
+    if (type->kind == TNI_TYPE_ATTR || type->wrap == TNI_COMPLEX) return TNI_TY_SOME;
+    if (type->kind == TNI_TYPE_VAR) return (type->wrap == TNI_ACC ? TNI_TY_ACC : TNI_TY_VAR) + type->ref;
+    int first = __builtin_ctz(type->mask);
+    uint32_t ints = TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8);
+    if (type->mask == TN_BIT(first)) return first;
+    return type->mask & ~ints ? TNI_TY_SOME : TN_I64; /* one of several integers: computed as i64 anyway */
+}
+
+/* ---- without ----------------------------------------------------------------------------------------------------- */
+
+/* How the inputs' shapes are written. */
+typedef enum form {
+    ALONE,     /* one input: x: T[*s] */
+    ALONE_ROW, /* one input, a result without the last dimension: x: T[*s, n] */
+    SHARED,    /* x: T[~*s], b: T[~*s] -> y: T[*s] */
+    SHARED_ROW,
+    OWN, /* x: T[*s_x], b: T[*s_b] -> y: T[broadcast(*s_x, *s_b)] */
+} form;
+
+static uint64_t all_inputs(const tni_scope *scope) {
+    uint64_t all = 0;
+    for (int i = 0; i < scope->n_inputs; i++) {
+        if (!scope->is_seed[i]) all |= (uint64_t)1 << i;
+    }
+    return all;
+}
+
+/* rand has the shape of all inputs, however many there turn out to be. */
+static tni_extent known(tni_extent extent, uint64_t all) {
+    return (tni_extent){extent.full & all, extent.row & all};
+}
+
+/* `~` makes every input as large as all: right where each result and each reduction takes all of them, or nothing. */
+static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
+    for (int i = 0; i < scope->n_outputs; i++) {
+        tni_extent e = known(f->graph.nodes[scope->output_nodes[i]].extent, all);
+        bool row = e.row == all && !e.full;
+        if (!tni_is_scalar(e) && e.full != all && !row) return false;
+    }
+    for (int i = 0; i < scope->n_inputs; i++) {
+        if (scope->is_updated[i] && (all & (all - 1))) return false; /* what is written cannot be broadcast */
+    }
+    for (int32_t i = 0; i < f->graph.n; i++) {
+        const tni_gnode *node = &f->graph.nodes[i];
+        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT || node->op == TNI_P_SUM_TO;
+        tni_extent e = measures ? known(f->graph.nodes[node->arg[0]].extent, all) : (tni_extent){all, 0};
+        if ((e.full | e.row) != all && !tni_is_scalar(e)) return false;
+    }
+    return true;
+}
+
+static form choose_form(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
+    bool single = (all & (all - 1)) == 0, row = false;
+    for (int i = 0; i < scope->n_outputs; i++) {
+        tni_extent e = known(f->graph.nodes[scope->output_nodes[i]].extent, all);
+        row |= e.row && !e.full;
+    }
+    if (single) return row ? ALONE_ROW : ALONE;
+    if (!can_share(f, scope, all)) return OWN;
+    return row ? SHARED_ROW : SHARED;
+}
+
+static void print_input_shape(tni_text *text, form how, const char *name) {
+    static const char *const shapes[] = {"[*s]", "[*s, n]", "[~*s]", "[~*s, ~n]"};
+    if (how == OWN) {
+        tni_text_add(text, "[*s_%s]", name);
+    } else {
+        tni_text_add(text, "%s", shapes[how]);
+    }
+}
+
+/* False where the contract language cannot say it. */
+static bool print_output_shape(tni_text *text, form how, const tni_scope *scope, tni_extent e, uint64_t all) {
+    if (tni_is_scalar(e)) {
+        tni_text_add(text, "[]");
+    } else if (how != OWN) {
+        bool row = !e.full, has_n = how == ALONE_ROW || how == SHARED_ROW;
+        if (!(e.full == all || (row && e.row == all && has_n))) return false;
+        tni_text_add(text, row || !has_n ? "[*s]" : "[*s, n]");
+    } else {
+        int first = -1, second = -1, more = 0;
+        for (int i = 0; i < scope->n_inputs; i++) {
+            if (!(e.full >> i & 1)) continue;
+            if (first < 0) {
+                first = i;
+            } else if (second < 0) {
+                second = i;
+            } else {
+                more++;
+            }
+        }
+        if (more || first < 0 || e.row) return false;
+        if (second < 0) {
+            tni_text_add(text, "[*s_%s]", scope->inputs[first]);
+        } else {
+            tni_text_add(text, "[broadcast(*s_%s, *s_%s)]", scope->inputs[first], scope->inputs[second]);
+        }
+    }
+    return true;
+}
+
+static const char *type_text(int type) {
+    if (type == TNI_TY_VAR) return "T";
+    if (type == TNI_TY_ACC) return "acc(T)";
+    if (type == TNI_TY_WEAK_FLOAT) return "f32";
+    if (type == TNI_TY_WEAK_INT) return "i64";
+    return type < TNI_TY_VAR ? tn_type_name((tn_type)type) : NULL;
+}
+
+static tn_status print_outputs(tni_text *text, const tni_fuse *f, const tni_scope *scope, form how, uint64_t all) {
+    for (int i = 0; i < scope->n_outputs; i++) {
+        const tni_gnode *node = &f->graph.nodes[scope->output_nodes[i]];
+        const char *type = type_text(node->type);
+        tni_text_add(text, "%s%s: %s", i ? ", " : " -> ", scope->outputs[i], type ? type : "");
+        bool said = type && print_output_shape(text, how, scope, known(node->extent, all), all);
+        if (!said) {
+            return tn_fail(
+                TN_BAD_CONTRACT,
+                "formula: the %s of the output '%s' cannot be told from the formula alone; put a signature in "
+                "front, such as f(x: T[*r, c], b: T[c]) -> %s: T[*r, c] : …",
+                type ? "shape" : "type", scope->outputs[i], scope->outputs[i]);
+        }
+    }
+    return TN_OK;
+}
+
+tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *name) {
+    uint64_t all = all_inputs(scope);
+    form how = choose_form(f, scope, all);
+    tni_text text = {0};
+    tni_text_add(&text, "%s(", name);
+    for (int i = 0; i < scope->n_inputs; i++) {
+        tni_text_add(&text, "%s%s: ", i ? ", " : "", scope->inputs[i]);
+        if (scope->is_seed[i]) {
+            tni_text_add(&text, "i64[2]");
+            continue;
+        }
+        tni_text_add(&text, scope->is_bool[i] ? "bool" : "T");
+        print_input_shape(&text, how, scope->inputs[i]);
+        if (scope->is_updated[i]) tni_text_add(&text, "!");
+    }
+    tni_text_add(&text, ")");
+    tn_status status = print_outputs(&text, f, scope, how, all);
+    if (status == TN_OK) status = text.failed ? TN_NO_MEMORY : tni_contract_parse(text.data, &f->contract);
+    tni_free(text.data);
+    return status;
+}

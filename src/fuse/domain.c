@@ -1,0 +1,177 @@
+/* The domain of a call: the shape that everything broadcasts to, and where each argument lies in it. */
+#include <string.h>
+
+#include "program.h"
+
+/* One argument's dimensions: at[k] is the domain's dimension of its dimension k, -1 for a size of 1 that is none. */
+typedef struct placed {
+    const tn_view *view;
+    const char *name;
+    int32_t at[TN_MAX_RANK];
+} placed;
+
+typedef struct placer {
+    const tni_fuse *f;
+    const tn_call *call;
+    tni_domain *domain;
+    int32_t rank[TN_MAX_RANK], first[TN_MAX_RANK]; /* of items: how many dimensions, and which */
+} placer;
+
+/* The parameter with the shape that the attributes choose. */
+static tn_status chosen(const placer *p, const tni_param *param, tni_param *made) {
+    *made = *param;
+    if (param->shape.cond < 0) return TN_OK;
+    tni_bound *bound = tni_calloc(1, sizeof *bound);
+    if (!bound) return TN_NO_MEMORY;
+    const tni_contract *c = p->f->contract;
+    memcpy(bound->attrs, p->call->attrs, (size_t)c->n_attrs * sizeof *bound->attrs);
+    tn_status status = tni_choose(c, bound, &param->shape, &made->shape.first, &made->shape.count);
+    made->shape.cond = -1;
+    tni_free(bound);
+    return status;
+}
+
+static const tn_view *output_view(const placer *p, int32_t i) {
+    int32_t updated = p->f->outputs[i].inplace;
+    return updated >= 0 ? tn_in(p->call, updated) : tn_out(p->call, i);
+}
+
+static const tni_param *output_param(const placer *p, int32_t i) {
+    int32_t updated = p->f->outputs[i].inplace;
+    return updated >= 0 ? &p->f->contract->inputs[updated] : &p->f->contract->outputs[i];
+}
+
+/* ---- dimensions by name ------------------------------------------------------------------------------------------ */
+
+/* How many dimensions a pack has, from an argument that has it. */
+static tn_status measure(placer *p, const tni_param *param, const tn_view *view) {
+    int32_t items[TN_MAX_RANK], count;
+    tni_param shaped;
+    if (!view) return TN_OK;
+    TN_TRY(chosen(p, param, &shaped));
+    TN_TRY(tni_param_items(p->f, &shaped, items, &count));
+    for (int k = 0; k < count; k++) {
+        if (items[k] >= 0 && p->f->axes.items[items[k]].pack) p->rank[items[k]] = view->ndim - (count - 1);
+    }
+    return TN_OK;
+}
+
+static tn_status measure_all(placer *p) {
+    const tni_axes *axes = &p->f->axes;
+    const tni_contract *c = p->f->contract;
+    for (int k = 0; k < axes->n_items; k++) p->rank[k] = axes->items[k].pack ? 0 : 1;
+    for (int i = 0; i < c->n_inputs; i++) {
+        if (!tni_is_seed(c, i)) TN_TRY(measure(p, &c->inputs[i], tn_in(p->call, i)));
+    }
+    for (int i = 0; i < p->f->n_outputs; i++) TN_TRY(measure(p, output_param(p, i), output_view(p, i)));
+    int32_t n = 0;
+    for (int k = 0; k < axes->n_items; k++) {
+        p->first[k] = n;
+        n += p->rank[k];
+    }
+    p->domain->n_dims = n;
+    if (n <= TN_MAX_RANK) return TN_OK;
+    return tn_fail(TN_BAD_SHAPE, "%s: more than %d dimensions", c->name, TN_MAX_RANK);
+}
+
+static tn_status place_by_name(const placer *p, const tni_param *param, placed *a) {
+    int32_t items[TN_MAX_RANK], count, n = 0;
+    tni_param shaped;
+    TN_TRY(chosen(p, param, &shaped));
+    TN_TRY(tni_param_items(p->f, &shaped, items, &count));
+    for (int k = 0; k < count; k++) {
+        int32_t rank = items[k] < 0 ? 1 : p->rank[items[k]];
+        for (int d = 0; d < rank && n < a->view->ndim; d++) a->at[n++] = items[k] < 0 ? -1 : p->first[items[k]] + d;
+    }
+    if (n == a->view->ndim) return TN_OK;
+    return tn_fail(TN_BAD_SHAPE, "%s: %s has rank %d, needs %d", p->f->contract->name, a->name, a->view->ndim, n);
+}
+
+/* ---- by position ------------------------------------------------------------------------------------------------- */
+
+static void rank_of_all(placer *p) {
+    const tni_contract *c = p->f->contract;
+    int32_t most = 0;
+    for (int i = 0; i < c->n_inputs; i++) {
+        const tn_view *view = tn_in(p->call, i);
+        if (view && !tni_is_seed(c, i) && view->ndim > most) most = view->ndim;
+    }
+    for (int i = 0; i < p->f->n_outputs; i++) {
+        const tn_view *view = output_view(p, i);
+        if (view && view->ndim > most) most = view->ndim;
+    }
+    p->domain->n_dims = most;
+}
+
+static tn_status place(const placer *p, const tni_param *param, placed *a) {
+    if (!p->f->axes.numpy) return place_by_name(p, param, a);
+    for (int k = 0; k < a->view->ndim; k++) a->at[k] = p->domain->n_dims - a->view->ndim + k;
+    return TN_OK;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static tn_status add_sizes(placer *p, const placed *a) {
+    for (int k = 0; k < a->view->ndim; k++) {
+        int64_t size = a->view->shape[k];
+        if (a->at[k] < 0 || size == 1) continue;
+        int64_t *have = &p->domain->size[a->at[k]];
+        if (*have == 1) *have = size;
+        if (*have == size) continue;
+        return tn_fail(TN_BAD_SHAPE, "%s: %s has %lld elements in dimension %d, which must go with %lld",
+                       p->f->contract->name, a->name, (long long)size, k - a->view->ndim, (long long)*have);
+    }
+    return TN_OK;
+}
+
+/* Strides of 0 make a single value of a tensor; one without elements has none, and perhaps no memory. */
+static void set_strides(const placed *a, uint32_t *mask, int64_t *strides) {
+    bool empty = tn_count(a->view) == 0;
+    for (int k = 0; k < a->view->ndim; k++) {
+        if (a->at[k] < 0 || a->view->shape[k] == 1) continue;
+        *mask |= 1u << a->at[k];
+        strides[a->at[k]] = empty ? 1 : a->view->strides[k];
+    }
+}
+
+tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *domain) {
+    const tni_contract *c = f->contract;
+    placer p = {.f = f, .call = call, .domain = domain};
+    memset(domain, 0, sizeof *domain);
+    if (f->axes.numpy) {
+        rank_of_all(&p);
+    } else {
+        TN_TRY(measure_all(&p));
+    }
+    for (int d = 0; d < TN_MAX_RANK; d++) domain->size[d] = 1;
+    for (int i = 0; i < c->n_inputs + f->n_outputs; i++) {
+        bool in = i < c->n_inputs;
+        int k = in ? i : i - c->n_inputs;
+        const tni_param *param = in ? &c->inputs[k] : output_param(&p, k);
+        placed a = {.view = in ? tn_in(call, k) : output_view(&p, k), .name = param->name};
+        if (!a.view) continue;
+        if (in) {
+            domain->in[k].present = true;
+            domain->in[k].type = a.view->type;
+            if (tni_is_seed(c, k)) continue;
+        } else {
+            domain->out[k].present = true;
+            domain->out[k].type = a.view->type;
+        }
+        TN_TRY(place(&p, param, &a));
+        TN_TRY(add_sizes(&p, &a));
+        set_strides(&a, in ? &domain->in[k].mask : &domain->out[k].mask,
+                    in ? domain->in[k].strides : domain->out[k].strides);
+    }
+    int32_t last = domain->n_dims - 1;
+    domain->tail = last >= 0 && domain->size[last] != 1 ? 1u << last : 0;
+    return TN_OK;
+}
+
+int64_t tni_mask_count(const tni_domain *domain, uint32_t mask) {
+    int64_t count = 1;
+    for (int d = 0; d < domain->n_dims; d++) {
+        if (mask >> d & 1) count *= domain->size[d];
+    }
+    return count;
+}

@@ -1,0 +1,484 @@
+/* What kernels of both forms are made of: nodes, memory, results. Names in the text: m<i> memory, o<i> where the row
+ * begins in it, v<i> what was loaded of it, t<n> the value of a node, x<n> a row's value as it was loaded, a<n> a row
+ * reduction under way, y<t> what is stored, r<i> a sum. */
+#include <math.h>
+#include <stdio.h>
+
+#include "gpu.h"
+
+const char *tni_gpu_operation(int op) {
+    return op == TNI_P_RMAX ? "tn_most" : op == TNI_P_RMIN ? "tn_least" : "tn_sum";
+}
+
+/* Partial results are in the lane itself: f32, f64, i64. */
+static const char *sum_text(const tni_accumulator *acc) {
+    return tni_emit_lane(acc->lane == TNI_LANE_BOOL ? TNI_LANE_INT : acc->lane);
+}
+
+static int64_t step_of(const tni_gpu_part *part, int32_t i) {
+    return part->p->pass->memory[i].strides[part->p->pass->n_dims];
+}
+
+bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t) {
+    const tni_item_todo *todo = &part->p->b->todo[t];
+    if (!tni_in_pass(part->p->b, part->p->pass, todo)) return false;
+    if (!todo->gathers) return part->main;
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        if (part->sums[i] == part->p->todo_memory[t]) return true;
+    }
+    return false;
+}
+
+/* Rows' and single values that update inputs wait until every block has read them. */
+static bool waits(const tni_gpu_part *part, int32_t t) {
+    const tni_item_todo *todo = &part->p->b->todo[t];
+    bool updates = !todo->gathers && todo->output >= 0 && part->p->b->f->outputs[todo->output].inplace >= 0;
+    return updates && !part->reduces && tni_level_of_todo(part->p, t) != TNI_ELEMENT;
+}
+
+bool tni_gpu_waits(const tni_gpu_part *part, int32_t t) {
+    return waits(part, t);
+}
+
+bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node) {
+    const tni_planner *p = part->p;
+    return part->needed[node] && p->memory_of[node] >= 0 && p->level[node] == TNI_ELEMENT &&
+           tni_gpu_node_of(part, node)->op != TNI_P_RAND;
+}
+
+/* ---- the beginning ----------------------------------------------------------------------------------------------- */
+
+void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from) {
+    const tni_pass *pass = part->p->pass;
+    int32_t first = -1;
+    for (int32_t d = pass->n_dims - 1; d >= 0; d--) {
+        if (mask >> d & 1) first = d;
+    }
+    if (first < 0) return;
+    tni_text_add(part->text, "%s{ i64 q = %s;", margin, from);
+    for (int32_t d = pass->n_dims - 1; d >= 0; d--) {
+        if (!(mask >> d & 1)) continue;
+        if (d == first) {
+            tni_text_add(part->text, " const i64 k = q;");
+        } else {
+            tni_text_add(part->text, " { const i64 k = tn_split(q, z[%d]);", (int)d);
+        }
+        for (int32_t i = 0; i < part->offsets; i++) {
+            if (part->used[i])
+                tni_text_add(part->text, " o%d += k * s[%d];", (int)i, (int)(i * (pass->n_dims + 1) + d));
+        }
+        tni_text_add(part->text, d == first ? "" : " }");
+    }
+    tni_text_add(part->text, " }\n");
+}
+
+static const char *const coarse[] = {"tn_exp", "tn_sigmoid", "tn_one_tanh", "tn_tanh_softplus"};
+
+static void print_seed(const tni_gpu_part *part, int32_t node) {
+    const tn_view *seed = part->p->b->call->in[tni_gpu_node_of(part, node)->ref].views;
+    int i = (int)part->p->memory_of[node];
+    tni_text_add(part->text, "    const i64 key%d = m%d[0], more%d = m%d[%lld];\n", (int)node, i, (int)node, i,
+                 (long long)seed->strides[0]);
+}
+
+void tni_gpu_begin(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    const tni_pass *pass = p->pass;
+    int32_t width = pass->n_dims + 1;
+    for (int i = 0; part->coarse && i < 4; i++)
+        tni_text_add(part->text, "#define %s %s_coarse\n", coarse[i], coarse[i]);
+    tni_text_add(part->text,
+                 "\ntemplate <int VL, int U, int MODE> TN_DEVICE void tn_body_%d_%d(const tn_params_%d &p) {\n"
+                 "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
+                 (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
+                 (int)(width + p->b->n_counts));
+    tni_text_add(part->text, "%s",
+                 "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
+                 "    const u32 far = TN_BLOCK / (u32)p.columns;\n    const i64 column = TN_BLOCK % (u32)p.columns;\n"
+                 "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces;\n"
+                 "    const i64 first = piece * p.span, past = first + p.span < p.rows ? first + p.span : p.rows;\n");
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const char *type = tni_emit_memory(pass->memory[i].type);
+        if (part->used[i])
+            tni_text_add(part->text, "    %s *const m%d = (%s *)p.memory[%d];\n", type, (int)i, type, (int)i);
+    }
+    for (int32_t i = 0; i < part->offsets; i++) {
+        if (part->used[i]) tni_text_add(part->text, "    i64 b%d = 0;\n", (int)i);
+    }
+    if (part->kept) {
+        tni_text_add(part->text, "    {\n");
+        for (int32_t i = 0; i < part->offsets; i++) {
+            if (part->used[i]) tni_text_add(part->text, "    i64 &o%d = b%d;\n", (int)i, (int)i);
+        }
+        tni_gpu_offsets(part, "    ", part->kept, "at");
+        tni_text_add(part->text, "    }\n");
+    }
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->needed[i] || tni_gpu_node_of(part, i)->op == TNI_P_CONST) continue;
+        if (tni_gpu_node_of(part, i)->op == TNI_P_RAND) print_seed(part, i);
+        if (p->level[i] == TNI_ONCE) tni_gpu_node(part, "    ", i);
+    }
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        const tni_accumulator *acc = &pass->accumulators[part->sums[i]];
+        bool along = acc->strides[pass->n_dims] != 0;
+        if (along && part->streams) continue;
+        tni_text_add(part->text, "    tn_run<%s, %s> r%d%s;\n", tni_gpu_operation(acc->op), sum_text(acc),
+                     (int)part->sums[i],
+                     !along          ? ""
+                     : part->reduces ? "[U][VL]"
+                                     : "[VL]");
+        if (!along) {
+            tni_text_add(part->text, "    r%d.begin();\n", (int)part->sums[i]);
+        } else if (part->reduces) {
+            tni_text_add(
+                part->text,
+                "#pragma unroll\n    for (int u = 0; u < U; u++) {\n#pragma unroll\n        for (int j = 0; j < "
+                "VL; j++) r%d[u][j].begin();\n    }\n",
+                (int)part->sums[i]);
+        } else {
+            tni_text_add(part->text, "#pragma unroll\n    for (int j = 0; j < VL; j++) r%d[j].begin();\n",
+                         (int)part->sums[i]);
+        }
+    }
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static bool is_number(const tni_gpu_part *part, int32_t node, double value) {
+    const tni_gnode *n = tni_gpu_node_of(part, tni_resolve(part->p, node));
+    return n->op == TNI_P_CONST && n->ref < 0 && n->value == value;
+}
+
+/* The argument of `op` of two where the other one is this number; -1: it is not so. */
+static int32_t beside_number(const tni_gpu_part *part, int32_t node, int op, double value) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    if (n->op != op || part->p->memory_of[node] >= 0) return -1;
+    if (is_number(part, n->arg[0], value)) return tni_resolve(part->p, n->arg[1]);
+    return is_number(part, n->arg[1], value) ? tni_resolve(part->p, n->arg[0]) : -1;
+}
+
+/* The argument of a node that is `op` of one; -1: it is not. */
+static int32_t inside(const tni_gpu_part *part, int32_t node, int op) {
+    if (node < 0 || tni_gpu_node_of(part, node)->op != op || part->p->memory_of[node] >= 0) return -1;
+    return tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
+}
+
+/* What takes fewer instructions, and is more accurate, at once than one after the other. */
+static bool print_together(const tni_gpu_part *part, int32_t node) {
+    int32_t half = beside_number(part, node, TNI_P_ADD, 0.5), one = beside_number(part, node, TNI_P_ADD, 1);
+    int32_t erf = half >= 0 ? inside(part, beside_number(part, half, TNI_P_MUL, 0.5), TNI_P_ERF) : -1;
+    int32_t tanh = one >= 0 ? inside(part, one, TNI_P_TANH) : -1;
+    int32_t mish = inside(part, inside(part, node, TNI_P_TANH), TNI_P_SOFTPLUS);
+    const char *name = erf >= 0 ? "tn_half_erf" : tanh >= 0 ? "tn_one_tanh" : mish >= 0 ? "tn_tanh_softplus" : NULL;
+    if (!name) return false;
+    tni_text_add(part->text, "%s(", name);
+    tni_emit_value(part->text, part->p, erf >= 0 ? erf : tanh >= 0 ? tanh : mish, tni_gpu_lane_of(part, node));
+    tni_text_add(part->text, ")");
+    return true;
+}
+
+/* Elements are divided by multiplying where that is as good as exact; what there is one of for a row, exactly. */
+static bool print_quotient(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT) return false;
+    const tni_gnode *by = tni_gpu_node_of(part, tni_resolve(part->p, n->arg[1]));
+    float inverse = (float)(1 / by->value);
+    bool number = by->op == TNI_P_CONST && by->ref < 0;
+    if (number && isnormal((float)by->value) && isnormal(inverse)) {
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (f32)%a", (double)inverse);
+        return true;
+    }
+    int32_t divisor = tni_resolve(part->p, n->arg[1]);
+    if (number || part->p->level[divisor] != TNI_ELEMENT) { /* one division for the row */
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (1 / ");
+        tni_emit_value(part->text, part->p, n->arg[1], lane);
+        tni_text_add(part->text, ")");
+        return true;
+    }
+    tni_text_add(part->text, "tn_quick(");
+    tni_emit_value(part->text, part->p, n->arg[0], lane);
+    tni_text_add(part->text, ", ");
+    tni_emit_value(part->text, part->p, n->arg[1], lane);
+    tni_text_add(part->text, ")");
+    return true;
+}
+
+static void print_operation(const tni_gpu_part *part, int32_t node) {
+    if (print_together(part, node) || print_quotient(part, node)) return;
+    if (tni_gpu_node_of(part, node)->op == TNI_P_RSQRT) {
+        tni_text_add(part->text, "tn_rsqrt(");
+        tni_emit_value(part->text, part->p, tni_gpu_node_of(part, node)->arg[0], tni_gpu_lane_of(part, node));
+        tni_text_add(part->text, ")");
+    } else {
+        tni_emit_operation(part->text, part->p, node);
+    }
+}
+
+/* From what was loaded to the lane: truth values are 0 and 1. */
+static void print_loaded(const tni_gpu_part *part, int32_t node, const char *what) {
+    int lane = tni_gpu_lane_of(part, node);
+    tni_text_add(part->text, lane == TNI_LANE_BOOL ? "(u8)(tn_wide(%s) != 0)" : "(%2$s)tn_wide(%1$s)", what,
+                 tni_emit_lane(lane));
+}
+
+void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node) {
+    const tni_planner *p = part->p;
+    char what[64];
+    if (tni_gpu_node_of(part, node)->op == TNI_P_CONST) return;
+    tni_text_add(part->text, "%sconst %s t%d = ", margin, tni_emit_lane(tni_gpu_lane_of(part, node)), (int)node);
+    if (p->memory_of[node] >= 0 && p->level[node] == TNI_ROW) {
+        snprintf(what, sizeof what, part->reduces ? "x%d" : "x%d[u]", (int)node);
+        print_loaded(part, node, what);
+    } else if (p->memory_of[node] >= 0) {
+        snprintf(what, sizeof what, "m%d[0]", (int)p->memory_of[node]);
+        print_loaded(part, node, what);
+    } else if (tni_gpu_node_of(part, node)->op == TNI_P_CAST) {
+        tni_emit_cast(part->text, p, node);
+    } else {
+        print_operation(part, node);
+    }
+    tni_text_add(part->text, ";\n");
+}
+
+void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        bool row = part->needed[i] && p->level[i] == TNI_ROW && p->stage[i] == stage &&
+                   tni_gpu_node_of(part, i)->op != TNI_P_CONST;
+        if (row && (p->memory_of[i] >= 0 || !tni_reduces_rows(p, i))) tni_gpu_node(part, margin, i);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count) {
+    int32_t i = part->p->memory_of[node];
+    const char *type = tni_emit_memory(part->p->pass->memory[i].type);
+    if (step_of(part, i) == 1) {
+        tni_text_add(part->text, "tn_load<%s, VL, MODE>(m%d + %s%d + c, %s)", type, (int)i, at, (int)i, count);
+    } else {
+        int width = part->p->pass->n_dims + 1;
+        tni_text_add(part->text, "tn_load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,
+                     (int)i * width + width - 1, (int)i * width + width - 1, count);
+    }
+}
+
+/* A row's values as they are in memory, of all rows that are under way. */
+void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->needed[i] || p->memory_of[i] < 0 || p->level[i] != TNI_ROW) continue;
+        const int m = (int)p->memory_of[i];
+        const char *type = tni_emit_memory(p->pass->memory[m].type);
+        if (part->reduces) tni_text_add(part->text, "%s%s x%d;\n", margin, type, (int)i);
+        tni_text_add(part->text, "%sx%d%s = %s ? m%d[o%d] : tn_zero<%s>();\n", margin, (int)i, index, there, m, m,
+                     type);
+    }
+}
+
+void tni_gpu_random(const tni_gpu_part *part, const char *margin) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->taken[i] || tni_gpu_node_of(part, i)->op != TNI_P_RAND) continue;
+        tni_text_add(part->text, "%sf32 w%d[VL];\n%stn_random(key%d, more%d, %lldLL, o%d + c, w%d);\n", margin, (int)i,
+                     margin, (int)i, (int)i, (long long)tni_gpu_node_of(part, i)->value, (int)part->offsets - 1,
+                     (int)i);
+    }
+}
+
+/* The lane that is stored from: f64 is rounded to 16 bits at once. */
+static int lane_for_store(const tni_gpu_part *part, int32_t node, tn_type type) {
+    bool half = type == TN_F16 || type == TN_BF16;
+    bool wide = half && tni_gpu_node_of(part, node)->op != TNI_P_CONST && tni_gpu_lane_of(part, node) == TNI_LANE_F64;
+    return wide ? TNI_LANE_F64 : tni_lane_of(part->p->g, type);
+}
+
+static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, const char *index, bool row) {
+    const tni_planner *p = part->p;
+    int32_t i = p->todo_memory[t];
+    const tni_accumulator *acc = &p->pass->accumulators[i];
+    bool along = acc->strides[p->pass->n_dims] != 0;
+    tni_text_add(part->text, "%s", margin);
+    if (along && part->streams) { /* its place in memory belongs to this thread */
+        tni_text_add(part->text, "if (j < n) g%d[(c + j) * s[%d]] = tn_both(%s{}, g%d[(c + j) * s[%d]], (%s)", (int)i,
+                     (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), tni_gpu_operation(acc->op), (int)i,
+                     (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), sum_text(acc));
+    } else {
+        if (!row) tni_text_add(part->text, "if (tn_in<MODE>(j, n)) ");
+        tni_text_add(part->text, "r%d%s%s.add((%s)", (int)i, along && part->reduces ? index : "", along ? "[j]" : "",
+                     sum_text(acc));
+    }
+    tni_emit_value(part->text, p, tni_todo_node(p, &p->b->todo[t]), acc->lane);
+    tni_text_add(part->text, ");\n");
+}
+
+static bool is_reduced_now(const tni_gpu_part *part, int32_t node, int32_t stage) {
+    const tni_planner *p = part->p;
+    bool here = part->needed[node] && tni_gpu_node_of(part, node)->op != TNI_P_CONST && p->memory_of[node] < 0;
+    return here && tni_reduces_rows(p, node) && p->stage[node] == stage + 1;
+}
+
+static bool is_result(const tni_gpu_part *part, int32_t t, int32_t stage, bool elements) {
+    if (!tni_gpu_has_todo(part, t) || waits(part, t)) return false;
+    if (part->reduces && tni_stage_of_todo(part->p, t) != stage) return false;
+    return (tni_level_of_todo(part->p, t) == TNI_ELEMENT) == elements;
+}
+
+static void print_stores(const tni_gpu_part *part, const char *margin, int32_t stage) {
+    const tni_planner *p = part->p;
+    int width = p->pass->n_dims + 1;
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
+        int i = (int)p->todo_memory[t];
+        const char *type = tni_emit_memory(p->pass->memory[i].type);
+        if (step_of(part, i) == 1) {
+            tni_text_add(part->text, "%stn_store<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n", margin, type, i, i, (int)t);
+        } else {
+            tni_text_add(part->text, "%stn_store_apart<%s, VL>(m%d + o%d + c * s[%d], s[%d], y%d, n);\n", margin, type,
+                         i, i, i * width + width - 1, i * width + width - 1, (int)t);
+        }
+    }
+}
+
+void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index) {
+    const tni_planner *p = part->p;
+    char what[64], inner[64];
+    snprintf(inner, sizeof inner, "%s    ", margin);
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
+        tn_type type = p->pass->memory[p->todo_memory[t]].type;
+        int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
+        tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
+    }
+    tni_text_add(part->text, "#pragma unroll\n%sfor (int j = 0; j < VL; j++) {\n", margin);
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->taken[i] || p->level[i] != TNI_ELEMENT || tni_gpu_node_of(part, i)->op == TNI_P_CONST) continue;
+        if (part->saved[i] && part->made[i] < stage) {
+            tni_text_add(part->text, "%sconst %s t%d = k%d[u][j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
+                         (int)i, (int)i);
+        } else if (tni_gpu_node_of(part, i)->op == TNI_P_RAND) {
+            tni_text_add(part->text, "%sconst %s t%d = w%d[j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
+                         (int)i, (int)i);
+        } else if (tni_gpu_is_leaf(part, i)) {
+            snprintf(what, sizeof what, "v%d%s.v[j]", (int)p->memory_of[i], p->fixed[i] && !part->reduces ? "" : index);
+            tni_text_add(part->text, "%sconst %s t%d = ", inner, tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
+            print_loaded(part, i, what);
+            tni_text_add(part->text, ";\n");
+        } else if (!tni_reduces_rows(p, i)) {
+            tni_gpu_node(part, inner, i);
+        }
+        if (part->saved[i] && part->made[i] == stage)
+            tni_text_add(part->text, "%sk%d[u][j] = t%d;\n", inner, (int)i, (int)i);
+    }
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!is_reduced_now(part, i, stage)) continue;
+        tni_text_add(part->text,
+                     part->streams ? "%sif (tn_in<MODE>(j, n)) a%d.add("
+                                   : "%sa%d = tn_both(%s{}, a%d, tn_in<MODE>(j, n) ? ",
+                     inner, (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), (int)i);
+        if (!part->streams) tni_text_add(part->text, "(%s)", tni_emit_lane(tni_gpu_lane_of(part, i)));
+        tni_emit_value(part->text, p, tni_gpu_node_of(part, i)->arg[0], tni_gpu_lane_of(part, i));
+        if (part->streams) {
+            tni_text_add(part->text, ");\n");
+        } else {
+            tni_text_add(part->text, " : tn_none(%s{}, %s{}));\n", tni_gpu_operation(tni_gpu_node_of(part, i)->op),
+                         tni_emit_lane(tni_gpu_lane_of(part, i)));
+        }
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!is_result(part, t, stage, true)) continue;
+        if (p->b->todo[t].gathers) {
+            print_sum(part, inner, t, index, false);
+            continue;
+        }
+        int32_t node = tni_todo_node(p, &p->b->todo[t]);
+        tni_text_add(part->text, "%sy%d[j] = ", inner, (int)t);
+        tni_emit_value(part->text, p, node, lane_for_store(part, node, p->pass->memory[p->todo_memory[t]].type));
+        tni_text_add(part->text, ";\n");
+    }
+    tni_text_add(part->text, "%s}\n", margin);
+    print_stores(part, margin, stage);
+}
+
+/* Into memory that has one element for a row; o<i> is where. */
+void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t) {
+    const tni_planner *p = part->p;
+    int i = (int)p->todo_memory[t];
+    int32_t node = tni_todo_node(p, &p->b->todo[t]);
+    tni_text_add(part->text, "%stn_put(m%d + o%d, ", margin, i, i);
+    tni_emit_value(part->text, p, node, lane_for_store(part, node, p->pass->memory[i].type));
+    tni_text_add(part->text, ");\n");
+}
+
+void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition) {
+    const tni_planner *p = part->p;
+    char inner[64];
+    bool any = false;
+    snprintf(inner, sizeof inner, "%s    ", margin);
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!is_result(part, t, stage, false)) continue;
+        if (!any) tni_text_add(part->text, "%sif (%s) {\n", margin, condition);
+        any = true;
+        if (p->b->todo[t].gathers) {
+            print_sum(part, inner, t, "", true);
+        } else {
+            tni_gpu_put(part, inner, t);
+        }
+    }
+    if (any) tni_text_add(part->text, "%s}\n", margin);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void print_partial(const tni_gpu_part *part, int32_t i) {
+    const tni_pass *pass = part->p->pass;
+    const tni_accumulator *acc = &pass->accumulators[i];
+    const char *type = sum_text(acc);
+    int at = (int)(pass->n_memory + i), width = pass->n_dims + 1;
+    if (acc->strides[pass->n_dims] == 0) {
+        tni_text_add(
+            part->text,
+            "    {\n        const %s total = tn_block(%s{}, r%d.total(), (u32)p.threads, slots[0]);\n"
+            "        if (tid == 0) ((%s *)p.sums[%d])[(piece * p.columns + column) * p.size[%d] + b%d] = total;\n"
+            "    }\n",
+            type, tni_gpu_operation(acc->op), (int)i, type, (int)i, (int)i, at);
+    } else if (part->reduces) {
+        tni_text_add(
+            part->text,
+            "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
+            "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+            "            const i64 c = ((i64)u * across + x) * VL;\n#pragma unroll\n"
+            "            for (int j = 0; j < VL; j++) {\n"
+            "                if (c + j < z[%d]) g[(c + j) * s[%d]] = r%d[u][j].total();\n            }\n        }\n    "
+            "}\n",
+            type, type, (int)i, (int)i, at, (int)pass->n_dims, at * width + width - 1, (int)i);
+    } else {
+        tni_text_add(
+            part->text,
+            "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
+            "#pragma unroll\n        for (int j = 0; j < VL; j++) {\n"
+            "            if (j < n) g[(c + j) * s[%d]] = r%d[j].total();\n        }\n    }\n",
+            type, type, (int)i, (int)i, at, at * width + width - 1, (int)i);
+    }
+}
+
+void tni_gpu_end(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        bool along = pass->accumulators[part->sums[i]].strides[pass->n_dims] != 0;
+        if (!along || !part->streams) print_partial(part, part->sums[i]);
+    }
+    tni_text_add(part->text, "}\n");
+    for (int i = 0; part->coarse && i < 4; i++) tni_text_add(part->text, "#undef %s\n", coarse[i]);
+    for (int k = 0; k < 2; k++) {
+        int vector = k == 0 || part->reduces ? part->vector : 1, mode = k ? 0 : part->whole ? 2 : 1;
+        tni_text_add(part->text, "#if TN_VARIANT != %d\n", 1 - k);
+        tni_text_add(part->text,
+                     "TN_KERNEL(%d) tn_%d_%d_%c(TN_PARAMS(tn_params_%d)) { tn_body_%d_%d<%d, %d, %d>(p); }\n#endif\n",
+                     (int)part->bound, (int)part->index, (int)part->number, k ? 'b' : 'a', (int)part->index,
+                     (int)part->index, (int)part->number, vector, (int)part->unroll[k], mode);
+    }
+}

@@ -1,0 +1,129 @@
+/* The formula object. */
+#include "fuse.h"
+
+#include <string.h>
+
+#include "parts.h"
+
+/* The signature in front, parsed alone. */
+static tn_status parse_signature(tni_fuse *f, const char *text, int32_t end) {
+    char *signature = tni_arena_text(f->arena, text, (size_t)end);
+    if (!signature) return TN_NO_MEMORY;
+    TN_TRY(tni_contract_parse(signature, &f->contract));
+    if (!text[end])
+        return tn_fail(
+            TN_BAD_CONTRACT,
+            "formula of '%s': expected ':' and the formula behind the signature at column %d\n  %.100s\n  %*s",
+            f->contract->name, (int)end + 1, text, (int)(end < 100 ? end : 100) + 1, "^");
+    for (int i = 0; i < f->contract->n_types; i++) f->graph.masks[i] = f->contract->types[i].mask;
+    f->signed_by_user = true;
+    return tni_make_axes(f, &f->axes);
+}
+
+static void set_outputs(tni_fuse *f, const tni_scope *scope) {
+    for (int i = 0; i < scope->n_outputs; i++) {
+        f->outputs[f->n_outputs++] = (tni_fuse_output){scope->output_nodes[i], -1};
+    }
+    for (int i = 0; i < scope->n_inputs; i++) {
+        if (scope->is_updated[i]) f->outputs[f->n_outputs++] = (tni_fuse_output){scope->updated_nodes[i], i};
+    }
+}
+
+static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options) {
+    tni_scope *scope = tni_calloc(1, sizeof *scope);
+    if (!scope) return TN_NO_MEMORY;
+    int32_t end = tni_signature_end(text);
+    tn_status status = TN_OK;
+    f->graph.masks[0] = TN_FLOATS;
+    if (end >= 0) status = parse_signature(f, text, end);
+    if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
+    if (status == TN_OK && end >= 0) status = tni_check_reductions(f);
+    if (status == TN_OK && end < 0) {
+        status = tni_make_contract(f, scope, options && options->name ? options->name : "formula");
+        if (status == TN_OK) status = tni_make_axes(f, &f->axes);
+    }
+    if (status == TN_OK) set_outputs(f, scope);
+    tni_free(scope);
+    return status;
+}
+
+tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
+    *made = NULL;
+    if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
+    if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
+    tni_fuse *f = tni_calloc(1, sizeof *f);
+    if (!f) return TN_NO_MEMORY;
+    f->fast = options && options->fast;
+    tni_graph_init(&f->graph, f->fast);
+    f->arena = tni_arena_new();
+    tn_status status = f->arena ? parse(f, text, options) : TN_NO_MEMORY;
+    if (status == TN_OK) {
+        *made = f;
+    } else {
+        tni_fuse_free(f);
+    }
+    return status;
+}
+
+void tni_fuse_free(tni_fuse *f) {
+    if (!f) return;
+    tni_graph_clear(&f->graph);
+    tni_contract_free(f->contract);
+    tni_arena_free(f->arena);
+    tni_free(f);
+}
+
+const tni_contract *tni_fuse_contract(const tni_fuse *f) {
+    return f->contract;
+}
+
+/* The text of `text`, which the caller frees; NULL and a message where memory ran out. */
+static char *finish(tni_text *text) {
+    if (!text->failed) return text->data;
+    tni_free(text->data);
+    return NULL;
+}
+
+char *tni_fuse_print(const tni_fuse *f) {
+    tni_text text = {0};
+    char *contract = tni_contract_print(f->contract);
+    if (!contract) return NULL;
+    tni_text_add(&text, "%s : ", contract);
+    tni_free(contract);
+    tni_print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs);
+    return finish(&text);
+}
+
+static void print_type(tni_text *text, const tni_fuse *f, int type) {
+    static const char *const words[] = {"int", "float", "some float", "some type"};
+    const tni_contract *c = f->contract;
+    if (type < TNI_TY_VAR) {
+        tni_text_add(text, "%s", tn_type_name((tn_type)type));
+    } else if (type < TNI_TY_WEAK_INT) {
+        const char *variable = type % 16 < c->n_types ? c->types[type % 16].name : "T";
+        tni_text_add(text, type < TNI_TY_ACC ? "%s" : "acc(%s)", variable);
+    } else {
+        tni_text_add(text, "%s", words[type - TNI_TY_WEAK_INT]);
+    }
+}
+
+static const char *level_of(const tni_graph *g, const tni_gnode *node) {
+    if (node->op == TNI_P_CONST || node->op == TNI_P_ATTR) return "constant";
+    if (tni_is_scalar(node->extent)) return "scalar";
+    return tni_has_tail(g, node->extent) ? "element" : "row";
+}
+
+char *tni_fuse_print_graph(const tni_fuse *f) {
+    tni_text text = {0};
+    for (int32_t i = 0; i < f->graph.n; i++) {
+        const tni_gnode *node = &f->graph.nodes[i];
+        tni_text_add(&text, "%d: ", (int)i);
+        print_type(&text, f, node->type);
+        tni_text_add(&text, " %s %s", level_of(&f->graph, node), tni_prims[node->op].name);
+        if (node->op == TNI_P_CONST) tni_text_double(&text, node->value);
+        if (node->op == TNI_P_INPUT) tni_text_add(&text, " %s", f->contract->inputs[node->ref].name);
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) tni_text_add(&text, " %d", (int)node->arg[k]);
+        tni_text_add(&text, "\n");
+    }
+    return finish(&text);
+}

@@ -1,0 +1,145 @@
+/* A pass on the GPU: one kernel for what it stores and sums alike, more where sums of another form are asked for.
+ *
+ * The rows of a pass are (kept, reduced): a sum keeps some of the rows' dimensions and perhaps the columns, and loses
+ * the others. A block has one kept row, or none where nothing is summed; a piece of the reduced rows, which it walks
+ * over; and a stretch of columns. So every partial result belongs to one thread or one block, and comes out the same
+ * each time. A second kernel adds the pieces up. Two forms of walking:
+ *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
+ *             row, rows are stretches of it.
+ *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in registers
+ *             between the stages of reductions (each thread has E vectors); longer ones are read once for each stage.
+ * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
+ * both add in the same order, which depends on the length of a row alone. */
+#ifndef TNI_FUSE_GPU_H
+#define TNI_FUSE_GPU_H
+
+#include "../cuda/cuda.h"
+#include "../cuda/nvrtc.h"
+#include "plan.h"
+
+enum {
+    TNI_GPU_THREADS = 256, /* of a block of `plain` */
+    TNI_GPU_PARAMS = 4000, /* bytes that a kernel's parameters may have */
+    TNI_GPU_BLOCKS = 1024, /* where sums walk: about so many */
+    TNI_GPU_VECTORS = 8,   /* of 16 bytes that a thread keeps of a row, at most */
+    TNI_GPU_ROW_THREADS = 1024,
+};
+
+/* Which part of a block's threads has what; the numbers that a kernel's parameters end with. */
+typedef struct tni_gpu_grid {
+    int64_t across;  /* threads side by side along a row */
+    int64_t down;    /* rows that a block has at the same time */
+    int64_t columns; /* blocks that a row's columns are split into */
+    int64_t span;    /* reduced rows of a piece */
+    int64_t pieces;
+    int64_t rows; /* reduced rows */
+    int64_t kept; /* rows that are kept */
+    uint32_t block, grid;
+} tni_gpu_grid;
+
+typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
+
+/* One launch. */
+typedef struct tni_gpu_step {
+    uint8_t kind;
+    int32_t pass;
+    char name[2][32]; /* kernels: the aligned variant, and the other one */
+    bool aligned;     /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t vector;   /* VL */
+    tni_gpu_grid grid[2];
+    int32_t sum;          /* FINISH: of which accumulator */
+    int64_t partials[2];  /* how many there are to add up, after each variant */
+    int32_t after;        /* FINISH: the step that made them */
+    tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
+} tni_gpu_step;
+
+typedef struct tni_gpu_program {
+    int32_t n_steps, capacity;
+    tni_gpu_step *steps;
+    const char *source;     /* in the program's arena, for the variant that is compiled later */
+    _Atomic bool loaded[2]; /* variants */
+} tni_gpu_program;
+
+/* What is emitted into, and what for. */
+typedef struct tni_gpu_part {
+    tni_planner *p;
+    tni_text *text;
+    int32_t index;  /* of the pass */
+    int32_t number; /* of the part */
+    bool main;      /* stores, too */
+    bool reduces, streams, flat, random;
+    bool whole;    /* rows are whole vectors */
+    bool coarse;   /* everything that it makes is rounded to bf16 */
+    uint32_t kept; /* dimensions of rows that its sums keep */
+    bool column;   /* and they keep columns */
+    int32_t n_sums, sums[TNI_MAX_ARGS * 2];
+    int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
+    int32_t lanes, bound, n_slots;
+    int32_t stages;
+    int32_t offsets; /* memory, accumulators and the element's number: each has an offset */
+    bool needed[TNI_FUSE_NODES], taken[TNI_FUSE_NODES];
+    bool saved[TNI_FUSE_NODES];                   /* made in one stage, taken from registers in the next ones */
+    int32_t made[TNI_FUSE_NODES];                 /* the stage that makes what is saved */
+    bool used[TNI_FUSE_NODES + 4 * TNI_MAX_ARGS]; /* offsets that are */
+} tni_gpu_part;
+
+static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t node) {
+    return &part->p->g->nodes[node];
+}
+static inline int tni_gpu_lane_of(const tni_gpu_part *part, int32_t node) {
+    return tni_lane_of(part->p->g, tni_gpu_node_of(part, node)->type);
+}
+/* Of what a leaf is loaded from. */
+static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
+    return part->p->pass->memory[part->p->memory_of[node]].type;
+}
+
+void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
+tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
+void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
+void tni_emit_cuda_rows(tni_gpu_part *part);
+void tni_emit_cuda_tail(tni_gpu_part *part);
+void tni_emit_cuda_finish(const tni_accumulator *acc, tni_text *text, const char *name);
+
+/* emit_cuda_parts.c, for both forms */
+bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t);
+bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node); /* an element's, from memory that this part reads */
+void tni_gpu_begin(const tni_gpu_part *part);                 /* the kernel's template up to the single values */
+/* Offsets of the rows with the dimensions of `mask`, number `from`, are added to o<i>. */
+void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
+void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
+void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage);
+/* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
+void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
+void tni_gpu_random(const tni_gpu_part *part, const char *margin);
+/* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
+void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index);
+void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
+void tni_gpu_end(const tni_gpu_part *part); /* partial results, the two kernels */
+bool tni_gpu_waits(const tni_gpu_part *part,
+                   int32_t t); /* for a kernel behind this one: updates of what all blocks read */
+void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t);
+void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there);
+const char *tni_gpu_operation(int op); /* tn_sum, tn_most, tn_least */
+
+/* gpu_run.c */
+tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source);
+/* variant 0: the kernels for aligned memory, 1: those for any */
+tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, int major, int minor,
+                          tni_compiled_code *code);
+tn_status tni_gpu_run(const tni_program *program, const tn_call *call);
+/* The parameters of a step's kernel as 8-byte words, for variant k; how many there are. */
+int32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                      uint64_t *words);
+/* Which variant a call takes; call NULL: which it takes where pointers are aligned. */
+int tni_gpu_variant(const tni_program *program, const tn_call *call);
+bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call);
+
+/* emit_value.c */
+const char *tni_emit_lane(int lane);
+const char *tni_emit_memory(tn_type type);
+void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane);
+void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node);
+void tni_emit_cast(tni_text *text, const tni_planner *p, int32_t node);
+
+#endif

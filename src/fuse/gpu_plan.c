@@ -1,0 +1,416 @@
+/* Which kernels a pass becomes on the GPU, how much each thread has, and over which grid. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static int64_t ceil_of(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t kept_by(const tni_pass *pass, const tni_accumulator *acc) {
+    uint32_t mask = 0;
+    for (int32_t d = 0; d < pass->n_dims; d++) mask |= acc->strides[d] != 0 ? 1u << d : 0;
+    return mask;
+}
+
+/* Sums that walk alike share a part: those that keep the same rows and columns, or no rows at all. */
+static bool goes_along(const tni_gpu_part *part, const tni_pass *pass, const tni_accumulator *acc) {
+    uint32_t kept = kept_by(pass, acc);
+    bool column = acc->strides[pass->n_dims] != 0;
+    return part->n_sums == 0 || (kept == part->kept && (column == part->column || kept == 0));
+}
+
+static void take_sums(tni_gpu_part *part, bool *done) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &pass->accumulators[i];
+        if (done[i] || !goes_along(part, pass, acc)) continue;
+        if (part->n_sums == 0) part->kept = kept_by(pass, acc);
+        part->column |= acc->strides[pass->n_dims] != 0;
+        part->sums[part->n_sums++] = i;
+        done[i] = true;
+    }
+}
+
+/* What the part computes: from its results back to memory. Whether it reduces rows decides which results wait, so that
+ * is found out first, from all of them. */
+typedef enum results { ALL, NOW, LATE } results;
+static void mark_needed(tni_gpu_part *part, results which) {
+    tni_planner *p = part->p;
+    memset(part->needed, 0, sizeof part->needed);
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        bool here = tni_gpu_has_todo(part, t) && (which == ALL || tni_gpu_waits(part, t) == (which == LATE));
+        if (here) part->needed[tni_todo_node(p, &p->b->todo[t])] = true;
+    }
+    for (int32_t i = p->g->n - 1; i >= 0; i--) {
+        const tni_gnode *n = &p->g->nodes[i];
+        if (!part->needed[i] || p->memory_of[i] >= 0 || n->op == TNI_P_CONST) continue;
+        part->reduces |= tni_reduces_rows(p, i);
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) {
+            if (!(n->op == TNI_P_SUM_TO && k == 1)) part->needed[tni_resolve(p, n->arg[k])] = true;
+        }
+    }
+}
+
+static void mark_used(tni_gpu_part *part, bool tail) {
+    tni_planner *p = part->p;
+    const tni_pass *pass = p->pass;
+    memset(part->used, 0, sizeof part->used);
+    part->offsets = pass->n_memory + pass->n_accumulators + 1;
+    part->stages = 1;
+    part->random = false;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->needed[i] || p->g->nodes[i].op == TNI_P_CONST) continue;
+        if (p->memory_of[i] >= 0) part->used[p->memory_of[i]] = true;
+        if (p->g->nodes[i].op == TNI_P_RAND) part->random = part->used[part->offsets - 1] = true;
+        if (p->stage[i] >= part->stages) part->stages = p->stage[i] + 1;
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!tni_gpu_has_todo(part, t) || tni_gpu_waits(part, t) != tail) continue;
+        part->used[p->todo_memory[t] + (p->b->todo[t].gathers ? pass->n_memory : 0)] = true;
+        if (part->reduces && tni_stage_of_todo(p, t) >= part->stages) part->stages = tni_stage_of_todo(p, t) + 1;
+    }
+}
+
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
+
+typedef struct elements {
+    int64_t least, most;   /* bytes of an element that lies beside its neighbours */
+    int32_t moving, fixed; /* bytes that are loaded for one column: of this row, and of every row */
+    int32_t operations;
+} elements;
+
+static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
+    const tni_memory *m = &pass->memory[i];
+    int64_t size = (int64_t)tn_type_size(m->type);
+    if (m->strides[pass->n_dims] != 1) return;
+    if (e->least == 0 || size < e->least) e->least = size;
+    if (size > e->most) e->most = size;
+}
+
+static elements count_elements(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    elements e = {0};
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->needed[i] || p->g->nodes[i].op == TNI_P_CONST) continue;
+        if (p->level[i] == TNI_ELEMENT) e.operations++;
+        if (!tni_gpu_is_leaf(part, i)) continue;
+        count_memory(&e, p->pass, p->memory_of[i]);
+        int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
+        if (p->fixed[i]) {
+            e.fixed += size;
+        } else {
+            e.moving += size;
+        }
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        bool here = tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT;
+        if (here) count_memory(&e, p->pass, p->todo_memory[t]);
+    }
+    return e;
+}
+
+/* 16 bytes of the smallest type, unless that makes more than 32 of the largest. */
+static int32_t vector_of(const elements *e) {
+    if (e->least == 0) return 1;
+    int64_t n = 16 / e->least;
+    while (n > 1 && n * e->most > 32) n /= 2;
+    return (int32_t)n;
+}
+
+/* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. */
+static void set_plain(tni_gpu_part *part, const elements *e) {
+    enum { BYTES = 64, CODE = 1200 };
+    int32_t bytes = e->moving * part->vector, n = 1;
+    while (n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
+    part->unroll[0] = n;
+    part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
+    part->bound = TNI_GPU_THREADS;
+    part->n_slots = 0;
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        if (part->p->pass->accumulators[part->sums[i]].strides[part->p->pass->n_dims] == 0) part->n_slots = 1;
+    }
+}
+
+/* How many threads have a row and how many vectors each, by the row's length and the types alone. */
+static void set_rows(tni_gpu_part *part, const elements *e) {
+    enum { MOST = 512, USUAL = 256, STREAM = 512 };
+    int64_t chunks = ceil_of(part->p->pass->columns, part->vector),
+            vectors = ceil_of((e->moving + e->fixed) * part->vector, 16);
+    int64_t most = vectors > 0 ? TNI_GPU_VECTORS / vectors : TNI_GPU_VECTORS, each = 1;
+    if (most < 1) most = 1;
+    while (each * 2 <= most && chunks > 32 * each && each < 4) each *= 2;
+    part->streams = false;
+    part->bound = TNI_GPU_THREADS;
+    if (chunks <= 32 * each) {
+        part->lanes = 1;
+        while (part->lanes * each < chunks) part->lanes *= 2;
+    } else {
+        for (each = 1; each * 2 <= most && chunks > USUAL * each;) each *= 2;
+        part->streams = chunks > MOST * each;
+        if (part->streams) each = vectors <= 1 ? 4 : vectors <= 2 ? 2 : 1;
+        part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_of(chunks, each), 32);
+        part->bound = part->lanes <= 256 ? 256 : 512;
+    }
+    part->unroll[0] = part->unroll[1] = (int32_t)each;
+    part->n_slots = 1;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
+        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots++;
+    }
+}
+
+/* ---- grids ------------------------------------------------------------------------------------------------------- */
+
+static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
+    const tni_pass *pass = part->p->pass;
+    g->rows = g->kept = 1;
+    for (int32_t d = 0; d < pass->n_dims; d++) *(part->kept >> d & 1 ? &g->kept : &g->rows) *= pass->size[d];
+}
+
+/* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
+static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
+    int64_t rounds = ceil_of(g->rows, round), pieces = rounds;
+    if (part->n_sums) {
+        /* sums that keep columns are as long as a row, one for each piece */
+        int64_t most = part->reduces && part->column ? TNI_GPU_BLOCKS / 4 : TNI_GPU_BLOCKS;
+        int64_t others = g->kept * g->columns, wanted = others > 0 ? most / others : 1;
+        if (pieces > wanted) pieces = wanted;
+    }
+    if (pieces < 1) pieces = 1;
+    g->span = round * ceil_of(rounds, pieces);
+    g->pieces = g->rows > 0 ? ceil_of(g->rows, g->span) : 1;
+    if (g->span == 0) g->span = round;
+    double all = (double)g->kept * (double)g->columns * (double)g->pieces;
+    if (all > 2147483647.0)
+        return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
+    g->grid = (uint32_t)all;
+    return TN_OK;
+}
+
+static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
+    const tni_pass *pass = part->p->pass;
+    int64_t vector = k ? 1 : part->vector, chunks = ceil_of(pass->columns, vector);
+    *g = (tni_gpu_grid){.columns = 1, .down = 1};
+    if (part->flat) {
+        g->across = TNI_GPU_THREADS;
+        g->kept = 1;
+        g->rows = ceil_of(chunks, g->across);
+        if (g->rows == 0) g->rows = 1; /* single values are there all the same */
+    } else {
+        count_rows(part, g);
+        if (chunks < 1) chunks = 1;
+        g->columns = ceil_of(chunks, TNI_GPU_THREADS);
+        g->across = ceil_of(chunks, g->columns);
+        g->down = TNI_GPU_THREADS / g->across;
+    }
+    g->block = (uint32_t)round_up(g->across * g->down, 32);
+    return set_pieces(part, g->down * part->unroll[k], g);
+}
+
+static tn_status rows_grid(const tni_gpu_part *part, tni_gpu_grid *g) {
+    *g = (tni_gpu_grid){.columns = 1, .across = part->lanes};
+    count_rows(part, g);
+    g->down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
+    g->block = (uint32_t)(g->across * g->down);
+    return set_pieces(part, g->down, g);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static tni_gpu_step *add_step(tni_planner *p, tni_gpu_program *made) {
+    if (made->n_steps == made->capacity) {
+        int32_t wanted = made->capacity ? 2 * made->capacity : 8;
+        tni_gpu_step *steps = tni_arena_alloc(p->b->program->arena, (size_t)wanted * sizeof *steps);
+        if (!steps) return NULL;
+        if (made->n_steps) memcpy(steps, made->steps, (size_t)made->n_steps * sizeof *steps);
+        made->steps = steps;
+        made->capacity = wanted;
+    }
+    tni_gpu_step *step = &made->steps[made->n_steps++];
+    *step = (tni_gpu_step){0};
+    return step;
+}
+
+/* Does every vector of every row begin at a multiple of its size? */
+static bool strides_align(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
+        int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
+        if (bytes > 16) bytes = 16;
+        for (int32_t d = 0; d < pass->n_dims; d++) {
+            if (m->strides[d] * (int64_t)tn_type_size(m->type) % bytes) return false;
+        }
+    }
+    return true;
+}
+
+static void name_kernels(const tni_gpu_part *part, tni_gpu_step *step) {
+    for (int k = 0; k < 2; k++) {
+        snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d_%c", (int)part->index, (int)part->number,
+                 k ? 'b' : 'a');
+    }
+}
+
+static int64_t lane_bytes(const tni_accumulator *acc) {
+    return acc->lane == TNI_LANE_F32 ? 4 : 8;
+}
+
+/* Partial results that a variant leaves: one for each block, or for each row that a block has at a time. */
+static int64_t partials_of(const tni_gpu_part *part, const tni_accumulator *acc, const tni_gpu_grid *g) {
+    bool along = acc->strides[part->p->pass->n_dims] != 0;
+    return g->pieces * (!along ? g->columns : g->down);
+}
+
+static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made, int32_t after, int32_t i) {
+    tni_program *program = part->p->b->program;
+    tni_accumulator *acc = &part->p->pass->accumulators[i];
+    tni_gpu_step *step = add_step(part->p, made);
+    if (!step) return TN_NO_MEMORY;
+    const tni_gpu_step *from = &made->steps[after];
+    *step = (tni_gpu_step){.kind = TNI_GPU_FINISH, .pass = part->index, .sum = i, .after = after};
+    snprintf(step->name[0], sizeof step->name[0], "tn_%d_finish_%d", (int)part->index, (int)i);
+    memcpy(step->name[1], step->name[0], sizeof step->name[0]);
+    tni_emit_cuda_finish(acc, part->text, step->name[0]);
+    int64_t across = 1, most = 0;
+    while (across < 32 && across < acc->size) across *= 2;
+    for (int k = 0; k < 2; k++) {
+        step->partials[k] = partials_of(part, acc, &from->grid[k]);
+        if (step->partials[k] > most) most = step->partials[k];
+        step->grid[k] = (tni_gpu_grid){.across = across, .block = 256, .grid = (uint32_t)ceil_of(acc->size, across)};
+    }
+    acc->partial = (int64_t)program->workspace;
+    program->workspace += (size_t)round_up(most * acc->size * lane_bytes(acc), 64);
+    return TN_OK;
+}
+
+static bool is_coarse(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (tni_gpu_has_todo(part, t) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
+    }
+    return true;
+}
+
+static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
+    elements e = count_elements(part);
+    tni_gpu_step *step = add_step(part->p, made);
+    if (!step) return TN_NO_MEMORY;
+    part->vector = vector_of(&e);
+    part->flat = part->p->pass->n_dims == 0 && !part->reduces;
+    part->coarse = part->n_sums == 0 && is_coarse(part);
+    part->whole = part->p->pass->columns % part->vector == 0;
+    *step = (tni_gpu_step){
+        .kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN, .pass = part->index, .vector = part->vector};
+    name_kernels(part, step);
+    step->aligned = strides_align(part);
+    if (part->reduces) {
+        set_rows(part, &e);
+        TN_TRY(rows_grid(part, &step->grid[0]));
+        step->grid[1] = step->grid[0];
+        tni_emit_cuda_rows(part);
+    } else {
+        set_plain(part, &e);
+        for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, k, &step->grid[k]));
+        tni_emit_cuda_plain(part);
+    }
+    int32_t after = made->n_steps - 1;
+    for (int32_t i = 0; i < part->n_sums; i++) TN_TRY(add_finish(part, made, after, part->sums[i]));
+    return TN_OK;
+}
+
+static tn_status add_tail(tni_gpu_part *part, tni_gpu_program *made) {
+    tni_gpu_step *step = add_step(part->p, made);
+    if (!step) return TN_NO_MEMORY;
+    part->vector = part->unroll[0] = part->unroll[1] = 1;
+    part->bound = TNI_GPU_THREADS;
+    *step = (tni_gpu_step){.kind = TNI_GPU_TAIL, .pass = part->index, .vector = 1};
+    name_kernels(part, step);
+    tni_gpu_grid *g = &step->grid[0];
+    *g = (tni_gpu_grid){.columns = 1, .down = 1, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
+    count_rows(part, g);
+    TN_TRY(set_pieces(part, TNI_GPU_THREADS, g));
+    step->grid[1] = *g;
+    tni_emit_cuda_tail(part);
+    return TN_OK;
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+static void print_params(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    int32_t width = pass->n_dims + 1, sums = pass->n_accumulators ? pass->n_accumulators : 1;
+    tni_text_add(part->text,
+                 "struct tn_params_%d {\n    char *memory[%d], *sums[%d];\n    i64 s[%d], z[%d], size[%d];\n"
+                 "    i64 across, down, columns, span, pieces, rows, threads;\n};\n",
+                 (int)part->index, (int)(pass->n_memory ? pass->n_memory : 1), (int)sums,
+                 (int)((pass->n_memory + pass->n_accumulators + 1) * width), (int)(width + part->p->b->n_counts),
+                 (int)sums);
+}
+
+static tn_status check_params(const tni_planner *p) {
+    const tni_pass *pass = p->pass;
+    int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
+    int64_t words = n * (width + 2) + width + p->b->n_counts + 8;
+    if (words * 8 <= TNI_GPU_PARAMS) return TN_OK;
+    return tn_fail(TN_UNSUPPORTED, "%s: the formula has too many tensors for a kernel of the GPU",
+                   p->b->f->contract->name);
+}
+
+/* Sums of other forms go first: what is stored may update what they read. */
+static tn_status add_parts(tni_gpu_part *part, tni_gpu_program *made, bool *done) {
+    tni_gpu_part main = *part;
+    main.main = true;
+    take_sums(&main, done);
+    mark_needed(&main, ALL);
+    mark_needed(&main, NOW);
+    for (;;) {
+        tni_gpu_part other = *part;
+        take_sums(&other, done);
+        if (!other.n_sums) break;
+        other.number = ++part->number;
+        mark_needed(&other, NOW);
+        mark_used(&other, false);
+        TN_TRY(add_part(&other, made));
+    }
+    mark_used(&main, false);
+    bool any = main.n_sums > 0, late = false;
+    for (int32_t t = 0; t < part->p->b->n_todo; t++) {
+        if (!tni_gpu_has_todo(&main, t)) continue;
+        any |= !tni_gpu_waits(&main, t);
+        late |= tni_gpu_waits(&main, t);
+    }
+    if (any) TN_TRY(add_part(&main, made));
+    if (!late) return TN_OK;
+    tni_gpu_part tail = *part;
+    tail.main = true;
+    tail.number = part->number + 1;
+    mark_needed(&tail, LATE);
+    mark_used(&tail, true);
+    return add_tail(&tail, made);
+}
+
+tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index) {
+    TN_TRY(check_params(p));
+    tni_gpu_part *part = tni_calloc(1, sizeof *part);
+    bool *done = tni_calloc((size_t)p->pass->n_accumulators + 1, sizeof *done);
+    tn_status status = TN_NO_MEMORY;
+    if (part && done) {
+        *part = (tni_gpu_part){.p = p, .text = text, .index = index};
+        print_params(part);
+        status = add_parts(part, made, done);
+    }
+    tni_free(part);
+    tni_free(done);
+    return status;
+}

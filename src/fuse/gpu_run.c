@@ -1,0 +1,231 @@
+/* Programs on the GPU: code from the cache or the compiler, parameters, launches. */
+#include <pthread.h>
+#include <string.h>
+
+#include "cache.h"
+#include "gpu.h"
+
+/* ---- code -------------------------------------------------------------------------------------------------------- */
+
+enum {
+    GENERATOR = 2,   /* raised with every change of options or of what surrounds the text */
+    MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
+};
+
+/* Libraries that are loaded stay so: other calls of the same form find them here. */
+typedef struct loaded {
+    tni_cache_key key;
+    int device;
+    cu_library library;
+    struct loaded *next;
+} loaded;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static loaded *libraries;
+
+static bool find_loaded(const tni_cache_key *key, int device, cu_library *library) {
+    pthread_mutex_lock(&lock);
+    const loaded *l = libraries;
+    while (l && !(l->device == device && memcmp(&l->key, key, sizeof *key) == 0)) l = l->next;
+    if (l) *library = l->library;
+    pthread_mutex_unlock(&lock);
+    return l != NULL;
+}
+
+static tn_status keep_loaded(const tni_cache_key *key, int device, cu_library library) {
+    loaded *made = tni_malloc(sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    pthread_mutex_lock(&lock);
+    *made = (loaded){*key, device, library, libraries};
+    libraries = made;
+    pthread_mutex_unlock(&lock);
+    return TN_OK;
+}
+
+/* The first byte says what the rest is. */
+static tn_status take_cached(const tni_cached *cached, tni_compiled_code *code) {
+    code->bytes = cached->bytes - 1;
+    code->is_ptx = cached->data[0] == 'p';
+    code->data = tni_malloc(code->bytes + 1);
+    if (!code->data) return TN_NO_MEMORY;
+    memcpy(code->data, cached->data + 1, code->bytes);
+    return TN_OK;
+}
+
+static void put_cached(tni_cache_entry *entry, const tni_compiled_code *code) {
+    char *all = tni_malloc(code->bytes + 1);
+    if (!all) return;
+    all[0] = code->is_ptx ? 'p' : 'c';
+    memcpy(all + 1, code->data, code->bytes);
+    tni_cache_put(entry, all, code->bytes + 1);
+    tni_free(all);
+}
+
+tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, int major, int minor,
+                          tni_compiled_code *code) {
+    int version = tni_nvrtc_version(wanted);
+    if (!version) return TN_SYSTEM;
+    const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0",
+                                   version >= MINIMAL ? "--minimal" : NULL, NULL};
+    tni_cache_entry entry;
+    tni_cached cached = {0};
+    tni_cache_key key = tni_cache_key_of("cuda %d, generator %d, variant %d, sm_%d%d, NVRTC %d", source,
+                                         TNI_CACHE_SCHEMA, GENERATOR, variant, major, minor, version);
+    tni_cache_open(&key, &entry, &cached);
+    tn_status status = TN_OK;
+    if (cached.bytes > 1) {
+        status = take_cached(&cached, code);
+    } else {
+        status = tni_nvrtc_compile(wanted, "formula.cu", source, major, minor, options, code);
+        if (status == TN_OK) put_cached(&entry, code);
+    }
+    tni_free(cached.data);
+    tni_cache_close(&entry);
+    return status;
+}
+
+static tn_status load_library(const tn_call *call, const char *source, int variant, cu_library *library) {
+    const tni_gpu *gpu;
+    tni_compiled_code code = {0};
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
+    tni_cache_key key = tni_cache_key_of("loaded %d", source, variant);
+    if (find_loaded(&key, call->device.index, library)) return TN_OK;
+    TN_TRY(tni_gpu_compile(call->name, source, variant, gpu->major, gpu->minor, &code));
+    tn_status status = tni_cuda_load(call->name, call->device.index, &code, library);
+    tni_free(code.data);
+    return status == TN_OK ? keep_loaded(&key, call->device.index, *library) : status;
+}
+
+static tn_status load_variant(const tni_program *program, const tn_call *call, int k) {
+    cu_library library;
+    TN_TRY(load_library(call, program->gpu->source, k, &library));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    if (!cu) return TN_SYSTEM;
+    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
+        tni_gpu_step *step = &program->gpu->steps[i];
+        tni_launch *l = &step->launch[k];
+        *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block};
+        memcpy(l->name, step->name[k], sizeof step->name[k]);
+        int error = cu->cuLibraryGetKernel(&l->kernel, library, l->name);
+        if (error) return tni_cuda_failed(call->name, l->name, error);
+    }
+    atomic_store_explicit(&program->gpu->loaded[k], true, memory_order_release);
+    return TN_OK;
+}
+
+/* What a pointer that is not aligned needs is compiled when the first one comes. */
+static tn_status need_variant(const tni_program *program, const tn_call *call, int k) {
+    static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+    if (atomic_load_explicit(&program->gpu->loaded[k], memory_order_acquire)) return TN_OK;
+    pthread_mutex_lock(&loading);
+    tn_status status = atomic_load(&program->gpu->loaded[k]) ? TN_OK : load_variant(program, call, k);
+    pthread_mutex_unlock(&loading);
+    return status;
+}
+
+/* The variant that every step of the program runs with: one whose kernels all are of one library. */
+static int variant_of(const tni_program *program, const tn_call *call) {
+    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
+        const tni_gpu_step *step = &program->gpu->steps[i];
+        bool any = step->kind == TNI_GPU_FINISH || step->kind == TNI_GPU_TAIL;
+        if (!any && !(call ? tni_gpu_aligned(program, step, call) : step->aligned)) return 1;
+    }
+    return 0;
+}
+
+int tni_gpu_variant(const tni_program *program, const tn_call *call) {
+    return variant_of(program, call);
+}
+
+tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source) {
+    size_t bytes = strlen(source) + 1;
+    char *copy = tni_arena_alloc(program->arena, bytes);
+    if (!copy) return TN_NO_MEMORY;
+    program->gpu->source = memcpy(copy, source, bytes);
+    return need_variant(program, call, variant_of(program, NULL));
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
+
+static char *partial_of(const tn_call *call, const tni_accumulator *acc) {
+    return (char *)call->workspace + acc->partial;
+}
+
+static int32_t add_strides(const tni_pass *pass, uint64_t *words, int32_t n) {
+    int64_t dense[TN_MAX_RANK + 1] = {0}, stride = pass->columns;
+    for (int32_t d = pass->n_dims - 1; d >= 0; d--) {
+        dense[d] = stride;
+        stride *= pass->size[d];
+    }
+    dense[pass->n_dims] = 1;
+    for (int32_t i = 0; i <= pass->n_memory + pass->n_accumulators; i++) {
+        const int64_t *from = i < pass->n_memory ? pass->memory[i].strides
+                              : i < pass->n_memory + pass->n_accumulators
+                                  ? pass->accumulators[i - pass->n_memory].strides
+                                  : dense;
+        for (int32_t d = 0; d <= pass->n_dims; d++) words[n++] = (uint64_t)from[d];
+    }
+    return n;
+}
+
+/* As finish_params of the text. */
+static int32_t finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call,
+                            uint64_t *words) {
+    const tni_accumulator *acc = &pass->accumulators[step->sum];
+    words[0] = (uint64_t)(uintptr_t)partial_of(call, acc);
+    words[1] = (uint64_t)(uintptr_t)((char *)call->workspace + acc->result);
+    words[2] = (uint64_t)step->partials[k];
+    words[3] = (uint64_t)acc->size;
+    words[4] = (uint64_t)step->grid[k].across;
+    return 5;
+}
+
+int32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                      uint64_t *words) {
+    const tni_pass *pass = &program->passes[step->pass];
+    const tni_gpu_grid *g = &step->grid[k];
+    int32_t n = 0;
+    if (step->kind == TNI_GPU_FINISH) return finish_words(pass, step, k, call, words);
+    for (int32_t i = 0; i < pass->n_memory; i++)
+        words[n++] = (uint64_t)(uintptr_t)tni_memory_base(call, &pass->memory[i]);
+    if (!pass->n_memory) words[n++] = 0;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        words[n++] = (uint64_t)(uintptr_t)partial_of(call, &pass->accumulators[i]);
+    }
+    if (!pass->n_accumulators) words[n++] = 0;
+    n = add_strides(pass, words, n);
+    for (int32_t d = 0; d < pass->n_dims; d++) words[n++] = (uint64_t)pass->size[d];
+    words[n++] = (uint64_t)pass->columns;
+    for (int32_t i = 0; i < program->n_counts; i++) words[n++] = (uint64_t)program->counts[i];
+    for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)pass->accumulators[i].size;
+    if (!pass->n_accumulators) words[n++] = 0;
+    const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block};
+    for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
+    return n;
+}
+
+bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call) {
+    const tni_pass *pass = &program->passes[step->pass];
+    if (!step->aligned) return false;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        if (m->strides[pass->n_dims] != 1) continue;
+        uintptr_t bytes = (uintptr_t)step->vector * tn_type_size(m->type);
+        if ((uintptr_t)tni_memory_base(call, m) % (bytes > 16 ? 16 : bytes)) return false;
+    }
+    return true;
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
+    uint64_t words[TNI_GPU_PARAMS / 8 + 8];
+    int k = variant_of(program, call);
+    TN_TRY(need_variant(program, call, k));
+    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
+        const tni_gpu_step *step = &program->gpu->steps[i];
+        tni_gpu_words(program, step, k, call, words);
+        TN_TRY(tni_cuda_launch(call, &step->launch[k], (void *[]){words}));
+    }
+    return TN_OK;
+}

@@ -1,0 +1,322 @@
+/* Reverse-mode gradients. Each primitive's derivative is a formula in its row (prims.c); here they are chained, from
+ * the outputs back to the inputs, into a graph that contains the formula's own.
+ *
+ * Shapes: what arrives at a node may have more dimensions than the node, which was broadcast; it must be summed over
+ * those. That is put off as long as it can be (the sum of products is the product of the sum where the factors have not
+ * those dimensions), but not past a reduction, and not for values of rows or single ones: there it makes what follows
+ * cheaper. What arrives may also have fewer dimensions than the node (what comes out of a sum): it stands for itself,
+ * repeated, and is repeated before it is summed. */
+#include <string.h>
+
+#include "parts.h"
+
+enum { GROUPS = 3, MOST_GUARDS = 16, MOST_TERMS = 16 };
+
+/* Contributions that arrive over the same dimensions. */
+typedef struct group {
+    int32_t node;
+    int32_t shape; /* a node that has these dimensions */
+} group;
+
+typedef struct differ {
+    tni_gradient *made;
+    tni_graph *g;
+    int32_t n; /* nodes of the formula itself */
+    bool active[TNI_FUSE_NODES], decided[TNI_FUSE_NODES];
+    group groups[TNI_FUSE_NODES][GROUPS];
+    int32_t n_groups[TNI_FUSE_NODES];
+} differ;
+
+static tni_extent extent_of(const differ *d, int32_t node) {
+    return node >= 0 ? d->g->nodes[node].extent : (tni_extent){0, 0};
+}
+
+static bool same_shape(const differ *d, int32_t a, int32_t b) {
+    return tni_same_extent(extent_of(d, a), extent_of(d, b));
+}
+
+/* ---- contributions ----------------------------------------------------------------------------------------------- */
+
+/* The group's values over all of its dimensions, summed to those of `node`. */
+static int32_t summed(differ *d, group from, int32_t node) {
+    if (same_shape(d, from.shape, node)) return from.node;
+    int32_t whole = tni_node2(d->g, TNI_P_EXPAND, from.node, from.shape);
+    return tni_node2(d->g, TNI_P_SUM_TO, whole, node);
+}
+
+/* Values of rows and single ones take their sum at once. */
+static group sum_early(differ *d, group from, int32_t node) {
+    tni_extent have = extent_of(d, from.shape), want = extent_of(d, node);
+    bool all = tni_is_scalar(want) && !tni_is_scalar(have);
+    /* By name, the last pack may turn out to have no dimensions: then rows go along another one. */
+    bool rows = d->made->f->axes.numpy || !d->g->tail_pack;
+    bool row = rows && !tni_has_tail(d->g, want) && tni_has_tail(d->g, have);
+    if (!all && !row) return from;
+    int reach = all ? TNI_OVER_ALL : TNI_OVER_ROW;
+    int32_t whole = tni_node2(d->g, TNI_P_EXPAND, from.node, from.shape);
+    group made = {tni_node3(d->g, TNI_P_SUM, reach, whole, -1, -1), node};
+    int32_t shape = tni_node3(d->g, TNI_P_SUM, reach, from.shape, -1, -1);
+    if (!same_shape(d, shape, node)) made.shape = shape;
+    return made;
+}
+
+static void add(differ *d, int32_t node, group from) {
+    group *groups = d->groups[node];
+    if (from.node < 0) return;
+    from = sum_early(d, from, node);
+    if (d->n_groups[node] == GROUPS) from = (group){summed(d, from, node), node};
+    for (int32_t i = 0; i < d->n_groups[node]; i++) {
+        if (!same_shape(d, groups[i].shape, from.shape)) continue;
+        groups[i].node = tni_node2(d->g, TNI_P_ADD, groups[i].node, from.node);
+        return;
+    }
+    if (d->n_groups[node] == GROUPS) { /* none has the node's own dimensions: make room */
+        groups[0] = (group){summed(d, groups[0], node), node};
+        groups[0].node = tni_node2(d->g, TNI_P_ADD, groups[0].node, from.node);
+        return;
+    }
+    groups[d->n_groups[node]++] = from;
+}
+
+/* All that has arrived, as one. */
+static group arrived(differ *d, int32_t node) {
+    group made = {-1, node};
+    if (d->n_groups[node] == 1) return d->groups[node][0];
+    for (int32_t i = 0; i < d->n_groups[node]; i++) {
+        int32_t part = summed(d, d->groups[node][i], node);
+        made.node = made.node < 0 ? part : tni_node2(d->g, TNI_P_ADD, made.node, part);
+    }
+    return made;
+}
+
+/* ---- the chain rule ---------------------------------------------------------------------------------------------- */
+
+/* Whether a call's attributes and absent inputs decide it: no element is looked at. */
+static bool is_decided(const differ *d, int32_t i) {
+    const tni_gnode *node = &d->g->nodes[i];
+    switch (node->op) {
+    case TNI_P_CONST:
+    case TNI_P_ATTR:
+    case TNI_P_ATTR_IS:
+    case TNI_P_HAS:
+    case TNI_P_HAS_ATTR: return true;
+    case TNI_P_INPUT:
+    case TNI_P_RAND:
+    case TNI_P_COUNT: return false;
+    default: return i < d->n && d->decided[i];
+    }
+}
+
+static void mark_decided(differ *d) {
+    for (int32_t i = 0; i < d->n; i++) {
+        const tni_gnode *node = &d->g->nodes[i];
+        d->decided[i] = true;
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) d->decided[i] &= is_decided(d, node->arg[k]);
+    }
+}
+
+static bool is_zero(const differ *d, int32_t node) {
+    return d->g->nodes[node].op == TNI_P_CONST && d->g->nodes[node].value == 0;
+}
+
+/* What arrives only where a condition holds that is decided before the call, `where(c, d, 0)`, is passed on as d and put
+ * under the condition again: a branch that a call does not take costs it nothing, as 0 * f'(x) would. */
+typedef struct guards {
+    int32_t wheres[MOST_GUARDS], n;
+    int32_t inner;
+} guards;
+
+static guards take_guards(const differ *d, int32_t node) {
+    guards found = {.inner = node};
+    while (found.n < MOST_GUARDS) {
+        const tni_gnode *n = &d->g->nodes[found.inner];
+        if (n->op != TNI_P_WHERE || !is_decided(d, n->arg[0])) break;
+        bool first = is_zero(d, n->arg[2]), second = is_zero(d, n->arg[1]);
+        if (first == second) break;
+        found.wheres[found.n++] = found.inner;
+        found.inner = n->arg[first ? 1 : 2];
+    }
+    return found;
+}
+
+static int32_t guarded(differ *d, const guards *by, int32_t node) {
+    for (int32_t i = by->n - 1; i >= 0 && node >= 0; i--) {
+        const tni_gnode where = d->g->nodes[by->wheres[i]];
+        bool first = is_zero(d, where.arg[2]);
+        node = tni_node3(d->g, TNI_P_WHERE, 0, where.arg[0], first ? node : where.arg[1], first ? where.arg[2] : node);
+    }
+    return node;
+}
+
+static void pass_term(differ *d, int32_t i, group from) {
+    const tni_gnode node = d->g->nodes[i];
+    const guards by = take_guards(d, from.node);
+    int32_t names[5] = {node.arg[0], node.arg[1], node.arg[2], i, by.inner};
+    for (int k = 0; k < 3 && node.arg[k] >= 0; k++) {
+        const char *rule = tni_prims[node.op].grad[k];
+        if (!rule || !d->active[node.arg[k]]) continue;
+        add(d, node.arg[k], (group){guarded(d, &by, tni_template(d->g, rule, names, node.kind)), from.shape});
+    }
+}
+
+/* What has arrived in several branches, of which a call takes one, goes on term by term. */
+static void pass_on(differ *d, int32_t i) {
+    const tni_gnode node = d->g->nodes[i];
+    bool reduces = tni_is_reduction(node.op) || node.op == TNI_P_SUM_TO, guarded_ones = false;
+    group from = arrived(d, i);
+    if (from.node < 0) return;
+    if (reduces) from = (group){summed(d, from, i), node.arg[0]};
+    int32_t terms[MOST_TERMS], n = 0, rest = from.node;
+    for (; n < MOST_TERMS - 1 && d->g->nodes[rest].op == TNI_P_ADD; rest = d->g->nodes[rest].arg[0])
+        terms[n++] = d->g->nodes[rest].arg[1];
+    terms[n++] = rest;
+    for (int32_t k = 0; k < n; k++) guarded_ones |= take_guards(d, terms[k]).n > 0;
+    if (!guarded_ones) {
+        pass_term(d, i, from);
+        return;
+    }
+    for (int32_t k = n - 1; k >= 0; k--) pass_term(d, i, (group){terms[k], from.shape});
+}
+
+/* What floats and depends on an input that does. */
+static void mark_active(differ *d) {
+    const tni_contract *c = d->made->f->contract;
+    for (int32_t i = 0; i < d->n; i++) {
+        const tni_gnode *node = &d->g->nodes[i];
+        tni_class class = tni_class_of(d->g, node->type);
+        bool real = class == TNI_CLASS_FLOAT || class == TNI_CLASS_ANY;
+        bool input = node->op == TNI_P_INPUT && !tni_is_seed(c, node->ref);
+        d->active[i] = input && real;
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+            bool counts = tni_prims[node->op].grad[k] != NULL;
+            d->active[i] |= real && counts && d->active[node->arg[k]];
+        }
+    }
+}
+
+/* ---- outputs and inputs ------------------------------------------------------------------------------------------ */
+
+/* The dimensions that an output has by the contract: perhaps more than its value. */
+static tn_status output_extent(const tni_fuse *f, int32_t k, tni_extent *extent) {
+    const tni_param *param = &f->contract->outputs[k];
+    *extent = f->graph.nodes[f->outputs[k].node].extent;
+    if (!f->signed_by_user || f->axes.numpy || param->shape.cond >= 0) return TN_OK;
+    int32_t items[TN_MAX_RANK], count;
+    TN_TRY(tni_param_items(f, param, items, &count));
+    *extent = (tni_extent){0, 0};
+    for (int i = 0; i < count; i++) extent->full |= items[i] >= 0 ? (uint64_t)1 << items[i] : 0;
+    return TN_OK;
+}
+
+static tn_status start(differ *d) {
+    const tni_fuse *f = d->made->f;
+    for (int32_t k = 0; k < f->contract->n_outputs; k++) {
+        int32_t node = f->outputs[k].node;
+        d->made->arriving[k] = -1;
+        if (f->contract->outputs[k].shape.cond >= 0 && d->active[node]) {
+            return tn_fail(TN_UNSUPPORTED, "%s: an attribute chooses the shape of %s, so no gradient can be derived",
+                           f->contract->name, f->contract->outputs[k].name);
+        }
+        if (tni_class_of(d->g, d->g->nodes[node].type) != TNI_CLASS_FLOAT || !d->active[node]) continue;
+        tni_extent extent;
+        TN_TRY(output_extent(f, k, &extent));
+        int32_t leaf = tni_leaf(d->g, TNI_P_INPUT, tni_ref_of_d(f, k), 0, d->g->nodes[node].type, extent);
+        if (leaf < 0) return d->g->status;
+        d->made->arriving[k] = leaf;
+        int32_t arriving = leaf;
+        if (f->contract->outputs[k].want != TNI_ALWAYS) { /* what was not asked for has nothing that arrives */
+            int32_t has = tni_leaf(d->g, TNI_P_HAS, tni_ref_of_d(f, k), 0, TN_BOOL, (tni_extent){0, 0});
+            arriving = tni_node3(d->g, TNI_P_WHERE, 0, has, leaf, tni_const(d->g, TNI_TY_WEAK_FLOAT, 0));
+        }
+        add(d, node, (group){arriving, leaf});
+    }
+    return TN_OK;
+}
+
+/* By name, an input that broadcasts (~) is seen in the full shape; what its own shape was, nothing tells. */
+static tn_status check_input(const tni_fuse *f, int32_t input) {
+    const tni_contract *c = f->contract;
+    const tni_shape *shape = &c->inputs[input].shape;
+    for (int k = shape->first; k < shape->first + shape->count && !f->axes.numpy; k++) {
+        if (!c->items[k].broadcast) continue;
+        return tn_fail(TN_UNSUPPORTED, "%s: %s broadcasts (~), so its gradient has no shape; write its dimensions out",
+                       c->name, c->inputs[input].name);
+    }
+    return TN_OK;
+}
+
+static tn_status finish(differ *d) {
+    const tni_fuse *f = d->made->f;
+    for (int32_t i = 0; i < f->contract->n_inputs; i++) d->made->result[i] = -1;
+    for (int32_t i = 0; i < d->n; i++) {
+        const tni_gnode *node = &d->g->nodes[i];
+        if (node->op != TNI_P_INPUT || !d->active[i] || !d->n_groups[i]) continue;
+        TN_TRY(check_input(f, node->ref));
+        int32_t input = node->ref;
+        d->made->result[input] = summed(d, arrived(d, i), i);
+    }
+    return d->g->status;
+}
+
+static tn_status copy_graph(tni_gradient *made) {
+    const tni_graph *from = &made->f->graph;
+    tni_graph_init(&made->g, from->fast);
+    memcpy(made->g.masks, from->masks, sizeof from->masks);
+    made->g.tail = from->tail;
+    made->g.tail_pack = from->tail_pack;
+    made->g.all = from->all;
+    for (int32_t i = 0; i < from->n; i++) {
+        if (tni_node_as_is(&made->g, &from->nodes[i]) < 0) break;
+    }
+    return made->g.status;
+}
+
+tn_status tni_differentiate(tni_gradient *made) {
+    const tni_contract *c = made->f->contract;
+    for (int32_t i = 0; i < made->f->n_outputs; i++) {
+        int32_t updated = made->f->outputs[i].inplace;
+        if (updated < 0) continue;
+        return tn_fail(TN_UNSUPPORTED, "%s: updates %s in place, so it has no gradient", c->name,
+                       c->inputs[updated].name);
+    }
+    TN_TRY(copy_graph(made));
+    differ *d = tni_calloc(1, sizeof *d);
+    if (!d) return TN_NO_MEMORY;
+    d->made = made;
+    d->g = &made->g;
+    d->n = made->f->graph.n;
+    mark_active(d);
+    mark_decided(d);
+    tn_status status = start(d);
+    for (int32_t i = d->n - 1; i >= 0 && status == TN_OK; i--) {
+        if (d->n_groups[i] && tni_prims[d->g->nodes[i].op].arity) pass_on(d, i);
+        status = d->g->status;
+    }
+    if (status == TN_OK) status = finish(d);
+    tni_free(d);
+    return status;
+}
+
+/* ---- the object -------------------------------------------------------------------------------------------------- */
+
+tn_status tni_fuse_grad(const tni_fuse *f, tni_fuse **grad, char **rule) {
+    tni_text text = {0}, calls = {0};
+    *grad = NULL;
+    *rule = NULL;
+    tni_gradient *made = tni_calloc(1, sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    made->f = f;
+    tn_status status = tni_differentiate(made);
+    if (status == TN_OK) status = tni_gradient_text(made, &text, &calls);
+    tni_fuse_options options = {.fast = f->fast};
+    if (status == TN_OK) status = tni_fuse_parse(text.data, &options, grad);
+    if (status == TN_OK) {
+        *rule = calls.data;
+    } else {
+        tni_free(calls.data);
+    }
+    tni_free(text.data);
+    tni_graph_clear(&made->g);
+    tni_free(made);
+    return status;
+}

@@ -1,0 +1,318 @@
+/* Loops over integers and truth values, conversions, memory of every type, random numbers. */
+#include <math.h>
+#include <string.h>
+
+#include "../cpu/variants.h"
+#include "program.h"
+
+/* ---- the sets of this machine ------------------------------------------------------------------------------------ */
+
+#define DECLARE(isa, needs, none)                       \
+    extern const tni_real_loops fuse_loops_##isa##_f32; \
+    extern const tni_real_loops fuse_loops_##isa##_f64; \
+    extern const tni_pair_loops fuse_pairs_##isa##_f32; \
+    extern const tni_pair_loops fuse_pairs_##isa##_f64;
+TNI_VARIANTS(DECLARE, )
+
+static const struct {
+    const char *name;
+    uint32_t needs;
+    const tni_real_loops *f32, *f64;
+    const tni_pair_loops *pairs_f32, *pairs_f64;
+} variants[] = {
+#define ROW(isa, needs, none) \
+    {#isa, needs, &fuse_loops_##isa##_f32, &fuse_loops_##isa##_f64, &fuse_pairs_##isa##_f32, &fuse_pairs_##isa##_f64},
+    TNI_VARIANTS(ROW, )};
+
+static size_t best(void) {
+    size_t i = 0;
+    while (variants[i].needs & ~tni_cpu_isa()) i++; /* the last one needs nothing */
+    return i;
+}
+
+const tni_real_loops *tni_real_loops_of(int lane) {
+    return lane == TNI_LANE_F64 ? variants[best()].f64 : variants[best()].f32;
+}
+
+const char *tni_loops_isa(void) {
+    return variants[best()].name;
+}
+
+tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
+    const tni_pair_loops *pairs = lane == TNI_LANE_F64 ? variants[best()].pairs_f64 : variants[best()].pairs_f32;
+    return pairs->loop[first][second][relu];
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+
+#define INT_UNARY(name, expression)                                                          \
+    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int64_t *x = arg[0];                                                           \
+        int64_t *y = out;                                                                    \
+        (void)scalars;                                                                       \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                          \
+            const int64_t a = x[i];                                                          \
+            y[i] = expression;                                                               \
+        }                                                                                    \
+    }
+
+#define INT_BINARY(name, result, expression)                                                 \
+    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int64_t *p = arg[0], *q = arg[1];                                              \
+        result *y = out;                                                                     \
+        const int64_t by_p = scalars & 1 ? 0 : 1, by_q = scalars & 2 ? 0 : 1;                \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                          \
+            const int64_t a = p[by_p * i], b = q[by_q * i];                                  \
+            y[i] = expression;                                                               \
+        }                                                                                    \
+    }
+
+/* Arithmetic wraps around, as the hardware's does. */
+static int64_t wrap_add(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static int64_t wrap_sub(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static int64_t wrap_mul(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+/* With the sign of b; 0 where b is. */
+static int64_t modulo(int64_t a, int64_t b) {
+    if (b == 0 || b == -1) return 0;
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* Truncated; what does not fit is the nearest that does, NaN is 0. */
+static int64_t whole(double a) {
+    if (a != a) return 0;
+    return a >= 0x1p63 ? INT64_MAX : a < -0x1p63 ? INT64_MIN : (int64_t)a;
+}
+
+static int64_t power(int64_t a, int64_t b) {
+    uint64_t made = 1, square = (uint64_t)a;
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    for (; b > 0; b /= 2, square *= square) made *= b % 2 ? square : 1;
+    return (int64_t)made;
+}
+
+INT_UNARY(neg, wrap_sub(0, a))
+INT_UNARY(abs, a < 0 ? wrap_sub(0, a) : a)
+INT_UNARY(sign, (a > 0) - (a < 0))
+INT_UNARY(same, a)
+INT_UNARY(relu, a > 0 ? a : 0)
+INT_BINARY(add, int64_t, wrap_add(a, b))
+INT_BINARY(sub, int64_t, wrap_sub(a, b))
+INT_BINARY(mul, int64_t, wrap_mul(a, b))
+INT_BINARY(mod, int64_t, modulo(a, b))
+INT_BINARY(pow, int64_t, power(a, b))
+INT_BINARY(min, int64_t, a < b ? a : b)
+INT_BINARY(max, int64_t, a > b ? a : b)
+INT_BINARY(lt, uint8_t, a < b)
+INT_BINARY(le, uint8_t, a <= b)
+INT_BINARY(eq, uint8_t, a == b)
+INT_BINARY(ne, uint8_t, a != b)
+
+#define WHERE(name, type)                                                                                 \
+    static void name##_where(const void *const *arg, unsigned scalars, void *out, int64_t n) {            \
+        const uint8_t *c = arg[0];                                                                        \
+        const type *a = arg[1], *b = arg[2];                                                              \
+        type *y = out;                                                                                    \
+        const int64_t by_c = scalars & 1 ? 0 : 1, by_a = scalars & 2 ? 0 : 1, by_b = scalars & 4 ? 0 : 1; \
+        for (int64_t i = 0; i < n; i++) y[i] = c[by_c * i] ? a[by_a * i] : b[by_b * i];                   \
+    }
+WHERE(int, int64_t)
+WHERE(bool, uint8_t)
+
+/* ---- truth values ------------------------------------------------------------------------------------------------ */
+
+static void bool_not(const void *const *arg, unsigned scalars, void *out, int64_t n) {
+    const uint8_t *x = arg[0];
+    uint8_t *y = out;
+    (void)scalars;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = !x[i];
+}
+
+#define BOOL_BINARY(name, op)                                                                 \
+    static void bool_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const uint8_t *p = arg[0], *q = arg[1];                                               \
+        uint8_t *y = out;                                                                     \
+        const int64_t by_p = scalars & 1 ? 0 : 1, by_q = scalars & 2 ? 0 : 1;                 \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = p[by_p * i] op q[by_q * i];          \
+    }
+BOOL_BINARY(and, &)
+BOOL_BINARY(or, |)
+
+tni_loop tni_loop_of(int lane, int op) {
+    static const tni_loop ints[TNI_PRIMS] = {
+        [TNI_P_NEG] = int_neg,    [TNI_P_ABS] = int_abs,     [TNI_P_SIGN] = int_sign, [TNI_P_FLOOR] = int_same,
+        [TNI_P_ROUND] = int_same, [TNI_P_RELU] = int_relu,   [TNI_P_ADD] = int_add,   [TNI_P_SUB] = int_sub,
+        [TNI_P_MUL] = int_mul,    [TNI_P_MOD] = int_mod,     [TNI_P_POW] = int_pow,   [TNI_P_MIN] = int_min,
+        [TNI_P_MAX] = int_max,    [TNI_P_LT] = int_lt,       [TNI_P_LE] = int_le,     [TNI_P_EQ] = int_eq,
+        [TNI_P_NE] = int_ne,      [TNI_P_WHERE] = int_where,
+    };
+    static const tni_loop bools[TNI_PRIMS] = {
+        [TNI_P_NOT] = bool_not, [TNI_P_AND] = bool_and, [TNI_P_OR] = bool_or, [TNI_P_WHERE] = bool_where};
+    if (lane == TNI_LANE_BOOL) return bools[op];
+    return lane == TNI_LANE_INT ? ints[op] : tni_real_loops_of(lane)->op[op];
+}
+
+/* ---- from lane to lane ------------------------------------------------------------------------------------------- */
+
+#define CONVERT(name, from, to, expression)                                                      \
+    static void convert_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const from *x = arg[0];                                                                  \
+        to *y = out;                                                                             \
+        (void)scalars;                                                                           \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            const from a = x[i];                                                                 \
+            y[i] = (to)(expression);                                                             \
+        }                                                                                        \
+    }
+CONVERT(bool_int, uint8_t, int64_t, a)
+CONVERT(bool_f32, uint8_t, float, a)
+CONVERT(bool_f64, uint8_t, double, a)
+CONVERT(int_bool, int64_t, uint8_t, a != 0)
+CONVERT(int_f32, int64_t, float, a)
+CONVERT(int_f64, int64_t, double, a)
+CONVERT(f32_bool, float, uint8_t, a != 0)
+CONVERT(f32_int, float, int64_t, whole(a))
+CONVERT(f32_f64, float, double, a)
+CONVERT(f64_bool, double, uint8_t, a != 0)
+CONVERT(f64_int, double, int64_t, whole(a))
+CONVERT(f64_f32, double, float, a)
+
+tni_loop tni_convert_loop(int from, int to) {
+    static const tni_loop loops[TNI_LANES][TNI_LANES] = {
+        {NULL, convert_bool_int, convert_bool_f32, convert_bool_f64},
+        {convert_int_bool, NULL, convert_int_f32, convert_int_f64},
+        {convert_f32_bool, convert_f32_int, NULL, convert_f32_f64},
+        {convert_f64_bool, convert_f64_int, convert_f64_f32, NULL},
+    };
+    return loops[from][to];
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Elements next to each other. */
+static void load_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
+    if (lane == TNI_LANE_F32 || lane == TNI_LANE_F64) {
+        if (TN_BIT(type) & TN_FLOATS) {
+            tni_real_loops_of(lane)->load(type, from, to, n);
+        } else {
+            for (int64_t i = 0; i < n; i++) tn_set(tni_lane_type(lane), to, i, tn_get(type, from, i));
+        }
+    } else if (lane == TNI_LANE_BOOL) {
+        for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[i] = ((const uint8_t *)from)[i] != 0;
+    } else if (type == TN_I64) {
+        memcpy(to, from, (size_t)n * 8);
+    } else if (type == TN_I32) {
+        for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = ((const int32_t *)from)[i];
+    } else {
+        for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = (int64_t)tn_get(type, from, i);
+    }
+}
+
+/* Integers wrap around. */
+static void store_int(tn_type type, const int64_t *from, void *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t a = (uint64_t)from[i];
+        switch (type) {
+        case TN_I8: ((int8_t *)to)[i] = (int8_t)(uint8_t)a; break;
+        case TN_U8: ((uint8_t *)to)[i] = (uint8_t)a; break;
+        case TN_I16: ((int16_t *)to)[i] = (int16_t)(uint16_t)a; break;
+        case TN_I32: ((int32_t *)to)[i] = (int32_t)(uint32_t)a; break;
+        default: ((int64_t *)to)[i] = from[i]; break;
+        }
+    }
+}
+
+static void store_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
+    if (lane == TNI_LANE_INT) {
+        store_int(type, from, to, n);
+    } else if (lane == TNI_LANE_BOOL) {
+        memcpy(to, from, (size_t)n);
+    } else if (TN_BIT(type) & TN_FLOATS) {
+        tni_real_loops_of(lane)->store(type, from, to, n);
+    } else {
+        for (int64_t i = 0; i < n; i++) tn_set(type, to, i, tn_get(tni_lane_type(lane), from, i));
+    }
+}
+
+/* Elements `step` apart, to or from a place where they are next to each other. */
+static void gather(size_t size, const char *from, int64_t step, char *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * (int64_t)size, from + i * step * (int64_t)size, size);
+}
+static void scatter(size_t size, const char *from, char *to, int64_t step, int64_t n) {
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * step * (int64_t)size, from + i * (int64_t)size, size);
+}
+
+enum { CHUNK = 256 };
+
+void tni_load_values(int lane, tn_type type, const void *from, int64_t step, void *to, int64_t n) {
+    int64_t size = (int64_t)tn_type_size(type), wide = tni_lane_size(lane);
+    char chunk[CHUNK * 8];
+    if (step == 1) {
+        load_dense(lane, type, from, to, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        gather((size_t)size, (const char *)from + i * step * size, step, chunk, some);
+        load_dense(lane, type, chunk, (char *)to + i * wide, some);
+    }
+}
+
+void tni_store_values(int lane, tn_type type, const void *from, void *to, int64_t step, int64_t n) {
+    int64_t size = (int64_t)tn_type_size(type), wide = tni_lane_size(lane);
+    char chunk[CHUNK * 8];
+    if (step == 1) {
+        store_dense(lane, type, from, to, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        store_dense(lane, type, (const char *)from + i * wide, chunk, some);
+        scatter((size_t)size, chunk, (char *)to + i * step * size, step, some);
+    }
+}
+
+void tni_round_values(tn_type type, int lane, void *x, int64_t n) {
+    char chunk[CHUNK * 8];
+    int64_t wide = tni_lane_size(lane);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        store_dense(lane, type, (char *)x + i * wide, chunk, some);
+        load_dense(lane, type, chunk, (char *)x + i * wide, some);
+    }
+}
+
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+
+/* Philox 4x32 with 10 rounds: element i takes word i % 4 of the block with counter (i / 4, stream, seed[1]) under the
+ * key seed[0], so that any element can be had on its own. */
+static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
+        uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
+        memcpy(c, next, sizeof next);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n) {
+    uint64_t key = (uint64_t)seed[0], more = (uint64_t)seed[1] + ((uint64_t)stream << 32);
+    uint32_t words[4] = {0};
+    for (int64_t i = first; i < first + n; i++) {
+        uint64_t block = (uint64_t)i / 4;
+        if (i == first || i % 4 == 0) {
+            uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)more, (uint32_t)(more >> 32)};
+            memcpy(words, counter, sizeof words);
+            philox(words, (uint32_t)key, (uint32_t)(key >> 32));
+        }
+        out[i - first] = (float)(words[i % 4] >> 8) * 0x1p-24f;
+    }
+}

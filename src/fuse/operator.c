@@ -1,0 +1,352 @@
+/* Operators that are formulas: rows of the table that have one instead of kernels, and those that tn_fuse makes. Such a
+ * row gets the kernels below; what they run is parsed when the first call comes, or when the gradient is asked for. */
+#include "operator.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <tenon/fuse.h>
+
+#include "parts.h"
+#include "reference.h"
+
+enum { BUCKETS = 256, KERNELS = 3 };
+
+/* What the kernels of one operator find as their data. */
+typedef struct formula {
+    tn_op row;     /* as it came, with kernels */
+    char *text;    /* all of the formula; the row's signature, ':' and statements where it is a row of the table */
+    char *written; /* of operators by tn_fuse: as the user wrote it */
+    char *name;    /* by which tn_fuse put it into the table; NULL: it did not */
+    char *signature, *doc; /* of operators by tn_fuse: what the row says */
+    bool fast;
+    _Atomic(tni_fuse *) parsed;
+    const tn_operator *op; /* by tn_fuse */
+    uint64_t hash;
+    struct formula *next; /* in its bucket */
+    tn_kernel kernels[];  /* those that the row came with, KERNELS, {0} */
+} formula;
+
+/* Operators by tn_fuse: only ever added, so look-ups take no lock, and a fork finds them whole. */
+static _Atomic(formula *) buckets[BUCKETS];
+
+static tn_status parsed_of(const formula *f, const tni_fuse **parsed) {
+    *parsed = atomic_load_explicit(&f->parsed, memory_order_acquire);
+    if (*parsed) return TN_OK;
+    tni_fuse *made, *none = NULL;
+    tni_fuse_options options = {f->name, f->fast};
+    TN_TRY(tni_fuse_parse(f->text, &options, &made));
+    if (atomic_compare_exchange_strong(&((formula *)f)->parsed, &none, made)) {
+        *parsed = made;
+    } else {
+        tni_fuse_free(made); /* another thread was first */
+        *parsed = none;
+    }
+    return TN_OK;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static tn_status prepare(const tn_call *call, void **state) {
+    const tni_fuse *parsed;
+    tni_program *program;
+    TN_TRY(parsed_of(call->kernel->data, &parsed));
+    TN_TRY(tni_fuse_bind(parsed, call, &program));
+    *state = program;
+    return TN_OK;
+}
+
+static size_t workspace(const tn_call *call) {
+    return tni_program_workspace(call->state);
+}
+
+static tn_status run(const tn_call *call, void *state) {
+    return tni_program_run(state, call);
+}
+
+static void release(void *state) {
+    tni_program_free(state);
+}
+
+static tn_status run_reference(const tn_call *call, void *state) {
+    const tni_fuse *parsed;
+    (void)state;
+    TN_TRY(parsed_of(call->kernel->data, &parsed));
+    return tni_fuse_reference(parsed, call);
+}
+
+static const formula *formula_of(const tn_op *row) {
+    for (const tn_kernel *k = row->kernels; k && k->name; k++) {
+        if (k->run == run) return k->data;
+    }
+    return NULL;
+}
+
+/* A kernel with a plan of its own has no program to ask. */
+static tn_cost cost(const tn_call *call) {
+    const formula *f = NULL;
+    const tni_fuse *parsed;
+    tni_program *program;
+    tn_cost made = {0, 0};
+    if (call->kernel->run == run) return tni_program_cost(call->state);
+    for (const tn_kernel *k = call->kernel; k->name && !f; k++)
+        f = k->run == run || k->run == run_reference ? k->data : f;
+    tn_call on_cpu = *call;
+    on_cpu.device = (tn_device){TN_CPU, 0};
+    if (!f || parsed_of(f, &parsed) != TN_OK || tni_fuse_bind(parsed, &on_cpu, &program) != TN_OK) return made;
+    made = tni_program_cost(program);
+    tni_program_free(program);
+    return made;
+}
+
+static void set_kernels(formula *f, int32_t n_own) {
+    static const tn_kernel made[KERNELS] = {
+        {.name = "fused",
+         .device = TN_CPU,
+         .flags = TN_STRIDED,
+         .workspace = workspace,
+         .prepare = prepare,
+         .release = release,
+         .run = run},
+        {.name = "fused",
+         .device = TN_CUDA,
+         .flags = TN_STRIDED,
+         .workspace = workspace,
+         .prepare = prepare,
+         .release = release,
+         .run = run},
+        {.name = "ref", .device = TN_CPU, .flags = TN_STRIDED | TN_ALIAS, .run = run_reference},
+    };
+    for (int i = 0; i < n_own; i++) f->kernels[i] = f->row.kernels[i];
+    for (int i = 0; i < KERNELS; i++) {
+        f->kernels[n_own + i] = made[i];
+        f->kernels[n_own + i].data = f;
+    }
+    f->row.kernels = f->kernels;
+    if (!f->row.cost) f->row.cost = cost;
+}
+
+/* ---- rows of the table ------------------------------------------------------------------------------------------- */
+
+static void free_formula(formula *f) {
+    if (!f) return;
+    tni_fuse_free(atomic_load(&f->parsed));
+    tni_free(f->text);
+    tni_free(f->written);
+    tni_free(f->name);
+    tni_free(f->signature);
+    tni_free(f->doc);
+    tni_free(f);
+}
+
+static tn_status complete(const tn_op *row, const tn_op **whole) {
+    int32_t n_own = 0;
+    if (formula_of(row)) { /* a copy of a row that was completed before */
+        *whole = row;
+        return TN_OK;
+    }
+    while (row->kernels && row->kernels[n_own].name) n_own++;
+    formula *f = tni_calloc(1, sizeof *f + (size_t)(n_own + KERNELS + 1) * sizeof *f->kernels);
+    if (!f) return TN_NO_MEMORY;
+    tni_text text = {0};
+    tni_text_add(&text, "%s : %s", row->signature, row->formula);
+    f->text = text.data;
+    if (text.failed) {
+        free_formula(f);
+        return TN_NO_MEMORY;
+    }
+    f->row = *row;
+    set_kernels(f, n_own);
+    *whole = &f->row;
+    return TN_OK;
+}
+
+static void drop(const tn_op *whole) {
+    free_formula((formula *)formula_of(whole));
+}
+
+/* ---- tn_fuse ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text, const char *name, bool fast) {
+    uint64_t h = fast ? 0x84222325cbf29ce4u : 0xcbf29ce484222325u;
+    for (const char *s = text; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+    for (const char *s = name ? name : ""; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+    return h ^ h >> 32;
+}
+
+static bool same_name(const char *a, const char *b) {
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static formula *find(formula *first, const char *text, const char *name, bool fast, uint64_t hash) {
+    for (formula *f = first; f; f = f->next) {
+        if (f->hash == hash && f->fast == fast && same_name(f->name, name) && strcmp(f->written, text) == 0) return f;
+    }
+    return NULL;
+}
+
+/* The signature in front with another name. */
+static char *renamed(const char *text, const char *name) {
+    tni_text made = {0};
+    const char *rest = text + strspn(text, " \t\r\n");
+    rest += strcspn(rest, "(< \t\r\n");
+    tni_text_add(&made, "%s%s", name, rest);
+    if (!made.failed) return made.data;
+    tni_free(made.data);
+    return NULL;
+}
+
+/* One line for help texts. */
+static char *doc_of(const char *text) {
+    tni_text made = {0};
+    tni_text_add(&made, "The formula %s", text);
+    for (char *s = made.data; s && *s; s++) {
+        if ((unsigned char)*s < ' ') *s = ' ';
+    }
+    if (!made.failed) return made.data;
+    tni_free(made.data);
+    return NULL;
+}
+
+/* `parsed` is the formula's from here on; NULL: it is parsed here. */
+static tn_status make_formula(const char *text, const char *name, bool fast, tni_fuse *parsed, formula **made) {
+    formula *f = tni_calloc(1, sizeof *f + (KERNELS + 1) * sizeof *f->kernels);
+    if (!f) {
+        tni_fuse_free(parsed);
+        return TN_NO_MEMORY;
+    }
+    atomic_store(&f->parsed, parsed);
+    f->fast = fast;
+    f->row.formula = f->written = tni_strdup(text);
+    f->name = name ? tni_strdup(name) : NULL;
+    f->doc = doc_of(text);
+    f->text = name && tni_signature_end(text) >= 0 ? renamed(text, name) : tni_strdup(text);
+    tn_status status = f->written && f->doc && f->text && (f->name || !name) ? TN_OK : TN_NO_MEMORY;
+    const tni_fuse *whole = NULL;
+    if (status == TN_OK) status = parsed_of(f, &whole);
+    if (status == TN_OK) f->signature = tni_contract_print(tni_fuse_contract(whole));
+    if (status == TN_OK && !f->signature) status = TN_NO_MEMORY;
+    if (status == TN_OK) {
+        f->row.signature = f->signature;
+        f->row.doc = f->doc;
+        f->hash = hash_of(text, name, fast);
+        set_kernels(f, 0);
+        *made = f;
+    } else {
+        free_formula(f);
+    }
+    return status;
+}
+
+/* Into the table: all threads but one are told that the name is taken, and look who has it. */
+static tn_status add_named(formula *f) {
+    const tn_op *row = &f->row;
+    tn_status status = tni_table_add(&row, 1);
+    if (status == TN_OK || status == TN_NO_MEMORY) {
+        f->op = status == TN_OK ? tn_find(f->name) : NULL;
+        return status;
+    }
+    char message[256];
+    snprintf(message, sizeof message, "%s", tn_last_error());
+    const tn_operator *op = tn_find(f->name);
+    const formula *other = op ? formula_of(op->row) : NULL;
+    bool same = other && other->fast == f->fast && other->name && strcmp(other->written, f->written) == 0;
+    return same ? TN_OK : tn_fail(status, "%s", message);
+}
+
+/* Puts it in its bucket, unless another thread was first; then that one's is the result. */
+static tn_status publish(formula *f, tn_operator *op, const tn_operator **result) {
+    _Atomic(formula *) *bucket = &buckets[f->hash % BUCKETS];
+    formula *first = atomic_load_explicit(bucket, memory_order_acquire);
+    do {
+        const formula *other = find(first, f->written, f->name, f->fast, f->hash);
+        if (other) {
+            *result = other->op;
+            tni_operator_free(op);
+            free_formula(f);
+            return TN_OK;
+        }
+        f->next = first;
+    } while (!atomic_compare_exchange_weak(bucket, &first, f));
+    if (op) tni_operator_keep(op);
+    *result = f->op;
+    return TN_OK;
+}
+
+static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const tn_operator **op) {
+    uint64_t hash = hash_of(text, name, fast);
+    formula *f = find(atomic_load_explicit(&buckets[hash % BUCKETS], memory_order_acquire), text, name, fast, hash);
+    if (f) {
+        tni_fuse_free(parsed);
+        *op = f->op;
+        return TN_OK;
+    }
+    tn_operator *made = NULL;
+    TN_TRY(make_formula(text, name, fast, parsed, &f));
+    tn_status status = name ? add_named(f) : tni_operator_make(&f->row, &made);
+    if (status != TN_OK) {
+        free_formula(f);
+        return status;
+    }
+    if (name && !f->op) { /* it is in the table since another thread put it there */
+        *op = tn_find(name);
+        free_formula(f);
+        return TN_OK;
+    }
+    if (!name) f->op = made;
+    return publish(f, made, op);
+}
+
+tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_operator **op) {
+    if (!op) return tn_fail(TN_BAD_VALUE, "tn_fuse: there is no place for the operator (NULL)");
+    *op = NULL;
+    if (!text) return tn_fail(TN_BAD_VALUE, "tn_fuse: the formula is NULL");
+    return fuse(text, options ? options->name : NULL, options && options->fast, NULL, op);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+static tn_status derive(const formula *f, char **rule, const tn_operator **called) {
+    const tni_fuse *parsed;
+    tni_fuse *grad;
+    TN_TRY(parsed_of(f, &parsed));
+    TN_TRY(tni_fuse_grad(parsed, &grad, rule));
+    char *text = tni_fuse_print(grad);
+    tn_status status = text ? fuse(text, NULL, f->fast, grad, called) : TN_NO_MEMORY;
+    if (!text) tni_fuse_free(grad);
+    tni_free(text);
+    if (status != TN_OK) {
+        tni_free(*rule);
+        *rule = NULL;
+    }
+    return status;
+}
+
+static tn_status gradient(const tn_op *whole, char **rule, const tn_operator **called) {
+    const formula *f = formula_of(whole);
+    *rule = NULL;
+    *called = NULL;
+    if (!f) return TN_OK;
+    tn_status status = derive(f, rule, called);
+    /* No derivative, or one that is too large to be written: an operator without a gradient, and no failure. */
+    return status == TN_UNSUPPORTED || status == TN_BAD_CONTRACT ? TN_OK : status;
+}
+
+tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **made) {
+    if (!op || !made) return tn_fail(TN_BAD_VALUE, "tn_fuse_gradient: the operator or its place is NULL");
+    const formula *f = formula_of(op->row);
+    *made = NULL;
+    if (!f) return tn_fail(TN_UNSUPPORTED, "%s: is no formula", op->contract->name);
+    char *rule;
+    TN_TRY(derive(f, &rule, made));
+    tni_free(rule);
+    return TN_OK;
+}
+
+tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed) {
+    const formula *f = formula_of(op->row);
+    if (!f) return tn_fail(TN_UNSUPPORTED, "%s: is no formula", op->contract->name);
+    return parsed_of(f, parsed);
+}
+
+const tni_formulas tni_fused_rows = {complete, drop, gradient};

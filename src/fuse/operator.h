@@ -1,0 +1,15 @@
+/* Operators that are formulas (tn_fuse is in tenon/fuse.h). */
+#ifndef TNI_FUSE_OPERATOR_H
+#define TNI_FUSE_OPERATOR_H
+
+#include "fuse.h"
+
+/* For tni_set_formulas. */
+extern const tni_formulas tni_fused_rows;
+
+/* The formula of an operator that is one. */
+tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed);
+/* Where the signature in front of a formula ends, at its ':'; -1: there is none. */
+int32_t tni_signature_end(const char *text);
+
+#endif

@@ -1,0 +1,452 @@
+/* Runs a program: for each pass, blocks of rows on the host's threads, the steps of the pass over each block. */
+#include <math.h>
+#include <string.h>
+
+#include "compile_c.h"
+#include "gpu.h"
+
+enum {
+    CHUNK = 256,       /* random numbers at a time */
+    MOST_OPERANDS = 64 /* of a compiled loop */
+};
+
+/* One thread's view of a pass: where it is, and where values are. */
+typedef struct worker {
+    const tni_program *program;
+    const tni_pass *pass;
+    const tn_call *call;
+    const tni_c_loop *loops; /* that are compiled; NULL: none */
+    void **at;               /* (n_values) */
+    int64_t *offset;         /* (n_memory), in elements, of the block's first row; then (n_accumulators) */
+    int64_t row;             /* the block's first row, counted over all */
+    int64_t rows;            /* of this block */
+    int64_t column, columns;
+    int64_t unit, span;
+    int64_t piece; /* of accumulators */
+    bool first;    /* block of a row */
+} worker;
+
+typedef struct shared {
+    const tni_program *program;
+    const tni_pass *pass;
+    const tn_call *call;
+    const tni_c_loop *loops;
+} shared;
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+char *tni_memory_base(const tn_call *call, const tni_memory *m) {
+    if (m->where == TNI_FROM_WORKSPACE) return (char *)call->workspace + m->offset;
+    const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
+    return args[m->index].views->data;
+}
+
+static char *base_of(const worker *w, const tni_memory *m) {
+    return tni_memory_base(w->call, m);
+}
+
+/* Where the block begins in it. */
+static char *block_of(const worker *w, int32_t i) {
+    const tni_memory *m = &w->pass->memory[i];
+    int64_t element = w->offset[i] + w->column * m->strides[w->pass->n_dims];
+    return base_of(w, m) + element * (int64_t)tn_type_size(m->type);
+}
+
+static int64_t row_stride(const worker *w, const int64_t *strides) {
+    return w->pass->n_dims ? strides[w->pass->n_dims - 1] : 0;
+}
+
+static int64_t count_at(const worker *w, uint8_t level) {
+    return level == TNI_ELEMENT ? w->rows * w->columns : level == TNI_ROW ? w->rows : 1;
+}
+
+static const void *value_at(const worker *w, int32_t value) {
+    return value < 0 ? (const void *)&w->program->constants[-2 - value] : w->at[value];
+}
+
+static void load(const worker *w, const tni_step *s) {
+    const tni_memory *m = &w->pass->memory[s->operand];
+    int64_t along = m->strides[w->pass->n_dims], down = row_stride(w, m->strides),
+            size = (int64_t)tn_type_size(m->type);
+    char *from = block_of(w, s->operand), *to = w->at[s->out];
+    if (s->level == TNI_ONCE) {
+        tni_load_values(s->lane, m->type, base_of(w, m), 1, to, 1);
+    } else if (s->level == TNI_ROW) {
+        tni_load_values(s->lane, m->type, from, down, to, w->rows);
+    } else if (along == 1 && down == w->columns) {
+        tni_load_values(s->lane, m->type, from, 1, to, w->rows * w->columns);
+    } else {
+        for (int64_t r = 0; r < w->rows; r++) {
+            tni_load_values(s->lane, m->type, from + r * down * size, along,
+                            to + r * w->columns * tni_lane_size(s->lane), w->columns);
+        }
+    }
+}
+
+static void store(const worker *w, const tni_step *s) {
+    const tni_memory *m = &w->pass->memory[s->operand];
+    int64_t along = m->strides[w->pass->n_dims], down = row_stride(w, m->strides),
+            size = (int64_t)tn_type_size(m->type);
+    char *to = block_of(w, s->operand);
+    const char *from = value_at(w, s->arg[0]);
+    if (s->level == TNI_ONCE) { /* the same for all blocks: one of them writes it */
+        if (w->unit == 0) tni_store_values(s->lane, m->type, from, to, 1, 1);
+    } else if (s->level == TNI_ROW) {
+        if (w->span == 0) tni_store_values(s->lane, m->type, from, to, down, w->rows);
+    } else if (along == 1 && down == w->columns) {
+        tni_store_values(s->lane, m->type, from, to, 1, w->rows * w->columns);
+    } else {
+        for (int64_t r = 0; r < w->rows; r++) {
+            tni_store_values(s->lane, m->type, from + r * w->columns * tni_lane_size(s->lane), to + r * down * size,
+                             along, w->columns);
+        }
+    }
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void fill(const char *from, int64_t size, char *to, int64_t n) {
+    if (size == 1) {
+        memset(to, *(const unsigned char *)from, (size_t)n);
+    } else if (size == 4) {
+        uint32_t word;
+        memcpy(&word, from, sizeof word);
+        for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, &word, sizeof word);
+    } else {
+        uint64_t word;
+        memcpy(&word, from, sizeof word);
+        for (int64_t i = 0; i < n; i++) memcpy(to + 8 * i, &word, sizeof word);
+    }
+}
+
+static void expand(const worker *w, const tni_step *s) {
+    const char *from = value_at(w, s->arg[0]);
+    char *to = w->at[s->out];
+    int64_t size = tni_lane_size(s->lane);
+    if (s->from_level == TNI_ONCE) {
+        fill(from, size, to, count_at(w, s->level));
+    } else {
+        for (int64_t r = 0; r < w->rows; r++) fill(from + r * size, size, to + r * w->columns * size, w->columns);
+    }
+}
+
+static void random_values(const worker *w, const tni_step *s) {
+    const int64_t *seed = (const int64_t *)base_of(w, &w->pass->memory[s->operand]);
+    const tn_view *view = w->call->in[w->pass->memory[s->operand].index].views;
+    int64_t both[2] = {seed[0], seed[view->strides[0]]};
+    for (int64_t r = 0; r < w->rows; r++) {
+        int64_t first = (w->row + r) * w->pass->columns + w->column;
+        char *to = (char *)w->at[s->out] + r * w->columns * tni_lane_size(s->lane);
+        for (int64_t c = 0; c < w->columns; c += CHUNK) {
+            float drawn[CHUNK];
+            int64_t some = w->columns - c < CHUNK ? w->columns - c : CHUNK;
+            tni_random(both, s->stream, first + c, drawn, some);
+            tni_load_values(s->lane, TN_F32, drawn, 1, to + c * tni_lane_size(s->lane), some);
+        }
+    }
+}
+
+/* A running result: a double, or an int64_t for integers. */
+typedef union running {
+    double real;
+    int64_t whole;
+} running;
+
+static running nothing(uint8_t op, uint8_t lane) {
+    running none;
+    if (lane == TNI_LANE_INT) {
+        none.whole = op == TNI_P_RMAX ? INT64_MIN : op == TNI_P_RMIN ? INT64_MAX : 0;
+    } else {
+        none.real = op == TNI_P_RMAX ? -(double)INFINITY : op == TNI_P_RMIN ? (double)INFINITY : 0;
+    }
+    return none;
+}
+
+static running both(uint8_t op, uint8_t lane, running a, running b) {
+    running made;
+    if (lane == TNI_LANE_INT) {
+        int64_t sum = (int64_t)((uint64_t)a.whole + (uint64_t)b.whole);
+        bool second = op == TNI_P_RMAX ? b.whole > a.whole : b.whole < a.whole;
+        made.whole = op == TNI_P_RMAX || op == TNI_P_RMIN ? (second ? b.whole : a.whole) : sum;
+    } else {
+        bool second = b.real != b.real || (op == TNI_P_RMAX ? b.real > a.real : b.real < a.real);
+        made.real = op == TNI_P_RMAX || op == TNI_P_RMIN ? (second && a.real == a.real ? b.real : a.real)
+                                                         : a.real + b.real;
+    }
+    return made;
+}
+
+static running over(uint8_t op, uint8_t lane, const void *x, int64_t n) {
+    running made = nothing(op, lane);
+    if (lane == TNI_LANE_INT) {
+        for (int64_t i = 0; i < n; i++) made = both(op, lane, made, (running){.whole = ((const int64_t *)x)[i]});
+    } else if (n > 0) {
+        const tni_real_loops *loops = tni_real_loops_of(lane);
+        made.real = op == TNI_P_RMAX ? loops->max(x, n) : op == TNI_P_RMIN ? loops->min(x, n) : loops->sum(x, n);
+    }
+    return made;
+}
+
+static void put(void *to, int64_t i, uint8_t lane, running value) {
+    if (lane == TNI_LANE_INT) {
+        ((int64_t *)to)[i] = value.whole;
+    } else if (lane == TNI_LANE_F32) {
+        ((float *)to)[i] = (float)value.real;
+    } else {
+        ((double *)to)[i] = value.real;
+    }
+}
+
+static void reduce(const worker *w, const tni_step *s) {
+    const char *from = w->at[s->arg[0]];
+    int64_t bytes = w->columns * tni_lane_size(s->lane);
+    if (w->pass->columns > w->pass->block) { /* a long row: gathered block by block */
+        running value = over(s->op, s->lane, from, w->columns), *sum = w->at[s->out];
+        *sum = w->first ? value : both(s->op, s->lane, *sum, value);
+        return;
+    }
+    for (int64_t r = 0; r < w->rows; r++)
+        put(w->at[s->out], r, s->lane, over(s->op, s->lane, from + r * bytes, w->columns));
+}
+
+/* Into this piece's partial results. */
+static void gather(const worker *w, const tni_step *s) {
+    const tni_pass *pass = w->pass;
+    const tni_accumulator *acc = &pass->accumulators[s->operand];
+    int64_t along = acc->strides[pass->n_dims], down = row_stride(w, acc->strides);
+    int64_t begin = w->offset[pass->n_memory + s->operand] + w->column * along;
+    running *to = (running *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size + begin;
+    const char *from = w->at[s->arg[0]];
+    int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
+    if (along == 0 && down == 0) { /* all of the block to one place */
+        *to = both(s->op, s->lane, *to, over(s->op, s->lane, from, w->rows * columns));
+        return;
+    }
+    for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
+        if (along == 0) {
+            *to = both(s->op, s->lane, *to, over(s->op, s->lane, from, columns));
+        } else if (along == 1 && s->lane != TNI_LANE_INT) {
+            tni_real_loops_of(s->lane)->add_to(&to->real, from, columns);
+        } else {
+            for (int64_t c = 0; c < columns; c++) {
+                running *one = to + c * along;
+                *one = both(s->op, s->lane, *one, over(s->op, s->lane, from + c * tni_lane_size(s->lane), 1));
+            }
+        }
+    }
+}
+
+static void round_values(const worker *w, const tni_step *s) {
+    int64_t n = count_at(w, s->level);
+    memcpy(w->at[s->out], value_at(w, s->arg[0]), (size_t)(n * tni_lane_size(s->lane)));
+    tni_round_values(s->type, s->lane, w->at[s->out], n);
+}
+
+static void run_loop(const worker *w, const tni_step *s) {
+    const void *arg[3] = {NULL, NULL, NULL};
+    for (int k = 0; k < s->n_args; k++) arg[k] = value_at(w, s->arg[k]);
+    s->run(arg, s->scalars, w->at[s->out], count_at(w, s->level));
+}
+
+/* The compiled loop of steps `first` …: everything that they point at, then all of them at once. */
+static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) {
+    char *memory[MOST_OPERANDS];
+    int32_t n = 0;
+    for (int32_t i = first; i < first + place->count; i++) {
+        const tni_step *s = &w->pass->steps[i];
+        if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
+    }
+    w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns);
+}
+
+static void run_steps(worker *w, const tni_segment *segment) {
+    for (int32_t i = segment->first; i < segment->first + segment->count; i++) {
+        const tni_step *s = &w->pass->steps[i];
+        if (w->loops && w->pass->loops[i].number) {
+            run_compiled(w, i, &w->pass->loops[i]);
+            i += w->pass->loops[i].count - 1;
+            continue;
+        }
+        switch (s->kind) {
+        case TNI_STEP_NONE: break;
+        case TNI_STEP_LOOP: run_loop(w, s); break;
+        case TNI_STEP_LOAD: load(w, s); break;
+        case TNI_STEP_POINT: w->at[s->out] = block_of(w, s->operand); break;
+        case TNI_STEP_RAND: random_values(w, s); break;
+        case TNI_STEP_EXPAND: expand(w, s); break;
+        case TNI_STEP_ROUND: round_values(w, s); break;
+        case TNI_STEP_REDUCE: reduce(w, s); break;
+        case TNI_STEP_FINISH: put(w->at[s->out], 0, s->lane, *(const running *)w->at[s->arg[0]]); break;
+        case TNI_STEP_STORE: store(w, s); break;
+        case TNI_STEP_GATHER: gather(w, s); break;
+        }
+    }
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static const int64_t *strides_of(const tni_pass *pass, int32_t i) {
+    return i < pass->n_memory ? pass->memory[i].strides : pass->accumulators[i - pass->n_memory].strides;
+}
+
+/* From the number of a unit to its rows and columns. */
+static void go_to(worker *w, int64_t unit) {
+    const tni_pass *pass = w->pass;
+    int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
+    int64_t blocks = (inner + pass->rows - 1) / pass->rows;
+    int64_t block = unit / pass->spans % blocks, outer = unit / pass->spans / blocks, begin = block * pass->rows;
+    int32_t n = pass->n_memory + pass->n_accumulators;
+    w->unit = unit;
+    w->span = unit % pass->spans;
+    w->row = outer * inner + begin;
+    w->rows = inner - begin < pass->rows ? inner - begin : pass->rows;
+    for (int32_t i = 0; i < n; i++) w->offset[i] = begin * row_stride(w, strides_of(pass, i));
+    for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
+        int64_t index = outer % pass->size[d];
+        outer /= pass->size[d];
+        for (int32_t i = 0; i < n; i++) w->offset[i] += index * strides_of(pass, i)[d];
+    }
+}
+
+/* The compiled loop that is all of a segment; NULL: none is. */
+static const tni_loop_place *free_loop(const worker *w, const tni_segment *segment) {
+    for (int32_t i = 0; w->loops && i < segment->count; i++) {
+        const tni_loop_place *place = &w->pass->loops[segment->first + i];
+        if (place->number) return place->free ? place : NULL;
+    }
+    return NULL;
+}
+
+/* Is everything that a unit does one compiled loop that needs no blocks? */
+static bool is_free(const worker *w) {
+    bool any = false;
+    for (int32_t i = 1; i < w->pass->n_segments; i++) {
+        const tni_segment *segment = &w->pass->segments[i];
+        if (segment->count == 0) continue;
+        if (any || !free_loop(w, segment)) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Units side by side that one compiled loop can do at once: more rows, or more of a row; how many they are. */
+static int64_t take_more(worker *w, int64_t unit, int64_t end) {
+    const tni_pass *pass = w->pass;
+    if (!is_free(w)) return 1;
+    if (pass->spans > 1) return pass->spans - w->span < end - unit ? pass->spans - w->span : end - unit;
+    if (!pass->n_dims || pass->columns > pass->block) return 1;
+    int64_t inner = pass->size[pass->n_dims - 1], left = inner - w->row % inner, most = (end - unit) * pass->rows;
+    w->rows = left < most ? left : most;
+    return (w->rows + pass->rows - 1) / pass->rows;
+}
+
+/* `count`: spans of a row, where it has several. */
+static void run_unit(worker *w, int64_t count) {
+    const tni_pass *pass = w->pass;
+    int64_t begin = w->span * pass->span, end = begin + (pass->spans > 1 ? count : 1) * pass->span;
+    if (end > pass->columns) end = pass->columns;
+    for (int32_t i = 1; i < pass->n_segments; i++) {
+        const tni_segment *segment = &pass->segments[i];
+        w->column = begin;
+        w->columns = end - begin;
+        if (segment->kind == TNI_SEGMENT_ROWS) {
+            run_steps(w, segment);
+            continue;
+        }
+        int64_t block = free_loop(w, segment) ? end - begin : pass->block;
+        for (; w->column < end; w->column += block) {
+            w->first = w->column == begin;
+            w->columns = end - w->column < block ? end - w->column : block;
+            run_steps(w, segment);
+        }
+    }
+}
+
+void tni_clear_sums(const tni_accumulator *acc, void *sums) {
+    running none = nothing(acc->op, acc->lane), *to = sums;
+    for (int64_t k = 0; k < acc->size; k++) to[k] = none;
+}
+
+static void clear_partials(const worker *w) {
+    for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &w->pass->accumulators[i];
+        tni_clear_sums(acc, (char *)w->call->workspace + acc->partial + w->piece * acc->size * 8);
+    }
+}
+
+static void run_units(worker *w, int64_t begin, int64_t end) {
+    const tni_pass *pass = w->pass;
+    w->unit = begin;
+    w->rows = pass->rows;
+    w->column = 0;
+    w->columns = pass->columns;
+    run_steps(w, &pass->segments[0]);
+    for (int64_t unit = begin, count; unit < end; unit += count) {
+        go_to(w, unit);
+        count = take_more(w, unit, end);
+        run_unit(w, count);
+    }
+}
+
+/* The scratch memory is this thread's stack: kernels do not allocate. */
+static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece) {
+    const tni_pass *pass = s->pass;
+    int32_t n = pass->n_memory + pass->n_accumulators;
+    char scratch[pass->scratch + 64] __attribute__((aligned(64)));
+    void *at[pass->n_values + 1];
+    int64_t offset[n + 1];
+    worker w = {.program = s->program,
+                .pass = pass,
+                .call = s->call,
+                .loops = s->loops,
+                .at = at,
+                .offset = offset,
+                .piece = piece};
+    for (int32_t i = 0; i < pass->n_values; i++) at[i] = pass->offset[i] < 0 ? NULL : scratch + pass->offset[i];
+    memset(offset, 0, sizeof offset);
+    if (pass->n_accumulators) clear_partials(&w);
+    run_units(&w, begin, end);
+}
+
+static void do_units(void *arg, int64_t begin, int64_t end) {
+    run_range(arg, begin, end, 0);
+}
+
+/* Which units a piece has depends on the shape alone, so the sums come out the same on any number of threads. */
+static void do_pieces(void *arg, int64_t begin, int64_t end) {
+    const shared *s = arg;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t first = s->pass->units * piece / s->pass->pieces, past = s->pass->units * (piece + 1) / s->pass->pieces;
+        run_range(s, first, past, piece);
+    }
+}
+
+void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
+    const running *from = (const running *)((char *)call->workspace + acc->partial);
+    running *to = (running *)((char *)call->workspace + acc->result);
+    for (int64_t k = 0; k < acc->size; k++) {
+        running sum = from[k];
+        for (int64_t piece = 1; piece < pass->pieces; piece++) {
+            sum = both(acc->op, acc->lane, sum, from[piece * acc->size + k]);
+        }
+        to[k] = sum;
+    }
+}
+
+tn_status tni_program_run(const tni_program *program, const tn_call *call) {
+    if (program->gpu) return tni_gpu_run(program, call);
+    const tni_c_loop *loops = tni_c_loops(program);
+    for (int32_t i = 0; i < program->n_passes; i++) {
+        const tni_pass *pass = &program->passes[i];
+        shared s = {program, pass, call, loops};
+        int64_t elements = pass->rows * (pass->span > 0 ? pass->span : 1);
+        if (pass->n_accumulators) {
+            tn_parallel(call, pass->pieces, 1, do_pieces, &s);
+        } else {
+            tn_parallel(call, pass->units, 1 + 32768 / elements, do_units, &s);
+        }
+        for (int32_t k = 0; k < pass->n_accumulators; k++) tni_add_sums(call, pass, &pass->accumulators[k]);
+    }
+    return TN_OK;
+}

@@ -1,0 +1,113 @@
+/* Operators that are formulas, one line each: X(name, parameters and outputs, formula, autocast, samples, one line about
+ * it). Kernels and gradients are derived (docs/formulas.md). */
+#define TNI_LOSS(more) "(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean'" more ") -> loss: acc(T)[]"
+#define TNI_REDUCED "loss = mean(t) if reduction == 'mean' else sum(t)"
+
+/* clang-format off */
+#define TNI_FORMULAS(X)                                                                                                \
+    /* arithmetic */                                                                                                   \
+    X(identity, "(x: T[*s]) -> y: T[*s]", "x", NULL, unary, "x.")                                                      \
+    X(add, "(x: T[~*s], y: T[~*s]) -> z: T[*s]", "x + y", "widest", binary, "x + y.")                                  \
+    X(sub, "(x: T[~*s], y: T[~*s]) -> z: T[*s]", "x - y", "widest", binary, "x - y.")                                  \
+    X(mul, "(x: T[~*s], y: T[~*s]) -> z: T[*s]", "x * y", "widest", binary, "x * y.")                                  \
+    X(div, "(x: T[~*s], y: T[~*s]) -> z: T[*s]", "x / y", "widest", quotient, "x / y.")                                \
+    X(add_constant, "(x: T[*s], c: float) -> y: T[*s]", "x + c", NULL, constant, "x + c.")                             \
+    X(scale, "(x: T[*s], c: float) -> y: T[*s]", "x * c", NULL, constant, "x * c.")                                    \
+    X(scale_bias_relu, "(x: T[*s], scale: T[~*s], bias: T[~*s]) -> y: T[*s]", "relu(x * scale + bias)", "widest",      \
+      scaled, "relu(x * scale + bias).")                                                                               \
+    X(bias_act, "(x: T[*r, c], bias: T[c], act: 'none'|'relu'|'gelu'|'gelu_tanh'|'silu'|'tanh'|'sigmoid' = 'relu') "   \
+      "-> y: T[*r, c]",                                                                                                \
+      "t = x + bias; y = relu(t) if act == 'relu' else gelu(t) if act == 'gelu' else gelu_tanh(t) if act == "          \
+      "'gelu_tanh' else silu(t) if act == 'silu' else tanh(t) if act == 'tanh' else sigmoid(t) if act == 'sigmoid' "   \
+      "else t", "widest", bias_act, "act(x + bias).")                                                                  \
+    X(square, "(x: T[*s]) -> y: T[*s]", "x * x", NULL, unary, "x * x.")                                                \
+    X(sqrt, "(x: T[*s]) -> y: T[*s]", "sqrt(x)", NULL, positive, "The square root.")                                   \
+    X(rsqrt, "(x: T[*s]) -> y: T[*s]", "rsqrt(x)", "32", positive, "1 / sqrt(x).")                                     \
+    X(exp, "(x: T[*s]) -> y: T[*s]", "exp(x)", "32", unary, "e to the power of x.")                                    \
+    X(log, "(x: T[*s]) -> y: T[*s]", "log(x)", "32", positive, "The natural logarithm.")                               \
+    X(abs, "(x: T[*s]) -> y: T[*s]", "abs(x)", NULL, unary, "|x|; the gradient at 0 is 0.")                            \
+    X(sign, "(x: T[*s]) -> y: T[*s]", "sign(x)", NULL, unary, "-1, 0 or 1.")                                           \
+    X(floor, "(x: T[*s]) -> y: T[*s]", "floor(x)", NULL, unary, "The next integer below.")                             \
+    X(clamp, "(x: T[*s], low: float?, high: float?) -> y: T[*s]",                                                      \
+      "clamp(x, low if has(low) else -inf, high if has(high) else inf)", NULL, clamped,                                \
+      "x, but at least low and at most high.")                                                                         \
+    X(pow, "(x: T[*s], exponent: float) -> y: T[*s]", "x ** exponent", "32", powers, "x to the power of exponent.")    \
+    X(lerp, "(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]", "x + weight * (end - x)", "widest", ternary,       \
+      "From x (weight 0) to end (weight 1).")                                                                          \
+    /* activations */                                                                                                  \
+    X(relu, "(x: T[*s]) -> y: T[*s]", "relu(x)", NULL, unary, "max(x, 0); the gradient at 0 is 0.")                    \
+    X(leaky_relu, "(x: T[*s], slope: float = 0.01) -> y: T[*s]", "x if x > 0 else x * slope", NULL, unary,             \
+      "x, or slope * x below 0.")                                                                                      \
+    X(prelu, "(x: T[n, c, *s], slope: T[c]) -> y: T[n, c, *s]", "x if x > 0 else x * slope", "widest", channels,       \
+      "x, or slope * x below 0, with a slope for each channel.")                                                       \
+    X(elu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s]", "x if x > 0 else alpha * expm1(x)", NULL, unary,              \
+      "x, or alpha * (exp(x) - 1) below 0.")                                                                           \
+    X(celu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s]", "x if x > 0 else alpha * expm1(x / alpha)", NULL, unary,     \
+      "x, or alpha * (exp(x / alpha) - 1) below 0.")                                                                   \
+    X(selu, "(x: T[*s]) -> y: T[*s]",                                                                                  \
+      "1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * expm1(x))", NULL, unary,                             \
+      "The ELU that keeps mean 0 and variance 1.")                                                                     \
+    X(sigmoid, "(x: T[*s]) -> y: T[*s]", "sigmoid(x)", NULL, unary, "1 / (1 + exp(-x)).")                              \
+    X(log_sigmoid, "(x: T[*s]) -> y: T[*s]", "-softplus(-x)", NULL, unary, "log(sigmoid(x)).")                         \
+    X(hard_sigmoid, "(x: T[*s]) -> y: T[*s]", "clamp(x / 6 + 0.5, 0, 1)", NULL, unary, "clamp(x / 6 + 0.5, 0, 1).")    \
+    X(tanh, "(x: T[*s]) -> y: T[*s]", "tanh(x)", NULL, unary, "The hyperbolic tangent.")                               \
+    X(softplus, "(x: T[*s], beta: float = 1.0) -> y: T[*s]", "softplus(x * beta) / beta", "32", unary,                 \
+      "log(1 + exp(beta * x)) / beta.")                                                                                \
+    X(softsign, "(x: T[*s]) -> y: T[*s]", "x / (1 + abs(x))", NULL, unary, "x / (1 + |x|).")                           \
+    X(gelu, "(x: T[*s]) -> y: T[*s]", "gelu(x)", NULL, unary, "x times the normal distribution's probability below x.") \
+    X(gelu_tanh, "(x: T[*s]) -> y: T[*s]", "gelu_tanh(x)", NULL, unary, "gelu, approximated with tanh.")               \
+    X(quick_gelu, "(x: T[*s]) -> y: T[*s]", "x * sigmoid(1.702 * x)", NULL, unary, "x * sigmoid(1.702 * x).")          \
+    X(silu, "(x: T[*s]) -> y: T[*s]", "silu(x)", NULL, unary, "x * sigmoid(x).")                                       \
+    X(hard_swish, "(x: T[*s]) -> y: T[*s]", "x * clamp(x / 6 + 0.5, 0, 1)", NULL, unary, "x * hard_sigmoid(x).")       \
+    X(mish, "(x: T[*s]) -> y: T[*s]", "x * tanh(softplus(x))", NULL, unary, "x * tanh(softplus(x)).")                  \
+    X(swiglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "silu(gate) * x", "widest", pairs, "silu(gate) * x.")             \
+    X(geglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "gelu(gate) * x", "widest", pairs, "gelu(gate) * x.")              \
+    X(reglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "relu(gate) * x", "widest", pairs, "relu(gate) * x.")              \
+    /* around layers */                                                                                                \
+    X(dropout, "(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s]",                                                 \
+      "where(rand(seed) < p, 0, x * (1 / (1 - p)))", NULL, dropped,                                                    \
+      "Elements are 0 with probability p, the others grow by 1 / (1 - p); the same seed gives the same mask.")         \
+    X(bias_dropout_add, "(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) -> y: T[*r, c]", \
+      "t = x + bias if has(bias) else x; y = residual + where(rand(seed) < p, 0, t * (1 / (1 - p)))", "widest",        \
+      dropped_rows, "residual + dropout(x + bias).")                                                                   \
+    X(residual_scale, "(x: T[*s], residual: T[*s], scale: T[~*s]) -> y: T[*s]", "residual + x * scale", "widest",      \
+      residuals, "residual + x * scale.")                                                                              \
+    X(rms_norm, "(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r, c]",          \
+      "n = x * rsqrt(mean(x * x, -1) + eps); w = n * gamma; y = (w + n if zero_centered else w) if has(gamma) else n", \
+      "32", normed, "x over the root of its mean square along the last dimension, times gamma or 1 + gamma.")          \
+    /* losses */                                                                                                       \
+    X(mse, TNI_LOSS(""), "d = x - target; t = d * d; " TNI_REDUCED, "32", losses, "The mean of (x - target) ** 2.")    \
+    X(l1, TNI_LOSS(""), "t = abs(x - target); " TNI_REDUCED, "32", losses, "The mean of |x - target|.")                \
+    X(huber, TNI_LOSS(", delta: float = 1.0"),                                                                         \
+      "d = abs(x - target); t = 0.5 * d * d if d <= delta else delta * (d - 0.5 * delta); " TNI_REDUCED, "32", losses, \
+      "The mean of a square up to a difference of delta, and of a straight line from there on.")                       \
+    X(bce_with_logits, TNI_LOSS(""), "t = softplus(x) - x * target; " TNI_REDUCED, "32", losses,                       \
+      "Binary cross-entropy of sigmoid(x) and target.")                                                                \
+    X(focal, TNI_LOSS(", alpha: float = 0.25, gamma: float = 2.0"),                                                    \
+      "p = sigmoid(x); miss = p + target - 2 * p * target; a = 1 - alpha + (2 * alpha - 1) * target; "                 \
+      "t = a * miss ** gamma * (softplus(x) - x * target); " TNI_REDUCED, "32", chances,                               \
+      "bce_with_logits, times (1 - the probability of what is right) ** gamma.")                                       \
+    X(kl_div, TNI_LOSS(""), "t = target * (log(target) - x) if target > 0 else 0.0; " TNI_REDUCED, "32", chances,      \
+      "Kullback-Leibler divergence of the logarithms x from the probabilities target.")                                \
+    X(cosine_similarity, "(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]",                                  \
+      "sum(x * y, -1) * rsqrt(max(sum(x * x, -1) * sum(y * y, -1), eps * eps))", "32", rows,                           \
+      "The cosine of the angle between the rows of x and y.")                                                          \
+    /* optimisers */                                                                                                   \
+    X(sgd_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, lr: acc(T)[], momentum: float = 0.9, dampening: float = 0.0, "  \
+      "weight_decay: float = 0.0, nesterov: bool = false)",                                                            \
+      "d = g + weight_decay * p; m = momentum * m + (1 - dampening) * d; "                                             \
+      "p = p - lr * (d + momentum * m if nesterov else m)", NULL, sgd_steps,                                           \
+      "A step of gradient descent with momentum, in place.")                                                           \
+    X(adamw_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, lr: acc(T)[], "         \
+      "step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01)",      \
+      "w = master if has(master) else p; m = m + (g - m) * (1 - beta1); v = v + (g * g - v) * (1 - beta2); "         \
+      "c1 = -expm1(step * log(beta1)); c2 = -expm1(step * log(beta2)); "                                               \
+      "u = w * (1 - lr * weight_decay) - lr / c1 * m / (sqrt(v / c2) + eps); p = u; master = u", NULL, adamw_steps,    \
+      "A step of AdamW, in place; with master, p is that rounded.")                                                    \
+    /* quantisation: per tensor or per channel, by the shape of scale */                                               \
+    X(quantize, "(x: T[*s], scale: f32[~*s], zero: i32[~*s]?) -> q: i8[*s]",                                           \
+      "clamp(round(x / scale) + (zero if has(zero) else 0), -128, 127)", NULL, quantized,                              \
+      "x / scale + zero, rounded to the nearest 8-bit integer.")                                                       \
+    X(dequantize, "(q: i8[*s], scale: T[~*s], zero: i32[~*s]?) -> y: T[*s]",                                           \
+      "(q - zero if has(zero) else q) * scale", NULL, dequantized, "(q - zero) * scale, in the type of scale.")
+/* clang-format on */

@@ -1,0 +1,94 @@
+/* Random formulas whose values and derivatives stay within reason, so that they can be compared with differences. */
+#ifndef TENON_TEST_FUSE_GENERATOR_H
+#define TENON_TEST_FUSE_GENERATOR_H
+
+#include <stdio.h>
+
+#include "harness.h"
+
+typedef struct generator {
+    char text[8192];
+    size_t length;
+    bool signature; /* shapes are known: rows may meet anything */
+    int temporaries;
+} generator;
+
+static void gen_add(generator *g, const char *text) {
+    g->length += (size_t)snprintf(g->text + g->length, sizeof g->text - g->length, "%s", text);
+}
+
+static void gen_expression(generator *g, int depth);
+
+/* '@' in a pattern is another expression. */
+static void gen_pattern(generator *g, const char *pattern, int depth) {
+    for (; *pattern; pattern++) {
+        char one[2] = {*pattern, 0};
+        if (*pattern == '@') {
+            gen_expression(g, depth - 1);
+        } else {
+            gen_add(g, one);
+        }
+    }
+}
+
+static void gen_leaf(generator *g) {
+    static const char *const leaves[] = {"x", "x", "x", "z", "b", "s", "0.5", "2", "-1.5", "pi"};
+    char name[16];
+    if (g->temporaries && random_below(3) == 0) {
+        snprintf(name, sizeof name, "v%d", random_below(g->temporaries));
+        gen_add(g, name);
+    } else {
+        gen_add(g, leaves[random_below(g->signature ? 10 : 3)]);
+    }
+}
+
+static void gen_expression(generator *g, int depth) {
+    static const char *const patterns[] = {
+        "tanh(@)", "sigmoid(@)", "erf(@)", "sin(@)", "cos(@)", "softplus(@)", "silu(@)", "gelu(@)", "gelu_tanh(@)",
+        "relu(@)", "exp(tanh(@))", "sqrt(1.5 + sin(@))", "log(1.5 + sin(@))", "abs(@)", "log1p(abs(@))",
+        "rsqrt(abs(@) + 1)", "expm1(sin(@))", "-(@)", "(@ + @)", "(@ - @)", "(tanh(@) * @)", "(@ / (2.5 + cos(@)))",
+        "min(@, @)", "max(@, @)", "where(@ > @, @, @)", "(abs(@) + 0.5) ** 1.5", "(1.5 + sin(@)) ** tanh(@)",
+        "clamp(@, -1, 1.2)", "(@ if @ <= 0.3 else @)", "(@) % 3", "tanh(@) ** 2", "tanh(@) ** 3",
+        /* from here on reductions */
+        "mean(@, -1)", "0.3 * sum(@, -1)", "max(@, -1)", "min(@, -1)", "logsumexp(@, -1)", "var(tanh(@), -1)",
+        "mean(@)", "(@ - mean(@, -1))", "exp(tanh(@) - logsumexp(@, -1))"};
+    enum { PLAIN = 32, ALL = sizeof patterns / sizeof patterns[0] };
+    if (depth <= 0 || random_below(8) == 0) {
+        gen_leaf(g);
+    } else {
+        gen_pattern(g, patterns[random_below(g->signature || random_below(3) == 0 ? ALL : PLAIN)], depth);
+    }
+}
+
+/* With a signature the inputs are x, z (n, c), b (c) and s (); without one, x alone. */
+static void gen_formula(generator *g, uint64_t seed) {
+    char name[32];
+    random_state = seed;
+    *g = (generator){.signature = random_below(4) != 0};
+    int outputs = g->signature ? 1 + random_below(2) : 1, locals = random_below(3);
+    if (g->signature) {
+        gen_add(g, "f(x: T[n, c], z: T[n, c], b: T[c], s: T[]) -> y0: T[n, c]");
+        if (outputs == 2) gen_add(g, random_below(2) ? ", y1: T[n]" : ", y1: T[]");
+        gen_add(g, " : ");
+    }
+    bool rows = outputs == 2 && strstr(g->text, "y1: T[n]") != NULL;
+    for (int i = 0; i < locals; i++) {
+        snprintf(name, sizeof name, "v%d = ", i);
+        gen_add(g, name);
+        gen_expression(g, 2);
+        gen_add(g, "; ");
+        g->temporaries = i + 1;
+    }
+    gen_add(g, g->signature ? "y0 = x * " : "y0 = x + ");
+    for (int i = 0; i < locals; i++) {
+        snprintf(name, sizeof name, "0.1 * v%d + ", i);
+        gen_add(g, name);
+    }
+    gen_expression(g, 3);
+    if (outputs < 2) return;
+    gen_add(g, rows ? "; y1 = mean(x * " : "; y1 = mean(x * ");
+    gen_expression(g, 3);
+    gen_add(g, rows ? ", -1)" : ")");
+}
+
+#endif
