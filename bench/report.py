@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ BEGIN, END = "<!-- numbers: bench/report.py --write -->\n", "<!-- end of numbers
 
 def newest() -> list[Path]:
     """The last file of each kind and machine; the names end in the date."""
-    kinds = ["gpu-kernels", "gpu-training", "gpu-shapes", "cpu"]
+    kinds = list(SECTIONS)
     files = [path for kind in kinds for path in sorted((ROOT / "bench" / "results").glob(f"{kind}-*.json"))]
     return list({path.stem.rsplit("-", 3)[0]: path for path in files}.values())
 
@@ -87,7 +88,91 @@ def cpu(result: dict[str, Any], link: str) -> list[str]:
     return lines
 
 
-SECTIONS = {"gpu-kernels": gpu_kernels, "gpu-training": gpu_training, "gpu-shapes": gpu_shapes, "cpu": cpu}
+def by_type(rows: list[dict[str, Any]]) -> list[dict[str, dict[str, Any]]]:
+    """The rows of a formula and a pass together: f32 and bf16."""
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for r in rows:
+        found.setdefault((r["op"], r["pass"]), {})[r["type"]] = r
+    return list(found.values())
+
+
+def both(of: dict[str, dict[str, Any]], cell: Callable[[dict[str, Any]], str]) -> str:
+    """A cell for both types."""
+    said = [cell(of[t]) if t in of else "–" for t in ("f32", "bf16")]
+    return "" if set(said) <= {"", "–"} else " / ".join(said)
+
+
+def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
+    def times(side: str) -> Callable[[dict[str, Any]], str]:
+        return lambda r: f"{r[f'{side}_us'] / r['tenon_us']:.2f}" if f"{side}_us" in r else ""
+
+    def error(r: dict[str, Any]) -> str:
+        return f"{r['tenon_error']:.1e} ({r['torch_error']:.1e})" if "tenon_error" in r else ""
+
+    lines = [
+        f"Formulas, {result['gpu']}, {result['rows'][0]['shape']}, f32 / bf16, {result['date']}: time on the device,",
+        "beside a copy of the bytes that must move, torch.compile, and the operator written by hand (layer_norm for",
+        f"rms_norm); the largest error against float64, and PyTorch's ({link}, made by `{result['command']}`).",
+        "",
+        "| formula | pass | µs | of the copy's speed | times torch.compile | times the operator | error (PyTorch's) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for of in by_type(result["rows"]):
+        r = next(iter(of.values()))
+        cells = [both(of, lambda r: f"{r['tenon_us']:.0f}"), both(of, lambda r: f"{r['of_copy']:.0%}")]
+        cells += [both(of, times("compile")), both(of, times("operator")), both(of, error)]
+        lines.append(f"| {r['op']} | {r['pass']} | {' | '.join(cells)} |")
+    return lines
+
+
+def formulas_first(result: dict[str, Any], link: str) -> list[str]:
+    rows = result["rows"]
+    where = result.get("gpu", result["cpu"])
+    lines = [
+        f"From the text of a formula to its first result, {where}, in ms: with nothing compiled before, and from the",
+        f"cache on disk; as the first use of Tenon in a process, and later in it ({link}).",
+        "",
+        "| formula | nothing compiled, first | later | from the cache, first | later |",
+        "|---|---|---|---|---|",
+    ]
+    total = {(r["formula"], r["cache"], r["process"]): r["total_ms"] for r in rows}
+    for text in sorted({r["formula"] for r in rows}):
+        keys = [(text, cache, process) for cache in ("empty", "full") for process in ("fresh", "running")]
+        lines.append(f"| `{text}` | {' | '.join(f'{total[k]:.1f}' if k in total else '–' for k in keys)} |")
+    return lines
+
+
+def formulas_cpu(result: dict[str, Any], link: str) -> list[str]:
+    threads = max(r["threads"] for r in result["rows"])
+    largest = {t: max(r["shape"][0] for r in result["rows"] if r["type"] == t) for t in ("f32", "bf16")}
+    rows = [r for r in result["rows"] if r["threads"] == threads and r["shape"][0] == largest[r["type"]]]
+    lines = [
+        f"Formulas, {result['cpu']}, {threads} threads, tensors of 64 MiB, f32 / bf16, {result['date']}: beside the",
+        "machine's own copy of the bytes that must move, and PyTorch's operators one by one. The cache's size and one",
+        f"thread are in {link}, made by `{result['command']}`.",
+        "",
+        "| formula | pass | GB/s | of the copy's speed | times as fast as PyTorch |",
+        "|---|---|---|---|---|",
+    ]
+    for of in by_type(rows):
+        r = next(iter(of.values()))
+        cells = [both(of, lambda r: f"{r['gb_per_s']:.1f}"), both(of, lambda r: f"{r['of_copy']:.0%}")]
+        cells.append(both(of, lambda r: f"{r['ratio']:.2f}"))
+        lines.append(f"| {r['op']} | {r['pass']} | {' | '.join(cells)} |")
+    return lines
+
+
+# By the beginning of the file's name, in the order of README.
+SECTIONS = {
+    "gpu-kernels": gpu_kernels,
+    "gpu-training": gpu_training,
+    "gpu-shapes": gpu_shapes,
+    "formulas-gpu": formulas_gpu,
+    "formulas-first-cuda": formulas_first,
+    "cpu": cpu,
+    "formulas-cpu": formulas_cpu,
+    "formulas-first-cpu": formulas_first,
+}
 
 
 def mean(ratios: list[float]) -> float:

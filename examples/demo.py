@@ -1,5 +1,6 @@
-"""What `make demo` shows: each operator from C and from PyTorch, checked against float64 and timed beside its peer; a
-model trained on digits. PyTorch's part is left out where it is not installed."""
+"""What `make demo` shows: formulas and operators from C and from PyTorch, on the GPU where there is one, checked
+against float64 and timed beside their peers; a model trained on digits. PyTorch's part is left out where it is not
+installed."""
 
 from __future__ import annotations
 
@@ -35,37 +36,79 @@ def c_rows() -> list[Row]:
 
 
 def milliseconds(call: Callable[[Any], object], inputs: object) -> float:
+    import torch
+
     begin = time.perf_counter()
     call(inputs)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - begin) * 1e3
+
+
+def torch_row(name: str, ours: Callable[[Any], Any], theirs: Callable[[Any], Any], inputs: Any, peer: str) -> Row:
+    import torch
+
+    sys.path.insert(0, str(ROOT / "bench"))
+    from peers import double
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    here = {key: value.to(device) for key, value in inputs.items()}
+    with torch.no_grad():
+        exact = theirs(double(here))
+        for _ in range(3):  # a formula that is used often is compiled meanwhile
+            got = ours(here).double()
+            time.sleep(0.2)
+        error = ((got - exact).abs() / exact.abs().clamp(min=1)).max().item()
+        turns = [(milliseconds(ours, here), milliseconds(theirs, here)) for _ in range(15)]
+    mine, other = (statistics.median(side) for side in zip(*turns, strict=True))
+    return name, "PyTorch", device, error, mine, other, peer
 
 
 def torch_rows() -> list[Row]:
     import torch
 
     sys.path.insert(0, str(ROOT / "bench"))
-    from peers import PEERS, double
+    from peers import PEERS
 
-    rows: list[Row] = []
-    for peer in PEERS:
-        torch.manual_seed(0)
-        inputs = peer.make(peer.shapes[2], torch.float32)
-        with torch.no_grad():
-            exact = peer.theirs(double(inputs))
-            got = peer.ours(inputs).double()
-            error = ((got - exact).abs() / exact.abs().clamp(min=1)).max().item()
-            turns = [(milliseconds(peer.ours, inputs), milliseconds(peer.theirs, inputs)) for _ in range(15)]
-        ours, theirs = (statistics.median(side) for side in zip(*turns, strict=True))
-        rows.append((peer.op, "PyTorch", "cpu", error, ours, theirs, "PyTorch's own"))
+    torch.manual_seed(0)
+    made = [(peer, peer.make(peer.shapes[2], torch.float32)) for peer in PEERS]
+    return [torch_row(p.op, p.ours, p.theirs, inputs, "PyTorch's own") for p, inputs in made]
+
+
+def formula_rows() -> list[Row]:
+    """A line of text against PyTorch's operators one after the other."""
+    import torch
+    import torch.nn.functional as F
+
+    import tenon.torch as tn
+
+    def inputs(*names: str) -> dict[str, torch.Tensor]:
+        shapes = {"s": (2048,), "b": (2048,), "g": (2048,)}
+        return {name: torch.randn(*shapes.get(name, (2048, 2048))) for name in names}
+
+    unfused: dict[str, Callable[[dict[str, torch.Tensor]], torch.Tensor]] = {
+        "relu(x * s + b)": lambda i: torch.relu(i["x"] * i["s"] + i["b"]),
+        "silu(x) * y": lambda i: F.silu(i["x"]) * i["y"],
+        "x * tanh(softplus(x))": lambda i: i["x"] * torch.tanh(F.softplus(i["x"])),
+        "x * rsqrt(mean(x * x, -1) + 1e-6) * g": lambda i: (
+            i["x"] * torch.rsqrt((i["x"] * i["x"]).mean(-1, keepdim=True) + 1e-6) * i["g"]
+        ),
+    }
+    rows = []
+    torch.manual_seed(0)
+    for formula, theirs in unfused.items():
+        fused = tn.fuse(formula)
+        given = inputs(*(name for name in ("x", "y", "s", "b", "g") if re.search(rf"\b{name}\b", formula)))
+        rows.append(torch_row(formula, lambda i, f=fused: f(**i), theirs, given, "PyTorch, unfused"))
     return rows
 
 
 def show(rows: list[Row]) -> None:
-    print(f"  {'operator':<14} {'framework':<10} {'device':<12}     error      tenon       peer   ratio  the peer is")
+    width = max(len(row[0]) for row in rows)
+    print(f"  {'':<{width}} {'framework':<10} {'device':<12}     error      tenon       peer   ratio  the peer is")
     for op, framework, device, error, ours, theirs, peer in rows:
         times = f"{ours:>7.3f} ms {theirs:>7.3f} ms {theirs / ours:>6.1f}x"
-        print(f"  {op:<14} {framework:<10} {device:<12} {error:>9.1e} {times}  {peer}")
-    print("  error: the largest difference from float64, relative where the result is above 1. f32 data.")
+        print(f"  {op:<{width}} {framework:<10} {device:<12} {error:>9.1e} {times}  {peer}")
 
 
 def torch_is_new_enough() -> bool:
@@ -88,8 +131,12 @@ def main() -> int:
         digits.main()
     else:
         print("No PyTorch 2.10 or newer here, and a demo installs nothing that big: the operators run from plain C.")
-    print("\nThe operators:")
-    show(c_rows() + (torch_rows() if has_torch else []))
+    from_c = c_rows()
+    print("\nFormulas, each an operator with its gradient from this one line:")
+    show([row for row in from_c if "(" in row[0]] + (formula_rows() if has_torch else []))
+    print("\nOperators with kernels of their own:")
+    show([row for row in from_c if "(" not in row[0]] + (torch_rows() if has_torch else []))
+    print("  error: the largest difference from float64, relative where the result is above 1. f32 data.")
     return 0
 
 

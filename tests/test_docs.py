@@ -65,12 +65,23 @@ def test_readme_numbers_are_the_measured_ones() -> None:
     assert numbers == report.text(report.named(readme)), "python bench/report.py --write puts the newest ones there"
 
 
-def test_readme(tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", ["README.md", "docs/formulas.md"])
+def test_examples_run(document: str, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     for name in ("build", "python", "include"):
         (tree / name).symlink_to(ROOT / name)
-    follow_doc.follow(ROOT / "README.md", tree, tmp_path / "plugin")
+    follow_doc.follow(ROOT / document, tree, tmp_path / "plugin")
+
+
+FORMULAS = [b.text for b in follow_doc.blocks(ROOT / "docs" / "formulas.md") if b.language == "formula"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=range(len(FORMULAS)))
+def test_formula_examples_compile(formula: str) -> None:
+    command = [ROOT / "build" / "tenon", "fuse", formula, "--no-check", "--no-bench"]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_adding_an_operator() -> None:

@@ -1,4 +1,4 @@
-"""Runs a list of parts one after the other: a line each, a log each, a table at the end.
+"""Runs a list of parts one after the other, or some at a time: a line each, a log each, a table at the end.
 
 Shared by tools/test.py and tools/lint.py. Uses nothing but the standard library.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,13 +64,17 @@ def count(output: str) -> tuple[int, int]:
     return 0, 0
 
 
-def run(part: Part, verbose: bool) -> Result:
+def run(part: Part, verbose: bool, alone: bool = True) -> Result:
+    """alone: no other part prints meanwhile, so that its line can be begun."""
     begin = time.monotonic()
     result = Result(part, 0)
-    print(f"  {part.name:<8} {part.what:<58} ", end="\n" if verbose else "", flush=True)
+    title = f"  {part.name:<8} {part.what:<58} "
+    if alone:
+        print(title, end="\n" if verbose else "", flush=True)
+        title = ""
     result.skipped = part.unable() or ""
     if result.skipped:
-        print(f"not here: {result.skipped}")
+        print(f"{title}not here: {result.skipped}", flush=True)
         return result
     log = LOGS / f"part-{part.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +92,7 @@ def run(part: Part, verbose: bool) -> Result:
             break
     result.seconds = time.monotonic() - begin
     state = "FAILED" if result.failed else "ok"
-    print(f"{result.seconds:6.1f} s  {state}", flush=True)
+    print(f"{title}{result.seconds:6.1f} s  {state}", flush=True)
     if result.failed and not verbose:
         # What was compiled beside a file that failed helps nobody.
         lines = [line for line in log.read_text(errors="replace").splitlines() if not re.match(r"\[\d+/\d+\] ", line)]
@@ -123,11 +128,22 @@ def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> 
     return "".join(lines), process.wait()
 
 
-def run_all(parts: Sequence[Part], verbose: bool) -> int:
+def run_some(parts: Sequence[Part], jobs: int) -> list[Result]:
+    """Several parts at a time; they share nothing but what the vital ones made."""
+    print(f"  {len(parts)} parts, {jobs} at a time: {', '.join(p.name for p in parts)}", flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda part: run(part, False, False), parts))
+
+
+def run_all(parts: Sequence[Part], verbose: bool, jobs: int = 1) -> int:
     """Runs every part and closes with a table and the line 'N passed, N failed'. Goes on after a failure, unless the
     part was one that the others need."""
+    begin = time.monotonic()
     results: list[Result] = []
-    for part in parts:
+    for i, part in enumerate(parts):
+        if jobs > 1 and not verbose and not any(p.vital for p in parts[i:]) and len(parts) > i + 1:
+            results += run_some(parts[i:], jobs)
+            break
         results.append(run(part, verbose))
         if results[-1].failed and part.vital:
             break
@@ -135,8 +151,7 @@ def run_all(parts: Sequence[Part], verbose: bool) -> int:
     for r in results:
         note = f"   not here: {r.skipped}" if r.skipped else ""
         print(f"  {r.part.name:<8} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
-    total = sum(r.seconds for r in results)
-    print(f"  {'all':<8} {'':>8} {'':>7} {total:>8.1f}\n")
+    print(f"  {'all':<8} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f}\n")
     failed = sum(r.failed for r in results)
     print(f"{sum(r.passed for r in results)} passed, {failed} failed")
     return 1 if failed else 0

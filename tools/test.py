@@ -6,6 +6,8 @@ Run by `make test`, `make test-quick` and `make test-gpu`, which set up what it 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,19 +51,24 @@ def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
 
+def unlike() -> list[str]:
+    """Operators that share no code: those with kernels of their own, and some formulas, which have theirs in common."""
+    listed = (ROOT / "src" / "ops" / "list.h").read_text()
+    own = re.findall(r"^    X\((\w+)\)", listed, re.MULTILINE)
+    return [*own, "rms_norm", "bias_act", "dropout", "adamw_step", "mse", "quantize"]
+
+
 def parts() -> list[Part]:
     tsan = list(tsan_runner() or ())
     sanitizers = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+    # Several run at a time, in this order: what takes longest begins first.
     return [
         Part("build", "build/tenon and build/libtenon.so", [["tools/build.sh", "release"]], vital=True),
         Part("unit", "C unit tests of the core", [ctest("build")]),
-        Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
-        Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], PYTHON_ENV),
-        Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], PYTHON_ENV),
         Part(
             "asan",
             "unit tests and check under AddressSanitizer and UBSan",
-            [["tools/build.sh", "asan"], ctest("build/asan"), ["build/asan/tenon", "check", "--quick"]],
+            [["tools/build.sh", "asan"], ctest("build/asan"), ["build/asan/tenon", "check", "--quick", *unlike()]],
             sanitizers,
         ),
         Part(
@@ -70,12 +77,19 @@ def parts() -> list[Part]:
             [
                 ["tools/build.sh", "tsan"],
                 [*tsan, *ctest("build/tsan")],
-                [*tsan, "build/tsan/tenon", "check", "--quick", "--dtype", "f32"],
+                [*tsan, "build/tsan/tenon", "check", "--quick", "--dtype", "f32", *unlike()],
             ],
             {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "TENON_NUM_THREADS": "4"},
             unable=no_tsan,
         ),
-        Part("fuzz", "libFuzzer on the contract language", [["tests/fuzz/run.sh", str(FUZZ_SECONDS)]]),
+        Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
+        Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], PYTHON_ENV),
+        Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], PYTHON_ENV),
+        Part(
+            "fuzz",
+            "libFuzzer on the contract language and on formulas",
+            [["tests/fuzz/run.sh", str(FUZZ_SECONDS // 2)], ["tests/fuse/fuzz.sh", str(FUZZ_SECONDS // 2)]],
+        ),
         Part(
             "cubins",
             "every CUDA kernel compiled by NVRTC 12, for the oldest GPUs",
@@ -134,7 +148,7 @@ def main() -> int:
         print(f"Tests on the GPU, with {sys.executable}; logs in build/logs")
         return run_all(choose(gpu_parts(), given.parts), given.verbose)
     print(f"Tests, with {sys.executable}; logs in build/logs")
-    return run_all(choose(parts(), given.parts), given.verbose)
+    return run_all(choose(parts(), given.parts), given.verbose, jobs=min(4, os.cpu_count() or 1))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
  * torch_symbols.c   finds the symbols
  * torch_values.c    arguments and results: torch's 64-bit slots to tn_tensor and tn_value, torch's memory and threads
  * torch_ops.c       one `tenon::<name>` for each row of the table: schema, kernel, registration
+ * torch_fuse.c      `tenon::fuse`, one operator for all formulas
  * torch_raise.c     a tn_status as the Python exception that a user expects
  * torch_direct.c    the short way from Python for plain calls, past torch's dispatcher */
 #ifndef TNI_TORCH_H
@@ -50,6 +51,8 @@ typedef void (*tni_torch_kernel)(tni_torch_slot *stack, uint64_t n_in, uint64_t 
     X(tni_torch_error, torch_list_size, (tni_torch_handle list, size_t * size))                                        \
     X(tni_torch_error, torch_list_get_item, (tni_torch_handle list, size_t index, tni_torch_slot * item))              \
     X(tni_torch_error, torch_delete_list, (tni_torch_handle list))                                                     \
+    X(tni_torch_error, torch_new_list_reserve_size, (size_t size, tni_torch_handle * list))                            \
+    X(tni_torch_error, torch_list_push_back, (tni_torch_handle list, tni_torch_slot item))                             \
     X(tni_torch_error, torch_parallel_for,                                                                             \
       (int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t begin, int64_t end, void *context),             \
        void *context))                                                                                                 \
@@ -116,6 +119,9 @@ tn_status tni_torch_read(tni_torch_frame *frame, const tni_torch_slot *stack, ui
 tn_status tni_torch_call(tni_torch_frame *frame);
 void tni_torch_release_slots(tni_torch_frame *frame, const tni_torch_slot *stack, uint64_t n_in);
 void tni_torch_delete_outputs(tni_torch_frame *frame);
+/* The parts of tni_torch_read: the next tensor of the call, NULL where it is absent; the box of an optional value. */
+tn_status tni_torch_add_tensor(tni_torch_frame *frame, const tni_param *param, tni_torch_handle tensor);
+void tni_torch_delete_box(tni_torch_slot *box);
 /* Moves the outputs into the stack. */
 tn_status tni_torch_push(tni_torch_frame *frame, tni_torch_slot *stack, uint64_t n_out);
 
@@ -132,6 +138,11 @@ void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overloa
 
 /* Raises this thread's message as the Python exception that fits; does not return. Nothing may be owned any more. */
 _Noreturn void tni_torch_raise(tn_status status);
+
+/* Defines `tenon::<name>` and gives it one kernel for CPU and CUDA. */
+tn_status tni_torch_define(const char *schema, const char *name, tni_torch_kernel kernel);
+/* `tenon::fuse` and `tenon::fuse.raw`. */
+tn_status tni_torch_register_fuse(void);
 
 /* Registers every row of the table that is not registered yet, for CPU and CUDA. Call it again after tn_load. */
 TN_API tn_status tn_torch_register(void);

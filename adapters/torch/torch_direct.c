@@ -339,6 +339,7 @@ static python_object *results(const entry *e, const tni_torch_frame *frame, pyth
         n++;
     }
     if (n == 1) return result(e, frame, args, only);
+    if (n_outputs == 0) return wrap(NULL);
     python_object *tuple = py.PyTuple_New(n);
     for (int32_t i = 0, at = 0; tuple && i < n_outputs; i++) {
         if (!is_shown(e, frame, i)) continue;
@@ -473,7 +474,7 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
 /* A Python function that takes all parameters of the operator's schema by position. `shown`: the outputs to return, a
  * bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the parameter, a tensor,
  * whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
-TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad, python_object *general,
+TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with_grad, python_object *general,
                                       uint64_t shown, bool all, int32_t over) {
     static const struct { /* PyMethodDef */
         const char *name;
@@ -481,8 +482,6 @@ TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad
         int flags;
         const char *doc;
     } method = {"call", call, 0x80 /* METH_FASTCALL */, NULL};
-    const tn_operator *op = tn_find(name);
-    if (!op) return NULL;
     entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */
     if (!e) return NULL;
     *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all, .over = over};
@@ -494,7 +493,7 @@ TN_API python_object *tn_torch_direct(const char *name, python_object *with_grad
     if (!function) {
         py.PyErr_Clear();
         tni_free(e);
-        tn_fail(TN_NO_MEMORY, "%s: Python could not make a function", name);
+        tn_fail(TN_NO_MEMORY, "%s: Python could not make a function", op->contract->name);
         return NULL;
     }
     py.Py_IncRef(with_grad);

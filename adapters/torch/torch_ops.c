@@ -174,30 +174,26 @@ static tn_status open_libraries(void) {
     return TN_OK;
 }
 
-static tn_status register_kernel(const char *name, const char *overload, tni_torch_kernel kernel) {
-    char full[LONGEST_NAME];
-    snprintf(full, sizeof full, "%s%s", name, overload);
-    if (tni_torch.torch_library_impl(cpu_kernels, full, kernel, TORCH_2_10) ||
-        tni_torch.torch_library_impl(cuda_kernels, full, kernel, TORCH_2_10)) {
-        return tn_fail(TN_SYSTEM, "torch refused a kernel of the operator tenon::%s", full);
+tn_status tni_torch_define(const char *schema, const char *name, tni_torch_kernel kernel) {
+    if (tni_torch.aoti_torch_library_def(definitions, schema)) {
+        return tn_fail(TN_SYSTEM, "torch refused the operator tenon::%s; is another copy of libtenon loaded?", name);
+    }
+    if (tni_torch.torch_library_impl(cpu_kernels, name, kernel, TORCH_2_10) ||
+        tni_torch.torch_library_impl(cuda_kernels, name, kernel, TORCH_2_10)) {
+        return tn_fail(TN_SYSTEM, "torch refused a kernel of the operator tenon::%s", name);
     }
     return TN_OK;
 }
 
 static tn_status register_overload(const tn_operator *op, const char *overload, tni_torch_kernel kernel) {
     tni_text schema = {0};
+    char name[LONGEST_NAME];
     tni_torch_schema(&schema, op, overload);
-    if (schema.failed) {
-        tni_free(schema.data);
-        return tn_fail(TN_NO_MEMORY, "%s: no memory for its schema", op->contract->name);
-    }
-    tni_torch_error failed = tni_torch.aoti_torch_library_def(definitions, schema.data);
+    snprintf(name, sizeof name, "%s%s", op->contract->name, overload);
+    tn_status status = schema.failed ? tn_fail(TN_NO_MEMORY, "%s: no memory for its schema", op->contract->name)
+                                     : tni_torch_define(schema.data, name, kernel);
     tni_free(schema.data);
-    if (failed) {
-        return tn_fail(TN_SYSTEM, "torch refused the operator tenon::%s%s; is another copy of libtenon loaded?",
-                       op->contract->name, overload);
-    }
-    return register_kernel(op->contract->name, overload, kernel);
+    return status;
 }
 
 /* `tenon::softmax` is what users see: Python adds its gradient. `tenon::softmax.raw` has none, and so costs nothing on
@@ -217,7 +213,10 @@ static tn_status register_operator(const tn_operator *op) {
 
 /* Rows are only ever added to the table, so those not registered yet are its last ones. */
 static tn_status register_locked(void) {
+    static bool fuse;
     TN_TRY(open_libraries());
+    if (!fuse) TN_TRY(tni_torch_register_fuse());
+    fuse = true;
     while (n_registered < tn_operator_count()) TN_TRY(register_operator(tn_operator_at(n_registered)));
     return TN_OK;
 }

@@ -112,7 +112,7 @@ static tn_status read_tensor(tni_torch_frame *frame, const tni_param *param, tni
     return failed ? shim_failed(frame, "say where a tensor's data is") : TN_OK;
 }
 
-static tn_status add_tensor(tni_torch_frame *frame, const tni_param *param, tni_torch_handle tensor) {
+tn_status tni_torch_add_tensor(tni_torch_frame *frame, const tni_param *param, tni_torch_handle tensor) {
     TN_TRY(tni_torch_frame_room(frame, 1));
     int32_t i = frame->args.n_in++;
     frame->in[i] = NULL;
@@ -134,7 +134,7 @@ static tn_status add_list(tni_torch_frame *frame, const tni_param *param, tni_to
         tni_torch_slot item;
         if (tni_torch.torch_list_get_item(list, i, &item)) return shim_failed(frame, "read a list");
         frame->owned[frame->n_owned++] = (tni_torch_handle)item;
-        TN_TRY(add_tensor(frame, param, (tni_torch_handle)item));
+        TN_TRY(tni_torch_add_tensor(frame, param, (tni_torch_handle)item));
     }
     *length = (int32_t)size;
     return TN_OK;
@@ -144,7 +144,7 @@ static tn_status read_input(tni_torch_frame *frame, int32_t i, tni_torch_slot sl
     const tni_param *param = &frame->op->contract->inputs[i];
     if (param->optional && slot) slot = *(tni_torch_slot *)slot; /* out of its box */
     frame->lengths[i] = !param->list;
-    if (!param->list) return add_tensor(frame, param, (tni_torch_handle)slot);
+    if (!param->list) return tni_torch_add_tensor(frame, param, (tni_torch_handle)slot);
     return slot ? add_list(frame, param, (tni_torch_handle)slot, &frame->lengths[i]) : TN_OK;
 }
 
@@ -236,7 +236,7 @@ tn_status tni_torch_read(tni_torch_frame *frame, const tni_torch_slot *stack, ui
     return TN_OK;
 }
 
-static void delete_box(tni_torch_slot *box) {
+void tni_torch_delete_box(tni_torch_slot *box) {
     if (tni_torch.torch_delete_stable_ivalue) {
         tni_torch.torch_delete_stable_ivalue(box);
     } else {
@@ -267,7 +267,7 @@ static void release_slot(const tni_contract *c, bool is_attr, int32_t index, tni
     } else {
         tni_torch.aoti_torch_delete_tensor_object((tni_torch_handle)slot);
     }
-    if (box) delete_box(box);
+    if (box) tni_torch_delete_box(box);
 }
 
 void tni_torch_release_slots(tni_torch_frame *frame, const tni_torch_slot *stack, uint64_t n_in) {
@@ -293,7 +293,7 @@ tn_status tni_torch_push(tni_torch_frame *frame, tni_torch_slot *stack, uint64_t
         boxes[i] = new_box();
         if (boxes[i]) continue;
         while (i-- > 0) {
-            if (boxes[i]) delete_box(boxes[i]);
+            if (boxes[i]) tni_torch_delete_box(boxes[i]);
         }
         return tn_fail(TN_NO_MEMORY, "%s: no memory for the results", c->name);
     }

@@ -1,9 +1,10 @@
-/* Runs each operator from plain C: the kernel that the library picks against the plain reference, both timed, and the
+/* Runs operators and formulas from plain C: the kernel that the library picks against the plain reference, both timed, and the
  * error against the reference in float64. A line each:
  *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the reference */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <tenon.h>
@@ -19,13 +20,15 @@ typedef struct input {
 } input;
 
 typedef struct example {
-    const char *name;
+    const char *name; /* or a formula */
     const char *shape;
     int32_t n_in;
     input in[MOST]; /* in the signature's order; ndim -1: left out */
 } example;
 
 static const example examples[] = {
+    {"relu(x * s + b)", "1024 x 1024", 3, {{2, {1024, 1024}}, {1, {1024}}, {1, {1024}}}},
+    {"silu(x) * y", "1024 x 1024", 2, {{2, {1024, 1024}}, {2, {1024, 1024}}}},
     {"softmax", "1024 x 1024", 1, {{2, {1024, 1024}}}},
     {"layer_norm", "1024 x 1024", 3, {{2, {1024, 1024}}, {1, {1024}}, {1, {1024}}}},
     {"cross_entropy", "1024 x 1024", 2, {{2, {1024, 1024}}, {1, {1024}, TN_I64, 1000}}},
@@ -121,7 +124,12 @@ static double measure(const tn_operator *op, const call *c, int runs) {
 }
 
 static bool try_one(const example *e) {
-    const tn_operator *op = tn_find(e->name);
+    const tn_operator *op = NULL;
+    if (!strchr(e->name, '(')) {
+        op = tn_find(e->name);
+    } else if (tn_fuse(e->name, NULL, &op) != TN_OK) {
+        fprintf(stderr, "%s\n", tn_last_error());
+    }
     call fast = {0}, plain = {0}, exact = {0};
     const char *kernel = "";
     bool done = op && prepare(&fast, e, op, TN_F32, NULL) && prepare(&plain, e, op, TN_F32, "ref") &&

@@ -16,12 +16,12 @@ class TenonError(RuntimeError):
 
 # By tn_status's names; what is not listed is a TenonError.
 _ERRORS: dict[str, type[Exception]] = {
-    "bad_value": ValueError,
-    "bad_shape": ValueError,
-    "bad_type": TypeError,
-    "not_found": LookupError,
-    "unsupported": NotImplementedError,
-    "no_memory": MemoryError,
+    "BAD_VALUE": ValueError,
+    "BAD_SHAPE": ValueError,
+    "BAD_TYPE": TypeError,
+    "NOT_FOUND": LookupError,
+    "UNSUPPORTED": NotImplementedError,
+    "NO_MEMORY": MemoryError,
 }
 
 
@@ -57,6 +57,16 @@ lib.tn_free.argtypes = [ctypes.c_void_p]
 lib.tn_free.restype = None
 lib.tn_load.argtypes = [ctypes.c_char_p]
 lib.tn_load.restype = ctypes.c_int
+lib.tn_find.argtypes = [ctypes.c_char_p]
+lib.tn_find.restype = ctypes.c_void_p
+lib.tn_operator_json.argtypes = [ctypes.c_void_p]
+lib.tn_operator_json.restype = ctypes.c_void_p
+lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+lib.tn_fuse.restype = ctypes.c_int
+
+
+class _FuseOptions(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("fast", ctypes.c_bool)]
 
 
 def last_error() -> str:
@@ -70,15 +80,40 @@ def check(status: int) -> None:
         raise _ERRORS.get(lib.tn_status_name(status).decode(), TenonError)(last_error())
 
 
-def table_json() -> list[dict[str, Any]]:
-    """The operator table as the C library describes it (the format is in src/core/contract.h)."""
+def _read_json(address: int | None) -> Any:
+    """What the C library wrote; frees it."""
     import json
 
-    address = lib.tn_table_json()
     if not address:
         raise TenonError(last_error())
     try:
-        table: list[dict[str, Any]] = json.loads(ctypes.string_at(address))
+        return json.loads(ctypes.string_at(address))
     finally:
         lib.tn_free(address)
+
+
+def table_json() -> list[dict[str, Any]]:
+    """The operator table as the C library describes it (the format is in src/core/contract.h)."""
+    table: list[dict[str, Any]] = _read_json(lib.tn_table_json())
     return table
+
+
+def find(name: str) -> int:
+    """The address of an operator of the table."""
+    address: int | None = lib.tn_find(name.encode())
+    if not address:
+        raise LookupError(last_error())
+    return address
+
+
+def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
+    """The operator that a formula is: its address, and what it is."""
+    made = ctypes.c_void_p()
+    options = _FuseOptions(None, fast)
+    status = lib.tn_fuse(formula.encode(), ctypes.byref(options), ctypes.byref(made))
+    if lib.tn_status_name(status) == b"BAD_CONTRACT":
+        raise ValueError(last_error())
+    check(status)
+    assert made.value is not None
+    row: dict[str, Any] = _read_json(lib.tn_operator_json(made))
+    return made.value, row

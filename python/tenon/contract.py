@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from tenon import _lib
@@ -75,6 +75,7 @@ class Statement:
     results: tuple[str, ...]
     local: bool
     op: str
+    formula: str | None  # of a called operator that is in no table
     sources: tuple[Source, ...]
 
 
@@ -94,6 +95,7 @@ class Operator:
     signature: str
     doc: str
     autocast: str | None
+    formula: str | None  # as the row says it; kernels and gradient are derived from it
     types: Mapping[str, tuple[str, ...]]
     params: tuple[Input | Attr, ...]  # as written, implied attributes last
     outputs: tuple[Output, ...]
@@ -150,7 +152,7 @@ def _output(o: Json) -> Output:
 
 def _statement(s: Json) -> Statement:
     sources = tuple(Source(a["param"], a["attr"], a["from"], a.get("name", ""), a.get("value")) for a in s["args"])
-    return Statement(tuple(s["results"]), s["local"], s["op"], sources)
+    return Statement(tuple(s["results"]), s["local"], s["op"], s.get("formula"), sources)
 
 
 def _operator(row: Json) -> Operator:
@@ -161,6 +163,7 @@ def _operator(row: Json) -> Operator:
         signature=row["signature"],
         doc=row["doc"],
         autocast=row["autocast"],
+        formula=row["formula"],
         types={t["name"]: tuple(t["of"]) for t in row["types"]},
         params=tuple(_param(p) for p in row["params"]),
         outputs=tuple(_output(o) for o in row["outputs"]),
@@ -180,6 +183,13 @@ def table() -> Mapping[str, Operator]:
             if row["name"] not in _table:
                 _table[row["name"]] = _operator(row)
     return _table
+
+
+@cache
+def fused(formula: str, fast: bool = False) -> tuple[Operator, int]:
+    """The operator that a formula is, and its address."""
+    address, row = _lib.fuse(formula, fast)
+    return _operator(row), address
 
 
 # ---- strides ---------------------------------------------------------------------------------------------------------

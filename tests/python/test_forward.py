@@ -32,7 +32,7 @@ def test_all_ways_to_call_agree(case: Case) -> None:
         again = list(tensors(other(*clone(args))))
         assert all(torch.equal(a, b) or (a != a).any() for a, b in zip(tensors(full), again, strict=True))
     shown = list(tensors(case.call(clone(args))))
-    assert len(shown) >= 1
+    assert shown or not case.op.outputs
     first = next(tensors(full), None)
     assert first is None or torch.equal(shown[0].nan_to_num(), first.nan_to_num())
 

@@ -1,7 +1,8 @@
 """Tenon's operators for PyTorch: ``import tenon.torch as tn; y = tn.softmax(x)``.
 
 One function for each row of the operator table, with gradients, torch.compile and torch.export; memory and threads are
-torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more.
+torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more, and
+``tn.fuse("silu(x) * y")`` makes one of a formula.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ except ImportError as error:
     raise ImportError("tenon.torch needs PyTorch 2.10 or newer: pip install torch") from error
 
 import tenon
-from tenon.torch import _grad, _ops, _public
+from tenon.torch import _fuse, _grad, _ops, _public
+from tenon.torch._fuse import fuse as fuse
+from tenon.torch._param import Param as Param
 
 
 def _refresh() -> None:
@@ -32,6 +35,7 @@ def ops() -> list[str]:
 
 _names: list[str] = []
 _refresh()
+_fuse.register()
 tenon._adapters.append(_refresh)
 
 if TYPE_CHECKING:

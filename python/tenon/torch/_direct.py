@@ -19,7 +19,7 @@ _lib.tn_torch_direct_setup.restype = ctypes.c_int
 _lib.tn_torch_direct_accept.restype = None
 _lib.tn_torch_direct_plain.restype = ctypes.c_bool
 _lib.tn_torch_direct.argtypes = [
-    ctypes.c_char_p,
+    ctypes.c_void_p,
     ctypes.py_object,
     ctypes.py_object,
     ctypes.c_uint64,
@@ -73,14 +73,14 @@ available = _set_up()
 
 
 def direct(
-    name: str,
+    address: int,
     with_grad: Callable[..., Any],
     general: Callable[..., Any],
     shown: Sequence[int],
     absent: bool,
     over: int = -1,
 ) -> Callable[..., Any]:
-    """A function of all parameters of the operator's schema, by position, that returns the outputs `shown`.
+    """A function of all parameters of an operator (its address), by position, that returns the outputs `shown`.
 
     Plain calls are run at once; those that must be recorded go to `with_grad`, all others to `general`. Outputs that
     were not asked for are None in the result if `absent`, else they are left out. In a plain call the first output may
@@ -89,5 +89,5 @@ def direct(
     if not available:
         return general
     bits = sum(1 << i for i in shown)
-    made: Callable[..., Any] = _lib.tn_torch_direct(name.encode(), with_grad, general, bits, absent, over)
+    made: Callable[..., Any] = _lib.tn_torch_direct(address, with_grad, general, bits, absent, over)
     return made

@@ -65,6 +65,6 @@ def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
         device = one_device(op, inputs)
         specs = op.infer([argument(i) for i in inputs], attrs, _require)
         made = [_make(op, k, spec, inputs[0] if inputs else None, device) for k, spec in enumerate(specs)]
-        return made[0] if len(made) == 1 else tuple(made)
+        return made[0] if len(made) == 1 else tuple(made) if made else None
 
     return fake

@@ -32,6 +32,8 @@ from torch.autograd import Function
 from tenon.contract import Attr, Input, Operator, Output, Source, Statement
 from tenon.torch._types import DTYPES
 
+Called = Callable[[Statement], Operator]
+
 # Element types that can carry a gradient.
 _SMOOTH = {name for name, dtype in DTYPES.items() if dtype.is_floating_point or dtype.is_complex}
 
@@ -83,16 +85,16 @@ def _tuple(parts: Sequence[str]) -> str:
 class _Writer:
     """Writes the Function of one operator that returns the outputs `shown` (all of them in functional form)."""
 
-    def __init__(self, op: Operator, table: Mapping[str, Operator], shown: Sequence[int], functional: bool) -> None:
+    def __init__(self, op: Operator, called: Called, shown: Sequence[int], functional: bool) -> None:
         self.op = op
-        self.table = table
+        self.called = called
         self.shown = [op.outputs[i] for i in shown]
         self.functional = functional
         self.params = [identifier(p.name) for p in op.params]
         self.outs = [f"o_{o.name}" for o in op.outputs]
         self.statements = op.rule.statements if op.rule else ()
         self.wanted = [p for p in op.params if may_need_grad(op, p)]
-        self.taken: set[tuple[str, int]] = set()  # operators called with a parameter whose memory they may take
+        self.taken: set[tuple[Statement, int]] = set()  # calls with a parameter whose memory they may take
         sources = [s for statement in self.statements for s in statement.sources]
         inputs = dict.fromkeys(s.name for s in sources if s.kind == "input")
         outputs = dict.fromkeys(s.name for s in sources if s.kind == "output")
@@ -190,7 +192,9 @@ class _Writer:
         return f"_needs[{index}]"
 
     def _refuse(self) -> list[str]:
-        """Inputs that may ask for a gradient and that the rule has none for."""
+        """Inputs that may ask for a gradient and that the rule has none for: in a formula, their derivative is 0."""
+        if any(s.formula is not None for s in self.statements):
+            return []
         named = {r for s in self.statements if not s.local for r in s.results}
         lines = []
         for param in self.wanted:
@@ -215,7 +219,7 @@ class _Writer:
 
     def _is_required(self, output: str) -> bool:
         for statement in self.statements:
-            params = {p.name: p for p in self.table[statement.op].params}
+            params = {p.name: p for p in self.called(statement).params}
             for source in statement.sources:
                 param = params[source.param]
                 if source.kind == "doutput" and source.name == output and not getattr(param, "optional", False):
@@ -237,7 +241,7 @@ class _Writer:
         return any(p.name == name for p in self.op.params)
 
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
-        called = self.table[statement.op]
+        called = self.called(statement)
         given = {s.param: self._source(s) for s in statement.sources}
         for output, result in zip(called.outputs, statement.results, strict=False):
             if output.want_attr is None:
@@ -250,7 +254,7 @@ class _Writer:
         function = f"_{called.name}"
         given_up = self._given_up(statement)
         if given_up is not None:
-            self.taken.add((called.name, given_up))
+            self.taken.add((statement, given_up))
             function = f"({function} if _keeps_graph() else _over_{given_up}_{called.name})"
         lines = [f"{', '.join(targets)} = {function}({', '.join(arguments)})"]
         again = [t for t in targets if t in done]
@@ -267,7 +271,7 @@ class _Writer:
         An output `?grad` that users do not see is there for this call alone: nobody reads it afterwards, unless the
         graph is kept for another backward pass. A gradient of the same type and shape needs no memory of its own then.
         """
-        called = self.table[statement.op]
+        called = self.called(statement)
         hidden = {o.name for o in self.op.outputs if o.want == "grad" and o not in self.shown}
         if self.functional or statement.local:
             return None
@@ -309,26 +313,27 @@ def _write(writer: _Writer) -> str:
 
 def make_function(
     op: Operator,
-    table: Mapping[str, Operator],
+    called: Called,
     shown: Sequence[int],
     functional: bool,
     run: Callable[..., Any],
-    full: Callable[[str, int], Callable[..., Any]],
+    full: Callable[[Statement, int], Callable[..., Any]],
     size: Callable[..., Any],
 ) -> Any:
     """The operator's Function.
 
-    `run`: its forward, with all outputs; `full(name, over)`: an operator that its rule calls, whose first output may
-    take the memory of parameter `over` (-1: of none).
+    `run`: its forward, with all outputs; `called(statement)`: the operator that a statement of its rule calls;
+    `full(statement, over)`: a function that does, where the first output may take the memory of parameter `over` (-1:
+    of none).
     """
-    writer = _Writer(op, table, shown, functional)
+    writer = _Writer(op, called, shown, functional)
     source = _write(writer)
     names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
     names["_keeps_graph"] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
     for statement in op.rule.statements if op.rule else ():
-        names[f"_{statement.op}"] = full(statement.op, -1)
-    for name, over in writer.taken:
-        names[f"_over_{over}_{name}"] = full(name, over)
+        names[f"_{statement.op}"] = full(statement, -1)
+    for statement, over in writer.taken:
+        names[f"_over_{over}_{statement.op}"] = full(statement, over)
     made = compile_source(source, f"gradient of {op.name}", names)[op.name]
     if not functional:
         # torch would look for `backward` and `vjp` at every call, and then call this.

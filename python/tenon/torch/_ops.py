@@ -10,11 +10,12 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from tenon import _lib
-from tenon.contract import Attr, Input, Operator, table
+from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.infer import Binding
 from tenon.torch._direct import direct
 from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
+from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, argument
 
 _C: Any = torch._C
@@ -61,10 +62,11 @@ def _drop_absent(outputs: Any) -> Any:
 class TorchOp:
     """An operator as torch has it."""
 
-    def __init__(self, op: Operator) -> None:
+    fast = False  # formulas that its gradient calls are compiled so
+
+    def __init__(self, op: Operator, address: int) -> None:
         self.op = op
-        self.overload: Any = getattr(torch.ops.tenon, op.name).default  # with a gradient
-        self.raw: Any = getattr(torch.ops.tenon, op.name).raw  # without: what it comes to below autograd
+        self.address = address
         self.defaults = tuple(default_of(p) for p in op.params)
         self.names = [p.name for p in op.params]
         inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
@@ -72,13 +74,23 @@ class TorchOp:
         self.written = [i for i, p in inputs if p.inplace]
         self.free = [i for i, p in inputs if "var" in p.type and not p.type.get("wrap") and not p.inplace]
         self.everything = list(range(len(op.outputs)))
-        self.shown = shown_outputs(op)
+        self.shown = self._shown()
+        self.overload: Any  # with a gradient
+        self.raw: Any  # without: what it comes to below autograd
+        self.overload, self.raw = self._overloads()
         self.apply_full = self._recorded(self.everything)
-        self.full = direct(op.name, self.apply_full, self.general, self.everything, True)
-        self.forward = direct(op.name, self.raw, self.raw, self.everything, True)
-        self.call = direct(op.name, self._recorded(self.shown), self.general_shown, self.shown, False)
+        self.full = direct(address, self.apply_full, self.general, self.everything, True)
+        self.forward = direct(address, self.raw, self.raw, self.everything, True)
+        self.call = direct(address, self._recorded(self.shown), self.general_shown, self.shown, False)
         self._functional: Any = None
         self._register()
+
+    def _overloads(self) -> tuple[Any, Any]:
+        packet = getattr(torch.ops.tenon, self.op.name)
+        return packet.default, packet.raw
+
+    def _shown(self) -> list[int]:
+        return shown_outputs(self.op)
 
     # ---- ways to call it
 
@@ -93,6 +105,8 @@ class TorchOp:
 
     def general(self, *args: Any) -> Any:
         """All outputs, through the dispatcher."""
+        if any(isinstance(value, Param) for value in args):
+            return self.full(*map(plain, args))
         for param, value in zip(self.op.params, args, strict=True):
             if not isinstance(param, Input) or param.list or isinstance(value, Tensor):
                 continue
@@ -106,7 +120,7 @@ class TorchOp:
     def select(self, outputs: Any) -> Any:
         """The outputs that users see, of all."""
         if len(self.op.outputs) < 2:
-            return outputs
+            return outputs if self.op.outputs else None
         if len(self.shown) == 1:
             return outputs[self.shown[0]]
         return _drop_absent(tuple(outputs[i] for i in self.shown))
@@ -147,7 +161,25 @@ class TorchOp:
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
 
     def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
-        return make_function(self.op, table(), shown, functional, run, _full, self._size)
+        return make_function(self.op, self._called, shown, functional, run, self._full, self._size)
+
+    def _rule_op(self, statement: Statement) -> TorchOp:
+        """The operator that a statement of the gradient rule calls."""
+        if statement.formula is None:
+            return _ops[statement.op]
+        from tenon.torch._fuse import fused_op
+
+        return fused_op(statement.formula, self.fast)
+
+    def _called(self, statement: Statement) -> Operator:
+        return self._rule_op(statement).op
+
+    def _full(self, statement: Statement, over: int) -> Callable[..., Any]:
+        """All outputs of the called operator; the first may take the memory of parameter `over`."""
+        made = self._rule_op(statement)
+        if over < 0:
+            return made.full
+        return direct(made.address, made.apply_full, made.general, made.everything, True, over)
 
     def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
         """A dimension or a pack of the call."""
@@ -239,12 +271,6 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 _ops: dict[str, TorchOp] = {}
 
 
-def _full(name: str, over: int) -> Callable[..., Any]:
-    """All outputs of an operator; the first may take the memory of parameter `over`."""
-    made = _ops[name]
-    return made.full if over < 0 else direct(name, made.apply_full, made.general, made.everything, True, over)
-
-
 def torch_op(name: str) -> TorchOp:
     """The operator of this name, registered."""
     return _ops[name]
@@ -257,5 +283,5 @@ def register_all() -> list[TorchOp]:
         raise ImportError(f"{_lib.last_error()} (this is torch {torch.__version__})")
     fresh = [op for name, op in table().items() if name not in _ops]
     for op in fresh:
-        _ops[op.name] = TorchOp(op)
+        _ops[op.name] = TorchOp(op, _lib.find(op.name))
     return [_ops[op.name] for op in fresh]

@@ -14,6 +14,7 @@ from tenon.contract import Attr, Input
 from tenon.infer import Types
 from tenon.torch._grad import compile_source, identifier
 from tenon.torch._ops import TorchOp
+from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, operand
 
 _ANNOTATIONS = {
@@ -49,7 +50,7 @@ def _annotation(param: Input | Attr) -> str:
     if isinstance(param, Attr):
         kind = _ANNOTATIONS[param.kind]
     else:
-        kind = "Sequence[Tensor]" if param.list else "Tensor | float" if _is_number(param) else "Tensor"
+        kind = "Sequence[Tensor]" if param.list else "Tensor | Param | float" if _is_number(param) else "Tensor"
     return f"{kind} | None" if param.optional else kind
 
 
@@ -139,7 +140,10 @@ class _Public:
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     """Plain numbers for 0-dim inputs become tensors of the type that the contract says, where the others are."""
 
-    def number(name: str, value: float, given: dict[str, Any]) -> Tensor:
+    def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
+        if isinstance(value, Param):
+            return value.tensor
+        given = {n: plain(v) for n, v in given.items()}
         tensors = {n: v for n, v in given.items() if isinstance(v, Tensor)}
         device = next((t.device for t in tensors.values()), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
@@ -155,6 +159,7 @@ def make_public(made: TorchOp) -> Callable[..., Any]:
     writer = _Public(made)
     names = {
         "Tensor": Tensor,
+        "Param": Param,
         "Sequence": Sequence,
         "dtype": torch.dtype,
         "torch": torch,

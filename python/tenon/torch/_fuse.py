@@ -1,0 +1,187 @@
+"""Formulas: ``gate = tn.fuse("silu(x) * y"); z = gate(x, y)``.
+
+torch has one operator for all of them, ``tenon::fuse(formula, inputs, attributes, fast) -> Tensor[]``. The text says
+what it is, so graphs that hold it can be saved and read again, and its gradient is the same operator with another text.
+Attributes travel as text too: ``"eps=1e-05 mode='sum' want_dx=true"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+
+from tenon.contract import Attr, Operator, fused
+from tenon.torch import _ops
+from tenon.torch._fake import fake_kernel
+from tenon.torch._grad import compile_source, identifier
+from tenon.torch._public import make_public
+from tenon.torch._types import DTYPES, NAMES
+
+
+def _attribute_source(attr: Attr) -> str:
+    """An expression for an attribute as text, with a blank behind it."""
+    name = identifier(attr.name)
+    value = {
+        "int": f"{{{name}}}",
+        "axis": f"{{{name}}}",
+        "float": f"{{float({name})!r}}",
+        "bool": f"{{'true' if {name} else 'false'}}",
+        "dtype": f"{{_names[{name}]}}",
+    }.get(attr.kind, f"'{{{name}}}'")
+    text = f'f"{attr.name}={value} "'
+    if attr.implied:
+        return f'("{attr.name}=true " if {name} else "")'
+    return f'({text} if {name} is not None else "")' if attr.optional else text
+
+
+def _arrange(outputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    """The outputs of a call in the contract's places: None where one was not asked for."""
+    arranged: list[Tensor | None] = []
+    taken = 0
+    for want in wanted:
+        arranged.append(outputs[taken] if want else None)
+        taken += 1 if want else 0
+    return tuple(arranged)
+
+
+def _call_source(op: Operator) -> str:
+    """A function of all parameters that calls the one operator of torch."""
+    params = ", ".join(identifier(p.name) for p in op.params)
+    inputs = ", ".join(identifier(p.name) for p in op.inputs)
+    attributes = " + ".join(_attribute_source(a) for a in op.attrs) or '""'
+    wanted = ", ".join("True" if o.want_attr is None else identifier(o.want_attr) for o in op.outputs)
+    always = all(o.want_attr is None for o in op.outputs)
+    result = f"tuple(_outputs[:{len(op.outputs)}])" if always else f"_arrange(_outputs, ({wanted},))"
+    if len(op.outputs) == 1:
+        result = "_outputs[0]" if always else f"_outputs[0] if {wanted} else None"
+    return (
+        f"def call({params}):\n"
+        f"    _outputs = _overload(_formula, [{inputs}], {attributes}, _fast)\n"
+        f"    return {result}\n"
+    )
+
+
+def _read(attr: Attr, text: str) -> Any:
+    if attr.kind in ("int", "axis"):
+        return int(text)
+    if attr.kind == "float":
+        return float(text)
+    if attr.kind == "bool":
+        return text == "true"
+    return DTYPES[text] if attr.kind == "dtype" else text.strip("'")
+
+
+class FusedOp(_ops.TorchOp):
+    """A formula as torch has it: through one operator for all of them."""
+
+    def __init__(self, formula: str, fast: bool) -> None:
+        self.formula = formula
+        self.fast = fast
+        op, address = fused(formula, fast)
+        super().__init__(op, address)
+        self.fake = fake_kernel(op, self.defaults)
+
+    def _overloads(self) -> tuple[Any, Any]:
+        packet: Any = torch.ops.tenon.fuse
+        return self._through(packet.default), self._through(packet.raw)
+
+    def _through(self, overload: Any) -> Any:
+        names = {"_overload": overload, "_formula": self.formula, "_fast": self.fast}
+        names |= {"_names": NAMES, "_arrange": _arrange}
+        return compile_source(_call_source(self.op), f"call of {self.formula}", names)["call"]
+
+    def _shown(self) -> list[int]:
+        return list(range(len(self.op.outputs)))
+
+    def _register(self) -> None:
+        """There is nothing to register: torch has the one operator."""
+
+    def arguments(self, inputs: Sequence[Tensor | None], attributes: str) -> list[Any]:
+        """All parameters of a call, by position."""
+        values = dict(zip((p.name for p in self.op.inputs), inputs, strict=False))
+        attrs = {a.name: a for a in self.op.attrs}
+        for word in attributes.split():
+            name, _, text = word.partition("=")
+            if name not in attrs:
+                raise TypeError(f"{self.op.name}: there is no attribute '{name}'")
+            values[name] = _read(attrs[name], text)
+        return [values.get(p.name, d) for p, d in zip(self.op.params, self.defaults, strict=True)]
+
+    def as_list(self, outputs: Any) -> list[Tensor]:
+        """What the operator of torch returns: the outputs that are there."""
+        return [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
+
+
+@cache
+def fused_op(formula: str, fast: bool = False) -> FusedOp:
+    """The formula as an operator of torch."""
+    return FusedOp(formula, fast)
+
+
+@cache
+def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
+    """A function that computes a formula in one pass over memory, with its gradient.
+
+    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
+    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
+    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0.
+    """
+    made = fused_op(formula, fast)
+    if made.op.mutates:
+        written = next(p.name for p in made.op.inputs if p.inplace)
+        raise NotImplementedError(f"{made.op.name}: updates {written} in place, which tn.fuse cannot do; return it")
+    if not made.op.inputs:
+        raise ValueError(f"{made.op.name}: the formula has no inputs")
+    return make_public(made)
+
+
+# ---- the one operator of torch ---------------------------------------------------------------------------------------
+
+
+def _fake(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> list[Tensor]:
+    made = fused_op(formula, fast)
+    return made.as_list(made.fake(*made.arguments(inputs, attributes)))
+
+
+def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> list[Tensor]:
+    made = fused_op(formula, fast)
+    args = made.arguments(inputs, attributes)
+    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+    if needs or forward_ad._current_level >= 0:
+        return made.as_list(made.apply_full(*args))
+    return made.as_list(made.forward(*args))
+
+
+def _batched(overload: Any) -> Callable[..., Any]:
+    """How vmap runs it: one element after the other, as torch does with operators that it knows nothing about."""
+
+    def rule(
+        info: Any,
+        dims: Any,
+        formula: str,
+        inputs: Sequence[Tensor | None],
+        attributes: str = "",
+        fast: bool = False,
+    ) -> Any:
+        made: list[list[Tensor]] = []
+        for i in range(info.batch_size):
+            one = [t if t is None or d is None else t.select(d, i) for t, d in zip(inputs, dims[1], strict=True)]
+            made.append(overload(formula, one, attributes, fast))
+        outputs = [torch.stack(parts) for parts in zip(*made, strict=True)]
+        return outputs, [0] * len(outputs)
+
+    return rule
+
+
+def register() -> None:
+    """What torch is told about the operator, once it is there."""
+    packet: Any = torch.ops.tenon.fuse
+    for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
+        _ops._torch_library.register_fake(name, _fake, lib=_ops._library)
+        _ops._torch_library.register_vmap(name, _batched(overload), lib=_ops._library)
+    _ops._library.impl("fuse", _autograd, "Autograd")

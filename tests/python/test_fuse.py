@@ -1,0 +1,249 @@
+"""Formulas in PyTorch: one operator for all of them, with gradients, fake kernels, torch.compile and torch.export."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import here
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import assert_close, tensors
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+import tenon
+import tenon.torch as tn
+from tenon.torch._fuse import fused_op
+
+NORM = (
+    "norm(x: T[*r, c], w: W[c]?, eps: float = 1e-5, sign: 'plus'|'minus' = 'plus') -> y: T[*r, c] : "
+    "n = x * rsqrt(mean(x * x, -1) + eps); t = n * w if has(w) else n; y = t if sign == 'plus' else -t"
+)
+
+
+def norm(x: Tensor, w: Tensor | None = None, eps: float = 1e-5, sign: str = "plus") -> Tensor:
+    n = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
+    t = n if w is None else n * w
+    return t if sign == "plus" else -t
+
+
+# formula, the same in torch, shapes of the inputs
+FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
+    ("relu(x * s + b)", lambda x, s, b: F.relu(x * s + b), [(4, 5), (5,), (4, 1)]),
+    ("silu(x) * y", lambda x, y: F.silu(x) * y, [(3, 4), (3, 4)]),
+    ("x * tanh(softplus(x))", F.mish, [(7,)]),
+    ("exp(x - logsumexp(x, -1))", lambda x: F.softmax(x, -1), [(3, 6)]),
+    ("mean((x - t) ** 2)", F.mse_loss, [(3, 4), (3, 4)]),
+    ("sum(x, -1)", lambda x: x.sum(-1), [(2, 3, 4)]),
+    ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
+    (
+        "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",
+        lambda x, b: F.gelu(x + b[:, None]),
+        [(2, 3, 4), (3,)],
+    ),
+    (NORM, norm, [(2, 3, 5), (5,)]),
+]
+IDS = [text[:24] for text, _, _ in FORMULAS]
+
+
+def inputs(shapes: list[tuple[int, ...]], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    return [here.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize(("formula", "same", "shapes"), FORMULAS, ids=IDS)
+def test_values(formula: str, same: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: torch.dtype) -> None:
+    given = [t.detach() for t in inputs(shapes, dtype)]
+    want = tensors(same(*(t.double() for t in given)))
+    for h, w in zip(tensors(tn.fuse(formula)(*given)), want, strict=True):
+        assert h.shape == w.shape and h.dtype == dtype
+        assert_close(h, w.to(dtype), "bf16" if dtype == torch.bfloat16 else "f32")
+
+
+@pytest.mark.parametrize(("formula", "same", "shapes"), FORMULAS, ids=IDS)
+def test_gradients(formula: str, same: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+    del same
+    function = tn.fuse(formula)
+    assert gradcheck(function, inputs(shapes))
+    assert gradgradcheck(function, inputs(shapes))
+
+
+# Inductor is slow: two formulas are enough for it.
+COMPILED = [("aot_eager", f, shapes) for f, _, shapes in FORMULAS]
+COMPILED += [("inductor", f, shapes) for f, _, shapes in FORMULAS if f in (FORMULAS[0][0], NORM)]
+
+
+@pytest.mark.parametrize(("backend", "formula", "shapes"), COMPILED)
+def test_compile(backend: str, formula: str, shapes: list[tuple[int, ...]]) -> None:
+    torch._dynamo.reset()
+    function = tn.fuse(formula)
+
+    def loss(*given: Tensor) -> Tensor:
+        made = function(*given)
+        return torch.stack([(o * o).sum() for o in (made if isinstance(made, tuple) else (made,))]).sum()
+
+    given = inputs(shapes)
+    want = torch.autograd.grad(loss(*given), given)
+    have = torch.autograd.grad(torch.compile(loss, backend=backend, fullgraph=True, dynamic=True)(*given), given)
+    for h, w in zip(have, want, strict=True):
+        assert_close(h, w)
+
+
+def test_parameters_by_name() -> None:
+    x, w = inputs([(3, 5), (5,)])
+    function = tn.fuse(NORM)
+    assert_close(function(w=w, x=x, sign="minus", eps=0.25), norm(x, w, 0.25, "minus"))
+    assert_close(function(x), norm(x))
+    compiled = torch.compile(lambda a: function(a, eps=0.5, sign="minus"), backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x), norm(x, None, 0.5, "minus"))
+    assert gradcheck(lambda a, b: function(a, b, eps=0.5, sign="minus"), (x, w))
+    assert gradcheck(lambda a: function(a, eps=0.5), (x,))
+
+
+def test_one_gradient_of_two() -> None:
+    x, y = here.randn(3, 4, requires_grad=True), here.randn(4)
+    (tn.fuse("silu(x) * y")(x, y)).sum().backward()
+    wanted = torch.autograd.grad((F.silu(x) * y).sum(), x)[0]
+    assert_close(x.grad, wanted)
+    only = tn.fuse("y = x * 2; z = sin(x) + b")(x, y)[1]
+    assert_close(torch.autograd.grad(only.sum(), x)[0], x.cos())
+
+
+def test_layouts() -> None:
+    function = tn.fuse("relu(x * s + b)")
+    x = here.randn(6, 8).t()[::2]
+    s, b = here.randn(1).expand(6), here.randn(4, 1)
+    assert_close(function(x, s, b), F.relu(x * s + b))
+    empty = here.zeros(0, 6, requires_grad=True)
+    out = function(empty, s, here.zeros(1))
+    out.sum().backward()
+    assert out.shape == (0, 6) and empty.grad is not None
+
+
+def test_the_same_formula_is_the_same_function() -> None:
+    assert tn.fuse("x + 1") is tn.fuse("x + 1")
+    assert fused_op("x + 1").address == fused_op("x + 1").address
+    assert "Contract:" in (tn.fuse("x + 1").__doc__ or "")
+
+
+def test_random_numbers_are_the_same_in_the_gradient() -> None:
+    drop = tn.fuse("where(rand(seed) < 0.5, 0, x * 2)")
+    seed, x = here.tensor([3, 4]), here.randn(1000, requires_grad=True)
+    y = drop(seed, x)
+    y.sum().backward()
+    kept = y.detach() != 0
+    assert 300 < kept.sum() < 700
+    assert x.grad is not None and torch.equal(x.grad, kept * 2.0)
+    assert torch.equal(tn.dropout(x, seed, 0.5), tn.dropout(x, seed, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("sofplus(x)", "did you mean 'softplus'.* at column 1\n  sofplus\\(x\\)\n  \\^"),
+        ("x +", "expected a number, a name or '\\('"),
+        ("x ^ 2", "a power is written a \\*\\* b"),
+        ("2", "no inputs"),
+    ],
+)
+def test_bad_formulas(formula: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tn.fuse(formula)
+
+
+def test_bad_calls() -> None:
+    function = tn.fuse("x * b")
+    with pytest.raises(ValueError, match="b has shape"):
+        function(here.randn(3, 4), here.randn(5))
+    with pytest.raises(TypeError, match="formula: b has type f64, needs f32"):
+        function(here.randn(3), here.randn(3, dtype=torch.float64))
+    with pytest.raises(TypeError):
+        function(here.randn(3))
+    with pytest.raises(TypeError, match="must be a tensor"):
+        function(here.randn(3), None)
+    with pytest.raises(ValueError, match="needs 'plus' or 'minus'"):
+        tn.fuse(NORM)(here.randn(3), sign="times")
+    with pytest.raises(NotImplementedError, match="updates x in place"):
+        tn.fuse("x! = x * 2")
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        tn.fuse("floor(x)")(here.randn(3, requires_grad=True)).sum().backward()
+
+
+def test_the_operator_of_torch() -> None:
+    """What graphs hold: text, tensors, attributes as text."""
+    x, w = inputs([(3, 5), (5,)])
+    (made,) = torch.ops.tenon.fuse(NORM, [x, w], "eps=0.25 sign='minus'")
+    assert_close(made, norm(x, w, 0.25, "minus"))
+    assert_close(torch.autograd.grad(made.sum(), w)[0], torch.autograd.grad(norm(x, w, 0.25, "minus").sum(), w)[0])
+    (made,) = torch.ops.tenon.fuse(NORM, [x, None])
+    assert_close(made, norm(x))
+    for bad in ("eps", "eps=1 = 2", "nothing=3", "sign='times'", "eps='a'"):
+        with pytest.raises((ValueError, TypeError, RuntimeError)):
+            torch.ops.tenon.fuse.raw(NORM, [x.detach(), None], bad)
+    with pytest.raises(ValueError, match="takes 2 tensors, got 3"):
+        torch.ops.tenon.fuse.raw(NORM, [x.detach()] * 3)
+    for args in ((NORM, [x, w], "eps=0.25"), (NORM, [x, None]), ("silu(x) * y", [x, w])):
+        torch.library.opcheck(torch.ops.tenon.fuse.default, args)
+
+
+def test_transforms() -> None:
+    function = tn.fuse("silu(x) * y")
+    x, y = here.randn(3, 4, dtype=torch.float64), here.randn(4, dtype=torch.float64)
+    slope = torch.func.grad(lambda a: function(a, y).sum())
+    assert_close(slope(x), torch.func.grad(lambda a: (F.silu(a) * y).sum())(x))
+    assert_close(torch.vmap(function, (0, None))(x, y), F.silu(x) * y)
+    assert_close(torch.vmap(slope)(x), slope(x))
+    assert_close(torch.func.jacrev(lambda a: function(a, y))(x[0]), torch.func.jacrev(lambda a: F.silu(a) * y)(x[0]))
+
+
+def test_fake_tensors() -> None:
+    meta = torch.empty(3, 5, device="meta")
+    out = tn.fuse("sum(x, -1)")(meta)
+    assert out.shape == (3,) and out.device.type == "meta"
+    with pytest.raises(ValueError, match="b"):
+        tn.fuse("x * b")(meta, torch.empty(4, device="meta"))
+
+
+def test_export(tmp_path: pathlib.Path) -> None:
+    class Gate(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return tn.fuse("silu(x) * y")(x, y)
+
+    x, y = here.randn(3, 4), here.randn(3, 4)
+    exported = torch.export.export(Gate(), (x, y))
+    buffer = io.BytesIO()
+    torch.export.save(exported, buffer)
+    buffer.seek(0)
+    assert_close(torch.export.load(buffer).module()(x, y), F.silu(x) * y)
+
+
+def test_formulas_of_the_table() -> None:
+    """Rows that are formulas have gradients of every order, by the same operator."""
+    formulas = [op for op in tenon.ops().values() if op.rule and any(s.formula for s in op.rule.statements)]
+    assert len(formulas) > 40
+    x = here.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    for name, same in (("gelu", F.gelu), ("mish", F.mish), ("elu", F.elu), ("softplus", F.softplus), ("selu", F.selu)):
+        function = getattr(tn, name)
+        assert_close(function(x), same(x))
+        assert gradcheck(function, (x,)) and gradgradcheck(function, (x,))
+    y = here.randn(3, 4, dtype=torch.float64)
+    assert_close(tn.huber(x, y, delta=0.5), F.huber_loss(x, y, delta=0.5))
+    assert_close(tn.kl_div(x, y.abs(), reduction="sum"), F.kl_div(x, y.abs(), reduction="sum"))
+    compiled = torch.compile(lambda a: tn.gelu(a).sum(), backend="aot_eager", fullgraph=True)
+    assert_close(torch.autograd.grad(compiled(x), x)[0], torch.autograd.grad(F.gelu(x).sum(), x)[0])
+
+
+def test_optimiser_steps() -> None:
+    p, g = here.randn(5, 7), here.randn(5, 7)
+    m, v = here.zeros(5, 7), here.zeros(5, 7)
+    parameter = torch.nn.Parameter(p.clone())
+    parameter.grad = g
+    adam = torch.optim.AdamW([parameter], lr=0.01, weight_decay=0.1)
+    for step in range(1, 4):
+        adam.step()
+        tn.adamw_step(p, g, m, v, lr=0.01, step=float(step), weight_decay=0.1)
+        assert_close(p, parameter.detach())

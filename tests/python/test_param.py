@@ -1,0 +1,75 @@
+"""Dynamic parameters: one value in device memory, set by one call."""
+
+from __future__ import annotations
+
+import threading
+
+import here
+import pytest
+import torch
+from cases import assert_close
+
+import tenon.torch as tn
+
+
+def test_set() -> None:
+    scale = tn.Param(2.0, device=here.DEVICE)
+    x = here.randn(3, 4)
+    stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")
+    assert_close(stretch(x, scale), x * 2)
+    scale.set(-0.5)
+    assert_close(stretch(x, k=scale), x * -0.5)
+    assert_close(tn.fuse("x * k")(x, scale), x * -0.5)  # what broadcasts takes it too
+    assert_close(torch.mul(x, scale), x * -0.5)
+    assert float(scale) == -0.5 and "tn.Param(-0.5" in repr(scale)
+
+
+def test_optimiser_step() -> None:
+    p, g, m = here.randn(5), here.randn(5), here.zeros(5)
+    lr = tn.Param(0.5, device=here.DEVICE)
+    want = p - 0.5 * g
+    tn.sgd_step(p, g, m, lr=lr, momentum=0.0)
+    assert_close(p, want)
+    lr.set(0.25)
+    tn.sgd_step(p, g, m, lr, momentum=0.0)
+    assert_close(p, want - 0.25 * g)
+
+
+def test_another_thread_sets_it() -> None:
+    scale, x = tn.Param(0.0, device=here.DEVICE), here.ones(8)
+    stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")
+    for i in range(20):
+        thread = threading.Thread(target=scale.set, args=(float(i),))
+        thread.start()
+        thread.join()
+        assert (stretch(x, scale) == i).all()
+
+
+@pytest.mark.skipif(here.DEVICE == "cpu", reason="needs a GPU")
+def test_graph_replays() -> None:
+    """1000 replays of a captured graph, each with a value that a second thread has set."""
+    scale, x = tn.Param(0.0, device=here.DEVICE), here.ones(1024)
+    stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k + 1")
+    stretch(x, scale)  # compiled before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = stretch(x, scale)
+    go, ready = threading.Semaphore(0), threading.Semaphore(0)
+
+    def setter() -> None:
+        for i in range(1000):
+            go.acquire()
+            scale.set(float(i))
+            ready.release()
+
+    thread = threading.Thread(target=setter)
+    thread.start()
+    right = 0
+    for i in range(1000):
+        go.release()
+        ready.acquire()
+        graph.replay()
+        right += bool((y == i + 1).all())
+    thread.join()
+    assert right == 1000
