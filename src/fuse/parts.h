@@ -187,6 +187,7 @@ typedef struct tni_fuse_output {
 /* How dimensions of arguments find each other. */
 typedef struct tni_axes {
     bool numpy; /* to the right, by position; else by the items below */
+    bool list;  /* lists of tensors: what they hold is one long row, over all of them */
     int32_t n_items;
     struct {
         const char *key; /* "*s", "n", "2 * n"; "~b": what the input b: T[~*s] has of *s, by position only */

@@ -177,7 +177,7 @@ static const tn_sample batch_norm_samples[] = {
     {"n=3 c=5 s=[2, 3, 4] gamma act='relu' momentum=0.3"},
     {"n=2 c=9 s=[33] beta eps=0.01"},
     {"n=2 c=1 s=[4]"},
-    {"n=70 c=70 s=[1] gamma beta"},
+    {"n=70 c=70 s=[1] gamma beta", .tolerance = 2}, /* cut down to n=2, means that cancel: differences are rounded */
     {"n=1 c=3 s=[1] gamma beta"},
     {"n=3 c=2 s=[120, 104] gamma beta W=f32"},
     {"n=5 c=3 s=[83, 101] residual act='relu'"},

@@ -104,6 +104,23 @@ static const tn_sample adamw_steps[] = {{"s=[7] lr>0 step>0 v>0"},
                                         {"s=[5000] lr>0 step>0 v>0 weight_decay=0.1"},
                                         {"s=[4096, 4096] lr>0 step>0 v>0", .bench = true},
                                         {0}};
+static const tn_sample sgd_lists[] = {{"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] lr>0"},
+                                      {"p=[[0, 3], [5]] g=[[0, 3], [5]] m=[[0, 3], [5]] lr>0 nesterov=true G=f32"},
+                                      {"p=[[40000], [3]] g=[[40000], [3]] m=[[40000], [3]] lr>0"},
+                                      {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] lr>0", .bench = true},
+                                      {0}};
+static const tn_sample adamw_lists[] = {
+    {"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] v=[[7], [4, 33]] lr>0 step>0 v>0"},
+    {"p=[[], [9]] g=[[], [9]] m=[[], [9]] v=[[], [9]] master=[[], [9]] lr>0 step>0 v>0 G=bf16"},
+    {"p=[[0]] g=[[0]] m=[[0]] v=[[0]] lr>0 step>0 v>0"},
+    {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] v=[[4096, 4096]] lr>0 step>0 v>0", .bench = true},
+    {0}};
+static const tn_sample clip_lists[] = {{"g=[[7], [4, 33]] max_norm>0"},
+                                       {"g=[[0, 3], []] max_norm>0"},
+                                       {"g=[[40000], [3]] max_norm>0"},
+                                       {"g=[[0]] max_norm>0"},
+                                       {"g=[[4096, 4096]] max_norm>0", .bench = true},
+                                       {0}};
 static const tn_sample quantized[] = {{"s=[7] scale=[] scale>0"},
                                       {"s=[4, 33] scale=[4, 1] scale>0 zero=[4, 1] zero<10"},
                                       {"s=[0, 5] scale>0"},

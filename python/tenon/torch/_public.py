@@ -144,12 +144,14 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         if isinstance(value, Param):
             return value.tensor
         given = {n: plain(v) for n, v in given.items()}
-        tensors = {n: v for n, v in given.items() if isinstance(v, Tensor)}
-        device = next((t.device for t in tensors.values()), torch.device("cpu"))
+        tensors = {n: [v] for n, v in given.items() if isinstance(v, Tensor)}
+        tensors |= {p.name: list(given[p.name] or ()) for p in made.op.inputs if p.list}
+        device = next((t[0].device for t in tensors.values() if t), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         types = Types(made.op, given)
-        types.bind([(p, [operand(tensors[p.name])]) for p in made.op.inputs if p.name in tensors])
-        return torch.tensor(value, dtype=DTYPES[types.of(param.type)], device=device)
+        types.bind([(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs if p.name in tensors])
+        known = types.bound or "var" not in param.type  # else the call says which tensor is missing
+        return torch.tensor(value, dtype=DTYPES[types.of(param.type)] if known else torch.float32, device=device)
 
     return number
 
