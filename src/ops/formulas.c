@@ -32,6 +32,8 @@ static const tn_sample bias_act[] = {{"r=[4] c=33"},
                                      {"r=[] c=65 act='tanh'"},
                                      {"r=[0] c=3 act='sigmoid'"},
                                      {"r=[3] c=7 act='none'"},
+                                     {"r=[3] c=7 act='mish'"},
+                                     {"r=[3] c=7 act='leaky_relu'"},
                                      {"r=[4096] c=4096", .bench = true},
                                      {0}};
 static const tn_sample clamped[] = {{"s=[7] low=-0.5"},
@@ -131,6 +133,19 @@ static const tn_sample dequantized[] = {{"s=[7] scale=[]"},
                                         {"s=[0, 5]"},
                                         {"s=[4096, 4096] scale=[]", .bench = true},
                                         {0}};
+
+/* Rounding has a derivative of 0: the gradient goes through as if it were not there. */
+extern const tn_op tni_op_fake_quantize;
+const tn_op tni_op_fake_quantize = {
+    .signature =
+        "fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127) -> y: T[*s]",
+    .doc = "x as it is after quantize and dequantize, per tensor or per channel by the shape of scale; the gradient "
+           "passes "
+           "where nothing was cut off.",
+    .formula = "z = zero if has(zero) else 0; y = (clamp(round(x / scale) + z, low, high) - z) * scale",
+    .grad = "~ x: fake_quantize_grad(x, scale, zero, dy)",
+    .samples = quantized,
+};
 
 #define FORMULA(name, contract, text, cast, tried, about) \
     extern const tn_op tni_op_##name;                     \

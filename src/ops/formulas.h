@@ -29,11 +29,8 @@
     X(scale, "(x: T[*s], c: float) -> y: T[*s]", "x * c", NULL, constant, "x * c.")                                    \
     X(scale_bias_relu, "(x: T[*s], scale: T[~*s], bias: T[~*s]) -> y: T[*s]", "relu(x * scale + bias)", "widest",      \
       scaled, "relu(x * scale + bias).")                                                                               \
-    X(bias_act, "(x: T[*r, c], bias: T[c], act: 'none'|'relu'|'gelu'|'gelu_tanh'|'silu'|'tanh'|'sigmoid' = 'relu') "   \
-      "-> y: T[*r, c]",                                                                                                \
-      "t = x + bias; y = relu(t) if act == 'relu' else gelu(t) if act == 'gelu' else gelu_tanh(t) if act == "          \
-      "'gelu_tanh' else silu(t) if act == 'silu' else tanh(t) if act == 'tanh' else sigmoid(t) if act == 'sigmoid' "   \
-      "else t", "widest", bias_act, "act(x + bias).")                                                                  \
+    X(bias_act, "(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]", "act(x + bias)", "widest",       \
+      bias_act, "act(x + bias).")                                                                                      \
     X(square, "(x: T[*s]) -> y: T[*s]", "x * x", NULL, unary, "x * x.")                                                \
     X(sqrt, "(x: T[*s]) -> y: T[*s]", "sqrt(x)", NULL, positive, "The square root.")                                   \
     X(rsqrt, "(x: T[*s]) -> y: T[*s]", "rsqrt(x)", "32", positive, "1 / sqrt(x).")                                     \
@@ -122,6 +119,10 @@
     X(quantize, "(x: T[*s], scale: f32[~*s], zero: i32[~*s]?) -> q: i8[*s]",                                           \
       "clamp(round(x / scale) + (zero if has(zero) else 0), -128, 127)", NULL, quantized,                              \
       "x / scale + zero, rounded to the nearest 8-bit integer.")                                                       \
+    X(fake_quantize_grad, "(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128, high: int = 127) " \
+      "-> dx: T[*s]",                                                                                                  \
+      "q = round(x / scale) + (zero if has(zero) else 0); dx = dy if q >= low and q <= high else 0", NULL, quantized,  \
+      "The gradient of fake_quantize: dy where nothing was cut off.")                                                  \
     X(dequantize, "(q: i8[*s], scale: T[~*s], zero: i32[~*s]?) -> y: T[*s]",                                           \
       "(q - zero if has(zero) else q) * scale", NULL, dequantized, "(q - zero) * scale, in the type of scale.")
 /* clang-format on */
