@@ -39,6 +39,7 @@ _fuse.register()
 tenon._adapters.append(_refresh)
 
 if TYPE_CHECKING:
+    from tenon.torch._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # the operators
+    def __getattr__(name: str) -> Any:  # operators that tenon.load adds
         ...
