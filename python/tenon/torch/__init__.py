@@ -2,7 +2,7 @@
 
 One function for each row of the operator table, with gradients, torch.compile and torch.export; memory and threads are
 torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more, and
-``tn.fuse("silu(x) * y")`` makes one of a formula.
+``tn.fuse("silu(x) * y")`` makes one of a formula. ``tn.nn`` has modules that stand in for torch's.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _names: list[str] = []
 _refresh()
 _fuse.register()
 tenon._adapters.append(_refresh)
+
+from tenon.torch import nn as nn  # noqa: E402  (made of the functions above)
 
 if TYPE_CHECKING:
     from tenon.torch._functions import *  # noqa: F403
