@@ -169,7 +169,7 @@ def test_compiled(row: Row) -> None:
 
 def test_every_class_is_compared() -> None:
     """What torch has too is in the table above; the others have tests of their own, below."""
-    own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss"}
+    own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss", "KLDivLoss"}
     assert set(tn.nn.__all__) == {row.name for row in ROWS} | own
     assert all(getattr(tn.nn, name).__doc__ for name in tn.nn.__all__)
 
@@ -184,6 +184,7 @@ REFUSED = [
     ("Softmax", {}, "dim has to be given"),
     ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, relu"),
     ("GatedMLP", {"in_features": 4, "hidden_features": 4, "gate": "glu"}, "must be one of swiglu, geglu, reglu"),
+    ("KLDivLoss", {"log_target": True}, "KLDivLoss has no log_target: write tn.fuse"),
     ("BCEWithLogitsLoss", {"weight": torch.ones(3)}, "BCEWithLogitsLoss has no weight: write tn.fuse"),
     ("BCEWithLogitsLoss", {"pos_weight": torch.ones(3)}, "BCEWithLogitsLoss has no pos_weight: write tn.fuse"),
 ]
@@ -195,6 +196,7 @@ def test_refused(name: str, args: dict[str, Any], message: str) -> None:
         getattr(tn.nn, name)(**args)
 
 
+@pytest.mark.filterwarnings("ignore:reduction")
 def test_what_the_refusals_recommend() -> None:
     """The formulas in the messages are what torch computes."""
     x, t, w = here.randn(4, 3), here.rand(4, 3), here.rand(3)
@@ -202,6 +204,7 @@ def test_what_the_refusals_recommend() -> None:
     assert_close(tn.fuse(f"mean(w * ({each}))")(w=w, x=x, t=t), F.binary_cross_entropy_with_logits(x, t, w))
     positive = tn.fuse(f"mean({each} + (w - 1) * t * softplus(-x))")(x=x, t=t, w=w)
     assert_close(positive, F.binary_cross_entropy_with_logits(x, t, pos_weight=w))
+    assert_close(tn.fuse("mean(exp(t) * (t - x))")(x=x, t=t), nn.KLDivLoss(log_target=True)(x, t))
     assert_close(tn.fuse("x if x > 5.0 else softplus(x)")(x), F.softplus(x, threshold=5.0))
 
 
@@ -232,6 +235,21 @@ def test_cross_entropy(reduction: str, shape: tuple[int, ...], weighted: bool) -
     target = here.randint(3, 7, (shape[0], *shape[2:]) if len(shape) > 1 else ())
     if target.ndim:
         target[0] = 2
+    have, want = ours(x, target), theirs(y, target)
+    assert_close(have, want)
+    have.sum().backward()
+    want.sum().backward()
+    assert_close(x.grad, y.grad)
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "batchmean"])
+def test_kl_div(reduction: str) -> None:
+    ours, theirs = tn.nn.KLDivLoss(reduction=reduction), nn.KLDivLoss(reduction=reduction)
+    assert repr(ours) == repr(theirs)
+    x, target = here.randn(4, 6).log_softmax(-1).requires_grad_(), here.randn(4, 6).softmax(-1)
+    target[0, 0] = 0
+    y = x.detach().clone().requires_grad_()
     have, want = ours(x, target), theirs(y, target)
     assert_close(have, want)
     have.sum().backward()
@@ -291,6 +309,14 @@ def test_quick_gelu() -> None:
     x = here.randn(5, 7)
     assert_close(tn.nn.QuickGELU()(x), x * torch.sigmoid(1.702 * x))
     assert repr(tn.nn.QuickGELU()) == "QuickGELU()"
+
+
+@pytest.mark.parametrize("module", [tn.nn.GatedMLP(8, 12), tn.nn.ScaleBiasReLU(8), tn.nn.QuickGELU()], ids=repr)
+def test_own_modules_compiled(module: nn.Module) -> None:
+    torch._dynamo.reset()
+    module.to(here.DEVICE)
+    x = here.randn(3, 8)
+    assert_close(torch.compile(module, fullgraph=True, backend="aot_eager")(x), module(x))
 
 
 class TestDropout:

@@ -42,6 +42,7 @@ from tenon.torch.nn.losses import (
     CosineSimilarity,
     CrossEntropyLoss,
     HuberLoss,
+    KLDivLoss,
     L1Loss,
     MSELoss,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Hardsigmoid",
     "Hardswish",
     "HuberLoss",
+    "KLDivLoss",
     "L1Loss",
     "LayerNorm",
     "LeakyReLU",

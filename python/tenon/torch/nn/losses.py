@@ -66,6 +66,32 @@ class BCEWithLogitsLoss(_Loss, nn.BCEWithLogitsLoss, row="bce_with_logits"):
                 raise NotImplementedError(f'tn.nn.BCEWithLogitsLoss has no {name}: write tn.fuse("{instead}")')
 
 
+_kl_div_each = _each(find("kl_div")[0])
+
+
+class KLDivLoss(nn.KLDivLoss):
+    """tn.kl_div as a module; arguments as torch.nn.KLDivLoss's, without log_target."""
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, log_target)
+        if log_target:
+            raise NotImplementedError('tn.nn.KLDivLoss has no log_target: write tn.fuse("mean(exp(t) * (t - x))")')
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if self.reduction == "none":
+            each: Tensor = _kl_div_each(input, target)
+            return each
+        if self.reduction == "batchmean":
+            return tn.kl_div(input, target, "sum") / input.shape[0]
+        return tn.kl_div(input, target, self.reduction)
+
+
 class CrossEntropyLoss(nn.CrossEntropyLoss):
     """tn.cross_entropy as a module; arguments as torch.nn.CrossEntropyLoss's, for targets that are class indices.
 
