@@ -149,8 +149,7 @@ def batch_norm(
             f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act:
             'none'|'relu' = 'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c]
 
-    Updates running_mean, running_var in place.
-    Returns y. torch.ops.tenon.batch_norm returns y, mean, rstd.
+    Updates running_mean, running_var in place. Returns y. torch.ops.tenon.batch_norm returns y, mean, rstd.
     """
 
 def batch_norm_grad(
@@ -749,7 +748,6 @@ def sgd_step(
             dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
 
     Updates p, m in place.
-    Returns None.
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
@@ -774,7 +772,6 @@ def adamw_step(
             weight_decay: float = 0.01)
 
     Updates p, m, v, master in place.
-    Returns None.
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 

@@ -114,8 +114,9 @@ class _Public:
         lines = [*textwrap.wrap(self.op.doc, 100), "", "Contract:"]
         lines += textwrap.wrap(self.op.signature, 96, initial_indent="    ", subsequent_indent="        ")
         written = [p.name for p in self.op.inputs if p.inplace]
-        lines += ["", *([f"Updates {', '.join(written)} in place."] if written else [])]
-        lines += [f"Returns {', '.join(outputs) or 'None'}."]
+        updates = [f"Updates {', '.join(written)} in place."] if written else []
+        returns = [f"Returns {', '.join(outputs)}."] if outputs else []
+        lines += ["", " ".join([*updates, *returns])]
         if len(outputs) < len(self.op.outputs):
             every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
             lines[-1] += f" torch.ops.tenon.{self.op.name} returns {every}."
@@ -181,13 +182,12 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
             return value.tensor
-        given = {n: plain(v) for n, v in given.items()}
-        tensors = {n: [v] for n, v in given.items() if isinstance(v, Tensor)}
-        tensors |= {p.name: list(given[p.name] or ()) for p in made.op.inputs if p.list}
-        device = next((t[0].device for t in tensors.values() if t), torch.device("cpu"))
+        lists = {n: v if isinstance(v, list | tuple) else [plain(v)] for n, v in given.items()}
+        tensors = {n: [t for t in values if isinstance(t, Tensor)] for n, values in lists.items()}
+        device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         types = Types(made.op, given)
-        types.bind([(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs if p.name in tensors])
+        types.bind([(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs])
         known = types.bound or "var" not in param.type  # else the call says which tensor is missing
         return torch.tensor(value, dtype=DTYPES[types.of(param.type)] if known else torch.float32, device=device)
 
