@@ -253,6 +253,20 @@ def test_refused(name: str, args: dict[str, Any], message: str) -> None:
         tn.optim.AdamW([{"params": parameters(torch.float32), "amsgrad": True}])
 
 
+def test_states_that_are_not_ours() -> None:
+    """torch's fused implementation says so in its groups, which changes nothing; amsgrad's would be lost."""
+    params = parameters(torch.float32)
+    theirs = torch.optim.AdamW(params, fused=True)
+    run(theirs, params, gradients(torch.float32, 2))
+    ours = tn.optim.AdamW(params)
+    ours.load_state_dict(theirs.state_dict())
+    run(ours, params, gradients(torch.float32, 2))
+    step = ours.state[params[0]]["step"]
+    assert step.item() == 4 and step.device.type == "cpu" and theirs.state[params[0]]["step"].item() == 2
+    with pytest.raises(NotImplementedError, match="no amsgrad=True"):
+        ours.load_state_dict(torch.optim.AdamW(params, amsgrad=True).state_dict())
+
+
 def test_sparse_gradients_are_refused() -> None:
     table = nn.Embedding(4, 3, sparse=True, device=here.DEVICE)
     table(here.tensor([1])).sum().backward()

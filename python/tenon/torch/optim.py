@@ -76,11 +76,14 @@ class _Optimizer(torch.optim.Optimizer):
     _moments: tuple[str, ...]  # what the state keeps in the wide type
     _absent: tuple[str, ...]  # flags of torch's that have to be False
 
-    def add_param_group(self, param_group: Group) -> None:
+    def _refuse(self, group: Group) -> None:
         name = type(self).__name__
         for flag in self._absent:
-            if param_group.get(flag, self.defaults.get(flag)):
+            if group.get(flag, self.defaults.get(flag)):
                 raise NotImplementedError(f"tn.optim.{name} has no {flag}=True; torch.optim.{name} has")
+
+    def add_param_group(self, param_group: Group) -> None:
+        self._refuse(param_group)
         super().add_param_group({key: plain(value) for key, value in param_group.items()})
 
     @torch.no_grad()
@@ -116,15 +119,17 @@ class _Optimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, which rounds to the parameter's type what is kept in f32 here: that is read again."""
+        """As torch's, which rounds to 16 bits what is kept in f32 here: that is read again."""
+        for group in state_dict["param_groups"]:
+            self._refuse(group)
         super().load_state_dict(state_dict)
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         own = [p for group in self.param_groups for p in group["params"]]
         for index, p in zip(saved, own, strict=True):
-            entries = state_dict["state"].get(index, {})
+            entries, wide = state_dict["state"].get(index, {}), _wide(p.dtype)
             for name in self._moments:
-                if entries.get(name) is not None:
-                    self.state[p][name] = entries[name].detach().to(p.device, _wide(p.dtype), copy=True)
+                if wide != p.dtype and entries.get(name) is not None:
+                    self.state[p][name] = entries[name].detach().to(p.device, wide, copy=True)
 
 
 class AdamW(_Optimizer, torch.optim.AdamW):
@@ -208,7 +213,10 @@ class AdamW(_Optimizer, torch.optim.AdamW):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
         for group in self.param_groups:
-            steps = {float(self.state[p]["step"]) for p in group["params"] if p in self.state}
+            begun = [p for p in group["params"] if p in self.state]
+            for p in begun:  # torch's fused implementations have it on the device
+                self.state[p]["step"] = self.state[p]["step"].to(p.device if group["capturable"] else "cpu", copy=True)
+            steps = {float(self.state[p]["step"]) for p in begun}
             if group["capturable"] and len(steps) > 1:
                 raise NotImplementedError(
                     f"tn.optim.AdamW: with capturable=True all parameters of a group must have made as many steps, but "
