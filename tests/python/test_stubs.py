@@ -1,4 +1,4 @@
-"""Functions of the table are known to type checkers, editors and help()."""
+"""Functions of the table are known to type checkers and editors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import sys
 
 from conftest import ROOT
 
-import tenon
 import tenon.torch as tn
-from tenon.torch._grad import identifier
 
 STUB = ROOT / "python" / "tenon" / "torch" / "_functions.pyi"
 
@@ -30,11 +28,3 @@ def test_says_what_the_functions_are() -> None:
         arguments = [a.arg for a in (*stub.args.args, *stub.args.kwonlyargs)]
         assert arguments == list(inspect.signature(function).parameters)
         assert ast.get_docstring(stub, clean=True) == inspect.cleandoc(function.__doc__)
-
-
-def test_help() -> None:
-    for name, op in tenon.ops().items():
-        text = inspect.getdoc(getattr(tn, identifier(name))) or ""
-        assert op.doc.split()[0] in text and "Contract:" in text
-        assert "Returns" in text if op.outputs else "in place" in text
-    assert "softmax(x: T[*s], mask: bool[~*s]?" in (tn.softmax.__doc__ or "")
