@@ -322,11 +322,11 @@ def test_own_modules_compiled(module: nn.Module) -> None:
 class TestDropout:
     X = here.ones(200, 100)
 
-    @pytest.mark.parametrize("compiled", [False, True])
-    def test_seeded_by_torch(self, compiled: bool) -> None:
+    @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
+    def test_seeded_by_torch(self, backend: str | None) -> None:
         torch._dynamo.reset()
         module = tn.nn.Dropout(0.3)
-        call = torch.compile(module, fullgraph=True, backend="aot_eager") if compiled else module
+        call = torch.compile(module, fullgraph=True, backend=backend) if backend else module
         torch.manual_seed(5)
         first, second = call(self.X), call(self.X)
         torch.manual_seed(5)

@@ -159,7 +159,7 @@ class Dropout(OutOfPlace, nn.Dropout):
             return input
         if self.p == 1:
             return input * 0.0
-        seed = torch.randint(-(2**63), 2**63 - 1, (2,), dtype=torch.int64, device=input.device)
+        seed = torch.randint(2**63 - 1, (2,), device=input.device)
         return tn.dropout(input, seed, self.p)
 
 
