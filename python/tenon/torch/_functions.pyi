@@ -764,7 +764,7 @@ def adamw_step(
     eps: float = 1e-08,
     weight_decay: float = 0.01,
 ) -> None:
-    """A step of AdamW, in place; with master, p is that rounded.
+    """A step of AdamW, the first being step 1, in place; with master, p is that rounded.
 
     Contract:
         adamw_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, lr:
@@ -772,6 +772,61 @@ def adamw_step(
             weight_decay: float = 0.01)
 
     Updates p, m, v, master in place.
+    It has no gradient: differentiating through it raises NotImplementedError.
+    """
+
+def sgd_step_list(
+    p: Sequence[Tensor],
+    g: Sequence[Tensor],
+    m: Sequence[Tensor],
+    lr: Tensor | Param | float,
+    momentum: float = 0.9,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> None:
+    """sgd_step for each tensor of the lists, in few launches.
+
+    Contract:
+        sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, lr: acc(T)[], momentum: float =
+            0.9, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
+
+    Updates p, m in place.
+    It has no gradient: differentiating through it raises NotImplementedError.
+    """
+
+def adamw_step_list(
+    p: Sequence[Tensor],
+    g: Sequence[Tensor],
+    m: Sequence[Tensor],
+    v: Sequence[Tensor],
+    master: Sequence[Tensor] | None = None,
+    lr: Tensor | Param | float = ...,
+    step: Tensor | Param | float = ...,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+) -> None:
+    """adamw_step for each tensor of the lists, in few launches.
+
+    Contract:
+        adamw_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, v: [acc(T)[*s]]!, master:
+            [acc(T)[*s]]!?, lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999,
+            eps: float = 1e-8, weight_decay: float = 0.01)
+
+    Updates p, m, v, master in place.
+    It has no gradient: differentiating through it raises NotImplementedError.
+    """
+
+def clip_grad_norm(g: Sequence[Tensor], max_norm: Tensor | Param | float) -> Tensor:
+    """The norm of all gradients together; where it is larger than max_norm, all are scaled down to that,
+    in place.
+
+    Contract:
+        clip_grad_norm(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]
+
+    Updates g in place. Returns norm.
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 

@@ -34,39 +34,6 @@ def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=_wide(like.dtype), device=like.device)
 
 
-# ---- one call for a list of tensors ----------------------------------------------------------------------------------
-
-
-def _adamw_step(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    averages: Sequence[Tensor],
-    squares: Sequence[Tensor],
-    masters: Sequence[Tensor] | None,
-    lr: Tensor,
-    step: Tensor,
-    **attrs: float,
-) -> None:
-    for i, (p, g, m, v) in enumerate(zip(params, grads, averages, squares, strict=True)):
-        tn.adamw_step(p, g, m, v, None if masters is None else masters[i], lr, step, **attrs)
-
-
-def _sgd_step(
-    params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], lr: Tensor, **attrs: Any
-) -> None:
-    for p, g, m in zip(params, grads, buffers, strict=True):
-        tn.sgd_step(p, g, m, lr, **attrs)
-
-
-_squares = tn.fuse("squares(x: T[*s]) -> y: acc(T)[] : sum(x * x)")
-
-
-def _clip(grads: Sequence[Tensor], max_norm: Tensor) -> Tensor:
-    norm = torch.stack([_squares(g) for g in grads]).sum().sqrt()
-    torch._foreach_mul_(list(grads), (max_norm / (norm + 1e-6)).clamp(max=1.0))
-    return norm
-
-
 # ---- what the optimisers share ---------------------------------------------------------------------------------------
 
 
@@ -196,7 +163,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
         states = [self.state[p] for p in params]
         torch._foreach_add_([s["step"] for s in states], 1)
         step = states[0]["step"] if group["capturable"] else states[0]["step"].item()
-        _adamw_step(
+        tn.adamw_step_list(
             params,
             grads,
             [s["exp_avg"] for s in states],
@@ -269,7 +236,7 @@ class SGD(_Optimizer, torch.optim.SGD):
             buffers = [torch.zeros_like(p, dtype=_wide(p.dtype)) for p in params]
         else:
             buffers = [s["momentum_buffer"] for s in states]
-        _sgd_step(
+        tn.sgd_step_list(
             params,
             grads,
             buffers,
@@ -304,4 +271,4 @@ def clip_grad_norm_(
         )
         return norm
     with torch.no_grad():
-        return _clip(grads, _scalar(plain(max_norm), grads[0]))
+        return tn.clip_grad_norm(grads, _scalar(plain(max_norm), grads[0]))
