@@ -294,7 +294,7 @@ void tni_rule_free(tni_rule *rule);
  *    "params":  [{"kind": "input", "name", "type": TYPE, "shape": SHAPE, "optional", "inplace", "list"} |
  *                {"kind": "attr", "name", "type": "int|float|bool|str|dtype|axis|axes|ints|choice|activation",
  *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
- *                 "choices": [str] (of choice), "rank_of": SEQ|null (null: the first input)}],   as written, implied
+ *                 "choices": [str] (of choice and activation), "rank_of": SEQ|null (null: the first input)}],   as written, implied
  * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
  * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "stands_in": bool, "differentiable": [output names],
  *                "statements": [{"results": [names], "local": bool, "op": name,

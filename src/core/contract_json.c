@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "contract_parts.h"
+#include "activation.h"
 
 /* ---- small pieces ------------------------------------------------------------------------------------------------ */
 
@@ -219,11 +219,15 @@ static void add_attr(tni_text *text, const tni_contract *c, const tni_attr *attr
     tni_text_add(text, ", ");
     add_bool(text, "implied", attr->implied);
     tni_text_add(text, attr->length >= 0 ? ", \"length\": %d" : ", \"length\": null", attr->length);
-    if (attr->kind == TNI_A_CHOICE) {
-        tni_text_add(text, ", \"choices\": [");
+    if (attr->kind == TNI_A_CHOICE || attr->kind == TNI_A_ACTIVATION) {
+        tni_text_add(text, ", \"choices\": [%s", attr->kind == TNI_A_ACTIVATION ? "\"none\"" : "");
         for (int i = 0; i < attr->n_choices; i++) {
             if (i) tni_text_add(text, ", ");
             tni_text_json_string(text, attr->choices[i]);
+        }
+        for (int i = 0; attr->kind == TNI_A_ACTIVATION && i < tn_operator_count(); i++) {
+            const tn_operator *op = tn_operator_at(i);
+            if (tni_is_activation(op)) tni_text_add(text, ", \"%s\"", op->contract->name);
         }
         tni_text_add(text, "]");
     }

@@ -85,6 +85,12 @@ static const tn_sample normed[] = {{"r=[7] c=5"},
                                    {"r=[2] c=5000 gamma eps=1e-3"},
                                    {"r=[4096] c=4096 gamma", .bench = true},
                                    {0}};
+static const tn_sample trained[] = {{"n=4 c=5 s=[3, 2] var>0"},
+                                    {"n=2 c=7 s=[] var>0 gamma beta act='relu'"},
+                                    {"n=3 c=4 s=[9] var>0 gamma residual act='silu' W=f32"},
+                                    {"n=0 c=3 s=[4] var>0 gamma beta"},
+                                    {"n=32 c=64 s=[56, 56] var>0 gamma beta W=f32 M=f32 act='relu'", .bench = true},
+                                    {0}};
 static const tn_sample losses[] = {
     {"s=[7]"}, {"s=[4, 33] reduction='sum'"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true}, {0}};
 static const tn_sample chances[] = {{"s=[7] target>0"},

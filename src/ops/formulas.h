@@ -86,6 +86,11 @@
     X(rms_norm, "(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r, c]",          \
       "n = x * rsqrt(mean(x * x, -1) + eps); w = n * gamma; y = (w + n if zero_centered else w) if has(gamma) else n", \
       "32", normed, "x over the root of its mean square along the last dimension, times gamma or 1 + gamma.")          \
+    X(batch_norm_infer, "(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, "  \
+      "eps: float = 1e-5, act: activation = 'none') -> y: T[n, c, *s]",                                                \
+      "t = (x - mean) * rsqrt(var + eps); u = t * gamma if has(gamma) else t; v = u + beta if has(beta) else u; "      \
+      "y = act(v + residual if has(residual) else v)", "widest", trained,                                              \
+      "batch_norm as it is once it has been trained: with the statistics given, plus residual, then act.")             \
     /* losses */                                                                                                       \
     X(mse, TNI_LOSS(""), "d = x - target; t = d * d; " TNI_REDUCED, "32", losses, "The mean of (x - target) ** 2.")    \
     X(l1, TNI_LOSS(""), "t = abs(x - target); " TNI_REDUCED, "32", losses, "The mean of |x - target|.")                \

@@ -182,7 +182,7 @@ REFUSED = [
     ("Softplus", {"threshold": 5.0}, "tn.nn.Softplus has no threshold=5.0"),
     ("GELU", {"approximate": "erf"}, "must be 'none' or 'tanh'"),
     ("Softmax", {}, "dim has to be given"),
-    ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, relu"),
+    ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, .*gelu"),
     ("GatedMLP", {"in_features": 4, "hidden_features": 4, "gate": "glu"}, "must be one of swiglu, geglu, reglu"),
     ("KLDivLoss", {"log_target": True}, "KLDivLoss has no log_target: write tn.fuse"),
     ("BCEWithLogitsLoss", {"weight": torch.ones(3)}, "BCEWithLogitsLoss has no weight: write tn.fuse"),
@@ -258,15 +258,16 @@ def test_kl_div(reduction: str) -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_batch_norm_with_residual_and_activation(training: bool) -> None:
-    ours, theirs = tn.nn.BatchNorm2d(6, act="relu").to(here.DEVICE), nn.BatchNorm2d(6).to(here.DEVICE)
-    assert repr(ours).endswith("act='relu')")
+@pytest.mark.parametrize("act", ["relu", "silu"])
+def test_batch_norm_with_residual_and_activation(act: str, training: bool) -> None:
+    ours, theirs = tn.nn.BatchNorm2d(6, act=act).to(here.DEVICE), nn.BatchNorm2d(6).to(here.DEVICE)
+    assert repr(ours).endswith(f"act={act!r})")
     x, r = here.randn(4, 6, 3, 3), here.randn(4, 6, 3, 3)
     ours(x), theirs(x)
     ours.train(training), theirs.train(training)
     a, b = (t.requires_grad_() for t in (x.clone(), r.clone()))
     c, d = (t.requires_grad_() for t in (x.clone(), r.clone()))
-    have, want = ours(a, b), torch.relu(theirs(c) + d)
+    have, want = ours(a, b), getattr(F, act)(theirs(c) + d)
     assert_close(have, want)
     have.square().sum().backward()
     want.square().sum().backward()

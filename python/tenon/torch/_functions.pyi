@@ -147,9 +147,10 @@ def batch_norm(
     Contract:
         batch_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, running_mean: f32[c]!, running_var:
             f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act:
-            'none'|'relu' = 'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c]
+            activation = 'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], z: T[n, c, *s
+            if act != 'none' and act != 'relu' else 0]
 
-    Updates running_mean, running_var in place. Returns y. torch.ops.tenon.batch_norm returns y, mean, rstd.
+    Updates running_mean, running_var in place. Returns y. torch.ops.tenon.batch_norm returns y, mean, rstd, z.
     """
 
 def batch_norm_grad(
@@ -160,22 +161,39 @@ def batch_norm_grad(
     mean: Tensor = ...,
     rstd: Tensor = ...,
     dy: Tensor = ...,
+    z: Tensor | None = None,
     act: str = "none",
     want_dx: bool = False,
     want_dgamma: bool = False,
     want_dbeta: bool = False,
     want_dresidual: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The gradients of batch_norm that are asked for; what relu cut off is computed again.
+    """The gradients of batch_norm that are asked for; what relu cut off is computed again, other
+    activations need z, the values before them.
 
     Contract:
         batch_norm_grad(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, mean:
-            acc(T)[c], rstd: acc(T)[c], dy: T[n, c, *s], act: 'none'|'relu' = 'none') -> dx: T[n, c,
-            *s]?, dgamma: W[c]?, dbeta: W[c]?, dresidual: T[n, c, *s]?
+            acc(T)[c], rstd: acc(T)[c], dy: T[n, c, *s], z: T[n, c, *s if act != 'none' and act !=
+            'relu' else 0]?, act: activation = 'none') -> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta:
+            W[c]?, dresidual: T[n, c, *s]?
 
     Returns dx, dgamma, dbeta, dresidual.
     Only when asked for (want_<name>=True): dx, dgamma, dbeta, dresidual.
     It has no gradient: differentiating through it raises NotImplementedError.
+    """
+
+def fake_quantize(
+    x: Tensor, scale: Tensor, zero: Tensor | None = None, low: int = -128, high: int = 127, *, out: Tensor | None = None
+) -> Tensor:
+    """x as it is after quantize and dequantize, per tensor or per channel by the shape of scale; the
+    gradient passes where nothing was cut off.
+
+    Contract:
+        fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127)
+            -> y: T[*s]
+
+    Returns y.
+    With out=tensor the result is copied there; nothing can then be differentiated.
     """
 
 def identity(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -262,8 +280,7 @@ def bias_act(x: Tensor, bias: Tensor, act: str = "relu", *, out: Tensor | None =
     """act(x + bias).
 
     Contract:
-        bias_act(x: T[*r, c], bias: T[c], act:
-            'none'|'relu'|'gelu'|'gelu_tanh'|'silu'|'tanh'|'sigmoid' = 'relu') -> y: T[*r, c]
+        bias_act(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -649,6 +666,28 @@ def rms_norm(
     With out=tensor the result is copied there; nothing can then be differentiated.
     """
 
+def batch_norm_infer(
+    x: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    residual: Tensor | None = None,
+    eps: float = 1e-05,
+    act: str = "none",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """batch_norm as it is once it has been trained: with the statistics given, plus residual, then act.
+
+    Contract:
+        batch_norm_infer(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, residual:
+            T[n, c, *s]?, eps: float = 1e-5, act: activation = 'none') -> y: T[n, c, *s]
+
+    Returns y.
+    With out=tensor the result is copied there; nothing can then be differentiated.
+    """
+
 def mse(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
     """The mean of (x - target) ** 2.
 
@@ -839,6 +878,26 @@ def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tenso
     Returns q.
     With out=tensor the result is copied there; nothing can then be differentiated.
     It has no gradient: differentiating through it raises NotImplementedError.
+    """
+
+def fake_quantize_grad(
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor | None = None,
+    dy: Tensor = ...,
+    low: int = -128,
+    high: int = 127,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The gradient of fake_quantize: dy where nothing was cut off.
+
+    Contract:
+        fake_quantize_grad(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128,
+            high: int = 127) -> dx: T[*s]
+
+    Returns dx.
+    With out=tensor the result is copied there; nothing can then be differentiated.
     """
 
 def dequantize(q: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:

@@ -51,20 +51,6 @@ class RMSNorm(nn.RMSNorm):
         return tn.rms_norm(rows, _flat(self.weight), eps).view_as(x)
 
 
-# What batch normalisation is once it has been trained.
-_normalise = tn.fuse(
-    """
-    batch_norm_infer(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?,
-        eps: float = 1e-5, act: 'none'|'relu' = 'none') -> y: T[n, c, *s] :
-        normal = (x - mean) * rsqrt(var + eps)
-        scaled = normal * gamma if has(gamma) else normal
-        moved = scaled + beta if has(beta) else scaled
-        added = moved + residual if has(residual) else moved
-        y = relu(added) if act == 'relu' else added
-    """
-)
-
-
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     """In front of torch's module in the list of bases."""
 
@@ -93,7 +79,9 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         if self.training or self.running_mean is None or self.running_var is None:
             return self._train(input, residual)
         statistics = (self.running_mean, self.running_var)
-        y: Tensor = _normalise(input, *statistics, self.weight, self.bias, residual, eps=self.eps, act=self.act)
+        y: Tensor = tn.batch_norm_infer(
+            input, *statistics, self.weight, self.bias, residual, eps=self.eps, act=self.act
+        )
         return y
 
     def _train(self, input: Tensor, residual: Tensor | None) -> Tensor:
