@@ -38,5 +38,6 @@ tn_status bench_measure(const tn_operator *op, const tni_case *sample, const cha
  * bench` with these names in its first column. Returns the exit status. */
 int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
                 const char *const *names, tn_type T, const char *device);
+const char *bench_time(double seconds, char text[24]); /* "3.21 ms" */
 
 #endif

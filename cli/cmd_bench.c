@@ -16,7 +16,7 @@ enum { COLUMNS = 44 }; /* of a shape in the table */
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-static const char *time_text(double seconds, char text[24]) {
+const char *bench_time(double seconds, char text[24]) {
     if (seconds < 1e-6) {
         snprintf(text, 24, "%.0f ns", seconds * 1e9);
     } else if (seconds < 1e-3) {
@@ -79,7 +79,7 @@ static void print_gpu(void) {
     const double launch = bench_launch(where.index);
     char text[24];
     if (single > 0) printf("; multiply-adds: %.1f Tflop/s in f32, %.1f in f64", single / 1e12, wide / 1e12);
-    if (launch > 0) printf("; a bare launch: %s", time_text(launch, text));
+    if (launch > 0) printf("; a bare launch: %s", bench_time(launch, text));
     putchar('\n');
     print_state("before", where.index);
 }
@@ -92,26 +92,26 @@ static void print_gpu_header(const char *name) {
 
 static const char *maybe_time(double seconds, char text[24]) {
     if (seconds <= 0) return strcpy(text, "-");
-    return time_text(seconds, text);
+    return bench_time(seconds, text);
 }
 
 static void print_gpu_row(const char *text, tn_type T, const gpu_measurement *m) {
     char graph[24], event[24], low[24], high[24], range[64], hot[24], host[24];
     const spread *s = &m->cold.events;
-    snprintf(range, sizeof range, "%s … %s", time_text(s->low, low), time_text(s->high, high));
+    snprintf(range, sizeof range, "%s … %s", bench_time(s->low, low), bench_time(s->high, high));
     double part = part_of_copy(m);
     printf("%-*s %-5s %-8s %10s %10s %*s %8.1f %8.1f %s%5.1f%%%s %10s %9s\n", GPU_COLUMNS, text, tn_type_name(T),
-           m->kernel, maybe_time(m->cold.graph.median, graph), time_text(s->median, event), 23, range,
+           m->kernel, maybe_time(m->cold.graph.median, graph), bench_time(s->median, event), 23, range,
            rate(m, &m->cold), rate(m, &m->copy), style_text(part > 0.9 ? GREEN : PLAIN), 100 * part, style_text(PLAIN),
-           maybe_time(counted(&m->hot)->median, hot), time_text(m->call.median, host));
+           maybe_time(counted(&m->hot)->median, hot), bench_time(m->call.median, host));
 }
 
 static void print_row(const char *text, tn_type T, const measurement *m) {
     char median[24], low[24], high[24], range[64];
-    snprintf(range, sizeof range, "%s … %s", time_text(m->run.low, low), time_text(m->run.high, high));
+    snprintf(range, sizeof range, "%s … %s", bench_time(m->run.low, low), bench_time(m->run.high, high));
     double part = m->copy.median / m->run.median;
     printf("%-*s %-5s %-8s %10s %*s %8.2f %8.2f %s%5.0f%%%s  %s, %d x %d\n", COLUMNS, text, tn_type_name(T), m->kernel,
-           time_text(m->run.median, median), 23, range, gigabytes(m, &m->run), gigabytes(m, &m->copy),
+           bench_time(m->run.median, median), 23, range, gigabytes(m, &m->run), gigabytes(m, &m->copy),
            style_text(part > 0.8 ? GREEN : PLAIN), 100 * part, style_text(PLAIN), m->cached ? "cache" : "memory",
            m->repeats, m->inner);
 }

@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "core/plan.h"
 #include "fuse/operator.h"
+#include "fuse_apart.h"
 
 static const char *shape, *type_name = "f32", *show, *device;
 static bool no_bench, no_check, fast;
@@ -191,6 +192,18 @@ static void make_backward(backward_case *b, const call *k, const tni_statement *
     }
 }
 
+/* The same without fusing. What cannot be taken apart has nothing to be compared with. */
+static int compare_apart(const tn_operator *op, const tni_case *sample, const call *k) {
+    apart made;
+    tn_device where;
+    char text[24];
+    if (read_device(device, &where) != TN_OK) return failed();
+    if (!time_apart(op, sample, k, where, &made)) return 0;
+    printf("unfused: %d operations one after the other take %s, %.1f times as long\n", (int)made.operations,
+           bench_time(made.seconds, text), made.seconds / made.fused);
+    return 0;
+}
+
 static int measure(const tn_operator *op, const tni_case *forward, const call *k, tn_type T) {
     static backward_case backward;
     const tni_rule *rule;
@@ -202,7 +215,9 @@ static int measure(const tn_operator *op, const tni_case *forward, const call *k
         ops[n] = rule->statements[0].op;
         cases[n++] = &backward.made;
     }
-    return bench_alone("speed", n, ops, cases, (const char *const[]){"the formula", "its gradient"}, T, device);
+    const char *const names[] = {"the formula", "its gradient"};
+    int status = bench_alone("speed", n, ops, cases, names, T, device);
+    return status ? status : compare_apart(op, forward, k);
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -285,7 +300,8 @@ const verb verb_fuse = {
     .text = "docs/formulas.md has the language. Errors point at the character. Numbers are drawn at random, so a "
             "formula that is not defined everywhere needs --shape \"x>0\".\n"
             "The check is that of `tenon check --quick`, in the type T and in f64, where gradients are compared with "
-            "central differences; the speed is that of `tenon bench`.",
+            "central differences; the speed is that of `tenon bench`, and is "
+            "compared with the operations one after the other.",
     .options = options_of_fuse,
     .run = run,
 };

@@ -59,6 +59,9 @@ char *tni_fuse_print_graph(const tni_fuse *formula);
  * computing them again is decided by the bytes that move. The caller frees both. */
 tn_status tni_fuse_grad(const tni_fuse *formula, tni_fuse **grad, char **rule);
 
+/* Its statements with one operation in each, split by "; ". The caller frees it with tn_free. */
+char *tni_fuse_print_apart(const tni_fuse *formula);
+
 /* Types and shapes of the outputs, as tn_infer. */
 tn_status tni_fuse_infer(const tni_fuse *formula, const tn_args *args, tn_spec *specs);
 

@@ -12,6 +12,7 @@ typedef struct printer {
     const tni_graph *g;
     const tni_contract *c;
     const char *prefix; /* of names for temporary values: nothing of the contract begins so */
+    int32_t nested;     /* deeper parts have names */
     int32_t uses[TNI_FUSE_NODES];
     int32_t depth[TNI_FUSE_NODES];
     int32_t temporary[TNI_FUSE_NODES]; /* number of its name; 0: none yet */
@@ -119,7 +120,7 @@ static void print_operation(printer *p, int32_t i, int lowest) {
     }
 }
 
-/* In brackets where it binds less than `lowest`. Depth ends at NESTED: deeper parts have names. */
+/* In brackets where it binds less than `lowest`. */
 static void print_node(printer *p, int32_t i, int lowest) {
     if (p->name[i]) {
         tni_text_add(p->text, "%s", p->name[i]);
@@ -170,7 +171,7 @@ static void count_uses(printer *p, const tni_fuse_output *outputs, int32_t n) {
         for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
             if (p->depth[node->arg[k]] >= p->depth[i]) p->depth[i] = p->depth[node->arg[k]] + 1;
         }
-        p->wants_name[i] |= p->uses[i] > 1 || p->depth[i] > NESTED;
+        p->wants_name[i] |= p->uses[i] > 1 || p->depth[i] > p->nested;
         if (p->wants_name[i]) p->depth[i] = 0;
     }
 }
@@ -219,8 +220,8 @@ static void print_all(printer *p, const tni_fuse_output *outputs, int32_t n) {
 }
 
 /* outputs: the contract's in order, then those that update inputs. */
-void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
-                          const tni_fuse_output *outputs, int32_t n_outputs) {
+static void print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
+                             const tni_fuse_output *outputs, int32_t n_outputs, int32_t nested) {
     printer *p = tni_calloc(1, sizeof *p);
     if (!p) {
         text->failed = true;
@@ -230,8 +231,22 @@ void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract
     p->g = g;
     p->c = contract;
     p->prefix = free_prefix(contract);
+    p->nested = nested;
     name_updates(p, outputs, n_outputs);
     count_uses(p, outputs, n_outputs);
     print_all(p, outputs, n_outputs);
     tni_free(p);
+}
+
+void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
+                          const tni_fuse_output *outputs, int32_t n_outputs) {
+    print_statements(text, g, contract, outputs, n_outputs, NESTED);
+}
+
+char *tni_fuse_print_apart(const tni_fuse *f) {
+    tni_text text = {0};
+    print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs, 0);
+    if (!text.failed) return text.data;
+    tni_free(text.data);
+    return NULL;
 }
