@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 from functools import cache
@@ -82,6 +83,18 @@ def test_contents(wheel: Path) -> None:
     assert about.get_all("Requires-Dist") == ['torch>=2.10; extra == "torch"']
     package = ("libtenon.so", "tenon", "py.typed", "include/tenon.h", "include/tenon/ops.h", "torch/__init__.py")
     assert {f"tenon/{name}" for name in package} | {f"{info}/licenses/LICENSE"} <= listed
+
+
+def test_other_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source archive, and what `pip install -e .` installs."""
+    monkeypatch.setenv("TENON_CUDA_ARCHS", os.environ.get("TENON_CUDA_ARCHS", ""))
+    name = make_wheel.name_and_version()
+    with tarfile.open(tmp_path / make_wheel.build_sdist(str(tmp_path))) as archive:
+        listed = archive.getnames()
+    assert {f"{name}/{file}" for file in ("PKG-INFO", "pyproject.toml", "tools/make_wheel.py")} <= set(listed)
+    assert not any(file.startswith((f"{name}/build", f"{name}/.venv/")) for file in listed)
+    with zipfile.ZipFile(tmp_path / make_wheel.build_editable(str(tmp_path))) as archive:
+        assert archive.read("tenon.pth").decode().strip() == str(ROOT / "python")
 
 
 def test_what_is_too_new_is_found(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Device code for a release:  tools/release_cubins.py [--to FOLDER] [--arch 90a,ptx75] [--nvrtc PATH] [UNIT …]
 
 Compiles every .cu of src/ops and src/cuda with NVRTC into FOLDER/UNIT.ARCH.cubin.xz and FOLDER/UNIT.ptxARCH.ptx.xz,
-which `cmake -DTENON_CUBINS=FOLDER` embeds as they are. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13 both take. Needs no
-GPU and no CUDA installation; what has not changed since the last time is not compiled again. `make release-cubins`.
+which `cmake -DTENON_CUBINS=FOLDER` embeds as they are. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13
+both take. Needs no GPU and no CUDA installation; what has not changed since the last time is not compiled again.
+`make release-cubins`.
 """
 
 from __future__ import annotations
