@@ -32,14 +32,17 @@ static const sizes small = {"[4, 33]", "[4]", 33, 5, false}, other = {"[7]", "[2
                    large = {"[4096, 2048]", "[4096]", 2048, 64, true};
 
 static void write_sizes(tni_text *text, const tni_contract *c, const sizes *s) {
-    for (int32_t i = 0; i < c->n_packs; i++) {
+    for (int32_t i = 0; c->has_lists && i < c->n_inputs; i++) { /* two tensors in each */
+        if (c->inputs[i].list) tni_text_add(text, "%s=[%s, [7]] ", c->inputs[i].name, s->pack);
+    }
+    for (int32_t i = 0; !c->has_lists && i < c->n_packs; i++) {
         tni_text_add(text, "%s=%s ", c->packs[i], c->n_dims ? s->pack_with_dims : s->pack);
     }
     for (int32_t i = 0; i < c->n_dims; i++) {
         tni_text_add(text, "%s=%lld ", c->dims[i], (long long)(c->n_dims > 1 ? s->dim_of_many : s->dim));
     }
     for (int32_t i = 0; s->optional && i < c->n_inputs; i++) {
-        if (c->inputs[i].optional) tni_text_add(text, "%s ", c->inputs[i].name);
+        if (c->inputs[i].optional && !c->inputs[i].list) tni_text_add(text, "%s ", c->inputs[i].name);
     }
     if (text->length) text->data[--text->length] = 0;
 }

@@ -168,7 +168,7 @@ def package_files() -> dict[str, Path]:
     found = {}
     for to, folder in (("", "python"), ("tenon/include/", "include"), ("tenon/include/", "build/include")):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".typed", ".h"):
+            if path.is_file() and path.parent.name != "__pycache__":
                 found[f"{to}{path.relative_to(ROOT / folder)}"] = path
     return found
 

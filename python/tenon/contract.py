@@ -85,6 +85,7 @@ class Rule:
 
     differentiable: frozenset[str]
     statements: tuple[Statement, ...]
+    stands_in: bool  # it is not the derivative, and is meant not to be
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ def _statement(s: Json) -> Statement:
 
 def _operator(row: Json) -> Operator:
     grad = row["grad"]
-    rule = grad and Rule(frozenset(grad["differentiable"]), tuple(_statement(s) for s in grad["statements"]))
+    rule = grad and Rule(
+        frozenset(grad["differentiable"]), tuple(_statement(s) for s in grad["statements"]), grad["stands_in"]
+    )
     return Operator(
         name=row["name"],
         signature=row["signature"],

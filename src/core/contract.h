@@ -173,9 +173,10 @@ typedef struct tni_contract {
     struct {
         bool is_attr;
         int32_t index;
-    } * order;      /* parameters as written, without the implied ones: (n_order) */
-    bool has_lists; /* among the inputs */
-    void *arena;    /* owns all of the above */
+    } * order;          /* parameters as written, without the implied ones: (n_order) */
+    bool has_lists;     /* among the inputs */
+    int32_t activation; /* the attribute of that type; -1: there is none */
+    void *arena;        /* owns all of the above */
 } tni_contract;
 
 /* Error messages of the parser point at the character:
@@ -275,6 +276,7 @@ typedef struct tni_rule {
     const char **locals;
     tni_statement *statements;
     bool *differentiable; /* (n_outputs of the operator): its d<output> occurs */
+    bool stands_in;       /* `~` in front: what it gives is not the derivative, and is meant not to be */
     void *arena;
 } tni_rule;
 
@@ -294,7 +296,7 @@ void tni_rule_free(tni_rule *rule);
  *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
  *                 "choices": [str] (of choice), "rank_of": SEQ|null (null: the first input)}],   as written, implied
  * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
- * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "differentiable": [output names],
+ * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "stands_in": bool, "differentiable": [output names],
  *                "statements": [{"results": [names], "local": bool, "op": name,
  *                  "formula": str (of a called operator that is in no table: tn_fuse makes it),
  *                  "args": [{"param": name in the called operator, "attr": bool,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "contract_parts.h"
+#include "activation.h"
 
 int32_t tni_attr_named(const tni_contract *contract, const char *name) {
     for (int i = 0; i < contract->n_attrs; i++) {
@@ -102,14 +102,14 @@ static tn_status accept_choice(const char *who, const tni_attr *attr, const char
 }
 
 /* 'none', or a row of the table that is a formula of one tensor. */
-static tn_status accept_activation(const char *who, const tni_attr *attr, const char *given) {
-    if (strcmp(given, "none") == 0) return TN_OK;
-    const tn_operator *op = tn_find(given);
-    if (op && op->row->formula && op->contract->n_inputs == 1) return TN_OK;
+static tn_status accept_activation(const char *who, const tni_attr *attr, const char *given, tn_value *value) {
+    value->choice = tni_activation_choice(given);
+    if (value->choice >= 0) return TN_OK;
+    const char *near = tni_activation_near(given);
     return tn_fail(TN_BAD_VALUE,
                    "%s: %s is '%.100s', needs 'none' or the name of an operator that is a formula of one "
-                   "tensor",
-                   who, attr->name, given);
+                   "tensor, such as 'relu' or 'gelu'%s%s%s",
+                   who, attr->name, given, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static tn_status accept_ints(const char *who, const tni_attr *attr, const tn_value *given) {
@@ -144,7 +144,7 @@ tn_status tni_attr_accept(const char *who, const tni_attr *attr, const tn_value 
     }
     if (need == TN_STR && !given->s) return tn_fail(TN_BAD_VALUE, "%s: %s is a NULL string", who, attr->name);
     if (attr->kind == TNI_A_CHOICE) return accept_choice(who, attr, given->s, value);
-    return attr->kind == TNI_A_ACTIVATION ? accept_activation(who, attr, given->s) : TN_OK;
+    return attr->kind == TNI_A_ACTIVATION ? accept_activation(who, attr, given->s, value) : TN_OK;
 }
 
 /* ---- all of a call ----------------------------------------------------------------------------------------------- */
@@ -190,6 +190,7 @@ tn_status tni_bind_attrs(const tni_contract *c, const tn_attr *attrs, int32_t n_
             return tni_fail_text(TN_BAD_VALUE, &text);
         }
         bound->attrs[i] = attr->value;
+        if (attr->kind == TNI_A_ACTIVATION) TN_TRY(tni_attr_accept(c->name, attr, &attr->value, &bound->attrs[i]));
         if (has_ints(attr)) own_ints(attr, &bound->attrs[i], bound->ints[i]);
     }
     return TN_OK;

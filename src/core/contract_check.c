@@ -60,7 +60,9 @@ static tn_status check_results(tni_draft *d) {
         return tni_lex_fail(&d->lex, d->outputs[i].at, "output '%s' is a list, but no input tells its length",
                             d->outputs[i].param.name);
     }
+    c->activation = -1;
     for (int i = 0; i < c->n_attrs; i++) {
+        if (d->attrs[i].kind == TNI_A_ACTIVATION) c->activation = i;
         bool axis = d->attrs[i].kind == TNI_A_AXIS || d->attrs[i].kind == TNI_A_AXES;
         if (axis && !d->attrs[i].rank_is_seq && c->n_inputs == 0) {
             return tni_lex_fail(&d->lex, d->attr_at[i], "'%s' counts the dimensions of an input, and there is none",

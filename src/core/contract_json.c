@@ -344,7 +344,7 @@ void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule 
         tni_text_add(text, "null");
         return;
     }
-    tni_text_add(text, "{\"locals\": [");
+    tni_text_add(text, "{\"stands_in\": %s, \"locals\": [", rule->stands_in ? "true" : "false");
     for (int i = 0; i < rule->n_locals; i++) tni_text_add(text, "%s\"%s\"", i ? ", " : "", rule->locals[i]);
     tni_text_add(text, "], \"differentiable\": [");
     const char *between = "";

@@ -1,7 +1,9 @@
 /* Running a call: the plan's views get their data, tensors that the kernel cannot take as they are get a dense copy,
  * workspace is borrowed, the kernel runs, and what was written into copies goes back. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "activation.h"
 #include "plan.h"
 
 enum { ON_STACK = 24 }; /* tensors of a call before memory is asked for */
@@ -10,9 +12,10 @@ enum { ON_STACK = 24 }; /* tensors of a call before memory is asked for */
 typedef struct running {
     const tni_plan *plan;
     const tn_host *host;
-    tn_view *views;   /* (n_slots) what the kernel sees */
-    tn_view *own;     /* (n_slots) the caller's tensors, laid out by the plan */
-    tn_block *copies; /* (n_slots) dense stand-ins; data is NULL where there is none */
+    tn_view *views;         /* (n_slots) what the kernel sees */
+    tn_view *own;           /* (n_slots) the caller's tensors, laid out by the plan */
+    tn_block *copies;       /* (n_slots) dense stand-ins; data is NULL where there is none */
+    struct extent *extents; /* (n_slots) room to sort them by; NULL: there are few tensors */
     tn_arg *in, *out;
     tn_call call;
 } running;
@@ -88,10 +91,37 @@ static bool identical(const running *r, int32_t i, int32_t j) {
     return true;
 }
 
+/* The memory of a tensor. */
+typedef struct extent {
+    const char *low, *high;
+} extent;
+
+static int by_place(const void *a, const void *b) {
+    const extent *x = a, *y = b;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+/* Does any tensor share memory with any other? Of hundreds in lists, hardly one ever does. */
+static bool any_shared(const running *r) {
+    const tni_plan *plan = r->plan;
+    size_t n = 0;
+    for (int32_t i = 0; i < plan->n_slots; i++) {
+        const tni_slot *slot = &plan->slots[i];
+        const char *data = r->own[i].data;
+        if (!slot->dropped && slot->low < slot->high) r->extents[n++] = (extent){data + slot->low, data + slot->high};
+    }
+    qsort(r->extents, n, sizeof *r->extents, by_place);
+    for (size_t i = 1; i < n; i++) {
+        if (r->extents[i].low < r->extents[i - 1].high) return true;
+    }
+    return false;
+}
+
 /* An output in the memory of an input goes through a copy, unless they are the same tensor and the kernel allows that;
  * two tensors that are both written may not share memory at all. needs_copy: (n_slots). */
 static tn_status check_aliases(const running *r, bool *needs_copy, bool *any) {
     const tni_plan *plan = r->plan;
+    if (r->extents && !any_shared(r)) return TN_OK;
     for (int32_t i = 0; i < plan->n_slots; i++) {
         if (!plan->slots[i].written || plan->slots[i].dropped) continue;
         for (int32_t j = 0; j < plan->n_slots; j++) {
@@ -201,11 +231,12 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
     size_t n = (size_t)plan->n_slots;
     void *memory = NULL;
     if (n > ON_STACK) {
-        memory = tni_malloc(n * (2 * sizeof *views + sizeof *copies + sizeof *needs));
+        memory = tni_malloc(n * (2 * sizeof *views + sizeof *copies + sizeof *r.extents + sizeof *needs));
         if (!memory) return TN_NO_MEMORY;
         r.views = memory;
         r.copies = (tn_block *)(r.views + 2 * n);
-        needs = (bool *)(r.copies + n);
+        r.extents = (extent *)(r.copies + n);
+        needs = (bool *)(r.extents + n);
     }
     r.own = r.views + n;
     memset(r.copies, 0, n * sizeof *r.copies);
@@ -217,6 +248,9 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
 
 static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
                               void *context) {
+    int32_t at;
+    const tn_operator *act = tni_activation_asked(op, args, &at);
+    if (act) return tni_activated_run(op, act, args, at, host, make, context, false);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
     tn_status status = plan->device.kind == TN_CUDA ? tni_cuda_usable(plan->op->contract->name) : TN_OK;
@@ -236,8 +270,10 @@ tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_ho
 }
 
 tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host) {
-    (void)host;
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
+    int32_t at;
+    const tn_operator *act = tni_activation_asked(op, args, &at);
+    if (act) return tni_activated_run(op, act, args, at, host, NULL, NULL, true);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tni_plan_release(plan);
@@ -263,6 +299,9 @@ static double moved_bytes(const tni_plan *plan) {
 
 tn_status tn_explain(const tn_operator *op, const tn_args *args, const char **kernel, tn_cost *cost) {
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_explain: the operator or its arguments are NULL");
+    int32_t at;
+    const tn_operator *act = tni_activation_asked(op, args, &at);
+    if (act) return tni_activated_explain(op, act, args, at, kernel, cost);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tn_call call = tni_plan_call(plan);

@@ -440,6 +440,8 @@ static tn_status check_flow(builder *b) {
 static tn_status parse_rule(builder *b, const char *text) {
     tni_rule *rule = b->rule;
     TN_TRY(tni_lex_begin(&b->lex, "gradient rule", b->c->name, text));
+    rule->stands_in = b->lex.token.kind == '~';
+    if (rule->stands_in) TN_TRY(tni_lex_next(&b->lex));
     for (bool more = true; more;) {
         if (rule->n_statements == MOST_STATEMENTS) {
             return tni_lex_expected(&b->lex, "at most %d statements", MOST_STATEMENTS);

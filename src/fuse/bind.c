@@ -68,9 +68,15 @@ static void count_elements(tni_binding *b) {
 
 /* ---- what is to be done ------------------------------------------------------------------------------------------ */
 
+/* Over more than a row; over everything, and along rows that are very long, in pieces as well: by the length alone, so
+ * that a row comes out the same whatever is beside it. */
 static bool gathers(const tni_binding *b, int32_t i) {
+    enum { LONG_ALL = 1 << 14, LONG_ROW = 1 << 20 };
+    const tni_domain *d = &b->domain;
     uint32_t gone = reduced(b, i);
-    return gone != 0 && gone != b->domain.tail;
+    if (gone == 0 || gone != d->tail) return gone != 0;
+    bool all = b->special.graph.nodes[i].kind == TNI_OVER_ALL;
+    return b->f->axes.list || d->size[d->n_dims - 1] > (all ? LONG_ALL : LONG_ROW);
 }
 
 static uint32_t rows_of(const tni_binding *b, const tni_item_todo *todo) {
@@ -281,8 +287,20 @@ static tn_status specialise(tni_binding *b) {
     return tni_specialise(f, &given, &b->special);
 }
 
+static tn_status note_parts(const tni_binding *b) {
+    tni_program *program = b->program;
+    if (!b->f->axes.list) return TN_OK;
+    const tn_arg *list = tni_list_of(b->f, b->call);
+    program->n_parts = list->count;
+    program->parts = tni_arena_alloc(program->arena, (size_t)list->count * sizeof *program->parts);
+    if (!program->parts) return TN_NO_MEMORY;
+    for (int32_t k = 0; k < list->count; k++) program->parts[k] = tn_count(&list->views[k]);
+    return TN_OK;
+}
+
 static tn_status bind(tni_binding *b) {
     TN_TRY(tni_make_domain(b->f, b->call, &b->domain));
+    TN_TRY(note_parts(b));
     TN_TRY(specialise(b));
     count_elements(b);
     TN_TRY(list_todo(b));

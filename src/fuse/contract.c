@@ -64,17 +64,30 @@ static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_item *ite
     return TN_OK;
 }
 
+/* With lists, every element of every tensor is treated alike: shapes are one pack, or nothing. */
+static tn_status check_lists(const tni_contract *c) {
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        const tni_item *item = param->shape.count == 1 ? &c->items[param->shape.first] : NULL;
+        bool pack = item && item->kind == TNI_ITEM_PACK && !item->broadcast && param->shape.cond < 0;
+        bool single = param->shape.count == 0 && param->shape.cond < 0;
+        if (param->list ? pack : single || (i < c->n_inputs && tni_is_seed(c, i))) continue;
+        return tn_fail(TN_BAD_CONTRACT,
+                       "formula of '%s': beside lists of tensors such as [T[*s]] there are only single numbers (T[]), "
+                       "which %s is not",
+                       c->name, param->name);
+    }
+    return TN_OK;
+}
+
 /* Every pack that is used, or the dimensions of the argument that has most. */
 tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
     const tni_contract *c = f->contract;
     const tni_param *largest = NULL;
-    *axes = (tni_axes){.numpy = is_numpy(c)};
+    *axes = (tni_axes){.numpy = is_numpy(c), .list = c->has_lists};
+    if (axes->list) TN_TRY(check_lists(c));
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
-        if (param->list) {
-            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s is a list, which formulas do not take", c->name,
-                           param->name);
-        }
         bool pack = param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK;
         if (axes->numpy && pack) TN_TRY(add_item(f, axes, &c->items[param->shape.first], param->name));
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
@@ -115,8 +128,21 @@ tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *it
     return TN_OK;
 }
 
+static tn_status check_list_reductions(const tni_fuse *f) {
+    for (int32_t i = 0; i < f->graph.n; i++) {
+        const tni_gnode *node = &f->graph.nodes[i];
+        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+        if (!measures || node->kind != TNI_OVER_ROW) continue;
+        return tn_fail(TN_BAD_CONTRACT,
+                       "formula of '%s': %s along the last dimension of a list; it goes over everything",
+                       f->contract->name, tni_prims[node->op].name);
+    }
+    return TN_OK;
+}
+
 tn_status tni_check_reductions(const tni_fuse *f) {
     uint64_t partial = 0;
+    if (f->axes.list) return check_list_reductions(f);
     for (int i = 0; f->axes.numpy && i < f->axes.n_items; i++) {
         if (f->axes.items[i].key[0] == '~') partial |= (uint64_t)1 << i;
     }

@@ -134,10 +134,45 @@ static void set_strides(const placed *a, uint32_t *mask, int64_t *strides) {
     }
 }
 
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+const tn_arg *tni_list_of(const tni_fuse *f, const tn_call *call) {
+    int32_t i = 0;
+    while (!f->contract->inputs[i].list || !call->in[i].count) i++; /* a contract with lists takes one */
+    return &call->in[i];
+}
+
+/* All tensors of a list one behind the other, each dense. */
+static tn_status list_domain(const tni_fuse *f, const tn_call *call, tni_domain *domain) {
+    const tni_contract *c = f->contract;
+    const tn_arg *list = tni_list_of(f, call);
+    domain->n_dims = 1;
+    domain->tail = 1;
+    for (int32_t k = 0; k < list->count; k++) domain->size[0] += tn_count(&list->views[k]);
+    for (int i = 0; i < c->n_inputs; i++) {
+        const tn_view *view = tn_in(call, i);
+        if (!view) continue;
+        domain->in[i].present = true;
+        domain->in[i].type = view->type;
+        domain->in[i].mask = (uint32_t)(domain->in[i].strides[0] = c->inputs[i].list);
+    }
+    for (int i = 0; i < f->n_outputs; i++) {
+        int32_t updated = f->outputs[i].inplace;
+        const tn_view *view = updated >= 0 ? tn_in(call, updated) : tn_out(call, i);
+        if (!view) continue;
+        bool listed = updated >= 0 ? c->inputs[updated].list : c->outputs[i].list;
+        domain->out[i].present = true;
+        domain->out[i].type = view->type;
+        domain->out[i].mask = (uint32_t)(domain->out[i].strides[0] = listed);
+    }
+    return TN_OK;
+}
+
 tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *domain) {
     const tni_contract *c = f->contract;
     placer p = {.f = f, .call = call, .domain = domain};
     memset(domain, 0, sizeof *domain);
+    if (f->axes.list) return list_domain(f, call, domain);
     if (f->axes.numpy) {
         rank_of_all(&p);
     } else {

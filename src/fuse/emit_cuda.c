@@ -38,7 +38,7 @@ static void print_loads(const tni_gpu_part *part) {
                  "            const i64 d = d0 + (i64)u * p.down;\n            const bool there = d < past;\n");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left(c, z[0], VL);\n");
+                                 "            const int n = tn_left(c, length, VL);\n");
     begin_row(part, "            ", reduced_mask(part), "d");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
@@ -72,10 +72,11 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                              "            const i64 d = d0 + (i64)u * p.down;\n            if (d >= past) continue;\n");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left(c, z[0], VL);\n");
+                                 "            const int n = tn_left(c, length, VL);\n");
     begin_row(part, "            ", reduced_mask(part), "d");
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
-    tni_gpu_row_results(part, "            ", 0, part->flat ? "d == 0 && x == 0" : "column == 0 && x == 0");
+    tni_gpu_row_results(part, "            ", 0,
+                        part->flat ? "piece == 0 && d == 0 && x == 0" : "column == 0 && x == 0");
     memcpy(part->taken, part->needed, sizeof part->taken);
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", 0, "[u]");

@@ -81,6 +81,39 @@ static void print_seed(const tni_gpu_part *part, int32_t node) {
                  (long long)seed->strides[0]);
 }
 
+/* Which part of the work a block has. */
+static const char place[] = "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
+                            "    const i64 column = TN_BLOCK % (u32)p.columns;\n"
+                            "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
+                            "    const i64 first = piece * p.span, rows = p.rows;\n"
+                            "    const i64 past = first + p.span < rows ? first + p.span : rows;\n"
+                            "    (void)at, (void)column, (void)length;\n";
+/* The last tensor that begins at this block or before it; its rows are stretches of it. */
+static const char list_place[] =
+    "    u32 part = 0;\n"
+    "    for (u32 step = 32; step; step /= 2) {\n"
+    "        if (part + step < (u32)p.parts && p.begin[part + step] <= TN_BLOCK) part += step;\n"
+    "    }\n"
+    "    const i64 column = 0, piece = p.piece + TN_BLOCK, length = p.length[part];\n"
+    "    const i64 first = (TN_BLOCK - p.begin[part]) * p.span, rows = length ? (length - 1) / (across * VL) + 1 : 1;\n"
+    "    const i64 past = first + p.span < rows ? first + p.span : rows;\n    (void)column;\n";
+
+static void print_memory(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    int32_t slot[TNI_FUSE_NODES + 2 * TNI_MAX_ARGS];
+    if (part->list) tni_gpu_list_memory(pass, slot);
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const char *type = tni_emit_memory(pass->memory[i].type);
+        if (!part->used[i]) continue;
+        if (part->list && slot[i] >= 0) {
+            tni_text_add(part->text, "    %s *const m%d = (%s *)p.lists[part][%d];\n", type, (int)i, type,
+                         (int)slot[i]);
+        } else {
+            tni_text_add(part->text, "    %s *const m%d = (%s *)p.memory[%d];\n", type, (int)i, type, (int)i);
+        }
+    }
+}
+
 void tni_gpu_begin(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
     const tni_pass *pass = p->pass;
@@ -92,18 +125,13 @@ void tni_gpu_begin(const tni_gpu_part *part) {
                  "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
                  (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
                  (int)(width + p->b->n_counts));
-    tni_text_add(part->text, "%s",
-                 "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
-                 "    const u32 far = TN_BLOCK / (u32)p.columns;\n    const i64 column = TN_BLOCK % (u32)p.columns;\n"
-                 "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces;\n"
-                 "    const i64 first = piece * p.span, past = first + p.span < p.rows ? first + p.span : p.rows;\n");
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const char *type = tni_emit_memory(pass->memory[i].type);
-        if (part->used[i])
-            tni_text_add(part->text, "    %s *const m%d = (%s *)p.memory[%d];\n", type, (int)i, type, (int)i);
-    }
+    tni_text_add(part->text,
+                 "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid %% across, y = tid / across;\n%s",
+                 part->list ? list_place : place);
+    print_memory(part);
     for (int32_t i = 0; i < part->offsets; i++) {
-        if (part->used[i]) tni_text_add(part->text, "    i64 b%d = 0;\n", (int)i);
+        bool number = part->list && i == part->offsets - 1;
+        if (part->used[i]) tni_text_add(part->text, "    i64 b%d = %s;\n", (int)i, number ? "p.number[part]" : "0");
     }
     if (part->kept) {
         tni_text_add(part->text, "    {\n");

@@ -9,7 +9,10 @@
  *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in registers
  *             between the stages of reductions (each thread has E vectors); longer ones are read once for each stage.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
- * both add in the same order, which depends on the length of a row alone. */
+ * both add in the same order, which depends on the length of a row alone.
+ *
+ * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
+ * for as many tensors as they have room for. */
 #ifndef TNI_FUSE_GPU_H
 #define TNI_FUSE_GPU_H
 
@@ -23,6 +26,7 @@ enum {
     TNI_GPU_BLOCKS = 1024, /* where sums walk: about so many */
     TNI_GPU_VECTORS = 8,   /* of 16 bytes that a thread keeps of a row, at most */
     TNI_GPU_ROW_THREADS = 1024,
+    TNI_GPU_PARTS = 64, /* tensors of lists that one launch goes over, at most */
 };
 
 /* Which part of a block's threads has what; the numbers that a kernel's parameters end with. */
@@ -34,6 +38,7 @@ typedef struct tni_gpu_grid {
     int64_t pieces;
     int64_t rows; /* reduced rows */
     int64_t kept; /* rows that are kept */
+    int64_t room; /* elements of a piece, where the row is that of lists */
     uint32_t block, grid;
 } tni_gpu_grid;
 
@@ -50,6 +55,7 @@ typedef struct tni_gpu_step {
     int32_t sum;          /* FINISH: of which accumulator */
     int64_t partials[2];  /* how many there are to add up, after each variant */
     int32_t after;        /* FINISH: the step that made them */
+    int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
     tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
 } tni_gpu_step;
 
@@ -67,7 +73,7 @@ typedef struct tni_gpu_part {
     int32_t index;  /* of the pass */
     int32_t number; /* of the part */
     bool main;      /* stores, too */
-    bool reduces, streams, flat, random;
+    bool reduces, streams, flat, random, list;
     bool whole;    /* rows are whole vectors */
     bool coarse;   /* everything that it makes is rounded to bf16 */
     uint32_t kept; /* dimensions of rows that its sums keep */
@@ -96,6 +102,8 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
 
 void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
 tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
+/* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
+int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
 void tni_emit_cuda_rows(tni_gpu_part *part);
 void tni_emit_cuda_tail(tni_gpu_part *part);
@@ -128,9 +136,15 @@ tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *so
 tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, int major, int minor,
                           tni_compiled_code *code);
 tn_status tni_gpu_run(const tni_program *program, const tn_call *call);
-/* The parameters of a step's kernel as 8-byte words, for variant k; how many there are. */
-int32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
-                      uint64_t *words);
+/* One launch of a step for variant k: the parameters as 8-byte words, and the grid. Over lists there are several: *next
+ * begins as {0}, and the launches end when next->part is the number of tensors. */
+typedef struct tni_gpu_next {
+    int32_t part;
+    int64_t piece, number; /* blocks, and elements, so far */
+} tni_gpu_next;
+uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                       tni_gpu_next *next, uint64_t *words);
+bool tni_gpu_is_done(const tni_program *program, const tni_gpu_step *step, const tni_gpu_next *next);
 /* Which variant a call takes; call NULL: which it takes where pointers are aligned. */
 int tni_gpu_variant(const tni_program *program, const tn_call *call);
 bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call);

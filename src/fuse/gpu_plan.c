@@ -195,6 +195,15 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     return TN_OK;
 }
 
+/* No piece goes across tensors: there are more of them. */
+static void split_lists(const tni_gpu_part *part, int64_t vector, tni_gpu_grid *g) {
+    const tni_program *program = part->p->b->program;
+    g->room = g->span * g->across * vector;
+    g->pieces = 0;
+    for (int32_t k = 0; k < program->n_parts; k++) g->pieces += ceil_of(program->parts[k], g->room);
+    if (g->pieces == 0) g->pieces = 1;
+}
+
 static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
     int64_t vector = k ? 1 : part->vector, chunks = ceil_of(pass->columns, vector);
@@ -212,7 +221,9 @@ static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
         g->down = TNI_GPU_THREADS / g->across;
     }
     g->block = (uint32_t)round_up(g->across * g->down, 32);
-    return set_pieces(part, g->down * part->unroll[k], g);
+    TN_TRY(set_pieces(part, g->down * part->unroll[k], g));
+    if (part->list) split_lists(part, vector, g);
+    return TN_OK;
 }
 
 static tn_status rows_grid(const tni_gpu_part *part, tni_gpu_grid *g) {
@@ -309,9 +320,12 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     part->vector = vector_of(&e);
     part->flat = part->p->pass->n_dims == 0 && !part->reduces;
     part->coarse = part->n_sums == 0 && is_coarse(part);
-    part->whole = part->p->pass->columns % part->vector == 0;
-    *step = (tni_gpu_step){
-        .kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN, .pass = part->index, .vector = part->vector};
+    part->list = part->p->list;
+    part->whole = !part->list && part->p->pass->columns % part->vector == 0;
+    *step = (tni_gpu_step){.kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN,
+                           .pass = part->index,
+                           .vector = part->vector,
+                           .parts = part->list ? part->p->parts : 0};
     name_kernels(part, step);
     step->aligned = strides_align(part);
     if (part->reduces) {
@@ -352,17 +366,41 @@ static void print_params(const tni_gpu_part *part) {
     int32_t width = pass->n_dims + 1, sums = pass->n_accumulators ? pass->n_accumulators : 1;
     tni_text_add(part->text,
                  "struct tn_params_%d {\n    char *memory[%d], *sums[%d];\n    i64 s[%d], z[%d], size[%d];\n"
-                 "    i64 across, down, columns, span, pieces, rows, threads;\n};\n",
+                 "    i64 across, down, columns, span, pieces, rows, threads;\n",
                  (int)part->index, (int)(pass->n_memory ? pass->n_memory : 1), (int)sums,
                  (int)((pass->n_memory + pass->n_accumulators + 1) * width), (int)(width + part->p->b->n_counts),
                  (int)sums);
+    if (part->p->list) {
+        int n = (int)part->p->parts;
+        tni_text_add(part->text, "    i64 parts, piece, begin[%d], number[%d], length[%d];\n    char *lists[%d][%d];\n",
+                     n, n, n, n, (int)tni_gpu_list_memory(pass, NULL));
+    }
+    tni_text_add(part->text, "};\n");
 }
 
-static tn_status check_params(const tni_planner *p) {
+/* An argument that is read and written has one place. */
+int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot) {
+    int32_t first[2 * TNI_MAX_ARGS], n = 0;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        int32_t k = 0;
+        while (k < n && (pass->memory[first[k]].where != m->where || pass->memory[first[k]].index != m->index)) k++;
+        if (slot) slot[i] = m->list ? k : -1;
+        if (m->list && k == n) first[n++] = i;
+    }
+    return n;
+}
+
+static tn_status check_params(tni_planner *p) {
     const tni_pass *pass = p->pass;
     int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
-    int64_t words = n * (width + 2) + width + p->b->n_counts + 8;
-    if (words * 8 <= TNI_GPU_PARAMS) return TN_OK;
+    int64_t words = n * (width + 2) + width + p->b->n_counts + 10, each = 0;
+    if (p->list) {
+        each = 3 + tni_gpu_list_memory(pass, NULL);
+        p->parts = (int32_t)((TNI_GPU_PARAMS / 8 - words) / each);
+        if (p->parts > TNI_GPU_PARTS) p->parts = TNI_GPU_PARTS;
+    }
+    if ((words + each) * 8 <= TNI_GPU_PARAMS) return TN_OK;
     return tn_fail(TN_UNSUPPORTED, "%s: the formula has too many tensors for a kernel of the GPU",
                    p->b->f->contract->name);
 }

@@ -169,25 +169,59 @@ static int32_t add_strides(const tni_pass *pass, uint64_t *words, int32_t n) {
 }
 
 /* As finish_params of the text. */
-static int32_t finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call,
-                            uint64_t *words) {
+static void finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call, uint64_t *words) {
     const tni_accumulator *acc = &pass->accumulators[step->sum];
     words[0] = (uint64_t)(uintptr_t)partial_of(call, acc);
     words[1] = (uint64_t)(uintptr_t)((char *)call->workspace + acc->result);
     words[2] = (uint64_t)step->partials[k];
     words[3] = (uint64_t)acc->size;
     words[4] = (uint64_t)step->grid[k].across;
-    return 5;
 }
 
-int32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
-                      uint64_t *words) {
+/* As many tensors as there is room for, and what the kernel must know of each; the blocks that they take. */
+static uint32_t add_parts(const tni_program *program, const tni_gpu_step *step, const tni_gpu_grid *g,
+                          const tn_call *call, tni_gpu_next *next, uint64_t *words) {
+    const tni_pass *pass = &program->passes[step->pass];
+    int32_t slot[TNI_FUSE_NODES + 2 * TNI_MAX_ARGS], lists = tni_gpu_list_memory(pass, slot), n = 0;
+    uint64_t *begin = words + 2, *number = begin + step->parts, *length = number + step->parts,
+             *at = length + step->parts;
+    int64_t blocks = 0;
+    words[1] = (uint64_t)next->piece;
+    for (; next->part < program->n_parts && n < step->parts; next->part++) {
+        int64_t size = program->parts[next->part];
+        bool only = next->part == program->n_parts - 1 && n == 0 && next->piece == 0;
+        if (size == 0 && !only) continue; /* single values are there all the same */
+        begin[n] = (uint64_t)blocks;
+        number[n] = (uint64_t)next->number;
+        length[n] = (uint64_t)size;
+        for (int32_t i = 0; i < pass->n_memory; i++) {
+            if (slot[i] < 0) continue;
+            at[n * lists + slot[i]] = (uint64_t)(uintptr_t)tni_memory_base(call, &pass->memory[i], next->part);
+        }
+        blocks += size ? (size + g->room - 1) / g->room : 1;
+        next->number += size;
+        n++;
+    }
+    words[0] = (uint64_t)n;
+    next->piece += blocks;
+    return (uint32_t)blocks;
+}
+
+bool tni_gpu_is_done(const tni_program *program, const tni_gpu_step *step, const tni_gpu_next *next) {
+    return !step->parts || next->part == program->n_parts;
+}
+
+uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                       tni_gpu_next *next, uint64_t *words) {
     const tni_pass *pass = &program->passes[step->pass];
     const tni_gpu_grid *g = &step->grid[k];
     int32_t n = 0;
-    if (step->kind == TNI_GPU_FINISH) return finish_words(pass, step, k, call, words);
+    if (step->kind == TNI_GPU_FINISH) {
+        finish_words(pass, step, k, call, words);
+        return g->grid;
+    }
     for (int32_t i = 0; i < pass->n_memory; i++)
-        words[n++] = (uint64_t)(uintptr_t)tni_memory_base(call, &pass->memory[i]);
+        words[n++] = (uint64_t)(uintptr_t)tni_memory_base(call, &pass->memory[i], 0);
     if (!pass->n_memory) words[n++] = 0;
     for (int32_t i = 0; i < pass->n_accumulators; i++) {
         words[n++] = (uint64_t)(uintptr_t)partial_of(call, &pass->accumulators[i]);
@@ -201,7 +235,7 @@ int32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int 
     if (!pass->n_accumulators) words[n++] = 0;
     const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
-    return n;
+    return step->parts ? add_parts(program, step, g, call, next, words + n) : g->grid;
 }
 
 bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call) {
@@ -210,8 +244,11 @@ bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
         if (m->strides[pass->n_dims] != 1) continue;
-        uintptr_t bytes = (uintptr_t)step->vector * tn_type_size(m->type);
-        if ((uintptr_t)tni_memory_base(call, m) % (bytes > 16 ? 16 : bytes)) return false;
+        uintptr_t bytes = (uintptr_t)step->vector * tn_type_size(m->type), all = 0;
+        for (int32_t part = 0; part < (m->list ? program->n_parts : 1); part++) {
+            if (!m->list || program->parts[part]) all |= (uintptr_t)tni_memory_base(call, m, part);
+        }
+        if (all % (bytes > 16 ? 16 : bytes)) return false;
     }
     return true;
 }
@@ -224,8 +261,12 @@ tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
     TN_TRY(need_variant(program, call, k));
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         const tni_gpu_step *step = &program->gpu->steps[i];
-        tni_gpu_words(program, step, k, call, words);
-        TN_TRY(tni_cuda_launch(call, &step->launch[k], (void *[]){words}));
+        tni_gpu_next next = {0};
+        do {
+            tni_launch launch = step->launch[k];
+            launch.grid = tni_gpu_words(program, step, k, call, &next, words);
+            if (launch.grid) TN_TRY(tni_cuda_launch(call, &launch, (void *[]){words}));
+        } while (!tni_gpu_is_done(program, step, &next));
     }
     return TN_OK;
 }

@@ -273,6 +273,7 @@ static tn_status copy_graph(tni_gradient *made) {
 
 tn_status tni_differentiate(tni_gradient *made) {
     const tni_contract *c = made->f->contract;
+    if (made->f->axes.list) return tn_fail(TN_UNSUPPORTED, "%s: takes lists, so it has no gradient", c->name);
     for (int32_t i = 0; i < made->f->n_outputs; i++) {
         int32_t updated = made->f->outputs[i].inplace;
         if (updated < 0) continue;

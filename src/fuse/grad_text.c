@@ -189,8 +189,12 @@ static void print_param(tni_text *text, const writer *w, const char *before, con
 }
 
 static void print_attr(tni_text *text, const tni_attr *attr) {
-    static const char *const names[] = {[TNI_A_INT] = "int", [TNI_A_FLOAT] = "float", [TNI_A_BOOL] = "bool"};
-    tni_text_add(text, "%s: %s", attr->name, attr->kind == TNI_A_CHOICE ? "" : names[attr->kind]);
+    static const char *const names[] = {[TNI_A_INT] = "int",
+                                        [TNI_A_FLOAT] = "float",
+                                        [TNI_A_BOOL] = "bool",
+                                        [TNI_A_ACTIVATION] = "activation",
+                                        [TNI_A_CHOICE] = ""};
+    tni_text_add(text, "%s: %s", attr->name, names[attr->kind]);
     for (int i = 0; i < attr->n_choices; i++) tni_text_add(text, "%s'%s'", i ? "|" : "", attr->choices[i]);
     if (attr->optional) tni_text_add(text, "?");
     if (attr->has_default) tni_text_add(text, " = ");

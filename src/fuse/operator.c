@@ -7,10 +7,10 @@
 
 #include <tenon/fuse.h>
 
-#include "parts.h"
+#include "program.h"
 #include "reference.h"
 
-enum { BUCKETS = 256, KERNELS = 3 };
+enum { BUCKETS = 256, KERNELS = 5 };
 
 /* What the kernels of one operator find as their data. */
 typedef struct formula {
@@ -46,6 +46,29 @@ static tn_status parsed_of(const formula *f, const tni_fuse **parsed) {
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+/* Lists are walked over as they lie in memory: tensor k of each must lie like that of the others, without gaps. What is
+ * drawn at random goes by the order of the dimensions. */
+static bool accepts(const tn_call *call) {
+    const tni_fuse *parsed;
+    if (parsed_of(call->kernel->data, &parsed) != TN_OK || !parsed->axes.list) return true; /* prepare says why not */
+    const tni_contract *c = parsed->contract;
+    const tn_arg *first = tni_list_of(parsed, call);
+    bool drawn = false;
+    for (int32_t i = 0; i < parsed->graph.n; i++) drawn |= parsed->graph.nodes[i].op == TNI_P_RAND;
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        const tn_arg *arg = i < c->n_inputs ? &call->in[i] : &call->out[i - c->n_inputs];
+        for (int32_t k = 0; k < arg->count && param->list; k++) {
+            const tn_view *v = &arg->views[k], *like = &first->views[k];
+            bool dense = tni_is_dense(v->ndim, v->shape, v->strides);
+            bool alike = tni_is_permuted_dense(v->ndim, v->shape, v->strides) &&
+                         memcmp(v->strides, like->strides, (size_t)v->ndim * sizeof *v->strides) == 0;
+            if (!(drawn ? dense : alike)) return false;
+        }
+    }
+    return true;
+}
 
 static tn_status prepare(const tn_call *call, void **state) {
     const tni_fuse *parsed;
@@ -101,20 +124,10 @@ static tn_cost cost(const tn_call *call) {
 
 static void set_kernels(formula *f, int32_t n_own) {
     static const tn_kernel made[KERNELS] = {
-        {.name = "fused",
-         .device = TN_CPU,
-         .flags = TN_STRIDED,
-         .workspace = workspace,
-         .prepare = prepare,
-         .release = release,
-         .run = run},
-        {.name = "fused",
-         .device = TN_CUDA,
-         .flags = TN_STRIDED,
-         .workspace = workspace,
-         .prepare = prepare,
-         .release = release,
-         .run = run},
+        {"fused", TN_CPU, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
+        {"fused", TN_CUDA, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
+        {"fused_dense", TN_CPU, 0, 0, 0, NULL, workspace, prepare, release, run, NULL}, /* of lists only */
+        {"fused_dense", TN_CUDA, 0, 0, 0, NULL, workspace, prepare, release, run, NULL},
         {.name = "ref", .device = TN_CPU, .flags = TN_STRIDED | TN_ALIAS, .run = run_reference},
     };
     for (int i = 0; i < n_own; i++) f->kernels[i] = f->row.kernels[i];

@@ -54,22 +54,30 @@ tn_status tni_new_input(tni_parser *p, const char *name, bool is_bool, bool is_s
 
 /* ---- values of names --------------------------------------------------------------------------------------------- */
 
+/* Which of the attribute's words this is; -1: none. */
+static int32_t choice_named(const tni_attr *a, const char *text, int32_t length) {
+    char word[TNI_MAX_NAME + 1] = "";
+    if (length > TNI_MAX_NAME) return -1;
+    memcpy(word, text, (size_t)length);
+    if (a->kind == TNI_A_ACTIVATION) return tni_activation_choice(word);
+    for (int i = 0; i < a->n_choices; i++) {
+        if (strcmp(a->choices[i], word) == 0) return i;
+    }
+    return -1;
+}
+
 /* mode == 'sum', at the comparison */
 static tn_status choice_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
     const tni_attr *a = &p->formula->contract->attrs[attr];
+    const char *example = a->kind == TNI_A_ACTIVATION ? "none" : a->choices[0];
     bool differs = tni_parse_at(p, TNI_TOKEN_NE);
     if (!differs && !tni_parse_at(p, TNI_TOKEN_EQ)) {
-        return tni_lex_fail(&p->lex, at->at, "'%s' is a word: compare it, %s == '%s'", a->name, a->name, a->choices[0]);
+        return tni_lex_fail(&p->lex, at->at, "'%s' is a word: compare it, %s == '%s'", a->name, a->name, example);
     }
     TN_TRY(tni_parse_next(p));
-    if (!tni_parse_at(p, TNI_STRING)) return tni_lex_expected(&p->lex, "a word in quotes, such as '%s'", a->choices[0]);
-    const tni_token *word = &p->lex.token;
-    int32_t which = -1;
-    for (int i = 0; i < a->n_choices; i++) {
-        bool same = strlen(a->choices[i]) == (size_t)word->length;
-        if (same && memcmp(a->choices[i], p->lex.text + word->at, (size_t)word->length) == 0) which = i;
-    }
-    if (which < 0) return tni_lex_expected(&p->lex, "one of the words of '%s', such as '%s'", a->name, a->choices[0]);
+    if (!tni_parse_at(p, TNI_STRING)) return tni_lex_expected(&p->lex, "a word in quotes, such as '%s'", example);
+    int32_t which = choice_named(a, p->lex.text + p->lex.token.at, p->lex.token.length);
+    if (which < 0) return tni_lex_expected(&p->lex, "one of the words of '%s', such as '%s'", a->name, example);
     *node = tni_leaf(p->g, TNI_P_ATTR_IS, attr, which, TN_BOOL, (tni_extent){0, 0});
     if (differs) *node = tni_node1(p->g, TNI_P_NOT, *node);
     TN_TRY(tni_parse_made(p, *node));
@@ -79,7 +87,7 @@ static tn_status choice_value(tni_parser *p, const tni_token *at, int32_t attr, 
 static tn_status attribute_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
     const tni_attr *a = &p->formula->contract->attrs[attr];
     int type = a->kind == TNI_A_INT ? TNI_TY_WEAK_INT : a->kind == TNI_A_FLOAT ? TNI_TY_WEAK_FLOAT : TN_BOOL;
-    if (a->kind == TNI_A_CHOICE) return choice_value(p, at, attr, node);
+    if (a->kind == TNI_A_CHOICE || a->kind == TNI_A_ACTIVATION) return choice_value(p, at, attr, node);
     if (a->kind != TNI_A_INT && a->kind != TNI_A_FLOAT && a->kind != TNI_A_BOOL) {
         return tni_lex_fail(&p->lex, at->at,
                             "the attribute '%s' has no value in a formula: only int, float, bool and words have",

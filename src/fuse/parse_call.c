@@ -1,6 +1,7 @@
 /* Calls of functions: has, rand, casts, reductions, primitives and the functions that are formulas themselves. */
 #include <string.h>
 
+#include "operator.h"
 #include "parse.h"
 
 enum { MOST_ARGUMENTS = 3 };
@@ -251,6 +252,59 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
     return close_call(p, "',' or ')' after the seed");
 }
 
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* The formula of a row of the table, at `x`, with the defaults of its attributes. */
+static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int32_t *node) {
+    const tni_fuse *row;
+    TN_TRY(tni_operator_formula(op, &row));
+    int32_t *made = tni_malloc((size_t)row->graph.n * sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < row->graph.n; i++) {
+        const tni_gnode *n = &row->graph.nodes[i];
+        const tn_value *v = tni_prims[n->op].arity == 0 && n->ref >= 0 && n->ref < row->contract->n_attrs
+                                ? &row->contract->attrs[n->ref].value
+                                : &(tn_value){0};
+        double number = v->kind == TN_INT       ? (double)v->i
+                        : v->kind == TN_BOOLEAN ? v->b
+                        : v->kind == TN_FLOAT   ? v->f
+                                                : 0;
+        int32_t arg[3] = {-1, -1, -1};
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) arg[k] = made[n->arg[k]];
+        switch (n->op) {
+        case TNI_P_INPUT: made[i] = x; break;
+        case TNI_P_CONST: made[i] = tni_const(p->g, n->type, n->value); break;
+        case TNI_P_ATTR: made[i] = tni_const(p->g, n->type, number); break;
+        case TNI_P_ATTR_IS: made[i] = tni_const(p->g, TN_BOOL, v->choice == (int)n->value); break;
+        case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_UNSET); break;
+        default: made[i] = tni_node3(p->g, (tni_prim)n->op, n->kind, arg[0], arg[1], arg[2]); break;
+        }
+    }
+    *node = made[row->outputs[0].node];
+    tni_free(made);
+    return TN_OK;
+}
+
+/* act(x) where `act` is an attribute: x itself, or one of the activations. When a call says which, the rest goes. */
+static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
+    const tni_contract *c = p->formula->contract;
+    arguments args;
+    TN_TRY(parse_arguments(p, c->attrs[attr].name, false, &args));
+    if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
+    *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: special.c */
+    for (int i = -1; i < p->formula->n_known; i++) {
+        const tn_operator *op = i < 0 ? NULL : tn_operator_at(i);
+        int32_t made = args.nodes[0];
+        if (op && !tni_is_activation(op)) continue;
+        if (op) TN_TRY(inline_row(p, op, args.nodes[0], &made));
+        int16_t choice = op ? tni_activation_choice(op->contract->name) : TNI_ACT_NONE;
+        int32_t is = tni_leaf(p->g, TNI_P_ATTR_IS, attr, choice, TN_BOOL, (tni_extent){0, 0});
+        *node = tni_node3(p->g, TNI_P_WHERE, 0, is, made, *node);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    return TN_OK;
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
@@ -277,6 +331,10 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     memcpy(text, p->lex.text + name->at, (size_t)name->length);
     p->want_truth = false;
     int reduction = reduction_named(text);
+    int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
+    if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
+        return parse_activation(p, name, attr, node);
+    }
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);

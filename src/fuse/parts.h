@@ -2,7 +2,7 @@
 #ifndef TNI_FUSE_PARTS_H
 #define TNI_FUSE_PARTS_H
 
-#include "../core/contract_parts.h"
+#include "../core/activation.h"
 #include "fuse.h"
 
 enum {
@@ -187,6 +187,7 @@ typedef struct tni_fuse_output {
 /* How dimensions of arguments find each other. */
 typedef struct tni_axes {
     bool numpy; /* to the right, by position; else by the items below */
+    bool list;  /* lists of tensors: what they hold is one long row, over all of them */
     int32_t n_items;
     struct {
         const char *key; /* "*s", "n", "2 * n"; "~b": what the input b: T[~*s] has of *s, by position only */
@@ -198,6 +199,7 @@ struct tni_fuse {
     tni_contract *contract;
     bool signed_by_user;
     bool fast;
+    int32_t n_known; /* rows that the table had: activations that were added later are not in the graph */
     tni_graph graph;
     tni_axes axes;
     int32_t n_outputs; /* the contract's outputs in order, then the inputs that are updated */

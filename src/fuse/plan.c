@@ -80,7 +80,9 @@ static void over_pass(const tni_planner *p, const int64_t *strides, int64_t *mad
 
 static int32_t add_memory(tni_planner *p, uint8_t where, int32_t index, tn_type type, const int64_t *strides) {
     tni_memory *memory = &p->pass->memory[p->pass->n_memory];
-    *memory = (tni_memory){.where = where, .index = index, .type = type};
+    const tni_contract *c = p->b->f->contract;
+    bool list = where != TNI_FROM_WORKSPACE && (where == TNI_FROM_CALL_IN ? c->inputs : c->outputs)[index].list;
+    *memory = (tni_memory){.where = where, .index = index, .type = type, .list = list};
     over_pass(p, strides, memory->strides);
     return p->pass->n_memory++;
 }
@@ -189,6 +191,7 @@ static void set_dims(tni_planner *p) {
     for (int32_t t = 0; t < p->b->n_todo; t++)
         tail |= tni_in_pass(p->b, p->pass, &p->b->todo[t]) ? p->b->todo[t].mask & d->tail : 0;
     pass->columns = tail ? d->size[d->n_dims - 1] : 1;
+    p->list = tail && p->b->program->parts;
 }
 
 /* Fewer and longer dimensions: blocks are then whole more often, and there are fewer rows to find. */
@@ -265,6 +268,19 @@ static void set_levels(tni_planner *p) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
+/* Each tensor of the lists has units of its own. */
+static void set_list_units(tni_pass *pass, const tni_program *program) {
+    pass->span = 8 * pass->block;
+    pass->spans = 1;
+    pass->units = 0;
+    for (int32_t k = 0; k < program->n_parts; k++) {
+        pass->first_unit[k] = pass->units;
+        pass->units += (program->parts[k] + pass->span - 1) / pass->span;
+    }
+    if (pass->units == 0) pass->units = 1; /* single values are there all the same */
+    pass->first_unit[program->n_parts] = pass->units;
+}
+
 static void set_units(tni_pass *pass) {
     int64_t rows = 1, inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
     for (int32_t d = 0; d + 1 < pass->n_dims; d++) rows *= pass->size[d];
@@ -281,11 +297,15 @@ static tn_status try_block(tni_planner *p, int64_t block) {
     tni_pass *pass = p->pass;
     int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
     pass->block = block;
-    p->streams = pass->columns > block;
+    p->streams = pass->columns > block || p->list;
     pass->rows = p->streams ? 1 : block / (pass->columns > 0 ? pass->columns : 1);
     if (pass->rows > inner) pass->rows = inner;
     if (pass->rows < 1) pass->rows = 1;
-    set_units(pass);
+    if (p->list) {
+        set_list_units(pass, p->b->program);
+    } else {
+        set_units(pass);
+    }
     pass->n_steps = pass->n_values = pass->n_segments = 0;
     TN_TRY(tni_plan_steps(p));
     return tni_plan_scratch(p);
@@ -322,6 +342,11 @@ static tn_status plan(tni_planner *p) {
     mark_needed(p);
     TN_TRY(list_memory(p));
     set_dims(p);
+    if (p->list) {
+        size_t bytes = ((size_t)p->b->program->n_parts + 1) * sizeof *p->pass->first_unit;
+        p->pass->first_unit = tni_arena_alloc(p->b->program->arena, bytes);
+        if (!p->pass->first_unit) return TN_NO_MEMORY;
+    }
     merge_dims(p->pass);
     set_levels(p);
     if (p->b->cuda_text) {

@@ -18,8 +18,10 @@ typedef struct tni_planner {
     tni_binding *b;
     tni_pass *pass;
     const tni_graph *g;
-    bool streams; /* rows are longer than a block */
-    bool failed;  /* no memory */
+    bool streams;  /* rows are longer than a block, or that of lists */
+    bool list;     /* the pass goes over lists */
+    int32_t parts; /* on a GPU: tensors of them that a launch has room for */
+    bool failed;   /* no memory */
     bool needed[TNI_FUSE_NODES];
     uint8_t level[TNI_FUSE_NODES];
     bool fixed[TNI_FUSE_NODES];    /* the same in every row: made once where blocks are whole rows */

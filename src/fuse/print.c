@@ -105,7 +105,9 @@ static void print_operation(printer *p, int32_t i, int lowest) {
         tni_text_add(p->text, ")");
     } else if (node->op == TNI_P_ATTR_IS) {
         const tni_attr *attr = &p->c->attrs[node->ref];
-        tni_text_add(p->text, "(%s == '%s')", attr->name, attr->choices[(int)node->value]);
+        bool act = attr->kind == TNI_A_ACTIVATION;
+        tni_text_add(p->text, "(%s == '%s')", attr->name,
+                     act ? tni_activation_name((int16_t)node->value) : attr->choices[(int)node->value]);
     } else if (row->arity == 0) {
         print_leaf(p, node);
     } else if (row->binds == 0) {

@@ -108,6 +108,7 @@ typedef struct tni_memory {
     int32_t index;  /* input or output */
     int64_t offset; /* bytes into the workspace */
     tn_type type;
+    bool list;                        /* one tensor for each part of the row */
     int64_t strides[TN_MAX_RANK + 1]; /* over the pass's dimensions, the last one along a row; in elements */
 } tni_memory;
 
@@ -145,7 +146,9 @@ typedef struct tni_pass {
     int64_t block, rows; /* elements, and rows, of a block */
     int64_t units, span; /* pieces of work; columns of each where rows are split */
     int64_t spans;       /* pieces that a row is split into */
-    int64_t pieces;      /* where something accumulates: units are added up in so many pieces, by shape alone */
+    int64_t
+        *first_unit; /* (parts + 1) where the row is that of lists: units do not go across tensors; NULL: it is not */
+    int64_t pieces;  /* where something accumulates: units are added up in so many pieces, by shape alone */
     int32_t n_values, n_steps, n_segments, n_memory, n_accumulators;
     int64_t scratch;
     int64_t *offset; /* (n_values) of values in the scratch memory; -1: elsewhere */
@@ -164,6 +167,8 @@ struct tni_program {
     size_t workspace;
     tn_cost cost;
     tni_arena *arena;
+    int32_t n_parts;
+    int64_t *parts; /* elements of each tensor of the lists; NULL: there are none */
     int32_t n_counts;
     int64_t *counts;             /* sizes that the formula computes with */
     struct tni_gpu_program *gpu; /* NULL: for the CPU */
@@ -171,7 +176,7 @@ struct tni_program {
 };
 
 /* run.c */
-char *tni_memory_base(const tn_call *call, const tni_memory *memory);
+char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t part);
 void tni_clear_sums(const tni_accumulator *accumulator, void *sums); /* of one piece: as if nothing had been added */
 void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *accumulator); /* all pieces */
 
@@ -181,7 +186,7 @@ void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulat
 typedef struct tni_domain {
     int32_t n_dims;
     int64_t size[TN_MAX_RANK];
-    uint32_t tail; /* the last dimension's bit; 0 where its size is 1 */
+    uint32_t tail; /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
     struct {
         uint32_t mask;                /* dimensions that it has with a size other than 1 */
         int64_t strides[TN_MAX_RANK]; /* 0 where it has not */
@@ -191,6 +196,8 @@ typedef struct tni_domain {
 } tni_domain;
 
 tn_status tni_make_domain(const tni_fuse *formula, const tn_call *call, tni_domain *domain);
+/* An argument of the call that is a list, for how many tensors there are and how large they are. */
+const tn_arg *tni_list_of(const tni_fuse *formula, const tn_call *call);
 
 /* What is to be done: a value stored, or one accumulated. */
 typedef struct tni_item_todo {

@@ -67,8 +67,32 @@ static void walk_next(walk *w) {
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
+/* One tensor of a list after the other: its elements to or from the values of the long row, or a single value. */
+static void move_list(const tn_arg *list, double *values, int64_t step, bool write) {
+    for (int32_t k = 0; k < list->count; k++) {
+        const tn_view *view = &list->views[k];
+        int64_t n = tn_count(view);
+        for (int64_t i = 0; i < n; i++, values += step) {
+            int64_t at = 0, rest = i;
+            for (int d = view->ndim - 1; d >= 0; d--) {
+                at += rest % view->shape[d] * view->strides[d];
+                rest /= view->shape[d];
+            }
+            if (write) {
+                tn_set(view->type, view->data, at, *values);
+            } else {
+                *values = tn_get(view->type, view->data, at);
+            }
+        }
+    }
+}
+
 static void read_input(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
     const tn_view *view = tn_in(e->call, node->ref);
+    if (e->f->contract->inputs[node->ref].list) {
+        move_list(&e->call->in[node->ref], to, 1, false);
+        return;
+    }
     walk w = walk_over(e, mask);
     walk_strides(&w, 0, e->domain.in[node->ref].strides);
     for (int64_t i = 0; i < w.count; i++, walk_next(&w)) to[i] = tn_get(view->type, view->data, w.at[0]);
@@ -164,7 +188,13 @@ static tn_status evaluate_all(evaluation *e) {
 
 static void write_output(const evaluation *e, int32_t i) {
     int32_t node = e->special.outputs[i], updated = e->f->outputs[i].inplace;
-    const tn_view *view = updated >= 0 ? tn_in(e->call, updated) : tn_out(e->call, i);
+    const tn_arg *arg = updated >= 0 ? &e->call->in[updated] : &e->call->out[i];
+    const tn_view *view = arg->views;
+    const tni_contract *c = e->f->contract;
+    if ((updated >= 0 ? c->inputs[updated] : c->outputs[i]).list) {
+        move_list(arg, e->values[node], e->masks[node] != 0, true);
+        return;
+    }
     walk w = walk_over(e, e->domain.out[i].mask);
     walk_strides(&w, 0, e->domain.out[i].strides);
     walk_value(&w, 1, e->masks[node]);

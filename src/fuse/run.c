@@ -22,8 +22,11 @@ typedef struct worker {
     int64_t rows;            /* of this block */
     int64_t column, columns;
     int64_t unit, span;
-    int64_t piece; /* of accumulators */
-    bool first;    /* block of a row */
+    int64_t piece;  /* of accumulators */
+    bool first;     /* block of a row */
+    int32_t part;   /* which tensor of the lists */
+    int64_t length; /* of a row; of lists, this tensor's */
+    int64_t number; /* elements of the lists before this tensor */
 } worker;
 
 typedef struct shared {
@@ -35,14 +38,14 @@ typedef struct shared {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-char *tni_memory_base(const tn_call *call, const tni_memory *m) {
+char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
     if (m->where == TNI_FROM_WORKSPACE) return (char *)call->workspace + m->offset;
     const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
-    return args[m->index].views->data;
+    return args[m->index].views[m->list ? part : 0].data;
 }
 
 static char *base_of(const worker *w, const tni_memory *m) {
-    return tni_memory_base(w->call, m);
+    return tni_memory_base(w->call, m, w->part);
 }
 
 /* Where the block begins in it. */
@@ -135,7 +138,7 @@ static void random_values(const worker *w, const tni_step *s) {
     const tn_view *view = w->call->in[w->pass->memory[s->operand].index].views;
     int64_t both[2] = {seed[0], seed[view->strides[0]]};
     for (int64_t r = 0; r < w->rows; r++) {
-        int64_t first = (w->row + r) * w->pass->columns + w->column;
+        int64_t first = w->number + (w->row + r) * w->pass->columns + w->column;
         char *to = (char *)w->at[s->out] + r * w->columns * tni_lane_size(s->lane);
         for (int64_t c = 0; c < w->columns; c += CHUNK) {
             float drawn[CHUNK];
@@ -290,9 +293,25 @@ static const int64_t *strides_of(const tni_pass *pass, int32_t i) {
     return i < pass->n_memory ? pass->memory[i].strides : pass->accumulators[i - pass->n_memory].strides;
 }
 
+/* Units come in order: the tensor that it is in is this one or one behind it. */
+static void go_to_part(worker *w, int64_t unit) {
+    const tni_program *program = w->program;
+    while (w->part + 1 < program->n_parts && w->pass->first_unit[w->part + 1] <= unit) {
+        w->number += program->parts[w->part++];
+    }
+    w->unit = unit;
+    w->span = unit - w->pass->first_unit[w->part];
+    w->rows = 1;
+    w->length = program->parts[w->part];
+}
+
 /* From the number of a unit to its rows and columns. */
 static void go_to(worker *w, int64_t unit) {
     const tni_pass *pass = w->pass;
+    if (pass->first_unit) {
+        go_to_part(w, unit);
+        return;
+    }
     int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
     int64_t blocks = (inner + pass->rows - 1) / pass->rows;
     int64_t block = unit / pass->spans % blocks, outer = unit / pass->spans / blocks, begin = block * pass->rows;
@@ -334,7 +353,8 @@ static bool is_free(const worker *w) {
 static int64_t take_more(worker *w, int64_t unit, int64_t end) {
     const tni_pass *pass = w->pass;
     if (!is_free(w)) return 1;
-    if (pass->spans > 1) return pass->spans - w->span < end - unit ? pass->spans - w->span : end - unit;
+    int64_t spans = pass->first_unit ? pass->first_unit[w->part + 1] - pass->first_unit[w->part] : pass->spans;
+    if (spans > 1) return spans - w->span < end - unit ? spans - w->span : end - unit;
     if (!pass->n_dims || pass->columns > pass->block) return 1;
     int64_t inner = pass->size[pass->n_dims - 1], left = inner - w->row % inner, most = (end - unit) * pass->rows;
     w->rows = left < most ? left : most;
@@ -344,8 +364,9 @@ static int64_t take_more(worker *w, int64_t unit, int64_t end) {
 /* `count`: spans of a row, where it has several. */
 static void run_unit(worker *w, int64_t count) {
     const tni_pass *pass = w->pass;
-    int64_t begin = w->span * pass->span, end = begin + (pass->spans > 1 ? count : 1) * pass->span;
-    if (end > pass->columns) end = pass->columns;
+    bool split = pass->spans > 1 || pass->first_unit;
+    int64_t begin = w->span * pass->span, end = begin + (split ? count : 1) * pass->span;
+    if (end > w->length) end = w->length;
     for (int32_t i = 1; i < pass->n_segments; i++) {
         const tni_segment *segment = &pass->segments[i];
         w->column = begin;
@@ -402,7 +423,8 @@ static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece
                 .loops = s->loops,
                 .at = at,
                 .offset = offset,
-                .piece = piece};
+                .piece = piece,
+                .length = pass->columns};
     for (int32_t i = 0; i < pass->n_values; i++) at[i] = pass->offset[i] < 0 ? NULL : scratch + pass->offset[i];
     memset(offset, 0, sizeof offset);
     if (pass->n_accumulators) clear_partials(&w);

@@ -170,11 +170,26 @@ static int32_t simplify_logic(tni_graph *g, const tni_gnode *node) {
     return node->arg[0] == node->arg[1] ? node->arg[0] : AS_IS;
 }
 
+/* c is `mode == 'a'`, and the node is a choice by `mode == 'b'`: the two do not hold at the same time. */
+static bool excludes(const tni_graph *g, int32_t c, int32_t a) {
+    if (!is_op(g, c, TNI_P_ATTR_IS) || !is_op(g, a, TNI_P_WHERE)) return false;
+    const tni_gnode *outer = node_at(g, c), *inner = node_at(g, node_at(g, a)->arg[0]);
+    return inner->op == TNI_P_ATTR_IS && inner->ref == outer->ref && inner->value != outer->value;
+}
+
+/* The second branch of a choice may take its place: it is of the same kind. */
+static bool is_like_second(const tni_graph *g, int32_t a) {
+    const tni_gnode *all = node_at(g, a), *second = node_at(g, all->arg[2]);
+    return tni_same_extent(second->extent, all->extent) && second->type == all->type;
+}
+
 static int32_t simplify_where(tni_graph *g, const tni_gnode *node) {
     int32_t c = node->arg[0], a = node->arg[1], b = node->arg[2];
     if (is_const(g, c)) return instead(g, node, node_at(g, c)->value != 0 ? a : b);
     if (a == b) return instead(g, node, a);
     if (is_op(g, c, TNI_P_NOT)) return tni_node3(g, TNI_P_WHERE, 0, node_at(g, c)->arg[0], b, a);
+    if (excludes(g, c, a) && is_like_second(g, a)) return tni_node3(g, TNI_P_WHERE, 0, c, node_at(g, a)->arg[2], b);
+    if (excludes(g, c, b) && node_at(g, b)->arg[2] == a) return instead(g, node, b);
     return AS_IS;
 }
 

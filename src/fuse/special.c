@@ -185,6 +185,10 @@ tn_status tni_specialise(const tni_fuse *f, const tni_given *given, tni_special 
         return tn_fail(TN_BAD_TYPE, "%s: %s has type %s; formulas take real numbers", c->name, c->inputs[i].name,
                        tn_type_name(given->types[i]));
     }
+    if (c->activation >= 0 && given->attrs[c->activation].choice >= TNI_ACT_OTHER + f->n_known) {
+        return tn_fail(TN_UNSUPPORTED, "%s: %s '%s' was added to the table after this formula was first used", c->name,
+                       c->attrs[c->activation].name, tni_activation_name(given->attrs[c->activation].choice));
+    }
     maker *m = tni_calloc(1, sizeof *m);
     if (!m) return TN_NO_MEMORY;
     m->f = f;

@@ -32,6 +32,8 @@ static const tn_sample bias_act[] = {{"r=[4] c=33"},
                                      {"r=[] c=65 act='tanh'"},
                                      {"r=[0] c=3 act='sigmoid'"},
                                      {"r=[3] c=7 act='none'"},
+                                     {"r=[3] c=7 act='mish'"},
+                                     {"r=[3] c=7 act='leaky_relu'"},
                                      {"r=[4096] c=4096", .bench = true},
                                      {0}};
 static const tn_sample clamped[] = {{"s=[7] low=-0.5"},
@@ -104,6 +106,23 @@ static const tn_sample adamw_steps[] = {{"s=[7] lr>0 step>0 v>0"},
                                         {"s=[5000] lr>0 step>0 v>0 weight_decay=0.1"},
                                         {"s=[4096, 4096] lr>0 step>0 v>0", .bench = true},
                                         {0}};
+static const tn_sample sgd_lists[] = {{"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] lr>0"},
+                                      {"p=[[0, 3], [5]] g=[[0, 3], [5]] m=[[0, 3], [5]] lr>0 nesterov=true G=f32"},
+                                      {"p=[[40000], [3]] g=[[40000], [3]] m=[[40000], [3]] lr>0"},
+                                      {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] lr>0", .bench = true},
+                                      {0}};
+static const tn_sample adamw_lists[] = {
+    {"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] v=[[7], [4, 33]] lr>0 step>0 v>0"},
+    {"p=[[], [9]] g=[[], [9]] m=[[], [9]] v=[[], [9]] master=[[], [9]] lr>0 step>0 v>0 G=bf16"},
+    {"p=[[0]] g=[[0]] m=[[0]] v=[[0]] lr>0 step>0 v>0"},
+    {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] v=[[4096, 4096]] lr>0 step>0 v>0", .bench = true},
+    {0}};
+static const tn_sample clip_lists[] = {{"g=[[7], [4, 33]] max_norm>0"},
+                                       {"g=[[0, 3], []] max_norm>0"},
+                                       {"g=[[40000], [3]] max_norm>0"},
+                                       {"g=[[0]] max_norm>0"},
+                                       {"g=[[4096, 4096]] max_norm>0", .bench = true},
+                                       {0}};
 static const tn_sample quantized[] = {{"s=[7] scale=[] scale>0"},
                                       {"s=[4, 33] scale=[4, 1] scale>0 zero=[4, 1] zero<10"},
                                       {"s=[0, 5] scale>0"},
@@ -114,6 +133,19 @@ static const tn_sample dequantized[] = {{"s=[7] scale=[]"},
                                         {"s=[0, 5]"},
                                         {"s=[4096, 4096] scale=[]", .bench = true},
                                         {0}};
+
+/* Rounding has a derivative of 0: the gradient goes through as if it were not there. */
+extern const tn_op tni_op_fake_quantize;
+const tn_op tni_op_fake_quantize = {
+    .signature =
+        "fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127) -> y: T[*s]",
+    .doc = "x as it is after quantize and dequantize, per tensor or per channel by the shape of scale; the gradient "
+           "passes "
+           "where nothing was cut off.",
+    .formula = "z = zero if has(zero) else 0; y = (clamp(round(x / scale) + z, low, high) - z) * scale",
+    .grad = "~ x: fake_quantize_grad(x, scale, zero, dy)",
+    .samples = quantized,
+};
 
 #define FORMULA(name, contract, text, cast, tried, about) \
     extern const tn_op tni_op_##name;                     \

@@ -3,6 +3,20 @@
 #define TNI_LOSS(more) "(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean'" more ") -> loss: acc(T)[]"
 #define TNI_REDUCED "loss = mean(t) if reduction == 'mean' else sum(t)"
 
+/* Optimisers, of a tensor and of lists of them. */
+#define TNI_SGD \
+    "lr: acc(T)[], momentum: float = 0.9, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false"
+#define TNI_SGD_STEP                                                     \
+    "d = g + weight_decay * p; m = momentum * m + (1 - dampening) * d; " \
+    "p = p - lr * (d + momentum * m if nesterov else m)"
+#define TNI_ADAMW                                                                                 \
+    "lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, " \
+    "weight_decay: float = 0.01"
+#define TNI_ADAMW_STEP                                                                                     \
+    "w = master if has(master) else p; m = m + (g - m) * (1 - beta1); v = v + (g * g - v) * (1 - beta2); " \
+    "t = max(step, 1); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); "                   \
+    "u = w * (1 - lr * weight_decay) - lr * c2 / c1 * m / (sqrt(v) + eps * c2); p = u; master = u"
+
 /* clang-format off */
 #define TNI_FORMULAS(X)                                                                                                \
     /* arithmetic */                                                                                                   \
@@ -15,11 +29,8 @@
     X(scale, "(x: T[*s], c: float) -> y: T[*s]", "x * c", NULL, constant, "x * c.")                                    \
     X(scale_bias_relu, "(x: T[*s], scale: T[~*s], bias: T[~*s]) -> y: T[*s]", "relu(x * scale + bias)", "widest",      \
       scaled, "relu(x * scale + bias).")                                                                               \
-    X(bias_act, "(x: T[*r, c], bias: T[c], act: 'none'|'relu'|'gelu'|'gelu_tanh'|'silu'|'tanh'|'sigmoid' = 'relu') "   \
-      "-> y: T[*r, c]",                                                                                                \
-      "t = x + bias; y = relu(t) if act == 'relu' else gelu(t) if act == 'gelu' else gelu_tanh(t) if act == "          \
-      "'gelu_tanh' else silu(t) if act == 'silu' else tanh(t) if act == 'tanh' else sigmoid(t) if act == 'sigmoid' "   \
-      "else t", "widest", bias_act, "act(x + bias).")                                                                  \
+    X(bias_act, "(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]", "act(x + bias)", "widest",       \
+      bias_act, "act(x + bias).")                                                                                      \
     X(square, "(x: T[*s]) -> y: T[*s]", "x * x", NULL, unary, "x * x.")                                                \
     X(sqrt, "(x: T[*s]) -> y: T[*s]", "sqrt(x)", NULL, positive, "The square root.")                                   \
     X(rsqrt, "(x: T[*s]) -> y: T[*s]", "rsqrt(x)", "32", positive, "1 / sqrt(x).")                                     \
@@ -93,21 +104,25 @@
       "sum(x * y, -1) * rsqrt(max(sum(x * x, -1) * sum(y * y, -1), eps * eps))", "32", rows,                           \
       "The cosine of the angle between the rows of x and y.")                                                          \
     /* optimisers */                                                                                                   \
-    X(sgd_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, lr: acc(T)[], momentum: float = 0.9, dampening: float = 0.0, "  \
-      "weight_decay: float = 0.0, nesterov: bool = false)",                                                            \
-      "d = g + weight_decay * p; m = momentum * m + (1 - dampening) * d; "                                             \
-      "p = p - lr * (d + momentum * m if nesterov else m)", NULL, sgd_steps,                                           \
+    X(sgd_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, " TNI_SGD ")", TNI_SGD_STEP, NULL, sgd_steps,                   \
       "A step of gradient descent with momentum, in place.")                                                           \
-    X(adamw_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, lr: acc(T)[], "         \
-      "step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01)",      \
-      "w = master if has(master) else p; m = m + (g - m) * (1 - beta1); v = v + (g * g - v) * (1 - beta2); "         \
-      "c1 = -expm1(step * log(beta1)); c2 = -expm1(step * log(beta2)); "                                               \
-      "u = w * (1 - lr * weight_decay) - lr / c1 * m / (sqrt(v / c2) + eps); p = u; master = u", NULL, adamw_steps,    \
-      "A step of AdamW, in place; with master, p is that rounded.")                                                    \
+    X(adamw_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, " TNI_ADAMW ")",        \
+      TNI_ADAMW_STEP, NULL, adamw_steps, "A step of AdamW, the first being step 1, in place; with master, p is that rounded.")                 \
+    X(sgd_step_list, "(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, " TNI_SGD ")", TNI_SGD_STEP, NULL, sgd_lists,        \
+      "sgd_step for each tensor of the lists, in few launches.")                                                       \
+    X(adamw_step_list, "(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, v: [acc(T)[*s]]!, master: [acc(T)[*s]]!?, "        \
+      TNI_ADAMW ")", TNI_ADAMW_STEP, NULL, adamw_lists, "adamw_step for each tensor of the lists, in few launches.")   \
+    X(clip_grad_norm, "(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]",                                           \
+      "n = sqrt(sum(g * g)); g = g * min(1, max_norm / (n + 1e-6)); norm = n", NULL, clip_lists,                       \
+      "The norm of all gradients together; where it is larger than max_norm, all are scaled down to that, in place.")  \
     /* quantisation: per tensor or per channel, by the shape of scale */                                               \
     X(quantize, "(x: T[*s], scale: f32[~*s], zero: i32[~*s]?) -> q: i8[*s]",                                           \
       "clamp(round(x / scale) + (zero if has(zero) else 0), -128, 127)", NULL, quantized,                              \
       "x / scale + zero, rounded to the nearest 8-bit integer.")                                                       \
+    X(fake_quantize_grad, "(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128, high: int = 127) " \
+      "-> dx: T[*s]",                                                                                                  \
+      "q = round(x / scale) + (zero if has(zero) else 0); dx = dy if q >= low and q <= high else 0", NULL, quantized,  \
+      "The gradient of fake_quantize: dy where nothing was cut off.")                                                  \
     X(dequantize, "(q: i8[*s], scale: T[~*s], zero: i32[~*s]?) -> y: T[*s]",                                           \
       "(q - zero if has(zero) else q) * scale", NULL, dequantized, "(q - zero) * scale, in the type of scale.")
 /* clang-format on */

@@ -10,4 +10,5 @@
     X(sum)                \
     X(sum_grad)           \
     X(batch_norm)         \
-    X(batch_norm_grad)
+    X(batch_norm_grad)    \
+    X(fake_quantize)

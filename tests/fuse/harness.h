@@ -107,9 +107,14 @@ static inline tn_tensor array_tensor(array *a) {
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
+/* Lists are one array each, cut into parts where a kernel sees them. */
+enum { MOST_PARTS = 200 };
+
 typedef struct call_of {
     const tni_fuse *f;
     array in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
+    int64_t parts[MOST_PARTS];
+    int32_t n_parts;
     tn_attr attrs[TNI_MAX_ARGS];
     int32_t n_attrs;
 } call_of;
@@ -347,9 +352,27 @@ static inline void ref_free(const tni_fuse *f, double **results) {
 
 typedef struct row {
     const char *formula;
-    const char *shapes; /* of the inputs, '-' absent: "4,5 5 1" */
+    const char *shapes; /* of the inputs, '-' absent: "4,5 5 1"; of lists, sizes of the tensors: "7/0/132" */
     double low, high;
 } row;
+
+/* "7/0/132"; "0*3" and "9*2" are three tensors without elements and two of 9. Returns all elements together. */
+static inline int64_t parse_parts(const char **text, call_of *c) {
+    int64_t total = 0;
+    c->n_parts = 0;
+    while (**text == ' ') (*text)++;
+    for (;;) {
+        char *end;
+        int64_t size = strtoll(*text, &end, 10), times = *end == '*' ? strtoll(end + 1, &end, 10) : 1;
+        for (; times > 0 && c->n_parts < MOST_PARTS; times--) {
+            c->parts[c->n_parts++] = size;
+            total += size;
+        }
+        *text = end;
+        if (**text != '/') return total;
+        (*text)++;
+    }
+}
 
 static inline int parse_shape(const char **text, int64_t *shape) {
     int n = 0;
@@ -410,9 +433,11 @@ static inline bool row_open(const row *r, tn_type T, tn_type W, int layout, int 
     const char *shapes = r->shapes;
     for (int i = 0; i < f->contract->n_inputs; i++) {
         int64_t shape[TN_MAX_RANK];
-        int ndim = parse_shape(&shapes, shape);
+        bool list = f->contract->inputs[i].list;
+        if (list) shape[0] = parse_parts(&shapes, c);
+        int ndim = list ? 1 : parse_shape(&shapes, shape);
         if (ndim < 0) continue;
-        array_make(&c->in[i], type_of_input(f->contract, i, T, W), ndim, shape, layout);
+        array_make(&c->in[i], type_of_input(f->contract, i, T, W), ndim, shape, list ? 0 : layout);
         array_fill(&c->in[i], r->low, r->high);
     }
     status = call_make_outputs(c, out_layout);
@@ -428,6 +453,7 @@ static inline void row_close(call_of *c) {
 /* The call as a kernel sees it. */
 typedef struct views {
     tn_view views[2 * TNI_MAX_ARGS];
+    tn_view lists[8][MOST_PARTS];
     tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tn_value attrs[TNI_MAX_ARGS];
     tn_call call;
@@ -440,9 +466,33 @@ static inline void make_views(const call_of *c, views *v) {
         v->views[i] = (tn_view){a->data, a->shape, a->strides, a->ndim, a->type};
         if (a->memory) *(i < TNI_MAX_ARGS ? &v->in[i] : &v->out[i - TNI_MAX_ARGS]) = (tn_arg){&v->views[i], 1};
     }
+    for (int i = 0, list = 0; i < c->f->contract->n_inputs && c->n_parts; i++) {
+        const array *a = &c->in[i];
+        if (!c->f->contract->inputs[i].list || !a->memory) continue;
+        char *data = a->data;
+        for (int32_t k = 0; k < c->n_parts; k++) {
+            v->lists[list][k] = (tn_view){data, &c->parts[k], a->strides, 1, a->type};
+            data += c->parts[k] * a->strides[0] * (int64_t)tn_type_size(a->type);
+        }
+        v->in[i] = (tn_arg){v->lists[list++], c->n_parts};
+    }
     for (int i = 0; i < c->f->contract->n_attrs; i++) v->attrs[i] = c->f->contract->attrs[i].value;
     v->call = (tn_call){
         .name = "f", .in = v->in, .out = v->out, .attrs = v->attrs, .device = {TN_CPU, 0}, .host = tn_default_host()};
+}
+
+/* Bound and run on the CPU. */
+static inline tn_status views_run(call_of *c, bool *compiled) {
+    static views v;
+    tni_program *program = NULL;
+    make_views(c, &v);
+    TN_TRY(tni_fuse_bind(c->f, &v.call, &program));
+    *compiled = tni_program_is_compiled(program);
+    v.call.workspace = aligned_alloc(64, (tni_program_workspace(program) + 127) / 64 * 64);
+    tn_status status = tni_program_run(program, &v.call);
+    free(v.call.workspace);
+    tni_program_free(program);
+    return status;
 }
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "harness.h"
 
+#define LISTS "f(x: [T[*s]]!, z: [T[*s]], a: T[]) -> y: acc(T)[] : "
+
 static const row rows[] = {
     {"relu(x*s+b)", "7,13 13 13", -2, 2},
     {"relu(x*s+b)", "7,13 1 .", -2, 2},
@@ -31,6 +33,7 @@ static const row rows[] = {
     {"sum(x, -1)", "37,1", -1, 1},
     {"sum(x, -1)", "37,0", -1, 1},
     {"sum(x)", "37,0", -1, 1},
+    {"sum(x) + x", "20000", -1, 1},
     {"sum(x)", ".", -1, 1},
     {"exp(x - logsumexp(x, -1))", "37,51", -9, 9},
     {"exp(x - logsumexp(x, -1))", "3,10000", -9, 9},
@@ -100,6 +103,14 @@ static const row longer[] = {
     {"f(x: T[c], t: T[]!) -> y: T[c] : y = x * t; t = t + 1", "5000 .", -2, 2},
     {"f(x: T[n, c]!, s: T[n, 1]!) : x = x / sum(x * s, -1); s = s + 1", "20,64 20,1", 1, 2},
     {"x + rand(s)", "64,64 2", -1, 1},
+    {LISTS "x = x * 2 + a * z; y = sum(x * z)", "7/13/1/300 7/13/1/300 .", -1, 1},
+    {LISTS "x = x * 2 + a * z; y = max(x)", "1024*3/0*2/2048 1024*3/0*2/2048 .", -1, 1},
+    {LISTS "n = sqrt(sum(x * x)); x = x * min(1, a / (n + 1e-6)) + z; y = n",
+     "0*5/96*70/8/5000*3/0 0*5/96*70/8/5000*3/0 .", -1, 1},
+    {LISTS "y = sum(x * a) + count(x); x = x - mean(z)", "0*3 0*3 .", -1, 1},
+    {LISTS "y = a; x = x * a", "40000/3 40000/3 .", -1, 1},
+    {"f(x: [T[*s]]!, seed: i64[2]) : x = x + rand(seed)", "64*2/5/130 2", -1, 1},
 };
+#undef LISTS
 
 #endif

@@ -28,19 +28,9 @@ static int n_compiled;
 
 /* Binds and runs as TENON_JIT says. */
 static bool run_as(const char *jit, call_of *c) {
-    static views v;
-    tni_program *program = NULL;
+    bool compiled = false;
     setenv("TENON_JIT", jit, 1);
-    make_views(c, &v);
-    tn_status status = tni_fuse_bind(c->f, &v.call, &program);
-    bool compiled = status == TN_OK && tni_program_is_compiled(program);
-    if (status == TN_OK) {
-        v.call.workspace = aligned_alloc(64, (tni_program_workspace(program) + 127) / 64 * 64);
-        status = tni_program_run(program, &v.call);
-        free(v.call.workspace);
-    }
-    CHECK_ROW(status == TN_OK, "%s", tn_last_error());
-    tni_program_free(program);
+    CHECK_ROW(views_run(c, &compiled) == TN_OK, "%s", tn_last_error());
     return compiled;
 }
 

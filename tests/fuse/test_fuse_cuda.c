@@ -66,8 +66,11 @@ static void run_emulated(const char *text, const char *source, const tni_program
         CHECK_ROW(found, "%s: no kernel %s", text, step->name[k]);
         if (!found) break;
         memcpy(&function, &found, sizeof function);
-        tni_gpu_words(program, step, k, call, words);
-        run(function, words, step->grid[k].grid, step->grid[k].block);
+        tni_gpu_next next = {0};
+        do {
+            uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
+            run(function, words, grid, step->grid[k].block);
+        } while (!tni_gpu_is_done(program, step, &next));
     }
     dlclose(library);
     n_emulated++;
@@ -90,6 +93,11 @@ static void run_on_gpu(const char *text, call_of *c) {
         blocks[i] = tni_cuda_alloc(device, a->bytes, NULL);
         cu->cuMemcpyHtoDAsync((cu_pointer)(uintptr_t)blocks[i].data, a->memory, a->bytes, NULL);
         v.views[i].data = (char *)blocks[i].data + (a->data - a->memory);
+        const tn_arg *arg = i < TNI_MAX_ARGS ? &v.in[i] : &v.out[i - TNI_MAX_ARGS];
+        for (int32_t k = 0; k < arg->count && arg->views != &v.views[i]; k++) { /* of a list */
+            tn_view *part = (tn_view *)(uintptr_t)&arg->views[k];
+            part->data = (char *)blocks[i].data + ((char *)part->data - a->memory);
+        }
     }
     tni_program *program = NULL;
     tn_status status = tni_fuse_bind(c->f, &v.call, &program);

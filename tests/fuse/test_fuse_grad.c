@@ -21,14 +21,14 @@ static const char *const texts[][3] = {
      "g_grad(x: T[n, c], b: T[c], dy: T[n, c]) -> dx: T[n, c]?, db: T[c]? : dx = dy * b; db = sum_to(dy * x, b)"},
     {"g(x: T[n, c], b: T[c], k: float = 2.0) -> y: T[n, c] : x * k + b", "x, b: g_grad(b, dy)",
      "g_grad(b: T[c], dy: T[n, c], k: float = 2.0) -> dx: T[n, c]?, db: T[c]? : dx = dy * k; db = sum_to(dy, b)"},
-    /* a branch that a call does not take is no factor of 0: it folds away */
+    /* a branch that a call does not take is no factor of 0: it folds away; of two words only one holds */
     {"g(x: T[*s], how: 'tanh'|'sin'|'none' = 'tanh') -> y: T[*s] : tanh(x) if how == 'tanh' else sin(x) if how == "
      "'sin' "
      "else x",
      "x: g_grad(x, dy)",
      "g_grad(x: T[*s], dy: T[*s], how: 'tanh'|'sin'|'none' = 'tanh') -> dx: T[*s]? : t1 = tanh(x); dx = where((how == "
-     "'tanh'), 0.0, where((how == 'sin'), 0.0, dy)) + where((how == 'tanh'), 0.0, where((how == 'sin'), dy * cos(x), "
-     "0.0)) + where((how == 'tanh'), dy * (1 - t1 * t1), 0.0)"},
+     "'tanh'), 0.0, where((how == 'sin'), 0.0, dy)) + where((how == 'sin'), dy * cos(x), 0.0) + where((how == 'tanh'), "
+     "dy * (1 - t1 * t1), 0.0)"},
 };
 
 static void test_texts(void) {

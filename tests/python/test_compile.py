@@ -23,16 +23,19 @@ def can_need_grad(case: Case) -> bool:
 
 
 def split(case: Case, args: list[Any]) -> tuple[list[Tensor], Callable[..., Any]]:
-    """The tensors of a call, and the call as a function of them: attributes are constants."""
-    places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    """The tensors of a call, those in lists too, and the call as a function of them: attributes are constants."""
 
     def function(*given: Tensor) -> Any:
-        values = list(args)
-        for i, value in zip(places, given, strict=True):
-            values[i] = value
+        values: list[Any] = []
+        at = 0
+        for arg in args:
+            count = len(list(tensors(arg)))
+            values.append(list(given[at : at + count]) if isinstance(arg, list) and count else arg)
+            values[-1] = given[at] if isinstance(arg, Tensor) else values[-1]
+            at += count
         return case.call(values)
 
-    return [args[i] for i in places], function
+    return list(tensors(args)), function
 
 
 def differentiable(case: Case, T: str = "f32") -> list[Any]:

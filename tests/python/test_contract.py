@@ -156,8 +156,10 @@ def compare(op: Operator, inputs: Sequence[Any], attrs: dict[str, Any]) -> bool:
 
 def inputs_of(case: Any, T: str) -> list[Any]:
     made: dict[str, Any] = {p.name: None for p in case.op.inputs}
+    lists = {p.name for p in case.op.inputs if p.list}
     for given in case.sample["inputs"]:
-        made[given["name"]] = (case.kind(given, T), tuple(given["shape"]))
+        name, operand = given["name"], (case.kind(given, T), tuple(given["shape"]))
+        made[name] = [*(made[name] or []), operand] if name in lists else operand
     return [made[p.name] for p in case.op.inputs]
 
 

@@ -11,6 +11,7 @@ from cases import Case, assert_close, cases, clone, one_each, tensors
 from torch import Tensor
 
 import tenon.torch as tn
+from tenon.contract import Input
 
 
 @pytest.mark.parametrize("T", ["f32", "f16", "bf16"])
@@ -18,10 +19,12 @@ import tenon.torch as tn
 def test_agrees_with_float64(case: Case, T: str) -> None:
     args = case.make(T)
     wide = case.make("f64")
-    for i, (a, w) in enumerate(zip(args, wide, strict=True)):
-        if isinstance(a, Tensor):
-            wide[i] = a.to(w.dtype)
-    assert_close(case.torch_op.full(*clone(args)), case.torch_op.full(*wide), T, scale=4)
+    for a, w in zip(tensors(args), tensors(wide), strict=True):
+        w.copy_(a)
+    assert_close(case.torch_op.full(*args), case.torch_op.full(*wide), T, scale=4)
+    for param, a, w in zip(case.op.params, args, wide, strict=True):
+        if isinstance(param, Input) and param.inplace:
+            assert_close(a, w, T, scale=4)
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

@@ -60,7 +60,7 @@ def all_rules(op: Operator) -> bool:
     return op.rule is not None and all(other.rule is not None for other in called)
 
 
-@pytest.mark.parametrize("case", cases(2048, lambda c: c.op.rule is not None), ids=str)
+@pytest.mark.parametrize("case", cases(2048, lambda c: c.op.rule is not None and not c.op.rule.stands_in), ids=str)
 def test_gradcheck(case: Case) -> None:
     if case.numel == 0:
         pytest.skip("nothing to differ")

@@ -7,9 +7,10 @@ import threading
 import here
 import pytest
 import torch
-from cases import assert_close
+from cases import Case, assert_close, clone, one_each
 
 import tenon.torch as tn
+from tenon.contract import Input
 
 
 def test_set() -> None:
@@ -33,6 +34,25 @@ def test_optimiser_step() -> None:
     lr.set(0.25)
     tn.sgd_step(p, g, m, lr, momentum=0.0)
     assert_close(p, want - 0.25 * g)
+
+
+def has_numbers(case: Case) -> bool:
+    return any(p.shape == [] and not p.inplace for p in case.op.inputs)
+
+
+@pytest.mark.parametrize("T", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("case", one_each(has_numbers), ids=str)
+def test_plain_numbers(case: Case, T: str) -> None:
+    """Where a 0-dim tensor is taken, a number is, beside tensors and lists of them."""
+    args = case.make(T)
+    peers = clone(args)
+    for i, param in enumerate(case.op.params):
+        if isinstance(param, Input) and param.shape == [] and peers[i] is not None:
+            args[i] = peers[i].item()
+    have, want = case.call(args), case.call(peers)
+    assert_close([have], [want], T)
+    written = [i for i, p in enumerate(case.op.params) if isinstance(p, Input) and p.inplace]
+    assert_close([args[i] for i in written], [peers[i] for i in written], T)
 
 
 def test_another_thread_sets_it() -> None:

@@ -74,7 +74,7 @@ def batch_norm(
     with torch.no_grad():
         mean.lerp_(m.reshape(-1).to(mean.dtype), momentum)
         var.lerp_((v.reshape(-1) * n / max(n - 1, 1)).to(var.dtype), momentum)
-    return torch.relu(y) if act == "relu" else y
+    return y if act == "none" else getattr(F, act)(y)
 
 
 def summed(x: Tensor, axes: list[int], keepdim: bool) -> Tensor:

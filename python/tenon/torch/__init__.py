@@ -2,7 +2,8 @@
 
 One function for each row of the operator table, with gradients, torch.compile and torch.export; memory and threads are
 torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more, and
-``tn.fuse("silu(x) * y")`` makes one of a formula.
+``tn.fuse("silu(x) * y")`` makes one of a formula. ``tn.nn`` has modules and ``tn.optim`` optimisers that stand in for
+torch's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ _refresh()
 _fuse.register()
 tenon._adapters.append(_refresh)
 
-if TYPE_CHECKING:
+from tenon.torch import nn as nn  # noqa: E402  (made of the functions above)
+from tenon.torch import optim as optim  # noqa: E402
 
-    def __getattr__(name: str) -> Any:  # the operators
+if TYPE_CHECKING:
+    from tenon.torch._functions import *  # noqa: F403
+
+    def __getattr__(name: str) -> Any:  # operators that tenon.load adds
         ...

@@ -31,6 +31,9 @@ _ANNOTATIONS = {
 }
 
 
+_WIDTH = 120  # of a line of source
+
+
 class _Required:
     """The default of a required parameter that stands behind optional ones."""
 
@@ -69,8 +72,11 @@ class _Public:
         self.params = [p for p in self.op.params if p.name not in hidden]
         self.arguments = ["False" if p.name in hidden else identifier(p.name) for p in self.op.params]
         self.late: list[str] = []  # required behind optional ones
+        # A single result may be written into a tensor that the caller has.
+        single = len(made.shown) == 1 and self.op.outputs[made.shown[0]].want == "always"
+        self.has_out = single and not self.op.mutates and all(p.name != "out" for p in self.op.params)
 
-    def signature(self) -> str:
+    def parameters(self) -> list[str]:
         parts = []
         defaults = False
         for index, param in zip([self.op.params.index(p) for p in self.params], self.params, strict=True):
@@ -83,16 +89,22 @@ class _Public:
                 parts.append(f"{name}: {_annotation(param)} = _required")
             else:
                 parts.append(f"{name}: {_annotation(param)}")
+        return [*parts, "*", "out: Tensor | None = None"] if self.has_out else parts
+
+    def returns(self) -> str:
+        if not self.made.shown:
+            return "None"
         asked = any(self.op.outputs[i].want == "asked" for i in self.made.shown)
         returns = "Tensor" if self._returns_one() else "tuple[Tensor, ...]"
-        returns = "Tensor | tuple[Tensor, ...]" if asked else returns
-        return f"def {identifier(self.op.name)}({', '.join(parts)}) -> {returns}:"
+        return "Tensor | tuple[Tensor, ...]" if asked else returns
 
     def _default(self, index: int) -> str:
         value = self.made.defaults[index]
-        return (
-            str(value) if isinstance(value, torch.dtype) else repr(tuple(value) if isinstance(value, list) else value)
-        )
+        if isinstance(value, str):
+            return f'"{value}"'
+        if isinstance(value, torch.dtype):
+            return str(value)
+        return repr(tuple(value) if isinstance(value, list) else value)
 
     def _returns_one(self) -> bool:
         return len(self.made.shown) == 1
@@ -101,19 +113,33 @@ class _Public:
         outputs = [self.op.outputs[i].name for i in self.made.shown]
         lines = [*textwrap.wrap(self.op.doc, 100), "", "Contract:"]
         lines += textwrap.wrap(self.op.signature, 96, initial_indent="    ", subsequent_indent="        ")
-        lines += ["", f"Returns {', '.join(outputs)}."]
+        written = [p.name for p in self.op.inputs if p.inplace]
+        updates = [f"Updates {', '.join(written)} in place."] if written else []
+        returns = [f"Returns {', '.join(outputs)}."] if outputs else []
+        lines += ["", " ".join([*updates, *returns])]
         if len(outputs) < len(self.op.outputs):
             every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
             lines[-1] += f" torch.ops.tenon.{self.op.name} returns {every}."
         asked = [o.name for o in self.op.outputs if o.want == "asked"]
         if asked:
             lines.append(f"Only when asked for (want_<name>=True): {', '.join(asked)}.")
+        if self.has_out:
+            lines.append("With out=tensor the result is copied there; nothing can then be differentiated.")
         if self.op.rule is None:
             lines.append("It has no gradient: differentiating through it raises NotImplementedError.")
         return "\n".join(lines)
 
+    def _into_out(self) -> list[str]:
+        names = [identifier(p.name) for p in self.params]
+        call = f"{identifier(self.op.name)}({', '.join(names)})"
+        return [
+            "if out is not None:",
+            f"    _refuse_grad(out, ({', '.join(names)},))",
+            f"    return _into(out, {call})",
+        ]
+
     def body(self) -> list[str]:
-        lines = []
+        lines = self._into_out() if self.has_out else []
         for name in self.late:
             message = f"{self.op.name}() missing 1 required argument: '{name}'"
             lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
@@ -133,8 +159,21 @@ class _Public:
         return [*lines, "if _tracing():", f"    return {traced}", f"return _call({arguments})"]
 
     def source(self) -> str:
-        signature = self.signature()
+        signature = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
         return "\n".join([signature, *(f"    {line}" for line in self.body()), ""])
+
+
+def write_stub(made: TorchOp) -> str:
+    """The public function of an operator as type checkers and editors read it."""
+    writer = _Public(made)
+    parts = [part.replace("= _required", "= ...") for part in writer.parameters()]
+    head, tail = f"def {identifier(made.op.name)}(", f") -> {writer.returns()}:"
+    if len(head + ", ".join(parts) + tail) > _WIDTH:
+        inner = f"    {', '.join(parts)}\n"
+        parts = [inner if len(inner) <= _WIDTH + 1 else "".join(f"    {part},\n" for part in parts)]
+        head += "\n"
+    doc = textwrap.indent(writer.doc(), "    ").strip()
+    return f'{head}{", ".join(parts)}{tail}\n    """{doc}\n    """\n'
 
 
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
@@ -143,20 +182,43 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
             return value.tensor
-        given = {n: plain(v) for n, v in given.items()}
-        tensors = {n: v for n, v in given.items() if isinstance(v, Tensor)}
-        device = next((t.device for t in tensors.values()), torch.device("cpu"))
+        lists = {n: v if isinstance(v, list | tuple) else [plain(v)] for n, v in given.items()}
+        tensors = {n: [t for t in values if isinstance(t, Tensor)] for n, values in lists.items()}
+        device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         types = Types(made.op, given)
-        types.bind([(p, [operand(tensors[p.name])]) for p in made.op.inputs if p.name in tensors])
-        return torch.tensor(value, dtype=DTYPES[types.of(param.type)], device=device)
+        types.bind([(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs])
+        known = types.bound or "var" not in param.type  # else the call says which tensor is missing
+        return torch.tensor(value, dtype=DTYPES[types.of(param.type)] if known else torch.float32, device=device)
 
     return number
+
+
+def _out_maker(made: TorchOp) -> tuple[Callable[..., None], Callable[..., Tensor]]:
+    """What `out=` does: refuses calls that need a gradient, as torch's functions do, and takes the result over."""
+    name = made.op.name
+
+    def refuse_grad(out: Tensor, given: Sequence[Any]) -> None:
+        tensors = (value for value in (out, *map(plain, given)) if isinstance(value, Tensor))
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            raise RuntimeError(f"{name}: out= takes no part in gradients, but an argument requires one; use no_grad()")
+
+    def into(out: Tensor, result: Tensor) -> Tensor:
+        if out.shape != result.shape:
+            raise ValueError(f"{name}: out has shape {list(out.shape)}, needs {list(result.shape)}")
+        if out.dtype != result.dtype:
+            raise TypeError(f"{name}: out has type {out.dtype}, needs {result.dtype}")
+        if out.device != result.device:
+            raise RuntimeError(f"{name}: out is on {out.device}, needs to be on {result.device}")
+        return out.copy_(result)
+
+    return refuse_grad, into
 
 
 def make_public(made: TorchOp) -> Callable[..., Any]:
     """The public function of an operator."""
     writer = _Public(made)
+    refuse_grad, into = _out_maker(made)
     names = {
         "Tensor": Tensor,
         "Param": Param,
@@ -169,6 +231,8 @@ def make_public(made: TorchOp) -> Callable[..., Any]:
         "_call": made.call,
         "_select": made.select,
         "_number": _number_maker(made),
+        "_refuse_grad": refuse_grad,
+        "_into": into,
     }
     name = identifier(made.op.name)
     function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[name]

@@ -1,0 +1,44 @@
+"""What the modules share: a forward that is written from a row of the table, and flags that no operator has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tenon
+import tenon.torch as tn
+from tenon.contract import Operator
+from tenon.torch._grad import compile_source, identifier
+
+
+class OutOfPlace:
+    """In front of torch's modules that have the flag `inplace`: it cannot be set."""
+
+    @property
+    def inplace(self) -> bool:
+        return False
+
+    @inplace.setter
+    def inplace(self, value: bool) -> None:
+        if value:
+            name = type(self).__name__
+            raise NotImplementedError(f"tn.nn.{name} has no inplace=True: its result is a new tensor. Leave it out")
+
+
+def find(name: str) -> tuple[Operator, Callable[..., Any]]:
+    """An operator of the table and its function."""
+    return tenon.ops()[name], getattr(tn, identifier(name))
+
+
+def attributes(op: Operator, renamed: Mapping[str, str]) -> str:
+    """The operator's attributes as arguments, each from the field of the module that has its name, or torch's name."""
+    return "".join(f", {identifier(a.name)}=self.{renamed.get(a.name, a.name)}" for a in op.attrs)
+
+
+def set_forward(module: type, op: Operator, source: str, names: Mapping[str, Any]) -> None:
+    """Gives a module its forward, written out so that a call costs what a hand-written one would."""
+    made = compile_source(source, f"{module.__name__}.forward", names)["forward"]
+    made.__qualname__, made.__module__ = f"{module.__name__}.forward", module.__module__
+    type.__setattr__(module, "forward", made)
+    if module.__doc__ is None:
+        module.__doc__ = f"{op.doc} tn.{op.name} as a module; arguments as torch.nn.{module.__name__}'s."

@@ -1,0 +1,117 @@
+"""Activations. A one-input row of the table whose attributes are torch's arguments is one line here."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+import tenon.torch as tn
+from tenon.torch.nn._rows import OutOfPlace, attributes, find, set_forward
+
+
+class _Activation(OutOfPlace):
+    """In front of torch's module in the list of bases: its forward becomes the operator `row`.
+
+    Attributes of the operator are fields of the module; `renamed` says what torch calls those that it names otherwise.
+    """
+
+    def __init_subclass__(cls, row: str, **renamed: str) -> None:
+        super().__init_subclass__()
+        op, function = find(row)
+        source = f"def forward(self, input):\n    return _row(input{attributes(op, renamed)})\n"
+        set_forward(cls, op, source, {"_row": function})
+
+
+class ReLU(_Activation, nn.ReLU, row="relu"): ...
+
+
+class LeakyReLU(_Activation, nn.LeakyReLU, row="leaky_relu", slope="negative_slope"): ...
+
+
+class ELU(_Activation, nn.ELU, row="elu"): ...
+
+
+class CELU(_Activation, nn.CELU, row="celu"): ...
+
+
+class SELU(_Activation, nn.SELU, row="selu"): ...
+
+
+class Sigmoid(_Activation, nn.Sigmoid, row="sigmoid"): ...
+
+
+class LogSigmoid(_Activation, nn.LogSigmoid, row="log_sigmoid"): ...
+
+
+class Hardsigmoid(_Activation, nn.Hardsigmoid, row="hard_sigmoid"): ...
+
+
+class Tanh(_Activation, nn.Tanh, row="tanh"): ...
+
+
+class Softsign(_Activation, nn.Softsign, row="softsign"): ...
+
+
+class SiLU(_Activation, nn.SiLU, row="silu"): ...
+
+
+class Hardswish(_Activation, nn.Hardswish, row="hard_swish"): ...
+
+
+class Mish(_Activation, nn.Mish, row="mish"): ...
+
+
+class QuickGELU(_Activation, nn.Module, row="quick_gelu"):
+    """x * sigmoid(1.702 * x), the GELU of CLIP; torch has no module for it."""
+
+
+class GELU(nn.GELU):
+    """tn.gelu as a module, or tn.gelu_tanh with approximate='tanh'; arguments as torch.nn.GELU's."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__(approximate)
+        if approximate not in ("none", "tanh"):
+            raise ValueError(f"tn.nn.GELU: approximate is {approximate!r}, must be 'none' or 'tanh'")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return tn.gelu_tanh(input) if self.approximate == "tanh" else tn.gelu(input)
+
+
+class Softplus(nn.Softplus):
+    """tn.softplus as a module; arguments as torch.nn.Softplus's.
+
+    It is exact for every input, so there is no threshold from which on it is linear; torch's default of 20 is where
+    both round to the same float.
+    """
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__(beta, threshold)
+        if threshold != 20.0:
+            raise NotImplementedError(
+                f"tn.nn.Softplus has no threshold={threshold}: it is exact everywhere. Leave it out, or write "
+                f'tn.fuse("x if x > {threshold} else softplus(x)")'
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return tn.softplus(input, self.beta)
+
+
+class PReLU(nn.PReLU):
+    """tn.prelu as a module; arguments as torch.nn.PReLU's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.num_parameters == 1:  # one slope for everything: a single channel
+            return tn.prelu(input[None, None], self.weight)[0, 0]
+        return tn.prelu(input, self.weight)
+
+
+class Softmax(nn.Softmax):
+    """tn.softmax as a module; arguments as torch.nn.Softmax's, but dim has to be given."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__(dim)
+        if dim is None:
+            raise ValueError("tn.nn.Softmax: dim has to be given; -1 is the last dimension")
+
+    def forward(self, input: Tensor) -> Tensor:
+        assert self.dim is not None
+        return tn.softmax(input, axis=self.dim)

@@ -1,0 +1,221 @@
+"""Normalisations, dropout and fused layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+import tenon
+import tenon.torch as tn
+from tenon.contract import Attr
+from tenon.torch.nn._rows import OutOfPlace
+
+
+def _choices(op: str, attr: str) -> tuple[str, ...]:
+    """The words that an attribute may be."""
+    return next(p.choices for p in tenon.ops()[op].params if isinstance(p, Attr) and p.name == attr)
+
+
+def _check_choice(module: str, name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"tn.nn.{module}: {name} is {value!r}, must be one of {', '.join(choices)}")
+
+
+def _rows(input: Tensor, shape: tuple[int, ...], module: str) -> Tensor:
+    """The input with the last dimensions, which must be `shape`, as one."""
+    if tuple(input.shape[-len(shape) :]) != shape:
+        raise ValueError(f"tn.nn.{module}: input has shape {list(input.shape)}, must end with {list(shape)}")
+    return input if len(shape) == 1 else input.flatten(-len(shape))
+
+
+def _flat(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else weight.flatten()
+
+
+class LayerNorm(nn.LayerNorm):
+    """tn.layer_norm as a module; arguments as torch.nn.LayerNorm's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        rows = _rows(input, self.normalized_shape, "LayerNorm")
+        return tn.layer_norm(rows, _flat(self.weight), _flat(self.bias), self.eps).view_as(input)
+
+
+class RMSNorm(nn.RMSNorm):
+    """tn.rms_norm as a module; arguments as torch.nn.RMSNorm's."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = _rows(x, self.normalized_shape, "RMSNorm")
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        return tn.rms_norm(rows, _flat(self.weight), eps).view_as(x)
+
+
+# What batch normalisation is once it has been trained.
+_normalise = tn.fuse(
+    """
+    batch_norm_infer(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?,
+        eps: float = 1e-5, act: 'none'|'relu' = 'none') -> y: T[n, c, *s] :
+        normal = (x - mean) * rsqrt(var + eps)
+        scaled = normal * gamma if has(gamma) else normal
+        moved = scaled + beta if has(beta) else scaled
+        added = moved + residual if has(residual) else moved
+        y = relu(added) if act == 'relu' else added
+    """
+)
+
+
+class _BatchNorm(nn.modules.batchnorm._BatchNorm):
+    """In front of torch's module in the list of bases."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        act: str = "none",
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        _check_choice(type(self).__name__, "act", act, _choices("batch_norm", "act"))
+        self.act = act
+
+    def extra_repr(self) -> str:
+        shown: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return f"{shown}, act={self.act!r}" if self.act != "none" else shown
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        if self.training or self.running_mean is None or self.running_var is None:
+            return self._train(input, residual)
+        statistics = (self.running_mean, self.running_var)
+        y: Tensor = _normalise(input, *statistics, self.weight, self.bias, residual, eps=self.eps, act=self.act)
+        return y
+
+    def _train(self, input: Tensor, residual: Tensor | None) -> Tensor:
+        if input.numel() == input.shape[1]:
+            raise ValueError(
+                f"tn.nn.{type(self).__name__}: one value per channel has no variance; input has shape "
+                f"{list(input.shape)}"
+            )
+        factor = self._next_factor()
+        mean, var = (self._statistic(t, input) for t in (self.running_mean, self.running_var))
+        y: Tensor = tn.batch_norm(
+            input, self.weight, self.bias, mean, var, residual, momentum=factor, eps=self.eps, act=self.act
+        )
+        if self._keeps_statistics() and self.running_mean is not mean:
+            assert self.running_mean is not None and self.running_var is not None
+            self.running_mean.copy_(mean)
+            self.running_var.copy_(var)
+        return y
+
+    def _keeps_statistics(self) -> bool:
+        return self.training and self.track_running_stats and self.running_mean is not None
+
+    def _next_factor(self) -> float:
+        """How much of the running statistics this batch becomes; it is counted."""
+        if self._keeps_statistics() and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                return 1.0 / float(self.num_batches_tracked)
+        return self.momentum or 0.0
+
+    def _statistic(self, running: Tensor | None, input: Tensor) -> Tensor:
+        """The statistic in f32, as the operator wants it; one that is not kept is there to be written over."""
+        if running is None or not self._keeps_statistics():
+            return torch.zeros(self.num_features, device=input.device)
+        return running.float()
+
+
+class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
+    """tn.batch_norm as a module; arguments as torch.nn.BatchNorm1d's, and `act` and `residual` as BatchNorm2d's."""
+
+
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
+    """tn.batch_norm as a module; arguments as torch.nn.BatchNorm2d's.
+
+    BatchNorm2d(64, act='relu') ends with the activation, and norm(x, residual) adds a residual in front of it, in the
+    same pass over memory.
+    """
+
+
+class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
+    """tn.batch_norm as a module; arguments as torch.nn.BatchNorm3d's, and `act` and `residual` as BatchNorm2d's."""
+
+
+class Dropout(OutOfPlace, nn.Dropout):
+    """tn.dropout as a module; arguments as torch.nn.Dropout's.
+
+    The mask comes from a counter and a seed, and is made again in the backward pass instead of being kept. The seed is
+    drawn from the generator of the input's device: torch.manual_seed makes it reproducible.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return input
+        if self.p == 1:
+            return input * 0.0
+        seed = torch.randint(2**63 - 1, (2,), device=input.device)
+        return tn.dropout(input, seed, self.p)
+
+
+class ScaleBiasReLU(nn.Module):
+    """relu(x * scale + bias) with a learnt scale and bias of the given shape, which broadcasts to x.
+
+    ScaleBiasReLU(64) is for the last dimension, ScaleBiasReLU((16, 1, 1)) for 16 channels of images.
+    """
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.scale = nn.Parameter(torch.ones(self.shape, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(self.shape, device=device, dtype=dtype))
+
+    def extra_repr(self) -> str:
+        return f"{self.shape}"
+
+    def forward(self, input: Tensor) -> Tensor:
+        return tn.scale_bias_relu(input, self.scale, self.bias)
+
+
+class GatedMLP(nn.Module):
+    """Two linear layers with a gate between them: down(x * act(gate)), where x and gate are the halves of up(input).
+
+    gate: 'swiglu' (silu), 'geglu' (gelu) or 'reglu' (relu), each an operator of the table.
+    """
+
+    GATES = ("swiglu", "geglu", "reglu")
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        gate: str = "swiglu",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check_choice("GatedMLP", "gate", gate, self.GATES)
+        self.gate = gate
+        self.up = nn.Linear(in_features, 2 * hidden_features, bias, device, dtype)
+        self.down = nn.Linear(hidden_features, out_features or in_features, bias, device, dtype)
+
+    def extra_repr(self) -> str:
+        return f"gate={self.gate!r}"
+
+    def forward(self, input: Tensor) -> Tensor:
+        x, gate = self.up(input).chunk(2, -1)
+        hidden: Tensor = getattr(tn, self.gate)(x, gate)
+        y: Tensor = self.down(hidden)
+        return y

@@ -1,0 +1,120 @@
+"""Losses. The loss of 16-bit inputs is in f32, the type in which it is summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import tenon.torch as tn
+from tenon.contract import Operator
+from tenon.torch.nn._rows import attributes, find, set_forward
+
+
+def _each(op: Operator) -> Callable[..., Any]:
+    """A loss of the table before it is summed up: its formula without the last statement."""
+    assert op.formula is not None
+    attrs = "".join(f", {a.name}: {a.kind} = {a.default}" for a in op.attrs if a.name != "reduction")
+    body = op.formula.rpartition(";")[0]
+    return tn.fuse(f"{op.name}_each(x: T[*s], target: T[*s]{attrs}) -> t: T[*s] : {body}")
+
+
+class _Loss:
+    """In front of torch's module in the list of bases: its forward becomes the operator `row`."""
+
+    def __init_subclass__(cls, row: str) -> None:
+        super().__init_subclass__()
+        op, function = find(row)
+        given = attributes(op, {})
+        source = (
+            "def forward(self, input, target):\n"
+            "    if self.reduction == 'none':\n"
+            f"        return _each(input, target{given.replace(', reduction=self.reduction', '')})\n"
+            f"    return _row(input, target{given})\n"
+        )
+        set_forward(cls, op, source, {"_row": function, "_each": _each(op)})
+
+
+class MSELoss(_Loss, nn.MSELoss, row="mse"): ...
+
+
+class L1Loss(_Loss, nn.L1Loss, row="l1"): ...
+
+
+class HuberLoss(_Loss, nn.HuberLoss, row="huber"): ...
+
+
+class BCEWithLogitsLoss(_Loss, nn.BCEWithLogitsLoss, row="bce_with_logits"):
+    """tn.bce_with_logits as a module; arguments as torch.nn.BCEWithLogitsLoss's, without weights."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction, pos_weight)
+        for name, value, instead in (
+            ("weight", weight, "mean(w * (softplus(x) - x * t))"),
+            ("pos_weight", pos_weight, "mean(softplus(x) - x * t + (w - 1) * t * softplus(-x))"),
+        ):
+            if value is not None:
+                raise NotImplementedError(f'tn.nn.BCEWithLogitsLoss has no {name}: write tn.fuse("{instead}")')
+
+
+_kl_div_each = _each(find("kl_div")[0])
+
+
+class KLDivLoss(nn.KLDivLoss):
+    """tn.kl_div as a module; arguments as torch.nn.KLDivLoss's, without log_target."""
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, log_target)
+        if log_target:
+            raise NotImplementedError('tn.nn.KLDivLoss has no log_target: write tn.fuse("mean(exp(t) * (t - x))")')
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if self.reduction == "none":
+            each: Tensor = _kl_div_each(input, target)
+            return each
+        if self.reduction == "batchmean":
+            return tn.kl_div(input, target, "sum") / input.shape[0]
+        return tn.kl_div(input, target, self.reduction)
+
+
+class CrossEntropyLoss(nn.CrossEntropyLoss):
+    """tn.cross_entropy as a module; arguments as torch.nn.CrossEntropyLoss's, for targets that are class indices.
+
+    In training the gradient is made in the same pass over the logits.
+    """
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if target.is_floating_point():
+            raise NotImplementedError(
+                "tn.nn.CrossEntropyLoss: target has class probabilities, must have class indices; "
+                "torch.nn.CrossEntropyLoss takes both"
+            )
+        logits = input.movedim(1, -1) if input.ndim > 2 else input
+        weight = None if self.weight is None else self.weight.float()
+        return tn.cross_entropy(
+            logits, target, weight, self.ignore_index, self.label_smoothing, reduction=self.reduction
+        )
+
+
+class CosineSimilarity(nn.CosineSimilarity):
+    """tn.cosine_similarity as a module; arguments as torch.nn.CosineSimilarity's."""
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
+        x1, x2 = (t.expand(shape).movedim(self.dim, -1) for t in (x1, x2))
+        return tn.cosine_similarity(x1, x2, self.eps)

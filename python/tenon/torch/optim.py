@@ -1,0 +1,274 @@
+"""Optimisers with PyTorch's names, constructors and state_dicts, whose step is one pass over memory.
+
+``tn.optim.AdamW(model.parameters(), lr=1e-3)`` stands wherever ``torch.optim.AdamW`` did: learning-rate schedulers,
+hooks and ``GradScaler`` go on working, and a state_dict of one loads into the other. `lr` may be a number, a tensor or
+a ``tn.Param``, which a captured CUDA graph reads at each replay. Moments of 16-bit parameters are in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import tenon.torch as tn
+from tenon.torch._param import Param, plain
+
+__all__ = ["SGD", "AdamW", "clip_grad_norm_"]
+
+Number = float | Tensor | Param
+Group = dict[str, Any]
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """What a type is accumulated in: acc(T)."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
+    """A number for operators on tensors like this one. A fill, and not a copy from the host, which would wait."""
+    if isinstance(value, Tensor):
+        return value.detach().to(like.device, _wide(like.dtype)).reshape(())
+    return torch.full((), value, dtype=_wide(like.dtype), device=like.device)
+
+
+# ---- what the optimisers share ---------------------------------------------------------------------------------------
+
+
+class _Optimizer(torch.optim.Optimizer):
+    """In front of torch's optimiser in the list of bases, which brings the constructor and the state_dict."""
+
+    _moments: tuple[str, ...]  # what the state keeps in the wide type
+    _absent: tuple[str, ...]  # flags of torch's that have to be False
+
+    def _refuse(self, group: Group) -> None:
+        name = type(self).__name__
+        for flag in self._absent:
+            if group.get(flag, self.defaults.get(flag)):
+                raise NotImplementedError(f"tn.optim.{name} has no {flag}=True; torch.optim.{name} has")
+
+    def add_param_group(self, param_group: Group) -> None:
+        self._refuse(param_group)
+        super().add_param_group({key: plain(value) for key, value in param_group.items()})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Makes a step. `closure` evaluates the model again and returns the loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for params in self._alike(group):
+                grads = [p.grad for p in params if p.grad is not None]
+                self._update(group, params, torch._foreach_neg(grads) if group["maximize"] else grads)
+        return loss
+
+    def _alike(self, group: Group) -> Iterator[list[Tensor]]:
+        """The parameters that have a gradient, in lists that one call updates."""
+        found: dict[Hashable, list[Tensor]] = {}
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if p.grad.is_sparse:
+                name = type(self).__name__
+                raise NotImplementedError(f"tn.optim.{name} takes no sparse gradients; torch.optim.SparseAdam does")
+            found.setdefault((p.device, p.dtype, p.grad.dtype, self._stage(group, p)), []).append(p)
+        yield from found.values()
+
+    def _stage(self, group: Group, p: Tensor) -> Hashable:
+        """Makes the state of a parameter if it has none; says what else must be equal within one call."""
+        raise NotImplementedError
+
+    def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+        raise NotImplementedError
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's, which rounds to 16 bits what is kept in f32 here: that is read again."""
+        for group in state_dict["param_groups"]:
+            self._refuse(group)
+        super().load_state_dict(state_dict)
+        saved = [index for group in state_dict["param_groups"] for index in group["params"]]
+        own = [p for group in self.param_groups for p in group["params"]]
+        for index, p in zip(saved, own, strict=True):
+            entries, wide = state_dict["state"].get(index, {}), _wide(p.dtype)
+            for name in self._moments:
+                if wide != p.dtype and entries.get(name) is not None:
+                    self.state[p][name] = entries[name].detach().to(p.device, wide, copy=True)
+
+
+class AdamW(_Optimizer, torch.optim.AdamW):
+    """tn.adamw_step as an optimiser; arguments as torch.optim.AdamW's, but for amsgrad and differentiable.
+
+    `foreach` and `fused` choose between implementations of torch's, and change nothing here. With `master_weights`,
+    16-bit parameters are roundings of f32 ones that the state keeps. With `capturable`, the parameters of a group that
+    have a gradient must be the same ones in each step.
+    """
+
+    _moments = ("exp_avg", "exp_avg_sq", "master")
+    _absent = ("amsgrad", "differentiable")
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Number = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            plain(lr),
+            (float(betas[0]), float(betas[1])),
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
+        self.defaults["master_weights"] = master_weights
+
+    def _alike(self, group: Group) -> Iterator[list[Tensor]]:
+        if group["capturable"]:
+            begun = [p for p in group["params"] if p in self.state]
+            if begun and [id(p) for p in begun] != [id(p) for p in group["params"] if p.grad is not None]:
+                raise NotImplementedError(
+                    "tn.optim.AdamW: with capturable=True, a group's parameters with a gradient must stay the same ones"
+                )
+        return super()._alike(group)
+
+    def _stage(self, group: Group, p: Tensor) -> Hashable:
+        state, wide = self.state[p], _wide(p.dtype)
+        if not state:
+            state["step"] = torch.zeros((), device=p.device if group["capturable"] else "cpu")
+            state["exp_avg"] = torch.zeros_like(p, dtype=wide)
+            state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
+        masters = self.defaults["master_weights"] and wide != p.dtype
+        if masters and "master" not in state:
+            state["master"] = p.detach().to(wide)
+        return masters, None if group["capturable"] else float(state["step"])
+
+    def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+        states = [self.state[p] for p in params]
+        torch._foreach_add_([s["step"] for s in states], 1)
+        step = states[0]["step"] if group["capturable"] else states[0]["step"].item()
+        tn.adamw_step_list(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["master"] for s in states] if "master" in states[0] else None,
+            _scalar(group["lr"], params[0]),
+            _scalar(step, params[0]),
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+        )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            begun = [p for p in group["params"] if p in self.state]
+            for p in begun:  # torch's fused implementations have it on the device
+                self.state[p]["step"] = self.state[p]["step"].to(p.device if group["capturable"] else "cpu", copy=True)
+            steps = {float(self.state[p]["step"]) for p in begun}
+            if group["capturable"] and len(steps) > 1:
+                raise NotImplementedError(
+                    f"tn.optim.AdamW: with capturable=True all parameters of a group must have made as many steps, but "
+                    f"they have made {', '.join(f'{s:g}' for s in sorted(steps))}"
+                )
+
+
+class SGD(_Optimizer, torch.optim.SGD):
+    """tn.sgd_step as an optimiser; arguments as torch.optim.SGD's, but for differentiable.
+
+    `foreach` and `fused` choose between implementations of torch's, and change nothing here.
+    """
+
+    _moments = ("momentum_buffer",)
+    _absent = ("differentiable",)
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Number = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            plain(lr),
+            momentum,
+            dampening,
+            weight_decay,
+            nesterov,
+            maximize=maximize,
+            differentiable=differentiable,
+        )
+
+    def _stage(self, group: Group, p: Tensor) -> Hashable:
+        return self.state[p].get("momentum_buffer") is None if group["momentum"] != 0 else None
+
+    def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+        states = [self.state[p] for p in params]
+        # torch's first buffer is the gradient itself: what a buffer of 0 gives without dampening.
+        first = group["momentum"] == 0 or states[0].get("momentum_buffer") is None
+        if first:
+            buffers = [torch.zeros_like(p, dtype=_wide(p.dtype)) for p in params]
+        else:
+            buffers = [s["momentum_buffer"] for s in states]
+        tn.sgd_step_list(
+            params,
+            grads,
+            buffers,
+            _scalar(group["lr"], params[0]),
+            momentum=float(group["momentum"]),
+            dampening=0.0 if first else float(group["dampening"]),
+            weight_decay=float(group["weight_decay"]),
+            nesterov=group["nesterov"],
+        )
+        if group["momentum"] != 0:
+            for state, buffer in zip(states, buffers, strict=True):
+                state["momentum_buffer"] = buffer
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: Number,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """torch.nn.utils.clip_grad_norm_ in two passes over the gradients: scales them so that the norm of all together is
+    at most `max_norm`, and returns what it was.
+
+    Gradients of several types or devices, other norms and `error_if_nonfinite` go to torch's function.
+    """
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if norm_type != 2.0 or error_if_nonfinite or len({(g.device, g.dtype) for g in grads}) != 1:
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(
+            parameters, plain(max_norm), norm_type, error_if_nonfinite, foreach
+        )
+        return norm
+    with torch.no_grad():
+        return tn.clip_grad_norm(grads, _scalar(plain(max_norm), grads[0]))

@@ -1,0 +1,381 @@
+"""Modules: what tn.nn's do, torch.nn's of the same name and arguments do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import here
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import assert_close
+from torch import Tensor, nn
+
+import tenon
+import tenon.torch as tn
+
+
+class Row(NamedTuple):
+    """A module that torch has too, and the shapes of what it is called with."""
+
+    name: str
+    args: dict[str, Any]
+    shapes: Sequence[Sequence[int]]
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(f"{k}={v}" for k, v in self.args.items())])
+
+
+IMAGES = ((4, 6, 5, 3),)
+SCALARS = [
+    ("ReLU", {}),
+    ("LeakyReLU", {}),
+    ("LeakyReLU", {"negative_slope": 0.2}),
+    ("ELU", {}),
+    ("ELU", {"alpha": 0.5}),
+    ("CELU", {"alpha": 2.0}),
+    ("SELU", {}),
+    ("Sigmoid", {}),
+    ("LogSigmoid", {}),
+    ("Hardsigmoid", {}),
+    ("Tanh", {}),
+    ("Softplus", {}),
+    ("Softplus", {"beta": 2.0}),
+    ("Softsign", {}),
+    ("GELU", {}),
+    ("GELU", {"approximate": "tanh"}),
+    ("SiLU", {}),
+    ("Hardswish", {}),
+    ("Mish", {}),
+    ("Softmax", {"dim": 1}),
+    ("Softmax", {"dim": -1}),
+    ("PReLU", {}),
+    ("PReLU", {"num_parameters": 6, "init": 0.1}),
+]
+ROWS = [Row(name, args, IMAGES) for name, args in SCALARS]
+ROWS += [Row("PReLU", {}, ((7,),)), Row("PReLU", {}, ((),))]
+ROWS += [
+    Row("LayerNorm", args, ((4, 5, 8),))
+    for args in (
+        {"normalized_shape": 8},
+        {"normalized_shape": (5, 8), "eps": 1e-3},
+        {"normalized_shape": 8, "bias": False},
+        {"normalized_shape": (8,), "elementwise_affine": False},
+    )
+]
+ROWS += [
+    Row("RMSNorm", args, ((4, 5, 8),))
+    for args in (
+        {"normalized_shape": 8},
+        {"normalized_shape": (5, 8), "eps": 1e-3},
+        {"normalized_shape": [8], "elementwise_affine": False},
+    )
+]
+ROWS += [
+    Row("BatchNorm2d", args, IMAGES)
+    for args in (
+        {"num_features": 6},
+        {"num_features": 6, "eps": 1e-3, "momentum": 0.3},
+        {"num_features": 6, "momentum": None},
+        {"num_features": 6, "affine": False},
+        {"num_features": 6, "track_running_stats": False},
+    )
+]
+ROWS += [Row("BatchNorm1d", {"num_features": 6}, (s,)) for s in ((9, 6), (4, 6, 7))]
+ROWS += [Row("BatchNorm3d", {"num_features": 6}, ((2, 6, 3, 4, 5),))]
+ROWS += [
+    Row(name, {**more, "reduction": reduction}, ((4, 6), (4, 6)))
+    for name, more in (("MSELoss", {}), ("L1Loss", {}), ("HuberLoss", {"delta": 0.7}), ("BCEWithLogitsLoss", {}))
+    for reduction in ("mean", "sum", "none")
+]
+ROWS += [Row("CosineSimilarity", {"dim": d}, s) for d, s in ((1, ((4, 6),) * 2), (0, ((4, 6),) * 2), (2, IMAGES * 2))]
+ROWS += [Row("CosineSimilarity", {}, ((4, 6), (1, 6)))]
+
+
+def pair(row: Row, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, nn.Module]:
+    """The module and torch's, with the same weights, none of which is special."""
+    theirs = getattr(nn, row.name)(**row.args).to(here.DEVICE, dtype)
+    ours = getattr(tn.nn, row.name)(**row.args).to(here.DEVICE, dtype)
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.add_(here.randn(p.shape, dtype=dtype), alpha=0.1)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+def inputs(row: Row, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+    made = [here.randn(shape, dtype=dtype).requires_grad_() for shape in row.shapes]
+    return made, [t.detach().clone().requires_grad_() for t in made]
+
+
+@pytest.mark.parametrize("T", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_same_as_torch(row: Row, T: str) -> None:
+    dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[T]
+    ours, theirs = pair(row, dtype)
+    # Running statistics are f32, whatever the module is; and torch's 1/6 of hard_sigmoid is.
+    bound = "f32" if T == "f64" and ("BatchNorm" in row.name or "Hard" in row.name) else T
+    for training in (True, True, False):
+        ours.train(training)
+        theirs.train(training)
+        have_in, want_in = inputs(row, dtype)
+        have, want = ours(*have_in), theirs(*want_in)
+        assert_close(have, want, bound)
+        gradient = here.randn(have.shape, dtype=have.dtype)
+        have.backward(gradient)
+        want.backward(gradient.to(want.dtype))
+        for a, b in zip(have_in, want_in, strict=True):
+            assert_close(a.grad, b.grad, bound)
+    for (name, a), (same, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        assert name == same
+        assert_close(a.grad, b.grad, bound, scale=4.0)
+    for a, b in zip(ours.buffers(), theirs.buffers(), strict=True):
+        assert a.dtype == b.dtype
+        assert_close(a, b, bound)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_state_and_repr(row: Row) -> None:
+    ours, theirs = pair(row)
+    assert repr(ours) == repr(theirs)
+    assert isinstance(ours, type(theirs))
+    mine, other = ours.state_dict(), theirs.state_dict()
+    assert list(mine) == list(other)
+    assert [(t.shape, t.dtype) for t in mine.values()] == [(t.shape, t.dtype) for t in other.values()]
+    theirs.load_state_dict(copy.deepcopy(mine))  # and back
+    again = pickle.loads(pickle.dumps(ours))
+    args = [here.randn(shape) for shape in row.shapes]
+    assert_close(again.eval()(*args), ours.eval()(*args))
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.args.get("momentum", 0) is not None], ids=str)
+def test_compiled(row: Row) -> None:
+    torch._dynamo.reset()
+    ours, theirs = pair(row)
+    have_in, want_in = inputs(row, torch.float32)
+    have = torch.compile(ours, fullgraph=True, backend="aot_eager")(*have_in)
+    want = theirs(*want_in)
+    assert_close(have, want)
+    have.sum().backward()
+    want.sum().backward()
+    for a, b in zip(have_in, want_in, strict=True):
+        assert_close(a.grad, b.grad)
+    for a, b in zip(ours.buffers(), theirs.buffers(), strict=True):
+        assert_close(a, b)
+
+
+def test_every_class_is_compared() -> None:
+    """What torch has too is in the table above; the others have tests of their own, below."""
+    own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss", "KLDivLoss"}
+    assert set(tn.nn.__all__) == {row.name for row in ROWS} | own
+    assert all(getattr(tn.nn, name).__doc__ for name in tn.nn.__all__)
+
+
+# ---- refused when the module is made ---------------------------------------------------------------------------------
+
+REFUSED = [
+    ("ReLU", {"inplace": True}, "tn.nn.ReLU has no inplace=True"),
+    ("Dropout", {"inplace": True}, "tn.nn.Dropout has no inplace=True"),
+    ("Softplus", {"threshold": 5.0}, "tn.nn.Softplus has no threshold=5.0"),
+    ("GELU", {"approximate": "erf"}, "must be 'none' or 'tanh'"),
+    ("Softmax", {}, "dim has to be given"),
+    ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, relu"),
+    ("GatedMLP", {"in_features": 4, "hidden_features": 4, "gate": "glu"}, "must be one of swiglu, geglu, reglu"),
+    ("KLDivLoss", {"log_target": True}, "KLDivLoss has no log_target: write tn.fuse"),
+    ("BCEWithLogitsLoss", {"weight": torch.ones(3)}, "BCEWithLogitsLoss has no weight: write tn.fuse"),
+    ("BCEWithLogitsLoss", {"pos_weight": torch.ones(3)}, "BCEWithLogitsLoss has no pos_weight: write tn.fuse"),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "message"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+def test_refused(name: str, args: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, NotImplementedError), match=message):
+        getattr(tn.nn, name)(**args)
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+def test_what_the_refusals_recommend() -> None:
+    """The formulas in the messages are what torch computes."""
+    x, t, w = here.randn(4, 3), here.rand(4, 3), here.rand(3)
+    each = "softplus(x) - x * t"
+    assert_close(tn.fuse(f"mean(w * ({each}))")(w=w, x=x, t=t), F.binary_cross_entropy_with_logits(x, t, w))
+    positive = tn.fuse(f"mean({each} + (w - 1) * t * softplus(-x))")(x=x, t=t, w=w)
+    assert_close(positive, F.binary_cross_entropy_with_logits(x, t, pos_weight=w))
+    assert_close(tn.fuse("mean(exp(t) * (t - x))")(x=x, t=t), nn.KLDivLoss(log_target=True)(x, t))
+    assert_close(tn.fuse("x if x > 5.0 else softplus(x)")(x), F.softplus(x, threshold=5.0))
+
+
+def test_wrong_calls() -> None:
+    with pytest.raises(ValueError, match=r"LayerNorm: input has shape \[2, 3\], must end with \[4\]"):
+        tn.nn.LayerNorm(4, elementwise_affine=False)(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="one value per channel has no variance"):
+        tn.nn.BatchNorm2d(4)(torch.ones(1, 4, 1, 1))
+    with pytest.raises(ValueError, match="expected 4D input"):
+        tn.nn.BatchNorm2d(4)(torch.ones(2, 4, 3))
+    with pytest.raises(NotImplementedError, match="class probabilities"):
+        tn.nn.CrossEntropyLoss()(torch.ones(2, 3), torch.ones(2, 3))
+
+
+# ---- modules with tests of their own ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(5, 7), (7,), (4, 7, 3), (2, 7, 3, 2)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy(reduction: str, shape: tuple[int, ...], weighted: bool) -> None:
+    args: dict[str, Any] = {"reduction": reduction, "label_smoothing": 0.1, "ignore_index": 2}
+    args["weight"] = here.rand(7) + 0.5 if weighted else None
+    ours, theirs = tn.nn.CrossEntropyLoss(**args), nn.CrossEntropyLoss(**args)
+    assert repr(ours) == repr(theirs) and list(ours.state_dict()) == list(theirs.state_dict())
+    x = here.randn(shape).requires_grad_()
+    y = x.detach().clone().requires_grad_()
+    target = here.randint(3, 7, (shape[0], *shape[2:]) if len(shape) > 1 else ())
+    if target.ndim:
+        target[0] = 2
+    have, want = ours(x, target), theirs(y, target)
+    assert_close(have, want)
+    have.sum().backward()
+    want.sum().backward()
+    assert_close(x.grad, y.grad)
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "batchmean"])
+def test_kl_div(reduction: str) -> None:
+    ours, theirs = tn.nn.KLDivLoss(reduction=reduction), nn.KLDivLoss(reduction=reduction)
+    assert repr(ours) == repr(theirs)
+    x, target = here.randn(4, 6).log_softmax(-1).requires_grad_(), here.randn(4, 6).softmax(-1)
+    target[0, 0] = 0
+    y = x.detach().clone().requires_grad_()
+    have, want = ours(x, target), theirs(y, target)
+    assert_close(have, want)
+    have.sum().backward()
+    want.sum().backward()
+    assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_with_residual_and_activation(training: bool) -> None:
+    ours, theirs = tn.nn.BatchNorm2d(6, act="relu").to(here.DEVICE), nn.BatchNorm2d(6).to(here.DEVICE)
+    assert repr(ours).endswith("act='relu')")
+    x, r = here.randn(4, 6, 3, 3), here.randn(4, 6, 3, 3)
+    ours(x), theirs(x)
+    ours.train(training), theirs.train(training)
+    a, b = (t.requires_grad_() for t in (x.clone(), r.clone()))
+    c, d = (t.requires_grad_() for t in (x.clone(), r.clone()))
+    have, want = ours(a, b), torch.relu(theirs(c) + d)
+    assert_close(have, want)
+    have.square().sum().backward()
+    want.square().sum().backward()
+    for m, o in ((a, c), (b, d)):
+        assert_close(m.grad, o.grad, scale=4.0)
+    for m, o in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert_close(m.grad, o.grad, scale=4.0)
+
+
+def test_gated_mlp() -> None:
+    act = {"swiglu": F.silu, "geglu": F.gelu, "reglu": F.relu}
+    x = here.randn(3, 5, 8)
+    for name in tn.nn.GatedMLP.GATES:
+        mlp = tn.nn.GatedMLP(8, 12, 4, gate=name, bias=False, device=here.DEVICE)
+        assert {k: list(v.shape) for k, v in mlp.state_dict().items()} == {"up.weight": [24, 8], "down.weight": [4, 12]}
+        value, gate = F.linear(x, mlp.up.weight).split(12, -1)
+        assert_close(mlp(x), F.linear(value * act[name](gate), mlp.down.weight))
+        mlp(x).sum().backward()
+        assert all(p.grad is not None for p in mlp.parameters())
+
+
+@pytest.mark.parametrize("shape", [8, (6, 1, 1)], ids=str)
+def test_scale_bias_relu(shape: int | tuple[int, ...]) -> None:
+    layer = tn.nn.ScaleBiasReLU(shape, device=here.DEVICE)
+    with torch.no_grad():
+        layer.scale.uniform_(-1, 1)
+        layer.bias.uniform_(-1, 1)
+    x = here.randn(4, 6, 5, 8)
+    peers = [p.detach().clone().requires_grad_() for p in layer.parameters()]
+    have, want = layer(x), torch.relu(x * peers[0] + peers[1])
+    assert_close(have, want)
+    have.square().sum().backward()
+    want.square().sum().backward()
+    for p, peer in zip(layer.parameters(), peers, strict=True):
+        assert_close(p.grad, peer.grad, scale=10.0)
+    assert repr(layer) == f"ScaleBiasReLU({layer.shape})"
+
+
+def test_quick_gelu() -> None:
+    x = here.randn(5, 7)
+    assert_close(tn.nn.QuickGELU()(x), x * torch.sigmoid(1.702 * x))
+    assert repr(tn.nn.QuickGELU()) == "QuickGELU()"
+
+
+@pytest.mark.parametrize("module", [tn.nn.GatedMLP(8, 12), tn.nn.ScaleBiasReLU(8), tn.nn.QuickGELU()], ids=repr)
+def test_own_modules_compiled(module: nn.Module) -> None:
+    torch._dynamo.reset()
+    module.to(here.DEVICE)
+    x = here.randn(3, 8)
+    assert_close(torch.compile(module, fullgraph=True, backend="aot_eager")(x), module(x))
+
+
+class TestDropout:
+    X = here.ones(200, 100)
+
+    @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
+    def test_seeded_by_torch(self, backend: str | None) -> None:
+        torch._dynamo.reset()
+        module = tn.nn.Dropout(0.3)
+        call = torch.compile(module, fullgraph=True, backend=backend) if backend else module
+        torch.manual_seed(5)
+        first, second = call(self.X), call(self.X)
+        torch.manual_seed(5)
+        assert torch.equal(call(self.X), first)
+        assert not torch.equal(first, second)
+        assert abs((first == 0).double().mean().item() - 0.3) < 0.02
+        assert_close(first[first != 0], torch.full_like(first[first != 0], 1 / 0.7))
+
+    def test_same_mask_in_the_backward_pass(self) -> None:
+        x = self.X.clone().requires_grad_()
+        y = tn.nn.Dropout(0.5)(x)
+        y.sum().backward()
+        assert_close(x.grad, y)
+
+    def test_not_in_training(self) -> None:
+        module = tn.nn.Dropout(0.5).eval()
+        assert module(self.X) is self.X
+        assert repr(module) == repr(nn.Dropout(0.5))
+        assert tn.nn.Dropout(0.0)(self.X) is self.X
+
+    def test_everything(self) -> None:
+        x = self.X.clone().requires_grad_()
+        y = tn.nn.Dropout(1.0)(x)
+        y.sum().backward()
+        assert x.grad is not None and not y.any() and not x.grad.any()
+
+    def test_probability(self) -> None:
+        with pytest.raises(ValueError, match="probability"):
+            tn.nn.Dropout(1.5)
+
+    @pytest.mark.skipif(here.DEVICE == "cpu", reason="needs a GPU")
+    def test_each_replay_of_a_graph_has_a_mask_of_its_own(self) -> None:
+        module = tn.nn.Dropout(0.5)
+        module(self.X)  # compiled before the capture
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = module(self.X)
+        graph.replay()
+        first = y.clone()
+        graph.replay()
+        assert not torch.equal(first, y)
+
+
+def test_module_in_a_few_lines(plugin: Any) -> None:
+    """A row that is new in the table becomes a module by being named."""
+    from tenon.torch.nn.activations import _Activation
+
+    class Cube(_Activation, nn.Module, row="cube"): ...
+
+    x = here.randn(3, 4)
+    assert_close(Cube()(x), x**3)
+    assert Cube.__doc__ is not None and tenon.ops()["cube"].doc in Cube.__doc__

@@ -1,0 +1,368 @@
+"""Optimisers: what tn.optim's do, torch.optim's of the same name and arguments do."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import here
+import pytest
+import torch
+from cases import assert_close
+from torch import Tensor, nn
+
+import tenon.torch as tn
+
+SHAPES = ((5, 7), (7,), (3, 2, 4), ())
+STEPS = 20
+Make = Callable[..., torch.optim.Optimizer]
+
+
+def parameters(dtype: torch.dtype) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(3)
+    return [nn.Parameter(torch.randn(s, generator=generator).to(here.DEVICE, dtype)) for s in SHAPES]
+
+
+def gradients(dtype: torch.dtype, steps: int = STEPS, seed: int = 4) -> Iterator[list[Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        yield [torch.randn(s, generator=generator).to(here.DEVICE, dtype) for s in SHAPES]
+
+
+def run(optimizer: torch.optim.Optimizer, params: list[nn.Parameter], grads: Iterator[list[Tensor]]) -> None:
+    for step in grads:
+        for p, g in zip(params, step, strict=True):
+            p.grad = g.clone()
+        optimizer.step()
+
+
+def options(**choices: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+
+
+ADAMW = options(
+    lr=(1e-3, 0.1), betas=((0.9, 0.999), (0.5, 0.8)), eps=(1e-8, 1e-3), weight_decay=(0.0, 0.1), maximize=(False, True)
+)
+SGD = [
+    o
+    for o in options(
+        lr=(1e-3, 0.1),
+        momentum=(0, 0.9),
+        dampening=(0, 0.3),
+        weight_decay=(0, 0.1),
+        nesterov=(False, True),
+        maximize=(False, True),
+    )
+    if not o["nesterov"] or (o["momentum"] and not o["dampening"])
+]
+ALL = [("AdamW", o) for o in ADAMW] + [("SGD", o) for o in SGD]
+SOME = [("AdamW", {"lr": 0.1, "weight_decay": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3})]
+
+
+def named(value: Any) -> str:
+    return value if isinstance(value, str) else ",".join(f"{k}={v}" for k, v in value.items())
+
+
+@pytest.mark.parametrize(("name", "args"), ALL, ids=named)
+def test_same_as_torch(name: str, args: dict[str, Any]) -> None:
+    ours, theirs = parameters(torch.float32), parameters(torch.float32)
+    run(getattr(tn.optim, name)(ours, **args), ours, gradients(torch.float32))
+    run(getattr(torch.optim, name)(theirs, **args), theirs, gradients(torch.float32))
+    assert_close(ours, theirs, scale=0.2)
+
+
+@pytest.mark.parametrize(("name", "args"), ALL, ids=named)
+def test_16_bit_parameters(name: str, args: dict[str, Any]) -> None:
+    """Moments are f32, so each step is the one of f32 from the same place, rounded once."""
+    ours = parameters(torch.bfloat16)
+    mine, steps = getattr(tn.optim, name)(ours, **args), list(gradients(torch.bfloat16))
+    theirs = [nn.Parameter(p.detach().float()) for p in ours]
+    other = getattr(torch.optim, name)(theirs, **args)
+    for step in steps:
+        for p, peer, g in zip(ours, theirs, step, strict=True):
+            peer.data.copy_(p)
+            peer.grad = g.float()
+            p.grad = g
+        mine.step()
+        other.step()
+        for p, peer in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(p.float(), peer.data, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_states_load_both_ways(name: str, args: dict[str, Any]) -> None:
+    """Ten steps with one, the next ten with the other, whichever begins."""
+    makes: list[Make] = [getattr(tn.optim, name), getattr(torch.optim, name)]
+    results = []
+    for first, second in itertools.product(makes, makes):
+        params = parameters(torch.float32)
+        one = first(params, **args)
+        run(one, params, gradients(torch.float32, 10))
+        two = second(params, **{**args, "lr": 1.0})
+        two.load_state_dict(copy.deepcopy(one.state_dict()))
+        run(two, params, gradients(torch.float32, 10, seed=5))
+        results.append(params)
+        assert set(two.state_dict()["state"][0]) >= set(torch_state(name, args))
+    for other in results[1:]:
+        assert_close(results[0], other, scale=0.2)
+
+
+def torch_state(name: str, args: dict[str, Any]) -> list[str]:
+    params = parameters(torch.float32)
+    optimizer = getattr(torch.optim, name)(params, **args)
+    run(optimizer, params, gradients(torch.float32, 1))
+    return list(optimizer.state_dict()["state"][0])
+
+
+@pytest.mark.parametrize("masters", [False, True])
+def test_16_bit_states_keep_their_bits(masters: bool) -> None:
+    params = parameters(torch.bfloat16)
+    one = tn.optim.AdamW(params, master_weights=masters)
+    run(one, params, gradients(torch.bfloat16, 5))
+    two = tn.optim.AdamW(params, master_weights=masters)
+    two.load_state_dict(one.state_dict())
+    names = ["exp_avg", "exp_avg_sq"] + (["master"] if masters else [])
+    for p, name in itertools.product(params, names):
+        assert two.state[p][name].dtype == torch.float32
+        assert torch.equal(two.state[p][name], one.state[p][name])
+        assert two.state[p][name] is not one.state[p][name]
+
+
+def test_master_weights() -> None:
+    """With small steps, parameters in bf16 stand still; with f32 ones behind them they follow f32."""
+    args: dict[str, Any] = {"lr": 1e-4, "weight_decay": 0.1}
+    ours = parameters(torch.bfloat16)
+    theirs = [nn.Parameter(p.detach().float()) for p in ours]
+    run(tn.optim.AdamW(ours, **args, master_weights=True), ours, gradients(torch.bfloat16, 100))
+    steps = ([g.float() for g in step] for step in gradients(torch.bfloat16, 100))
+    run(torch.optim.AdamW(theirs, **args), theirs, steps)
+    for p, peer in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p.float(), peer.data, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_groups_and_missing_gradients(name: str, args: dict[str, Any]) -> None:
+    """Each group with options of its own; parameters that join late, pause, or have another type."""
+    results = []
+    for make in (getattr(tn.optim, name), getattr(torch.optim, name)):
+        params = parameters(torch.float32)
+        params[2] = nn.Parameter(params[2].detach().double())
+        groups = [{"params": params[:2], "lr": 0.05, "weight_decay": 0.3}, {"params": params[2:3]}]
+        optimizer = make(groups, **args)
+        optimizer.add_param_group({"params": params[3:], "lr": 0.2})
+        for i, step in enumerate(gradients(torch.float32)):
+            for k, (p, g) in enumerate(zip(params, step, strict=True)):
+                p.grad = g.to(p.dtype) if (i + k) % 3 else None
+            optimizer.step()
+        results.append(params)
+    assert_close(*results, scale=0.2)
+
+
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_schedule(name: str, args: dict[str, Any]) -> None:
+    """A number, a tensor and a parameter follow the same schedule."""
+    results = []
+    for make, lr in (
+        (getattr(torch.optim, name), 0.1),
+        (getattr(tn.optim, name), 0.1),
+        (getattr(tn.optim, name), here.tensor(0.1)),
+        (getattr(tn.optim, name), tn.Param(0.1, device=here.DEVICE)),
+    ):
+        params = parameters(torch.float32)
+        optimizer = make(params, **{**args, "lr": lr})
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        for step in gradients(torch.float32):
+            run(optimizer, params, iter([step]))
+            schedule.step()
+        results.append(params)
+    for other in results[1:]:
+        assert_close(other, results[0], scale=0.2)
+
+
+def test_parameter_sets_the_rate() -> None:
+    lr = tn.Param(0.0, device=here.DEVICE)
+    p = nn.Parameter(here.ones(3))
+    optimizer = tn.optim.SGD([{"params": [p], "lr": lr}])
+    p.grad = here.ones(3)
+    optimizer.step()
+    assert torch.equal(p.data, here.ones(3))
+    lr.set(0.5)
+    optimizer.step()
+    assert torch.equal(p.data, here.full((3,), 0.5))
+
+
+def test_closure() -> None:
+    p = nn.Parameter(here.full((3,), 2.0))
+    optimizer = tn.optim.SGD([p], lr=0.25)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = p.square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 12.0
+    assert torch.equal(p.data, here.ones(3))
+
+
+def test_scaler() -> None:
+    """GradScaler unscales, and leaves a step out whose gradients are not finite."""
+    p = nn.Parameter(here.ones(3))
+    optimizer = tn.optim.AdamW([p], lr=0.1, fused=True)
+    scaler = torch.amp.GradScaler(here.DEVICE, init_scale=4.0)
+    for bad in (True, False):
+        before = p.detach().clone()
+        optimizer.zero_grad()
+        scaler.scale((p * (float("inf") if bad else 1.0)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(p.data, before) == bad
+    assert_close(optimizer.state[p]["exp_avg"], here.full((3,), 0.1))
+
+
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_copies(name: str, args: dict[str, Any]) -> None:
+    """A model and its optimiser, copied, go the same way; versions of parameters count the writes."""
+    params = parameters(torch.float32)
+    optimizer = getattr(tn.optim, name)(params, **args)
+    run(optimizer, params, gradients(torch.float32, 2))
+    version = params[0]._version
+    peers, other = copy.deepcopy((params, optimizer))
+    run(optimizer, params, gradients(torch.float32, 2))
+    run(other, peers, gradients(torch.float32, 2))
+    assert_close(params, peers)
+    assert params[0]._version == version + 2
+
+
+REFUSED = [
+    ("AdamW", {"amsgrad": True}, "tn.optim.AdamW has no amsgrad=True"),
+    ("AdamW", {"differentiable": True}, "tn.optim.AdamW has no differentiable=True"),
+    ("SGD", {"differentiable": True}, "tn.optim.SGD has no differentiable=True"),
+    ("SGD", {"nesterov": True}, "Nesterov momentum requires"),
+    ("AdamW", {"lr": -1.0}, "Invalid learning rate"),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "message"), REFUSED, ids=lambda v: named(v))
+def test_refused(name: str, args: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, NotImplementedError), match=message):
+        getattr(tn.optim, name)(parameters(torch.float32), **args)
+    with pytest.raises((ValueError, NotImplementedError), match="amsgrad"):
+        tn.optim.AdamW([{"params": parameters(torch.float32), "amsgrad": True}])
+
+
+def test_states_that_are_not_ours() -> None:
+    """torch's fused implementation says so in its groups, which changes nothing; amsgrad's would be lost."""
+    params = parameters(torch.float32)
+    theirs = torch.optim.AdamW(params, fused=True)
+    run(theirs, params, gradients(torch.float32, 2))
+    ours = tn.optim.AdamW(params)
+    ours.load_state_dict(theirs.state_dict())
+    run(ours, params, gradients(torch.float32, 2))
+    step = ours.state[params[0]]["step"]
+    assert step.item() == 4 and step.device.type == "cpu" and theirs.state[params[0]]["step"].item() == 2
+    with pytest.raises(NotImplementedError, match="no amsgrad=True"):
+        ours.load_state_dict(torch.optim.AdamW(params, amsgrad=True).state_dict())
+
+
+def test_sparse_gradients_are_refused() -> None:
+    table = nn.Embedding(4, 3, sparse=True, device=here.DEVICE)
+    table(here.tensor([1])).sum().backward()
+    with pytest.raises(NotImplementedError, match="no sparse gradients"):
+        tn.optim.SGD(table.parameters()).step()
+
+
+# ---- captured ------------------------------------------------------------------------------------------------------
+
+
+def test_capturable() -> None:
+    """The count of steps is on the device; the same as torch's."""
+    results = []
+    for make in (tn.optim.AdamW, torch.optim.AdamW):
+        params = parameters(torch.float32)
+        optimizer = make(params, lr=0.1, capturable=here.DEVICE != "cpu")
+        optimizer.param_groups[0]["capturable"] = True
+        if make is torch.optim.AdamW and here.DEVICE == "cpu":  # torch's is for GPUs alone
+            optimizer.param_groups[0]["capturable"] = False
+        run(optimizer, params, gradients(torch.float32))
+        results.append(params)
+    assert_close(*results, scale=0.2)
+
+
+def test_capturable_wants_the_same_parameters() -> None:
+    params = parameters(torch.float32)
+    optimizer = tn.optim.AdamW(params, capturable=True)
+    run(optimizer, params, gradients(torch.float32, 2))
+    assert optimizer.state[params[0]]["step"].device == params[0].device
+    params[1].grad = None
+    with pytest.raises(NotImplementedError, match="must stay the same ones"):
+        optimizer.step()
+    uneven = copy.deepcopy(optimizer.state_dict())
+    uneven["state"][1]["step"].add_(1)
+    with pytest.raises(NotImplementedError, match="they have made 2, 3"):
+        optimizer.load_state_dict(uneven)
+
+
+@pytest.mark.skipif(here.DEVICE == "cpu", reason="needs a GPU")
+def test_graph() -> None:
+    """A captured step, replayed with other gradients and another rate, is torch's."""
+    ours, theirs = parameters(torch.float32), parameters(torch.float32)
+    lr = tn.Param(0.1, device=here.DEVICE)
+    mine = tn.optim.AdamW(ours, lr=lr, capturable=True)
+    other = torch.optim.AdamW(theirs, lr=0.1)
+    run(mine, ours, gradients(torch.float32, 3))
+    run(other, theirs, gradients(torch.float32, 3))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        mine.step()
+    for i, step in enumerate(gradients(torch.float32, 10, seed=6)):
+        lr.set(0.1 / (i + 1))
+        other.param_groups[0]["lr"] = 0.1 / (i + 1)
+        for p, g in zip(ours, step, strict=True):
+            assert p.grad is not None
+            p.grad.copy_(g)
+        graph.replay()
+        run(other, theirs, iter([step]))
+    assert_close(ours, theirs, scale=0.2)
+
+
+# ---- clipping ------------------------------------------------------------------------------------------------------
+
+CLIPS: list[dict[str, Any]] = [
+    {"max_norm": 1.0},
+    {"max_norm": 1e6},
+    {"max_norm": 2.0, "norm_type": 1.0},
+    {"max_norm": 2.0, "norm_type": float("inf")},
+    {"max_norm": 2.0, "error_if_nonfinite": True},
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, None], ids=str)
+@pytest.mark.parametrize("args", CLIPS, ids=named)
+def test_clip_grad_norm(args: dict[str, Any], dtype: torch.dtype | None) -> None:
+    ours, theirs = ([*parameters(dtype or torch.float32), nn.Parameter(here.ones(2))] for _ in range(2))
+    for params in (ours, theirs):
+        for p, g in zip(params, next(gradients(dtype or torch.float32)), strict=False):  # the last one has none
+            p.grad = g.clone()
+        if dtype is None:
+            params[0].data = params[0].data.double()
+            params[0].grad = params[0].grad.double() if params[0].grad is not None else None
+    have = tn.optim.clip_grad_norm_(ours, **args)
+    want = torch.nn.utils.clip_grad_norm_(theirs, **args)
+    bound = "bf16" if dtype == torch.bfloat16 else "f32"
+    assert_close(have, want, bound, scale=0.2)
+    assert_close([p.grad for p in ours], [p.grad for p in theirs], bound, scale=0.2)
+
+
+def test_clip_takes_a_parameter_and_a_single_tensor() -> None:
+    p = nn.Parameter(here.ones(4))
+    p.grad = here.full((4,), 3.0)
+    norm = tn.optim.clip_grad_norm_(p, tn.Param(1.0, device=here.DEVICE))
+    assert_close(norm, here.tensor(6.0))
+    assert_close(p.grad, here.full((4,), 0.5))
+    assert tn.optim.clip_grad_norm_([nn.Parameter(here.ones(4))], 1.0) == 0.0
+    p.grad = here.full((4,), torch.inf)
+    with pytest.raises(RuntimeError, match="non-finite"):
+        tn.optim.clip_grad_norm_(p, 1.0, error_if_nonfinite=True)
