@@ -1,6 +1,6 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-gpu bench bench-cpu release-cubins format lint clean
+.PHONY: help build demo test test-quick test-gpu bench bench-cpu release-cubins wheel format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -44,6 +44,10 @@ bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 thr
 release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
 	@tools/setup.sh cubins
 	@.venv/bin/python tools/release_cubins.py
+
+wheel: ## dist/tenon-….whl: library, device code for every GPU from sm_75 on, command, headers and Python
+	@tools/setup.sh build cubins
+	@.venv/bin/python tools/make_wheel.py
 
 format: ## clang-format and ruff format over the tree
 	@tools/setup.sh lint

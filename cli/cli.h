@@ -4,6 +4,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <tenon/status.h>
+
+/* All of it: the program itself is a few lines around this (main.c). */
+TN_API int tni_command(int argc, char **argv);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
@@ -27,7 +31,7 @@ typedef struct verb {
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices;
+extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_flags;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* The exit status of a command that was not understood. */

@@ -174,7 +174,7 @@ static int run(int count, const char *const *rest) {
         printf("CUDA %d.%d", cu->version / 1000, cu->version % 1000 / 10);
         printf(nvml_driver()[0] ? ", driver %s\n\n" : "\n\n", nvml_driver());
     } else {
-        printf("no GPU: %s\n\n", why_not);
+        printf("no GPU: %s; operators run on the CPU\n\n", why_not);
     }
     for (int i = 0; i < n; i++) {
         const tni_gpu *gpu;

@@ -1,7 +1,8 @@
 # Device code: every .cu of src/ops and src/cuda is compiled for each of TENON_CUDA_ARCHS and embedded as data.
 #   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both;
 #                      empty: for the GPUs of this machine, and where there are none for 90a; "none": nothing
-#   TENON_CUBINS       a folder of files UNIT.ARCH.cubin (tools/release_cubins.py makes it): used as they are, no nvcc
+#   TENON_CUBINS       a folder of files UNIT.ARCH.cubin, packed or not (tools/release_cubins.py makes it): used as they
+#                      are, no nvcc
 # A build with neither is for the CPU alone, and says so.
 set(TENON_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for")
 set(TENON_CUBINS "" CACHE PATH "Folder with device code compiled before")
@@ -27,10 +28,10 @@ endif()
 
 set(images)     # unit|arch|kind|file
 if(TENON_CUBINS)
-  file(GLOB files CONFIGURE_DEPENDS ${TENON_CUBINS}/*.cubin ${TENON_CUBINS}/*.ptx)
+  file(GLOB files CONFIGURE_DEPENDS ${TENON_CUBINS}/*.cubin ${TENON_CUBINS}/*.ptx ${TENON_CUBINS}/*.xz)
   foreach(file ${files})
     get_filename_component(name ${file} NAME)
-    if(NOT name MATCHES "^([a-z0-9_]+)\\.(ptx)?([0-9]+)(a?)\\.(cubin|ptx)$")
+    if(NOT name MATCHES "^([a-z0-9_]+)\\.(ptx)?([0-9]+)(a?)\\.(cubin|ptx)(\\.xz)?$")
       message(FATAL_ERROR "${file}: expected UNIT.ARCH.cubin or UNIT.ptxARCH.ptx")
     endif()
     set(kind " ")

@@ -1,8 +1,9 @@
 """Device code for a release:  tools/release_cubins.py [--to FOLDER] [--arch 90a,ptx75] [--nvrtc PATH] [UNIT …]
 
-Compiles every .cu of src/ops and src/cuda with NVRTC into FOLDER/UNIT.ARCH.cubin and FOLDER/UNIT.ptxARCH.ptx, which
-`cmake -DTENON_CUBINS=FOLDER` embeds. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13 both take. Needs no
-GPU and no CUDA installation; what has not changed since the last time is not compiled again. `make release-cubins`.
+Compiles every .cu of src/ops and src/cuda with NVRTC into FOLDER/UNIT.ARCH.cubin.xz and FOLDER/UNIT.ptxARCH.ptx.xz,
+which `cmake -DTENON_CUBINS=FOLDER` embeds as they are. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13
+both take. Needs no GPU and no CUDA installation; what has not changed since the last time is not compiled again.
+`make release-cubins`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import ctypes
 import hashlib
 import json
+import lzma
 import os
 import re
 import sys
@@ -114,7 +116,8 @@ def compile_one(job: Job, nvrtc: str) -> tuple[bool, str, float]:
     if good:
         code = program.get("PTX" if job.is_ptx else "CUBIN")
         part = job.to.with_suffix(".part")
-        part.write_bytes(code.rstrip(b"\0") + b"\0" if job.is_ptx else code)  # the driver reads PTX up to its 0
+        whole = code.rstrip(b"\0") + b"\0" if job.is_ptx else code  # the driver reads PTX up to its 0
+        part.write_bytes(lzma.compress(whole, check=lzma.CHECK_NONE))  # src/cuda/unpack.c reads it
         part.replace(job.to)
     return good, said, time.monotonic() - begin
 
@@ -174,7 +177,7 @@ def read_notes(folder: Path) -> dict[str, str]:
 def remove_others(folder: Path, jobs: list[Job]) -> None:
     """CMake takes every file of the folder: units and architectures of earlier times may not stay."""
     wanted = {job.to.name for job in jobs}
-    for file in [*folder.glob("*.cubin"), *folder.glob("*.ptx"), *folder.glob("*.part")]:
+    for file in [*folder.glob("*.cubin"), *folder.glob("*.ptx"), *folder.glob("*.xz"), *folder.glob("*.part")]:
         if file.name not in wanted:
             file.unlink()
 
@@ -222,7 +225,7 @@ def main() -> int:
     folder: Path = options.to.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
-        Job(source, arch, folder / f"{source.stem}.{arch}.{'ptx' if arch.startswith('ptx') else 'cubin'}")
+        Job(source, arch, folder / f"{source.stem}.{arch}.{'ptx' if arch.startswith('ptx') else 'cubin'}.xz")
         for source in find_sources(options.units)
         for arch in read_archs(options.arch)
     ]

@@ -85,6 +85,7 @@ def parts() -> list[Part]:
         Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
         Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], PYTHON_ENV),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], PYTHON_ENV),
+        Part("wheel", "the wheel: made by pip, installed, used", [[*PYTEST, "tests/test_wheel.py"]]),
         Part(
             "fuzz",
             "libFuzzer on the contract language and on formulas",

@@ -8,11 +8,14 @@
 static uint32_t found;
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 
 /* The compiler's run-time check asks the processor, and the system whether it saves the wide registers. */
 static uint32_t detect(void) {
+    unsigned a, b, c = 0, d;
     __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C; /* clang 14 cannot be asked for this one */
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return (avx2 ? TN_ISA_AVX2 : 0) | (avx512 ? TN_ISA_AVX512 : 0);

@@ -51,6 +51,8 @@ const tni_image *tni_image_for(const char *unit, int major, int minor);
 const tni_image *tni_image_pick(const tni_image *images, const char *unit, int major, int minor);
 /* "sm_90a", "PTX for sm_75" into text. */
 void tni_image_describe(const tni_image *image, char text[static 32]);
+/* What the driver loads. The caller frees *memory, where it was unpacked to; NULL: nowhere. */
+tn_status tni_image_code(const char *wanted, const tni_image *image, void **memory, const void **code);
 
 /* A kernel for this GPU; valid in every context of it. */
 tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const char *name, cu_kernel *kernel);

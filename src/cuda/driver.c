@@ -27,7 +27,7 @@ typedef int (*proc_address)(const char *name, void **function, int version, uint
 
 static bool look_up(void *library) {
     proc_address find = (proc_address)dlsym(library, "cuGetProcAddress_v2"); /* CUDA 12.0 */
-    if (!find) return give_up("the NVIDIA driver is older than CUDA 12; Tenon needs driver 525 or newer");
+    if (!find) return give_up("the NVIDIA driver has no cuGetProcAddress_v2; Tenon needs driver 525 (CUDA 12.0)");
     const struct {
         const char *name;
         int version;
@@ -48,20 +48,24 @@ static bool look_up(void *library) {
     return true;
 }
 
+/* Every driver tells its version, even one that lacks all the rest. */
+static bool is_new_enough(void *library) {
+    int (*ask)(int *) = (int (*)(int *))dlsym(library, "cuDriverGetVersion");
+    if (ask) ask(&api.version);
+    if (api.version >= LEAST_VERSION) return true;
+    return give_up("the NVIDIA driver is for CUDA %d.%d, Tenon needs CUDA 12.0 (driver 525) or newer",
+                   api.version / 1000, api.version % 1000 / 10);
+}
+
 static bool open_driver(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return give_up("there is no NVIDIA driver (libcuda.so.1 cannot be opened)");
-    if (!look_up(library)) return false;
+    if (!is_new_enough(library) || !look_up(library)) return false;
     const char *text = "no reason given";
     int error = api.cuInit(0);
     if (error) {
         api.cuGetErrorString(error, &text);
         return give_up("the NVIDIA driver does not start: CUDA error %d: %s", error, text);
-    }
-    api.cuDriverGetVersion(&api.version);
-    if (api.version < LEAST_VERSION) {
-        return give_up("the NVIDIA driver is for CUDA %d.%d, Tenon needs CUDA 12.0 (driver 525) or newer",
-                       api.version / 1000, api.version % 1000 / 10);
     }
     error = api.cuDeviceGetCount(&api.n_devices);
     if (error || api.n_devices == 0) return give_up("the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES?)");

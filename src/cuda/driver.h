@@ -49,7 +49,6 @@ enum { CU_POOL_RELEASE_THRESHOLD = 4 };
 /* X(name, version, result arguments). cuGetProcAddress picks the variant that this version introduced. */
 #define TNI_CUDA_FUNCTIONS(X)                                                                                         \
     X(cuInit, 2000, (unsigned flags))                                                                                 \
-    X(cuDriverGetVersion, 2020, (int *version))                                                                       \
     X(cuGetErrorName, 6000, (int error, const char **name))                                                           \
     X(cuGetErrorString, 6000, (int error, const char **text))                                                         \
     X(cuDeviceGetCount, 2000, (int *count))                                                                           \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "unpack.h"
 
 enum { MOST_UNITS = 256 };
 
@@ -64,11 +65,29 @@ static tn_status none(const char *wanted, const tni_gpu *gpu) {
         gpu->name, gpu->major, gpu->minor, gpu->major, gpu->minor);
 }
 
+tn_status tni_image_code(const char *wanted, const tni_image *image, void **memory, const void **code) {
+    *memory = NULL;
+    *code = image->data;
+    if (!tni_is_packed(image->data, image->end)) return TN_OK;
+    const size_t size = tni_unpacked_size(image->data, image->end);
+    *memory = tni_malloc(size + 1);
+    if (!*memory) return TN_NO_MEMORY;
+    *code = *memory;
+    if (size && tni_unpack(image->data, image->end, *memory, size)) return TN_OK;
+    tni_free(*memory);
+    *memory = NULL;
+    return tn_fail(TN_SYSTEM, "%s: libtenon.so is damaged: the kernels of '%s' do not unpack", wanted, image->unit);
+}
+
 static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu *gpu, const char *name,
                       cu_library *library) {
     const tni_image *image = tni_image_for(name, gpu->major, gpu->minor);
+    void *memory;
+    const void *code;
     if (!image) return none(wanted, gpu);
-    int error = cu->cuLibraryLoadData(library, image->data, NULL, NULL, 0, NULL, NULL, 0);
+    TN_TRY(tni_image_code(wanted, image, &memory, &code));
+    int error = cu->cuLibraryLoadData(library, code, NULL, NULL, 0, NULL, NULL, 0);
+    tni_free(memory); /* the driver has a copy */
     if (!error) return TN_OK;
     char what[128], kind[32];
     tni_image_describe(image, kind);

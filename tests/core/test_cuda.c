@@ -97,11 +97,15 @@ static void test_choice(void) {
 static void test_built_in(void) {
     for (const tni_image *i = tni_images; i->unit; i++) {
         bool is_ptx = i->kind == 'p', is_cubin = i->kind == ' ' || i->kind == 'a';
+        void *memory = NULL;
+        const void *image = "";
         CHECK_ROW(is_ptx || is_cubin, "%s", i->unit);
         CHECK_ROW(i->end > i->data && *i->end == 0, "%s for %d", i->unit, i->arch);
-        CHECK_ROW(!is_cubin || memcmp(i->data, "\177ELF", 4) == 0, "%s for %d", i->unit, i->arch);
-        CHECK_ROW(!is_ptx || strstr((const char *)i->data, ".version"), "%s for %d", i->unit, i->arch);
+        CHECK_ROW(tni_image_code("test", i, &memory, &image) == TN_OK, "%s for %d", i->unit, i->arch);
+        CHECK_ROW(!is_cubin || strncmp(image, "\177ELF", 4) == 0, "%s for %d", i->unit, i->arch);
+        CHECK_ROW(!is_ptx || strstr(image, ".version"), "%s for %d", i->unit, i->arch);
         CHECK_ROW(tni_image_for(i->unit, i->arch / 10, i->arch % 10), "%s for %d", i->unit, i->arch);
+        tni_free(memory);
     }
 }
 

@@ -57,5 +57,13 @@ says 0 '"device": "cuda:1"' devices --json
 says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
 says 0 '"percent_of_copy"' bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1 --json
 
+# A driver that is too old costs one line; the CPU goes on.
+export FAKE_CUDA=old
+old="the NVIDIA driver is for CUDA 11.8, Tenon needs CUDA 12.0 (driver 525) or newer"
+says 0 "no GPU: $old; operators run on the CPU" devices
+says 0 "\"why_not\": \"$old\"" devices --json
+says 2 "$old" check softmax --device cuda
+says 0 " 0 failed" check softmax --quick --case values
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError("tenon.torch needs PyTorch 2.10 or newer: pip install torch") from error
-
 import tenon
+import tenon.torch._need
+
+# isort: split
 from tenon.torch import _fuse, _grad, _ops, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
