@@ -7,7 +7,8 @@
 
 enum {
     CHUNK = 256,       /* random numbers at a time */
-    MOST_OPERANDS = 64 /* of a compiled loop */
+    MOST_OPERANDS = 64, /* of a compiled loop */
+    ENOUGH = 32768      /* elements for a thread to be worth waking */
 };
 
 /* One thread's view of a pass: where it is, and where values are. */
@@ -462,11 +463,15 @@ tn_status tni_program_run(const tni_program *program, const tn_call *call) {
     for (int32_t i = 0; i < program->n_passes; i++) {
         const tni_pass *pass = &program->passes[i];
         shared s = {program, pass, call, loops};
-        int64_t elements = pass->rows * (pass->span > 0 ? pass->span : 1);
+        int64_t elements = pass->rows * (pass->span > 0 ? pass->span : 1), grain = 1;
+        if (pass->first_unit) { /* of lists, units may be small */
+            elements = 1 + pass->columns / pass->units;
+            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / pass->pieces);
+        }
         if (pass->n_accumulators) {
-            tn_parallel(call, pass->pieces, 1, do_pieces, &s);
+            tn_parallel(call, pass->pieces, grain, do_pieces, &s);
         } else {
-            tn_parallel(call, pass->units, 1 + 32768 / elements, do_units, &s);
+            tn_parallel(call, pass->units, 1 + ENOUGH / elements, do_units, &s);
         }
         for (int32_t k = 0; k < pass->n_accumulators; k++) tni_add_sums(call, pass, &pass->accumulators[k]);
     }
