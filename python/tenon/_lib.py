@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _NAME = "libtenon.so"
@@ -63,6 +63,10 @@ lib.tn_operator_json.argtypes = [ctypes.c_void_p]
 lib.tn_operator_json.restype = ctypes.c_void_p
 lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
 lib.tn_fuse.restype = ctypes.c_int
+lib.tn_type_named.argtypes = [ctypes.c_char_p]
+lib.tn_type_named.restype = ctypes.c_int
+lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+lib.tn_fuse_graph_json.restype = ctypes.c_void_p
 
 
 class _FuseOptions(ctypes.Structure):
@@ -117,3 +121,10 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     assert made.value is not None
     row: dict[str, Any] = _read_json(lib.tn_operator_json(made))
     return made.value, row
+
+
+def fuse_graph(address: int, types: Sequence[str | None], ranks: Sequence[int], attributes: str) -> Any:
+    """What a call of a formula computes (the format is in tenon/fuse.h); None where that cannot be said."""
+    kinds = (ctypes.c_int * len(types))(*(0 if t is None else lib.tn_type_named(t.encode()) for t in types))
+    made = lib.tn_fuse_graph_json(address, kinds, (ctypes.c_int32 * len(ranks))(*ranks), attributes.encode())
+    return _read_json(made) if made else None

@@ -238,6 +238,10 @@ tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, 
  * "sum". Strings and ints of the value live in `arena` memory that the caller frees with tn_free. */
 tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
                          void **memory);
+/* All attributes of a call, "eps=1e-05 mode='sum' want_dx=true": each value to its place in `attrs`. The caller frees the
+ * first *n_memory of `memory` (TNI_MAX_ARGS), also after a failure. */
+tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_attr *attrs, void **memory,
+                          int32_t *n_memory);
 
 /* ---- gradient rules ---------------------------------------------------------------------------------------------- */
 

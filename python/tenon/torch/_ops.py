@@ -15,6 +15,7 @@ from tenon.infer import Binding
 from tenon.torch._direct import direct
 from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
+from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, argument
 
@@ -146,12 +147,14 @@ class TorchOp:
                 made: Any = self._function(shown, functional=False, run=self.forward)
                 apply = _plain_apply.__get__(None, made)
             if careful:
-                self._refuse(args)
+                self.refuse(args)
             return _drop_absent(apply(*args)) if asked else apply(*args)
 
         return recorded
 
-    def _refuse(self, args: Sequence[Any]) -> None:
+    def refuse(self, args: Sequence[Any]) -> None:
+        """Raises where something asks for a gradient that there is not."""
+        lost = self.op.mutates and self.op.rule is None  # updates that nothing could be differentiated through
         for param, value in zip(self.op.params, args, strict=True):
             if not isinstance(param, Input) or value is None:
                 continue
@@ -159,6 +162,9 @@ class TorchOp:
                 raise RuntimeError(f"{self.op.name}: {param.name} is updated in place, so it cannot require a gradient")
             if param.list and any(t.requires_grad for t in value):
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
+            if lost and value.requires_grad:
+                message = "requires a gradient, which an update in place does not give; torch.no_grad() allows it"
+                raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
     def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
         return make_function(self.op, self._called, shown, functional, run, self._full, self._size)
@@ -199,6 +205,9 @@ class TorchOp:
         if self.written:
             _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)
             _library.impl(f"{name}.raw", self._note_writes(self.raw), "ADInplaceOrView", with_keyset=True)
+        if self.op.formula is not None and not self.written:
+            for overload in (self.overload, self.raw):
+                add_decomposition(overload, self._decomposed)
         if self.op.autocast is not None:
             for key, device in _AUTOCAST_KEYS.items():
                 _library.impl(name, self._autocast(key, device), key)
@@ -218,6 +227,11 @@ class TorchOp:
         if (torch.is_grad_enabled() and self._needs_grad(args)) or forward_ad._current_level >= 0:
             return self.apply_full(*args)
         return self.forward(*args)
+
+    def _decomposed(self, *given: Any, **named: Any) -> Any:
+        from tenon.torch._decompose import decompose_row
+
+        return decompose_row(self.op, self.address, self.complete(given, named))
 
     def _note_writes(self, overload: Any) -> Callable[..., Any]:
         """In-place operators say what they wrote, so that torch can tell when a saved tensor was changed."""

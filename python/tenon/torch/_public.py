@@ -84,7 +84,7 @@ class _Public:
             else:
                 parts.append(f"{name}: {_annotation(param)}")
         asked = any(self.op.outputs[i].want == "asked" for i in self.made.shown)
-        returns = "Tensor" if self._returns_one() else "tuple[Tensor, ...]"
+        returns = "Tensor" if self._returns_one() else "tuple[Tensor, ...]" if self.made.shown else "None"
         returns = "Tensor | tuple[Tensor, ...]" if asked else returns
         return f"def {identifier(self.op.name)}({', '.join(parts)}) -> {returns}:"
 
@@ -101,7 +101,10 @@ class _Public:
         outputs = [self.op.outputs[i].name for i in self.made.shown]
         lines = [*textwrap.wrap(self.op.doc, 100), "", "Contract:"]
         lines += textwrap.wrap(self.op.signature, 96, initial_indent="    ", subsequent_indent="        ")
-        lines += ["", f"Returns {', '.join(outputs)}."]
+        written = [p.name for p in self.op.inputs if p.inplace]
+        updates = [f"Updates {', '.join(written)} in place."] if written else []
+        returns = [f"Returns {', '.join(outputs)}."] if outputs else []
+        lines += ["", " ".join([*updates, *returns])]
         if len(outputs) < len(self.op.outputs):
             every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
             lines[-1] += f" torch.ops.tenon.{self.op.name} returns {every}."
