@@ -61,6 +61,8 @@ lib.tn_find.argtypes = [ctypes.c_char_p]
 lib.tn_find.restype = ctypes.c_void_p
 lib.tn_operator_json.argtypes = [ctypes.c_void_p]
 lib.tn_operator_json.restype = ctypes.c_void_p
+lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
+lib.tn_gradient_json.restype = ctypes.c_void_p
 lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
 lib.tn_fuse.restype = ctypes.c_int
 lib.tn_type_named.argtypes = [ctypes.c_char_p]
@@ -91,7 +93,7 @@ def _read_json(address: int | None) -> Any:
     if not address:
         raise TenonError(last_error())
     try:
-        return json.loads(ctypes.string_at(address))
+        return json.loads(ctypes.string_at(address).decode())
     finally:
         lib.tn_free(address)
 
@@ -100,6 +102,11 @@ def table_json() -> list[dict[str, Any]]:
     """The operator table as the C library describes it (the format is in src/core/contract.h)."""
     table: list[dict[str, Any]] = _read_json(lib.tn_table_json())
     return table
+
+
+def gradient_json(address: int) -> Any:
+    """The gradient rule of an operator; None where it has none."""
+    return _read_json(lib.tn_gradient_json(address))
 
 
 def find(name: str) -> int:

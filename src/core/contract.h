@@ -298,7 +298,7 @@ void tni_rule_free(tni_rule *rule);
  *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
  *                 "choices": [str] (of choice), "rank_of": SEQ|null (null: the first input)}],   as written, implied
  * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
- * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "differentiable": [output names],
+ * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | "derived" (tn_gradient_json has it) | {"locals": [str], "differentiable": [output names],
  *                "statements": [{"results": [names], "local": bool, "op": name,
  *                  "formula": str (of a called operator that is in no table: tn_fuse makes it),
  *                  "args": [{"param": name in the called operator, "attr": bool,

@@ -17,10 +17,10 @@ from torch.fx.experimental import proxy_tensor
 from tenon import _lib
 from tenon.contract import Json, Operand, Operator, dense_strides
 from tenon.torch._fake import bind_call, output_strides
-from tenon.torch._grad import attributes_source, compile_source, identifier
-from tenon.torch._types import DTYPES, NAMES, operand
+from tenon.torch._types import DTYPES, attributes_text, operand, written_attributes
 
 Values = list[Tensor]
+_broadcast_shapes: Callable[..., torch.Size] = torch.broadcast_shapes
 
 
 def _softplus(x: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ def _operation(node: Json, args: Values, device: torch.device) -> Tensor:
     if op == "sum_to":
         return _sum_to(*args)
     if op == "expand":
-        return torch.broadcast_tensors(*args)[0]
+        return args[0].expand(_broadcast_shapes(*(a.shape for a in args)))
     if "over" in node:
         dims = list(range(args[0].ndim))[-1 if node["over"] == "row" else 0 :]
         return _REDUCTIONS[op](args[0], dims, keepdim=True) if dims else args[0]
@@ -206,7 +206,7 @@ def _comes_from_elementwise(tensor: Tensor) -> bool:
     """Whether the graph that is being traced makes a tensor by an elementwise operation, views of the result aside."""
     mode = proxy_tensor.get_proxy_mode()
     slot = None if mode is None else proxy_tensor.get_proxy_slot(tensor, mode.tracer, None)
-    node = None if slot is None else slot.proxy.node
+    node: Any = None if slot is None else slot.proxy.node
     while node is not None and node.op == "call_function" and getattr(node.target, "is_view", False):
         node = node.args[0]
     return node is not None and torch.Tag.pointwise in getattr(node.target, "tags", ())
@@ -221,12 +221,12 @@ def is_worth_it(inputs: Sequence[Tensor | None]) -> bool:
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def decompose(op: Operator, address: int, args: Sequence[Any], attributes: str) -> list[Tensor | None] | None:
+def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor | None] | None:
     """The outputs of a call with all its arguments; None where the operator stays as it is."""
     inputs, specs, device = bind_call(op, args)
     known = [None if t is None else operand(t) for t in inputs]
     types = tuple(k and k[0] for k in known)
-    graph = graph_of(address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
+    graph = graph_of(op.address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
     if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
         return None
     values = _compute(graph, inputs, device)
@@ -240,17 +240,9 @@ def decompose(op: Operator, address: int, args: Sequence[Any], attributes: str) 
     return outputs
 
 
-def _attributes(op: Operator, args: Sequence[Any]) -> str:
-    """The attributes of a call, as text, from all its arguments."""
-    params = ", ".join(identifier(p.name) for p in op.params)
-    source = f"def text({params}):\n    return {attributes_source(op)}\n"
-    text: str = compile_source(source, f"attributes of {op.name}", {"_names": NAMES})["text"](*args)
-    return text
-
-
-def decompose_row(op: Operator, address: int, args: Sequence[Any]) -> Any:
+def decompose_row(op: Operator, args: Sequence[Any]) -> Any:
     """The outputs of a call of a row of the table that is a formula, as its operator returns them."""
-    outputs = decompose(op, address, args, _attributes(op, args))
+    outputs = decompose(op, args, attributes_text(written_attributes(op), args))
     if outputs is None:
         return NotImplemented
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

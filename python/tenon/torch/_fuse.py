@@ -16,13 +16,12 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from tenon.contract import Attr, Operator, fused
+from tenon.contract import Attr, Input, Operator, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
-from tenon.torch._grad import attributes_source, compile_source, identifier
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
-from tenon.torch._types import DTYPES, NAMES
+from tenon.torch._types import DTYPES, attributes_text, written_attributes
 
 
 def _arrange(outputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
@@ -35,46 +34,38 @@ def _arrange(outputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[Tensor 
     return tuple(arranged)
 
 
-def _present(*given: tuple[int, Tensor | None]) -> tuple[list[Tensor], list[int]]:
-    """What a call writes, and the places of that."""
-    there = [(place, tensor) for place, tensor in given if tensor is not None]
-    return [tensor for _, tensor in there], [place for place, _ in there]
-
-
-def _update_source(op: Operator) -> str:
-    """The same for a formula that updates inputs. Memory for outputs is made before, and written like the inputs."""
-    params = ", ".join(identifier(p.name) for p in op.params)
-    inputs = ", ".join(identifier(p.name) for p in op.inputs)
-    read = ", ".join("None" if p.inplace else identifier(p.name) for p in op.inputs)
-    written = [f"({i}, {identifier(p.name)})" for i, p in enumerate(op.inputs) if p.inplace]
-    written += [f"({len(op.inputs) + i}, _outputs[{i}])" for i in range(len(op.outputs))]
-    lines = [f"_attributes = {attributes_source(op)}"]
-    if op.outputs:
-        lines.append(f"_outputs = _room(_formula, [{inputs}], _attributes, _fast)")
-    lines.append(f"_written, _places = _present({', '.join(written)})")
-    lines.append(f"_overload(_formula, _written, _places, [{read}], _attributes, _fast)")
-    if op.outputs:
-        lines.append("return _outputs[0]" if len(op.outputs) == 1 else "return tuple(_outputs)")
-    return "\n    ".join([f"def call({params}):", *lines]) + "\n"
-
-
-def _call_source(op: Operator) -> str:
+def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """A function of all parameters that calls the one operator of torch."""
-    if op.mutates:
-        return _update_source(op)
-    params = ", ".join(identifier(p.name) for p in op.params)
-    inputs = ", ".join(identifier(p.name) for p in op.inputs)
-    attributes = attributes_source(op)
-    wanted = ", ".join("True" if o.want_attr is None else identifier(o.want_attr) for o in op.outputs)
-    always = all(o.want_attr is None for o in op.outputs)
-    result = f"tuple(_outputs[:{len(op.outputs)}])" if always else f"_arrange(_outputs, ({wanted},))"
-    if len(op.outputs) == 1:
-        result = "_outputs[0]" if always else f"_outputs[0] if {wanted} else None"
-    return (
-        f"def call({params}):\n"
-        f"    _outputs = _overload(_formula, [{inputs}], {attributes}, _fast)\n"
-        f"    return {result}\n"
-    )
+    inputs = tuple(i for i, p in enumerate(op.params) if isinstance(p, Input))
+    attributes = written_attributes(op)
+    wants = tuple(None if o.want_attr is None else [p.name for p in op.params].index(o.want_attr) for o in op.outputs)
+    single = len(wants) == 1
+
+    def call(*args: Any) -> Any:
+        outputs = overload(formula, [args[i] for i in inputs], attributes_text(attributes, args), fast)
+        arranged = _arrange(outputs, [True if want is None else args[want] for want in wants])
+        return arranged[0] if single else arranged
+
+    return call
+
+
+def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
+    """The same for a formula that updates inputs. Memory for outputs is made before, and written like the inputs."""
+    inputs = tuple((i, p.inplace) for i, p in enumerate(op.params) if isinstance(p, Input))
+    attributes = written_attributes(op)
+    n_outputs = len(op.outputs)
+    room: Any = torch.ops.tenon.fuse.room
+
+    def call(*args: Any) -> Any:
+        text = attributes_text(attributes, args)
+        outputs = room(formula, [args[i] for i, _ in inputs], text, fast) if n_outputs else []
+        there = [k for k, (i, inplace) in enumerate(inputs) if inplace and args[i] is not None]
+        written = [args[inputs[k][0]] for k in there] + list(outputs)
+        places = there + [len(inputs) + k for k in range(n_outputs)]
+        overload(formula, written, places, [None if inplace else args[i] for i, inplace in inputs], text, fast)
+        return (outputs[0] if n_outputs == 1 else tuple(outputs)) if n_outputs else None
+
+    return call
 
 
 def _read(attr: Attr, text: str) -> Any:
@@ -93,21 +84,17 @@ class FusedOp(_ops.TorchOp):
     def __init__(self, formula: str, fast: bool) -> None:
         self.formula = formula
         self.fast = fast
-        op, address = fused(formula, fast)
-        super().__init__(op, address)
+        op = fused(formula, fast)
+        super().__init__(op)
         self.fake = fake_kernel(op, self.defaults)
 
     def _overloads(self) -> tuple[Any, Any]:
         packet: Any = torch.ops.tenon.fuse
         if self.op.mutates:
-            updates = self._through(packet.inplace)
-            return updates, updates
-        return self._through(packet.default), self._through(packet.raw)
-
-    def _through(self, overload: Any) -> Any:
-        names = {"_overload": overload, "_formula": self.formula, "_fast": self.fast}
-        names |= {"_names": NAMES, "_arrange": _arrange, "_present": _present, "_room": torch.ops.tenon.fuse.room}
-        return compile_source(_call_source(self.op), f"call of {self.formula}", names)["call"]
+            updater = _updater(self.op, packet.inplace, self.formula, self.fast)
+            return updater, updater
+        made = [_caller(self.op, overload, self.formula, self.fast) for overload in (packet.default, packet.raw)]
+        return made[0], made[1]
 
     def _shown(self) -> list[int]:
         return list(range(len(self.op.outputs)))
@@ -164,7 +151,7 @@ def _decomposed(formula: str, inputs: Sequence[Tensor | None], attributes: str =
     from tenon.torch._decompose import decompose
 
     made = fused_op(formula, fast)
-    outputs = decompose(made.op, made.address, made.arguments(inputs, attributes), attributes)
+    outputs = decompose(made.op, made.arguments(inputs, attributes), attributes)
     return NotImplemented if outputs is None else [o for o in outputs if o is not None]
 
 
@@ -188,7 +175,7 @@ def _room(formula: str, inputs: Sequence[Tensor | None], attributes: str, fast: 
 
 def _all_inputs(written: Sequence[Tensor], places: Sequence[int], inputs: Sequence[Tensor | None]) -> list[Any]:
     """The inputs of a call, those that it writes among them."""
-    given = dict(zip(places, written, strict=True))
+    given = dict(zip(places, written, strict=False))  # the kernel says what is wrong
     return [given.get(i, tensor) for i, tensor in enumerate(inputs)]
 
 

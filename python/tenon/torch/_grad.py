@@ -52,27 +52,6 @@ def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[st
     return namespace
 
 
-def _attribute_source(attr: Attr) -> str:
-    """An expression for an attribute as text, with a blank behind it."""
-    name = identifier(attr.name)
-    value = {
-        "int": f"{{{name}}}",
-        "axis": f"{{{name}}}",
-        "float": f"{{float({name})!r}}",
-        "bool": f"{{'true' if {name} else 'false'}}",
-        "dtype": f"{{_names[{name}]}}",
-    }.get(attr.kind, f"'{{{name}}}'")
-    text = f'f"{attr.name}={value} "'
-    if attr.implied:
-        return f'("{attr.name}=true " if {name} else "")'
-    return f'({text} if {name} is not None else "")' if attr.optional else text
-
-
-def attributes_source(op: Operator) -> str:
-    """An expression for all attributes of a call as the C library reads them: "eps=1e-05 mode='sum' want_dx=true "."""
-    return " + ".join(_attribute_source(a) for a in op.attrs) or '""'
-
-
 def may_need_grad(op: Operator, param: Input | Attr) -> bool:
     """Whether an argument may require a gradient."""
     if isinstance(param, Attr) or param.list or param.inplace:
@@ -135,8 +114,6 @@ class _Writer:
 
     def forward(self) -> list[str]:
         run = f"{_tuple(self.outs) if len(self.outs) > 1 else self.outs[0]} = _run({', '.join(self._arguments())})"
-        if not self.outs:
-            run = f"_run({', '.join(self._arguments())})"
         returned = [self._returned(o) for o in self.shown]
         result = returned[0] if len(returned) == 1 else _tuple(returned)
         if not self.functional:

@@ -23,6 +23,6 @@ def tell_inductor() -> None:
 
     # The table that is used unless the configuration says otherwise. What is in the other one, `decompositions`, may
     # not stay as it is.
-    table = getattr(decomposition, "fast_random_decomps", dict)()
+    table: dict[Any, Callable[..., Any]] = getattr(decomposition, "fast_random_decomps", dict)()
     table.update(_waiting)
     _waiting.clear()

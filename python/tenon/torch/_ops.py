@@ -65,9 +65,8 @@ class TorchOp:
 
     fast = False  # formulas that its gradient calls are compiled so
 
-    def __init__(self, op: Operator, address: int) -> None:
+    def __init__(self, op: Operator) -> None:
         self.op = op
-        self.address = address
         self.defaults = tuple(default_of(p) for p in op.params)
         self.names = [p.name for p in op.params]
         inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
@@ -80,9 +79,9 @@ class TorchOp:
         self.raw: Any  # without: what it comes to below autograd
         self.overload, self.raw = self._overloads()
         self.apply_full = self._recorded(self.everything)
-        self.full = direct(address, self.apply_full, self.general, self.everything, True)
-        self.forward = direct(address, self.raw, self.raw, self.everything, True)
-        self.call = direct(address, self._recorded(self.shown), self.general_shown, self.shown, False)
+        self.full = direct(op.address, self.apply_full, self.general, self.everything, True)
+        self.forward = direct(op.address, self.raw, self.raw, self.everything, True)
+        self.call = direct(op.address, self._recorded(self.shown), self.general_shown, self.shown, False)
         self._functional: Any = None
         self._register()
 
@@ -143,11 +142,13 @@ class TorchOp:
 
         def recorded(*args: Any) -> Any:
             nonlocal apply
+            if careful:
+                self.refuse(args)
+            if not self.op.outputs:  # nothing that could be recorded
+                return self.forward(*args)
             if apply is None:
                 made: Any = self._function(shown, functional=False, run=self.forward)
                 apply = _plain_apply.__get__(None, made)
-            if careful:
-                self.refuse(args)
             return _drop_absent(apply(*args)) if asked else apply(*args)
 
         return recorded
@@ -185,7 +186,7 @@ class TorchOp:
         made = self._rule_op(statement)
         if over < 0:
             return made.full
-        return direct(made.address, made.apply_full, made.general, made.everything, True, over)
+        return direct(made.op.address, made.apply_full, made.general, made.everything, True, over)
 
     def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
         """A dimension or a pack of the call."""
@@ -231,7 +232,7 @@ class TorchOp:
     def _decomposed(self, *given: Any, **named: Any) -> Any:
         from tenon.torch._decompose import decompose_row
 
-        return decompose_row(self.op, self.address, self.complete(given, named))
+        return decompose_row(self.op, self.complete(given, named))
 
     def _note_writes(self, overload: Any) -> Callable[..., Any]:
         """In-place operators say what they wrote, so that torch can tell when a saved tensor was changed."""
@@ -297,5 +298,5 @@ def register_all() -> list[TorchOp]:
         raise ImportError(f"{_lib.last_error()} (this is torch {torch.__version__})")
     fresh = [op for name, op in table().items() if name not in _ops]
     for op in fresh:
-        _ops[op.name] = TorchOp(op, _lib.find(op.name))
+        _ops[op.name] = TorchOp(op)
     return [_ops[op.name] for op in fresh]
