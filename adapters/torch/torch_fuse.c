@@ -73,9 +73,10 @@ static tn_status take_written(arguments *a, tni_torch_handle list, tni_torch_han
         TN_TRY(tni_torch_frame_room(&a->frame, 1));
         tni_torch_handle tensor = a->frame.owned[a->frame.n_owned++] = (tni_torch_handle)item;
         TN_TRY(item_of(places, k, &place));
-        if (place >= (uint64_t)c->n_inputs && place < (uint64_t)(c->n_inputs + c->n_outputs)) {
-            TN_TRY(tni_torch_give_output(&a->frame, (int32_t)place - c->n_inputs, tensor));
-        } else if (place < (uint64_t)c->n_inputs && c->inputs[place].inplace && !a->inputs[place]) {
+        uint64_t n_inputs = (uint64_t)c->n_inputs, n_outputs = (uint64_t)c->n_outputs;
+        if (place >= n_inputs && place - n_inputs < n_outputs) {
+            TN_TRY(tni_torch_give_output(&a->frame, (int32_t)(place - n_inputs), tensor));
+        } else if (place < n_inputs && c->inputs[place].inplace && !a->inputs[place]) {
             a->inputs[place] = tensor;
         } else {
             return tn_fail(TN_BAD_VALUE, "%s: does not write to place %lld", c->name, (long long)place);

@@ -37,6 +37,7 @@ static tn_status bind(form *m, const tn_type *types, const int32_t *ranks, const
     }
     for (int i = 0; i < c->n_inputs; i++) {
         m->counts[i] = types[i] != TN_NO_TYPE;
+        if (ranks[i] < 0) return tn_fail(TN_BAD_SHAPE, "%s: %s has rank %d", c->name, c->inputs[i].name, ranks[i]);
         if (m->counts[i]) m->operands[n++] = (tni_operand){types[i], ranks[i], m->unknown};
     }
     for (int i = 0; i < c->n_attrs; i++) m->attrs[i].name = c->attrs[i].name;
@@ -58,7 +59,11 @@ static tn_status place(form *m) {
         n++;
     }
     for (int i = 0; i < c->n_outputs; i++) {
-        if (m->specs[i].present) m->out[i] = view_of(m, TNI_MAX_ARGS + i, m->specs[i].type, m->specs[i].ndim);
+        const tn_spec *spec = &m->specs[i];
+        if (!spec->present) continue;
+        if (spec->ndim < 0)
+            return tn_fail(TN_UNSUPPORTED, "%s: the rank of %s is unknown", c->name, c->outputs[i].name);
+        m->out[i] = view_of(m, TNI_MAX_ARGS + i, spec->type, spec->ndim);
     }
     tn_call call = {.name = c->name, .in = m->in, .out = m->out, .attrs = m->bound.attrs};
     return tni_make_domain(m->f, &call, &m->domain);

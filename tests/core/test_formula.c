@@ -268,6 +268,11 @@ static void test_memory(void) {
         tni_fail_allocation(n);
         tn_status status = tn_fuse(text, NULL, &op);
         if (status == TN_OK) status = tn_fuse_gradient(op, &gradient);
+        char *graph = status == TN_OK ? tn_fuse_graph_json(op, (tn_type[]){TN_F32}, (int32_t[]){2}, "") : NULL;
+        char *rule = graph ? tn_gradient_json(op) : NULL;
+        if (status == TN_OK && !rule) status = TN_NO_MEMORY;
+        tn_free(graph);
+        tn_free(rule);
         int64_t asked = tni_fail_allocation(0);
         CHECK_ROW(status == TN_OK || status == TN_NO_MEMORY, "%lld: %s", (long long)n, tn_last_error());
         if (asked < n) {

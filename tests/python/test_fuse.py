@@ -245,6 +245,7 @@ step(p: T[*s]!, g: G[*s], m: f32[*s]!, w: f32[*s]!?, lr: f32[], beta: float = 0.
 """
 # Updates and an output.
 SHIFT = "shift(x: T[*s]!, k: float = 2.0) -> y: T[*s] : y = x * k; x = x + 1"
+BOTH = "both(x: T[*s]!) -> y: T[*s]?, z: T[*s] : y = x * 2; z = x * 3; x = x + 1"
 
 
 def stepped(p: Tensor, g: Tensor, m: Tensor, lr: float) -> tuple[Tensor, Tensor]:
@@ -306,13 +307,14 @@ def test_updates_and_gradients() -> None:
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_updates_compile(backend: str) -> None:
     torch._dynamo.reset()
-    step, shift = tn.fuse(STEP), tn.fuse(SHIFT)
+    step, shift, both = tn.fuse(STEP), tn.fuse(SHIFT), tn.fuse(BOTH)
 
     @torch.compile(backend=backend, fullgraph=True, dynamic=True)
     def function(p: Tensor, g: Tensor, m: Tensor, w: Tensor, lr: Tensor) -> Tensor:
         step(p, g * 2, m, None, lr)
         step(p, g, m, w, lr, beta=0.9)
-        return shift(m, k=3.0) + p
+        y, z = both(m, want_y=True)
+        return shift(m, k=3.0) + p + y + z + both(g)
 
     for n in (5, 7):
         p, g, m, w = here.randn(n, 6), here.randn(n, 6), here.randn(n, 6), here.zeros(n, 6)
@@ -320,7 +322,7 @@ def test_updates_compile(backend: str) -> None:
         q, k = stepped(p, g * 2, m, 0.1)
         q, k = stepped(q, g, k, 0.1)
         made = function(p, g, m, w, lr)
-        assert_close((made, p, m, w), (k * 3 + q, q, k + 1, torch.ones_like(w)))
+        assert_close((made, p, m, w), ((k + 1) * 3 + q + 5 * k + 3 * (g - 1), q, k + 2, torch.ones_like(w)))
 
 
 def test_updates_of_the_operator_of_torch() -> None:

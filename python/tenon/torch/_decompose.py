@@ -122,7 +122,7 @@ def _count(node: Json, of: Tensor) -> int:
 
 
 def _sum_to(x: Tensor, target: Tensor) -> Tensor:
-    dims = [d for d in range(x.ndim) if target.shape[d] == 1]
+    dims = [d for d in range(x.ndim) if target.ndim == 0 or target.shape[d] == 1]
     return torch.sum(x, dims, keepdim=True) if dims else x
 
 

@@ -23,28 +23,33 @@ from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
 from tenon.torch._types import DTYPES, attributes_text, written_attributes
 
+Wants = tuple[int | None, ...]  # for each output, which parameter asks for it; None: it is always made
 
-def _arrange(outputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    """The outputs of a call in the contract's places: None where one was not asked for."""
+
+def _wants(op: Operator) -> Wants:
+    names = [p.name for p in op.params]
+    return tuple(None if o.want_attr is None else names.index(o.want_attr) for o in op.outputs)
+
+
+def _arrange(outputs: Sequence[Tensor], wants: Wants, args: Sequence[Any]) -> Any:
+    """The outputs that a call made, in the contract's places: None where one was not asked for; one stands alone."""
     arranged: list[Tensor | None] = []
     taken = 0
-    for want in wanted:
-        arranged.append(outputs[taken] if want else None)
-        taken += 1 if want else 0
-    return tuple(arranged)
+    for want in wants:
+        made = want is None or args[want]
+        arranged.append(outputs[taken] if made else None)
+        taken += 1 if made else 0
+    return arranged[0] if len(wants) == 1 else tuple(arranged) if wants else None
 
 
 def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """A function of all parameters that calls the one operator of torch."""
     inputs = tuple(i for i, p in enumerate(op.params) if isinstance(p, Input))
-    attributes = written_attributes(op)
-    wants = tuple(None if o.want_attr is None else [p.name for p in op.params].index(o.want_attr) for o in op.outputs)
-    single = len(wants) == 1
+    attributes, wants = written_attributes(op), _wants(op)
 
     def call(*args: Any) -> Any:
         outputs = overload(formula, [args[i] for i in inputs], attributes_text(attributes, args), fast)
-        arranged = _arrange(outputs, [True if want is None else args[want] for want in wants])
-        return arranged[0] if single else arranged
+        return _arrange(outputs, wants, args)
 
     return call
 
@@ -52,18 +57,17 @@ def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[.
 def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """The same for a formula that updates inputs. Memory for outputs is made before, and written like the inputs."""
     inputs = tuple((i, p.inplace) for i, p in enumerate(op.params) if isinstance(p, Input))
-    attributes = written_attributes(op)
-    n_outputs = len(op.outputs)
+    attributes, wants = written_attributes(op), _wants(op)
     room: Any = torch.ops.tenon.fuse.room
 
     def call(*args: Any) -> Any:
         text = attributes_text(attributes, args)
-        outputs = room(formula, [args[i] for i, _ in inputs], text, fast) if n_outputs else []
-        there = [k for k, (i, inplace) in enumerate(inputs) if inplace and args[i] is not None]
-        written = [args[inputs[k][0]] for k in there] + list(outputs)
-        places = there + [len(inputs) + k for k in range(n_outputs)]
+        outputs = room(formula, [args[i] for i, _ in inputs], text, fast) if wants else []
+        places = [k for k, (i, inplace) in enumerate(inputs) if inplace and args[i] is not None]
+        written = [args[inputs[k][0]] for k in places] + list(outputs)
+        places += [len(inputs) + k for k, want in enumerate(wants) if want is None or args[want]]
         overload(formula, written, places, [None if inplace else args[i] for i, inplace in inputs], text, fast)
-        return (outputs[0] if n_outputs == 1 else tuple(outputs)) if n_outputs else None
+        return _arrange(outputs, wants, args)
 
     return call
 
