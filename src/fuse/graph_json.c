@@ -80,6 +80,7 @@ static tn_status specialise(form *m) {
 static tn_status check(const form *m) {
     const tni_contract *c = m->f->contract;
     bool broadcasts = false, sums_to = false;
+    if (c->has_lists) return tn_fail(TN_UNSUPPORTED, "%s: takes lists of tensors", c->name);
     for (int i = 0; i < c->n_inputs; i++) {
         const tni_shape *shape = &c->inputs[i].shape;
         if (c->inputs[i].inplace) return tn_fail(TN_UNSUPPORTED, "%s: updates %s in place", c->name, c->inputs[i].name);

@@ -167,6 +167,8 @@ def test_bad_calls() -> None:
         function(here.randn(3), None)
     with pytest.raises(ValueError, match="needs 'plus' or 'minus'"):
         tn.fuse(NORM)(here.randn(3), sign="times")
+    with pytest.raises(NotImplementedError, match="g is a list of tensors"):
+        tn.fuse("f(g: [T[*s]]) -> n: f32[] : sum(g * g)")
     with pytest.raises(NotImplementedError, match="no gradient"):
         tn.fuse("floor(x)")(here.randn(3, requires_grad=True)).sum().backward()
 

@@ -140,6 +140,9 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     made = fused_op(formula, fast)
     if not made.op.inputs:
         raise ValueError(f"{made.op.name}: the formula has no inputs")
+    lists = [p.name for p in made.op.inputs if p.list]
+    if lists:
+        raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
     return make_public(made)
 
 

@@ -163,7 +163,7 @@ class TorchOp:
                 raise RuntimeError(f"{self.op.name}: {param.name} is updated in place, so it cannot require a gradient")
             if param.list and any(t.requires_grad for t in value):
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
-            if lost and value.requires_grad:
+            if lost and not param.list and value.requires_grad:
                 message = "requires a gradient, which an update in place does not give; torch.no_grad() allows it"
                 raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
@@ -206,7 +206,7 @@ class TorchOp:
         if self.written:
             _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)
             _library.impl(f"{name}.raw", self._note_writes(self.raw), "ADInplaceOrView", with_keyset=True)
-        if self.op.formula is not None and not self.written:
+        if self.op.formula is not None and not self.written and not any(p.list for p in self.op.inputs):
             for overload in (self.overload, self.raw):
                 add_decomposition(overload, self._decomposed)
         if self.op.autocast is not None:
