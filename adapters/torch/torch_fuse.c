@@ -21,6 +21,7 @@ typedef struct arguments {
     tni_torch_handle inputs[TNI_MAX_ARGS];
     tni_torch_slot *boxes[TNI_MAX_ARGS];
     int32_t n_boxes;
+    size_t n_inputs, n_written; /* items of the lists that are ours by now: in `boxes`, in the frame's `owned` */
     void *values[TNI_MAX_ARGS]; /* memory of attributes */
     int32_t n_values;
 } arguments;
@@ -49,9 +50,9 @@ static tn_status take_inputs(arguments *a, tni_torch_handle list) {
     for (size_t i = 0; i < size; i++) {
         tni_torch_slot item;
         TN_TRY(item_of(list, i, &item));
+        a->n_inputs++;
         tni_torch_slot *box = (tni_torch_slot *)item;
         if (!box) continue;
-        TN_TRY(tni_torch_frame_room(&a->frame, 1));
         a->boxes[a->n_boxes++] = box;
         a->frame.owned[a->frame.n_owned++] = a->inputs[i] = (tni_torch_handle)*box;
         if (!c->inputs[i].inplace) continue;
@@ -70,11 +71,11 @@ static tn_status take_written(arguments *a, tni_torch_handle list, tni_torch_han
     for (size_t k = 0; k < size; k++) {
         tni_torch_slot item, place;
         TN_TRY(item_of(list, k, &item));
-        TN_TRY(tni_torch_frame_room(&a->frame, 1));
+        a->n_written++;
         tni_torch_handle tensor = a->frame.owned[a->frame.n_owned++] = (tni_torch_handle)item;
         TN_TRY(item_of(places, k, &place));
         uint64_t n_inputs = (uint64_t)c->n_inputs, n_outputs = (uint64_t)c->n_outputs;
-        if (place >= n_inputs && place - n_inputs < n_outputs) {
+        if (place >= n_inputs && place - n_inputs < n_outputs && !(a->frame.given >> (place - n_inputs) & 1)) {
             TN_TRY(tni_torch_give_output(&a->frame, (int32_t)(place - n_inputs), tensor));
         } else if (place < n_inputs && c->inputs[place].inplace && !a->inputs[place]) {
             a->inputs[place] = tensor;
@@ -109,15 +110,30 @@ static tn_status read_call(arguments *a, const tni_torch_slot *slots, const tni_
     a->ready = true;
     for (int32_t i = 0; i < op->contract->n_attrs; i++) a->frame.attrs[i] = (tn_attr){0}; /* by place, unset */
     for (int32_t i = 0; i < op->contract->n_inputs; i++) a->inputs[i] = NULL;
+    /* For the inputs, and what is written: each place once, and perhaps one that is refused. */
+    TN_TRY(tni_torch_frame_room(&a->frame, 2 * op->contract->n_inputs + op->contract->n_outputs + 1));
     TN_TRY(tni_attrs_parse(op->contract, attributes, a->frame.attrs, a->values, &a->n_values));
     TN_TRY(take_inputs(a, (tni_torch_handle)slots[INPUTS]));
     if (lists) TN_TRY(take_written(a, (tni_torch_handle)lists[0], (tni_torch_handle)lists[1]));
     return add_inputs(a);
 }
 
+/* A list does not own its items: those that a call which failed has not taken are freed with it. */
+static void drop_list(tni_torch_handle list, size_t taken, bool boxed) {
+    size_t size = 0;
+    tni_torch_slot item;
+    for (tni_torch.torch_list_size(list, &size); taken < size; taken++) {
+        if (tni_torch.torch_list_get_item(list, taken, &item) || !item) continue;
+        tni_torch.aoti_torch_delete_tensor_object((tni_torch_handle)(boxed ? *(tni_torch_slot *)item : item));
+        if (boxed) tni_torch_delete_box((tni_torch_slot *)item);
+    }
+    tni_torch.torch_delete_list(list);
+}
+
 static tn_status call(arguments *a, const tni_torch_slot *slots, const tni_torch_slot *lists) {
     a->ready = false;
     a->n_boxes = a->n_values = 0;
+    a->n_inputs = a->n_written = 0;
     tn_status status = read_call(a, slots, lists);
     if (status == TN_OK) status = tni_torch_call(&a->frame);
     for (int32_t i = 0; a->ready && i < a->frame.n_owned; i++) {
@@ -127,8 +143,11 @@ static tn_status call(arguments *a, const tni_torch_slot *slots, const tni_torch
     for (int32_t i = 0; i < a->n_values; i++) tni_free(a->values[i]);
     if (a->ready) tni_torch_frame_free(&a->frame);
     tni_torch.torch_delete_string((tni_torch_handle)slots[FORMULA]);
-    tni_torch.torch_delete_list((tni_torch_handle)slots[INPUTS]);
     tni_torch.torch_delete_string((tni_torch_handle)slots[ATTRIBUTES]);
+    drop_list((tni_torch_handle)slots[INPUTS], a->n_inputs, true);
+    if (!lists) return status;
+    drop_list((tni_torch_handle)lists[0], a->n_written, false);
+    tni_torch.torch_delete_list((tni_torch_handle)lists[1]);
     return status;
 }
 
@@ -167,8 +186,6 @@ static void run_inplace(tni_torch_slot *stack, uint64_t n_in, uint64_t n_out) {
     arguments a;
     const tni_torch_slot slots[] = {stack[0], stack[3], stack[4], stack[5]};
     tn_status status = call(&a, slots, &stack[1]);
-    tni_torch.torch_delete_list((tni_torch_handle)stack[1]);
-    tni_torch.torch_delete_list((tni_torch_handle)stack[2]);
     if (status != TN_OK) fail(&a, status);
     tni_torch_delete_outputs(&a.frame); /* those that nobody gave memory for */
 }

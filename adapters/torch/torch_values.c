@@ -137,12 +137,13 @@ static tn_status add_list(tni_torch_frame *frame, const tni_param *param, tni_to
                        param->name, size, INT16_MAX);
     }
     TN_TRY(tni_torch_frame_room(frame, (int32_t)size));
-    for (size_t i = 0; i < size; i++) {
+    int32_t first = frame->n_owned;
+    for (size_t i = 0; i < size; i++) { /* all of them, before one may be refused */
         tni_torch_slot item;
         if (tni_torch.torch_list_get_item(list, i, &item)) return shim_failed(frame, "read a list");
         frame->owned[frame->n_owned++] = (tni_torch_handle)item;
-        TN_TRY(tni_torch_add_tensor(frame, param, (tni_torch_handle)item));
     }
+    for (size_t i = 0; i < size; i++) TN_TRY(tni_torch_add_tensor(frame, param, frame->owned[(size_t)first + i]));
     *length = (int32_t)size;
     return TN_OK;
 }

@@ -122,7 +122,7 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     made = ctypes.c_void_p()
     options = _FuseOptions(None, fast)
     status = lib.tn_fuse(formula.encode(), ctypes.byref(options), ctypes.byref(made))
-    if lib.tn_status_name(status) == b"BAD_CONTRACT":
+    if status != 0 and lib.tn_status_name(status) == b"BAD_CONTRACT":
         raise ValueError(last_error())
     check(status)
     assert made.value is not None

@@ -333,6 +333,7 @@ def test_updates_of_the_operator_of_torch() -> None:
     for args in (("x! = x * y", [x], [0], [None, y]), (SHIFT, [x, y], [0, 1], [None], "k=3.0")):
         torch.library.opcheck(inplace, args)
     for written, places, given in (
+        ([x] * 40, [0] * 40, [None, y]),
         ([x], [1], [None, y]),
         ([x], [0, 1], [None, y]),
         ([], [], [x, y]),
@@ -344,6 +345,16 @@ def test_updates_of_the_operator_of_torch() -> None:
         torch.ops.tenon.fuse.raw("x! = x * y", [x, y])
     with pytest.raises(ValueError, match="another layout"):
         inplace(SHIFT, [x, here.ones(4)], [0, 1], [None])
+
+
+def test_many_inputs() -> None:
+    names = [f"x{i}" for i in range(40)]
+    given = [here.randn(4) for _ in names]
+    (made,) = torch.ops.tenon.fuse(" + ".join(names), given)
+    assert_close(made, torch.stack(given).sum(0))
+    all_ones = f"f({', '.join(f'{n}: T[*s]!' for n in names)}) : {'; '.join(f'{n} = {n} * 0 + 1' for n in names)}"
+    torch.ops.tenon.fuse.inplace(all_ones, given, list(range(40)), [None] * 40)
+    assert all((t == 1).all() for t in given)
 
 
 def test_export_of_updates() -> None:
