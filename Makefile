@@ -34,12 +34,14 @@ bench: build ## speed on the GPU against PyTorch; writes bench/results
 	@PYTHONPATH=python $(PYTHON) bench/gpu.py
 	@PYTHONPATH=python $(PYTHON) bench/calls.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cuda
+	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cuda
 
 bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 threads, and the time of a call
 	@tools/setup.sh python
 	@PYTHONPATH=python $(PYTHON) bench/run.py
 	@PYTHONPATH=python $(PYTHON) bench/calls.py
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cpu
+	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cpu
 
 release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
 	@tools/setup.sh cubins

@@ -108,7 +108,8 @@ typedef struct tni_torch_frame {
     void *more; /* chain of blocks */
 
     tn_tensor out_tensors[TNI_MAX_ARGS];
-    tni_torch_handle out[TNI_MAX_ARGS]; /* (n_outputs) NULL: not there */
+    uint64_t given;                     /* outputs that the caller has made, in out_tensors */
+    tni_torch_handle out[TNI_MAX_ARGS]; /* (n_outputs) NULL: not there, or given */
     int32_t over; /* place in `in` of a tensor that gives its memory to the first output; -1: none. It becomes -1 where
                      the two are laid out differently, and the output is made as usual */
 } tni_torch_frame;
@@ -122,6 +123,8 @@ void tni_torch_delete_outputs(tni_torch_frame *frame);
 /* The parts of tni_torch_read: the next tensor of the call, NULL where it is absent; the box of an optional value. */
 tn_status tni_torch_add_tensor(tni_torch_frame *frame, const tni_param *param, tni_torch_handle tensor);
 void tni_torch_delete_box(tni_torch_slot *box);
+/* An output's memory is this tensor's, which must be laid out as Tenon does it. */
+tn_status tni_torch_give_output(tni_torch_frame *frame, int32_t output, tni_torch_handle tensor);
 /* Moves the outputs into the stack. */
 tn_status tni_torch_push(tni_torch_frame *frame, tni_torch_slot *stack, uint64_t n_out);
 
@@ -141,7 +144,7 @@ _Noreturn void tni_torch_raise(tn_status status);
 
 /* Defines `tenon::<name>` and gives it one kernel for CPU and CUDA. */
 tn_status tni_torch_define(const char *schema, const char *name, tni_torch_kernel kernel);
-/* `tenon::fuse` and `tenon::fuse.raw`. */
+/* `tenon::fuse`, `tenon::fuse.raw` and `tenon::fuse.inplace`. */
 tn_status tni_torch_register_fuse(void);
 
 /* Registers every row of the table that is not registered yet, for CPU and CUDA. Call it again after tn_load. */

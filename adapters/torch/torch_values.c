@@ -17,6 +17,7 @@ void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op) {
     frame->n_ints = 0;
     frame->more = NULL;
     frame->over = -1;
+    frame->given = 0;
     memset(frame->out, 0, (size_t)c->n_outputs * sizeof frame->out[0]);
     frame->args = (tn_args){
         .in = frame->in,
@@ -83,7 +84,8 @@ static tn_status read_device(const tni_torch_frame *frame, const char *name, tni
     return TN_OK;
 }
 
-static tn_status read_tensor(tni_torch_frame *frame, const tni_param *param, tni_torch_handle tensor, tn_tensor *t) {
+static tn_status read_tensor(const tni_torch_frame *frame, const tni_param *param, bool written,
+                             tni_torch_handle tensor, tn_tensor *t) {
     const char *op = frame->op->contract->name;
     bool defined;
     if (tni_torch.aoti_torch_is_defined(tensor, &defined)) return shim_failed(frame, "read a tensor");
@@ -107,8 +109,8 @@ static tn_status read_tensor(tni_torch_frame *frame, const tni_param *param, tni
     t->dtype = tn_dtype_of(type);
     t->byte_offset = 0;
     TN_TRY(read_device(frame, param->name, tensor, &t->device));
-    tni_torch_error failed = param->inplace ? tni_torch.torch_get_mutable_data_ptr(tensor, &t->data)
-                                            : tni_torch.torch_get_const_data_ptr(tensor, (const void **)&t->data);
+    tni_torch_error failed = written ? tni_torch.torch_get_mutable_data_ptr(tensor, &t->data)
+                                     : tni_torch.torch_get_const_data_ptr(tensor, (const void **)&t->data);
     return failed ? shim_failed(frame, "say where a tensor's data is") : TN_OK;
 }
 
@@ -117,9 +119,14 @@ tn_status tni_torch_add_tensor(tni_torch_frame *frame, const tni_param *param, t
     int32_t i = frame->args.n_in++;
     frame->in[i] = NULL;
     if (!tensor) return TN_OK;
-    TN_TRY(read_tensor(frame, param, tensor, &frame->tensors[i]));
+    TN_TRY(read_tensor(frame, param, param->inplace, tensor, &frame->tensors[i]));
     frame->in[i] = &frame->tensors[i];
     return TN_OK;
+}
+
+tn_status tni_torch_give_output(tni_torch_frame *frame, int32_t output, tni_torch_handle tensor) {
+    frame->given |= (uint64_t)1 << output;
+    return read_tensor(frame, &frame->op->contract->outputs[output], true, tensor, &frame->out_tensors[output]);
 }
 
 static tn_status add_list(tni_torch_frame *frame, const tni_param *param, tni_torch_handle list, int32_t *length) {
@@ -130,12 +137,13 @@ static tn_status add_list(tni_torch_frame *frame, const tni_param *param, tni_to
                        param->name, size, INT16_MAX);
     }
     TN_TRY(tni_torch_frame_room(frame, (int32_t)size));
-    for (size_t i = 0; i < size; i++) {
+    int32_t first = frame->n_owned;
+    for (size_t i = 0; i < size; i++) { /* all of them, before one may be refused */
         tni_torch_slot item;
         if (tni_torch.torch_list_get_item(list, i, &item)) return shim_failed(frame, "read a list");
         frame->owned[frame->n_owned++] = (tni_torch_handle)item;
-        TN_TRY(tni_torch_add_tensor(frame, param, (tni_torch_handle)item));
     }
+    for (size_t i = 0; i < size; i++) TN_TRY(tni_torch_add_tensor(frame, param, frame->owned[(size_t)first + i]));
     *length = (int32_t)size;
     return TN_OK;
 }
@@ -378,14 +386,18 @@ static tn_device device_of(const tni_torch_frame *frame) {
     return (tn_device){TN_CPU, 0};
 }
 
-/* The first output takes over the memory of an input, where they are laid out alike. */
-static bool take_over(tni_torch_frame *frame, const tn_spec *spec, const int64_t *strides, tn_tensor **made) {
-    const tn_tensor *given = frame->over < 0 ? NULL : frame->in[frame->over];
-    bool alike = given && tn_type_of(given->dtype) == spec->type && given->ndim == spec->ndim && given->strides;
+static bool is_laid_out(const tn_tensor *given, const tn_spec *spec, const int64_t *strides) {
+    bool alike = tn_type_of(given->dtype) == spec->type && given->ndim == spec->ndim && given->strides;
     for (int32_t d = 0; alike && d < spec->ndim; d++) {
         alike = given->shape[d] == spec->shape[d] && (spec->shape[d] == 1 || given->strides[d] == strides[d]);
     }
-    if (!alike) {
+    return alike;
+}
+
+/* The first output takes over the memory of an input, where they are laid out alike. */
+static bool take_over(tni_torch_frame *frame, const tn_spec *spec, const int64_t *strides, tn_tensor **made) {
+    const tn_tensor *given = frame->over < 0 ? NULL : frame->in[frame->over];
+    if (!given || !is_laid_out(given, spec, strides)) {
         frame->over = -1;
         return false;
     }
@@ -401,6 +413,12 @@ static tn_status make_output(void *context, int32_t output, const tn_spec *spec,
     if (c->outputs[output].list) {
         return tn_fail(TN_UNSUPPORTED, "%s: %s is a list of outputs, which torch does not get yet", c->name,
                        c->outputs[output].name);
+    }
+    if (frame->given >> output & 1) {
+        *made = &frame->out_tensors[output];
+        return is_laid_out(*made, spec, strides) ? TN_OK
+                                                 : tn_fail(TN_BAD_SHAPE, "%s: the tensor for %s has another layout",
+                                                           c->name, c->outputs[output].name);
     }
     if (output == 0 && take_over(frame, spec, strides, made)) return TN_OK;
     const tn_device device = device_of(frame);

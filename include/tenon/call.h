@@ -23,6 +23,8 @@ TN_API tn_status tn_load(const char *path);
 /* The whole table, or one operator, as JSON; the caller frees it with tn_free. NULL and a message on failure. */
 TN_API char *tn_table_json(void);
 TN_API char *tn_operator_json(const tn_operator *op);
+/* The gradient rule of an operator, or null; of a formula it is derived now, unless it was before. */
+TN_API char *tn_gradient_json(const tn_operator *op);
 TN_API void tn_free(void *memory);
 
 /* A named attribute: {"axis", {.kind = TN_INT, .i = 1}}, or by the functions below. */

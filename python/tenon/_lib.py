@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _NAME = "libtenon.so"
@@ -61,8 +61,14 @@ lib.tn_find.argtypes = [ctypes.c_char_p]
 lib.tn_find.restype = ctypes.c_void_p
 lib.tn_operator_json.argtypes = [ctypes.c_void_p]
 lib.tn_operator_json.restype = ctypes.c_void_p
+lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
+lib.tn_gradient_json.restype = ctypes.c_void_p
 lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
 lib.tn_fuse.restype = ctypes.c_int
+lib.tn_type_named.argtypes = [ctypes.c_char_p]
+lib.tn_type_named.restype = ctypes.c_int
+lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+lib.tn_fuse_graph_json.restype = ctypes.c_void_p
 
 
 class _FuseOptions(ctypes.Structure):
@@ -87,7 +93,7 @@ def _read_json(address: int | None) -> Any:
     if not address:
         raise TenonError(last_error())
     try:
-        return json.loads(ctypes.string_at(address))
+        return json.loads(ctypes.string_at(address).decode())
     finally:
         lib.tn_free(address)
 
@@ -96,6 +102,11 @@ def table_json() -> list[dict[str, Any]]:
     """The operator table as the C library describes it (the format is in src/core/contract.h)."""
     table: list[dict[str, Any]] = _read_json(lib.tn_table_json())
     return table
+
+
+def gradient_json(address: int) -> Any:
+    """The gradient rule of an operator; None where it has none."""
+    return _read_json(lib.tn_gradient_json(address))
 
 
 def find(name: str) -> int:
@@ -111,9 +122,16 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     made = ctypes.c_void_p()
     options = _FuseOptions(None, fast)
     status = lib.tn_fuse(formula.encode(), ctypes.byref(options), ctypes.byref(made))
-    if lib.tn_status_name(status) == b"BAD_CONTRACT":
+    if status != 0 and lib.tn_status_name(status) == b"BAD_CONTRACT":
         raise ValueError(last_error())
     check(status)
     assert made.value is not None
     row: dict[str, Any] = _read_json(lib.tn_operator_json(made))
     return made.value, row
+
+
+def fuse_graph(address: int, types: Sequence[str | None], ranks: Sequence[int], attributes: str) -> Any:
+    """What a call of a formula computes (the format is in tenon/fuse.h); None where that cannot be said."""
+    kinds = (ctypes.c_int * len(types))(*(0 if t is None else lib.tn_type_named(t.encode()) for t in types))
+    made = lib.tn_fuse_graph_json(address, kinds, (ctypes.c_int32 * len(ranks))(*ranks), attributes.encode())
+    return _read_json(made) if made else None

@@ -101,8 +101,9 @@ class Operator:
     params: tuple[Input | Attr, ...]  # as written, implied attributes last
     outputs: tuple[Output, ...]
     where: tuple[tuple[str, Json], ...]
-    rule: Rule | None
+    grad: Json  # the rule, "derived", or None
     samples: tuple[Json, ...]
+    address: int  # in the C library
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
@@ -115,6 +116,11 @@ class Operator:
     @cached_property
     def mutates(self) -> bool:
         return any(p.inplace for p in self.inputs)
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """How it is differentiated; what a formula's is derived from it when it is first asked for."""
+        return _rule(_lib.gradient_json(self.address) if self.grad == "derived" else self.grad)
 
     def infer(
         self, inputs: Sequence[Argument], attrs: Mapping[str, Any], require: Callable[[Any, str], None] | None = None
@@ -156,11 +162,13 @@ def _statement(s: Json) -> Statement:
     return Statement(tuple(s["results"]), s["local"], s["op"], s.get("formula"), sources)
 
 
-def _operator(row: Json) -> Operator:
-    grad = row["grad"]
-    rule = grad and Rule(
+def _rule(grad: Json) -> Rule | None:
+    return grad and Rule(
         frozenset(grad["differentiable"]), tuple(_statement(s) for s in grad["statements"]), grad["stands_in"]
     )
+
+
+def _operator(row: Json, address: int) -> Operator:
     return Operator(
         name=row["name"],
         signature=row["signature"],
@@ -171,8 +179,9 @@ def _operator(row: Json) -> Operator:
         params=tuple(_param(p) for p in row["params"]),
         outputs=tuple(_output(o) for o in row["outputs"]),
         where=tuple((w["text"], w["expr"]) for w in row["where"]),
-        rule=rule,
+        grad=row["grad"],
         samples=tuple(row["samples"]),
+        address=address,
     )
 
 
@@ -184,15 +193,15 @@ def table() -> Mapping[str, Operator]:
     if len(_table) != _lib.lib.tn_operator_count():
         for row in _lib.table_json():
             if row["name"] not in _table:
-                _table[row["name"]] = _operator(row)
+                _table[row["name"]] = _operator(row, _lib.find(row["name"]))
     return _table
 
 
 @cache
-def fused(formula: str, fast: bool = False) -> tuple[Operator, int]:
-    """The operator that a formula is, and its address."""
+def fused(formula: str, fast: bool = False) -> Operator:
+    """The operator that a formula is."""
     address, row = _lib.fuse(formula, fast)
-    return _operator(row), address
+    return _operator(row, address)
 
 
 # ---- strides ---------------------------------------------------------------------------------------------------------

@@ -239,6 +239,10 @@ tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, 
  * "sum". Strings and ints of the value live in `arena` memory that the caller frees with tn_free. */
 tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
                          void **memory);
+/* All attributes of a call, "eps=1e-05 mode='sum' want_dx=true": each value to its place in `attrs`. The caller frees the
+ * first *n_memory of `memory` (TNI_MAX_ARGS), also after a failure. */
+tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_attr *attrs, void **memory,
+                          int32_t *n_memory);
 
 /* ---- gradient rules ---------------------------------------------------------------------------------------------- */
 
@@ -296,7 +300,8 @@ void tni_rule_free(tni_rule *rule);
  *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
  *                 "choices": [str] (of choice and activation), "rank_of": SEQ|null (null: the first input)}],   as written, implied
  * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
- * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | {"locals": [str], "stands_in": bool, "differentiable": [output names],
+ * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | "derived" (tn_gradient_json has it) |
+ *               {"locals": [str], "stands_in": bool, "differentiable": [output names],
  *                "statements": [{"results": [names], "local": bool, "op": name,
  *                  "formula": str (of a called operator that is in no table: tn_fuse makes it),
  *                  "args": [{"param": name in the called operator, "attr": bool,

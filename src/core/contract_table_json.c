@@ -109,9 +109,16 @@ static tn_status add_sample(tni_text *text, const tni_contract *c, const tn_samp
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
+/* What is derived from a formula is made when it is asked for. */
+static tn_status add_gradient(tni_text *text, const tn_operator *op) {
+    const tni_rule *rule;
+    TN_TRY(tni_operator_rule(op, &rule));
+    tni_rule_json(text, op->contract, rule);
+    return TN_OK;
+}
+
 static tn_status add_operator(tni_text *text, const tn_operator *op) {
     const tni_contract *c = op->contract;
-    const tni_rule *rule;
     char *signature = tni_contract_print(c);
     if (!signature) return TN_NO_MEMORY;
     tni_text_add(text, "{");
@@ -128,8 +135,11 @@ static tn_status add_operator(tni_text *text, const tn_operator *op) {
     tni_text_add(text, ", ");
     tni_contract_json(text, c);
     tni_text_add(text, ", \"grad\": ");
-    TN_TRY(tni_operator_rule(op, &rule));
-    tni_rule_json(text, c, rule);
+    if (op->row->formula && !op->row->grad) {
+        tni_text_add(text, "\"derived\"");
+    } else {
+        TN_TRY(add_gradient(text, op));
+    }
     tni_text_add(text, ", ");
     add_kernels(text, op->row);
     tni_text_add(text, ", \"samples\": [");
@@ -150,6 +160,11 @@ static char *finish(tni_text *text, tn_status status) {
 char *tn_operator_json(const tn_operator *op) {
     tni_text text = {0};
     return finish(&text, add_operator(&text, op));
+}
+
+char *tn_gradient_json(const tn_operator *op) {
+    tni_text text = {0};
+    return finish(&text, add_gradient(&text, op));
 }
 
 char *tn_table_json(void) {

@@ -126,3 +126,31 @@ tn_status tni_attr_parse(const tni_contract *contract, const char *name, const c
     }
     return status;
 }
+
+/* ---- all of a call ----------------------------------------------------------------------------------------------- */
+
+enum { LONGEST_VALUE = 256 };
+
+static tn_status bad_attributes(const tni_contract *c, const char *text) {
+    return tn_fail(TN_BAD_VALUE, "%s: attributes are written name=value, separated by blanks, not '%s'", c->name, text);
+}
+
+tn_status tni_attrs_parse(const tni_contract *c, const char *text, tn_attr *attrs, void **memory, int32_t *n_memory) {
+    for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
+        char name[TNI_MAX_NAME + 1], value[LONGEST_VALUE];
+        size_t length = strcspn(p, "= "), end = length + 1;
+        if (p[length] != '=' || length > TNI_MAX_NAME || *n_memory == TNI_MAX_ARGS) return bad_attributes(c, text);
+        for (bool quoted = false; p[end] && (p[end] != ' ' || quoted); end++) quoted ^= p[end] == '\'';
+        if (end - length - 1 >= sizeof value) return bad_attributes(c, text);
+        memcpy(name, p, length);
+        name[length] = 0;
+        memcpy(value, p + length + 1, end - length - 1);
+        value[end - length - 1] = 0;
+        tn_attr attr;
+        TN_TRY(tni_attr_parse(c, name, value, &attr, &memory[*n_memory]));
+        ++*n_memory;
+        attrs[tni_attr_named(c, name)].value = attr.value;
+        p += end;
+    }
+    return TN_OK;
+}

@@ -6,7 +6,7 @@
 #include "gpu.h"
 
 enum {
-    CHUNK = 256,       /* random numbers at a time */
+    CHUNK = 256,        /* random numbers at a time */
     MOST_OPERANDS = 64, /* of a compiled loop */
     ENOUGH = 32768      /* elements for a thread to be worth waking */
 };

@@ -146,8 +146,35 @@ static void test_gradient(void) {
     CHECK(tni_operator_rule(must("floor(x)", NULL), &rule) == TN_OK && !rule);
     CHECK(tn_fuse_gradient(tn_find("softmax"), &again) == TN_UNSUPPORTED);
     char *json = tn_operator_json(op);
+    CHECK(json && strstr(json, "\"grad\": \"derived\""));
+    tn_free(json);
+    json = tn_gradient_json(op);
     CHECK(json && strstr(json, "\"op\": \"formula_grad\", \"formula\": \"formula_grad(x: T[*s], dy: T[*s])"));
     tn_free(json);
+}
+
+/* What a framework is told of a call, and that it is told nothing where that could not be the same. */
+static void test_graph_json(void) {
+    const tn_operator *op = must("f(x: T[n, c], b: T[c]?, k: float = 2.0) -> y: T[n, c], s: T[n]? : "
+                                 "y = x * k + b if has(b) else x; s = sum(x, -1)",
+                                 NULL);
+    char *json = tn_fuse_graph_json(op, (tn_type[]){TN_BF16, TN_BF16}, (int32_t[]){2, 1}, "k=3 want_s=true");
+    CHECK_ROW(json && strstr(json, "{\"inputs\": [[0, 1], [-1, 0]]"), "%s", json ? json : tn_last_error());
+    CHECK(json && strstr(json, "\"value\": 3") &&
+          strstr(json, "{\"op\": \"sum\", \"type\": \"f32\", \"in\": \"f32\","
+                       " \"over\": \"row\", \"args\": [0]}"));
+    CHECK(json && strstr(json, "\"dims\": [0, -1]}]}"));
+    tn_free(json);
+    json = tn_fuse_graph_json(op, (tn_type[]){TN_F64, TN_NO_TYPE}, (int32_t[]){2, 0}, "");
+    CHECK_ROW(json && !strstr(json, "\"+\"") && strstr(json, "{\"node\": -1"), "%s", json ? json : tn_last_error());
+    tn_free(json);
+    CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_F64}, (int32_t[]){2, 1}, ""));
+    CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_F32}, (int32_t[]){2, 2}, ""));
+    CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_NO_TYPE}, (int32_t[]){2, 0}, "j=1"));
+    CHECK(!tn_fuse_graph_json(must("x! = x * 2", NULL), (tn_type[]){TN_F32}, (int32_t[]){2}, ""));
+    CHECK(!tn_fuse_graph_json(must("f(g: [T[*s]]) -> n: f32[] : sum(g * g)", NULL), (tn_type[]){TN_F32}, (int32_t[]){2},
+                              ""));
+    CHECK(!tn_fuse_graph_json(tn_find("softmax"), (tn_type[]){TN_F32, TN_NO_TYPE}, (int32_t[]){2, 0}, ""));
 }
 
 static void test_rows(void) {
@@ -243,6 +270,11 @@ static void test_memory(void) {
         tni_fail_allocation(n);
         tn_status status = tn_fuse(text, NULL, &op);
         if (status == TN_OK) status = tn_fuse_gradient(op, &gradient);
+        char *graph = status == TN_OK ? tn_fuse_graph_json(op, (tn_type[]){TN_F32}, (int32_t[]){2}, "") : NULL;
+        char *rule = graph ? tn_gradient_json(op) : NULL;
+        if (status == TN_OK && !rule) status = TN_NO_MEMORY;
+        tn_free(graph);
+        tn_free(rule);
         int64_t asked = tni_fail_allocation(0);
         CHECK_ROW(status == TN_OK || status == TN_NO_MEMORY, "%lld: %s", (long long)n, tn_last_error());
         if (asked < n) {
@@ -260,6 +292,7 @@ int main(void) {
     test_errors();
     test_names();
     test_gradient();
+    test_graph_json();
     test_rows();
     test_own_rows();
     test_threads();

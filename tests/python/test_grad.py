@@ -56,7 +56,7 @@ def as_function(case: Case, args: list[Any], wanted: list[int]) -> Any:
 
 def all_rules(op: Operator) -> bool:
     """Whether everything that the rule calls has a rule itself, so that second derivatives follow."""
-    called = [fused(s.formula)[0] if s.formula else tenon.ops()[s.op] for s in op.rule.statements] if op.rule else []
+    called = [fused(s.formula) if s.formula else tenon.ops()[s.op] for s in op.rule.statements] if op.rule else []
     return op.rule is not None and all(other.rule is not None for other in called)
 
 

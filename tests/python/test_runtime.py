@@ -155,6 +155,26 @@ def test_gradients_and_errors_leak_nothing() -> None:
     assert grows(bad, 2500) < 1 << 20
 
 
+def test_formulas_leak_nothing() -> None:
+    x, y = here.ones(3), here.ones(3)
+    fuse = torch.ops.tenon.fuse
+
+    def good() -> None:
+        fuse.raw("x * y", [x, y])
+        fuse.inplace("x! = x * y", [x], [0], [None, y])
+
+    def bad() -> None:
+        for given, attributes in (([x] * 40, ""), ([x, y], "k=3"), ([x, y.long()], "")):  # tensors that nobody reads
+            with pytest.raises((ValueError, TypeError)):
+                fuse.raw("x * y", given, attributes)
+        for written, places in (([x] * 40, [0] * 40), ([x, x], [0]), ([x], [1])):
+            with pytest.raises(ValueError):
+                fuse.inplace("x! = x * y", written, places, [None, y])
+
+    assert grows(good, 2500) < 1 << 20
+    assert grows(bad, 500) < 1 << 20
+
+
 def test_tensors_are_freed() -> None:
     import weakref
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tenon.contract import Attr, Operand, Operator, dense_strides, follows_first, is_permuted_dense
+from tenon.torch._inductor import tell_inductor
 from tenon.torch._types import DTYPES, NAMES, argument
 
 _check: Callable[..., None] = torch._check
@@ -40,16 +41,29 @@ def one_device(op: Operator, inputs: Sequence[Any]) -> torch.device:
     return found.device if found is not None else torch.device("cpu")
 
 
+def output_strides(op: Operator, index: int, shape: Sequence[int], first: Any) -> Sequence[int]:
+    """How the operator lays out an output; `first` is the call's first input."""
+    if follows_first(op, op.outputs[index]) and isinstance(first, Tensor):
+        own = first.stride()
+        if is_permuted_dense(first.shape, own):
+            return own
+    return dense_strides(shape)
+
+
 def _make(op: Operator, index: int, spec: Operand | None, first: Any, device: torch.device) -> Tensor | None:
     if spec is None:
         return None
     kind, shape = spec
-    strides = dense_strides(shape)
-    if follows_first(op, op.outputs[index]) and isinstance(first, Tensor):
-        own = first.stride()
-        if is_permuted_dense(first.shape, own):
-            strides = own
+    strides = output_strides(op, index, shape, first)
     return torch.empty_strided(shape, strides, dtype=DTYPES[kind], device=device)
+
+
+def bind_call(op: Operator, args: Sequence[Any]) -> tuple[list[Any], list[Operand | None], torch.device]:
+    """The inputs among all arguments of a call, the types and shapes of its outputs, and where its tensors are."""
+    inputs = [a for p, a in zip(op.params, args, strict=True) if not isinstance(p, Attr)]
+    attrs = {p.name: _attribute(a) for p, a in zip(op.params, args, strict=True) if isinstance(p, Attr)}
+    device = one_device(op, inputs)
+    return inputs, op.infer([argument(i) for i in inputs], attrs, _require), device
 
 
 def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
@@ -57,13 +71,11 @@ def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
     names = [p.name for p in op.params]
 
     def fake(*given: Any, **named: Any) -> Any:
+        tell_inductor()
         args = [*given, *defaults[len(given) :]]
         for name, value in named.items():
             args[names.index(name)] = value
-        inputs = [a for p, a in zip(op.params, args, strict=True) if not isinstance(p, Attr)]
-        attrs = {p.name: _attribute(a) for p, a in zip(op.params, args, strict=True) if isinstance(p, Attr)}
-        device = one_device(op, inputs)
-        specs = op.infer([argument(i) for i in inputs], attrs, _require)
+        inputs, specs, device = bind_call(op, args)
         made = [_make(op, k, spec, inputs[0] if inputs else None, device) for k, spec in enumerate(specs)]
         return made[0] if len(made) == 1 else tuple(made) if made else None
 

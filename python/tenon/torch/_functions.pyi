@@ -18,8 +18,8 @@ def softmax(
     an element out, and a row without any is 0.
 
     Contract:
-        softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool =
-            false) -> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)
+        softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool = false)
+            -> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -63,8 +63,8 @@ def layer_norm_grad(
     """The gradients of layer_norm that are asked for.
 
     Contract:
-        layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r],
-            dy: T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?
+        layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], dy:
+            T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?
 
     Returns dx, dgamma, dbeta.
     Only when asked for (want_<name>=True): dx, dgamma, dbeta.
@@ -87,9 +87,8 @@ def cross_entropy(
 
     Contract:
         cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100,
-            label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' =
-            'mean') -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r,
-            v]?grad
+            label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean')
+            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad
 
     Returns loss. torch.ops.tenon.cross_entropy returns loss, lse, gx?.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -146,9 +145,9 @@ def batch_norm(
 
     Contract:
         batch_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, running_mean: f32[c]!, running_var:
-            f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act:
-            activation = 'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], z: T[n, c, *s
-            if act != 'none' and act != 'relu' else 0]
+            f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act: activation =
+            'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], z: T[n, c, *s if act != 'none'
+            and act != 'relu' else 0]
 
     Updates running_mean, running_var in place. Returns y. torch.ops.tenon.batch_norm returns y, mean, rstd, z.
     """
@@ -174,8 +173,8 @@ def batch_norm_grad(
     Contract:
         batch_norm_grad(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, mean:
             acc(T)[c], rstd: acc(T)[c], dy: T[n, c, *s], z: T[n, c, *s if act != 'none' and act !=
-            'relu' else 0]?, act: activation = 'none') -> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta:
-            W[c]?, dresidual: T[n, c, *s]?
+            'relu' else 0]?, act: activation = 'none') -> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta: W[c]?,
+            dresidual: T[n, c, *s]?
 
     Returns dx, dgamma, dbeta, dresidual.
     Only when asked for (want_<name>=True): dx, dgamma, dbeta, dresidual.
@@ -189,8 +188,8 @@ def fake_quantize(
     gradient passes where nothing was cut off.
 
     Contract:
-        fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127)
-            -> y: T[*s]
+        fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127) ->
+            y: T[*s]
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -354,7 +353,6 @@ def sign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
-    It has no gradient: differentiating through it raises NotImplementedError.
     """
 
 def floor(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -365,7 +363,6 @@ def floor(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
-    It has no gradient: differentiating through it raises NotImplementedError.
     """
 
 def clamp(x: Tensor, low: float | None = None, high: float | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -631,8 +628,8 @@ def bias_dropout_add(
     """residual + dropout(x + bias).
 
     Contract:
-        bias_dropout_add(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5)
-            -> y: T[*r, c]
+        bias_dropout_add(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) ->
+            y: T[*r, c]
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -659,8 +656,8 @@ def rms_norm(
     """x over the root of its mean square along the last dimension, times gamma or 1 + gamma.
 
     Contract:
-        rms_norm(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y:
-            T[*r, c]
+        rms_norm(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r,
+            c]
 
     Returns y.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -714,8 +711,8 @@ def huber(
     """The mean of a square up to a difference of delta, and of a straight line from there on.
 
     Contract:
-        huber(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', delta: float = 1.0) ->
-            loss: acc(T)[]
+        huber(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', delta: float = 1.0) -> loss:
+            acc(T)[]
 
     Returns loss.
     With out=tensor the result is copied there; nothing can then be differentiated.
@@ -783,11 +780,11 @@ def sgd_step(
     """A step of gradient descent with momentum, in place.
 
     Contract:
-        sgd_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, lr: acc(T)[], momentum: float = 0.9,
-            dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
+        sgd_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, lr: acc(T)[], momentum: float = 0.9, dampening:
+            float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
 
     Updates p, m in place.
-    It has no gradient: differentiating through it raises NotImplementedError.
+    Tensors that require a gradient are taken inside of torch.no_grad() only.
     """
 
 def adamw_step(
@@ -811,7 +808,7 @@ def adamw_step(
             weight_decay: float = 0.01)
 
     Updates p, m, v, master in place.
-    It has no gradient: differentiating through it raises NotImplementedError.
+    Tensors that require a gradient are taken inside of torch.no_grad() only.
     """
 
 def sgd_step_list(
@@ -827,11 +824,11 @@ def sgd_step_list(
     """sgd_step for each tensor of the lists, in few launches.
 
     Contract:
-        sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, lr: acc(T)[], momentum: float =
-            0.9, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
+        sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, lr: acc(T)[], momentum: float = 0.9,
+            dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
 
     Updates p, m in place.
-    It has no gradient: differentiating through it raises NotImplementedError.
+    Tensors that require a gradient are taken inside of torch.no_grad() only.
     """
 
 def adamw_step_list(
@@ -851,11 +848,11 @@ def adamw_step_list(
 
     Contract:
         adamw_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, v: [acc(T)[*s]]!, master:
-            [acc(T)[*s]]!?, lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999,
-            eps: float = 1e-8, weight_decay: float = 0.01)
+            [acc(T)[*s]]!?, lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps:
+            float = 1e-8, weight_decay: float = 0.01)
 
     Updates p, m, v, master in place.
-    It has no gradient: differentiating through it raises NotImplementedError.
+    Tensors that require a gradient are taken inside of torch.no_grad() only.
     """
 
 def clip_grad_norm(g: Sequence[Tensor], max_norm: Tensor | Param | float) -> Tensor:
@@ -866,7 +863,7 @@ def clip_grad_norm(g: Sequence[Tensor], max_norm: Tensor | Param | float) -> Ten
         clip_grad_norm(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]
 
     Updates g in place. Returns norm.
-    It has no gradient: differentiating through it raises NotImplementedError.
+    Tensors that require a gradient are taken inside of torch.no_grad() only.
     """
 
 def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -877,7 +874,6 @@ def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tenso
 
     Returns q.
     With out=tensor the result is copied there; nothing can then be differentiated.
-    It has no gradient: differentiating through it raises NotImplementedError.
     """
 
 def fake_quantize_grad(
@@ -893,8 +889,8 @@ def fake_quantize_grad(
     """The gradient of fake_quantize: dy where nothing was cut off.
 
     Contract:
-        fake_quantize_grad(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128,
-            high: int = 127) -> dx: T[*s]
+        fake_quantize_grad(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128, high:
+            int = 127) -> dx: T[*s]
 
     Returns dx.
     With out=tensor the result is copied there; nothing can then be differentiated.

@@ -2,7 +2,8 @@
 
 torch has one operator for all of them, ``tenon::fuse(formula, inputs, attributes, fast) -> Tensor[]``. The text says
 what it is, so graphs that hold it can be saved and read again, and its gradient is the same operator with another text.
-Attributes travel as text too: ``"eps=1e-05 mode='sum' want_dx=true"``.
+Attributes travel as text too: ``"eps=1e-05 mode='sum' want_dx=true"``. Formulas that update inputs are its overload
+``tenon::fuse.inplace``: torch must know what is written.
 """
 
 from __future__ import annotations
@@ -15,55 +16,60 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from tenon.contract import Attr, Operator, fused
+from tenon.contract import Attr, Input, Operator, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
-from tenon.torch._grad import compile_source, identifier
+from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
-from tenon.torch._types import DTYPES, NAMES
+from tenon.torch._types import DTYPES, attributes_text, written_attributes
+
+Wants = tuple[int | None, ...]  # for each output, which parameter asks for it; None: it is always made
 
 
-def _attribute_source(attr: Attr) -> str:
-    """An expression for an attribute as text, with a blank behind it."""
-    name = identifier(attr.name)
-    value = {
-        "int": f"{{{name}}}",
-        "axis": f"{{{name}}}",
-        "float": f"{{float({name})!r}}",
-        "bool": f"{{'true' if {name} else 'false'}}",
-        "dtype": f"{{_names[{name}]}}",
-    }.get(attr.kind, f"'{{{name}}}'")
-    text = f'f"{attr.name}={value} "'
-    if attr.implied:
-        return f'("{attr.name}=true " if {name} else "")'
-    return f'({text} if {name} is not None else "")' if attr.optional else text
+def _wants(op: Operator) -> Wants:
+    names = [p.name for p in op.params]
+    return tuple(None if o.want_attr is None else names.index(o.want_attr) for o in op.outputs)
 
 
-def _arrange(outputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    """The outputs of a call in the contract's places: None where one was not asked for."""
+def _arrange(outputs: Sequence[Tensor], wants: Wants, args: Sequence[Any]) -> Any:
+    """The outputs that a call made, in the contract's places: None where one was not asked for; one stands alone."""
     arranged: list[Tensor | None] = []
     taken = 0
-    for want in wanted:
-        arranged.append(outputs[taken] if want else None)
-        taken += 1 if want else 0
-    return tuple(arranged)
+    for want in wants:
+        made = want is None or args[want]
+        arranged.append(outputs[taken] if made else None)
+        taken += 1 if made else 0
+    return arranged[0] if len(wants) == 1 else tuple(arranged) if wants else None
 
 
-def _call_source(op: Operator) -> str:
+def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """A function of all parameters that calls the one operator of torch."""
-    params = ", ".join(identifier(p.name) for p in op.params)
-    inputs = ", ".join(identifier(p.name) for p in op.inputs)
-    attributes = " + ".join(_attribute_source(a) for a in op.attrs) or '""'
-    wanted = ", ".join("True" if o.want_attr is None else identifier(o.want_attr) for o in op.outputs)
-    always = all(o.want_attr is None for o in op.outputs)
-    result = f"tuple(_outputs[:{len(op.outputs)}])" if always else f"_arrange(_outputs, ({wanted},))"
-    if len(op.outputs) == 1:
-        result = "_outputs[0]" if always else f"_outputs[0] if {wanted} else None"
-    return (
-        f"def call({params}):\n"
-        f"    _outputs = _overload(_formula, [{inputs}], {attributes}, _fast)\n"
-        f"    return {result}\n"
-    )
+    inputs = tuple(i for i, p in enumerate(op.params) if isinstance(p, Input))
+    attributes, wants = written_attributes(op), _wants(op)
+
+    def call(*args: Any) -> Any:
+        outputs = overload(formula, [args[i] for i in inputs], attributes_text(attributes, args), fast)
+        return _arrange(outputs, wants, args)
+
+    return call
+
+
+def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
+    """The same for a formula that updates inputs. Memory for outputs is made before, and written like the inputs."""
+    inputs = tuple((i, p.inplace) for i, p in enumerate(op.params) if isinstance(p, Input))
+    attributes, wants = written_attributes(op), _wants(op)
+    room: Any = torch.ops.tenon.fuse.room
+
+    def call(*args: Any) -> Any:
+        text = attributes_text(attributes, args)
+        outputs = room(formula, [args[i] for i, _ in inputs], text, fast) if wants else []
+        places = [k for k, (i, inplace) in enumerate(inputs) if inplace and args[i] is not None]
+        written = [args[inputs[k][0]] for k in places] + list(outputs)
+        places += [len(inputs) + k for k, want in enumerate(wants) if want is None or args[want]]
+        overload(formula, written, places, [None if inplace else args[i] for i, inplace in inputs], text, fast)
+        return _arrange(outputs, wants, args)
+
+    return call
 
 
 def _read(attr: Attr, text: str) -> Any:
@@ -82,18 +88,17 @@ class FusedOp(_ops.TorchOp):
     def __init__(self, formula: str, fast: bool) -> None:
         self.formula = formula
         self.fast = fast
-        op, address = fused(formula, fast)
-        super().__init__(op, address)
+        op = fused(formula, fast)
+        super().__init__(op)
         self.fake = fake_kernel(op, self.defaults)
 
     def _overloads(self) -> tuple[Any, Any]:
         packet: Any = torch.ops.tenon.fuse
-        return self._through(packet.default), self._through(packet.raw)
-
-    def _through(self, overload: Any) -> Any:
-        names = {"_overload": overload, "_formula": self.formula, "_fast": self.fast}
-        names |= {"_names": NAMES, "_arrange": _arrange}
-        return compile_source(_call_source(self.op), f"call of {self.formula}", names)["call"]
+        if self.op.mutates:
+            updater = _updater(self.op, packet.inplace, self.formula, self.fast)
+            return updater, updater
+        made = [_caller(self.op, overload, self.formula, self.fast) for overload in (packet.default, packet.raw)]
+        return made[0], made[1]
 
     def _shown(self) -> list[int]:
         return list(range(len(self.op.outputs)))
@@ -129,14 +134,15 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
 
     ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
     language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
-    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0.
+    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
+    updates inputs writes to the tensors that it is given, and returns what outputs it has.
     """
     made = fused_op(formula, fast)
-    if made.op.mutates:
-        written = next(p.name for p in made.op.inputs if p.inplace)
-        raise NotImplementedError(f"{made.op.name}: updates {written} in place, which tn.fuse cannot do; return it")
     if not made.op.inputs:
         raise ValueError(f"{made.op.name}: the formula has no inputs")
+    lists = [p.name for p in made.op.inputs if p.list]
+    if lists:
+        raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
     return make_public(made)
 
 
@@ -148,6 +154,14 @@ def _fake(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", f
     return made.as_list(made.fake(*made.arguments(inputs, attributes)))
 
 
+def _decomposed(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> Any:
+    from tenon.torch._decompose import decompose
+
+    made = fused_op(formula, fast)
+    outputs = decompose(made.op, made.arguments(inputs, attributes), attributes)
+    return NotImplemented if outputs is None else [o for o in outputs if o is not None]
+
+
 def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> list[Tensor]:
     made = fused_op(formula, fast)
     args = made.arguments(inputs, attributes)
@@ -155,6 +169,58 @@ def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "
     if needs or forward_ad._current_level >= 0:
         return made.as_list(made.apply_full(*args))
     return made.as_list(made.forward(*args))
+
+
+# ---- the one for formulas that update inputs ---------------------------------------------------------------------
+
+
+def _room(formula: str, inputs: Sequence[Tensor | None], attributes: str, fast: bool) -> list[Tensor]:
+    """Memory for the outputs of a formula that updates inputs; an operator, so that dynamo need not look inside."""
+    made = fused_op(formula, fast)
+    return made.as_list(made.fake(*made.arguments(inputs, attributes)))
+
+
+def _all_inputs(written: Sequence[Tensor], places: Sequence[int], inputs: Sequence[Tensor | None]) -> list[Any]:
+    """The inputs of a call, those that it writes among them."""
+    given = dict(zip(places, written, strict=False))  # the kernel says what is wrong
+    return [given.get(i, tensor) for i, tensor in enumerate(inputs)]
+
+
+def _inplace_fake(
+    formula: str,
+    written: Sequence[Tensor],
+    places: Sequence[int],
+    inputs: Sequence[Tensor | None],
+    attributes: str = "",
+    fast: bool = False,
+) -> None:
+    _room(formula, _all_inputs(written, places, inputs), attributes, fast)  # checks the call
+
+
+def _inplace_autograd(
+    formula: str,
+    written: Sequence[Tensor],
+    places: Sequence[int],
+    inputs: Sequence[Tensor | None],
+    attributes: str = "",
+    fast: bool = False,
+) -> None:
+    if torch.is_grad_enabled():
+        made = fused_op(formula, fast)
+        made.refuse(made.arguments(_all_inputs(written, places, inputs), attributes))
+    packet: Any = torch.ops.tenon.fuse
+    with _ops._C._AutoDispatchBelowAutograd():
+        packet.inplace(formula, written, places, inputs, attributes, fast)
+
+
+def _inplace_noted(keyset: Any, formula: str, written: Sequence[Tensor], *given: Any) -> None:
+    packet: Any = torch.ops.tenon.fuse
+    with _ops._C._AutoDispatchBelowADInplaceOrView():
+        packet.inplace.redispatch(keyset & _ops._C._after_ADInplaceOrView_keyset, formula, written, *given)
+    torch.autograd.graph.increment_version(written)
+
+
+# ---- registration ----------------------------------------------------------------------------------------------------
 
 
 def _batched(overload: Any) -> Callable[..., Any]:
@@ -184,4 +250,10 @@ def register() -> None:
     for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
         _ops._torch_library.register_fake(name, _fake, lib=_ops._library)
         _ops._torch_library.register_vmap(name, _batched(overload), lib=_ops._library)
+        add_decomposition(overload, _decomposed)
     _ops._library.impl("fuse", _autograd, "Autograd")
+    _ops._library.define("fuse.room(str formula, Tensor?[] inputs, str attributes, bool fast) -> Tensor[]")
+    _ops._library.impl("fuse.room", _room, "CompositeImplicitAutograd")
+    _ops._torch_library.register_fake("tenon::fuse.inplace", _inplace_fake, lib=_ops._library)
+    _ops._library.impl("fuse.inplace", _inplace_autograd, "Autograd")
+    _ops._library.impl("fuse.inplace", _inplace_noted, "ADInplaceOrView", with_keyset=True)

@@ -114,8 +114,6 @@ class _Writer:
 
     def forward(self) -> list[str]:
         run = f"{_tuple(self.outs) if len(self.outs) > 1 else self.outs[0]} = _run({', '.join(self._arguments())})"
-        if not self.outs:
-            run = f"_run({', '.join(self._arguments())})"
         returned = [self._returned(o) for o in self.shown]
         result = returned[0] if len(returned) == 1 else _tuple(returned)
         if not self.functional:

@@ -15,6 +15,7 @@ from tenon.infer import Binding
 from tenon.torch._direct import direct
 from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
+from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, argument
 
@@ -64,9 +65,8 @@ class TorchOp:
 
     fast = False  # formulas that its gradient calls are compiled so
 
-    def __init__(self, op: Operator, address: int) -> None:
+    def __init__(self, op: Operator) -> None:
         self.op = op
-        self.address = address
         self.defaults = tuple(default_of(p) for p in op.params)
         self.names = [p.name for p in op.params]
         inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
@@ -79,9 +79,9 @@ class TorchOp:
         self.raw: Any  # without: what it comes to below autograd
         self.overload, self.raw = self._overloads()
         self.apply_full = self._recorded(self.everything)
-        self.full = direct(address, self.apply_full, self.general, self.everything, True)
-        self.forward = direct(address, self.raw, self.raw, self.everything, True)
-        self.call = direct(address, self._recorded(self.shown), self.general_shown, self.shown, False)
+        self.full = direct(op.address, self.apply_full, self.general, self.everything, True)
+        self.forward = direct(op.address, self.raw, self.raw, self.everything, True)
+        self.call = direct(op.address, self._recorded(self.shown), self.general_shown, self.shown, False)
         self._functional: Any = None
         self._register()
 
@@ -142,16 +142,20 @@ class TorchOp:
 
         def recorded(*args: Any) -> Any:
             nonlocal apply
+            if careful:
+                self.refuse(args)
+            if not self.op.outputs:  # nothing that could be recorded
+                return self.forward(*args)
             if apply is None:
                 made: Any = self._function(shown, functional=False, run=self.forward)
                 apply = _plain_apply.__get__(None, made)
-            if careful:
-                self._refuse(args)
             return _drop_absent(apply(*args)) if asked else apply(*args)
 
         return recorded
 
-    def _refuse(self, args: Sequence[Any]) -> None:
+    def refuse(self, args: Sequence[Any]) -> None:
+        """Raises where something asks for a gradient that there is not."""
+        lost = self.op.mutates and self.op.rule is None  # updates that nothing could be differentiated through
         for param, value in zip(self.op.params, args, strict=True):
             if not isinstance(param, Input) or value is None:
                 continue
@@ -159,6 +163,9 @@ class TorchOp:
                 raise RuntimeError(f"{self.op.name}: {param.name} is updated in place, so it cannot require a gradient")
             if param.list and any(t.requires_grad for t in value):
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
+            if lost and not param.list and value.requires_grad:
+                message = "requires a gradient, which an update in place does not give; torch.no_grad() allows it"
+                raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
     def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
         return make_function(self.op, self._called, shown, functional, run, self._full, self._size)
@@ -179,7 +186,7 @@ class TorchOp:
         made = self._rule_op(statement)
         if over < 0:
             return made.full
-        return direct(made.address, made.apply_full, made.general, made.everything, True, over)
+        return direct(made.op.address, made.apply_full, made.general, made.everything, True, over)
 
     def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
         """A dimension or a pack of the call."""
@@ -199,6 +206,9 @@ class TorchOp:
         if self.written:
             _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)
             _library.impl(f"{name}.raw", self._note_writes(self.raw), "ADInplaceOrView", with_keyset=True)
+        if self.op.formula is not None and not self.written and not any(p.list for p in self.op.inputs):
+            for overload in (self.overload, self.raw):
+                add_decomposition(overload, self._decomposed)
         if self.op.autocast is not None:
             for key, device in _AUTOCAST_KEYS.items():
                 _library.impl(name, self._autocast(key, device), key)
@@ -218,6 +228,11 @@ class TorchOp:
         if (torch.is_grad_enabled() and self._needs_grad(args)) or forward_ad._current_level >= 0:
             return self.apply_full(*args)
         return self.forward(*args)
+
+    def _decomposed(self, *given: Any, **named: Any) -> Any:
+        from tenon.torch._decompose import decompose_row
+
+        return decompose_row(self.op, self.complete(given, named))
 
     def _note_writes(self, overload: Any) -> Callable[..., Any]:
         """In-place operators say what they wrote, so that torch can tell when a saved tensor was changed."""
@@ -283,5 +298,5 @@ def register_all() -> list[TorchOp]:
         raise ImportError(f"{_lib.last_error()} (this is torch {torch.__version__})")
     fresh = [op for name, op in table().items() if name not in _ops]
     for op in fresh:
-        _ops[op.name] = TorchOp(op, _lib.find(op.name))
+        _ops[op.name] = TorchOp(op)
     return [_ops[op.name] for op in fresh]

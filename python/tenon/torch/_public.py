@@ -3,8 +3,10 @@ hand-written function would, torch.compile can look inside, and help() and edito
 
 from __future__ import annotations
 
+import builtins
 import textwrap
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -61,6 +63,13 @@ def _has_default(param: Input | Attr) -> bool:
     return param.optional or (isinstance(param, Attr) and not param.required)
 
 
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines of 100 characters; most need no more than one."""
+    if len(text) + len(indent) <= 100:
+        return [indent + text]
+    return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=2 * indent)
+
+
 class _Public:
     """Writes the public function of one operator."""
 
@@ -111,8 +120,7 @@ class _Public:
 
     def doc(self) -> str:
         outputs = [self.op.outputs[i].name for i in self.made.shown]
-        lines = [*textwrap.wrap(self.op.doc, 100), "", "Contract:"]
-        lines += textwrap.wrap(self.op.signature, 96, initial_indent="    ", subsequent_indent="        ")
+        lines = [*_wrapped(self.op.doc, ""), "", "Contract:", *_wrapped(self.op.signature, "    ")]
         written = [p.name for p in self.op.inputs if p.inplace]
         updates = [f"Updates {', '.join(written)} in place."] if written else []
         returns = [f"Returns {', '.join(outputs)}."] if outputs else []
@@ -125,7 +133,9 @@ class _Public:
             lines.append(f"Only when asked for (want_<name>=True): {', '.join(asked)}.")
         if self.has_out:
             lines.append("With out=tensor the result is copied there; nothing can then be differentiated.")
-        if self.op.rule is None:
+        if self.op.mutates and self.op.grad in (None, "derived"):  # nothing is derived of an update
+            lines.append("Tensors that require a gradient are taken inside of torch.no_grad() only.")
+        elif self.op.grad is None:
             lines.append("It has no gradient: differentiating through it raises NotImplementedError.")
         return "\n".join(lines)
 
@@ -215,8 +225,77 @@ def _out_maker(made: TorchOp) -> tuple[Callable[..., None], Callable[..., Tensor
     return refuse_grad, into
 
 
+def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    refuse_grad, into = _out_maker(made)
+
+    def write(out: Tensor, *args: Tensor) -> Tensor:
+        refuse_grad(out, args)
+        return into(out, function(*args))
+
+    return write
+
+
+# What the source of a function of tensors alone comes to; formulas mostly are, and compiling costs more than the rest.
+# The names are those of the operator's inputs, once they are known, and _op and _call are its own.
+_op: Any = None
+_call: Any = None
+_write: Any = None
+_tracing = torch.compiler.is_dynamo_compiling
+
+
+def _of_one(a: Tensor, *, out: Tensor | None = None) -> Any:
+    if out is not None:
+        return _write(out, a)
+    if _tracing():
+        return _op(a)
+    return _call(a)
+
+
+def _of_two(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Any:
+    if out is not None:
+        return _write(out, a, b)
+    if _tracing():
+        return _op(a, b)
+    return _call(a, b)
+
+
+def _of_three(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Any:
+    if out is not None:
+        return _write(out, a, b, c)
+    if _tracing():
+        return _op(a, b, c)
+    return _call(a, b, c)
+
+
+_OF_TENSORS = {1: _of_one, 2: _of_two, 3: _of_three}
+
+
+def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
+    """The public function, where it is one of up to three tensors with one result."""
+    op = made.op
+    plain = all(isinstance(p, Input) and not (p.optional or p.list or _is_number(p)) for p in op.params)
+    if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _Public(made).has_out:
+        return None
+    params, name = [identifier(p.name) for p in op.params], identifier(op.name)
+    code = _OF_TENSORS[len(params)].__code__.replace(co_varnames=(*params, "out"), co_name=name)
+    names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_op": made.overload, "_call": made.call}
+    function = FunctionType(code, names, name)
+    names["_write"] = _writer(made, function)
+    function.__qualname__ = name
+    function.__kwdefaults__ = {"out": None}
+    function.__annotations__ = {**dict.fromkeys(params, Tensor), "out": Tensor | None, "return": Tensor}
+    return function
+
+
 def make_public(made: TorchOp) -> Callable[..., Any]:
     """The public function of an operator."""
+    function = _of_tensors(made) or _from_source(made)
+    function.__doc__ = _Public(made).doc()
+    function.__module__ = "tenon.torch"
+    return function
+
+
+def _from_source(made: TorchOp) -> Callable[..., Any]:
     writer = _Public(made)
     refuse_grad, into = _out_maker(made)
     names = {
@@ -226,7 +305,7 @@ def make_public(made: TorchOp) -> Callable[..., Any]:
         "dtype": torch.dtype,
         "torch": torch,
         "_required": REQUIRED,
-        "_tracing": torch.compiler.is_dynamo_compiling,
+        "_tracing": _tracing,
         "_op": made.overload,
         "_call": made.call,
         "_select": made.select,
@@ -234,8 +313,5 @@ def make_public(made: TorchOp) -> Callable[..., Any]:
         "_refuse_grad": refuse_grad,
         "_into": into,
     }
-    name = identifier(made.op.name)
-    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[name]
-    function.__doc__ = writer.doc()
-    function.__module__ = "tenon.torch"
+    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[identifier(made.op.name)]
     return function

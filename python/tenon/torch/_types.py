@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tenon.contract import Argument, Operand
+from tenon.contract import Argument, Attr, Operand, Operator
 
 DTYPES: dict[str, torch.dtype] = {
     "f16": torch.float16,
@@ -41,3 +42,33 @@ def argument(value: Any) -> Argument:
     if value is None:
         return None
     return operand(value) if isinstance(value, Tensor) else [operand(t) for t in value]
+
+
+# ---- attributes as text ----------------------------------------------------------------------------------------------
+
+Written = tuple[int, str, str, bool]  # place among the parameters, name, kind, only where it is true
+
+
+def written_attributes(op: Operator) -> tuple[Written, ...]:
+    """What attributes_text needs to know of an operator; plain values, so that dynamo can look inside."""
+    return tuple((i, a.name, a.kind, a.implied) for i, a in enumerate(op.params) if isinstance(a, Attr))
+
+
+def _value_text(kind: str, value: Any) -> str:
+    if kind == "float":
+        return f"{float(value)!r}"
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "dtype":
+        return NAMES[value]
+    return f"{value}" if kind in ("int", "axis") else f"'{value}'"
+
+
+def attributes_text(attributes: Sequence[Written], args: Sequence[Any]) -> str:
+    """The attributes among all arguments of a call as the C library reads them: "eps=1e-05 mode='sum' "."""
+    text = ""
+    for place, name, kind, implied in attributes:
+        value = args[place]
+        if value is not None and (value or not implied):
+            text += f"{name}={_value_text(kind, value)} "
+    return text

@@ -1,0 +1,248 @@
+"""Formulas as operations of torch, which Inductor can fuse with what stands before and behind them.
+
+The graph is what the C library makes of the formula for the types, ranks and attributes of a call
+(tn_fuse_graph_json). Its values have all dimensions that the formula goes over, of size 1 where they do not have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental import proxy_tensor
+
+from tenon import _lib
+from tenon.contract import Json, Operand, Operator, dense_strides
+from tenon.torch._fake import bind_call, output_strides
+from tenon.torch._types import DTYPES, attributes_text, operand, written_attributes
+
+Values = list[Tensor]
+_broadcast_shapes: Callable[..., torch.Size] = torch.broadcast_shapes
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return torch.relu(x) + torch.log1p(torch.exp(-torch.abs(x)))
+
+
+# By name and number of arguments. What is not here, such as random numbers, stays an operator of Tenon.
+_FUNCTIONS: dict[tuple[str, int], Callable[..., Tensor]] = {
+    ("-", 1): torch.neg,
+    ("abs", 1): torch.abs,
+    ("sign", 1): torch.sign,
+    ("floor", 1): torch.floor,
+    ("round", 1): torch.round,
+    ("sqrt", 1): torch.sqrt,
+    ("rsqrt", 1): torch.rsqrt,
+    ("exp", 1): torch.exp,
+    ("log", 1): torch.log,
+    ("log1p", 1): torch.log1p,
+    ("expm1", 1): torch.expm1,
+    ("sin", 1): torch.sin,
+    ("cos", 1): torch.cos,
+    ("tanh", 1): torch.tanh,
+    ("erf", 1): torch.erf,
+    ("sigmoid", 1): torch.sigmoid,
+    ("softplus", 1): _softplus,
+    ("relu", 1): torch.relu,
+    ("not", 1): torch.logical_not,
+    ("+", 2): torch.add,
+    ("-", 2): torch.sub,
+    ("*", 2): torch.mul,
+    ("/", 2): torch.div,
+    ("%", 2): torch.remainder,
+    ("**", 2): torch.pow,
+    ("min", 2): torch.minimum,
+    ("max", 2): torch.maximum,
+    ("<", 2): torch.lt,
+    ("<=", 2): torch.le,
+    ("==", 2): torch.eq,
+    ("!=", 2): torch.ne,
+    ("and", 2): torch.logical_and,
+    ("or", 2): torch.logical_or,
+    ("where", 3): torch.where,
+}
+_REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
+_SHAPES = {"sum_to", "expand"}  # of the second argument only the shape counts
+_INTEGERS = {"i8", "i16", "i32", "i64", "u8"}
+_WIDTH = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
+
+
+# ---- what can be said in operations of torch -------------------------------------------------------------------------
+
+
+def _loses(kind: str, to: str) -> bool:
+    """Whether a conversion rounds: Inductor leaves roundings out, and torch does not say what integer a NaN becomes."""
+    return kind in _WIDTH and (to in _INTEGERS or _WIDTH.get(to, 8) < _WIDTH[kind])
+
+
+def _can_say(node: Json, nodes: Sequence[Json]) -> bool:
+    if node["op"] in ("input", "number"):
+        return True
+    count = len(node["args"])
+    reduces = node["op"] in _REDUCTIONS and "over" in node
+    known = reduces or node["op"] in _SHAPES or node["op"] in ("count", "cast") or (node["op"], count) in _FUNCTIONS
+    if not known or (node["in"] == "i64" and node["op"] in ("%", "**")):  # by 0 and below: torch raises, or worse
+        return False
+    taken = node["args"][:1] if node["op"] in _SHAPES or node["op"] == "count" else node["args"]
+    if node["op"] == "where":
+        taken = taken[1:]
+    kinds = [nodes[k]["type"] for k in taken if nodes[k]["op"] != "number"]
+    to = node["to"] if node["op"] == "cast" else node["in"]
+    return node["op"] == "count" or not any(_loses(kind, to) for kind in kinds)
+
+
+@cache
+def graph_of(address: int, types: tuple[str | None, ...], ranks: tuple[int, ...], attributes: str) -> Json | None:
+    """The graph of a call; None where it cannot be said in operations of torch."""
+    graph = _lib.fuse_graph(address, types, ranks, attributes)
+    if graph is None or not all(_can_say(node, graph["nodes"]) for node in graph["nodes"]):
+        return None
+    return graph
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def _place(tensor: Tensor, dims: Sequence[int]) -> Tensor:
+    """A tensor with all dimensions of the formula."""
+    if dims == list(range(tensor.ndim)):
+        return tensor
+    own = [d for d in dims if d >= 0]
+    order = own + [d for d in range(tensor.ndim) if d not in own]
+    return tensor.permute(order).reshape([1 if d < 0 else tensor.shape[d] for d in dims])
+
+
+def _count(node: Json, of: Tensor) -> int:
+    if node["over"] == "row":
+        return of.shape[-1] if of.ndim else 1
+    return of.numel()
+
+
+def _sum_to(x: Tensor, target: Tensor) -> Tensor:
+    dims = [d for d in range(x.ndim) if target.ndim == 0 or target.shape[d] == 1]
+    return torch.sum(x, dims, keepdim=True) if dims else x
+
+
+def _operation(node: Json, args: Values, device: torch.device) -> Tensor:
+    op = node["op"]
+    if op == "count":
+        return torch.full((), _count(node, args[0]), dtype=DTYPES[node["type"]], device=device)
+    if op == "sum_to":
+        return _sum_to(*args)
+    if op == "expand":
+        return args[0].expand(_broadcast_shapes(*(a.shape for a in args)))
+    if "over" in node:
+        dims = list(range(args[0].ndim))[-1 if node["over"] == "row" else 0 :]
+        return _REDUCTIONS[op](args[0], dims, keepdim=True) if dims else args[0]
+    if op == "cast":
+        return args[0].to(DTYPES[node["to"]]).to(DTYPES[node["type"]])
+    return _FUNCTIONS[op, len(args)](*args)
+
+
+def _number(node: Json, device: torch.device) -> Tensor:
+    value = float("nan") if node["value"] is None else node["value"]
+    dtype = DTYPES[node["type"]]
+    return torch.full((), value if dtype.is_floating_point else int(value), dtype=dtype, device=device)
+
+
+def _arguments(node: Json, values: Values) -> Values:
+    args = [values[k] for k in node["args"]]
+    kept = {"where": 1, "count": 1}.get(node["op"], 0)
+    args[kept:] = [a.to(DTYPES[node["in"]]) for a in args[kept:]]
+    return args
+
+
+def _compute(graph: Json, inputs: Sequence[Tensor | None], device: torch.device) -> Values:
+    values: Values = []
+    for node in graph["nodes"]:
+        if node["op"] == "input":
+            given = inputs[node["input"]]
+            assert given is not None
+            values.append(_place(given, graph["inputs"][node["input"]]).to(DTYPES[node["type"]]))
+        elif node["op"] == "number":
+            values.append(_number(node, device))
+        else:
+            values.append(_operation(node, _arguments(node, values), device))
+    return values
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def _dense(value: Tensor, strides: Sequence[int]) -> Tensor:
+    """A tensor of its own with these strides, as the operator makes it."""
+    if tuple(strides) == dense_strides(value.shape):
+        return value.clone(memory_format=torch.contiguous_format)
+    order = sorted(range(value.ndim), key=lambda d: -strides[d])
+    back = [order.index(d) for d in range(value.ndim)]
+    return value.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
+
+
+def _store(value: Tensor, dims: Sequence[int], kind: str, shape: Sequence[int]) -> Tensor:
+    """The value in an output's type and shape."""
+    value = value.to(DTYPES[kind])
+    if dims == list(range(len(shape))) and tuple(value.shape) == tuple(shape):
+        return value
+    value = value.expand([1 if d < 0 else shape[d] for d in dims])
+    own = sorted((d for d in range(len(dims)) if dims[d] >= 0), key=lambda d: dims[d])
+    return value.permute(own + [d for d in range(len(dims)) if dims[d] < 0]).reshape(shape)
+
+
+def _can_store(graph: Json, specs: Sequence[Operand | None]) -> bool:
+    for output, spec in zip(graph["outputs"], specs, strict=True):
+        node = graph["nodes"][output["node"]]
+        if spec is not None and node["type"] in _WIDTH and spec[0] in _INTEGERS:
+            return False
+    return True
+
+
+# ---- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _comes_from_elementwise(tensor: Tensor) -> bool:
+    """Whether the graph that is being traced makes a tensor by an elementwise operation, views of the result aside."""
+    mode = proxy_tensor.get_proxy_mode()
+    slot = None if mode is None else proxy_tensor.get_proxy_slot(tensor, mode.tracer, None)
+    node: Any = None if slot is None else slot.proxy.node
+    while node is not None and node.op == "call_function" and getattr(node.target, "is_view", False):
+        node = node.args[0]
+    return node is not None and torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def is_worth_it(inputs: Sequence[Tensor | None]) -> bool:
+    """Where there is something in front that Inductor can fuse it with: alone, Tenon's own loops are as fast or faster
+    (docs/formulas.md has the numbers)."""
+    return any(t is not None and _comes_from_elementwise(t) for t in inputs)
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor | None] | None:
+    """The outputs of a call with all its arguments; None where the operator stays as it is."""
+    inputs, specs, device = bind_call(op, args)
+    known = [None if t is None else operand(t) for t in inputs]
+    types = tuple(k and k[0] for k in known)
+    graph = graph_of(op.address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
+    if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
+        return None
+    values = _compute(graph, inputs, device)
+    outputs: list[Tensor | None] = []
+    for index, (output, spec) in enumerate(zip(graph["outputs"], specs, strict=True)):
+        if spec is None:
+            outputs.append(None)
+            continue
+        made = _store(values[output["node"]], output["dims"], *spec)
+        outputs.append(_dense(made, output_strides(op, index, spec[1], inputs[0])))
+    return outputs
+
+
+def decompose_row(op: Operator, args: Sequence[Any]) -> Any:
+    """The outputs of a call of a row of the table that is a formula, as its operator returns them."""
+    outputs = decompose(op, args, attributes_text(written_attributes(op), args))
+    if outputs is None:
+        return NotImplemented
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -1,0 +1,28 @@
+"""What Inductor is told: which operators it may take apart, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_waiting: dict[Any, Callable[..., Any]] = {}
+
+
+def add_decomposition(overload: Any, rule: Callable[..., Any]) -> None:
+    """Inductor will ask `rule`, with a call's arguments, what it is made of; NotImplemented leaves it as it is."""
+    _waiting[overload] = rule
+
+
+def tell_inductor() -> None:
+    """Hands over what there is, once something is being traced: until then nobody waits for Inductor to be imported."""
+    if not _waiting or torch._guards.TracingContext.try_get() is None:
+        return
+    from torch._inductor import decomposition
+
+    # The table that is used unless the configuration says otherwise. What is in the other one, `decompositions`, may
+    # not stay as it is.
+    table: dict[Any, Callable[..., Any]] = getattr(decomposition, "fast_random_decomps", dict)()
+    table.update(_waiting)
+    _waiting.clear()

@@ -1,0 +1,220 @@
+"""Formulas as operations of torch, which is how Inductor gets them where it can fuse them with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import here
+import pytest
+import torch
+from cases import Case, assert_close, cases, clone, tensors
+from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+
+import tenon.torch as tn
+from tenon.torch import _decompose
+from tenon.torch._decompose import decompose, decompose_row
+from tenon.torch._fuse import fused_op
+
+# Inductor's table of decompositions and its partition, without its code.
+BACKEND = "aot_eager_decomp_partition"
+RANDOM, ROUNDS = {"dropout", "bias_dropout_add"}, {"quantize"}
+
+# Formulas, and the shapes of their inputs: what the operator and operations of torch must agree on.
+FORMULAS: list[tuple[str, list[tuple[int, ...]]]] = [
+    ("relu(x * s + b)", [(4, 5), (5,), (4, 1)]),
+    ("y = x", [(4, 5)]),
+    ("min(max(x, y), 0.5) + (x % y) - abs(x) ** y", [(4, 5), (1,)]),
+    ("sign(x) * floor(y * 3) + round(x * 2) + sin(x) * cos(y) + expm1(x) + log1p(abs(y)) - tanh(x)", [(4, 5), (4, 5)]),
+    ("sqrt(abs(x)) + rsqrt(abs(x) + 1) + log(abs(x) + 1) + erf(x) + sigmoid(x) + softplus(x * 40)", [(3, 4)]),
+    ("where((x < y or x >= 2 * y) and not (x == 1) and x != 3 and x <= 1, x, -y)", [(4, 5), (5,)]),
+    ("t = exp(x - max(x, -1)); y = t / sum(t, -1)", [(2, 3, 6)]),
+    ("x - logsumexp(x, -1) + var(x) + min(x) + count(x, -1)", [(3, 6)]),
+    ("y = sum(x * b); z = mean(x * b)", [(3, 6), (6,)]),
+    (
+        "f(x: T[*a], b: T[*b]) -> y: T[broadcast(*a, *b)], s: T[*b] : y = expand(x, b); s = sum_to(x * b, b)",
+        [(3, 6), (6,)],
+    ),
+    (
+        "f(x: T[n, c, *s], b: T[c], w: T[c, n]) -> y: T[n, c, *s], z: T[c, 1] : y = gelu(x + b) * w; z = b",
+        [(2, 3, 4), (3,), (3, 2)],
+    ),
+    (
+        "f(x: T[*r, c], g: W[c]?, eps: float = 1e-5) -> y: T[*r, c] : "
+        "n = x * rsqrt(mean(x * x, -1) + eps); y = n * g if has(g) else n",
+        [(2, 3, 5), (5,)],
+    ),
+    (
+        "f(x: T[*s], n: i32[*s]) -> y: i32[*s], z: f32[*s] : y = n * 70000 * 70000 + abs(n); z = n / 2 + f32(x > 0)",
+        [(3, 4), (3, 4)],
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever is in front."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(_decompose, "is_worth_it", lambda inputs: True)
+    yield
+    torch._dynamo.reset()
+
+
+def inputs(formula: str, shapes: list[tuple[int, ...]], dtype: torch.dtype, grad: bool = False) -> list[Tensor]:
+    """Random ones, as the contract wants them."""
+    made = []
+    for param, shape in zip(fused_op(formula).op.inputs, shapes, strict=True):
+        if param.type.get("fixed") == ["i32"]:
+            made.append(here.randint(-9, 9, shape, dtype=torch.int32))
+        else:
+            made.append(here.randn(shape, dtype=dtype).requires_grad_(grad))
+    return made
+
+
+def assert_same(have: Any, want: Any, T: str) -> None:
+    for h, w in zip(tensors(have), tensors(want), strict=True):
+        assert h.dtype == w.dtype
+        assert all(a == b for size, a, b in zip(h.shape, h.stride(), w.stride(), strict=True) if size != 1)
+        assert_close(h, w, T)
+
+
+@pytest.mark.parametrize("T", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize(("formula", "shapes"), FORMULAS)
+def test_formulas(formula: str, shapes: list[tuple[int, ...]], T: str) -> None:
+    made = fused_op(formula)
+    given = inputs(formula, shapes, {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64}[T])
+    have = decompose(made.op, made.arguments(given, ""), "")
+    assert have is not None
+    want = tn.fuse(formula)(*given)
+    assert_same(have, want, T)
+    assert not {t.data_ptr() for t in tensors(have)} & {t.data_ptr() for t in given}
+
+
+@pytest.mark.parametrize("case", cases(4096, lambda c: c.op.formula is not None and not c.op.mutates), ids=str)
+def test_rows(case: Case) -> None:
+    for T in ("f32", "bf16", "f64"):
+        for change in (None, lambda t: t.transpose(0, -1).contiguous().transpose(0, -1) if t.ndim > 1 else t):
+            args = case.make(T, change=change)
+            have = decompose_row(case.op, args)
+            assert (have is NotImplemented) == (case.op.name in RANDOM | ROUNDS)
+            if have is not NotImplemented:
+                assert_same(have, case.torch_op.forward(*args), T)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "where(rand(seed) < 0.5, 0, x)",  # torch has other random numbers
+        "f(x: T[*s]) -> y: T[*s] : x + bf16(x * 2)",  # Inductor leaves such roundings out
+        "f(x: T[*s]) -> y: i32[*s] : x * 3",  # torch does not say what becomes of NaN
+        "f(x: i32[*s], y: i32[*s]) -> z: i32[*s] : x % y",  # nor of x % 0
+    ],
+)
+def test_what_stays_an_operator(formula: str) -> None:
+    made = fused_op(formula)
+    dtypes = {"seed": torch.int64, "x": torch.int32 if "x: i32" in formula else torch.float32, "y": torch.int32}
+    given = [here.ones(2, dtype=dtypes[p.name]) for p in made.op.inputs]
+    assert decompose(made.op, made.arguments(given, ""), "") is None
+
+
+def loss(function: Callable[..., Any], *given: Tensor) -> Tensor:
+    made = [t for t in tensors(function(*given)) if t.is_floating_point()]
+    return torch.stack([(t * t).sum() for t in made]).sum()
+
+
+@pytest.mark.parametrize(("formula", "shapes"), [(f, s) for f, s in FORMULAS if "i32" not in f])
+def test_gradients(formula: str, shapes: list[tuple[int, ...]]) -> None:
+    """Forward and backward as compiled, with sizes that may change: no operator of Tenon is left."""
+    function = tn.fuse(formula)
+    given = inputs(formula, shapes, torch.float64, True)
+    want = torch.autograd.grad(loss(function, *given), given, allow_unused=True)
+    compiled = torch.compile(lambda *args: loss(function, *args), backend=BACKEND, fullgraph=True, dynamic=True)
+    have = torch.autograd.grad(compiled(*given), given, allow_unused=True)
+    for h, w in zip(have, want, strict=True):
+        assert (h is None) == (w is None)
+        assert_close(h, w, "f64")
+
+
+# ---- the rule --------------------------------------------------------------------------------------------------------
+
+
+def operators(function: Callable[..., Tensor], *given: Tensor) -> tuple[list[str], list[str]]:
+    """The operators in the graphs that Inductor would get, forward and backward."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    seen: list[list[str]] = []
+
+    def note(graph: torch.fx.GraphModule, example: Any) -> Any:
+        del example
+        seen.append([str(n.target) for n in graph.graph.nodes if n.op == "call_function"])
+        return graph.forward
+
+    def backend(graph: torch.fx.GraphModule, example: Any) -> Any:
+        return aot_autograd(fw_compiler=note, bw_compiler=note, decompositions=select_decomp_table())(graph, example)
+
+    torch.compile(function, backend=backend, fullgraph=True)(*given).sum().backward()
+    forward, backward = seen
+    return forward, backward
+
+
+def has_fuse(names: list[str]) -> bool:
+    return any("tenon.fuse" in name for name in names)
+
+
+@pytest.fixture
+def by_rule(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    del always
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_the_rule() -> None:
+    gate, norm = tn.fuse("silu(x) * y"), tn.fuse("x * rsqrt(mean(x * x, -1) + 1)")
+    x, y = here.randn(3, 4, requires_grad=True), here.randn(3, 4)
+    forward, backward = operators(lambda x, y: gate(x, y), x, y)
+    assert has_fuse(forward) and has_fuse(backward)
+    forward, backward = operators(lambda x, y: gate(x @ y.t(), y[:, :3]) @ y[:, :3], x, y)  # products and views
+    assert has_fuse(forward) and has_fuse(backward)
+    forward, backward = operators(lambda x, y: norm(x) + y, x, y)
+    assert has_fuse(forward) and has_fuse(backward)
+    forward, backward = operators(lambda x, y: gate((x + 1).t(), y.t()) * 2, x, y)
+    assert not has_fuse(forward) and not has_fuse(backward)
+    forward, backward = operators(lambda x, y: norm(x + y), x, y)
+    assert not has_fuse(forward)
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_inductor() -> None:
+    gate, norm = tn.fuse("silu(x) * y"), tn.fuse("x * rsqrt(mean(x * x, -1) + 1) * g")
+    drop = tn.fuse("where(rand(seed) < 0.5, 0, x * 2)")
+    seed = here.tensor([3, 4])
+
+    def function(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
+        h = norm(gate(x + 1, y) * 2, g)
+        return drop(seed, h) + tn.gelu(h * 2) + gate(x, y)
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    for dtype, T in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
+        for n in (4, 7):
+            given = [here.randn(s, dtype=dtype, requires_grad=True) for s in ((n, 6), (n, 6), (6,))]
+            again = clone(given)
+            have, want = compiled(*given), function(*again)
+            assert_close(have, want, T)
+            have.sum().backward()
+            want.sum().backward()
+            for a, b in zip(given, again, strict=True):
+                assert_close(a.grad, b.grad, T, 2)
+
+
+@pytest.mark.usefixtures("by_rule")
+def test_exported_programs_keep_the_text() -> None:
+    class Gate(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return tn.fuse("silu(x) * y")(x + 1, y) * 2
+
+    x, y = here.randn(3, 4), here.randn(3, 4)
+    exported = torch.export.export(Gate(), (x, y))
+    assert "silu(x) * y" in exported.graph_module.code
+    compiled = torch.compile(exported.module(), backend=BACKEND)
+    assert_close(compiled(x, y), Gate()(x, y))
