@@ -46,15 +46,17 @@ static const struct {
     const char *contract, *rule, *json;
 } good[] = {
     {simple, "x: t_simple_grad(y, dy)",
-     "{'locals': [], 'differentiable': ['y'], 'statements': [{'results': ['x'], 'local': false, 'op': 't_simple_grad', "
+     "{'stands_in': false, 'locals': [], 'differentiable': ['y'], 'statements': [{'results': ['x'], 'local': false, "
+     "'op': 't_simple_grad', "
      "'args': ["
      "{'param': 'y', 'attr': false, 'from': 'output', 'name': 'y'}, {'param': 'dy', 'attr': false, 'from': 'doutput', "
      "'name': "
      "'y'}, {'param': 'axis', 'attr': true, 'from': 'attr', 'name': 'axis'}, {'param': 'scale', 'attr': true, 'from': "
      "'attr', "
      "'name': 'scale'}]}]}"},
-    {simple, "x: t_simple_grad(z, dz, scale=-2.5, axis = 0);",
-     "{'locals': [], 'differentiable': ['z'], 'statements': [{'results': ['x'], 'local': false, 'op': 't_simple_grad', "
+    {simple, "~ x: t_simple_grad(z, dz, scale=-2.5, axis = 0);",
+     "{'stands_in': true, 'locals': [], 'differentiable': ['z'], 'statements': [{'results': ['x'], 'local': false, "
+     "'op': 't_simple_grad', "
      "'args': ["
      "{'param': 'y', 'attr': false, 'from': 'output', 'name': 'z'}, {'param': 'dy', 'attr': false, 'from': 'doutput', "
      "'name': "
@@ -62,7 +64,8 @@ static const struct {
      "'from': "
      "'literal', 'value': 0}]}]}"},
     {simple, "t = t_simple_grad(y, dy, 1, 2) ; x: t_simple_grad(dy=t, y=x, scale=3)",
-     "{'locals': ['t'], 'differentiable': ['y'], 'statements': [{'results': ['t'], 'local': true, 'op': "
+     "{'stands_in': false, 'locals': ['t'], 'differentiable': ['y'], 'statements': [{'results': ['t'], 'local': true, "
+     "'op': "
      "'t_simple_grad', 'args': ["
      "{'param': 'y', 'attr': false, 'from': 'output', 'name': 'y'}, {'param': 'dy', 'attr': false, 'from': 'doutput', "
      "'name': "
@@ -74,7 +77,8 @@ static const struct {
      "true, "
      "'from': 'literal', 'value': 3.0}, {'param': 'axis', 'attr': true, 'from': 'attr', 'name': 'axis'}]}]}"},
     {norm, "x, gamma: t_norm_grad(x, gamma, dy)",
-     "{'locals': [], 'differentiable': ['y'], 'statements': [{'results': ['x', 'gamma'], 'local': false, 'op': "
+     "{'stands_in': false, 'locals': [], 'differentiable': ['y'], 'statements': [{'results': ['x', 'gamma'], 'local': "
+     "false, 'op': "
      "'t_norm_grad', "
      "'args': [{'param': 'x', 'attr': false, 'from': 'input', 'name': 'x'}, {'param': 'gamma', 'attr': false, 'from': "
      "'input', "
@@ -83,7 +87,8 @@ static const struct {
      "'attr', 'name': 'eps'}, {'param': 'mode', 'attr': true, 'from': 'attr', 'name': 'mode'}]}]}"},
     /* `dy` is an input here, so it is not the gradient of y; a shape, a dimension, literals of every kind */
     {many, "x: t_expand(dy, *s, k, n, size, bf16, label, false, 'none'); xs: t_list_grad(xs, dk2)",
-     "{'locals': [], 'differentiable': ['k2'], 'statements': [{'results': ['x'], 'local': false, 'op': 't_expand', "
+     "{'stands_in': false, 'locals': [], 'differentiable': ['k2'], 'statements': [{'results': ['x'], 'local': false, "
+     "'op': 't_expand', "
      "'args': ["
      "{'param': 'dy', 'attr': false, 'from': 'input', 'name': 'dy'}, {'param': 'shape', 'attr': true, 'from': 'pack', "
      "'name': 's'}"

@@ -19,10 +19,12 @@ def tell_inductor() -> None:
     """Hands over what there is, once something is being traced: until then nobody waits for Inductor to be imported."""
     if not _waiting or torch._guards.TracingContext.try_get() is None:
         return
-    from torch._inductor import decomposition
+    from torch._inductor import decomposition, lowering
 
     # The table that is used unless the configuration says otherwise. What is in the other one, `decompositions`, may
     # not stay as it is.
     table: dict[Any, Callable[..., Any]] = getattr(decomposition, "fast_random_decomps", dict)()
     table.update(_waiting)
+    for overload in _waiting:  # what its rule leaves as it is stays a call; strides as they were traced
+        lowering.make_fallback(overload, lowering.constrain_to_fx_strides, warn=False, override_decomp=True)
     _waiting.clear()
