@@ -122,18 +122,28 @@ static tn_cost cost(const tn_call *call) {
     return made;
 }
 
+/* `xs: [T[*s]]`: nothing else in a signature has a bracket behind a colon. */
+static bool has_lists(const char *signature) {
+    for (const char *s = strchr(signature, ':'); s; s = strchr(s + 1, ':')) {
+        if (s[1 + strspn(s + 1, " \t\r\n")] == '[') return true;
+    }
+    return false;
+}
+
 static void set_kernels(formula *f, int32_t n_own) {
     static const tn_kernel made[KERNELS] = {
         {"fused", TN_CPU, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
         {"fused", TN_CUDA, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
-        {"fused_dense", TN_CPU, 0, 0, 0, NULL, workspace, prepare, release, run, NULL}, /* of lists only */
+        {"fused_dense", TN_CPU, 0, 0, 0, NULL, workspace, prepare, release, run, NULL},
         {"fused_dense", TN_CUDA, 0, 0, 0, NULL, workspace, prepare, release, run, NULL},
         {.name = "ref", .device = TN_CPU, .flags = TN_STRIDED | TN_ALIAS, .run = run_reference},
     };
+    bool lists = has_lists(f->row.signature);
     for (int i = 0; i < n_own; i++) f->kernels[i] = f->row.kernels[i];
-    for (int i = 0; i < KERNELS; i++) {
-        f->kernels[n_own + i] = made[i];
-        f->kernels[n_own + i].data = f;
+    for (int i = 0, n = n_own; i < KERNELS; i++) {
+        if (!made[i].flags && !lists) continue; /* nothing else is handed over dense */
+        f->kernels[n] = made[i];
+        f->kernels[n++].data = f;
     }
     f->row.kernels = f->kernels;
     if (!f->row.cost) f->row.cost = cost;

@@ -161,6 +161,37 @@ static tn_status set_output(const maker *m, int32_t i, int32_t *output) {
                    which >= TNI_MAX_ARGS ? c->attrs[which - TNI_MAX_ARGS].name : c->inputs[which].name);
 }
 
+/* Branches that the call does not take are gone from here on. */
+static tn_status keep_live(tni_special *made) {
+    tni_graph *all = &made->graph, live;
+    int32_t place[TNI_FUSE_NODES];
+    bool needed[TNI_FUSE_NODES] = {false};
+    for (int32_t i = 0; i < made->n_outputs; i++) {
+        if (made->outputs[i] >= 0) needed[made->outputs[i]] = true;
+    }
+    for (int32_t i = all->n - 1; i >= 0; i--) {
+        for (int k = 0; k < 3 && needed[i] && all->nodes[i].arg[k] >= 0; k++) needed[all->nodes[i].arg[k]] = true;
+    }
+    tni_graph_init(&live, all->fast);
+    live.wide = all->wide;
+    live.tail = all->tail;
+    live.tail_pack = all->tail_pack;
+    live.all = all->all;
+    for (int32_t i = 0; i < all->n; i++) {
+        tni_gnode node = all->nodes[i];
+        if (!needed[i]) continue;
+        for (int k = 0; k < 3 && node.arg[k] >= 0; k++) node.arg[k] = place[node.arg[k]];
+        place[i] = tni_node_as_is(&live, &node);
+        if (live.status != TN_OK) break;
+    }
+    for (int32_t i = 0; i < made->n_outputs && live.status == TN_OK; i++) {
+        if (made->outputs[i] >= 0) made->outputs[i] = place[made->outputs[i]];
+    }
+    tni_graph_clear(all);
+    *all = live;
+    return live.status;
+}
+
 static tn_status specialise(maker *m, tni_special *made) {
     const tni_graph *g = &m->f->graph;
     mark_needed(m);
@@ -170,7 +201,7 @@ static tn_status specialise(maker *m, tni_special *made) {
     }
     made->n_outputs = m->f->n_outputs;
     for (int32_t i = 0; i < made->n_outputs; i++) TN_TRY(set_output(m, i, &made->outputs[i]));
-    return TN_OK;
+    return m->f->contract->n_attrs ? keep_live(made) : TN_OK;
 }
 
 tn_status tni_specialise(const tni_fuse *f, const tni_given *given, tni_special *made) {

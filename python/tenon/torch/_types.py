@@ -61,7 +61,7 @@ def _value_text(kind: str, value: Any) -> str:
         return "true" if value else "false"
     if kind == "dtype":
         return NAMES[value]
-    return f"{value}" if kind in ("int", "axis") else f"'{value}'"
+    return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
 
 
 def attributes_text(attributes: Sequence[Written], args: Sequence[Any]) -> str:
