@@ -36,8 +36,8 @@ FEW = {"f16", "f64"}
 TURN_S = 0.004
 TURNS = 7
 ROUNDS = 3
-# A row that comes out slower than SLOW is measured again, up to AGAIN times, and the best of each side counts: what else
-# the machine does can only make a call slower.
+# A row that comes out slower than SLOW is measured again, up to AGAIN times, and the best of each side counts: what
+# else the machine does can only make a call slower.
 SLOW, AGAIN = 0.95, 3
 
 

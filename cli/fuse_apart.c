@@ -2,6 +2,7 @@
  * results in memory, as a framework without a compiler runs them. */
 #include "fuse_apart.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <tenon/fuse.h>

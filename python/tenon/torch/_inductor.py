@@ -25,6 +25,7 @@ def tell_inductor() -> None:
     # not stay as it is.
     table: dict[Any, Callable[..., Any]] = getattr(decomposition, "fast_random_decomps", dict)()
     table.update(_waiting)
+    make_fallback: Callable[..., Any] = lowering.make_fallback
     for overload in _waiting:  # what its rule leaves as it is stays a call; strides as they were traced
-        lowering.make_fallback(overload, lowering.constrain_to_fx_strides, warn=False, override_decomp=True)
+        make_fallback(overload, lowering.constrain_to_fx_strides, warn=False, override_decomp=True)
     _waiting.clear()
