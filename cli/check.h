@@ -97,13 +97,16 @@ typedef struct checker {
 } checker;
 
 enum {
-    EACH = 0,    /* every sample */
-    ONCE = 1,    /* the first sample that has elements and, if there is one, two dimensions */
-    FEW = 2,     /* with --quick, and for the reference: three samples that have elements */
-    RARE = 4,    /* four such samples, two with --quick */
-    PER_OP = 8,  /* once for the operator: no type, no kernel */
-    SLOW = 16,   /* not with --quick */
-    NOT_REF = 32 /* not for the reference, where there are other kernels */
+    EACH = 0,     /* every sample */
+    ONCE = 1,     /* the first sample that has elements and, if there is one, two dimensions */
+    FEW = 2,      /* with --quick, and for the reference: three samples that have elements */
+    RARE = 4,     /* four such samples, two with --quick */
+    PER_OP = 8,   /* once for the operator: no type, no kernel */
+    SLOW = 16,    /* not with --quick */
+    NOT_REF = 32, /* not for the reference, where there are other kernels */
+    LANES =
+        64 /* goes by the width of vectors: with --quick, kernels that are one source for several instruction sets get
+                  only these but for the best one */
 };
 
 typedef struct check_row {

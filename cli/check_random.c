@@ -69,6 +69,7 @@ static void run_random(checker *c) {
 }
 
 const check_row random_rows[] = {
-    {"random", "random ranks, sizes, axes, broadcasts and layouts (--cases, --seed)", ONCE, 0, NULL, run_random},
+    {"random", "random ranks, sizes, axes, broadcasts and layouts (--cases, --seed)", ONCE | LANES, 0, NULL,
+     run_random},
     {0},
 };

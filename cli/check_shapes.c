@@ -105,7 +105,8 @@ static void run_large(checker *c) {
 const check_row shape_rows[] = {
     {"empty", "each dimension 0; no error is left behind", EACH, 0, has_sizes, run_empty},
     {"zero_dim", "packs of rank 0", EACH, 0, has_sizes, run_zero_dim},
-    {"odd_rows", "last dimension from 1 to 129, around every vector width", FEW, 100000, has_sizes, run_odd_rows},
+    {"odd_rows", "last dimension from 1 to 129, around every vector width", FEW | LANES, 100000, has_sizes,
+     run_odd_rows},
     {"vocabulary", "rows of 50257, 131072 and 262144", ONCE | NOT_REF, 0, has_sizes, run_vocabulary},
     {"row_lengths", "rows of 255 to 100003, around every power of 2 (cuda)", RARE, 20000, on_gpu_with_sizes,
      run_row_lengths},

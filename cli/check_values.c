@@ -197,10 +197,11 @@ static void run_same_index(checker *c) {
 }
 
 const check_row value_rows[] = {
-    {"values", "every sample against float64", EACH, 0, NULL, run_values},
+    {"values", "every sample against float64", EACH | LANES, 0, NULL, run_values},
     {"outputs", "each output alone, the others not wanted", FEW, 20000, has_outputs, run_outputs},
-    {"special", "NaN, ±Inf, -0 and denormals in every lane; -Inf everywhere", FEW | NOT_REF, 400, NULL, run_special},
-    {"masked", "rows that a mask removes, NaN under the mask", EACH, 20000, has_bool, run_masked},
+    {"special", "NaN, ±Inf, -0 and denormals in every lane; -Inf everywhere", FEW | NOT_REF | LANES, 400, NULL,
+     run_special},
+    {"masked", "rows that a mask removes, NaN under the mask", EACH | LANES, 20000, has_bool, run_masked},
     {"accumulate", "70000 ones: 16-bit sums stop early", ONCE | NOT_REF, 0, has_sizes, run_accumulate},
     {"same_index", "all indices equal", FEW, 20000, has_index, run_same_index},
     {0},

@@ -222,6 +222,19 @@ static bool is_named(const char *names, const char *name) {
     return false;
 }
 
+static bool kernel_runs(const checker *c, const tn_kernel *k) {
+    bool here = c->gpu ? k->device == TN_CUDA : k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
+    return here && (!k->types || k->types & TN_BIT(c->T));
+}
+
+/* One of several that are made from the same source, and not the one for this machine's best instruction set. */
+static bool is_lesser(const checker *c) {
+    const tn_kernel *best = c->op->row->kernels;
+    while (best->name && !kernel_runs(c, best)) best++;
+    if (!c->kernel || !best->name || !best->isa) return false;
+    return strcmp(c->kernel, best->name) != 0 && strcmp(c->kernel, reference_kernel(c->op)) != 0;
+}
+
 static bool row_wanted(const checker *c, const check_row *r, const sample_list *list, int at, bool only_kernel) {
     bool named = c->options.rows != NULL;
     if (named && !is_named(c->options.rows, r->name)) return false;
@@ -232,6 +245,7 @@ static bool row_wanted(const checker *c, const check_row *r, const sample_list *
     bool reference = c->kernel && strcmp(c->kernel, reference_kernel(c->op)) == 0;
     if (r->flags & NOT_REF && reference && !only_kernel) return false;
     if (r->flags & SLOW && c->options.quick && !named) return false;
+    if (c->options.quick && !named && !c->options.kernel && !(r->flags & LANES) && is_lesser(c)) return false;
     if (r->flags & ONCE) return at == list->once;
     if (r->flags & RARE) return is_among(list, at, c->options.quick ? 2 : 4);
     if (r->flags & FEW && (c->options.quick || reference)) return is_among(list, at, 3);
@@ -253,11 +267,6 @@ static void run_rows(checker *c, const sample_list *list, bool per_op, bool only
 }
 
 /* ---- which kernels and types ------------------------------------------------------------------------------------- */
-
-static bool kernel_runs(const checker *c, const tn_kernel *k) {
-    bool here = c->gpu ? k->device == TN_CUDA : k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
-    return here && (!k->types || k->types & TN_BIT(c->T));
-}
 
 /* Names of the kernels that take T here, each once. */
 static int list_kernels(const checker *c, const char **names, int most) {
