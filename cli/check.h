@@ -104,9 +104,7 @@ enum {
     PER_OP = 8,   /* once for the operator: no type, no kernel */
     SLOW = 16,    /* not with --quick */
     NOT_REF = 32, /* not for the reference, where there are other kernels */
-    LANES =
-        64 /* goes by the width of vectors: with --quick, kernels that are one source for several instruction sets get
-                  only these but for the best one */
+    LANES = 64    /* goes by the width of vectors: lesser instruction sets get these alone with --quick */
 };
 
 typedef struct check_row {
