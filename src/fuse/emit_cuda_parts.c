@@ -30,14 +30,10 @@ bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t) {
 }
 
 /* Rows' and single values that update inputs wait until every block has read them. */
-static bool waits(const tni_gpu_part *part, int32_t t) {
+bool tni_gpu_waits(const tni_gpu_part *part, int32_t t) {
     const tni_item_todo *todo = &part->p->b->todo[t];
     bool updates = !todo->gathers && todo->output >= 0 && part->p->b->f->outputs[todo->output].inplace >= 0;
     return updates && !part->reduces && tni_level_of_todo(part->p, t) != TNI_ELEMENT;
-}
-
-bool tni_gpu_waits(const tni_gpu_part *part, int32_t t) {
-    return waits(part, t);
 }
 
 bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node) {
@@ -350,7 +346,7 @@ static bool is_reduced_now(const tni_gpu_part *part, int32_t node, int32_t stage
 }
 
 static bool is_result(const tni_gpu_part *part, int32_t t, int32_t stage, bool elements) {
-    if (!tni_gpu_has_todo(part, t) || waits(part, t)) return false;
+    if (!tni_gpu_has_todo(part, t) || tni_gpu_waits(part, t)) return false;
     if (part->reduces && tni_stage_of_todo(part->p, t) != stage) return false;
     return (tni_level_of_todo(part->p, t) == TNI_ELEMENT) == elements;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "operator.h"
 #include "parts.h"
 
 /* The signature in front, parsed alone. */

@@ -124,7 +124,7 @@ static tn_status need_variant(const tni_program *program, const tn_call *call, i
 }
 
 /* The variant that every step of the program runs with: one whose kernels all are of one library. */
-static int variant_of(const tni_program *program, const tn_call *call) {
+int tni_gpu_variant(const tni_program *program, const tn_call *call) {
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         const tni_gpu_step *step = &program->gpu->steps[i];
         bool any = step->kind == TNI_GPU_FINISH || step->kind == TNI_GPU_TAIL;
@@ -133,16 +133,12 @@ static int variant_of(const tni_program *program, const tn_call *call) {
     return 0;
 }
 
-int tni_gpu_variant(const tni_program *program, const tn_call *call) {
-    return variant_of(program, call);
-}
-
 tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source) {
     size_t bytes = strlen(source) + 1;
     char *copy = tni_arena_alloc(program->arena, bytes);
     if (!copy) return TN_NO_MEMORY;
     program->gpu->source = memcpy(copy, source, bytes);
-    return need_variant(program, call, variant_of(program, NULL));
+    return need_variant(program, call, tni_gpu_variant(program, NULL));
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -257,7 +253,7 @@ bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const
 
 tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
     uint64_t words[TNI_GPU_PARAMS / 8 + 8];
-    int k = variant_of(program, call);
+    int k = tni_gpu_variant(program, call);
     TN_TRY(need_variant(program, call, k));
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         const tni_gpu_step *step = &program->gpu->steps[i];

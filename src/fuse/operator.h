@@ -9,7 +9,8 @@ extern const tni_formulas tni_fused_rows;
 
 /* The formula of an operator that is one. */
 tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed);
-/* Where the signature in front of a formula ends, at its ':'; -1: there is none. */
+/* Where the signature in front of a formula ends, at its ':' or, where that is missing, with the text; -1:
+ * there is none. */
 int32_t tni_signature_end(const char *text);
 
 #endif

@@ -1,5 +1,6 @@
 /* Statements of a formula, and what its names stand for. */
 #include "parse.h"
+#include "operator.h"
 
 #include <stdio.h>
 #include <string.h>

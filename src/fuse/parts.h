@@ -219,8 +219,6 @@ typedef struct tni_scope {
 } tni_scope;
 
 tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, tni_scope *scope);
-/* Where a signature in front ends (at its ':', or the text's end where that is missing); -1: there is none. */
-int32_t tni_signature_end(const char *text);
 /* An expression of the library's own over nodes a, b, c, y, d (-1: not there); reductions without a second argument
  * reach as `kind` says. */
 int32_t tni_template(tni_graph *g, const char *text, const int32_t nodes[5], int kind);

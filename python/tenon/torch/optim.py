@@ -7,6 +7,7 @@ a ``tn.Param``, which a captured CUDA graph reads at each replay. Moments of 16-
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -78,12 +79,13 @@ class _Optimizer(torch.optim.Optimizer):
             found.setdefault((p.device, p.dtype, p.grad.dtype, self._stage(group, p)), []).append(p)
         yield from found.values()
 
+    @abstractmethod
     def _stage(self, group: Group, p: Tensor) -> Hashable:
         """Makes the state of a parameter if it has none; says what else must be equal within one call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
-        raise NotImplementedError
+        """A step of these, which have all of that in common."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's, which rounds to 16 bits what is kept in f32 here: that is read again."""
