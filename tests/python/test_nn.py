@@ -174,6 +174,14 @@ def test_every_class_is_compared() -> None:
     assert all(getattr(tn.nn, name).__doc__ for name in tn.nn.__all__)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_default_eps_of_rms_norm(dtype: torch.dtype) -> None:
+    """That of the type that it is computed in: among numbers this small eps is most of the result."""
+    ours, theirs = pair(Row("RMSNorm", {"normalized_shape": 8}, ()), dtype)
+    x = 1e-3 * here.randn(4, 8, dtype=dtype)
+    assert_close(ours(x), theirs(x), {torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype, "f32"))
+
+
 # ---- refused when the module is made ---------------------------------------------------------------------------------
 
 REFUSED = [

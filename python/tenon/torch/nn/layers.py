@@ -47,7 +47,8 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = _rows(x, self.normalized_shape, "RMSNorm")
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        computed_in = torch.float64 if x.dtype == torch.float64 else torch.float32
+        eps = torch.finfo(computed_in).eps if self.eps is None else self.eps
         return tn.rms_norm(rows, _flat(self.weight), eps).view_as(x)
 
 
