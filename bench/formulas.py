@@ -240,7 +240,7 @@ def errors(case: Case, direction: str, dtype: str, device: str, peers: bool, cou
 
 
 def gpu_row(case: Case, direction: str, dtype: str, nbytes: int, us: dict[str, float]) -> dict[str, Any]:
-    row: dict[str, Any] = {"op": case.name, "shape": " x ".join(map(str, LARGE)), "type": dtype, "pass": direction}
+    row: dict[str, Any] = {"op": case.name, "shape": gpu.named(LARGE), "type": dtype, "pass": direction}
     row |= {"bytes": nbytes, **{f"{side}_us": round(t, 2) for side, t in us.items()}}
     row |= {"tb_per_s": round(nbytes / us["tenon"] * 1e-6, 3), "of_copy": round(us["copy"] / us["tenon"], 3)}
     for side in ("compile", "eager", "operator"):

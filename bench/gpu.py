@@ -34,6 +34,8 @@ from run import environment, write_result
 Call = Callable[[], object]
 TURNS, FEW_TURNS = 9, 5
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+DEVICE = "cuda"  # the tests make the same calls on the CPU, with smaller shapes
+LARGE, IMAGES, LOGITS = (16384, 8192), (64, 256, 56, 56), (8192, 128256)
 
 
 # ---- timing ----------------------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def step_us(calls: dict[str, Call], count: int = 5, turns: int = TURNS) -> dict[
 def copy_of(nbytes: int) -> Call:
     """A device copy that moves as many bytes, reading half and writing half."""
     count, apart = nbytes // 2, 3 << 20  # not a power of 2 apart: that would be slow
-    memory = torch.randint(-128, 127, (2 * count + apart,), dtype=torch.int8, device="cuda")
+    memory = torch.randint(-128, 127, (2 * count + apart,), dtype=torch.int8, device=DEVICE)
     source, target = memory[:count], memory[count + apart :]
     return lambda: target.copy_(source)
 
@@ -115,17 +117,20 @@ def copy_of(nbytes: int) -> Call:
 
 
 def randn(*shape: int, dtype: str, grad: bool = False) -> Tensor:
-    return torch.randn(*shape, dtype=TYPES[dtype], device="cuda", requires_grad=grad)
+    return torch.randn(*shape, dtype=TYPES[dtype], device=DEVICE, requires_grad=grad)
+
+
+def named(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
 
 
 Row = tuple[str, str, str, int, dict[str, Call]]  # operator, shape, type, bytes that must move, the sides
 ALL = {"want_dx": True, "want_dgamma": True, "want_dbeta": True}
-LARGE = (16384, 8192)
 
 
 def softmax_kernels(dtype: str) -> Iterable[Row]:
     x, dy = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype)
-    y, size, shape = torch.softmax(x, -1), x.nbytes, "16384 x 8192"
+    y, size, shape = torch.softmax(x, -1), x.nbytes, named(LARGE)
     sides: dict[str, Call] = {"tenon": lambda: tn.softmax(x), "eager": lambda: torch.softmax(x, -1)}
     yield "softmax", shape, dtype, 2 * size, sides
     backward = torch.ops.aten._softmax_backward_data
@@ -135,7 +140,7 @@ def softmax_kernels(dtype: str) -> Iterable[Row]:
 
 def layer_norm_kernels(dtype: str) -> Iterable[Row]:
     x, dy, n = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype), LARGE[1]
-    gamma, beta, size, shape = randn(n, dtype=dtype), randn(n, dtype=dtype), x.nbytes, "16384 x 8192"
+    gamma, beta, size, shape = randn(n, dtype=dtype), randn(n, dtype=dtype), x.nbytes, named(LARGE)
     sides: dict[str, Call] = {
         "tenon": lambda: tn.layer_norm(x, gamma, beta),
         "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
@@ -155,32 +160,38 @@ def sum_kernels(dtype: str) -> Iterable[Row]:
     x = randn(*LARGE, dtype=dtype)
     for title, axes in (("sum last", [1]), ("sum first", [0]), ("sum all", [0, 1])):
         sides: dict[str, Call] = {"tenon": partial(tn.sum, x, axes=axes), "eager": partial(torch.sum, x, axes)}
-        yield title, "16384 x 8192", dtype, x.nbytes, sides
+        yield title, named(LARGE), dtype, x.nbytes, sides
+
+
+def per_channel(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weights of batch_norm, and its running statistics."""
+    gamma, beta = torch.rand(n, device=DEVICE) + 0.5, torch.randn(n, device=DEVICE)
+    return gamma, beta, torch.zeros(n, device=DEVICE), torch.ones(n, device=DEVICE)
 
 
 def batch_norm_kernels(dtype: str, layout: str) -> Iterable[Row]:
     memory = torch.channels_last if layout == "channels-last" else torch.contiguous_format
-    x, dy = (randn(64, 256, 56, 56, dtype=dtype).to(memory_format=memory) for _ in range(2))
-    gamma, beta = torch.rand(256, device="cuda") + 0.5, torch.randn(256, device="cuda")
-    means, variances = torch.zeros(256, device="cuda"), torch.ones(256, device="cuda")
-    size, shape = x.nbytes, f"64 x 256 x 56 x 56 {layout}"
+    x, dy = (randn(*IMAGES, dtype=dtype).to(memory_format=memory) for _ in range(2))
+    gamma, beta, means, variances = per_channel(IMAGES[1])
+    size, shape = x.nbytes, f"{named(IMAGES)} {layout}"
     sides: dict[str, Call] = {
         "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
         "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
     }
     yield "batch_norm", shape, dtype, 3 * size, sides
-    _, mean, rstd = torch.ops.tenon.batch_norm(x, gamma, beta, means, variances)
+    _, mean, rstd, z = torch.ops.tenon.batch_norm(x, gamma, beta, means, variances)
     _, mu, sigma = torch.ops.aten.native_batch_norm(x, gamma, beta, means, variances, True, 0.1, 1e-5)
     backward = torch.ops.aten.native_batch_norm_backward
     sides = {
-        "tenon": lambda: torch.ops.tenon.batch_norm_grad(x, gamma, beta, None, mean, rstd, dy, **ALL),
+        "tenon": lambda: torch.ops.tenon.batch_norm_grad(x, gamma, beta, None, mean, rstd, dy, z, **ALL),
         "eager": lambda: backward(dy, x, gamma, means, variances, mu, sigma, True, 1e-5, [True, True, True]),
     }
     yield "batch_norm_grad", shape, dtype, 5 * size, sides
 
 
 def cross_entropy_kernels() -> Iterable[Row]:
-    x, target, shape = randn(8192, 128256, dtype="bf16"), torch.randint(128256, (8192,), device="cuda"), "8192 x 128256"
+    rows, classes = LOGITS
+    x, target, shape = randn(*LOGITS, dtype="bf16"), torch.randint(classes, (rows,), device=DEVICE), named(LOGITS)
     sides: dict[str, Call] = {"tenon": lambda: torch.ops.tenon.cross_entropy(x, target, want_gx=True)}
     yield "cross_entropy with gradient", shape, "bf16", 2 * x.nbytes, sides
     sides = {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
@@ -247,20 +258,21 @@ class Step:
 def training_steps() -> Iterable[Step]:
     n = LARGE[1]
     x, dy = randn(*LARGE, dtype="bf16", grad=True), randn(*LARGE, dtype="bf16")
-    yield Step("softmax", "16384 x 8192", lambda x: tn.softmax(x), lambda x: torch.softmax(x, -1), [x], dy)
+    yield Step("softmax", named(LARGE), lambda x: tn.softmax(x), lambda x: torch.softmax(x, -1), [x], dy)
     gamma, beta = randn(n, dtype="bf16", grad=True), randn(n, dtype="bf16", grad=True)
     yield Step(
         "layer_norm",
-        "16384 x 8192",
+        named(LARGE),
         lambda x, g, b: tn.layer_norm(x, g, b),
         lambda x, g, b: F.layer_norm(x, (n,), g, b),
         [x, gamma, beta],
         dy,
     )
     del x, dy
-    x, target = randn(8192, 128256, dtype="bf16", grad=True), torch.randint(128256, (8192,), device="cuda")
+    rows, classes = LOGITS
+    x, target = randn(*LOGITS, dtype="bf16", grad=True), torch.randint(classes, (rows,), device=DEVICE)
     ours, theirs = lambda x: tn.cross_entropy(x, target), lambda x: F.cross_entropy(x, target)
-    yield Step("cross_entropy", "8192 x 128256", ours, theirs, [x], torch.ones((), device="cuda"))
+    yield Step("cross_entropy", named(LOGITS), ours, theirs, [x], torch.ones((), device=DEVICE))
 
 
 def loss_type(step: Step, side: str) -> Step:
@@ -332,10 +344,9 @@ def shape_sides(op: str, shape: Sequence[int], axis: int, dtype: str) -> dict[st
             "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
         }
     if op == "cross_entropy":
-        target = torch.randint(n, (shape[0],), device="cuda")
+        target = torch.randint(n, (shape[0],), device=DEVICE)
         return {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
-    gamma, beta = torch.rand(n, device="cuda") + 0.5, torch.randn(n, device="cuda")
-    means, variances = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    gamma, beta, means, variances = per_channel(n)
     return {
         "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
         "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
@@ -353,11 +364,10 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
         row = {"op": op, "shape": list(shape), "axis": axis, "type": dtype, "tenon_us": round(us["tenon"], 2)}
         row |= {"eager_us": round(us["eager"], 2), "times_eager": round(ratio, 2)}
         rows.append({**row, "tenon_device_us": round(device["tenon"], 2), "eager_device_us": round(device["eager"], 2)})
-        size = " x ".join(map(str, shape))
         mark = "  slower" if ratio < 0.95 else ""
         times = f"{us['tenon']:>9.2f} {us['eager']:>9.2f} {ratio:>8.2f}x"
         times += f" {device['tenon']:>9.2f} {device['eager']:>9.2f}{mark}"
-        print(f"  {op:<14} {size:<20} {axis:>4} {dtype:<5} {times}", flush=True)
+        print(f"  {op:<14} {named(shape):<20} {axis:>4} {dtype:<5} {times}", flush=True)
         if math.prod(shape) > MOST:
             torch.cuda.empty_cache()
     slower = sum(r["times_eager"] < 0.95 for r in rows)
