@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from cases import assert_close, tensors
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch.autograd import gradcheck, gradgradcheck
 
 import tenon
 import tenon.torch as tn
-from tenon.torch._fuse import fused_op
+from tenon.torch._fuse import _on_one_line, fused_op
 
 NORM = (
     "norm(x: T[*r, c], w: W[c]?, eps: float = 1e-5, sign: 'plus'|'minus' = 'plus') -> y: T[*r, c] : "
@@ -325,6 +326,51 @@ def test_updates_compile(backend: str) -> None:
         q, k = stepped(q, g, k, 0.1)
         made = function(p, g, m, w, lr)
         assert_close((made, p, m, w), ((k + 1) * 3 + q + 5 * k + 3 * (g - 1), q, k + 2, torch.ones_like(w)))
+
+
+# Formulas over several lines, and on one.
+LINES = [
+    ("# softmax\nt = exp(x) # don't\n\ny = t / sum(t, -1)\n", "t = exp(x); y = t / sum(t, -1)"),
+    ("y = x +\n    1\r\nz = max(x,\n  0)", "y = x + 1; z = max(x, 0)"),
+    ("y = x\n-x", "y = x; -x"),
+    ("x if x > 0 or\n not\n y > 0 else\n y", "x if x > 0 or not y > 0 else y"),
+    ("f(x: T[n]!, k: 'a#b'|'c' = 'c') :\n  x = x + 1\n", "f(x: T[n]!, k: 'a#b'|'c' = 'c') : x = x + 1"),
+    (
+        "f(x: T[n],\n  y: T[n])\n-> z: T[n],\n  u: T[n]\nwhere n > 1\n:\nz = x\nu = y",
+        "f(x: T[n], y: T[n]) -> z: T[n], u: T[n] where n > 1 : z = x; u = y",
+    ),
+    ("y = x\nwhere(x > 0, x, y)", "y = x; where(x > 0, x, y)"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), LINES)
+def test_lines_become_one(text: str, line: str) -> None:
+    assert _on_one_line(text) == line
+    assert _on_one_line(line) == line
+
+
+def test_no_line_ends_in_graphs() -> None:
+    """Inductor writes the arguments of calls into comments of the code that it makes for GPUs."""
+    shown: list[str] = []
+
+    def look(module: torch.fx.GraphModule, given: Any) -> Callable[..., Any]:
+        shown.extend(node.format_node() or "" for node in module.graph.nodes)
+        return module.forward
+
+    torch._dynamo.reset()
+    step, gate = tn.fuse(STEP), tn.fuse("# a gate\nt = silu(x)\nz = t * y")
+    x, lr = here.ones(3, 4), here.tensor(0.1)
+
+    @torch.compile(backend=aot_autograd(fw_compiler=look), fullgraph=True)
+    def function(p: Tensor, g: Tensor, m: Tensor) -> Tensor:
+        step(p, g, m, None, lr)
+        return gate(p, g)
+
+    function(x.clone(), x.clone(), x.clone())
+    assert len([text for text in shown if "tenon.fuse" in text]) == 2
+    assert not any("\n" in text for text in shown)
+    with pytest.raises(ValueError, match=r"\n.*t = silu"):
+        tn.fuse("# a gate\nt = silu(x\nz = t * y")
 
 
 def test_updates_of_the_operator_of_torch() -> None:

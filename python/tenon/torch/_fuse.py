@@ -8,6 +8,7 @@ Attributes travel as text too: ``"eps=1e-05 mode='sum' want_dx=true"``. Formulas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -128,6 +129,25 @@ def fused_op(formula: str, fast: bool = False) -> FusedOp:
     return FusedOp(formula, fast)
 
 
+# Where a line end is none of a statement: behind an operator, and in a signature, before what follows the parameters.
+_UNFINISHED = re.compile(r"([-+*/%<>=&|!,:]|\b(and|or|not|if|else))$")
+_CONTINUES = re.compile(r"->|:|where\b(?! *\()")
+
+
+def _on_one_line(formula: str) -> str:
+    """The same formula without line ends and comments. Inductor writes what a call is given into comments of the code
+    that it makes for a GPU, as it stands."""
+    made, depth = "", 0
+    for line in formula.replace("\r", " ").split("\n"):
+        code = re.sub(r"('[^']*')|#.*", r"\1", line).strip()
+        if not code:
+            continue
+        goes_on = not made or depth > 0 or _UNFINISHED.search(made) or _CONTINUES.match(code)
+        made += (" " if goes_on else "; ") + code
+        depth += sum(c in "([" for c in code) - sum(c in ")]" for c in code)
+    return made.strip()
+
+
 @cache
 def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     """A function that computes a formula in one pass over memory, with its gradient.
@@ -137,7 +157,9 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
     updates inputs writes to the tensors that it is given, and returns what outputs it has.
     """
-    made = fused_op(formula, fast)
+    if "\n" in formula:
+        fused(formula, fast)  # mistakes are shown in the lines as they were written
+    made = fused_op(_on_one_line(formula), fast)
     if not made.op.inputs:
         raise ValueError(f"{made.op.name}: the formula has no inputs")
     lists = [p.name for p in made.op.inputs if p.list]
