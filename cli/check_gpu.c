@@ -430,6 +430,7 @@ static void run_sticky(checker *c) {
     char said[1024];
     if (getenv(CHILD)) {
         break_context(c);
+        c->dead = true; /* whatever the command checks besides */
         return;
     }
     if (c->options.quick && done) return; /* a process and a context for each operator take their time */
