@@ -288,39 +288,53 @@ static int64_t gpu_bytes(const checker *c) {
     return (int64_t)(all - unused);
 }
 
-static void run_leaks(checker *c) {
+/* What this process holds; of the GPU, what everybody does. */
+typedef struct holdings {
+    int64_t gpu, heap, resident;
+    int files;
+} holdings;
+
+static holdings look_around(const checker *c) {
+    return (holdings){gpu_bytes(c), heap_bytes(), resident_bytes(), open_files()};
+}
+
+/* What there is more of, in words; false: nothing. */
+static bool has_grown(const checker *c, holdings before, holdings now, char *text, size_t size) {
     /* The driver has a heap of its own making: what 1000 calls leave there is more than it keeps back. */
     const int64_t most_heap = c->gpu ? 32768 : 4096;
-    const int times = c->gpu && c->options.quick ? 200 : 1000;
+    int64_t gpu = now.gpu - before.gpu, heap = now.heap - before.heap, resident = now.resident - before.resident;
+    if (gpu >= 2 << 20) {
+        snprintf(text, size, "leave %lld bytes of GPU memory in use", (long long)gpu);
+    } else if (heap > most_heap) {
+        snprintf(text, size, "leave %lld bytes on the heap", (long long)heap);
+    } else if (resident > 8 << 20) {
+        snprintf(text, size, "grow the process by %lld bytes", (long long)resident);
+    } else if (now.files > before.files) {
+        snprintf(text, size, "leave %d files open", now.files - before.files);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Calls that leak do so every time. Now and then others take memory meanwhile: another process on the same GPU, or a
+ * thread that compiles a formula, and keeps the code. */
+static void run_leaks(checker *c) {
+    const int turns = 10, times = c->gpu && c->options.quick ? 200 : 1000;
+    char text[128];
     problem p;
     if (CHECK_ASAN || CHECK_TSAN) {
         check_skip(c, "the sanitizer counts for itself");
         return;
     }
     if (!sample_problem(c, &p)) return;
-    if (use_often(c, &p, 100)) {
-        int64_t heap = heap_bytes(), resident = resident_bytes(), on_gpu_before = gpu_bytes(c);
-        int files = open_files();
-        bool used = use_often(c, &p, times);
-        /* A formula may be compiled by another thread meanwhile. What that holds it gives back, but for the code, which
-         * stays: calls that leak do so the next time as well. */
-        for (int i = 0; i < 60 && (open_files() > files || heap_bytes() - heap > most_heap); i++) usleep(50000);
-        if (used && heap_bytes() - heap > most_heap) {
-            heap = heap_bytes();
-            used = use_often(c, &p, times);
-        }
-        if (used) {
-            int64_t more = gpu_bytes(c) - on_gpu_before;
-            if (more >= 2 << 20)
-                check_fail(c, "%d calls leave %lld bytes of GPU memory in use", times, (long long)more);
-            heap = heap_bytes() - heap;
-            resident = resident_bytes() - resident;
-            if (heap > most_heap) check_fail(c, "%d calls leave %lld bytes on the heap", times, (long long)heap);
-            if (resident > 8 << 20)
-                check_fail(c, "%d calls grow the process by %lld bytes", times, (long long)resident);
-            if (open_files() > files) check_fail(c, "%d calls leave %d files open", times, open_files() - files);
-        }
+    bool grown = use_often(c, &p, 100);
+    for (int i = 0; i < turns && grown; i++) {
+        if (i) usleep(100000);
+        holdings before = look_around(c);
+        grown = use_often(c, &p, times) && has_grown(c, before, look_around(c), text, sizeof text);
     }
+    if (grown) check_fail(c, "%d calls %s, and so every time of %d", times, text, turns);
     problem_free(&p);
 }
 

@@ -133,8 +133,11 @@ static int release(uint64_t data) {
     return 0;
 }
 static int memory_info(size_t *unused, size_t *all) {
+    static int looked;
+    /* Another process comes between the first look and the second, and goes. */
+    size_t of_others = is("neighbour") && looked++ % 4 == 1 ? (size_t)1 << 30 : 0;
     *all = (size_t)80 << 30;
-    *unused = *all - in_use;
+    *unused = *all - in_use - of_others;
     return 0;
 }
 /* Host and device memory are one, so copies in all directions are, too. */

@@ -57,6 +57,11 @@ says 0 '"device": "cuda:1"' devices --json
 says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
 says 0 '"percent_of_copy"' bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1 --json
 
+# Memory that another process takes meanwhile is no leak.
+export FAKE_CUDA=neighbour
+says 0 " 0 failed" check gpu_right --load "$plugin" --device cuda --quick --case leaks
+expect gpu_leak leaks "GPU memory"
+
 # A driver that is too old costs one line; the CPU goes on.
 export FAKE_CUDA=old
 old="the NVIDIA driver is for CUDA 11.8, Tenon needs CUDA 12.0 (driver 525) or newer"
