@@ -284,7 +284,7 @@ FIRST: list[tuple[str, str]] = [
     ("x * rsqrt(mean(x * x, -1) + 1e-6) * g", "x g:row"),
 ]
 FIRST_SHAPE = (64, 1024)  # the least that the host's compiler is used for, more or less
-FIRST_ROUNDS = 3
+FIRST_ROUNDS = {"cpu": 3, "cuda": 1}  # a process that uses a GPU takes seconds to begin
 
 
 def first_child(device: str, start: int) -> int:
@@ -332,7 +332,8 @@ def first_samples(device: str, starts: Sequence[int]) -> Iterable[dict[str, Any]
     with tempfile.TemporaryDirectory() as full:
         # The CPU's interpreter needs nothing compiled; `now` lets the host's compiler come first.
         child(device, 0, full, "now")
-        for start in starts:
+        for count, start in enumerate(starts, 1):
+            print(f"  {count} of {len(starts)}: processes that begin with {FIRST[start][0]}", flush=True)
             with tempfile.TemporaryDirectory() as empty:
                 yield from ({**row, "cache": "empty"} for row in child(device, start, empty, None))
             yield from ({**row, "cache": "full"} for row in child(device, start, full, None))
@@ -343,7 +344,7 @@ def first_samples(device: str, starts: Sequence[int]) -> Iterable[dict[str, Any]
 
 
 def first_part(device: str, quick: bool) -> list[dict[str, Any]]:
-    starts = [0] if quick else list(range(len(FIRST))) * FIRST_ROUNDS
+    starts = [0] if quick else list(range(len(FIRST))) * FIRST_ROUNDS[device]
     samples: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for sample in first_samples(device, starts):
         samples.setdefault((sample["formula"], sample["cache"], sample["process"]), []).append(sample)
@@ -498,7 +499,10 @@ PARTS: dict[str, dict[str, Callable[[str, bool], list[dict[str, Any]]]]] = {
 }
 METHODS = {
     "gpu": f"median of {gpu.TURNS} turns, the sides taking turns; errors on 2^24 elements of N(0, 1)",
-    "first": f"median over processes, {FIRST_ROUNDS} that begin with each formula; x of 256 KiB; PyTorch ran before",
+    **{
+        f"first-{device}": f"median over processes, {n} beginning with each formula; x of 256 KiB; PyTorch ran before"
+        for device, n in FIRST_ROUNDS.items()
+    },
     "cpu": f"best of {ROUNDS} medians (1 where a call takes {LONG_S:g} s) of {TURNS} turns of {TURN_S * 1e3:g} ms each",
 }
 
@@ -541,7 +545,7 @@ def measure(name: str, device: str, quick: bool) -> None:
     if device == "cuda":
         state["state_after"] = gpu.gpu_state()
     kind = f"first-{device}" if name == "first" else name
-    write_result(f"formulas-{kind}", {**environment(), **state, "method": METHODS[name], "rows": rows})
+    write_result(f"formulas-{kind}", {**environment(), **state, "method": METHODS[kind], "rows": rows})
 
 
 if __name__ == "__main__":
