@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +59,13 @@ def test_links(document: Path) -> None:
             assert target[1:] in anchors, target
         elif "://" not in target:
             assert (document.parent / target.partition("#")[0]).exists(), target
+
+
+def test_gpu_parts_check_the_whole_table() -> None:
+    """tools/test.py reads the names where rows are declared."""
+    own, formulas = runpy.run_path(str(ROOT / "tools" / "test.py"))["operators"]()
+    listed = subprocess.run([ROOT / "build" / "tenon", "ops", "--json"], check=True, capture_output=True, text=True)
+    assert sorted(own + formulas) == sorted(op["name"] for op in json.loads(listed.stdout))
 
 
 def test_readme_numbers_are_the_measured_ones() -> None:

@@ -158,8 +158,8 @@ def run_all(parts: Sequence[Part], verbose: bool, jobs: int = 1) -> int:
 
 
 def choose(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
-    known = {part.name: part for part in parts}
+    """Those of these names, or all; 'python' stands for python-1, python-2 and so on."""
     for name in names:
-        if name not in known:
-            sys.exit(f"there is no part '{name}'; there are: {' '.join(known)}")
-    return [known[name] for name in names] if names else list(parts)
+        if not any(name in (part.name, part.name.partition("-")[0]) for part in parts):
+            sys.exit(f"there is no part '{name}'; there are: {' '.join(part.name for part in parts)}")
+    return [p for p in parts if not names or p.name in names or p.name.partition("-")[0] in names]

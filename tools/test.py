@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -51,11 +52,19 @@ def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
 
+def operators() -> tuple[list[str], list[str]]:
+    """Operators with kernels of their own, and formulas, which have theirs in common."""
+    ops = ROOT / "src" / "ops"
+    rows = "".join((ops / header).read_text() for header in ("list.h", "formulas.h"))
+    names = re.findall(r"^    X\((\w+)", rows, re.MULTILINE)
+    own = [name for name in names if (ops / f"{name.removesuffix('_grad')}.c").is_file()]
+    return own, [name for name in names if name not in own]
+
+
 def unlike() -> list[str]:
-    """Operators that share no code: those with kernels of their own, and some formulas, which have theirs in common."""
-    listed = (ROOT / "src" / "ops" / "list.h").read_text()
-    own = re.findall(r"^    X\((\w+)\)", listed, re.MULTILINE)
-    return [*own, "rms_norm", "bias_act", "dropout", "adamw_step", "mse", "quantize"]
+    """Operators that share no code."""
+    own, _ = operators()
+    return [*own, "rms_norm", "bias_act", "dropout", "adamw_step", "mse", "quantize", "fake_quantize"]
 
 
 def parts() -> list[Part]:
@@ -118,20 +127,39 @@ def no_sanitizer() -> str | None:
     return None if sanitizer() else "there is no compute-sanitizer (it comes with the CUDA toolkit)"
 
 
+def dealt(name: str, what: str, command: list[str], among: Sequence[str], n: int, env: Mapping[str, str]) -> list[Part]:
+    """n parts that do the same, each for its share."""
+    return [Part(f"{name}-{i + 1}", what, [[*command, *among[i::n]]], env) for i in range(n)]
+
+
 def gpu_parts() -> list[Part]:
+    """Those behind the build run beside each other, on one GPU and few threads each: the longest first."""
     names = {part.name: part for part in parts()}
+    own, formulas = operators()
+    few = {"TENON_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     check = ["build/tenon", "check", "--device", "cuda"]
-    python = {**PYTHON_ENV, "TENON_TEST_DEVICE": "cuda"}
-    made = [
+    tooled = [*check, "--quick", "--dtype", "f32,bf16", "--skip", UNTOOLED, *unlike()]
+    python = {**few, **PYTHON_ENV, "TENON_TEST_DEVICE": "cuda"}
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "python").glob("test_*.py"))
+    return [
         names["build"],
+        *(
+            Part(
+                tool,
+                f"compute-sanitizer: {what}",
+                [[sanitizer() or "", "--tool", tool, "--error-exitcode", "9", *tooled]],
+                few,
+                unable=no_sanitizer,
+            )
+            for tool, what in SANITIZERS.items()
+        ),
+        *dealt("rows", "formulas on the GPU against float64, --quick", [*check, "--quick"], formulas, 4, few),
+        # All but tensors of gigabytes: two processes would each count on what is free.
+        *dealt("check", "operators with kernels of their own, all cases", [*check, "--skip", "huge"], own, 5, few),
+        *dealt("python", "PyTorch on CUDA: tests made from the operator table", PYTEST, files, 3, python),
+        Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],
-        Part("check", "every operator on the GPU against float64, and its gradient", [check]),
-        Part("python", "PyTorch on CUDA: tests made from the operator table", [[*PYTEST, "tests/python"]], python),
     ]
-    for tool, what in SANITIZERS.items():
-        command = [sanitizer() or "", "--tool", tool, "--error-exitcode", "9", *check, "--quick", "--skip", UNTOOLED]
-        made.append(Part(tool, f"compute-sanitizer: {what}", [command], unable=no_sanitizer))
-    return made
 
 
 def main() -> int:
@@ -142,12 +170,12 @@ def main() -> int:
     arguments.add_argument("--gpu", action="store_true", help="the parts that a machine with a GPU is for")
     given = arguments.parse_args()
     if given.list:
-        for part in parts():
+        for part in gpu_parts() if given.gpu else parts():
             print(f"  {part.name:<8} {part.what}")
         return 0
     if given.gpu:
         print(f"Tests on the GPU, with {sys.executable}; logs in build/logs")
-        return run_all(choose(gpu_parts(), given.parts), given.verbose)
+        return run_all(choose(gpu_parts(), given.parts), given.verbose, jobs=min(12, os.cpu_count() or 1))
     print(f"Tests, with {sys.executable}; logs in build/logs")
     return run_all(choose(parts(), given.parts), given.verbose, jobs=min(4, os.cpu_count() or 1))
 
