@@ -74,6 +74,8 @@ bool tni_cuda_has_90(const tn_call *call, const char *unit);
  * before; for `prepare`. */
 tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...)
     __attribute__((format(printf, 4, 5)));
+/* The second half of it, for a kernel from elsewhere. */
+tn_status tni_cuda_allow(const tn_call *call, const tni_launch *l);
 /* How many blocks of this launch one SM holds at a time; with clusters, how many clusters the whole GPU holds. */
 tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most);
 

@@ -34,9 +34,13 @@ tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, co
     va_start(args, name);
     vsnprintf(l->name, sizeof l->name, name, args);
     va_end(args);
-    const int index = call->device.index;
-    TN_TRY(tni_cuda_kernel(call->name, index, unit, l->name, &l->kernel));
+    TN_TRY(tni_cuda_kernel(call->name, call->device.index, unit, l->name, &l->kernel));
+    return tni_cuda_allow(call, l);
+}
+
+tn_status tni_cuda_allow(const tn_call *call, const tni_launch *l) {
     if (l->shared <= USUAL_SHARED && l->cluster <= USUAL_CLUSTER) return TN_OK;
+    const int index = call->device.index;
     tni_cuda_scope scope;
     const tni_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, index, &gpu));

@@ -41,13 +41,6 @@ static uint32_t reduced(const tni_binding *b, int32_t i) {
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
 }
 
-static tn_status check_not_empty(const tni_binding *b, int32_t i) {
-    const tni_gnode *node = &b->special.graph.nodes[i];
-    if (node->op != TNI_P_RMAX && node->op != TNI_P_RMIN) return TN_OK;
-    if (tni_mask_count(&b->domain, reduced(b, i)) > 0 || tni_mask_count(&b->domain, b->mask[i]) == 0) return TN_OK;
-    return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name, tni_prims[node->op].name);
-}
-
 /* How many: a constant, now that the sizes are known. */
 static void count_elements(tni_binding *b) {
     tni_graph *g = &b->special.graph;
@@ -90,12 +83,14 @@ static bool is_narrow(const tni_binding *b, const tni_item_todo *todo) {
 }
 
 bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo) {
-    return todo->phase == pass->phase && rows_of(b, todo) == pass->rows_mask && is_narrow(b, todo) == pass->narrow;
+    return !todo->comes && todo->phase == pass->phase && rows_of(b, todo) == pass->rows_mask &&
+           is_narrow(b, todo) == pass->narrow;
 }
 
 static tni_item_todo *add_todo(tni_binding *b, int32_t node, int32_t output, uint32_t mask) {
     tni_item_todo *todo = &b->todo[b->n_todo++];
-    *todo = (tni_item_todo){.node = node, .output = output, .gathers = output < 0 && gathers(b, node), .mask = mask};
+    *todo = (tni_item_todo){.node = node, .output = output, .becomes = -1, .mask = mask};
+    todo->gathers = output < 0 && gathers(b, node);
     if (output < 0) b->todo_of[node] = b->n_todo - 1;
     return todo;
 }
@@ -104,6 +99,32 @@ static tni_item_todo *add_todo(tni_binding *b, int32_t node, int32_t output, uin
 static bool takes_value(const tni_gnode *node, int k) {
     bool shape = node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO;
     return node->arg[k] >= 0 && !(shape && k == 1);
+}
+
+static bool is_extreme_of_none(const tni_binding *b, int32_t i) {
+    const tni_gnode *node = &b->special.graph.nodes[i];
+    return (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) && tni_mask_count(&b->domain, reduced(b, i)) == 0 &&
+           tni_mask_count(&b->domain, b->mask[i]) > 0;
+}
+
+/* No element that is asked for may depend on the maximum of no elements. */
+static tn_status check_not_empty(const tni_binding *b, bool *reach) {
+    const tni_graph *g = &b->special.graph;
+    memset(reach, 0, (size_t)g->n * sizeof *reach);
+    for (int32_t i = 0; i < b->special.n_outputs; i++) {
+        bool any = b->special.outputs[i] >= 0 && tni_mask_count(&b->domain, b->domain.out[i].mask) > 0;
+        if (any) reach[b->special.outputs[i]] = true;
+    }
+    for (int32_t i = g->n - 1; i >= 0; i--) {
+        if (reach[i] && is_extreme_of_none(b, i)) {
+            return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name,
+                           tni_prims[g->nodes[i].op].name);
+        }
+        for (int k = 0; k < 3; k++) {
+            if (reach[i] && takes_value(&g->nodes[i], k)) reach[g->nodes[i].arg[k]] = true;
+        }
+    }
+    return TN_OK;
 }
 
 /* Everything that todo t computes on its way; what must be there before becomes a todo of its own. */
@@ -137,10 +158,7 @@ static tn_status check_output(const tni_binding *b, int32_t i, int32_t node) {
 
 static tn_status list_todo(tni_binding *b) {
     int32_t n = b->special.graph.n;
-    for (int32_t i = 0; i < n; i++) {
-        b->todo_of[i] = -1;
-        TN_TRY(check_not_empty(b, i));
-    }
+    for (int32_t i = 0; i < n; i++) b->todo_of[i] = -1;
     for (int32_t i = 0; i < b->special.n_outputs; i++) {
         int32_t node = b->special.outputs[i];
         if (node < 0) continue;
@@ -149,9 +167,40 @@ static tn_status list_todo(tni_binding *b) {
     }
     bool *reach = tni_malloc((size_t)n * sizeof *reach);
     if (!reach) return TN_NO_MEMORY;
-    for (int32_t t = 0; t < b->n_todo; t++) find_waits(b, t, reach);
+    tn_status status = check_not_empty(b, reach);
+    for (int32_t t = 0; t < b->n_todo && status == TN_OK; t++) find_waits(b, t, reach);
     tni_free(reach);
-    return TN_OK;
+    return status;
+}
+
+/* On a GPU, where each kernel counts, a reduction that is nothing but an output goes there at once. */
+static bool is_output_alone(const tni_binding *b, const tni_item_todo *output) {
+    const tni_domain *d = &b->domain;
+    int64_t dense[TN_MAX_RANK];
+    int32_t t = b->todo_of[output->node];
+    if (t < 0 || !b->todo[t].gathers || b->f->outputs[output->output].inplace >= 0 || b->f->axes.list) return false;
+    for (int32_t i = 0; i < b->special.graph.n; i++) {
+        for (int k = 0; k < 3; k++) {
+            if (takes_value(&b->special.graph.nodes[i], k) && b->special.graph.nodes[i].arg[k] == output->node)
+                return false;
+        }
+    }
+    for (int32_t i = 0; i < b->special.n_outputs; i++) {
+        if (i != output->output && b->special.outputs[i] == output->node) return false;
+    }
+    tni_mask_strides(d, b->todo[t].mask, dense);
+    for (int k = 0; k < d->n_dims; k++) {
+        if (d->size[k] > 1 && d->out[output->output].strides[k] != dense[k]) return false;
+    }
+    return d->out[output->output].mask == b->todo[t].mask;
+}
+
+static void find_direct(tni_binding *b) {
+    for (int32_t t = 0; t < b->n_todo && b->cuda_text; t++) {
+        tni_item_todo *todo = &b->todo[t];
+        todo->comes = todo->output >= 0 && is_output_alone(b, todo);
+        if (todo->comes) b->todo[b->todo_of[todo->node]].becomes = todo->output;
+    }
 }
 
 /* ---- phases, workspace ------------------------------------------------------------------------------------------- */
@@ -269,6 +318,7 @@ static tn_status make_passes(tni_binding *b) {
     program->passes = tni_arena_alloc(program->arena, (size_t)(b->n_todo + 1) * sizeof *program->passes);
     if (!program->passes) return TN_NO_MEMORY;
     for (int32_t t = 0; t < b->n_todo; t++) {
+        if (b->todo[t].comes) continue;
         tni_pass *pass = pass_for(b, &b->todo[t]);
         pass->last |= updates_input(b, &b->todo[t]);
     }
@@ -304,6 +354,7 @@ static tn_status bind(tni_binding *b) {
     TN_TRY(specialise(b));
     count_elements(b);
     TN_TRY(list_todo(b));
+    find_direct(b);
     set_phases(b);
     place_in_workspace(b);
     TN_TRY(make_passes(b));

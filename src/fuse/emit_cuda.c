@@ -1,4 +1,5 @@
 /* Kernels of both forms: how they walk over rows and columns (gpu.h says which form does what). */
+#include <stdio.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -15,11 +16,126 @@ static uint32_t reduced_mask(const tni_gpu_part *part) {
     return ((1u << part->p->pass->n_dims) - 1) & ~part->kept;
 }
 
+/* Blocks that have one row after the other take turns with two sets: while some threads still read one, others may have
+ * gone on to the next row. */
 static void print_slots(const tni_gpu_part *part) {
-    if (part->n_slots) tni_text_add(part->text, "    TN_SHARED u64 slots[%d][32];\n", (int)part->n_slots);
+    if (!part->n_slots) return;
+    bool turns = part->reduces && part->n_sums;
+    tni_text_add(part->text, "    TN_SHARED u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
+                 turns ? "    u32 set = 0;\n" : "");
+}
+
+static void slot_text(const tni_gpu_part *part, int slot, char text[static 48]) {
+    snprintf(text, 48, part->n_sums ? "slots[set * %d + %d]" : "slots[%2$d]", (int)part->n_slots, slot);
+}
+
+/* ---- rings ------------------------------------------------------------------------------------------------------- */
+
+static bool is_moving(const tni_gpu_part *part, int32_t node) {
+    return tni_gpu_is_leaf(part, node) && !part->p->fixed[node];
+}
+
+/* Of one element of each tensor that comes through the ring, up to that of a node. */
+static int bytes_before(const tni_gpu_part *part, int32_t node) {
+    int bytes = 0;
+    for (int32_t i = 0; i < node; i++) {
+        if (is_moving(part, i)) bytes += (int)tn_type_size(tni_gpu_type_of(part, i));
+    }
+    return bytes;
+}
+
+/* send(base, k): one warp has the rows of a round copied into stage k. Warps take turns with that. */
+static void print_ring(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    const int last = (int)p->pass->n_dims, all = bytes_before(part, p->g->n);
+    char pitch[32];
+    if (!part->ring) return;
+    snprintf(pitch, sizeof pitch, part->reduces ? "z[%d]" : "across * VL", last);
+    tni_text_add(part->text,
+                 "    constexpr bool RING = MODE > 0 && TN_BULK;\n    TN_SHARED u64 full[%d], empty[%d];\n"
+                 "    char *const ring = tn_ring();\n"
+                 "    const u32 pitch = (u32)%s, slot = (u32)p.slot, stages = (u32)p.stages;\n"
+                 "    u32 stage = 0, phase = 0, duty = 0;\n"
+                 "    auto send = [&](i64 base, u32 k) {\n        const i64 d = base + tid %% 32;\n"
+                 "        if (base >= past) return;\n",
+                 TNI_GPU_STAGES, TNI_GPU_STAGES, pitch);
+    tni_text_add(part->text,
+                 part->reduces ? "        const i64 c = 0, n = pitch;\n"
+                 : part->flat  ? "        const i64 c = d * pitch, n = tn_min(length - c, (i64)pitch);\n"
+                               : "        const i64 c = column * pitch, n = tn_min(z[%d] - c, (i64)pitch);\n",
+                 last);
+    tni_text_add(part->text,
+                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)(tn_min(past - base, p.down) * n * %d));\n"
+                 "        if (tid %% 32 >= p.down || d >= past) return;\n",
+                 all);
+    begin_row(part, "        ", reduced_mask(part), "d");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!is_moving(part, i)) continue;
+        const int m = (int)p->memory_of[i], size = (int)tn_type_size(tni_gpu_type_of(part, i));
+        tni_text_add(part->text,
+                     "        tn_bulk(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d + c, (u32)n * %d, "
+                     "full + k);\n",
+                     all, bytes_before(part, i), size, m, m, size);
+    }
+    tni_text_add(part->text,
+                 "    };\n    if constexpr (RING) {\n"
+                 "        if (tid == 0) tn_ring_begin(full, empty, stages, (u32)p.threads);\n        tn_sync();\n"
+                 "        for (u32 k = 0; k < stages && tid < 32; k++) send(first + k * step, k);\n    }\n");
+}
+
+static const char next_stage[] = "            if (++stage == stages) stage = 0, phase ^= 1;\n"
+                                 "            if (++duty == p.threads / 32) duty = 0;\n";
+
+/* Without barriers: the stage of the round before is filled again when every warp has taken what it had. */
+static void refill_behind(const tni_gpu_part *part) {
+    if (part->ring)
+        tni_text_add(part->text,
+                     "        if constexpr (RING) {\n            if (tid / 32 == duty && base != first) {\n"
+                     "                const u32 before = stage ? stage - 1 : stages - 1;\n"
+                     "                tn_wait(empty + before, stage ? phase : phase ^ 1);\n"
+                     "                send(base + (stages - 1) * step, before);\n            }\n"
+                     "            tn_wait(full + stage, phase);\n        }\n");
+}
+
+static void release_stage(const tni_gpu_part *part) {
+    if (part->ring)
+        tni_text_add(part->text, "        if constexpr (RING) {\n            tn_release(empty + stage);\n%s        }\n",
+                     next_stage);
+}
+
+/* Behind a barrier, if there was one. */
+static void refill_now(const tni_gpu_part *part, bool synced) {
+    if (part->ring)
+        tni_text_add(part->text,
+                     "        if constexpr (RING) {\n            %stn_sync();\n"
+                     "            if (tid / 32 == duty) send(base + stages * step, stage);\n%s        }\n",
+                     synced ? "if (across <= 32) " : "", next_stage);
+}
+
+/* A vector of an element's leaf: from the ring, or from its memory. */
+static void print_load(const tni_gpu_part *part, int32_t node, const char *at, const char *count) {
+    const tni_planner *p = part->p;
+    const int m = (int)p->memory_of[node];
+    if (part->ring && !p->fixed[node]) {
+        const char *type = tni_emit_memory(tni_gpu_type_of(part, node));
+        tni_text_add(part->text,
+                     "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * pitch "
+                     "+ %s) * %d, %s);\n            else v%d[u] = ",
+                     m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->reduces ? "(u32)c" : "x * VL",
+                     (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
+    } else {
+        tni_text_add(part->text, "            v%d[u] = ", m);
+    }
+    tni_gpu_vector(part, node, at, count);
+    tni_text_add(part->text, ";\n");
 }
 
 /* ---- plain ------------------------------------------------------------------------------------------------------- */
+
+/* Every block has one round, of which the first row is there. */
+static bool is_exact(const tni_gpu_part *part) {
+    return part->flat && !part->n_sums;
+}
 
 /* Loads of U rows, one behind the other. */
 static void print_loads(const tni_gpu_part *part) {
@@ -33,21 +149,21 @@ static void print_loads(const tni_gpu_part *part) {
             tni_text_add(part->text, "        %s x%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)), (int)i);
         }
     }
-    tni_text_add(part->text,
-                 "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-                 "            const i64 d = d0 + (i64)u * p.down;\n            const bool there = d < past;\n");
+    refill_behind(part);
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+                             "            const i64 d = base + y + (i64)u * p.down;\n"
+                             "            const bool there = %s;\n",
+                 is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left(c, length, VL);\n");
+                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
     begin_row(part, "            ", reduced_mask(part), "d");
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
-        tni_text_add(part->text, "            v%d[u] = ", (int)p->memory_of[i]);
-        tni_gpu_vector(part, i, "o", "there ? n : 0");
-        tni_text_add(part->text, ";\n");
+        if (is_moving(part, i)) print_load(part, i, "o", "there ? n : 0");
     }
     tni_gpu_row_loads(part, "            ", "[u]", "there");
     tni_text_add(part->text, "        }\n");
+    release_stage(part);
 }
 
 void tni_emit_cuda_plain(tni_gpu_part *part) {
@@ -56,7 +172,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     print_slots(part);
     if (!part->flat) {
         tni_text_add(part->text,
-                     "    const i64 c = (column * across + x) * VL;\n    const int n = tn_left(c, z[%d], VL);\n",
+                     "    const i64 c = (column * across + x) * VL;\n    const int n = tn_left<MODE>(c, z[%d], VL);\n",
                      (int)p->pass->n_dims);
     }
     for (int32_t i = 0; i < p->g->n; i++) {
@@ -66,13 +182,20 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
         tni_gpu_vector(part, i, "b", "n");
         tni_text_add(part->text, ";\n");
     }
-    tni_text_add(part->text, "    for (i64 d0 = y < p.down ? first + y : past; d0 < past; d0 += U * p.down) {\n");
+    print_ring(part);
+    if (part->n_sums) tni_gpu_once(part, "    ");
+    if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
+    tni_text_add(part->text, is_exact(part) ? "    {\n        const i64 base = first;\n"
+                                            : "    for (i64 base = first; base < past; base += step) {\n");
     print_loads(part);
+    if (!part->n_sums) tni_gpu_once(part, "        "); /* once all the same: loads are under way by now */
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-                             "            const i64 d = d0 + (i64)u * p.down;\n            if (d >= past) continue;\n");
+                             "            const i64 d = base + y + (i64)u * p.down;\n"
+                             "            if (!(%s)) continue;\n",
+                 is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left(c, length, VL);\n");
+                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
     begin_row(part, "            ", reduced_mask(part), "d");
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
     tni_gpu_row_results(part, "            ", 0,
@@ -80,7 +203,9 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     memcpy(part->taken, part->needed, sizeof part->taken);
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", 0, "[u]");
-    tni_text_add(part->text, "        }\n    }\n");
+    tni_text_add(part->text, "        }\n");
+    tni_gpu_fold(part);
+    tni_text_add(part->text, "    }\n");
     tni_gpu_end(part);
 }
 
@@ -88,6 +213,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
 void tni_emit_cuda_tail(tni_gpu_part *part) {
     const tni_planner *p = part->p;
     tni_gpu_begin(part);
+    tni_gpu_once(part, "    ");
     tni_text_add(part->text, "    const i64 d = first + tid;\n    const int u = 0;\n    if (d >= past) return;\n");
     for (int32_t i = 0; i < p->g->n; i++) {
         bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW;
@@ -139,11 +265,12 @@ static bool is_dear(int op) {
     return (op >= TNI_P_SQRT && op <= TNI_P_SOFTPLUS) || op == TNI_P_POW || op == TNI_P_MOD || op == TNI_P_RAND;
 }
 
-/* What takes long to compute and is needed in several stages is kept, as far as registers allow. */
+/* What takes long to compute and is needed in several stages is kept, as far as registers allow. What is rounded to bf16
+ * takes less to compute than registers cost. */
 static void find_saved(tni_gpu_part *part) {
     enum { MOST = 32 };
     const tni_planner *p = part->p;
-    int32_t left = part->streams ? 0 : MOST / (part->vector * part->unroll[0]);
+    int32_t left = part->streams || part->coarse ? 0 : MOST / (part->vector * part->unroll[0]);
     for (int32_t i = 0; i < p->g->n; i++) part->made[i] = -1;
     for (int32_t stage = 0; stage < part->stages && left > 0; stage++) {
         if (!mark_stage(part, stage)) continue;
@@ -160,57 +287,56 @@ static void find_saved(tni_gpu_part *part) {
     }
 }
 
-/* The vectors of leaves that `which` has; c and n are there. */
-static void print_row_loads(const tni_gpu_part *part, const char *margin, const bool *which) {
-    const tni_planner *p = part->p;
-    for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || !which[i]) continue;
-        tni_text_add(part->text, "%sv%d[u] = ", margin, (int)p->memory_of[i]);
-        tni_gpu_vector(part, i, "o", "n");
-        tni_text_add(part->text, ";\n");
-    }
+static void print_place(const tni_gpu_part *part, const char *there) {
+    tni_text_add(part->text,
+                 "            const i64 c = %s((i64)u * across + x) * VL;\n"
+                 "            const int n = %s ? tn_left<MODE>(c, z[%d], VL) : 0;\n",
+                 part->streams ? "tile + " : "", there, (int)part->p->pass->n_dims);
 }
 
-static void print_row_vectors(const tni_gpu_part *part, const char *margin, const bool *which) {
+/* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
+ * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers, all
+ * of them with each tile. */
+static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fixed) {
     const tni_planner *p = part->p;
+    bool any = false;
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || !which[i]) continue;
-        tni_text_add(part->text, "%stn_vec<%s, VL> v%d[U];\n", margin, tni_emit_memory(tni_gpu_type_of(part, i)),
+        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        tni_text_add(part->text, "        tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)p->memory_of[i]);
+        any = true;
     }
-    tni_text_add(part->text, "#pragma unroll\n%sfor (int u = 0; u < U; u++) {\n", margin);
-}
-
-static const char *place_text(const tni_gpu_part *part) {
-    return part->streams ? "            const i64 c = tile + ((i64)u * across + x) * VL;\n"
-                         : "            const i64 c = ((i64)u * across + x) * VL;\n";
-}
-
-static void print_place(const tni_gpu_part *part) {
-    tni_text_add(part->text, "%s            const int n = there ? tn_left(c, z[%d], VL) : 0;\n", place_text(part),
-                 (int)part->p->pass->n_dims);
+    if (!any) return;
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    print_place(part, fixed ? "true" : "there");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        print_load(part, i, fixed ? "b" : "o", "n");
+    }
+    tni_text_add(part->text, "        }\n");
 }
 
 /* All reductions of a stage share a barrier. */
 static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
     int first = *slot;
+    char at[48];
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!is_reduced_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d%s, across);\n", lane, (int)i, op, (int)i,
-                     part->streams ? ".total()" : "");
-        tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)slots[%d])[tid / 32] = t%d;\n",
-                     lane, (*slot)++, (int)i);
+        tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op, (int)i);
+        slot_text(part, (*slot)++, at);
+        tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane, at,
+                     (int)i);
     }
     if (*slot == first) return;
     tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n");
     for (int32_t i = 0, k = first; i < p->g->n; i++) {
         if (!is_reduced_now(part, i, stage)) continue;
-        tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)slots[%d], across / 32);\n", (int)i,
-                     tni_gpu_operation(tni_gpu_node_of(part, i)->op), tni_emit_lane(tni_gpu_lane_of(part, i)),
-                     (int)k++);
+        slot_text(part, k++, at);
+        tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
+                     tni_gpu_operation(tni_gpu_node_of(part, i)->op), tni_emit_lane(tni_gpu_lane_of(part, i)), at);
     }
     tni_text_add(part->text, "        }\n");
 }
@@ -218,35 +344,48 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
 static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
     tni_gpu_row_nodes(part, "        ", stage);
+    const int before = *slot;
     tni_gpu_row_results(part, "        ", stage, "x == 0 && there");
-    if (!mark_stage(part, stage)) return;
+    if (!mark_stage(part, stage)) {
+        if (stage == 0) refill_now(part, false);
+        return;
+    }
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!is_reduced_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        tni_text_add(part->text,
-                     part->streams ? "        tn_run<%1$s, %2$s> a%3$d;\n        a%3$d.begin();\n"
-                                   : "        %2$s a%3$d = tn_none(%1$s{}, %2$s{});\n",
-                     op, lane, (int)i);
+        tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", part->streams ? "tn_run" : "tn_short",
+                     op, lane, (int)i, (int)i);
     }
     if (part->streams) {
         tni_text_add(part->text, "        for (i64 tile = 0; tile < z[%d]; tile += (i64)U * across * VL) {\n",
                      (int)p->pass->n_dims);
-        print_row_vectors(part, "        ", part->taken);
-        print_place(part);
-        print_row_loads(part, "            ", part->taken);
-        tni_text_add(part->text, "        }\n");
+        print_row_loads(part, part->taken, false);
     }
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part);
-    for (int32_t i = 0; i < p->g->n && stage > 0 && !part->streams; i++) {
-        if (tni_gpu_is_leaf(part, i) && part->taken[i])
-            tni_text_add(part->text, "            tn_hide(v%d[u]);\n", (int)p->memory_of[i]);
+    print_place(part, "there");
+    for (int32_t i = 0; i < p->g->n && !part->streams; i++) {
+        const int m = (int)p->memory_of[i];
+        if (!tni_gpu_is_leaf(part, i) || !part->taken[i]) continue;
+        if (p->fixed[i] && !part->n_sums) {
+            const char *type = tni_emit_memory(tni_gpu_type_of(part, i));
+            tni_text_add(part->text, "            tn_vec<%s, VL> v%d[U];\n", type, m);
+            print_load(part, i, "b", "n");
+        } else if (stage > 0) {
+            tni_text_add(part->text, "            tn_hide(v%d[u]);\n", m);
+        }
     }
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", stage, "[u]");
-    tni_text_add(part->text, part->streams ? "        }\n        }\n" : "        }\n");
+    tni_text_add(part->text, "        }\n");
+    if (part->streams) {
+        for (int32_t i = 0; i < p->g->n; i++) {
+            if (is_reduced_now(part, i, stage)) tni_text_add(part->text, "        a%d.fold();\n", (int)i);
+        }
+        tni_text_add(part->text, "        }\n");
+    }
     print_reductions(part, stage, slot);
+    if (stage == 0) refill_now(part, *slot > before);
 }
 
 /* Sums that keep columns of rows too long for registers: each thread's own in memory. */
@@ -272,8 +411,12 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     find_saved(part);
     tni_gpu_begin(part);
     print_slots(part);
+    tni_gpu_once(part, "    ");
     if (part->streams) begin_sums(part);
-    tni_text_add(part->text, "    for (i64 base = first; base < past; base += p.down) {\n"
+    print_ring(part);
+    if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
+    if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
+    tni_text_add(part->text, "    for (i64 base = first; base < past; base += step) {\n"
                              "        const i64 d = base + y;\n        const bool there = y < p.down && d < past;\n");
     begin_row(part, "        ", reduced_mask(part), "there ? d : first");
     tni_gpu_row_loads(part, "        ", "", "there");
@@ -281,20 +424,29 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
         if (part->saved[i])
             tni_text_add(part->text, "        %s k%d[U][VL];\n", tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
     }
-    if (!part->streams) {
-        print_row_vectors(part, "        ", part->needed);
-        print_place(part);
-        print_row_loads(part, "            ", part->needed);
-        tni_text_add(part->text, "        }\n");
-    }
+    if (part->ring) tni_text_add(part->text, "        if constexpr (RING) tn_wait(full + stage, phase);\n");
+    if (!part->streams) print_row_loads(part, part->needed, false);
     for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);
-    if (part->n_sums) tni_text_add(part->text, "        if (across > 32) tn_sync();\n");
-    tni_text_add(part->text, "    }\n");
+    tni_gpu_fold(part);
+    tni_text_add(part->text, part->n_sums ? "        set ^= 1;\n    }\n" : "    }\n");
     tni_gpu_end(part);
 }
 
-void tni_emit_cuda_finish(const tni_accumulator *acc, tni_text *text, const char *name) {
-    bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
-    tni_text_add(text, "TN_KERNEL(256) %s(TN_PARAMS(tn_finish_params)) { tn_finish<%s, %s, %s>(p); }\n", name,
-                 tni_gpu_operation(acc->op), whole ? "i64" : tni_emit_lane(acc->lane), whole ? "i64" : "f64");
+/* Blocks have one sum after the other. */
+void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name) {
+    tni_text_add(part->text,
+                 "TN_KERNEL(256) %s(TN_PARAMS(tn_finishes<%d>)) {\n    i64 block = TN_BLOCK;\n    tn_after();\n", name,
+                 (int)part->n_sums);
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[i]];
+        bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
+        const char *lane = whole ? "i64" : "f64", *to = lane;
+        if (acc->output >= 0) to = tni_emit_memory(part->p->b->domain.out[acc->output].type);
+        tni_text_add(part->text,
+                     "    if (block >= 0 && block < p.sum[%d].blocks) tn_finish<%s, %s, %s, %s>(p.sum[%d], block);\n"
+                     "    block -= p.sum[%d].blocks;\n",
+                     (int)i, tni_gpu_operation(acc->op), whole ? "i64" : tni_emit_lane(acc->lane), lane, to, (int)i,
+                     (int)i);
+    }
+    tni_text_add(part->text, "}\n");
 }

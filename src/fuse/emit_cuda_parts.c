@@ -68,7 +68,9 @@ void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask
     tni_text_add(part->text, " }\n");
 }
 
-static const char *const coarse[] = {"tn_exp", "tn_sigmoid", "tn_one_tanh", "tn_tanh_softplus"};
+enum { COARSE = 7 };
+static const char *const coarse[COARSE] = {"tn_exp",           "tn_sigmoid", "tn_tanh",    "tn_one_tanh",
+                                           "tn_tanh_softplus", "tn_sqrt",    "tn_half_erf"};
 
 static void print_seed(const tni_gpu_part *part, int32_t node) {
     const tn_view *seed = part->p->b->call->in[tni_gpu_node_of(part, node)->ref].views;
@@ -77,22 +79,28 @@ static void print_seed(const tni_gpu_part *part, int32_t node) {
                  (long long)seed->strides[0]);
 }
 
-/* Which part of the work a block has. */
-static const char place[] = "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
+/* Which part of the work a block has: rows from `first` on, one round of the block in each step. */
+static const char place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
+                            "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
                             "    const i64 column = TN_BLOCK % (u32)p.columns;\n"
                             "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
-                            "    const i64 first = piece * p.span, rows = p.rows;\n"
-                            "    const i64 past = first + p.span < rows ? first + p.span : rows;\n"
-                            "    (void)at, (void)column, (void)length;\n";
+                            "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
+                            "    (void)at, (void)column, (void)length, (void)step;\n";
+/* One long row: a block has a stretch of it. */
+static const char flat_place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n"
+                                 "    const i64 column = 0, piece = TN_BLOCK, at = 0, length = z[0], round = U;\n"
+                                 "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
+                                 "    (void)at, (void)column, (void)step;\n";
 /* The last tensor that begins at this block or before it; its rows are stretches of it. */
 static const char list_place[] =
+    "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n    const i64 round = U;\n"
     "    u32 part = 0;\n"
     "    for (u32 step = 32; step; step /= 2) {\n"
     "        if (part + step < (u32)p.parts && p.begin[part + step] <= TN_BLOCK) part += step;\n"
     "    }\n"
     "    const i64 column = 0, piece = p.piece + TN_BLOCK, length = p.length[part];\n"
     "    const i64 first = (TN_BLOCK - p.begin[part]) * p.span, rows = length ? (length - 1) / (across * VL) + 1 : 1;\n"
-    "    const i64 past = first + p.span < rows ? first + p.span : rows;\n    (void)column;\n";
+    "    const i64 past = first + p.span < rows ? first + p.span : rows, step = round;\n    (void)column, (void)step;\n";
 
 static void print_memory(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
@@ -114,16 +122,18 @@ void tni_gpu_begin(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
     const tni_pass *pass = p->pass;
     int32_t width = pass->n_dims + 1;
-    for (int i = 0; part->coarse && i < 4; i++)
+    for (int i = 0; part->coarse && i < COARSE; i++)
         tni_text_add(part->text, "#define %s %s_coarse\n", coarse[i], coarse[i]);
     tni_text_add(part->text,
                  "\ntemplate <int VL, int U, int MODE> TN_DEVICE void tn_body_%d_%d(const tn_params_%d &p) {\n"
                  "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
                  (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
                  (int)(width + p->b->n_counts));
-    tni_text_add(part->text,
-                 "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid %% across, y = tid / across;\n%s",
-                 part->list ? list_place : place);
+    if (part->list || part->flat) {
+        tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
+    } else {
+        tni_text_add(part->text, "    const i64 round = %s;\n%s", part->reduces ? "p.down" : "U * p.down", place);
+    }
     print_memory(part);
     for (int32_t i = 0; i < part->offsets; i++) {
         bool number = part->list && i == part->offsets - 1;
@@ -138,16 +148,14 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         tni_text_add(part->text, "    }\n");
     }
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!part->needed[i] || tni_gpu_node_of(part, i)->op == TNI_P_CONST) continue;
-        if (tni_gpu_node_of(part, i)->op == TNI_P_RAND) print_seed(part, i);
-        if (p->level[i] == TNI_ONCE) tni_gpu_node(part, "    ", i);
+        if (part->needed[i] && tni_gpu_node_of(part, i)->op == TNI_P_RAND) print_seed(part, i);
     }
     for (int32_t i = 0; i < part->n_sums; i++) {
         const tni_accumulator *acc = &pass->accumulators[part->sums[i]];
         bool along = acc->strides[pass->n_dims] != 0;
         if (along && part->streams) continue;
-        tni_text_add(part->text, "    tn_run<%s, %s> r%d%s;\n", tni_gpu_operation(acc->op), sum_text(acc),
-                     (int)part->sums[i],
+        tni_text_add(part->text, "    %s<%s, %s> r%d%s;\n", part->longer ? "tn_run" : "tn_short",
+                     tni_gpu_operation(acc->op), sum_text(acc), (int)part->sums[i],
                      !along          ? ""
                      : part->reduces ? "[U][VL]"
                                      : "[VL]");
@@ -164,6 +172,28 @@ void tni_gpu_begin(const tni_gpu_part *part) {
                          (int)part->sums[i]);
         }
     }
+}
+
+void tni_gpu_once(const tni_gpu_part *part, const char *margin) {
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        bool once = part->needed[i] && part->p->level[i] == TNI_ONCE && tni_gpu_node_of(part, i)->op != TNI_P_CONST;
+        if (once) tni_gpu_node(part, margin, i);
+    }
+}
+
+/* What sums of f32 have lost is put beside them now and then. */
+void tni_gpu_fold(const tni_gpu_part *part) {
+    if (!part->longer) return;
+    tni_text_add(part->text, "        if (++turn %% 32 == 0) {\n");
+    for (int32_t k = 0; k < part->n_sums; k++) {
+        const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[k]];
+        bool along = acc->strides[part->p->pass->n_dims] != 0;
+        const char *form = !along          ? "            r%d.fold();\n"
+                           : part->reduces ? "            for (auto &u : r%d)\n                for (auto &r : u) r.fold();\n"
+                                           : "            for (auto &r : r%d) r.fold();\n";
+        if (!(along && part->streams)) tni_text_add(part->text, form, (int)part->sums[k]);
+    }
+    tni_text_add(part->text, "        }\n");
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -201,11 +231,12 @@ static bool print_together(const tni_gpu_part *part, int32_t node) {
     return true;
 }
 
-/* Elements are divided by multiplying where that is as good as exact; what there is one of for a row, exactly. */
+/* Where 16 bits are left of it, elements are divided by multiplying; what there is one of for a row, exactly. */
 static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     const tni_gnode *n = tni_gpu_node_of(part, node);
     int lane = tni_gpu_lane_of(part, node);
-    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT) return false;
+    bool allowed = part->coarse || part->p->g->fast;
+    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT || !allowed) return false;
     const tni_gnode *by = tni_gpu_node_of(part, tni_resolve(part->p, n->arg[1]));
     float inverse = (float)(1 / by->value);
     bool number = by->op == TNI_P_CONST && by->ref < 0;
@@ -230,8 +261,40 @@ static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     return true;
 }
 
+/* The product that a node is; -1: it is none, or there in memory. */
+static int32_t product_of(const tni_gpu_part *part, int32_t node, int lane) {
+    node = tni_resolve(part->p, node);
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    bool real = lane == TNI_LANE_F32 || lane == TNI_LANE_F64;
+    return real && n->op == TNI_P_MUL && part->p->memory_of[node] < 0 && tni_gpu_lane_of(part, node) == lane ? node : -1;
+}
+
+static void print_factors(const tni_gpu_part *part, int32_t product, int lane) {
+    tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[0], lane);
+    tni_text_add(part->text, ", ");
+    tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[1], lane);
+}
+
+/* A product with what is added to it or taken from it. Compilers would do that too, but not the same in each variant. */
+static bool print_fused(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    if (n->op != TNI_P_ADD && n->op != TNI_P_SUB) return false;
+    for (int k = 0; k < 2; k++) {
+        int32_t product = product_of(part, n->arg[k], lane);
+        if (product < 0) continue;
+        tni_text_add(part->text, n->op == TNI_P_SUB && k == 1 ? "tn_fma(-" : "tn_fma(");
+        print_factors(part, product, lane);
+        tni_text_add(part->text, n->op == TNI_P_SUB && k == 0 ? ", -(" : ", (");
+        tni_emit_value(part->text, part->p, n->arg[1 - k], lane);
+        tni_text_add(part->text, "))");
+        return true;
+    }
+    return false;
+}
+
 static void print_operation(const tni_gpu_part *part, int32_t node) {
-    if (print_together(part, node) || print_quotient(part, node)) return;
+    if (print_together(part, node) || print_quotient(part, node) || print_fused(part, node)) return;
     if (tni_gpu_node_of(part, node)->op == TNI_P_RSQRT) {
         tni_text_add(part->text, "tn_rsqrt(");
         tni_emit_value(part->text, part->p, tni_gpu_node_of(part, node)->arg[0], tni_gpu_lane_of(part, node));
@@ -282,7 +345,9 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
     int32_t i = part->p->memory_of[node];
     const char *type = tni_emit_memory(part->p->pass->memory[i].type);
     if (step_of(part, i) == 1) {
-        tni_text_add(part->text, "tn_load<%s, VL, MODE>(m%d + %s%d + c, %s)", type, (int)i, at, (int)i, count);
+        bool again = part->reduces && part->p->fixed[node]; /* by the next block */
+        tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", again ? "tn_load_kept" : "tn_load", type,
+                     (int)i, at, (int)i, count);
     } else {
         int width = part->p->pass->n_dims + 1;
         tni_text_add(part->text, "tn_load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,
@@ -332,8 +397,14 @@ static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, c
                      (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), sum_text(acc));
     } else {
         if (!row) tni_text_add(part->text, "if (tn_in<MODE>(j, n)) ");
-        tni_text_add(part->text, "r%d%s%s.add((%s)", (int)i, along && part->reduces ? index : "", along ? "[j]" : "",
-                     sum_text(acc));
+        int32_t product = acc->op == TNI_P_SUM ? product_of(part, tni_todo_node(p, &p->b->todo[t]), acc->lane) : -1;
+        tni_text_add(part->text, "r%d%s%s.add(", (int)i, along && part->reduces ? index : "", along ? "[j]" : "");
+        if (product >= 0) {
+            print_factors(part, product, acc->lane);
+            tni_text_add(part->text, ");\n");
+            return;
+        }
+        tni_text_add(part->text, "(%s)", sum_text(acc));
     }
     tni_emit_value(part->text, p, tni_todo_node(p, &p->b->todo[t]), acc->lane);
     tni_text_add(part->text, ");\n");
@@ -377,7 +448,8 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
         int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
         tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
     }
-    tni_text_add(part->text, "#pragma unroll\n%sfor (int j = 0; j < VL; j++) {\n", margin);
+    tni_text_add(part->text, "%1$sif (MODE != 2 || n > 0) {\n#pragma unroll\n%1$sfor (int j = 0; j < VL; j++) {\n",
+                 margin);
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!part->taken[i] || p->level[i] != TNI_ELEMENT || tni_gpu_node_of(part, i)->op == TNI_P_CONST) continue;
         if (part->saved[i] && part->made[i] < stage) {
@@ -387,7 +459,8 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
             tni_text_add(part->text, "%sconst %s t%d = w%d[j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
                          (int)i, (int)i);
         } else if (tni_gpu_is_leaf(part, i)) {
-            snprintf(what, sizeof what, "v%d%s.v[j]", (int)p->memory_of[i], p->fixed[i] && !part->reduces ? "" : index);
+            snprintf(what, sizeof what, "tn_at(v%d%s, j)", (int)p->memory_of[i],
+                     p->fixed[i] && !part->reduces ? "" : index);
             tni_text_add(part->text, "%sconst %s t%d = ", inner, tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
             print_loaded(part, i, what);
             tni_text_add(part->text, ";\n");
@@ -399,18 +472,16 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
     }
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!is_reduced_now(part, i, stage)) continue;
-        tni_text_add(part->text,
-                     part->streams ? "%sif (tn_in<MODE>(j, n)) a%d.add("
-                                   : "%sa%d = tn_both(%s{}, a%d, tn_in<MODE>(j, n) ? ",
-                     inner, (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), (int)i);
-        if (!part->streams) tni_text_add(part->text, "(%s)", tni_emit_lane(tni_gpu_lane_of(part, i)));
-        tni_emit_value(part->text, p, tni_gpu_node_of(part, i)->arg[0], tni_gpu_lane_of(part, i));
-        if (part->streams) {
-            tni_text_add(part->text, ");\n");
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        int lane = tni_gpu_lane_of(part, i);
+        int32_t product = n->op == TNI_P_SUM ? product_of(part, n->arg[0], lane) : -1;
+        tni_text_add(part->text, "%sif (tn_in<MODE>(j, n)) a%d.add(", inner, (int)i);
+        if (product >= 0) {
+            print_factors(part, product, lane);
         } else {
-            tni_text_add(part->text, " : tn_none(%s{}, %s{}));\n", tni_gpu_operation(tni_gpu_node_of(part, i)->op),
-                         tni_emit_lane(tni_gpu_lane_of(part, i)));
+            tni_emit_value(part->text, p, n->arg[0], lane);
         }
+        tni_text_add(part->text, ");\n");
     }
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         if (!is_result(part, t, stage, true)) continue;
@@ -425,6 +496,7 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
     }
     tni_text_add(part->text, "%s}\n", margin);
     print_stores(part, margin, stage);
+    tni_text_add(part->text, "%s}\n", margin);
 }
 
 /* Into memory that has one element for a row; o<i> is where. */
@@ -496,7 +568,7 @@ void tni_gpu_end(const tni_gpu_part *part) {
         if (!along || !part->streams) print_partial(part, part->sums[i]);
     }
     tni_text_add(part->text, "}\n");
-    for (int i = 0; part->coarse && i < 4; i++) tni_text_add(part->text, "#undef %s\n", coarse[i]);
+    for (int i = 0; part->coarse && i < COARSE; i++) tni_text_add(part->text, "#undef %s\n", coarse[i]);
     for (int k = 0; k < 2; k++) {
         int vector = k == 0 || part->reduces ? part->vector : 1, mode = k ? 0 : part->whole ? 2 : 1;
         tni_text_add(part->text, "#if TN_VARIANT != %d\n", 1 - k);

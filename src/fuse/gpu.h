@@ -3,13 +3,17 @@
  * The rows of a pass are (kept, reduced): a sum keeps some of the rows' dimensions and perhaps the columns, and loses
  * the others. A block has one kept row, or none where nothing is summed; a piece of the reduced rows, which it walks
  * over; and a stretch of columns. So every partial result belongs to one thread or one block, and comes out the same
- * each time. A second kernel adds the pieces up. Two forms of walking:
+ * each time. A second kernel adds the pieces up. Pieces interleave: all blocks together are near the same place of
+ * memory. Two forms of walking:
  *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
  *             row, rows are stretches of it.
  *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in registers
  *             between the stages of reductions (each thread has E vectors); longer ones are read once for each stage.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone.
+ *
+ * Blocks that walk and sum are few and long: what they read comes through a ring in shared memory, by bulk copies, as
+ * much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets slower).
  *
  * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
  * for as many tensors as they have room for. */
@@ -21,10 +25,16 @@
 #include "plan.h"
 
 enum {
-    TNI_GPU_THREADS = 256, /* of a block of `plain` */
+    TNI_GPU_THREADS = 256, /* of a block of `plain`, at most */
     TNI_GPU_PARAMS = 4000, /* bytes that a kernel's parameters may have */
-    TNI_GPU_BLOCKS = 1024, /* where sums walk: about so many */
+    TNI_GPU_BLOCKS = 1024, /* where sums walk without a ring: about so many */
+    TNI_GPU_SMS = 132,     /* where no GPU is asked */
+    TNI_GPU_STAGES = 8,    /* of a ring, at most */
+    TNI_GPU_RING_ALIGN = 128,
+    TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
     TNI_GPU_VECTORS = 8,   /* of 16 bytes that a thread keeps of a row, at most */
+    TNI_GPU_RING_VECTORS = 12,
+    TNI_GPU_SIMPLE = 16, /* operations: so many need few threads beside a ring */
     TNI_GPU_ROW_THREADS = 1024,
     TNI_GPU_PARTS = 64, /* tensors of lists that one launch goes over, at most */
 };
@@ -39,10 +49,19 @@ typedef struct tni_gpu_grid {
     int64_t rows; /* reduced rows */
     int64_t kept; /* rows that are kept */
     int64_t room; /* elements of a piece, where the row is that of lists */
-    uint32_t block, grid;
+    int64_t stages, slot; /* of a ring; elements that a stage has of each tensor */
+    int64_t blocks;       /* that walk with rings */
+    uint32_t block, grid, shared;
 } tni_gpu_grid;
 
 typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
+
+/* Partial results that a launch adds up. */
+typedef struct tni_gpu_finish {
+    int32_t sum;         /* the accumulator */
+    int64_t partials[2]; /* how many there are after each variant */
+    int64_t across, blocks;
+} tni_gpu_finish;
 
 /* One launch. */
 typedef struct tni_gpu_step {
@@ -52,9 +71,8 @@ typedef struct tni_gpu_step {
     bool aligned;     /* strides and sizes allow the aligned one; pointers are looked at when it runs */
     int32_t vector;   /* VL */
     tni_gpu_grid grid[2];
-    int32_t sum;          /* FINISH: of which accumulator */
-    int64_t partials[2];  /* how many there are to add up, after each variant */
-    int32_t after;        /* FINISH: the step that made them */
+    int32_t n_finish;     /* FINISH: accumulators */
+    tni_gpu_finish *finish;
     int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
     tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
 } tni_gpu_step;
@@ -76,11 +94,15 @@ typedef struct tni_gpu_part {
     bool reduces, streams, flat, random, list;
     bool whole;    /* rows are whole vectors */
     bool coarse;   /* everything that it makes is rounded to bf16 */
+    bool ring;     /* what it reads comes through shared memory */
+    bool longer;   /* its sums go over so many rows that f32 alone would lose too much */
     uint32_t kept; /* dimensions of rows that its sums keep */
     bool column;   /* and they keep columns */
     int32_t n_sums, sums[TNI_MAX_ARGS * 2];
     int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
     int32_t lanes, bound, n_slots;
+    int32_t threads; /* of a block of `plain` */
+    int32_t sms;     /* of the GPU */
     int32_t stages;
     int32_t offsets; /* memory, accumulators and the element's number: each has an offset */
     bool needed[TNI_FUSE_NODES], taken[TNI_FUSE_NODES];
@@ -107,12 +129,13 @@ int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
 void tni_emit_cuda_rows(tni_gpu_part *part);
 void tni_emit_cuda_tail(tni_gpu_part *part);
-void tni_emit_cuda_finish(const tni_accumulator *acc, tni_text *text, const char *name);
+void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name);
 
 /* emit_cuda_parts.c, for both forms */
 bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t);
 bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node); /* an element's, from memory that this part reads */
-void tni_gpu_begin(const tni_gpu_part *part);                 /* the kernel's template up to the single values */
+void tni_gpu_begin(const tni_gpu_part *part);                 /* the kernel's template up to the sums */
+void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single values */
 /* Offsets of the rows with the dimensions of `mask`, number `from`, are added to o<i>. */
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
 void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
@@ -120,6 +143,7 @@ void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t sta
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
+void tni_gpu_fold(const tni_gpu_part *part); /* at the end of each round */
 /* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
 void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);

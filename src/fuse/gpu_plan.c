@@ -82,7 +82,7 @@ static void mark_used(tni_gpu_part *part, bool tail) {
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 typedef struct elements {
-    int64_t least, most;   /* bytes of an element that lies beside its neighbours */
+    int64_t most;          /* bytes of an element that lies beside its neighbours, in tensors that move */
     int32_t moving, fixed; /* bytes that are loaded for one column: of this row, and of every row */
     int32_t operations;
 } elements;
@@ -91,7 +91,6 @@ static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
     const tni_memory *m = &pass->memory[i];
     int64_t size = (int64_t)tn_type_size(m->type);
     if (m->strides[pass->n_dims] != 1) return;
-    if (e->least == 0 || size < e->least) e->least = size;
     if (size > e->most) e->most = size;
 }
 
@@ -102,12 +101,12 @@ static elements count_elements(const tni_gpu_part *part) {
         if (!part->needed[i] || p->g->nodes[i].op == TNI_P_CONST) continue;
         if (p->level[i] == TNI_ELEMENT) e.operations++;
         if (!tni_gpu_is_leaf(part, i)) continue;
-        count_memory(&e, p->pass, p->memory_of[i]);
         int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
         if (p->fixed[i]) {
             e.fixed += size;
         } else {
             e.moving += size;
+            count_memory(&e, p->pass, p->memory_of[i]);
         }
     }
     for (int32_t t = 0; t < p->b->n_todo; t++) {
@@ -117,22 +116,24 @@ static elements count_elements(const tni_gpu_part *part) {
     return e;
 }
 
-/* 16 bytes of the smallest type, unless that makes more than 32 of the largest. */
+/* 16 bytes of the largest type: with 32 of them, a warp's accesses would have gaps. */
 static int32_t vector_of(const elements *e) {
-    if (e->least == 0) return 1;
-    int64_t n = 16 / e->least;
-    while (n > 1 && n * e->most > 32) n /= 2;
-    return (int32_t)n;
+    return e->most == 0 ? 1 : e->most > 16 ? 1 : (int32_t)(16 / e->most);
 }
 
-/* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. */
+/* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. One long row has small blocks
+ * and one vector for each thread: that is what memory is fastest with. */
 static void set_plain(tni_gpu_part *part, const elements *e) {
     enum { BYTES = 64, CODE = 1200 };
     int32_t bytes = e->moving * part->vector, n = 1;
-    while (n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
+    bool single = part->ring || (part->flat && !part->n_sums);
+    while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     part->unroll[0] = n;
     part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
-    part->bound = TNI_GPU_THREADS;
+    part->threads = part->flat && !part->n_sums                      ? TNI_GPU_THREADS / 2
+                    : part->ring && e->operations > TNI_GPU_SIMPLE ? TNI_GPU_THREADS * 2
+                                                                   : TNI_GPU_THREADS;
+    part->bound = part->threads;
     part->n_slots = 0;
     for (int32_t i = 0; i < part->n_sums; i++) {
         if (part->p->pass->accumulators[part->sums[i]].strides[part->p->pass->n_dims] == 0) part->n_slots = 1;
@@ -141,10 +142,11 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    enum { MOST = 512, USUAL = 256, STREAM = 512 };
+    enum { MOST = 512, USUAL = 512, STREAM = 512 };
     int64_t chunks = ceil_of(part->p->pass->columns, part->vector),
             vectors = ceil_of((e->moving + e->fixed) * part->vector, 16);
     int64_t most = vectors > 0 ? TNI_GPU_VECTORS / vectors : TNI_GPU_VECTORS, each = 1;
+    if (part->ring && vectors > 0) most = TNI_GPU_RING_VECTORS / vectors; /* threads have more registers */
     if (most < 1) most = 1;
     while (each * 2 <= most && chunks > 32 * each && each < 4) each *= 2;
     part->streams = false;
@@ -159,12 +161,67 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_of(chunks, each), 32);
         part->bound = part->lanes <= 256 ? 256 : 512;
     }
+    /* two stages of a ring have to fit */
+    int64_t down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
+    part->ring &= !part->streams && 2 * down * part->p->pass->columns * e->moving <= TNI_GPU_RING_MOST;
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
         if (reduced && tni_reduces_rows(part->p, i)) part->n_slots++;
     }
+}
+
+/* ---- rings ------------------------------------------------------------------------------------------------------- */
+
+/* Does every vector of every row begin at a multiple of its size? */
+static bool strides_align(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
+        int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
+        if (bytes > 16) bytes = 16;
+        for (int32_t d = 0; d < pass->n_dims; d++) {
+            if (m->strides[d] * (int64_t)tn_type_size(m->type) % bytes) return false;
+        }
+    }
+    return true;
+}
+
+/* Bulk copies have pieces of 16 bytes, and GPUs have them from sm_90 on. Text that is only looked at is for such a one. */
+static bool may_have_ring(tni_gpu_part *part, const elements *e) {
+    const tni_planner *p = part->p;
+    const tn_call *call = p->b->call;
+    const tni_gpu *gpu;
+    bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
+    part->sms = known ? gpu->sms : TNI_GPU_SMS;
+    if ((known && gpu->major < 9) || !part->n_sums || part->list || !part->whole || !e->moving) return false;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
+        const tni_memory *m = &p->pass->memory[p->memory_of[i]];
+        if (m->strides[p->pass->n_dims] != 1 || part->vector * tn_type_size(m->type) < 16) return false;
+    }
+    return strides_align(part);
+}
+
+/* Elements of each tensor in a stage: of as many rows as a block has at a time. */
+static int64_t slot_of(const tni_gpu_part *part, const tni_gpu_grid *g) {
+    return g->down * (part->reduces ? part->p->pass->columns : g->across * part->vector);
+}
+
+/* Few threads, as much on its way as memory is fastest with. Where rows are reduced, part of a ring lies idle. */
+static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
+    enum { MANY = 512, PLAIN = 48 << 10, ROWS = 64 << 10 };
+    int64_t threads = part->reduces ? MANY : part->threads;
+    int64_t stage = slot_of(part, g) * e->moving, per_sm = threads / g->block > 1 ? threads / g->block : 1;
+    g->stages = (part->reduces ? ROWS : PLAIN) / (per_sm * stage);
+    if (g->stages < 2) g->stages = 2;
+    if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;
+    g->slot = slot_of(part, g);
+    g->shared = (uint32_t)(g->stages * stage + TNI_GPU_RING_ALIGN);
+    g->blocks = part->sms * per_sm;
 }
 
 /* ---- grids ------------------------------------------------------------------------------------------------------- */
@@ -181,6 +238,7 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     if (part->n_sums) {
         /* sums that keep columns are as long as a row, one for each piece */
         int64_t most = part->reduces && part->column ? TNI_GPU_BLOCKS / 4 : TNI_GPU_BLOCKS;
+        if (g->stages) most = g->blocks;
         int64_t others = g->kept * g->columns, wanted = others > 0 ? most / others : 1;
         if (pieces > wanted) pieces = wanted;
     }
@@ -204,33 +262,35 @@ static void split_lists(const tni_gpu_part *part, int64_t vector, tni_gpu_grid *
     if (g->pieces == 0) g->pieces = 1;
 }
 
-static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
+static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
     int64_t vector = k ? 1 : part->vector, chunks = ceil_of(pass->columns, vector);
     *g = (tni_gpu_grid){.columns = 1, .down = 1};
     if (part->flat) {
-        g->across = TNI_GPU_THREADS;
+        g->across = part->threads;
         g->kept = 1;
         g->rows = ceil_of(chunks, g->across);
         if (g->rows == 0) g->rows = 1; /* single values are there all the same */
     } else {
         count_rows(part, g);
         if (chunks < 1) chunks = 1;
-        g->columns = ceil_of(chunks, TNI_GPU_THREADS);
+        g->columns = ceil_of(chunks, part->threads);
         g->across = ceil_of(chunks, g->columns);
-        g->down = TNI_GPU_THREADS / g->across;
+        g->down = part->threads / g->across;
     }
     g->block = (uint32_t)round_up(g->across * g->down, 32);
+    if (part->ring && k == 0) set_ring(part, e, g);
     TN_TRY(set_pieces(part, g->down * part->unroll[k], g));
     if (part->list) split_lists(part, vector, g);
     return TN_OK;
 }
 
-static tn_status rows_grid(const tni_gpu_part *part, tni_gpu_grid *g) {
+static tn_status rows_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
     *g = (tni_gpu_grid){.columns = 1, .across = part->lanes};
     count_rows(part, g);
     g->down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
     g->block = (uint32_t)(g->across * g->down);
+    if (part->ring && k == 0) set_ring(part, e, g);
     return set_pieces(part, g->down, g);
 }
 
@@ -250,22 +310,6 @@ static tni_gpu_step *add_step(tni_planner *p, tni_gpu_program *made) {
     return step;
 }
 
-/* Does every vector of every row begin at a multiple of its size? */
-static bool strides_align(const tni_gpu_part *part) {
-    const tni_pass *pass = part->p->pass;
-    if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const tni_memory *m = &pass->memory[i];
-        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
-        int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
-        if (bytes > 16) bytes = 16;
-        for (int32_t d = 0; d < pass->n_dims; d++) {
-            if (m->strides[d] * (int64_t)tn_type_size(m->type) % bytes) return false;
-        }
-    }
-    return true;
-}
-
 static void name_kernels(const tni_gpu_part *part, tni_gpu_step *step) {
     for (int k = 0; k < 2; k++) {
         snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d_%c", (int)part->index, (int)part->number,
@@ -283,25 +327,42 @@ static int64_t partials_of(const tni_gpu_part *part, const tni_accumulator *acc,
     return g->pieces * (!along ? g->columns : g->down);
 }
 
-static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made, int32_t after, int32_t i) {
+static void plan_finish(tni_gpu_part *part, const tni_gpu_step *from, int32_t i, tni_gpu_finish *f) {
     tni_program *program = part->p->b->program;
     tni_accumulator *acc = &part->p->pass->accumulators[i];
-    tni_gpu_step *step = add_step(part->p, made);
-    if (!step) return TN_NO_MEMORY;
-    const tni_gpu_step *from = &made->steps[after];
-    *step = (tni_gpu_step){.kind = TNI_GPU_FINISH, .pass = part->index, .sum = i, .after = after};
-    snprintf(step->name[0], sizeof step->name[0], "tn_%d_finish_%d", (int)part->index, (int)i);
-    memcpy(step->name[1], step->name[0], sizeof step->name[0]);
-    tni_emit_cuda_finish(acc, part->text, step->name[0]);
-    int64_t across = 1, most = 0;
-    while (across < 32 && across < acc->size) across *= 2;
+    int64_t most = 0;
+    *f = (tni_gpu_finish){.sum = i, .across = 1};
+    while (f->across < 32 && f->across < acc->size) f->across *= 2;
+    f->blocks = ceil_of(acc->size, f->across);
     for (int k = 0; k < 2; k++) {
-        step->partials[k] = partials_of(part, acc, &from->grid[k]);
-        if (step->partials[k] > most) most = step->partials[k];
-        step->grid[k] = (tni_gpu_grid){.across = across, .block = 256, .grid = (uint32_t)ceil_of(acc->size, across)};
+        f->partials[k] = partials_of(part, acc, &from->grid[k]);
+        if (f->partials[k] > most) most = f->partials[k];
     }
     acc->partial = (int64_t)program->workspace;
     program->workspace += (size_t)round_up(most * acc->size * lane_bytes(acc), 64);
+}
+
+/* One kernel behind the part's adds up all that its blocks have left. */
+static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made) {
+    tni_gpu_step *step = add_step(part->p, made);
+    size_t bytes = (size_t)part->n_sums * sizeof *step->finish;
+    if (!step) return TN_NO_MEMORY;
+    step->finish = tni_arena_alloc(part->p->b->program->arena, bytes);
+    if (!step->finish) return TN_NO_MEMORY;
+    step->kind = TNI_GPU_FINISH;
+    step->pass = part->index;
+    step->n_finish = part->n_sums;
+    snprintf(step->name[0], sizeof step->name[0], "tn_%d_%d_finish", (int)part->index, (int)part->number);
+    memcpy(step->name[1], step->name[0], sizeof step->name[0]);
+    int64_t blocks = 0;
+    for (int32_t i = 0; i < part->n_sums; i++) {
+        plan_finish(part, step - 1, part->sums[i], &step->finish[i]);
+        blocks += step->finish[i].blocks;
+    }
+    if (blocks > INT32_MAX)
+        return tn_fail(TN_UNSUPPORTED, "%s: too many sums for the GPU", part->p->b->f->contract->name);
+    for (int k = 0; k < 2; k++) step->grid[k] = (tni_gpu_grid){.block = 256, .grid = (uint32_t)blocks};
+    tni_emit_cuda_finish(part, step->name[0]);
     return TN_OK;
 }
 
@@ -311,6 +372,17 @@ static bool is_coarse(const tni_gpu_part *part) {
         if (tni_gpu_has_todo(part, t) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
     }
     return true;
+}
+
+/* Does a thread add up so much that what f32 loses each time would show? */
+static bool goes_far(const tni_gpu_part *part, const tni_gpu_step *step) {
+    enum { FAR = 512 };
+    for (int k = 0; k < 2 && part->n_sums; k++) {
+        const tni_gpu_grid *g = &step->grid[k];
+        int64_t each = part->column ? 1 : part->reduces ? part->unroll[k] * part->vector : k ? 1 : part->vector;
+        if (ceil_of(g->rows, g->pieces * g->down) * each > FAR) return true;
+    }
+    return false;
 }
 
 static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
@@ -328,19 +400,21 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
                            .parts = part->list ? part->p->parts : 0};
     name_kernels(part, step);
     step->aligned = strides_align(part);
+    part->ring = may_have_ring(part, &e);
     if (part->reduces) {
         set_rows(part, &e);
-        TN_TRY(rows_grid(part, &step->grid[0]));
-        step->grid[1] = step->grid[0];
-        tni_emit_cuda_rows(part);
+        for (int k = 0; k < 2; k++) TN_TRY(rows_grid(part, &e, k, &step->grid[k]));
     } else {
         set_plain(part, &e);
-        for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, k, &step->grid[k]));
+        for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, &e, k, &step->grid[k]));
+    }
+    part->longer = goes_far(part, step);
+    if (part->reduces) {
+        tni_emit_cuda_rows(part);
+    } else {
         tni_emit_cuda_plain(part);
     }
-    int32_t after = made->n_steps - 1;
-    for (int32_t i = 0; i < part->n_sums; i++) TN_TRY(add_finish(part, made, after, part->sums[i]));
-    return TN_OK;
+    return part->n_sums ? add_finish(part, made) : TN_OK;
 }
 
 static tn_status add_tail(tni_gpu_part *part, tni_gpu_program *made) {
@@ -351,7 +425,8 @@ static tn_status add_tail(tni_gpu_part *part, tni_gpu_program *made) {
     *step = (tni_gpu_step){.kind = TNI_GPU_TAIL, .pass = part->index, .vector = 1};
     name_kernels(part, step);
     tni_gpu_grid *g = &step->grid[0];
-    *g = (tni_gpu_grid){.columns = 1, .down = 1, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
+    *g = (tni_gpu_grid){
+        .columns = 1, .down = TNI_GPU_THREADS, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
     count_rows(part, g);
     TN_TRY(set_pieces(part, TNI_GPU_THREADS, g));
     step->grid[1] = *g;
@@ -366,7 +441,7 @@ static void print_params(const tni_gpu_part *part) {
     int32_t width = pass->n_dims + 1, sums = pass->n_accumulators ? pass->n_accumulators : 1;
     tni_text_add(part->text,
                  "struct tn_params_%d {\n    char *memory[%d], *sums[%d];\n    i64 s[%d], z[%d], size[%d];\n"
-                 "    i64 across, down, columns, span, pieces, rows, threads;\n",
+                 "    i64 across, down, columns, span, pieces, rows, threads, stages, slot;\n",
                  (int)part->index, (int)(pass->n_memory ? pass->n_memory : 1), (int)sums,
                  (int)((pass->n_memory + pass->n_accumulators + 1) * width), (int)(width + part->p->b->n_counts),
                  (int)sums);
@@ -394,7 +469,7 @@ int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot) {
 static tn_status check_params(tni_planner *p) {
     const tni_pass *pass = p->pass;
     int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
-    int64_t words = n * (width + 2) + width + p->b->n_counts + 10, each = 0;
+    int64_t words = n * (width + 2) + width + p->b->n_counts + 12, each = 0;
     if (p->list) {
         each = 3 + tni_gpu_list_memory(pass, NULL);
         p->parts = (int32_t)((TNI_GPU_PARAMS / 8 - words) / each);

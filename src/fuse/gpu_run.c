@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 2,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 3,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -65,7 +65,8 @@ tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, i
                           tni_compiled_code *code) {
     int version = tni_nvrtc_version(wanted);
     if (!version) return TN_SYSTEM;
-    const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0",
+    /* products and sums are joined where the text says so: variants must not differ */
+    const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0", "--fmad=false",
                                    version >= MINIMAL ? "--minimal" : NULL, NULL};
     tni_cache_entry entry;
     tni_cached cached = {0};
@@ -98,16 +99,20 @@ static tn_status load_library(const tn_call *call, const char *source, int varia
 
 static tn_status load_variant(const tni_program *program, const tn_call *call, int k) {
     cu_library library;
+    const tni_gpu *gpu;
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
     TN_TRY(load_library(call, program->gpu->source, k, &library));
     const tni_cuda_api *cu = tni_cuda(call->name);
     if (!cu) return TN_SYSTEM;
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         tni_gpu_step *step = &program->gpu->steps[i];
         tni_launch *l = &step->launch[k];
-        *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block};
+        *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
         memcpy(l->name, step->name[k], sizeof step->name[k]);
+        l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
         int error = cu->cuLibraryGetKernel(&l->kernel, library, l->name);
         if (error) return tni_cuda_failed(call->name, l->name, error);
+        TN_TRY(tni_cuda_allow(call, l));
     }
     atomic_store_explicit(&program->gpu->loaded[k], true, memory_order_release);
     return TN_OK;
@@ -164,14 +169,20 @@ static int32_t add_strides(const tni_pass *pass, uint64_t *words, int32_t n) {
     return n;
 }
 
-/* As finish_params of the text. */
+/* As tn_finishes of the text. */
 static void finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call, uint64_t *words) {
-    const tni_accumulator *acc = &pass->accumulators[step->sum];
-    words[0] = (uint64_t)(uintptr_t)partial_of(call, acc);
-    words[1] = (uint64_t)(uintptr_t)((char *)call->workspace + acc->result);
-    words[2] = (uint64_t)step->partials[k];
-    words[3] = (uint64_t)acc->size;
-    words[4] = (uint64_t)step->grid[k].across;
+    for (int32_t i = 0; i < step->n_finish; i++) {
+        const tni_gpu_finish *f = &step->finish[i];
+        const tni_accumulator *acc = &pass->accumulators[f->sum];
+        const tni_memory output = {.where = TNI_FROM_CALL_OUT, .index = acc->output};
+        char *to = acc->output < 0 ? (char *)call->workspace + acc->result : tni_memory_base(call, &output, 0);
+        *words++ = (uint64_t)(uintptr_t)partial_of(call, acc);
+        *words++ = (uint64_t)(uintptr_t)to;
+        *words++ = (uint64_t)f->partials[k];
+        *words++ = (uint64_t)acc->size;
+        *words++ = (uint64_t)f->across;
+        *words++ = (uint64_t)f->blocks;
+    }
 }
 
 /* As many tensors as there is room for, and what the kernel must know of each; the blocks that they take. */
@@ -229,7 +240,8 @@ uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int
     for (int32_t i = 0; i < program->n_counts; i++) words[n++] = (uint64_t)program->counts[i];
     for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)pass->accumulators[i].size;
     if (!pass->n_accumulators) words[n++] = 0;
-    const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block};
+    const int64_t last[] = {g->across, g->down,  g->columns, g->span, g->pieces,
+                            g->rows,   g->block, g->stages,  g->slot};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
     return step->parts ? add_parts(program, step, g, call, next, words + n) : g->grid;
 }

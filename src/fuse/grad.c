@@ -159,12 +159,53 @@ static void pass_term(differ *d, int32_t i, group from) {
     }
 }
 
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
+
+/* Is the node taken by these two and by nothing else, and no output? */
+static bool serves_only(const differ *d, int32_t node, int32_t one, int32_t other) {
+    const tni_fuse *f = d->made->f;
+    for (int32_t i = 0; i < d->n; i++) {
+        for (int k = 0; k < 3; k++) {
+            if (d->g->nodes[i].arg[k] == node && i != one && i != other) return false;
+        }
+    }
+    for (int32_t k = 0; k < f->contract->n_outputs; k++) {
+        if (f->outputs[k].node == node) return false;
+    }
+    return true;
+}
+
+/* Has the value the dimensions that a reduction takes away? */
+static bool is_along(const differ *d, int32_t node, const tni_gnode *reduction) {
+    tni_extent extent = extent_of(d, node);
+    return reduction->kind == TNI_OVER_ALL ? !tni_is_scalar(extent) : tni_has_tail(d->g, extent);
+}
+
+/* y = exp(u) / sum(exp(u)) passes y (d - sum(d y)) on to u: two reductions fewer than step by step. And where u is x - m
+ * with one m for all that is summed, y does not depend on m: nothing is passed on to the maximum that people write there. */
+static bool pass_softmax(differ *d, int32_t i, group from) {
+    const tni_gnode *nodes = d->g->nodes;
+    if (nodes[i].op != TNI_P_DIV) return false;
+    const int32_t exp = nodes[i].arg[0], sum = nodes[i].arg[1], u = nodes[exp].arg[0];
+    const tni_gnode reduction = nodes[sum], inner = nodes[exp].op == TNI_P_EXP ? nodes[u] : (tni_gnode){0};
+    bool is = nodes[exp].op == TNI_P_EXP && reduction.op == TNI_P_SUM && reduction.arg[0] == exp;
+    if (!is || !serves_only(d, exp, i, sum) || !serves_only(d, sum, i, i)) return false;
+    bool shifted = inner.op == TNI_P_SUB && !is_along(d, inner.arg[1], &reduction) && serves_only(d, u, exp, exp);
+    int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
+    int32_t both = tni_node2(d->g, TNI_P_MUL, dy, i);
+    int32_t mean = tni_node3(d->g, TNI_P_SUM, reduction.kind, both, -1, -1);
+    int32_t du = tni_node2(d->g, TNI_P_MUL, i, tni_node2(d->g, TNI_P_SUB, dy, mean));
+    const int32_t to = shifted ? inner.arg[0] : u;
+    if (d->active[to]) add(d, to, (group){du, i});
+    return true;
+}
+
 /* What has arrived in several branches, of which a call takes one, goes on term by term. */
 static void pass_on(differ *d, int32_t i) {
     const tni_gnode node = d->g->nodes[i];
     bool reduces = tni_is_reduction(node.op) || node.op == TNI_P_SUM_TO, guarded_ones = false;
     group from = arrived(d, i);
-    if (from.node < 0) return;
+    if (from.node < 0 || pass_softmax(d, i, from)) return;
     if (reduces) from = (group){summed(d, from, i), node.arg[0]};
     int32_t terms[MOST_TERMS], n = 0, rest = from.node;
     for (; n < MOST_TERMS - 1 && d->g->nodes[rest].op == TNI_P_ADD; rest = d->g->nodes[rest].arg[0])

@@ -53,6 +53,17 @@ static void mark_values(writer *w) {
 
 /* ---- taking outputs or computing them again ---------------------------------------------------------------------- */
 
+/* An input that may have fewer elements than the result. */
+static bool is_broadcast(const writer *w, const tni_gnode *node) {
+    const tni_contract *c = w->f->contract;
+    if (node->op != TNI_P_INPUT || node->ref >= c->n_inputs) return false;
+    const tni_shape *shape = &c->inputs[node->ref].shape;
+    for (int k = shape->first; k < shape->first + shape->count; k++) {
+        if (c->items[k].broadcast) return true;
+    }
+    return false;
+}
+
 /* Bytes that move, in tensors of elements; a little for the operations, so that of two ways the shorter is taken. */
 static double cost(const writer *w) {
     double made = 0;
@@ -62,7 +73,7 @@ static double cost(const writer *w) {
         bool memory = node->op == TNI_P_INPUT || saved_output(w, i) >= 0;
         double size = tni_is_scalar(node->extent) ? 0 : tni_has_tail(&w->made->g, node->extent) ? 1 : 1.0 / 64;
         if (memory) {
-            made += size;
+            made += is_broadcast(w, node) ? size / 2 : size;
         } else if (tni_is_reduction(node->op)) {
             made += size > 0 ? 0.02 : 1; /* one over everything reads it all once more */
         } else {

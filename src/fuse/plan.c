@@ -58,8 +58,7 @@ static void mark_needed(tni_planner *p) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* The strides of dense memory that has the dimensions of `mask`. */
-static void dense(const tni_domain *d, uint32_t mask, int64_t *strides) {
+void tni_mask_strides(const tni_domain *d, uint32_t mask, int64_t *strides) {
     int64_t stride = 1;
     for (int k = d->n_dims - 1; k >= 0; k--) {
         strides[k] = mask >> k & 1 ? stride : 0;
@@ -95,7 +94,7 @@ static tn_type kept_type(const tni_planner *p, const tni_item_todo *todo) {
 
 static void add_kept(tni_planner *p, const tni_item_todo *todo, int32_t *where) {
     int64_t strides[TN_MAX_RANK] = {0};
-    dense(&p->b->domain, todo->mask, strides);
+    tni_mask_strides(&p->b->domain, todo->mask, strides);
     *where = add_memory(p, TNI_FROM_WORKSPACE, -1, kept_type(p, todo), strides);
     p->pass->memory[*where].offset = todo->offset;
 }
@@ -108,8 +107,9 @@ static void add_accumulator(tni_planner *p, int32_t t) {
     *made = (tni_accumulator){.op = node->op == TNI_P_SUM_TO ? TNI_P_SUM : node->op,
                               .lane = (uint8_t)tni_lane_of(p->g, node->type),
                               .size = tni_mask_count(&p->b->domain, todo->mask),
-                              .result = todo->offset};
-    dense(&p->b->domain, todo->mask, strides);
+                              .result = todo->offset,
+                              .output = todo->becomes};
+    tni_mask_strides(&p->b->domain, todo->mask, strides);
     over_pass(p, strides, made->strides);
     p->todo_memory[t] = p->pass->n_accumulators++;
 }

@@ -117,6 +117,7 @@ typedef struct tni_accumulator {
     int64_t size;    /* values of 8 bytes, for each piece */
     int64_t partial; /* bytes into the workspace: (pieces, size) */
     int64_t result;  /* bytes into the workspace: (size), 8 bytes each */
+    int32_t output;  /* of the call, which it becomes at once; -1: the workspace */
     int64_t strides[TN_MAX_RANK + 1];
 } tni_accumulator;
 
@@ -204,6 +205,8 @@ typedef struct tni_item_todo {
     int32_t node;
     int32_t output; /* of the formula; -1: to the workspace */
     bool gathers;   /* a reduction over more than rows: its argument is accumulated */
+    int32_t becomes; /* where it gathers: the output that it is, and nothing else is made of it; -1: the workspace */
+    bool comes;     /* an output that a reduction becomes */
     uint32_t mask;  /* of the result */
     int32_t phase;
     int64_t offset; /* in the workspace */
@@ -231,5 +234,6 @@ typedef struct tni_binding {
 tn_status tni_plan_pass(tni_binding *b, tni_pass *pass); /* plan.c */
 bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo);
 int64_t tni_mask_count(const tni_domain *domain, uint32_t mask);
+void tni_mask_strides(const tni_domain *domain, uint32_t mask, int64_t *strides); /* of memory that has its dimensions */
 
 #endif

@@ -26,14 +26,35 @@ static unsigned long long tn_slots[TN_MOST_THREADS];
 static void (*tn_kernel)(const void *);
 static const void *tn_arguments;
 
+static void tn_let_go();
+static unsigned tn_running;
 static void tn_start() {
     tn_kernel(tn_arguments);
     tn_done[tn_thread] = true;
+    tn_running--;
+    if (tn_running) tn_let_go();
     swapcontext(&tn_contexts[tn_thread], &tn_main);
 }
 
-static inline void tn_sync() {
+static inline void tn_yield() {
     swapcontext(&tn_contexts[tn_thread], &tn_main);
+}
+
+/* Until every thread that has not ended is here. */
+static unsigned tn_arrived, tn_generation;
+static void tn_let_go() {
+    if (tn_arrived < tn_running) return;
+    tn_arrived = 0;
+    tn_generation++;
+}
+static inline void tn_sync() {
+    unsigned generation = tn_generation;
+    tn_arrived++;
+    tn_let_go();
+    while (generation == tn_generation) tn_yield();
+}
+
+static inline void tn_after() {
 }
 
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
@@ -54,13 +75,13 @@ static void tn_run_block() {
         tn_contexts[i].uc_link = &tn_main;
         makecontext(&tn_contexts[i], tn_start, 0);
     }
-    for (unsigned running = tn_threads; running;) {
-        running = 0;
+    tn_running = tn_threads;
+    tn_arrived = 0;
+    while (tn_running) {
         for (unsigned i = 0; i < tn_threads; i++) {
             if (tn_done[i]) continue;
             tn_thread = i;
             swapcontext(&tn_main, &tn_contexts[i]);
-            running += !tn_done[i];
         }
     }
 }
@@ -98,10 +119,7 @@ static inline unsigned tn_high(unsigned a, unsigned b) {
 }
 static inline void tn_opaque(unsigned &) {
 }
-static inline float tn_quick(float a, float b) {
-    return a / b;
-}
-static inline float tn_sqrt(float a) {
+static inline float tn_root(float a) {
     return sqrtf(a);
 }
 static inline float rsqrtf(float a) {
@@ -145,6 +163,37 @@ static inline unsigned tn_pair_bf16(float a, float b) {
 }
 static inline unsigned tn_pair_f16(float a, float b) {
     return tn_to_f16(a) | (unsigned)tn_to_f16(b) << 16;
+}
+/* A ring's barriers: the lowest bit is the phase; above it what is still to come: bytes, or threads of which all release
+ * a stage, for want of warps. */
+#define TN_BULK true
+static unsigned long long tn_release_by;
+static inline char *tn_ring() {
+    alignas(128) static char dynamic[227 << 10];
+    return dynamic;
+}
+static inline void tn_ring_begin(unsigned long long *full, unsigned long long *empty, unsigned stages, unsigned threads) {
+    tn_release_by = threads;
+    for (unsigned k = 0; k < stages; k++) {
+        full[k] = 0;
+        empty[k] = 2ull * threads;
+    }
+}
+static inline void tn_expect(unsigned long long *full, unsigned bytes) {
+    *full += 2ull * bytes;
+}
+static inline void tn_bulk(void *to, const void *from, unsigned bytes, unsigned long long *full) {
+    if (((size_t)to | (size_t)from | bytes) % 16 || *full < 2ull * bytes) abort();
+    memcpy(to, from, bytes);
+    *full -= 2ull * bytes;
+    if (*full < 2) *full ^= 1;
+}
+static inline void tn_release(unsigned long long *empty) {
+    *empty -= 2;
+    if (*empty < 2) *empty = (*empty ^ 1) + 2 * tn_release_by;
+}
+static inline void tn_wait(unsigned long long *barrier, unsigned phase) {
+    while ((*barrier & 1) == phase) tn_yield();
 }
 /* Misaligned vectors are what a GPU would stop at. */
 static inline void tn_get4(const void *p, bool there, unsigned *w) {
