@@ -117,8 +117,7 @@ static tn_status check_not_empty(const tni_binding *b, bool *reach) {
     }
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (reach[i] && is_extreme_of_none(b, i)) {
-            return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name,
-                           tni_prims[g->nodes[i].op].name);
+            return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name, tni_prims[g->nodes[i].op].name);
         }
         for (int k = 0; k < 3; k++) {
             if (reach[i] && takes_value(&g->nodes[i], k)) reach[g->nodes[i].arg[k]] = true;

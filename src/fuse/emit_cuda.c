@@ -26,7 +26,11 @@ static void print_slots(const tni_gpu_part *part) {
 }
 
 static void slot_text(const tni_gpu_part *part, int slot, char text[static 48]) {
-    snprintf(text, 48, part->n_sums ? "slots[set * %d + %d]" : "slots[%2$d]", (int)part->n_slots, slot);
+    if (part->n_sums) {
+        snprintf(text, 48, "slots[set * %d + %d]", (int)part->n_slots, slot);
+    } else {
+        snprintf(text, 48, "slots[%d]", slot);
+    }
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -72,10 +76,11 @@ static void print_ring(const tni_gpu_part *part) {
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!is_moving(part, i)) continue;
         const int m = (int)p->memory_of[i], size = (int)tn_type_size(tni_gpu_type_of(part, i));
-        tni_text_add(part->text,
-                     "        tn_bulk(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d + c, (u32)n * %d, "
-                     "full + k);\n",
-                     all, bytes_before(part, i), size, m, m, size);
+        tni_text_add(
+            part->text,
+            "        tn_bulk(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d + c, (u32)n * %d, "
+            "full + k);\n",
+            all, bytes_before(part, i), size, m, m, size);
     }
     tni_text_add(part->text,
                  "    };\n    if constexpr (RING) {\n"
@@ -89,12 +94,11 @@ static const char next_stage[] = "            if (++stage == stages) stage = 0, 
 /* Without barriers: the stage of the round before is filled again when every warp has taken what it had. */
 static void refill_behind(const tni_gpu_part *part) {
     if (part->ring)
-        tni_text_add(part->text,
-                     "        if constexpr (RING) {\n            if (tid / 32 == duty && base != first) {\n"
-                     "                const u32 before = stage ? stage - 1 : stages - 1;\n"
-                     "                tn_wait(empty + before, stage ? phase : phase ^ 1);\n"
-                     "                send(base + (stages - 1) * step, before);\n            }\n"
-                     "            tn_wait(full + stage, phase);\n        }\n");
+        tni_text_add(part->text, "        if constexpr (RING) {\n            if (tid / 32 == duty && base != first) {\n"
+                                 "                const u32 before = stage ? stage - 1 : stages - 1;\n"
+                                 "                tn_wait(empty + before, stage ? phase : phase ^ 1);\n"
+                                 "                send(base + (stages - 1) * step, before);\n            }\n"
+                                 "            tn_wait(full + stage, phase);\n        }\n");
 }
 
 static void release_stage(const tni_gpu_part *part) {
@@ -118,11 +122,12 @@ static void print_load(const tni_gpu_part *part, int32_t node, const char *at, c
     const int m = (int)p->memory_of[node];
     if (part->ring && !p->fixed[node]) {
         const char *type = tni_emit_memory(tni_gpu_type_of(part, node));
-        tni_text_add(part->text,
-                     "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * pitch "
-                     "+ %s) * %d, %s);\n            else v%d[u] = ",
-                     m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->reduces ? "(u32)c" : "x * VL",
-                     (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
+        tni_text_add(
+            part->text,
+            "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * pitch "
+            "+ %s) * %d, %s);\n            else v%d[u] = ",
+            m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->reduces ? "(u32)c" : "x * VL",
+            (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
     } else {
         tni_text_add(part->text, "            v%d[u] = ", m);
     }
@@ -150,9 +155,10 @@ static void print_loads(const tni_gpu_part *part) {
         }
     }
     refill_behind(part);
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-                             "            const i64 d = base + y + (i64)u * p.down;\n"
-                             "            const bool there = %s;\n",
+    tni_text_add(part->text,
+                 "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+                 "            const i64 d = base + y + (i64)u * p.down;\n"
+                 "            const bool there = %s;\n",
                  is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
@@ -189,9 +195,10 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                                             : "    for (i64 base = first; base < past; base += step) {\n");
     print_loads(part);
     if (!part->n_sums) tni_gpu_once(part, "        "); /* once all the same: loads are under way by now */
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-                             "            const i64 d = base + y + (i64)u * p.down;\n"
-                             "            if (!(%s)) continue;\n",
+    tni_text_add(part->text,
+                 "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+                 "            const i64 d = base + y + (i64)u * p.down;\n"
+                 "            if (!(%s)) continue;\n",
                  is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
@@ -231,12 +238,6 @@ void tni_emit_cuda_tail(tni_gpu_part *part) {
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-static bool is_reduced_now(const tni_gpu_part *part, int32_t node, int32_t stage) {
-    const tni_planner *p = part->p;
-    bool here = part->needed[node] && tni_gpu_node_of(part, node)->op != TNI_P_CONST && p->memory_of[node] < 0;
-    return here && tni_reduces_rows(p, node) && p->stage[node] == stage + 1;
-}
-
 /* Sets `taken` for the element values of this stage; false: it has none. */
 static bool mark_stage(tni_gpu_part *part, int32_t stage) {
     const tni_planner *p = part->p;
@@ -249,7 +250,7 @@ static bool mark_stage(tni_gpu_part *part, int32_t stage) {
     }
     for (int32_t i = p->g->n - 1; i >= 0; i--) {
         const tni_gnode *n = tni_gpu_node_of(part, i);
-        bool now = is_reduced_now(part, i, stage), constant = n->op == TNI_P_CONST;
+        bool now = tni_gpu_reduces_now(part, i, stage), constant = n->op == TNI_P_CONST;
         any |= now;
         bool element = part->taken[i] && !constant && p->level[i] == TNI_ELEMENT;
         if (p->memory_of[i] >= 0 || !(now || element)) continue;
@@ -316,27 +317,123 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
     tni_text_add(part->text, "        }\n");
 }
 
+/* ---- sums of exponentials ---------------------------------------------------------------------------------------- */
+
+/* Sets `taken` for what one element value needs; false: it is random. */
+static bool mark_value(tni_gpu_part *part, int32_t stage, int32_t node) {
+    const tni_planner *p = part->p;
+    bool plain = true;
+    memset(part->taken, 0, sizeof part->taken);
+    part->taken[node] = true;
+    for (int32_t i = node; i >= 0; i--) {
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        bool element = part->taken[i] && n->op != TNI_P_CONST && p->level[i] == TNI_ELEMENT && p->memory_of[i] < 0;
+        plain &= !(part->taken[i] && n->op == TNI_P_RAND);
+        if (!element || (part->saved[i] && part->made[i] < stage)) continue;
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) part->taken[tni_resolve(p, n->arg[k])] = true;
+    }
+    return plain;
+}
+
+/* sum(exp(x - max(x))) needs no stage of its own: each thread has the maximum of its elements and their sum with that,
+ * and pairs of both are joined. */
+static void find_pairs(tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) part->beside[i] = -1;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const tni_gnode *sum = tni_gpu_node_of(part, i);
+        bool here = part->needed[i] && sum->op == TNI_P_SUM && p->memory_of[i] < 0 && tni_reduces_rows(p, i);
+        int32_t exp = here ? tni_resolve(p, sum->arg[0]) : -1;
+        if (exp < 0 || tni_gpu_node_of(part, exp)->op != TNI_P_EXP || p->memory_of[exp] >= 0) continue;
+        int32_t less = tni_resolve(p, tni_gpu_node_of(part, exp)->arg[0]);
+        if (tni_gpu_node_of(part, less)->op != TNI_P_SUB || p->memory_of[less] >= 0) continue;
+        int32_t x = tni_resolve(p, tni_gpu_node_of(part, less)->arg[0]),
+                most = tni_resolve(p, tni_gpu_node_of(part, less)->arg[1]);
+        const tni_gnode *m = tni_gpu_node_of(part, most);
+        bool fits = m->op == TNI_P_RMAX && p->memory_of[most] < 0 && part->needed[most] && tni_reduces_rows(p, most) &&
+                    tni_resolve(p, m->arg[0]) == x && part->beside[most] < 0 && p->stage[i] == p->stage[most] + 1;
+        bool alike = tni_gpu_lane_of(part, i) == tni_gpu_lane_of(part, x) && tni_gpu_lane_of(part, i) >= TNI_LANE_F32 &&
+                     tni_gpu_lane_of(part, most) == tni_gpu_lane_of(part, i);
+        if (!fits || !alike || !mark_value(part, 0, x)) continue;
+        part->beside[most] = i;
+        part->along[i] = true;
+    }
+}
+
+/* What is the same in every row, where it is loaded when needed; the others are there. */
+static void print_fixed(const tni_gpu_part *part) {
+    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
+        if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
+        tni_text_add(part->text, "            tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+                     (int)part->p->memory_of[i]);
+        print_load(part, i, "b", "n");
+    }
+}
+
+/* The sum beside maximum m, of the elements that this thread has at hand: behind the loop that has found their maximum. */
+static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
+    const int x = (int)tni_resolve(part->p, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
+    mark_value(part, stage, x);
+    tni_text_add(part->text, "        const auto low%d = tn_finite(a%d.s);\n", sum, (int)m);
+    if (part->streams) tni_text_add(part->text, "        a%d.scale(tn_factor(was%d, a%d.s));\n", sum, sum, (int)m);
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    print_place(part, "there");
+    print_fixed(part);
+    tni_text_add(part->text,
+                 "            if (MODE != 2 || n > 0) {\n#pragma unroll\n            for (int j = 0; j < VL; j++) {\n");
+    tni_gpu_values(part, "                ", stage, "[u]");
+    tni_text_add(part->text,
+                 "                if (tn_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n"
+                 "        }\n",
+                 sum, x, sum);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
 /* All reductions of a stage share a barrier. */
 static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
     int first = *slot;
     char at[48];
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!is_reduced_now(part, i, stage)) continue;
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op, (int)i);
-        slot_text(part, (*slot)++, at);
+        const int sum = (int)part->beside[i];
+        if (sum >= 0) {
+            tni_text_add(part->text,
+                         "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, across);\n"
+                         "        %1$s t%2$d = q%2$d.most, t%3$d = q%2$d.sum;\n",
+                         lane, (int)i, sum);
+            slot_text(part, *slot + 1, at);
+            tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane,
+                         at, sum);
+        } else {
+            tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op,
+                         (int)i);
+        }
+        slot_text(part, *slot, at);
+        *slot += sum >= 0 ? 2 : 1;
         tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane, at,
                      (int)i);
     }
     if (*slot == first) return;
     tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n");
     for (int32_t i = 0, k = first; i < p->g->n; i++) {
-        if (!is_reduced_now(part, i, stage)) continue;
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
         slot_text(part, k++, at);
-        tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
-                     tni_gpu_operation(tni_gpu_node_of(part, i)->op), tni_emit_lane(tni_gpu_lane_of(part, i)), at);
+        if (part->beside[i] >= 0) {
+            char other[48];
+            slot_text(part, k++, other);
+            tni_text_add(part->text,
+                         "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
+                         "            t%1$d = q%1$d.most, t%5$d = q%1$d.sum;\n",
+                         (int)i, lane, at, other, (int)part->beside[i]);
+        } else {
+            tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
+                         tni_gpu_operation(tni_gpu_node_of(part, i)->op), lane, at);
+        }
     }
     tni_text_add(part->text, "        }\n");
 }
@@ -351,36 +448,42 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         return;
     }
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!is_reduced_now(part, i, stage)) continue;
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", part->streams ? "tn_run" : "tn_short",
-                     op, lane, (int)i, (int)i);
+        const char *kind = part->streams ? "tn_run" : "tn_short";
+        tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", kind, op, lane, (int)i, (int)i);
+        if (part->beside[i] >= 0)
+            tni_text_add(part->text, "        %s<tn_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
+                         (int)part->beside[i], (int)part->beside[i]);
     }
     if (part->streams) {
         tni_text_add(part->text, "        for (i64 tile = 0; tile < z[%d]; tile += (i64)U * across * VL) {\n",
                      (int)p->pass->n_dims);
+        for (int32_t i = 0; i < p->g->n; i++) {
+            if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0)
+                tni_text_add(part->text, "        const auto was%d = a%d.s;\n", (int)part->beside[i], (int)i);
+        }
         print_row_loads(part, part->taken, false);
     }
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
     print_place(part, "there");
-    for (int32_t i = 0; i < p->g->n && !part->streams; i++) {
-        const int m = (int)p->memory_of[i];
-        if (!tni_gpu_is_leaf(part, i) || !part->taken[i]) continue;
-        if (p->fixed[i] && !part->n_sums) {
-            const char *type = tni_emit_memory(tni_gpu_type_of(part, i));
-            tni_text_add(part->text, "            tn_vec<%s, VL> v%d[U];\n", type, m);
-            print_load(part, i, "b", "n");
-        } else if (stage > 0) {
-            tni_text_add(part->text, "            tn_hide(v%d[u]);\n", m);
-        }
+    print_fixed(part);
+    for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
+        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
+        if (there) tni_text_add(part->text, "            tn_hide(v%d[u]);\n", (int)p->memory_of[i]);
     }
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", stage, "[u]");
     tni_text_add(part->text, "        }\n");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0) print_beside(part, stage, i);
+    }
     if (part->streams) {
         for (int32_t i = 0; i < p->g->n; i++) {
-            if (is_reduced_now(part, i, stage)) tni_text_add(part->text, "        a%d.fold();\n", (int)i);
+            if (!tni_gpu_reduces_now(part, i, stage)) continue;
+            tni_text_add(part->text, "        a%d.fold();\n", (int)i);
+            if (part->beside[i] >= 0) tni_text_add(part->text, "        a%d.fold();\n", (int)part->beside[i]);
         }
         tni_text_add(part->text, "        }\n");
     }
@@ -408,6 +511,7 @@ static void begin_sums(const tni_gpu_part *part) {
 
 void tni_emit_cuda_rows(tni_gpu_part *part) {
     int slot = 0;
+    find_pairs(part);
     find_saved(part);
     tni_gpu_begin(part);
     print_slots(part);

@@ -42,6 +42,12 @@ bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node) {
            tni_gpu_node_of(part, node)->op != TNI_P_RAND;
 }
 
+bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage) {
+    const tni_planner *p = part->p;
+    bool here = part->needed[node] && tni_gpu_node_of(part, node)->op != TNI_P_CONST && p->memory_of[node] < 0;
+    return here && tni_reduces_rows(p, node) && p->stage[node] == stage + 1 && !part->along[node];
+}
+
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from) {
@@ -68,9 +74,9 @@ void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask
     tni_text_add(part->text, " }\n");
 }
 
-enum { COARSE = 7 };
-static const char *const coarse[COARSE] = {"tn_exp",           "tn_sigmoid", "tn_tanh",    "tn_one_tanh",
-                                           "tn_tanh_softplus", "tn_sqrt",    "tn_half_erf"};
+enum { COARSE = 8 };
+static const char *const coarse[COARSE] = {"tn_exp",      "tn_sigmoid",       "tn_times_sigmoid", "tn_tanh",
+                                           "tn_one_tanh", "tn_tanh_softplus", "tn_sqrt",          "tn_half_erf"};
 
 static void print_seed(const tni_gpu_part *part, int32_t node) {
     const tn_view *seed = part->p->b->call->in[tni_gpu_node_of(part, node)->ref].views;
@@ -80,12 +86,13 @@ static void print_seed(const tni_gpu_part *part, int32_t node) {
 }
 
 /* Which part of the work a block has: rows from `first` on, one round of the block in each step. */
-static const char place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
-                            "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
-                            "    const i64 column = TN_BLOCK % (u32)p.columns;\n"
-                            "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
-                            "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
-                            "    (void)at, (void)column, (void)length, (void)step;\n";
+static const char place[] =
+    "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
+    "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
+    "    const i64 column = TN_BLOCK % (u32)p.columns;\n"
+    "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
+    "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
+    "    (void)at, (void)column, (void)length, (void)step;\n";
 /* One long row: a block has a stretch of it. */
 static const char flat_place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n"
                                  "    const i64 column = 0, piece = TN_BLOCK, at = 0, length = z[0], round = U;\n"
@@ -100,7 +107,8 @@ static const char list_place[] =
     "    }\n"
     "    const i64 column = 0, piece = p.piece + TN_BLOCK, length = p.length[part];\n"
     "    const i64 first = (TN_BLOCK - p.begin[part]) * p.span, rows = length ? (length - 1) / (across * VL) + 1 : 1;\n"
-    "    const i64 past = first + p.span < rows ? first + p.span : rows, step = round;\n    (void)column, (void)step;\n";
+    "    const i64 past = first + p.span < rows ? first + p.span : rows, step = round;\n    (void)column, "
+    "(void)step;\n";
 
 static void print_memory(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
@@ -188,9 +196,10 @@ void tni_gpu_fold(const tni_gpu_part *part) {
     for (int32_t k = 0; k < part->n_sums; k++) {
         const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[k]];
         bool along = acc->strides[part->p->pass->n_dims] != 0;
-        const char *form = !along          ? "            r%d.fold();\n"
-                           : part->reduces ? "            for (auto &u : r%d)\n                for (auto &r : u) r.fold();\n"
-                                           : "            for (auto &r : r%d) r.fold();\n";
+        const char *form = !along ? "            r%d.fold();\n"
+                           : part->reduces
+                               ? "            for (auto &u : r%d)\n                for (auto &r : u) r.fold();\n"
+                               : "            for (auto &r : r%d) r.fold();\n";
         if (!(along && part->streams)) tni_text_add(part->text, form, (int)part->sums[k]);
     }
     tni_text_add(part->text, "        }\n");
@@ -217,8 +226,36 @@ static int32_t inside(const tni_gpu_part *part, int32_t node, int op) {
     return tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
 }
 
+static int count_uses(const tni_gpu_part *part, int32_t node) {
+    int uses = 0;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        for (int k = 0; k < 3 && part->needed[i] && n->arg[k] >= 0; k++)
+            uses += tni_resolve(part->p, n->arg[k]) == node;
+    }
+    return uses;
+}
+
+/* a * sigmoid(b) is a / (1 + exp(-b)), rounded once. */
+static bool print_gated(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    for (int k = 0; k < 2 && n->op == TNI_P_MUL && lane >= TNI_LANE_F32; k++) {
+        int32_t gate = tni_resolve(part->p, n->arg[k]), b = inside(part, gate, TNI_P_SIGMOID);
+        if (b < 0 || tni_gpu_lane_of(part, gate) != lane || count_uses(part, gate) != 1) continue;
+        tni_text_add(part->text, "tn_times_sigmoid(");
+        tni_emit_value(part->text, part->p, n->arg[1 - k], lane);
+        tni_text_add(part->text, ", ");
+        tni_emit_value(part->text, part->p, b, lane);
+        tni_text_add(part->text, ")");
+        return true;
+    }
+    return false;
+}
+
 /* What takes fewer instructions, and is more accurate, at once than one after the other. */
 static bool print_together(const tni_gpu_part *part, int32_t node) {
+    if (print_gated(part, node)) return true;
     int32_t half = beside_number(part, node, TNI_P_ADD, 0.5), one = beside_number(part, node, TNI_P_ADD, 1);
     int32_t erf = half >= 0 ? inside(part, beside_number(part, half, TNI_P_MUL, 0.5), TNI_P_ERF) : -1;
     int32_t tanh = one >= 0 ? inside(part, one, TNI_P_TANH) : -1;
@@ -266,7 +303,8 @@ static int32_t product_of(const tni_gpu_part *part, int32_t node, int lane) {
     node = tni_resolve(part->p, node);
     const tni_gnode *n = tni_gpu_node_of(part, node);
     bool real = lane == TNI_LANE_F32 || lane == TNI_LANE_F64;
-    return real && n->op == TNI_P_MUL && part->p->memory_of[node] < 0 && tni_gpu_lane_of(part, node) == lane ? node : -1;
+    return real && n->op == TNI_P_MUL && part->p->memory_of[node] < 0 && tni_gpu_lane_of(part, node) == lane ? node
+                                                                                                             : -1;
 }
 
 static void print_factors(const tni_gpu_part *part, int32_t product, int lane) {
@@ -410,12 +448,6 @@ static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, c
     tni_text_add(part->text, ");\n");
 }
 
-static bool is_reduced_now(const tni_gpu_part *part, int32_t node, int32_t stage) {
-    const tni_planner *p = part->p;
-    bool here = part->needed[node] && tni_gpu_node_of(part, node)->op != TNI_P_CONST && p->memory_of[node] < 0;
-    return here && tni_reduces_rows(p, node) && p->stage[node] == stage + 1;
-}
-
 static bool is_result(const tni_gpu_part *part, int32_t t, int32_t stage, bool elements) {
     if (!tni_gpu_has_todo(part, t) || tni_gpu_waits(part, t)) return false;
     if (part->reduces && tni_stage_of_todo(part->p, t) != stage) return false;
@@ -438,18 +470,10 @@ static void print_stores(const tni_gpu_part *part, const char *margin, int32_t s
     }
 }
 
-void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index) {
+/* The element values that `taken` has, of element j. */
+void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, const char *index) {
     const tni_planner *p = part->p;
-    char what[64], inner[64];
-    snprintf(inner, sizeof inner, "%s    ", margin);
-    for (int32_t t = 0; t < p->b->n_todo; t++) {
-        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
-        tn_type type = p->pass->memory[p->todo_memory[t]].type;
-        int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
-        tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
-    }
-    tni_text_add(part->text, "%1$sif (MODE != 2 || n > 0) {\n#pragma unroll\n%1$sfor (int j = 0; j < VL; j++) {\n",
-                 margin);
+    char what[64];
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!part->taken[i] || p->level[i] != TNI_ELEMENT || tni_gpu_node_of(part, i)->op == TNI_P_CONST) continue;
         if (part->saved[i] && part->made[i] < stage) {
@@ -470,8 +494,23 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
         if (part->saved[i] && part->made[i] == stage)
             tni_text_add(part->text, "%sk%d[u][j] = t%d;\n", inner, (int)i, (int)i);
     }
+}
+
+void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index) {
+    const tni_planner *p = part->p;
+    char inner[64];
+    snprintf(inner, sizeof inner, "%s    ", margin);
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
+        tn_type type = p->pass->memory[p->todo_memory[t]].type;
+        int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
+        tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
+    }
+    tni_text_add(part->text, "%1$sif (MODE != 2 || n > 0) {\n#pragma unroll\n%1$sfor (int j = 0; j < VL; j++) {\n",
+                 margin);
+    tni_gpu_values(part, inner, stage, index);
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!is_reduced_now(part, i, stage)) continue;
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const tni_gnode *n = tni_gpu_node_of(part, i);
         int lane = tni_gpu_lane_of(part, i);
         int32_t product = n->op == TNI_P_SUM ? product_of(part, n->arg[0], lane) : -1;

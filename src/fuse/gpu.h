@@ -32,7 +32,7 @@ enum {
     TNI_GPU_STAGES = 8,    /* of a ring, at most */
     TNI_GPU_RING_ALIGN = 128,
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
-    TNI_GPU_VECTORS = 8,   /* of 16 bytes that a thread keeps of a row, at most */
+    TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
     TNI_GPU_RING_VECTORS = 12,
     TNI_GPU_SIMPLE = 16, /* operations: so many need few threads beside a ring */
     TNI_GPU_ROW_THREADS = 1024,
@@ -46,9 +46,9 @@ typedef struct tni_gpu_grid {
     int64_t columns; /* blocks that a row's columns are split into */
     int64_t span;    /* reduced rows of a piece */
     int64_t pieces;
-    int64_t rows; /* reduced rows */
-    int64_t kept; /* rows that are kept */
-    int64_t room; /* elements of a piece, where the row is that of lists */
+    int64_t rows;         /* reduced rows */
+    int64_t kept;         /* rows that are kept */
+    int64_t room;         /* elements of a piece, where the row is that of lists */
     int64_t stages, slot; /* of a ring; elements that a stage has of each tensor */
     int64_t blocks;       /* that walk with rings */
     uint32_t block, grid, shared;
@@ -71,7 +71,7 @@ typedef struct tni_gpu_step {
     bool aligned;     /* strides and sizes allow the aligned one; pointers are looked at when it runs */
     int32_t vector;   /* VL */
     tni_gpu_grid grid[2];
-    int32_t n_finish;     /* FINISH: accumulators */
+    int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;
     int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
     tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
@@ -106,8 +106,10 @@ typedef struct tni_gpu_part {
     int32_t stages;
     int32_t offsets; /* memory, accumulators and the element's number: each has an offset */
     bool needed[TNI_FUSE_NODES], taken[TNI_FUSE_NODES];
-    bool saved[TNI_FUSE_NODES];                   /* made in one stage, taken from registers in the next ones */
-    int32_t made[TNI_FUSE_NODES];                 /* the stage that makes what is saved */
+    bool saved[TNI_FUSE_NODES];     /* made in one stage, taken from registers in the next ones */
+    int32_t made[TNI_FUSE_NODES];   /* the stage that makes what is saved */
+    int32_t beside[TNI_FUSE_NODES]; /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
+    bool along[TNI_FUSE_NODES];     /* that sum */
     bool used[TNI_FUSE_NODES + 4 * TNI_MAX_ARGS]; /* offsets that are */
 } tni_gpu_part;
 
@@ -133,8 +135,8 @@ void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name);
 
 /* emit_cuda_parts.c, for both forms */
 bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t);
-bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node); /* an element's, from memory that this part reads */
-void tni_gpu_begin(const tni_gpu_part *part);                 /* the kernel's template up to the sums */
+bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node);    /* an element's, from memory that this part reads */
+void tni_gpu_begin(const tni_gpu_part *part);                    /* the kernel's template up to the sums */
 void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single values */
 /* Offsets of the rows with the dimensions of `mask`, number `from`, are added to o<i>. */
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
@@ -143,7 +145,9 @@ void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t sta
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
-void tni_gpu_fold(const tni_gpu_part *part); /* at the end of each round */
+void tni_gpu_fold(const tni_gpu_part *part);                                     /* at the end of each round */
+bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage); /* a row, at the end of a stage */
+void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, const char *index);
 /* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
 void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);

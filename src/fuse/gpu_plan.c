@@ -130,7 +130,7 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     part->unroll[0] = n;
     part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
-    part->threads = part->flat && !part->n_sums                      ? TNI_GPU_THREADS / 2
+    part->threads = part->flat && !part->n_sums                    ? TNI_GPU_THREADS / 2
                     : part->ring && e->operations > TNI_GPU_SIMPLE ? TNI_GPU_THREADS * 2
                                                                    : TNI_GPU_THREADS;
     part->bound = part->threads;
@@ -213,7 +213,7 @@ static int64_t slot_of(const tni_gpu_part *part, const tni_gpu_grid *g) {
 
 /* Few threads, as much on its way as memory is fastest with. Where rows are reduced, part of a ring lies idle. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
-    enum { MANY = 512, PLAIN = 48 << 10, ROWS = 64 << 10 };
+    enum { MANY = 512, PLAIN = 56 << 10, ROWS = 64 << 10 };
     int64_t threads = part->reduces ? MANY : part->threads;
     int64_t stage = slot_of(part, g) * e->moving, per_sm = threads / g->block > 1 ? threads / g->block : 1;
     g->stages = (part->reduces ? ROWS : PLAIN) / (per_sm * stage);
@@ -425,8 +425,7 @@ static tn_status add_tail(tni_gpu_part *part, tni_gpu_program *made) {
     *step = (tni_gpu_step){.kind = TNI_GPU_TAIL, .pass = part->index, .vector = 1};
     name_kernels(part, step);
     tni_gpu_grid *g = &step->grid[0];
-    *g = (tni_gpu_grid){
-        .columns = 1, .down = TNI_GPU_THREADS, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
+    *g = (tni_gpu_grid){.columns = 1, .down = TNI_GPU_THREADS, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
     count_rows(part, g);
     TN_TRY(set_pieces(part, TNI_GPU_THREADS, g));
     step->grid[1] = *g;

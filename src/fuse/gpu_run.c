@@ -240,8 +240,7 @@ uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int
     for (int32_t i = 0; i < program->n_counts; i++) words[n++] = (uint64_t)program->counts[i];
     for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)pass->accumulators[i].size;
     if (!pass->n_accumulators) words[n++] = 0;
-    const int64_t last[] = {g->across, g->down,  g->columns, g->span, g->pieces,
-                            g->rows,   g->block, g->stages,  g->slot};
+    const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block, g->stages, g->slot};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
     return step->parts ? add_parts(program, step, g, call, next, words + n) : g->grid;
 }

@@ -203,11 +203,11 @@ const tn_arg *tni_list_of(const tni_fuse *formula, const tn_call *call);
 /* What is to be done: a value stored, or one accumulated. */
 typedef struct tni_item_todo {
     int32_t node;
-    int32_t output; /* of the formula; -1: to the workspace */
-    bool gathers;   /* a reduction over more than rows: its argument is accumulated */
+    int32_t output;  /* of the formula; -1: to the workspace */
+    bool gathers;    /* a reduction over more than rows: its argument is accumulated */
     int32_t becomes; /* where it gathers: the output that it is, and nothing else is made of it; -1: the workspace */
-    bool comes;     /* an output that a reduction becomes */
-    uint32_t mask;  /* of the result */
+    bool comes;      /* an output that a reduction becomes */
+    uint32_t mask;   /* of the result */
     int32_t phase;
     int64_t offset; /* in the workspace */
 } tni_item_todo;
@@ -234,6 +234,7 @@ typedef struct tni_binding {
 tn_status tni_plan_pass(tni_binding *b, tni_pass *pass); /* plan.c */
 bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo);
 int64_t tni_mask_count(const tni_domain *domain, uint32_t mask);
-void tni_mask_strides(const tni_domain *domain, uint32_t mask, int64_t *strides); /* of memory that has its dimensions */
+void tni_mask_strides(const tni_domain *domain, uint32_t mask,
+                      int64_t *strides); /* of memory that has its dimensions */
 
 #endif

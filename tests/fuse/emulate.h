@@ -172,7 +172,8 @@ static inline char *tn_ring() {
     alignas(128) static char dynamic[227 << 10];
     return dynamic;
 }
-static inline void tn_ring_begin(unsigned long long *full, unsigned long long *empty, unsigned stages, unsigned threads) {
+static inline void tn_ring_begin(unsigned long long *full, unsigned long long *empty, unsigned stages,
+                                 unsigned threads) {
     tn_release_by = threads;
     for (unsigned k = 0; k < stages; k++) {
         full[k] = 0;
