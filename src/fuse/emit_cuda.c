@@ -1,4 +1,5 @@
 /* Kernels of both forms: how they walk over rows and columns (gpu.h says which form does what). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,8 +70,8 @@ static void print_ring(const tni_gpu_part *part) {
                                : "        const i64 c = column * pitch, n = tn_min(z[%d] - c, (i64)pitch);\n",
                  last);
     tni_text_add(part->text,
-                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)(tn_min(past - base, p.down) * n * %d));\n"
-                 "        if (tid %% 32 >= p.down || d >= past) return;\n",
+                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)(tn_min(past - base, round) * n * %d));\n"
+                 "        if (tid %% 32 >= round || d >= past) return;\n",
                  all);
     begin_row(part, "        ", reduced_mask(part), "d");
     for (int32_t i = 0; i < p->g->n; i++) {
@@ -124,9 +125,10 @@ static void print_load(const tni_gpu_part *part, int32_t node, const char *at, c
         const char *type = tni_emit_memory(tni_gpu_type_of(part, node));
         tni_text_add(
             part->text,
-            "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * pitch "
-            "+ %s) * %d, %s);\n            else v%d[u] = ",
-            m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->reduces ? "(u32)c" : "x * VL",
+            "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (%s) * %d, "
+            "%s);\n            else v%d[u] = ",
+            m, type, bytes_before(part, p->g->n), bytes_before(part, node),
+            part->reduces ? "y * pitch + (u32)c" : "(y + u * (u32)p.down) * pitch + x * VL",
             (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
     } else {
         tni_text_add(part->text, "            v%d[u] = ", m);
@@ -335,6 +337,22 @@ static bool mark_value(tni_gpu_part *part, int32_t stage, int32_t node) {
     return plain;
 }
 
+/* where(abs(m) == inf, 0, m), which logsumexp takes away instead of m. */
+static bool is_guarded(const tni_gpu_part *part, int32_t *m) {
+    const tni_planner *p = part->p;
+    const tni_gnode *where = tni_gpu_node_of(part, *m);
+    if (where->op != TNI_P_WHERE || p->memory_of[*m] >= 0) return false;
+    const tni_gnode *zero = tni_gpu_node_of(part, where->arg[1]), *test = tni_gpu_node_of(part, where->arg[0]);
+    int32_t inner = tni_resolve(p, where->arg[2]);
+    if (zero->op != TNI_P_CONST || zero->ref >= 0 || zero->value != 0 || test->op != TNI_P_EQ) return false;
+    const tni_gnode *abs = tni_gpu_node_of(part, tni_resolve(p, test->arg[0])),
+                    *inf = tni_gpu_node_of(part, tni_resolve(p, test->arg[1]));
+    bool is = abs->op == TNI_P_ABS && tni_resolve(p, abs->arg[0]) == inner && inf->op == TNI_P_CONST &&
+              isinf(inf->value);
+    if (is) *m = inner;
+    return is;
+}
+
 /* sum(exp(x - max(x))) needs no stage of its own: each thread has the maximum of its elements and their sum with that,
  * and pairs of both are joined. */
 static void find_pairs(tni_gpu_part *part) {
@@ -349,6 +367,7 @@ static void find_pairs(tni_gpu_part *part) {
         if (tni_gpu_node_of(part, less)->op != TNI_P_SUB || p->memory_of[less] >= 0) continue;
         int32_t x = tni_resolve(p, tni_gpu_node_of(part, less)->arg[0]),
                 most = tni_resolve(p, tni_gpu_node_of(part, less)->arg[1]);
+        bool guarded = is_guarded(part, &most);
         const tni_gnode *m = tni_gpu_node_of(part, most);
         bool fits = m->op == TNI_P_RMAX && p->memory_of[most] < 0 && part->needed[most] && tni_reduces_rows(p, most) &&
                     tni_resolve(p, m->arg[0]) == x && part->beside[most] < 0 && p->stage[i] == p->stage[most] + 1;
@@ -357,6 +376,7 @@ static void find_pairs(tni_gpu_part *part) {
         if (!fits || !alike || !mark_value(part, 0, x)) continue;
         part->beside[most] = i;
         part->along[i] = true;
+        part->guarded[i] = guarded;
     }
 }
 
@@ -403,11 +423,11 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
         if (sum >= 0) {
             tni_text_add(part->text,
                          "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, across);\n"
-                         "        %1$s t%2$d = q%2$d.most, t%3$d = q%2$d.sum;\n",
+                         "        %1$s t%2$d = q%2$d.most;\n",
                          lane, (int)i, sum);
             slot_text(part, *slot + 1, at);
-            tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane,
-                         at, sum);
+            tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n",
+                         lane, at, (int)i);
         } else {
             tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op,
                          (int)i);
@@ -428,14 +448,22 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
             slot_text(part, k++, other);
             tni_text_add(part->text,
                          "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
-                         "            t%1$d = q%1$d.most, t%5$d = q%1$d.sum;\n",
-                         (int)i, lane, at, other, (int)part->beside[i]);
+                         "            t%1$d = q%1$d.most;\n",
+                         (int)i, lane, at, other);
         } else {
             tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
                          tni_gpu_operation(tni_gpu_node_of(part, i)->op), lane, at);
         }
     }
     tni_text_add(part->text, "        }\n");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const int sum = (int)part->beside[i];
+        if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
+        /* inf - inf is what one element has, unless it is guarded against */
+        const char *form = part->guarded[sum] ? "        const auto t%d = q%d.sum;\n"
+                                              : "        const auto t%d = tn_unless_infinite(q%d);\n";
+        tni_text_add(part->text, form, sum, (int)i);
+    }
 }
 
 static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {

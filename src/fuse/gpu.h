@@ -28,9 +28,10 @@ enum {
     TNI_GPU_THREADS = 256, /* of a block of `plain`, at most */
     TNI_GPU_PARAMS = 4000, /* bytes that a kernel's parameters may have */
     TNI_GPU_BLOCKS = 1024, /* where sums walk without a ring: about so many */
-    TNI_GPU_SMS = 132,     /* where no GPU is asked */
+    TNI_GPU_SMS = 4,       /* where no GPU is asked: tests walk on the CPU then */
     TNI_GPU_STAGES = 8,    /* of a ring, at most */
     TNI_GPU_RING_ALIGN = 128,
+    TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
     TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
     TNI_GPU_RING_VECTORS = 12,
@@ -109,8 +110,8 @@ typedef struct tni_gpu_part {
     bool saved[TNI_FUSE_NODES];     /* made in one stage, taken from registers in the next ones */
     int32_t made[TNI_FUSE_NODES];   /* the stage that makes what is saved */
     int32_t beside[TNI_FUSE_NODES]; /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
-    bool along[TNI_FUSE_NODES];     /* that sum */
-    bool used[TNI_FUSE_NODES + 4 * TNI_MAX_ARGS]; /* offsets that are */
+    bool along[TNI_FUSE_NODES], guarded[TNI_FUSE_NODES]; /* that sum; an infinite m counts as 0 in it */
+    bool used[TNI_FUSE_NODES + 4 * TNI_MAX_ARGS];        /* offsets that are */
 } tni_gpu_part;
 
 static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t node) {

@@ -126,13 +126,19 @@ static int32_t vector_of(const elements *e) {
 static void set_plain(tni_gpu_part *part, const elements *e) {
     enum { BYTES = 64, CODE = 1200 };
     int32_t bytes = e->moving * part->vector, n = 1;
-    bool single = part->ring || (part->flat && !part->n_sums);
-    while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
-    part->unroll[0] = n;
-    part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
-    part->threads = part->flat && !part->n_sums                    ? TNI_GPU_THREADS / 2
+    bool single = part->flat && !part->n_sums;
+    part->threads = single                                         ? TNI_GPU_THREADS / 2
                     : part->ring && e->operations > TNI_GPU_SIMPLE ? TNI_GPU_THREADS * 2
                                                                    : TNI_GPU_THREADS;
+    const int64_t chunks = ceil_of(part->p->pass->columns, part->vector);
+    const int64_t rows = part->flat || chunks == 0 ? 1 : part->threads / chunks;
+    const int32_t round = part->vector < 8 ? 2 : 1; /* 8 elements of a tensor are worth a round */
+    part->ring &= round * rows <= TNI_GPU_RING_ROWS;
+    if (!part->ring && !single) part->threads = TNI_GPU_THREADS;
+    while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
+    if (part->ring) n = round;
+    part->unroll[0] = n;
+    part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
     part->bound = part->threads;
     part->n_slots = 0;
     for (int32_t i = 0; i < part->n_sums; i++) {
@@ -163,7 +169,8 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     }
     /* two stages of a ring have to fit */
     int64_t down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
-    part->ring &= !part->streams && 2 * down * part->p->pass->columns * e->moving <= TNI_GPU_RING_MOST;
+    part->ring &= !part->streams && down <= TNI_GPU_RING_ROWS &&
+                  2 * down * part->p->pass->columns * e->moving <= TNI_GPU_RING_MOST;
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
@@ -208,7 +215,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
 
 /* Elements of each tensor in a stage: of as many rows as a block has at a time. */
 static int64_t slot_of(const tni_gpu_part *part, const tni_gpu_grid *g) {
-    return g->down * (part->reduces ? part->p->pass->columns : g->across * part->vector);
+    return g->down * (part->reduces ? part->p->pass->columns : part->unroll[0] * g->across * part->vector);
 }
 
 /* Few threads, as much on its way as memory is fastest with. Where rows are reduced, part of a ring lies idle. */

@@ -6,6 +6,11 @@
 
 #define LISTS "f(x: [T[*s]]!, z: [T[*s]], a: T[]) -> y: acc(T)[] : "
 
+#define WALK "f(x: T[*r, c], b: T[c]) -> z: T[*r, c], y: T[c], w: T[c] : z = x * b; y = sum_to(z, b); w = sum_to(x, b)"
+#define WALK_ROWS                                                                                                      \
+    "f(x: T[*r, c], b: T[c]) -> z: T[*r, c], y: T[c] : r = rsqrt(mean(x * x, -1) + 0.1); z = x * r * b; y = sum_to(x " \
+    "* r, b)"
+
 static const row rows[] = {
     {"relu(x*s+b)", "7,13 13 13", -2, 2},
     {"relu(x*s+b)", "7,13 1 .", -2, 2},
@@ -68,6 +73,16 @@ static const row rows[] = {
      "0.2; "
      "v = round(x * 10)",
      "4,9", -3, 3},
+    /* sums beside results, of rows that are whole vectors: few long blocks, fed by a ring */
+    {"y = x * b; d = sum(x * b)", "20480 .", -1, 1},
+    {WALK, "300,8 8", -1, 1},
+    {WALK, "130,64 64", -1, 1},
+    {WALK, "25,1024 1024", -1, 1},
+    {WALK, "7,2,2064 2064", -1, 1},
+    {WALK_ROWS, "300,8 8", -1, 1},
+    {WALK_ROWS, "130,64 64", -1, 1},
+    {WALK_ROWS, "25,1024 1024", -1, 1},
+    {WALK_ROWS, "7,2,2048 2048", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x, b) + expand(count(x), b)", "4,9 9", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x * x, b) * b", "4,6,9 6,1", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x * x, b) * b", "40,60,90 60,1", -1, 1},
