@@ -74,7 +74,7 @@ def test_readme_numbers_are_the_measured_ones() -> None:
     assert numbers == report.text(report.named(readme)), "python bench/report.py --write puts the newest ones there"
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/formulas.md", "docs/from-cpp-extension.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/formulas.md", "docs/from-cpp-extension.md", "docs/pytorch.md"])
 def test_examples_run(document: str, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

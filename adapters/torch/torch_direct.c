@@ -164,12 +164,13 @@ static bool is_true(python_object *value) {
     return value == py._Py_TrueStruct;
 }
 
-static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool grad_mode) {
+/* `needs_grad`: set where the tensor requires a gradient; NULL where nothing is recorded. */
+static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool *needs_grad) {
     if (tni_torch_frame_room(frame, 1) != TN_OK) return FAILED;
     python_object *type = py.PyObject_Type(object);
     py.Py_DecRef(type);
     if (type != py.tensor && type != py.parameter) return NOT_PLAIN;
-    if (grad_mode && is_true(py.PyObject_GetAttr(object, py.requires_grad))) return NEEDS_GRAD;
+    if (needs_grad) *needs_grad |= is_true(py.PyObject_GetAttr(object, py.requires_grad));
     if (is_true(py.PyObject_Vectorcall(py.is_neg, &object, 1, NULL))) return NOT_PLAIN;
     int32_t i = frame->args.n_in++;
     tn_tensor *t = &frame->tensors[i];
@@ -193,24 +194,24 @@ static intptr_t sequence_size(python_object *sequence) {
     return known ? py.PySequence_Size(sequence) : -1;
 }
 
-static verdict add_list(tni_torch_frame *frame, python_object *list, bool grad_mode, int32_t *length) {
+static verdict add_list(tni_torch_frame *frame, python_object *list, bool *needs_grad, int32_t *length) {
     intptr_t size = sequence_size(list);
     if (size < 0 || size > INT16_MAX) return NOT_PLAIN;
     for (intptr_t k = 0; k < size; k++) {
-        verdict v = add_tensor(frame, sequence_item(list, k), grad_mode);
+        verdict v = add_tensor(frame, sequence_item(list, k), needs_grad);
         if (v != PLAIN) return v;
     }
     *length = (int32_t)size;
     return PLAIN;
 }
 
-static verdict read_input(tni_torch_frame *frame, int32_t i, python_object *object, bool grad_mode) {
+static verdict read_input(tni_torch_frame *frame, int32_t i, python_object *object, bool *needs_grad) {
     const tni_param *param = &frame->op->contract->inputs[i];
     bool absent = object == py._Py_NoneStruct;
     frame->lengths[i] = !param->list;
     if (absent && !param->optional) return NOT_PLAIN;
-    if (param->list) return absent ? PLAIN : add_list(frame, object, grad_mode, &frame->lengths[i]);
-    if (!absent) return add_tensor(frame, object, grad_mode);
+    if (param->list) return absent ? PLAIN : add_list(frame, object, needs_grad, &frame->lengths[i]);
+    if (!absent) return add_tensor(frame, object, needs_grad);
     if (tni_torch_frame_room(frame, 1) != TN_OK) return FAILED;
     frame->in[frame->args.n_in++] = NULL;
     return PLAIN;
@@ -274,19 +275,32 @@ static verdict read_attr(tni_torch_frame *frame, int32_t i, python_object *objec
     return NOT_PLAIN;
 }
 
+/* Whether inputs whose type is the same variable have the same type; others are promoted first, in Python. */
+static bool types_agree(const tni_torch_frame *frame) {
+    const tni_contract *c = frame->op->contract;
+    const tn_tensor *first[TNI_MAX_TYPES] = {NULL};
+    for (int32_t i = 0, at = 0; i < c->n_inputs; at += frame->lengths[i++]) {
+        const tni_type *type = &c->inputs[i].type;
+        if (c->inputs[i].list || type->kind != TNI_TYPE_VAR || type->wrap != TNI_PLAIN || !frame->in[at]) continue;
+        if (!first[type->ref]) first[type->ref] = frame->in[at];
+        if (memcmp(&first[type->ref]->dtype, &frame->in[at]->dtype, sizeof(tn_dtype)) != 0) return false;
+    }
+    return true;
+}
+
 /* All parameters of the schema must be there, by position. */
 static verdict read_all(tni_torch_frame *frame, python_object *const *args, intptr_t n) {
     const tni_contract *c = frame->op->contract;
     int32_t n_written = c->n_order - c->n_inputs; /* attributes; the implied ones follow */
-    bool grad_mode = tni_torch.aoti_torch_grad_mode_is_enabled();
+    bool needs_grad = false, *asked = tni_torch.aoti_torch_grad_mode_is_enabled() ? &needs_grad : NULL;
     if (n != c->n_inputs + c->n_attrs) return NOT_PLAIN;
     for (int32_t k = 0; k < n; k++) {
         bool is_attr = k >= c->n_order || c->order[k].is_attr;
         int32_t index = k < c->n_order ? c->order[k].index : n_written + k - c->n_order;
-        verdict v = is_attr ? read_attr(frame, index, args[k]) : read_input(frame, index, args[k], grad_mode);
+        verdict v = is_attr ? read_attr(frame, index, args[k]) : read_input(frame, index, args[k], asked);
         if (v != PLAIN) return v;
     }
-    return PLAIN;
+    return !types_agree(frame) ? NOT_PLAIN : needs_grad ? NEEDS_GRAD : PLAIN;
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@
       scaled, "relu(x * scale + bias).")                                                                               \
     X(bias_act, "(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]", "act(x + bias)", "widest",       \
       bias_act, "act(x + bias).")                                                                                      \
-    X(square, "(x: T[*s]) -> y: T[*s]", "x * x", NULL, unary, "x * x.")                                                \
+    X(square, "(x: T[*s]) -> y: T[*s]", "x * x", "32", unary, "x * x.")                                                \
     X(sqrt, "(x: T[*s]) -> y: T[*s]", "sqrt(x)", NULL, positive, "The square root.")                                   \
     X(rsqrt, "(x: T[*s]) -> y: T[*s]", "rsqrt(x)", "32", positive, "1 / sqrt(x).")                                     \
     X(exp, "(x: T[*s]) -> y: T[*s]", "exp(x)", "32", unary, "e to the power of x.")                                    \
@@ -49,7 +49,7 @@
     X(relu, "(x: T[*s]) -> y: T[*s]", "relu(x)", NULL, unary, "max(x, 0); the gradient at 0 is 0.")                    \
     X(leaky_relu, "(x: T[*s], slope: float = 0.01) -> y: T[*s]", "x if x > 0 else x * slope", NULL, unary,             \
       "x, or slope * x below 0.")                                                                                      \
-    X(prelu, "(x: T[n, c, *s], slope: T[c]) -> y: T[n, c, *s]", "x if x > 0 else x * slope", "widest", channels,       \
+    X(prelu, "(x: T[n, c, *s], slope: T[c]) -> y: T[n, c, *s]", "x if x > 0 else x * slope", "16", channels,           \
       "x, or slope * x below 0, with a slope for each channel.")                                                       \
     X(elu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s]", "x if x > 0 else alpha * expm1(x)", NULL, unary,              \
       "x, or alpha * (exp(x) - 1) below 0.")                                                                           \

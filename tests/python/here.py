@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 DEVICE = os.environ.get("TENON_TEST_DEVICE", "cpu")
 
 

@@ -186,7 +186,7 @@ def _decomposed(formula: str, inputs: Sequence[Tensor | None], attributes: str =
 
 def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> list[Tensor]:
     made = fused_op(formula, fast)
-    args = made.arguments(inputs, attributes)
+    args = made.promote(made.arguments(inputs, attributes))
     needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     if needs or forward_ad._current_level >= 0:
         return made.as_list(made.apply_full(*args))

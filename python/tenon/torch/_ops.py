@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -52,6 +53,13 @@ def default_of(param: Input | Attr) -> Any:
     return DTYPES[param.default] if param.kind == "dtype" and param.default else param.default
 
 
+def promoted(tensors: Sequence[Tensor]) -> torch.dtype:
+    """The type in which torch computes with all of them: those without dimensions count where the others say little."""
+    sized = [t.dtype for t in tensors if t.ndim > 0] or [t.dtype for t in tensors]
+    dtype = reduce(torch.promote_types, sized)
+    return dtype if dtype.is_floating_point else reduce(torch.promote_types, [t.dtype for t in tensors])
+
+
 def _drop_absent(outputs: Any) -> Any:
     """Outputs that were not asked for are left out; a single one stands alone."""
     if not isinstance(outputs, tuple):
@@ -69,10 +77,13 @@ class TorchOp:
         self.op = op
         self.defaults = tuple(default_of(p) for p in op.params)
         self.names = [p.name for p in op.params]
-        inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
-        self.tensors = [i for i, _ in inputs]
-        self.written = [i for i, p in inputs if p.inplace]
-        self.free = [i for i, p in inputs if "var" in p.type and not p.type.get("wrap") and not p.inplace]
+        self.inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
+        self.tensors = [i for i, _ in self.inputs]
+        self.written = [i for i, p in self.inputs if p.inplace]
+        self.free = [
+            (i, p) for i, p in self.inputs if "var" in p.type and not (p.type.get("wrap") or p.inplace or p.list)
+        ]
+        self.alike = self._alike()
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
         self.overload: Any  # with a gradient
@@ -92,6 +103,15 @@ class TorchOp:
     def _shown(self) -> list[int]:
         return shown_outputs(self.op)
 
+    def _alike(self) -> list[tuple[list[int], frozenset[torch.dtype]]]:
+        """Inputs that have one type by the contract, and the types that it may be."""
+        written = {p.type.get("var") for p in self.op.inputs if p.inplace or p.list}  # their types stay
+        places: dict[str, list[int]] = {}
+        for i, param in self.free:
+            places.setdefault(param.type["var"], []).append(i)
+        several = {var: found for var, found in places.items() if len(found) > 1 and var not in written}
+        return [(found, frozenset(DTYPES[kind] for kind in self.op.types[var])) for var, found in several.items()]
+
     # ---- ways to call it
 
     def complete(self, given: Sequence[Any], named: dict[str, Any]) -> Sequence[Any]:
@@ -105,17 +125,39 @@ class TorchOp:
 
     def general(self, *args: Any) -> Any:
         """All outputs, through the dispatcher."""
-        if any(isinstance(value, Param) for value in args):
-            return self.full(*map(plain, args))
-        for param, value in zip(self.op.params, args, strict=True):
-            if not isinstance(param, Input) or param.list or isinstance(value, Tensor):
-                continue
-            if value is not None or not param.optional:
-                what = "None" if value is None else type(value).__name__
-                raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        settled = self._settle(args)
+        if settled is not args:
+            return self.full(*settled)
         if _C._are_functorch_transforms_active() and not self.op.mutates:
             return self._transformed(*args)
         return self.overload(*args)
+
+    def traced(self, *args: Any) -> Any:
+        """All outputs, where dynamo looks on."""
+        return self.overload(*self._settle(args))
+
+    def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as torch's operator takes them; the same object where they are so already."""
+        if any(isinstance(value, Param) for value in args):
+            args = [plain(value) for value in args]
+        for i, param in self.inputs:
+            value = args[i]
+            if isinstance(value, Tensor) or param.list or (value is None and param.optional):
+                continue
+            what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
+            raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        return self.promote(args)
+
+    def promote(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Inputs of one type of the contract in the type that torch promotes them to, as far as the contract has it."""
+        for places, allowed in self.alike:
+            given = [args[i] for i in places if args[i] is not None]
+            if all(t.dtype == given[0].dtype for t in given):
+                continue
+            dtype = promoted(given)
+            if dtype in allowed:
+                args = [a.to(dtype) if i in places and a is not None else a for i, a in enumerate(args)]
+        return args
 
     def select(self, outputs: Any) -> Any:
         """The outputs that users see, of all."""
@@ -209,7 +251,7 @@ class TorchOp:
         if self.op.formula is not None and not self.written and not any(p.list for p in self.op.inputs):
             for overload in (self.overload, self.raw):
                 add_decomposition(overload, self._decomposed)
-        if self.op.autocast is not None:
+        if self.op.autocast in ("16", "32"):  # what is "widest" is promoted with and without autocast
             for key, device in _AUTOCAST_KEYS.items():
                 _library.impl(name, self._autocast(key, device), key)
 
@@ -224,7 +266,7 @@ class TorchOp:
         return False
 
     def _autograd(self, *given: Any, **named: Any) -> Any:
-        args = self.complete(given, named)
+        args = self.promote(self.complete(given, named))
         if (torch.is_grad_enabled() and self._needs_grad(args)) or forward_ad._current_level >= 0:
             return self.apply_full(*args)
         return self.forward(*args)
@@ -255,25 +297,14 @@ class TorchOp:
 
         def kernel(*given: Any, **named: Any) -> Any:
             args = list(self.complete(given, named))
-            dtype = self._autocast_dtype(args, device)
-            for i in self.tensors:
-                if i in self.free and isinstance(args[i], Tensor):  # fixed types stay
+            dtype = torch.float32 if self.op.autocast == "32" else torch.get_autocast_dtype(device)
+            for i, _ in self.free:  # fixed types stay
+                if args[i] is not None:
                     args[i] = _cast(args[i], dtype)
             with _C._ExcludeDispatchKeyGuard(keys):
                 return self.overload(*args)
 
         return kernel
-
-    def _autocast_dtype(self, args: Sequence[Any], device: str) -> torch.dtype:
-        if self.op.autocast == "16":
-            return torch.get_autocast_dtype(device)
-        if self.op.autocast == "32":
-            return torch.float32
-        widest = torch.get_autocast_dtype(device)
-        for i in self.tensors:
-            if isinstance(args[i], Tensor) and args[i].is_floating_point():
-                widest = torch.promote_types(widest, args[i].dtype)
-        return widest
 
 
 def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -278,7 +278,7 @@ def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
         return None
     params, name = [identifier(p.name) for p in op.params], identifier(op.name)
     code = _OF_TENSORS[len(params)].__code__.replace(co_varnames=(*params, "out"), co_name=name)
-    names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_op": made.overload, "_call": made.call}
+    names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_op": made.traced, "_call": made.call}
     function = FunctionType(code, names, name)
     names["_write"] = _writer(made, function)
     function.__qualname__ = name
@@ -306,7 +306,7 @@ def _from_source(made: TorchOp) -> Callable[..., Any]:
         "torch": torch,
         "_required": REQUIRED,
         "_tracing": _tracing,
-        "_op": made.overload,
+        "_op": made.traced,
         "_call": made.call,
         "_select": made.select,
         "_number": _number_maker(made),

@@ -1,0 +1,278 @@
+"""Element types that meet: what torch promotes is promoted, and autocast does what the table says for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import here
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import Case, assert_close, clone, one_each, tensors
+from test_peers import PEERS
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import tenon.torch as tn
+from tenon.contract import Attr, Input
+from tenon.torch._ops import promoted
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+def wanted(case: Case) -> list[int]:
+    """The parameters that the rule has gradients for."""
+    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
+    return [i for i, p in enumerate(case.op.params) if p.name in named]
+
+
+def results(case: Case, call: Callable[..., Any], args: list[Any]) -> list[Tensor]:
+    """The outputs of a call; the gradients of its inputs, 0-dim tensors where there is none; what it wrote."""
+    leaves = [args[i] for i in wanted(case) if isinstance(args[i], Tensor)]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    outputs = list(tensors(call(args)))
+    smooth = [o for o in outputs if o.requires_grad]
+    if smooth:
+        torch.autograd.backward(smooth, [torch.ones_like(o) for o in smooth])
+    written = [args[i] for i, p in enumerate(case.op.params) if isinstance(p, Input) and p.inplace]
+    return [*outputs, *(here.zeros(()) if t.grad is None else t.grad for t in leaves), *tensors(written)]
+
+
+def by_name(case: Case) -> Callable[[list[Any]], Any]:
+    """torch.ops.tenon.<name>, with the outputs that tn.<name> shows."""
+    return lambda args: case.torch_op.select(getattr(torch.ops.tenon, case.op.name)(*args))
+
+
+def compiled(case: Case) -> Callable[[list[Any]], Any]:
+    def call(args: list[Any]) -> Any:
+        torch._dynamo.reset()
+        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+
+        def function(*given: Tensor) -> Any:
+            values = dict(zip(places, given, strict=True))
+            return case.call([values.get(i, a) for i, a in enumerate(args)])
+
+        return torch.compile(function, backend="aot_eager", fullgraph=True)(*(args[i] for i in places))
+
+    return call
+
+
+def assert_same(have: list[Tensor], want: list[Tensor]) -> None:
+    assert [t.dtype for t in have] == [t.dtype for t in want]
+    assert_close(have, want, "f32")
+
+
+# ---- promotion -------------------------------------------------------------------------------------------------------
+
+
+def first_of_several(case: Case, args: list[Any]) -> list[int]:
+    """The first of the inputs that have one type by the contract, where there are more."""
+    given = [[i for i in places if args[i] is not None] for places, _ in case.torch_op.alike]
+    return [places[0] for places in given if len(places) > 1]
+
+
+@pytest.mark.parametrize("case", one_each(lambda c: bool(first_of_several(c, c.make()))), ids=str)
+def test_types_are_promoted(case: Case) -> None:
+    """In every way to call it; a gradient has the type of its input."""
+    args = case.make("f32", same=True)
+    changed = first_of_several(case, args)
+    args = [a.bfloat16() if i in changed else a for i, a in enumerate(args)]
+
+    def by_hand(given: list[Any]) -> Any:
+        return case.call([a.float() if i in changed else a for i, a in enumerate(given)])
+
+    want = results(case, by_hand, clone(args))
+    for call in (case.call, by_name(case), compiled(case)):
+        assert_same(results(case, call, clone(args)), want)
+    with torch.inference_mode():
+        assert_close(case.call(clone(args)), list(tensors(by_hand(clone(args)))))
+
+
+@pytest.mark.parametrize("T", FLOATS, ids=str)
+@pytest.mark.parametrize("U", [*FLOATS, torch.int64, torch.bool], ids=str)
+def test_the_type_is_torchs(T: torch.dtype, U: torch.dtype) -> None:
+    """A tensor without dimensions has less to say, as in torch."""
+    for shapes in (((3,), (3,)), ((3,), ()), ((), (3,)), ((), ())):
+        x, y = here.ones(shapes[0], dtype=T), here.ones(shapes[1], dtype=U)
+        want = torch.add(x, y)
+        assert promoted([x, y]) == want.dtype
+        for call in (tn.add, tn.fuse("x + y"), torch.ops.tenon.add):
+            have = call(x, y)
+            assert have.dtype == want.dtype
+            assert_close(have, want)
+
+
+def test_formulas_are_promoted() -> None:
+    x, y, b = here.randn(3, 4).bfloat16(), here.randn(4), here.randn(3, 1, dtype=torch.float64)
+    leaves = [t.requires_grad_() for t in (x, y, b)]
+    formula = "silu(x) * y + b"
+    traced = torch.compile(tn.fuse(formula), backend="aot_eager", fullgraph=True)
+    expected = F.silu(x.double()) * y.double() + b
+    want = torch.autograd.grad(expected.sum(), leaves)
+    for call in (tn.fuse(formula), traced, lambda *given: torch.ops.tenon.fuse(formula, list(given))[0]):
+        have = call(x, y, b)
+        assert have.dtype == torch.float64
+        assert_close(have, expected)
+        grads = torch.autograd.grad(have.sum(), leaves)
+        assert [g.dtype for g in grads] == [t.dtype for t in leaves]
+        assert_close(list(grads), list(want))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_transforms_are_promoted() -> None:
+    x, y = here.randn(3, 4).bfloat16(), here.randn(4)
+    have = torch.func.grad(lambda a, b: tn.mul(a, b).sum(), argnums=(0, 1))(x, y)
+    want = torch.func.grad(lambda a, b: torch.mul(a, b).sum(), argnums=(0, 1))(x, y)
+    assert [t.dtype for t in have] == [t.dtype for t in want] == [torch.bfloat16, torch.float32]
+    assert_close(list(have), list(want), "bf16")
+    assert_close(torch.vmap(lambda a: tn.mul(a, y))(x), x * y)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: tn.mul(x, 2.0), "mul: y must be a tensor, not float; torch.tensor(…) makes one"),
+        (lambda x: tn.fuse("x * y")(x, 2), "formula: y must be a tensor, not int; torch.tensor(…) makes one"),
+        (lambda x: tn.add(x, x.to(torch.complex64)), "add: y has type c64, needs"),
+        (lambda x: tn.softmax(x, here.ones(3, 4)), "softmax: mask has type f32, needs bool"),
+        (lambda x: tn.fuse("x! = x * y")(x.detach(), x.detach().double()), "y has type f64, needs f32"),
+    ],
+)
+def test_what_is_not_promoted_is_refused(call: Callable[[Tensor], Any], message: str) -> None:
+    for needs_grad in (False, True):
+        with pytest.raises(TypeError) as error:
+            call(here.randn(3, 4, requires_grad=needs_grad))
+        assert message in str(error.value)
+
+
+# ---- autocast --------------------------------------------------------------------------------------------------------
+
+
+def as_torchs(name: str) -> Callable[..., Any]:
+    function = getattr(F, name, None) or getattr(torch, name)
+    return lambda *args: function(*(a for a in args if isinstance(a, Tensor)))
+
+
+# torch's own operators, by the names of the table's.
+THEIRS: dict[str, Callable[..., Any]] = {
+    name: as_torchs(name)
+    for name in (
+        *("add", "sub", "mul", "div", "square", "sqrt", "rsqrt", "exp", "log", "abs", "sign", "floor", "lerp", "relu"),
+        *("leaky_relu", "prelu", "elu", "celu", "selu", "sigmoid", "tanh", "softplus", "softsign", "gelu", "silu"),
+        *("mish", "sum", "kl_div", "cosine_similarity"),
+    )
+}
+THEIRS |= {
+    "hard_sigmoid": F.hardsigmoid,
+    "hard_swish": F.hardswish,
+    "log_sigmoid": F.logsigmoid,
+    "gelu_tanh": F.gelu,
+    "mse": as_torchs("mse_loss"),
+    "l1": as_torchs("l1_loss"),
+    "huber": as_torchs("huber_loss"),
+    "bce_with_logits": as_torchs("binary_cross_entropy_with_logits"),
+    "softmax": lambda x, *_: torch.softmax(x, -1),
+    "layer_norm": lambda x, gamma, beta, _: F.layer_norm(x, x.shape[-1:], gamma, beta),
+    "rms_norm": lambda x, gamma, *_: F.rms_norm(x, x.shape[-1:], gamma),
+    "cross_entropy": lambda x, target, *_: F.cross_entropy(x.reshape(-1, x.shape[-1]), target.reshape(-1).long()),
+    "batch_norm": lambda x, gamma, beta, mean, var, *_: F.batch_norm(x, mean, var, gamma, beta, training=True),
+    "batch_norm_infer": lambda x, mean, var, gamma, beta, *_: F.batch_norm(x, mean, var, gamma, beta),
+    "clamp": lambda x, *_: torch.clamp(x, -1.0, 1.0),
+    "pow": torch.pow,
+    "scale": torch.mul,
+    "add_constant": torch.add,
+}
+
+
+def test_every_peer_is_compared() -> None:
+    assert {name for name in PEERS if not name.endswith("_grad")} <= set(THEIRS)
+
+
+@contextmanager
+def autocast_for(device: str, dtype: torch.dtype) -> Iterator[None]:
+    """torch.autocast, which does nothing where there is no such device."""
+    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, dtype)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before[0])
+        torch.set_autocast_dtype(device, before[1])
+
+
+def on_gpu(args: Sequence[Any]) -> list[Any]:
+    """The same arguments as fake tensors of a GPU, which need not be there."""
+    return [torch.empty_like(a, device="cuda") if isinstance(a, Tensor) else a for a in args]
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss")
+@pytest.mark.parametrize("case", one_each(lambda c: c.op.name in THEIRS), ids=str)
+def test_autocast_has_torchs_types(case: Case) -> None:
+    """Those that torch has on GPUs; on the CPU it casts fewer operators, Tenon the same."""
+    if case.op.name == "rms_norm" and here.TORCH < (2, 12):
+        pytest.skip("this torch has no policy for it")
+    for T in ("bf16", "f16", "f32", "f64"):
+        for dtype in (torch.bfloat16, torch.float16):
+            args = case.make(T, same=True)
+            with FakeTensorMode(allow_non_fake_inputs=True), autocast_for("cuda", dtype):
+                have, want = case.call(on_gpu(args)), THEIRS[case.op.name](*on_gpu(args))
+            assert have.dtype == want.dtype, f"{T} under {dtype}"
+
+
+def casts(case: Case) -> bool:
+    return case.op.autocast in ("16", "32")
+
+
+@pytest.mark.parametrize("case", one_each(lambda c: bool(c.op.outputs)), ids=str)
+def test_autocast_here(case: Case) -> None:
+    """The row's policy, in every way to call it; a gradient has the type of its input."""
+    policy = {"16": torch.bfloat16, "32": torch.float32}.get(case.op.autocast or "")
+    args = case.make("f32" if case.op.autocast == "16" else "bf16")
+
+    def by_hand(given: list[Any]) -> Any:
+        if policy is None:
+            return case.call(given)
+        free = {i for i, _ in case.torch_op.free}
+        return case.call([a.to(policy) if i in free and a is not None else a for i, a in enumerate(given)])
+
+    want = results(case, by_hand, clone(args))
+    for call in (case.call, by_name(case), compiled(case))[: 3 if casts(case) else 2]:
+
+        def under(given: list[Any], call: Callable[..., Any] = call) -> Any:
+            with torch.autocast(here.DEVICE, torch.bfloat16):
+                return call(given)
+
+        assert_same(results(case, under, clone(args)), want)
+
+
+def test_autocast_around_layers() -> None:
+    """bf16 from a matrix product meets f32 parameters, as it does in a model."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(8, 6).to(here.DEVICE)
+    gamma, residual = here.randn(6, requires_grad=True), here.randn(4, 6, requires_grad=True)
+    x, target = here.randn(4, 8), here.tensor([0, 1, 2, 5])
+    mixed = tn.fuse("h * 2 + r")
+
+    def loss() -> Tensor:
+        h = linear(x)
+        h = tn.layer_norm(tn.swiglu(h, residual), gamma)
+        return tn.cross_entropy(mixed(h, residual), target)
+
+    for function in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
+        gamma.grad = residual.grad = None
+        with torch.autocast(here.DEVICE, torch.bfloat16):
+            value = function()
+        value.backward()
+        assert value.dtype == torch.float32 and gamma.grad is not None and residual.grad is not None
+        assert gamma.grad.dtype == residual.grad.dtype == linear.weight.grad.dtype == torch.float32
+
+
+def test_policies_are_known() -> None:
+    from cases import tenon
+
+    assert {op.autocast for op in tenon.ops().values()} <= {None, "16", "32", "widest"}
+    assert all(isinstance(p, Attr) or not p.list for o in tenon.ops().values() if o.autocast for p in o.params)
