@@ -19,6 +19,7 @@ def test_they_are_there(plugin: pathlib.Path) -> None:
     assert torch.equal(tn.cube(here.tensor([2.0])), here.tensor([8.0]))
     assert torch.equal(torch.ops.tenon.cube(here.tensor([2.0])), here.tensor([8.0]))
     tenon.load(plugin)  # again: nothing happens
+    assert tn.load is tenon.load
 
 
 def test_numbers_for_0_dim_inputs(plugin: pathlib.Path) -> None:

@@ -104,6 +104,20 @@ assert len(open('/proc/self/status').read().split('Threads:')) == 2
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_torch_may_be_imported_later() -> None:
+    """Tenon is there without it; what needs it says so."""
+    code = """
+import sys, tenon
+assert "softmax" in tenon.ops() and "torch" not in sys.modules
+assert tenon.lib.tn_torch_register() != 0
+from tenon._lib import last_error
+assert last_error().startswith("torch is not loaded in this process: `import torch` comes first"), last_error()
+import torch, tenon.torch as tn
+assert tn.softmax(torch.zeros(2)).tolist() == [0.5, 0.5]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------
 
 

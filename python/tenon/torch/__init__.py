@@ -1,7 +1,7 @@
 """Tenon's operators for PyTorch: ``import tenon.torch as tn; y = tn.softmax(x)``.
 
 One function for each row of the operator table, with gradients, torch.compile and torch.export; memory and threads are
-torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tenon.load(path)`` adds more, and
+torch's. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tn.load(path)`` adds more, and
 ``tn.fuse("silu(x) * y")`` makes one of a formula. ``tn.nn`` has modules and ``tn.optim`` optimisers that stand in for
 torch's.
 """
@@ -14,6 +14,7 @@ import tenon
 import tenon.torch._need
 
 # isort: split
+from tenon import load as load
 from tenon.torch import _fuse, _grad, _ops, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
@@ -43,5 +44,5 @@ from tenon.torch import optim as optim  # noqa: E402
 if TYPE_CHECKING:
     from tenon.torch._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # operators that tenon.load adds
+    def __getattr__(name: str) -> Any:  # operators that load adds
         ...
