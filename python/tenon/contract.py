@@ -232,16 +232,19 @@ def is_permuted_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def follows_first(op: Operator, output: Output) -> bool:
-    """Whether an output has the first input's dimensions as written, and so its strides where those have no gaps."""
+    """Whether an output has the first input's dimensions as written, and so its strides, where the input has that shape
+    and no gaps."""
     if not op.inputs or op.inputs[0].list:
         return False
     first = op.inputs[0].shape
-    if isinstance(first, dict) or isinstance(output.shape, dict) or first != output.shape:
+    if isinstance(first, dict) or isinstance(output.shape, dict) or len(first) != len(output.shape):
         return False
-    return all(_is_name(item) for item in first)
+    return all(_name(a) is not None and _name(a) == _name(b) for a, b in zip(first, output.shape, strict=True))
 
 
-def _is_name(item: Json) -> bool:
-    if item.get("broadcast"):
-        return False
-    return "pack" in item or (isinstance(item.get("expr"), dict) and "dim" in item["expr"])
+def _name(item: Json) -> tuple[str, str] | None:
+    """The name of a pack or a dimension; None for anything else."""
+    if "pack" in item:
+        return "pack", item["pack"]
+    expr = item.get("expr")
+    return ("dim", expr["dim"]) if isinstance(expr, dict) and "dim" in expr else None

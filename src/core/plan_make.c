@@ -220,13 +220,13 @@ static tn_status check_output(reading *r, const char *arg, const tn_tensor *t, c
     return tn_fail(TN_BAD_SHAPE, "%s: %s has shape %s, needs %s", name, arg, has, needs);
 }
 
-/* Whether two parameters have the same dimensions as written. */
+/* Whether an input and an output have the same dimensions as written; the input's may broadcast to them. */
 static bool same_shape(const tni_contract *c, const tni_param *a, const tni_param *b) {
     if (a->list || b->list || a->shape.cond >= 0 || b->shape.cond >= 0) return false;
     if (a->shape.count != b->shape.count) return false;
     for (int32_t i = 0; i < a->shape.count; i++) {
         const tni_item *x = &c->items[a->shape.first + i], *y = &c->items[b->shape.first + i];
-        if (x->kind != y->kind || x->broadcast || y->broadcast) return false;
+        if (x->kind != y->kind || y->broadcast) return false;
         if (x->kind == TNI_ITEM_PACK) {
             if (x->ref != y->ref) return false;
         } else if (x->kind == TNI_ITEM_EXPR) {
@@ -244,7 +244,8 @@ void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t outp
     const tni_contract *c = op->contract;
     const tn_tensor *first = args->n_in > 0 ? args->in[0] : NULL;
     bool follows = first && first->strides && c->n_inputs > 0 && same_shape(c, &c->inputs[0], &c->outputs[output]) &&
-                   tni_is_permuted_dense(first->ndim, first->shape, first->strides);
+                   first->ndim == spec->ndim && tni_is_permuted_dense(first->ndim, first->shape, first->strides);
+    for (int32_t d = 0; follows && d < spec->ndim; d++) follows = first->shape[d] == spec->shape[d];
     if (follows) {
         memcpy(strides, first->strides, (size_t)first->ndim * sizeof *strides);
     } else {

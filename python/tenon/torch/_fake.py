@@ -45,7 +45,7 @@ def output_strides(op: Operator, index: int, shape: Sequence[int], first: Any) -
     """How the operator lays out an output; `first` is the call's first input."""
     if follows_first(op, op.outputs[index]) and isinstance(first, Tensor):
         own = first.stride()
-        if is_permuted_dense(first.shape, own):
+        if tuple(first.shape) == tuple(shape) and is_permuted_dense(first.shape, own):
             return own
     return dense_strides(shape)
 
