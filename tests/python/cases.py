@@ -142,6 +142,12 @@ def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> No
         )
 
 
+def differentiable_inputs(case: Case) -> list[int]:
+    """The parameters that the rule has gradients for."""
+    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
+    return [i for i, p in enumerate(case.op.params) if p.name in named]
+
+
 def smooth_outputs(case: Case, outputs: Any) -> list[Tensor]:
     """The outputs that a gradient flows through."""
     return [t for t in tensors(outputs) if t.requires_grad]

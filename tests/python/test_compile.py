@@ -11,7 +11,7 @@ import here
 import pytest
 import torch
 import torch._dynamo.testing
-from cases import Case, assert_close, cases, clone, one_each, tensors
+from cases import Case, assert_close, cases, clone, differentiable_inputs, one_each, tensors
 from torch import Tensor
 
 import tenon.torch as tn
@@ -40,10 +40,9 @@ def split(case: Case, args: list[Any]) -> tuple[list[Tensor], Callable[..., Any]
 
 def differentiable(case: Case, T: str = "f32") -> list[Any]:
     args = case.make(T)
-    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
-    for param, value in zip(case.op.params, args, strict=True):
-        if param.name in named and isinstance(value, Tensor):
-            value.requires_grad_()
+    for i in differentiable_inputs(case):
+        if isinstance(args[i], Tensor):
+            args[i].requires_grad_()
     return args
 
 
@@ -155,6 +154,29 @@ def test_inductor() -> None:
             assert_close(a.detach(), b.detach())
 
 
+def test_inductor_on_every_operator() -> None:
+    """In one program, with gradients: that is quicker than many."""
+    torch._dynamo.reset()
+    todo = one_each()
+    args = [differentiable(case) for case in todo]
+    peers = [split(case, clone(given)) for case, given in zip(todo, args, strict=True)]
+    parts = [split(case, given) for case, given in zip(todo, args, strict=True)]
+
+    def program(given: list[list[Tensor]]) -> list[Any]:
+        return [function(*tensors) for (_, function), tensors in zip(parts, given, strict=True)]
+
+    have = torch.compile(program, fullgraph=True, dynamic=True)([given for given, _ in parts])
+    backward(have)
+    for one, (given, _), (others, plain) in zip(have, parts, peers, strict=True):
+        want = plain(*others)
+        backward(want)
+        assert_close([one], [want])
+        for a, b in zip(given, others, strict=True):
+            assert_close(a.detach(), b.detach())
+            assert (a.grad is None) == (b.grad is None)
+            assert_close(a.grad, b.grad)
+
+
 def test_compiled_code_holds_operators_without_autograd() -> None:
     """What runs in a compiled graph has been differentiated already: it should not pay for that again."""
     torch._dynamo.reset()
@@ -196,6 +218,24 @@ def test_export(case: Case, strict: bool) -> None:
     program = torch.export.export(Wrap(function), tuple(given), strict=strict)
     assert f"tenon.{case.op.name}" in program.graph_module.code
     assert_close(program.module()(*[t.clone() for t in given]), want)
+
+
+def test_aotinductor(tmp_path: pathlib.Path) -> None:
+    """A package that runs without Python holds the operators, and formulas."""
+    gate = tn.fuse("silu(x) * y")
+
+    def function(x: Tensor, gamma: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        h = gate(tn.layer_norm(torch.relu(x), gamma), x)
+        return tn.softmax(h, axis=0), tn.cross_entropy(h, target)
+
+    def arguments(n: int) -> tuple[Tensor, Tensor, Tensor]:
+        return here.randn(n, 8), here.rand(8), here.randint(0, 8, (n,))
+
+    n = torch.export.Dim("n", min=2)
+    program = torch.export.export(Wrap(function), arguments(4), dynamic_shapes=(({0: n}, None, {0: n}),))
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    given = arguments(7)
+    assert_close(list(torch._inductor.aoti_load_package(package)(*given)), list(function(*given)))
 
 
 def test_export_with_a_dynamic_size_can_be_saved() -> None:

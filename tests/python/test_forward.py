@@ -7,7 +7,7 @@ from collections.abc import Callable
 import here
 import pytest
 import torch
-from cases import Case, assert_close, cases, clone, one_each, tensors
+from cases import Case, assert_close, cases, clone, differentiable_inputs, one_each, tensors
 from torch import Tensor
 
 import tenon.torch as tn
@@ -88,6 +88,36 @@ def test_offsets(case: Case) -> None:
         args = case.make(change=shift)
         dense = clone(args)
         assert_close(case.torch_op.full(*args), case.torch_op.full(*dense))
+
+
+def is_elementwise(case: Case) -> bool:
+    """Whether its tensors may have any shape, one for all."""
+    fixed = [p for p in case.op.inputs if p.list or p.inplace or len(p.shape) != 1 or "pack" not in p.shape[0]]
+    return not fixed and case.op.formula is not None
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("case", one_each(is_elementwise), ids=str)
+def test_any_shape(case: Case, shape: tuple[int, ...]) -> None:
+    """0-dim, empty, and channels-last, which stays: the same numbers as in a row, with gradients."""
+    args = case.make("f64", same=True)
+    row, shaped = list(args), list(args)
+    for i, value in enumerate(args):
+        if isinstance(value, Tensor):
+            made = (here.rand(shape) + 0.5 if value.is_floating_point() else here.ones(shape)).to(value.dtype)
+            wanted = i in differentiable_inputs(case)
+            row[i] = made.reshape(-1).clone().requires_grad_(wanted)
+            shaped[i] = channels_last(made).requires_grad_(wanted)
+    have, want = case.call(shaped), case.call(row)
+    whole = have.shape == shape
+    assert_close(have.reshape(-1), want.reshape(-1), "f64")
+    assert not whole or len(shape) < 4 or have.is_contiguous(memory_format=torch.channels_last)
+    if have.requires_grad:
+        have.sum().backward()
+        want.sum().backward()
+        for a, b in zip(tensors(shaped), tensors(row), strict=True):
+            assert a.grad is None or (a.grad.shape == a.shape and a.grad.dtype == a.dtype)
+            assert_close([a.grad.reshape(-1)] if a.grad is not None else [], b.grad, "f64")
 
 
 def test_channels_last_stays() -> None:

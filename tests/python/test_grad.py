@@ -8,7 +8,7 @@ from typing import Any
 import here
 import pytest
 import torch
-from cases import Case, assert_close, cases, clone, one_each, tensors
+from cases import Case, assert_close, cases, clone, differentiable_inputs, one_each, tensors
 from torch import Tensor
 
 import tenon
@@ -21,12 +21,6 @@ from tenon.torch._types import DTYPES
 
 def has_rule(case: Case) -> bool:
     return case.op.rule is not None and not case.op.mutates
-
-
-def differentiable_inputs(case: Case) -> list[int]:
-    """The inputs that the rule has gradients for."""
-    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
-    return [i for i, p in enumerate(case.op.params) if p.name in named]
 
 
 def arguments(case: Case, T: str = "f64") -> tuple[list[Any], list[int]]:
@@ -286,15 +280,49 @@ def replaced(args: list[Any], wanted: list[int], inputs: Any) -> list[Any]:
     return given
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_vmap() -> None:
+def stacked(value: Any, other: Any) -> tuple[Any, Any]:
+    """Two arguments as a batch, and its dimension."""
+    if isinstance(value, Tensor):
+        return torch.stack([value, other], -1), -1
+    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        pairs = [stacked(v, o) for v, o in zip(value, other, strict=True)]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return value, None
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_vmap(case: Case) -> None:
+    """Every operator, what it updates and its gradients: as in a loop."""
+    both = [case.make("f64", same=True) for _ in range(2)]
+    pairs = [stacked(a, b) for a, b in zip(*both, strict=True)]
+    args, dims = [p[0] for p in pairs], tuple(p[1] for p in pairs)
+
+    def call(*given: Any) -> list[Tensor]:
+        given = tuple(given)
+        return [*tensors(case.call(list(given))), *tensors([given[i] for i in case.torch_op.written])]
+
+    def gradients(*given: Any) -> Any:
+        wanted = tuple(i for i in differentiable_inputs(case) if isinstance(given[i], Tensor))
+        return torch.func.grad(lambda *a: sum(t.sum() for t in tensors(case.call(list(a)))), wanted)(*given)
+
+    functions = [call, gradients] if has_rule(case) else [call]
+    for function in functions:
+        have = list(tensors(torch.vmap(function, in_dims=dims)(*clone(args))))
+        want = zip(*(tensors(function(*clone(one))) for one in both), strict=True)
+        assert_close(have, [torch.stack(parts) for parts in want], "f64")
+
+
+def test_vmap_of_torch_ops() -> None:
     x, w = here.randn(5, 3, 4), here.randn(4)
-    assert_close(torch.vmap(lambda t: tn.softmax(t, axis=0))(x), torch.softmax(x, 1))
-    assert_close(torch.vmap(lambda t: tn.layer_norm(t, w))(x), torch.nn.functional.layer_norm(x, (4,), w))
-    per_sample = torch.vmap(torch.func.grad(lambda t: tn.softmax(t).square().sum()))(x)
-    y = x.clone().requires_grad_()
-    torch.softmax(y, -1).square().sum().backward()
-    assert_close(per_sample, y.grad)
+    assert_close(torch.vmap(lambda t: torch.ops.tenon.softmax(t, axis=0))(x), torch.softmax(x, 1))
+    twice = torch.vmap(torch.vmap(lambda t: tn.mul(t, w)))
+    assert_close(twice(x), x * w)
+
+
+def test_vmap_needs_a_place_for_each_update() -> None:
+    mean, var = here.zeros(3), here.ones(3)
+    with pytest.raises(RuntimeError, match="batch_norm: running_mean is updated in place, so under vmap it needs"):
+        torch.vmap(lambda t: tn.batch_norm(t, None, None, mean, var))(here.randn(2, 6, 3))
 
 
 def test_forward_mode_is_refused() -> None:

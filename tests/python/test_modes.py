@@ -7,7 +7,7 @@ from typing import Any
 import here
 import pytest
 import torch
-from cases import assert_close
+from cases import assert_close, one_each
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -67,10 +67,13 @@ def test_fake_tensors() -> None:
         assert isinstance(tn.softmax(fake), torch._subclasses.fake_tensor.FakeTensor)
 
 
-def test_profiler_sees_the_call() -> None:
+def test_profiler_sees_every_operator() -> None:
+    todo = [(case, case.make()) for case in one_each()]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        tn.softmax(X)
-    assert any(event.key == "tenon::softmax" for event in profile.key_averages())
+        for case, args in todo:
+            case.call(args)
+    seen = {event.key for event in profile.key_averages()}
+    assert {f"tenon::{case.op.name}" for case, _ in todo} <= seen
 
 
 def test_inference_mode() -> None:

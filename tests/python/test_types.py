@@ -10,7 +10,7 @@ import here
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import Case, assert_close, clone, one_each, tensors
+from cases import Case, assert_close, clone, differentiable_inputs, one_each, tensors
 from test_peers import PEERS
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -22,15 +22,9 @@ from tenon.torch._ops import promoted
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
 
-def wanted(case: Case) -> list[int]:
-    """The parameters that the rule has gradients for."""
-    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
-    return [i for i, p in enumerate(case.op.params) if p.name in named]
-
-
 def results(case: Case, call: Callable[..., Any], args: list[Any]) -> list[Tensor]:
     """The outputs of a call; the gradients of its inputs, 0-dim tensors where there is none; what it wrote."""
-    leaves = [args[i] for i in wanted(case) if isinstance(args[i], Tensor)]
+    leaves = [args[i] for i in differentiable_inputs(case) if isinstance(args[i], Tensor)]
     for leaf in leaves:
         leaf.requires_grad_()
     outputs = list(tensors(call(args)))

@@ -23,6 +23,7 @@ from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
 from tenon.torch._types import DTYPES, attributes_text, written_attributes
+from tenon.torch._vmap import batched
 
 Wants = tuple[int | None, ...]  # for each output, which parameter asks for it; None: it is always made
 
@@ -245,37 +246,17 @@ def _inplace_noted(keyset: Any, formula: str, written: Sequence[Tensor], *given:
 # ---- registration ----------------------------------------------------------------------------------------------------
 
 
-def _batched(overload: Any) -> Callable[..., Any]:
-    """How vmap runs it: one element after the other, as torch does with operators that it knows nothing about."""
-
-    def rule(
-        info: Any,
-        dims: Any,
-        formula: str,
-        inputs: Sequence[Tensor | None],
-        attributes: str = "",
-        fast: bool = False,
-    ) -> Any:
-        made: list[list[Tensor]] = []
-        for i in range(info.batch_size):
-            one = [t if t is None or d is None else t.select(d, i) for t, d in zip(inputs, dims[1], strict=True)]
-            made.append(overload(formula, one, attributes, fast))
-        outputs = [torch.stack(parts) for parts in zip(*made, strict=True)]
-        return outputs, [0] * len(outputs)
-
-    return rule
-
-
 def register() -> None:
     """What torch is told about the operator, once it is there."""
     packet: Any = torch.ops.tenon.fuse
     for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
         _ops._torch_library.register_fake(name, _fake, lib=_ops._library)
-        _ops._torch_library.register_vmap(name, _batched(overload), lib=_ops._library)
+        _ops._torch_library.register_vmap(name, batched(overload), lib=_ops._library)
         add_decomposition(overload, _decomposed)
     _ops._library.impl("fuse", _autograd, "Autograd")
     _ops._library.define("fuse.room(str formula, Tensor?[] inputs, str attributes, bool fast) -> Tensor[]")
     _ops._library.impl("fuse.room", _room, "CompositeImplicitAutograd")
     _ops._torch_library.register_fake("tenon::fuse.inplace", _inplace_fake, lib=_ops._library)
+    _ops._torch_library.register_vmap("tenon::fuse.inplace", batched(packet.inplace), lib=_ops._library)
     _ops._library.impl("fuse.inplace", _inplace_autograd, "Autograd")
     _ops._library.impl("fuse.inplace", _inplace_noted, "ADInplaceOrView", with_keyset=True)

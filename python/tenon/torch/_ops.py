@@ -19,6 +19,7 @@ from tenon.torch._grad import make_function
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, argument
+from tenon.torch._vmap import batched
 
 _C: Any = torch._C
 _torch_library: Any = torch.library
@@ -242,8 +243,9 @@ class TorchOp:
     def _register(self) -> None:
         name = self.op.name
         fake = fake_kernel(self.op, self.defaults)
-        _torch_library.register_fake(f"tenon::{name}", fake, lib=_library)
-        _torch_library.register_fake(f"tenon::{name}.raw", fake, lib=_library)
+        for qualified, overload in ((f"tenon::{name}", self.overload), (f"tenon::{name}.raw", self.raw)):
+            _torch_library.register_fake(qualified, fake, lib=_library)
+            _torch_library.register_vmap(qualified, batched(overload), lib=_library)
         _library.impl(name, self._autograd, "Autograd")
         if self.written:
             _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)
