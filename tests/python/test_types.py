@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tenon.torch as tn
 from tenon.contract import Attr, Input
-from tenon.torch._ops import promoted
+from tenon.torch._ops import same_type
 
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
@@ -64,7 +64,7 @@ def assert_same(have: list[Tensor], want: list[Tensor]) -> None:
 
 def first_of_several(case: Case, args: list[Any]) -> list[int]:
     """The first of the inputs that have one type by the contract, where there are more."""
-    given = [[i for i in places if args[i] is not None] for places, _ in case.torch_op.alike]
+    given = [[i for i in places if args[i] is not None] for places in case.torch_op.alike]
     return [places[0] for places in given if len(places) > 1]
 
 
@@ -92,7 +92,7 @@ def test_the_type_is_torchs(T: torch.dtype, U: torch.dtype) -> None:
     for shapes in (((3,), (3,)), ((3,), ()), ((), (3,)), ((), ())):
         x, y = here.ones(shapes[0], dtype=T), here.ones(shapes[1], dtype=U)
         want = torch.add(x, y)
-        assert promoted([x, y]) == want.dtype
+        assert all(t.dtype == want.dtype for t in same_type(x, y))
         for call in (tn.add, tn.fuse("x + y"), torch.ops.tenon.add):
             have = call(x, y)
             assert have.dtype == want.dtype
@@ -123,6 +123,9 @@ def test_transforms_are_promoted() -> None:
     assert [t.dtype for t in have] == [t.dtype for t in want] == [torch.bfloat16, torch.float32]
     assert_close(list(have), list(want), "bf16")
     assert_close(torch.vmap(lambda a: tn.mul(a, y))(x), x * y)
+    compiled = torch.compile(tn.mul, backend="aot_eager", fullgraph=True)
+    with torch.inference_mode():
+        assert_close(compiled(x, y), x * y)
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,18 @@ def default_of(param: Input | Attr) -> Any:
     return DTYPES[param.default] if param.kind == "dtype" and param.default else param.default
 
 
-def promoted(tensors: Sequence[Tensor]) -> torch.dtype:
-    """The type in which torch computes with all of them: those without dimensions count where the others say little."""
-    sized = [t.dtype for t in tensors if t.ndim > 0] or [t.dtype for t in tensors]
-    dtype = reduce(torch.promote_types, sized)
-    return dtype if dtype.is_floating_point else reduce(torch.promote_types, [t.dtype for t in tensors])
+def same_type(*given: Any) -> Sequence[Any]:
+    """Inputs of one type by the contract in the type that torch computes with, if that is a floating one.
+
+    Tensors without dimensions count only where the others say little.
+    """
+    tensors = [t for t in given if isinstance(t, Tensor)]
+    if not tensors or all(t.dtype == tensors[0].dtype for t in tensors):
+        return given
+    dtype = reduce(torch.promote_types, [t.dtype for t in tensors if t.ndim > 0] or [t.dtype for t in tensors])
+    if not dtype.is_floating_point:
+        dtype = reduce(torch.promote_types, [t.dtype for t in tensors])
+    return [t.to(dtype) if isinstance(t, Tensor) else t for t in given] if dtype.is_floating_point else given
 
 
 def _drop_absent(outputs: Any) -> Any:
@@ -104,14 +111,13 @@ class TorchOp:
     def _shown(self) -> list[int]:
         return shown_outputs(self.op)
 
-    def _alike(self) -> list[tuple[list[int], frozenset[torch.dtype]]]:
-        """Inputs that have one type by the contract, and the types that it may be."""
-        written = {p.type.get("var") for p in self.op.inputs if p.inplace or p.list}  # their types stay
+    def _alike(self) -> list[list[int]]:
+        """Inputs that have one type by the contract, where calls may have more: several, none of them written."""
+        written = {p.type.get("var") for p in self.op.inputs if p.inplace or p.list}
         places: dict[str, list[int]] = {}
         for i, param in self.free:
             places.setdefault(param.type["var"], []).append(i)
-        several = {var: found for var, found in places.items() if len(found) > 1 and var not in written}
-        return [(found, frozenset(DTYPES[kind] for kind in self.op.types[var])) for var, found in several.items()]
+        return [found for var, found in places.items() if len(found) > 1 and var not in written]
 
     # ---- ways to call it
 
@@ -133,10 +139,6 @@ class TorchOp:
             return self._transformed(*args)
         return self.overload(*args)
 
-    def traced(self, *args: Any) -> Any:
-        """All outputs, where dynamo looks on."""
-        return self.overload(*self._settle(args))
-
     def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments as torch's operator takes them; the same object where they are so already."""
         if any(isinstance(value, Param) for value in args):
@@ -150,14 +152,12 @@ class TorchOp:
         return self.promote(args)
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Inputs of one type of the contract in the type that torch promotes them to, as far as the contract has it."""
-        for places, allowed in self.alike:
-            given = [args[i] for i in places if args[i] is not None]
-            if all(t.dtype == given[0].dtype for t in given):
-                continue
-            dtype = promoted(given)
-            if dtype in allowed:
-                args = [a.to(dtype) if i in places and a is not None else a for i, a in enumerate(args)]
+        """The arguments with inputs of one type in one type; the same object where they are so already."""
+        for places in self.alike:
+            given = [args[i] for i in places]
+            same = dict(zip(places, same_type(*given), strict=True))
+            if any(same[i] is not args[i] for i in places):
+                args = [same.get(i, value) for i, value in enumerate(args)]
         return args
 
     def select(self, outputs: Any) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 from tenon.contract import Attr, Input
 from tenon.infer import Types
 from tenon.torch._grad import compile_source, identifier
-from tenon.torch._ops import TorchOp
+from tenon.torch._ops import TorchOp, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, operand
 
@@ -166,7 +166,9 @@ class _Public:
             traced = f"_op({arguments})"
         elif self._returns_one():
             traced = f"_op({arguments})[{self.made.shown[0]}]"
-        return [*lines, "if _tracing():", f"    return {traced}", f"return _call({arguments})"]
+        groups = [", ".join(identifier(self.op.params[i].name) for i in places) for places in self.made.alike]
+        promoted = [f"    {group} = _same_type({group})" for group in groups]
+        return [*lines, "if _tracing():", *promoted, f"    return {traced}", f"return _call({arguments})"]
 
     def source(self) -> str:
         signature = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
@@ -241,9 +243,10 @@ _op: Any = None
 _call: Any = None
 _write: Any = None
 _tracing = torch.compiler.is_dynamo_compiling
+_same_type = same_type
 
 
-def _of_one(a: Tensor, *, out: Tensor | None = None) -> Any:
+def _of_one(a: Any, *, out: Tensor | None = None) -> Any:
     if out is not None:
         return _write(out, a)
     if _tracing():
@@ -251,18 +254,20 @@ def _of_one(a: Tensor, *, out: Tensor | None = None) -> Any:
     return _call(a)
 
 
-def _of_two(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Any:
+def _of_two(a: Any, b: Any, *, out: Tensor | None = None) -> Any:
     if out is not None:
         return _write(out, a, b)
     if _tracing():
+        a, b = _same_type(a, b)
         return _op(a, b)
     return _call(a, b)
 
 
-def _of_three(a: Tensor, b: Tensor, c: Tensor, *, out: Tensor | None = None) -> Any:
+def _of_three(a: Any, b: Any, c: Any, *, out: Tensor | None = None) -> Any:
     if out is not None:
         return _write(out, a, b, c)
     if _tracing():
+        a, b, c = _same_type(a, b, c)
         return _op(a, b, c)
     return _call(a, b, c)
 
@@ -271,14 +276,17 @@ _OF_TENSORS = {1: _of_one, 2: _of_two, 3: _of_three}
 
 
 def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
-    """The public function, where it is one of up to three tensors with one result."""
+    """The public function, where it is one of up to three tensors of one type with one result."""
     op = made.op
+    if len(op.params) > 1 and made.alike != [made.tensors]:
+        return None
     plain = all(isinstance(p, Input) and not (p.optional or p.list or _is_number(p)) for p in op.params)
     if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _Public(made).has_out:
         return None
     params, name = [identifier(p.name) for p in op.params], identifier(op.name)
     code = _OF_TENSORS[len(params)].__code__.replace(co_varnames=(*params, "out"), co_name=name)
-    names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_op": made.traced, "_call": made.call}
+    names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_same_type": same_type}
+    names |= {"_op": made.overload, "_call": made.call}
     function = FunctionType(code, names, name)
     names["_write"] = _writer(made, function)
     function.__qualname__ = name
@@ -306,7 +314,8 @@ def _from_source(made: TorchOp) -> Callable[..., Any]:
         "torch": torch,
         "_required": REQUIRED,
         "_tracing": _tracing,
-        "_op": made.traced,
+        "_same_type": same_type,
+        "_op": made.overload,
         "_call": made.call,
         "_select": made.select,
         "_number": _number_maker(made),
