@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 
+import compatibility  # noqa: E402
 import follow_doc  # noqa: E402
 import report  # noqa: E402
 
@@ -72,6 +73,17 @@ def test_readme_numbers_are_the_measured_ones() -> None:
     readme = report.README.read_text()
     _, numbers, _ = report.split(readme)
     assert numbers == report.text(report.named(readme)), "python bench/report.py --write puts the newest ones there"
+
+
+def test_compatibility_is_what_was_tested() -> None:
+    text = compatibility.DOCUMENT.read_text()
+    rows = compatibility.read(text)
+    assert compatibility.write(rows) == text, "tools/compatibility.py writes it"
+    for row in rows:
+        assert row.failed == "0" and int(row.passed) > 1000 and len(row.library) == 64
+        assert len({other.library for other in rows if other.same_machine(row)}) == 1, "one file for all versions"
+        again = compatibility.with_row(rows, row)
+        assert sorted(again, key=compatibility.Row.key) == sorted(rows, key=compatibility.Row.key)
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/formulas.md", "docs/from-cpp-extension.md", "docs/pytorch.md"])
