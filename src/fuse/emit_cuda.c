@@ -70,8 +70,11 @@ static void print_ring(const tni_gpu_part *part) {
                                : "        const i64 c = column * pitch, n = tn_min(z[%d] - c, (i64)pitch);\n",
                  last);
     tni_text_add(part->text,
-                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)(tn_min(past - base, round) * n * %d));\n"
+                 "        const i64 all = %s;\n"
+                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)all * %d);\n"
                  "        if (tid %% 32 >= round || d >= past) return;\n",
+                 part->flat ? "tn_min(length - c, round * pitch)" /* the last stretch may be shorter */
+                            : "tn_min(past - base, round) * n",
                  all);
     begin_row(part, "        ", reduced_mask(part), "d");
     for (int32_t i = 0; i < p->g->n; i++) {

@@ -148,7 +148,7 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    enum { MOST = 512, USUAL = 512, STREAM = 512 };
+    enum { MOST = 512, USUAL = 256, STREAM = 512 };
     int64_t chunks = ceil_of(part->p->pass->columns, part->vector),
             vectors = ceil_of((e->moving + e->fixed) * part->vector, 16);
     int64_t most = vectors > 0 ? TNI_GPU_VECTORS / vectors : TNI_GPU_VECTORS, each = 1;

@@ -75,6 +75,8 @@ static const row rows[] = {
      "4,9", -3, 3},
     /* sums beside results, of rows that are whole vectors: few long blocks, fed by a ring */
     {"y = x * b; d = sum(x * b)", "20480 .", -1, 1},
+    {"y = x * b; d = sum(x * b)", "20496 .", -1, 1},
+    {"y = x * b; d = sum(x * b)", "17424 .", -1, 1},
     {WALK, "300,8 8", -1, 1},
     {WALK, "130,64 64", -1, 1},
     {WALK, "25,1024 1024", -1, 1},
