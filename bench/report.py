@@ -1,7 +1,7 @@
-"""The newest results of each machine as a table:  python bench/report.py [--write]
+"""The newest results of each machine as tables:  python bench/report.py [--write]
 
---write puts it into README.md, between the two comments that mark the place. A test compares what stands there with the
-files that it names.
+--write puts them into docs/speed.md, and a few rows of them into README.md, between the two comments that mark the
+place. A test compares what stands there with the files that it names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
 BEGIN, END = "<!-- numbers: bench/report.py --write -->\n", "<!-- end of numbers -->\n"
 
 
@@ -25,11 +24,14 @@ def newest() -> list[Path]:
     return list({path.stem.rsplit("-", 3)[0]: path for path in files}.values())
 
 
+def kind_of(path: Path) -> str:
+    return next(kind for kind in SECTIONS if path.name.startswith(kind))
+
+
 def section(path: Path) -> str:
     result: dict[str, Any] = json.loads(path.read_text())
-    link = f"[{path.name}]({path.relative_to(ROOT).as_posix()})"
-    kind = next(kind for kind in SECTIONS if path.name.startswith(kind))
-    return "\n".join(SECTIONS[kind](result, link)) + "\n"
+    link = f"[{path.name}](../{path.relative_to(ROOT).as_posix()})"
+    return "\n".join(SECTIONS[kind_of(path)](result, link)) + "\n"
 
 
 def gpu_kernels(result: dict[str, Any], link: str) -> list[str]:
@@ -162,7 +164,7 @@ def formulas_cpu(result: dict[str, Any], link: str) -> list[str]:
     return lines
 
 
-# By the beginning of the file's name, in the order of README.
+# By the beginning of the file's name, in the order of docs/speed.md.
 SECTIONS = {
     "gpu-kernels": gpu_kernels,
     "gpu-training": gpu_training,
@@ -183,30 +185,73 @@ def mean(ratios: list[float]) -> float:
     return product
 
 
-def named(readme: str) -> list[Path]:
+def named(page: str) -> list[Path]:
     """The results that the text between the comments links to."""
-    return [ROOT / link for link in re.findall(r"\((bench/results/[^)]*)\)", split(readme)[1])]
+    return [ROOT / link for link in re.findall(r"\((?:\.\./)?(bench/results/[^)]*)\)", split(page)[1])]
 
 
-def text(files: list[Path]) -> str:
-    """What stands between the comments."""
+def everything(files: list[Path]) -> str:
+    """What stands between the comments of docs/speed.md."""
     sections = [section(path) for path in files]
     return "\n" + "\n".join(sections or ["No result is stored yet; `make bench` makes one.\n"]) + "\n"
 
 
-def split(readme: str) -> tuple[str, str, str]:
-    """README up to the first comment, between the two, and from the second on."""
-    head, _, rest = readme.partition(BEGIN)
+# Rows of README's table: what the result is of, the operator, how it is called there.
+FEW = [
+    ("gpu-kernels", "softmax", "softmax"),
+    ("gpu-kernels", "layer_norm", "layer_norm"),
+    ("gpu-kernels", "layer_norm_grad", "its gradients"),
+    ("gpu-kernels", "batch_norm", "batch_norm, training"),
+    ("gpu-kernels", "cross_entropy with gradient", "cross_entropy, loss and gradient"),
+    ("formulas-gpu", "relu(x*s+b), rows", "`relu(x * s + b)`"),
+    ("formulas-gpu", "swiglu", "`silu(gate) * x`"),
+    ("formulas-gpu", "gelu", "`gelu(x)`"),
+    ("formulas-gpu", "mish", "`x * tanh(softplus(x))`"),
+    ("formulas-gpu", "adamw_step", "a step of AdamW"),
+]
+
+
+def few(files: list[Path]) -> str:
+    """What stands between those of README.md: bf16 on the GPU."""
+    results = {kind_of(path): (path, json.loads(path.read_text())) for path in files}
+    kinds = [kind for kind in ("gpu-kernels", "formulas-gpu") if kind in results]
+    if not kinds:
+        return "\nNo result is stored yet; `make bench` makes one.\n\n"
+    links = " and ".join(f"[{results[k][0].name}]({results[k][0].relative_to(ROOT).as_posix()})" for k in kinds)
+    gpu, torch = (results[kinds[0]][1][key] for key in ("gpu", "torch"))
+    lines = [
+        f"{gpu}, PyTorch {torch}, bf16, from {links}:",
+        "",
+        "| | shape | µs | of a copy's speed | times as fast as eager | as torch.compile |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, op, title in FEW:
+        rows = results[kind][1]["rows"] if kind in results else []
+        r = next((r for r in rows if r["op"] == op and r["type"] == "bf16"), None)
+        if r is None:
+            continue
+        times = [f"{r[f'{side}_us'] / r['tenon_us']:.2f}" if f"{side}_us" in r else "" for side in ("eager", "compile")]
+        lines.append(f"| {title} | {r['shape']} | {r['tenon_us']:.0f} | {r['of_copy']:.0%} | {' | '.join(times)} |")
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+PAGES = {ROOT / "docs" / "speed.md": everything, ROOT / "README.md": few}
+
+
+def split(page: str) -> tuple[str, str, str]:
+    """A page up to the first comment, between the two, and from the second on."""
+    head, _, rest = page.partition(BEGIN)
     middle, _, tail = rest.partition(END)
     return head + BEGIN, middle, END + tail
 
 
 def main() -> int:
-    if sys.argv[1:] == ["--write"]:
-        head, _, tail = split(README.read_text())
-        README.write_text(head + text(newest()) + tail)
-    else:
-        print(text(newest()))
+    if sys.argv[1:] != ["--write"]:
+        print(everything(newest()))
+        return 0
+    for page, make in PAGES.items():
+        head, _, tail = split(page.read_text())
+        page.write_text(head + make(newest()) + tail)
     return 0
 
 

@@ -69,10 +69,10 @@ def test_gpu_parts_check_the_whole_table() -> None:
     assert sorted(own + formulas) == sorted(op["name"] for op in json.loads(listed.stdout))
 
 
-def test_readme_numbers_are_the_measured_ones() -> None:
-    readme = report.README.read_text()
-    _, numbers, _ = report.split(readme)
-    assert numbers == report.text(report.named(readme)), "python bench/report.py --write puts the newest ones there"
+@pytest.mark.parametrize("page", list(report.PAGES), ids=lambda page: page.name)
+def test_numbers_are_the_measured_ones(page: Path) -> None:
+    text = page.read_text()
+    assert report.split(text)[1] == report.PAGES[page](report.named(text)), "python bench/report.py --write"
 
 
 def test_compatibility_is_what_was_tested() -> None:
