@@ -130,9 +130,16 @@ tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *te
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
-void tni_emit_cuda_rows(tni_gpu_part *part);
+void tni_emit_cuda_rows(tni_gpu_part *part);  /* emit_cuda_rows.c */
 void tni_emit_cuda_tail(tni_gpu_part *part);
 void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name);
+
+/* emit_cuda_nodes.c */
+int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane); /* the product that a node is; -1: none */
+void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane);
+void tni_gpu_loaded(const tni_gpu_part *part, int32_t node, const char *what); /* from memory to the lane */
+void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
+void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage);
 
 /* emit_cuda_parts.c, for both forms */
 bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t);
@@ -141,12 +148,12 @@ void tni_gpu_begin(const tni_gpu_part *part);                    /* the kernel's
 void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single values */
 /* Offsets of the rows with the dimensions of `mask`, number `from`, are added to o<i>. */
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
-void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
-void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage);
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
-void tni_gpu_fold(const tni_gpu_part *part);                                     /* at the end of each round */
+void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
+void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */
+void tni_gpu_slots(const tni_gpu_part *part);
 bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage); /* a row, at the end of a stage */
 void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, const char *index);
 /* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
@@ -158,6 +165,15 @@ bool tni_gpu_waits(const tni_gpu_part *part,
 void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t);
 void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there);
 const char *tni_gpu_operation(int op); /* tn_sum, tn_most, tn_least */
+
+/* emit_cuda_ring.c. Each does nothing where the part has no ring. */
+bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node); /* a leaf that comes through it */
+void tni_gpu_ring(const tni_gpu_part *part);                    /* and its first rounds are sent */
+/* Without barriers: waits for the next round, and refills the one before; then gives the stage back. */
+void tni_gpu_ring_next(const tni_gpu_part *part);
+void tni_gpu_ring_release(const tni_gpu_part *part);
+void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a barrier, if there was one */
+void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count); /* of a leaf: v<i>[u] */
 
 /* gpu_run.c */
 tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source);

@@ -1,0 +1,338 @@
+/* Kernels that reduce rows: stage by stage, a reduction of all lanes that have a row behind each (gpu.h). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+
+static void slot_text(const tni_gpu_part *part, int slot, char text[static 48]) {
+    if (part->n_sums) {
+        snprintf(text, 48, "slots[set * %d + %d]", (int)part->n_slots, slot);
+    } else {
+        snprintf(text, 48, "slots[%d]", slot);
+    }
+}
+
+/* Sets `taken` for the element values of this stage; false: it has none. */
+static bool mark_stage(tni_gpu_part *part, int32_t stage) {
+    const tni_planner *p = part->p;
+    bool any = false;
+    memset(part->taken, 0, sizeof part->taken);
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        bool here = tni_gpu_has_todo(part, t) && tni_level_of_todo(p, t) == TNI_ELEMENT &&
+                    tni_stage_of_todo(p, t) == stage;
+        if (here) part->taken[tni_todo_node(p, &p->b->todo[t])] = any = true;
+    }
+    for (int32_t i = p->g->n - 1; i >= 0; i--) {
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        bool now = tni_gpu_reduces_now(part, i, stage), constant = n->op == TNI_P_CONST;
+        any |= now;
+        bool element = part->taken[i] && !constant && p->level[i] == TNI_ELEMENT;
+        if (p->memory_of[i] >= 0 || !(now || element)) continue;
+        if (element && part->saved[i] && part->made[i] < stage) continue;
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) {
+            if (!(n->op == TNI_P_SUM_TO && k == 1)) part->taken[tni_resolve(p, n->arg[k])] = true;
+        }
+    }
+    return any;
+}
+
+static bool is_dear(int op) {
+    return (op >= TNI_P_SQRT && op <= TNI_P_SOFTPLUS) || op == TNI_P_POW || op == TNI_P_MOD || op == TNI_P_RAND;
+}
+
+/* What takes long to compute and is needed in several stages is kept, as far as registers allow. What is rounded to bf16
+ * takes less to compute than registers cost. */
+static void find_saved(tni_gpu_part *part) {
+    enum { MOST = 32 };
+    const tni_planner *p = part->p;
+    int32_t left = part->streams || part->coarse ? 0 : MOST / (part->vector * part->unroll[0]);
+    for (int32_t i = 0; i < p->g->n; i++) part->made[i] = -1;
+    for (int32_t stage = 0; stage < part->stages && left > 0; stage++) {
+        if (!mark_stage(part, stage)) continue;
+        for (int32_t i = 0; i < p->g->n; i++) {
+            bool element = part->taken[i] && tni_gpu_node_of(part, i)->op != TNI_P_CONST && p->level[i] == TNI_ELEMENT;
+            if (!element || p->memory_of[i] >= 0 || !is_dear(tni_gpu_node_of(part, i)->op) || part->saved[i]) continue;
+            if (part->made[i] < 0) {
+                part->made[i] = stage;
+            } else if (left > 0 && tni_gpu_lane_of(part, i) == TNI_LANE_F32) {
+                part->saved[i] = true;
+                left--;
+            }
+        }
+    }
+}
+
+static void print_place(const tni_gpu_part *part, const char *there) {
+    tni_text_add(part->text,
+                 "            const i64 c = %s((i64)u * across + x) * VL;\n"
+                 "            const int n = %s ? tn_left<MODE>(c, z[%d], VL) : 0;\n",
+                 part->streams ? "tile + " : "", there, (int)part->p->pass->n_dims);
+}
+
+/* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
+ * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers, all
+ * of them with each tile. */
+static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fixed) {
+    const tni_planner *p = part->p;
+    bool any = false;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        tni_text_add(part->text, "        tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+                     (int)p->memory_of[i]);
+        any = true;
+    }
+    if (!any) return;
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    print_place(part, fixed ? "true" : "there");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        tni_gpu_take(part, i, fixed ? "b" : "o", "n");
+    }
+    tni_text_add(part->text, "        }\n");
+}
+
+/* ---- sums of exponentials ---------------------------------------------------------------------------------------- */
+
+/* Sets `taken` for what one element value needs; false: it is random. */
+static bool mark_value(tni_gpu_part *part, int32_t stage, int32_t node) {
+    const tni_planner *p = part->p;
+    bool plain = true;
+    memset(part->taken, 0, sizeof part->taken);
+    part->taken[node] = true;
+    for (int32_t i = node; i >= 0; i--) {
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        bool element = part->taken[i] && n->op != TNI_P_CONST && p->level[i] == TNI_ELEMENT && p->memory_of[i] < 0;
+        plain &= !(part->taken[i] && n->op == TNI_P_RAND);
+        if (!element || (part->saved[i] && part->made[i] < stage)) continue;
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) part->taken[tni_resolve(p, n->arg[k])] = true;
+    }
+    return plain;
+}
+
+/* where(abs(m) == inf, 0, m), which logsumexp takes away instead of m. */
+static bool is_guarded(const tni_gpu_part *part, int32_t *m) {
+    const tni_planner *p = part->p;
+    const tni_gnode *where = tni_gpu_node_of(part, *m);
+    if (where->op != TNI_P_WHERE || p->memory_of[*m] >= 0) return false;
+    const tni_gnode *zero = tni_gpu_node_of(part, where->arg[1]), *test = tni_gpu_node_of(part, where->arg[0]);
+    int32_t inner = tni_resolve(p, where->arg[2]);
+    if (zero->op != TNI_P_CONST || zero->ref >= 0 || zero->value != 0 || test->op != TNI_P_EQ) return false;
+    const tni_gnode *abs = tni_gpu_node_of(part, tni_resolve(p, test->arg[0])),
+                    *inf = tni_gpu_node_of(part, tni_resolve(p, test->arg[1]));
+    bool is = abs->op == TNI_P_ABS && tni_resolve(p, abs->arg[0]) == inner && inf->op == TNI_P_CONST &&
+              isinf(inf->value);
+    if (is) *m = inner;
+    return is;
+}
+
+/* sum(exp(x - max(x))) needs no stage of its own: each thread has the maximum of its elements and their sum with that,
+ * and pairs of both are joined. */
+static void find_pairs(tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) part->beside[i] = -1;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const tni_gnode *sum = tni_gpu_node_of(part, i);
+        bool here = part->needed[i] && sum->op == TNI_P_SUM && p->memory_of[i] < 0 && tni_reduces_rows(p, i);
+        int32_t exp = here ? tni_resolve(p, sum->arg[0]) : -1;
+        if (exp < 0 || tni_gpu_node_of(part, exp)->op != TNI_P_EXP || p->memory_of[exp] >= 0) continue;
+        int32_t less = tni_resolve(p, tni_gpu_node_of(part, exp)->arg[0]);
+        if (tni_gpu_node_of(part, less)->op != TNI_P_SUB || p->memory_of[less] >= 0) continue;
+        int32_t x = tni_resolve(p, tni_gpu_node_of(part, less)->arg[0]),
+                most = tni_resolve(p, tni_gpu_node_of(part, less)->arg[1]);
+        bool guarded = is_guarded(part, &most);
+        const tni_gnode *m = tni_gpu_node_of(part, most);
+        bool fits = m->op == TNI_P_RMAX && p->memory_of[most] < 0 && part->needed[most] && tni_reduces_rows(p, most) &&
+                    tni_resolve(p, m->arg[0]) == x && part->beside[most] < 0 && p->stage[i] == p->stage[most] + 1;
+        bool alike = tni_gpu_lane_of(part, i) == tni_gpu_lane_of(part, x) && tni_gpu_lane_of(part, i) >= TNI_LANE_F32 &&
+                     tni_gpu_lane_of(part, most) == tni_gpu_lane_of(part, i);
+        if (!fits || !alike || !mark_value(part, 0, x)) continue;
+        part->beside[most] = i;
+        part->along[i] = true;
+        part->guarded[i] = guarded;
+    }
+}
+
+/* What is the same in every row, where it is loaded when needed; the others are there. */
+static void print_fixed(const tni_gpu_part *part) {
+    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
+        if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
+        tni_text_add(part->text, "            tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+                     (int)part->p->memory_of[i]);
+        tni_gpu_take(part, i, "b", "n");
+    }
+}
+
+/* The sum beside maximum m, of the elements that this thread has at hand: behind the loop that has found their maximum. */
+static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
+    const int x = (int)tni_resolve(part->p, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
+    mark_value(part, stage, x);
+    tni_text_add(part->text, "        const auto low%d = tn_finite(a%d.s);\n", sum, (int)m);
+    if (part->streams) tni_text_add(part->text, "        a%d.scale(tn_factor(was%d, a%d.s));\n", sum, sum, (int)m);
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    print_place(part, "there");
+    print_fixed(part);
+    tni_text_add(part->text,
+                 "            if (MODE != 2 || n > 0) {\n#pragma unroll\n            for (int j = 0; j < VL; j++) {\n");
+    tni_gpu_values(part, "                ", stage, "[u]");
+    tni_text_add(part->text,
+                 "                if (tn_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n"
+                 "        }\n",
+                 sum, x, sum);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+/* All reductions of a stage share a barrier. */
+static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
+    const tni_planner *p = part->p;
+    int first = *slot;
+    char at[48];
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
+                   *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        const int sum = (int)part->beside[i];
+        if (sum >= 0) {
+            tni_text_add(part->text,
+                         "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, across);\n"
+                         "        %1$s t%2$d = q%2$d.most;\n",
+                         lane, (int)i, sum);
+            slot_text(part, *slot + 1, at);
+            tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n",
+                         lane, at, (int)i);
+        } else {
+            tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op,
+                         (int)i);
+        }
+        slot_text(part, *slot, at);
+        *slot += sum >= 0 ? 2 : 1;
+        tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane, at,
+                     (int)i);
+    }
+    if (*slot == first) return;
+    tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n");
+    for (int32_t i = 0, k = first; i < p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        slot_text(part, k++, at);
+        if (part->beside[i] >= 0) {
+            char other[48];
+            slot_text(part, k++, other);
+            tni_text_add(part->text,
+                         "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
+                         "            t%1$d = q%1$d.most;\n",
+                         (int)i, lane, at, other);
+        } else {
+            tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
+                         tni_gpu_operation(tni_gpu_node_of(part, i)->op), lane, at);
+        }
+    }
+    tni_text_add(part->text, "        }\n");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const int sum = (int)part->beside[i];
+        if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
+        /* inf - inf is what one element has, unless it is guarded against */
+        const char *form = part->guarded[sum] ? "        const auto t%d = q%d.sum;\n"
+                                              : "        const auto t%d = tn_unless_infinite(q%d);\n";
+        tni_text_add(part->text, form, sum, (int)i);
+    }
+}
+
+static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
+    const tni_planner *p = part->p;
+    tni_gpu_row_nodes(part, "        ", stage);
+    const int before = *slot;
+    tni_gpu_row_results(part, "        ", stage, "x == 0 && there");
+    if (!mark_stage(part, stage)) {
+        if (stage == 0) tni_gpu_ring_refill(part, false);
+        return;
+    }
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
+                   *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        const char *kind = part->streams ? "tn_run" : "tn_short";
+        tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", kind, op, lane, (int)i, (int)i);
+        if (part->beside[i] >= 0)
+            tni_text_add(part->text, "        %s<tn_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
+                         (int)part->beside[i], (int)part->beside[i]);
+    }
+    if (part->streams) {
+        tni_text_add(part->text, "        for (i64 tile = 0; tile < z[%d]; tile += (i64)U * across * VL) {\n",
+                     (int)p->pass->n_dims);
+        for (int32_t i = 0; i < p->g->n; i++) {
+            if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0)
+                tni_text_add(part->text, "        const auto was%d = a%d.s;\n", (int)part->beside[i], (int)i);
+        }
+        print_row_loads(part, part->taken, false);
+    }
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    print_place(part, "there");
+    print_fixed(part);
+    for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
+        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
+        if (there) tni_text_add(part->text, "            tn_hide(v%d[u]);\n", (int)p->memory_of[i]);
+    }
+    tni_gpu_random(part, "            ");
+    tni_gpu_elements(part, "            ", stage, "[u]");
+    tni_text_add(part->text, "        }\n");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0) print_beside(part, stage, i);
+    }
+    if (part->streams) {
+        for (int32_t i = 0; i < p->g->n; i++) {
+            if (!tni_gpu_reduces_now(part, i, stage)) continue;
+            tni_text_add(part->text, "        a%d.fold();\n", (int)i);
+            if (part->beside[i] >= 0) tni_text_add(part->text, "        a%d.fold();\n", (int)part->beside[i]);
+        }
+        tni_text_add(part->text, "        }\n");
+    }
+    print_reductions(part, stage, slot);
+    if (stage == 0) tni_gpu_ring_refill(part, *slot > before);
+}
+
+/* Sums that keep columns of rows too long for registers: each thread's own in memory. */
+static void begin_sums(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t k = 0; k < part->n_sums; k++) {
+        int i = (int)part->sums[k], at = (int)pass->n_memory + i, along = (at + 1) * (pass->n_dims + 1) - 1;
+        const tni_accumulator *acc = &pass->accumulators[i];
+        const char *type = tni_emit_lane(acc->lane == TNI_LANE_BOOL ? TNI_LANE_INT : acc->lane);
+        if (acc->strides[pass->n_dims] == 0) continue;
+        tni_text_add(
+            part->text,
+            "    %s *const g%d = (%s *)p.sums[%d] + piece * p.size[%d] + b%d;\n"
+            "    for (i64 c = (i64)x * VL; c < z[%d]; c += (i64)across * VL) {\n"
+            "        for (int j = 0; j < VL && c + j < z[%d]; j++) g%d[(c + j) * s[%d]] = tn_none(%s{}, %s{});\n"
+            "    }\n",
+            type, i, type, i, i, at, (int)pass->n_dims, (int)pass->n_dims, i, along, tni_gpu_operation(acc->op), type);
+    }
+}
+
+void tni_emit_cuda_rows(tni_gpu_part *part) {
+    int slot = 0;
+    find_pairs(part);
+    find_saved(part);
+    tni_gpu_begin(part);
+    tni_gpu_slots(part);
+    tni_gpu_once(part, "    ");
+    if (part->streams) begin_sums(part);
+    tni_gpu_ring(part);
+    if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
+    if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
+    tni_text_add(part->text, "    for (i64 base = first; base < past; base += step) {\n"
+                             "        const i64 d = base + y;\n        const bool there = y < p.down && d < past;\n");
+    tni_gpu_row_begin(part, "        ", "there ? d : first");
+    tni_gpu_row_loads(part, "        ", "", "there");
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (part->saved[i])
+            tni_text_add(part->text, "        %s k%d[U][VL];\n", tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
+    }
+    if (part->ring) tni_text_add(part->text, "        if constexpr (RING) tn_wait(full + stage, phase);\n");
+    if (!part->streams) print_row_loads(part, part->needed, false);
+    for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);
+    tni_gpu_fold(part);
+    tni_text_add(part->text, part->n_sums ? "        set ^= 1;\n    }\n" : "    }\n");
+    tni_gpu_end(part);
+}
