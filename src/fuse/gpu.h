@@ -33,6 +33,7 @@ enum {
     TNI_GPU_RING_ALIGN = 128,
     TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
+    TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */
     TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
     TNI_GPU_RING_VECTORS = 12,
     TNI_GPU_SIMPLE = 16, /* operations: so many need few threads beside a ring */
@@ -102,8 +103,9 @@ typedef struct tni_gpu_part {
     int32_t n_sums, sums[TNI_MAX_ARGS * 2];
     int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
     int32_t lanes, bound, n_slots;
-    int32_t threads; /* of a block of `plain` */
-    int32_t sms;     /* of the GPU */
+    int32_t threads;   /* of a block of `plain` */
+    int32_t sms;       /* of the GPU */
+    int64_t ring_most; /* bytes of shared memory that a ring may take there */
     int32_t stages;
     int32_t offsets; /* memory, accumulators and the element's number: each has an offset */
     bool needed[TNI_FUSE_NODES], taken[TNI_FUSE_NODES];

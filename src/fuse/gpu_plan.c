@@ -133,7 +133,7 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     const int64_t chunks = ceil_of(part->p->pass->columns, part->vector);
     const int64_t rows = part->flat || chunks == 0 ? 1 : part->threads / chunks;
     const int32_t round = part->vector < 8 ? 2 : 1; /* 8 elements of a tensor are worth a round */
-    part->ring &= round * rows <= TNI_GPU_RING_ROWS;
+    part->ring &= round * rows <= TNI_GPU_RING_ROWS && 2 * round * part->threads * bytes <= part->ring_most;
     if (!part->ring && !single) part->threads = TNI_GPU_THREADS;
     while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     if (part->ring) n = round;
@@ -170,7 +170,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     /* two stages of a ring have to fit */
     int64_t down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
     part->ring &= !part->streams && down <= TNI_GPU_RING_ROWS &&
-                  2 * down * part->p->pass->columns * e->moving <= TNI_GPU_RING_MOST;
+                  2 * down * part->p->pass->columns * e->moving <= part->ring_most;
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
@@ -204,6 +204,9 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     const tni_gpu *gpu;
     bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
     part->sms = known ? gpu->sms : TNI_GPU_SMS;
+    part->ring_most = TNI_GPU_RING_MOST;
+    if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
+        part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;
     if ((known && gpu->major < 9) || !part->n_sums || part->list || !part->whole || !e->moving) return false;
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
@@ -226,6 +229,7 @@ static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *
     g->stages = (part->reduces ? ROWS : PLAIN) / (per_sm * stage);
     if (g->stages < 2) g->stages = 2;
     if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;
+    while (g->stages > 2 && g->stages * stage > part->ring_most) g->stages--;
     g->slot = slot_of(part, g);
     g->shared = (uint32_t)(g->stages * stage + TNI_GPU_RING_ALIGN);
     g->blocks = part->sms * per_sm;

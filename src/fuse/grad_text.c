@@ -355,6 +355,10 @@ static tn_status make_contract(writer *w, tni_text *text, tni_contract **made) {
 
 /* ---- the statements ---------------------------------------------------------------------------------------------- */
 
+static bool is_leaf(const writer *w, int32_t i) {
+    return tni_prims[node_at(w, i)->op].arity == 0 || saved_output(w, i) >= 0;
+}
+
 static int32_t copy_leaf(writer *w, tni_graph *g, int32_t i, const tni_contract *contract) {
     tni_gnode node = *node_at(w, i);
     int32_t ref = leaf_ref(w, i);
@@ -369,14 +373,14 @@ static int32_t copy_leaf(writer *w, tni_graph *g, int32_t i, const tni_contract 
     return tni_node_as_is(g, &node);
 }
 
+/* Leaves first: one that stands in for a shape may come behind the node that asks for it. */
 static tn_status copy_nodes(writer *w, tni_graph *g, const tni_contract *contract) {
     for (int32_t i = 0; i < w->made->g.n && g->status == TN_OK; i++) {
-        if (!w->value[i]) continue;
+        if (w->value[i] && is_leaf(w, i)) w->map[i] = copy_leaf(w, g, i, contract);
+    }
+    for (int32_t i = 0; i < w->made->g.n && g->status == TN_OK; i++) {
+        if (!w->value[i] || is_leaf(w, i)) continue;
         tni_gnode node = *node_at(w, i);
-        if (tni_prims[node.op].arity == 0 || saved_output(w, i) >= 0) {
-            w->map[i] = copy_leaf(w, g, i, contract);
-            continue;
-        }
         for (int k = 0; k < 3 && node.arg[k] >= 0; k++) {
             node.arg[k] = w->map[shape_only(&node, k) ? w->stand_in[node.arg[k]] : node.arg[k]];
         }

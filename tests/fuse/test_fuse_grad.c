@@ -183,6 +183,7 @@ static void check_both(const char *text, call_of *c, bool backward) {
 
 static const char *const rows[][2] = {
     {"x * x", "3,4"},
+    {"x * where(count(x) == 12, 3, 2)", "3,4"},
     {"x + b", "3,4 4"},
     {"x * b", "3,4 3,1"},
     {"x / b", "2,3,4 3,1"},
