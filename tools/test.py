@@ -48,6 +48,10 @@ def tsan_runner() -> tuple[str, ...] | None:
     return None
 
 
+# Unit tests in which nothing runs beside anything else.
+UNTHREADED = "test_contract|test_rule|test_sample|test_unpack|test_vec_math|test_fuse_(cuda|grad|parse)"
+
+
 def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
@@ -85,7 +89,7 @@ def parts() -> list[Part]:
             "unit tests and check under ThreadSanitizer",
             [
                 ["tools/build.sh", "tsan"],
-                [*tsan, *ctest("build/tsan")],
+                [*tsan, *ctest("build/tsan", "-E", UNTHREADED)],
                 [*tsan, "build/tsan/tenon", "check", "--quick", "--dtype", "f32", *unlike()],
             ],
             {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "TENON_NUM_THREADS": "4"},
