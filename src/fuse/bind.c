@@ -41,24 +41,12 @@ static uint32_t reduced(const tni_binding *b, int32_t i) {
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
 }
 
-/* A count in another type is a constant as well; as a truth value, one that is known. */
-static void cast_count(tni_gnode *node, const tni_gnode *count) {
-    bool truth = node->kind == TN_BOOL, same = node->kind == TN_F32 || node->kind == TN_F64 || node->kind == TN_I64;
-    if (count->op != TNI_P_CONST || count->ref < 0 || !(truth || same)) return;
-    *node = (tni_gnode){.op = TNI_P_CONST,
-                        .type = node->type,
-                        .arg = {-1, -1, -1},
-                        .ref = truth ? -1 : count->ref,
-                        .value = truth ? count->value != 0 : count->value};
-}
-
 /* How many: a constant, now that the sizes are known. */
 static void count_elements(tni_binding *b) {
     tni_graph *g = &b->special.graph;
     for (int32_t i = 0; i < g->n; i++) {
         tni_gnode *node = &g->nodes[i];
         b->mask[i] = mask_of(b, node);
-        if (node->op == TNI_P_CAST) cast_count(node, &g->nodes[node->arg[0]]);
         if (node->op != TNI_P_COUNT) continue;
         uint32_t of = b->mask[node->arg[0]];
         if (node->kind == TNI_OVER_ROW) of &= b->domain.tail;

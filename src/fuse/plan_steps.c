@@ -82,7 +82,7 @@ static bool is_constant(const tni_planner *p, int32_t node) {
 static int32_t in_lane(tni_planner *p, int32_t node, int lane) {
     int own = own_lane(p, node);
     if (is_constant(p, node)) return constant(p, node, lane);
-    if (p->value[lane][node] < 0) {
+    if (p->value[lane][node] == -1) {
         int32_t out = new_value(p, p->level[node], lane);
         add_step(p, (tni_step){.kind = TNI_STEP_LOOP,
                                .level = p->level[node],
@@ -165,6 +165,15 @@ static void make_cast(tni_planner *p, int32_t node) {
     int lane = own_lane(p, node);
     int32_t arg = tni_resolve(p, p->g->nodes[node].arg[0]);
     int32_t from = in_lane(p, arg, lane);
+    if (!rounds(type) && is_constant(p, arg) && p->level[node] != TNI_ONCE) {
+        add_step(p, (tni_step){.kind = TNI_STEP_EXPAND,
+                               .level = p->level[node],
+                               .from_level = TNI_ONCE,
+                               .lane = (uint8_t)lane,
+                               .arg = {from, -1, -1},
+                               .out = new_result(p, node, lane)});
+        return;
+    }
     if (!rounds(type)) {
         p->value[lane][node] = from;
         return;

@@ -30,6 +30,8 @@ static const row rows[] = {
     {"where(x == 0, 1, where(x != x, 2, x <= 0.5))", "100", -1, 1},
     {"y = x + 1; z = x * 2; w = y", "9,4", -1, 1},
     {"x or count(x)", "4,9", -1, 1},
+    {"bool((x - 1) ** 0) and x", "4,9", -1, 1},
+    {"x * f64(0 * x > 1)", "4,9", -1, 1},
     {"f(x: T[*s]) -> y: T[*s] : where(not count(x), 1, x) + f32(count(x)) + f16(count(x, -1))", "4,9", -1, 1},
     {"where(count(x) > 30, x, 1) * (count(x) == 36)", "4,9", -1, 1},
     {"sum(x)", "37,51", -1, 1},
