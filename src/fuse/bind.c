@@ -82,8 +82,14 @@ static bool is_narrow(const tni_binding *b, const tni_item_todo *todo) {
     return todo->gathers && !(b->mask[b->special.graph.nodes[todo->node].arg[0]] & b->domain.tail);
 }
 
+/* An output that a reduction becomes. */
+static bool comes(const tni_binding *b, const tni_item_todo *todo) {
+    int32_t t = todo->output >= 0 ? b->todo_of[todo->node] : -1;
+    return t >= 0 && b->todo[t].becomes == todo->output;
+}
+
 bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo) {
-    return !todo->comes && todo->phase == pass->phase && rows_of(b, todo) == pass->rows_mask &&
+    return !comes(b, todo) && todo->phase == pass->phase && rows_of(b, todo) == pass->rows_mask &&
            is_narrow(b, todo) == pass->narrow;
 }
 
@@ -196,9 +202,8 @@ static bool is_output_alone(const tni_binding *b, const tni_item_todo *output) {
 
 static void find_direct(tni_binding *b) {
     for (int32_t t = 0; t < b->n_todo && b->cuda_text; t++) {
-        tni_item_todo *todo = &b->todo[t];
-        todo->comes = todo->output >= 0 && is_output_alone(b, todo);
-        if (todo->comes) b->todo[b->todo_of[todo->node]].becomes = todo->output;
+        const tni_item_todo *todo = &b->todo[t];
+        if (todo->output >= 0 && is_output_alone(b, todo)) b->todo[b->todo_of[todo->node]].becomes = todo->output;
     }
 }
 
@@ -317,7 +322,7 @@ static tn_status make_passes(tni_binding *b) {
     program->passes = tni_arena_alloc(program->arena, (size_t)(b->n_todo + 1) * sizeof *program->passes);
     if (!program->passes) return TN_NO_MEMORY;
     for (int32_t t = 0; t < b->n_todo; t++) {
-        if (b->todo[t].comes) continue;
+        if (comes(b, &b->todo[t])) continue;
         tni_pass *pass = pass_for(b, &b->todo[t]);
         pass->last |= updates_input(b, &b->todo[t]);
     }

@@ -8,6 +8,10 @@ static bool is_exact(const tni_gpu_part *part) {
     return part->flat && !part->n_sums;
 }
 
+static const char *there_text(const tni_gpu_part *part) {
+    return is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past";
+}
+
 /* Loads of U rows, one behind the other. */
 static void print_loads(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
@@ -25,7 +29,7 @@ static void print_loads(const tni_gpu_part *part) {
                  "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
                  "            const i64 d = base + y + (i64)u * p.down;\n"
                  "            const bool there = %s;\n",
-                 is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
+                 there_text(part));
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
                                  "            const int n = tn_left<MODE>(c, length, VL);\n");
@@ -65,7 +69,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                  "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
                  "            const i64 d = base + y + (i64)u * p.down;\n"
                  "            if (!(%s)) continue;\n",
-                 is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past");
+                 there_text(part));
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
                                  "            const int n = tn_left<MODE>(c, length, VL);\n");

@@ -128,6 +128,7 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
 }
 
 void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
+extern const char tni_cuda_math[];          /* emit_cuda_math.c */
 tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);

@@ -118,7 +118,23 @@ static elements count_elements(const tni_gpu_part *part) {
 
 /* 16 bytes of the largest type: with 32 of them, a warp's accesses would have gaps. */
 static int32_t vector_of(const elements *e) {
-    return e->most == 0 ? 1 : e->most > 16 ? 1 : (int32_t)(16 / e->most);
+    return e->most ? (int32_t)(16 / e->most) : 1;
+}
+
+/* Does every vector of every row begin at a multiple of its size? */
+static bool strides_align(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
+        int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
+        if (bytes > 16) bytes = 16;
+        for (int32_t d = 0; d < pass->n_dims; d++) {
+            if (m->strides[d] * (int64_t)tn_type_size(m->type) % bytes) return false;
+        }
+    }
+    return true;
 }
 
 /* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. One long row has small blocks
@@ -180,22 +196,6 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
-
-/* Does every vector of every row begin at a multiple of its size? */
-static bool strides_align(const tni_gpu_part *part) {
-    const tni_pass *pass = part->p->pass;
-    if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const tni_memory *m = &pass->memory[i];
-        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
-        int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
-        if (bytes > 16) bytes = 16;
-        for (int32_t d = 0; d < pass->n_dims; d++) {
-            if (m->strides[d] * (int64_t)tn_type_size(m->type) % bytes) return false;
-        }
-    }
-    return true;
-}
 
 /* Bulk copies have pieces of 16 bytes, and GPUs have them from sm_90 on. Text that is only looked at is for such a one. */
 static bool may_have_ring(tni_gpu_part *part, const elements *e) {

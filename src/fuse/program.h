@@ -206,7 +206,6 @@ typedef struct tni_item_todo {
     int32_t output;  /* of the formula; -1: to the workspace */
     bool gathers;    /* a reduction over more than rows: its argument is accumulated */
     int32_t becomes; /* where it gathers: the output that it is, and nothing else is made of it; -1: the workspace */
-    bool comes;      /* an output that a reduction becomes */
     uint32_t mask;   /* of the result */
     int32_t phase;
     int64_t offset; /* in the workspace */
