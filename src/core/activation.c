@@ -1,11 +1,10 @@
-/* Attributes of type `activation`. Hand-written kernels have 'none' and 'relu' themselves. For any other one the operator
- * runs with 'none' into a tensor of values before the activation, and the activation's formula goes over those; an
- * operator that takes `z` and `dy` is a gradient, and its dy goes through the activation's own gradient first. */
+/* Attributes of type `activation`. Hand-written kernels have 'none' and 'relu' themselves. A call that asks for another
+ * one is planned like any other, but its kernel is the one made here, which runs other operators: the same one with
+ * 'none' into a tensor of values before the activation, then the activation's formula over those. An operator that takes
+ * `z` and `dy` is a gradient: its dy goes through the activation's own gradient first. */
 #include "activation.h"
 
 #include <string.h>
-
-enum { MOST_INPUTS = TNI_MAX_ARGS };
 
 /* ---- which ------------------------------------------------------------------------------------------------------- */
 
@@ -54,272 +53,193 @@ const char *tni_activation_near(const char *name) {
     return near;
 }
 
-/* The attribute's place among those given; -1: it has its default. */
-static int32_t given_at(const tn_operator *op, const tn_args *args, int32_t attr) {
-    for (int32_t i = 0; i < args->n_attrs && args->attrs; i++) {
-        const tn_attr *a = &args->attrs[i];
-        bool same = a->name ? strcmp(a->name, op->contract->attrs[attr].name) == 0 : i == attr;
-        if (same && a->value.kind == TN_STR && a->value.s) return i;
-    }
-    return -1;
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
+
+typedef struct activated {
+    tn_kernel rows[2]; /* kernels of the call: this one */
+    const tn_operator *op, *act;
+    const char *wanted; /* kernel of the operator; NULL: any */
+} activated;
+
+enum { MOST_STEPS = 3 };
+
+/* The calls that one is made of. */
+typedef struct steps {
+    int32_t count;
+    struct {
+        const tn_operator *op;
+        tn_args args;
+    } step[MOST_STEPS];
+    const tn_tensor *in[TNI_MAX_ARGS], *slope_in[TNI_MAX_ARGS], *z;
+    tn_tensor *out[TNI_MAX_ARGS], *y_out, *dz_out;
+    tn_attr attrs[TNI_MAX_ARGS];
+    tn_tensor tensors[2 * TNI_MAX_ARGS], before, y, dz; /* what the others point to */
+    int64_t strides[TN_MAX_RANK];
+    size_t borrowed; /* bytes of the workspace so far */
+} steps;
+
+static void add_step(steps *s, const tn_operator *op, tn_args args) {
+    s->step[s->count].op = op;
+    s->step[s->count++].args = args;
 }
 
-const tn_operator *tni_activation_asked(const tn_operator *op, const tn_args *args, int32_t *at) {
-    int32_t attr = op->contract->activation;
-    if (attr < 0 || op->row->formula) return NULL; /* formulas have all of them */
-    *at = given_at(op, args, attr);
-    const char *name = *at >= 0 ? args->attrs[*at].value.s : op->contract->attrs[attr].value.s;
-    if (!name || strcmp(name, "none") == 0 || strcmp(name, "relu") == 0) return NULL;
-    const tn_operator *found = tn_find(name);
-    return found && tni_is_activation(found) ? found : NULL; /* else the call is refused in the usual way */
+static tn_tensor tensor_of(const tn_call *call, const tn_view *v) {
+    return (tn_tensor){.data = v->data,
+                       .device = call->device,
+                       .ndim = v->ndim,
+                       .dtype = tn_dtype_of(v->type),
+                       .shape = (int64_t *)v->shape,
+                       .strides = (int64_t *)v->strides};
 }
 
-/* ---- a call with parts replaced ---------------------------------------------------------------------------------- */
-
-typedef struct replaced {
-    tn_args args;
-    tn_attr attrs[2 * TNI_MAX_ARGS + 1];
-    const tn_tensor *in[MOST_INPUTS];
-    tn_tensor *out[TNI_MAX_ARGS];
-} replaced;
-
-/* The call with 'none' for its activation. */
-static tn_status replace(const tn_operator *op, const tn_args *args, int32_t at, replaced *r) {
-    const tni_contract *c = op->contract;
-    if (args->n_in > MOST_INPUTS || args->n_attrs > 2 * TNI_MAX_ARGS || args->n_out > TNI_MAX_ARGS) {
-        return tn_fail(TN_BAD_VALUE, "%s: too many arguments", c->name);
+/* A tensor like this one, dense in the same order of dimensions, in the workspace. */
+static tn_tensor borrow(const tn_call *call, const tn_tensor *like, steps *s) {
+    tn_tensor t = *like;
+    size_t bytes = tn_type_size(tn_type_of(t.dtype));
+    for (int32_t d = 0; d < t.ndim; d++) bytes *= (size_t)t.shape[d];
+    if (!tni_is_permuted_dense(t.ndim, t.shape, t.strides)) {
+        tni_dense_strides(t.ndim, t.shape, s->strides);
+        t.strides = s->strides;
     }
-    r->args = *args;
-    for (int32_t i = 0; i < args->n_attrs; i++) r->attrs[i] = args->attrs[i];
-    for (int32_t i = 0; i < args->n_in; i++) r->in[i] = args->in[i];
-    for (int32_t i = 0; i < args->n_out && args->out; i++) r->out[i] = args->out[i];
-    if (at < 0) {
-        at = r->args.n_attrs++;
-        r->attrs[at].name = c->attrs[c->activation].name;
+    t.data = call->workspace ? (char *)call->workspace + s->borrowed : NULL;
+    s->borrowed += (bytes + 63) / 64 * 64;
+    return t;
+}
+
+/* The operator's own call, with 'none'. */
+static tn_status own_call(const tn_call *call, const activated *a, steps *s, tn_args *args) {
+    const tni_contract *c = a->op->contract;
+    int32_t n = 0, n_attrs = 0;
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        if (c->inputs[i].list)
+            return tn_fail(TN_UNSUPPORTED, "%s: %s is a list, act can be 'none' or 'relu'", c->name, c->inputs[i].name);
+        const tn_view *v = tn_in(call, i);
+        s->in[i] = v ? &s->tensors[n] : NULL;
+        if (v) s->tensors[n++] = tensor_of(call, v);
     }
-    r->attrs[at].value = (tn_value){.kind = TN_STR, .s = "none"};
-    r->args.attrs = r->attrs;
-    r->args.in = r->in;
-    r->args.out = r->out;
+    for (int32_t o = 0; o < c->n_outputs; o++) {
+        const tn_view *v = tn_out(call, o);
+        s->out[o] = v ? &s->tensors[n] : NULL;
+        if (v) s->tensors[n++] = tensor_of(call, v);
+    }
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (c->attrs[i].implied || call->attrs[i].kind == TN_UNSET) continue;
+        s->attrs[n_attrs++] = i == c->activation ? tn_attr_str(c->attrs[i].name, "none")
+                                                 : (tn_attr){c->attrs[i].name, call->attrs[i]};
+    }
+    *args = (tn_args){.in = s->in, .n_in = c->n_inputs, .out = s->out, .n_out = c->n_outputs, .kernel = a->wanted};
+    args->attrs = s->attrs;
+    args->n_attrs = n_attrs;
     return TN_OK;
-}
-
-/* A tensor of the core's own for the time of a call. */
-typedef struct passing {
-    tn_tensor tensor;
-    tn_block block;
-    int64_t shape[TN_MAX_RANK], strides[TN_MAX_RANK];
-} passing;
-
-static void describe(tn_device device, tn_type type, int32_t ndim, const int64_t *shape, const int64_t *strides,
-                     passing *p) {
-    for (int32_t d = 0; d < ndim; d++) {
-        p->shape[d] = shape[d];
-        p->strides[d] = strides[d];
-    }
-    p->tensor = (tn_tensor){.device = device, .ndim = ndim, .dtype = tn_dtype_of(type), .shape = p->shape};
-    p->tensor.strides = p->strides;
-}
-
-/* Memory for what was described; a call that is only prepared needs none. */
-static tn_status borrow(const char *name, const tn_host *host, bool memory, passing *p) {
-    size_t bytes = tn_type_size(tn_type_of(p->tensor.dtype));
-    tn_device device = p->tensor.device;
-    for (int32_t d = 0; d < p->tensor.ndim; d++) bytes *= (size_t)p->shape[d];
-    if (!memory) return TN_OK;
-    p->block = host->alloc(host->context, device, bytes ? bytes : 1);
-    p->tensor.data = p->block.data;
-    if (p->block.data) return TN_OK;
-    return tn_fail(TN_NO_MEMORY, "%s: no memory for the values before its activation (%zu bytes)", name, bytes);
-}
-
-static void give_back(const tn_host *host, passing *p) {
-    if (p->block.data) host->release(host->context, p->tensor.device, p->block);
-}
-
-static tn_device device_of(const tn_args *args) {
-    for (int32_t i = 0; i < args->n_in; i++) {
-        if (args->in[i]) return args->in[i]->device;
-    }
-    return (tn_device){TN_CPU, 0};
-}
-
-/* ---- forward ----------------------------------------------------------------------------------------------------- */
-
-typedef struct forward {
-    replaced call;
-    tn_spec specs[TNI_MAX_ARGS];
-    tn_tensor *y;
-    passing before, made[TNI_MAX_ARGS]; /* made: of adapters, which own the memory and tell nothing but where it is */
-} forward;
-
-static tn_status find_outputs(const tn_operator *op, const tn_args *args, tni_make_output make, void *context,
-                              forward *f) {
-    const tni_contract *c = op->contract;
-    TN_TRY(tn_infer(op, args, f->specs));
-    for (int32_t i = 0; make && i < c->n_outputs; i++) {
-        const tn_spec *spec = &f->specs[i];
-        int64_t strides[TN_MAX_RANK];
-        tn_tensor *made;
-        f->call.out[i] = NULL;
-        if (!spec->present) continue;
-        tni_output_strides(op, args, i, spec, strides);
-        TN_TRY(make(context, i, spec, strides, &made));
-        describe(device_of(args), spec->type, spec->ndim, spec->shape, strides, &f->made[i]);
-        f->call.out[i] = &f->made[i].tensor;
-        f->made[i].tensor.data = made->data;
-        f->made[i].tensor.byte_offset = made->byte_offset;
-    }
-    if (make) f->call.args.n_out = c->n_outputs;
-    f->y = f->call.args.n_out > 0 ? f->call.out[0] : NULL;
-    return TN_OK;
-}
-
-/* How both parts are run: for real, or prepared. */
-typedef tn_status (*runner)(const tn_operator *op, const tn_args *args, const tn_host *host);
-
-static bool fits(const tn_tensor *t, const tn_spec *spec) {
-    bool same = t->ndim == spec->ndim && tn_type_of(t->dtype) == spec->type;
-    for (int32_t d = 0; same && d < spec->ndim; d++) same = t->shape[d] == spec->shape[d];
-    return same;
 }
 
 /* Where there is a z, that is where the values before the activation go. */
-static tn_status run_forward(const tn_operator *op, const tn_operator *act, const tn_args *args, const tn_host *host,
-                             runner run, forward *f) {
-    int32_t z = tni_output_named(op->contract, "z");
-    tn_tensor *before = z >= 0 && z < f->call.args.n_out ? f->call.out[z] : NULL;
-    if (z >= 0) f->call.out[z] = NULL;
-    if (f->y && !fits(f->y, &f->specs[0])) return run(op, &f->call.args, host); /* which says so */
-    if (!before) {
-        int64_t strides[TN_MAX_RANK];
-        tni_output_strides(op, args, 0, &f->specs[0], strides);
-        before = &f->before.tensor;
-        describe(device_of(args), f->specs[0].type, f->specs[0].ndim, f->specs[0].shape, strides, &f->before);
-        TN_TRY(borrow(op->contract->name, host, run == tn_run, &f->before));
-    }
-    if (f->call.args.n_out == 0) f->call.args.n_out = 1;
-    f->call.out[0] = before;
-    TN_TRY(run(op, &f->call.args, host));
-    const tn_tensor *in[1] = {before};
-    tn_tensor *out[1] = {f->y};
-    tn_args last = {.in = in, .n_in = 1, .out = out, .n_out = 1};
-    return f->y ? run(act, &last, host) : TN_OK;
-}
-
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
-
-typedef struct backward {
-    replaced call;
-    passing dz, y;
-} backward;
-
-/* dz = the activation's gradient at z, for dy: by its rule, with y made again where that asks for it. */
-static tn_status run_slope(const tn_operator *op, const tn_operator *act, const tn_tensor *z, const tn_tensor *dy,
-                           const tn_host *host, runner run, backward *b) {
-    const tni_rule *rule;
-    TN_TRY(tni_operator_rule(act, &rule));
-    if (!rule || rule->n_statements != 1) {
-        return tn_fail(TN_UNSUPPORTED, "%s: %s has no gradient", op->contract->name, act->contract->name);
-    }
-    const tni_statement *s = &rule->statements[0];
-    const tn_tensor *in[TNI_MAX_ARGS] = {NULL};
-    for (int32_t i = 0; i < s->n_sources; i++) {
-        const tni_source *source = &s->sources[i];
-        if (source->to_attr) continue; /* its default, which is the activation's own */
-        in[source->param] = source->kind == TNI_FROM_INPUT ? z : source->kind == TNI_FROM_DOUTPUT ? dy : &b->y.tensor;
-        if (source->kind != TNI_FROM_OUTPUT || b->y.block.data) continue;
-        describe(z->device, tn_type_of(z->dtype), z->ndim, z->shape, b->dz.strides, &b->y);
-        TN_TRY(borrow(op->contract->name, host, run == tn_run, &b->y));
-        tn_tensor *y[1] = {&b->y.tensor};
-        tn_args again = {.in = &z, .n_in = 1, .out = y, .n_out = 1};
-        TN_TRY(run(act, &again, host));
-    }
-    tn_tensor *out[1] = {&b->dz.tensor};
-    tn_args slope = {.in = in, .n_in = s->op->contract->n_inputs, .out = out, .n_out = 1};
-    return run(s->op, &slope, host);
-}
-
-static tn_status run_backward(const tn_operator *op, const tn_operator *act, const tn_host *host, runner run,
-                              backward *b) {
-    int32_t z = tni_input_named(op->contract, "z"), dy = tni_input_named(op->contract, "dy");
-    const tn_tensor *before = z < b->call.args.n_in ? b->call.in[z] : NULL,
-                    *slope = dy < b->call.args.n_in ? b->call.in[dy] : NULL;
-    bool fits = before && slope && before->ndim == slope->ndim && slope->ndim <= TN_MAX_RANK;
-    for (int32_t d = 0; fits && d < slope->ndim; d++) fits = before->shape[d] == slope->shape[d];
-    if (!fits) {
-        return tn_fail(TN_BAD_VALUE, "%s: with '%s' it needs z, the values before the activation, in the shape of dy",
-                       op->contract->name, act->contract->name);
-    }
-    int64_t strides[TN_MAX_RANK];
-    tni_dense_strides(slope->ndim, slope->shape, strides);
-    bool permuted = slope->strides && tni_is_permuted_dense(slope->ndim, slope->shape, slope->strides);
-    describe(slope->device, tn_type_of(slope->dtype), slope->ndim, slope->shape, permuted ? slope->strides : strides,
-             &b->dz);
-    TN_TRY(borrow(op->contract->name, host, run == tn_run, &b->dz));
-    TN_TRY(run_slope(op, act, before, slope, host, run, b));
-    b->call.in[dy] = &b->dz.tensor;
-    b->call.in[z] = NULL;
+static tn_status forward_steps(const tn_call *call, const activated *a, steps *s) {
+    tn_args args;
+    TN_TRY(own_call(call, a, s, &args));
+    int32_t z = tni_output_named(a->op->contract, "z");
+    bool given = z >= 0 && s->out[z];
+    s->before = given ? *s->out[z] : borrow(call, s->out[0], s);
+    if (given) s->out[z] = NULL;
+    s->y_out = s->out[0];
+    s->out[0] = &s->before;
+    s->z = &s->before;
+    add_step(s, a->op, args);
+    add_step(s, a->act, (tn_args){.in = &s->z, .n_in = 1, .out = &s->y_out, .n_out = 1});
     return TN_OK;
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
-
-static bool is_gradient(const tn_operator *op) {
-    return tni_input_named(op->contract, "z") >= 0 && tni_input_named(op->contract, "dy") >= 0;
-}
-
-static tn_status go_backward(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                             const tn_host *host, tni_make_output make, void *context, runner run) {
-    backward *b = tni_calloc(1, sizeof *b);
-    if (!b) return TN_NO_MEMORY;
-    tn_status status = replace(op, args, at, &b->call);
-    if (status == TN_OK) status = run_backward(op, act, host, run, b);
-    if (status == TN_OK) {
-        status = make ? tni_call_alloc(op, &b->call.args, host, make, context) : run(op, &b->call.args, host);
+/* dz = the activation's gradient at z, for dy: by its rule, with y made again where that asks for it. */
+static tn_status slope_steps(const tn_call *call, const activated *a, const tn_tensor *dy, steps *s) {
+    const tni_rule *rule;
+    TN_TRY(tni_operator_rule(a->act, &rule));
+    if (!rule || rule->n_statements != 1) {
+        return tn_fail(TN_UNSUPPORTED, "%s: %s has no gradient", a->op->contract->name, a->act->contract->name);
     }
-    give_back(host, &b->dz);
-    give_back(host, &b->y);
-    tni_free(b);
-    return status;
-}
-
-static tn_status go_forward(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                            const tn_host *host, tni_make_output make, void *context, runner run) {
-    forward *f = tni_calloc(1, sizeof *f);
-    if (!f) return TN_NO_MEMORY;
-    tn_status status = replace(op, args, at, &f->call);
-    if (status == TN_OK) status = find_outputs(op, args, make, context, f);
-    if (status == TN_OK) status = run_forward(op, act, args, host, run, f);
-    give_back(host, &f->before);
-    tni_free(f);
-    return status;
-}
-
-tn_status tni_activated_run(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                            const tn_host *host, tni_make_output make, void *context, bool only_prepare) {
-    runner run = only_prepare ? tn_prepare : tn_run;
-    if (!host) host = tn_default_host();
-    return (is_gradient(op) ? go_backward : go_forward)(op, act, args, at, host, make, context, run);
-}
-
-tn_status tni_activated_explain(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                                const char **kernel, tn_cost *cost) {
-    replaced *r = tni_calloc(1, sizeof *r);
-    if (!r) return TN_NO_MEMORY;
-    tn_status status = replace(op, args, at, r);
-    int32_t z = is_gradient(op) ? -1 : tni_output_named(op->contract, "z");
-    if (z >= 0) r->out[z] = NULL;
-    if (status == TN_OK) status = tn_explain(op, &r->args, kernel, cost);
-    const tn_tensor *like = is_gradient(op) ? r->in[tni_input_named(op->contract, "dy")] : r->out[0];
-    tn_cost more = {0, 0};
-    if (status == TN_OK && cost && like) {
-        tn_tensor *out[1] = {(tn_tensor *)(uintptr_t)like};
-        tn_args one = {.in = &like, .n_in = 1, .out = out, .n_out = 1};
-        status = tn_explain(act, &one, NULL, &more);
-        cost->bytes += more.bytes;
-        cost->flops += more.flops;
+    const tni_statement *statement = &rule->statements[0];
+    for (int32_t i = 0; i < statement->n_sources; i++) {
+        const tni_source *source = &statement->sources[i];
+        if (source->to_attr) continue; /* its default, which is the activation's own */
+        const tn_tensor **to = &s->slope_in[source->param];
+        *to = source->kind == TNI_FROM_INPUT ? s->z : source->kind == TNI_FROM_DOUTPUT ? dy : &s->y;
+        if (*to != &s->y || s->y_out) continue;
+        s->y = borrow(call, &s->dz, s);
+        s->y_out = &s->y;
+        add_step(s, a->act, (tn_args){.in = &s->z, .n_in = 1, .out = &s->y_out, .n_out = 1});
     }
-    tni_free(r);
-    return status;
+    int32_t n = statement->op->contract->n_inputs;
+    s->dz_out = &s->dz;
+    add_step(s, statement->op, (tn_args){.in = s->slope_in, .n_in = n, .out = &s->dz_out, .n_out = 1});
+    return TN_OK;
+}
+
+static tn_status backward_steps(const tn_call *call, const activated *a, int32_t z, int32_t dy, steps *s) {
+    tn_args args;
+    TN_TRY(own_call(call, a, s, &args));
+    if (!s->in[z]) {
+        return tn_fail(TN_BAD_VALUE, "%s: with '%s' it needs z, the values before the activation",
+                       a->op->contract->name, a->act->contract->name);
+    }
+    s->z = s->in[z];
+    s->dz = borrow(call, s->in[dy], s);
+    TN_TRY(slope_steps(call, a, s->in[dy], s));
+    s->in[dy] = &s->dz;
+    s->in[z] = NULL;
+    add_step(s, a->op, args);
+    return TN_OK;
+}
+
+static tn_status find_steps(const tn_call *call, steps *s) {
+    const activated *a = call->kernel->data;
+    int32_t z = tni_input_named(a->op->contract, "z"), dy = tni_input_named(a->op->contract, "dy");
+    return z >= 0 && dy >= 0 ? backward_steps(call, a, z, dy, s) : forward_steps(call, a, s);
+}
+
+/* Plans the steps, and takes over the name of the kernel that the operator itself will run. */
+static tn_status prepare_steps(const tn_call *call, void **state) {
+    activated *a = (activated *)call->kernel->data;
+    steps s = {0};
+    (void)state;
+    TN_TRY(find_steps(call, &s));
+    for (int32_t i = 0; i < s.count; i++) {
+        const char *name;
+        TN_TRY(tn_explain(s.step[i].op, &s.step[i].args, &name, NULL));
+        if (s.step[i].op == a->op) a->rows[0].name = name;
+    }
+    return TN_OK;
+}
+
+static size_t borrowed_bytes(const tn_call *call) {
+    steps s = {0};
+    return find_steps(call, &s) == TN_OK ? s.borrowed : 0; /* it was, in prepare */
+}
+
+static tn_status run_steps(const tn_call *call, void *state) {
+    steps s = {0};
+    (void)state;
+    TN_TRY(find_steps(call, &s));
+    for (int32_t i = 0; i < s.count; i++) TN_TRY(tn_run(s.step[i].op, &s.step[i].args, call->host));
+    return TN_OK;
+}
+
+tn_status tni_activated_kernels(tni_arena *arena, const tn_operator *op, const tn_call *call, const char *wanted,
+                                const tn_kernel **kernels) {
+    int32_t attr = op->contract->activation;
+    if (attr < 0 || op->row->formula || call->attrs[attr].choice < TNI_ACT_OTHER) return TN_OK; /* formulas have all */
+    activated *a = tni_arena_alloc(arena, sizeof *a);
+    if (!a) return TN_NO_MEMORY;
+    if (wanted && !(wanted = tni_arena_text(arena, wanted, strlen(wanted)))) return TN_NO_MEMORY;
+    a->op = op;
+    a->act = tn_operator_at(call->attrs[attr].choice - TNI_ACT_OTHER);
+    a->wanted = wanted;
+    /* Each step looks after what its own tensors share, and none reads what an earlier one wrote but for that. */
+    a->rows[0] = (tn_kernel){.name = wanted ? wanted : "steps",
+                             .device = (tn_device_kind)call->device.kind,
+                             .flags = TN_STRIDED | TN_ALIAS,
+                             .workspace = borrowed_bytes,
+                             .prepare = prepare_steps,
+                             .run = run_steps,
+                             .data = a};
+    *kernels = a->rows;
+    return TN_OK;
 }

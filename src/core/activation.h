@@ -12,13 +12,9 @@ int16_t tni_activation_choice(const char *name); /* -1: there is none of that na
 const char *tni_activation_name(int16_t choice);
 const char *tni_activation_near(const char *name); /* one that is spelt nearly so; NULL: there is none */
 
-/* The activation that the call asks for and that is not the kernels' business; NULL: none. *at: which of args->attrs
- * names it, -1 for the default. */
-const tn_operator *tni_activation_asked(const tn_operator *op, const tn_args *args, int32_t *at);
-/* tn_run, tni_call_alloc (with `make`) or tn_prepare of such a call. */
-tn_status tni_activated_run(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                            const tn_host *host, tni_make_output make, void *context, bool only_prepare);
-tn_status tni_activated_explain(const tn_operator *op, const tn_operator *act, const tn_args *args, int32_t at,
-                                const char **kernel, tn_cost *cost);
+/* Where the call asks for an activation that its operator's kernels have not, *kernels becomes a table with one that has
+ * it, kept in the arena. */
+tn_status tni_activated_kernels(tni_arena *arena, const tn_operator *op, const tn_call *call, const char *wanted,
+                                const tn_kernel **kernels);
 
 #endif

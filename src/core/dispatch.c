@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "activation.h"
 #include "plan.h"
 
 enum { ON_STACK = 24 }; /* tensors of a call before memory is asked for */
@@ -248,9 +247,6 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
 
 static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
                               void *context) {
-    int32_t at;
-    const tn_operator *act = tni_activation_asked(op, args, &at);
-    if (act) return tni_activated_run(op, act, args, at, host, make, context, false);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
     tn_status status = plan->device.kind == TN_CUDA ? tni_cuda_usable(plan->op->contract->name) : TN_OK;
@@ -271,9 +267,6 @@ tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_ho
 
 tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host) {
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
-    int32_t at;
-    const tn_operator *act = tni_activation_asked(op, args, &at);
-    if (act) return tni_activated_run(op, act, args, at, host, NULL, NULL, true);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tni_plan_release(plan);
@@ -299,9 +292,6 @@ static double moved_bytes(const tni_plan *plan) {
 
 tn_status tn_explain(const tn_operator *op, const tn_args *args, const char **kernel, tn_cost *cost) {
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_explain: the operator or its arguments are NULL");
-    int32_t at;
-    const tn_operator *act = tni_activation_asked(op, args, &at);
-    if (act) return tni_activated_explain(op, act, args, at, kernel, cost);
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tn_call call = tni_plan_call(plan);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activation.h"
 #include "plan.h"
 
 /* A call as it is being read: what tni_bind wants. */
@@ -441,7 +442,9 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
     uint32_t isa = tni_cpu_isa();
     bool device_known = false;
     tn_call call = tni_plan_call(plan);
-    for (const tn_kernel *k = plan->op->row->kernels; k->name; k++) {
+    const tn_kernel *k = plan->op->row->kernels;
+    TN_TRY(tni_activated_kernels(plan->arena, plan->op, &call, wanted, &k));
+    for (; k->name; k++) {
         if ((int32_t)k->device != plan->device.kind) continue;
         device_known = true;
         if (wanted && strcmp(wanted, k->name) != 0) continue;
