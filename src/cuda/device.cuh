@@ -236,6 +236,13 @@ TN_DEVICE float multiply_add(float a, float b, float c) {
 TN_DEVICE double multiply_add(double a, double b, double c) {
     return fma(a, b, c);
 }
+/* Never a part of a multiply_add: the same product is the same number wherever it is subtracted. */
+TN_DEVICE float rounded_product(float a, float b) {
+    return __fmul_rn(a, b);
+}
+TN_DEVICE double rounded_product(double a, double b) {
+    return __dmul_rn(a, b);
+}
 
 /* The compiler no longer knows what a is: what follows from it is computed where it is used, and not kept in registers
  * from one turn of a loop to the next. */

@@ -199,10 +199,10 @@ template <class A> struct slope {
 
 template <class A>
 TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, const partial<A> &row, const aim<A> &a, A lse, A unit) {
-    const A hard = number<A>(p.hard) * a.weight, soft = number<A>(p.soft);
-    const A rest = (p.soft.f32 != 0 ? soft * row.weights : 0) + 2 * number<A>(p.z) * lse;
+    const A aimed = number<A>(p.hard) * a.weight * unit, less = number<A>(p.soft) * unit;
+    const A rest = (p.soft.f32 != 0 ? less * row.weights : 0) + 2 * number<A>(p.z) * lse * unit;
     const A nan = infinity<A>() - infinity<A>(), share = a.bad ? nan : 1 / row.sum;
-    return {(hard + rest) * unit * share, soft * unit, hard * unit, share, rest * unit * share};
+    return {(aimed + rest) * share, less, aimed, share, rest * share};
 }
 
 /* By one thread of a row. */
@@ -295,7 +295,7 @@ TN_DEVICE void take_slopes(const tni_cross_entropy &p, A (&e)[E], const slope<A>
             const int at = piece_at<V>(g, k);
             if (at >= n) break;
 #pragma unroll
-            for (int j = 0; j < V; j++) e[k * V + j] -= s.less * weight_at(p, first + at + j);
+            for (int j = 0; j < V; j++) e[k * V + j] -= rounded_product(s.less, (A)weight_at(p, first + at + j));
         }
     }
     if (a.ignored) {
