@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -220,8 +222,29 @@ def test_export(case: Case, strict: bool) -> None:
     assert_close(program.module()(*[t.clone() for t in given]), want)
 
 
+PLAIN_PACKAGE = """
+import sys, torch
+
+class Plain(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+x = torch.ones(4, 8, device="cuda")
+package = torch._inductor.aoti_compile_and_package(torch.export.export(Plain(), (x,)), package_path=sys.argv[1])
+torch._inductor.aoti_load_package(package)(x)
+"""
+
+
+def skip_where_torch_alone_dies(folder: pathlib.Path) -> None:
+    """On some machines with a GPU torch 2.11 crashes when it loads any package (std::regex of two C++ libraries)."""
+    command = [sys.executable, "-c", PLAIN_PACKAGE, str(folder / "plain.pt2")]
+    if here.DEVICE != "cpu" and subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("torch's own packages cannot be loaded here, without Tenon")
+
+
 def test_aotinductor(tmp_path: pathlib.Path) -> None:
     """A package that runs without Python holds the operators, and formulas."""
+    skip_where_torch_alone_dies(tmp_path)
     gate = tn.fuse("silu(x) * y")
 
     def function(x: Tensor, gamma: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,16 +16,20 @@ import tenon.torch as tn
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-def on_gpu(values: Any) -> Any:
+def moved(values: Any, device: str) -> Any:
     if isinstance(values, torch.Tensor):
-        return values.detach().cuda().requires_grad_(values.requires_grad)
-    return [on_gpu(v) for v in values] if isinstance(values, list) else values
+        return values.detach().to(device).requires_grad_(values.requires_grad)
+    return [moved(v, device) for v in values] if isinstance(values, list) else values
+
+
+def on_gpu(values: Any) -> Any:
+    return moved(values, "cuda")
 
 
 @pytest.mark.parametrize("case", one_each(), ids=str)
 def test_same_as_the_cpu(case: Case) -> None:
     args = case.make("f32")
-    here, there = clone([a.cpu() if isinstance(a, torch.Tensor) else a for a in args]), on_gpu(args)
+    here, there = clone(moved(args, "cpu")), on_gpu(args)
     want, have = case.call(here), case.call(there)
     assert all(t.is_cuda for t in tensors(have))
     assert_close([t.cpu() for t in tensors(have)], want)
@@ -36,18 +40,19 @@ def test_same_as_the_cpu(case: Case) -> None:
 def test_side_stream(case: Case) -> None:
     """The operator waits for what its stream is busy with, and for nothing else."""
     args = on_gpu(case.make("f32"))
-    want = case.call(clone(args))
+    mine, late = clone(args), clone(args)
+    want = case.call(mine)
+    for t in tensors(late):
+        t.detach().zero_()
     stream = torch.cuda.Stream()
-    late = [torch.empty_like(a) if isinstance(a, torch.Tensor) else a for a in args]
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)
-        for to, source in zip(late, args, strict=True):
-            if isinstance(to, torch.Tensor):
-                to.copy_(source, non_blocking=True)
+        for to, source in zip(tensors(late), tensors(args), strict=True):
+            to.detach().copy_(source, non_blocking=True)
         have = case.call(late)
     stream.synchronize()
-    assert_close(have, want)
+    assert_close([have, late], [want, mine])
 
 
 @pytest.mark.parametrize("case", one_each(), ids=str)
@@ -61,13 +66,13 @@ def test_graph(case: Case) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         have = case.call(args)
-    for to, source in zip(args, fresh, strict=True):
-        if isinstance(to, torch.Tensor):
-            to.copy_(source)
-    want = case.call(clone(args))
+    for to, source in zip(tensors(args), tensors(fresh), strict=True):
+        to.detach().copy_(source)
+    mine = clone(args)
+    want = case.call(mine)
     graph.replay()
     torch.cuda.synchronize()
-    assert_close(have, want)
+    assert_close([have, args], [want, mine])
 
 
 def test_training_step_in_a_graph() -> None:
