@@ -352,56 +352,30 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
     }
 }
 
-/* A block writes a tile of channels in every n_blocks-th chunk of places, from the end on. */
-template <class T, bool RESIDUAL> TN_DEVICE void normalise_rows(const tni_batch_norm &p) {
-    typedef acc<T> A;
-    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_BATCH, HALF = RESIDUAL ? BATCH / 2 : BATCH;
-    const rows_share r = rows_share_of<T>(p);
+/* A block writes a tile of channels in a chunk of places. x does not wait for the statistics: it is under way meanwhile. */
+template <class T, bool RESIDUAL, bool WIDE> TN_DEVICE void normalise_rows(const tni_batch_norm &p) {
+    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_WRITE_BATCH;
+    const rows_share r = write_share_of<T, WIDE>(p);
     if (r.left <= 0) return;
-    wait_for_last();
-    A mean[VL], scale[VL], beta[VL];
+    const i64 row = written_first(p, r);
+    pack<T> x[BATCH] = {}, residual[BATCH] = {};
 #pragma unroll
-    for (int i = 0; i < VL; i++) {
-        const i64 c = i * r.apart < r.left ? r.column + i * r.apart : r.column;
-        mean[i] = *number_at<A>(p, MEAN, c);
-        scale[i] = *number_at<A>(p, SCALE, c);
-        beta[i] = *number_at<A>(p, BETA, c);
+    for (int k = 0; k < BATCH; k++) {
+        const i64 at = row + k * r.slots;
+        if (at >= p.units) continue;
+        x[k] = get(WIDE, row_at<T>(p.x, r, at), r.left, r.apart);
+        if (RESIDUAL) residual[k] = get(WIDE, row_at<T>(p.residual, r, at), r.left, r.apart);
     }
-    const i64 x_step = r.slots * p.x.row_step, residual_step = r.slots * p.residual.row_step,
-              y_step = r.slots * p.y.row_step;
-#pragma unroll 1
-    for (i64 chunk = p.n_chunks - 1 - r.part; chunk >= 0; chunk -= p.n_blocks) {
-        i64 row = chunk * BATCH * r.slots + r.slot;
-        const T *x = row_at<T>(p.x, r, row), *residual = RESIDUAL ? row_at<T>(p.residual, r, row) : x;
-        T *y = row_at<T>(p.y, r, row);
-        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
-#pragma unroll 1
-            for (int from = 0; from < BATCH; from += HALF) {
-                pack<T> a[HALF], b[HALF];
+    wait_for_last();
+    acc<T> mean[VL], scale[VL], beta[VL];
+    numbers_at<T, WIDE>(p, MEAN, r, mean);
+    numbers_at<T, WIDE>(p, SCALE, r, scale);
+    numbers_at<T, WIDE>(p, BETA, r, beta);
 #pragma unroll
-                for (int k = 0; k < HALF; k++) {
-                    a[k] = load_pack(x + k * x_step);
-                    if (RESIDUAL) b[k] = load_pack(residual + k * residual_step);
-                }
-#pragma unroll
-                for (int k = 0; k < HALF; k++)
-                    stream_pack(y + k * y_step, normalised<T, RESIDUAL>(p, a[k], b[k], mean, scale, beta));
-                x += HALF * x_step;
-                if (RESIDUAL) residual += HALF * residual_step;
-                y += HALF * y_step;
-            }
-            continue;
-        }
-#pragma unroll 1
-        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots) {
-            const pack<T> a = get(p.wide, x, r.left, r.apart);
-            pack<T> b = {};
-            if (RESIDUAL) b = get(p.wide, residual, r.left, r.apart);
-            put_last(p.wide, y, r.left, r.apart, normalised<T, RESIDUAL>(p, a, b, mean, scale, beta));
-            x += x_step;
-            if (RESIDUAL) residual += residual_step;
-            y += y_step;
-        }
+    for (int k = 0; k < BATCH; k++) {
+        const i64 at = row + k * r.slots;
+        const pack<T> y = normalised<T, RESIDUAL>(p, x[k], residual[k], mean, scale, beta);
+        if (at < p.units) put_last(WIDE, row_at<T>(p.y, r, at), r.left, r.apart, y);
     }
 }
 
@@ -540,19 +514,22 @@ template <class T> struct row_blocks {
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
 #define ROWS(name, T, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, row_blocks<T>::of_sm, tni_batch_norm, call)
 #define WRITE(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 4, tni_batch_norm, call)
+#define WRITE_ROWS(name, blocks, call) TN_ROW_KERNEL(name, TNI_BN_WRITE_THREADS, blocks, tni_batch_norm, call)
 #define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
 #define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
-#define BATCH_NORM(T, type)                                                         \
-    PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))       \
-    ROWS(batch_norm_statistics_rows_##type, T, (statistics_of_rows<T>(p)))          \
-    WRITE(batch_norm_write_planes_##type, (normalise_planes<T, false>(p)))          \
-    ROWS(batch_norm_write_rows_##type, T, (normalise_rows<T, false>(p)))            \
-    PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p))) \
-    ROWS(batch_norm_write_rows_residual_##type, T, (normalise_rows<T, true>(p)))    \
-    KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                     \
-    KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))             \
-    ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                \
+#define BATCH_NORM(T, type)                                                                       \
+    PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))                     \
+    ROWS(batch_norm_statistics_rows_##type, T, (statistics_of_rows<T>(p)))                        \
+    WRITE(batch_norm_write_planes_##type, (normalise_planes<T, false>(p)))                        \
+    WRITE_ROWS(batch_norm_write_rows_##type, 9, (normalise_rows<T, false, true>(p)))              \
+    WRITE_ROWS(batch_norm_write_any_rows_##type, 6, (normalise_rows<T, false, false>(p)))         \
+    PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p)))               \
+    WRITE_ROWS(batch_norm_write_rows_residual_##type, 7, (normalise_rows<T, true, true>(p)))      \
+    WRITE_ROWS(batch_norm_write_any_rows_residual_##type, 5, (normalise_rows<T, true, false>(p))) \
+    KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                                   \
+    KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))                           \
+    ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                              \
     ONE(batch_norm_singles_residual_##type, (normalise_singles<T, true>(p)))
 
 BATCH_NORM(f16, f16)

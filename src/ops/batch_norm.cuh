@@ -13,8 +13,11 @@ enum {
     TNI_BN_ONE_SINGLES = 10,
     TNI_BN_ONE_GRAD_SINGLES = 8, /* backward, of x and dy each */
     TNI_BN_LANES = 16,           /* rows: packs of channels side by side; */
+    TNI_BN_WRITE_LANES = 128,    /* in a block that writes; */
     TNI_BN_BATCH = 8,            /* places of a thread in a chunk; */
     TNI_BN_GRAD_BATCH = 4,
+    TNI_BN_WRITE_THREADS = 128,  /* of a block that writes a chunk of rows, */
+    TNI_BN_WRITE_BATCH = 2,      /* of which a thread has so many places; */
     TNI_BN_ROW_BLOCKS = 4,       /* blocks of a multiprocessor, */
     TNI_BN_SMALL_ROW_BLOCKS = 2, /* for elements of 2 bytes */
     TNI_BN_GRAD_ROW_BLOCKS = 2,
@@ -45,11 +48,11 @@ typedef struct tni_batch_norm {
     long long units;               /* packs of a channel, or places */
     tni_divisor per_plane;         /* by packs, where is_short: units < 2^31 */
     long long per_part, n_parts;
-    long long per_block, n_blocks; /* the same of the last kernel, which writes; or of a channel's cluster */
-    long long tiles;               /* rows: of channels */
-    long long n_chunks;            /* rows: of places */
-    int lanes;                     /* rows: as a power of 2 */
-    int per_stage;                 /* a channel in shared memory: packs of a thread that come in one step */
+    long long per_block, n_blocks; /* of the last kernel, which writes, n_blocks for rows; or of a channel's cluster */
+    long long tiles, write_tiles; /* rows: of channels */
+    long long n_chunks;           /* rows: of places, in the first kernel */
+    int lanes, write_lanes;       /* rows: as a power of 2 */
+    int per_stage;                /* a channel in shared memory: packs of a thread that come in one step */
     int is_short, relu;
     int wide; /* packs are 16-byte aligned; rows: and full */
     int full; /* planes: packs are wide and full, and is_short */
@@ -127,22 +130,51 @@ struct rows_share {
     int slot, slots; /* every slots-th place is its own */
 };
 
-template <class T> TN_DEVICE rows_share rows_share_of(const tni_batch_norm &p) {
-    const int lane = threadIdx.x & ((1 << p.lanes) - 1);
-    const i64 part = (i64)quotient((u64)blockIdx.x, (u64)p.tiles);
+template <class T> TN_DEVICE rows_share share_of_rows(const tni_batch_norm &p, bool wide, int lanes, i64 tiles) {
+    const int lane = threadIdx.x & ((1 << lanes) - 1);
+    const i64 part = blockIdx.x / (u32)tiles;
     rows_share r;
-    r.tile = (blockIdx.x - part * p.tiles) * (pack<T>::VL << p.lanes);
-    r.column = r.tile + (p.wide ? lane * pack<T>::VL : lane);
+    r.tile = (blockIdx.x - part * tiles) * (pack<T>::VL << lanes);
+    r.column = r.tile + (wide ? lane * pack<T>::VL : lane);
     r.part = part;
     r.left = p.c - r.column;
-    r.apart = p.wide ? 1 : (i64)1 << p.lanes;
-    r.slot = threadIdx.x >> p.lanes;
-    r.slots = TNI_BN_THREADS >> p.lanes;
+    r.apart = wide ? 1 : (i64)1 << lanes;
+    r.slot = threadIdx.x >> lanes;
+    r.slots = (int)blockDim.x >> lanes;
     return r;
+}
+
+/* Of a block that sums up, and of one that writes. */
+template <class T> TN_DEVICE rows_share rows_share_of(const tni_batch_norm &p) {
+    return share_of_rows<T>(p, p.wide, p.lanes, p.tiles);
+}
+template <class T, bool WIDE> TN_DEVICE rows_share write_share_of(const tni_batch_norm &p) {
+    return share_of_rows<T>(p, WIDE, p.write_lanes, p.write_tiles);
 }
 
 template <class T> TN_DEVICE T *row_at(const tni_bn_big &v, const rows_share &r, i64 row) {
     return (T *)v.data + row * v.row_step + r.column;
+}
+
+/* One of the numbers of each of a thread's channels. */
+template <class T, bool WIDE>
+TN_DEVICE void numbers_at(const tni_batch_norm &p, int which, const rows_share &r, acc<T> (&to)[pack<T>::VL]) {
+    typedef acc<T> A;
+    constexpr int VL = pack<T>::VL;
+    if (WIDE) {
+        const several<A, VL> all = *(const several<A, VL> *)number_at<A>(p, which, r.column);
+#pragma unroll
+        for (int i = 0; i < VL; i++) to[i] = all.v[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < VL; i++)
+            to[i] = *number_at<A>(p, which, r.column + (i * r.apart < r.left ? i * r.apart : 0));
+    }
+}
+
+/* The first place of a thread of a block that writes: blocks go backwards. */
+TN_DEVICE i64 written_first(const tni_batch_norm &p, const rows_share &r) {
+    return (p.n_blocks - 1 - r.part) * TNI_BN_WRITE_BATCH * r.slots + r.slot;
 }
 
 /* After the places: which channel of the tile a thread ends, and whose sums of it, every ways-th from the way-th slot on;

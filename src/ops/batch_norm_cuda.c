@@ -34,6 +34,7 @@ typedef struct bn_plan {
     tni_batch_norm p; /* all but the pointers */
     bool has_90;      /* code for sm_90 or later */
     tni_launch sums, end, write;
+    tni_launch write_any; /* rows: instead of `write` where tensors cannot be written 16 bytes at a time */
 } bn_plan;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------------- */
@@ -135,15 +136,19 @@ static const direction forward = {1, TNI_BN_ONE_SINGLES, TNI_BN_BATCH, TNI_BN_RO
 static const direction backward = {2, TNI_BN_ONE_GRAD_SINGLES, TNI_BN_GRAD_BATCH, TNI_BN_GRAD_ROW_BLOCKS,
                                    TNI_BN_GRAD_ROW_BLOCKS};
 
-/* As many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x. */
+/* The sums: as many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x. To
+ * write, a block for each chunk: that is faster. */
 static void divide_rows(tni_batch_norm *p, int64_t per_pack, direction way, const tni_gpu *gpu) {
-    const int64_t packs = smaller(pieces(p->c, per_pack), TNI_BN_LANES);
-    while ((int64_t)1 << p->lanes < packs) p->lanes++;
+    const int64_t packs = pieces(p->c, per_pack);
+    while ((int64_t)1 << p->lanes < smaller(packs, TNI_BN_LANES)) p->lanes++;
+    while ((int64_t)1 << p->write_lanes < smaller(packs, TNI_BN_WRITE_LANES)) p->write_lanes++;
     p->tiles = pieces(p->c, per_pack << p->lanes);
+    p->write_tiles = pieces(p->c, per_pack << p->write_lanes);
     p->units = p->count;
     p->n_chunks = pieces(p->units, (int64_t)(TNI_BN_THREADS >> p->lanes) * way.batch);
     const int64_t blocks = (int64_t)(per_pack == 8 ? way.small_row_blocks : way.row_blocks) * gpu->sms;
-    p->n_parts = p->n_blocks = smaller(p->n_chunks, larger(1, blocks / p->tiles));
+    p->n_parts = smaller(p->n_chunks, larger(1, blocks / p->tiles));
+    p->n_blocks = pieces(p->units, (int64_t)(TNI_BN_WRITE_THREADS >> p->write_lanes) * TNI_BN_WRITE_BATCH);
 }
 
 /* Divides by p->packs, where that serves. */
@@ -170,11 +175,11 @@ static void divide(bn_plan *plan, const tn_call *call, direction way, const tni_
     }
     p->is_short = p->units < INT32_MAX;
     set_divisor(p);
-    const int64_t across = plan->rows ? p->tiles : p->c;
-    plan->sums.grid = (uint32_t)(across * p->n_parts);
+    plan->sums.grid = (uint32_t)((plan->rows ? p->tiles : p->c) * p->n_parts);
     plan->end.grid = (uint32_t)pieces(p->c, TNI_BN_END_LANES);
-    plan->write.grid = (uint32_t)(across * p->n_blocks);
-    plan->sums.block = plan->end.block = plan->write.block = TNI_BN_THREADS;
+    plan->write.grid = (uint32_t)((plan->rows ? p->write_tiles : p->c) * p->n_blocks);
+    plan->sums.block = plan->end.block = TNI_BN_THREADS;
+    plan->write.block = plan->rows ? TNI_BN_WRITE_THREADS : TNI_BN_THREADS;
     plan->has_90 = tni_cuda_has_90(call, call->name);
     plan->end.programmatic = plan->write.programmatic = plan->has_90;
 }
@@ -264,6 +269,10 @@ static void set_wide(const bn_plan *plan, tni_batch_norm *p, int size) {
     p->full = p->wide && p->is_short && p->s * size % 16 == 0;
 }
 
+static const tni_launch *writer_of(const bn_plan *plan, const tni_batch_norm *p) {
+    return plan->rows && !p->wide ? &plan->write_any : &plan->write;
+}
+
 /* ---- kernels ----------------------------------------------------------------------------------------------------------- */
 
 static tn_status find_forward(const tn_call *call, bn_plan *plan) {
@@ -276,6 +285,11 @@ static tn_status find_forward(const tn_call *call, bn_plan *plan) {
     }
     TN_TRY(tni_cuda_find(call, &plan->sums, unit, "batch_norm_statistics_%s_%s", layout, tn_type_name(type)));
     TN_TRY(tni_cuda_find(call, &plan->end, unit, "batch_norm_end_%s", type == TN_F64 ? "f64" : "f32"));
+    if (plan->rows) {
+        plan->write_any = plan->write;
+        TN_TRY(tni_cuda_find(call, &plan->write_any, unit, "batch_norm_write_any_rows%s_%s", residual,
+                             tn_type_name(type)));
+    }
     return tni_cuda_find(call, &plan->write, unit, "batch_norm_write_%s%s_%s", layout, residual, tn_type_name(type));
 }
 
@@ -288,6 +302,11 @@ static tn_status find_backward(const tn_call *call, bn_plan *plan) {
     }
     TN_TRY(tni_cuda_find(call, &plan->sums, unit, "batch_norm_grad_sums_%s%s_%s", layout, relu, tn_type_name(type)));
     TN_TRY(tni_cuda_find(call, &plan->end, unit, "batch_norm_grad_end_%s", type == TN_F64 ? "f64" : "f32"));
+    if (plan->rows) {
+        plan->write_any = plan->write;
+        TN_TRY(tni_cuda_find(call, &plan->write_any, unit, "batch_norm_grad_write_any_rows%s_%s", relu,
+                             tn_type_name(type)));
+    }
     return tni_cuda_find(call, &plan->write, unit, "batch_norm_grad_write_%s%s_%s", layout, relu, tn_type_name(type));
 }
 
@@ -327,7 +346,7 @@ tn_status tni_batch_norm_cuda_run(const tn_call *call, void *state) {
     if (plan->one) return tni_cuda_launch(call, &plan->write, (void *[]){&p});
     TN_TRY(tni_cuda_launch(call, &plan->sums, (void *[]){&p}));
     TN_TRY(tni_cuda_launch(call, &plan->end, (void *[]){&p}));
-    return tni_cuda_launch(call, &plan->write, (void *[]){&p});
+    return tni_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------------- */
@@ -356,5 +375,5 @@ tn_status tni_batch_norm_grad_cuda_run(const tn_call *call, void *state) {
     }
     TN_TRY(tni_cuda_launch(call, &end, (void *[]){&p}));
     if (!p.y.data && !p.dresidual.data) return TN_OK;
-    return tni_cuda_launch(call, &plan->write, (void *[]){&p});
+    return tni_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
 }

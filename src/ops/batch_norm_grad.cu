@@ -120,11 +120,12 @@ template <class T, bool RELU> TN_DEVICE void sums_of_planes(const tni_batch_norm
 
 /* ---- sums of rows -------------------------------------------------------------------------------------------------------- */
 
-template <class T, bool RELU> TN_DEVICE inputs<T> inputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row) {
+template <class T, bool RELU>
+TN_DEVICE inputs<T> inputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row, bool wide) {
     inputs<T> in = {};
-    in.x = get(p.wide, row_at<T>(p.x, r, row), r.left, r.apart);
-    in.dy = get(p.wide, row_at<T>(p.dy, r, row), r.left, r.apart);
-    if (RELU && p.residual.data) in.residual = get(p.wide, row_at<T>(p.residual, r, row), r.left, r.apart);
+    in.x = get(wide, row_at<T>(p.x, r, row), r.left, r.apart);
+    in.dy = get(wide, row_at<T>(p.dy, r, row), r.left, r.apart);
+    if (RELU && p.residual.data) in.residual = get(wide, row_at<T>(p.residual, r, row), r.left, r.apart);
     return in;
 }
 
@@ -142,7 +143,7 @@ TN_DEVICE void sums_of_places(const tni_batch_norm &p, const rows_share &r, cons
             for (int from = 0; from < BATCH; from += ONCE, row += ONCE * r.slots) {
                 inputs<T> in[ONCE];
 #pragma unroll
-                for (int k = 0; k < ONCE; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
+                for (int k = 0; k < ONCE; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots, true);
 #pragma unroll
                 for (int k = 0; k < ONCE; k++) add_pack<T, RELU>(p, in[k], by, pack<T>::VL, 1, to);
             }
@@ -150,7 +151,7 @@ TN_DEVICE void sums_of_places(const tni_batch_norm &p, const rows_share &r, cons
         }
 #pragma unroll 1
         for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots)
-            add_pack<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), by, r.left, r.apart, to);
+            add_pack<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row, p.wide), by, r.left, r.apart, to);
     }
 }
 
@@ -288,39 +289,35 @@ template <class T, bool RELU> TN_DEVICE void write_planes(const tni_batch_norm &
     }
 }
 
-template <class T>
+template <class T, bool WIDE>
 TN_DEVICE void put_outputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row, const outputs<T> &out) {
-    if (p.y.data) put_last(p.wide, row_at<T>(p.y, r, row), r.left, r.apart, out.dx);
-    if (p.dresidual.data) put_last(p.wide, row_at<T>(p.dresidual, r, row), r.left, r.apart, out.dresidual);
+    if (p.y.data) put_last(WIDE, row_at<T>(p.y, r, row), r.left, r.apart, out.dx);
+    if (p.dresidual.data) put_last(WIDE, row_at<T>(p.dresidual, r, row), r.left, r.apart, out.dresidual);
 }
 
-/* A block writes a tile of channels in every n_blocks-th chunk of places, from the end on. */
-template <class T, bool RELU> TN_DEVICE void write_rows(const tni_batch_norm &p) {
-    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_GRAD_BATCH, ONCE = at_once<RELU>::places;
-    const rows_share r = rows_share_of<T>(p);
+/* A block writes a tile of channels in a chunk of places. What is read does not wait for the sums: it is under way
+ * meanwhile. */
+template <class T, bool RELU, bool WIDE> TN_DEVICE void write_rows(const tni_batch_norm &p) {
+    constexpr int BATCH = TNI_BN_WRITE_BATCH;
+    const rows_share r = write_share_of<T, WIDE>(p);
     if (r.left <= 0) return;
+    const i64 row = written_first(p, r);
+    inputs<T> in[BATCH] = {};
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        if (row + k * r.slots < p.units) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots, WIDE);
+    }
     wait_for_last();
     more_numbers<T> n;
+    numbers_at<T, WIDE>(p, MEAN, r, n.by.mean);
+    numbers_at<T, WIDE>(p, SCALE, r, n.by.scale);
+    numbers_at<T, WIDE>(p, BETA, r, n.by.beta);
+    numbers_at<T, WIDE>(p, SHIFT, r, n.shift);
+    numbers_at<T, WIDE>(p, SLOPE, r, n.slope);
 #pragma unroll
-    for (int i = 0; i < VL; i++) more_numbers_of<T>(p, i * r.apart < r.left ? r.column + i * r.apart : r.column, i, n);
-#pragma unroll 1
-    for (i64 chunk = p.n_chunks - 1 - r.part; chunk >= 0; chunk -= p.n_blocks) {
-        i64 row = chunk * BATCH * r.slots + r.slot;
-        if (p.wide && row + (BATCH - 1) * r.slots < p.units) {
-#pragma unroll 1
-            for (int from = 0; from < BATCH; from += ONCE, row += ONCE * r.slots) {
-                inputs<T> in[ONCE];
-#pragma unroll
-                for (int k = 0; k < ONCE; k++) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots);
-#pragma unroll
-                for (int k = 0; k < ONCE; k++)
-                    put_outputs_of_row<T>(p, r, row + k * r.slots, outputs_of<T, RELU>(p, in[k], n));
-            }
-            continue;
-        }
-#pragma unroll 1
-        for (int k = 0; k < BATCH && row < p.units; k++, row += r.slots)
-            put_outputs_of_row<T>(p, r, row, outputs_of<T, RELU>(p, inputs_of_row<T, RELU>(p, r, row), n));
+    for (int k = 0; k < BATCH; k++) {
+        const outputs<T> out = outputs_of<T, RELU>(p, in[k], n);
+        if (row + k * r.slots < p.units) put_outputs_of_row<T, WIDE>(p, r, row + k * r.slots, out);
     }
 }
 
@@ -473,15 +470,17 @@ template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm 
 /* Room for 80 registers, for 128 where there are numbers for each channel of a pack, for 64 where there are few. */
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
 #define ROWS(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, TNI_BN_GRAD_ROW_BLOCKS, tni_batch_norm, call)
+#define WRITE_ROWS(name, blocks, call) TN_ROW_KERNEL(name, TNI_BN_WRITE_THREADS, blocks, tni_batch_norm, call)
 #define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
 #define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
-#define BATCH_NORM_GRAD(T, relu, type)                                       \
-    PLANES(batch_norm_grad_sums_planes_##type, (sums_of_planes<T, relu>(p))) \
-    ROWS(batch_norm_grad_sums_rows_##type, (sums_of_rows<T, relu>(p)))       \
-    PLANES(batch_norm_grad_write_planes_##type, (write_planes<T, relu>(p)))  \
-    ROWS(batch_norm_grad_write_rows_##type, (write_rows<T, relu>(p)))        \
-    KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))              \
+#define BATCH_NORM_GRAD(T, relu, type)                                                          \
+    PLANES(batch_norm_grad_sums_planes_##type, (sums_of_planes<T, relu>(p)))                    \
+    ROWS(batch_norm_grad_sums_rows_##type, (sums_of_rows<T, relu>(p)))                          \
+    PLANES(batch_norm_grad_write_planes_##type, (write_planes<T, relu>(p)))                     \
+    WRITE_ROWS(batch_norm_grad_write_rows_##type, relu ? 4 : 6, (write_rows<T, relu, true>(p))) \
+    WRITE_ROWS(batch_norm_grad_write_any_rows_##type, 4, (write_rows<T, relu, false>(p)))       \
+    KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))                                 \
     ONE(batch_norm_grad_singles_##type, (write_singles<T, relu>(p)))
 
 BATCH_NORM_GRAD(f16, false, f16)
