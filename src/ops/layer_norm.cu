@@ -151,8 +151,8 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
     }
 }
 
-/* The common case of a block for a row: every thread has E elements, everything is aligned and without gaps, and gamma and beta are there
- * in type W. A row for each block, and many blocks for each SM: that keeps most of memory on its way. */
+/* The common case of a block for a row: every thread has E elements, everything is aligned and without gaps, and gamma
+ * and beta are there in type W. A row for each block, and several blocks for each SM: that keeps memory busy. */
 
 /* Mean and sum of squares around it of COUNT numbers each, over `lanes` neighbouring lanes. */
 template <class A> struct spread { A mean, squares; };
@@ -178,8 +178,8 @@ template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E>
 
 template <class T, class W, int E, int THREADS> TN_DEVICE void layer_norm_full(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
-    /* elements whose gamma and beta are read at once: wide ones of narrow rows would take many registers */
-    constexpr int FEW = sizeof(T) == 2 && sizeof(W) == 4 ? 2 : 4;
+    /* elements whose gamma and beta are read at once: wide ones take many registers, which small threads have not */
+    constexpr int FEW = E < 32 && sizeof(T) < sizeof(W) ? 2 : 4;
     typedef acc<T> A;
     __shared__ spread<A> shared[WARPS];
     int thread = (int)threadIdx.x;
@@ -339,14 +339,16 @@ LAYER_NORM(bf16, bf16, 32, 16, 2)
 LAYER_NORM(float, f32, 32, 16, 2)
 LAYER_NORM(double, f64, 16, 8, 1)
 
-/* W: the type of gamma and beta; each: elements of a thread; blocks: that an SM is to hold */
-#define FULL(T, name, W, w, each, threads, blocks)                                           \
-    TN_ROW_KERNEL(layer_norm_full_##threads##_##name##_##w, threads, blocks, tni_layer_norm, \
+/* W: the type of gamma and beta; each: elements of a thread; blocks: that an SM is to hold, so that 64 KB are on their
+ * way */
+#define FULL(T, name, W, w, each, threads, blocks)                                                    \
+    TN_ROW_KERNEL(layer_norm_full_##threads##x##each##_##name##_##w, threads, blocks, tni_layer_norm, \
                   (layer_norm_full<T, W, each, threads>(p)))
 #define FULL_HALF(T, name, W, w)     \
     FULL(T, name, W, w, 16, 128, 16) \
-    FULL(T, name, W, w, 16, 256, 8)  \
-    FULL(T, name, W, w, 16, 512, 4)
+    FULL(T, name, W, w, 32, 128, 8)  \
+    FULL(T, name, W, w, 32, 256, 4)  \
+    FULL(T, name, W, w, 32, 512, 2)
 
 FULL_HALF(f16, f16, f16, f16)
 FULL_HALF(f16, f16, float, f32)

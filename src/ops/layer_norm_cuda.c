@@ -130,12 +130,13 @@ size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
 static tn_status find_full(const tn_call *call, tn_type type, forward_state *s) {
     const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
     if (type == TN_F64 || !is_plain(gamma, type) || !is_plain(beta, type) || beta->type != gamma->type) return TN_OK;
-    const int each = type == TN_F32 ? 8 : 16, most = type == TN_F32 ? 1024 : 512;
-    const int threads = tni_row_full(&s->p.s.rows, 2, each, most);
+    int each = type == TN_F32 ? 8 : 32;
+    int threads = tni_row_full(&s->p.s.rows, 2, each, type == TN_F32 ? 1024 : 512);
+    if (!threads && type != TN_F32) threads = tni_row_full(&s->p.s.rows, 2, each = 16, 512) == 128 ? 128 : 0;
     if (!threads || !is_vector(&s->p.s.rows, LAYER_NORM_MEAN) || !is_vector(&s->p.s.rows, LAYER_NORM_RSTD))
         return TN_OK;
     s->full = (tni_launch){.grid = (uint32_t)s->p.s.rows.count, .block = (uint32_t)threads};
-    return tni_cuda_find(call, &s->full, call->name, "layer_norm_full_%d_%s_%s", threads, tn_type_name(type),
+    return tni_cuda_find(call, &s->full, call->name, "layer_norm_full_%dx%d_%s_%s", threads, each, tn_type_name(type),
                          tn_type_name(gamma->type));
 }
 

@@ -10,14 +10,14 @@ enum {
     TNI_SUM_THREADS = 256,
     TNI_SUM_WHOLE = 16, /* rows: up to so many parts are ended by the blocks that have summed them up */
 
-    TNI_SUM_COLUMN_THREADS = 256, /* 32 slots of 8 packs */
-    TNI_SUM_ODD_THREADS = 288,    /* and of 9 */
+    TNI_SUM_COLUMN_THREADS = 256, /* 2 * 16 slots of 8 packs */
+    TNI_SUM_ODD_THREADS = 288,    /* 16 of 17 */
     TNI_SUM_FEW_THREADS = 128,
     TNI_SUM_FEW_WORDS = 4, /* of 4 bytes, or larger elements, of a thread */
     TNI_SUM_FEW_PAIRS = 2 * (32 * TNI_SUM_FEW_WORDS -
                              1), /* columns of a warp where words are pairs: the last is not whole */
     TNI_SUM_FEW_SINGLES = 32 * TNI_SUM_FEW_WORDS,
-    TNI_SUM_SLOTS = 32,    /* columns: every so many rows of a part are one sum; of few rows, so many as a pack has */
+    TNI_SUM_SLOTS = 16,    /* columns: every so many rows of a part are one sum; of few rows, so many as a pack has */
     TNI_SUM_WAYS = 4,      /* threads that add those up */
     TNI_SUM_CHAPTERS = 32, /* columns: parts are added up to so many sums, then those */
     TNI_SUM_CHAPTER_BYTES = 16384, /* of which a block holds so much */

@@ -368,7 +368,7 @@ template <class T> struct few_order {
 
 /* Rows that are aligned, of full packs. */
 template <class T> TN_DEVICE void sum_few_rows(const tni_sum_columns &p) {
-    constexpr int VL = pack<T>::VL, BATCH = 11; /* of 32 rows or 64 hardly any are loaded in vain */
+    constexpr int VL = pack<T>::VL, BATCH = 6;
     const u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x, threads = quotient((u64)p.c, VL);
     const u64 outer = quotient(index, threads);
     if (outer >= (u64)p.kept.count) return;

@@ -31,10 +31,11 @@ enum {
 
     FEW_ROWS = 64, /* columns: so many rows are few */
     FEW_ROWS_PACKS =
-        64,      /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
-    PART = 1024, /* columns: rows of a part, at least */
+        64,     /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
+    PART = 512, /* columns: rows of a part, at least */
     MOST_PARTS = 4096,
-    LANES = 8,      /* columns: packs side by side that a block takes */
+    LANES = 8,      /* columns: packs side by side that a block takes, */
+    ODD_LANES = 16, /* where rows begin anywhere, each with a piece of one more */
     BLOCKS = 4,     /* columns: that a multiprocessor holds at a time, */
     ODD_BLOCKS = 3, /* of the odd layout */
     FEW_ROWS_LANES = 32,
@@ -272,7 +273,8 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
     }
     p->side_by_side = p->step == 1 && aligned && full;
     /* Where rows begin anywhere, a row of a tile takes a pack more than it fills. */
-    const int64_t more = any || aligned ? 0 : 1, most = p->n_rows <= FEW_ROWS ? FEW_ROWS_LANES : LANES;
+    const int64_t more = any || aligned ? 0 : 1;
+    const int64_t most = p->n_rows <= FEW_ROWS ? FEW_ROWS_LANES : more ? ODD_LANES : LANES;
     p->tiles = pieces(p->c, most * per_pack);
     p->width = (int)round_up(pieces(p->c, p->tiles), per_pack);
     p->lanes = (int)(p->width / per_pack + more);
