@@ -32,14 +32,14 @@ test-gpu: ## the tests that need an NVIDIA GPU
 bench: build ## speed on the GPU against PyTorch; writes bench/results
 	@tools/setup.sh python
 	@PYTHONPATH=python $(PYTHON) bench/gpu.py
-	@PYTHONPATH=python $(PYTHON) bench/calls.py --device cuda
+	@PYTHONPATH=python $(PYTHON) bench/operators.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cuda
 
-bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 threads, and the time of a call
+bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 threads, and the time of calls
 	@tools/setup.sh python
 	@PYTHONPATH=python $(PYTHON) bench/run.py
-	@PYTHONPATH=python $(PYTHON) bench/calls.py
+	@PYTHONPATH=python $(PYTHON) bench/operators.py --part calls
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cpu
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cpu
 

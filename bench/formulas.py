@@ -407,18 +407,18 @@ def warm(call: Call, longest: float = 30.0) -> None:
         before = now
 
 
-def compare_all(calls: Sides, quick: bool) -> dict[str, float]:
+def compare_all(calls: Sides, quick: bool, turns: int = TURNS, turn_s: float = TURN_S) -> dict[str, float]:
     """Microseconds of one call of each, taking turns, as bench/run.py has them."""
     counts, longest = {}, 0.0
     for name, call in calls.items():
         call()
         once = seconds(call, 1)
         longest = max(longest, once)
-        counts[name] = max(1, min(1000, math.ceil(TURN_S / max(once, 1e-7))))
+        counts[name] = max(1, min(1000, math.ceil(turn_s / max(once, 1e-7))))
     medians: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(1 if quick or longest > LONG_S else ROUNDS):
         times: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(3 if quick else TURNS):
+        for _ in range(3 if quick else turns):
             for name, call in calls.items():
                 times[name].append(seconds(call, counts[name]))
         for name, of in times.items():

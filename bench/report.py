@@ -104,10 +104,12 @@ def both(of: dict[str, dict[str, Any]], cell: Callable[[dict[str, Any]], str]) -
     return "" if set(said) <= {"", "–"} else " / ".join(said)
 
 
-def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
-    def times(side: str) -> Callable[[dict[str, Any]], str]:
-        return lambda r: f"{r[f'{side}_us'] / r['tenon_us']:.2f}" if f"{side}_us" in r else ""
+def times(side: str) -> Callable[[dict[str, Any]], str]:
+    """A cell: how many times as fast as a side."""
+    return lambda r: f"{r[f'{side}_us'] / r['tenon_us']:.2f}" if f"{side}_us" in r and "tenon_us" in r else ""
 
+
+def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
     def error(r: dict[str, Any]) -> str:
         return f"{r['tenon_error']:.1e} ({r['torch_error']:.1e})" if "tenon_error" in r else ""
 
@@ -124,6 +126,72 @@ def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
         cells = [both(of, lambda r: f"{r['tenon_us']:.0f}"), both(of, lambda r: f"{r['of_copy']:.0%}")]
         cells += [both(of, times("compile")), both(of, times("operator")), both(of, error)]
         lines.append(f"| {r['op']} | {r['pass']} | {' | '.join(cells)} |")
+    return lines
+
+
+Rows = list[dict[str, Any]]
+
+
+def ratios(rows: Rows, side: str, of: str | None = None) -> list[tuple[float, dict[str, Any]]]:
+    """How many times as fast as a side, the slowest first; `of` a pass."""
+    chosen = [r for r in rows if f"{side}_us" in r and "tenon_us" in r and of in (None, r["pass"])]
+    return sorted(((r[f"{side}_us"] / r["tenon_us"], r) for r in chosen), key=lambda pair: pair[0])
+
+
+def means(rows: Rows, side: str, name: str) -> list[str]:
+    """Geometric means of both passes, and the rows that are slower, by name."""
+    parts = [f"{mean([x for x, _ in ratios(rows, side, of)]):.2f} {of}" for of in ("forward", "fwd+bwd")]
+    slow = [(ratio, r) for ratio, r in ratios(rows, side) if ratio < 0.95]
+    lines = [f"Against {name}: geometric mean {', '.join(parts)}; {len(slow)} of {len(ratios(rows, side))} rows are"]
+    worst = ", ".join(f"{r['op']} {r['type']} {r['pass']} {ratio:.2f}" for ratio, r in slow[:8])
+    return [*lines, f"slower by more than 5%{', the slowest ones: ' if worst else ''}{worst}.", ""]
+
+
+def operators(result: dict[str, Any], link: str) -> list[str]:
+    rows: Rows = result["rows"]
+    where = result.get("gpu", result["cpu"])
+    lines = [
+        f"Every operator, module and optimiser, {where}, PyTorch {result['torch']}, {result['date']}: how many",
+        "times as fast as PyTorch eager and as torch.compile of the same code, in the same run, f32 / bf16. The code",
+        f"is in [bench/peers.py](../bench/peers.py), times and shapes are in {link}, made by `{result['command']}`.",
+        "",
+        *means(rows, "eager", "PyTorch eager"),
+        *means(rows, "compile", "torch.compile"),
+        "| | forward: eager | torch.compile | forward and backward: eager | torch.compile |",
+        "|---|---|---|---|---|",
+    ]
+    found = {(r["op"], r["pass"]): of for of in by_type(rows) for r in of.values()}
+    for op in dict.fromkeys(r["op"] for r in rows):
+        passes = [found.get((op, of), {}) for of in ("forward", "fwd+bwd")]
+        cells = [both(types, times(side)) for types in passes for side in ("eager", "compile")]
+        lines.append(f"| {op} | {' | '.join(cells)} |")
+    return lines
+
+
+def calls(result: dict[str, Any], link: str) -> list[str]:
+    rows: Rows = result["rows"]
+    where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
+    found = {(r["op"], r["pass"]): r for r in rows}
+    lines = [
+        f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
+        f"times what PyTorch's code costs, less being better ({link}).",
+        "",
+    ]
+    for of, most in (("forward", 1.2), ("fwd+bwd", 1.0)):
+        share = [r["times_torch"] for r in rows if r["pass"] == of]
+        over = sorted((r for r in rows if r["pass"] == of and r["times_torch"] > most), key=lambda r: -r["times_torch"])
+        worst = ", ".join(f"{r['op']} {r['times_torch']:.2f}" for r in over[:8])
+        lines.append(f"- {of}: geometric mean {mean(share):.2f}, {len(over)} of {len(share)} over {most:g}")
+        lines[-1] += f": {worst}" if worst else ""
+    lines += [
+        "",
+        "| | forward, µs | times PyTorch | forward and backward, µs | times PyTorch |",
+        "|---|---|---|---|---|",
+    ]
+    for op in dict.fromkeys(r["op"] for r in rows):
+        pair = [found.get((op, of)) for of in ("forward", "fwd+bwd")]
+        cells = [f"{r['tenon_us']:.1f} | {r['times_torch']:.2f}" if r else " | " for r in pair]
+        lines.append(f"| {op} | {' | '.join(cells)} |")
     return lines
 
 
@@ -169,11 +237,14 @@ SECTIONS = {
     "gpu-kernels": gpu_kernels,
     "gpu-training": gpu_training,
     "gpu-shapes": gpu_shapes,
+    "operators-cuda": operators,
+    "calls-cuda": calls,
     "formulas-gpu": formulas_gpu,
     "formulas-first-cuda": formulas_first,
     "cpu": cpu,
     "formulas-cpu": formulas_cpu,
     "formulas-first-cpu": formulas_first,
+    "calls-cpu": calls,
 }
 
 

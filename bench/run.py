@@ -2,9 +2,9 @@
 
 Each row times both calls through the Python API, taking turns, on the same random data; forward without gradients, and
 forward with backward by autograd, but for the smallest shapes: there autograd is what takes the time, and
-bench/calls.py says how much it is. A turn is as many calls as fill some milliseconds; a side's time is the median over
-its turns, and the best of the medians of a few rounds. Memory that is freed stays with the process. Prints a table,
-writes bench/results/cpu-<machine>-<date>.json.
+bench/operators.py says how much it is. A turn is as many calls as fill some milliseconds; a side's time is the median
+over its turns, and the best of the medians of a few rounds. Memory that is freed stays with the process. Prints a
+table, writes bench/results/cpu-<machine>-<date>.json.
 """
 
 from __future__ import annotations
@@ -20,17 +20,27 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import tenon
-from peers import PEERS, Inputs, Peer, gradients
+from peers import OPERATORS, leaves, make
 
 RESULTS = Path(__file__).resolve().parent / "results"
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+ROWS: list[tuple[int, ...]] = [(16, 1024), (256, 1024), (4096, 1024), (16384, 1024), (128, 32768)]
+# The operators with kernels of their own; from cache to memory.
+SHAPES: dict[str, list[tuple[int, ...]]] = {
+    "softmax": ROWS,
+    "layer_norm": [(16, 768), (256, 1024), (4096, 1024), (16384, 1024), (2048, 4096)],
+    "cross_entropy": [(16, 1000), (256, 1000), (4096, 1000), (512, 32000)],
+    "sum": ROWS[:4],
+    "batch_norm": [(8, 16, 8, 8), (16, 64, 16, 16), (32, 64, 56, 56), (32, 256, 28, 28)],
+}
 # f32 and bf16 on every shape, the others on one in the cache and one in memory.
 FEW = {"f16", "f64"}
 TURN_S = 0.004
@@ -82,36 +92,39 @@ def compare_again(ours: Callable[[], object], theirs: Callable[[], object]) -> t
     return a, b
 
 
-def measure(peer: Peer, shape: tuple[int, ...], dtype: str, backward: bool) -> tuple[float, float]:
+def gradients(call: Callable[[], torch.Tensor], wanted: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
+    """One forward and backward pass, gradients in .grad as a training step leaves them."""
+    for leaf in wanted:
+        leaf.grad = None
+    call().backward(dy)
+
+
+def measure(op: str, shape: tuple[int, ...], dtype: str, backward: bool) -> tuple[float, float]:
     torch.manual_seed(0)
-    inputs: Inputs = peer.make(shape, TYPES[dtype])
+    peer = OPERATORS[op]
+    given = make(peer.inputs, shape, TYPES[dtype])
+    ours, theirs = peer.ours(op, given), peer.theirs(given)
     if not backward:
         with torch.no_grad():
-            return compare_again(lambda: peer.ours(inputs), lambda: peer.theirs(inputs))
-    for name in peer.differentiate:
-        inputs[name].requires_grad_()
-    dy = torch.randn_like(peer.theirs(inputs))
+            return compare_again(ours, theirs)
+    wanted = [leaf.requires_grad_() for leaf in leaves(peer.inputs, given)]
+    dy = torch.randn_like(theirs())
     if dy.ndim == 0:
         dy = torch.ones_like(dy)
-    return compare_again(
-        lambda: gradients(peer.ours, inputs, peer.differentiate, dy),
-        lambda: gradients(peer.theirs, inputs, peer.differentiate, dy),
-    )
+    return compare_again(partial(gradients, ours, wanted, dy), partial(gradients, theirs, wanted, dy))
 
 
-def cases(only: str | None, quick: bool) -> Iterable[tuple[Peer, tuple[int, ...], str, bool, int]]:
+def cases(only: str | None, quick: bool) -> Iterable[tuple[str, tuple[int, ...], str, bool, int]]:
     counts = sorted({1, min(2, os.cpu_count() or 1)})
-    for peer in PEERS:
-        if only and peer.op != only:
+    for op, all_shapes in SHAPES.items():
+        if only and op != only:
             continue
         for dtype in ["f32"] if quick else TYPES:
-            shapes = list(peer.shapes)
-            if quick or dtype in FEW:
-                shapes = [shapes[1], shapes[-1]]
+            shapes = [all_shapes[1], all_shapes[-1]] if quick or dtype in FEW else all_shapes
             for shape in shapes:
-                for backward in (False,) if shape == peer.shapes[0] else (False, True):
+                for backward in (False,) if shape == all_shapes[0] else (False, True):
                     for threads in counts:
-                        yield peer, tuple(shape), dtype, backward, threads
+                        yield op, shape, dtype, backward, threads
 
 
 def mean_ratio(rows: Iterable[dict[str, Any]]) -> float:
@@ -159,11 +172,11 @@ def write_result(name: str, report: dict[str, Any]) -> None:
 def run(only: str | None, quick: bool) -> list[dict[str, Any]]:
     rows = []
     print(f"  {'operator':<14} {'shape':<18} {'type':<5} {'pass':<9} threads    tenon µs    torch µs  ratio")
-    for peer, shape, dtype, backward, threads in cases(only, quick):
+    for op, shape, dtype, backward, threads in cases(only, quick):
         torch.set_num_threads(threads)
-        ours, theirs = measure(peer, shape, dtype, backward)
+        ours, theirs = measure(op, shape, dtype, backward)
         row = {
-            "op": peer.op,
+            "op": op,
             "shape": list(shape),
             "type": dtype,
             "pass": "fwd+bwd" if backward else "forward",
@@ -194,7 +207,7 @@ def keep_memory() -> None:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--op", help="only this operator", choices=[p.op for p in PEERS])
+    arguments.add_argument("--op", help="only this operator", choices=list(SHAPES))
     arguments.add_argument("--quick", action="store_true", help="f32 and two shapes only; writes no file")
     given = arguments.parse_args()
     keep_memory()

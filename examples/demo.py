@@ -48,13 +48,10 @@ def milliseconds(call: Callable[[Any], object], inputs: object) -> float:
 def torch_row(name: str, ours: Callable[[Any], Any], theirs: Callable[[Any], Any], inputs: Any, peer: str) -> Row:
     import torch
 
-    sys.path.insert(0, str(ROOT / "bench"))
-    from peers import double
-
     device = "cuda" if torch.cuda.is_available() else "cpu"
     here = {key: value.to(device) for key, value in inputs.items()}
     with torch.no_grad():
-        exact = theirs(double(here))
+        exact = theirs({key: value.double() if value.is_floating_point() else value for key, value in here.items()})
         for _ in range(3):  # a formula that is used often is compiled meanwhile
             got = ours(here).double()
             time.sleep(0.2)
@@ -68,11 +65,17 @@ def torch_rows() -> list[Row]:
     import torch
 
     sys.path.insert(0, str(ROOT / "bench"))
-    from peers import PEERS
+    from peers import OPERATORS, make
+    from run import SHAPES
 
     torch.manual_seed(0)
-    made = [(peer, peer.make(peer.shapes[2], torch.float32)) for peer in PEERS]
-    return [torch_row(p.op, p.ours, p.theirs, inputs, "PyTorch's own") for p, inputs in made]
+    rows = []
+    for op, shapes in SHAPES.items():
+        peer = OPERATORS[op]
+        inputs = make(peer.inputs, shapes[2], torch.float32)
+        ours, theirs = (lambda i, p=peer, o=op: p.ours(o, i)()), (lambda i, p=peer: p.theirs(i)())
+        rows.append(torch_row(op, ours, theirs, inputs, "PyTorch's own"))
+    return rows
 
 
 def formula_rows() -> list[Row]:

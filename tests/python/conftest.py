@@ -12,12 +12,11 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "bench")]  # its table of peers
 torch = pytest.importorskip("torch", minversion="2.10")
 
 import here  # noqa: E402
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
