@@ -23,11 +23,10 @@ def _check_choice(module: str, name: str, value: str, choices: Sequence[str]) ->
         raise ValueError(f"tn.nn.{module}: {name} is {value!r}, must be one of {', '.join(choices)}")
 
 
-def _rows(input: Tensor, shape: tuple[int, ...], module: str) -> Tensor:
-    """The input with the last dimensions, which must be `shape`, as one."""
-    if tuple(input.shape[-len(shape) :]) != shape:
+def _check_rows(input: Tensor, shape: tuple[int, ...], module: str) -> None:
+    """The last dimensions must be `shape`."""
+    if input.shape[-len(shape) :] != shape:
         raise ValueError(f"tn.nn.{module}: input has shape {list(input.shape)}, must end with {list(shape)}")
-    return input if len(shape) == 1 else input.flatten(-len(shape))
 
 
 def _flat(weight: Tensor | None) -> Tensor | None:
@@ -38,7 +37,11 @@ class LayerNorm(nn.LayerNorm):
     """tn.layer_norm as a module; arguments as torch.nn.LayerNorm's."""
 
     def forward(self, input: Tensor) -> Tensor:
-        rows = _rows(input, self.normalized_shape, "LayerNorm")
+        shape = self.normalized_shape
+        _check_rows(input, shape, "LayerNorm")
+        if len(shape) == 1:
+            return tn.layer_norm(input, self.weight, self.bias, self.eps)
+        rows = input.flatten(-len(shape))
         return tn.layer_norm(rows, _flat(self.weight), _flat(self.bias), self.eps).view_as(input)
 
 
@@ -46,10 +49,13 @@ class RMSNorm(nn.RMSNorm):
     """tn.rms_norm as a module; arguments as torch.nn.RMSNorm's."""
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = _rows(x, self.normalized_shape, "RMSNorm")
-        computed_in = torch.float64 if x.dtype == torch.float64 else torch.float32
-        eps = torch.finfo(computed_in).eps if self.eps is None else self.eps
-        return tn.rms_norm(rows, _flat(self.weight), eps).view_as(x)
+        shape, eps = self.normalized_shape, self.eps
+        _check_rows(x, shape, "RMSNorm")
+        if eps is None:  # that of the type that it is computed in
+            eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
+        if len(shape) == 1:
+            return tn.rms_norm(x, self.weight, eps)
+        return tn.rms_norm(x.flatten(-len(shape)), _flat(self.weight), eps).view_as(x)
 
 
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -91,23 +97,20 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
                 f"tn.nn.{type(self).__name__}: one value per channel has no variance; input has shape "
                 f"{list(input.shape)}"
             )
-        factor = self._next_factor()
-        mean, var = (self._statistic(t, input) for t in (self.running_mean, self.running_var))
-        y: Tensor = tn.batch_norm(
-            input, self.weight, self.bias, mean, var, residual, momentum=factor, eps=self.eps, act=self.act
-        )
-        if self._keeps_statistics() and self.running_mean is not mean:
-            assert self.running_mean is not None and self.running_var is not None
-            self.running_mean.copy_(mean)
-            self.running_var.copy_(var)
+        running_mean, running_var = self.running_mean, self.running_var
+        kept = self.training and self.track_running_stats and running_mean is not None and running_var is not None
+        factor = self._next_factor(kept)
+        mean, var = (self._statistic(t if kept else None, input) for t in (running_mean, running_var))
+        y: Tensor = tn.batch_norm(input, self.weight, self.bias, mean, var, residual, factor, self.eps, self.act)
+        if kept and running_mean is not mean:
+            assert running_mean is not None and running_var is not None
+            running_mean.copy_(mean)
+            running_var.copy_(var)
         return y
 
-    def _keeps_statistics(self) -> bool:
-        return self.training and self.track_running_stats and self.running_mean is not None
-
-    def _next_factor(self) -> float:
+    def _next_factor(self, kept: bool) -> float:
         """How much of the running statistics this batch becomes; it is counted."""
-        if self._keeps_statistics() and self.num_batches_tracked is not None:
+        if kept and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 return 1.0 / float(self.num_batches_tracked)
@@ -115,9 +118,9 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def _statistic(self, running: Tensor | None, input: Tensor) -> Tensor:
         """The statistic in f32, as the operator wants it; one that is not kept is there to be written over."""
-        if running is None or not self._keeps_statistics():
+        if running is None:
             return torch.zeros(self.num_features, device=input.device)
-        return running.float()
+        return running if running.dtype == torch.float32 else running.float()
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):

@@ -115,6 +115,9 @@ class CosineSimilarity(nn.CosineSimilarity):
     """tn.cosine_similarity as a module; arguments as torch.nn.CosineSimilarity's."""
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
-        x1, x2 = (t.expand(shape).movedim(self.dim, -1) for t in (x1, x2))
+        if x1.shape != x2.shape:
+            shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
+            x1, x2 = x1.expand(shape), x2.expand(shape)
+        if self.dim not in (-1, x1.ndim - 1):
+            x1, x2 = x1.movedim(self.dim, -1), x2.movedim(self.dim, -1)
         return tn.cosine_similarity(x1, x2, self.eps)
