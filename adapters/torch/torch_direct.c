@@ -14,6 +14,7 @@ typedef struct python_object python_object; /* PyObject */
 /* Python's stable interface. X(result, name, parameters) */
 #define PYTHON(X)                                                                                          \
     X(python_object *, PyCFunction_NewEx, (void *method, python_object *self, python_object *module))      \
+    X(python_object *, PyCFunction_GetSelf, (python_object * function))                                    \
     X(python_object *, PyCapsule_New, (void *pointer, const char *name, void (*destroy)(python_object *))) \
     X(void *, PyCapsule_GetPointer, (python_object * capsule, const char *name))                           \
     X(python_object *, PyObject_Vectorcall,                                                                \
@@ -513,4 +514,13 @@ TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with
     py.Py_IncRef(with_grad);
     py.Py_IncRef(general);
     return function;
+}
+
+/* From now on, calls of a function made above that must be recorded go to `with_grad`. */
+TN_API void tn_torch_direct_record_by(python_object *function, python_object *with_grad) {
+    entry *e = py.PyCapsule_GetPointer(py.PyCFunction_GetSelf(function), NULL);
+    python_object *before = e->with_grad;
+    py.Py_IncRef(with_grad);
+    e->with_grad = with_grad;
+    py.Py_DecRef(before);
 }

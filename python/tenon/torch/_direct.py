@@ -27,6 +27,8 @@ _lib.tn_torch_direct.argtypes = [
     ctypes.c_int32,
 ]
 _lib.tn_torch_direct.restype = ctypes.py_object
+_lib.tn_torch_direct_record_by.argtypes = [ctypes.py_object] * 2
+_lib.tn_torch_direct_record_by.restype = None
 
 
 def _knows_modes() -> bool:
@@ -91,3 +93,9 @@ def direct(
     bits = sum(1 << i for i in shown)
     made: Callable[..., Any] = _lib.tn_torch_direct(address, with_grad, general, bits, absent, over)
     return made
+
+
+def record_by(function: Callable[..., Any], with_grad: Callable[..., Any]) -> None:
+    """Calls of a function that `direct` made go to `with_grad` from now on, where they must be recorded."""
+    if available:
+        _lib.tn_torch_direct_record_by(function, with_grad)

@@ -13,7 +13,7 @@ from torch import Tensor
 from tenon import _lib
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.infer import Binding
-from tenon.torch._direct import direct
+from tenon.torch._direct import direct, record_by
 from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
 from tenon.torch._inductor import add_decomposition
@@ -181,20 +181,28 @@ class TorchOp:
         """A function that records the call for the backward pass; its Function is written when it is first needed."""
         apply: Any = None
         asked = shown is not self.everything and any(self.op.outputs[i].want == "asked" for i in shown)
-        careful = any(p.inplace or p.list for p in self.op.inputs)
+        suspects = self._suspects()
 
         def recorded(*args: Any) -> Any:
             nonlocal apply
-            if careful:
-                self.refuse(args)
+            for i in suspects:
+                if args[i] is not None and (not isinstance(args[i], Tensor) or args[i].requires_grad):
+                    self.refuse(args)
             if not self.op.outputs:  # nothing that could be recorded
                 return self.forward(*args)
             if apply is None:
                 made: Any = self._function(shown, functional=False, run=self.forward)
                 apply = _plain_apply.__get__(None, made)
+                if not suspects and not asked:  # nothing more is done here
+                    record_by(self.full if shown is self.everything else self.call, apply)
             return _drop_absent(apply(*args)) if asked else apply(*args)
 
         return recorded
+
+    def _suspects(self) -> list[int]:
+        """The inputs that `refuse` may have something against."""
+        lost = self.op.mutates and self.op.rule is None
+        return [i for i, p in self.inputs if p.inplace or p.list or lost]
 
     def refuse(self, args: Sequence[Any]) -> None:
         """Raises where something asks for a gradient that there is not."""
