@@ -68,7 +68,7 @@ def run(part: Part, verbose: bool, alone: bool = True) -> Result:
     """alone: no other part prints meanwhile, so that its line can be begun."""
     begin = time.monotonic()
     result = Result(part, 0)
-    title = f"  {part.name:<8} {part.what:<58} "
+    title = f"  {part.name:<11} {part.what:<58} "
     if alone:
         print(title, end="\n" if verbose else "", flush=True)
         title = ""
@@ -147,11 +147,11 @@ def run_all(parts: Sequence[Part], verbose: bool, jobs: int = 1) -> int:
         results.append(run(part, verbose))
         if results[-1].failed and part.vital:
             break
-    print(f"\n  {'part':<8} {'passed':>8} {'failed':>7} {'seconds':>8}")
+    print(f"\n  {'part':<11} {'passed':>8} {'failed':>7} {'seconds':>8}")
     for r in results:
         note = f"   not here: {r.skipped}" if r.skipped else ""
-        print(f"  {r.part.name:<8} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
-    print(f"  {'all':<8} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f}\n")
+        print(f"  {r.part.name:<11} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
+    print(f"  {'all':<11} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f}\n")
     failed = sum(r.failed for r in results)
     print(f"{sum(r.passed for r in results)} passed, {failed} failed")
     return 1 if failed else 0

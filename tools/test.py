@@ -185,7 +185,7 @@ def main() -> int:
     given = arguments.parse_args()
     if given.list:
         for part in gpu_parts() if given.gpu else parts():
-            print(f"  {part.name:<8} {part.what}")
+            print(f"  {part.name:<11} {part.what}")
         return 0
     if given.gpu:
         print(f"Tests on the GPU, with {sys.executable}; logs in build/logs")
