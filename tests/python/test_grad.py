@@ -371,3 +371,18 @@ def test_memory_that_is_needed_again_is_kept() -> None:
     before = gx.clone()
     loss.backward(here.tensor(5.0))
     assert torch.equal(gx, before)
+
+
+def test_gradients_that_are_passed_on() -> None:
+    """Those of a sum are that of its result, the same memory; what was broadcast is summed up."""
+    x, y, row = (here.randn(s, requires_grad=True) for s in ((3, 4), (3, 4), (4,)))
+    dz = here.randn(3, 4)
+    for call, same, sign in ((tn.add, 2, 1), (tn.sub, 1, -1), (tn.fuse("x + y"), 2, 1)):
+        have = torch.autograd.grad(call(x, y), [x, y], dz)
+        assert [g.data_ptr() == dz.data_ptr() for g in have] == [True, same == 2]
+        assert_close(list(have), [dz, sign * dz])
+        have = torch.autograd.grad(call(x, row), [x, row], dz)
+        assert_close(list(have), [dz, sign * dz.sum(0)])
+        assert_close(list(torch.autograd.grad(call(x, row), [row], dz)), [sign * dz.sum(0)])
+    (have,) = torch.autograd.grad(tn.residual_scale(x, y, row), [y], dz)
+    assert have.data_ptr() == dz.data_ptr()

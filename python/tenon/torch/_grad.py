@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import keyword
 import linecache
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -238,8 +239,57 @@ class _Writer:
     def _is_param(self, name: str) -> bool:
         return any(p.name == name for p in self.op.params)
 
+    def _passed(self, statement: Statement) -> dict[str, tuple[str, str]]:
+        """Results that are the gradient of an output itself, as those of a sum are, with the variable that it is and
+        the condition that its shape is the input's. They need no memory and no kernel."""
+        if statement.formula is None or statement.local or len(self.statements) > 1:
+            return {}
+        called, passed = self.called(statement), {}
+        sources = {s.param: s for s in statement.sources}
+        inputs = {p.name: p for p in called.inputs if not p.optional and not p.list}
+        parts = (part.partition(" = ") for part in statement.formula.partition(" : ")[2].split("; "))
+        body = {name: value for name, _, value in parts}
+        for output, result in zip(called.outputs, statement.results, strict=False):
+            words = re.fullmatch(r"sum_to\((\w+), (\w+)\)|(\w+)", body.get(output.name, ""))
+            d, like = (words[1] or words[3], words[2]) if words else ("", None)
+            if d not in inputs or sources[d].kind != "doutput" or inputs[d].type != output.type:
+                continue
+            if like is None and inputs[d].shape == output.shape:
+                passed[result] = self._source(sources[d]), ""
+            elif like in inputs and len(self.wanted) > 1:
+                shape = f"{self._source(sources[like])}.shape"
+                passed[result] = self._source(sources[d]), f"{shape} == {self._source(sources[d])}.shape"
+        return passed
+
+    def _with_passed(self, statement: Statement, passed: Mapping[str, tuple[str, str]]) -> list[str]:
+        """A statement that need not compute all of its results."""
+        called, several = self.called(statement), len(self.wanted) > 1
+        lines, wants, computed = [], {}, []
+        for output, result in zip(called.outputs, statement.results, strict=False):
+            needed = self._needs(result) if several else ""
+            given, condition = passed.get(result, ("", ""))
+            if given:
+                tests = " and ".join(t for t in (needed, condition) if t)
+                lines += [f"if {tests}:", f"    g_{result} = {given}"] if tests else [f"g_{result} = {given}"]
+            wants[output.want_attr] = needed if not given else "False"
+            if condition:
+                wants[output.want_attr] = f"({needed} and g_{result} is None)"
+            if not given or condition:
+                computed.append(result)
+        if not computed:
+            return lines
+        values = {s.param: self._source(s) for s in statement.sources} | wants
+        arguments = ", ".join(values.get(p.name, _default(p)) for p in called.params)
+        targets = ", ".join(f"_r_{r}" for r in statement.results)
+        lines += [f"if {' or '.join(w for w in wants.values() if w != 'False')}:"]
+        lines += [f"    {targets} = _{called.name}({arguments})"]
+        return lines + [f"    g_{r} = _r_{r} if g_{r} is None else g_{r}" for r in computed]
+
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
         called = self.called(statement)
+        passed = self._passed(statement)
+        if passed:
+            return self._with_passed(statement, passed)
         given = {s.param: self._source(s) for s in statement.sources}
         for output, result in zip(called.outputs, statement.results, strict=False):
             if output.want_attr is None:
