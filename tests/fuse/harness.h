@@ -216,34 +216,46 @@ static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     return made;
 }
 
-/* The elements of x that end in element `to` of the result, one by one: op on them. */
-static inline double ref_reduce(const reference *r, const tni_gnode *node, uint32_t mask, int64_t to) {
+/* What a reduction has seen of the elements that end in one element of its result. */
+typedef struct ref_seen {
+    double sum, most, least, squares, exps, count;
+} ref_seen;
+
+static inline double ref_reduced(int op, const ref_seen *s) {
+    switch (op) {
+    case TNI_P_COUNT: return s->count;
+    case TNI_P_MEAN: return s->sum / s->count;
+    case TNI_P_RMAX: return s->most;
+    case TNI_P_RMIN: return s->least;
+    case TNI_P_VAR: return s->squares / s->count;
+    case TNI_P_LSE: return log(s->exps) + (isinf(s->most) ? 0 : s->most);
+    default: return s->sum;
+    }
+}
+
+/* All of a reduction: every element of x, one by one, goes to the element of the result that it ends in. */
+static inline void ref_reduce(const reference *r, const tni_gnode *node, uint32_t mask, double *result) {
     const double *x = r->values[node->arg[0]];
     uint32_t from = r->masks[node->arg[0]];
-    double sum = 0, most = -(double)INFINITY, least = (double)INFINITY, squares = 0, exps = 0, count = 0;
+    ref_seen *seen = malloc((size_t)(r->n + 1) * sizeof *seen);
+    for (int64_t i = 0; i <= r->n; i++) seen[i] = (ref_seen){.most = -(double)INFINITY, .least = (double)INFINITY};
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < r->n; i++) {
-            if (ref_project(r, i, from) != i || ref_project(r, i, mask) != to) continue;
+            if (ref_project(r, i, from) != i) continue;
+            ref_seen *s = &seen[ref_project(r, i, mask)];
             if (pass == 0) {
-                sum += x[i];
-                count++;
-                if (x[i] > most || x[i] != x[i]) most = most != most ? most : x[i];
-                if (x[i] < least || x[i] != x[i]) least = least != least ? least : x[i];
+                s->sum += x[i];
+                s->count++;
+                if (x[i] > s->most || x[i] != x[i]) s->most = s->most != s->most ? s->most : x[i];
+                if (x[i] < s->least || x[i] != x[i]) s->least = s->least != s->least ? s->least : x[i];
             } else {
-                squares += (x[i] - sum / count) * (x[i] - sum / count);
-                exps += exp(x[i] - (isinf(most) ? 0 : most));
+                s->squares += (x[i] - s->sum / s->count) * (x[i] - s->sum / s->count);
+                s->exps += exp(x[i] - (isinf(s->most) ? 0 : s->most));
             }
         }
     }
-    switch (node->op) {
-    case TNI_P_COUNT: return count;
-    case TNI_P_MEAN: return sum / count;
-    case TNI_P_RMAX: return most;
-    case TNI_P_RMIN: return least;
-    case TNI_P_VAR: return squares / count;
-    case TNI_P_LSE: return log(exps) + (isinf(most) ? 0 : most);
-    default: return sum;
-    }
+    for (int64_t i = 0; i <= r->n; i++) result[i] = ref_reduced(node->op, &seen[i]);
+    free(seen);
 }
 
 static inline double ref_leaf(const reference *r, const call_of *c, const tni_gnode *node, int64_t i) {
@@ -274,12 +286,6 @@ static inline double ref_value(const reference *r, const call_of *c, int32_t nod
     const tni_gnode *n = &r->f->graph.nodes[node];
     double v[3] = {0};
     if (tni_prims[n->op].arity == 0) return ref_leaf(r, c, n, i);
-    bool reduces = tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO;
-    if (n->op == TNI_P_COUNT) {
-        uint32_t gone = n->kind == TNI_OVER_ROW ? r->domain.tail : ~0u;
-        return ref_reduce(r, n, r->masks[n->arg[0]] & ~gone, 0);
-    }
-    if (reduces) return ref_reduce(r, n, r->masks[node], ref_project(r, i, r->masks[node]));
     for (int k = 0; k < tni_prims[n->op].arity; k++) {
         int32_t arg = n->arg[k];
         v[k] = r->values[arg][ref_project(r, i, r->masks[arg])];
@@ -287,6 +293,20 @@ static inline double ref_value(const reference *r, const call_of *c, int32_t nod
     if (n->op == TNI_P_EXPAND) return v[0];
     if (n->op == TNI_P_CAST) return n->kind == TN_BOOL ? v[0] != 0 : tni_round_to(n->kind, v[0]);
     return tni_prims[n->op].eval(v[0], v[1], v[2]);
+}
+
+/* All elements of a node, in r->values; a count is the same for all elements of its result, and has but one. */
+static inline void ref_node(const reference *r, const call_of *c, int32_t node) {
+    const tni_gnode *n = &r->f->graph.nodes[node];
+    if (tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO || n->op == TNI_P_COUNT) {
+        uint32_t gone = n->kind == TNI_OVER_ROW ? r->domain.tail : ~0u;
+        ref_reduce(r, n, n->op == TNI_P_COUNT ? r->masks[n->arg[0]] & ~gone : r->masks[node], r->values[node]);
+        return;
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        r->values[node][i] = ref_project(r, i, r->masks[node]) == i ? ref_value(r, c, node, i) : 0;
+    }
+    if (r->n == 0 && r->masks[node] == 0) r->values[node][0] = ref_value(r, c, node, 0); /* sums of nothing */
 }
 
 /* The outputs of a formula (contract's, then updated inputs) as doubles, in the order of their elements. Returns NULL
@@ -319,10 +339,7 @@ static inline double **ref_run(const call_of *c) {
     for (int32_t k = 0; k < nodes; k++) {
         r.masks[k] = ref_mask(&r, &c->f->graph.nodes[k]);
         r.values[k] = malloc((size_t)(r.n + 1) * sizeof(double));
-        for (int64_t i = 0; i < r.n; i++) {
-            r.values[k][i] = ref_project(&r, i, r.masks[k]) == i ? ref_value(&r, c, k, i) : 0;
-        }
-        if (r.n == 0 && r.masks[k] == 0) r.values[k][0] = ref_value(&r, c, k, 0); /* sums of nothing */
+        ref_node(&r, c, k);
     }
     double **results = calloc((size_t)c->f->n_outputs + 1, sizeof *results);
     for (int k = 0; k < c->f->n_outputs; k++) {
