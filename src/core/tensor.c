@@ -128,6 +128,22 @@ static float float_of_bits(uint32_t bits) {
     return f;
 }
 
+/* 2^n, for n from -1022 to 1023. References call what follows for each of their elements, so nothing here is a call of
+ * the C library. */
+static double two_to(int n) {
+    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+
+/* Of a positive number: that of its highest bit; of numbers without one in front, -1023. */
+static int exponent_of(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int)(bits >> 52) - 1023;
+}
+
 /* A small float of 1 sign, `exponent` and `mantissa` bits: every value of it is a double. */
 static double widen(uint32_t bits, int exponent, int mantissa, bool has_inf) {
     int bias = (1 << (exponent - 1)) - 1;
@@ -138,8 +154,8 @@ static double widen(uint32_t bits, int exponent, int mantissa, bool has_inf) {
         if (has_inf && m == 0) return sign * (double)INFINITY;
         if (has_inf || m == (1u << mantissa) - 1) return (double)NAN;
     }
-    if (e == 0) return sign * ldexp((double)m, 1 - bias - mantissa);
-    return sign * ldexp((double)(m | 1u << mantissa), e - bias - mantissa);
+    if (e == 0) return sign * (double)m * two_to(1 - bias - mantissa);
+    return sign * (double)(m | 1u << mantissa) * two_to(e - bias - mantissa);
 }
 
 /* The nearest such float, ties to even; past the largest: infinity, or NaN where there is none. */
@@ -152,10 +168,8 @@ static uint32_t narrow(double value, int exponent, int mantissa, bool has_inf) {
     double a = fabs(value);
     if (isinf(a)) return sign | (has_inf ? top : nan);
     if (a == 0) return sign;
-    int e;
-    frexp(a, &e); /* a = f * 2^e, 0.5 <= f < 1 */
-    e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    double units = nearbyint(ldexp(a, mantissa - e)); /* of the last place; exact until rounded */
+    int e = exponent_of(a) < 1 - bias ? 1 - bias : exponent_of(a);
+    double units = a * two_to(mantissa - e) + 0x1p52 - 0x1p52; /* of the last place; exact until it is rounded here */
     uint64_t m = (uint64_t)units;
     uint64_t bits = m < 1u << mantissa ? m : m + ((uint64_t)(e + bias - 1) << mantissa);
     uint64_t largest = has_inf ? top - 1 : nan - 1;
