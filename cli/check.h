@@ -57,6 +57,12 @@ void problem_write(const problem *p, call *c);
 void problem_round(problem *p, int32_t i);
 const char *reference_kernel(const tn_operator *op);
 
+/* What problem_solve remembers: results by the key of a problem. False: not there, or no memory for a copy. */
+uint64_t solved_key(const problem *p, bool bounds);
+bool solved_find(uint64_t key, problem *p);
+void solved_keep(uint64_t key, const problem *p);
+void solved_forget(void); /* all of it */
+
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 typedef struct check_options {

@@ -249,11 +249,15 @@ static tn_status find_bounds(problem *p, call *wide) {
 tn_status problem_solve(problem *p, bool bounds) {
     call wide;
     free_results(p);
+    const uint64_t key = solved_key(p, bounds);
+    if (solved_find(key, p)) return TN_OK;
+    free_results(p);
     TN_TRY(problem_call(p, &wide, (call_options){.flags = CALL_WIDE}));
     tn_status status = run_reference(&wide);
     if (status == TN_OK) status = add_results(p, &wide);
     if (status == TN_OK) status = read_results(p, &wide);
     if (status == TN_OK && bounds) status = find_bounds(p, &wide);
     call_free(&wide);
+    if (status == TN_OK) solved_keep(key, p);
     return status;
 }
