@@ -22,6 +22,8 @@ from parts import ROOT, Part, choose, run_all
 FUZZ_SECONDS = 45
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
+# Inductor would start processes that each import torch, to compile what comes one at a time.
+COMPILE_ENV = {**PYTHON_ENV, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 def ctest(folder: str, *options: str) -> list[str]:
@@ -97,8 +99,8 @@ def parts() -> list[Part]:
             unable=no_tsan,
         ),
         Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
-        Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], PYTHON_ENV),
-        Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], PYTHON_ENV),
+        Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], COMPILE_ENV),
+        Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part("wheel", "the wheel: made by pip, installed, used", [[*PYTEST, "tests/test_wheel.py"]]),
         Part(
             "fuzz",
