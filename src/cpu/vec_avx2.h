@@ -17,6 +17,13 @@ TNI_INLINE bool v_any(vint mask) {
     return _mm256_movemask_epi8((__m256i)mask) != 0;
 }
 
+TNI_INLINE vreal v_max(vreal a, vreal b) {
+    return v_select((vint)(a != a), a, v_atleast(b, a));
+}
+TNI_INLINE vreal v_min(vreal a, vreal b) {
+    return v_select((vint)(a != a), a, v_atmost(b, a));
+}
+
 #if defined(TNI_REAL_f32)
 
 TNI_INLINE __m128 fold_sum(vreal v) {
@@ -41,15 +48,24 @@ TNI_INLINE void v_store_f16(uint16_t *p, vreal v) {
 TNI_INLINE vreal v_load_bf16(const uint16_t *p) {
     return (vreal)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16);
 }
-TNI_INLINE void v_store_bf16(uint16_t *p, vreal v) {
+/* v as bf16 in the lower halves. */
+TNI_INLINE __m256i round_to_bf16(vreal v) {
     __m256i bits = (__m256i)v;
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
     __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
     __m256i number = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_EQ_OQ);
-    __m256i h = _mm256_srli_epi32(_mm256_blendv_epi8(quiet, rounded, number), 16);
+    return _mm256_srli_epi32(_mm256_blendv_epi8(quiet, rounded, number), 16);
+}
+TNI_INLINE void v_store_bf16(uint16_t *p, vreal v) {
+    __m256i h = round_to_bf16(v);
     __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(h, h), 0x08); /* quarters 0 and 2 */
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(packed));
+}
+/* Two vectors behind each other. */
+TNI_INLINE void v_store_two_bf16(uint16_t *p, const vreal *v) {
+    __m256i packed = _mm256_packus_epi32(round_to_bf16(v[0]), round_to_bf16(v[1])); /* quarters 0, 2, 1, 3 */
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(packed, 0xd8));
 }
 
 #else

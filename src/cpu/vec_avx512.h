@@ -9,7 +9,22 @@ TNI_INLINE uint16_t f16_round(float f) {
     return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
 }
 
+/* In this form compilers keep a comparison in a mask register, and make it a blend. */
+TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
+    return (vreal)(((vint)a & mask) | ((vint)b & ~mask));
+}
+
 #if defined(TNI_REAL_f32)
+
+/* The instructions give b where one is NaN; a NaN in a stays where it is. */
+TNI_INLINE vreal v_max(vreal a, vreal b) {
+    __mmask16 number = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_ORD_Q);
+    return (vreal)_mm512_mask_max_ps((__m512)a, number, (__m512)a, (__m512)b);
+}
+TNI_INLINE vreal v_min(vreal a, vreal b) {
+    __mmask16 number = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_ORD_Q);
+    return (vreal)_mm512_mask_min_ps((__m512)a, number, (__m512)a, (__m512)b);
+}
 
 TNI_INLINE __m128 fold_sum(vreal v) {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
@@ -18,10 +33,6 @@ TNI_INLINE __m128 fold_sum(vreal v) {
 TNI_INLINE __m128 fold_max(vreal v) {
     __m256 h = _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
     return _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-}
-
-TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
-    return (vreal)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)b, (__m512)a);
 }
 
 TNI_INLINE bool v_any(vint mask) {
@@ -43,16 +54,36 @@ TNI_INLINE void v_store_f16(uint16_t *p, vreal v) {
 TNI_INLINE vreal v_load_bf16(const uint16_t *p) {
     return (vreal)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
 }
+/* Bits whose upper halves are v as bf16: half of the last place is added, less the last bit of it where that leaves an
+ * even number. The fixup takes v itself where it is NaN, made quiet. */
+TNI_INLINE __m512i round_to_bf16(vreal v) {
+    __m512i bits = (__m512i)v, rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    rounded = _mm512_mask_add_epi32(rounded, odd, bits, _mm512_set1_epi32(0x8000));
+    return (__m512i)_mm512_fixupimm_ps((__m512)rounded, (__m512)v, _mm512_set1_epi32(0x22), 0);
+}
 TNI_INLINE void v_store_bf16(uint16_t *p, vreal v) {
-    __m512i bits = (__m512i)v;
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
-    __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
-    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_bf16(v), 16)));
+}
+
+/* Two vectors behind each other: one permutation takes the upper halves of both. */
+TNI_INLINE void v_store_two_bf16(uint16_t *p, const vreal *v) {
+    static const uint16_t upper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    __m512i halves = _mm512_permutex2var_epi16(round_to_bf16(v[0]), _mm512_loadu_si512(upper), round_to_bf16(v[1]));
+    _mm512_storeu_si512(p, halves);
 }
 
 #else
+
+TNI_INLINE vreal v_max(vreal a, vreal b) {
+    __mmask8 number = _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q);
+    return (vreal)_mm512_mask_max_pd((__m512d)a, number, (__m512d)a, (__m512d)b);
+}
+TNI_INLINE vreal v_min(vreal a, vreal b) {
+    __mmask8 number = _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q);
+    return (vreal)_mm512_mask_min_pd((__m512d)a, number, (__m512d)a, (__m512d)b);
+}
 
 TNI_INLINE __m128d fold_sum(vreal v) {
     __m256d h = _mm256_add_pd(_mm512_castpd512_pd256((__m512d)v), _mm512_extractf64x4_pd((__m512d)v, 1));
@@ -61,10 +92,6 @@ TNI_INLINE __m128d fold_sum(vreal v) {
 TNI_INLINE __m128d fold_max(vreal v) {
     __m256d h = _mm256_max_pd(_mm512_castpd512_pd256((__m512d)v), _mm512_extractf64x4_pd((__m512d)v, 1));
     return _mm_max_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1));
-}
-
-TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
-    return (vreal)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)b, (__m512d)a);
 }
 
 TNI_INLINE bool v_any(vint mask) {

@@ -12,6 +12,13 @@ TNI_INLINE bool v_any(vint mask) {
     return _mm_movemask_epi8((__m128i)mask) != 0;
 }
 
+TNI_INLINE vreal v_max(vreal a, vreal b) {
+    return v_select((vint)(a != a), a, v_atleast(b, a));
+}
+TNI_INLINE vreal v_min(vreal a, vreal b) {
+    return v_select((vint)(a != a), a, v_atmost(b, a));
+}
+
 #if defined(TNI_REAL_f32)
 
 TNI_INLINE __m128 fold_sum(vreal v) {

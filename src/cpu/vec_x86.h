@@ -80,12 +80,5 @@ TNI_INLINE real v_hmax(vreal v) {
     return v_any((vint)(v != v)) ? (real)NAN : max_128(fold_max(v));
 }
 
-TNI_INLINE vreal v_max(vreal a, vreal b) {
-    return v_select((vint)(a != a), a, v_atleast(b, a));
-}
-TNI_INLINE vreal v_min(vreal a, vreal b) {
-    return v_select((vint)(a != a), a, v_atmost(b, a));
-}
-
 #undef MM
 #endif

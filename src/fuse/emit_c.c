@@ -199,13 +199,22 @@ static int32_t count_work(const emitter *e, int32_t *heavy) {
 
 /* ---- a loop ------------------------------------------------------------------------------------------------------ */
 
-static const char *native(const emitter *e) {
-    return e->lane == TNI_LANE_F64 ? "TN_F64" : "TN_F32";
+static const char *type_name(tn_type type) {
+    return type == TN_F16 ? "TN_F16" : type == TN_BF16 ? "TN_BF16" : type == TN_F32 ? "TN_F32" : "TN_F64";
+}
+
+static tn_type native(const emitter *e) {
+    return e->lane == TNI_LANE_F64 ? TN_F64 : TN_F32;
 }
 
 /* The same in every row: made once, or lying so in memory. */
 static bool is_fixed(const emitter *e, int32_t v) {
     return e->values[v].segment == 0 && e->pass->n_dims > 0 && e->pass->columns <= e->pass->block;
+}
+
+/* The memory of `field` is gone through from one end to the other. */
+static void print_fetch(emitter *e, tn_type type, char field, int32_t number) {
+    tni_text_add(&e->body, "    fetch(%s, in->%c%d, i, u);\n", type_name(type), field, (int)number);
 }
 
 /* A value from outside: p<v> where it is, t<v> what was loaded of it; s<v> a single one; r<v> a row's. */
@@ -230,8 +239,9 @@ static void take_outside(emitter *e, int32_t v, bool single) {
         tni_text_add(&e->body, "    vint t%d[4];\n    EACH t%d[k] = mask(in->p%d, %s + k * VL, left);\n", (int)v,
                      (int)v, (int)v, from);
     } else {
-        tni_text_add(&e->body, "    vreal t%d[4];\n    load_all(%s, in->p%d, %s, left, u, t%d);\n", (int)v, native(e),
-                     (int)v, from, (int)v);
+        if (about->pointed && !by_column) print_fetch(e, native(e), 'p', v);
+        tni_text_add(&e->body, "    vreal t%d[4];\n    load_all(%s, in->p%d, %s, left, u, t%d);\n", (int)v,
+                     type_name(native(e)), (int)v, from, (int)v);
     }
 }
 
@@ -320,15 +330,12 @@ static void print_expand(emitter *e, const tni_step *s) {
     tni_text_add(&e->body, "    vreal t%d[4];\n    EACH t%d[k] = %s;\n", (int)s->out, (int)s->out, arg);
 }
 
-static const char *type_name(tn_type type) {
-    return type == TN_F16 ? "TN_F16" : type == TN_BF16 ? "TN_BF16" : type == TN_F32 ? "TN_F32" : "TN_F64";
-}
-
 /* q<j>: the memory of the j-th load or store of the loop. */
 static void print_memory_step(emitter *e, const tni_step *s, int32_t j) {
     tni_text_add(&e->fields, " char *q%d;", (int)j);
     tni_text_add(&e->begin, ", .q%d = memory[%d]", (int)j, (int)j);
     tn_type type = e->pass->memory[s->operand].type;
+    if (type != TN_BOOL) print_fetch(e, type, 'q', j);
     if (s->kind == TNI_STEP_STORE) {
         char arg[32];
         name_argument(e, s, 0, false, arg);
@@ -352,7 +359,8 @@ static void print_kept(emitter *e, int32_t v) {
     e->free &= e->values[v].pointed;
     tni_text_add(&e->fields, " void *w%d;", (int)v);
     tni_text_add(&e->begin, ", .w%d = at[%d]", (int)v, (int)v);
-    tni_text_add(&e->body, "    store_all(%s, in->w%d, i, left, u, t%d);\n", native(e), (int)v, (int)v);
+    tni_text_add(&e->body, "    store_all(%s, in->w%d, i, left, u, t%d);\n", type_name(native(e)), (int)v, (int)v);
+    if (e->values[v].pointed) print_fetch(e, native(e), 'w', v);
 }
 
 static void print_steps(emitter *e) {

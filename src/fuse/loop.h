@@ -56,6 +56,18 @@ TNI_INLINE void store_two(void *p, const vreal *a) {
     vst1q_u16(p, vbslq_u16(number, vsubq_u16(high, up), vorrq_u16(high, vdupq_n_u16(0x40))));
 }
 
+#elif defined(TNI_REAL_f32) && (defined(TNI_ISA_avx512) || defined(TNI_ISA_avx2))
+
+enum { PAIRS = 1 };
+
+TNI_INLINE void load_two(const void *p, vreal *a) {
+    for (int k = 0; k < 2; k++) a[k] = v_load(TN_BF16, p, k * VL);
+}
+
+TNI_INLINE void store_two(void *p, const vreal *a) {
+    v_store_two_bf16(p, a);
+}
+
 #else
 
 enum { PAIRS = 0 };
@@ -85,6 +97,20 @@ TNI_INLINE void store_all(const tn_type t, void *p, int64_t i, int64_t left, con
     } else {
         EACH store(t, p, i + k * VL, left, a[k]);
     }
+}
+
+/* Memory that the loop comes to in a while, as far ahead as its u vectors are now. The machine does so by itself, but
+ * begins anew with every page, and takes loads for dependent on stores that have the same place in another page. */
+#if defined(__x86_64__)
+enum { AHEAD = 2048 };
+#else
+enum { AHEAD = 0 };
+#endif
+
+TNI_INLINE void fetch(const tn_type t, const void *p, int64_t i, const int u) {
+    const int bytes = u * VL * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
+    if (AHEAD == 0 || u == 1) return;
+    for (int k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)r_at(t, p, i) + AHEAD + k);
 }
 
 TNI_INLINE vint mask(const void *p, int64_t i, int64_t left) {
