@@ -83,8 +83,23 @@ static int32_t fold(tni_graph *g, const tni_gnode *node) {
 
 /* ---- arithmetic -------------------------------------------------------------------------------------------------- */
 
+/* 0 in any shape, but not -0 */
+static bool is_zero(const tni_graph *g, int32_t i) {
+    while (is_op(g, i, TNI_P_EXPAND)) i = node_at(g, i)->arg[0];
+    return is_value(g, i, 0);
+}
+
+/* Never -0: adding 0 to it changes nothing. Derivatives of choices by an attribute are long sums of 0. */
+static bool has_no_minus_zero(const tni_graph *g, int32_t i) {
+    while (is_op(g, i, TNI_P_EXPAND)) i = node_at(g, i)->arg[0];
+    const tni_gnode *node = node_at(g, i);
+    return is_zero(g, i) || (node->op == TNI_P_ADD && (is_zero(g, node->arg[0]) || is_zero(g, node->arg[1])));
+}
+
 static int32_t simplify_add(tni_graph *g, const tni_gnode *node) {
     int32_t a = node->arg[0], b = node->arg[1];
+    if (is_zero(g, b) && has_no_minus_zero(g, a)) return instead(g, node, a);
+    if (is_zero(g, a) && has_no_minus_zero(g, b)) return instead(g, node, b);
     bool zero_is_free = g->fast || is_int(g, node->type);
     if (is_value(g, b, -0.0) || (zero_is_free && is_value(g, b, 0))) return instead(g, node, a);
     if (is_value(g, a, -0.0) || (zero_is_free && is_value(g, a, 0))) return instead(g, node, b);

@@ -55,6 +55,7 @@ static const char *const good[][2] = {
     {"x + -0.0", "f(x: T[*s]) -> y: T[*s] : y = x"},
     {"exp(x - -0)", "f(x: T[*s]) -> y: T[*s] : y = exp(x)"},
     {"x + 0", "f(x: T[*s]) -> y: T[*s] : y = x + 0"},
+    {"0.0 + x + 0.0 + 0.0", "f(x: T[*s]) -> y: T[*s] : y = 0.0 + x"},
     {"x + (1 + 2) * pi", "f(x: T[*s]) -> y: T[*s] : y = x + 9.42477796076938"},
     {"x * -1", "f(x: T[*s]) -> y: T[*s] : y = -x"},
     {"a - -b", "f(a: T[~*s], b: T[~*s]) -> y: T[*s] : y = a + b"},
