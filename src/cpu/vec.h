@@ -55,6 +55,7 @@ enum { V_HALVES = 0 };
 enum { VL = V_BYTES / sizeof(real) };
 
 typedef real vreal __attribute__((vector_size(V_BYTES)));
+typedef double vdouble __attribute__((vector_size(V_BYTES)));
 typedef int_of_real vint __attribute__((vector_size(V_BYTES))); /* a comparison gives -1 (true) or 0 in each lane */
 
 TNI_INLINE vreal v_set(real a) {
@@ -82,7 +83,8 @@ TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
  *     v_atleast(x, low)      max(x, low), v_atmost(x, high) min(x, high): a NaN in x stays
  *     v_max(a, b), v_min     NaN where either is NaN
  *     v_sum(v), v_hmax(v)    over the lanes, in a fixed order; v_hmax is NaN where a lane is
- *     v_abs, v_sqrt, v_any(mask), v_mask(p, i): VL bools as a mask */
+ *     v_abs, v_sqrt, v_any(mask), v_mask(p, i): VL bools as a mask
+ *     v_low(v), v_high(v)    for floats: half of the lanes as double */
 #if defined(TNI_ISA_neon)
 #include "vec_neon.h"
 #elif defined(TNI_ISA_vector)
@@ -206,6 +208,27 @@ TNI_INLINE void v_store(const tn_type t, void *p, int64_t i, vreal v) {
         v_store_n(t, p, i, VL, v);
     else
         memcpy((char *)p + i * (int64_t)sizeof(real), &v, sizeof v);
+}
+
+#endif
+
+#if defined(TNI_REAL_f32)
+
+/* sums[k] += v[k] in double */
+TNI_INLINE void v_add_to(double *sums, vreal v) {
+    vdouble low, high;
+    memcpy(&low, sums, sizeof low);
+    memcpy(&high, sums + VL / 2, sizeof high);
+    low += v_low(v);
+    high += v_high(v);
+    memcpy(sums, &low, sizeof low);
+    memcpy(sums + VL / 2, &high, sizeof high);
+}
+
+#else
+
+TNI_INLINE void v_add_to(double *sums, vreal v) {
+    v_store(TN_F64, sums, 0, v_load(TN_F64, sums, 0) + v);
 }
 
 #endif

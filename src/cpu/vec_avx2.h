@@ -38,6 +38,13 @@ TNI_INLINE vint v_mask(const void *p, int64_t i) {
     return (vint)_mm256_cmpgt_epi32(_mm256_cvtepu8_epi32(eight), _mm256_setzero_si256());
 }
 
+TNI_INLINE vdouble v_low(vreal v) {
+    return (vdouble)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
+}
+TNI_INLINE vdouble v_high(vreal v) {
+    return (vdouble)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+}
+
 TNI_INLINE vreal v_load_f16(const uint16_t *p) {
     return (vreal)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }

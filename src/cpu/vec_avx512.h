@@ -44,6 +44,13 @@ TNI_INLINE vint v_mask(const void *p, int64_t i) {
     return (vint)_mm512_movm_epi32(_mm_test_epi8_mask(bytes, bytes));
 }
 
+TNI_INLINE vdouble v_low(vreal v) {
+    return (vdouble)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v));
+}
+TNI_INLINE vdouble v_high(vreal v) {
+    return (vdouble)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
+}
+
 TNI_INLINE vreal v_load_f16(const uint16_t *p) {
     return (vreal)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }

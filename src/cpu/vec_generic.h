@@ -53,6 +53,17 @@ TNI_INLINE real v_hmax(vreal v) {
     return most;
 }
 
+#if defined(TNI_REAL_f32)
+
+TNI_INLINE vdouble v_low(vreal v) {
+    return (vdouble){v[0], v[1]};
+}
+TNI_INLINE vdouble v_high(vreal v) {
+    return (vdouble){v[2], v[3]};
+}
+
+#endif
+
 TNI_INLINE vint v_mask(const void *p, int64_t i) {
     vint mask;
     for (int k = 0; k < VL; k++) mask[k] = -(int_of_real)(((const uint8_t *)p)[i + k] != 0);

@@ -55,6 +55,13 @@ TNI_INLINE vint v_mask(const void *p, int64_t i) {
     return (vint)vtstq_u32(bytes, bytes);
 }
 
+TNI_INLINE vdouble v_low(vreal v) {
+    return (vdouble)vcvt_f64_f32(vget_low_f32((float32x4_t)v));
+}
+TNI_INLINE vdouble v_high(vreal v) {
+    return (vdouble)vcvt_high_f64_f32((float32x4_t)v);
+}
+
 TNI_INLINE vreal v_load_f16(const uint16_t *p) {
     return (vreal)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }

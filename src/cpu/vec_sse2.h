@@ -36,6 +36,13 @@ TNI_INLINE vint v_mask(const void *p, int64_t i) {
     return (vint)_mm_cmpgt_epi32(wide, zero);
 }
 
+TNI_INLINE vdouble v_low(vreal v) {
+    return (vdouble)_mm_cvtps_pd((__m128)v);
+}
+TNI_INLINE vdouble v_high(vreal v) {
+    return (vdouble)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
+}
+
 TNI_INLINE vreal v_load_f16(const uint16_t *p) {
     __m128i h = _mm_loadl_epi64((const __m128i *)p);
     return v_widen_f16((vint)_mm_unpacklo_epi16(h, _mm_setzero_si128()));

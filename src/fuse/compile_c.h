@@ -21,7 +21,7 @@ enum {
     TNI_C_CALLS = 3,       /* whoever calls so often will call again */
 };
 
-/* at: the pass's values; memory: of the loop's loads and stores, in their order */
+/* at: the pass's values; memory: of the loop's loads, stores and sums, in their order */
 typedef void (*tni_c_loop)(void *const *at, char *const *memory, const uint64_t *constants, int64_t rows,
                            int64_t columns);
 

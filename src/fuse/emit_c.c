@@ -113,6 +113,14 @@ static bool fits_loop(const emitter *e, const tni_step *s) {
     return (lane < 0 ? lane_of_argument(e, s, 1) : lane) == e->lane;
 }
 
+/* A sum for each column, of rows that are worth a loop each. */
+static bool sums_columns(const emitter *e, const tni_step *s) {
+    const tni_pass *pass = e->pass;
+    const tni_accumulator *acc = &pass->accumulators[s->operand];
+    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
+    return pass->columns >= LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+}
+
 static bool fits(const emitter *e, const tni_step *s) {
     const tni_memory *m = s->operand >= 0 && s->operand < e->pass->n_memory ? &e->pass->memory[s->operand] : NULL;
     if (is_neutral(s)) return true;
@@ -124,6 +132,7 @@ static bool fits(const emitter *e, const tni_step *s) {
         if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && is_dense(e->pass, m);
         return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
     case TNI_STEP_STORE: return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
+    case TNI_STEP_GATHER: return s->lane == e->lane && sums_columns(e, s);
     default: return false;
     }
 }
@@ -330,10 +339,21 @@ static void print_expand(emitter *e, const tni_step *s) {
     tni_text_add(&e->body, "    vreal t%d[4];\n    EACH t%d[k] = %s;\n", (int)s->out, (int)s->out, arg);
 }
 
-/* q<j>: the memory of the j-th load or store of the loop. */
+static void print_gather(emitter *e, const tni_step *s, int32_t j) {
+    char arg[32];
+    name_argument(e, s, 0, false, arg);
+    e->by_rows = true;
+    tni_text_add(&e->body, "    EACH add_to(in->q%d, c + k * VL, left, %s);\n", (int)j, arg);
+}
+
+/* q<j>: the memory of the j-th load, store or sum of the loop. */
 static void print_memory_step(emitter *e, const tni_step *s, int32_t j) {
     tni_text_add(&e->fields, " char *q%d;", (int)j);
     tni_text_add(&e->begin, ", .q%d = memory[%d]", (int)j, (int)j);
+    if (s->kind == TNI_STEP_GATHER) {
+        print_gather(e, s, j);
+        return;
+    }
     tn_type type = e->pass->memory[s->operand].type;
     if (type != TN_BOOL) print_fetch(e, type, 'q', j);
     if (s->kind == TNI_STEP_STORE) {

@@ -113,6 +113,16 @@ TNI_INLINE void fetch(const tn_type t, const void *p, int64_t i, const int u) {
     for (int k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)r_at(t, p, i) + AHEAD + k);
 }
 
+/* sums[i] … += a */
+TNI_INLINE void add_to(void *sums, int64_t i, int64_t left, vreal a) {
+    double *to = (double *)sums + i;
+    if (left >= VL) {
+        v_add_to(to, a);
+    } else {
+        for (int k = 0; k < left; k++) to[k] += (double)a[k];
+    }
+}
+
 TNI_INLINE vint mask(const void *p, int64_t i, int64_t left) {
     return left < VL ? v_mask_n(p, i, left) : v_mask(p, i);
 }

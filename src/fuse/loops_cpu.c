@@ -214,7 +214,9 @@ static double min_of(const void *x, int64_t n) {
 
 static void add_to(double *sums, const void *p, int64_t n) {
     const real *x = p;
-    TNI_IVDEP for (int64_t i = 0; i < n; i++) sums[i] += (double)x[i];
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_add_to(sums + i, v_load(V_NATIVE, x, i));
+    for (; i < n; i++) sums[i] += (double)x[i];
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

@@ -213,13 +213,17 @@ static void reduce(const worker *w, const tni_step *s) {
         put(w->at[s->out], r, s->lane, over(s->op, s->lane, from + r * bytes, w->columns));
 }
 
-/* Into this piece's partial results. */
+/* This piece's partial results, from the block's first on. */
+static running *sums_of(const worker *w, const tni_step *s) {
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    int64_t begin = w->offset[w->pass->n_memory + s->operand] + w->column * acc->strides[w->pass->n_dims];
+    return (running *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size + begin;
+}
+
 static void gather(const worker *w, const tni_step *s) {
-    const tni_pass *pass = w->pass;
-    const tni_accumulator *acc = &pass->accumulators[s->operand];
-    int64_t along = acc->strides[pass->n_dims], down = row_stride(w, acc->strides);
-    int64_t begin = w->offset[pass->n_memory + s->operand] + w->column * along;
-    running *to = (running *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size + begin;
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
+    running *to = sums_of(w, s);
     const char *from = w->at[s->arg[0]];
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
     if (along == 0 && down == 0) { /* all of the block to one place */
@@ -260,6 +264,7 @@ static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) 
         const tni_step *s = &w->pass->steps[i];
         if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
         if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
     }
     w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns);
 }

@@ -99,6 +99,9 @@ static void check_random(uint64_t seed) {
 }
 
 /* Longer than blocks, and tails behind vectors. */
+#define SUMS                                                                                                       \
+    "f(x: T[n, c], z: T[n, c], s: T[c]) -> y: T[n, c], d: T[c], q: T[c] : t = where(x * s > 0, z, 0); y = t * s; " \
+    "d = sum_to(t * x, s); q = sum_to(t, s)"
 static const row large[] = {
     {"relu(x * s + b)", "400,100 100 100", -2, 2},
     {"clamp(x, -1, 1) * 2", "100003", -2, 2},
@@ -109,6 +112,10 @@ static const row large[] = {
     {"exp(x - logsumexp(x, -1)) * 2 + x", "5,40000", -2, 2},
     {"f(x: T[n, c]!, z: T[n, c], b: T[c]) -> s: T[c] : s = sum_to(x * z + 1, b); x = x * z - b", "300,200 300,200 200",
      -2, 2},
+    {SUMS, "300,203 300,203 203", -2, 2},
+    {SUMS, "300,64 300,64 64", -2, 2},
+    {SUMS, "3,2100 3,2100 2100", -2, 2},
+    {SUMS, "3,2112 3,2112 2112", -2, 2},
 };
 
 /* ---- when -------------------------------------------------------------------------------------------------------- */
