@@ -21,7 +21,7 @@
 #include "cache.h"
 
 enum {
-    GENERATOR = 1,     /* raised with every change of flags or of what surrounds the text */
+    GENERATOR = 2,     /* raised with every change of flags or of what surrounds the text */
     MOST_SECONDS = 60, /* that the compiler may take */
     MOST_WORDS = 48,   /* of a command */
     MOST_CALLS = 1000, /* that ask whether the compiler is free */
@@ -29,6 +29,8 @@ enum {
 
 static const char *const flags[] = {
     "-std=gnu11", "-O3", "-w", "-fPIC", "-fwrapv", "-ffp-contract=fast", "-fno-math-errno", "-s", "-fno-trapping-math"};
+/* Nothing to look up in other libraries, and as few pages as can be: it is loaded sooner. */
+static const char *const library_flags[] = {"-shared", "-nostartfiles", "-Wl,-z,noseparate-code", NULL};
 /* As in CMakeLists.txt. */
 static const struct {
     const char *isa, *flags[8];
@@ -42,13 +44,14 @@ struct tni_c_code {
     tni_cache_key key;
     char *source;
     int32_t n_loops;
-    bool tried; /* to compile it */
+    bool looked; /* into the cache on disk */
+    bool tried;  /* to compile it */
     _Atomic int32_t calls;
     _Atomic(tni_c_loop *) loops;
     struct tni_c_code *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of `tried` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, `looked` and `tried` */
 static struct tni_c_code *codes;
 static _Atomic bool busy;   /* a thread is compiling: one at a time */
 static _Atomic bool ending; /* the process is: nothing is begun any more */
@@ -178,7 +181,7 @@ static void compile(const char *from, const char *to, bool shared) {
         if (strcmp(machines[i].isa, tni_loops_isa()) != 0) continue;
         for (int k = 0; machines[i].flags[k]; k++) words[n++] = (char *)(uintptr_t)machines[i].flags[k];
     }
-    if (shared) words[n++] = "-shared";
+    for (int k = 0; shared && library_flags[k]; k++) words[n++] = (char *)(uintptr_t)library_flags[k];
     words[n++] = include;
     words[n++] = source;
     words[n++] = "-o";
@@ -404,17 +407,28 @@ static struct tni_c_code *code_of(char *source, int32_t n_loops, bool *is_new) {
     return codes = code;
 }
 
-static void look_up(tni_program *program, char *source, int32_t n_loops) {
-    bool is_new = false;
+/* Takes the lock, unless another thread has it and `waits` is false: who comes then comes again. */
+static void look_on_disk(struct tni_c_code *code, bool waits) {
     tni_cached found = {0};
-    pthread_mutex_lock(&lock);
-    struct tni_c_code *code = code_of(source, n_loops, &is_new);
-    if (code && is_new) tni_cache_get(&code->key, &found);
+    if (waits) {
+        pthread_mutex_lock(&lock);
+    } else if (pthread_mutex_trylock(&lock) != 0) {
+        return;
+    }
+    if (!code->looked) tni_cache_get(&code->key, &found);
+    code->looked = true;
     if (found.data) load(code, found.data, found.bytes);
     pthread_mutex_unlock(&lock);
-    if (!is_new || !code) tni_free(source);
     tni_free(found.data);
-    program->code = code;
+}
+
+static struct tni_c_code *find_code(char *source, int32_t n_loops) {
+    bool is_new = false;
+    pthread_mutex_lock(&lock);
+    struct tni_c_code *code = code_of(source, n_loops, &is_new);
+    pthread_mutex_unlock(&lock);
+    if (!is_new || !code) tni_free(source);
+    return code;
 }
 
 void tni_c_look(tni_program *program) {
@@ -430,8 +444,8 @@ void tni_c_look(tni_program *program) {
         tni_free(text.data);
         return;
     }
-    look_up(program, text.data, n_loops);
-    struct tni_c_code *code = program->code;
+    struct tni_c_code *code = program->code = find_code(text.data, n_loops);
+    if (code && (now || program->cost.bytes >= TNI_C_BYTES_SOON)) look_on_disk(code, true);
     if (now && code && !atomic_load(&code->loops) && take_over(code)) make(code);
 }
 
@@ -441,8 +455,10 @@ const tni_c_loop *tni_c_loops(const tni_program *program) {
     const tni_c_loop *loops = atomic_load_explicit(&code->loops, memory_order_acquire);
     if (loops || atomic_load_explicit(&code->calls, memory_order_relaxed) > MOST_CALLS) return loops;
     int32_t calls = atomic_fetch_add_explicit(&code->calls, 1, memory_order_relaxed) + 1;
-    if (calls >= TNI_C_CALLS && take_over(code)) start_thread(code);
-    return NULL;
+    if (calls > 1) look_on_disk(code, false);
+    loops = atomic_load_explicit(&code->loops, memory_order_acquire);
+    if (!loops && calls >= TNI_C_CALLS && take_over(code)) start_thread(code);
+    return loops;
 }
 
 bool tni_program_is_compiled(const tni_program *program) {

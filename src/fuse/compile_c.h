@@ -1,9 +1,10 @@
 /* Loops of a program made by the host's compiler (emit_c.c says which).
  *
  * When: a program whose calls move at least TNI_C_BYTES looks for its loops when it is bound, among those that are
- * loaded and then in the cache on disk. Where there are none it runs as it is; its third call (of all programs with the
- * same text) starts the compiler in a thread of its own, and the calls after that thread is through use what it made.
- * What is compiled is cached, for processes to come and for machines without a compiler.
+ * loaded. The cache on disk is looked into by the second call (of all programs with the same text): loading takes longer
+ * than the interpreter does for a first result, unless a call moves TNI_C_BYTES_SOON. Where there are no loops it runs as
+ * it is; the third call starts the compiler in a thread of its own, and the calls after that thread is through use what
+ * it made. What is compiled is cached, for processes to come and for machines without a compiler.
  *
  * Results are the same bits either way, so nobody needs to know when that is. Only the last bit of exp, log and what is
  * made of them can differ, and only where the library was built by another make of compiler than the host's.
@@ -17,8 +18,9 @@
 #include "program.h"
 
 enum {
-    TNI_C_BYTES = 1 << 18, /* less is in the caches, and over before a loop could make a difference */
-    TNI_C_CALLS = 3,       /* whoever calls so often will call again */
+    TNI_C_BYTES = 1 << 18,      /* less is in the caches, and over before a loop could make a difference */
+    TNI_C_BYTES_SOON = 1 << 23, /* where the first call alone gains what loading costs */
+    TNI_C_CALLS = 3,            /* whoever calls so often will call again */
 };
 
 /* at: the pass's values; memory: of the loop's loads, stores and sums, in their order */
