@@ -51,23 +51,40 @@ static int utf8_length(const unsigned char *s) {
     return length > 1 && (overlong || beyond) ? 0 : length;
 }
 
-void tni_text_json_string(tni_text *text, const char *string) {
-    tni_text_add(text, "\"");
-    for (const unsigned char *s = (const unsigned char *)string; *s;) {
+/* Characters from s on that stand for themselves in JSON, in bytes. */
+static size_t plain_length(const char *string) {
+    const unsigned char *s = (const unsigned char *)string;
+    for (;;) {
         int length = utf8_length(s);
-        if (length == 0) {
-            tni_text_add(text, "\\ufffd");
-            s++;
-        } else if (*s == '"' || *s == '\\') {
-            tni_text_add(text, "\\%c", *s++);
-        } else if (*s < 0x20 || *s == 0x7F) {
-            tni_text_add(text, "\\u%04x", *s++);
-        } else {
-            tni_text_add(text, "%.*s", length, (const char *)s);
-            s += length;
-        }
+        if (length == 0 || *s < 0x20 || *s == '"' || *s == '\\' || *s == 0x7F)
+            return (size_t)((const char *)s - string);
+        s += length;
     }
-    tni_text_add(text, "\"");
+}
+
+static void add_bytes(tni_text *text, const char *bytes, size_t n) {
+    if (!reserve(text, n)) return;
+    memcpy(text->data + text->length, bytes, n);
+    text->length += n;
+    text->data[text->length] = 0;
+}
+
+void tni_text_json_string(tni_text *text, const char *string) {
+    add_bytes(text, "\"", 1);
+    while (*string) {
+        size_t plain = plain_length(string);
+        add_bytes(text, string, plain);
+        string += plain;
+        unsigned char c = (unsigned char)*string;
+        if (c == 0) break;
+        if (utf8_length((const unsigned char *)string) == 0) {
+            add_bytes(text, "\\ufffd", 6);
+        } else {
+            tni_text_add(text, c == '"' || c == '\\' ? "\\%c" : "\\u%04x", c);
+        }
+        string++;
+    }
+    add_bytes(text, "\"", 1);
 }
 
 /* The fewest digits that read back as the same number, always with a '.' or an exponent: 1.0, 1e-5, -inf. */

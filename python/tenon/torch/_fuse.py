@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -90,17 +90,17 @@ class FusedOp(_ops.TorchOp):
     def __init__(self, formula: str, fast: bool) -> None:
         self.formula = formula
         self.fast = fast
-        op = fused(formula, fast)
-        super().__init__(op)
-        self.fake = fake_kernel(op, self.defaults)
+        super().__init__(fused(formula, fast))
 
-    def _overloads(self) -> tuple[Any, Any]:
+    def _overload(self, kind: str) -> Any:
         packet: Any = torch.ops.tenon.fuse
         if self.op.mutates:
-            updater = _updater(self.op, packet.inplace, self.formula, self.fast)
-            return updater, updater
-        made = [_caller(self.op, overload, self.formula, self.fast) for overload in (packet.default, packet.raw)]
-        return made[0], made[1]
+            return _updater(self.op, packet.inplace, self.formula, self.fast)
+        return _caller(self.op, getattr(packet, kind), self.formula, self.fast)
+
+    @cached_property
+    def fake(self) -> Callable[..., Any]:
+        return fake_kernel(self.op, self.defaults)
 
     def _shown(self) -> list[int]:
         return list(range(len(self.op.outputs)))
@@ -138,6 +138,8 @@ _CONTINUES = re.compile(r"->|:|where\b(?! *\()")
 def _on_one_line(formula: str) -> str:
     """The same formula without line ends and comments. Inductor writes what a call is given into comments of the code
     that it makes for a GPU, as it stands."""
+    if "\n" not in formula and "\r" not in formula and "#" not in formula:
+        return formula.strip()
     made, depth = "", 0
     for line in formula.replace("\r", " ").split("\n"):
         code = re.sub(r"('[^']*')|#.*", r"\1", line).strip()

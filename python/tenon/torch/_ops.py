@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
@@ -84,29 +84,51 @@ class TorchOp:
     def __init__(self, op: Operator) -> None:
         self.op = op
         self.defaults = tuple(default_of(p) for p in op.params)
-        self.names = [p.name for p in op.params]
         self.inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.tensors = [i for i, _ in self.inputs]
-        self.written = [i for i, p in self.inputs if p.inplace]
         self.free = [
             (i, p) for i, p in self.inputs if "var" in p.type and not (p.type.get("wrap") or p.inplace or p.list)
         ]
         self.alike = self._alike()
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
-        self.overload: Any  # with a gradient
-        self.raw: Any  # without: what it comes to below autograd
-        self.overload, self.raw = self._overloads()
-        self.apply_full = self._recorded(self.everything)
-        self.full = direct(op.address, self.apply_full, self.general, self.everything, True)
-        self.forward = direct(op.address, self.raw, self.raw, self.everything, True)
+        self.overload: Any = self._overload("default")  # with a gradient
         self.call = direct(op.address, self._recorded(self.shown), self.general_shown, self.shown, False)
         self._functional: Any = None
         self._register()
 
-    def _overloads(self) -> tuple[Any, Any]:
-        packet = getattr(torch.ops.tenon, self.op.name)
-        return packet.default, packet.raw
+    def _overload(self, kind: str) -> Any:
+        return getattr(getattr(torch.ops.tenon, self.op.name), kind)
+
+    # What not every call needs is made when it is first asked for: much of a formula's first use is this.
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [p.name for p in self.op.params]
+
+    @cached_property
+    def written(self) -> list[int]:
+        return [i for i, p in self.inputs if p.inplace]
+
+    @cached_property
+    def raw(self) -> Any:
+        """The overload without a gradient: what it comes to below autograd."""
+        return self._overload("raw")
+
+    @cached_property
+    def apply_full(self) -> Callable[..., Any]:
+        """All outputs, recorded for the backward pass."""
+        return self._recorded(self.everything)
+
+    @cached_property
+    def full(self) -> Callable[..., Any]:
+        """All outputs, recorded where that is needed."""
+        return direct(self.op.address, self.apply_full, self.general, self.everything, True)
+
+    @cached_property
+    def forward(self) -> Callable[..., Any]:
+        """All outputs, never recorded."""
+        return direct(self.op.address, self.raw, self.raw, self.everything, True)
 
     def _shown(self) -> list[int]:
         return shown_outputs(self.op)

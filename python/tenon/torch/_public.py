@@ -70,6 +70,12 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=2 * indent)
 
 
+def _has_out(made: TorchOp) -> bool:
+    """A single result may be written into a tensor that the caller has."""
+    single = len(made.shown) == 1 and made.op.outputs[made.shown[0]].want == "always"
+    return single and not made.op.mutates and all(p.name != "out" for p in made.op.params)
+
+
 class _Public:
     """Writes the public function of one operator."""
 
@@ -81,9 +87,7 @@ class _Public:
         self.params = [p for p in self.op.params if p.name not in hidden]
         self.arguments = ["False" if p.name in hidden else identifier(p.name) for p in self.op.params]
         self.late: list[str] = []  # required behind optional ones
-        # A single result may be written into a tensor that the caller has.
-        single = len(made.shown) == 1 and self.op.outputs[made.shown[0]].want == "always"
-        self.has_out = single and not self.op.mutates and all(p.name != "out" for p in self.op.params)
+        self.has_out = _has_out(made)
 
     def parameters(self) -> list[str]:
         parts = []
@@ -281,7 +285,7 @@ def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
     if len(op.params) > 1 and made.alike != [made.tensors]:
         return None
     plain = all(isinstance(p, Input) and not (p.optional or p.list or _is_number(p)) for p in op.params)
-    if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _Public(made).has_out:
+    if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _has_out(made):
         return None
     params, name = [identifier(p.name) for p in op.params], identifier(op.name)
     code = _OF_TENSORS[len(params)].__code__.replace(co_varnames=(*params, "out"), co_name=name)
