@@ -266,6 +266,7 @@ tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_ho
 }
 
 tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host) {
+    (void)host; /* nothing is allocated or run */
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));

@@ -49,10 +49,10 @@ typedef struct tni_batch_norm {
     tni_divisor per_plane;         /* by packs, where is_short: units < 2^31 */
     long long per_part, n_parts;
     long long per_block, n_blocks; /* of the last kernel, which writes, n_blocks for rows; or of a channel's cluster */
-    long long tiles, write_tiles; /* rows: of channels */
-    long long n_chunks;           /* rows: of places, in the first kernel */
-    int lanes, write_lanes;       /* rows: as a power of 2 */
-    int per_stage;                /* a channel in shared memory: packs of a thread that come in one step */
+    long long tiles, write_tiles;  /* rows: of channels */
+    long long n_chunks;            /* rows: of places, in the first kernel */
+    int lanes, write_lanes;        /* rows: as a power of 2 */
+    int per_stage;                 /* a channel in shared memory: packs of a thread that come in one step */
     int is_short, relu;
     int wide; /* packs are 16-byte aligned; rows: and full */
     int full; /* planes: packs are wide and full, and is_short */
