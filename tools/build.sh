@@ -10,6 +10,7 @@ settings=()
 if [ "$preset" = release ]; then
     settings+=("-DTENON_CUBINS=${TENON_CUBINS:+$(realpath "$TENON_CUBINS")}")
     settings+=("-DTENON_CUDA_ARCHS=${TENON_CUDA_ARCHS:-}")
+    settings+=("-DTENON_QUICK=${TENON_QUICK:-OFF}")
 fi
 # A folder that was configured with another compiler or at another path is configured anew.
 if ! cmake --preset "$preset" "${settings[@]}" >"build/logs/configure-$preset.log" 2>&1; then

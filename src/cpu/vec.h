@@ -29,7 +29,9 @@
 
 #include "variants.h"
 
+#ifndef TNI_INLINE /* else by the build: to inline everything takes the compiler minutes */
 #define TNI_INLINE static inline __attribute__((always_inline))
+#endif
 
 #if defined(TNI_ISA_avx512)
 enum { V_BYTES = 64 };
