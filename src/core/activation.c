@@ -111,8 +111,10 @@ static tn_status own_call(const tn_call *call, const activated *a, steps *s, tn_
     const tni_contract *c = a->op->contract;
     int32_t n = 0, n_attrs = 0;
     for (int32_t i = 0; i < c->n_inputs; i++) {
-        if (c->inputs[i].list)
-            return tn_fail(TN_UNSUPPORTED, "%s: %s is a list, act can be 'none' or 'relu'", c->name, c->inputs[i].name);
+        if (c->inputs[i].list) {
+            return tn_fail(TN_UNSUPPORTED, "%s: %s is a list, so %s can be 'none' or 'relu' only", c->name,
+                           c->inputs[i].name, c->attrs[c->activation].name);
+        }
         const tn_view *v = tn_in(call, i);
         s->in[i] = v ? &s->tensors[n] : NULL;
         if (v) s->tensors[n++] = tensor_of(call, v);

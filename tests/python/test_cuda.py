@@ -215,11 +215,7 @@ def test_columns(shape: Shape, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("layout", ["planes", "channels last"])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize(
-    "shape",
-    [(8, 64, 7, 7), (16, 2048, 7, 7), (32, 256, 28, 28), (2, 3, 224, 224), (64, 33, 1000), (4096, 512)],
-    ids=str,
-)
+@pytest.mark.parametrize("shape", CHANNELS, ids=str)
 def test_channels(shape: Shape, dtype: torch.dtype, layout: str) -> None:
     x, dy, c = gpu_randn(shape, dtype), gpu_randn(shape, dtype), shape[1]
     if layout == "channels last":
