@@ -352,30 +352,37 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
     }
 }
 
-/* A block writes a tile of channels in a chunk of places. x does not wait for the statistics: it is under way meanwhile. */
+/* A block writes a tile of channels in its chunks of places. x does not wait for the statistics: it is under way
+ * meanwhile. */
 template <class T, bool RESIDUAL, bool WIDE> TN_DEVICE void normalise_rows(const tni_batch_norm &p) {
-    constexpr int VL = pack<T>::VL, BATCH = TNI_BN_WRITE_BATCH;
+    typedef row_writer<T, !RESIDUAL> writer;
+    constexpr int VL = pack<T>::VL, BATCH = writer::BATCH;
     const rows_share r = write_share_of<T, WIDE>(p);
+    const i64 first = writer::first(p, r), step = writer::step(p, r);
     if (r.left <= 0) return;
-    const i64 row = written_first(p, r);
-    pack<T> x[BATCH] = {}, residual[BATCH] = {};
-#pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-        const i64 at = row + k * r.slots;
-        if (at >= p.units) continue;
-        x[k] = get(WIDE, row_at<T>(p.x, r, at), r.left, r.apart);
-        if (RESIDUAL) residual[k] = get(WIDE, row_at<T>(p.residual, r, at), r.left, r.apart);
-    }
-    wait_for_last();
     acc<T> mean[VL], scale[VL], beta[VL];
-    numbers_at<T, WIDE>(p, MEAN, r, mean);
-    numbers_at<T, WIDE>(p, SCALE, r, scale);
-    numbers_at<T, WIDE>(p, BETA, r, beta);
+#pragma unroll 1
+    for (i64 row = first; row >= 0; row -= step) {
+        pack<T> x[BATCH] = {}, residual[BATCH] = {};
 #pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-        const i64 at = row + k * r.slots;
-        const pack<T> y = normalised<T, RESIDUAL>(p, x[k], residual[k], mean, scale, beta);
-        if (at < p.units) put_last(WIDE, row_at<T>(p.y, r, at), r.left, r.apart, y);
+        for (int k = 0; k < BATCH; k++) {
+            const i64 at = RESIDUAL ? readable(p, row + k * r.slots) : row + k * r.slots;
+            if (!RESIDUAL && at >= p.units) continue;
+            x[k] = get(WIDE, row_at<T>(p.x, r, at), r.left, r.apart);
+            if (RESIDUAL) residual[k] = get(WIDE, row_at<T>(p.residual, r, at), r.left, r.apart);
+        }
+        if (row == first) {
+            wait_for_last();
+            numbers_at<T, WIDE>(p, MEAN, r, mean);
+            numbers_at<T, WIDE>(p, SCALE, r, scale);
+            numbers_at<T, WIDE>(p, BETA, r, beta);
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const i64 at = row + k * r.slots;
+            const pack<T> y = normalised<T, RESIDUAL>(p, x[k], residual[k], mean, scale, beta);
+            if (at < p.units) put_last(WIDE, row_at<T>(p.y, r, at), r.left, r.apart, y);
+        }
     }
 }
 
@@ -514,22 +521,24 @@ template <class T> struct row_blocks {
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
 #define ROWS(name, T, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, row_blocks<T>::of_sm, tni_batch_norm, call)
 #define WRITE(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 4, tni_batch_norm, call)
-#define WRITE_ROWS(name, blocks, call) TN_ROW_KERNEL(name, TNI_BN_WRITE_THREADS, blocks, tni_batch_norm, call)
+#define WRITE_ROWS(name, T, blocks, call)                                                                  \
+    TN_ROW_KERNEL(name, (row_writer<T, true>::THREADS), sizeof(T) == 2 ? TNI_BN_SMALL_ROW_BLOCKS : blocks, \
+                  tni_batch_norm, call)
 #define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
 #define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
-#define BATCH_NORM(T, type)                                                                       \
-    PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))                     \
-    ROWS(batch_norm_statistics_rows_##type, T, (statistics_of_rows<T>(p)))                        \
-    WRITE(batch_norm_write_planes_##type, (normalise_planes<T, false>(p)))                        \
-    WRITE_ROWS(batch_norm_write_rows_##type, 9, (normalise_rows<T, false, true>(p)))              \
-    WRITE_ROWS(batch_norm_write_any_rows_##type, 6, (normalise_rows<T, false, false>(p)))         \
-    PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p)))               \
-    WRITE_ROWS(batch_norm_write_rows_residual_##type, 7, (normalise_rows<T, true, true>(p)))      \
-    WRITE_ROWS(batch_norm_write_any_rows_residual_##type, 5, (normalise_rows<T, true, false>(p))) \
-    KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                                   \
-    KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))                           \
-    ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                              \
+#define BATCH_NORM(T, type)                                                                          \
+    PLANES(batch_norm_statistics_planes_##type, (statistics_of_planes<T>(p)))                        \
+    ROWS(batch_norm_statistics_rows_##type, T, (statistics_of_rows<T>(p)))                           \
+    WRITE(batch_norm_write_planes_##type, (normalise_planes<T, false>(p)))                           \
+    WRITE_ROWS(batch_norm_write_rows_##type, T, 9, (normalise_rows<T, false, true>(p)))              \
+    WRITE_ROWS(batch_norm_write_any_rows_##type, T, 6, (normalise_rows<T, false, false>(p)))         \
+    PLANES(batch_norm_write_planes_residual_##type, (normalise_planes<T, true>(p)))                  \
+    WRITE_ROWS(batch_norm_write_rows_residual_##type, T, 7, (normalise_rows<T, true, true>(p)))      \
+    WRITE_ROWS(batch_norm_write_any_rows_residual_##type, T, 5, (normalise_rows<T, true, false>(p))) \
+    KEPT(batch_norm_kept_##type, (normalise_kept<T, false>(p)))                                      \
+    KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))                              \
+    ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                                 \
     ONE(batch_norm_singles_residual_##type, (normalise_singles<T, true>(p)))
 
 BATCH_NORM(f16, f16)

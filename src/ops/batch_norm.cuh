@@ -13,11 +13,14 @@ enum {
     TNI_BN_ONE_SINGLES = 10,
     TNI_BN_ONE_GRAD_SINGLES = 8, /* backward, of x and dy each */
     TNI_BN_LANES = 16,           /* rows: packs of channels side by side; */
-    TNI_BN_WRITE_LANES = 128,    /* in a block that writes; */
     TNI_BN_BATCH = 8,            /* places of a thread in a chunk; */
     TNI_BN_GRAD_BATCH = 4,
-    TNI_BN_WRITE_THREADS = 128,  /* of a block that writes a chunk of rows, */
-    TNI_BN_WRITE_BATCH = 2,      /* of which a thread has so many places; */
+    TNI_BN_WRITE_THREADS = 128,       /* of a block that writes a chunk of rows, of which */
+    TNI_BN_WRITE_LANES = 128,         /* these are side by side */
+    TNI_BN_WRITE_BATCH = 2,           /* and a thread has so many places; */
+    TNI_BN_SMALL_WRITE_THREADS = 256, /* the same for elements of 2 bytes, where blocks write many chunks */
+    TNI_BN_SMALL_WRITE_LANES = 16,
+    TNI_BN_SMALL_WRITE_BATCH = 8,
     TNI_BN_ROW_BLOCKS = 4,       /* blocks of a multiprocessor, */
     TNI_BN_SMALL_ROW_BLOCKS = 2, /* for elements of 2 bytes */
     TNI_BN_GRAD_ROW_BLOCKS = 2,
@@ -48,7 +51,8 @@ typedef struct tni_batch_norm {
     long long units;               /* packs of a channel, or places */
     tni_divisor per_plane;         /* by packs, where is_short: units < 2^31 */
     long long per_part, n_parts;
-    long long per_block, n_blocks; /* of the last kernel, which writes, n_blocks for rows; or of a channel's cluster */
+    long long per_block, n_blocks; /* of the last kernel, which writes, n_blocks for rows: every n_blocks-th chunk is a
+                                      block's own; or of a channel's cluster */
     long long tiles, write_tiles;  /* rows: of channels */
     long long n_chunks;            /* rows: of places, in the first kernel */
     int lanes, write_lanes;        /* rows: as a power of 2 */
@@ -172,9 +176,26 @@ TN_DEVICE void numbers_at(const tni_batch_norm &p, int which, const rows_share &
     }
 }
 
-/* The first place of a thread of a block that writes: blocks go backwards. */
-TN_DEVICE i64 written_first(const tni_batch_norm &p, const rows_share &r) {
-    return (p.n_blocks - 1 - r.part) * TNI_BN_WRITE_BATCH * r.slots + r.slot;
+/* A block that writes: its threads, and how many places each takes at a time where one tensor is read, or several. */
+template <class T, bool ONE> struct row_writer {
+    static constexpr bool SMALL = sizeof(T) == 2;
+    static constexpr int THREADS = SMALL ? TNI_BN_SMALL_WRITE_THREADS : TNI_BN_WRITE_THREADS;
+    static constexpr int SMALL_BATCH = ONE ? TNI_BN_SMALL_WRITE_BATCH : TNI_BN_SMALL_WRITE_BATCH / 2;
+    static constexpr int BATCH = SMALL ? SMALL_BATCH : TNI_BN_WRITE_BATCH;
+
+    /* The first place of a thread, and how far it is to that in its next chunk: they go backwards, below 0 is none. */
+    static TN_MEMBER i64 first(const tni_batch_norm &p, const rows_share &r) {
+        const i64 chunks = (i64)quotient((u64)(p.units + BATCH * r.slots - 1), (u64)(BATCH * r.slots));
+        return (chunks - 1 - r.part) * BATCH * r.slots + r.slot;
+    }
+    static TN_MEMBER i64 step(const tni_batch_norm &p, const rows_share &r) {
+        return p.n_blocks * BATCH * r.slots;
+    }
+};
+
+/* A place to read where the last one may be behind the end: with several tensors, a condition would cost a tenth. */
+TN_DEVICE i64 readable(const tni_batch_norm &p, i64 row) {
+    return row < p.units ? row : p.units - 1;
 }
 
 /* After the places: which channel of the tile a thread ends, and whose sums of it, every ways-th from the way-th slot on;

@@ -137,18 +137,23 @@ static const direction backward = {2, TNI_BN_ONE_GRAD_SINGLES, TNI_BN_GRAD_BATCH
                                    TNI_BN_GRAD_ROW_BLOCKS};
 
 /* The sums: as many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x. To
- * write, a block for each chunk: that is faster. */
-static void divide_rows(tni_batch_norm *p, int64_t per_pack, direction way, const tni_gpu *gpu) {
+ * write, elements of 2 bytes the same way; of others a block for each chunk. Either is the faster one there. */
+static void divide_rows(bn_plan *plan, int64_t per_pack, direction way, const tni_gpu *gpu) {
+    tni_batch_norm *p = &plan->p;
+    const bool small = per_pack == 8;
     const int64_t packs = pieces(p->c, per_pack);
+    const int64_t write_lanes = small ? TNI_BN_SMALL_WRITE_LANES : TNI_BN_WRITE_LANES;
     while ((int64_t)1 << p->lanes < smaller(packs, TNI_BN_LANES)) p->lanes++;
-    while ((int64_t)1 << p->write_lanes < smaller(packs, TNI_BN_WRITE_LANES)) p->write_lanes++;
+    while ((int64_t)1 << p->write_lanes < smaller(packs, write_lanes)) p->write_lanes++;
     p->tiles = pieces(p->c, per_pack << p->lanes);
     p->write_tiles = pieces(p->c, per_pack << p->write_lanes);
     p->units = p->count;
     p->n_chunks = pieces(p->units, (int64_t)(TNI_BN_THREADS >> p->lanes) * way.batch);
-    const int64_t blocks = (int64_t)(per_pack == 8 ? way.small_row_blocks : way.row_blocks) * gpu->sms;
+    const int64_t blocks = (int64_t)(small ? way.small_row_blocks : way.row_blocks) * gpu->sms;
     p->n_parts = smaller(p->n_chunks, larger(1, blocks / p->tiles));
-    p->n_blocks = pieces(p->units, (int64_t)(TNI_BN_WRITE_THREADS >> p->write_lanes) * TNI_BN_WRITE_BATCH);
+    plan->write.block = small ? TNI_BN_SMALL_WRITE_THREADS : TNI_BN_WRITE_THREADS;
+    p->n_blocks = small ? larger(1, blocks / p->write_tiles)
+                        : pieces(p->units, (plan->write.block >> p->write_lanes) * (int64_t)TNI_BN_WRITE_BATCH);
 }
 
 /* Divides by p->packs, where that serves. */
@@ -169,9 +174,10 @@ static void divide(bn_plan *plan, const tn_call *call, direction way, const tni_
     p->s = tn_product(x, 2, x->ndim);
     p->count = p->n * p->s;
     if (plan->rows) {
-        divide_rows(p, per_pack, way, gpu);
+        divide_rows(plan, per_pack, way, gpu);
     } else {
         divide_planes(p, per_pack, gpu);
+        plan->write.block = TNI_BN_THREADS;
     }
     p->is_short = p->units < INT32_MAX;
     set_divisor(p);
@@ -179,7 +185,6 @@ static void divide(bn_plan *plan, const tn_call *call, direction way, const tni_
     plan->end.grid = (uint32_t)pieces(p->c, TNI_BN_END_LANES);
     plan->write.grid = (uint32_t)((plan->rows ? p->write_tiles : p->c) * p->n_blocks);
     plan->sums.block = plan->end.block = TNI_BN_THREADS;
-    plan->write.block = plan->rows ? TNI_BN_WRITE_THREADS : TNI_BN_THREADS;
     plan->has_90 = tni_cuda_has_90(call, call->name);
     plan->end.programmatic = plan->write.programmatic = plan->has_90;
 }

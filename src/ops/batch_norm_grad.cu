@@ -295,29 +295,33 @@ TN_DEVICE void put_outputs_of_row(const tni_batch_norm &p, const rows_share &r, 
     if (p.dresidual.data) put_last(WIDE, row_at<T>(p.dresidual, r, row), r.left, r.apart, out.dresidual);
 }
 
-/* A block writes a tile of channels in a chunk of places. What is read does not wait for the sums: it is under way
+/* A block writes a tile of channels in its chunks of places. What is read does not wait for the sums: it is under way
  * meanwhile. */
 template <class T, bool RELU, bool WIDE> TN_DEVICE void write_rows(const tni_batch_norm &p) {
-    constexpr int BATCH = TNI_BN_WRITE_BATCH;
+    typedef row_writer<T, false> writer;
+    constexpr int BATCH = writer::BATCH;
     const rows_share r = write_share_of<T, WIDE>(p);
+    const i64 first = writer::first(p, r), step = writer::step(p, r);
     if (r.left <= 0) return;
-    const i64 row = written_first(p, r);
-    inputs<T> in[BATCH] = {};
-#pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-        if (row + k * r.slots < p.units) in[k] = inputs_of_row<T, RELU>(p, r, row + k * r.slots, WIDE);
-    }
-    wait_for_last();
     more_numbers<T> n;
-    numbers_at<T, WIDE>(p, MEAN, r, n.by.mean);
-    numbers_at<T, WIDE>(p, SCALE, r, n.by.scale);
-    numbers_at<T, WIDE>(p, BETA, r, n.by.beta);
-    numbers_at<T, WIDE>(p, SHIFT, r, n.shift);
-    numbers_at<T, WIDE>(p, SLOPE, r, n.slope);
+#pragma unroll 1
+    for (i64 row = first; row >= 0; row -= step) {
+        inputs<T> in[BATCH];
 #pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-        const outputs<T> out = outputs_of<T, RELU>(p, in[k], n);
-        if (row + k * r.slots < p.units) put_outputs_of_row<T, WIDE>(p, r, row + k * r.slots, out);
+        for (int k = 0; k < BATCH; k++) in[k] = inputs_of_row<T, RELU>(p, r, readable(p, row + k * r.slots), WIDE);
+        if (row == first) {
+            wait_for_last();
+            numbers_at<T, WIDE>(p, MEAN, r, n.by.mean);
+            numbers_at<T, WIDE>(p, SCALE, r, n.by.scale);
+            numbers_at<T, WIDE>(p, BETA, r, n.by.beta);
+            numbers_at<T, WIDE>(p, SHIFT, r, n.shift);
+            numbers_at<T, WIDE>(p, SLOPE, r, n.slope);
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const outputs<T> out = outputs_of<T, RELU>(p, in[k], n);
+            if (row + k * r.slots < p.units) put_outputs_of_row<T, WIDE>(p, r, row + k * r.slots, out);
+        }
     }
 }
 
@@ -470,17 +474,19 @@ template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm 
 /* Room for 80 registers, for 128 where there are numbers for each channel of a pack, for 64 where there are few. */
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
 #define ROWS(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, TNI_BN_GRAD_ROW_BLOCKS, tni_batch_norm, call)
-#define WRITE_ROWS(name, blocks, call) TN_ROW_KERNEL(name, TNI_BN_WRITE_THREADS, blocks, tni_batch_norm, call)
+#define WRITE_ROWS(name, T, blocks, call)                                                                  \
+    TN_ROW_KERNEL(name, (row_writer<T, false>::THREADS), sizeof(T) == 2 ? TNI_BN_GRAD_ROW_BLOCKS : blocks, \
+                  tni_batch_norm, call)
 #define ONE(name, call) TN_ROW_KERNEL(name, TNI_BN_ONE_THREADS, 3, tni_batch_norm, call)
 #define KEPT(name, call) TN_ROW_KERNEL(name, TNI_BN_KEPT_THREADS, 2, tni_batch_norm, call)
 
-#define BATCH_NORM_GRAD(T, relu, type)                                                          \
-    PLANES(batch_norm_grad_sums_planes_##type, (sums_of_planes<T, relu>(p)))                    \
-    ROWS(batch_norm_grad_sums_rows_##type, (sums_of_rows<T, relu>(p)))                          \
-    PLANES(batch_norm_grad_write_planes_##type, (write_planes<T, relu>(p)))                     \
-    WRITE_ROWS(batch_norm_grad_write_rows_##type, relu ? 4 : 6, (write_rows<T, relu, true>(p))) \
-    WRITE_ROWS(batch_norm_grad_write_any_rows_##type, 4, (write_rows<T, relu, false>(p)))       \
-    KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))                                 \
+#define BATCH_NORM_GRAD(T, relu, type)                                                             \
+    PLANES(batch_norm_grad_sums_planes_##type, (sums_of_planes<T, relu>(p)))                       \
+    ROWS(batch_norm_grad_sums_rows_##type, (sums_of_rows<T, relu>(p)))                             \
+    PLANES(batch_norm_grad_write_planes_##type, (write_planes<T, relu>(p)))                        \
+    WRITE_ROWS(batch_norm_grad_write_rows_##type, T, relu ? 4 : 6, (write_rows<T, relu, true>(p))) \
+    WRITE_ROWS(batch_norm_grad_write_any_rows_##type, T, 4, (write_rows<T, relu, false>(p)))       \
+    KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))                                    \
     ONE(batch_norm_grad_singles_##type, (write_singles<T, relu>(p)))
 
 BATCH_NORM_GRAD(f16, false, f16)
