@@ -2,11 +2,11 @@
 #include "nvrtc.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "../core/library.h"
 #include "cuda.h"
 
 typedef struct nvrtc_program *program; /* nvrtcProgram */
@@ -27,7 +27,7 @@ typedef struct nvrtc_program *program; /* nvrtcProgram */
     X(GetProgramLogSize, (program made, size_t * bytes))                                                         \
     X(GetProgramLog, (program made, char *log))
 
-enum { MOST_ARCHS = 128, MOST_OPTIONS = 16 };
+enum { MOST_ARCHS = 128, MOST_OPTIONS = 16, LEAST_MAJOR = 12 };
 
 static struct {
 #define FIELD(name, arguments) int(*name) arguments;
@@ -40,68 +40,13 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
+static char file[PATH_MAX]; /* it was opened from */
 
-/* ---- where it may be --------------------------------------------------------------------------------------------- */
+/* ---- opening it -------------------------------------------------------------------------------------------------- */
 
 static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
-/* Behind the site-packages folder of a Python environment. */
 static const char *const wheels[] = {"nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", NULL};
-static const char *const installed[] = {"/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.12",
-                                        "/opt/cuda/lib64/libnvrtc.so.13", "/opt/cuda/lib64/libnvrtc.so.12", NULL};
-
-static void *open_named(const char *const *list, int flags) {
-    void *library = NULL;
-    for (; *list && !library; list++) library = dlopen(*list, flags);
-    return library;
-}
-
-static void *open_below(const char *folder, size_t length) {
-    char path[4096];
-    void *library = NULL;
-    for (const char *const *wheel = wheels; *wheel && !library; wheel++) {
-        const int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, *wheel);
-        if (n > 0 && (size_t)n < sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    return library;
-}
-
-/* The wheels lie beside other packages of the same environment, whose libraries are mapped already. */
-static void *open_beside(void) {
-    static const char folder[] = "/site-packages/";
-    char line[4608], last[4096] = "";
-    void *library = NULL;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    if (!maps) return NULL;
-    while (!library && fgets(line, sizeof line, maps)) {
-        const char *path = strchr(line, '/');
-        const char *end = path ? strstr(path, folder) : NULL;
-        if (!end) continue;
-        const size_t length = (size_t)(end - path) + sizeof folder - 2;
-        if (length >= sizeof last || (strlen(last) == length && memcmp(last, path, length) == 0)) continue;
-        memcpy(last, path, length);
-        last[length] = 0;
-        library = open_below(last, length);
-    }
-    fclose(maps);
-    return library;
-}
-
-/* Of a Python environment that TENON_SITE_PACKAGES or VIRTUAL_ENV names. */
-static void *open_in_environment(void) {
-    const char *site = getenv("TENON_SITE_PACKAGES");
-    void *library = site && *site ? open_below(site, strlen(site)) : NULL;
-    return library ? library : open_beside();
-}
-
-static void *open_library(void) {
-    const char *exact = getenv("TENON_NVRTC");
-    void *library = exact && *exact ? dlopen(exact, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!library) library = open_named(names, RTLD_NOW | RTLD_NOLOAD);
-    if (!library) library = open_named(names, RTLD_NOW | RTLD_LOCAL);
-    if (!library) library = open_in_environment();
-    if (!library) library = open_named(installed, RTLD_NOW | RTLD_LOCAL);
-    return library;
-}
+static const tni_library places = {"TENON_NVRTC", names, wheels, tni_cuda_folders};
 
 static bool look_up(void *library) {
     const struct {
@@ -124,7 +69,7 @@ static bool look_up(void *library) {
 }
 
 static void open_once(void) {
-    void *library = open_library();
+    void *library = tni_library_open(&places);
     int major = 0, minor = 0, count = 0;
     if (!library) {
         snprintf(why_not, sizeof why_not,
@@ -132,8 +77,13 @@ static void open_once(void) {
                  "install nvidia-cuda-nvrtc-cu12, or set TENON_NVRTC to the file");
         return;
     }
-    if (!look_up(library)) return;
+    if (!tni_library_file(library, file, sizeof file) || !look_up(library)) return;
     nvrtc.Version(&major, &minor);
+    if (major < LEAST_MAJOR) {
+        snprintf(why_not, sizeof why_not, "the NVRTC that was found is %d.%d; version 12 or newer is needed", major,
+                 minor);
+        return;
+    }
     if (nvrtc.GetNumSupportedArchs(&count) == 0 && count <= MOST_ARCHS && nvrtc.GetSupportedArchs(nvrtc.archs) == 0) {
         nvrtc.n_archs = count;
     }
@@ -144,6 +94,11 @@ int tni_nvrtc_version(const char *wanted) {
     pthread_once(&once, open_once);
     if (!nvrtc.version) tn_fail(TN_SYSTEM, "%s: %s", wanted, why_not);
     return nvrtc.version;
+}
+
+const char *tni_nvrtc_file(void) {
+    pthread_once(&once, open_once);
+    return file;
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */

@@ -6,8 +6,10 @@
 
 #ifdef __x86_64__
 #define TNI_FIRST "GLIBC_2.2.5"
+#define TNI_FIRST_DLINFO "GLIBC_2.3.3"
 #else
 #define TNI_FIRST "GLIBC_2.17"
+#define TNI_FIRST_DLINFO TNI_FIRST
 #endif
 
 #define TNI_USE(function, instead) __asm__(".symver " #function ", " #instead "@" TNI_FIRST);
@@ -22,6 +24,7 @@ TNI_USE_FIRST(pow)
 TNI_USE_FIRST(dladdr)
 TNI_USE_FIRST(dlclose)
 TNI_USE_FIRST(dlerror)
+__asm__(".symver dlinfo, dlinfo@" TNI_FIRST_DLINFO);
 TNI_USE_FIRST(dlopen)
 TNI_USE_FIRST(dlsym)
 TNI_USE_FIRST(pthread_create)
