@@ -45,6 +45,8 @@ typedef struct tni_image {
 } tni_image;
 extern const tni_image tni_images[]; /* {0} ends */
 
+/* The units that there are images of, each once, from 0 on; NULL: no more. */
+const char *tni_image_unit(int i);
 /* The image of `unit` that a GPU of this compute capability gets; NULL where none fits. */
 const tni_image *tni_image_for(const char *unit, int major, int minor);
 /* The same among other images; {0} ends. */

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../core/library.h"
+
 enum { LEAST_VERSION = 12000 };
 
 static tni_cuda_api api;
+static tni_cuda_found found;
 static char why_not[512];      /* what is wrong, for everybody who asks */
 static char sticky[512];       /* the error that ended the context; "" while all is well */
 static _Atomic bool is_broken; /* sticky is set */
@@ -60,14 +63,18 @@ static bool is_new_enough(void *library) {
 static bool open_driver(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return give_up("there is no NVIDIA driver (libcuda.so.1 cannot be opened)");
+    found.opened = tni_library_file(library, found.file, sizeof found.file);
     if (!is_new_enough(library) || !look_up(library)) return false;
     const char *text = "no reason given";
     int error = api.cuInit(0);
+    found.error = error;
+    found.started = !error;
     if (error) {
         api.cuGetErrorString(error, &text);
         return give_up("the NVIDIA driver does not start: CUDA error %d: %s", error, text);
     }
     error = api.cuDeviceGetCount(&api.n_devices);
+    found.error = error;
     if (error || api.n_devices == 0) return give_up("the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES?)");
     return true;
 }
@@ -79,6 +86,9 @@ static void note_fork(void) {
 static void open_once(void) {
     pthread_atfork(NULL, NULL, note_fork);
     if (!open_driver() && !why_not[0]) give_up("the NVIDIA driver cannot be used");
+    found.version = api.version;
+    found.n_devices = api.n_devices;
+    found.why_not = why_not;
 }
 
 static const tni_cuda_api *refuse(const char *wanted) {
@@ -96,8 +106,14 @@ static const tni_cuda_api *refuse(const char *wanted) {
     return NULL;
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+const tni_cuda_found *tni_cuda_look(void) {
+    pthread_once(&once, open_once);
+    return &found;
+}
+
 const tni_cuda_api *tni_cuda(const char *wanted) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_once);
     bool fine = !why_not[0] && !atomic_load_explicit(&is_forked, memory_order_relaxed) &&
                 !atomic_load_explicit(&is_broken, memory_order_acquire);

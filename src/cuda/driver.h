@@ -116,6 +116,17 @@ typedef struct tni_cuda_api {
  * fork of one that used it. `wanted` (an operator, a command) begins the message. */
 const tni_cuda_api *tni_cuda(const char *wanted);
 
+/* What was found, also where it cannot be used. */
+typedef struct tni_cuda_found {
+    bool opened, started;
+    char file[1024]; /* that was opened; "": none */
+    int version;     /* as above; 0: not known */
+    int error;       /* with which it does not start: CUDA's number */
+    int n_devices;
+    const char *why_not; /* ""; the message */
+} tni_cuda_found;
+const tni_cuda_found *tni_cuda_look(void);
+
 /* A message with CUDA's own words: "softmax: kernel softmax_warp_bf16: CUDA error 700 (CUDA_ERROR_ILLEGAL_ADDRESS): …".
  * After an error that ends the context for good, later calls say so and name the first one. */
 tn_status tni_cuda_failed(const char *wanted, const char *what, int error);

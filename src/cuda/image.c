@@ -42,6 +42,17 @@ const tni_image *tni_image_pick(const tni_image *images, const char *name, int m
     return best;
 }
 
+const char *tni_image_unit(int i) {
+    for (const tni_image *image = tni_images; image->unit; image++) {
+        bool seen = false;
+        for (const tni_image *before = tni_images; before < image; before++) {
+            seen |= strcmp(before->unit, image->unit) == 0;
+        }
+        if (!seen && i-- == 0) return image->unit;
+    }
+    return NULL;
+}
+
 const tni_image *tni_image_for(const char *name, int major, int minor) {
     return tni_image_pick(tni_images, name, major, minor);
 }

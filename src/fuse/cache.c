@@ -251,6 +251,20 @@ static void tidy(int folder) {
     tni_free(files);
 }
 
+tni_cache_state tni_cache_look(void) {
+    char path[3072];
+    tni_cache_state s = {.most = most_bytes()};
+    int folder = tni_cache_folder(path, sizeof path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    s.exists = folder >= 0;
+    if (folder >= 0) folder = keep_if_ours(folder);
+    s.usable = folder >= 0;
+    old_file *files = s.usable ? tni_malloc(MOST_FILES * sizeof *files) : NULL;
+    if (files) s.files = list_files(folder, files, &s.bytes);
+    tni_free(files);
+    if (folder >= 0) close(folder);
+    return s;
+}
+
 void tni_cache_put(tni_cache_entry *entry, const char *data, size_t bytes) {
     char name[96];
     if (entry->lock < 0) return;

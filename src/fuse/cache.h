@@ -33,4 +33,12 @@ void tni_cache_close(tni_cache_entry *entry);
 /* The folder: TENON_CACHE_DIR, $XDG_CACHE_HOME/tenon or ~/.cache/tenon; false: there is none. */
 bool tni_cache_folder(char *path, size_t size);
 
+/* What is in the cache now. Makes nothing. */
+typedef struct tni_cache_state {
+    bool exists, usable; /* usable: a directory that is ours and that others cannot write to */
+    int32_t files;
+    int64_t bytes, most; /* most: the limit */
+} tni_cache_state;
+tni_cache_state tni_cache_look(void);
+
 #endif

@@ -157,7 +157,7 @@ static void run(char *const *words) {
 
 /* ---- the compiler ------------------------------------------------------------------------------------------------ */
 
-static const char *compiler_name(void) {
+const char *tni_c_compiler(void) {
     static const char *const names[] = {"TENON_CC", "CC"};
     for (int i = 0; i < 2; i++) {
         const char *name = getenv(names[i]);
@@ -170,7 +170,7 @@ static const char *compiler_name(void) {
 static void compile(const char *from, const char *to, bool shared) {
     char name[512], source[512], target[512], include[512];
     char *words[MOST_WORDS], *rest = NULL;
-    int n = 0, written = snprintf(name, sizeof name, "%s", compiler_name());
+    int n = 0, written = snprintf(name, sizeof name, "%s", tni_c_compiler());
     bool fits = written > 0 && (size_t)written < sizeof name && path_in_folder(source, sizeof source, from) &&
                 path_in_folder(target, sizeof target, to);
     if (!fits) return;

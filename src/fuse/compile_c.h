@@ -34,6 +34,9 @@ int32_t tni_emit_c(tni_program *program, tni_text *text);
 void tni_c_look(tni_program *program);                     /* when a program is bound */
 const tni_c_loop *tni_c_loops(const tni_program *program); /* for each call: loop n is [n - 1]; NULL: none yet */
 
+/* The command, which may be several words: TENON_CC, CC or cc. */
+const char *tni_c_compiler(void);
+
 /* A file that the loops' text includes. */
 typedef struct tni_c_file {
     const char *name, *text;
