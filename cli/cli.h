@@ -31,7 +31,7 @@ typedef struct verb {
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_flags;
+extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* The exit status of a command that was not understood. */

@@ -12,21 +12,9 @@ static const char WANTED[] = "tenon devices";
 
 /* ---- what is built in ---------------------------------------------------------------------------------------------- */
 
-/* The units of the images, each once; i counts from 0. NULL: no more. */
-static const char *nth_unit(int i) {
-    for (const tni_image *image = tni_images; image->unit; image++) {
-        bool seen = false;
-        for (const tni_image *before = tni_images; before < image; before++) {
-            seen |= strcmp(before->unit, image->unit) == 0;
-        }
-        if (!seen && i-- == 0) return image->unit;
-    }
-    return NULL;
-}
-
 static int count_units(void) {
     int n = 0;
-    while (nth_unit(n)) n++;
+    while (tni_image_unit(n)) n++;
     return n;
 }
 
@@ -46,7 +34,7 @@ static void print_images(const tni_gpu *gpu) {
         int units = 0;
         tni_image_describe(kind, text);
         for (int i = 0; first && i < n; i++) {
-            const tni_image *image = tni_image_for(nth_unit(i), gpu->major, gpu->minor);
+            const tni_image *image = tni_image_for(tni_image_unit(i), gpu->major, gpu->minor);
             if (!image || image->arch != kind->arch || image->kind != kind->kind) continue;
             size_t length = strlen(line);
             snprintf(line + length, sizeof line - length, "%s%s", units++ ? " " : "", image->unit);
@@ -56,7 +44,7 @@ static void print_images(const tni_gpu *gpu) {
         print_wrapped(line, 17 + (int)strlen(text), 15);
     }
     for (int i = 0; i < n; i++) {
-        if (!tni_image_for(nth_unit(i), gpu->major, gpu->minor)) printf("  %-12s %s\n", "not built in", nth_unit(i));
+        if (!tni_image_for(tni_image_unit(i), gpu->major, gpu->minor)) printf("  %-12s %s\n", "not built in", tni_image_unit(i));
     }
 }
 
@@ -100,7 +88,7 @@ static void print_cpu(void) {
 static void json_images(tni_text *t, const tni_gpu *gpu) {
     const char *unit;
     tni_text_add(t, "\"built_in\": {");
-    for (int i = 0; (unit = nth_unit(i)); i++) {
+    for (int i = 0; (unit = tni_image_unit(i)); i++) {
         const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
         char text[32];
         tni_text_add(t, "%s\"%s\": ", i ? ", " : "", unit);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DEVICES = 2, DEEPEST = 16, ILLEGAL_ADDRESS = 700, NO_CONTEXT = 201, NO_BINARY = 209, NO_DEVICE = 100 };
 
@@ -20,6 +21,8 @@ static int is(const char *what) {
 
 static int init(unsigned flags) {
     (void)flags;
+    if (is("crashes")) abort();
+    while (is("hangs")) pause();
     return is("does not start") ? NO_DEVICE : 0;
 }
 __attribute__((visibility("default"))) int cuDriverGetVersion(int *version);
