@@ -67,17 +67,23 @@ void require(doctor_result *r, const char *format, ...) {
     va_end(args);
 }
 
+/* Behind what is there, unless that has it already: two GPUs may have one fault. */
+static void add_once(char *to, size_t size, const char *between, const char *text) {
+    const size_t n = strlen(to);
+    if (!strstr(to, text)) snprintf(to + n, size - n, "%s%s", n ? between : "", text);
+}
+
 void judge(doctor_result *r, check_state state, const char *reason, const char *fix, ...) {
     static const int severity[] = {[PASSED] = 1, [SKIPPED] = 0, [WARNED] = 2, [FAILED] = 3};
+    char text[sizeof r->fix] = "";
     if (!r->state || severity[state] > severity[r->state]) r->state = state;
-    const size_t n = strlen(r->reason);
-    snprintf(r->reason + n, sizeof r->reason - n, "%s%s", n ? "; " : "", reason);
+    add_once(r->reason, sizeof r->reason, "; ", reason);
     if (!fix) return;
     va_list args;
     va_start(args, fix);
-    if (r->fix[0]) strncat(r->fix, "\n", sizeof r->fix - strlen(r->fix) - 1);
-    add_text(r->fix, sizeof r->fix, fix, args);
+    vsnprintf(text, sizeof text, fix, args);
     va_end(args);
+    add_once(r->fix, sizeof r->fix, "\n", text);
 }
 
 void tni_doctor_say(doctor_result *r, const char *state, const char *observed, const char *required, const char *reason,

@@ -81,6 +81,8 @@ const char *install_command(const package_names *names);
 bool machine_path(char *path, size_t size, const char *name);
 bool read_line(const char *name, char *text, size_t size); /* the first line of a file of the machine */
 
+const char *install_driver(void);
+
 /* The driver that a major version of CUDA needs at least: 13 is 580. */
 int least_driver(int cuda_major);
 int driver_cuda_major(void); /* that the driver found here is for; 0: there is none */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "doctor.h"
 #include "fuse/compile_c.h"
@@ -88,12 +89,14 @@ static void check_nvcc(doctor_result *r) {
     }
     const char *release = strstr(end.output, "release ");
     observe(r, ", CUDA %.*s", (int)strcspn(release + 8, ",\n"), release + 8);
-    if (driver && major > driver) {
-        snprintf(reason, sizeof reason, "what it compiles needs driver %d; this one is for CUDA %d",
-                 least_driver(major), driver);
-        judge(r, WARNED, reason,
-              "export CUDA_HOME=/usr/local/cuda-%d   # an nvcc of the driver's version, or a newer driver", driver);
-    }
+    if (!driver || major <= driver) return;
+    snprintf(reason, sizeof reason, "what it compiles needs driver %d; this one is for CUDA %d", least_driver(major),
+             driver);
+    char older[64], folder[PATH_MAX];
+    snprintf(older, sizeof older, "/usr/local/cuda-%d", driver);
+    bool has_older = machine_path(folder, sizeof folder, older) && access(folder, X_OK) == 0;
+    if (has_older) judge(r, WARNED, reason, "export CUDA_HOME=%s", folder);
+    if (!has_older) judge(r, WARNED, reason, "%s", install_driver());
 }
 
 /* ---- nvcc and the host's compiler ---------------------------------------------------------------------------------- */

@@ -76,7 +76,7 @@ static const char *library_version(const char *file) {
 
 /* ---- driver -------------------------------------------------------------------------------------------------------- */
 
-static const char *install_driver(void) {
+const char *install_driver(void) {
     static const package_names names = {"nvidia-driver", "akmod-nvidia", "nvidia-driver-G06-kmp-default", "nvidia",
                                         "install driver 580 or newer: https://www.nvidia.com/drivers"};
     if (access("/usr/bin/ubuntu-drivers", X_OK) == 0) return "sudo ubuntu-drivers install";

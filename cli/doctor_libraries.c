@@ -41,17 +41,18 @@ static void judge_cuda_major(doctor_result *r, check_state state, int major, con
     judge(r, state, reason, "%s", fix);
 }
 
+/* One that goes with the driver; it must be named, as the newest that is found is taken. */
+static const char NAME_NVRTC_12[] = "python -m pip install nvidia-cuda-nvrtc-cu12 && export TENON_NVRTC=$(python -c "
+                                    "'import nvidia.cuda_nvrtc as m; print(m.__path__[0])')/lib/libnvrtc.so.12";
+
 static void check_nvrtc(doctor_result *r) {
     const int version = tni_nvrtc_version(WANTED);
-    const char *exact = getenv("TENON_NVRTC");
-    char why[512];
-    /* Without a GPU nobody compiles for one. */
-    const check_state bad = has_gpu() ? FAILED : WARNED;
-    const char *colon = strstr(tn_last_error(), ": ");
-    snprintf(why, sizeof why, "%s", version ? "" : colon ? colon + 2 : "");
+    const char *exact = getenv("TENON_NVRTC"), *colon = strstr(tn_last_error(), ": ");
+    char why[512], reason[512];
+    snprintf(why, sizeof why, "%s", !version && colon ? colon + 2 : "");
+    const check_state bad = has_gpu() ? FAILED : WARNED; /* without a GPU nobody compiles for one */
     require(r, "NVRTC 12.0 or newer, not newer than the driver");
     if (exact && *exact && !dlopen(exact, RTLD_NOW | RTLD_LOCAL)) {
-        char reason[512];
         snprintf(reason, sizeof reason, "TENON_NVRTC cannot be opened: %s", dlerror());
         judge(r, WARNED, reason, "unset TENON_NVRTC");
     }
@@ -63,7 +64,7 @@ static void check_nvrtc(doctor_result *r) {
         judge(r, bad, why, exact && *exact ? "unset TENON_NVRTC; %s" : "%s", get_nvrtc());
     } else {
         observe(r, "NVRTC %d.%d, %s", version / 1000, version % 1000 / 10, tni_nvrtc_file());
-        judge_cuda_major(r, bad, version / 1000, get_nvrtc());
+        judge_cuda_major(r, bad, version / 1000, NAME_NVRTC_12);
         if (compile_something() != TN_OK) judge(r, bad, tn_last_error(), "%s", get_nvrtc());
     }
 }

@@ -253,19 +253,17 @@ static void check_environment(doctor_result *r) {
     if (!r->observed[0]) observe(r, "none of Tenon's variables is set");
 }
 
-/* Folders of which libraries are taken that are made for linking, or for another driver. */
+/* The toolkit's folder of stubs has a libcuda.so.1 in some versions, which starts no GPU. */
 static void check_library_path(doctor_result *r) {
     const char *all = getenv("LD_LIBRARY_PATH"), *preload = getenv("LD_PRELOAD");
-    require(r, "no folder of CUDA's stubs or compat libraries");
+    require(r, "no folder of CUDA's stubs");
     observe(r, all && *all ? "LD_LIBRARY_PATH=%s" : "LD_LIBRARY_PATH is not set", all);
     if (preload && *preload) observe(r, ", LD_PRELOAD=%s", preload);
     for (const char *at = all; at && *at; at += strcspn(at, ":"), at += *at == ':') {
         char folder[PATH_MAX], reason[PATH_MAX + 128];
         snprintf(folder, sizeof folder, "%.*s", (int)strcspn(at, ":"), at);
-        const bool stubs = strstr(folder, "/stubs") != NULL, compat = strstr(folder, "/compat") != NULL;
-        if (!stubs && !compat) continue;
-        snprintf(reason, sizeof reason, "%s has a libcuda.so that %s", folder,
-                 stubs ? "only linkers are meant to see" : "takes the place of the driver's own");
+        if (!strstr(folder, "/stubs")) continue;
+        snprintf(reason, sizeof reason, "%s has a libcuda.so that only linkers are meant to see", folder);
         judge(r, WARNED, reason,
               "export LD_LIBRARY_PATH=$(printf %%s \"$LD_LIBRARY_PATH\" | tr : '\\n' | grep -vxF '%s' | paste -sd:)",
               folder);
@@ -276,7 +274,7 @@ const doctor_row system_checks[] = {
     {"library", "libtenon.so: where it is, its version and hash", check_library},
     {"cpu", "the CPU, its vector instructions, threads", check_cpu},
     {"environment", "TENON_… and other variables: unknown names, values that are not used", check_environment},
-    {"library_path", "LD_LIBRARY_PATH: CUDA's stubs and compat libraries", check_library_path},
+    {"library_path", "LD_LIBRARY_PATH: folders of CUDA's stubs", check_library_path},
     {"cache", "the folder of compiled formulas: can be written to, size and limit", check_cache},
     {"temporary", "the folder in which the C compiler works", check_temporary},
     {0},

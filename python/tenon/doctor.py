@@ -66,15 +66,19 @@ def _copies() -> list[Path]:
     return found
 
 
-def _damaged(package: Path) -> list[str]:
-    """Files of the installed wheel that are not what pip installed."""
-    try:
-        files = importlib.metadata.files("tenon") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
+def _installed(package: Path) -> importlib.metadata.Distribution | None:
+    """What pip knows of the package; None where pip did not install it."""
+    for found in importlib.metadata.distributions(name="tenon"):
+        if Path(str(found.locate_file("tenon"))).resolve() == package:
+            return found
+    return None
+
+
+def _damaged(package: Path, files: Sequence[importlib.metadata.PackagePath]) -> list[str]:
+    """Files that are not what pip installed."""
     bad = []
     for file in files:
-        path = Path(str(file.locate()))
+        path = Path(str(file.locate())).resolve()
         if file.hash is None or package not in path.parents:
             continue
         if not path.is_file():
@@ -94,10 +98,16 @@ def check_package() -> Result:
         return Result(
             "WARN", observed, required, reason, f"{sys.executable} -m pip uninstall tenon   # then install one"
         )
-    damaged = _damaged(own)
+    installed = _installed(own)
+    if not installed:
+        return Result("PASS", f"{observed}, not installed by pip", required)
+    damaged = _damaged(own, installed.files or [])
     if damaged:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, f"{_PIP} --force-reinstall tenon")
+    if installed.version != tenon.__version__:
+        reason = f"the package is of version {installed.version}, the library of version {tenon.__version__}"
+        return Result("WARN", observed, required, reason, f"unset TENON_LIBRARY; {_PIP} --force-reinstall tenon")
     return Result("PASS", observed, required)
 
 
@@ -110,6 +120,8 @@ def child(name: str) -> None:
     def say(**what: str) -> None:
         print(f"\n{_MARK}{json.dumps(what)}", flush=True)
 
+    end_with_parent = 1  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(end_with_parent, signal.SIGKILL)
     module = importlib.import_module(name)
     version, file = getattr(module, "__version__", "of unknown version"), getattr(module, "__file__", None)
     say(imported=f"{name} {version}, {file or 'a folder without __init__.py'}")
@@ -250,7 +262,11 @@ def main(arguments: list[str]) -> int:
     # Where processes that have imported a framework find NVIDIA's libraries.
     lib.tni_library_look_in(os.fsencode(sysconfig.get_path("purelib")))
     add("python", "this Python", check_python)
-    add("package", "the package tenon: two of them on sys.path, files that were changed", check_package)
+    add(
+        "package",
+        "the package tenon: two of them, its library's version, files that were changed",
+        check_package,
+    )
     for name in FRAMEWORKS:
         what = f"{name}: version, whether it imports, whether its adapter loads"
         add(name, what, partial(frameworks.check, name))

@@ -216,6 +216,10 @@ def test_a_file_that_was_changed(machine: Machine) -> None:
     result = machine.check("package", python=True)
     assert result["state"] == "FAIL" and "--force-reinstall tenon" in result["fix"]
     assert "tenon/infer.py was changed" in result["reason"] and "tenon/gone.py is missing" in result["reason"]
+    machine.file("site/tenon-0.dist-info/RECORD", "tenon/infer.py,,\n")
+    result = machine.check("package", python=True)
+    assert result["state"] == "WARN" and "the package is of version 0, the library of version" in result["reason"]
+    assert "unset TENON_LIBRARY" in result["fix"]
 
 
 def test_names_that_nothing_reads(machine: Machine) -> None:
@@ -337,6 +341,7 @@ def test_what_is_built_in(machine: Machine) -> None:
     machine.gpu()
     result = machine.check("gpu")
     assert "cuda:0 Fake GPU 0 (sm_90)" in result["observed"] and "cuda:1 Fake GPU 1 (sm_90)" in result["observed"]
+    assert len(result["fix"].splitlines()) <= 1, "both have the same fault"
     if "nothing built in" in result["observed"]:
         assert result["state"] == "FAIL" and "TENON_CUDA_ARCHS=90 make build" in result["fix"]
 
@@ -382,12 +387,19 @@ def test_an_nvrtc_that_is_too_old(machine: Machine) -> None:
     assert result["fix"] == "unset TENON_NVRTC; python -m pip install nvidia-cuda-nvrtc-cu12"
 
 
+@no_driver
+def test_without_a_gpu_a_bad_nvrtc_is_no_failure(machine: Machine) -> None:
+    machine.env["TENON_NVRTC"] = str(nvrtc(machine, "old/libnvrtc.so.12", "11.8"))
+    result = machine.check("nvrtc")
+    assert result["state"] == "WARN" and "11.8; version 12 or newer is needed" in result["reason"]
+
+
 def test_an_nvrtc_that_is_newer_than_the_driver(machine: Machine) -> None:
     machine.gpu()
     machine.env["TENON_NVRTC"] = str(nvrtc(machine, "new/libnvrtc.so.13", "13.0"))
     result = machine.check("nvrtc")
     assert result["state"] == "FAIL" and "needs driver 580; this one is for CUDA 12" in result["reason"]
-    assert "pip install nvidia-cuda-nvrtc-cu12" in result["fix"]
+    assert "pip install nvidia-cuda-nvrtc-cu12 && export TENON_NVRTC=" in result["fix"]
 
 
 def test_an_nvrtc_that_is_not_there(machine: Machine) -> None:
@@ -465,7 +477,10 @@ def test_nvcc_newer_than_the_driver(machine: Machine) -> None:
     machine.gpu()
     result = machine.check("nvcc")
     assert result["state"] == "WARN" and "CUDA 13.0" in result["observed"] and "needs driver 580" in result["reason"]
-    assert "export CUDA_HOME=/usr/local/cuda-12" in result["fix"]
+    assert "driver" in result["fix"]
+    older = machine.file("root/usr/local/cuda-12/bin/nvcc", "").parents[1]
+    machine.env["TENON_DOCTOR_ROOT"] = str(machine.folder / "root")
+    assert machine.check("nvcc")["fix"] == f"export CUDA_HOME={older}"
 
 
 def test_a_compiler_that_nvcc_refuses(machine: Machine) -> None:
