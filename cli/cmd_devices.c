@@ -44,7 +44,8 @@ static void print_images(const tni_gpu *gpu) {
         print_wrapped(line, 17 + (int)strlen(text), 15);
     }
     for (int i = 0; i < n; i++) {
-        if (!tni_image_for(tni_image_unit(i), gpu->major, gpu->minor)) printf("  %-12s %s\n", "not built in", tni_image_unit(i));
+        if (!tni_image_for(tni_image_unit(i), gpu->major, gpu->minor))
+            printf("  %-12s %s\n", "not built in", tni_image_unit(i));
     }
 }
 

@@ -6,7 +6,8 @@
 #include "cli.h"
 #include "core/core.h"
 
-static const verb *const verbs[] = {&verb_ops, &verb_check, &verb_bench, &verb_fuse, &verb_devices, &verb_doctor, &verb_flags, NULL};
+static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_fuse,
+                                    &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];
 

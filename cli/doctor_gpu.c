@@ -183,8 +183,11 @@ static void check_driver(doctor_result *r) {
             found->version / 1000, found->version % 1000 / 10, found->file);
     if (found->version < 12000) {
         judge(r, FAILED, found->why_not, "%s", install_driver());
-    } else if (library[0] && module[0] && strcmp(library, module) != 0) {
-        observe(r, ", kernel module %s", module);
+        return;
+    }
+    const bool differ = library[0] && module[0] && strcmp(library, module) != 0; /* as compat libraries may */
+    if (differ) observe(r, ", kernel module %s", module);
+    if (differ && !found->started) {
         judge(r, FAILED, "the library and the kernel module are of different versions",
               "sudo reboot   # loads the module of the library's version");
     } else if (!found->started) {

@@ -152,6 +152,17 @@ def test_command(place: Path) -> None:
     assert run(place, "python", "-m", "tenon", "--version") == run(place, "tenon", "--version")
 
 
+def test_doctor(place: Path) -> None:
+    """What pip has installed is whole, and is seen to be damaged when it is."""
+    assert "PASS  package " in run(place, "tenon", "doctor", "package", "operator_cpu", "formula_cpu")
+    (module,) = place.glob("env/lib/*/site-packages/tenon/infer.py")
+    text = module.read_bytes()
+    module.write_bytes(text + b"\n")
+    said = run(place, "tenon", "doctor", "package", status=1)
+    module.write_bytes(text)
+    assert "tenon/infer.py was changed" in said and "pip install --force-reinstall tenon" in said
+
+
 def test_c_program(place: Path) -> None:
     (block,) = (b for b in follow_doc.blocks(ROOT / "README.md") if b.options.get("file") == "first.c")
     (place / "first.c").write_text(block.text)

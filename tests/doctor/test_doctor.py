@@ -40,7 +40,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder)}
         self.python_path = [str(ROOT / "python")]
 
     def file(self, name: str, text: str, mode: int = 0o644) -> Path:
@@ -307,10 +307,12 @@ def test_a_library_that_is_not_of_the_modules_version(machine: Machine) -> None:
     machine.plug_in_gpu("580.65.06")
     library = machine.folder / "libcuda.so.575.51.02"
     shutil.copy(FAKE_CUDA, library)
-    machine.gpu(file=library)
+    machine.gpu("does not start", library)
     result = machine.check("driver")
     assert result["state"] == "FAIL" and result["observed"].startswith("driver 575.51.02, CUDA 12.4")
     assert "kernel module 580.65.06" in result["observed"] and result["fix"].startswith("sudo reboot")
+    machine.gpu(file=library)
+    assert machine.check("driver")["state"] == "PASS", "CUDA's compat libraries are meant to differ"
 
 
 def test_a_driver_that_does_not_start(machine: Machine) -> None:
@@ -344,6 +346,17 @@ def test_what_is_built_in(machine: Machine) -> None:
     assert len(result["fix"].splitlines()) <= 1, "both have the same fault"
     if "nothing built in" in result["observed"]:
         assert result["state"] == "FAIL" and "TENON_CUDA_ARCHS=90 make build" in result["fix"]
+
+
+def test_no_context_is_made(machine: Machine) -> None:
+    """But by the two checks on the GPU: making one ends the process here."""
+    machine.gpu("no context")
+    machine.env["TENON_NVRTC"] = str(nvrtc(machine, "libnvrtc.so.12", "12.4"))
+    listed = re.findall(r"^  (\w+) ", machine.run("--list").stdout, re.MULTILINE)
+    done = machine.run("--json", *(name for name in listed if name not in ("operator_gpu", "formula_gpu")))
+    checks = json.loads(done.stdout)["checks"]
+    assert len(checks) > 15 and not [check for check in checks if "was ended" in check["observed"]]
+    assert "was ended by signal 6" in machine.check("formula_gpu")["observed"]
 
 
 def test_a_driver_that_crashes(machine: Machine) -> None:
@@ -462,6 +475,28 @@ def test_a_compiler_that_hangs(machine: Machine) -> None:
     machine.env["TENON_CC"] = str(machine.file("bin/cc", "#!/bin/sh\nexec sleep 1000\n", 0o755))
     result = machine.check("formula_cpu", "--timeout", "2")
     assert result["state"] == "FAIL" and "did not end within 2 s" in result["observed"]
+
+
+ENDINGS = {
+    "abort();": "was ended by signal 6 (Aborted)",
+    "for (;;) pause();": "did not end within 1.8 s",
+    "_exit(3);": "ended with status 3",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_operator_that_ends_its_process(machine: Machine, ending: str) -> None:
+    source = """#include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        __attribute__((constructor)) static void end(int n, char **words) {
+            if (n > 1 && strcmp(words[1], "check") == 0) { ENDING }
+        }"""
+    machine.env["LD_PRELOAD"] = str(machine.library("end.so", source.replace("ENDING", ending)))
+    result = machine.check("operator_cpu", "--timeout", "2")
+    assert result["state"] == "FAIL" and ENDINGS[ending] in result["observed"]
+    assert result["fix"].startswith("tenon check softmax --quick")
 
 
 def nvcc(machine: Machine, version: str, gcc: int) -> None:

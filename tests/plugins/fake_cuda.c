@@ -66,6 +66,7 @@ static __thread char *stack[DEEPEST];
 static __thread int depth;
 
 static int retain(void **context, int device) {
+    if (is("no context")) abort();
     active[device] = 1;
     *context = &contexts[device];
     return 0;
