@@ -118,8 +118,8 @@ def parts() -> list[Part]:
 
 # Cases that look at the process as a whole, which compute-sanitizer is a part of, and what takes gigabytes.
 UNTOOLED = "sticky,fork,idle,leaks,huge,repeat"
-# initcheck takes memory of a pool for unwritten where several threads call, also in a program of nothing but a kernel that
-# writes it and one that reads it (CUDA 13.0, thousands of reports). The other tools run this case.
+# initcheck takes memory of a pool for unwritten where several threads call, also in a program of nothing but a kernel
+# that writes it and one that reads it (CUDA 13.0, thousands of reports). The other tools run this case.
 UNTRACKED = "concurrent"
 # What they find, and among how many processes their work is dealt out.
 SANITIZERS = {
