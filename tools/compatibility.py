@@ -1,8 +1,8 @@
-"""Runs tests/python on one built library under several PyTorch versions, and writes docs/compatibility.md.
+"""Runs each framework's tests on one built library under several of its versions, and writes docs/compatibility.md.
 
-tools/compatibility.py 2.10.0 2.15.0          installs each into an environment of its own in build/compatibility
-tools/compatibility.py --python python3       uses this interpreter as it is; needs no network
-tools/compatibility.py --python python3 --device cuda
+tools/compatibility.py torch==2.10.0 jax==0.8.1    installs each into an environment of its own in build/compatibility
+tools/compatibility.py torch jax --python python3  uses this interpreter as it is; needs no network
+tools/compatibility.py torch --python python3 --device cuda --jobs 8
 
 Rows of other machines, and of the same library file, stay. Uses nothing but the standard library.
 """
@@ -25,26 +25,47 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "compatibility"
 DOCUMENT = ROOT / "docs" / "compatibility.md"
-HEAD = """# Which PyTorch works
+HEAD = """# Which versions work
 
-One library file is built once, without any PyTorch, and tested under each version: all of `tests/python`, which is made
-from the operator table. `tools/compatibility.py` runs the tests and writes this page; `sha256sum build/libtenon.so` is
-what the last column has.
+One library file is built once, without any framework, and tested under each version: all tests of the framework, which
+are made from the operator table. `tools/compatibility.py` runs them and writes this page; `sha256sum build/libtenon.so`
+is what the last column has.
 
 """
 
 PROBE = """
-import json, platform, sys, torch
-device = sys.argv[1]
-name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+import json, platform, subprocess, sys
+from importlib.metadata import version
+package, device = sys.argv[1:]
+ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+name = subprocess.run(ask, capture_output=True, text=True).stdout.splitlines()[0] if device == "cuda" else "CPU"
 system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
-print(json.dumps([torch.__version__, platform.python_version(), system, name]))
+print(json.dumps([version(package), platform.python_version(), system, name]))
 """
 
 
 @dataclass(frozen=True)
+class Framework:
+    """What its column says, where its tests are, and the packages that they need besides it."""
+
+    title: str
+    tests: str
+    needs: tuple[str, ...]
+
+
+FRAMEWORKS = {
+    "torch": Framework("PyTorch", "tests/python", ("numpy", "scikit-learn")),
+    "jax": Framework("JAX", "tests/jax", ("optax", "scikit-learn", "flatbuffers")),
+    "tensorflow": Framework("TensorFlow", "tests/tensorflow", ("scikit-learn",)),
+    "onnxruntime": Framework("ONNX Runtime", "tests/onnxruntime", ("onnx", "ml_dtypes")),
+    "numpy": Framework("NumPy", "tests/numpy", ("ml_dtypes",)),
+}
+
+
+@dataclass(frozen=True)
 class Row:
-    pytorch: str
+    framework: str
+    version: str
     python: str
     platform: str
     device: str
@@ -57,11 +78,24 @@ class Row:
     def same_machine(self, other: Row) -> bool:
         return (self.platform, self.device) == (other.platform, other.device)
 
-    def key(self) -> tuple[str, str, list[int], str]:
-        return self.platform, self.device, [int(n) for n in re.findall(r"\d+", self.pytorch)[:3]], self.python
+    def key(self) -> tuple[int, str, str, list[int], str]:
+        order = [framework.title for framework in FRAMEWORKS.values()].index(self.framework)
+        numbers = [int(n) for n in re.findall(r"\d+", self.version)[:3]]
+        return order, self.platform, self.device, numbers, self.python
 
 
-COLUMNS = ["PyTorch", "Python", "platform", "device", "passed", "failed", "skipped", "date", "SHA-256 of the library"]
+COLUMNS = [
+    "framework",
+    "version",
+    "Python",
+    "platform",
+    "device",
+    "passed",
+    "failed",
+    "skipped",
+    "date",
+    "SHA-256 of the library",
+]
 
 
 def read(text: str) -> list[Row]:
@@ -84,55 +118,76 @@ def with_row(rows: list[Row], new: Row) -> list[Row]:
     return [*kept, new]
 
 
-def environment(version: str) -> str:
-    """The interpreter of an environment with this PyTorch and what the tests need."""
-    place = PLACE / f"torch-{version}"
+def environment(package: str, version: str) -> str:
+    """The interpreter of an environment with this framework and what its tests need."""
+    place = PLACE / f"{package}-{version}"
     python, done = str(place / "bin" / "python"), place / "installed"
     if not done.is_file():
-        print(f"torch {version}: pip install into {place}", flush=True)
-        lines = (ROOT / "tools" / "requirements-test.txt").read_text().splitlines()
-        others = [line for line in lines if line and not line.startswith(("#", "torch=="))]
+        print(f"{package} {version}: pip install into {place}", flush=True)
+        needs = [need for need in ("pytest", *FRAMEWORKS[package].needs) if need != package]
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", f"torch=={version}", *others], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", f"{package}=={version}", *needs], check=True)
         done.touch()
     return python
 
 
-def tested(python: str, library: Path, device: str) -> Row:
-    """What the tests say under this interpreter."""
-    probed = subprocess.run([python, "-c", PROBE, device], check=True, capture_output=True, text=True).stdout
-    version, of_python, system, name = json.loads(probed.splitlines()[-1])
-    sha = hashlib.sha256(library.read_bytes()).hexdigest()
-    report, log = PLACE / f"tests-{version}-{device}.xml", PLACE / f"tests-{version}-{device}.log"
-    report.unlink(missing_ok=True)
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TENON_LIBRARY": str(library), "TENON_TEST_DEVICE": device}
-    print(f"torch {version}, Python {of_python}, {name}: {log}", flush=True)
-    with log.open("w") as file:
-        command = [python, "-m", "pytest", "-q", f"--junit-xml={report}", "tests/python"]
-        subprocess.run(command, cwd=ROOT, env=env, stdout=file, stderr=subprocess.STDOUT)
-    counts = {"tests": 0, "failures": 0, "errors": 1, "skipped": 0}  # no report: pytest itself failed
+def counted(report: Path) -> dict[str, int]:
+    """What pytest wrote; one error where it wrote nothing."""
+    counts = {"tests": 0, "failures": 0, "errors": 1, "skipped": 0}
     if report.is_file():
         suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
         counts = {what: sum(int(suite.get(what, 0)) for suite in suites) for what in counts}
-    failed = counts["failures"] + counts["errors"]
-    passed = max(counts["tests"] - failed - counts["skipped"], 0)
-    date = time.strftime("%Y-%m-%d")
-    return Row(version, of_python, system, name, str(passed), str(failed), str(counts["skipped"]), date, sha)
+    return counts
+
+
+def tested(package: str, python: str, library: Path, device: str, jobs: int) -> Row:
+    """What the tests say under this interpreter, by so many processes."""
+    command = [python, "-c", PROBE, package, device]
+    probed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    version, of_python, system, name = json.loads(probed.splitlines()[-1])
+    sha = hashlib.sha256(library.read_bytes()).hexdigest()
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TENON_LIBRARY": str(library), "TENON_TEST_DEVICE": device}
+    print(f"{package} {version}, Python {of_python}, {name}", flush=True)
+    reports, children = [], []
+    for job in range(1, jobs + 1):
+        report = PLACE / f"{package}-{version}-{device}-{job}.xml"
+        report.unlink(missing_ok=True)
+        reports.append(report)
+        command = [python, "-m", "pytest", "-q", f"--junit-xml={report}", FRAMEWORKS[package].tests]
+        with report.with_suffix(".log").open("w") as log:
+            deal = [f"--deal={job}/{jobs}"] if jobs > 1 else []
+            children.append(subprocess.Popen([*command, *deal], cwd=ROOT, env=env, stdout=log, stderr=log))
+    for child in children:
+        child.wait()
+    counts = [counted(report) for report in reports]
+    failed = sum(c["failures"] + c["errors"] for c in counts)
+    skipped = sum(c["skipped"] for c in counts)
+    passed = max(sum(c["tests"] for c in counts) - failed - skipped, 0)
+    if failed:
+        print(f"  logs: {reports[0].with_suffix('.log')} …", flush=True)
+    date, title = time.strftime("%Y-%m-%d"), FRAMEWORKS[package].title
+    return Row(title, version, of_python, system, name, str(passed), str(failed), str(skipped), date, sha)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("versions", nargs="*", metavar="VERSION", help="of PyTorch, to be installed")
-    parser.add_argument("--python", action="append", default=[], help="an interpreter that has one")
+    parser.add_argument("packages", nargs="+", metavar="PACKAGE[==VERSION]", help=f"of {', '.join(FRAMEWORKS)}")
+    parser.add_argument("--python", help="an interpreter that has those without a version (this one)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the tests (1)")
     parser.add_argument("--library", type=Path, default=ROOT / "build" / "libtenon.so")
     given = parser.parse_args()
+    wanted = [package.partition("==")[::2] for package in given.packages]
+    unknown = [package for package, _ in wanted if package not in FRAMEWORKS]
+    if unknown:
+        parser.error(f"there are no tests of {unknown[0]}, only of {', '.join(FRAMEWORKS)}")
     PLACE.mkdir(parents=True, exist_ok=True)
     library = PLACE / f"libtenon-{os.getpid()}.so"  # a copy: nothing that is built meanwhile gets in between
     shutil.copyfile(given.library, library)
     failed = 0
-    for python in [*given.python, *(environment(version) for version in given.versions)]:
-        row = tested(python, library, given.device)
+    for package, version in wanted:
+        python = environment(package, version) if version else given.python or sys.executable
+        row = tested(package, python, library, given.device, given.jobs)
         failed += int(row.failed)
         print(f"  {row.passed} passed, {row.failed} failed, {row.skipped} skipped", flush=True)
         rows = read(DOCUMENT.read_text()) if DOCUMENT.is_file() else []
