@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import here
 import pytest
@@ -124,6 +124,15 @@ assert tn.softmax(torch.zeros(2)).tolist() == [0.5, 0.5]
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_garbage() -> Iterator[None]:
+    """What tests before left behind is not looked through: with a million objects of compilers that takes a second."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def resident() -> int:
