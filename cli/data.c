@@ -164,15 +164,26 @@ int64_t array_place(const array *a, int64_t index) {
     return place;
 }
 
-/* Walks through an array in logical order. */
+bool array_dense(const array *a) {
+    return tni_is_dense(a->tensor.ndim, a->shape, a->strides);
+}
+
+/* Walks through an array in logical order, a row at a time: the last dimension, or all elements that lie densely. */
 typedef struct walk {
     const array *a;
     int64_t index[TN_MAX_RANK];
-    int64_t place; /* in elements from the first */
+    int64_t n, step; /* elements of a row, and how far apart they are */
+    int64_t place;   /* of the row, in elements from the first */
 } walk;
 
+static walk walk_rows(const array *a) {
+    int32_t last = a->tensor.ndim - 1;
+    if (array_dense(a)) return (walk){.a = a, .n = a->count, .step = 1};
+    return (walk){.a = a, .n = a->shape[last], .step = a->strides[last]};
+}
+
 static void walk_on(walk *w) {
-    for (int32_t d = w->a->tensor.ndim - 1; d >= 0; d--) {
+    for (int32_t d = w->a->tensor.ndim - 2; d >= 0; d--) {
         w->place += w->a->strides[d];
         if (++w->index[d] < w->a->shape[d]) return;
         w->place -= w->a->shape[d] * w->a->strides[d];
@@ -180,18 +191,23 @@ static void walk_on(walk *w) {
     }
 }
 
-bool array_dense(const array *a) {
-    return tni_is_dense(a->tensor.ndim, a->shape, a->strides);
-}
-
 void array_write(array *a, const double *values) {
-    walk w = {.a = a};
-    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) tn_set(a->type, a->tensor.data, w.place, values[i]);
+    walk w = walk_rows(a);
+    for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        for (int64_t k = 0; k < w.n; k++) tn_set(a->type, a->tensor.data, w.place + k * w.step, values[i + k]);
+    }
 }
 
 void array_read(const array *a, double *values) {
-    walk w = {.a = a};
-    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) values[i] = tn_get(a->type, a->tensor.data, w.place);
+    walk w = walk_rows(a);
+    for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        for (int64_t k = 0; k < w.n; k++) values[i + k] = tn_get(a->type, a->tensor.data, w.place + k * w.step);
+    }
+}
+
+/* Where element k of the row that a walk is at begins. */
+static char *element_at(const walk *w, int64_t k) {
+    return (char *)w->a->tensor.data + (w->place + k * w->step) * (int64_t)tn_type_size(w->a->type);
 }
 
 void array_bits(const array *a, void *to) {
@@ -200,9 +216,9 @@ void array_bits(const array *a, void *to) {
         memcpy(to, a->tensor.data, (size_t)a->count * size);
         return;
     }
-    walk w = {.a = a};
-    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) {
-        memcpy((char *)to + (size_t)i * size, (char *)a->tensor.data + w.place * (int64_t)size, size);
+    walk w = walk_rows(a);
+    for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        for (int64_t k = 0; k < w.n; k++) memcpy((char *)to + (size_t)(i + k) * size, element_at(&w, k), size);
     }
 }
 
@@ -212,9 +228,9 @@ void array_fill(array *a) {
         memset(a->tensor.data, PATTERN, (size_t)a->count * size);
         return;
     }
-    walk w = {.a = a};
-    for (int64_t i = 0; i < a->count; i++, walk_on(&w)) {
-        memset((char *)a->tensor.data + w.place * (int64_t)size, PATTERN, size);
+    walk w = walk_rows(a);
+    for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        for (int64_t k = 0; k < w.n; k++) memset(element_at(&w, k), PATTERN, size);
     }
 }
 
@@ -223,11 +239,13 @@ bool array_intact(const array *a, bool whole) {
     if (!whole) { /* the elements may differ: take them over before comparing */
         size_t size = tn_type_size(a->type);
         bool dense = array_dense(a);
-        walk w = {.a = a};
+        walk w = walk_rows(a);
         if (dense) memcpy(a->before + ((char *)a->tensor.data - a->memory), a->tensor.data, (size_t)a->count * size);
-        for (int64_t i = 0; !dense && i < a->count; i++, walk_on(&w)) {
-            char *element = (char *)a->tensor.data + w.place * (int64_t)size;
-            memcpy(a->before + (element - a->memory), element, size);
+        for (int64_t i = 0; !dense && i < a->count; i += w.n, walk_on(&w)) {
+            for (int64_t k = 0; k < w.n; k++) {
+                const char *element = element_at(&w, k);
+                memcpy(a->before + (element - a->memory), element, size);
+            }
         }
     }
     return memcmp(a->before, a->memory, a->bytes) == 0;

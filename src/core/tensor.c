@@ -145,7 +145,7 @@ static int exponent_of(double value) {
 }
 
 /* A small float of 1 sign, `exponent` and `mantissa` bits: every value of it is a double. */
-static double widen(uint32_t bits, int exponent, int mantissa, bool has_inf) {
+static inline double widen(uint32_t bits, int exponent, int mantissa, bool has_inf) {
     int bias = (1 << (exponent - 1)) - 1;
     int e = (int)(bits >> mantissa) & ((1 << exponent) - 1);
     uint32_t m = bits & ((1u << mantissa) - 1);
@@ -159,7 +159,7 @@ static double widen(uint32_t bits, int exponent, int mantissa, bool has_inf) {
 }
 
 /* The nearest such float, ties to even; past the largest: infinity, or NaN where there is none. */
-static uint32_t narrow(double value, int exponent, int mantissa, bool has_inf) {
+static inline uint32_t narrow(double value, int exponent, int mantissa, bool has_inf) {
     int bias = (1 << (exponent - 1)) - 1;
     uint32_t sign = signbit(value) ? 1u << (exponent + mantissa) : 0;
     uint32_t top = ((1u << exponent) - 1) << mantissa;

@@ -29,16 +29,24 @@ static uint32_t mask_of(const evaluation *e, const tni_gnode *node) {
     return all;
 }
 
-/* Elements of the domain's dimensions in `mask`, one after the other, and where each is in up to four things. */
+/* Elements of the domain's dimensions in `mask`, a row of the last of them at a time, and where it is in up to three
+ * things. */
 typedef struct walk {
     const tni_domain *domain;
     uint32_t mask;
-    int64_t count, index[TN_MAX_RANK];
-    int64_t step[4][TN_MAX_RANK], at[4];
+    int last;         /* dimension of a row; -1: a row is one element */
+    int64_t count, n; /* elements, and those of a row */
+    int64_t index[TN_MAX_RANK];
+    int64_t step[3][TN_MAX_RANK], at[3], by[3]; /* by: from an element of the row to the next */
 } walk;
 
 static walk walk_over(const evaluation *e, uint32_t mask) {
-    return (walk){.domain = &e->domain, .mask = mask, .count = tni_mask_count(&e->domain, mask)};
+    walk w = {.domain = &e->domain, .mask = mask, .count = tni_mask_count(&e->domain, mask), .last = -1, .n = 1};
+    for (int d = 0; d < e->domain.n_dims; d++) {
+        if (mask >> d & 1) w.last = d;
+    }
+    if (w.last >= 0) w.n = e->domain.size[w.last];
+    return w;
 }
 
 /* Thing k is a value that has the dimensions in `mask`. */
@@ -49,17 +57,19 @@ static void walk_value(walk *w, int k, uint32_t mask) {
         w->step[k][d] = has ? step : 0;
         step *= has ? w->domain->size[d] : 1;
     }
+    if (w->last >= 0) w->by[k] = w->step[k][w->last];
 }
 
 static void walk_strides(walk *w, int k, const int64_t *strides) {
     for (int d = 0; d < w->domain->n_dims; d++) w->step[k][d] = strides[d];
+    if (w->last >= 0) w->by[k] = w->step[k][w->last];
 }
 
 static void walk_next(walk *w) {
-    for (int d = w->domain->n_dims - 1; d >= 0; d--) {
+    for (int d = w->last - 1; d >= 0; d--) {
         if (!(w->mask >> d & 1)) continue;
         int64_t back = ++w->index[d] == w->domain->size[d] ? w->index[d] : 0;
-        for (int k = 0; k < 4; k++) w->at[k] += w->step[k][d] * (1 - back);
+        for (int k = 0; k < 3; k++) w->at[k] += w->step[k][d] * (1 - back);
         if (!back) return;
         w->index[d] = 0;
     }
@@ -95,7 +105,9 @@ static void read_input(const evaluation *e, const tni_gnode *node, uint32_t mask
     }
     walk w = walk_over(e, mask);
     walk_strides(&w, 0, e->domain.in[node->ref].strides);
-    for (int64_t i = 0; i < w.count; i++, walk_next(&w)) to[i] = tn_get(view->type, view->data, w.at[0]);
+    for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
+        for (int64_t j = 0; j < w.n; j++) to[i + j] = tn_get(view->type, view->data, w.at[0] + j * w.by[0]);
+    }
 }
 
 static void draw(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
@@ -108,6 +120,15 @@ static void draw(const evaluation *e, const tni_gnode *node, uint32_t mask, doub
     }
 }
 
+static void add_to(const tni_gnode *node, double *sum, double x) {
+    if (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) {
+        bool better = node->op == TNI_P_RMAX ? x > *sum : x < *sum;
+        if (better || isnan(x)) *sum = isnan(*sum) ? *sum : x;
+    } else {
+        *sum += x;
+    }
+}
+
 static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
     uint32_t from = e->masks[node->arg[0]];
     const double *x = e->values[node->arg[0]];
@@ -115,14 +136,8 @@ static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, do
     for (int64_t i = 0; i < tni_mask_count(&e->domain, mask); i++) to[i] = start;
     walk w = walk_over(e, from);
     walk_value(&w, 0, mask);
-    for (int64_t i = 0; i < w.count; i++, walk_next(&w)) {
-        double *sum = &to[w.at[0]];
-        if (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) {
-            bool better = node->op == TNI_P_RMAX ? x[i] > *sum : x[i] < *sum;
-            if (better || isnan(x[i])) *sum = isnan(*sum) ? *sum : x[i];
-        } else {
-            *sum += x[i];
-        }
+    for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
+        for (int64_t j = 0; j < w.n; j++) add_to(node, &to[w.at[0] + j * w.by[0]], x[i + j]);
     }
 }
 
@@ -140,20 +155,14 @@ static double apply(const tni_gnode *node, double a, double b, double c) {
 static void compute(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
     walk w = walk_over(e, mask);
     const double *arg[3] = {to, to, to};
-    int64_t step[3] = {0};
-    bool plain = true; /* each argument has all dimensions, or none */
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
         uint32_t has = e->masks[node->arg[k]];
         walk_value(&w, k, has);
         arg[k] = e->values[node->arg[k]];
-        step[k] = has != 0;
-        plain &= has == mask || has == 0;
     }
-    for (int64_t i = 0; plain && i < w.count; i++) {
-        to[i] = apply(node, arg[0][i * step[0]], arg[1][i * step[1]], arg[2][i * step[2]]);
-    }
-    for (int64_t i = 0; !plain && i < w.count; i++, walk_next(&w)) {
-        to[i] = apply(node, arg[0][w.at[0]], arg[1][w.at[1]], arg[2][w.at[2]]);
+    for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
+        const double *a = arg[0] + w.at[0], *b = arg[1] + w.at[1], *c = arg[2] + w.at[2];
+        for (int64_t j = 0; j < w.n; j++) to[i + j] = apply(node, a[j * w.by[0]], b[j * w.by[1]], c[j * w.by[2]]);
     }
 }
 
@@ -198,8 +207,9 @@ static void write_output(const evaluation *e, int32_t i) {
     walk w = walk_over(e, e->domain.out[i].mask);
     walk_strides(&w, 0, e->domain.out[i].strides);
     walk_value(&w, 1, e->masks[node]);
-    for (int64_t k = 0; k < w.count; k++, walk_next(&w)) {
-        tn_set(view->type, view->data, w.at[0], e->values[node][w.at[1]]);
+    for (int64_t k = 0; k < w.count; k += w.n, walk_next(&w)) {
+        const double *from = e->values[node] + w.at[1];
+        for (int64_t j = 0; j < w.n; j++) tn_set(view->type, view->data, w.at[0] + j * w.by[0], from[j * w.by[1]]);
     }
 }
 

@@ -53,9 +53,9 @@ static tn_status sum_ref(const tn_call *call, void *state) {
     const tn_value *axes = &call->attrs[AXES];
     const int64_t outputs = tn_count(y), n = reduced_count(x, axes);
     for (int64_t i = 0; i < outputs; i++) {
+        const int64_t first = place(x, axes, false, i);
         double sum = 0;
-        for (int64_t j = 0; j < n; j++)
-            sum += tn_get(x->type, x->data, place(x, axes, false, i) + place(x, axes, true, j));
+        for (int64_t j = 0; j < n; j++) sum += tn_get(x->type, x->data, first + place(x, axes, true, j));
         tn_set(y->type, y->data, i, sum);
     }
     return TN_OK;
@@ -67,9 +67,9 @@ static tn_status sum_grad_ref(const tn_call *call, void *state) {
     const tn_value *axes = &call->attrs[GRAD_AXES];
     const int64_t outputs = tn_count(dy), n = reduced_count(dx, axes);
     for (int64_t i = 0; i < outputs; i++) {
+        const int64_t first = place(dx, axes, false, i);
         const double d = tn_get(dy->type, dy->data, i);
-        for (int64_t j = 0; j < n; j++)
-            tn_set(dx->type, dx->data, place(dx, axes, false, i) + place(dx, axes, true, j), d);
+        for (int64_t j = 0; j < n; j++) tn_set(dx->type, dx->data, first + place(dx, axes, true, j), d);
     }
     return TN_OK;
 }
