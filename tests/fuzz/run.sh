@@ -13,17 +13,19 @@ x86_64) isas="sse2 avx2 avx512" ;;
 aarch64) isas=neon ;;
 *) isas=vector ;;
 esac
-flags_avx2="-mavx2 -mfma -mf16c"
-flags_avx512="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
 flags="-std=gnu11 -D_GNU_SOURCE -DTENON_VERSION=\"fuzz\" -g1 -O1 -fsanitize=fuzzer-no-link,address,undefined
     -fno-sanitize-recover=undefined -I$root/include -I$root/src"
 
 # What to compile, and how: a line each, the longest first.
 list() {
     for isa in $isas; do
+        case $isa in
+        avx2) machine="-mavx2 -mfma -mf16c" ;;
+        avx512) machine="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c" ;;
+        *) machine= ;;
+        esac
         for real in f32 f64; do
             for file in loops pairs; do
-                eval "machine=\${flags_$isa:-}"
                 echo "$root/src/fuse/${file}_cpu.c -o $build/objects/${file}_${isa}_$real.o $machine -fwrapv" \
                     "-fno-sanitize=undefined -DTNI_ISA=$isa -DTNI_REAL=$real -DTNI_ISA_$isa -DTNI_REAL_$real"
             done
