@@ -17,11 +17,11 @@ demo: build ## every operator in every framework found here, checked and timed; 
 	@PYTHONPATH=python $(PYTHON) examples/demo.py
 
 test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation tests
-	@tools/setup.sh build python fuzz cubins
+	@tools/setup.sh build python fuzz cubins -- tools/build.sh release
 	@$(PYTHON) tools/test.py
 
 test-quick: ## the parts that a change is tried with: build, unit, check, python
-	@tools/setup.sh build python
+	@tools/setup.sh build python -- tools/build.sh release
 	@$(PYTHON) tools/test.py build unit check python
 
 test-gpu: ## the tests that need an NVIDIA GPU

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|lint …
+# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|lint … [-- COMMAND…]
+# What is behind -- runs as soon as the tools are there, beside pip, which waits for the network and for one processor.
+# Whether it went well is for whoever comes next and needs what it makes.
 # Looks first and installs only what is missing: tools with apt-get, Python packages into .venv. When nothing is missing
 # it takes a moment and reaches for no network. Leaves the interpreter to use in build/python.
 set -euo pipefail
@@ -114,7 +116,8 @@ for want in sys.argv[1:]:
 P
 }
 
-# Installs tools/requirements-GROUP.txt into .venv, once for each state of that file.
+# Installs tools/requirements-GROUP.txt into .venv, once for each state of that file. Python compiles what it imports:
+# a quarter of it.
 venv() {
     local requirements=tools/requirements-$1.txt stamp=.venv/installed-$1 state
     if [ ! -x .venv/bin/python ]; then
@@ -127,7 +130,7 @@ venv() {
     state=$(sha256sum "$requirements")
     [ "$(cat "$stamp" 2>/dev/null)" = "$state" ] && return
     step "pip-$1" "pip install: $(grep -o '^[a-z-]*' "$requirements" | tr '\n' ' ')" \
-        .venv/bin/python -m pip install --disable-pip-version-check -q -r "$requirements"
+        .venv/bin/python -m pip install --disable-pip-version-check --no-compile -q -r "$requirements"
     echo "$state" >"$stamp"
 }
 
@@ -162,14 +165,25 @@ python_for() {
     echo "$python" >build/python
 }
 
-for what in "$@"; do tools_for "$what"; done
+wanted=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    wanted+=("$1")
+    shift
+done
+[ $# -eq 0 ] || shift
+for what in "${wanted[@]}"; do tools_for "$what"; done
 install_missing
 user_python=${user_python:-$(command -v python3 || true)}
-for what in "$@"; do
+[[ " ${wanted[*]} " != *" fuzz "* ]] || fuzzer
+if [ $# -gt 0 ]; then
+    "$@" >build/logs/beside.log 2>&1 </dev/null &
+    trap wait EXIT # also where pip fails
+fi
+for what in "${wanted[@]}"; do
     case $what in
     demo | python) python_for "$what" ;;
-    fuzz) fuzzer ;;
     cubins) venv cubins ;;
     lint) venv lint ;;
     esac
 done
+[ $# -eq 0 ] || step rest "$*" wait
