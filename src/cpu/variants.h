@@ -14,7 +14,9 @@
 #include <tenon/op.h>
 
 /* X(isa, what it needs, argument) */
-#if defined(__x86_64__)
+#if defined(TNI_SSE2_ALONE) /* TENON_QUICK: one of those that x86_64 has */
+#define TNI_VARIANTS(X, arg) X(sse2, 0, arg)
+#elif defined(__x86_64__)
 #define TNI_VARIANTS(X, arg) X(avx512, TN_ISA_AVX512, arg) X(avx2, TN_ISA_AVX2, arg) X(sse2, 0, arg)
 #elif defined(__aarch64__)
 #define TNI_VARIANTS(X, arg) X(neon, 0, arg)
@@ -27,7 +29,9 @@
     tn_status op##_##isa##_f64(const tn_call *call, void *state);
 #define TNI_CPU_DECLARE(op) TNI_VARIANTS(TNI_CPU_DECLARE_ONE, op)
 
-#if defined(__x86_64__)
+#if defined(TNI_SSE2_ALONE)
+#define TNI_CPU_KERNELS(op, ...) TNI_CPU_ROWS(op, sse2, 0, __VA_ARGS__)
+#elif defined(__x86_64__)
 #define TNI_CPU_KERNELS(op, ...)                                                                            \
     TNI_CPU_ROWS(op, avx512, TN_ISA_AVX512, __VA_ARGS__), TNI_CPU_ROWS(op, avx2, TN_ISA_AVX2, __VA_ARGS__), \
         TNI_CPU_ROWS(op, sse2, 0, __VA_ARGS__)
