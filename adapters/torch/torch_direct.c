@@ -336,29 +336,29 @@ static python_object *wrap(tni_torch_handle tensor) {
 }
 
 static bool is_shown(const entry *e, const tni_torch_frame *frame, int32_t i) {
-    return (e->shown >> i & 1) && (e->all || frame->out[i] || (i == 0 && frame->over >= 0));
+    return (e->shown >> i & 1) && (e->all || frame->out[i] || (i == 0 && frame->over));
 }
 
-/* Output i, for Python. */
-static python_object *result(const entry *e, const tni_torch_frame *frame, python_object *const *args, int32_t i) {
-    if (i != 0 || frame->over < 0) return wrap(frame->out[i]);
-    py.Py_IncRef(args[e->over]);
-    return args[e->over];
+/* Output i, for Python; `over` is the object of frame->over. */
+static python_object *result(const tni_torch_frame *frame, python_object *over, int32_t i) {
+    if (i != 0 || !frame->over) return wrap(frame->out[i]);
+    py.Py_IncRef(over);
+    return over;
 }
 
-static python_object *results(const entry *e, const tni_torch_frame *frame, python_object *const *args) {
+static python_object *results(const entry *e, const tni_torch_frame *frame, python_object *over) {
     int32_t n_outputs = e->op->contract->n_outputs, n = 0, only = 0;
     for (int32_t i = 0; i < n_outputs; i++) {
         if (!is_shown(e, frame, i)) continue;
         only = i;
         n++;
     }
-    if (n == 1) return result(e, frame, args, only);
+    if (n == 1) return result(frame, over, only);
     if (n_outputs == 0) return wrap(NULL);
     python_object *tuple = py.PyTuple_New(n);
     for (int32_t i = 0, at = 0; tuple && i < n_outputs; i++) {
         if (!is_shown(e, frame, i)) continue;
-        python_object *item = result(e, frame, args, i);
+        python_object *item = result(frame, over, i);
         if (item) {
             py.PyTuple_SetItem(tuple, at++, item);
         } else {
@@ -382,25 +382,30 @@ static bool is_large(const tni_torch_frame *frame) {
     return false;
 }
 
-/* Tells torch which tensors were written, as an operator of its own would. */
+/* Tells torch that a tensor, or a list of them, was written, as an operator of its own would. */
+static bool bump_version(python_object *object, bool list) {
+    python_object *written = list ? object : py.PyTuple_New(1);
+    if (!written) return false;
+    py.Py_IncRef(object); /* for the tuple, or for the DecRef below */
+    if (!list) py.PyTuple_SetItem(written, 0, object);
+    python_object *none = py.PyObject_Vectorcall(py.bump, &written, 1, NULL);
+    py.Py_DecRef(written);
+    if (none) py.Py_DecRef(none);
+    return none != NULL;
+}
+
 static bool bump_versions(const tni_contract *c, python_object *const *args) {
     bool good = true;
     for (int32_t k = 0; good && k < c->n_order; k++) {
         const tni_param *param = &c->inputs[c->order[k].index];
         if (c->order[k].is_attr || !param->inplace || args[k] == py._Py_NoneStruct) continue;
-        python_object *written = param->list ? args[k] : py.PyTuple_New(1);
-        if (!written) return false;
-        py.Py_IncRef(args[k]); /* for the tuple, or for the DecRef below */
-        if (!param->list) py.PyTuple_SetItem(written, 0, args[k]);
-        python_object *none = py.PyObject_Vectorcall(py.bump, &written, 1, NULL);
-        py.Py_DecRef(written);
-        good = none != NULL;
-        if (none) py.Py_DecRef(none);
+        good = bump_version(args[k], param->list);
     }
     return good;
 }
 
-static python_object *run(const entry *e, tni_torch_frame *frame, python_object *const *args) {
+/* `over`: the object of frame->over. */
+static python_object *run(const entry *e, tni_torch_frame *frame, python_object *const *args, python_object *over) {
     void *thread = is_large(frame) ? py.PyEval_SaveThread() : NULL;
     tn_status status = tni_torch_call(frame);
     if (thread) py.PyEval_RestoreThread(thread);
@@ -408,23 +413,39 @@ static python_object *run(const entry *e, tni_torch_frame *frame, python_object 
     if (status != TN_OK) {
         raise_status(status);
     } else if (!e->mutates || bump_versions(e->op->contract, args)) {
-        made = results(e, frame, args);
+        made = results(e, frame, over);
     }
     tni_torch_delete_outputs(frame);
     return made;
 }
 
+/* Into a tensor of the caller's, if that can be: it is what is returned then. */
+static python_object *run_into(const entry *e, tni_torch_frame *frame, python_object *const *args,
+                               python_object *into) {
+    if (tni_torch_frame_room(frame, 1) != TN_OK) return raise_status(TN_NO_MEMORY);
+    const int32_t n_in = frame->args.n_in;
+    if (add_tensor(frame, into, NULL) == PLAIN) frame->over = frame->in[n_in];
+    frame->args.n_in = n_in;
+    python_object *made = run(e, frame, args, into);
+    if (made != into || bump_version(into, false)) return made;
+    py.Py_DecRef(made);
+    return NULL;
+}
+
+/* One argument more than the schema has is where the first output goes. */
 static python_object *call(python_object *self, python_object *const *args, intptr_t n) {
     const entry *e = py.PyCapsule_GetPointer(self, NULL);
     if (!e) return NULL;
+    const bool has_into = n > e->op->contract->n_inputs + e->op->contract->n_attrs;
+    if (has_into) n--;
     tni_torch_frame frame;
     tni_torch_frame_init(&frame, e->op);
     verdict v = is_plain() ? read_all(&frame, args, n) : NOT_PLAIN;
     python_object *made = NULL;
     switch (v) {
     case PLAIN:
-        frame.over = e->over_in;
-        made = run(e, &frame, args);
+        if (e->over_in >= 0) frame.over = frame.in[e->over_in];
+        made = has_into ? run_into(e, &frame, args, args[n]) : run(e, &frame, args, e->over < 0 ? NULL : args[e->over]);
         break;
     case NEEDS_GRAD: made = py.PyObject_Vectorcall(e->with_grad, args, (size_t)n, NULL); break;
     case NOT_PLAIN: made = py.PyObject_Vectorcall(e->general, args, (size_t)n, NULL); break;
@@ -486,7 +507,8 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
     return k < 0 ? -1 : place;
 }
 
-/* A Python function that takes all parameters of the operator's schema by position. `shown`: the outputs to return, a
+/* A Python function that takes all parameters of the operator's schema by position and, if the caller likes, a tensor for
+ * the first output: it is what is returned where that could be written directly, a new one is where not. `shown`: the outputs to return, a
  * bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the parameter, a tensor,
  * whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
 TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with_grad, python_object *general,

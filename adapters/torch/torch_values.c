@@ -16,7 +16,7 @@ void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op) {
     frame->n_owned = 0;
     frame->n_ints = 0;
     frame->more = NULL;
-    frame->over = -1;
+    frame->over = NULL;
     frame->given = 0;
     memset(frame->out, 0, (size_t)c->n_outputs * sizeof frame->out[0]);
     frame->args = (tn_args){
@@ -394,11 +394,13 @@ static bool is_laid_out(const tn_tensor *given, const tn_spec *spec, const int64
     return alike;
 }
 
-/* The first output takes over the memory of an input, where they are laid out alike. */
+/* The first output takes over the memory of a tensor, where they are laid out alike. */
 static bool take_over(tni_torch_frame *frame, const tn_spec *spec, const int64_t *strides, tn_tensor **made) {
-    const tn_tensor *given = frame->over < 0 ? NULL : frame->in[frame->over];
-    if (!given || !is_laid_out(given, spec, strides)) {
-        frame->over = -1;
+    const tn_device device = device_of(frame);
+    const tn_tensor *given = frame->over;
+    bool here = given && given->device.kind == device.kind && given->device.index == device.index;
+    if (!here || !is_laid_out(given, spec, strides)) {
+        frame->over = NULL;
         return false;
     }
     frame->out_tensors[0] = *given;

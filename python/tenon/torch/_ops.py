@@ -14,7 +14,7 @@ from tenon import _lib
 from tenon._public import alike_inputs, drop_absent, free_inputs, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.infer import Binding
-from tenon.torch._direct import direct, record_by
+from tenon.torch._direct import available, direct, record_by
 from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
 from tenon.torch._inductor import add_decomposition
@@ -87,6 +87,11 @@ class TorchOp:
     def raw(self) -> Any:
         """The overload without a gradient: what it comes to below autograd."""
         return self._overload("raw")
+
+    @cached_property
+    def call_into(self) -> Callable[..., Any]:
+        """`call` with one argument more, a tensor for the result: what is returned may be that, or another one."""
+        return self.call if available else lambda *args: self.call(*args[:-1])
 
     @cached_property
     def apply_full(self) -> Callable[..., Any]:

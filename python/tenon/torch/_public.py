@@ -20,7 +20,7 @@ from tenon.torch._types import DTYPES, operand
 
 def _has_out(made: TorchOp) -> bool:
     """A single result may be written into a tensor that the caller has."""
-    single = len(made.shown) == 1 and made.op.outputs[made.shown[0]].want == "always"
+    single = list(made.shown) == [0] and made.op.outputs[0].want == "always"
     return single and not made.op.mutates and all(p.name != "out" for p in made.op.params)
 
 
@@ -50,7 +50,7 @@ class _Public(Public):
         return f"{super().results()} torch.ops.tenon.{self.op.name} returns {every}."
 
     def notes(self) -> list[str]:
-        out = ["With out=tensor the result is copied there; nothing can then be differentiated."]
+        out = ["With out=tensor the result is written there; nothing can then be differentiated."]
         return [*(out if self.has_out else []), *super().notes()]
 
     def no_gradient(self) -> str:
@@ -58,17 +58,9 @@ class _Public(Public):
             return "Tensors that require a gradient are taken inside of torch.no_grad() only."
         return super().no_gradient()
 
-    def _into_out(self) -> list[str]:
-        names = [identifier(p.name) for p in self.params]
-        call = f"{identifier(self.op.name)}({', '.join(names)})"
-        return [
-            "if out is not None:",
-            f"    _refuse_grad(out, ({', '.join(names)},))",
-            f"    return _into(out, {call})",
-        ]
-
-    def body(self) -> list[str]:
-        lines = [*(self._into_out() if self.has_out else []), *self.refuse_missing()]
+    def prepared(self) -> list[str]:
+        """What is done to arguments before the call."""
+        lines = self.refuse_missing()
         for param in self.params:
             if is_number(param):
                 name = identifier(param.name)
@@ -76,6 +68,11 @@ class _Public(Public):
                 absent = f"{name} is not None and " if param.optional else ""
                 lines += [f"if {absent}not isinstance({name}, Tensor):"]
                 lines += [f"    {name} = _number({param.name!r}, {name}, {{{given}}})"]
+        return lines
+
+    def body(self) -> list[str]:
+        names = ", ".join(identifier(p.name) for p in self.params)
+        out = ["if out is not None:", f"    return _write(out, {names})"] if self.has_out else []
         arguments = ", ".join(self.arguments)
         traced = f"_select(_op({arguments}))"
         if len(self.op.outputs) == 1:
@@ -84,7 +81,14 @@ class _Public(Public):
             traced = f"_op({arguments})[{self.made.shown[0]}]"
         groups = [", ".join(identifier(self.op.params[i].name) for i in places) for places in self.made.alike]
         promoted = [f"    {group} = _same_type({group})" for group in groups]
-        return [*lines, "if _tracing():", *promoted, f"    return {traced}", f"return _call({arguments})"]
+        tail = ["if _tracing():", *promoted, f"    return {traced}", f"return _call({arguments})"]
+        return [*out, *self.prepared(), *tail]
+
+    def writing_source(self) -> str:
+        """The same call with a tensor for the result."""
+        names = [identifier(p.name) for p in self.params]
+        lines = [*self.prepared(), f"return _call_into({', '.join(self.arguments)}, out)"]
+        return "\n".join([f"def _writing(out, {', '.join(names)}):", *(f"    {line}" for line in lines), ""])
 
     def source(self) -> str:
         signature = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
@@ -112,16 +116,16 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     return number
 
 
-def _out_maker(made: TorchOp) -> tuple[Callable[..., None], Callable[..., Tensor]]:
-    """What `out=` does: refuses calls that need a gradient, as torch's functions do, and takes the result over."""
+def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """What `out=` does: calls that need a gradient are refused, as torch's functions do. The result goes to the tensor
+    at once where that is laid out as a result would be, else it is copied there."""
     name = made.op.name
 
-    def refuse_grad(out: Tensor, given: Sequence[Any]) -> None:
-        tensors = (value for value in (out, *map(plain, given)) if isinstance(value, Tensor))
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    def refuse_grad(tensors: Sequence[Any]) -> None:
+        if torch.is_grad_enabled() and any(t.requires_grad for t in map(plain, tensors) if isinstance(t, Tensor)):
             raise RuntimeError(f"{name}: out= takes no part in gradients, but an argument requires one; use no_grad()")
 
-    def into(out: Tensor, result: Tensor) -> Tensor:
+    def copied(out: Tensor, result: Tensor) -> Tensor:
         if out.shape != result.shape:
             raise ValueError(f"{name}: out has shape {list(out.shape)}, needs {list(result.shape)}")
         if out.dtype != result.dtype:
@@ -130,15 +134,17 @@ def _out_maker(made: TorchOp) -> tuple[Callable[..., None], Callable[..., Tensor
             raise RuntimeError(f"{name}: out is on {out.device}, needs to be on {result.device}")
         return out.copy_(result)
 
-    return refuse_grad, into
+    writing: Callable[..., Any] | None = None
 
-
-def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor]:
-    refuse_grad, into = _out_maker(made)
-
-    def write(out: Tensor, *args: Tensor) -> Tensor:
-        refuse_grad(out, args)
-        return into(out, function(*args))
+    def write(out: Tensor, *args: Any) -> Tensor:
+        nonlocal writing
+        refuse_grad((out, *args))
+        if _tracing():
+            return copied(out, function(*args))
+        if writing is None:
+            writing = compile_source(_Public(made).writing_source(), f"{name}, out=", _names(made))["_writing"]
+        result = writing(out, *args)
+        return out if result is out else copied(out, result)
 
     return write
 
@@ -209,10 +215,9 @@ def make_public(made: TorchOp) -> Callable[..., Any]:
     return function
 
 
-def _from_source(made: TorchOp) -> Callable[..., Any]:
-    writer = _Public(made)
-    refuse_grad, into = _out_maker(made)
-    names = {
+def _names(made: TorchOp) -> dict[str, Any]:
+    """What the source of a function is written in terms of."""
+    return {
         "Tensor": Tensor,
         "Param": Param,
         "Sequence": Sequence,
@@ -223,10 +228,14 @@ def _from_source(made: TorchOp) -> Callable[..., Any]:
         "_same_type": same_type,
         "_op": made.overload,
         "_call": made.call,
+        "_call_into": made.call_into,
         "_select": made.select,
         "_number": _number_maker(made),
-        "_refuse_grad": refuse_grad,
-        "_into": into,
     }
-    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[identifier(made.op.name)]
+
+
+def _from_source(made: TorchOp) -> Callable[..., Any]:
+    namespace = compile_source(_Public(made).source(), made.op.name, _names(made))
+    function: Callable[..., Any] = namespace[identifier(made.op.name)]
+    namespace["_write"] = _writer(made, function)
     return function
