@@ -100,6 +100,7 @@ def parts() -> list[Part]:
         ),
         Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
         Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], COMPILE_ENV),
+        Part("numpy", "NumPy: tests made from the operator table", [[*PYTEST, "tests/numpy"]], PYTHON_ENV),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part("wheel", "the wheel: made by pip, installed, used", [[*PYTEST, "tests/test_wheel.py"]]),
         Part(
