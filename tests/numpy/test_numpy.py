@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import pathlib
 import subprocess
 import sys
 import threading
@@ -373,6 +374,16 @@ def test_torch_tensors() -> None:
     p = torch.ones(3)
     tn.sgd_step(p, np.ones(3, np.float32), torch.zeros(3), lr=0.5)
     assert p.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_gpu() -> None:
+    """On one that is made up: which arrays come out, and on which streams calls run."""
+    here = pathlib.Path(__file__).resolve()
+    folder = here.parents[2] / "build"
+    if not (folder / "fake_cuda.so").is_file():
+        pytest.skip("build/fake_cuda.so is missing: tools/build.sh release makes it")
+    done = subprocess.run([sys.executable, here.with_name("gpu.py"), folder], capture_output=True, text=True)
+    assert done.stdout.strip() == "good", done.stdout + done.stderr
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

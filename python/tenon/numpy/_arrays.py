@@ -220,8 +220,8 @@ def made_like(value: Any, maker: str, shape: Sequence[int], number: int, what: s
     """An array of the same kind as `value`, which is on a GPU, by `empty` or `full` of the module that it is from."""
     root = type(value).__module__.partition(".")[0]
     make = getattr(sys.modules.get(root), maker, None)
-    dtype = getattr(sys.modules.get(root), NAMES[_NUMBERS[number]], None)
-    if make is None or dtype is None:
-        raise TypeError(f"{what} would be an array of {root}, which has no {root}.{maker} for it")
+    if make is None:
+        raise TypeError(f"{what} would be an array of {root}, which has no {root}.{maker} to make one with")
+    dtype = getattr(sys.modules[root], NAMES[_NUMBERS[number]], None) or _DTYPES.get(number)
     with value.device:
         return make(tuple(shape), *more, dtype=dtype)
