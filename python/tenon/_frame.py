@@ -15,10 +15,9 @@ from typing import Any
 from tenon._lib import check, lib
 from tenon.contract import Attr, Operator
 
-lib.tn_infer.argtypes = [ctypes.c_void_p] * 3
-lib.tn_infer.restype = ctypes.c_int
-lib.tn_run.argtypes = [ctypes.c_void_p] * 3
-lib.tn_run.restype = ctypes.c_int
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_infer: Callable[..., int] = _CALL(("tn_infer", lib))
+_run: Callable[..., int] = _CALL(("tn_run", lib))
 lib.tn_type_name.argtypes = [ctypes.c_int]
 lib.tn_type_name.restype = ctypes.c_char_p
 
@@ -192,7 +191,7 @@ class Calls:
                 self._pack_attrs(frame.memory, frame.at_attrs, *fields)
             except StructError:
                 raise ValueError(f"{self.op.name}: an attribute is beyond 64 bits") from None
-        status = lib.tn_infer(self.op.address, frame.address, frame.specs)
+        status = _infer(self.op.address, frame.address, frame.specs)
         if status:
             check(status)
         return frame
@@ -206,7 +205,7 @@ class Calls:
     def run(self, frame: Frame, outputs: Sequence[int], host: int | None) -> None:
         """`outputs`: tensors, 0: not wanted; `host`: a tn_host, None: the default one."""
         frame.pointers_out.pack_into(frame.memory, frame.at_out, *outputs)
-        status = lib.tn_run(self.op.address, frame.address, host)
+        status = _run(self.op.address, frame.address, host)
         if not self.has_lists:
             self._free.append(frame)
         if status:

@@ -1,4 +1,4 @@
-"""The samples of the table become test cases; see tests/samples.py. Takes ml_dtypes and torch where they are there.
+"""The samples of the table become test cases; see tests/arrays.py. Takes ml_dtypes and torch where they are there.
 
 PYTHONPATH=python python -m pytest tests/numpy
 """

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import TOLERANCE, Case, cases, copies, flat, one_each
+from arrays import Case, cases, copies, flat, one_each
+from samples import TOLERANCE
 
 import tenon
 import tenon.numpy as tn
@@ -75,7 +76,7 @@ def assert_same(have: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("T", TYPES)
-@pytest.mark.parametrize("case", cases(where=has_types), ids=str)
+@pytest.mark.parametrize("case", cases(has_types), ids=str)
 def test_agrees_with_float64(case: Case, T: str) -> None:
     args = case.arguments(T, DTYPES)
     wide = case.arguments("f64", DTYPES)
@@ -87,7 +88,7 @@ def test_agrees_with_float64(case: Case, T: str) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("case", cases(where=has_numpys_types), ids=str)
+@pytest.mark.parametrize("case", cases(has_numpys_types), ids=str)
 def test_same_bits_as_torch(case: Case) -> None:
     """Another way into the library: whatever this one would mix up, that one does not."""
     from tenon.torch._ops import torch_op

@@ -1,4 +1,4 @@
-"""The samples of the table become models of one node; see tests/samples.py.
+"""The samples of the table become models of one node; see tests/arrays.py.
 
 PYTHONPATH=python python -m pytest tests/onnxruntime
 """

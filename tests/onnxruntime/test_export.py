@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from samples import Case, one_each
+from arrays import Case, one_each
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("onnxscript")

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
+from arrays import Case, cases, copies, flat, one_each
 from onnx import AttributeProto, TensorProto, helper
-from samples import TOLERANCE, Case, cases, copies, flat, one_each
+from samples import TOLERANCE
 
 import tenon
 import tenon.numpy as tn
@@ -124,7 +125,7 @@ def wide(arrays: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("T", ["f32", "f16", "f64", "bf16"])
-@pytest.mark.parametrize("case", cases(where=has_node), ids=str)
+@pytest.mark.parametrize("case", cases(has_node), ids=str)
 def test_every_sample(case: Case, T: str) -> None:
     if not has_node(case, T):
         pytest.skip("lists of several types")

@@ -9,6 +9,7 @@ import here
 import samples
 import torch
 from samples import TOLERANCE
+from samples import differentiable_inputs as differentiable_inputs
 from torch import Tensor
 
 import tenon.torch as tn
@@ -75,12 +76,12 @@ class Case(samples.Case):
 
 def cases(most: int | None = None, where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
     """Every sample that is not for benchmarks."""
-    return samples.cases(most, where, Case)
+    return samples.cases(Case, most, where)
 
 
 def one_each(where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
     """For each operator the sample with most inputs."""
-    return samples.one_each(where, Case)
+    return samples.one_each(Case, where)
 
 
 def tensors(values: Any) -> Iterator[Tensor]:
@@ -112,12 +113,6 @@ def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> No
         torch.testing.assert_close(
             a.double(), b.double(), rtol=scale * rtol, atol=scale * atol, equal_nan=True, check_device=False
         )
-
-
-def differentiable_inputs(case: Case) -> list[int]:
-    """The parameters that the rule has gradients for."""
-    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
-    return [i for i, p in enumerate(case.op.params) if p.name in named]
 
 
 def smooth_outputs(case: Case, outputs: Any) -> list[Tensor]:
