@@ -107,6 +107,7 @@ class NumpyOp:
                 continue
             number, shape = spec
             if out is not None:
+                what = f"{self.op.name}: out"
                 array = self._checked(out, number, shape)
             elif gpu is not None:
                 array = made_like(gpu, "empty", shape, number, what)
@@ -119,7 +120,7 @@ class NumpyOp:
             made.append(array)
             addresses.append(tensor[1])
         host = None if gpu is None else lib.tn_stream_host(stream_of(gpu))
-        self.calls.run(frame, addresses, host and ctypes.addressof(host))
+        self.calls.run(frame, addresses, None if host is None else ctypes.addressof(host))
         return made
 
     # ---- arguments
@@ -151,8 +152,9 @@ class NumpyOp:
         """Inputs of one type by the contract get one, and plain numbers for 0-dim inputs become arrays."""
         for places in self.alike:
             given = [args[i] for i in places]
-            dtypes = {a.dtype for a in given if isinstance(a, _NUMPYS)}
-            if len(dtypes) > 1 and all(a is None or isinstance(a, _NUMPYS) for a in given):
+            arrays = [a for a in given if isinstance(a, _NUMPYS)]
+            differ = any(a.dtype is not arrays[0].dtype for a in arrays)
+            if differ and all(a is None or isinstance(a, _NUMPYS) for a in given):
                 same = dict(zip(places, _same_type(given), strict=True))
                 args = [same.get(i, value) for i, value in enumerate(args)]
         for i in self.numbers:
@@ -182,7 +184,10 @@ class NumpyOp:
 
     def _checked(self, out: Any, number: int, shape: tuple[int, ...]) -> Any:
         """The caller's array for the result."""
-        name, needs = self.op.name, lib.tn_type_name(number).decode()
+        name = self.op.name
+        if type(out) is ndarray and out.shape == shape and out.dtype is dtype_of(number, name):
+            return out
+        needs = lib.tn_type_name(number).decode()
         kind, sizes = operand(read(out, f"{name}: out", True))
         if sizes != shape:
             raise ValueError(f"{name}: out has shape {list(sizes)}, needs {list(shape)}")
