@@ -87,7 +87,11 @@ def test_compatibility_is_what_was_tested() -> None:
         assert sorted(again, key=compatibility.Row.key) == sorted(rows, key=compatibility.Row.key)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/formulas.md", "docs/from-cpp-extension.md", "docs/pytorch.md"])
+FOLLOWED = ["README.md"]
+FOLLOWED += [f"docs/{name}.md" for name in ("formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
+
+
+@pytest.mark.parametrize("document", FOLLOWED)
 def test_examples_run(document: str, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -132,7 +132,8 @@ def run_command(block: Block, command: str, shown: list[str], folder: Path, env:
 
 def run_python(block: Block, folder: Path, env: dict[str, str]) -> None:
     needs = block.options.get("needs")
-    if needs and importlib.util.find_spec(needs) is None:
+    spec = importlib.util.find_spec(needs) if needs else None
+    if needs and (spec is None or spec.origin is None):  # a folder of that name is no package
         print(f"  left out: {block} needs {needs}")
         return
     print(f"  python: {block}", flush=True)

@@ -6,6 +6,7 @@ Run by `make test`, `make test-quick` and `make test-gpu`, which set up what it 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import shutil
@@ -59,6 +60,11 @@ def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
 
+def no_onnxruntime() -> str | None:
+    missing = [name for name in ("onnx", "onnxruntime", "ml_dtypes") if importlib.util.find_spec(name) is None]
+    return f"there is no {missing[0]} (tools/requirements-test.txt has it)" if missing else None
+
+
 def operators() -> tuple[list[str], list[str]]:
     """Operators with kernels of their own, and formulas, which have theirs in common."""
     ops = ROOT / "src" / "ops"
@@ -100,6 +106,14 @@ def parts() -> list[Part]:
         ),
         Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
         Part("doctor", "tenon doctor names faults that are planted", [[*PYTEST, "tests/doctor"]]),
+        Part("numpy", "NumPy: tests made from the operator table", [[*PYTEST, "tests/numpy"]], PYTHON_ENV),
+        Part(
+            "onnxruntime",
+            "ONNX Runtime: tests made from the operator table",
+            [[*PYTEST, "tests/onnxruntime"]],
+            PYTHON_ENV,
+            unable=no_onnxruntime,
+        ),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part(
             "fuzz",

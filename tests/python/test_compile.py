@@ -333,7 +333,7 @@ def test_updates_of_lists_compile(plugin: pathlib.Path) -> None:
 
 def test_attributes_are_all_typed() -> None:
     """Every attribute kind of the table reaches the schema."""
-    from cases import tenon
+    import tenon
 
     for op in tenon.ops().values():
         schema = getattr(torch.ops.tenon, op.name).default._schema

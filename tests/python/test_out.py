@@ -11,6 +11,8 @@ from cases import Case, one_each
 
 import tenon.torch as tn
 from tenon._public import identifier
+from tenon.torch import _direct
+from tenon.torch._ops import torch_op
 
 
 def takes_out(case: Case) -> bool:
@@ -34,6 +36,26 @@ def test_views_and_inputs() -> None:
     assert torch.equal(all_of_it[:, ::2], x * x) and not all_of_it[:, 1::2].any()
     want = x * x
     assert torch.equal(tn.square(x, out=x), want)
+
+
+def test_written_at_once() -> None:
+    """Where it is laid out as a result would be, nothing is copied, and torch knows that it was written."""
+    x, out = here.randn(3, 4), here.zeros(3, 4)
+    version = out._version
+    made = torch_op("relu")
+    if _direct.available:
+        assert made.call_into(x, out) is out
+        assert out._version == version + 1
+    assert made.call_into(x, out.T.contiguous().T) is not out
+    assert torch.equal(made.call_into(x, here.zeros(2, 2)), torch.relu(x))
+
+
+def test_overlap() -> None:
+    """A tensor that shares some of its memory with an input gets what one of its own would get."""
+    memory = here.randn(6, 5)
+    want = torch.softmax(memory[:-1], -1)
+    tn.softmax(memory[:-1], out=memory[1:])
+    torch.testing.assert_close(memory[1:], want)
 
 
 def test_formula_and_compiled() -> None:

@@ -236,7 +236,7 @@ def test_autocast_around_layers() -> None:
 
 
 def test_policies_are_known() -> None:
-    from cases import tenon
+    import tenon
 
     assert {op.autocast for op in tenon.ops().values()} <= {None, "16", "32", "widest"}
     assert all(isinstance(p, Attr) or not p.list for o in tenon.ops().values() if o.autocast for p in o.params)

@@ -22,7 +22,7 @@ def softmax(
             -> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def softmax_grad(y: Tensor, dy: Tensor, axis: int = -1, scale: float = 1.0, *, out: Tensor | None = None) -> Tensor:
@@ -32,7 +32,7 @@ def softmax_grad(y: Tensor, dy: Tensor, axis: int = -1, scale: float = 1.0, *, o
         softmax_grad(y: T[*s], dy: T[*s], axis: axis = -1, scale: float = 1.0) -> dx: T[*s]
 
     Returns dx.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
@@ -46,7 +46,7 @@ def layer_norm(
             acc(T)[*r], rstd: acc(T)[*r]
 
     Returns y. torch.ops.tenon.layer_norm returns y, mean, rstd.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def layer_norm_grad(
@@ -91,7 +91,7 @@ def cross_entropy(
             -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad
 
     Returns loss. torch.ops.tenon.cross_entropy returns loss, lse, gx?.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def cross_entropy_grad(gx: Tensor, dloss: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
@@ -102,7 +102,7 @@ def cross_entropy_grad(gx: Tensor, dloss: Tensor, reduction: str = "mean", *, ou
             'mean'|'sum'|'none' = 'mean') -> dx: T[*r, v]
 
     Returns dx.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
@@ -113,7 +113,7 @@ def sum(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False, *, out: Tens
         sum(x: T[*s], axes: axes = [], keepdim: bool = false) -> y: T[reduce(*s, axes, keepdim)]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sum_grad(
@@ -126,7 +126,7 @@ def sum_grad(
             false) -> dx: T[*shape]
 
     Returns dx.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def batch_norm(
@@ -192,7 +192,7 @@ def fake_quantize(
             y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def identity(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -202,7 +202,7 @@ def identity(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         identity(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def add(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -212,7 +212,7 @@ def add(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         add(x: T[~*s], y: T[~*s]) -> z: T[*s]
 
     Returns z.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sub(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -222,7 +222,7 @@ def sub(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         sub(x: T[~*s], y: T[~*s]) -> z: T[*s]
 
     Returns z.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def mul(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -232,7 +232,7 @@ def mul(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         mul(x: T[~*s], y: T[~*s]) -> z: T[*s]
 
     Returns z.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def div(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -242,7 +242,7 @@ def div(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         div(x: T[~*s], y: T[~*s]) -> z: T[*s]
 
     Returns z.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def add_constant(x: Tensor, c: float, *, out: Tensor | None = None) -> Tensor:
@@ -252,7 +252,7 @@ def add_constant(x: Tensor, c: float, *, out: Tensor | None = None) -> Tensor:
         add_constant(x: T[*s], c: float) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def scale(x: Tensor, c: float, *, out: Tensor | None = None) -> Tensor:
@@ -262,7 +262,7 @@ def scale(x: Tensor, c: float, *, out: Tensor | None = None) -> Tensor:
         scale(x: T[*s], c: float) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def scale_bias_relu(x: Tensor, scale: Tensor, bias: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -272,7 +272,7 @@ def scale_bias_relu(x: Tensor, scale: Tensor, bias: Tensor, *, out: Tensor | Non
         scale_bias_relu(x: T[*s], scale: T[~*s], bias: T[~*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def bias_act(x: Tensor, bias: Tensor, act: str = "relu", *, out: Tensor | None = None) -> Tensor:
@@ -282,7 +282,7 @@ def bias_act(x: Tensor, bias: Tensor, act: str = "relu", *, out: Tensor | None =
         bias_act(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def square(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -292,7 +292,7 @@ def square(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         square(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sqrt(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -302,7 +302,7 @@ def sqrt(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         sqrt(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def rsqrt(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -312,7 +312,7 @@ def rsqrt(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         rsqrt(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def exp(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -322,7 +322,7 @@ def exp(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         exp(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def log(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -332,7 +332,7 @@ def log(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         log(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def abs(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -342,7 +342,7 @@ def abs(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         abs(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -352,7 +352,7 @@ def sign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         sign(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def floor(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -362,7 +362,7 @@ def floor(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         floor(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def clamp(x: Tensor, low: float | None = None, high: float | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -372,7 +372,7 @@ def clamp(x: Tensor, low: float | None = None, high: float | None = None, *, out
         clamp(x: T[*s], low: float?, high: float?) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def pow(x: Tensor, exponent: float, *, out: Tensor | None = None) -> Tensor:
@@ -382,7 +382,7 @@ def pow(x: Tensor, exponent: float, *, out: Tensor | None = None) -> Tensor:
         pow(x: T[*s], exponent: float) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def lerp(x: Tensor, end: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -392,7 +392,7 @@ def lerp(x: Tensor, end: Tensor, weight: Tensor, *, out: Tensor | None = None) -
         lerp(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def relu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -402,7 +402,7 @@ def relu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         relu(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def leaky_relu(x: Tensor, slope: float = 0.01, *, out: Tensor | None = None) -> Tensor:
@@ -412,7 +412,7 @@ def leaky_relu(x: Tensor, slope: float = 0.01, *, out: Tensor | None = None) -> 
         leaky_relu(x: T[*s], slope: float = 0.01) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def prelu(x: Tensor, slope: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -422,7 +422,7 @@ def prelu(x: Tensor, slope: Tensor, *, out: Tensor | None = None) -> Tensor:
         prelu(x: T[n, c, *s], slope: T[c]) -> y: T[n, c, *s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def elu(x: Tensor, alpha: float = 1.0, *, out: Tensor | None = None) -> Tensor:
@@ -432,7 +432,7 @@ def elu(x: Tensor, alpha: float = 1.0, *, out: Tensor | None = None) -> Tensor:
         elu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def celu(x: Tensor, alpha: float = 1.0, *, out: Tensor | None = None) -> Tensor:
@@ -442,7 +442,7 @@ def celu(x: Tensor, alpha: float = 1.0, *, out: Tensor | None = None) -> Tensor:
         celu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def selu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -452,7 +452,7 @@ def selu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         selu(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -462,7 +462,7 @@ def sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         sigmoid(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def log_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -472,7 +472,7 @@ def log_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         log_sigmoid(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def hard_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -482,7 +482,7 @@ def hard_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         hard_sigmoid(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def tanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -492,7 +492,7 @@ def tanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         tanh(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def softplus(x: Tensor, beta: float = 1.0, *, out: Tensor | None = None) -> Tensor:
@@ -502,7 +502,7 @@ def softplus(x: Tensor, beta: float = 1.0, *, out: Tensor | None = None) -> Tens
         softplus(x: T[*s], beta: float = 1.0) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def softsign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -512,7 +512,7 @@ def softsign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         softsign(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def gelu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -522,7 +522,7 @@ def gelu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         gelu(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def gelu_tanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -532,7 +532,7 @@ def gelu_tanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         gelu_tanh(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def quick_gelu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -542,7 +542,7 @@ def quick_gelu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         quick_gelu(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def silu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -552,7 +552,7 @@ def silu(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         silu(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def hard_swish(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -562,7 +562,7 @@ def hard_swish(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         hard_swish(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def mish(x: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -572,7 +572,7 @@ def mish(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         mish(x: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def swiglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -582,7 +582,7 @@ def swiglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
         swiglu(x: T[*s], gate: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def geglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -592,7 +592,7 @@ def geglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
         geglu(x: T[*s], gate: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def reglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -602,7 +602,7 @@ def reglu(x: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
         reglu(x: T[*s], gate: T[*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def dropout(x: Tensor, seed: Tensor, p: float = 0.5, *, out: Tensor | None = None) -> Tensor:
@@ -613,7 +613,7 @@ def dropout(x: Tensor, seed: Tensor, p: float = 0.5, *, out: Tensor | None = Non
         dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def bias_dropout_add(
@@ -632,7 +632,7 @@ def bias_dropout_add(
             y: T[*r, c]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def residual_scale(x: Tensor, residual: Tensor, scale: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -642,7 +642,7 @@ def residual_scale(x: Tensor, residual: Tensor, scale: Tensor, *, out: Tensor | 
         residual_scale(x: T[*s], residual: T[*s], scale: T[~*s]) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def rms_norm(
@@ -660,7 +660,7 @@ def rms_norm(
             c]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def batch_norm_infer(
@@ -682,7 +682,7 @@ def batch_norm_infer(
             T[n, c, *s]?, eps: float = 1e-5, act: activation = 'none') -> y: T[n, c, *s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def mse(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
@@ -692,7 +692,7 @@ def mse(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | Non
         mse(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def l1(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
@@ -702,7 +702,7 @@ def l1(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None
         l1(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def huber(
@@ -715,7 +715,7 @@ def huber(
             acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def bce_with_logits(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
@@ -725,7 +725,7 @@ def bce_with_logits(x: Tensor, target: Tensor, reduction: str = "mean", *, out: 
         bce_with_logits(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def focal(
@@ -744,7 +744,7 @@ def focal(
             float = 2.0) -> loss: acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | None = None) -> Tensor:
@@ -754,7 +754,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | 
         kl_div(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
 
     Returns loss.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def cosine_similarity(x: Tensor, y: Tensor, eps: float = 1e-08, *, out: Tensor | None = None) -> Tensor:
@@ -764,7 +764,7 @@ def cosine_similarity(x: Tensor, y: Tensor, eps: float = 1e-08, *, out: Tensor |
         cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]
 
     Returns z.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def sgd_step(
@@ -873,7 +873,7 @@ def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tenso
         quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?) -> q: i8[*s]
 
     Returns q.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def fake_quantize_grad(
@@ -893,7 +893,7 @@ def fake_quantize_grad(
             int = 127) -> dx: T[*s]
 
     Returns dx.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """
 
 def dequantize(q: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -903,5 +903,5 @@ def dequantize(q: Tensor, scale: Tensor, zero: Tensor | None = None, *, out: Ten
         dequantize(q: i8[*s], scale: T[~*s], zero: i32[~*s]?) -> y: T[*s]
 
     Returns y.
-    With out=tensor the result is copied there; nothing can then be differentiated.
+    With out=tensor the result is written there; nothing can then be differentiated.
     """

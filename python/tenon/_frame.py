@@ -1,0 +1,212 @@
+"""Calls of operators through ctypes: the memory that tn_infer and tn_run read, written with struct.
+
+The layouts are those of tn_args, tn_attr, tn_spec and tn_tensor (include/tenon/call.h, op.h, tensor.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Callable, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+
+from tenon._lib import check, lib
+from tenon.contract import Attr, Operator
+
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_infer: Callable[..., int] = _CALL(("tn_infer", lib))
+_run: Callable[..., int] = _CALL(("tn_run", lib))
+lib.tn_type_name.argtypes = [ctypes.c_int]
+lib.tn_type_name.restype = ctypes.c_char_p
+
+MAX_RANK = 16
+_ARGS = Struct("@PiPPiPiP")
+_ATTR = Struct("@PhhiQ")
+_SPEC = Struct(f"@?ii{MAX_RANK}q")
+_HEAD = Struct("@?ii")
+_SHAPE_AT = _SPEC.size - 8 * MAX_RANK
+_SHAPES = [Struct(f"@{n}q") for n in range(MAX_RANK + 1)]
+_UNSET, _INT, _FLOAT, _BOOL, _STR, _DTYPE, _INTS = range(7)  # tn_kind
+
+
+class Tensor(ctypes.Structure):
+    """A tn_tensor, which is DLPack's DLTensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_kind", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _DType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+lib.tn_dtype_of.argtypes = [ctypes.c_int]
+lib.tn_dtype_of.restype = _DType
+lib.tn_type_of.argtypes = [_DType]
+lib.tn_type_of.restype = ctypes.c_int
+
+
+def type_number(name: str) -> int:
+    """The tn_type of a name like "f32"."""
+    return int(lib.tn_type_named(name.encode()))
+
+
+def kind_of(tensor: Tensor) -> str:
+    """The name of a tensor's element type, "?" where Tenon has none."""
+    number = lib.tn_type_of(_DType(tensor.code, tensor.bits, tensor.lanes))
+    return str(lib.tn_type_name(number).decode())
+
+
+def make_tensor(
+    data: int, device: tuple[int, int], kind: str, shape: Sequence[int], strides: Sequence[int] | None
+) -> Tensor:
+    """A tensor over memory that somebody else owns; strides in elements, None: dense."""
+    dtype, sizes = lib.tn_dtype_of(type_number(kind)), ctypes.c_int64 * len(shape)
+    steps = None if strides is None else sizes(*strides)
+    return Tensor(data, *device, len(shape), dtype.code, dtype.bits, dtype.lanes, sizes(*shape), steps, 0)
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+class _Attribute:
+    """Writes the value of one attribute: its kind, how many there are of a list, and the value's bits."""
+
+    def __init__(self, op: Operator, attr: Attr, dtype_name: Callable[[Any], str | None]) -> None:
+        self.op = op
+        self.attr = attr
+        self.dtype_name = dtype_name
+        self.code = "d" if attr.kind == "float" else "Q" if attr.kind in ("str", "choice", "activation") else "q"
+        self.texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
+
+    def fields(self, value: Any, held: list[Any]) -> tuple[int, int, Any]:
+        """`held` keeps what the value points to."""
+        kind = self.attr.kind
+        if value is None:
+            return _UNSET, 0, 0
+        try:
+            if kind == "float":
+                return _FLOAT, 0, float(value)
+            if kind in ("int", "axis"):
+                return _INT, 0, operator.index(value)
+            if kind == "bool":
+                return _BOOL, 0, bool(value)
+            if kind in ("axes", "ints"):
+                ints = [operator.index(v) for v in ([value] if kind == "axes" and isinstance(value, int) else value)]
+                held.append((ctypes.c_int64 * len(ints))(*ints))
+                return _INTS, len(ints), ctypes.addressof(held[-1])
+        except (TypeError, ValueError):
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {_NEEDS[kind]}") from None
+        return self._dtype(value) if kind == "dtype" else self._text(value)
+
+    def _dtype(self, value: Any) -> tuple[int, int, Any]:
+        name = self.dtype_name(value)
+        if name is None:
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, which is no type that Tenon has")
+        return _DTYPE, 0, type_number(name)
+
+    def _text(self, value: Any) -> tuple[int, int, Any]:
+        if not isinstance(value, str):
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs a string")
+        made = self.texts.get(value)
+        if made is None:  # kept: there are few, and somebody may be reading them
+            made = self.texts.setdefault(value, ctypes.create_string_buffer(value.encode()))
+        return _STR, 0, ctypes.addressof(made)
+
+
+_NEEDS = {
+    "float": "a number",
+    "int": "an integer",
+    "axis": "an integer",
+    "bool": "True or False",
+    "axes": "integers",
+    "ints": "integers",
+}
+
+
+# ---- a call ----------------------------------------------------------------------------------------------------------
+
+
+class Frame:
+    """The memory of one call at a time."""
+
+    def __init__(self, calls: Calls, n_in: int) -> None:
+        n_attrs, n_out = len(calls.attributes), len(calls.op.outputs)
+        self.pointers_in, self.pointers_out = Struct(f"@{n_in}P"), Struct(f"@{n_out}P")
+        at_in = _ARGS.size
+        at_lengths = at_in + self.pointers_in.size
+        self.at_lengths = at_lengths
+        self.at_attrs = at_lengths + -(-4 * len(calls.op.inputs) // 8) * 8
+        self.at_out = self.at_attrs + n_attrs * _ATTR.size
+        self.at_specs = self.at_out + self.pointers_out.size
+        self.memory = (ctypes.c_char * (self.at_specs + n_out * _SPEC.size))()
+        start = ctypes.addressof(self.memory)
+        self.address, self.specs = start, start + self.at_specs
+        lengths = start + at_lengths if calls.has_lists else 0
+        attrs, out = start + self.at_attrs, start + self.at_out
+        _ARGS.pack_into(self.memory, 0, start + at_in, n_in, lengths, attrs, n_attrs, out, n_out, 0)
+
+
+class Calls:
+    """Calls of one operator.
+
+    `begin` writes the inputs and attributes of one into a frame, `spec` says what outputs it has, `run` runs it. Frames
+    that are free are kept in a list: threads, and calls inside of calls, each have their own.
+    """
+
+    def __init__(self, op: Operator, dtype_name: Callable[[Any], str | None]) -> None:
+        self.op = op
+        self.attributes = [_Attribute(op, a, dtype_name) for a in op.attrs]
+        self.has_lists = any(p.list for p in op.inputs)
+        self._pack_attrs = Struct("@" + "".join(f"Phhi{a.code}" for a in self.attributes)).pack_into
+        self._free: list[Frame] = []
+
+    def begin(self, pointers: Sequence[int], lengths: Sequence[int], attrs: Sequence[Any], held: list[Any]) -> Frame:
+        """A frame with the call, its outputs inferred. `pointers`: tensors, 0: absent; `lengths`: of each input, for
+        operators with lists; `held`: gets what must live until the call is over."""
+        if self.has_lists:
+            frame = Frame(self, len(pointers))
+            Struct(f"@{len(lengths)}i").pack_into(frame.memory, frame.at_lengths, *lengths)
+        else:
+            frame = self._free.pop() if self._free else Frame(self, len(pointers))
+        frame.pointers_in.pack_into(frame.memory, _ARGS.size, *pointers)
+        if attrs:
+            fields: list[Any] = []
+            for attribute, value in zip(self.attributes, attrs, strict=True):
+                kind, count, bits = attribute.fields(value, held)
+                fields += (0, kind, 0, count, bits)
+            try:
+                self._pack_attrs(frame.memory, frame.at_attrs, *fields)
+            except StructError:
+                raise ValueError(f"{self.op.name}: an attribute is beyond 64 bits") from None
+        status = _infer(self.op.address, frame.address, frame.specs)
+        if status:
+            check(status)
+        return frame
+
+    def spec(self, frame: Frame, output: int) -> tuple[int, tuple[int, ...]] | None:
+        """The tn_type and the shape of an output; None: it was not asked for."""
+        at = frame.at_specs + output * _SPEC.size
+        present, kind, ndim = _HEAD.unpack_from(frame.memory, at)
+        return (kind, _SHAPES[ndim].unpack_from(frame.memory, at + _SHAPE_AT)) if present else None
+
+    def run(self, frame: Frame, outputs: Sequence[int], host: int | None) -> None:
+        """`outputs`: tensors, 0: not wanted; `host`: a tn_host, None: the default one."""
+        frame.pointers_out.pack_into(frame.memory, frame.at_out, *outputs)
+        status = _run(self.op.address, frame.address, host)
+        if not self.has_lists:
+            self._free.append(frame)
+        if status:
+            check(status)

@@ -1,0 +1,41 @@
+"""Tenon's operators for NumPy: ``import tenon.numpy as tn; y = tn.softmax(x)``.
+
+One function for each row of the operator table, on NumPy's arrays and on whatever speaks DLPack or
+``__cuda_array_interface__``: no framework is needed. ``tn.ops()`` lists them, ``help(tn.softmax)`` explains one,
+``tn.load(path)`` adds more, and ``tn.fuse("silu(x) * y")`` makes one of a formula. Nothing is differentiated here; the
+gradients are operators like the others (``tn.softmax_grad``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tenon
+from tenon import load as load
+from tenon._public import identifier
+from tenon.numpy import _ops
+from tenon.numpy._ops import fuse as fuse
+
+
+def _refresh() -> None:
+    """Makes the functions of operators that are new in the table."""
+    for name in tenon.ops():
+        if identifier(name) not in _names:
+            globals()[identifier(name)] = _ops.make_public(_ops.numpy_op(name))
+            _names.append(identifier(name))
+
+
+def ops() -> list[str]:
+    """The names of the operators."""
+    return list(_names)
+
+
+_names: list[str] = []
+_refresh()
+tenon._adapters.append(_refresh)
+
+if TYPE_CHECKING:
+    from tenon.numpy._functions import *  # noqa: F403
+
+    def __getattr__(name: str) -> Any:  # operators that load adds
+        ...

@@ -1,0 +1,890 @@
+# Written by tools/stubs.py from the operator table: do not edit.
+from collections.abc import Sequence
+from typing import Any
+
+Array = Any
+
+def softmax(
+    x: Array,
+    mask: Array | None = None,
+    axis: int = -1,
+    scale: float = 1.0,
+    causal: bool = False,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """exp(scale * x), normalised along an axis; a false mask, or with causal a key after its query, takes
+    an element out, and a row without any is 0.
+
+    Contract:
+        softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool = false)
+            -> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def softmax_grad(y: Array, dy: Array, axis: int = -1, scale: float = 1.0, *, out: Array | None = None) -> Array:
+    """The gradient of softmax, from its output.
+
+    Contract:
+        softmax_grad(y: T[*s], dy: T[*s], axis: axis = -1, scale: float = 1.0) -> dx: T[*s]
+
+    Returns dx.
+    With out=array the result is written there.
+    """
+
+def layer_norm(
+    x: Array, gamma: Array | None = None, beta: Array | None = None, eps: float = 1e-05, *, out: Array | None = None
+) -> Array:
+    """Normalises the last dimension to mean 0 and variance 1, then times gamma, plus beta.
+
+    Contract:
+        layer_norm(x: T[*r, c], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5) -> y: T[*r, c], mean:
+            acc(T)[*r], rstd: acc(T)[*r]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def layer_norm_grad(
+    x: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    mean: Array = ...,
+    rstd: Array = ...,
+    dy: Array = ...,
+    want_dx: bool = False,
+    want_dgamma: bool = False,
+    want_dbeta: bool = False,
+) -> Array | tuple[Array, ...]:
+    """The gradients of layer_norm that are asked for.
+
+    Contract:
+        layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], dy:
+            T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?
+
+    Returns dx, dgamma, dbeta.
+    Only when asked for (want_<name>=True): dx, dgamma, dbeta.
+    """
+
+def cross_entropy(
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    reduction: str = "mean",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The cross entropy of logits x with class indices, plus z_loss * lse^2 per row; gradient in the same
+    pass.
+
+    Contract:
+        cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100,
+            label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean')
+            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def cross_entropy_grad(gx: Array, dloss: Array, reduction: str = "mean", *, out: Array | None = None) -> Array:
+    """The gradient of cross_entropy: gx times what arrives at the loss.
+
+    Contract:
+        cross_entropy_grad(gx: T[*r, v], dloss: acc(T)[*r if reduction == 'none' else], reduction:
+            'mean'|'sum'|'none' = 'mean') -> dx: T[*r, v]
+
+    Returns dx.
+    With out=array the result is written there.
+    """
+
+def sum(x: Array, axes: Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None) -> Array:
+    """The sum over some axes; [] is all of them.
+
+    Contract:
+        sum(x: T[*s], axes: axes = [], keepdim: bool = false) -> y: T[reduce(*s, axes, keepdim)]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def sum_grad(
+    dy: Array, shape: Sequence[int], axes: Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None
+) -> Array:
+    """The gradient of sum: dy, repeated along the axes that were summed.
+
+    Contract:
+        sum_grad(dy: T[reduce(*shape, axes, keepdim)], shape: ints, axes: axes = [], keepdim: bool =
+            false) -> dx: T[*shape]
+
+    Returns dx.
+    With out=array the result is written there.
+    """
+
+def batch_norm(
+    x: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    running_mean: Array = ...,
+    running_var: Array = ...,
+    residual: Array | None = None,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+    act: str = "none",
+) -> Array:
+    """In training: normalises each channel over the batch, times gamma, plus beta, plus residual, then
+    act; moves the running statistics.
+
+    Contract:
+        batch_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, running_mean: f32[c]!, running_var:
+            f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act: activation =
+            'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], z: T[n, c, *s if act != 'none'
+            and act != 'relu' else 0]
+
+    Updates running_mean, running_var in place. Returns y.
+    """
+
+def batch_norm_grad(
+    x: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    residual: Array | None = None,
+    mean: Array = ...,
+    rstd: Array = ...,
+    dy: Array = ...,
+    z: Array | None = None,
+    act: str = "none",
+    want_dx: bool = False,
+    want_dgamma: bool = False,
+    want_dbeta: bool = False,
+    want_dresidual: bool = False,
+) -> Array | tuple[Array, ...]:
+    """The gradients of batch_norm that are asked for; what relu cut off is computed again, other
+    activations need z, the values before them.
+
+    Contract:
+        batch_norm_grad(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, mean:
+            acc(T)[c], rstd: acc(T)[c], dy: T[n, c, *s], z: T[n, c, *s if act != 'none' and act !=
+            'relu' else 0]?, act: activation = 'none') -> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta: W[c]?,
+            dresidual: T[n, c, *s]?
+
+    Returns dx, dgamma, dbeta, dresidual.
+    Only when asked for (want_<name>=True): dx, dgamma, dbeta, dresidual.
+    """
+
+def fake_quantize(
+    x: Array, scale: Array, zero: Array | None = None, low: int = -128, high: int = 127, *, out: Array | None = None
+) -> Array:
+    """x as it is after quantize and dequantize, per tensor or per channel by the shape of scale; the
+    gradient passes where nothing was cut off.
+
+    Contract:
+        fake_quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, low: int = -128, high: int = 127) ->
+            y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def identity(x: Array, *, out: Array | None = None) -> Array:
+    """x.
+
+    Contract:
+        identity(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def add(x: Array, y: Array, *, out: Array | None = None) -> Array:
+    """x + y.
+
+    Contract:
+        add(x: T[~*s], y: T[~*s]) -> z: T[*s]
+
+    Returns z.
+    With out=array the result is written there.
+    """
+
+def sub(x: Array, y: Array, *, out: Array | None = None) -> Array:
+    """x - y.
+
+    Contract:
+        sub(x: T[~*s], y: T[~*s]) -> z: T[*s]
+
+    Returns z.
+    With out=array the result is written there.
+    """
+
+def mul(x: Array, y: Array, *, out: Array | None = None) -> Array:
+    """x * y.
+
+    Contract:
+        mul(x: T[~*s], y: T[~*s]) -> z: T[*s]
+
+    Returns z.
+    With out=array the result is written there.
+    """
+
+def div(x: Array, y: Array, *, out: Array | None = None) -> Array:
+    """x / y.
+
+    Contract:
+        div(x: T[~*s], y: T[~*s]) -> z: T[*s]
+
+    Returns z.
+    With out=array the result is written there.
+    """
+
+def add_constant(x: Array, c: float, *, out: Array | None = None) -> Array:
+    """x + c.
+
+    Contract:
+        add_constant(x: T[*s], c: float) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def scale(x: Array, c: float, *, out: Array | None = None) -> Array:
+    """x * c.
+
+    Contract:
+        scale(x: T[*s], c: float) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def scale_bias_relu(x: Array, scale: Array, bias: Array, *, out: Array | None = None) -> Array:
+    """relu(x * scale + bias).
+
+    Contract:
+        scale_bias_relu(x: T[*s], scale: T[~*s], bias: T[~*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def bias_act(x: Array, bias: Array, act: str = "relu", *, out: Array | None = None) -> Array:
+    """act(x + bias).
+
+    Contract:
+        bias_act(x: T[*r, c], bias: T[c], act: activation = 'relu') -> y: T[*r, c]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def square(x: Array, *, out: Array | None = None) -> Array:
+    """x * x.
+
+    Contract:
+        square(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def sqrt(x: Array, *, out: Array | None = None) -> Array:
+    """The square root.
+
+    Contract:
+        sqrt(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def rsqrt(x: Array, *, out: Array | None = None) -> Array:
+    """1 / sqrt(x).
+
+    Contract:
+        rsqrt(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def exp(x: Array, *, out: Array | None = None) -> Array:
+    """e to the power of x.
+
+    Contract:
+        exp(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def log(x: Array, *, out: Array | None = None) -> Array:
+    """The natural logarithm.
+
+    Contract:
+        log(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def abs(x: Array, *, out: Array | None = None) -> Array:
+    """|x|; the gradient at 0 is 0.
+
+    Contract:
+        abs(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def sign(x: Array, *, out: Array | None = None) -> Array:
+    """-1, 0 or 1.
+
+    Contract:
+        sign(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def floor(x: Array, *, out: Array | None = None) -> Array:
+    """The next integer below.
+
+    Contract:
+        floor(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def clamp(x: Array, low: float | None = None, high: float | None = None, *, out: Array | None = None) -> Array:
+    """x, but at least low and at most high.
+
+    Contract:
+        clamp(x: T[*s], low: float?, high: float?) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def pow(x: Array, exponent: float, *, out: Array | None = None) -> Array:
+    """x to the power of exponent.
+
+    Contract:
+        pow(x: T[*s], exponent: float) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def lerp(x: Array, end: Array, weight: Array, *, out: Array | None = None) -> Array:
+    """From x (weight 0) to end (weight 1).
+
+    Contract:
+        lerp(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def relu(x: Array, *, out: Array | None = None) -> Array:
+    """max(x, 0); the gradient at 0 is 0.
+
+    Contract:
+        relu(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def leaky_relu(x: Array, slope: float = 0.01, *, out: Array | None = None) -> Array:
+    """x, or slope * x below 0.
+
+    Contract:
+        leaky_relu(x: T[*s], slope: float = 0.01) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def prelu(x: Array, slope: Array, *, out: Array | None = None) -> Array:
+    """x, or slope * x below 0, with a slope for each channel.
+
+    Contract:
+        prelu(x: T[n, c, *s], slope: T[c]) -> y: T[n, c, *s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def elu(x: Array, alpha: float = 1.0, *, out: Array | None = None) -> Array:
+    """x, or alpha * (exp(x) - 1) below 0.
+
+    Contract:
+        elu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def celu(x: Array, alpha: float = 1.0, *, out: Array | None = None) -> Array:
+    """x, or alpha * (exp(x / alpha) - 1) below 0.
+
+    Contract:
+        celu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def selu(x: Array, *, out: Array | None = None) -> Array:
+    """The ELU that keeps mean 0 and variance 1.
+
+    Contract:
+        selu(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def sigmoid(x: Array, *, out: Array | None = None) -> Array:
+    """1 / (1 + exp(-x)).
+
+    Contract:
+        sigmoid(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def log_sigmoid(x: Array, *, out: Array | None = None) -> Array:
+    """log(sigmoid(x)).
+
+    Contract:
+        log_sigmoid(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def hard_sigmoid(x: Array, *, out: Array | None = None) -> Array:
+    """clamp(x / 6 + 0.5, 0, 1).
+
+    Contract:
+        hard_sigmoid(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def tanh(x: Array, *, out: Array | None = None) -> Array:
+    """The hyperbolic tangent.
+
+    Contract:
+        tanh(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def softplus(x: Array, beta: float = 1.0, *, out: Array | None = None) -> Array:
+    """log(1 + exp(beta * x)) / beta.
+
+    Contract:
+        softplus(x: T[*s], beta: float = 1.0) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def softsign(x: Array, *, out: Array | None = None) -> Array:
+    """x / (1 + |x|).
+
+    Contract:
+        softsign(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def gelu(x: Array, *, out: Array | None = None) -> Array:
+    """x times the normal distribution's probability below x.
+
+    Contract:
+        gelu(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def gelu_tanh(x: Array, *, out: Array | None = None) -> Array:
+    """gelu, approximated with tanh.
+
+    Contract:
+        gelu_tanh(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def quick_gelu(x: Array, *, out: Array | None = None) -> Array:
+    """x * sigmoid(1.702 * x).
+
+    Contract:
+        quick_gelu(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def silu(x: Array, *, out: Array | None = None) -> Array:
+    """x * sigmoid(x).
+
+    Contract:
+        silu(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def hard_swish(x: Array, *, out: Array | None = None) -> Array:
+    """x * hard_sigmoid(x).
+
+    Contract:
+        hard_swish(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def mish(x: Array, *, out: Array | None = None) -> Array:
+    """x * tanh(softplus(x)).
+
+    Contract:
+        mish(x: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def swiglu(x: Array, gate: Array, *, out: Array | None = None) -> Array:
+    """silu(gate) * x.
+
+    Contract:
+        swiglu(x: T[*s], gate: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def geglu(x: Array, gate: Array, *, out: Array | None = None) -> Array:
+    """gelu(gate) * x.
+
+    Contract:
+        geglu(x: T[*s], gate: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def reglu(x: Array, gate: Array, *, out: Array | None = None) -> Array:
+    """relu(gate) * x.
+
+    Contract:
+        reglu(x: T[*s], gate: T[*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def dropout(x: Array, seed: Array, p: float = 0.5, *, out: Array | None = None) -> Array:
+    """Elements are 0 with probability p, the others grow by 1 / (1 - p); the same seed gives the same
+    mask.
+
+    Contract:
+        dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def bias_dropout_add(
+    x: Array,
+    bias: Array | None = None,
+    residual: Array = ...,
+    seed: Array = ...,
+    p: float = 0.5,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """residual + dropout(x + bias).
+
+    Contract:
+        bias_dropout_add(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) ->
+            y: T[*r, c]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def residual_scale(x: Array, residual: Array, scale: Array, *, out: Array | None = None) -> Array:
+    """residual + x * scale.
+
+    Contract:
+        residual_scale(x: T[*s], residual: T[*s], scale: T[~*s]) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def rms_norm(
+    x: Array, gamma: Array | None = None, eps: float = 1e-06, zero_centered: bool = False, *, out: Array | None = None
+) -> Array:
+    """x over the root of its mean square along the last dimension, times gamma or 1 + gamma.
+
+    Contract:
+        rms_norm(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r,
+            c]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def batch_norm_infer(
+    x: Array,
+    mean: Array,
+    var: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    residual: Array | None = None,
+    eps: float = 1e-05,
+    act: str = "none",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """batch_norm as it is once it has been trained: with the statistics given, plus residual, then act.
+
+    Contract:
+        batch_norm_infer(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, residual:
+            T[n, c, *s]?, eps: float = 1e-5, act: activation = 'none') -> y: T[n, c, *s]
+
+    Returns y.
+    With out=array the result is written there.
+    """
+
+def mse(x: Array, target: Array, reduction: str = "mean", *, out: Array | None = None) -> Array:
+    """The mean of (x - target) ** 2.
+
+    Contract:
+        mse(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def l1(x: Array, target: Array, reduction: str = "mean", *, out: Array | None = None) -> Array:
+    """The mean of |x - target|.
+
+    Contract:
+        l1(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def huber(x: Array, target: Array, reduction: str = "mean", delta: float = 1.0, *, out: Array | None = None) -> Array:
+    """The mean of a square up to a difference of delta, and of a straight line from there on.
+
+    Contract:
+        huber(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', delta: float = 1.0) -> loss:
+            acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def bce_with_logits(x: Array, target: Array, reduction: str = "mean", *, out: Array | None = None) -> Array:
+    """Binary cross-entropy of sigmoid(x) and target.
+
+    Contract:
+        bce_with_logits(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def focal(
+    x: Array,
+    target: Array,
+    reduction: str = "mean",
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """bce_with_logits, times (1 - the probability of what is right) ** gamma.
+
+    Contract:
+        focal(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', alpha: float = 0.25, gamma:
+            float = 2.0) -> loss: acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def kl_div(x: Array, target: Array, reduction: str = "mean", *, out: Array | None = None) -> Array:
+    """Kullback-Leibler divergence of the logarithms x from the probabilities target.
+
+    Contract:
+        kl_div(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[]
+
+    Returns loss.
+    With out=array the result is written there.
+    """
+
+def cosine_similarity(x: Array, y: Array, eps: float = 1e-08, *, out: Array | None = None) -> Array:
+    """The cosine of the angle between the rows of x and y.
+
+    Contract:
+        cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]
+
+    Returns z.
+    With out=array the result is written there.
+    """
+
+def sgd_step(
+    p: Array,
+    g: Array,
+    m: Array,
+    lr: Array | float,
+    momentum: float = 0.9,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> None:
+    """A step of gradient descent with momentum, in place.
+
+    Contract:
+        sgd_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, lr: acc(T)[], momentum: float = 0.9, dampening:
+            float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
+
+    Updates p, m in place.
+    """
+
+def adamw_step(
+    p: Array,
+    g: Array,
+    m: Array,
+    v: Array,
+    master: Array | None = None,
+    lr: Array | float = ...,
+    step: Array | float = ...,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+) -> None:
+    """A step of AdamW, the first being step 1, in place; with master, p is that rounded.
+
+    Contract:
+        adamw_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, lr:
+            acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+            weight_decay: float = 0.01)
+
+    Updates p, m, v, master in place.
+    """
+
+def sgd_step_list(
+    p: Sequence[Array],
+    g: Sequence[Array],
+    m: Sequence[Array],
+    lr: Array | float,
+    momentum: float = 0.9,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> None:
+    """sgd_step for each tensor of the lists, in few launches.
+
+    Contract:
+        sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, lr: acc(T)[], momentum: float = 0.9,
+            dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false)
+
+    Updates p, m in place.
+    """
+
+def adamw_step_list(
+    p: Sequence[Array],
+    g: Sequence[Array],
+    m: Sequence[Array],
+    v: Sequence[Array],
+    master: Sequence[Array] | None = None,
+    lr: Array | float = ...,
+    step: Array | float = ...,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+) -> None:
+    """adamw_step for each tensor of the lists, in few launches.
+
+    Contract:
+        adamw_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, v: [acc(T)[*s]]!, master:
+            [acc(T)[*s]]!?, lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps:
+            float = 1e-8, weight_decay: float = 0.01)
+
+    Updates p, m, v, master in place.
+    """
+
+def clip_grad_norm(g: Sequence[Array], max_norm: Array | float) -> Array:
+    """The norm of all gradients together; where it is larger than max_norm, all are scaled down to that,
+    in place.
+
+    Contract:
+        clip_grad_norm(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]
+
+    Updates g in place. Returns norm.
+    """
+
+def quantize(x: Array, scale: Array, zero: Array | None = None, *, out: Array | None = None) -> Array:
+    """x / scale + zero, rounded to the nearest 8-bit integer.
+
+    Contract:
+        quantize(x: T[*s], scale: f32[~*s], zero: i32[~*s]?) -> q: i8[*s]
+
+    Returns q.
+    With out=array the result is written there.
+    """
+
+def fake_quantize_grad(
+    x: Array,
+    scale: Array,
+    zero: Array | None = None,
+    dy: Array = ...,
+    low: int = -128,
+    high: int = 127,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """The gradient of fake_quantize: dy where nothing was cut off.
+
+    Contract:
+        fake_quantize_grad(x: T[*s], scale: f32[~*s], zero: i32[~*s]?, dy: T[*s], low: int = -128, high:
+            int = 127) -> dx: T[*s]
+
+    Returns dx.
+    With out=array the result is written there.
+    """
+
+def dequantize(q: Array, scale: Array, zero: Array | None = None, *, out: Array | None = None) -> Array:
+    """(q - zero) * scale, in the type of scale.
+
+    Contract:
+        dequantize(q: i8[*s], scale: T[~*s], zero: i32[~*s]?) -> y: T[*s]
+
+    Returns y.
+    With out=array the result is written there.
+    """

@@ -1,0 +1,265 @@
+"""The functions of tenon.numpy: one for each row of the operator table, and formulas."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+from typing import Any
+
+import numpy
+from numpy import ndarray
+
+from tenon._frame import Calls, type_number
+from tenon._lib import lib
+from tenon._public import (
+    REQUIRED,
+    Public,
+    alike_inputs,
+    compile_source,
+    drop_absent,
+    identifier,
+    is_number,
+    number_type,
+    shown_outputs,
+)
+from tenon.contract import FLOATS, Attr, Input, Operand, Operator, follows_first, fused, table
+from tenon.numpy._arrays import (
+    Held,
+    dtype_name,
+    dtype_of,
+    is_array,
+    is_on_gpu,
+    made_like,
+    operand,
+    read,
+    stream_of,
+)
+
+_NUMPYS = (ndarray, numpy.generic)
+
+
+class _Host(ctypes.Structure):
+    """A tn_host."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("context", "stream", "alloc", "release", "parallel", "threads")]
+
+
+lib.tn_stream_host.argtypes = [ctypes.c_void_p]
+lib.tn_stream_host.restype = _Host
+
+
+def _same_type(given: Sequence[Any]) -> Sequence[Any]:
+    """Arrays of one type by the contract in the type that NumPy computes with, if that is a floating one.
+
+    Arrays without dimensions count only where the others say little, as in torch.
+    """
+    arrays = [a for a in given if a is not None]
+    for told in ([a for a in arrays if a.ndim > 0], arrays):
+        if told:
+            dtype = reduce(numpy.promote_types, [a.dtype for a in told])
+            if dtype_name(dtype) in FLOATS:
+                return [None if a is None else a.astype(dtype, copy=False) for a in given]
+    return given
+
+
+class NumpyOp:
+    """An operator for arrays."""
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        lists = [o.name for o in op.outputs if o.list]
+        if lists:
+            raise NotImplementedError(f"{op.name}: {lists[0]} is a list of outputs, which NumPy does not get yet")
+        self.op = op
+        self.shown = list(shown)
+        self.calls = Calls(op, dtype_name)
+        self.inputs = [(i, p, f"{op.name}: {p.name}") for i, p in enumerate(op.params) if isinstance(p, Input)]
+        self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
+        self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
+        self.alike = alike_inputs(op)
+        self.outputs = [(k, f"{op.name}: {o.name}", follows_first(op, o)) for k, o in enumerate(op.outputs)]
+
+    def __call__(self, out: Any, *args: Any) -> Any:
+        """What users see of the outputs. `args`: all parameters by position; `out`: an array for the one result."""
+        made = self._run(args, self.shown, out)
+        if len(self.shown) == 1:
+            return made[self.shown[0]]
+        return drop_absent(tuple(made[k] for k in self.shown)) if self.shown else None
+
+    def full(self, *args: Any) -> list[Any]:
+        """All outputs; None where one was not asked for."""
+        return self._run(args, range(len(self.outputs)), None)
+
+    def _run(self, args: Sequence[Any], wanted: Sequence[int], out: Any) -> list[Any]:
+        if self.alike or self.numbers:
+            args = self._settle(args)
+        held: list[Any] = []
+        pointers, lengths, gpu = self._read(args, held)
+        frame = self.calls.begin(pointers, lengths, [args[i] for i in self.attrs], held)
+        first = args[self.inputs[0][0]] if self.inputs else None
+        made: list[Any] = []
+        addresses: list[int] = []
+        for k, what, follows in self.outputs:
+            spec = self.calls.spec(frame, k)
+            if spec is None or k not in wanted:
+                made.append(None)
+                addresses.append(0)
+                continue
+            number, shape = spec
+            if out is not None:
+                what = f"{self.op.name}: out"
+                array = self._checked(out, number, shape)
+            elif gpu is not None:
+                array = made_like(gpu, "empty", shape, number, what)
+            elif follows and type(first) is ndarray and first.shape == shape:
+                array = numpy.empty_like(first, dtype_of(number, what))  # laid out as the first input is
+            else:
+                array = numpy.empty(shape, dtype_of(number, what))
+            tensor = read(array, what, True)
+            held.append(tensor)
+            made.append(array)
+            addresses.append(tensor[1])
+        host = None if gpu is None else lib.tn_stream_host(stream_of(gpu))
+        self.calls.run(frame, addresses, None if host is None else ctypes.addressof(host))
+        return made
+
+    # ---- arguments
+
+    def _read(self, args: Sequence[Any], held: list[Any]) -> tuple[list[int], list[int], Any]:
+        """Addresses of the inputs' tensors, how many each input has, and an array that is on a GPU, if one is."""
+        pointers: list[int] = []
+        lengths: list[int] = []
+        gpu = None
+        for place, param, what in self.inputs:
+            value = args[place]
+            if value is None and param.optional:
+                lengths.append(0 if param.list else 1)
+                pointers += [] if param.list else [0]
+                continue
+            if param.list and not isinstance(value, list | tuple):
+                raise TypeError(f"{what} must be a list of arrays, not {type(value).__name__}")
+            values = value if param.list else (value,)
+            for k, one in enumerate(values):
+                tensor = read(one, f"{what}[{k}]" if param.list else what, param.inplace)
+                held.append(tensor)
+                pointers.append(tensor[1])
+                if gpu is None and type(one) is not ndarray and is_on_gpu(tensor):
+                    gpu = one
+            lengths.append(len(values))
+        return pointers, lengths, gpu
+
+    def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Inputs of one type by the contract get one, and plain numbers for 0-dim inputs become arrays."""
+        for places in self.alike:
+            given = [args[i] for i in places]
+            arrays = [a for a in given if isinstance(a, _NUMPYS)]
+            differ = any(a.dtype is not arrays[0].dtype for a in arrays)
+            if differ and all(a is None or isinstance(a, _NUMPYS) for a in given):
+                same = dict(zip(places, _same_type(given), strict=True))
+                args = [same.get(i, value) for i, value in enumerate(args)]
+        for i in self.numbers:
+            if args[i] is not None and not is_array(args[i]):
+                args = [*args[:i], self._number(i, args), *args[i + 1 :]]
+        return args
+
+    def _number(self, place: int, args: Sequence[Any]) -> Any:
+        """A plain number as an array of the type that the contract says, where the others are."""
+        param, value = self.op.params[place], args[place]
+        assert isinstance(param, Input)
+        what = f"{self.op.name}: {param.name}"
+        if not isinstance(value, int | float | numpy.number):
+            raise TypeError(f"{what} must be a number or an array, not {type(value).__name__}")
+        given: list[tuple[Input, list[Operand]]] = []
+        gpu = None
+        for i, other, name in self.inputs:
+            values = args[i] if other.list and isinstance(args[i], list | tuple) else [args[i]]
+            tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in values if is_array(v)]
+            gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
+            given.append((other, [operand(tensor) for _, tensor in tensors]))
+        attrs = {self.op.params[i].name: args[i] for i in self.attrs}
+        number = type_number(number_type(self.op, param, given, attrs))
+        if gpu is not None:
+            return made_like(gpu, "full", (), number, what, value)
+        return numpy.array(value, dtype_of(number, what))
+
+    def _checked(self, out: Any, number: int, shape: tuple[int, ...]) -> Any:
+        """The caller's array for the result."""
+        name = self.op.name
+        if type(out) is ndarray and out.shape == shape and out.dtype is dtype_of(number, name):
+            return out
+        needs = lib.tn_type_name(number).decode()
+        kind, sizes = operand(read(out, f"{name}: out", True))
+        if sizes != shape:
+            raise ValueError(f"{name}: out has shape {list(sizes)}, needs {list(shape)}")
+        if kind != needs:
+            raise TypeError(f"{name}: out has type {kind}, needs {needs}")
+        return out
+
+
+# ---- public functions ------------------------------------------------------------------------------------------------
+
+
+class _Public(Public):
+    """Writes the public function of one operator."""
+
+    tensor = "Array"
+    number = "Array | float"
+
+    def __init__(self, made: NumpyOp) -> None:
+        super().__init__(made.op, made.shown)
+        self.has_out = len(self.shown) == 1 and self.shown[0].want == "always" and not made.op.mutates
+        self.has_out = self.has_out and all(p.name != "out" for p in made.op.params)
+
+    def parameters(self) -> list[str]:
+        out = ["*", "out: Array | None = None"] if self.has_out else []
+        return [*super().parameters(), *out]
+
+    def notes(self) -> list[str]:
+        out = ["With out=array the result is written there."] if self.has_out else []
+        return [*out, *(line for line in super().notes() if line)]
+
+    def no_gradient(self) -> str:
+        return ""  # nothing is differentiated here
+
+    def source(self) -> str:
+        arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in self.op.params]
+        call = f"return _call({', '.join(['out' if self.has_out else 'None', *arguments])})"
+        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in [*self.refuse_missing(), call]), ""])
+
+
+def make_public(made: NumpyOp) -> Callable[..., Any]:
+    """The public function of an operator."""
+    writer = _Public(made)
+    names = {"Array": Any, "Sequence": Sequence, "dtype": Any, "_required": REQUIRED, "_call": made}
+    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[identifier(made.op.name)]
+    function.__doc__ = writer.doc()
+    function.__module__ = "tenon.numpy"
+    return function
+
+
+@cache
+def numpy_op(name: str) -> NumpyOp:
+    """A row of the table for arrays."""
+    op = table()[name]
+    return NumpyOp(op, shown_outputs(op))
+
+
+def write_stub(name: str) -> str:
+    """The public function of an operator as type checkers and editors read it."""
+    return _Public(numpy_op(name)).stub()
+
+
+@cache
+def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
+    """A function that computes a formula in one pass over memory.
+
+    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
+    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
+    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
+    updates inputs writes to the arrays that it is given, and returns what outputs it has.
+    """
+    op = fused(formula, fast)
+    if not op.inputs:
+        raise ValueError(f"{op.name}: the formula has no inputs")
+    return make_public(NumpyOp(op, range(len(op.outputs))))

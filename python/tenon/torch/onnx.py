@@ -1,0 +1,101 @@
+"""torch.onnx.export of models that hold Tenon's operators, for ONNX Runtime with ``tenon.onnxruntime.register``:
+
+``torch.onnx.export(model, args, "model.onnx", custom_translation_table=tenon.torch.onnx.translations())``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from onnx.defs import OpSchema
+from onnxscript import values
+
+from tenon.contract import Attr, Operator, table
+from tenon.torch._fuse import fused_op
+from tenon.torch._ops import torch_op
+from tenon.torch._types import NAMES
+
+_KINDS = {
+    "int": OpSchema.AttrType.INT,
+    "axis": OpSchema.AttrType.INT,
+    "bool": OpSchema.AttrType.INT,
+    "float": OpSchema.AttrType.FLOAT,
+    "axes": OpSchema.AttrType.INTS,
+    "ints": OpSchema.AttrType.INTS,
+}
+_TYPES = [f"tensor({name})" for name in ("float16", "bfloat16", "float", "double", "int8", "int16", "int32", "int64")]
+_TYPES += ["tensor(uint8)", "tensor(bool)"]
+_OPSET = values.Opset("tenon", 1)
+
+
+def _node(op_type: str, inputs: Sequence[Any], n_out: int, attrs: dict[str, tuple[Any, Any]]) -> list[Any]:
+    """The outputs of a new node; `attrs` are types and values by name."""
+    option = OpSchema.FormalParameterOption.Optional
+    names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(n_out)]
+    ins, outs = ([OpSchema.FormalParameter(n, f"T{n}", param_option=option) for n in side] for side in names)
+    kinds = [OpSchema.Attribute(name, kind, required=False) for name, (kind, _) in attrs.items()]
+    constraints = [(f"T{n}", _TYPES, "") for side in names for n in side]
+    schema = OpSchema(op_type, "tenon", 1, inputs=ins, outputs=outs, attributes=kinds, type_constraints=constraints)
+    made = values.Op(_OPSET, op_type, schema)(*inputs, **{name: value for name, (_, value) in attrs.items()})
+    return [made] if n_out == 1 else list(made)
+
+
+def _count(op: Operator, args: Sequence[Any]) -> int:
+    """How many outputs a call has; those that it does not ask for must be the last ones."""
+    asked = dict(zip((p.name for p in op.params), args, strict=True))
+    wanted = [o.want_attr is None or bool(asked[o.want_attr]) for o in op.outputs]
+    if not all(wanted[: sum(wanted)]):
+        raise NotImplementedError(f"{op.name}: ONNX cannot have this call, which leaves out an output in between")
+    return sum(wanted)
+
+
+def _attribute(attr: Attr, value: Any) -> tuple[Any, Any]:
+    if isinstance(value, torch.dtype):
+        value = NAMES[value]
+    return _KINDS.get(attr.kind, OpSchema.AttrType.STRING), int(value) if attr.kind == "bool" else value
+
+
+def _translation(name: str) -> Callable[..., Any]:
+    made, op = torch_op(name), table()[name]
+
+    def translate(*given: Any, **named: Any) -> Any:
+        args = made.complete(given, named)
+        pairs = [(p, a) for p, a in zip(op.params, args, strict=True) if not isinstance(p, Attr)]
+        lists = [a or () for p, a in pairs if p.list]
+        inputs = [a for p, a in pairs if not p.list] + [a for values_ in lists for a in values_]
+        attrs = {
+            p.name: _attribute(p, a)
+            for p, a in zip(op.params, args, strict=True)
+            if isinstance(p, Attr) and not p.implied and a is not None
+        }
+        if len(lists) > 1:
+            attrs["lengths"] = OpSchema.AttrType.INTS, [len(a) for a in lists]
+        outputs = _node(name, inputs, _count(op, args), attrs)
+        outputs += [None] * (len(op.outputs) - len(outputs))
+        return outputs[0] if len(op.outputs) == 1 else outputs
+
+    return translate
+
+
+def _translate_fuse(formula: Any, inputs: Any, attributes: Any = "", fast: Any = False) -> Any:
+    made = fused_op(formula, fast)
+    string = OpSchema.AttrType.STRING
+    attrs = {
+        "formula": (string, formula),
+        "attributes": (string, attributes),
+        "fast": (OpSchema.AttrType.INT, int(fast)),
+    }
+    return _node("Fuse", inputs, _count(made.op, made.arguments(inputs, attributes)), attrs)
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """What torch.onnx.export needs to know of Tenon's operators, as its `custom_translation_table`.
+
+    Operators that update their inputs are not in it: ONNX has no such thing.
+    """
+    names = [name for name, op in table().items() if not op.mutates]
+    found = {name: _translation(name) for name in names} | {"fuse": _translate_fuse}
+    packets = ((getattr(torch.ops.tenon, name), function) for name, function in found.items())
+    return {overload: function for packet, function in packets for overload in (packet.default, packet.raw)}

@@ -1,0 +1,65 @@
+"""Samples of the table as calls on NumPy arrays, for the tests of whatever takes those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import samples
+
+
+class Case(samples.Case):
+    """One sample of one operator."""
+
+    def arrays(self, T: str, dtypes: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs by name; None where one is absent. The same numbers in every T, but for rounding."""
+        rng = np.random.default_rng(0)
+        made: dict[str, Any] = {p.name: None for p in self.op.inputs}
+        for given in self.sample["inputs"]:
+            param = next(p for p in self.op.inputs if p.name == given["name"])
+            kind = self.kind(given, T)
+            array = np.asarray(_values(rng, given, kind), dtypes[kind])
+            made[param.name] = [*(made[param.name] or ()), array] if param.list else array
+        return made
+
+    def arguments(self, T: str, dtypes: Mapping[str, Any]) -> list[Any]:
+        """All parameters by position: the arrays, the sample's attributes, and defaults."""
+        given = {a.name: a.default for a in self.op.attrs} | self.arrays(T, dtypes) | self.sample["attrs"]
+        return [given[p.name] for p in self.op.params]
+
+
+def _values(rng: np.random.Generator, given: Any, kind: str) -> Any:
+    """Numbers for an input, as its sample wants them."""
+    shape = given["shape"]
+    if kind == "bool":
+        return rng.random(shape) > 0.3
+    if kind[0] in "iu":
+        return rng.integers(0, given["below"] or 3, shape)
+    return rng.random(shape) + 0.5 if given["positive"] else rng.standard_normal(shape)
+
+
+def cases(where: samples.Where[Case] = lambda case: True) -> list[Case]:
+    """Every sample that is not for benchmarks."""
+    return samples.cases(Case, where=where)
+
+
+def one_each(where: samples.Where[Case] = lambda case: True) -> list[Case]:
+    """For each operator the sample with most inputs."""
+    return samples.one_each(Case, where)
+
+
+def flat(values: Any) -> Iterator[Any]:
+    """The arrays in arguments or results, those in lists too."""
+    for value in values if isinstance(values, list | tuple) else [values]:
+        if isinstance(value, list | tuple):
+            yield from flat(value)
+        elif isinstance(value, np.ndarray):
+            yield value
+
+
+def copies(args: Any) -> Any:
+    """Arguments with arrays of their own, for operators that write."""
+    if isinstance(args, list | tuple):
+        return [copies(a) for a in args]
+    return args.copy(order="K") if isinstance(args, np.ndarray) else args

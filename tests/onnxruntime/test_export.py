@@ -1,0 +1,94 @@
+"""torch.onnx.export of models with Tenon's operators: they run in ONNX Runtime with the same numbers."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from arrays import Case, one_each
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("onnxscript")
+
+import tenon.onnxruntime  # noqa: E402
+import tenon.torch as tn  # noqa: E402
+from tenon.torch._types import DTYPES  # noqa: E402
+from tenon.torch.onnx import translations  # noqa: E402
+
+
+def exported(model: Any, args: tuple[Any, ...], **named: Any) -> Any:
+    """A session with the model."""
+    table = translations()
+    program = torch.onnx.export(model.eval(), args, custom_translation_table=table, verbose=False, **named)
+    saved = io.BytesIO()
+    program.save(saved)
+    options = tenon.onnxruntime.register(onnxruntime.SessionOptions())
+    return onnxruntime.InferenceSession(saved.getvalue(), options, providers=["CPUExecutionProvider"])
+
+
+def assert_same(session: Any, model: Any, args: tuple[Any, ...], **named: Any) -> None:
+    feeds = {i.name: a.numpy() for i, a in zip(session.get_inputs(), args, strict=True)}
+    with torch.no_grad():
+        want = model(*args)
+    for a, b in zip(session.run(None, feeds), want, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), **named)
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.norm = tn.nn.LayerNorm(8, eps=1e-3)
+        self.gate = tn.fuse("silu(x) * y")
+        self.scaled = tn.fuse("scaled(x: T[*r, c], eps: float = 1.0) -> y: T[*r, c] : y = x / (mean(x * x) + eps)")
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        y = self.gate(self.norm(self.linear(x)), tn.gelu(x))
+        return tn.softmax(y, mask, scale=0.3), tn.rms_norm(x), self.scaled(y, eps=0.1)
+
+
+def test_model_with_free_sizes() -> None:
+    model = Model()
+    session = exported(model, inputs(3), dynamic_shapes=({0: "batch"}, {0: "batch"}))
+    for n in (1, 3, 7):
+        assert_same(session, model, inputs(n), rtol=1e-5, atol=1e-6)
+
+
+def inputs(n: int) -> tuple[Any, Any]:
+    return torch.randn(n, 8), torch.rand(n, 8) > 0.2
+
+
+def is_exported(case: Case) -> bool:
+    """It updates nothing, and outputs that are not asked for come last."""
+    wanted = [o.want_attr is None or case.sample["attrs"].get(o.want_attr, False) for o in case.op.outputs]
+    return not case.op.mutates and wanted[0] and all(wanted[: sum(wanted)])
+
+
+class Everything(torch.nn.Module):
+    """A call of each operator."""
+
+    def __init__(self, calls: list[Case]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def forward(self, *tensors: Any) -> Any:
+        left = list(tensors)
+        results: list[Any] = []
+        for case in self.calls:
+            given = {i["name"]: left.pop(0) for i in case.sample["inputs"]} | case.sample["attrs"]
+            made = getattr(torch.ops.tenon, case.op.name)(**given)
+            results += [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
+        return tuple(results)
+
+
+def test_every_operator() -> None:
+    calls = one_each(is_exported)
+    assert len(calls) > 50
+    dtypes = {kind: getattr(np, str(dtype).removeprefix("torch."), None) for kind, dtype in DTYPES.items()}
+    made = [(case, case.arrays("f32", dtypes)) for case in calls]
+    args = tuple(torch.from_numpy(arrays[i["name"]]) for case, arrays in made for i in case.sample["inputs"])
+    model = Everything(calls)
+    assert_same(exported(model, args), model, args, rtol=0, atol=0)
