@@ -17,6 +17,9 @@ Shape = tuple[int, ...]
 Operand = tuple[str, Shape]  # element type, sizes
 Argument = Operand | Sequence[Operand] | None  # a tensor, a list of them, or nothing
 
+FLOATS = frozenset(("f16", "bf16", "f32", "f64", "e4m3", "e5m2"))
+COMPLEX = frozenset(("c64", "c128"))
+
 
 @dataclass(frozen=True)
 class Input:

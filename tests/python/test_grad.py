@@ -13,9 +13,9 @@ from torch import Tensor
 
 import tenon
 import tenon.torch as tn
+from tenon._rules import may_need_grad
 from tenon.contract import Attr, Operator, fused
 from tenon.torch import _direct
-from tenon.torch._grad import may_need_grad
 from tenon.torch._types import DTYPES
 
 

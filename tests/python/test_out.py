@@ -10,7 +10,7 @@ import torch
 from cases import Case, one_each
 
 import tenon.torch as tn
-from tenon.torch._grad import identifier
+from tenon._public import identifier
 
 
 def takes_out(case: Case) -> bool:

@@ -15,7 +15,8 @@ import tenon.torch._need
 
 # isort: split
 from tenon import load as load
-from tenon.torch import _fuse, _grad, _ops, _public
+from tenon._public import identifier
+from tenon.torch import _fuse, _ops, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
 
@@ -23,7 +24,7 @@ from tenon.torch._param import Param as Param
 def _refresh() -> None:
     """Makes the functions of operators that are new in the table."""
     for made in _ops.register_all():
-        name = _grad.identifier(made.op.name)
+        name = identifier(made.op.name)
         globals()[name] = _public.make_public(made)
         _names.append(name)
 

@@ -21,44 +21,15 @@ code for softmax, whose rule is `x: softmax_grad(y, dy)`:
 
 from __future__ import annotations
 
-import keyword
-import linecache
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.autograd import Function
 
+from tenon import _rules
+from tenon._public import compile_source, identifier
 from tenon.contract import Attr, Input, Operator, Output, Source, Statement
-from tenon.torch._types import DTYPES
-
-Called = Callable[[Statement], Operator]
-
-# Element types that can carry a gradient.
-_SMOOTH = {name for name, dtype in DTYPES.items() if dtype.is_floating_point or dtype.is_complex}
-
-
-def identifier(name: str) -> str:
-    """A contract's name as Python may write it; names with a leading underscore are this module's own."""
-    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" else name
-
-
-def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs generated source; tracebacks show its lines."""
-    filename = f"<tenon {title}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = dict(names)
-    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
-    return namespace
-
-
-def may_need_grad(op: Operator, param: Input | Attr) -> bool:
-    """Whether an argument may require a gradient."""
-    if isinstance(param, Attr) or param.list or param.inplace:
-        return False
-    kinds = param.type.get("fixed") or op.types.get(param.type.get("var", ""), ("f32",))
-    return any(kind in _SMOOTH for kind in kinds)
 
 
 def sizes_source(op: Operator, kind: str, name: str) -> str:
@@ -86,30 +57,27 @@ def _tuple(parts: Sequence[str]) -> str:
 class _Writer:
     """Writes the Function of one operator that returns the outputs `shown` (all of them in functional form)."""
 
-    def __init__(self, op: Operator, called: Called, shown: Sequence[int], functional: bool) -> None:
+    def __init__(self, op: Operator, fast: bool, shown: Sequence[int], functional: bool) -> None:
         self.op = op
-        self.called = called
+        self.fast = fast
         self.shown = [op.outputs[i] for i in shown]
         self.functional = functional
         self.params = [identifier(p.name) for p in op.params]
         self.outs = [f"o_{o.name}" for o in op.outputs]
-        self.statements = op.rule.statements if op.rule else ()
-        self.wanted = [p for p in op.params if may_need_grad(op, p)]
+        self.statements = _rules.statements_of(op)
+        self.wanted = [p for p in op.params if _rules.may_need_grad(op, p)]
         self.taken: set[tuple[Statement, int]] = set()  # calls with a parameter whose memory they may take
         sources = [s for statement in self.statements for s in statement.sources]
-        inputs = dict.fromkeys(s.name for s in sources if s.kind == "input")
-        outputs = dict.fromkeys(s.name for s in sources if s.kind == "output")
-        self.saved = [identifier(n) for n in inputs] + [f"o_{n}" for n in outputs]
+        self.saved = [identifier(n) for n in _rules.used(op, "input")] + [f"o_{n}" for n in _rules.used(op, "output")]
         self.kept: dict[str, str] = {}  # variable of the backward: what it is in the forward
         for s in sources:
             if s.kind == "attr":
                 self.kept[identifier(s.name)] = identifier(s.name)
             elif s.kind in ("dim", "pack"):
                 self.kept[f"_{s.kind}_{s.name}"] = sizes_source(op, s.kind, s.name)
-        self.rule_outputs = outputs
         self.smooth = [o for o in self.shown if op.rule is None or o.name in op.rule.differentiable]
         # Gradients that the rule cannot do without: 0 where they are absent, unless all are.
-        self.filled = [o for o in self.smooth if self._is_required(o.name)] if len(self.smooth) > 1 else []
+        self.filled = [o for o in self.smooth if _rules.is_required(op, o.name, fast)] if len(self.smooth) > 1 else []
 
     # ---- forward
 
@@ -134,7 +102,7 @@ class _Writer:
 
     def _arguments(self) -> list[str]:
         """The call's arguments; outputs that the rule uses are asked for."""
-        forced = {o.want_attr for o in self.op.outputs if o.want == "grad" or o.name in self.rule_outputs}
+        forced = _rules.asked_for(self.op)
         return ["True" if p.name in forced else identifier(p.name) for p in self.op.params]
 
     def _returned(self, output: Output) -> str:
@@ -166,8 +134,7 @@ class _Writer:
     def backward(self) -> list[str]:
         head = f"def backward(ctx, {', '.join(f'd_{o.name}' for o in self.shown)}):"
         if self.op.rule is None:
-            message = f"{self.op.name} has no gradient rule, so nothing can be differentiated through it"
-            return ["@staticmethod", head, *_indent([f"raise NotImplementedError({message!r})"])]
+            return ["@staticmethod", head, *_indent([f"raise {_rules.no_rule(self.op)!r}"])]
         lines = []
         if len(self.wanted) > 1:
             lines.append("_needs = ctx.needs_input_grad")
@@ -177,7 +144,7 @@ class _Writer:
             lines.append(f"{_tuple(self.saved)} = ctx.saved_tensors")
         if self.kept:
             lines.append(f"{_tuple(list(self.kept))} = ctx.kept")
-        named = dict.fromkeys(r for s in self.statements if not s.local for r in s.results)
+        named = _rules.has_gradient(self.op)
         if len(self.wanted) > 1 or len(named) > 1:
             lines += [f"g_{name} = None" for name in named]
         done: set[str] = set()
@@ -191,17 +158,11 @@ class _Writer:
         return f"_needs[{index}]"
 
     def _refuse(self) -> list[str]:
-        """Inputs that may ask for a gradient and that the rule has none for: in a formula, their derivative is 0."""
-        if any(s.formula is not None for s in self.statements):
-            return []
-        named = {r for s in self.statements if not s.local for r in s.results}
+        """Inputs that may ask for a gradient and that the rule has none for."""
         lines = []
-        for param in self.wanted:
-            if param.name in named:
-                continue
-            message = f"{self.op.name} has no gradient for {param.name}"
-            condition = self._needs(param.name) if len(self.wanted) > 1 else "True"
-            lines += [f"if {condition}:", f"    raise NotImplementedError({message!r})"]
+        for name in _rules.without_gradient(self.op):
+            condition = self._needs(name) if len(self.wanted) > 1 else "True"
+            lines += [f"if {condition}:", f"    raise {_rules.no_gradient_for(self.op, name)!r}"]
         return lines
 
     def _absent(self) -> list[str]:
@@ -216,54 +177,26 @@ class _Writer:
             lines += [f"if d_{output.name} is None and ctx.likes[{i}] is not None:", f"    {zeros}"]
         return lines
 
-    def _is_required(self, output: str) -> bool:
-        for statement in self.statements:
-            params = {p.name: p for p in self.called(statement).params}
-            for source in statement.sources:
-                param = params[source.param]
-                if source.kind == "doutput" and source.name == output and not getattr(param, "optional", False):
-                    return True
-        return False
-
     def _condition(self, statement: Statement) -> str:
         """When a statement's results are wanted; "" for always."""
         if len(self.wanted) < 2:
             return ""
-        if not statement.local:
-            return " or ".join(dict.fromkeys(self._needs(r) for r in statement.results if self._is_param(r)))
-        users = [
-            s for s in self.statements if any(a.kind == "local" and a.name in statement.results for a in s.sources)
-        ]
-        return " or ".join(dict.fromkeys(self._condition(s) for s in users)) or "False"
-
-    def _is_param(self, name: str) -> bool:
-        return any(p.name == name for p in self.op.params)
+        return " or ".join(self._needs(name) for name in _rules.serves(self.op, statement)) or "False"
 
     def _passed(self, statement: Statement) -> dict[str, tuple[str, str]]:
-        """Results that are the gradient of an output itself, as those of a sum are, with the variable that it is and
-        the condition that its shape is the input's. They need no memory and no kernel."""
-        if statement.formula is None or statement.local or len(self.statements) > 1:
-            return {}
-        called, passed = self.called(statement), {}
-        sources = {s.param: s for s in statement.sources}
-        inputs = {p.name: p for p in called.inputs if not p.optional and not p.list}
-        parts = (part.partition(" = ") for part in statement.formula.partition(" : ")[2].split("; "))
-        body = {name: value for name, _, value in parts}
-        for output, result in zip(called.outputs, statement.results, strict=False):
-            words = re.fullmatch(r"sum_to\((\w+), (\w+)\)|(\w+)", body.get(output.name, ""))
-            d, like = (words[1] or words[3], words[2]) if words else ("", None)
-            if d not in inputs or sources[d].kind != "doutput" or inputs[d].type != output.type:
-                continue
-            if like is None and inputs[d].shape == output.shape:
-                passed[result] = self._source(sources[d]), ""
-            elif like in inputs and len(self.wanted) > 1:
-                shape = f"{self._source(sources[like])}.shape"
-                passed[result] = self._source(sources[d]), f"{shape} == {self._source(sources[d])}.shape"
+        """Results that are the gradient of an output itself, with the variable that it is and the condition that its
+        shape is the input's."""
+        passed = {}
+        for result, (d, like) in _rules.passed_on(self.op, statement, self.fast).items():
+            if like is None:
+                passed[result] = self._source(d), ""
+            elif len(self.wanted) > 1:
+                passed[result] = self._source(d), f"{self._source(like)}.shape == {self._source(d)}.shape"
         return passed
 
     def _with_passed(self, statement: Statement, passed: Mapping[str, tuple[str, str]]) -> list[str]:
         """A statement that need not compute all of its results."""
-        called, several = self.called(statement), len(self.wanted) > 1
+        called, several = _rules.called(statement, self.fast), len(self.wanted) > 1
         lines, wants, computed = [], {}, []
         for output, result in zip(called.outputs, statement.results, strict=False):
             needed = self._needs(result) if several else ""
@@ -286,7 +219,7 @@ class _Writer:
         return lines + [f"    g_{r} = _r_{r} if g_{r} is None else g_{r}" for r in computed]
 
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
-        called = self.called(statement)
+        called = _rules.called(statement, self.fast)
         passed = self._passed(statement)
         if passed:
             return self._with_passed(statement, passed)
@@ -319,7 +252,7 @@ class _Writer:
         An output `?grad` that users do not see is there for this call alone: nobody reads it afterwards, unless the
         graph is kept for another backward pass. A gradient of the same type and shape needs no memory of its own then.
         """
-        called = self.called(statement)
+        called = _rules.called(statement, self.fast)
         hidden = {o.name for o in self.op.outputs if o.want == "grad" and o not in self.shown}
         if self.functional or statement.local:
             return None
@@ -361,7 +294,7 @@ def _write(writer: _Writer) -> str:
 
 def make_function(
     op: Operator,
-    called: Called,
+    fast: bool,
     shown: Sequence[int],
     functional: bool,
     run: Callable[..., Any],
@@ -370,15 +303,15 @@ def make_function(
 ) -> Any:
     """The operator's Function.
 
-    `run`: its forward, with all outputs; `called(statement)`: the operator that a statement of its rule calls;
-    `full(statement, over)`: a function that does, where the first output may take the memory of parameter `over` (-1:
-    of none).
+    `fast`: formulas of its rule are compiled so; `run`: its forward, with all outputs; `full(statement, over)`: a
+    function that runs what a statement of the rule calls, where the first output may take the memory of parameter
+    `over` (-1: of none).
     """
-    writer = _Writer(op, called, shown, functional)
+    writer = _Writer(op, fast, shown, functional)
     source = _write(writer)
     names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
     names["_keeps_graph"] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
-    for statement in op.rule.statements if op.rule else ():
+    for statement in _rules.statements_of(op):
         names[f"_{statement.op}"] = full(statement, -1)
     for statement, over in writer.taken:
         names[f"_over_{over}_{statement.op}"] = full(statement, over)

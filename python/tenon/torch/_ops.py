@@ -11,6 +11,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from tenon import _lib
+from tenon._public import alike_inputs, drop_absent, free_inputs, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.infer import Binding
 from tenon.torch._direct import direct, record_by
@@ -27,24 +28,6 @@ _library = _torch_library.Library("tenon", "FRAGMENT")  # its registrations go w
 # Function.apply without what only transforms need.
 _plain_apply: Any = vars(_C._FunctionBase)["apply"]
 _AUTOCAST_KEYS = {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"}
-
-
-def shown_outputs(op: Operator) -> list[int]:
-    """What the public function returns: the first output, and all further ones but statistics.
-
-    A floating-point output behind the first through which no gradient flows (its d<name> is in no rule) is kept for the
-    backward pass, like the mean and rstd of a normalisation: users do not see it. Neither do they see outputs that
-    exist for the gradient (`?grad`). torch.ops.tenon.<name> returns everything.
-    """
-
-    def is_shown(i: int) -> bool:
-        output = op.outputs[i]
-        if i == 0 or op.rule is None or output.name in op.rule.differentiable:
-            return output.want != "grad"
-        kinds = output.type.get("fixed")
-        return output.want != "grad" and kinds is not None and not any(DTYPES[k].is_floating_point for k in kinds)
-
-    return [i for i in range(len(op.outputs)) if is_shown(i)]
 
 
 def default_of(param: Input | Attr) -> Any:
@@ -68,14 +51,6 @@ def same_type(*given: Any) -> Sequence[Any]:
     return [t.to(dtype) if isinstance(t, Tensor) else t for t in given] if dtype.is_floating_point else given
 
 
-def _drop_absent(outputs: Any) -> Any:
-    """Outputs that were not asked for are left out; a single one stands alone."""
-    if not isinstance(outputs, tuple):
-        return outputs
-    present = tuple(o for o in outputs if o is not None)
-    return present[0] if len(present) == 1 else present
-
-
 class TorchOp:
     """An operator as torch has it."""
 
@@ -86,10 +61,8 @@ class TorchOp:
         self.defaults = tuple(default_of(p) for p in op.params)
         self.inputs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.tensors = [i for i, _ in self.inputs]
-        self.free = [
-            (i, p) for i, p in self.inputs if "var" in p.type and not (p.type.get("wrap") or p.inplace or p.list)
-        ]
-        self.alike = self._alike()
+        self.free = free_inputs(op)
+        self.alike = alike_inputs(op)
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
         self.overload: Any = self._overload("default")  # with a gradient
@@ -132,14 +105,6 @@ class TorchOp:
 
     def _shown(self) -> list[int]:
         return shown_outputs(self.op)
-
-    def _alike(self) -> list[list[int]]:
-        """Inputs that have one type by the contract, where calls may have more: several, none of them written."""
-        written = {p.type.get("var") for p in self.op.inputs if p.inplace or p.list}
-        places: dict[str, list[int]] = {}
-        for i, param in self.free:
-            places.setdefault(param.type["var"], []).append(i)
-        return [found for var, found in places.items() if len(found) > 1 and var not in written]
 
     # ---- ways to call it
 
@@ -188,7 +153,7 @@ class TorchOp:
             return outputs if self.op.outputs else None
         if len(self.shown) == 1:
             return outputs[self.shown[0]]
-        return _drop_absent(tuple(outputs[i] for i in self.shown))
+        return drop_absent(tuple(outputs[i] for i in self.shown))
 
     def general_shown(self, *args: Any) -> Any:
         return self.select(self.general(*args))
@@ -217,7 +182,7 @@ class TorchOp:
                 apply = _plain_apply.__get__(None, made)
                 if not suspects and not asked:  # nothing more is done here
                     record_by(self.full if shown is self.everything else self.call, apply)
-            return _drop_absent(apply(*args)) if asked else apply(*args)
+            return drop_absent(apply(*args)) if asked else apply(*args)
 
         return recorded
 
@@ -241,7 +206,7 @@ class TorchOp:
                 raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
     def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
-        return make_function(self.op, self._called, shown, functional, run, self._full, self._size)
+        return make_function(self.op, self.fast, shown, functional, run, self._full, self._size)
 
     def _rule_op(self, statement: Statement) -> TorchOp:
         """The operator that a statement of the gradient rule calls."""
@@ -250,9 +215,6 @@ class TorchOp:
         from tenon.torch._fuse import fused_op
 
         return fused_op(statement.formula, self.fast)
-
-    def _called(self, statement: Statement) -> Operator:
-        return self._rule_op(statement).op
 
     def _full(self, statement: Statement, over: int) -> Callable[..., Any]:
         """All outputs of the called operator; the first may take the memory of parameter `over`."""

@@ -4,7 +4,6 @@ hand-written function would, torch.compile can look inside, and help() and edito
 from __future__ import annotations
 
 import builtins
-import textwrap
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -12,62 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tenon._public import REQUIRED, Public, compile_source, identifier, is_number, number_type
 from tenon.contract import Attr, Input
-from tenon.infer import Types
-from tenon.torch._grad import compile_source, identifier
-from tenon.torch._ops import TorchOp, same_type
+from tenon.torch._ops import TorchOp, default_of, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, operand
-
-_ANNOTATIONS = {
-    "int": "int",
-    "axis": "int",
-    "float": "float",
-    "bool": "bool",
-    "str": "str",
-    "choice": "str",
-    "activation": "str",
-    "dtype": "dtype",
-    "axes": "Sequence[int]",
-    "ints": "Sequence[int]",
-}
-
-
-_WIDTH = 120  # of a line of source
-
-
-class _Required:
-    """The default of a required parameter that stands behind optional ones."""
-
-    def __repr__(self) -> str:
-        return "<required>"
-
-
-REQUIRED = _Required()
-
-
-def _is_number(param: Input | Attr) -> bool:
-    """A 0-dim input, which may be given as a plain number."""
-    return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
-
-
-def _annotation(param: Input | Attr) -> str:
-    if isinstance(param, Attr):
-        kind = _ANNOTATIONS[param.kind]
-    else:
-        kind = "Sequence[Tensor]" if param.list else "Tensor | Param | float" if _is_number(param) else "Tensor"
-    return f"{kind} | None" if param.optional else kind
-
-
-def _has_default(param: Input | Attr) -> bool:
-    return param.optional or (isinstance(param, Attr) and not param.required)
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    """Lines of 100 characters; most need no more than one."""
-    if len(text) + len(indent) <= 100:
-        return [indent + text]
-    return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=2 * indent)
 
 
 def _has_out(made: TorchOp) -> bool:
@@ -76,72 +24,39 @@ def _has_out(made: TorchOp) -> bool:
     return single and not made.op.mutates and all(p.name != "out" for p in made.op.params)
 
 
-class _Public:
+class _Public(Public):
     """Writes the public function of one operator."""
 
+    number = "Tensor | Param | float"
+
     def __init__(self, made: TorchOp) -> None:
+        super().__init__(made.op, made.shown)
         self.made = made
-        self.op = made.op
-        # Outputs for the gradient are asked for by the gradient, not by users.
-        hidden = {o.want_attr for o in self.op.outputs if o.want == "grad"}
-        self.params = [p for p in self.op.params if p.name not in hidden]
-        self.arguments = ["False" if p.name in hidden else identifier(p.name) for p in self.op.params]
-        self.late: list[str] = []  # required behind optional ones
+        self.arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in self.op.params]
         self.has_out = _has_out(made)
 
     def parameters(self) -> list[str]:
-        parts = []
-        defaults = False
-        for index, param in zip([self.op.params.index(p) for p in self.params], self.params, strict=True):
-            name = identifier(param.name)
-            if _has_default(param):
-                defaults = True
-                parts.append(f"{name}: {_annotation(param)} = {self._default(index)}")
-            elif defaults:
-                self.late.append(name)
-                parts.append(f"{name}: {_annotation(param)} = _required")
-            else:
-                parts.append(f"{name}: {_annotation(param)}")
-        return [*parts, "*", "out: Tensor | None = None"] if self.has_out else parts
+        out = ["*", "out: Tensor | None = None"] if self.has_out else []
+        return [*super().parameters(), *out]
 
-    def returns(self) -> str:
-        if not self.made.shown:
-            return "None"
-        asked = any(self.op.outputs[i].want == "asked" for i in self.made.shown)
-        returns = "Tensor" if self._returns_one() else "tuple[Tensor, ...]"
-        return "Tensor | tuple[Tensor, ...]" if asked else returns
+    def default(self, param: Input | Attr) -> str:
+        value = default_of(param)
+        return str(value) if isinstance(value, torch.dtype) else super().default(param)
 
-    def _default(self, index: int) -> str:
-        value = self.made.defaults[index]
-        if isinstance(value, str):
-            return f'"{value}"'
-        if isinstance(value, torch.dtype):
-            return str(value)
-        return repr(tuple(value) if isinstance(value, list) else value)
+    def results(self) -> str:
+        if len(self.shown) == len(self.op.outputs):
+            return super().results()
+        every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
+        return f"{super().results()} torch.ops.tenon.{self.op.name} returns {every}."
 
-    def _returns_one(self) -> bool:
-        return len(self.made.shown) == 1
+    def notes(self) -> list[str]:
+        out = ["With out=tensor the result is copied there; nothing can then be differentiated."]
+        return [*(out if self.has_out else []), *super().notes()]
 
-    def doc(self) -> str:
-        outputs = [self.op.outputs[i].name for i in self.made.shown]
-        lines = [*_wrapped(self.op.doc, ""), "", "Contract:", *_wrapped(self.op.signature, "    ")]
-        written = [p.name for p in self.op.inputs if p.inplace]
-        updates = [f"Updates {', '.join(written)} in place."] if written else []
-        returns = [f"Returns {', '.join(outputs)}."] if outputs else []
-        lines += ["", " ".join([*updates, *returns])]
-        if len(outputs) < len(self.op.outputs):
-            every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
-            lines[-1] += f" torch.ops.tenon.{self.op.name} returns {every}."
-        asked = [o.name for o in self.op.outputs if o.want == "asked"]
-        if asked:
-            lines.append(f"Only when asked for (want_<name>=True): {', '.join(asked)}.")
-        if self.has_out:
-            lines.append("With out=tensor the result is copied there; nothing can then be differentiated.")
-        if self.op.mutates and self.op.grad in (None, "derived"):  # nothing is derived of an update
-            lines.append("Tensors that require a gradient are taken inside of torch.no_grad() only.")
-        elif self.op.grad is None:
-            lines.append("It has no gradient: differentiating through it raises NotImplementedError.")
-        return "\n".join(lines)
+    def no_gradient(self) -> str:
+        if self.op.mutates:
+            return "Tensors that require a gradient are taken inside of torch.no_grad() only."
+        return super().no_gradient()
 
     def _into_out(self) -> list[str]:
         names = [identifier(p.name) for p in self.params]
@@ -153,12 +68,9 @@ class _Public:
         ]
 
     def body(self) -> list[str]:
-        lines = self._into_out() if self.has_out else []
-        for name in self.late:
-            message = f"{self.op.name}() missing 1 required argument: '{name}'"
-            lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
+        lines = [*(self._into_out() if self.has_out else []), *self.refuse_missing()]
         for param in self.params:
-            if _is_number(param):
+            if is_number(param):
                 name = identifier(param.name)
                 given = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
                 absent = f"{name} is not None and " if param.optional else ""
@@ -168,7 +80,7 @@ class _Public:
         traced = f"_select(_op({arguments}))"
         if len(self.op.outputs) == 1:
             traced = f"_op({arguments})"
-        elif self._returns_one():
+        elif len(self.shown) == 1:
             traced = f"_op({arguments})[{self.made.shown[0]}]"
         groups = [", ".join(identifier(self.op.params[i].name) for i in places) for places in self.made.alike]
         promoted = [f"    {group} = _same_type({group})" for group in groups]
@@ -181,15 +93,7 @@ class _Public:
 
 def write_stub(made: TorchOp) -> str:
     """The public function of an operator as type checkers and editors read it."""
-    writer = _Public(made)
-    parts = [part.replace("= _required", "= ...") for part in writer.parameters()]
-    head, tail = f"def {identifier(made.op.name)}(", f") -> {writer.returns()}:"
-    if len(head + ", ".join(parts) + tail) > _WIDTH:
-        inner = f"    {', '.join(parts)}\n"
-        parts = [inner if len(inner) <= _WIDTH + 1 else "".join(f"    {part},\n" for part in parts)]
-        head += "\n"
-    doc = textwrap.indent(writer.doc(), "    ").strip()
-    return f'{head}{", ".join(parts)}{tail}\n    """{doc}\n    """\n'
+    return _Public(made).stub()
 
 
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
@@ -202,10 +106,8 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         tensors = {n: [t for t in values if isinstance(t, Tensor)] for n, values in lists.items()}
         device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
-        types = Types(made.op, given)
-        types.bind([(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs])
-        known = types.bound or "var" not in param.type  # else the call says which tensor is missing
-        return torch.tensor(value, dtype=DTYPES[types.of(param.type)] if known else torch.float32, device=device)
+        operands = [(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs]
+        return torch.tensor(value, dtype=DTYPES[number_type(made.op, param, operands, given)], device=device)
 
     return number
 
@@ -284,7 +186,7 @@ def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
     op = made.op
     if len(op.params) > 1 and made.alike != [made.tensors]:
         return None
-    plain = all(isinstance(p, Input) and not (p.optional or p.list or _is_number(p)) for p in op.params)
+    plain = all(isinstance(p, Input) and not (p.optional or p.list or is_number(p)) for p in op.params)
     if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _has_out(made):
         return None
     params, name = [identifier(p.name) for p in op.params], identifier(op.name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import tenon
 import tenon.torch as tn
+from tenon._public import compile_source, identifier
 from tenon.contract import Operator
-from tenon.torch._grad import compile_source, identifier
 
 
 class OutOfPlace:

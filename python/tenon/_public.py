@@ -1,0 +1,222 @@
+"""What the functions that users call, `tn.softmax(x)`, have in common in all frameworks: names, parameters, docstrings,
+which outputs they return."""
+
+from __future__ import annotations
+
+import keyword
+import linecache
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenon.contract import FLOATS, Attr, Input, Operand, Operator, Output
+from tenon.infer import Types
+
+_ANNOTATIONS = {
+    "int": "int",
+    "axis": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "choice": "str",
+    "activation": "str",
+    "dtype": "dtype",
+    "axes": "Sequence[int]",
+    "ints": "Sequence[int]",
+}
+
+
+_WIDTH = 120  # of a line of source
+
+
+class _Required:
+    """The default of a required parameter that stands behind optional ones."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+def identifier(name: str) -> str:
+    """A contract's name as Python may write it; `ctx` and names with a leading underscore are generated code's own."""
+    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" else name
+
+
+def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs generated source; tracebacks show its lines."""
+    filename = f"<tenon {title}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = dict(names)
+    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def shown_outputs(op: Operator) -> list[int]:
+    """What the public function returns: the first output, and all further ones but statistics.
+
+    A floating-point output behind the first through which no gradient flows (its d<name> is in no rule) is kept for the
+    backward pass, like the mean and rstd of a normalisation: users do not see it. Neither do they see outputs that
+    exist for the gradient (`?grad`).
+    """
+
+    def is_shown(i: int) -> bool:
+        output = op.outputs[i]
+        if i == 0 or op.rule is None or output.name in op.rule.differentiable:
+            return output.want != "grad"
+        kinds = output.type.get("fixed")
+        return output.want != "grad" and kinds is not None and not FLOATS & set(kinds)
+
+    return [i for i in range(len(op.outputs)) if is_shown(i)]
+
+
+def drop_absent(outputs: Any) -> Any:
+    """Outputs that were not asked for are left out; a single one stands alone."""
+    if not isinstance(outputs, tuple):
+        return outputs
+    present = tuple(o for o in outputs if o is not None)
+    return present[0] if len(present) == 1 else present
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def is_number(param: Input | Attr) -> bool:
+    """A 0-dim input, which may be given as a plain number."""
+    return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
+
+
+def number_type(
+    op: Operator, param: Input, given: Sequence[tuple[Input, Sequence[Operand]]], attrs: Mapping[str, Any]
+) -> str:
+    """The element type that a plain number for `param` gets in a call with the tensors `given`."""
+    types = Types(op, attrs)
+    types.bind(given)
+    known = types.bound or "var" not in param.type  # else the call says which tensor is missing
+    return types.of(param.type) if known else "f32"
+
+
+def free_inputs(op: Operator) -> list[tuple[int, Input]]:
+    """The inputs, with their places among the parameters, that may be cast: of a type variable, alone and only read."""
+    inputs = ((i, p) for i, p in enumerate(op.params) if isinstance(p, Input))
+    return [(i, p) for i, p in inputs if "var" in p.type and not (p.type.get("wrap") or p.inplace or p.list)]
+
+
+def alike_inputs(op: Operator) -> list[list[int]]:
+    """Places of inputs that have one type by the contract, where calls may have more: several, none of them written."""
+    written = {p.type.get("var") for p in op.inputs if p.inplace or p.list}
+    places: dict[str, list[int]] = {}
+    for i, param in free_inputs(op):
+        places.setdefault(param.type["var"], []).append(i)
+    return [found for var, found in places.items() if len(found) > 1 and var not in written]
+
+
+# ---- as text ---------------------------------------------------------------------------------------------------------
+
+
+def _has_default(param: Input | Attr) -> bool:
+    return param.optional or (isinstance(param, Attr) and not param.required)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines of 100 characters; most need no more than one."""
+    if len(text) + len(indent) <= 100:
+        return [indent + text]
+    return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=2 * indent)
+
+
+class Public:
+    """The public function of one operator as text: parameters, result, docstring.
+
+    A framework derives a class of it that says what things are called there.
+    """
+
+    tensor = "Tensor"
+    number = "Tensor | float"  # what a 0-dim input may be given as
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        self.op = op
+        self.shown: list[Output] = [op.outputs[i] for i in shown]
+        # Outputs for the gradient are asked for by the gradient, not by users.
+        self.hidden = {o.want_attr for o in op.outputs if o.want == "grad"}
+        self.params = [p for p in op.params if p.name not in self.hidden]
+        first = next((i for i, p in enumerate(self.params) if _has_default(p)), len(self.params))
+        self.late = [p for p in self.params[first:] if not _has_default(p)]  # required, behind optional ones
+
+    def default(self, param: Input | Attr) -> str:
+        """The default of a parameter as source."""
+        value = param.default if isinstance(param, Attr) else None
+        if isinstance(value, str):
+            return f'"{value}"'
+        return repr(tuple(value) if isinstance(value, list) else value)
+
+    def _annotation(self, param: Input | Attr) -> str:
+        if isinstance(param, Attr):
+            kind = _ANNOTATIONS[param.kind]
+        elif param.list:
+            kind = f"Sequence[{self.tensor}]"
+        else:
+            kind = self.number if is_number(param) else self.tensor
+        return f"{kind} | None" if param.optional else kind
+
+    def parameters(self) -> list[str]:
+        """The parameters with annotations and defaults; the name _required is the default of late ones."""
+        parts = []
+        for param in self.params:
+            default = f" = {self.default(param)}" if _has_default(param) else " = _required" * (param in self.late)
+            parts.append(f"{identifier(param.name)}: {self._annotation(param)}{default}")
+        return parts
+
+    def returns(self) -> str:
+        """The annotation of the result."""
+        if not self.shown:
+            return "None"
+        asked = any(o.want == "asked" for o in self.shown)
+        several = f"tuple[{self.tensor}, ...]"
+        returns = self.tensor if len(self.shown) == 1 else several
+        return f"{self.tensor} | {several}" if asked else returns
+
+    def refuse_missing(self) -> list[str]:
+        """Source that raises where a late parameter was not given."""
+        lines = []
+        for name in (identifier(p.name) for p in self.late):
+            message = f"{self.op.name}() missing 1 required argument: '{name}'"
+            lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
+        return lines
+
+    # ---- docstring
+
+    def results(self) -> str:
+        """What a call does and returns."""
+        written = [p.name for p in self.op.inputs if p.inplace]
+        updates = [f"Updates {', '.join(written)} in place."] if written else []
+        returns = [f"Returns {', '.join(o.name for o in self.shown)}."] if self.shown else []
+        return " ".join([*updates, *returns])
+
+    def notes(self) -> list[str]:
+        """What else there is to say, a line each."""
+        asked = [o.name for o in self.op.outputs if o.want == "asked"]
+        lines = [f"Only when asked for (want_<name>=True): {', '.join(asked)}."] if asked else []
+        if self.op.grad is None or (self.op.mutates and self.op.grad == "derived"):  # nothing is derived of an update
+            lines.append(self.no_gradient())
+        return lines
+
+    def no_gradient(self) -> str:
+        """What to know of an operator without a gradient."""
+        return "It has no gradient: differentiating through it raises NotImplementedError."
+
+    def doc(self) -> str:
+        lines = [*_wrapped(self.op.doc, ""), "", "Contract:", *_wrapped(self.op.signature, "    ")]
+        return "\n".join([*lines, "", self.results(), *self.notes()])
+
+    def stub(self) -> str:
+        """The function as type checkers and editors read it."""
+        parts = [part.replace("= _required", "= ...") for part in self.parameters()]
+        head, tail = f"def {identifier(self.op.name)}(", f") -> {self.returns()}:"
+        if len(head + ", ".join(parts) + tail) > _WIDTH:
+            inner = f"    {', '.join(parts)}\n"
+            parts = [inner if len(inner) <= _WIDTH + 1 else "".join(f"    {part},\n" for part in parts)]
+            head += "\n"
+        doc = textwrap.indent(self.doc(), "    ").strip()
+        return f'{head}{", ".join(parts)}{tail}\n    """{doc}\n    """\n'

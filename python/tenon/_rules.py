@@ -1,0 +1,231 @@
+"""Gradient rules for all frameworks: what of a rule a backward pass needs, and a walk over it for those that trace.
+
+PyTorch's backward passes are written out as source from the same parts (torch/_grad.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tenon.contract import COMPLEX, FLOATS, Argument, Attr, Input, Operator, Source, Statement, fused, table
+from tenon.infer import Binding
+
+
+def called(statement: Statement, fast: bool = False) -> Operator:
+    """The operator that a statement of a rule calls."""
+    return table()[statement.op] if statement.formula is None else fused(statement.formula, fast)
+
+
+def may_need_grad(op: Operator, param: Input | Attr) -> bool:
+    """Whether an argument may require a gradient."""
+    if isinstance(param, Attr) or param.list or param.inplace:
+        return False
+    kinds = param.type.get("fixed") or op.types.get(param.type.get("var", ""), ("f32",))
+    return not (FLOATS | COMPLEX).isdisjoint(kinds)
+
+
+# ---- parts of a rule -------------------------------------------------------------------------------------------------
+
+
+def statements_of(op: Operator) -> Sequence[Statement]:
+    return op.rule.statements if op.rule else ()
+
+
+def used(op: Operator, kind: str) -> list[str]:
+    """What the rule reads of the call: names of its inputs ("input"), outputs ("output") or attributes ("attr")."""
+    return list(dict.fromkeys(s.name for statement in statements_of(op) for s in statement.sources if s.kind == kind))
+
+
+def asked_for(op: Operator) -> set[str]:
+    """The want_ attributes that a call which is differentiated sets: of outputs that the rule reads."""
+    names = used(op, "output")
+    return {o.want_attr for o in op.outputs if o.want_attr and (o.want == "grad" or o.name in names)}
+
+
+def has_gradient(op: Operator) -> list[str]:
+    """The inputs that the rule gives gradients of."""
+    return list(dict.fromkeys(r for s in statements_of(op) if not s.local for r in s.results))
+
+
+def without_gradient(op: Operator) -> list[str]:
+    """Inputs that may ask for a gradient and that the rule has none for. Of a formula there are none: it is 0."""
+    if any(s.formula is not None for s in statements_of(op)):
+        return []
+    known = has_gradient(op)
+    return [p.name for p in op.params if may_need_grad(op, p) and p.name not in known]
+
+
+def serves(op: Operator, statement: Statement) -> list[str]:
+    """The inputs whose gradients a statement is needed for."""
+    if not statement.local:
+        return [r for r in statement.results if any(p.name == r for p in op.params)]
+    reads = [s for s in statements_of(op) if any(a.kind == "local" and a.name in statement.results for a in s.sources)]
+    return list(dict.fromkeys(name for s in reads for name in serves(op, s)))
+
+
+def is_required(op: Operator, output: str, fast: bool = False) -> bool:
+    """Whether the rule cannot do without the gradient of an output: it is 0 where it is absent."""
+    for statement in statements_of(op):
+        optional = {p.name for p in called(statement, fast).params if p.optional}
+        for source in statement.sources:
+            if source.kind == "doutput" and source.name == output and source.param not in optional:
+                return True
+    return False
+
+
+class Passed(NamedTuple):
+    """The gradient of an input that is the gradient of an output itself, as those of a sum are."""
+
+    d: Source
+    like: Source | None  # only where d has the shape of this one; None: it always has
+
+
+def passed_on(op: Operator, statement: Statement, fast: bool = False) -> dict[str, Passed]:
+    """Results of a statement that need no memory and no kernel, by name."""
+    if statement.formula is None or statement.local or len(statements_of(op)) > 1:
+        return {}
+    callee, passed = called(statement, fast), {}
+    sources = {s.param: s for s in statement.sources}
+    inputs = {p.name: p for p in callee.inputs if not p.optional and not p.list}
+    parts = (part.partition(" = ") for part in statement.formula.partition(" : ")[2].split("; "))
+    body = {name: value for name, _, value in parts}
+    for output, result in zip(callee.outputs, statement.results, strict=False):
+        words = re.fullmatch(r"sum_to\((\w+), (\w+)\)|(\w+)", body.get(output.name, ""))
+        d, like = (words[1] or words[3], words[2]) if words else ("", None)
+        if d not in inputs or sources[d].kind != "doutput" or inputs[d].type != output.type:
+            continue
+        if like is None and inputs[d].shape == output.shape:
+            passed[result] = Passed(sources[d], None)
+        elif like in inputs:
+            passed[result] = Passed(sources[d], sources[like])
+    return passed
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def no_rule(op: Operator) -> NotImplementedError:
+    return NotImplementedError(f"{op.name} has no gradient rule, so nothing can be differentiated through it")
+
+
+def no_gradient_for(op: Operator, name: str) -> NotImplementedError:
+    return NotImplementedError(f"{op.name} has no gradient for {name}")
+
+
+def refuse(op: Operator, wanted: Collection[str]) -> None:
+    """Raises where a gradient of one of these inputs is asked for that there is not."""
+    for param in op.inputs:
+        if param.name in wanted and param.list:
+            raise NotImplementedError(f"{op.name}: there is no gradient for {param.name}, a list of tensors")
+        if param.name in wanted and param.inplace:
+            raise NotImplementedError(f"{op.name}: {param.name} is updated, and there is no gradient for it")
+    if op.rule is None and wanted:
+        raise no_rule(op)
+    for name in without_gradient(op):
+        if name in wanted:
+            raise no_gradient_for(op, name)
+
+
+# ---- the walk --------------------------------------------------------------------------------------------------------
+
+
+class Backend(NamedTuple):
+    """What a framework does for the walk."""
+
+    run: Callable[[Operator, Mapping[str, Any]], Sequence[Any]]  # all outputs, from inputs and attributes by name
+    zeros: Callable[[str, Sequence[Any]], Any]  # of an element type and a shape
+    shape: Callable[[Any], Sequence[Any]]  # of a tensor
+
+
+class Recorded(NamedTuple):
+    """What a call leaves for its gradient."""
+
+    op: Operator
+    operands: Sequence[Argument]  # types and shapes of all inputs
+    attrs: Mapping[str, Any]  # all of them, as contracts see them; `want_` ones as the call had them
+    inputs: Mapping[str, Any]  # those that used(op, "input") names; None: absent
+    outputs: Mapping[str, Any]  # those that used(op, "output") names
+    fast: bool = False  # formulas of the rule are compiled so
+
+
+class _Walk:
+    """One backward pass."""
+
+    def __init__(self, backend: Backend, call: Recorded, wanted: Collection[str], grads: Mapping[str, Any]) -> None:
+        self.backend = backend
+        self.call = call
+        self.wanted = wanted
+        self.grads = grads
+        self.binding = Binding(call.op, call.operands, call.attrs)
+        self.locals: dict[str, Any] = {}
+        self.made: dict[str, Any] = {}  # gradients of inputs
+
+    def value(self, source: Source) -> Any:
+        if source.kind == "dim":
+            return self.binding.scope.dim(source.name)
+        if source.kind == "pack":
+            return self.binding.scope.pack(source.name)
+        if source.kind == "literal":
+            return source.value
+        places = {
+            "input": self.call.inputs,
+            "output": self.call.outputs,
+            "doutput": self.grads,
+            "attr": self.call.attrs,
+            "local": self.locals,
+        }
+        return places[source.kind].get(source.name)
+
+    def pass_on(self, statement: Statement) -> set[str]:
+        """Takes over the gradients that are there already; says whose."""
+        done = set()
+        for name, (d, like) in passed_on(self.call.op, statement, self.call.fast).items():
+            given, other = self.value(d), None if like is None else self.value(like)
+            fits = like is None or tuple(self.backend.shape(given)) == tuple(self.backend.shape(other))
+            if name in self.wanted and fits:
+                self.made[name] = given
+                done.add(name)
+        return done
+
+    def do(self, statement: Statement) -> None:
+        if not any(name in self.wanted for name in serves(self.call.op, statement)):
+            return
+        passed = self.pass_on(statement)
+        results = [r for r in statement.results if statement.local or (r in self.wanted and r not in passed)]
+        if not results:
+            return
+        callee = called(statement, self.call.fast)
+        given = {s.param: self.value(s) for s in statement.sources}
+        for output, result in zip(callee.outputs, statement.results, strict=False):
+            if output.want_attr is not None:
+                given[output.want_attr] = result in results
+        for result, value in zip(statement.results, self.backend.run(callee, given), strict=False):
+            if statement.local:
+                self.locals[result] = value
+            elif result in results and value is not None:  # a second statement for the same input adds to the first
+                self.made[result] = self.made[result] + value if result in self.made else value
+
+
+def differentiate(
+    backend: Backend, call: Recorded, wanted: Collection[str], grads: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The gradients of the inputs `wanted`, by name; what is not in the result is 0.
+
+    `grads` has those of outputs; None, or not in it: nobody used the output.
+    """
+    op = call.op
+    refuse(op, wanted)
+    assert op.rule is not None or not wanted
+    smooth = [o for o in op.outputs if op.rule and o.name in op.rule.differentiable]
+    present = {o.name: grads[o.name] for o in smooth if grads.get(o.name) is not None}
+    if not present or not wanted:
+        return {}
+    walk = _Walk(backend, call, wanted, present)
+    for output, spec in zip(op.outputs, walk.binding.outputs(), strict=True):
+        if output in smooth and output.name not in present and spec and is_required(op, output.name, call.fast):
+            present[output.name] = backend.zeros(*spec)
+    for statement in statements_of(op):
+        walk.do(statement)
+    return walk.made
