@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import here
+import samples
 import torch
+from samples import TOLERANCE
+from samples import differentiable_inputs as differentiable_inputs
 from torch import Tensor
 
-import tenon
 import tenon.torch as tn
-from tenon.contract import Attr, Operator
-from tenon.infer import Types
+from tenon.contract import Attr
 from tenon.torch._ops import TorchOp, torch_op
 from tenon.torch._types import DTYPES
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(samples.Case):
     """One sample of one operator."""
-
-    op: Operator
-    sample: Any
-
-    def __str__(self) -> str:
-        return f"{self.op.name} {self.sample['text']}".replace(" ", "-")
 
     @property
     def torch_op(self) -> TorchOp:
         return torch_op(self.op.name)
-
-    @property
-    def numel(self) -> int:
-        return max((torch.Size(i["shape"]).numel() for i in self.sample["inputs"]), default=0)
-
-    def kind(self, given: Any, T: str, same: bool = False) -> str:
-        types = Types(self.op, self.sample["attrs"])
-        said = {} if same else self.sample["types"]
-        types.bound.update({name: said.get(name, T) for name in self.op.types}, T=T)
-        return types.of(given["type"])
 
     def make(
         self,
@@ -93,18 +76,12 @@ class Case:
 
 def cases(most: int | None = None, where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
     """Every sample that is not for benchmarks."""
-    made = [Case(op, s) for op in tenon.ops().values() for s in op.samples if not s["bench"]]
-    return [c for c in made if where(c) and (most is None or c.numel <= most)]
+    return samples.cases(Case, most, where)
 
 
 def one_each(where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
     """For each operator the sample with most inputs."""
-    best: dict[str, Case] = {}
-    for case in cases(4096, where):
-        other = best.get(case.op.name)
-        if case.numel and (other is None or len(case.sample["inputs"]) > len(other.sample["inputs"])):
-            best[case.op.name] = case
-    return list(best.values())
+    return samples.one_each(Case, where)
 
 
 def tensors(values: Any) -> Iterator[Tensor]:
@@ -127,10 +104,6 @@ def clone(args: list[Any]) -> list[Any]:
     return [one(a) for a in args]
 
 
-# How far results of a type may be from those of float64, relative and absolute. The exact bounds are `tenon check`'s.
-TOLERANCE = {"f64": (1e-9, 1e-9), "f32": (2e-4, 2e-5), "bf16": (5e-2, 5e-2), "f16": (1e-2, 1e-2)}
-
-
 def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> None:
     have, want = list(tensors(have)), list(tensors(want))
     assert len(have) == len(want)
@@ -140,12 +113,6 @@ def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> No
         torch.testing.assert_close(
             a.double(), b.double(), rtol=scale * rtol, atol=scale * atol, equal_nan=True, check_device=False
         )
-
-
-def differentiable_inputs(case: Case) -> list[int]:
-    """The parameters that the rule has gradients for."""
-    named = {r for s in case.op.rule.statements if not s.local for r in s.results} if case.op.rule else set()
-    return [i for i, p in enumerate(case.op.params) if p.name in named]
 
 
 def smooth_outputs(case: Case, outputs: Any) -> list[Tensor]:

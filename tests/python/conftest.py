@@ -13,7 +13,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "bench")]  # its table of peers
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests"), str(ROOT / "bench")]  # its table of peers
 torch = pytest.importorskip("torch", minversion="2.10")
 
 import here  # noqa: E402
