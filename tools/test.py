@@ -6,6 +6,7 @@ Run by `make test`, `make test-quick` and `make test-gpu`, which set up what it 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import shutil
@@ -59,6 +60,11 @@ def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
 
+def no_jax() -> str | None:
+    found = importlib.util.find_spec("jax") is not None
+    return None if found else "there is no JAX here: pip install jax optax scikit-learn flatbuffers"
+
+
 def operators() -> tuple[list[str], list[str]]:
     """Operators with kernels of their own, and formulas, which have theirs in common."""
     ops = ROOT / "src" / "ops"
@@ -100,6 +106,7 @@ def parts() -> list[Part]:
         ),
         Part("check", "every operator against float64, and its gradient", [["build/tenon", "check", "--quick"]]),
         Part("python", "PyTorch: tests made from the operator table", [[*PYTEST, "tests/python"]], COMPILE_ENV),
+        Part("jax", "JAX: tests made from the operator table", [[*PYTEST, "tests/jax"]], PYTHON_ENV, unable=no_jax),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part("wheel", "the wheel: made by pip, installed, used", [[*PYTEST, "tests/test_wheel.py"]]),
         Part(
@@ -173,6 +180,7 @@ def gpu_parts() -> list[Part]:
             )
             for i in range(1, PYTHON_PARTS + 1)
         ),
+        Part("jax", "JAX on CUDA: tests made from the operator table", [[*PYTEST, "tests/jax"]], python, unable=no_jax),
         Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],
     ]

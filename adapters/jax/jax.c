@@ -355,7 +355,9 @@ static tn_status check_updates(const call *c, int64_t next) {
             const tn_tensor *tensor = c->inputs[at + k];
             if (!tensor) continue;
             if (next == rets->count) return wrong_number(c, "results", rets->count);
-            if (rets->items[next++]->data == tensor->data) continue;
+            bool empty = false; /* nothing to update; it may be anywhere */
+            for (int32_t d = 0; d < tensor->ndim; d++) empty = empty || tensor->shape[d] == 0;
+            if (rets->items[next++]->data == tensor->data || empty) continue;
             return tn_fail(TN_SYSTEM, "%s: XLA gave %s no place that can be updated", contract->name,
                            contract->inputs[i].name);
         }

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import DEVICE, ROOT
 
 import tenon.jax as tn
+from tenon._lib import lib
 
 X = jnp.ones((2, 3), jnp.float32)
 
@@ -77,6 +78,15 @@ def test_errors_of_the_kernel_reach_python() -> None:
     with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*names no operator"):
         call(X, _counts=counts).block_until_ready()
     assert call(X, _op="silu", _counts=counts).shape == (2, 3)  # and goes on
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="for machines without a GPU")
+def test_handler_for_gpus_asks_xla_for_the_stream() -> None:
+    """On the CPU XLA has none to give, and says so."""
+    jax.ffi.register_ffi_target("tenon_gpu", jax.ffi.pycapsule(lib.tn_jax_cuda), platform="cpu")
+    call = jax.ffi.ffi_call("tenon_gpu", jax.ShapeDtypeStruct((2, 3), jnp.float32))
+    with pytest.raises(Exception, match=r"(?i)gpu|stream"):
+        call(X, _op="silu", _counts=np.ones(1, np.int64)).block_until_ready()
 
 
 def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:

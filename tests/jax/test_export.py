@@ -58,6 +58,14 @@ def test_symbolic_sizes_that_do_not_fit() -> None:
         jax.eval_shape(lambda x, w: tn.layer_norm(x, w), x, w)
 
 
+def test_symbolic_sizes_that_would_be_constants() -> None:
+    """The gradient of a sum needs the shape, which is an attribute."""
+    x = jax.ShapeDtypeStruct(export.symbolic_shape("b, 8"), jnp.float64)
+    with pytest.raises(NotImplementedError, match=r"sum_grad: shape, .* would be a symbolic size; export with that"):
+        jax.eval_shape(jax.grad(lambda x: tn.sum(x)), x)
+    jax.eval_shape(jax.grad(lambda x: tn.silu(x).sum()), x)
+
+
 @needs_flatbuffers
 def test_other_process(tmp_path: Path) -> None:
     """A file with a formula and an operator runs where nobody made them before."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
@@ -109,7 +110,12 @@ def _maybe(param: Any, value: Any) -> Operand | None:
 # ---- the custom call -------------------------------------------------------------------------------------------------
 
 
-def _ffi_value(attr: Attr, value: Any) -> Any:
+def _ffi_value(op: Operator, attr: Attr, value: Any) -> Any:
+    """An attribute as XLA takes it."""
+    sizes = value if attr.kind in ("axes", "ints") else (value,)
+    if any(jax.export.is_symbolic_dim(n) for n in sizes):
+        message = "a constant of the compiled program, would be a symbolic size; export with that size fixed"
+        raise NotImplementedError(f"{op.name}: {attr.name}, {message}")
     return np.array(value, np.int64) if attr.kind in ("axes", "ints") else value
 
 
@@ -134,7 +140,7 @@ def _run(form: Form, *arrays: Any) -> tuple[Any, ...]:
     results, updated = _results(form, arrays), form.updated()
     aliases = {i: len(results) - len(updated) + k for k, i in enumerate(updated)}
     attrs = {a.name: a for a in op.attrs}
-    given = {name: _ffi_value(attrs[name], value) for name, value in form.attrs}
+    given = {name: _ffi_value(op, attrs[name], value) for name, value in form.attrs}
     call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=aliases)
     made = call(*arrays, **form.row.named, **given, _counts=np.array(form.counts, np.int64))
     return tuple(made)
