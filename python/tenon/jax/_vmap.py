@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from tenon import _lib
-from tenon.contract import Attr, Input, Json, Operator, attribute_text
+from tenon.contract import Attr, Input, Json, attribute_text
 from tenon.infer import Binding
 from tenon.jax._types import is_wide
 
@@ -46,14 +46,14 @@ def _mentions(shape: Json) -> bool:
     return isinstance(shape, dict) or any("expr" not in item for item in shape)
 
 
-def _is_by_rows(op: Operator, form: Form, binding: Binding, arrays: Sequence[Any]) -> bool:
+def _is_by_rows(form: Form, arrays: Sequence[Any]) -> bool:
     """Whether what is computed of one row does not depend on the others."""
-    if op.formula is None:
-        axes = [a for a in op.attrs if a.kind in ("axis", "axes")]
-        return bool(axes) or any(len(p.shape) > 1 for p in op.inputs if _mentions(p.shape))
-    values = form.grouped(arrays)
-    operands = [None if v is None else o for v, o in zip(values, form.operands(arrays), strict=True)]
-    types = [None if o is None else str(o[0]) for o in operands]
+    op = form.row.op
+    if op.formula is None:  # docs/contract.md says so
+        axes = any(a.kind in ("axis", "axes") for a in op.attrs)
+        return axes or any(len(p.shape) > 1 for p in op.inputs if _mentions(p.shape))
+    operands: list[Any] = form.operands(arrays)
+    types = [None if o is None else o[0] for o in operands]
     ranks = [0 if o is None else len(o[1]) for o in operands]
     kinds = {a.name: a.kind for a in op.attrs}
     text = " ".join(f"{name}={attribute_text(kinds[name], value)}" for name, value in form.attrs)
@@ -75,7 +75,7 @@ def _with_batch(param: Input, value: Any, batched: bool, size: Any, rank: int) -
     loose = bool(param.shape[0].get("broadcast"))
     if not batched:
         return value if loose else jnp.broadcast_to(value, (size, *value.shape))
-    missing = rank + len(param.shape) - 1 - (value.ndim - 1)
+    missing = rank + len(param.shape) - value.ndim if loose else 0
     return value.reshape((value.shape[0],) + (1,) * missing + value.shape[1:])
 
 
@@ -83,21 +83,19 @@ def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[An
     """The call that does the whole batch; None where there is none."""
     op = form.row.op
     outputs = [op.outputs[i] for i in form.wanted()]
-    if op.mutates or any(p.list or (is_wide(p) and p.shape != []) for p in op.inputs):
-        return None
-    if any(_pack(o.shape) is None for o in outputs):
+    # With a seed, numbers depend on an element's place; each of the batch begins at 0.
+    if op.mutates or any(p.list or is_wide(p) for p in op.inputs) or any(_pack(o.shape) is None for o in outputs):
         return None
     present = [p for p, count in zip(op.inputs, form.counts, strict=True) if count]
     for param, batched in zip(present, is_batched, strict=True):
         if _pack(param.shape) is None and (batched or _mentions(param.shape)):
             return None
-    one = [
-        jax.ShapeDtypeStruct(a.shape[1:] if b else a.shape, a.dtype) for a, b in zip(arrays, is_batched, strict=True)
-    ]
+    shapes = [a.shape[1:] if b else a.shape for a, b in zip(arrays, is_batched, strict=True)]
+    one = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
     binding = Binding(op, form.operands(one), dict(form.attrs))
     packs = {_pack(p.shape) for p in present} | {_pack(o.shape) for o in outputs}
     ranks = {len(binding.scope.packs[p]) for p in packs if p is not None}
-    if len(ranks) != 1 or not _is_by_rows(op, form, binding, one):
+    if len(ranks) != 1 or not _is_by_rows(form, one):
         return None
     rank = ranks.pop()
     made = [
@@ -111,4 +109,9 @@ def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[An
             if of == 0:  # no axes would be all of them, the batch too
                 return None
             attrs[attr.name] = _counted_from_behind(attr, attrs.get(attr.name, attr.default), of)
-    return form._replace(attrs=tuple(sorted(attrs.items()))), made
+    merged = form._replace(attrs=tuple(sorted(attrs.items())))
+    try:
+        op.infer(merged.operands(made), attrs)
+    except ValueError:  # a condition on the rank
+        return None
+    return merged, made
