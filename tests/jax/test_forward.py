@@ -66,6 +66,12 @@ def test_numbers_for_tensors_without_dimensions() -> None:
     assert_close(jax.jit(lambda lr: tn.sgd_step(p, g, m, lr))(0.25), want)  # a weak type
 
 
+def test_constants_that_compare_equal() -> None:
+    zero = -jnp.zeros(2)
+    for c in (0.0, -0.0, 0.0):
+        assert bool(jnp.signbit(tn.add_constant(zero, c))[0]) is (str(c) == "-0.0")
+
+
 def test_lists() -> None:
     p = [jnp.ones(3), jnp.ones((2, 4)), jnp.ones(0)]
     m = [jnp.zeros_like(a) for a in p]

@@ -6,6 +6,7 @@ has one function of arrays, which JAX compiles once for each set of shapes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,6 +55,25 @@ def row_of(op: Operator, fast: bool = False) -> Row:
     if found is None:
         found = _rows.setdefault((op.address, fast), Row(op, fast))
     return found
+
+
+class _MinusZero(float):
+    """-0.0 as a key, which is not 0.0."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MinusZero)
+
+    def __hash__(self) -> int:
+        return hash(_MinusZero)
+
+
+def constant(attr: Attr, value: Any) -> Any:
+    """The value of an attribute in the one form that is a part of keys."""
+    if value is None:
+        return None
+    if attr.kind == "float":
+        return _MinusZero(value) if value == 0 and math.copysign(1, value) < 0 else float(value)
+    return tuple(value) if attr.kind in ("axes", "ints") else bool(value) if attr.kind == "bool" else value
 
 
 class Form(NamedTuple):
@@ -116,7 +136,9 @@ def _ffi_value(op: Operator, attr: Attr, value: Any) -> Any:
     if any(jax.export.is_symbolic_dim(n) for n in sizes):
         message = "a constant of the compiled program, would be a symbolic size; export with that size fixed"
         raise NotImplementedError(f"{op.name}: {attr.name}, {message}")
-    return np.array(value, np.int64) if attr.kind in ("axes", "ints") else value
+    if attr.kind in ("axes", "ints"):
+        return np.array(value, np.int64)
+    return float(value) if attr.kind == "float" else value
 
 
 def _results(form: Form, arrays: Arrays) -> list[jax.ShapeDtypeStruct]:
@@ -213,7 +235,7 @@ def _present(cotangent: Any) -> Any:
 
 def _run_for_rule(fast: bool) -> Callable[[Operator, Mapping[str, Any]], Sequence[Any]]:
     def run(op: Operator, given: Mapping[str, Any]) -> Sequence[Any]:
-        form, arrays = make_form(row_of(op, fast and op.formula is not None), given)
+        form, arrays = make_form(row_of(op, fast), given)
         return form.arranged(function(form)(*arrays))[0]
 
     return run
@@ -274,11 +296,7 @@ def make_form(row: Row, given: Mapping[str, Any]) -> tuple[Form, list[Any]]:
         part = [] if value is None else list(value) if param.list else [value]
         arrays += part
         counts.append(len(part))
-    attrs = []
-    for attr in row.op.attrs:
-        value = given.get(attr.name)
-        value = tuple(value) if isinstance(value, list) else value
-        default = tuple(attr.default) if isinstance(attr.default, list) else attr.default
-        if value is not None and value != default:
-            attrs.append((attr.name, value))
-    return Form(row, tuple(counts), tuple(sorted(attrs))), arrays
+    attrs = [(a.name, constant(a, given.get(a.name))) for a in row.op.attrs]
+    own = [(a.name, constant(a, a.default)) for a in row.op.attrs]
+    changed = [one for one, default in zip(attrs, own, strict=True) if one != default and one[1] is not None]
+    return Form(row, tuple(counts), tuple(sorted(changed))), arrays
