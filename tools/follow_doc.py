@@ -5,7 +5,7 @@ Works in a fresh copy of the project, or in --tree. The first line of a code blo
     ```c file=src/ops/center.c       the block is this file
     ```diff file=src/ops/list.h      lines with + go behind the line that has the space
     ```console                       commands behind $; what they print must show the lines below, where … is anything
-    ```python needs=torch            a program, left out where the package is missing
+    ```python needs=torch            a program, left out where the package (needs=jax,optax: one of them) is missing
 
 `at=plugin` does it in the folder plugin/ beside the copy, which gets each file of the document too. $TENON is the
 project itself, unchanged. Other blocks are only to be read.
@@ -130,11 +130,15 @@ def run_command(block: Block, command: str, shown: list[str], folder: Path, env:
         rest = rest[match + 1 :]
 
 
+def is_installed(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None  # a folder of that name is no package
+
+
 def run_python(block: Block, folder: Path, env: dict[str, str]) -> None:
-    needs = block.options.get("needs")
-    spec = importlib.util.find_spec(needs) if needs else None
-    if needs and (spec is None or spec.origin is None):  # a folder of that name is no package
-        print(f"  left out: {block} needs {needs}")
+    missing = [name for name in block.options.get("needs", "").split(",") if name and not is_installed(name)]
+    if missing:
+        print(f"  left out: {block} needs {missing[0]}")
         return
     print(f"  python: {block}", flush=True)
     done = subprocess.run([sys.executable, "-c", block.text], cwd=folder, env=env, text=True, capture_output=True)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -60,9 +60,17 @@ def no_tsan() -> str | None:
     return "programs built with -fsanitize=thread do not start on this kernel" if tsan_runner() is None else None
 
 
-def no_onnxruntime() -> str | None:
-    missing = [name for name in ("onnx", "onnxruntime", "ml_dtypes") if importlib.util.find_spec(name) is None]
-    return f"there is no {missing[0]} (tools/requirements-test.txt has it)" if missing else None
+def needs(*packages: str) -> Callable[[], str | None]:
+    """Why a part that needs these packages cannot run."""
+
+    def missing() -> str | None:
+        for name in packages:
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.origin is None:  # a folder of that name is no package
+                return f"there is no {name} for {sys.executable}"
+        return None
+
+    return missing
 
 
 def operators() -> tuple[list[str], list[str]]:
@@ -112,7 +120,10 @@ def parts() -> list[Part]:
             "ONNX Runtime: tests made from the operator table",
             [[*PYTEST, "tests/onnxruntime"]],
             PYTHON_ENV,
-            unable=no_onnxruntime,
+            unable=needs("onnx", "onnxruntime", "ml_dtypes"),
+        ),
+        Part(
+            "jax", "JAX: tests made from the operator table", [[*PYTEST, "tests/jax"]], PYTHON_ENV, unable=needs("jax")
         ),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part(
@@ -191,6 +202,13 @@ def gpu_parts() -> list[Part]:
                 python,
             )
             for i in range(1, PYTHON_PARTS + 1)
+        ),
+        Part(
+            "jax",
+            "JAX on CUDA: tests made from the operator table",
+            [[*PYTEST, "tests/jax"]],
+            python,
+            unable=needs("jax"),
         ),
         Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],

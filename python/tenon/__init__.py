@@ -1,6 +1,7 @@
 """Tenon: fused operators from one table, in every framework.
 
-``import tenon.torch as tn`` gives them to PyTorch. This module needs nothing but the C library.
+``import tenon.torch as tn`` gives them to PyTorch, ``import tenon.jax as tn`` to JAX. This module needs nothing but the
+C library.
 """
 
 from __future__ import annotations

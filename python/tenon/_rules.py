@@ -216,15 +216,16 @@ def differentiate(
     `grads` has those of outputs; None, or not in it: nobody used the output.
     """
     op = call.op
-    refuse(op, wanted)
-    assert op.rule is not None or not wanted
-    smooth = [o for o in op.outputs if op.rule and o.name in op.rule.differentiable]
-    present = {o.name: grads[o.name] for o in smooth if grads.get(o.name) is not None}
+    present = {o.name: grads[o.name] for o in op.outputs if grads.get(o.name) is not None}
     if not present or not wanted:
         return {}
+    refuse(op, wanted)
+    for name in present:
+        if op.rule is None or name not in op.rule.differentiable:
+            raise no_gradient_for(op, name)
     walk = _Walk(backend, call, wanted, present)
     for output, spec in zip(op.outputs, walk.binding.outputs(), strict=True):
-        if output in smooth and output.name not in present and spec and is_required(op, output.name, call.fast):
+        if output.name not in present and spec and is_required(op, output.name, call.fast):
             present[output.name] = backend.zeros(*spec)
     for statement in statements_of(op):
         walk.do(statement)

@@ -207,6 +207,17 @@ def fused(formula: str, fast: bool = False) -> Operator:
     return _operator(row, address)
 
 
+def attribute_text(kind: str, value: Any) -> str:
+    """The value of an attribute as the C library reads it."""
+    if kind == "float":
+        return f"{float(value)!r}"
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind in ("axes", "ints"):
+        return f"{[int(v) for v in value]}"
+    return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
+
+
 # ---- strides ---------------------------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ class Binding:
         value = self.attrs[name]
         if value is None or attr.kind not in ("axis", "axes"):
             return value
-        rank = self._rank_of(attr)
+        rank = self.rank_of(attr)
         if attr.kind == "axis":
             return self._axis(attr, value, rank)
         axes = sorted(self._axis(attr, a, rank) for a in value)
@@ -189,7 +189,8 @@ class Binding:
             raise ValueError(f"{self.op.name}: {attr.name} names a dimension twice")
         return axes or list(range(rank))
 
-    def _rank_of(self, attr: Attr) -> int:
+    def rank_of(self, attr: Attr) -> int:
+        """The rank that an axis or axes attribute counts in."""
         if attr.rank_of is None:
             return len(_set(self.first)[1])
         scope = self.elements[0] if self.elements else self.scope

@@ -6,8 +6,6 @@ PYTHONPATH=python TENON_LIBRARY=build/libtenon.so python -m pytest tests/python
 from __future__ import annotations
 
 import pathlib
-import shutil
-import subprocess
 import sys
 
 import pytest
@@ -17,6 +15,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests"), str(ROO
 torch = pytest.importorskip("torch", minversion="2.10")
 
 import here  # noqa: E402
+from plugin import compile_plugin  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,16 +36,10 @@ def _seed() -> None:
 
 @pytest.fixture(scope="session")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Operators whose contracts use what the built-in ones do not (plugin.c), compiled and loaded."""
+    """Operators whose contracts use what the built-in ones do not, compiled and loaded."""
     if here.DEVICE != "cpu":
         pytest.skip("the plugin's kernels are for the CPU")
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    made = tmp_path_factory.mktemp("plugin") / "plugin.so"
-    source = pathlib.Path(__file__).with_name("plugin.c")
-    command = [compiler, "-shared", "-fPIC", "-O1", f"-I{ROOT / 'include'}", str(source), "-o", str(made)]
-    subprocess.run(command, check=True)
+    made = compile_plugin(tmp_path_factory.mktemp("plugin"))
 
     import tenon
     import tenon.torch

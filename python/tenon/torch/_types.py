@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon.contract import Argument, Attr, Operand, Operator
+from tenon.contract import Argument, Attr, Operand, Operator, attribute_text
 
 DTYPES: dict[str, torch.dtype] = {
     "f16": torch.float16,
@@ -55,13 +55,7 @@ def written_attributes(op: Operator) -> tuple[Written, ...]:
 
 
 def _value_text(kind: str, value: Any) -> str:
-    if kind == "float":
-        return f"{float(value)!r}"
-    if kind == "bool":
-        return "true" if value else "false"
-    if kind == "dtype":
-        return NAMES[value]
-    return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
+    return NAMES[value] if kind == "dtype" else attribute_text(kind, value)
 
 
 def attributes_text(attributes: Sequence[Written], args: Sequence[Any]) -> str:

@@ -1,0 +1,33 @@
+"""shard_map: JAX knows of each array over which axes of the mesh it varies, and wants to be told that of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+
+def _axes(array: Any) -> frozenset[Any]:
+    kind: Any = jax.typeof(array)
+    if hasattr(kind, "vma"):  # before JAX 0.10
+        return frozenset(kind.vma)
+    return frozenset(kind.manual_axis_type.varying)
+
+
+def spread(arrays: Sequence[Any]) -> list[Any]:
+    """The arrays, varying over the same axes all of them. The gradient of one that did not is summed over the mesh."""
+    axes = [_axes(a) for a in arrays]
+    every = frozenset().union(*axes)
+    missing = [tuple(sorted(every - own)) for own in axes]
+    return [jax.lax.pcast(a, m, to="varying") if m else a for a, m in zip(arrays, missing, strict=True)]
+
+
+def like(array: Any) -> dict[str, Any]:
+    """What jax.ShapeDtypeStruct is told of a result that varies as an array does."""
+    kind: Any = jax.typeof(array)
+    if not _axes(array) or kind.sharding.mesh.empty:
+        return {}
+    name = "vma" if hasattr(kind, "vma") else "manual_axis_type"
+    sharding = jax.sharding.NamedSharding(kind.sharding.mesh, jax.sharding.PartitionSpec())
+    return {name: getattr(kind, name), "sharding": sharding}

@@ -1,0 +1,211 @@
+"""The functions that users call: `tn.softmax(x)`. Arguments become what contracts say, then a compiled call."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tenon._public import (
+    REQUIRED,
+    Public,
+    alike_inputs,
+    compile_source,
+    drop_absent,
+    identifier,
+    is_number,
+    number_type,
+    shown_outputs,
+)
+from tenon.contract import FLOATS, Attr, Input, Operator
+from tenon.jax._call import Row, function, make_form
+from tenon.jax._types import DTYPES, NAMES, is_wide, operand, widened
+
+
+class _Public(Public):
+    """JAX's arrays are never written to: what a contract updates is returned."""
+
+    tensor = "Array"
+    number = "Array | float"
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        super().__init__(op, shown)
+        self.updated = [p for p in op.inputs if p.inplace]
+
+    def default(self, param: Input | Attr) -> str:
+        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
+            return f"jax.numpy.{np.dtype(DTYPES[param.default]).name}"
+        return super().default(param)
+
+    def returns(self) -> str:
+        if not self.updated:
+            return super().returns()
+        if len(self.shown) + len(self.updated) > 1:
+            return "tuple[Any, ...]" if any(p.list for p in self.updated) else "tuple[Array, ...]"
+        return "list[Array]" if self.updated[0].list else "Array"
+
+    def results(self) -> str:
+        if not self.updated:
+            return super().results()
+        names = ", ".join([*(o.name for o in self.shown), *(p.name for p in self.updated)])
+        absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
+        return f"Returns {names}, as updated: no array is written to.{absent}"
+
+    def source(self) -> str:
+        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
+        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in body), ""])
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
+
+
+def _attribute(op: Operator, attr: Attr, value: Any) -> Any:
+    """A constant of the program, in the form that contracts and forms have it in."""
+    if value is None:
+        return None
+    if _is_traced(value) or (isinstance(value, list | tuple) and any(map(_is_traced, value))):
+        message = "is an attribute, a constant of the compiled program, and this value is traced"
+        raise TypeError(f"{op.name}: {attr.name} {message}; jax.jit(..., static_argnames=...) leaves it as it is")
+    try:
+        if attr.kind in ("int", "axis"):
+            return operator.index(value)
+        if attr.kind in ("axes", "ints"):
+            return tuple(operator.index(v) for v in value)
+        if attr.kind == "float":
+            return float(value)
+        if attr.kind == "bool":
+            return bool(value)
+        if attr.kind == "dtype":
+            return NAMES[np.dtype(value)]
+    except (TypeError, ValueError, KeyError):
+        pass
+    else:
+        if isinstance(value, str):
+            return value
+    raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {_WANTED[attr.kind]}")
+
+
+_WANTED = {
+    "int": "an int",
+    "axis": "an int",
+    "axes": "ints",
+    "ints": "ints",
+    "float": "a float",
+    "bool": "a bool",
+    "dtype": "a type that Tenon has",
+    "str": "a str",
+    "choice": "a str",
+    "activation": "a str",
+}
+
+
+def _array(op: Operator, param: Input, value: Any) -> Any:
+    if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
+        what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
+        raise TypeError(f"{op.name}: {param.name} must be an array, not {what}")
+    made = value if isinstance(value, Array) else jnp.asarray(value)
+    return widened(made) if is_wide(param) else made
+
+
+def _takes_number(param: Input, value: Any) -> bool:
+    """Plain numbers, and arrays of one that have no type to insist on."""
+    if not is_number(param) or value is None:
+        return False
+    if isinstance(value, bool | int | float | complex | np.generic):
+        return True
+    is_array = isinstance(value, Array | np.ndarray) and value.ndim == 0
+    return is_array and (getattr(value, "weak_type", False) or jnp.issubdtype(value.dtype, jnp.integer))
+
+
+class Arguments:
+    """What users give, as an operator's calls take it."""
+
+    def __init__(self, op: Operator) -> None:
+        self.op = op
+        self.alike = [[op.params[i].name for i in places] for places in alike_inputs(op)]
+
+    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        op = self.op
+        made = {a.name: _attribute(op, a, given[a.name]) for a in op.attrs if a.name in given}
+        numbers = []
+        for param in op.inputs:
+            value = given[param.name]
+            if _takes_number(param, value):
+                numbers.append(param)
+            elif param.list and value is not None:
+                made[param.name] = [_array(op, param, v) for v in value]
+            elif value is not None or not param.optional:
+                made[param.name] = _array(op, param, value)
+        self._promote(made)
+        for param in numbers:
+            made[param.name] = self._number(param, given[param.name], made)
+        return made
+
+    def _promote(self, made: dict[str, Any]) -> None:
+        """Inputs of one type by the contract in the type that JAX computes with, if that is a floating one."""
+        for names in self.alike:
+            arrays = [made[n] for n in names if n in made]
+            if len({a.dtype for a in arrays}) > 1:
+                dtype = jnp.result_type(*arrays)
+                if NAMES.get(dtype) in FLOATS:
+                    made.update({n: made[n].astype(dtype) for n in names if n in made})
+
+    def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> Any:
+        arrays = {p.name: made.get(p.name) for p in self.op.inputs}
+        lists = [(p, [] if arrays[p.name] is None else arrays[p.name]) for p in self.op.inputs]
+        operands = [(p, [operand(p, a) for a in (v if isinstance(v, list) else [v])]) for p, v in lists]
+        return jnp.asarray(value, DTYPES[number_type(self.op, param, operands, made)])
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any]:
+    op = row.op
+    arguments = Arguments(op)
+    updated = [i for i, p in enumerate(op.inputs) if p.inplace]
+    has_rule = op.mutates and op.rule is not None
+
+    def call(given: Mapping[str, Any]) -> Any:
+        form, arrays = make_form(row, arguments(given))
+        outputs, updates = form.arranged(function(form)(*arrays))
+        results = [outputs[i] for i in shown]
+        if updates:
+            # Statistics that a call keeps beside its result are constants to gradients, as they are in PyTorch.
+            fresh = iter(jax.lax.stop_gradient(updates) if has_rule else updates)
+            for i in updated:
+                part = [next(fresh) for _ in range(form.counts[i])]
+                results.append(part if op.inputs[i].list and part else part[0] if part else None)
+        return drop_absent(tuple(results))
+
+    return call
+
+
+def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
+    """The public function of an operator."""
+    shown = shown_outputs(row.op) if shown is None else shown
+    writer = _Public(row.op, shown)
+    names = {
+        "Array": Array,
+        "Any": Any,
+        "Sequence": Sequence,
+        "dtype": np.dtype,
+        "jax": jax,
+        "_required": REQUIRED,
+        "_call": _caller(row, shown),
+    }
+    made = compile_source(writer.source(), row.op.name, names)[identifier(row.op.name)]
+    made.__doc__ = writer.doc()
+    made.__module__ = "tenon.jax"
+    return made  # type: ignore[no-any-return]

@@ -1,0 +1,58 @@
+"""JAX's names for Tenon's element types, and arrays as contracts see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tenon.contract import Input, Operand
+
+DTYPES: dict[str, Any] = {
+    "f16": jnp.float16,
+    "bf16": jnp.bfloat16,
+    "f32": jnp.float32,
+    "f64": jnp.float64,
+    "i8": jnp.int8,
+    "i16": jnp.int16,
+    "i32": jnp.int32,
+    "i64": jnp.int64,
+    "u8": jnp.uint8,
+    "bool": jnp.bool_,
+    "c64": jnp.complex64,
+    "c128": jnp.complex128,
+    "e4m3": jnp.float8_e4m3fn,
+    "e5m2": jnp.float8_e5m2,
+}
+NAMES: dict[Any, str] = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+
+
+def is_wide(param: Input) -> bool:
+    """An input of 64-bit integers and nothing else, as seeds are."""
+    return bool(param.type.get("fixed") == ["i64"])
+
+
+def widened(value: jax.Array) -> jax.Array:
+    """Integers of at most 32 bits as i64; where JAX has no such type, as pairs of words, the low one first, which is
+    the same memory (adapters/jax/jax.c reads it so). Keys of jax.random are their data."""
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    if value.dtype == np.int64 or not jnp.issubdtype(value.dtype, jnp.integer):
+        return value
+    if jax.config.jax_enable_x64:
+        return value.astype(jnp.int64)
+    low = jax.lax.bitcast_convert_type(value, jnp.int32) if value.dtype == np.uint32 else value.astype(jnp.int32)
+    high = jnp.zeros_like(low) if jnp.issubdtype(value.dtype, jnp.unsignedinteger) else low >> 31
+    return jnp.stack([low, high], axis=-1)
+
+
+def operand(param: Input, value: Any) -> Operand:
+    """The type and sizes of an array, as `widened` made it; sizes may be symbolic."""
+    name = NAMES.get(np.dtype(value.dtype))
+    if name is None:
+        raise TypeError(f"{param.name} has type {value.dtype}, which Tenon does not have")
+    if name == "i32" and is_wide(param):
+        return "i64", tuple(value.shape[:-1])
+    return name, tuple(value.shape)

@@ -1,0 +1,116 @@
+"""What is refused says which operator and which argument, and what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import DEVICE, ROOT
+
+import tenon.jax as tn
+from tenon._lib import lib
+
+X = jnp.ones((2, 3), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: tn.softmax(jnp.ones(())), ValueError, "softmax: axis is -1, but the rank is 0"),
+        (lambda: tn.softmax(X, axis=2), ValueError, "softmax: axis is 2, but the rank is 2"),
+        (lambda: tn.layer_norm(X, jnp.ones(4)), ValueError, "layer_norm: gamma has a size of 4, needs 3"),
+        (lambda: tn.softmax(jnp.ones(3, jnp.int32)), TypeError, "softmax: x has type i32, needs f16 or"),
+        (lambda: tn.softmax(jnp.ones(3, jnp.uint32)), TypeError, "softmax: x has type uint32, which Tenon does not"),
+        (lambda: tn.softmax(X, mask=X), TypeError, "softmax: mask has type f32, needs bool"),
+        (lambda: tn.softmax([1.0, 2.0]), TypeError, "softmax: x must be an array, not list; jnp.asarray"),
+        (lambda: tn.add(X, 2.0), TypeError, "add: y must be an array, not float; jnp.asarray"),
+        (lambda: tn.softmax(None), TypeError, "softmax: x must be an array, not None"),
+        (lambda: tn.softmax(X, scale="much"), TypeError, "softmax: scale is 'much', needs a float"),
+        (lambda: tn.softmax(X, axis=0.5), TypeError, "softmax: axis is 0.5, needs an int"),
+        (lambda: tn.sum(X, axes=1), TypeError, "sum: axes is 1, needs ints"),
+        (lambda: tn.mse(X, X, reduction="most"), ValueError, "mse: reduction is 'most', needs one of mean, sum"),
+        (lambda: tn.bias_act(X, X[0], act="wild"), ValueError, "bias_act: act is 'wild', needs one of"),
+        (lambda: tn.scale(X), TypeError, "missing 1 required positional argument: 'c'"),
+        (lambda: tn.adamw_step(X, X, X, X), TypeError, "adamw_step.. missing 1 required argument: 'lr'"),
+        (lambda: tn.sgd_step_list([X], [X[0]], [X], 0.1), ValueError, "sgd_step_list: g has"),
+        (lambda: tn.clip_grad_norm([], 1.0), ValueError, "clip_grad_norm: g is missing"),
+        (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
+        (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
+        (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
+    ],
+)
+def test_refused(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+    with pytest.raises(error, match=message):
+        jax.jit(call)()
+
+
+def test_attributes_are_constants() -> None:
+    with pytest.raises(TypeError, match=r"softmax: axis is an attribute.*static_argnames"):
+        jax.jit(lambda x, axis: tn.softmax(x, axis=axis))(X, 0)
+    static = jax.jit(tn.softmax, static_argnames="axis")
+    assert static(X, axis=0).shape == X.shape
+
+
+def test_errors_of_the_kernel_reach_python() -> None:
+    """A call that Python did not look at: the words and the kind of the C library."""
+    counts = np.ones(1, np.int64)
+    call = jax.ffi.ffi_call("tenon", jax.ShapeDtypeStruct((2, 3), jnp.float32))
+    with pytest.raises(Exception, match=r"NOT_FOUND.*there is no operator 'softmux'; did you mean 'softmax'"):
+        call(X, _op="softmux", _counts=counts).block_until_ready()
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*silu.*y"):
+        wrong = jax.ffi.ffi_call("tenon", jax.ShapeDtypeStruct((5,), jnp.float32))
+        wrong(X, _op="silu", _counts=counts).block_until_ready()
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*attribute 'wild' is not as the contract says"):
+        call(X, _op="silu", _counts=counts, wild=1).block_until_ready()
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*softmax: attribute 'axis' is not as the contract says"):
+        call(X, _op="softmax", _counts=np.array([1, 0], np.int64), axis=0.5).block_until_ready()
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*silu: 2 arguments are not what the call's attributes say"):
+        call(X, X, _op="silu", _counts=counts).block_until_ready()
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*names no operator"):
+        call(X, _counts=counts).block_until_ready()
+    assert call(X, _op="silu", _counts=counts).shape == (2, 3)  # and goes on
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="for machines without a GPU")
+def test_handler_for_gpus_asks_xla_for_the_stream() -> None:
+    """On the CPU XLA has none to give, and says so."""
+    jax.ffi.register_ffi_target("tenon_gpu", jax.ffi.pycapsule(lib.tn_jax_cuda), platform="cpu")
+    call = jax.ffi.ffi_call("tenon_gpu", jax.ShapeDtypeStruct((2, 3), jnp.float32))
+    with pytest.raises(Exception, match=r"(?i)gpu|stream"):
+        call(X, _op="silu", _counts=np.ones(1, np.int64)).block_until_ready()
+
+
+def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(str(p) for p in (folder, ROOT / "python") if p)
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+
+
+HIDE = """
+import importlib.abc, sys
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "jax":
+            raise ModuleNotFoundError("there is none", name="jax")
+sys.meta_path.insert(0, Hide())
+import tenon.jax
+"""
+
+
+def test_no_jax() -> None:
+    assert "ImportError: tenon.jax needs JAX 0.8 or newer, and there is none: pip install jax" in run(HIDE).stderr
+
+
+def test_old_jax(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text("__version__ = '0.4.30'")
+    found = run("import tenon.jax", tmp_path)
+    assert "jax.py is 0.4.30: pip install --upgrade jax" in found.stderr

@@ -1,0 +1,66 @@
+"""Formulas of the user's own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import assert_close
+from jax.test_util import check_grads
+
+import tenon.jax as tn
+
+RANDOM = np.random.default_rng(0)
+X, Y, W = (jnp.asarray(RANDOM.standard_normal(shape)) for shape in ((4, 6), (4, 6), (6,)))
+
+
+def test_one_output() -> None:
+    gate = tn.fuse("silu(x) * y")
+    assert gate is tn.fuse("silu(x) * y")
+    assert_close(gate(X, Y), jax.nn.silu(X) * Y, "f64")
+    assert_close(jax.jit(gate)(X, W), jax.nn.silu(X) * W, "f64")
+    check_grads(gate, (X, W), order=2, modes=["rev"])
+    assert gate(X.astype(jnp.bfloat16), W.astype(jnp.float32)).dtype == jnp.float32
+
+
+def test_several_outputs() -> None:
+    both = tn.fuse("a = x * 2; b = sin(x) + y")
+    a, b = both(X, Y)
+    assert_close([a, b], [2 * X, jnp.sin(X) + Y], "f64")
+    check_grads(both, (X, Y), order=1, modes=["rev"])
+    assert_close(jax.grad(lambda x: both(x, Y)[1].sum())(X), jnp.cos(X), "f64")
+
+
+def test_reductions() -> None:
+    norm = tn.fuse("(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5)")
+    assert_close(norm(X), (X - X.mean(-1, keepdims=True)) / jnp.sqrt(X.var(-1, keepdims=True) + 1e-5), "f64")
+    check_grads(norm, (X,), order=1, modes=["rev"])
+
+
+def test_contract_with_attributes() -> None:
+    act = tn.fuse(
+        "act(x: T[*r, c], b: T[c]?, slope: float = 0.1, kind: 'leaky'|'none' = 'leaky') -> y: T[*r, c] : "
+        "t = x + b if has(b) else x; y = (t if t > 0 else slope * t) if kind == 'leaky' else t"
+    )
+    assert_close(act(X), jax.nn.leaky_relu(X, 0.1), "f64")
+    assert_close(act(X, W, slope=0.5), jax.nn.leaky_relu(X + W, 0.5), "f64")
+    assert_close(act(X, kind="none"), X, "f64")
+    assert "act(x: T[*r, c]" in act.__doc__
+
+
+def test_updates_are_returned() -> None:
+    step = tn.fuse("step(p: T[*s]!, g: T[*s], lr: f32[]) -> size: T[] : p = p - lr * g; size = sum(g * g)")
+    size, p = step(X, Y, 0.5)
+    assert_close([size, p], [(Y**2).sum(), X - 0.5 * Y], "f64")
+    with pytest.raises(NotImplementedError, match="step has no gradient rule"):
+        jax.grad(lambda g: step(X, g, 0.5)[0])(Y)
+
+
+def test_fast() -> None:
+    assert_close(tn.fuse("exp(x) / exp(y)", fast=True)(X, Y), jnp.exp(X - Y), "f64", scale=1e3)
+
+
+def test_lists() -> None:
+    norm = tn.fuse("norm(g: [T[*s]]) -> n: acc(T)[] : n = sqrt(sum(g * g))")
+    assert_close(norm([X, W]), jnp.sqrt((X**2).sum() + (W**2).sum()), "f64")

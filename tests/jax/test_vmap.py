@@ -1,0 +1,93 @@
+"""vmap: every operator, whatever is batched, against one element after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from cases import Case, assert_close, has_rule, one_each
+
+import tenon.jax as tn
+
+
+def batched(case: Case, names: list[str], T: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """Arguments of which `names` have a batch of 3 in front, what vmap is told of them, and the elements."""
+    elements = [case.make(T, again) for again in range(3)]
+    first = elements[0]
+    elements = [{n: (v if n in names else first[n]) for n, v in one.items()} for one in elements]
+    stacked = {n: jax.tree.map(lambda *parts: jnp.stack(parts), *(one[n] for one in elements)) for n in names}
+    axes = {n: 0 if n in names else None for n in case.arrays}
+    return {n: stacked.get(n, first[n]) for n in case.arrays}, axes, elements
+
+
+def choices(case: Case) -> list[list[str]]:
+    """All inputs; each of them alone."""
+    present = [n for n, v in case.make().items() if n in case.arrays and v is not None]
+    return [present] + ([[n] for n in present] if len(present) > 1 else [])
+
+
+@pytest.mark.parametrize("case", one_each(), ids=str)
+def test_every_choice_of_inputs(case: Case) -> None:
+    for names in choices(case):
+        arrays, axes, elements = batched(case, names, "f64")
+        static = {n: v for n, v in elements[0].items() if n not in case.arrays}
+        have = jax.vmap(lambda given, static=static: case.call(given | static), in_axes=(axes,))(arrays)
+        want = [jnp.stack(parts) for parts in zip(*(case.call(one) for one in elements), strict=True)]
+        assert_close(have, want, "f64")
+
+
+def gradients(case: Case, given: dict[str, Any]) -> Any:
+    smooth = case.smooth(given)
+    function = case.of(given, smooth)
+    return jax.grad(lambda values: sum((r**2).sum() for r in function(*values)))(tuple(given[n] for n in smooth))
+
+
+@pytest.mark.parametrize("case", one_each(has_rule), ids=str)
+def test_of_gradients(case: Case) -> None:
+    for names in choices(case):
+        arrays, axes, elements = batched(case, names, "f64")
+        static = {n: v for n, v in elements[0].items() if n not in case.arrays}
+        have = jax.vmap(lambda given, static=static: gradients(case, given | static), in_axes=(axes,))(arrays)
+        want = [jnp.stack(parts) for parts in zip(*(gradients(case, one) for one in elements), strict=True)]
+        assert_close(have, want, "f64")
+
+
+def loops(function: Any, *args: Any) -> bool:
+    return "scan" in str(jax.make_jaxpr(function)(*args)) or "while" in str(jax.make_jaxpr(function)(*args))
+
+
+def test_the_batch_becomes_a_dimension() -> None:
+    """Without a loop, where the contract shows that it may."""
+    x, w = jnp.ones((4, 5, 6)), jnp.ones(6)
+    assert not loops(jax.vmap(tn.silu), x)
+    assert not loops(jax.vmap(lambda t: tn.softmax(t, axis=0)), x)
+    assert not loops(jax.vmap(lambda t: tn.sum(t)), x)
+    assert not loops(jax.vmap(lambda t: tn.layer_norm(t, w, w)), x)
+    assert not loops(jax.vmap(jax.grad(lambda t: (tn.layer_norm(t, w) ** 2)[0, 0])), x)
+    assert not loops(jax.vmap(lambda t: tn.rms_norm(t, w)), x)
+    assert not loops(jax.vmap(tn.fuse("silu(x) * y"), in_axes=(0, None)), x, w)
+    assert loops(jax.vmap(lambda t, w: tn.layer_norm(t, w), in_axes=(None, 0)), x[0], x[:, 0])  # a weight each
+    assert loops(jax.vmap(lambda t: tn.mse(t, t)), x)  # all of an element is summed up
+    assert loops(jax.vmap(lambda t: tn.dropout(t, jnp.ones(2, jnp.int64))), x)  # the same numbers for each
+
+
+def test_nested_and_other_axes() -> None:
+    x = jnp.arange(24.0).reshape(2, 3, 4)
+    assert_close(jax.vmap(jax.vmap(lambda t: tn.softmax(t)))(x), jax.nn.softmax(x), "f64")
+    have = jax.vmap(lambda t: tn.softmax(t, axis=0), in_axes=1, out_axes=-1)(x)
+    assert_close(have, jnp.moveaxis(jax.nn.softmax(x, 0), 1, -1), "f64")
+    fused = tn.fuse("x - mean(x)")
+    assert_close(jax.vmap(fused)(x), x - x.mean((1, 2), keepdims=True), "f64")
+    rows = tn.fuse("x - mean(x, -1)")
+    assert_close(jax.vmap(rows)(x[0, 0]), jnp.zeros(4), "f64")  # elements without dimensions
+    assert_close(jax.vmap(rows)(x), x - x.mean(-1, keepdims=True), "f64")
+
+
+def test_shapes_that_broadcast() -> None:
+    x, y = jnp.ones((4, 5)), jnp.arange(15.0).reshape(3, 5)
+    assert_close(jax.vmap(tn.add, (0, None))(x, y), x[:, None] + y, "f64")
+    d = jax.vmap(jax.grad(lambda x, y: (tn.mul(x, y) ** 2).sum(), (0, 1)), (0, None))(x, y)
+    want = jax.vmap(jax.grad(lambda x, y: ((x * y) ** 2).sum(), (0, 1)), (0, None))(x, y)
+    assert_close(d, want, "f64")

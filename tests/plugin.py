@@ -1,0 +1,22 @@
+"""Operators whose contracts use what the built-in ones do not (python/plugin.c), as a shared object."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+TESTS = pathlib.Path(__file__).resolve().parent
+
+
+def compile_plugin(folder: pathlib.Path) -> pathlib.Path:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    made = folder / "plugin.so"
+    source = TESTS / "python" / "plugin.c"
+    command = [compiler, "-shared", "-fPIC", "-O1", f"-I{TESTS.parent / 'include'}", str(source), "-o", str(made)]
+    subprocess.run(command, check=True)
+    return made
