@@ -1,6 +1,5 @@
-"""What `make demo` shows: formulas and operators from C and from PyTorch, on the GPU where there is one, checked
-against float64 and timed beside their peers; a model trained on digits. PyTorch's part is left out where it is not
-installed."""
+"""What `make demo` shows: the same formulas in every framework that is installed, on the GPU where there is one, and
+operators from C and from PyTorch, checked against float64 and timed beside their peers; a model trained on digits."""
 
 from __future__ import annotations
 
@@ -134,8 +133,12 @@ def main() -> int:
         digits.main()
     else:
         print("No PyTorch 2.10 or newer here, and a demo installs nothing that big: the operators run from plain C.")
+    import frameworks
+
+    print("\nThe same formulas in every framework found here:")
+    frameworks.main()
     from_c = c_rows()
-    print("\nFormulas, each an operator with its gradient from this one line:")
+    print("\nMore formulas, each an operator with its gradient from this one line:")
     show([row for row in from_c if "(" in row[0]] + (formula_rows() if has_torch else []))
     print("\nOperators with kernels of their own:")
     show([row for row in from_c if "(" not in row[0]] + (torch_rows() if has_torch else []))
