@@ -129,7 +129,7 @@ venv() {
     fi
     state=$(sha256sum "$requirements")
     [ "$(cat "$stamp" 2>/dev/null)" = "$state" ] && return
-    step "pip-$1" "pip install: $(grep -o '^[a-z-]*' "$requirements" | tr '\n' ' ')" \
+    step "pip-$1" "pip install: $(grep -o '^[a-z_-]*' "$requirements" | tr '\n' ' ')" \
         .venv/bin/python -m pip install --disable-pip-version-check --no-compile -q -r "$requirements"
     echo "$state" >"$stamp"
 }
