@@ -61,6 +61,16 @@ class Machine:
         self.file(f"packages/{name}/__init__.py", source)
         self.python_path.insert(0, str(self.folder / "packages"))
 
+    def framework(self, name: str, source: str) -> None:
+        """A package, and an adapter that finds nothing wrong with it."""
+        self.package(name, source)
+        self.file(
+            "packages/sitecustomize.py",
+            "import importlib.machinery, sys, types\n"
+            f"adapter = sys.modules['tenon.{name}'] = types.ModuleType('tenon.{name}')\n"
+            f"adapter.__spec__ = importlib.machinery.ModuleSpec('tenon.{name}', None)\n",
+        )
+
     def gpu(self, what: str = "", file: Path = FAKE_CUDA) -> None:
         """A driver that is made up, and what goes wrong with it."""
         self.env |= {"LD_PRELOAD": str(file), "FAKE_CUDA": what}
@@ -115,7 +125,7 @@ def test_without_a_gpu_what_needs_one_is_skipped(machine: Machine) -> None:
 
 def test_python_and_frameworks(machine: Machine) -> None:
     machine.package("torch", '__version__ = "2.10.0"')  # what is really installed is tested elsewhere
-    machine.package("jax", '__version__ = "1"')
+    machine.framework("jax", '__version__ = "1"')
     done = machine.run("python", "jax", "--json", python=True)
     python, jax = json.loads(done.stdout)["checks"]
     assert python["state"] == "PASS" and sys.executable in python["observed"]
@@ -447,7 +457,7 @@ def test_two_copies_of_a_library(machine: Machine) -> None:
     result = machine.check("duplicates")
     assert result["state"] == "WARN" and str(first) in result["observed"] and str(second) in result["observed"]
     assert result["observed"].startswith("libnvrtc: ") and "LD_PRELOAD" in result["fix"]
-    machine.package("jax", '__version__ = "1"')
+    machine.framework("jax", '__version__ = "1"')
     result = machine.check("jax", python=True)
     assert result["state"] == "WARN" and str(first) in result["reason"] and str(second) in result["reason"]
 
@@ -566,8 +576,8 @@ def test_a_framework_that_is_too_old(machine: Machine) -> None:
 
 def test_a_framework_for_another_cuda(machine: Machine) -> None:
     machine.gpu()
-    machine.package("jax", 'import types; __version__ = "1"; version = types.SimpleNamespace(cuda="13.0")')
+    machine.framework("jax", 'import types; __version__ = "1"; version = types.SimpleNamespace(cuda="13.0")')
     result = machine.check("jax", python=True)
     assert result["state"] == "WARN" and "built for CUDA 13.0, the driver is for CUDA 12" in result["reason"]
-    machine.package("jax", 'import types; __version__ = "1"; version = types.SimpleNamespace(cuda=None)')
+    machine.framework("jax", 'import types; __version__ = "1"; version = types.SimpleNamespace(cuda=None)')
     assert "built for the CPU alone" in machine.check("jax", python=True)["reason"]
