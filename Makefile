@@ -10,7 +10,7 @@ help: ## this list
 build: ## build/tenon (the command) and build/libtenon.so (the library)
 	@tools/setup.sh build
 	@nvidia-smi -L >/dev/null 2>&1 || export TENON_CUDA_ARCHS=$${TENON_CUDA_ARCHS:-none}; \
-	tools/build.sh release libtenon.so tenon_cli
+	tools/build.sh release libtenon.so libtenon_tensorflow.so tenon_cli
 
 demo: build ## every operator in every framework found here, checked and timed; a model trained on digits
 	@tools/setup.sh demo

@@ -82,7 +82,15 @@ def test_contents(wheel: Path) -> None:
     assert about["Requires-Python"] == ">=3.10"
     needs = about.get_all("Requires-Dist")
     assert 'torch>=2.10; extra == "torch"' in needs and all("; extra == " in need for need in needs)
-    package = ("libtenon.so", "tenon", "py.typed", "include/tenon.h", "include/tenon/ops.h", "torch/__init__.py")
+    package = (
+        "libtenon.so",
+        "libtenon_tensorflow.so",
+        "tenon",
+        "py.typed",
+        "include/tenon.h",
+        "include/tenon/ops.h",
+        "torch/__init__.py",
+    )
     assert {f"tenon/{name}" for name in package} | {f"{info}/licenses/LICENSE"} <= listed
 
 

@@ -34,7 +34,7 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 30_000_000
-BUILT = ("libtenon.so", "tenon")  # of build/, into the package
+BUILT = ("libtenon.so", "libtenon_tensorflow.so", "tenon")  # of build/, into the package
 
 
 def say(text: str) -> None:
@@ -97,7 +97,7 @@ def device_code() -> dict[str, str]:
 def build() -> None:
     if not shutil.which(os.environ.get("CC", "cc").split()[0]):
         raise SystemExit("tenon: building needs a C compiler (on Debian: apt-get install gcc libc6-dev); a wheel none")
-    command = ["tools/build.sh", "release", "libtenon.so", "tenon_cli"]
+    command = ["tools/build.sh", "release", "libtenon.so", "libtenon_tensorflow.so", "tenon_cli"]
     subprocess.run(command, cwd=ROOT, env={**os.environ, **device_code()}, check=True)
 
 

@@ -125,6 +125,13 @@ def parts() -> list[Part]:
         Part(
             "jax", "JAX: tests made from the operator table", [[*PYTEST, "tests/jax"]], PYTHON_ENV, unable=needs("jax")
         ),
+        Part(
+            "tensorflow",
+            "TensorFlow: tests made from the operator table",
+            [[*PYTEST, "tests/tensorflow"]],
+            PYTHON_ENV,
+            unable=needs("tensorflow"),
+        ),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part(
             "fuzz",

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import keyword
 import linecache
+import operator
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.contract import FLOATS, Attr, Input, Operand, Operator, Output
@@ -110,6 +111,43 @@ def alike_inputs(op: Operator) -> list[list[int]]:
     for i, param in free_inputs(op):
         places.setdefault(param.type["var"], []).append(i)
     return [found for var, found in places.items() if len(found) > 1 and var not in written]
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+_NEEDS = {
+    "int": "an int",
+    "axis": "an int",
+    "axes": "ints",
+    "ints": "ints",
+    "float": "a float",
+    "bool": "a bool",
+    "dtype": "a type that Tenon has",
+    "str": "a str",
+    "choice": "a str",
+    "activation": "a str",
+}
+
+
+def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[Any], str | None]) -> Any:
+    """What a user gives for an attribute, as contracts have it. `dtype_name`: Tenon's name of a framework's type."""
+    try:
+        if value is None or (attr.kind in ("str", "choice", "activation") and isinstance(value, str)):
+            return value
+        if attr.kind in ("int", "axis"):
+            return operator.index(value)
+        if attr.kind in ("axes", "ints"):
+            return [operator.index(v) for v in value]
+        if attr.kind == "float":
+            return float(value)
+        if attr.kind == "bool":
+            return bool(value)
+        name = dtype_name(value) if attr.kind == "dtype" else None
+    except (TypeError, ValueError):
+        name = None
+    if name is None:
+        raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {_NEEDS[attr.kind]}")
+    return name
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------

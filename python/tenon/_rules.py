@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tenon.contract import COMPLEX, FLOATS, Argument, Attr, Input, Operator, Source, Statement, fused, table
-from tenon.infer import Binding
+from tenon.infer import Binding, Require, raise_unless
 
 
 def called(statement: Statement, fast: bool = False) -> Operator:
@@ -137,6 +138,7 @@ class Backend(NamedTuple):
     run: Callable[[Operator, Mapping[str, Any]], Sequence[Any]]  # all outputs, from inputs and attributes by name
     zeros: Callable[[str, Sequence[Any]], Any]  # of an element type and a shape
     shape: Callable[[Any], Sequence[Any]]  # of a tensor
+    require: Require = raise_unless  # what a condition on sizes goes through
 
 
 class Recorded(NamedTuple):
@@ -158,9 +160,12 @@ class _Walk:
         self.call = call
         self.wanted = wanted
         self.grads = grads
-        self.binding = Binding(call.op, call.operands, call.attrs)
         self.locals: dict[str, Any] = {}
         self.made: dict[str, Any] = {}  # gradients of inputs
+
+    @cached_property
+    def binding(self) -> Binding:
+        return Binding(self.call.op, self.call.operands, self.call.attrs, self.backend.require)
 
     def value(self, source: Source) -> Any:
         if source.kind == "dim":
@@ -224,9 +229,11 @@ def differentiate(
         if op.rule is None or name not in op.rule.differentiable:
             raise no_gradient_for(op, name)
     walk = _Walk(backend, call, wanted, present)
-    for output, spec in zip(op.outputs, walk.binding.outputs(), strict=True):
-        if output.name not in present and spec and is_required(op, output.name, call.fast):
-            present[output.name] = backend.zeros(*spec)
+    missing = [i for i, o in enumerate(op.outputs) if o.name not in present and is_required(op, o.name, call.fast)]
+    for i in missing:
+        spec = walk.binding.outputs()[i]
+        if spec is not None:
+            present[op.outputs[i].name] = backend.zeros(*spec)
     for statement in statements_of(op):
         walk.do(statement)
     return walk.made

@@ -1,0 +1,63 @@
+"""Tenon's operators for TensorFlow: ``import tenon.tensorflow as tn; y = tn.softmax(x)``.
+
+One function for each row of the operator table, with gradients, in eager mode, in tf.function and in SavedModels.
+``tn.ops()`` lists them, ``help(tn.softmax)`` explains one, ``tn.load(path)`` adds more, and ``tn.fuse("silu(x) * y")``
+makes one of a formula. What an operator updates, it returns; a tf.Variable that is updated is assigned as well.
+``tenon.tensorflow.layers`` has Keras layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import tenon
+import tenon.tensorflow._need
+
+# isort: split
+from tenon import load as load
+from tenon._public import identifier
+from tenon.contract import fused, table
+from tenon.tensorflow import _call, _grad, _public
+
+
+@cache
+def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
+    """A function that computes a formula in one pass over memory, with its gradient.
+
+    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
+    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
+    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. What a formula
+    updates is returned behind its outputs.
+    """
+    op = fused(formula, fast)
+    if not op.inputs:
+        raise ValueError(f"{op.name}: the formula has no inputs")
+    return _public.make_public(_call.row_of(op, fast), range(len(op.outputs)))
+
+
+def _refresh() -> None:
+    """Makes the functions of operators that are new in the table."""
+    _call.register()
+    _grad.register()
+    for op in table().values():
+        name = identifier(op.name)
+        if name not in _names:
+            globals()[name] = _public.make_public(_call.row_of(op))
+            _names.append(name)
+
+
+def ops() -> list[str]:
+    """The names of the operators."""
+    return list(_names)
+
+
+_names: list[str] = []
+_refresh()
+tenon._adapters.append(_refresh)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:  # operators of the table
+        ...

@@ -1,0 +1,188 @@
+"""The functions that users call: `tn.softmax(x)`. Arguments become what contracts say, then an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tenon import _rules
+from tenon._public import (
+    REQUIRED,
+    Public,
+    attribute_value,
+    compile_source,
+    drop_absent,
+    identifier,
+    is_number,
+    number_type,
+    shown_outputs,
+)
+from tenon.contract import Attr, Input, Operator
+from tenon.tensorflow._call import Row, run
+from tenon.tensorflow._types import DTYPES, NAMES, dtype_name
+
+try:
+    from tensorflow.python.eager.record import could_possibly_record as _may_record
+except ImportError:  # a call then always makes what its gradient needs
+
+    def _may_record() -> bool:
+        return True
+
+
+class _Public(Public):
+    """TensorFlow's tensors are never written to: what a contract updates is returned, and variables are assigned."""
+
+    tensor = "Tensor"
+    number = "Tensor | float"
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        super().__init__(op, shown)
+        self.updated = [p for p in op.inputs if p.inplace]
+
+    def default(self, param: Input | Attr) -> str:
+        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
+            return f"tf.{DTYPES[param.default].name}"
+        return super().default(param)
+
+    def returns(self) -> str:
+        if not self.updated:
+            return super().returns()
+        if len(self.shown) + len(self.updated) > 1:
+            return "tuple[Any, ...]" if any(p.list for p in self.updated) else "tuple[Tensor, ...]"
+        return "list[Tensor]" if self.updated[0].list else "Tensor"
+
+    def results(self) -> str:
+        if not self.updated:
+            return super().results()
+        names = ", ".join([*(o.name for o in self.shown), *(p.name for p in self.updated)])
+        absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
+        return f"Returns {names}, as updated; a tf.Variable among them is assigned.{absent}"
+
+    def source(self) -> str:
+        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
+        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in body), ""])
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _is_tensor(value: Any) -> bool:
+    is_plain = isinstance(value, tf.Tensor | tf.Variable | np.ndarray | np.generic)
+    return is_plain or (hasattr(value, "__tf_tensor__") and not hasattr(value, "_keras_history"))
+
+
+def _tensor(op: Operator, param: Input, value: Any) -> tf.Tensor:
+    if not _is_tensor(value):
+        raise TypeError(f"{op.name}: {param.name} must be a tensor, not {_instead(value)}")
+    made = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+    if param.type.get("fixed") == ["i64"] and made.dtype.is_integer:  # seeds
+        return tf.cast(made, tf.int64)
+    return made
+
+
+def _instead(value: Any) -> str:
+    if value is None:
+        return "None"
+    if hasattr(value, "_keras_history"):
+        return "KerasTensor; in a model, use tenon.tensorflow.layers, or a layer that calls this function"
+    return f"{type(value).__name__}; tf.constant(…) makes one"
+
+
+def _takes_number(param: Input, value: Any) -> bool:
+    """Plain numbers, and integers such as a step that is counted."""
+    if not is_number(param) or value is None:
+        return False
+    if isinstance(value, bool | int | float | complex | np.generic):
+        return True
+    return _is_tensor(value) and len(value.shape) == 0 and tf.as_dtype(value.dtype).is_integer
+
+
+class Arguments:
+    """What users give, as an operator's calls take it."""
+
+    def __init__(self, op: Operator) -> None:
+        self.op = op
+
+    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        op = self.op
+        made = {a.name: self._attribute(a, given[a.name]) for a in op.attrs if a.name in given}
+        numbers = []
+        for param in op.inputs:
+            value = given[param.name]
+            if _takes_number(param, value):
+                numbers.append(param)
+            elif param.list and value is not None:
+                made[param.name] = [_tensor(op, param, v) for v in value]
+            elif value is not None or not param.optional:
+                made[param.name] = _tensor(op, param, value)
+        for param in numbers:
+            made[param.name] = self._number(param, given[param.name], made)
+        return made
+
+    def _attribute(self, attr: Attr, value: Any) -> Any:
+        if isinstance(value, tf.Tensor | tf.Variable):
+            message = "is an attribute, a constant of the graph, and this value is a tensor"
+            raise TypeError(f"{self.op.name}: {attr.name} {message}")
+        return attribute_value(self.op, attr, value, dtype_name)
+
+    def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> tf.Tensor:
+        lists = [(p, made.get(p.name)) for p in self.op.inputs]
+        present = [(p, v if p.list else [v]) for p, v in lists if v is not None]
+        operands = [(p, [(NAMES.get(t.dtype, t.dtype.name), tuple(t.shape)) for t in v]) for p, v in present]
+        dtype = DTYPES[number_type(self.op, param, operands, made)]
+        return tf.cast(value, dtype) if _is_tensor(value) else tf.constant(value, dtype)
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any]:
+    op = row.op
+    arguments = Arguments(op)
+    asked = dict.fromkeys(_rules.asked_for(op), True)
+
+    def call(given: Mapping[str, Any]) -> Any:
+        made = arguments(given)
+        if asked and _may_record():
+            made |= asked
+        outputs, updates = run(row, made)
+        results = [outputs[i] for i in shown]
+        for param, tensors in zip(row.updated, updates, strict=True):
+            # Statistics that a call keeps beside its result are constants to gradients, as they are in PyTorch.
+            fresh = [tf.stop_gradient(t) for t in tensors] if op.rule is not None else tensors
+            _assign(given[param.name] if param.list else [given[param.name]], fresh)
+            results.append(fresh if param.list and fresh else fresh[0] if fresh else None)
+        return drop_absent(tuple(results))
+
+    return call
+
+
+def _assign(given: Any, fresh: Sequence[tf.Tensor]) -> None:
+    for variable, value in zip(given or (), fresh, strict=False):
+        if hasattr(variable, "assign"):
+            variable.assign(value)
+
+
+def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
+    """The public function of an operator."""
+    shown = shown_outputs(row.op) if shown is None else shown
+    writer = _Public(row.op, shown)
+    names = {
+        "Tensor": tf.Tensor,
+        "Any": Any,
+        "Sequence": Sequence,
+        "dtype": tf.DType,
+        "tf": tf,
+        "_required": REQUIRED,
+        "_call": _caller(row, shown),
+    }
+    made = compile_source(writer.source(), row.op.name, names)[identifier(row.op.name)]
+    made.__doc__ = writer.doc()
+    made.__module__ = "tenon.tensorflow"
+    # Keras and AutoGraph read the source of what they call; there is nothing in it for them to convert.
+    return tf.autograph.experimental.do_not_convert(made)  # type: ignore[no-any-return]

@@ -1,0 +1,326 @@
+"""Keras layers whose call is a fused operator of the table: ``from tenon.tensorflow import layers``.
+
+Where Keras has a layer of that name, the arguments and weights are Keras's, and a saved weight of one loads into the
+other. An argument that no operator has is refused when the layer is made. Layers are saved and loaded with their model,
+if this module is imported first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import tenon
+import tenon.tensorflow as tn
+from tenon._public import identifier
+
+if int(keras.__version__.split(".")[0]) < 3 or keras.backend.backend() != "tensorflow":
+    raise ImportError(
+        f"tenon.tensorflow.layers needs Keras 3 on TensorFlow, and this is Keras {keras.__version__} on "
+        f'{keras.backend.backend()}: set KERAS_BACKEND=tensorflow, or "backend" in ~/.keras/keras.json'
+    )
+
+__all__ = [
+    "Activation",
+    "BatchNormalization",
+    "Dropout",
+    "GatedMLP",
+    "LayerNormalization",
+    "RMSNormalization",
+    "ScaleBiasReLU",
+    "Softmax",
+    "SparseCategoricalCrossentropy",
+]
+
+_serializable = keras.saving.register_keras_serializable(package="tenon")
+Shape = Sequence[int | None]
+
+
+def _choices(op: str, attr: str) -> tuple[str, ...]:
+    """The words that an attribute may be."""
+    return next(a.choices for a in tenon.ops()[op].attrs if a.name == attr)
+
+
+def _check_choice(layer: str, name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"layers.{layer}: {name} is {value!r}, must be one of {', '.join(choices)}")
+
+
+def _one_axis(layer: str, axis: Any) -> int:
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    if len(axes) != 1:
+        raise NotImplementedError(f"layers.{layer}: axis is {axis}, must be one dimension")
+    return int(axes[0])
+
+
+def _rows(x: tf.Tensor) -> tf.Tensor:
+    """All dimensions but the last as one; nothing moves."""
+    return tf.reshape(x, [-1, x.shape[-1]])
+
+
+# ---- activations -----------------------------------------------------------------------------------------------------
+
+
+@_serializable
+class Activation(keras.layers.Layer):  # type: ignore[misc]
+    """An operator of the table with one input: Activation("mish"), Activation("leaky_relu", slope=0.2)."""
+
+    def __init__(self, row: str, **kwargs: Any) -> None:
+        op = tenon.ops().get(row)
+        if op is None or len(op.inputs) != 1 or op.inputs[0].list or op.inputs[0].shape != op.outputs[0].shape:
+            raise ValueError(f"layers.Activation: {row!r} is no operator of one tensor that keeps its shape")
+        attributes = {a.name: kwargs.pop(a.name) for a in op.attrs if a.name in kwargs}
+        super().__init__(**kwargs)
+        self.supports_jit = False
+        self.supports_masking = True
+        self.row = row
+        self.attributes = attributes
+
+    def call(self, inputs: Any) -> Any:
+        return getattr(tn, identifier(self.row))(inputs, **self.attributes)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "row": self.row, **self.attributes}
+
+
+@_serializable
+class Softmax(keras.layers.Softmax):  # type: ignore[misc]
+    """tn.softmax as a layer; arguments as keras.layers.Softmax's, for one axis. A row that the mask removes is 0."""
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(_one_axis("Softmax", axis), **kwargs)
+        self.supports_jit = False
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        return tn.softmax(inputs, None if mask is None else tf.cast(mask, tf.bool), axis=self.axis)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+
+# ---- normalisations --------------------------------------------------------------------------------------------------
+
+
+@_serializable
+class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
+    """tn.layer_norm as a layer; arguments as keras.layers.LayerNormalization's, for the last axis.
+
+    gamma and beta stay in the type of the variables: under a mixed policy nothing of them is rounded.
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(_one_axis("LayerNormalization", axis), **kwargs)
+        self.supports_jit = False
+
+    def build(self, input_shape: Shape) -> None:
+        if _one_axis("LayerNormalization", self.axis) not in (-1, len(input_shape) - 1):
+            raise NotImplementedError(f"layers.LayerNormalization: axis is {self.axis}, must be the last one")
+        super().build(input_shape)
+
+    def call(self, inputs: Any) -> Any:
+        return tn.layer_norm(inputs, self.gamma, self.beta, self.epsilon)
+
+
+@_serializable
+class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
+    """tn.rms_norm as a layer, over the last dimension."""
+
+    def __init__(self, epsilon: float = 1e-6, zero_centered: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_jit = False
+        self.supports_masking = True
+        self.epsilon = epsilon
+        self.zero_centered = zero_centered
+
+    def build(self, input_shape: Shape) -> None:
+        initial = "zeros" if self.zero_centered else "ones"
+        self.scale = self.add_weight(name="scale", shape=(input_shape[-1],), initializer=initial, autocast=False)
+
+    def call(self, inputs: Any) -> Any:
+        return tn.rms_norm(inputs, self.scale, self.epsilon, self.zero_centered)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "epsilon": self.epsilon, "zero_centered": self.zero_centered}
+
+
+@_serializable
+class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
+    """tn.batch_norm as a layer; arguments as keras.layers.BatchNormalization's, for axis -1 or 1, without masks.
+
+    BatchNormalization(act="relu") ends with the activation, and norm(x, residual=r) adds r in front of it, in the same
+    pass over memory. The moving variance is that of a sample (n - 1), as in PyTorch.
+    """
+
+    def __init__(self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, act: str = "none", **kwargs: Any):
+        if kwargs.get("synchronized"):
+            raise NotImplementedError(
+                "layers.BatchNormalization has no synchronized=True: each replica has its own batch"
+            )
+        super().__init__(axis=axis, momentum=momentum, epsilon=epsilon, **kwargs)
+        _check_choice("BatchNormalization", "act", act, _choices("batch_norm", "act"))
+        self.supports_jit = False
+        self.act = act
+
+    def build(self, input_shape: Shape) -> None:
+        if self.axis not in (-1, 1, len(input_shape) - 1):
+            raise NotImplementedError(f"layers.BatchNormalization: axis is {self.axis}, must be the last one or 1")
+        super().build(input_shape)
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None, residual: Any = None) -> Any:
+        if mask is not None:
+            raise NotImplementedError("layers.BatchNormalization has no mask; keras.layers.BatchNormalization has")
+        x = tf.convert_to_tensor(inputs)
+        rest = None if residual is None else tf.cast(residual, x.dtype)
+        is_last = self.axis != 1 or len(x.shape) == 2
+        if is_last:  # all that is normalised together, as one dimension
+            x, rest = _rows(x), None if rest is None else _rows(rest)
+        y = self._train(x, rest) if training and self.trainable else self._infer(x, rest)
+        if not is_last:
+            return y
+        y = tf.reshape(y, tf.shape(inputs))
+        y.set_shape(inputs.shape)
+        return y
+
+    def _train(self, x: Any, residual: Any) -> Any:
+        moving = [tf.cast(v, tf.float32) for v in (self.moving_mean, self.moving_variance)]
+        y, *moved = tn.batch_norm(
+            x, self.gamma, self.beta, *moving, residual, 1.0 - self.momentum, self.epsilon, self.act
+        )
+        for variable, value in zip((self.moving_mean, self.moving_variance), moved, strict=True):
+            variable.assign(tf.cast(value, variable.dtype))
+        return y
+
+    def _infer(self, x: Any, residual: Any) -> Any:
+        moving = (self.moving_mean, self.moving_variance)
+        return tn.batch_norm_infer(x, *moving, self.gamma, self.beta, residual, self.epsilon, self.act)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "act": self.act}
+
+
+# ---- others ----------------------------------------------------------------------------------------------------------
+
+
+@_serializable
+class Dropout(keras.layers.Dropout):  # type: ignore[misc]
+    """tn.dropout as a layer; arguments as keras.layers.Dropout's, without noise_shape.
+
+    The mask comes from a counter and a seed, and is made again in the backward pass instead of being kept.
+    """
+
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
+        if kwargs.pop("noise_shape", None) is not None:
+            raise NotImplementedError("layers.Dropout has no noise_shape; keras.layers.Dropout has")
+        super().__init__(rate, seed=seed, **kwargs)
+        self.supports_jit = False
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or self.rate == 0:
+            return inputs
+        if self.rate == 1:
+            return tf.zeros_like(inputs)
+        return tn.dropout(inputs, tf.cast(self.seed_generator.next(), tf.int64), self.rate)
+
+
+@_serializable
+class ScaleBiasReLU(keras.layers.Layer):  # type: ignore[misc]
+    """relu(x * scale + bias) with a learnt scale and bias, of the last dimension or of a shape that broadcasts."""
+
+    def __init__(self, shape: int | Sequence[int] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_jit = False
+        self.shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+
+    def build(self, input_shape: Shape) -> None:
+        shape = self.shape or (input_shape[-1],)
+        self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
+        self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        return tn.scale_bias_relu(inputs, self.scale, self.bias)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "shape": self.shape}
+
+
+@_serializable
+class GatedMLP(keras.layers.Layer):  # type: ignore[misc]
+    """Two dense layers with a gate between them: down(x * act(gate)), where x and gate are the halves of up(inputs).
+
+    gate: 'swiglu' (silu), 'geglu' (gelu) or 'reglu' (relu), each an operator of the table. The result has `units`
+    features, or as many as the input.
+    """
+
+    GATES = ("swiglu", "geglu", "reglu")
+
+    def __init__(
+        self, hidden_units: int, units: int | None = None, gate: str = "swiglu", use_bias: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        _check_choice("GatedMLP", "gate", gate, self.GATES)
+        self.supports_jit = False
+        self.hidden_units = hidden_units
+        self.units = units
+        self.gate = gate
+        self.use_bias = use_bias
+
+    def build(self, input_shape: Shape) -> None:
+        dense = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        self.up = keras.layers.Dense(2 * self.hidden_units, name="up", **dense)
+        self.down = keras.layers.Dense(self.units or input_shape[-1], name="down", **dense)
+        self.up.build(input_shape)
+        self.down.build((*input_shape[:-1], self.hidden_units))
+
+    def call(self, inputs: Any) -> Any:
+        x, gate = tf.split(self.up(inputs), 2, axis=-1)
+        return self.down(getattr(tn, self.gate)(x, gate))
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-1], self.units or input_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        own = {n: getattr(self, n) for n in ("hidden_units", "units", "gate", "use_bias")}
+        return {**super().get_config(), **own}
+
+
+# ---- losses ----------------------------------------------------------------------------------------------------------
+
+
+@_serializable
+class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
+    """tn.cross_entropy as a loss, for class indices and logits. Its gradient is made in the same pass over them."""
+
+    def __init__(
+        self,
+        ignore_class: int | None = None,
+        label_smoothing: float = 0.0,
+        reduction: str = "sum_over_batch_size",
+        name: str = "sparse_categorical_crossentropy",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        self.ignore_class = ignore_class
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        if len(y_true.shape) == len(y_pred.shape):
+            y_true = tf.squeeze(y_true, -1)
+        ignored = -100 if self.ignore_class is None else self.ignore_class
+        target = tf.cast(y_true, tf.int64)  # Keras has made floats of them
+        return tn.cross_entropy(y_pred, target, None, ignored, self.label_smoothing, reduction="none")
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"ignore_class": self.ignore_class, "label_smoothing": self.label_smoothing}
+        return {**super().get_config(), **own}

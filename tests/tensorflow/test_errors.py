@@ -1,0 +1,155 @@
+"""What is refused says which operator and which argument, and what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from conftest import ROOT
+
+import tenon.tensorflow as tn
+
+X = tf.ones((2, 3))
+
+# What Python sees, in eager mode and when a graph is made.
+REFUSED = [
+    (lambda: tn.softmax(tf.ones(3, tf.int32)), TypeError, "softmax: x has type i32, needs f16 or"),
+    (lambda: tn.softmax(tf.ones(3, tf.uint32)), TypeError, "softmax: x has type uint32, which Tenon does not have"),
+    (lambda: tn.softmax(X, mask=X), TypeError, "softmax: mask has type f32, needs bool"),
+    (lambda: tn.add(X, tf.cast(X, tf.float16)), TypeError, "add: y has type f16, needs f32"),
+    (lambda: tn.softmax([1.0, 2.0]), TypeError, "softmax: x must be a tensor, not list; tf.constant"),
+    (lambda: tn.add(X, 2.0), TypeError, "add: y must be a tensor, not float; tf.constant"),
+    (lambda: tn.softmax(None), TypeError, "softmax: x must be a tensor, not None"),
+    (lambda: tn.softmax(tf.keras.Input((3,))), TypeError, "softmax: x must be a tensor, not KerasTensor; in a model"),
+    (lambda: tn.softmax(X, scale="much"), TypeError, "softmax: scale is 'much', needs a float"),
+    (lambda: tn.softmax(X, axis=0.5), TypeError, "softmax: axis is 0.5, needs an int"),
+    (lambda: tn.softmax(X, axis=tf.constant(0)), TypeError, "softmax: axis is an attribute, a constant of the graph"),
+    (lambda: tn.sum(X, axes=1), TypeError, "sum: axes is 1, needs ints"),
+    (lambda: tn.scale(X), TypeError, "missing 1 required positional argument: 'c'"),
+    (lambda: tn.adamw_step(X, X, X, X), TypeError, "adamw_step.. missing 1 required argument: 'lr'"),
+    (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
+    (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
+    (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
+]
+
+# What the C library sees: InvalidArgumentError where it runs, ValueError where a graph is made.
+CHECKED = [
+    (lambda: tn.softmax(tf.ones(())), "softmax: x has rank 0, needs at least 1"),
+    (lambda: tn.softmax(X, axis=2), "softmax: axis is 2, x has rank 2"),
+    (lambda: tn.layer_norm(X, tf.ones(4)), "layer_norm: gamma has shape .4., but c is 3 from x .2, 3."),
+    (lambda: tn.mse(X, X, reduction="most"), "mse: reduction is 'most', needs 'mean' or 'sum'"),
+    (lambda: tn.bias_act(X, X[0], act="wild"), "bias_act: act is 'wild', needs"),
+    (lambda: tn.sgd_step_list([X], [X[0]], [X], 0.1), "sgd_step_list: g"),
+    (lambda: tn.clip_grad_norm([], 1.0), "clip_grad_norm: g is missing"),
+    (lambda: tn.fuse("x * y")(X, tf.ones(4)), "do not broadcast|y has"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_refused(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+    with pytest.raises(error, match=message):
+        tf.function(call, autograph=False)()
+
+
+@pytest.mark.parametrize(("call", "message"), CHECKED)
+def test_checked(call: Any, message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        call()
+    with pytest.raises(ValueError, match=message):
+        tf.function(call, autograph=False)()
+
+
+def test_sizes_that_do_not_fit_when_a_graph_runs() -> None:
+    norm = tf.function(
+        lambda x, g: tn.layer_norm(x, g), input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([None])]
+    )
+    assert norm(X, tf.ones(3)).shape == (2, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="layer_norm: gamma has"):
+        norm(X, tf.ones(4))
+
+
+def test_ops_that_python_did_not_look_at() -> None:
+    """The attributes of an op may be anything; the words are the C library's."""
+    from tenon.tensorflow._call import _functions
+
+    fuse = {"xs": [X], "formula": "silu(x)", "counts": [1], "Tout": [tf.float32]}
+    assert _functions["TenonFuse"](**fuse)[0].shape == (2, 3)
+    for wrong, message in (
+        ({"formula": "silu(x"}, "silu"),
+        ({"counts": [2]}, "counts are not those of its inputs"),
+        ({"counts": []}, "counts are not those of its inputs"),
+        ({"counts": [0]}, "the number of tensors is not what the op's attributes say"),
+        ({"xs": [X, X]}, "the number of tensors is not what the op's attributes say"),
+        ({"Tout": [tf.float32] * 2}, "the number of tensors is not what the op's attributes say"),
+        ({"Tout": [tf.float64]}, "y has type f32, and the op's attributes say something else"),
+        ({"attributes": "wild=1"}, "there is no attribute 'wild'"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            _functions["TenonFuse"](**fuse | wrong)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="softmax: scale needs a float, not 'much'"):
+        _functions["TenonSoftmax"](x=X, mask=[], scale="much")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="softmax: mask is one tensor, not 2"):
+        _functions["TenonSoftmax"](x=X, mask=[X > 0, X > 0])
+    assert tn.softmax(X).shape == (2, 3)  # and goes on
+
+
+def test_nothing_is_left_behind() -> None:
+    """Calls that fail free what they held: memory does not grow."""
+    import resource
+
+    big = tf.ones((1000, 1000))
+
+    def fail() -> None:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tn.layer_norm(big, tf.ones(4))
+
+    for _ in range(5):
+        fail()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(200):
+        fail()
+        tn.softmax(big)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB; 200 tensors have 800,000
+
+
+# ---- importing -------------------------------------------------------------------------------------------------------
+
+
+def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(str(p) for p in (folder, ROOT / "python") if p)
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+
+
+HIDE = """
+import importlib.abc, sys
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "tensorflow":
+            raise ModuleNotFoundError("there is none", name="tensorflow")
+sys.meta_path.insert(0, Hide())
+import tenon.tensorflow
+"""
+
+
+def test_no_tensorflow() -> None:
+    message = "ImportError: tenon.tensorflow needs TensorFlow 2.16 or newer, and there is none: pip install tensorflow"
+    assert message in run(HIDE).stderr
+
+
+def test_old_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("__version__ = '2.15.1'")
+    found = run("import tenon.tensorflow", tmp_path)
+    assert "tensorflow.py is 2.15.1: pip install --upgrade tensorflow" in found.stderr
+
+
+def test_registering_without_tensorflow() -> None:
+    found = run("from tenon._lib import check, lib; check(lib.tn_tensorflow_register())")
+    assert "LookupError: TensorFlow is not loaded in this process: `import tensorflow` comes first" in found.stderr

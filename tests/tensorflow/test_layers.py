@@ -1,0 +1,282 @@
+"""The Keras layers against Keras's own, in models that train, under mixed policies, saved and loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from cases import assert_close
+from conftest import ROOT
+
+import tenon.tensorflow as tn
+from tenon.tensorflow import layers
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((6, 4, 8)).astype(np.float32)
+IMAGES = RANDOM.standard_normal((3, 8, 5, 6)).astype(np.float32)
+
+# Layers that are Keras's too: makes ours, Keras's, and what they are called with.
+PAIRS = {
+    "softmax": lambda: (layers.Softmax(), keras.layers.Softmax(), X, {}),
+    "softmax, axis": lambda: (layers.Softmax(axis=1), keras.layers.Softmax(axis=1), X, {}),
+    "softmax, mask": lambda: (
+        layers.Softmax(),
+        keras.layers.Softmax(),
+        X,
+        {"mask": (np.arange(8) % 3 > 0)[None, None]},
+    ),
+    "layer_norm": lambda: (layers.LayerNormalization(), keras.layers.LayerNormalization(), X, {}),
+    "layer_norm, plain": lambda: (
+        layers.LayerNormalization(center=False, scale=False, epsilon=1e-5),
+        keras.layers.LayerNormalization(center=False, scale=False, epsilon=1e-5),
+        X,
+        {},
+    ),
+    "batch_norm": lambda: (layers.BatchNormalization(), keras.layers.BatchNormalization(), X, {"training": True}),
+    "batch_norm, channels first": lambda: (
+        layers.BatchNormalization(axis=1),
+        keras.layers.BatchNormalization(axis=1),
+        IMAGES,
+        {"training": True},
+    ),
+    "batch_norm, plain": lambda: (
+        layers.BatchNormalization(center=False, scale=False),
+        keras.layers.BatchNormalization(center=False, scale=False),
+        X,
+        {"training": True},
+    ),
+    "batch_norm, infer": lambda: (
+        layers.BatchNormalization(),
+        keras.layers.BatchNormalization(),
+        IMAGES,
+        {"training": False},
+    ),
+    "dropout, infer": lambda: (layers.Dropout(0.5), keras.layers.Dropout(0.5), X, {"training": False}),
+    "activation": lambda: (layers.Activation("silu"), keras.layers.Activation("silu"), X, {}),
+    "activation with an attribute": lambda: (layers.Activation("elu", alpha=0.5), keras.layers.ELU(0.5), X, {}),
+}
+
+
+def results(layer: Any, x: Any, given: Any, trainable: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x, **given)
+        loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 3)
+    return y, tape.gradient(loss, [x, *(v.value for v in trainable)])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_agrees_with_keras(name: str) -> None:
+    mine, theirs, x, given = PAIRS[name]()
+    for layer in (mine, theirs):
+        layer.build(x.shape)
+    weights = [RANDOM.random(w.shape) + 0.5 for w in theirs.get_weights()]
+    for layer in (mine, theirs):
+        if weights:  # a layer with a seed has that beside them
+            layer.set_weights(weights)
+    x = tf.constant(x)
+    assert_close(
+        results(mine, x, given, mine.trainable_variables),
+        results(theirs, x, given, theirs.trainable_variables),
+        scale=4,
+    )
+    assert mine.compute_output_shape(x.shape) == theirs.compute_output_shape(x.shape)
+
+
+def test_rms_normalization() -> None:
+    layer = layers.RMSNormalization()
+    want = X / np.sqrt(np.mean(X**2, -1, keepdims=True) + 1e-6)
+    assert_close(layer(X), want)
+    layer.scale.assign(np.full(8, 2.0))
+    assert_close(layer(X), 2 * want)
+    assert_close(layers.RMSNormalization(zero_centered=True)(X), want)
+
+
+def test_moving_statistics() -> None:
+    layer = layers.BatchNormalization(momentum=0.9)
+    layer(X, training=True)
+    rows = X.reshape(-1, 8)
+    assert_close(layer.moving_mean.value, 0.1 * rows.mean(0))
+    assert_close(layer.moving_variance.value, 0.9 + 0.1 * rows.var(0, ddof=1))
+    layer.trainable = False  # Keras: then it infers
+    before = layer.moving_mean.numpy().copy()
+    layer(X, training=True)
+    assert_close(layer.moving_mean.value, before)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_with_activation_and_residual(training: bool) -> None:
+    fused, plain = layers.BatchNormalization(act="relu"), keras.layers.BatchNormalization()
+    residual = RANDOM.standard_normal(X.shape).astype(np.float32)
+    want = tf.nn.relu(plain(X, training=training) + residual)
+    assert_close(fused(X, training=training, residual=residual), want, scale=4)
+
+
+def test_dropout() -> None:
+    x = np.ones((100, 100), np.float32)
+    layer = layers.Dropout(0.25, seed=1)
+    first, second = layer(x, training=True).numpy(), layer(x, training=True).numpy()
+    assert 0.2 < (first == 0).mean() < 0.3 and (first != second).any()
+    assert set(np.unique(first)) == {np.float32(0), np.float32(1 / 0.75)}
+    again = layers.Dropout(0.25, seed=1)
+    assert_close(again(x, training=True), first)
+    assert_close(layers.Dropout(1.0)(x, training=True), 0 * x)
+
+
+def test_scale_bias_relu() -> None:
+    layer = layers.ScaleBiasReLU()
+    assert_close(layer(X), tf.nn.relu(X))
+    channels = layers.ScaleBiasReLU((8, 1, 1))
+    assert channels(IMAGES).shape == IMAGES.shape and channels.scale.shape == (8, 1, 1)
+    channels.bias.assign(channels.bias + 1)
+    assert_close(channels(IMAGES), tf.nn.relu(IMAGES + 1))
+
+
+@pytest.mark.parametrize("gate", layers.GatedMLP.GATES)
+def test_gated_mlp(gate: str) -> None:
+    layer = layers.GatedMLP(5, 3, gate=gate)
+    have = layer(X)
+    x, g = tf.split(layer.up(X), 2, -1)
+    act = {"swiglu": tf.nn.silu, "geglu": tf.nn.gelu, "reglu": tf.nn.relu}[gate]
+    assert_close(have, layer.down(x * act(g)))
+    assert have.shape == layer.compute_output_shape(X.shape) == (6, 4, 3)
+
+
+def test_loss() -> None:
+    logits, labels = X[:, 0], np.array([1, 7, 0, 3, 3, 5])
+    theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    mine = layers.SparseCategoricalCrossentropy()
+    weights = np.arange(6.0, dtype=np.float32)
+    assert_close(mine(labels, logits), theirs(labels, logits))
+    assert_close(mine(labels[:, None], logits, weights), theirs(labels, logits, weights))
+    ignoring = layers.SparseCategoricalCrossentropy(ignore_class=3, reduction="none")(labels, logits)
+    assert np.all((ignoring.numpy() == 0) == (labels == 3))
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def model(features: int = 8, classes: int = 3) -> keras.Model:
+    inputs = keras.Input((features,))
+    x = layers.LayerNormalization()(inputs)
+    x = layers.GatedMLP(16)(x)
+    x = layers.BatchNormalization(momentum=0.8, act="silu")(
+        keras.layers.Dense(16)(x), residual=keras.layers.Dense(16)(x)
+    )
+    x = layers.Dropout(0.1, seed=0)(layers.ScaleBiasReLU()(layers.RMSNormalization()(x)))
+    x = layers.Activation("leaky_relu", slope=0.3)(x)
+    return keras.Model(inputs, keras.layers.Dense(classes, dtype="float32")(x))
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(1)
+    labels = random.integers(0, 3, 512)
+    return (random.standard_normal((512, 8)) + 4 * np.eye(8)[labels]).astype(np.float32), labels
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16", "float64"])
+def test_trains(policy: str) -> None:
+    keras.utils.set_random_seed(0)
+    keras.mixed_precision.set_dtype_policy(policy)
+    try:
+        net = model()
+        x, labels = data()
+        net.compile("adam", layers.SparseCategoricalCrossentropy(), metrics=["accuracy"])
+        net.fit(x, labels, epochs=10, batch_size=60, verbose=0)  # the last batch is smaller
+        assert net.evaluate(x, labels, verbose=0)[1] > 0.9
+        assert net.layers[1].compute_dtype == keras.mixed_precision.dtype_policy().compute_dtype
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
+
+
+def test_no_layer_is_compiled_by_xla() -> None:
+    made = [layer for layer in model().layers if type(layer).__module__.startswith("tenon")]
+    assert len(made) == 7 and not any(layer.supports_jit for layer in made)
+
+
+READ = """
+import sys
+import numpy as np
+import keras
+import tensorflow as tf
+from tenon.tensorflow import layers
+
+x = np.load(sys.argv[1])
+whole = keras.models.load_model(sys.argv[2])
+exported = tf.saved_model.load(sys.argv[3])
+np.savez(sys.argv[4], whole=whole(x), exported=exported.serve(x))
+"""
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    """In a new process: as a Keras file, and as a SavedModel for serving."""
+    net = model()
+    x, labels = data()
+    net.compile("sgd", layers.SparseCategoricalCrossentropy())
+    net.fit(x, labels, verbose=0)
+    names = [str(tmp_path / name) for name in ("x.npy", "model.keras", "exported", "made.npz")]
+    np.save(names[0], x)
+    net.save(names[1])
+    net.export(names[2], verbose=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run([sys.executable, "-c", READ, *names], check=True, env=environment)
+    made = np.load(names[3])
+    assert_close([made["whole"], made["exported"]], [net(x)] * 2)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_configs(name: str) -> None:
+    layer = PAIRS[name]()[0]
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: layers.Activation("add"), ValueError, "'add' is no operator of one tensor that keeps its shape"),
+        (lambda: layers.Activation("wild"), ValueError, "'wild' is no operator"),
+        (lambda: layers.Softmax(axis=(1, 2)), NotImplementedError, "Softmax: axis is .1, 2., must be one dimension"),
+        (lambda: layers.LayerNormalization(axis=1)(X), NotImplementedError, "axis is 1, must be the last one"),
+        (
+            lambda: layers.BatchNormalization(axis=2)(IMAGES),
+            NotImplementedError,
+            "axis is 2, must be the last one or 1",
+        ),
+        (lambda: layers.BatchNormalization(synchronized=True), NotImplementedError, "no synchronized=True"),
+        (
+            lambda: layers.BatchNormalization(act="wild"),
+            ValueError,
+            "BatchNormalization: act is 'wild', must be one of",
+        ),
+        (lambda: layers.BatchNormalization()(X, mask=X[..., 0] > 0), NotImplementedError, "has no mask"),
+        (lambda: layers.GatedMLP(4, gate="wild"), ValueError, "GatedMLP: gate is 'wild', must be one of swiglu"),
+        (lambda: layers.Dropout(0.5, noise_shape=(1, 8)), NotImplementedError, "Dropout has no noise_shape"),
+    ],
+)
+def test_refused(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_functions_inside_of_layers() -> None:
+    """A layer of one's own may call the functions; a KerasTensor is refused with that advice."""
+
+    class Gate(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return tn.fuse("silu(x) * x")(x)
+
+        def compute_output_shape(self, shape: Any) -> Any:
+            return shape
+
+    inputs = keras.Input((8,))
+    assert_close(keras.Model(inputs, Gate()(inputs))(X[:, 0]), tf.nn.silu(X[:, 0]) * X[:, 0])
+    with pytest.raises(TypeError, match="must be a tensor, not KerasTensor"):
+        tn.silu(inputs)
