@@ -125,6 +125,26 @@ def in_jax(formula: Formula) -> Side:
     )
 
 
+def in_tensorflow(formula: Formula) -> Side:
+    import tensorflow as tf
+
+    import tenon.tensorflow as tn
+
+    fused, inputs = tn.fuse(formula.text), [tf.constant(a) for a in formula.inputs()]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        value = fused(*inputs)
+    gradients = tape.gradient(value, inputs)
+    return Side(
+        "cpu",
+        "TensorFlow, unfused",
+        value.numpy(),
+        [g.numpy() for g in gradients],
+        lambda: fused(*inputs).numpy(),
+        lambda: formula.written(tf, *inputs).numpy(),
+    )
+
+
 def in_onnxruntime(formula: Formula) -> Side:
     import onnxruntime
     from onnx import TensorProto, helper
@@ -172,6 +192,7 @@ class Framework:
 FRAMEWORKS = [
     Framework("PyTorch", "torch", (), in_pytorch),
     Framework("JAX", "jax", (), in_jax),
+    Framework("TensorFlow", "tensorflow", (), in_tensorflow),
     Framework("ONNX Runtime", "onnxruntime", ("onnx",), in_onnxruntime),
     Framework("NumPy", "numpy", (), in_numpy),
 ]
