@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -227,19 +227,15 @@ def line(framework: Framework, formula: Formula) -> str:
     turns = [(milliseconds(side.ours), milliseconds(side.theirs)) for _ in range(15)]
     ours, theirs = (statistics.median(times) for times in zip(*turns, strict=True))
     numbers = f"{error:>8.1e} {gradient:>9} {ours:>8.3f} ms {theirs:>8.3f} ms {theirs / ours:>6.1f}x"
-    about = f"{framework.title:<13} {version(framework.package):<13} {side.device:<12}"
+    version = import_module(framework.package).__version__
+    about = f"{framework.title:<13} {version:<13} {side.device:<12}"
     return f"  {formula.text:<17} {about} {numbers}  {side.peer}"
 
 
 def absent(framework: Framework) -> str:
     """Why it is left out; "" where it is not."""
     for package in (framework.package, *framework.needs):
-        try:
-            found = find_spec(package)
-            version(package)
-        except PackageNotFoundError:
-            found = None
-        if found is None:
+        if find_spec(package) is None:
             return f"there is no {package} here"
     return ""
 
