@@ -235,7 +235,8 @@ def line(framework: Framework, formula: Formula) -> str:
 def absent(framework: Framework) -> str:
     """Why it is left out; "" where it is not."""
     for package in (framework.package, *framework.needs):
-        if find_spec(package) is None:
+        found = find_spec(package)
+        if found is None or found.origin is None:  # a folder of that name is no package
             return f"there is no {package} here"
     return ""
 
