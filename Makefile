@@ -17,7 +17,7 @@ demo: build ## every operator in every framework found here, checked and timed; 
 	@PYTHONPATH=python $(PYTHON) examples/demo.py
 
 test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation tests
-	@tools/setup.sh build python fuzz cubins -- tools/build.sh release
+	@tools/setup.sh build python fuzz cubins tensorflow -- tools/build.sh release
 	@$(PYTHON) tools/test.py
 
 test-quick: ## the parts that a change is tried with: build, unit, check, python

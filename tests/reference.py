@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon._frame import Tensor
 from tenon._lib import check, lib
 from tenon.contract import Input, Operator
 
@@ -24,21 +25,6 @@ NAMES = {
 }
 TYPES = {np.dtype(code): name for name, code in NAMES.items()}
 CODES = {"f": 2, "i": 0, "u": 1, "b": 6}  # DLPack's, by NumPy's kind
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_kind", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
 
 
 class Value(ctypes.Union):

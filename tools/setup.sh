@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|lint … [-- COMMAND…]
+# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|tensorflow|lint … [-- COMMAND…]
 # What is behind -- runs as soon as the tools are there, beside pip, which waits for the network and for one processor.
 # Whether it went well is for whoever comes next and needs what it makes.
 # Looks first and installs only what is missing: tools with apt-get, Python packages into .venv. When nothing is missing
@@ -69,7 +69,7 @@ tools_for() {
         need have_cmake cmake
         need have_ninja ninja-build
         ;;
-    demo | cubins) need have_python python3 ;;
+    demo | cubins | tensorflow) need have_python python3 ;;
     python)
         need have_python python3
         need have_gxx g++ # torch.compile looks for this one, and for Python.h
@@ -82,7 +82,7 @@ tools_for() {
         need have_tidy clang-tidy
         need have_cxx g++
         ;;
-    *) fail "setup.sh knows build, demo, python, fuzz, cubins and lint, not '$1'" ;;
+    *) fail "setup.sh knows build, demo, python, fuzz, cubins, tensorflow and lint, not '$1'" ;;
     esac
 }
 
@@ -116,21 +116,22 @@ for want in sys.argv[1:]:
 P
 }
 
-# Installs tools/requirements-GROUP.txt into .venv, once for each state of that file. Python compiles what it imports:
-# a quarter of it.
+# venv GROUP [FOLDER]: installs tools/requirements-GROUP.txt into .venv, or another folder, once for each state of that
+# file. Python compiles what it imports: a quarter of it.
 venv() {
-    local requirements=tools/requirements-$1.txt stamp=.venv/installed-$1 state
-    if [ ! -x .venv/bin/python ]; then
+    local requirements=tools/requirements-$1.txt folder=${2:-.venv} state
+    local stamp=$folder/installed-$1
+    if [ ! -x "$folder/bin/python" ]; then
         if ! have_venv; then
             need have_venv python3-venv
             install_missing
         fi
-        step venv "python environment in .venv" "$user_python" -m venv .venv
+        step venv "python environment in $folder" "$user_python" -m venv "$folder"
     fi
     state=$(sha256sum "$requirements")
     [ "$(cat "$stamp" 2>/dev/null)" = "$state" ] && return
     step "pip-$1" "pip install: $(grep -o '^[a-z_-]*' "$requirements" | tr '\n' ' ')" \
-        .venv/bin/python -m pip install --disable-pip-version-check --no-compile -q -r "$requirements"
+        "$folder/bin/python" -m pip install --disable-pip-version-check --no-compile -q -r "$requirements"
     echo "$state" >"$stamp"
 }
 
@@ -183,6 +184,7 @@ for what in "${wanted[@]}"; do
     case $what in
     demo | python) python_for "$what" ;;
     cubins) venv cubins ;;
+    tensorflow) venv tensorflow .venv/tensorflow ;; # it wants packages of its own versions
     lint) venv lint ;;
     esac
 done

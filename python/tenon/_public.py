@@ -258,3 +258,34 @@ class Public:
             head += "\n"
         doc = textwrap.indent(self.doc(), "    ").strip()
         return f'{head}{", ".join(parts)}{tail}\n    """{doc}\n    """\n'
+
+
+class Returning(Public):
+    """Where tensors are never written to: what a contract updates is returned. `written` says so."""
+
+    written = ": no tensor is written to"
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        super().__init__(op, shown)
+        self.updated = [p for p in op.inputs if p.inplace]
+
+    def returns(self) -> str:
+        if not self.updated:
+            return super().returns()
+        if len(self.shown) + len(self.updated) > 1:
+            return "tuple[Any, ...]" if any(p.list for p in self.updated) else f"tuple[{self.tensor}, ...]"
+        return f"list[{self.tensor}]" if self.updated[0].list else self.tensor
+
+    def results(self) -> str:
+        if not self.updated:
+            return super().results()
+        names = ", ".join([*(o.name for o in self.shown), *(p.name for p in self.updated)])
+        absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
+        return f"Returns {names}, as updated{self.written}.{absent}"
+
+    def source(self) -> str:
+        """The function: `_call` gets its arguments by name."""
+        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
+        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in body), ""])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,9 @@ from jax import Array
 
 from tenon._public import (
     REQUIRED,
-    Public,
+    Returning,
     alike_inputs,
+    attribute_value,
     compile_source,
     drop_absent,
     identifier,
@@ -27,40 +27,15 @@ from tenon.jax._call import Row, function, make_form
 from tenon.jax._types import DTYPES, NAMES, is_wide, operand, widened
 
 
-class _Public(Public):
-    """JAX's arrays are never written to: what a contract updates is returned."""
-
+class _Public(Returning):
     tensor = "Array"
     number = "Array | float"
-
-    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
-        super().__init__(op, shown)
-        self.updated = [p for p in op.inputs if p.inplace]
+    written = ": no array is written to"
 
     def default(self, param: Input | Attr) -> str:
         if isinstance(param, Attr) and param.kind == "dtype" and param.default:
             return f"jax.numpy.{np.dtype(DTYPES[param.default]).name}"
         return super().default(param)
-
-    def returns(self) -> str:
-        if not self.updated:
-            return super().returns()
-        if len(self.shown) + len(self.updated) > 1:
-            return "tuple[Any, ...]" if any(p.list for p in self.updated) else "tuple[Array, ...]"
-        return "list[Array]" if self.updated[0].list else "Array"
-
-    def results(self) -> str:
-        if not self.updated:
-            return super().results()
-        names = ", ".join([*(o.name for o in self.shown), *(p.name for p in self.updated)])
-        absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
-        return f"Returns {names}, as updated: no array is written to.{absent}"
-
-    def source(self) -> str:
-        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
-        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
-        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([head, *(f"    {line}" for line in body), ""])
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -72,42 +47,15 @@ def _is_traced(value: Any) -> bool:
 
 def _attribute(op: Operator, attr: Attr, value: Any) -> Any:
     """A constant of the program, in the form that contracts and forms have it in."""
-    if value is None:
-        return None
     if _is_traced(value) or (isinstance(value, list | tuple) and any(map(_is_traced, value))):
         message = "is an attribute, a constant of the compiled program, and this value is traced"
         raise TypeError(f"{op.name}: {attr.name} {message}; jax.jit(..., static_argnames=...) leaves it as it is")
-    try:
-        if attr.kind in ("int", "axis"):
-            return operator.index(value)
-        if attr.kind in ("axes", "ints"):
-            return tuple(operator.index(v) for v in value)
-        if attr.kind == "float":
-            return float(value)
-        if attr.kind == "bool":
-            return bool(value)
-        if attr.kind == "dtype":
-            return NAMES[np.dtype(value)]
-    except (TypeError, ValueError, KeyError):
-        pass
-    else:
-        if isinstance(value, str):
-            return value
-    raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {_WANTED[attr.kind]}")
+    made = attribute_value(op, attr, value, _dtype_name)
+    return tuple(made) if isinstance(made, list) else made
 
 
-_WANTED = {
-    "int": "an int",
-    "axis": "an int",
-    "axes": "ints",
-    "ints": "ints",
-    "float": "a float",
-    "bool": "a bool",
-    "dtype": "a type that Tenon has",
-    "str": "a str",
-    "choice": "a str",
-    "activation": "a str",
-}
+def _dtype_name(value: Any) -> str | None:
+    return NAMES.get(np.dtype(value))
 
 
 def _array(op: Operator, param: Input, value: Any) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tenon import _rules
 from tenon._public import (
     REQUIRED,
-    Public,
+    Returning,
     attribute_value,
     compile_source,
     drop_absent,
@@ -32,40 +32,15 @@ except ImportError:  # a call then always makes what its gradient needs
         return True
 
 
-class _Public(Public):
-    """TensorFlow's tensors are never written to: what a contract updates is returned, and variables are assigned."""
+class _Public(Returning):
+    """Variables among what is updated are assigned as well."""
 
-    tensor = "Tensor"
-    number = "Tensor | float"
-
-    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
-        super().__init__(op, shown)
-        self.updated = [p for p in op.inputs if p.inplace]
+    written = "; a tf.Variable among them is assigned"
 
     def default(self, param: Input | Attr) -> str:
         if isinstance(param, Attr) and param.kind == "dtype" and param.default:
             return f"tf.{DTYPES[param.default].name}"
         return super().default(param)
-
-    def returns(self) -> str:
-        if not self.updated:
-            return super().returns()
-        if len(self.shown) + len(self.updated) > 1:
-            return "tuple[Any, ...]" if any(p.list for p in self.updated) else "tuple[Tensor, ...]"
-        return "list[Tensor]" if self.updated[0].list else "Tensor"
-
-    def results(self) -> str:
-        if not self.updated:
-            return super().results()
-        names = ", ".join([*(o.name for o in self.shown), *(p.name for p in self.updated)])
-        absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
-        return f"Returns {names}, as updated; a tf.Variable among them is assigned.{absent}"
-
-    def source(self) -> str:
-        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
-        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
-        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([head, *(f"    {line}" for line in body), ""])
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
