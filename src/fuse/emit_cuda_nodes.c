@@ -65,36 +65,6 @@ static bool print_together(const tni_gpu_part *part, int32_t node) {
     return true;
 }
 
-/* Where 16 bits are left of it, elements are divided by multiplying; what there is one of for a row, exactly. */
-static bool print_quotient(const tni_gpu_part *part, int32_t node) {
-    const tni_gnode *n = tni_gpu_node_of(part, node);
-    int lane = tni_gpu_lane_of(part, node);
-    bool allowed = part->coarse || part->p->g->fast;
-    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT || !allowed) return false;
-    const tni_gnode *by = tni_gpu_node_of(part, tni_resolve(part->p, n->arg[1]));
-    float inverse = (float)(1 / by->value);
-    bool number = by->op == TNI_P_CONST && by->ref < 0;
-    if (number && isnormal((float)by->value) && isnormal(inverse)) {
-        tni_emit_value(part->text, part->p, n->arg[0], lane);
-        tni_text_add(part->text, " * (f32)%a", (double)inverse);
-        return true;
-    }
-    int32_t divisor = tni_resolve(part->p, n->arg[1]);
-    if (number || part->p->level[divisor] != TNI_ELEMENT) { /* one division for the row */
-        tni_emit_value(part->text, part->p, n->arg[0], lane);
-        tni_text_add(part->text, " * (1 / ");
-        tni_emit_value(part->text, part->p, n->arg[1], lane);
-        tni_text_add(part->text, ")");
-        return true;
-    }
-    tni_text_add(part->text, "tn_quick(");
-    tni_emit_value(part->text, part->p, n->arg[0], lane);
-    tni_text_add(part->text, ", ");
-    tni_emit_value(part->text, part->p, n->arg[1], lane);
-    tni_text_add(part->text, ")");
-    return true;
-}
-
 /* The product that a node is; -1: it is none, or there in memory. */
 int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane) {
     node = tni_resolve(part->p, node);
@@ -108,6 +78,41 @@ void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane) {
     tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[0], lane);
     tni_text_add(part->text, ", ");
     tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[1], lane);
+}
+
+/* name(a, b) of a node's two arguments. */
+static void print_call(const tni_gpu_part *part, const char *name, int32_t node) {
+    tni_text_add(part->text, "%s(", name);
+    tni_gpu_factors(part, node, tni_gpu_lane_of(part, node));
+    tni_text_add(part->text, ")");
+}
+
+/* Where 16 bits are left of it, elements are divided by multiplying. What there is one of for a row is inverted once for
+ * the row, and the quotient put right where it is to be exact. */
+static bool print_quotient(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT) return false;
+    int32_t divisor = tni_resolve(part->p, n->arg[1]);
+    const tni_gnode *by = tni_gpu_node_of(part, divisor);
+    float inverse = (float)(1 / by->value);
+    bool coarse = part->coarse || part->p->g->fast, number = by->op == TNI_P_CONST && by->ref < 0;
+    if (!number && part->p->level[divisor] == TNI_ELEMENT) {
+        if (coarse) print_call(part, "tn_quick", node);
+        return coarse;
+    }
+    if (!coarse) {
+        print_call(part, "tn_over", node);
+    } else if (number && isnormal((float)by->value) && isnormal(inverse)) {
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (f32)%a", (double)inverse);
+    } else {
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (1 / ");
+        tni_emit_value(part->text, part->p, n->arg[1], lane);
+        tni_text_add(part->text, ")");
+    }
+    return true;
 }
 
 /* A product with what is added to it or taken from it. Compilers would do that too, but not the same in each variant. */

@@ -372,16 +372,13 @@ static const char common[] =
     "    return n <= 0 ? 0 : n < most ? (int)n : most;\n"
     "}\n"
     "/* q becomes q / n, the rest is returned; 32 bits where they do */\n"
-    "TN_CALLED i64 tn_split_far(i64 &q, i64 n) {\n"
-    "    i64 r = q % n;\n"
-    "    q /= n;\n"
-    "    return r;\n"
+    "TN_CALLED i64 tn_over_far(i64 q, i64 n) {\n"
+    "    return q / n;\n"
     "}\n"
     "TN_DEVICE i64 tn_split(i64 &q, i64 n) {\n"
-    "    if (((u64)q | (u64)n) >> 32) return tn_split_far(q, n);\n"
-    "    u32 a = (u32)q, b = (u32)n, d = a / b;\n"
-    "    q = d;\n"
-    "    return a - d * b;\n"
+    "    const i64 a = q;\n"
+    "    q = ((u64)a | (u64)n) >> 32 ? tn_over_far(a, n) : (i64)((u32)a / (u32)n);\n"
+    "    return a - q * n;\n"
     "}\n";
 
 static const char sums[] =

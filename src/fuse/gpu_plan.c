@@ -148,12 +148,11 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     enum { BYTES = 64, CODE = 1200 };
     int32_t bytes = e->moving * part->vector, n = 1;
     bool single = (part->flat || part->even) && !part->n_sums;
-    part->threads = single                                         ? TNI_GPU_THREADS / 2
-                    : part->ring && e->operations > TNI_GPU_SIMPLE ? TNI_GPU_THREADS * 2
-                                                                   : TNI_GPU_THREADS;
+    bool many = part->ring && (part->flat || e->operations > TNI_GPU_SIMPLE);
+    part->threads = single ? TNI_GPU_THREADS / 2 : many ? TNI_GPU_THREADS * 2 : TNI_GPU_THREADS;
     const int64_t chunks = ceil_of(part->p->pass->columns, part->vector);
     const int64_t rows = part->flat || chunks == 0 ? 1 : part->threads / chunks;
-    const int32_t round = part->vector < 8 ? 2 : 1; /* 8 elements of a tensor are worth a round */
+    const int32_t round = part->flat || part->vector < 8 ? 2 : 1; /* 8 elements of a row are worth a round */
     part->ring &= round * rows <= TNI_GPU_RING_ROWS && 2 * round * part->threads * bytes <= part->ring_most;
     if (!part->ring && !single) part->threads = TNI_GPU_THREADS;
     while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
