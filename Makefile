@@ -29,12 +29,15 @@ test-gpu: ## the tests that need an NVIDIA GPU
 	@tools/setup.sh build python
 	@$(PYTHON) tools/test.py --gpu
 
-bench: build ## speed on the GPU against PyTorch; writes bench/results
+bench: build ## speed on the GPU against PyTorch and jax.jit; writes bench/results
 	@tools/setup.sh python
 	@PYTHONPATH=python $(PYTHON) bench/gpu.py
 	@PYTHONPATH=python $(PYTHON) bench/operators.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cuda
+	@if $(PYTHON) -c 'import jax; jax.devices("cuda")' 2>/dev/null; then \
+		PYTHONPATH=python $(PYTHON) bench/jax_operators.py --device cuda; \
+	else echo "left out: JAX, which is not here, or finds no GPU"; fi
 
 bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 threads, and the time of calls
 	@tools/setup.sh python
@@ -42,6 +45,8 @@ bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 thr
 	@PYTHONPATH=python $(PYTHON) bench/operators.py --part calls
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cpu
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cpu
+	@if $(PYTHON) -c 'import jax' 2>/dev/null; then PYTHONPATH=python $(PYTHON) bench/jax_operators.py --device cpu; \
+	else echo "left out: JAX, which is not here"; fi
 
 release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
 	@tools/setup.sh cubins

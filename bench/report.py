@@ -168,31 +168,66 @@ def operators(result: dict[str, Any], link: str) -> list[str]:
     return lines
 
 
-def calls(result: dict[str, Any], link: str) -> list[str]:
+def jax_speed(result: dict[str, Any], link: str) -> list[str]:
     rows: Rows = result["rows"]
-    where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
-    found = {(r["op"], r["pass"]): r for r in rows}
+    where = result.get("gpu", result["cpu"])
     lines = [
-        f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
-        f"times what PyTorch's code costs, less being better ({link}).",
+        f"Every operator in JAX {result['jax']}, {where}, {result['date']}: how many times as fast as `jax.jit` of the",
+        "same formula, both compiled by `jax.jit`, in the same run, f32 / bf16. The code is in",
+        f"[bench/jax_peers.py](../bench/jax_peers.py), times and shapes are in {link}, made by `{result['command']}`.",
         "",
+        *means(rows, "jit", "jax.jit"),
+        "| | forward | forward and gradient |",
+        "|---|---|---|",
     ]
-    for of, most in (("forward", 1.2), ("fwd+bwd", 1.0)):
-        share = [r["times_torch"] for r in rows if r["pass"] == of]
-        over = sorted((r for r in rows if r["pass"] == of and r["times_torch"] > most), key=lambda r: -r["times_torch"])
-        worst = ", ".join(f"{r['op']} {r['times_torch']:.2f}" for r in over[:8])
-        lines.append(f"- {of}: geometric mean {mean(share):.2f}, {len(over)} of {len(share)} over {most:g}")
+    found = {(r["op"], r["pass"]): of for of in by_type(rows) for r in of.values()}
+    for op in dict.fromkeys(r["op"] for r in rows):
+        cells = [both(found.get((op, of), {}), times("jit")) for of in ("forward", "fwd+bwd")]
+        lines.append(f"| {op} | {' | '.join(cells)} |")
+    return lines
+
+
+def cost_of_calls(rows: Rows, side: str, name: str, most: dict[str, float]) -> list[str]:
+    """Of each pass how many rows cost more than `most` times what the side's call costs, and all of them."""
+    found = {(r["op"], r["pass"]): r for r in rows if f"times_{side}" in r}
+    lines = []
+    for of, limit in most.items():
+        share = {op: r[f"times_{side}"] for (op, way), r in found.items() if way == of}
+        over = sorted(((ratio, op) for op, ratio in share.items() if ratio > limit), key=lambda pair: -pair[0])
+        worst = ", ".join(f"{op} {ratio:.2f}" for ratio, op in over[:8])
+        middle = mean(list(share.values()))
+        lines.append(f"- {of}: geometric mean {middle:.2f}, {len(over)} of {len(share)} over {limit:g}")
         lines[-1] += f": {worst}" if worst else ""
     lines += [
         "",
-        "| | forward, µs | times PyTorch | forward and backward, µs | times PyTorch |",
+        f"| | forward, µs | times {name} | forward and backward, µs | times {name} |",
         "|---|---|---|---|---|",
     ]
     for op in dict.fromkeys(r["op"] for r in rows):
-        pair = [found.get((op, of)) for of in ("forward", "fwd+bwd")]
-        cells = [f"{r['tenon_us']:.1f} | {r['times_torch']:.2f}" if r else " | " for r in pair]
+        pair = [found.get((op, of)) for of in most]
+        cells = [f"{r['tenon_us']:.1f} | {r[f'times_{side}']:.2f}" if r else " | " for r in pair]
         lines.append(f"| {op} | {' | '.join(cells)} |")
     return lines
+
+
+def calls(result: dict[str, Any], link: str) -> list[str]:
+    where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
+    return [
+        f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
+        f"times what PyTorch's code costs, less being better ({link}).",
+        "",
+        *cost_of_calls(result["rows"], "torch", "PyTorch", {"forward": 1.2, "fwd+bwd": 1.0}),
+    ]
+
+
+def jax_calls(result: dict[str, Any], link: str) -> list[str]:
+    where = result.get("gpu", result["cpu"])
+    return [
+        f"What a compiled call costs on small arrays in JAX {result['jax']}, {where}, {result['date']}: µs, and how",
+        f"many times what `jax.jit` of the same formula costs, less being better ({link}).",
+        "",
+        *cost_of_calls(result["rows"], "jit", "jax.jit", {"forward": 1.0, "fwd+bwd": 1.0}),
+    ]
 
 
 def formulas_first(result: dict[str, Any], link: str) -> list[str]:
@@ -239,12 +274,16 @@ SECTIONS = {
     "gpu-shapes": gpu_shapes,
     "operators-cuda": operators,
     "calls-cuda": calls,
+    "jax-speed-cuda": jax_speed,
+    "jax-calls-cuda": jax_calls,
     "formulas-gpu": formulas_gpu,
     "formulas-first-cuda": formulas_first,
     "cpu": cpu,
     "formulas-cpu": formulas_cpu,
     "formulas-first-cpu": formulas_first,
     "calls-cpu": calls,
+    "jax-speed-cpu": jax_speed,
+    "jax-calls-cpu": jax_calls,
 }
 
 

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests"), str(ROOT / "bench")]  # its table of peers
 DEVICE = os.environ.get("TENON_TEST_DEVICE", "cpu")
 os.environ["JAX_PLATFORMS"] = DEVICE
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the GPU too

@@ -1,0 +1,252 @@
+"""What a user of JAX writes in place of each operator: plain code, which jax.jit compiles.
+
+Which inputs and attributes a call has is in bench/peers.py. Results are the operator's: outputs that users see, then
+what it updates. An operator that is not here is named by tests/jax/test_peers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from peers import LISTED, kinds
+
+Given = dict[str, Any]  # arguments of a call by name: arrays, or lists of them
+Shape = Sequence[int]
+f32 = jnp.float32
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def array(kind: str, shape: Shape, dtype: Any, key: Array) -> Any:
+    """An input of random numbers, where x has this shape and type; the kinds are those of bench/peers.py."""
+    makers: dict[str, Callable[[], Any]] = {
+        "x": lambda: jax.random.normal(key, shape, dtype),
+        "fixed": lambda: jax.random.normal(key, shape, dtype),
+        "positive": lambda: jax.random.uniform(key, shape, dtype, 0.5, 1.5),
+        "chance": lambda: jax.random.uniform(key, shape, dtype),
+        "state": lambda: jax.random.uniform(key, shape, f32),
+        "row": lambda: jax.random.normal(key, shape[-1:], dtype),
+        "channel": lambda: jax.random.uniform(key, shape[1:2], f32, 0.5, 1.5),
+        "slope": lambda: jax.random.uniform(key, shape[1:2], dtype),
+        "mean": lambda: jnp.zeros(shape[1], f32),
+        "var": lambda: jnp.ones(shape[1], f32),
+        "class": lambda: jax.random.randint(key, shape[:-1], 0, shape[-1], jnp.int32),
+        "byte": lambda: jax.random.randint(key, shape, -128, 128, jnp.int8),
+        "seed": lambda: key,
+        "rate": lambda: jnp.asarray(1e-3, f32),
+        "large": lambda: jnp.asarray(1e9, f32),
+        "step": lambda: jnp.asarray(10.0, f32),
+        "unit": lambda: jnp.asarray(0.05, f32),
+        "unit of T": lambda: jnp.asarray(0.05, dtype),
+        "middle": lambda: jnp.asarray(3, jnp.int32),
+    }
+    if kind.startswith("["):
+        part = (max(1, shape[0] // LISTED), *shape[1:])
+        return [array(kind[1:-1], part, dtype, k) for k in jax.random.split(key, LISTED)]
+    return makers[kind]()
+
+
+def make(inputs: str, shape: Shape, dtype: Any, seed: int = 0) -> Given:
+    wanted = kinds(inputs)
+    keys = jax.random.split(jax.random.key(seed), len(wanted))
+    return {name: array(kind, shape, dtype, key) for (name, kind), key in zip(wanted.items(), keys, strict=True)}
+
+
+# ---- code where JAX has no single function ---------------------------------------------------------------------------
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array) -> Array:
+    wide = x.astype(f32)
+    mean = wide.mean(-1, keepdims=True)
+    rstd = jax.lax.rsqrt(jnp.square(wide - mean).mean(-1, keepdims=True) + 1e-5)
+    return ((wide - mean) * rstd * gamma + beta).astype(x.dtype)
+
+
+def rms_norm(x: Array, gamma: Array) -> Array:
+    wide = x.astype(f32)
+    rstd = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6)
+    return (wide * rstd * gamma).astype(x.dtype)
+
+
+def cross_entropy(x: Array, target: Array) -> Array:
+    logs = jax.nn.log_softmax(x.astype(f32))
+    return -jnp.take_along_axis(logs, target[..., None], -1).mean()
+
+
+def per_channel(x: Array, *values: Array) -> list[Array]:
+    return [v.reshape([1, -1] + [1] * (x.ndim - 2)) for v in values]
+
+
+def batch_norm_infer(x: Array, mean: Array, var: Array, gamma: Array, beta: Array) -> Array:
+    m, v, g, b = per_channel(x, mean, var, gamma, beta)
+    return ((x.astype(f32) - m) * jax.lax.rsqrt(v + 1e-5) * g + b).astype(x.dtype)
+
+
+def batch_norm(x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> tuple[Array, Array, Array]:
+    axes = [d for d in range(x.ndim) if d != 1]
+    wide = x.astype(f32)
+    m = wide.mean(axes)
+    v = jnp.square(wide - per_channel(x, m)[0]).mean(axes)
+    count = x.size // x.shape[1]
+    unbiased = jax.lax.stop_gradient(v) * count / (count - 1)
+    updated = 0.9 * mean + 0.1 * jax.lax.stop_gradient(m), 0.9 * var + 0.1 * unbiased
+    return batch_norm_infer(x, m, v, gamma, beta), *updated
+
+
+def dropout(x: Array, seed: Array, p: float = 0.5) -> Array:
+    keep = jax.random.bernoulli(seed, 1 - p, x.shape)
+    return jnp.where(keep, x / (1 - p), 0)
+
+
+def huber(x: Array, target: Array) -> Array:
+    far = jnp.abs(x - target)
+    return jnp.where(far < 1, 0.5 * far * far, far - 0.5).mean()
+
+
+def bce_with_logits(x: Array, target: Array) -> Array:
+    return jnp.maximum(x, 0) - x * target + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def focal(x: Array, target: Array) -> Array:
+    p = jax.nn.sigmoid(x)
+    right = p * target + (1 - p) * (1 - target)
+    balance = 0.25 * target + 0.75 * (1 - target)
+    return (balance * bce_with_logits(x, target) * jnp.square(1 - right)).mean()
+
+
+def kl_div(x: Array, target: Array) -> Array:
+    return (jax.scipy.special.xlogy(target, target) - target * x).sum()
+
+
+def cosine_similarity(x: Array, y: Array) -> Array:
+    a, b = x.astype(f32), y.astype(f32)
+    lengths = jnp.maximum(jnp.linalg.norm(a, axis=-1), 1e-8) * jnp.maximum(jnp.linalg.norm(b, axis=-1), 1e-8)
+    return ((a * b).sum(-1) / lengths).astype(x.dtype)
+
+
+def quantize(x: Array, scale: Array) -> Array:
+    return jnp.clip(jnp.round(x / scale), -128, 127).astype(jnp.int8)
+
+
+def fake_quantize(x: Array, scale: Array, zero: Array) -> Array:
+    q = jnp.round(x / scale) + zero
+    y = ((jnp.clip(q, -128, 127) - zero) * scale).astype(x.dtype)
+    through = jnp.where((q >= -128) & (q <= 127), x, jax.lax.stop_gradient(x))
+    return through + jax.lax.stop_gradient(y - through)
+
+
+# ---- steps of optimisers ---------------------------------------------------------------------------------------------
+
+
+def sgd(p: Array, g: Array, m: Array, lr: Array) -> tuple[Array, Array]:
+    m = 0.9 * m + g.astype(m.dtype)
+    return (p - lr * m).astype(p.dtype), m
+
+
+def adamw(p: Array, g: Array, m: Array, v: Array, lr: Array, step: Array) -> tuple[Array, Array, Array]:
+    wide = g.astype(m.dtype)
+    m, v = 0.9 * m + 0.1 * wide, 0.999 * v + 0.001 * wide * wide
+    c1, c2 = 1 - 0.9**step, 1 - 0.999**step
+    decayed = p.astype(m.dtype) * (1 - lr * 0.01)
+    return (decayed - lr / c1 * m / (jnp.sqrt(v / c2) + 1e-8)).astype(p.dtype), m, v
+
+
+def for_each(step: Callable[..., Any], lists: int) -> Callable[..., Any]:
+    """A step for each array of lists, the first arguments."""
+
+    def steps(*args: Any) -> Any:
+        made = [step(*arrays, *args[lists:]) for arrays in zip(*args[:lists], strict=True)]
+        return tuple(list(results) for results in zip(*made, strict=True))
+
+    return steps
+
+
+def clip_grad_norm(g: list[Array], max_norm: Array) -> tuple[Array, list[Array]]:
+    norm = jnp.sqrt(sum(jnp.square(a.astype(f32)).sum() for a in g))
+    factor = jnp.minimum(max_norm / (norm + 1e-6), 1.0)
+    return norm, [(a * factor).astype(a.dtype) for a in g]
+
+
+# ---- the operators ---------------------------------------------------------------------------------------------------
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "softmax": jax.nn.softmax,
+    "layer_norm": layer_norm,
+    "cross_entropy": cross_entropy,
+    "sum": lambda x: jnp.sum(x, -1),
+    "batch_norm": batch_norm,
+    # arithmetic
+    "identity": jnp.copy,
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "div": jnp.divide,
+    "add_constant": lambda x: x + 0.5,
+    "scale": lambda x: x * 2.5,
+    "scale_bias_relu": lambda x, scale, bias: jax.nn.relu(x * scale + bias),
+    "bias_act": lambda x, bias: jax.nn.relu(x + bias),
+    "square": jnp.square,
+    "sqrt": jnp.sqrt,
+    "rsqrt": jax.lax.rsqrt,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "abs": jnp.abs,
+    "sign": jnp.sign,
+    "floor": jnp.floor,
+    "clamp": lambda x: jnp.clip(x, -1.0, 1.0),
+    "pow": lambda x: x**1.5,
+    "lerp": lambda x, end, weight: x + weight * (end - x),
+    # activations
+    "relu": jax.nn.relu,
+    "leaky_relu": jax.nn.leaky_relu,
+    "prelu": lambda x, slope: jnp.where(x > 0, x, x * per_channel(x, slope)[0]),
+    "elu": jax.nn.elu,
+    "celu": jax.nn.celu,
+    "selu": jax.nn.selu,
+    "sigmoid": jax.nn.sigmoid,
+    "log_sigmoid": jax.nn.log_sigmoid,
+    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "tanh": jnp.tanh,
+    "softplus": jax.nn.softplus,
+    "softsign": jax.nn.soft_sign,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
+    "silu": jax.nn.silu,
+    "hard_swish": jax.nn.hard_swish,
+    "mish": jax.nn.mish,
+    "swiglu": lambda x, gate: jax.nn.silu(gate) * x,
+    "geglu": lambda x, gate: jax.nn.gelu(gate, approximate=False) * x,
+    "reglu": lambda x, gate: jax.nn.relu(gate) * x,
+    # around layers
+    "dropout": dropout,
+    "bias_dropout_add": lambda x, bias, residual, seed: residual + dropout(x + bias, seed),
+    "residual_scale": lambda x, residual, scale: residual + x * scale,
+    "rms_norm": rms_norm,
+    "batch_norm_infer": batch_norm_infer,
+    # losses
+    "mse": lambda x, target: jnp.square(x - target).mean(),
+    "l1": lambda x, target: jnp.abs(x - target).mean(),
+    "huber": huber,
+    "bce_with_logits": lambda x, target: bce_with_logits(x, target).mean(),
+    "focal": focal,
+    "kl_div": kl_div,
+    "cosine_similarity": cosine_similarity,
+    # optimisers
+    "sgd_step": sgd,
+    "adamw_step": adamw,
+    "sgd_step_list": for_each(sgd, 3),
+    "adamw_step_list": for_each(adamw, 4),
+    "clip_grad_norm": clip_grad_norm,
+    # quantisation
+    "quantize": quantize,
+    "fake_quantize": fake_quantize,
+    "dequantize": lambda q, scale: q * scale,
+}
