@@ -7,9 +7,10 @@
              than eager are measured again, up to twice
 
 Every side runs on the same random data, taking turns, after a second of work. Device time: a CUDA graph of several
-calls, replayed once, and once more timed with events; copies are not in a graph, which copies 512 MiB and more at
-two thirds of the speed. Training: events around whole steps as a user writes them. A side's time is the median over
-its turns. Writes bench/results/gpu-<part>-<machine>-<date>.json.
+calls, replayed once, and once more timed with events; copies are not in a graph, which copies 512 MiB and more at two
+thirds of the speed. softmax and layer_norm write to the tensor that the copy writes to. Training: events around whole
+steps as a user writes them. A side's time is the median over its turns. Writes
+bench/results/gpu-<part>-<machine>-<date>.json.
 """
 
 from __future__ import annotations
@@ -106,12 +107,22 @@ def step_us(calls: dict[str, Call], count: int = 5, turns: int = TURNS) -> dict[
     return {name: statistics.median(t) for name, t in times.items()}
 
 
+APART = 3 << 20  # bytes between what is read and what is written: a power of 2 would be slow
+
+
 def copy_of(nbytes: int) -> Call:
     """A device copy that moves as many bytes, reading half and writing half."""
-    count, apart = nbytes // 2, 3 << 20  # not a power of 2 apart: that would be slow
-    memory = torch.randint(-128, 127, (2 * count + apart,), dtype=torch.int8, device=DEVICE)
-    source, target = memory[:count], memory[count + apart :]
+    count = nbytes // 2
+    memory = torch.randint(-128, 127, (2 * count + APART,), dtype=torch.int8, device=DEVICE)
+    source, target = memory[:count], memory[count + APART :]
     return lambda: target.copy_(source)
+
+
+def pair(shape: Sequence[int], dtype: str) -> tuple[Tensor, Tensor]:
+    """Random numbers, and room for as many, as far apart as a copy has them: that is worth some percent."""
+    count = math.prod(shape)
+    memory = randn(2 * count + APART // TYPES[dtype].itemsize, dtype=dtype)
+    return memory[:count].view(shape), memory[-count:].view(shape)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -130,21 +141,27 @@ ALL = {"want_dx": True, "want_dgamma": True, "want_dbeta": True}
 
 
 def softmax_kernels(dtype: str) -> Iterable[Row]:
-    x, dy = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype)
-    y, size, shape = torch.softmax(x, -1), x.nbytes, named(LARGE)
-    sides: dict[str, Call] = {"tenon": lambda: tn.softmax(x), "eager": lambda: torch.softmax(x, -1)}
+    (x, y), dy, shape = pair(LARGE, dtype), randn(*LARGE, dtype=dtype), named(LARGE)
+    size = x.nbytes
+    sides: dict[str, Call] = {
+        "tenon": lambda: tn.softmax(x, out=y),
+        "eager": lambda: torch.softmax(x, -1, out=y),
+        "copy": lambda: y.copy_(x),
+    }
     yield "softmax", shape, dtype, 2 * size, sides
+    torch.softmax(x, -1, out=y)
     backward = torch.ops.aten._softmax_backward_data
     sides = {"tenon": lambda: tn.softmax_grad(y, dy), "eager": lambda: backward(dy, y, -1, x.dtype)}
     yield "softmax_grad", shape, dtype, 3 * size, sides
 
 
 def layer_norm_kernels(dtype: str) -> Iterable[Row]:
-    x, dy, n = randn(*LARGE, dtype=dtype), randn(*LARGE, dtype=dtype), LARGE[1]
+    (x, y), dy, n = pair(LARGE, dtype), randn(*LARGE, dtype=dtype), LARGE[1]
     gamma, beta, size, shape = randn(n, dtype=dtype), randn(n, dtype=dtype), x.nbytes, named(LARGE)
     sides: dict[str, Call] = {
-        "tenon": lambda: tn.layer_norm(x, gamma, beta),
+        "tenon": lambda: tn.layer_norm(x, gamma, beta, out=y),
         "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
+        "copy": lambda: y.copy_(x),
     }
     yield "layer_norm", shape, dtype, 2 * size, sides
     _, mean, rstd = torch.ops.tenon.layer_norm(x, gamma, beta)
@@ -216,7 +233,7 @@ def kernels(quick: bool) -> list[dict[str, Any]]:
         if quick and dtype != "bf16":
             continue
         with torch.no_grad():
-            us = device_us({**calls, "copy": copy_of(int(nbytes))})
+            us = device_us(calls if "copy" in calls else {**calls, "copy": copy_of(int(nbytes))})
         row = {"op": name, "shape": shape, "type": dtype, "bytes": int(nbytes)}
         row |= {f"{side}_us": round(t, 2) for side, t in us.items()}
         row |= {"tb_per_s": round(nbytes / us["tenon"] * 1e-6, 3), "of_copy": round(us["copy"] / us["tenon"], 3)}

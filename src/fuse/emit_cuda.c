@@ -3,31 +3,13 @@
 
 #include "gpu.h"
 
-/* Every block has one round. */
+/* Every block has one round, of which the first row is there. */
 static bool is_exact(const tni_gpu_part *part) {
-    return (part->flat || part->even) && !part->n_sums;
+    return part->flat && !part->n_sums;
 }
 
 static const char *there_text(const tni_gpu_part *part) {
-    return part->even       ? "d < past"
-           : is_exact(part) ? "U == 1 || d < past" /* the first row is there */
-                            : "y < p.down && d < past";
-}
-
-/* Which row and column round u of a thread has: d, c, and n, how many columns there are from there on. */
-static void print_place(const tni_gpu_part *part) {
-    if (part->even) {
-        tni_text_add(part->text,
-                     "            i64 d = (base + u) * across + x;\n"
-                     "            const i64 c = tn_split(d, chunks) * VL;\n"
-                     "            const int n = tn_left<MODE>(c, z[%d], VL);\n",
-                     (int)part->p->pass->n_dims);
-        return;
-    }
-    tni_text_add(part->text, "            const i64 d = base + y + (i64)u * p.down;\n");
-    if (part->flat)
-        tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
+    return is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past";
 }
 
 /* Loads of U rows, one behind the other. */
@@ -43,9 +25,14 @@ static void print_loads(const tni_gpu_part *part) {
         }
     }
     tni_gpu_ring_next(part);
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part);
-    tni_text_add(part->text, "            const bool there = %s;\n", there_text(part));
+    tni_text_add(part->text,
+                 "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+                 "            const i64 d = base + y + (i64)u * p.down;\n"
+                 "            const bool there = %s;\n",
+                 there_text(part));
+    if (part->flat)
+        tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
+                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
     tni_gpu_row_begin(part, "            ", "d");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (tni_gpu_is_moving(part, i)) tni_gpu_take(part, i, "o", "there ? n : 0");
@@ -59,11 +46,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     const tni_planner *p = part->p;
     tni_gpu_begin(part);
     tni_gpu_slots(part);
-    if (part->even) {
-        tni_text_add(part->text,
-                     "    const i64 chunks = z[%1$d] > VL ? (z[%1$d] - 1) / VL + 1 : 1;\n    (void)length;\n",
-                     (int)p->pass->n_dims);
-    } else if (!part->flat) {
+    if (!part->flat) {
         tni_text_add(part->text,
                      "    const i64 c = (column * across + x) * VL;\n    const int n = tn_left<MODE>(c, z[%d], VL);\n",
                      (int)p->pass->n_dims);
@@ -82,15 +65,18 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                                             : "    for (i64 base = first; base < past; base += step) {\n");
     print_loads(part);
     if (!part->n_sums) tni_gpu_once(part, "        "); /* once all the same: loads are under way by now */
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part);
-    tni_text_add(part->text, "            if (!(%s)) continue;\n", there_text(part));
+    tni_text_add(part->text,
+                 "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
+                 "            const i64 d = base + y + (i64)u * p.down;\n"
+                 "            if (!(%s)) continue;\n",
+                 there_text(part));
+    if (part->flat)
+        tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
+                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
     tni_gpu_row_begin(part, "            ", "d");
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
     tni_gpu_row_results(part, "            ", 0,
-                        part->even   ? "c == 0"
-                        : part->flat ? "piece == 0 && d == 0 && x == 0"
-                                     : "column == 0 && x == 0");
+                        part->flat ? "piece == 0 && d == 0 && x == 0" : "column == 0 && x == 0");
     memcpy(part->taken, part->needed, sizeof part->taken);
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", 0, "[u]");

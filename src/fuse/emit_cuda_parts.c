@@ -111,7 +111,7 @@ static const char place[] =
     "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
     "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
     "    (void)at, (void)column, (void)length, (void)step;\n";
-/* One long row, or what counts as one: a block has a stretch of it. */
+/* One long row: a block has a stretch of it. */
 static const char flat_place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n"
                                  "    const i64 column = 0, piece = TN_BLOCK, at = 0, length = z[0], round = U;\n"
                                  "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
@@ -155,7 +155,7 @@ void tni_gpu_begin(const tni_gpu_part *part) {
                  "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
                  (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
                  (int)(width + p->b->n_counts));
-    if (part->list || part->flat || part->even) {
+    if (part->list || part->flat) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
     } else {
         tni_text_add(part->text, "    const i64 round = %s;\n%s", part->reduces ? "p.down" : "U * p.down", place);

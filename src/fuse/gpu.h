@@ -94,7 +94,6 @@ typedef struct tni_gpu_part {
     int32_t number; /* of the part */
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
-    bool even;     /* rows are dealt out by vectors, as if they were one long row */
     bool whole;    /* rows are whole vectors */
     bool coarse;   /* everything that it makes is rounded to bf16 */
     bool ring;     /* what it reads comes through shared memory */

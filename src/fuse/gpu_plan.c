@@ -137,18 +137,12 @@ static bool strides_align(const tni_gpu_part *part) {
     return true;
 }
 
-/* Without sums, and where no vector serves several rows, it does not matter which thread has which row. */
-static bool is_even(const tni_gpu_part *part, const elements *e) {
-    return !part->flat && !part->reduces && !part->list && !part->n_sums && !e->fixed;
-}
-
 /* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. One long row has small blocks
  * and one vector for each thread: that is what memory is fastest with. */
 static void set_plain(tni_gpu_part *part, const elements *e) {
     enum { BYTES = 64, CODE = 1200 };
     int32_t bytes = e->moving * part->vector, n = 1;
-    bool single = (part->flat || part->even) && !part->n_sums;
-    bool many = part->ring && (part->flat || e->operations > TNI_GPU_SIMPLE);
+    bool single = part->flat && !part->n_sums, many = part->ring && (part->flat || e->operations > TNI_GPU_SIMPLE);
     part->threads = single ? TNI_GPU_THREADS / 2 : many ? TNI_GPU_THREADS * 2 : TNI_GPU_THREADS;
     const int64_t chunks = ceil_of(part->p->pass->columns, part->vector);
     const int64_t rows = part->flat || chunks == 0 ? 1 : part->threads / chunks;
@@ -247,13 +241,6 @@ static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
     for (int32_t d = 0; d < pass->n_dims; d++) *(part->kept >> d & 1 ? &g->kept : &g->rows) *= pass->size[d];
 }
 
-static tn_status set_grid(const tni_gpu_part *part, double blocks, tni_gpu_grid *g) {
-    if (blocks > INT32_MAX)
-        return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
-    g->grid = (uint32_t)blocks;
-    return TN_OK;
-}
-
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
     int64_t rounds = ceil_of(g->rows, round), pieces = rounds;
@@ -268,7 +255,11 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     g->span = round * ceil_of(rounds, pieces);
     g->pieces = g->rows > 0 ? ceil_of(g->rows, g->span) : 1;
     if (g->span == 0) g->span = round;
-    return set_grid(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
+    double all = (double)g->kept * (double)g->columns * (double)g->pieces;
+    if (all > 2147483647.0)
+        return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
+    g->grid = (uint32_t)all;
+    return TN_OK;
 }
 
 /* No piece goes across tensors: there are more of them. */
@@ -280,17 +271,6 @@ static void split_lists(const tni_gpu_part *part, int64_t vector, tni_gpu_grid *
     if (g->pieces == 0) g->pieces = 1;
 }
 
-/* Each thread takes so many vectors, of whichever rows they are. */
-static tn_status even_grid(const tni_gpu_part *part, int64_t chunks, int k, tni_gpu_grid *g) {
-    count_rows(part, g);
-    g->across = part->threads;
-    g->block = (uint32_t)part->threads;
-    g->pieces = ceil_of(g->rows * (chunks > 0 ? chunks : 1), g->across * part->unroll[k]);
-    if (g->pieces == 0) g->pieces = 1;
-    g->span = part->unroll[k];
-    return set_grid(part, (double)g->pieces, g);
-}
-
 static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
     int64_t vector = k ? 1 : part->vector, chunks = ceil_of(pass->columns, vector);
@@ -300,8 +280,6 @@ static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, 
         g->kept = 1;
         g->rows = ceil_of(chunks, g->across);
         if (g->rows == 0) g->rows = 1; /* single values are there all the same */
-    } else if (part->even) {
-        return even_grid(part, chunks, k, g);
     } else {
         count_rows(part, g);
         if (chunks < 1) chunks = 1;
@@ -422,7 +400,6 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     if (!step) return TN_NO_MEMORY;
     part->vector = vector_of(&e);
     part->flat = part->p->pass->n_dims == 0 && !part->reduces;
-    part->even = is_even(part, &e);
     part->coarse = part->n_sums == 0 && is_coarse(part);
     part->list = part->p->list;
     part->whole = !part->list && part->p->pass->columns % part->vector == 0;
