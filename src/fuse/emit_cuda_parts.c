@@ -90,6 +90,7 @@ void tni_gpu_slots(const tni_gpu_part *part) {
     bool turns = part->reduces && part->n_sums;
     tni_text_add(part->text, "    TN_SHARED u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
                  turns ? "    u32 set = 0;\n" : "");
+    if (part->reduces) tni_text_add(part->text, "    const u32 lanes = tn_power(across / 32);\n    (void)lanes;\n");
 }
 
 enum { COARSE = 8 };

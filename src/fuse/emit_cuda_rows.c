@@ -183,52 +183,86 @@ static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */
 
+/* What is reduced by itself, and not beside another. */
+static bool reduces_alone(const tni_gpu_part *part, int32_t i, int32_t stage) {
+    return tni_gpu_reduces_now(part, i, stage) && part->beside[i] < 0;
+}
+
+/* Over `lanes` neighbouring lanes, all of them step by step: they need not wait for each other. */
+static void print_joined(const tni_gpu_part *part, int32_t stage, const char *margin, const char *lanes) {
+    bool any = false;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!reduces_alone(part, i, stage)) continue;
+        if (!any) tni_text_add(part->text, "%sfor (u32 o = %s / 2; o; o /= 2) {\n", margin, lanes);
+        any = true;
+        tni_text_add(part->text, "%s    t%2$d = tn_both(%3$s{}, t%2$d, tn_shuffle(t%2$d, o));\n", margin, (int)i,
+                     tni_gpu_operation(tni_gpu_node_of(part, i)->op));
+    }
+    if (any) tni_text_add(part->text, "%s}\n", margin);
+}
+
+/* Over the lanes of each warp. */
+static void print_lane_reductions(const tni_gpu_part *part, int32_t stage) {
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        const char *form = reduces_alone(part, i, stage)
+                               ? "        %1$s t%2$d = a%2$d.total();\n"
+                               : "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, "
+                                 "across);\n        %1$s t%2$d = q%2$d.most;\n";
+        tni_text_add(part->text, form, lane, (int)i, (int)part->beside[i]);
+    }
+    print_joined(part, stage, "        ", "(across < 32 ? across : 32)");
+}
+
+/* Each warp's into its slot; a pair has two. */
+static void print_slots(const tni_gpu_part *part, int32_t stage, int *slot) {
+    char at[48];
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        static const char *const forms[] = {
+            "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n",
+            "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n"};
+        for (int k = 0; k < (part->beside[i] < 0 ? 1 : 2); k++) {
+            slot_text(part, (*slot)++, at);
+            tni_text_add(part->text, forms[k], tni_emit_lane(tni_gpu_lane_of(part, i)), at, (int)i);
+        }
+    }
+}
+
+/* Over what the warps have left: as many lanes as there are warps, or more. */
+static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
+    char at[48], other[48];
+    tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n"
+                             "            const u32 w = tid & (lanes - 1);\n");
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        slot_text(part, slot++, at);
+        if (reduces_alone(part, i, stage)) {
+            tni_text_add(part->text,
+                         "            t%1$d = w < across / 32 ? ((const %2$s *)%3$s)[w] : tn_none(%4$s{}, %2$s{});\n",
+                         (int)i, lane, at, tni_gpu_operation(tni_gpu_node_of(part, i)->op));
+            continue;
+        }
+        slot_text(part, slot++, other);
+        tni_text_add(part->text,
+                     "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
+                     "            t%1$d = q%1$d.most;\n",
+                     (int)i, lane, at, other);
+    }
+    print_joined(part, stage, "            ", "lanes");
+    tni_text_add(part->text, "            (void)w;\n        }\n");
+}
+
 /* All reductions of a stage share a barrier. */
 static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
-    int first = *slot;
-    char at[48];
-    for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_reduces_now(part, i, stage)) continue;
-        const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
-                   *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const int sum = (int)part->beside[i];
-        if (sum >= 0) {
-            tni_text_add(part->text,
-                         "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, across);\n"
-                         "        %1$s t%2$d = q%2$d.most;\n",
-                         lane, (int)i, sum);
-            slot_text(part, *slot + 1, at);
-            tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n",
-                         lane, at, (int)i);
-        } else {
-            tni_text_add(part->text, "        %s t%d = tn_lanes(%s{}, a%d.total(), across);\n", lane, (int)i, op,
-                         (int)i);
-        }
-        slot_text(part, *slot, at);
-        *slot += sum >= 0 ? 2 : 1;
-        tni_text_add(part->text, "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n", lane, at,
-                     (int)i);
-    }
+    const int first = *slot;
+    print_lane_reductions(part, stage);
+    print_slots(part, stage, slot);
     if (*slot == first) return;
-    tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n");
-    for (int32_t i = 0, k = first; i < p->g->n; i++) {
-        if (!tni_gpu_reduces_now(part, i, stage)) continue;
-        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        slot_text(part, k++, at);
-        if (part->beside[i] >= 0) {
-            char other[48];
-            slot_text(part, k++, other);
-            tni_text_add(part->text,
-                         "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
-                         "            t%1$d = q%1$d.most;\n",
-                         (int)i, lane, at, other);
-        } else {
-            tni_text_add(part->text, "            t%d = tn_warps(%s{}, (const %s *)%s, across / 32);\n", (int)i,
-                         tni_gpu_operation(tni_gpu_node_of(part, i)->op), lane, at);
-        }
-    }
-    tni_text_add(part->text, "        }\n");
+    print_warp_reductions(part, stage, first);
     for (int32_t i = 0; i < p->g->n; i++) {
         const int sum = (int)part->beside[i];
         if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
