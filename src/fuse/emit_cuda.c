@@ -12,18 +12,29 @@ static const char *there_text(const tni_gpu_part *part) {
     return is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past";
 }
 
-/* Loads of U rows, one behind the other. */
-static void print_loads(const tni_gpu_part *part) {
+/* Room for what is loaded: vectors, and what there is one of for a row. */
+static void print_room(const tni_gpu_part *part, const char *margin, const char *rows) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) {
         bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW;
+        const char *type = p->memory_of[i] >= 0 ? tni_emit_memory(tni_gpu_type_of(part, i)) : "";
         if (tni_gpu_is_leaf(part, i) && !p->fixed[i]) {
-            tni_text_add(part->text, "        tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
-                         (int)p->memory_of[i]);
+            tni_text_add(part->text, "%stn_vec<%s, VL> v%d[U];\n", margin, type, (int)p->memory_of[i]);
         } else if (row) {
-            tni_text_add(part->text, "        %s x%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)), (int)i);
+            tni_text_add(part->text, "%s%s x%d[%s];\n", margin, type, (int)i, rows);
         }
     }
+}
+
+static void take_moving(const tni_gpu_part *part, const char *count) {
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (tni_gpu_is_moving(part, i)) tni_gpu_take(part, i, "o", count);
+    }
+}
+
+/* Loads of U rows, one behind the other. */
+static void print_loads(const tni_gpu_part *part) {
+    print_room(part, "        ", "U");
     tni_gpu_ring_next(part);
     tni_text_add(part->text,
                  "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
@@ -34,9 +45,7 @@ static void print_loads(const tni_gpu_part *part) {
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
                                  "            const int n = tn_left<MODE>(c, length, VL);\n");
     tni_gpu_row_begin(part, "            ", "d");
-    for (int32_t i = 0; i < p->g->n; i++) {
-        if (tni_gpu_is_moving(part, i)) tni_gpu_take(part, i, "o", "there ? n : 0");
-    }
+    take_moving(part, "there ? n : 0");
     tni_gpu_row_loads(part, "            ", "[u]", "there");
     tni_text_add(part->text, "        }\n");
     tni_gpu_ring_release(part);
@@ -83,6 +92,59 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     tni_text_add(part->text, "        }\n");
     tni_gpu_fold(part);
     tni_text_add(part->text, "    }\n");
+    tni_gpu_end(part);
+}
+
+/* Each thread has one row, and U vectors of it. */
+void tni_emit_cuda_wide(tni_gpu_part *part) {
+    static const char column[] = "#pragma unroll\n    for (int u = 0; u < U; u++) {\n"
+                                 "        const i64 c = ((column * U + u) * across + x) * VL;\n"
+                                 "        const int n = tn_left<MODE>(c, z[%d], VL);\n";
+    const int width = part->p->pass->n_dims;
+    tni_gpu_begin(part);
+    tni_text_add(part->text, "    const i64 d = first + y;\n    const int u = 0;\n"
+                             "    if (y >= p.down || d >= past) return;\n");
+    tni_gpu_row_begin(part, "    ", "d");
+    print_room(part, "    ", "1");
+    tni_text_add(part->text, column, width);
+    take_moving(part, "n");
+    tni_text_add(part->text, "    }\n");
+    tni_gpu_row_loads(part, "    ", "[u]", "true");
+    tni_gpu_once(part, "    ");
+    for (int32_t stage = 0; stage < part->p->n_stages; stage++) tni_gpu_row_nodes(part, "    ", stage);
+    tni_gpu_row_results(part, "    ", 0, "column == 0 && x == 0");
+    memcpy(part->taken, part->needed, sizeof part->taken);
+    tni_text_add(part->text, column, width);
+    tni_gpu_random(part, "        ");
+    tni_gpu_elements(part, "        ", 0, "[u]");
+    tni_text_add(part->text, "    }\n");
+    tni_gpu_end(part);
+}
+
+/* Each thread has one vector, the elements up to `cut` of one row and the others of the next. */
+void tni_emit_cuda_spread(tni_gpu_part *part) {
+    tni_gpu_begin(part);
+    tni_text_add(
+        part->text,
+        "    const i64 width = z[%d], c = (piece * across + x) * VL;\n    const int n = tn_left<MODE>(c, past * width, "
+        "VL), u = 0;\n    (void)first, (void)length, (void)y;\n    if (n <= 0) return;\n",
+        (int)part->p->pass->n_dims);
+    for (int32_t i = 0; i < part->offsets; i++) {
+        if (part->used[i]) tni_text_add(part->text, "    const i64 o%d = 0;\n", (int)i);
+    }
+    print_room(part, "    ", "1");
+    take_moving(part, "n");
+    tni_gpu_once(part, "    ");
+    tni_text_add(part->text, "    i64 d = c;\n    const i64 cut = width - tn_split(d, width);\n");
+    tni_gpu_results(part, "    ", 0);
+    tni_text_add(part->text, "    for (int h = 0; h < (cut < n ? 2 : 1); h++, d++) {\n");
+    tni_gpu_row_begin(part, "        ", "d");
+    tni_gpu_row_loads(part, "        ", "[u]", "true");
+    for (int32_t stage = 0; stage < part->p->n_stages; stage++) tni_gpu_row_nodes(part, "        ", stage);
+    memcpy(part->taken, part->needed, sizeof part->taken);
+    tni_gpu_element_loop(part, "        ", 0, "[u]", "            if ((j >= cut) != h) continue;\n");
+    tni_text_add(part->text, "    }\n");
+    tni_gpu_stores(part, "    ", 0);
     tni_gpu_end(part);
 }
 

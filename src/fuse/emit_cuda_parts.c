@@ -156,10 +156,11 @@ void tni_gpu_begin(const tni_gpu_part *part) {
                  "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
                  (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
                  (int)(width + p->b->n_counts));
-    if (part->list || part->flat) {
+    if (part->list || part->flat || part->spread) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
     } else {
-        tni_text_add(part->text, "    const i64 round = %s;\n%s", part->reduces ? "p.down" : "U * p.down", place);
+        bool one = part->reduces || part->wide;
+        tni_text_add(part->text, "    const i64 round = %s;\n%s", one ? "p.down" : "U * p.down", place);
     }
     print_memory(part);
     for (int32_t i = 0; i < part->offsets; i++) {
@@ -302,7 +303,7 @@ static bool is_result(const tni_gpu_part *part, int32_t t, int32_t stage, bool e
     return (tni_level_of_todo(part->p, t) == TNI_ELEMENT) == elements;
 }
 
-static void print_stores(const tni_gpu_part *part, const char *margin, int32_t stage) {
+void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage) {
     const tni_planner *p = part->p;
     int width = p->pass->n_dims + 1;
     for (int32_t t = 0; t < p->b->n_todo; t++) {
@@ -344,18 +345,22 @@ void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, 
     }
 }
 
-void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index) {
+void tni_gpu_results(const tni_gpu_part *part, const char *margin, int32_t stage) {
     const tni_planner *p = part->p;
-    char inner[64];
-    snprintf(inner, sizeof inner, "%s    ", margin);
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
         tn_type type = p->pass->memory[p->todo_memory[t]].type;
         int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
         tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
     }
-    tni_text_add(part->text, "%1$sif (MODE != 2 || n > 0) {\n#pragma unroll\n%1$sfor (int j = 0; j < VL; j++) {\n",
-                 margin);
+}
+
+void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index,
+                          const char *guard) {
+    const tni_planner *p = part->p;
+    char inner[64];
+    snprintf(inner, sizeof inner, "%s    ", margin);
+    tni_text_add(part->text, "#pragma unroll\n%sfor (int j = 0; j < VL; j++) {\n%s", margin, guard);
     tni_gpu_values(part, inner, stage, index);
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
@@ -382,7 +387,13 @@ void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stag
         tni_text_add(part->text, ";\n");
     }
     tni_text_add(part->text, "%s}\n", margin);
-    print_stores(part, margin, stage);
+}
+
+void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index) {
+    tni_gpu_results(part, margin, stage);
+    tni_text_add(part->text, "%sif (MODE != 2 || n > 0) {\n", margin);
+    tni_gpu_element_loop(part, margin, stage, index, "");
+    tni_gpu_stores(part, margin, stage);
     tni_text_add(part->text, "%s}\n", margin);
 }
 

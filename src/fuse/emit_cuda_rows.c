@@ -195,7 +195,7 @@ static void print_joined(const tni_gpu_part *part, int32_t stage, const char *ma
         if (!reduces_alone(part, i, stage)) continue;
         if (!any) tni_text_add(part->text, "%sfor (u32 o = %s / 2; o; o /= 2) {\n", margin, lanes);
         any = true;
-        tni_text_add(part->text, "%s    t%2$d = tn_both(%3$s{}, t%2$d, tn_shuffle(t%2$d, o));\n", margin, (int)i,
+        tni_text_add(part->text, "%1$s    t%2$d = tn_both(%3$s{}, t%2$d, tn_shuffle(t%2$d, o));\n", margin, (int)i,
                      tni_gpu_operation(tni_gpu_node_of(part, i)->op));
     }
     if (any) tni_text_add(part->text, "%s}\n", margin);

@@ -94,7 +94,9 @@ typedef struct tni_gpu_part {
     int32_t number; /* of the part */
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
-    bool whole;    /* rows are whole vectors */
+    bool wide;     /* a thread has several vectors of a row, not of several rows */
+    bool spread;   /* rows lie one behind the other: vectors go across their ends */
+    bool whole;    /* rows are whole vectors, or all of them together are */
     bool coarse;   /* everything that it makes is rounded to bf16 */
     bool ring;     /* what it reads comes through shared memory */
     bool longer;   /* its sums go over so many rows that f32 alone would lose too much */
@@ -133,7 +135,9 @@ tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *te
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
-void tni_emit_cuda_rows(tni_gpu_part *part);  /* emit_cuda_rows.c */
+void tni_emit_cuda_wide(tni_gpu_part *part);
+void tni_emit_cuda_spread(tni_gpu_part *part);
+void tni_emit_cuda_rows(tni_gpu_part *part); /* emit_cuda_rows.c */
 void tni_emit_cuda_tail(tni_gpu_part *part);
 void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name);
 
@@ -161,6 +165,11 @@ bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage);
 void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, const char *index);
 /* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
 void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index);
+/* Its pieces: room for results, the loop over the vector's elements, which begins with `guard`, and stores. */
+void tni_gpu_results(const tni_gpu_part *part, const char *margin, int32_t stage);
+void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index,
+                          const char *guard);
+void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
 void tni_gpu_end(const tni_gpu_part *part); /* partial results, the two kernels */
 bool tni_gpu_waits(const tni_gpu_part *part,

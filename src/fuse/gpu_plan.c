@@ -137,6 +137,38 @@ static bool strides_align(const tni_gpu_part *part) {
     return true;
 }
 
+/* Does everything that has elements of its own lie in memory as they are counted, so that a vector may go across the end of
+ * a row? */
+static bool lies_in_order(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const int64_t *strides = pass->memory[i].strides;
+        int64_t step = pass->columns;
+        if (!part->used[i] || strides[pass->n_dims] == 0) continue;
+        if (strides[pass->n_dims] != 1) return false;
+        for (int32_t d = pass->n_dims - 1; d >= 0; step *= pass->size[d--]) {
+            if (strides[d] != step) return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing is made but elements. */
+static bool makes_elements(const tni_gpu_part *part) {
+    for (int32_t t = 0; t < part->p->b->n_todo; t++) {
+        bool here = tni_gpu_has_todo(part, t) && !tni_gpu_waits(part, t);
+        if (here && tni_level_of_todo(part->p, t) != TNI_ELEMENT) return false;
+    }
+    return true;
+}
+
+/* Where rows are no whole vectors, vectors of all rows together. What there is one of for a row is looked up for each. */
+static bool is_spread(const tni_gpu_part *part, const elements *e) {
+    bool plain = !part->flat && !part->reduces && !part->list && !part->n_sums && !part->kept && !part->random;
+    return plain && !e->fixed && part->vector > 1 && part->p->pass->columns >= part->vector && !strides_align(part) &&
+           lies_in_order(part) && makes_elements(part);
+}
+
 /* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. One long row has small blocks
  * and one vector for each thread: that is what memory is fastest with. */
 static void set_plain(tni_gpu_part *part, const elements *e) {
@@ -151,6 +183,7 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     if (!part->ring && !single) part->threads = TNI_GPU_THREADS;
     while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     if (part->ring) n = round;
+    part->wide = !part->flat && !part->list && !part->n_sums && !e->fixed && chunks >= 32 * n;
     part->unroll[0] = n;
     part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
     part->bound = part->threads;
@@ -158,6 +191,21 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     for (int32_t i = 0; i < part->n_sums; i++) {
         if (part->p->pass->accumulators[part->sums[i]].strides[part->p->pass->n_dims] == 0) part->n_slots = 1;
     }
+}
+
+static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
+    const tni_pass *pass = part->p->pass;
+    g->rows = g->kept = 1;
+    for (int32_t d = 0; d < pass->n_dims; d++) *(part->kept >> d & 1 ? &g->kept : &g->rows) *= pass->size[d];
+}
+
+static void set_spread(tni_gpu_part *part) {
+    tni_gpu_grid all = {0};
+    count_rows(part, &all);
+    part->whole = all.rows * part->p->pass->columns % part->vector == 0;
+    part->threads = part->bound = TNI_GPU_THREADS / 2;
+    part->unroll[0] = part->unroll[1] = 1;
+    part->n_slots = 0;
 }
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
@@ -235,10 +283,11 @@ static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *
 
 /* ---- grids ------------------------------------------------------------------------------------------------------- */
 
-static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
-    const tni_pass *pass = part->p->pass;
-    g->rows = g->kept = 1;
-    for (int32_t d = 0; d < pass->n_dims; d++) *(part->kept >> d & 1 ? &g->kept : &g->rows) *= pass->size[d];
+static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_grid *g) {
+    if (blocks > INT32_MAX)
+        return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
+    g->grid = (uint32_t)blocks;
+    return TN_OK;
 }
 
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
@@ -255,11 +304,7 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     g->span = round * ceil_of(rounds, pieces);
     g->pieces = g->rows > 0 ? ceil_of(g->rows, g->span) : 1;
     if (g->span == 0) g->span = round;
-    double all = (double)g->kept * (double)g->columns * (double)g->pieces;
-    if (all > 2147483647.0)
-        return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
-    g->grid = (uint32_t)all;
-    return TN_OK;
+    return count_blocks(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
 }
 
 /* No piece goes across tensors: there are more of them. */
@@ -269,6 +314,13 @@ static void split_lists(const tni_gpu_part *part, int64_t vector, tni_gpu_grid *
     g->pieces = 0;
     for (int32_t k = 0; k < program->n_parts; k++) g->pieces += ceil_of(program->parts[k], g->room);
     if (g->pieces == 0) g->pieces = 1;
+}
+
+static tn_status spread_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
+    *g = (tni_gpu_grid){.columns = 1, .down = 1, .span = 1, .across = part->threads, .block = (uint32_t)part->threads};
+    count_rows(part, g);
+    g->pieces = ceil_of(g->rows * part->p->pass->columns, g->across * (k ? 1 : part->vector));
+    return count_blocks(part, (double)g->pieces, g);
 }
 
 static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
@@ -281,15 +333,16 @@ static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, 
         g->rows = ceil_of(chunks, g->across);
         if (g->rows == 0) g->rows = 1; /* single values are there all the same */
     } else {
+        int64_t each = part->wide ? part->unroll[k] : 1;
         count_rows(part, g);
         if (chunks < 1) chunks = 1;
-        g->columns = ceil_of(chunks, part->threads);
-        g->across = ceil_of(chunks, g->columns);
+        g->columns = ceil_of(chunks, part->threads * each);
+        g->across = ceil_of(chunks, g->columns * each);
         g->down = part->threads / g->across;
     }
     g->block = (uint32_t)round_up(g->across * g->down, 32);
     if (part->ring && k == 0) set_ring(part, e, g);
-    TN_TRY(set_pieces(part, g->down * part->unroll[k], g));
+    TN_TRY(set_pieces(part, g->down * (part->wide ? 1 : part->unroll[k]), g));
     if (part->list) split_lists(part, vector, g);
     return TN_OK;
 }
@@ -403,16 +456,21 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     part->coarse = part->n_sums == 0 && is_coarse(part);
     part->list = part->p->list;
     part->whole = !part->list && part->p->pass->columns % part->vector == 0;
+    part->wide = false;
+    part->spread = is_spread(part, &e);
     *step = (tni_gpu_step){.kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN,
                            .pass = part->index,
                            .vector = part->vector,
                            .parts = part->list ? part->p->parts : 0};
     name_kernels(part, step);
-    step->aligned = strides_align(part);
+    step->aligned = part->spread || strides_align(part);
     part->ring = may_have_ring(part, &e);
     if (part->reduces) {
         set_rows(part, &e);
         for (int k = 0; k < 2; k++) TN_TRY(rows_grid(part, &e, k, &step->grid[k]));
+    } else if (part->spread) {
+        set_spread(part);
+        for (int k = 0; k < 2; k++) TN_TRY(spread_grid(part, k, &step->grid[k]));
     } else {
         set_plain(part, &e);
         for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, &e, k, &step->grid[k]));
@@ -420,6 +478,10 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     part->longer = goes_far(part, step);
     if (part->reduces) {
         tni_emit_cuda_rows(part);
+    } else if (part->spread) {
+        tni_emit_cuda_spread(part);
+    } else if (part->wide) {
+        tni_emit_cuda_wide(part);
     } else {
         tni_emit_cuda_plain(part);
     }
