@@ -133,6 +133,12 @@ def parts() -> list[Part]:
             PYTHON_ENV,
             unable=lambda: None if TENSORFLOW.is_file() else "tools/setup.sh tensorflow makes its environment",
         ),
+        Part(
+            "together",
+            "all frameworks in one process, and without some of them",
+            [[*PYTEST, "tests/together"]],
+            PYTHON_ENV,
+        ),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part(
             "fuzz",
@@ -218,6 +224,7 @@ def gpu_parts() -> list[Part]:
             python,
             unable=needs("jax"),
         ),
+        replace(names["together"], env=python),
         Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],
     ]

@@ -11,6 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tenon
+import tenon.numpy._need
+
+# isort: split
 from tenon import load as load
 from tenon._public import identifier
 from tenon.numpy import _ops
