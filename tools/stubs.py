@@ -1,7 +1,9 @@
 """Writes python/tenon/*/_functions.pyi, which type checkers and editors read, from the operator table.
 
-    PYTHONPATH=python python tools/stubs.py            writes them
-    PYTHONPATH=python python tools/stubs.py --check    says whether they are up to date
+    PYTHONPATH=python python tools/stubs.py [FRAMEWORK …]            writes them
+    PYTHONPATH=python python tools/stubs.py --check [FRAMEWORK …]    says whether they are up to date
+
+Without a name it does those that this Python has; TensorFlow's is .venv/tensorflow/bin/python.
 
 Operators are added in C, so their functions are not in any Python file; these tell tools about them.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "python" / "tenon"
@@ -27,6 +30,18 @@ NUMPY = """from collections.abc import Sequence
 from typing import Any
 
 Array = Any
+"""
+
+JAX = """from collections.abc import Sequence
+from typing import Any
+
+from jax import Array
+"""
+
+TENSORFLOW = """from collections.abc import Sequence
+from typing import Any
+
+from tensorflow import Tensor
 """
 
 
@@ -47,20 +62,39 @@ def numpy_stub() -> str:
     return "\n".join([HEAD, NUMPY, *map(write_stub, tenon.ops())])
 
 
+def jax_stub() -> str:
+    import tenon
+    from tenon.jax._public import write_stub
+
+    return "\n".join([HEAD, JAX, *map(write_stub, tenon.ops().values())])
+
+
+def tensorflow_stub() -> str:
+    import tenon
+    from tenon.tensorflow._public import write_stub
+
+    return "\n".join([HEAD, TENSORFLOW, *map(write_stub, tenon.ops().values())])
+
+
 # As they should be: the operators of the library, without those of plugins.
-STUBS = {"torch": torch_stub, "numpy": numpy_stub}
+STUBS = {"torch": torch_stub, "numpy": numpy_stub, "jax": jax_stub, "tensorflow": tensorflow_stub}
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--check", action="store_true", help="write nothing; 1 if one is not up to date")
+    arguments.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help=", ".join(STUBS))
     given = arguments.parse_args()
-    for framework, text in STUBS.items():
-        path = FOLDER / framework / "_functions.pyi"
+    unknown = set(given.frameworks) - set(STUBS)
+    if unknown:
+        arguments.error(f"there is no {unknown.pop()}, only {', '.join(STUBS)}")
+    for framework in given.frameworks or [name for name in STUBS if find_spec(name) is not None]:
+        path, text = FOLDER / framework / "_functions.pyi", STUBS[framework]()
         if not given.check:
-            path.write_text(text())
-        elif path.read_text() != text():
-            print(f"{framework}/{path.name} is not what the table says: run `PYTHONPATH=python python tools/stubs.py`")
+            path.write_text(text)
+        elif path.read_text() != text:
+            command = f"PYTHONPATH=python python tools/stubs.py {framework}"
+            print(f"{framework}/{path.name} is not what the table says: run `{command}`")
             return 1
     return 0
 

@@ -133,6 +133,12 @@ def parts() -> list[Part]:
             PYTHON_ENV,
             unable=lambda: None if TENSORFLOW.is_file() else "tools/setup.sh tensorflow makes its environment",
         ),
+        Part(
+            "together",
+            "all frameworks in one process, and without some of them",
+            [[*PYTEST, "tests/together"]],
+            PYTHON_ENV,
+        ),
         Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
         Part(
             "fuzz",
@@ -161,7 +167,8 @@ SANITIZERS = {
     "synccheck": ("barriers that not all threads reach", 2),
     "initcheck": ("reads of memory that nobody wrote", 2),
 }
-PYTHON_PARTS = 8
+# Among how many the tests of PyTorch and of JAX are.
+PYTHON_PARTS, JAX_PARTS = 8, 2
 
 
 def sanitizer() -> str | None:
@@ -176,6 +183,14 @@ def no_sanitizer() -> str | None:
 def dealt(name: str, what: str, command: list[str], among: Sequence[str], n: int, env: Mapping[str, str]) -> list[Part]:
     """n parts that do the same, each for its share."""
     return [Part(f"{name}-{i + 1}", what, [[*command, *among[i::n]]], env) for i in range(n)]
+
+
+def shared(part: Part, where: str, n: int, env: Mapping[str, str]) -> list[Part]:
+    """A part that is pytest, in n parts."""
+    (command,) = part.commands
+    whole = replace(part, what=f"{where}: tests made from the operator table", env=env)
+    deals = [(f"{part.name}-{i}", f"--deal={i}/{n}") for i in range(1, n + 1)]
+    return [replace(whole, name=name, commands=[[*command, deal]]) for name, deal in deals]
 
 
 def sanitized(tool: str, what: str, env: Mapping[str, str], n: int) -> list[Part]:
@@ -202,22 +217,9 @@ def gpu_parts() -> list[Part]:
         *dealt("rows", "formulas on the GPU against float64, --quick", [*check, "--quick"], formulas, 4, few),
         # All but tensors of gigabytes: two processes would each count on what is free.
         *dealt("check", "operators with kernels of their own, all cases", [*check, "--skip", "huge"], own, 5, few),
-        *(
-            Part(
-                f"python-{i}",
-                "PyTorch on CUDA: tests made from the operator table",
-                [[*PYTEST, f"--deal={i}/{PYTHON_PARTS}", "tests/python"]],
-                python,
-            )
-            for i in range(1, PYTHON_PARTS + 1)
-        ),
-        Part(
-            "jax",
-            "JAX on CUDA: tests made from the operator table",
-            [[*PYTEST, "tests/jax"]],
-            python,
-            unable=needs("jax"),
-        ),
+        *shared(names["python"], "PyTorch on CUDA", PYTHON_PARTS, python),
+        *shared(names["jax"], "JAX on CUDA", JAX_PARTS, python),
+        replace(names["together"], env=python),
         Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],
     ]

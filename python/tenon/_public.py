@@ -7,10 +7,10 @@ import keyword
 import linecache
 import operator
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
-from tenon.contract import FLOATS, Attr, Input, Operand, Operator, Output
+from tenon.contract import FLOATS, Attr, Input, Operand, Operator, Output, fused, table
 from tenon.infer import Types
 
 _ANNOTATIONS = {
@@ -52,6 +52,25 @@ def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[st
     namespace = dict(names)
     exec(compile(source, filename, "exec", dont_inherit=True), namespace)
     return namespace
+
+
+def add_functions(
+    module: MutableMapping[str, Any], names: MutableSequence[str], make: Callable[[Operator], Callable[..., Any]]
+) -> None:
+    """Makes the functions of operators that are new in the table; `names` are those that the module has."""
+    for op in table().values():
+        name = identifier(op.name)
+        if name not in names:
+            module[name] = make(op)
+            names.append(name)
+
+
+def formula_operator(formula: str, fast: bool) -> Operator:
+    """The operator that a formula is; one without inputs would not know where to run."""
+    op = fused(formula, fast)
+    if not op.inputs:
+        raise ValueError(f"{op.name}: the formula has no inputs")
+    return op
 
 
 def shown_outputs(op: Operator) -> list[int]:

@@ -18,17 +18,6 @@ import here  # noqa: E402
 from plugin import compile_plugin  # noqa: E402
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--deal", metavar="I/N", help="every N-th test, from the I-th on: N processes do all of them")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    deal = config.getoption("--deal")
-    if deal is not None:
-        first, among = (int(number) for number in deal.split("/"))
-        items[:] = items[first - 1 :: among]
-
-
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)

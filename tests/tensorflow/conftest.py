@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests")]
 import reference  # noqa: E402, F401
 import samples  # noqa: E402, F401
+import signatures  # noqa: E402, F401
 
 sys.path.remove(str(ROOT / "tests"))  # it has a folder jax, which Keras would take for the package
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

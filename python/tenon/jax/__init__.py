@@ -16,8 +16,7 @@ import tenon.jax._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import identifier
-from tenon.contract import fused, table
+from tenon._public import add_functions, formula_operator
 from tenon.jax import _call, _public
 
 
@@ -30,19 +29,13 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. What a formula
     updates is returned behind its outputs.
     """
-    op = fused(formula, fast)
-    if not op.inputs:
-        raise ValueError(f"{op.name}: the formula has no inputs")
+    op = formula_operator(formula, fast)
     return _public.make_public(_call.row_of(op, fast), range(len(op.outputs)))
 
 
 def _refresh() -> None:
     """Makes the functions of operators that are new in the table."""
-    for op in table().values():
-        name = identifier(op.name)
-        if name not in _names:
-            globals()[name] = _public.make_public(_call.row_of(op))
-            _names.append(name)
+    add_functions(globals(), _names, lambda op: _public.make_public(_call.row_of(op)))
 
 
 def ops() -> list[str]:
@@ -56,6 +49,7 @@ _refresh()
 tenon._adapters.append(_refresh)
 
 if TYPE_CHECKING:
+    from tenon.jax._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # operators of the table
+    def __getattr__(name: str) -> Any:  # operators that load adds
         ...

@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tenon
+import tenon.numpy._need
+
+# isort: split
 from tenon import load as load
-from tenon._public import identifier
+from tenon._public import add_functions
 from tenon.numpy import _ops
 from tenon.numpy._ops import fuse as fuse
 
 
 def _refresh() -> None:
     """Makes the functions of operators that are new in the table."""
-    for name in tenon.ops():
-        if identifier(name) not in _names:
-            globals()[identifier(name)] = _ops.make_public(_ops.numpy_op(name))
-            _names.append(identifier(name))
+    add_functions(globals(), _names, lambda op: _ops.make_public(_ops.numpy_op(op.name)))
 
 
 def ops() -> list[str]:

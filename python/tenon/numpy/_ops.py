@@ -18,12 +18,13 @@ from tenon._public import (
     alike_inputs,
     compile_source,
     drop_absent,
+    formula_operator,
     identifier,
     is_number,
     number_type,
     shown_outputs,
 )
-from tenon.contract import FLOATS, Attr, Input, Operand, Operator, follows_first, fused, table
+from tenon.contract import FLOATS, Attr, Input, Operand, Operator, follows_first, table
 from tenon.numpy._arrays import (
     Held,
     dtype_name,
@@ -259,7 +260,5 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
     updates inputs writes to the arrays that it is given, and returns what outputs it has.
     """
-    op = fused(formula, fast)
-    if not op.inputs:
-        raise ValueError(f"{op.name}: the formula has no inputs")
+    op = formula_operator(formula, fast)
     return make_public(NumpyOp(op, range(len(op.outputs))))

@@ -43,6 +43,11 @@ class _Public(Returning):
         return super().default(param)
 
 
+def write_stub(op: Operator) -> str:
+    """The public function of an operator as type checkers and editors read it."""
+    return _Public(op, shown_outputs(op)).stub()
+
+
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 

@@ -191,9 +191,9 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         return y
 
     def _train(self, x: Any, residual: Any) -> Any:
-        moving = [tf.cast(v, tf.float32) for v in (self.moving_mean, self.moving_variance)]
+        mean, var = (tf.cast(v, tf.float32) for v in (self.moving_mean, self.moving_variance))
         y, *moved = tn.batch_norm(
-            x, self.gamma, self.beta, *moving, residual, 1.0 - self.momentum, self.epsilon, self.act
+            x, self.gamma, self.beta, mean, var, residual, 1.0 - self.momentum, self.epsilon, self.act
         )
         for variable, value in zip((self.moving_mean, self.moving_variance), moved, strict=True):
             variable.assign(tf.cast(value, variable.dtype))
