@@ -67,6 +67,7 @@ static void check_formula_gpu(doctor_result *r) {
         judge(r, SKIPPED, has_gpu() ? "there is no NVRTC" : "there is no GPU to use", NULL);
     } else {
         setenv("TENON_NVRTC", tni_nvrtc_file(), 1); /* the same one */
+        setenv("TENON_CACHE_DIR", "/dev/null/none", 1);
         try_command(r, WORDS("fuse", "relu(x * s + b)", "--no-bench", "--device", "cuda:0"));
     }
 }

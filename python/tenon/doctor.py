@@ -6,6 +6,7 @@ this process: each is, with its adapter, in one of its own, which may crash or h
 
 from __future__ import annotations
 
+import csv
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -74,17 +75,17 @@ def _installed(package: Path) -> importlib.metadata.Distribution | None:
     return None
 
 
-def _damaged(package: Path, files: Sequence[importlib.metadata.PackagePath]) -> list[str]:
-    """Files that are not what pip installed."""
+def _damaged(package: Path, installed: importlib.metadata.Distribution) -> list[str]:
+    """Files that are not what pip installed. Its list is read here: newer Pythons leave out what is missing."""
     bad = []
-    for file in files:
-        path = Path(str(file.locate())).resolve()
-        if file.hash is None or package not in path.parents:
+    for name, digest, _ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        path = Path(str(installed.locate_file(name))).resolve()
+        if not digest.startswith("sha256=") or package not in path.parents:
             continue
         if not path.is_file():
-            bad.append(f"{file} is missing")
-        elif urlsafe_b64encode(sha256(path.read_bytes()).digest()).rstrip(b"=").decode() != file.hash.value:
-            bad.append(f"{file} was changed")
+            bad.append(f"{name} is missing")
+        elif urlsafe_b64encode(sha256(path.read_bytes()).digest()).rstrip(b"=").decode() != digest[7:]:
+            bad.append(f"{name} was changed")
     return bad
 
 
@@ -101,7 +102,7 @@ def check_package() -> Result:
     installed = _installed(own)
     if not installed:
         return Result("PASS", f"{observed}, not installed by pip", required)
-    damaged = _damaged(own, installed.files or [])
+    damaged = _damaged(own, installed)
     if damaged:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, f"{_PIP} --force-reinstall tenon")
