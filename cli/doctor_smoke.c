@@ -47,8 +47,10 @@ static void try_command(doctor_result *r, const char *const *words) {
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+#define QUICKLY "--quick", "--dtype", "f32", "--case", "values"
+
 static void check_operator(doctor_result *r) {
-    try_command(r, WORDS("check", "softmax", "--quick", "--dtype", "f32", "--case", "values"));
+    try_command(r, WORDS("check", "softmax", QUICKLY));
 }
 
 static void check_operator_gpu(doctor_result *r) {
@@ -57,8 +59,7 @@ static void check_operator_gpu(doctor_result *r) {
     } else if (!tni_image_unit(0)) {
         judge(r, SKIPPED, "this build has no CUDA kernels", NULL);
     } else {
-        try_command(r,
-                    WORDS("check", "softmax", "--quick", "--dtype", "f32", "--case", "values", "--device", "cuda:0"));
+        try_command(r, WORDS("check", "softmax", QUICKLY, "--device", "cuda:0"));
     }
 }
 
@@ -68,7 +69,7 @@ static void check_formula_gpu(doctor_result *r) {
     } else {
         setenv("TENON_NVRTC", tni_nvrtc_file(), 1); /* the same one */
         setenv("TENON_CACHE_DIR", "/dev/null/none", 1);
-        try_command(r, WORDS("fuse", "relu(x * s + b)", "--no-bench", "--device", "cuda:0"));
+        try_command(r, WORDS("check", "scale_bias_relu", QUICKLY, "--device", "cuda:0"));
     }
 }
 

@@ -88,7 +88,7 @@ static void print_call(const tni_gpu_part *part, const char *name, int32_t node)
 }
 
 /* Where 16 bits are left of it, elements are divided by multiplying. What there is one of for a row is inverted once for
- * the row, and the quotient put right where it is to be exact. */
+ * the row, and the quotient put right where it is to be exact; beside reductions that takes longer than to divide. */
 static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     const tni_gnode *n = tni_gpu_node_of(part, node);
     int lane = tni_gpu_lane_of(part, node);
@@ -102,8 +102,10 @@ static bool print_quotient(const tni_gpu_part *part, int32_t node) {
         return coarse;
     }
     if (!coarse) {
-        print_call(part, "tn_over", node);
-    } else if (number && isnormal((float)by->value) && isnormal(inverse)) {
+        if (!part->reduces) print_call(part, "tn_over", node);
+        return !part->reduces;
+    }
+    if (number && isnormal((float)by->value) && isnormal(inverse)) {
         tni_emit_value(part->text, part->p, n->arg[0], lane);
         tni_text_add(part->text, " * (f32)%a", (double)inverse);
     } else {
