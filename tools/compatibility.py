@@ -35,8 +35,9 @@ is what the last column has.
 
 PROBE = """
 import json, platform, subprocess, sys
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 package, device = sys.argv[1:]
+package = packages_distributions()[package][0]  # tensorflow may be that of tensorflow-cpu
 ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 name = subprocess.run(ask, capture_output=True, text=True).stdout.splitlines()[0] if device == "cuda" else "CPU"
 system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
