@@ -386,3 +386,15 @@ def test_gradients_that_are_passed_on() -> None:
         assert_close(list(torch.autograd.grad(call(x, row), [row], dz)), [sign * dz.sum(0)])
     (have,) = torch.autograd.grad(tn.residual_scale(x, y, row), [y], dz)
     assert have.data_ptr() == dz.data_ptr()
+
+
+def test_gradients_that_are_passed_on_stay_apart() -> None:
+    """What is left in two leaves' .grad is two tensors, as with PyTorch's own: optimisers write to them."""
+    x, y, dz = here.randn(3, 4, requires_grad=True), here.randn(3, 4, requires_grad=True), here.randn(3, 4)
+    for call in (tn.add, tn.fuse("x + y")):
+        x.grad = y.grad = None
+        call(x, y).backward(dz)
+        before = dz.clone()
+        x.grad.mul_(2)
+        assert_close(y.grad, before)
+        assert_close(dz, before)
