@@ -295,7 +295,9 @@ def first_child(device: str, start: int) -> int:
             Case("", partial(fused_op, text), inputs, F.relu).given(FIRST_SHAPE, torch.float32, device).values()
         )
         torch.relu(given[0] + 1).sum().item()  # the device and PyTorch are awake
-        time.sleep(0.05)  # PyTorch's threads wait a while for more before they leave the cores
+        awake = time.perf_counter() + 0.05
+        while time.perf_counter() < awake:  # PyTorch's threads wait that long for more before they leave the cores
+            pass
         begin = time.perf_counter()
         function = tn.fuse(text)
         made = time.perf_counter()
