@@ -191,9 +191,18 @@ static void walk_on(walk *w) {
     }
 }
 
+/* Rows of doubles that lie closely, as those of references do, are copied. */
+static bool copied(const walk *w) {
+    return w->a->type == TN_F64 && w->step == 1;
+}
+
 void array_write(array *a, const double *values) {
     walk w = walk_rows(a);
     for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        if (copied(&w)) {
+            memcpy((double *)a->tensor.data + w.place, values + i, (size_t)w.n * sizeof *values);
+            continue;
+        }
         for (int64_t k = 0; k < w.n; k++) tn_set(a->type, a->tensor.data, w.place + k * w.step, values[i + k]);
     }
 }
@@ -201,6 +210,10 @@ void array_write(array *a, const double *values) {
 void array_read(const array *a, double *values) {
     walk w = walk_rows(a);
     for (int64_t i = 0; i < a->count; i += w.n, walk_on(&w)) {
+        if (copied(&w)) {
+            memcpy(values + i, (const double *)a->tensor.data + w.place, (size_t)w.n * sizeof *values);
+            continue;
+        }
         for (int64_t k = 0; k < w.n; k++) values[i + k] = tn_get(a->type, a->tensor.data, w.place + k * w.step);
     }
 }

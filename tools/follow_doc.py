@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import multiprocessing
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -135,15 +137,51 @@ def is_installed(name: str) -> bool:
     return spec is not None and spec.origin is not None  # a folder of that name is no package
 
 
+# Importing a framework takes seconds. It is done once, by a process that every program is then a fork of.
+FORKS = multiprocessing.get_context("forkserver")
+
+
+def become(program: Path, arguments: list[str], folder: Path, env: dict[str, str], output: Path) -> None:
+    """In a process of its own: `python program arguments`, in the folder."""
+    with output.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    installed = [p for p in sys.path if p.startswith(sys.prefix) or not Path(p).resolve().is_relative_to(ROOT)]
+    sys.path[:] = [str(program.parent), *env["PYTHONPATH"].split(os.pathsep), *installed]
+    sys.argv = [str(program), *arguments]
+    runpy.run_path(str(program), run_name="__main__")
+
+
+def run_program(
+    program: Path, folder: Path, env: dict[str, str], needs: list[str], arguments: list[str] | None = None
+) -> tuple[int | None, str]:
+    """How the program ended (None: not within 10 minutes), and what it printed. What the first one needs is imported
+    for all."""
+    FORKS.set_forkserver_preload(needs)
+    with tempfile.TemporaryDirectory() as place:
+        output = Path(place) / "output"
+        process = FORKS.Process(target=become, args=(program, arguments or [], folder, env, output))
+        process.start()
+        process.join(600)
+        process.kill()
+        return process.exitcode, output.read_text(errors="replace") if output.exists() else ""
+
+
 def run_python(block: Block, folder: Path, env: dict[str, str]) -> None:
-    missing = [name for name in block.options.get("needs", "").split(",") if name and not is_installed(name)]
+    needs = list(filter(None, block.options.get("needs", "").split(",")))
+    missing = [name for name in needs if not is_installed(name)]
     if missing:
         print(f"  left out: {block} needs {missing[0]}")
         return
     print(f"  python: {block}", flush=True)
-    done = subprocess.run([sys.executable, "-c", block.text], cwd=folder, env=env, text=True, capture_output=True)
-    if done.returncode != 0:
-        raise Wrong(f"{block}: the program failed:\n{done.stdout}{done.stderr}")
+    program = folder / f"line_{block.line}.py"
+    program.write_text(block.text)
+    status, output = run_program(program, folder, env, needs)
+    if status != 0:
+        raise Wrong(f"{block}: the program failed:\n{output}")
 
 
 def follow(document: Path, tree: Path, beside: Path) -> None:

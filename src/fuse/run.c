@@ -53,7 +53,8 @@ static char *base_of(const worker *w, const tni_memory *m) {
 static char *block_of(const worker *w, int32_t i) {
     const tni_memory *m = &w->pass->memory[i];
     int64_t element = w->offset[i] + w->column * m->strides[w->pass->n_dims];
-    return base_of(w, m) + element * (int64_t)tn_type_size(m->type);
+    char *base = base_of(w, m);
+    return base ? base + element * (int64_t)tn_type_size(m->type) : NULL; /* no elements */
 }
 
 static int64_t row_stride(const worker *w, const int64_t *strides) {
@@ -80,7 +81,7 @@ static void load(const worker *w, const tni_step *s) {
     } else if (along == 1 && down == w->columns) {
         tni_load_values(s->lane, m->type, from, 1, to, w->rows * w->columns);
     } else {
-        for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t r = 0; from && r < w->rows; r++) {
             tni_load_values(s->lane, m->type, from + r * down * size, along,
                             to + r * w->columns * tni_lane_size(s->lane), w->columns);
         }
@@ -100,7 +101,7 @@ static void store(const worker *w, const tni_step *s) {
     } else if (along == 1 && down == w->columns) {
         tni_store_values(s->lane, m->type, from, to, 1, w->rows * w->columns);
     } else {
-        for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t r = 0; to && r < w->rows; r++) {
             tni_store_values(s->lane, m->type, from + r * w->columns * tni_lane_size(s->lane), to + r * down * size,
                              along, w->columns);
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -21,9 +20,9 @@ def test_runs(example: pathlib.Path) -> None:
     pytest.importorskip("optax")
     pytest.importorskip("sklearn")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "digits right" in done.stdout
+    status, output = follow_doc.run_program(example, ROOT, environment, ["jax"])
+    assert status == 0, output
+    assert "digits right" in output
 
 
 def test_document(tmp_path: pathlib.Path) -> None:

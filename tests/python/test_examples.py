@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
-import subprocess
 import sys
 
 import here
 import pytest
 from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+import follow_doc
 
 FOLDER = ROOT / "examples" / "torch"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -24,7 +27,7 @@ def test_all_are_there() -> None:
 def test_runs(example: pathlib.Path) -> None:
     if "digits" in example.read_text():
         pytest.importorskip("sklearn")
-    command = [sys.executable, str(example), "--device", here.DEVICE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) > 2
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    status, output = follow_doc.run_program(example, ROOT, environment, ["torch"], ["--device", here.DEVICE])
+    assert status == 0, output
+    assert len(output.splitlines()) > 2
