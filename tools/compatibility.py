@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import astuple, dataclass, fields
@@ -183,9 +184,10 @@ def main() -> int:
     if unknown:
         parser.error(f"there are no tests of {unknown[0]}, only of {', '.join(FRAMEWORKS)}")
     PLACE.mkdir(parents=True, exist_ok=True)
-    library = PLACE / f"libtenon-{os.getpid()}.so"  # a copy: nothing that is built meanwhile gets in between
-    shutil.copyfile(given.library, library)
-    failed = 0
+    copy = Path(tempfile.mkdtemp(dir=PLACE))  # nothing that is built meanwhile gets in between
+    for file in (given.library, given.library.with_name("libtenon_tensorflow.so")):
+        shutil.copy(file, copy)
+    library, failed = copy / given.library.name, 0
     for package, version in wanted:
         python = environment(package, version) if version else given.python or sys.executable
         row = tested(package, python, library, given.device, given.jobs)
@@ -193,7 +195,7 @@ def main() -> int:
         print(f"  {row.passed} passed, {row.failed} failed, {row.skipped} skipped", flush=True)
         rows = read(DOCUMENT.read_text()) if DOCUMENT.is_file() else []
         DOCUMENT.write_text(write(with_row(rows, row)))
-    library.unlink()
+    shutil.rmtree(copy)
     return failed > 0
 
 
