@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,29 +58,19 @@ def torch_stub() -> str:
     return "\n".join([HEAD, TORCH.format(names=", ".join(names)), *functions])
 
 
-def numpy_stub() -> str:
+def stub_of(module: str, head: str) -> str:
     import tenon
-    from tenon.numpy._ops import write_stub
 
-    return "\n".join([HEAD, NUMPY, *map(write_stub, tenon.ops())])
-
-
-def jax_stub() -> str:
-    import tenon
-    from tenon.jax._public import write_stub
-
-    return "\n".join([HEAD, JAX, *map(write_stub, tenon.ops().values())])
-
-
-def tensorflow_stub() -> str:
-    import tenon
-    from tenon.tensorflow._public import write_stub
-
-    return "\n".join([HEAD, TENSORFLOW, *map(write_stub, tenon.ops().values())])
+    return "\n".join([HEAD, head, *map(import_module(module).write_stub, tenon.ops().values())])
 
 
 # As they should be: the operators of the library, without those of plugins.
-STUBS = {"torch": torch_stub, "numpy": numpy_stub, "jax": jax_stub, "tensorflow": tensorflow_stub}
+STUBS: dict[str, Callable[[], str]] = {
+    "torch": torch_stub,
+    "numpy": partial(stub_of, "tenon.numpy._ops", NUMPY),
+    "jax": partial(stub_of, "tenon.jax._public", JAX),
+    "tensorflow": partial(stub_of, "tenon.tensorflow._public", TENSORFLOW),
+}
 
 
 def main() -> int:

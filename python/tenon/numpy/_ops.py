@@ -246,9 +246,9 @@ def numpy_op(name: str) -> NumpyOp:
     return NumpyOp(op, shown_outputs(op))
 
 
-def write_stub(name: str) -> str:
+def write_stub(op: Operator) -> str:
     """The public function of an operator as type checkers and editors read it."""
-    return _Public(numpy_op(name)).stub()
+    return _Public(numpy_op(op.name)).stub()
 
 
 @cache
