@@ -72,13 +72,13 @@ template <class T> TN_DEVICE bool is_aligned(const T *p) {
     return ((u64)p & 15) == 0;
 }
 
-/* Data that is read once is not kept in L1. p is 16-byte aligned. */
+/* 16 bytes, p aligned to them. Loads have no hint: with L1::no_allocate what reads two tensors takes 4 % longer (H200). */
 template <class T> TN_DEVICE pack<T> load_pack(const T *p) {
     union {
         u32 w[4];
         pack<T> a;
     } r;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
                  : "l"(p));
     return r.a;
@@ -110,7 +110,7 @@ TN_DEVICE words load_words_if(const void *p, bool there) {
                  "mov.u32 %1, 0;\n\t"
                  "mov.u32 %2, 0;\n\t"
                  "mov.u32 %3, 0;\n\t"
-                 "@t ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
+                 "@t ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
                  "}"
                  : "=&r"(r.w[0]), "=&r"(r.w[1]), "=&r"(r.w[2]), "=&r"(r.w[3])
                  : "l"(p), "r"((u32)there));

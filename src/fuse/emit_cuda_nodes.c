@@ -135,11 +135,19 @@ static bool print_fused(const tni_gpu_part *part, int32_t node) {
     return false;
 }
 
+/* Is the argument of a logarithm as it lies in memory in bf16? Then it is 1 or well apart from it. */
+static bool is_far_from_1(const tni_gpu_part *part, int32_t node) {
+    int32_t of = tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
+    return part->p->memory_of[of] >= 0 && tni_gpu_type_of(part, of) == TN_BF16;
+}
+
 static void print_operation(const tni_gpu_part *part, int32_t node) {
     if (print_together(part, node) || print_quotient(part, node) || print_fused(part, node)) return;
-    if (tni_gpu_node_of(part, node)->op == TNI_P_RSQRT) {
-        tni_text_add(part->text, "tn_rsqrt(");
-        tni_emit_value(part->text, part->p, tni_gpu_node_of(part, node)->arg[0], tni_gpu_lane_of(part, node));
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    bool apart = n->op == TNI_P_LOG && tni_gpu_lane_of(part, node) == TNI_LANE_F32 && is_far_from_1(part, node);
+    if (n->op == TNI_P_RSQRT || apart) {
+        tni_text_add(part->text, apart ? "tn_log_apart(" : "tn_rsqrt(");
+        tni_emit_value(part->text, part->p, n->arg[0], tni_gpu_lane_of(part, node));
         tni_text_add(part->text, ")");
     } else {
         tni_emit_operation(part->text, part->p, node);

@@ -431,7 +431,7 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
     const tni_pass *pass = part->p->pass;
     const tni_accumulator *acc = &pass->accumulators[i];
     const char *type = sum_text(acc);
-    int at = (int)(pass->n_memory + i), width = pass->n_dims + 1;
+    int at = (int)(pass->n_memory + i), step = (at + 1) * (pass->n_dims + 1) - 1;
     if (acc->strides[pass->n_dims] == 0) {
         tni_text_add(
             part->text,
@@ -444,18 +444,16 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
             part->text,
             "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
             "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-            "            const i64 c = ((i64)u * across + x) * VL;\n#pragma unroll\n"
-            "            for (int j = 0; j < VL; j++) {\n"
-            "                if (c + j < z[%d]) g[(c + j) * s[%d]] = r%d[u][j].total();\n            }\n        }\n    "
+            "            const i64 c = ((i64)u * across + x) * VL;\n"
+            "            tn_totals<MODE>(g + c * s[%d], s[%d], r%d[u], tn_left<MODE>(c, z[%d], VL));\n        }\n    "
             "}\n",
-            type, type, (int)i, (int)i, at, (int)pass->n_dims, at * width + width - 1, (int)i);
+            type, type, (int)i, (int)i, at, step, step, (int)i, (int)pass->n_dims);
     } else {
         tni_text_add(
             part->text,
             "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
-            "#pragma unroll\n        for (int j = 0; j < VL; j++) {\n"
-            "            if (j < n) g[(c + j) * s[%d]] = r%d[j].total();\n        }\n    }\n",
-            type, type, (int)i, (int)i, at, at * width + width - 1, (int)i);
+            "        tn_totals<MODE>(g + c * s[%d], s[%d], r%d, n);\n    }\n",
+            type, type, (int)i, (int)i, at, step, step, (int)i);
     }
 }
 

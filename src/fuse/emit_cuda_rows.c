@@ -344,6 +344,15 @@ static void begin_sums(const tni_gpu_part *part) {
     }
 }
 
+/* Where results go is worked out once for a row: for each vector it would take as long as the vector itself. */
+static void keep_places(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT)
+            tni_text_add(part->text, "        tn_opaque(o%d);\n", (int)p->todo_memory[t]);
+    }
+}
+
 void tni_emit_cuda_rows(tni_gpu_part *part) {
     int slot = 0;
     find_pairs(part);
@@ -363,7 +372,10 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
         if (part->saved[i])
             tni_text_add(part->text, "        %s k%d[U][VL];\n", tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
     }
-    if (part->ring) tni_text_add(part->text, "        if constexpr (RING) tn_wait(full + stage, phase);\n");
+    if (part->ring) {
+        keep_places(part);
+        tni_text_add(part->text, "        if constexpr (RING) tn_wait(full + stage, phase);\n");
+    }
     if (!part->streams) print_row_loads(part, part->needed, false);
     for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);
     tni_gpu_fold(part);

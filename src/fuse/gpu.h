@@ -25,12 +25,11 @@
 #include "plan.h"
 
 enum {
-    TNI_GPU_THREADS = 256, /* of a block of `plain`, at most */
-    TNI_GPU_PARAMS = 4000, /* bytes that a kernel's parameters may have */
-    TNI_GPU_BLOCKS = 1024, /* where sums walk without a ring: about so many */
-    TNI_GPU_SMS = 4,       /* where no GPU is asked: tests walk on the CPU then */
-    TNI_GPU_STAGES = 8,    /* of a ring, at most */
-    TNI_GPU_RING_ALIGN = 128,
+    TNI_GPU_THREADS = 256,         /* of a block of `plain`, at most */
+    TNI_GPU_PARAMS = 4000,         /* bytes that a kernel's parameters may have */
+    TNI_GPU_BLOCKS = 1024,         /* where sums walk without a ring: about so many */
+    TNI_GPU_SMS = 4,               /* where no GPU is asked: tests walk on the CPU then */
+    TNI_GPU_STAGES = 8,            /* of a ring, at most */
     TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
     TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */

@@ -277,7 +277,7 @@ static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *
     if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;
     while (g->stages > 2 && g->stages * stage > part->ring_most) g->stages--;
     g->slot = slot_of(part, g);
-    g->shared = (uint32_t)(g->stages * stage + TNI_GPU_RING_ALIGN);
+    g->shared = (uint32_t)(g->stages * stage);
     g->blocks = part->sms * per_sm;
 }
 

@@ -111,6 +111,9 @@ static inline unsigned tn_word(float a) {
 static inline float tn_ex2(float a) {
     return exp2f(a);
 }
+static inline float tn_lg2(float a) {
+    return log2f(a);
+}
 static inline float tn_rcp(float a) {
     return 1 / a;
 }
@@ -118,6 +121,8 @@ static inline unsigned tn_high(unsigned a, unsigned b) {
     return (unsigned)((unsigned long long)a * b >> 32);
 }
 static inline void tn_opaque(unsigned &) {
+}
+static inline void tn_opaque(long long &) {
 }
 static inline float tn_root(float a) {
     return sqrtf(a);
@@ -203,6 +208,9 @@ static inline void tn_get4(const void *p, bool there, unsigned *w) {
         memcpy(w, p, 16);
     else
         memset(w, 0, 16);
+}
+static inline void tn_near4(const void *p, bool there, unsigned *w) {
+    tn_get4(p, there, w);
 }
 static inline void tn_get2(const void *p, bool there, unsigned *w) {
     if (there && (size_t)p % 8) abort();

@@ -98,6 +98,12 @@ static const row rows[] = {
     {WALK_ROWS, "60,64 64", -1, 1},
     {WALK_ROWS, "7,1032 1032", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x, b) + expand(count(x), b)", "4,9 9", -1, 1},
+    {"f(x: T[n, c, h], b: T[c], g: T[]) -> y: T[c] : sum_to(expand(g / count(x), x), b) * b", "4,6,9 6 .", -1, 1},
+    {"f(x: T[n, c, h], b: T[n]) -> y: T[n], z: T[] : y = sum_to(expand(b, x), b); z = sum(expand(b, x)) + mean(x)",
+     "4,6,9 4", -1, 1},
+    {"f(x: T[*s]) -> y: T[], z: T[], w: T[] : y = sum(expand(mean(x), x)); z = var(expand(5, x)); w = max(expand(x, "
+     "x))",
+     "30,7", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x * x, b) * b", "4,6,9 6,1", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x * x, b) * b", "40,60,90 60,1", -1, 1},
     {"f(x: T[*s], b: T[*q]) -> y: T[*q] : sum_to(x * x, b) * b", "4,6,9 4,1,9", -1, 1},
