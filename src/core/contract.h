@@ -9,7 +9,7 @@
 enum {
     TNI_MAX_ARGS = 48,  /* inputs, outputs and attributes, each */
     TNI_MAX_NAMES = 48, /* dimensions */
-    TNI_MAX_PACKS = 8,  /* *r, *s … */
+    TNI_MAX_PACKS = 50, /* *r, *s … */
     TNI_MAX_TYPES = 8,  /* T, W … */
     TNI_MAX_NODES = 512,
     TNI_MAX_DEPTH = 64, /* of nested expressions */

@@ -215,6 +215,7 @@ static tn_status run_planned(running *r, const tn_args *args, bool *needs_copy, 
     r->call.host = r->host;
     bool copies = !plan->simple;
     TN_TRY(check_aliases(r, needs_copy, &copies));
+    if (plan->idle) return TN_OK;
     return copies ? run_with_copies(r, needs_copy) : run_kernel(r);
 }
 

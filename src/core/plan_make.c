@@ -403,7 +403,7 @@ static void lay_out(tni_plan *plan, const tn_kernel *kernel) {
 
 /* Which slots need a copy, now that the kernel is known. */
 static void settle(tni_plan *plan) {
-    plan->simple = true;
+    plan->simple = plan->idle = true;
     for (int32_t i = 0; i < plan->n_slots; i++) {
         tni_slot *slot = &plan->slots[i];
         const tn_view *v = &slot->view;
@@ -411,6 +411,7 @@ static void settle(tni_plan *plan) {
                      ((plan->kernel->flags & TN_STRIDED) || tni_is_dense(v->ndim, v->shape, v->strides));
         if (keeps) slot->dense = NULL;
         plan->simple &= keeps;
+        plan->idle &= !slot->written || slot->dropped || slot->low == slot->high;
     }
 }
 

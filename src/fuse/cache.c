@@ -231,8 +231,9 @@ static int32_t list_files(int folder, old_file *files, int64_t *bytes) {
 
 static int64_t most_bytes(void) {
     const char *text = getenv("TENON_CACHE_BYTES");
-    long long given = text ? strtoll(text, NULL, 10) : 0;
-    return given > 0 ? given : MOST_BYTES;
+    char *end = NULL;
+    long long given = text ? strtoll(text, &end, 10) : 0;
+    return given > 0 && *end == '\0' ? given : MOST_BYTES;
 }
 
 /* Those that were used least recently go until the rest is small enough. */

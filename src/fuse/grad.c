@@ -152,7 +152,9 @@ static void pass_term(differ *d, int32_t i, group from) {
     const tni_gnode node = d->g->nodes[i];
     const guards by = take_guards(d, from.node);
     int32_t names[5] = {node.arg[0], node.arg[1], node.arg[2], i, by.inner};
-    for (int k = 0; k < 3 && node.arg[k] >= 0; k++) {
+    const bool square = node.op == TNI_P_MUL && node.arg[0] == node.arg[1]; /* both ways at once */
+    if (square) names[4] = tni_node2(d->g, TNI_P_MUL, tni_const(d->g, TNI_TY_WEAK_FLOAT, 2), by.inner);
+    for (int k = 0; k < (square ? 1 : 3) && node.arg[k] >= 0; k++) {
         const char *rule = tni_prims[node.op].grad[k];
         if (!rule || !d->active[node.arg[k]]) continue;
         add(d, node.arg[k], (group){guarded(d, &by, tni_template(d->g, rule, names, node.kind)), from.shape});

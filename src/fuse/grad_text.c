@@ -130,14 +130,20 @@ static int32_t leaf_ref(const writer *w, int32_t i) {
     return k >= 0 ? tni_ref_of_saved(w->f, k) : node_at(w, i)->op == TNI_P_INPUT ? node_at(w, i)->ref : -1;
 }
 
+/* Has a leaf a shape that can be asked for? What may be absent has one for itself alone. */
+static bool is_there(const writer *w, int32_t leaf, int32_t asks) {
+    const tni_contract *c = w->f->contract;
+    int32_t ref = leaf_ref(w, leaf);
+    if (ref < 0 || ref >= c->n_inputs) return ref >= 0 && w->taken[ref];
+    return !tni_is_seed(c, ref) && (leaf == asks || !c->inputs[ref].optional);
+}
+
 /* A leaf with the dimensions of `node`: one that is taken anyway, or any. */
 static int32_t leaf_like(const writer *w, int32_t node) {
     int32_t found = -1;
     for (int32_t i = 0; i < w->made->g.n; i++) {
         int32_t ref = leaf_ref(w, i);
-        bool usable = ref >= 0 && !(ref < w->f->contract->n_inputs && tni_is_seed(w->f->contract, ref)) &&
-                      (ref < w->f->contract->n_inputs || w->taken[ref]);
-        if (!usable || !tni_same_extent(node_at(w, i)->extent, node_at(w, node)->extent)) continue;
+        if (!is_there(w, i, node) || !tni_same_extent(node_at(w, i)->extent, node_at(w, node)->extent)) continue;
         if (w->taken[ref]) return i;
         if (found < 0) found = i;
     }

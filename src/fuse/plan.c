@@ -179,6 +179,11 @@ static void drop_stride(tni_pass *pass, int32_t d, bool keep_inner) {
     }
 }
 
+/* The dimensions that are walked over to reduce: more than those of a value that is only expanded to them. */
+static uint32_t reduced_mask(const tni_planner *p, int32_t node) {
+    return p->b->mask[p->g->nodes[node].arg[0]];
+}
+
 static void set_dims(tni_planner *p) {
     const tni_domain *d = &p->b->domain;
     tni_pass *pass = p->pass;
@@ -187,9 +192,14 @@ static void set_dims(tni_planner *p) {
         if (pass->rows_mask >> k & 1) pass->size[pass->n_dims++] = d->size[k];
     }
     uint32_t tail = 0;
-    for (int32_t i = 0; i < p->g->n; i++) tail |= p->needed[i] ? p->b->mask[i] & d->tail : 0;
-    for (int32_t t = 0; t < p->b->n_todo; t++)
-        tail |= tni_in_pass(p->b, p->pass, &p->b->todo[t]) ? p->b->todo[t].mask & d->tail : 0;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (p->needed[i]) tail |= (p->b->mask[i] | (tni_reduces_rows(p, i) ? reduced_mask(p, i) : 0)) & d->tail;
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (!tni_in_pass(p->b, p->pass, todo)) continue;
+        tail |= (todo->gathers ? reduced_mask(p, todo->node) : todo->mask) & d->tail;
+    }
     pass->columns = tail ? d->size[d->n_dims - 1] : 1;
     p->list = tail && p->b->program->parts;
 }

@@ -122,6 +122,10 @@ static void test_size(void) {
     CHECK(found.bytes == sizeof data);
     tni_free(found.data);
     tni_cache_close(&entry);
+    setenv("TENON_CACHE_BYTES", "5k", 1); /* no number: as if it were not there */
+    put("five", "made", 4);
+    put("six", "made", 4);
+    CHECK(has("five", "made"));
     unsetenv("TENON_CACHE_BYTES");
 }
 

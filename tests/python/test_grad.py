@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from functools import reduce
 from typing import Any
 
 import here
@@ -10,6 +11,7 @@ import pytest
 import torch
 from cases import Case, assert_close, cases, clone, differentiable_inputs, one_each, tensors
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 import tenon
 import tenon.torch as tn
@@ -292,7 +294,7 @@ def stacked(value: Any, other: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("case", one_each(), ids=str)
 def test_vmap(case: Case) -> None:
-    """Every operator, what it updates and its gradients: as in a loop."""
+    """Every operator, what it updates and its gradients: as in a loop, and for a batch of none."""
     both = [case.make("f64", same=True) for _ in range(2)]
     pairs = [stacked(a, b) for a, b in zip(*both, strict=True)]
     args, dims = [p[0] for p in pairs], tuple(p[1] for p in pairs)
@@ -301,15 +303,21 @@ def test_vmap(case: Case) -> None:
         given = tuple(given)
         return [*tensors(case.call(list(given))), *tensors([given[i] for i in case.torch_op.written])]
 
+    def total(*given: Any) -> Tensor:
+        return reduce(torch.add, [t.sum() for t in tensors(case.call(list(given)))])  # torch's 0 + t needs a batch
+
     def gradients(*given: Any) -> Any:
         wanted = tuple(i for i in differentiable_inputs(case) if isinstance(given[i], Tensor))
-        return torch.func.grad(lambda *a: sum(t.sum() for t in tensors(case.call(list(a)))), wanted)(*given)
+        return torch.func.grad(total, wanted)(*given)
 
     functions = [call, gradients] if has_rule(case) else [call]
     for function in functions:
         have = list(tensors(torch.vmap(function, in_dims=dims)(*clone(args))))
         want = zip(*(tensors(function(*clone(one))) for one in both), strict=True)
         assert_close(have, [torch.stack(parts) for parts in want], "f64")
+        nothing = tree_map(lambda t: t[..., :0] if isinstance(t, Tensor) else t, args)
+        empty = tensors(torch.vmap(function, in_dims=dims)(*nothing))
+        assert [(t.shape, t.dtype) for t in empty] == [(t[:0].shape, t.dtype) for t in have]
 
 
 def test_vmap_of_torch_ops() -> None:
@@ -317,6 +325,7 @@ def test_vmap_of_torch_ops() -> None:
     assert_close(torch.vmap(lambda t: torch.ops.tenon.softmax(t, axis=0))(x), torch.softmax(x, 1))
     twice = torch.vmap(torch.vmap(lambda t: tn.mul(t, w)))
     assert_close(twice(x), x * w)
+    assert twice(x[:, :0]).shape == (5, 0, 4) and twice(x[:0]).shape == (0, 3, 4)
 
 
 def test_vmap_needs_a_place_for_each_update() -> None:
