@@ -32,18 +32,23 @@ static int version_behind(const char *text, const char *word) {
 
 /* ---- the C compiler ------------------------------------------------------------------------------------------------ */
 
-static void check_compiler(doctor_result *r) {
+/* `variable`: what chose it, if something did. */
+static void judge_compiler(doctor_result *r, const char *variable) {
     static const char reason[] = "formulas are interpreted on the CPU, at about half the speed";
+    if (variable) judge(r, WARNED, reason, "unset %s", variable);
+    if (!variable) judge(r, WARNED, reason, "%s", install_command(&gcc));
+}
+
+static void check_compiler(doctor_result *r) {
     char name[512], path[PATH_MAX], how[128];
     snprintf(name, sizeof name, "%s", tni_c_compiler());
     name[strcspn(name, " ")] = 0;
     require(r, "a C compiler that runs (TENON_CC, CC or cc)");
+    const char *variable = getenv("TENON_CC") ? "TENON_CC" : getenv("CC") ? "CC" : NULL;
     if (!find_program(name, path, sizeof path)) {
-        const char *variable = getenv("TENON_CC") ? "TENON_CC" : getenv("CC") ? "CC" : NULL;
         observe(r, "there is no '%s'%s%s", name, variable ? ", which is what it shall be by " : " on the PATH",
                 variable ? variable : "");
-        if (variable) judge(r, WARNED, reason, "unset %s", variable);
-        if (!variable) judge(r, WARNED, reason, "%s", install_command(&gcc));
+        judge_compiler(r, variable);
         return;
     }
     program_end end = ask(name);
@@ -51,7 +56,7 @@ static void check_compiler(doctor_result *r) {
     if (end.late || end.signal || end.status) {
         describe_end(&end, MOST_SECONDS, how);
         observe(r, " --version %s", how);
-        judge(r, WARNED, reason, "%s", install_command(&gcc));
+        judge_compiler(r, variable);
         return;
     }
     observe(r, ", %.*s", (int)strcspn(end.output, "\n"), end.output);

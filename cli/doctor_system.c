@@ -194,12 +194,13 @@ static const variable *find_variable(const char *name) {
 static void judge_unknown(doctor_result *r, const char *name) {
     const char *names[VARIABLES + 1];
     char reason[256];
-    for (int i = 0; i < VARIABLES; i++) names[i] = variables[i].name;
+    const size_t prefix = strlen("TENON_"); /* which all have */
+    for (int i = 0; i < VARIABLES; i++) names[i] = variables[i].name + prefix;
     names[VARIABLES] = NULL;
-    const char *near = nearest_name(name, names);
-    snprintf(reason, sizeof reason, "nothing reads %s%s%s%s", name, near ? "; did you mean " : "", near ? near : "",
-             near ? "?" : "");
-    if (near) judge(r, WARNED, reason, "export %s=\"$%s\"; unset %s", near, name, name);
+    const char *near = nearest_name(name + prefix, names);
+    snprintf(reason, sizeof reason, "nothing reads %s%s%s%s", name, near ? "; did you mean TENON_" : "",
+             near ? near : "", near ? "?" : "");
+    if (near) judge(r, WARNED, reason, "export TENON_%s=\"$%s\"; unset %s", near, name, name);
     if (!near) judge(r, WARNED, reason, "unset %s", name);
 }
 

@@ -11,7 +11,8 @@
 
 const char *nearest_name(const char *name, const char *const *names) {
     const char *best = NULL;
-    int least = 4;
+    const size_t length = strlen(name);
+    int least = length < 6 ? 1 + (int)length / 2 : 4; /* as far as that it is another word */
     for (; *names; names++) {
         bool begins = strlen(name) >= 2 && strncmp(*names, name, strlen(name)) == 0;
         int far = begins ? 1 : tni_edit_distance(name, *names, least);

@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 import samples
 
+from tenon.contract import Input
+
+# The types that NumPy has itself.
+DTYPES: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i32": np.int32}
+DTYPES |= {"i64": np.int64, "bool": np.bool_}
+
 
 class Case(samples.Case):
     """One sample of one operator."""
@@ -44,6 +50,10 @@ def cases(where: samples.Where[Case] = lambda case: True) -> list[Case]:
     return samples.cases(Case, where=where)
 
 
+def has_numpys_types(case: Case) -> bool:
+    return all(case.kind(given, "f32") in DTYPES for given in case.sample["inputs"])
+
+
 def one_each(where: samples.Where[Case] = lambda case: True) -> list[Case]:
     """For each operator the sample with most inputs."""
     return samples.one_each(Case, where)
@@ -56,6 +66,11 @@ def flat(values: Any) -> Iterator[Any]:
             yield from flat(value)
         elif isinstance(value, np.ndarray):
             yield value
+
+
+def updated(case: Case, args: list[Any]) -> list[Any]:
+    """What a call leaves in the arrays that it updates."""
+    return [a for p, a in zip(case.op.params, args, strict=True) if isinstance(p, Input) and p.inplace]
 
 
 def copies(args: Any) -> Any:

@@ -470,8 +470,15 @@ def test_no_compiler(machine: Machine) -> None:
     result = machine.check("compiler")
     assert result["state"] == "WARN" and "there is no 'cc' on the PATH" in result["observed"] and "gcc" in result["fix"]
     assert "by the interpreter" in machine.check("formula_cpu")["observed"]
-    machine.env |= {"PATH": os.environ["PATH"], "TENON_CC": "no-such-cc"}
-    assert machine.check("compiler")["fix"] == "unset TENON_CC"
+    for name in ("no-such-cc", "/bin/false"):
+        machine.env |= {"PATH": os.environ["PATH"], "TENON_CC": name}
+        assert machine.check("compiler")["fix"] == "unset TENON_CC"
+
+
+def test_another_variable(machine: Machine) -> None:
+    machine.env["TENON_FOO"] = "1"
+    result = machine.check("environment")
+    assert result["reason"] == "nothing reads TENON_FOO" and result["fix"] == "unset TENON_FOO"
 
 
 def test_a_compiler_that_makes_nothing(machine: Machine) -> None:

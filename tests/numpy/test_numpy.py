@@ -8,13 +8,15 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import arrays
 import numpy as np
 import pytest
-from arrays import Case, cases, copies, flat, one_each
+from arrays import Case, cases, copies, flat, has_numpys_types, one_each, updated
 from samples import TOLERANCE
 
 import tenon
@@ -22,8 +24,7 @@ import tenon.numpy as tn
 from tenon.contract import Input
 from tenon.numpy._ops import numpy_op
 
-DTYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i32": np.int32, "i64": np.int64}
-DTYPES |= {"bool": np.bool_}
+DTYPES = dict(arrays.DTYPES)
 try:
     import ml_dtypes
 
@@ -43,16 +44,7 @@ def has_types(case: Case) -> bool:
     return all(case.kind(given, "f32") in DTYPES for given in case.sample["inputs"])
 
 
-def has_numpys_types(case: Case) -> bool:
-    return all(case.kind(given, "f32") != "bf16" for given in case.sample["inputs"])
-
-
 TYPES = ["f32", "f16", "f64", pytest.param("bf16", marks=needs_ml_dtypes)]
-
-
-def updated(case: Case, args: list[Any]) -> list[Any]:
-    """What a call leaves in the arrays that it updates."""
-    return [a for p, a in zip(case.op.params, args, strict=True) if isinstance(p, Input) and p.inplace]
 
 
 def assert_close(have: Any, want: Any, T: str, scale: float = 4.0) -> None:
@@ -126,6 +118,13 @@ def test_public_functions(case: Case) -> None:
         assert isinstance(result, tuple if len(shown) > 1 else np.ndarray)
     else:
         assert result is None
+
+
+@pytest.mark.parametrize("call", [tn.relu, tn.layer_norm, tn.fuse("x * 2"), tn.softmax])
+def test_no_elements_take_no_time(call: Callable[..., Any]) -> None:
+    begin = time.monotonic()
+    assert call(np.zeros((10**9, 0))).shape == (10**9, 0)
+    assert time.monotonic() - begin < 5
 
 
 def test_a_function_for_each_row() -> None:
@@ -419,6 +418,8 @@ X = np.ones((2, 3), np.float32)
         (lambda: tn.relu(np.ma.masked_array(X)), TypeError, "relu: x has a mask"),
         (lambda: tn.fuse("x +"), ValueError, "\\^"),
         (lambda: tn.fuse("3 * 4"), ValueError, "the formula has no inputs"),
+        (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),
+        (lambda: tn.fuse("x\0+ y"), ValueError, "NUL character, at column 2"),
     ],
 )
 def test_errors(call: Callable[[], Any], error: type[Exception], message: str) -> None:
