@@ -162,7 +162,7 @@ def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[
         if attr.kind == "bool":
             return bool(value)
         name = dtype_name(value) if attr.kind == "dtype" else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # the last is torch's, of a tensor with several elements
         name = None
     if name is None:
         raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {_NEEDS[attr.kind]}")

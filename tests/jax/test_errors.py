@@ -44,6 +44,8 @@ X = jnp.ones((2, 3), jnp.float32)
         (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
         (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
         (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
+        (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),
+        (lambda: tn.fuse("x\0+ y"), ValueError, "NUL character, at column 2"),
     ],
 )
 def test_refused(call: Any, error: type[Exception], message: str) -> None:

@@ -92,3 +92,38 @@ def test_every_operator() -> None:
     args = tuple(torch.from_numpy(arrays[i["name"]]) for case, arrays in made for i in case.sample["inputs"])
     model = Everything(calls)
     assert_same(exported(model, args), model, args, rtol=0, atol=0)
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Any) -> Any:
+        return (self.function(*tensors),)
+
+
+def test_an_output_that_is_not_made() -> None:
+    """The loss of a call for which no gradient is asked."""
+    model, args = Call(tn.cross_entropy), (torch.randn(3, 8), torch.tensor([0, 7, 2]))
+    assert_same(exported(model, args), model, args, rtol=1e-6)
+
+
+X = torch.ones(3, 4)
+SEED = torch.tensor([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("formula", "args", "message"),
+    [
+        ("f(x: T[*s], y: U[*s]) -> z: T[*s] : x * y", (X, X.double()), "y is f64"),
+        ("f(x: T[*s]) -> z: bool[*s] : x > 0", (X,), "z is bool"),
+        ("f(x: T[*s], seed: i64[2]) -> z: T[*s] : x * rand(seed)", (X, SEED), "seed is int64"),
+        ("f(x: T[*s], out: dtype = f64) -> z: out[*s] : x * 2", (X,), "z is f64"),
+    ],
+)
+def test_formulas_that_onnx_cannot_have(formula: str, args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(
+        torch.onnx.OnnxExporterError, match=f"f: ONNX cannot have this formula: {message}, but the inputs"
+    ):
+        exported(Call(tn.fuse(formula)), args)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import arrays
 import ml_dtypes
 import numpy as np
 import onnxruntime
@@ -22,8 +23,7 @@ from tenon.contract import Input, Operator
 from tenon.numpy._ops import numpy_op
 
 VERSION = tuple(int(n) for n in onnxruntime.__version__.split(".")[:2])
-DTYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i32": np.int32, "i64": np.int64}
-DTYPES |= {"bool": np.bool_, "bf16": ml_dtypes.bfloat16}
+DTYPES = {**arrays.DTYPES, "bf16": ml_dtypes.bfloat16}
 ONNX = {np.dtype(np.float16): TensorProto.FLOAT16, np.dtype(np.float32): TensorProto.FLOAT}
 ONNX |= {np.dtype(np.float64): TensorProto.DOUBLE, np.dtype(np.int8): TensorProto.INT8}
 ONNX |= {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.int64): TensorProto.INT64}

@@ -16,6 +16,7 @@ import torch._dynamo.testing
 from cases import Case, assert_close, cases, clone, differentiable_inputs, one_each, tensors
 from torch import Tensor
 
+import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
 
@@ -26,16 +27,18 @@ def can_need_grad(case: Case) -> bool:
 
 def split(case: Case, args: list[Any]) -> tuple[list[Tensor], Callable[..., Any]]:
     """The tensors of a call, those in lists too, and the call as a function of them: attributes are constants."""
+    public = getattr(tn, case.op.name)
+    named = case.public(args)
+    places: dict[str, int | slice] = {}
+    at = 0
+    for name, value in named.items():
+        count = len(list(tensors(value)))
+        if count:
+            places[name] = at if isinstance(value, Tensor) else slice(at, at + count)
+        at += count
 
     def function(*given: Tensor) -> Any:
-        values: list[Any] = []
-        at = 0
-        for arg in args:
-            count = len(list(tensors(arg)))
-            values.append(list(given[at : at + count]) if isinstance(arg, list) and count else arg)
-            values[-1] = given[at] if isinstance(arg, Tensor) else values[-1]
-            at += count
-        return case.call(values)
+        return public(**named | {name: given[place] for name, place in places.items()})
 
     return list(tensors(args)), function
 
@@ -89,23 +92,41 @@ def test_opcheck_layouts(case: Case) -> None:
 # ---- compile ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases(2048, lambda c: c.numel > 0), ids=str)
-def test_compile_with_dynamic_shapes(case: Case) -> None:
+def assert_compiles(todo: list[Case], backend: str) -> None:
+    """In one program, with gradients: that is quicker than many."""
     torch._dynamo.reset()
-    args = differentiable(case)
-    again = clone(args)
-    given, function = split(case, args)
-    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
-    have = compiled(*given)
+    args = [differentiable(case) for case in todo]
+    peers = [split(case, clone(given)) for case, given in zip(todo, args, strict=True)]
+    parts = [split(case, given) for case, given in zip(todo, args, strict=True)]
+
+    def program(given: list[list[Tensor]]) -> list[Any]:
+        return [function(*tensors) for (_, function), tensors in zip(parts, given, strict=True)]
+
+    compiled = torch.compile(program, backend=backend, fullgraph=True, dynamic=True)
+    have = compiled([given for given, _ in parts])
     backward(have)
-    others, plain = split(case, again)
-    want = plain(*others)
-    backward(want)
-    assert_close(have, want)
+    for case, one, (given, _), (others, plain) in zip(todo, have, parts, peers, strict=True):
+        want = plain(*others)
+        backward(want)
+        assert_same(case, one, want, given, others)
+
+
+def assert_same(case: Case, have: Any, want: Any, given: list[Tensor], others: list[Tensor]) -> None:
+    """A failure shows the case."""
+    assert_close([have], [want])
     for a, b in zip(given, others, strict=True):
         assert_close(a.detach(), b.detach())  # what is updated in place, too
         assert (a.grad is None) == (b.grad is None)
         assert_close(a.grad, b.grad)
+
+
+SAMPLES = {name: [c for c in cases(2048) if c.numel and c.op.name == name] for name in tenon.ops()}
+
+
+@pytest.mark.parametrize("op", SAMPLES)
+def test_compile_with_dynamic_shapes(op: str) -> None:
+    """All samples of an operator. What AOTAutograd makes of them is looked at by opcheck."""
+    assert_compiles(SAMPLES[op], "eager")
 
 
 def test_one_graph_serves_all_sizes() -> None:
@@ -157,26 +178,7 @@ def test_inductor() -> None:
 
 
 def test_inductor_on_every_operator() -> None:
-    """In one program, with gradients: that is quicker than many."""
-    torch._dynamo.reset()
-    todo = one_each()
-    args = [differentiable(case) for case in todo]
-    peers = [split(case, clone(given)) for case, given in zip(todo, args, strict=True)]
-    parts = [split(case, given) for case, given in zip(todo, args, strict=True)]
-
-    def program(given: list[list[Tensor]]) -> list[Any]:
-        return [function(*tensors) for (_, function), tensors in zip(parts, given, strict=True)]
-
-    have = torch.compile(program, fullgraph=True, dynamic=True)([given for given, _ in parts])
-    backward(have)
-    for one, (given, _), (others, plain) in zip(have, parts, peers, strict=True):
-        want = plain(*others)
-        backward(want)
-        assert_close([one], [want])
-        for a, b in zip(given, others, strict=True):
-            assert_close(a.detach(), b.detach())
-            assert (a.grad is None) == (b.grad is None)
-            assert_close(a.grad, b.grad)
+    assert_compiles(one_each(), "inductor")
 
 
 def test_compiled_code_holds_operators_without_autograd() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pathlib
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import tenon
 import tenon.torch as tn
+from tenon.contract import fused
 from tenon.torch._fuse import _on_one_line, fused_op
 
 NORM = (
@@ -149,11 +153,18 @@ def test_random_numbers_are_the_same_in_the_gradient() -> None:
         ("x +", "expected a number, a name or '\\('"),
         ("x ^ 2", "a power is written a \\*\\* b"),
         ("2", "no inputs"),
+        ("x\0+ y", "NUL character, at column 2: 'x\\\\x00\\+ y'"),
     ],
 )
 def test_bad_formulas(formula: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tn.fuse(formula)
+
+
+def test_what_is_no_text() -> None:
+    for bad in (None, 3, b"x"):
+        with pytest.raises(TypeError, match=f"a formula is a str, not {type(bad).__name__}"):
+            tn.fuse(bad)
 
 
 def test_bad_calls() -> None:
@@ -172,6 +183,27 @@ def test_bad_calls() -> None:
         tn.fuse("f(g: [T[*s]]) -> n: f32[] : sum(g * g)")
     with pytest.raises(NotImplementedError, match="no gradient"):
         tn.fuse("floor(x)")(here.randn(3, requires_grad=True)).sum().backward()
+
+
+def test_attributes_of_another_kind() -> None:
+    function = tn.fuse(
+        "f(x: T[*s], k: int = 1, eps: float = 0.0, out: dtype = f32, m: 'a'|'b' = 'a') -> y: out[*s] : x * k + eps"
+    )
+    update = tn.fuse("f(x: T[*s]!, eps: float = 0.0) : x = x + eps")
+    plain, x = here.ones(2, 3), here.ones(2, 3, requires_grad=True)
+    for given, message in (
+        ({"eps": "a"}, "f: eps is 'a', needs a float"),
+        ({"eps": plain}, r"(?s)f: eps is tensor.*, needs a float"),
+        ({"k": 1.5}, "f: k is 1.5, needs an int"),
+        ({"out": plain}, r"(?s)f: out is tensor.*, needs a type that Tenon has"),
+        ({"m": 3}, "f: m is 3, needs a str"),
+    ):
+        for tensor in (plain, x):
+            with pytest.raises(TypeError, match=message):
+                function(tensor, **given)
+    with pytest.raises(TypeError, match="f: eps is 'a', needs a float"):
+        update(plain, eps="a")
+    assert_close(function(x, 2, torch.tensor(0.5).item(), torch.float64), x.double() * 2 + 0.5)
 
 
 def test_the_operator_of_torch() -> None:
@@ -207,6 +239,32 @@ def test_fake_tensors() -> None:
     assert out.shape == (3,) and out.device.type == "meta"
     with pytest.raises(ValueError, match="b"):
         tn.fuse("x * b")(meta, torch.empty(4, device="meta"))
+
+
+class Gate(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = tn.fuse("silu(x) * y * 1.5")
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return self.gate(x, y)
+
+
+def test_pickle() -> None:
+    x, y = here.randn(3), here.randn(3)
+    saved = io.BytesIO()
+    torch.save(Gate(), saved)
+    saved.seek(0)
+    assert_close(torch.load(saved, weights_only=False)(x, y), F.silu(x) * y * 1.5)
+    for formula in (NORM, "# half\ny = x * 0.5\nz = x % 0.5", "f(x: T[*s], k: 'a%2E'|'.' = '.') -> y: T[*s] : y = x"):
+        for function in (tn.fuse(formula), tn.fuse(formula, fast=False), tn.fuse(formula, True)):
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                assert pickle.loads(pickle.dumps(function, protocol)) is function
+    assert tn.fuse(NORM) is not tn.fuse(NORM, True)
+    program = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read()).__doc__)"
+    command = [sys.executable, "-c", program]
+    shown = subprocess.run(command, input=pickle.dumps(tn.fuse(NORM)), capture_output=True, check=True).stdout.decode()
+    assert shown == f"{tn.fuse(NORM).__doc__}\n"
 
 
 def test_export(tmp_path: pathlib.Path) -> None:
@@ -401,6 +459,26 @@ def test_many_inputs() -> None:
     all_ones = f"f({', '.join(f'{n}: T[*s]!' for n in names)}) : {'; '.join(f'{n} = {n} * 0 + 1' for n in names)}"
     torch.ops.tenon.fuse.inplace(all_ones, given, list(range(40)), [None] * 40)
     assert all((t == 1).all() for t in given)
+
+
+def test_limits() -> None:
+    """As many inputs as docs/formulas.md says."""
+    names = [f"x{i}" for i in range(48)]
+    body = " + ".join(f"{n} * {n}" for n in names)
+    assert len(fused(f"f({', '.join(f'{n}: T[*s]' for n in names)}) -> y: T[*s] : {body}").inputs) == 48
+    contract = f"f({', '.join(f'{n}: T[*s]' for n in names[1:])}) -> y: T[*s] : {' * '.join(names[1:])}"
+    assert fused(contract).rule is not None
+    given = [here.randn(*((3, 4) if i % 2 else (4,)), dtype=torch.float64).requires_grad_() for i in range(47)]
+    tn.fuse(" + ".join(f"{n} * {n}" for n in names[1:]))(*given).sum().backward()
+    for x in given:
+        assert_close(x.grad, 2 * x.detach() * (1 if x.ndim == 2 else 3))
+
+
+def test_a_reduction_and_a_bound() -> None:
+    x = here.randn(3, 4)
+    assert_close(tn.fuse("max(x, -1)")(x), x.amax(-1))
+    assert_close(tn.fuse("min(x, -1.0)")(x), x.clamp(max=-1))
+    assert_close(tn.fuse("clamp(x, -1, 1)")(x), x.clamp(-1, 1))
 
 
 def test_export_of_updates() -> None:

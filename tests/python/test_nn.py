@@ -213,6 +213,10 @@ def test_what_the_refusals_recommend() -> None:
     positive = tn.fuse(f"mean({each} + (w - 1) * t * softplus(-x))")(x=x, t=t, w=w)
     assert_close(positive, F.binary_cross_entropy_with_logits(x, t, pos_weight=w))
     assert_close(tn.fuse("mean(exp(t) * (t - x))")(x=x, t=t), nn.KLDivLoss(log_target=True)(x, t))
+    with pytest.raises(NotImplementedError) as refused:
+        tn.nn.Softplus(beta=2.0, threshold=1.0)
+    formula = str(refused.value).split('"')[1]
+    assert_close(tn.fuse(formula)(x), F.softplus(x, 2.0, 1.0))
     assert_close(tn.fuse("x if x > 5.0 else softplus(x)")(x), F.softplus(x, threshold=5.0))
 
 

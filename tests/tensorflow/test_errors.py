@@ -35,6 +35,8 @@ REFUSED = [
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
+    (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),
+    (lambda: tn.fuse("x\0+ y"), ValueError, "NUL character, at column 2"),
 ]
 
 # What the C library sees: InvalidArgumentError where it runs, ValueError where a graph is made.

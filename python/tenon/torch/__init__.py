@@ -45,5 +45,10 @@ from tenon.torch import optim as optim  # noqa: E402
 if TYPE_CHECKING:
     from tenon.torch._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # operators that load adds
-        ...
+
+def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
+    """The functions of formulas, for pickle."""
+    function = _fuse.named_function(name)
+    if function is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return function

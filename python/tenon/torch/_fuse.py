@@ -12,17 +12,19 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from tenon._public import attribute_value
 from tenon.contract import Attr, Input, Operator, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
-from tenon.torch._types import DTYPES, attributes_text, written_attributes
+from tenon.torch._types import DTYPES, NAMES, attributes_text, written_attributes
 from tenon.torch._vmap import batched
 
 Wants = tuple[int | None, ...]  # for each output, which parameter asks for it; None: it is always made
@@ -44,13 +46,27 @@ def _arrange(outputs: Sequence[Tensor], wants: Wants, args: Sequence[Any]) -> An
     return arranged[0] if len(wants) == 1 else tuple(arranged) if wants else None
 
 
+def _text_of(op: Operator) -> Callable[[Sequence[Any]], str]:
+    """A function that writes the attributes among all arguments of a call as text."""
+    written = written_attributes(op)
+    attrs = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Attr)]
+
+    def text(args: Sequence[Any]) -> str:
+        if not torch.compiler.is_dynamo_compiling():  # it need not look inside of this
+            for i, attr in attrs:
+                attribute_value(op, attr, args[i], NAMES.get)
+        return attributes_text(written, args)
+
+    return text
+
+
 def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """A function of all parameters that calls the one operator of torch."""
     inputs = tuple(i for i, p in enumerate(op.params) if isinstance(p, Input))
-    attributes, wants = written_attributes(op), _wants(op)
+    text, wants = _text_of(op), _wants(op)
 
     def call(*args: Any) -> Any:
-        outputs = overload(formula, [args[i] for i in inputs], attributes_text(attributes, args), fast)
+        outputs = overload(formula, [args[i] for i in inputs], text(args), fast)
         return _arrange(outputs, wants, args)
 
     return call
@@ -59,16 +75,16 @@ def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[.
 def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """The same for a formula that updates inputs. Memory for outputs is made before, and written like the inputs."""
     inputs = tuple((i, p.inplace) for i, p in enumerate(op.params) if isinstance(p, Input))
-    attributes, wants = written_attributes(op), _wants(op)
+    text, wants = _text_of(op), _wants(op)
     room: Any = torch.ops.tenon.fuse.room
 
     def call(*args: Any) -> Any:
-        text = attributes_text(attributes, args)
-        outputs = room(formula, [args[i] for i, _ in inputs], text, fast) if wants else []
+        attributes = text(args)
+        outputs = room(formula, [args[i] for i, _ in inputs], attributes, fast) if wants else []
         places = [k for k, (i, inplace) in enumerate(inputs) if inplace and args[i] is not None]
         written = [args[inputs[k][0]] for k in places] + list(outputs)
         places += [len(inputs) + k for k, want in enumerate(wants) if want is None or args[want]]
-        overload(formula, written, places, [None if inplace else args[i] for i, inplace in inputs], text, fast)
+        overload(formula, written, places, [None if inplace else args[i] for i, inplace in inputs], attributes, fast)
         return _arrange(outputs, wants, args)
 
     return call
@@ -160,15 +176,34 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
     updates inputs writes to the tensors that it is given, and returns what outputs it has.
     """
-    if "\n" in formula:
-        fused(formula, fast)  # mistakes are shown in the lines as they were written
-    made = fused_op(_on_one_line(formula), fast)
+    fused(formula, fast)  # mistakes are shown in the lines as they were written
+    return _function(_on_one_line(formula), fast)
+
+
+@cache
+def _function(formula: str, fast: bool) -> Callable[..., Any]:
+    made = fused_op(formula, fast)
     if not made.op.inputs:
         raise ValueError(f"{made.op.name}: the formula has no inputs")
     lists = [p.name for p in made.op.inputs if p.list]
     if lists:
         raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
-    return make_public(made)
+    function = make_public(made)
+    function.__qualname__ = (_FAST if fast else _EXACT) + formula.replace("%", "%25").replace(".", "%2E")
+    return function
+
+
+# pickle looks functions up by __qualname__, in parts between dots, so that has the text: tenon.torch.__getattr__ makes
+# the function of it again. Calls cost no more, as they would if an object stood for the function.
+_EXACT, _FAST = "fuse: ", "fast fuse: "
+
+
+def named_function(name: str) -> Callable[..., Any] | None:
+    """The function of this __qualname__, if that is one of a formula."""
+    for prefix, fast in ((_EXACT, False), (_FAST, True)):
+        if name.startswith(prefix):
+            return _function(unquote(name.removeprefix(prefix)), fast)
+    return None
 
 
 # ---- the one operator of torch ---------------------------------------------------------------------------------------

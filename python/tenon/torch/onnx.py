@@ -13,6 +13,7 @@ from onnx.defs import OpSchema
 from onnxscript import values
 
 from tenon.contract import Attr, Operator, table
+from tenon.infer import Types
 from tenon.torch._fuse import fused_op
 from tenon.torch._ops import torch_op
 from tenon.torch._types import NAMES
@@ -27,6 +28,7 @@ _KINDS = {
 }
 _TYPES = [f"tensor({name})" for name in ("float16", "bfloat16", "float", "double", "int8", "int16", "int32", "int64")]
 _TYPES += ["tensor(uint8)", "tensor(bool)"]
+_FLOATS = {"FLOAT16": "f16", "BFLOAT16": "bf16", "FLOAT": "f32", "DOUBLE": "f64"}  # by ONNX's names
 _OPSET = values.Opset("tenon", 1)
 
 
@@ -72,22 +74,49 @@ def _translation(name: str) -> Callable[..., Any]:
         }
         if len(lists) > 1:
             attrs["lengths"] = OpSchema.AttrType.INTS, [len(a) for a in lists]
-        outputs = _node(name, inputs, _count(op, args), attrs)
-        outputs += [None] * (len(op.outputs) - len(outputs))
+        outputs = _node(name, inputs, _count(op, args), attrs)  # the exporter takes no None for those that are not made
         return outputs[0] if len(op.outputs) == 1 else outputs
 
     return translate
 
 
+def _refuse_types(op: Operator, inputs: Sequence[Any], args: Sequence[Any]) -> None:
+    """Raises where a formula's tensors are not all of one floating type: the node Fuse takes and makes no others."""
+    given = [(p, _kind(value)) for p, value in zip(op.inputs, inputs, strict=False) if value is not None]
+
+    def refuse_unless(fits: bool, name: str, kind: str) -> None:
+        if not fits:
+            one = "but the inputs and outputs of a node Fuse are all of one floating type"
+            raise NotImplementedError(f"{op.name}: ONNX cannot have this formula: {name} is {kind}, {one}")
+
+    for param, kind in given:
+        refuse_unless(kind in _FLOATS.values() and kind == given[0][1], param.name, kind)
+    asked = dict(zip((p.name for p in op.params), args, strict=True))
+    types = Types(op, {a.name: NAMES[asked[a.name]] for a in op.attrs if a.kind == "dtype" and asked[a.name]})
+    types.bind([(param, [(kind, ())]) for param, kind in given])
+    for output in op.outputs:
+        if output.want_attr is None or asked[output.want_attr]:
+            kind = types.of(output.type)
+            refuse_unless(kind == given[0][1], output.name, kind)
+
+
+def _kind(value: Any) -> str:
+    """Tenon's name of a floating type, ONNX's of any other."""
+    name = str(value.dtype.name)
+    return _FLOATS.get(name, name.lower())
+
+
 def _translate_fuse(formula: Any, inputs: Any, attributes: Any = "", fast: Any = False) -> Any:
     made = fused_op(formula, fast)
+    args = made.arguments(inputs, attributes)
+    _refuse_types(made.op, inputs, args)
     string = OpSchema.AttrType.STRING
     attrs = {
         "formula": (string, formula),
         "attributes": (string, attributes),
         "fast": (OpSchema.AttrType.INT, int(fast)),
     }
-    return _node("Fuse", inputs, _count(made.op, made.arguments(inputs, attributes)), attrs)
+    return _node("Fuse", inputs, _count(made.op, args), attrs)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:

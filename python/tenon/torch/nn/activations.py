@@ -86,9 +86,10 @@ class Softplus(nn.Softplus):
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__(beta, threshold)
         if threshold != 20.0:
+            formula = f"x if {beta} * x > {threshold} else softplus({beta} * x) / {beta}"
             raise NotImplementedError(
                 f"tn.nn.Softplus has no threshold={threshold}: it is exact everywhere. Leave it out, or write "
-                f'tn.fuse("x if x > {threshold} else softplus(x)")'
+                f'tn.fuse("{formula}")'
             )
 
     def forward(self, input: Tensor) -> Tensor:
