@@ -24,9 +24,12 @@ FUZZ_SECONDS = 45
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TENSORFLOW = ROOT / ".venv" / "tensorflow" / "bin" / "python"
 PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
-# Inductor would start processes that each import torch, to compile what comes one at a time; and it would compile ten
-# programs to see whether the compiler knows the processor's instructions.
-COMPILE_ENV = {**PYTHON_ENV, "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
+# Inductor would start processes that each import torch: to compile what comes one at a time, and to see what
+# instructions the processor has. It makes plain loops.
+COMPILE_ENV = {**PYTHON_ENV, "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
+# XLA compiles thousands of small programs that run once: its own loops need not be fast. (An XLA that does not know a
+# flag ends the process; this one is as old as XLA.)
+JAX_ENV = {**PYTHON_ENV, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
 
 
 def ctest(folder: str, *options: str) -> list[str]:
@@ -124,9 +127,7 @@ def parts() -> list[Part]:
             PYTHON_ENV,
             unable=needs("onnx", "onnxruntime", "ml_dtypes"),
         ),
-        Part(
-            "jax", "JAX: tests made from the operator table", [[*PYTEST, "tests/jax"]], PYTHON_ENV, unable=needs("jax")
-        ),
+        Part("jax", "JAX: tests made from the operator table", [[*PYTEST, "tests/jax"]], JAX_ENV, unable=needs("jax")),
         Part(
             "tensorflow",
             "TensorFlow: tests made from the operator table",
@@ -221,6 +222,7 @@ def gpu_parts() -> list[Part]:
         *shared(names["python"], "PyTorch on CUDA", PYTHON_PARTS, python),
         *shared(names["jax"], "JAX on CUDA", JAX_PARTS, python),
         replace(names["together"], env=python),
+        replace(names["numpy"], what="NumPy and CuPy", env=python),
         Part("huge", "more than 2^31 elements", [[*check, "--case", "huge", *unlike()]], few),
         names["unit"],
     ]
@@ -237,6 +239,8 @@ def main() -> int:
         for part in gpu_parts() if given.gpu else parts():
             print(f"  {part.name:<11} {part.what}")
         return 0
+    # Dozens of processes import a framework: all but the first find it compiled.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if given.gpu:
         print(f"Tests on the GPU, with {sys.executable}; logs in build/logs")
         return run_all(choose(gpu_parts(), given.parts), given.verbose, jobs=min(16, os.cpu_count() or 1))
