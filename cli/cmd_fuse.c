@@ -15,6 +15,8 @@
 static const char *shape, *type_name = "f32", *show, *device;
 static bool no_bench, no_check, fast;
 
+enum { MOST_CHECKED = 16384 }; /* elements of an input */
+
 static int failed(void) {
     fprintf(stderr, "%s\n", tn_last_error());
     return 1;
@@ -48,13 +50,73 @@ static void write_sizes(tni_text *text, const tni_contract *c, const sizes *s) {
     if (text->length) text->data[--text->length] = 0;
 }
 
+/* Is the number at p a size: in brackets, or a dimension's ("n=4096")? */
+static bool is_size(const tni_contract *c, const char *p, int depth) {
+    if (depth > 0) return true;
+    const char *end = p - 1, *name = end;
+    if (p == shape || *end != '=') return false;
+    while (name > shape && !strchr(" ,", name[-1])) name--;
+    for (int32_t i = 0; i < c->n_dims; i++) {
+        size_t length = strlen(c->dims[i]);
+        if (length == (size_t)(end - name) && strncmp(c->dims[i], name, length) == 0) return true;
+    }
+    return false;
+}
+
+/* What the user says with smaller sizes, at most `most`. Equal ones stay equal. */
+static void write_smaller(tni_text *text, const tni_contract *c, int64_t most) {
+    int depth = 0;
+    for (const char *p = shape; *p;) {
+        size_t digits = strspn(p, "0123456789"), length = digits ? digits : 1;
+        int64_t n = digits && is_size(c, p, depth) ? strtoll(p, NULL, 10) : 0;
+        depth += (*p == '[') - (*p == ']');
+        if (n > most) {
+            tni_text_add(text, "%lld", (long long)(most - n % 7));
+        } else {
+            tni_text_add(text, "%.*s", (int)length, p);
+        }
+        p += length;
+    }
+}
+
+static int64_t count_elements(const tni_contract *c, const char *args, tn_type T) {
+    tni_case *made;
+    if (tni_sample_case(c, args, T, &made) != TN_OK) return -1;
+    int64_t n = case_elements(made);
+    tni_case_free(made);
+    return n;
+}
+
+/* The check goes over every element many times, so it gets smaller sizes. Where they depend on each other in a way that
+ * these do not follow, it gets what the user says. */
+static void write_checked(tni_text *text, const tni_contract *c, tn_type T) {
+    tni_text_add(text, "%s", shape);
+    int64_t n = count_elements(c, shape, T);
+    for (int64_t most = 2048; n > MOST_CHECKED && most >= 8; most /= 2) {
+        tni_text smaller = {0};
+        write_smaller(&smaller, c, most);
+        n = smaller.failed ? -1 : count_elements(c, smaller.data, T);
+        if (n >= 0) {
+            text->length = 0;
+            tni_text_add(text, "%s", smaller.data);
+        }
+        tni_free(smaller.data);
+    }
+}
+
 /* What it is checked and measured with: as the user says, or two small calls and a large one. The text is in `text`. */
-static bool make_samples(const tni_contract *c, tni_text text[3], tn_sample samples[4]) {
+static bool make_samples(const tni_contract *c, tn_type T, tni_text text[3], tn_sample samples[4]) {
     const sizes *const kinds[] = {&small, &other, &large};
     int n = shape ? 2 : 3;
     for (int i = 0; i < n; i++) {
-        tni_text_add(&text[i], "%s", shape ? shape : "");
-        if (!shape) write_sizes(&text[i], c, kinds[i]);
+        if (!shape) {
+            tni_text_add(&text[i], "%s", "");
+            write_sizes(&text[i], c, kinds[i]);
+        } else if (i == 0) {
+            write_checked(&text[i], c, T);
+        } else {
+            tni_text_add(&text[i], "%s", shape);
+        }
         if (text[i].failed) return false;
         samples[i] = (tn_sample){.args = text[i].data, .bench = i == n - 1};
     }
@@ -230,6 +292,7 @@ static int run_with(const tn_operator *op, const tni_case *sample, tn_type T) {
         char again[2048]; /* without measuring */
         snprintf(again, sizeof again, "%s%s", command_text(), no_bench ? "" : " --no-bench");
         heading("check: values against float64, gradients against central differences");
+        if (shape && strcmp(op->row->samples[0].args, shape) != 0) printf("  with %s\n", op->row->samples[0].args);
         status = check_alone(op, T, device, again) != 0;
     }
     if (!status && !show && !no_bench) {
@@ -248,7 +311,7 @@ static int run_samples(const tn_operator *op, tn_type T) {
     tn_op row = *op->row;
     row.samples = samples;
     int status = 1;
-    if (!make_samples(op->contract, text, samples) || tni_operator_make(&row, &sampled) != TN_OK) {
+    if (!make_samples(op->contract, T, text, samples) || tni_operator_make(&row, &sampled) != TN_OK) {
         failed();
     } else {
         const char *last = samples[shape ? 1 : 2].args;
@@ -299,11 +362,12 @@ const verb verb_fuse = {
                 "tenon fuse \"log(x)\" --shape \"x=[64, 100] x>0\"\tonly positive numbers\n"
                 "tenon fuse \"x * tanh(softplus(x))\" --show cuda\n"
                 "tenon fuse \"f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : relu(x + b)\"\tdimensions by name",
-    .text = "docs/formulas.md has the language. Errors point at the character. Numbers are drawn at random, so a "
-            "formula that is not defined everywhere needs --shape \"x>0\".\n"
-            "The check is that of `tenon check --quick`, in the type T and in f64, where gradients are compared with "
-            "central differences; the speed is that of `tenon bench`, and is "
-            "compared with the operations one after the other.",
+    .text =
+        "docs/formulas.md has the language. Errors point at the character. Numbers are drawn at random, so a "
+        "formula that is not defined everywhere needs --shape \"x>0\".\n"
+        "The check is that of `tenon check --quick`, in the type T and in f64, where gradients are compared with "
+        "central differences, with smaller sizes than a large --shape has; the speed is that of `tenon bench`, and is "
+        "compared with the operations one after the other.",
     .options = options_of_fuse,
     .run = run,
 };

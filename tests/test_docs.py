@@ -110,6 +110,19 @@ def test_formula_examples_compile(formula: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("verb", ["ops", "fuse", "devices"])
+def test_examples_of_the_help_run(verb: str) -> None:
+    path = f"{ROOT / 'build'}{os.pathsep}{os.environ['PATH']}"
+    shown = subprocess.run([ROOT / "build" / "tenon", verb, "--help"], check=True, capture_output=True, text=True)
+    lines = re.findall(rf"^  (.*\btenon {verb}\b.*?)(?:  .*)?$", shown.stdout, re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        if "--load" in line:  # a file of the reader's own
+            continue
+        done = subprocess.run(line, shell=True, env={**os.environ, "PATH": path}, capture_output=True, timeout=100)
+        assert done.returncode == 0, line
+
+
 def test_adding_an_operator() -> None:
     """In a copy of the project: one file, one row, and the operator is in the command line, in C and in PyTorch."""
     tool, document = ROOT / "tools" / "follow_doc.py", ROOT / "docs" / "adding-an-operator.md"
