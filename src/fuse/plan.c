@@ -323,12 +323,13 @@ static tn_status try_block(tni_planner *p, int64_t block) {
 
 /* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
 static void set_pieces(tni_binding *b, tni_pass *pass) {
-    enum { MOST = 64, BYTES = 1 << 25 };
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < pass->n_accumulators; i++) bytes += pass->accumulators[i].size * 8;
+    enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
+    int64_t size = 0, elements = pass->units * pass->rows * pass->span;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
     if (!pass->n_accumulators) return;
     pass->pieces = pass->units < MOST ? pass->units : MOST;
-    if (bytes > 0 && pass->pieces > BYTES / bytes) pass->pieces = BYTES / bytes;
+    if (size > 0 && pass->pieces > BYTES / (8 * size)) pass->pieces = BYTES / (8 * size);
+    if (size > 0 && pass->pieces > elements / (WORTH * size)) pass->pieces = elements / (WORTH * size);
     if (pass->pieces < 1) pass->pieces = 1;
     for (int32_t i = 0; i < pass->n_accumulators; i++) {
         pass->accumulators[i].partial = (int64_t)b->program->workspace;

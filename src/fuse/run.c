@@ -451,16 +451,33 @@ static void do_pieces(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
-    const running *from = (const running *)((char *)call->workspace + acc->partial);
-    running *to = (running *)((char *)call->workspace + acc->result);
-    for (int64_t k = 0; k < acc->size; k++) {
-        running sum = from[k];
-        for (int64_t piece = 1; piece < pass->pieces; piece++) {
-            sum = both(acc->op, acc->lane, sum, from[piece * acc->size + k]);
+typedef struct sums {
+    const tni_pass *pass;
+    const tni_accumulator *acc;
+    const running *from; /* (pieces, size) */
+    running *to;
+} sums;
+
+/* Piece by piece, so that memory is gone through as it lies. */
+static void add_pieces(void *arg, int64_t begin, int64_t end) {
+    const sums *s = arg;
+    const tni_accumulator *acc = s->acc;
+    bool adds = acc->op == TNI_P_SUM && acc->lane != TNI_LANE_INT;
+    memcpy(s->to + begin, s->from + begin, (size_t)(end - begin) * sizeof *s->to);
+    for (int64_t piece = 1; piece < s->pass->pieces; piece++) {
+        const running *more = s->from + piece * acc->size;
+        if (adds) {
+            tni_real_loops_of(TNI_LANE_F64)->add_to(&s->to[begin].real, &more[begin], end - begin);
+        } else {
+            for (int64_t k = begin; k < end; k++) s->to[k] = both(acc->op, acc->lane, s->to[k], more[k]);
         }
-        to[k] = sum;
     }
+}
+
+void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
+    char *workspace = call->workspace;
+    sums s = {pass, acc, (const running *)(workspace + acc->partial), (running *)(workspace + acc->result)};
+    tn_parallel(call, acc->size, 1 + ENOUGH / pass->pieces, add_pieces, &s);
 }
 
 tn_status tni_program_run(const tni_program *program, const tn_call *call) {
