@@ -27,6 +27,7 @@ static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
         tni_dims dims = {.ndim = o->ndim};
         if (tni_is_seed(c, i)) continue;
         for (int d = 0; d < o->ndim && d < TN_MAX_RANK; d++) dims.d[d] = o->shape[d];
+        if (tni_is_row(f, &c->inputs[i]) && dims.ndim < TN_MAX_RANK) dims.d[dims.ndim++] = 1;
         if (tni_broadcast(&all, &dims)) continue;
         tni_text text = {0};
         tni_text_add(&text, "%s: %s has shape ", c->name, c->inputs[i].name);

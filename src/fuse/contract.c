@@ -7,12 +7,20 @@
 
 /* ---- with a signature -------------------------------------------------------------------------------------------- */
 
-/* What an item is called: "*s", "n", "2 * n"; "1" is a size, not a dimension. */
-static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_item *item, const char *name,
+bool tni_broadcasts(const tni_contract *c, const tni_shape *shape) {
+    for (int k = 0; k < shape->count; k++) {
+        if (c->items[shape->first + k].broadcast) return true;
+    }
+    return false;
+}
+
+/* What item k of a shape is called: "*s", "n", "2 * n"; "1" is a size, not a dimension. */
+static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_shape *shape, int k, const char *name,
                           const char **key) {
     const tni_contract *c = f->contract;
+    const tni_item *item = &c->items[shape->first + k];
     tni_text text = {0};
-    bool own = axes->numpy && item->broadcast;
+    bool own = axes->numpy && tni_broadcasts(c, shape);
     if (item->kind == TNI_ITEM_PACK) tni_text_add(&text, "%s%s", own ? "~" : "*", own ? name : c->packs[item->ref]);
     if (item->kind == TNI_ITEM_EXPR) tni_print_node(&text, c, item->node);
     if (!text.data && !text.failed) {
@@ -40,6 +48,30 @@ static bool is_broadcast_only(const tni_contract *c, const tni_shape *shape) {
     return shape->cond < 0 && shape->count == 1 && c->items[shape->first].kind == TNI_ITEM_BROADCAST;
 }
 
+/* [*p], or [*p, n]. */
+static bool is_pack(const tni_contract *c, const tni_shape *shape) {
+    const tni_item *items = &c->items[shape->first];
+    if (shape->cond >= 0 || shape->count < 1 || shape->count > 2 || items[0].kind != TNI_ITEM_PACK) return false;
+    return shape->count == 1 || (items[1].kind == TNI_ITEM_EXPR && c->nodes[items[1].node].kind == TNI_DIM);
+}
+
+/* By position as well: every shape is nothing, [*p, n] or [*p], which has not the last dimension then, and they are not
+ * all of one pack, or one broadcasts. */
+static bool has_tails(const tni_contract *c) {
+    bool any = false, apart = false;
+    int32_t first = -1;
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_shape *shape = i < c->n_inputs ? &c->inputs[i].shape : &c->outputs[i - c->n_inputs].shape;
+        if ((i < c->n_inputs && tni_is_seed(c, i)) || (shape->count == 0 && shape->cond < 0)) continue;
+        if (!is_pack(c, shape)) return false;
+        int32_t pack = c->items[shape->first].ref;
+        any |= shape->count == 2;
+        first = first < 0 ? pack : first;
+        apart |= pack != first || tni_broadcasts(c, shape);
+    }
+    return any && apart;
+}
+
 /* By position: every shape is nothing, one pack, or broadcast() of two. */
 static bool is_numpy(const tni_contract *c) {
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
@@ -52,14 +84,14 @@ static bool is_numpy(const tni_contract *c) {
     return true;
 }
 
-static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_item *item, const char *name) {
+static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_param *param, int k) {
     const char *key;
-    TN_TRY(item_key(f, axes, item, name, &key));
+    TN_TRY(item_key(f, axes, &param->shape, k, param->name, &key));
     if (is_one(key) || item_named(axes, key) >= 0) return TN_OK;
     if (axes->n_items == (axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK)) {
         return tn_fail(TN_BAD_CONTRACT, "formula of '%s': too many dimensions", f->contract->name);
     }
-    axes->items[axes->n_items].pack = item->kind == TNI_ITEM_PACK;
+    axes->items[axes->n_items].pack = f->contract->items[param->shape.first + k].kind == TNI_ITEM_PACK;
     axes->items[axes->n_items++].key = key;
     return TN_OK;
 }
@@ -84,17 +116,17 @@ static tn_status check_lists(const tni_contract *c) {
 tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
     const tni_contract *c = f->contract;
     const tni_param *largest = NULL;
-    *axes = (tni_axes){.numpy = is_numpy(c), .list = c->has_lists};
+    *axes = (tni_axes){.tails = has_tails(c), .list = c->has_lists};
+    axes->numpy = axes->tails || is_numpy(c);
     if (axes->list) TN_TRY(check_lists(c));
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
-        bool pack = param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK;
-        if (axes->numpy && pack) TN_TRY(add_item(f, axes, &c->items[param->shape.first], param->name));
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
+        if (axes->numpy && !seed && is_pack(c, &param->shape)) TN_TRY(add_item(f, axes, param, 0));
         if (!seed && (!largest || param->shape.count > largest->shape.count)) largest = param;
     }
     for (int k = 0; !axes->numpy && largest && k < largest->shape.count; k++) {
-        TN_TRY(add_item(f, axes, &c->items[largest->shape.first + k], largest->name));
+        TN_TRY(add_item(f, axes, largest, k));
     }
     return TN_OK;
 }
@@ -104,9 +136,9 @@ tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *it
     const char *name = param->name;
     uint64_t seen = 0;
     *count = 0;
-    for (int k = 0; k < param->shape.count; k++) {
+    for (int k = 0; k < (f->axes.tails && param->shape.count ? 1 : param->shape.count); k++) {
         const char *key;
-        TN_TRY(item_key(f, &f->axes, &c->items[param->shape.first + k], name, &key));
+        TN_TRY(item_key(f, &f->axes, &param->shape, k, name, &key));
         int32_t item = is_one(key) ? -1 : item_named(&f->axes, key);
         if (item < 0 && !is_one(key)) {
             return tn_fail(
@@ -126,6 +158,10 @@ tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *it
         items[(*count)++] = item;
     }
     return TN_OK;
+}
+
+bool tni_is_row(const tni_fuse *f, const tni_param *param) {
+    return f->axes.tails && param->shape.count == 1;
 }
 
 static tn_status check_list_reductions(const tni_fuse *f) {

@@ -94,18 +94,21 @@ static void rank_of_all(placer *p) {
     int32_t most = 0;
     for (int i = 0; i < c->n_inputs; i++) {
         const tn_view *view = tn_in(p->call, i);
-        if (view && !tni_is_seed(c, i) && view->ndim > most) most = view->ndim;
+        int32_t rank = view && !tni_is_seed(c, i) ? view->ndim + tni_is_row(p->f, &c->inputs[i]) : 0;
+        most = rank > most ? rank : most;
     }
     for (int i = 0; i < p->f->n_outputs; i++) {
         const tn_view *view = output_view(p, i);
-        if (view && view->ndim > most) most = view->ndim;
+        int32_t rank = view ? view->ndim + tni_is_row(p->f, output_param(p, i)) : 0;
+        most = rank > most ? rank : most;
     }
     p->domain->n_dims = most;
 }
 
 static tn_status place(const placer *p, const tni_param *param, placed *a) {
     if (!p->f->axes.numpy) return place_by_name(p, param, a);
-    for (int k = 0; k < a->view->ndim; k++) a->at[k] = p->domain->n_dims - a->view->ndim + k;
+    int32_t first = p->domain->n_dims - a->view->ndim - tni_is_row(p->f, param);
+    for (int k = 0; k < a->view->ndim; k++) a->at[k] = first + k;
     return TN_OK;
 }
 

@@ -57,11 +57,7 @@ static void mark_values(writer *w) {
 static bool is_broadcast(const writer *w, const tni_gnode *node) {
     const tni_contract *c = w->f->contract;
     if (node->op != TNI_P_INPUT || node->ref >= c->n_inputs) return false;
-    const tni_shape *shape = &c->inputs[node->ref].shape;
-    for (int k = shape->first; k < shape->first + shape->count; k++) {
-        if (c->items[k].broadcast) return true;
-    }
-    return false;
+    return tni_broadcasts(c, &c->inputs[node->ref].shape);
 }
 
 /* Bytes that move, in tensors of elements; a little for the operations, so that of two ways the shorter is taken. */
@@ -185,9 +181,7 @@ static void take_arguments(writer *w) {
 /* ---- the contract ------------------------------------------------------------------------------------------------ */
 
 static bool is_shared(const writer *w, const tni_param *param) {
-    const tni_contract *c = w->f->contract;
-    return param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK &&
-           c->items[param->shape.first].broadcast && w->f->axes.numpy;
+    return w->f->axes.numpy && tni_broadcasts(w->f->contract, &param->shape);
 }
 
 static bool is_function(const writer *w, const tni_param *param) {
@@ -199,7 +193,7 @@ static void print_param(tni_text *text, const writer *w, const char *before, con
     tni_text_add(text, "%s%s: ", before, param->name);
     tni_print_type(text, w->f->contract, &param->type);
     if (is_shared(w, param) || is_function(w, param)) {
-        tni_text_add(text, "[*s_%s]", param->name);
+        tni_text_add(text, param->shape.count == 2 ? "[*s_%s, n_%s]" : "[*s_%s]", param->name, param->name);
     } else {
         tni_print_shape(text, w->f->contract, &param->shape);
     }

@@ -82,9 +82,8 @@ static tn_status check(const form *m) {
     bool broadcasts = false, sums_to = false;
     if (c->has_lists) return tn_fail(TN_UNSUPPORTED, "%s: takes lists of tensors", c->name);
     for (int i = 0; i < c->n_inputs; i++) {
-        const tni_shape *shape = &c->inputs[i].shape;
         if (c->inputs[i].inplace) return tn_fail(TN_UNSUPPORTED, "%s: updates %s in place", c->name, c->inputs[i].name);
-        for (int k = shape->first; k < shape->first + shape->count; k++) broadcasts |= c->items[k].broadcast;
+        broadcasts |= tni_broadcasts(c, &c->inputs[i].shape);
     }
     for (int32_t i = 0; i < m->f->graph.n; i++) sums_to |= m->f->graph.nodes[i].op == TNI_P_SUM_TO;
     if (!broadcasts || (m->f->axes.numpy && !sums_to)) return TN_OK;

@@ -299,7 +299,7 @@ static tn_status declare_inputs(tni_parser *p) {
         p->scope->is_seed[i] = tni_is_seed(c, i);
         if (!p->scope->is_seed[i]) TN_TRY(tni_param_items(f, param, items, &count));
         for (int k = 0; k < count; k++) {
-            if (items[k] >= 0) extent.full |= (uint64_t)1 << items[k];
+            if (items[k] >= 0) *(tni_is_row(f, param) ? &extent.row : &extent.full) |= (uint64_t)1 << items[k];
         }
         if (tni_is_reserved(param->name)) {
             return tni_lex_fail(&p->lex, 0, "an input cannot be called '%s', which is a constant of the language",

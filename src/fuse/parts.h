@@ -187,6 +187,7 @@ typedef struct tni_fuse_output {
 /* How dimensions of arguments find each other. */
 typedef struct tni_axes {
     bool numpy; /* to the right, by position; else by the items below */
+    bool tails; /* by position, and what is [*p, n] has the last dimension; [*p] has not */
     bool list;  /* lists of tensors: what they hold is one long row, over all of them */
     int32_t n_items;
     struct {
@@ -228,6 +229,8 @@ tn_status tni_make_contract(tni_fuse *formula, const tni_scope *scope, const cha
 tn_status tni_make_axes(tni_fuse *formula, tni_axes *axes);
 /* Which items a parameter has in which order, at most TN_MAX_RANK. -1: a literal 1. */
 tn_status tni_param_items(const tni_fuse *formula, const tni_param *param, int32_t *items, int32_t *count);
+bool tni_is_row(const tni_fuse *formula, const tni_param *param); /* it has all but the last dimension */
+bool tni_broadcasts(const tni_contract *contract, const tni_shape *shape);
 /* A kernel sees `~` inputs in the shape of all: reductions must be of the whole shape. */
 tn_status tni_check_reductions(const tni_fuse *formula);
 int tni_param_type(const tni_type *type);

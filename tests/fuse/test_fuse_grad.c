@@ -229,6 +229,18 @@ static const char *const rows[][2] = {
     {"f(a: T[n, c], b: T[n, 1]) -> y: T[n, c] : a * b", "3,4 3,1"},
     {"sum(x, -1) ** 2", "3,4"},
     {"x * sum(x, -1) * sum(x)", "3,4"},
+    /* rows of what broadcasts */
+    {"sum(x * y, -1)", "3,4 3,4"},
+    {"sum(x * y, -1)", "3,4 4"},
+    {"sum(x * y, -1)", "3,1 2,1,4"},
+    {"sum(x * y, -1)", "4 4"},
+    {"max(x + y, -1)", "2,3,4 3,1"},
+    {"logsumexp(x * y + w, -1)", "2,3,4 3,1 4"},
+    {"a = sum(x * y, -1); b = x - y; c = mean(x * y)", "2,3,4 3,1"},
+    {"f(x: T[*r, c], b: T[~*r, ~c]) -> y: T[*r] : sum(relu(x + b), -1)", "2,3,4 3,1"},
+    {"f(x: T[*r, c], b: T[*r, ~c], w: T[*r]) -> y: T[*r, c] : x * b / w", "2,3,4 2,3,1 2,3"},
+    {"f(x: T[*r, c], b: T[*q]) -> y: T[*r, c] : x * b", "2,3,4 3"},
+    {"f(x: T[*r, c], b: T[*q]) -> y: T[*q] : sum_to(sum(x * x, -1), b) * b", "2,3,4 3"},
 };
 
 static void test_rows(void) {
@@ -257,8 +269,8 @@ static void test_rows(void) {
 
 static void test_twice(void) {
     static const char *const formulas[] = {
-        "x * x * x",  "tanh(x)",          "x * sigmoid(x)", "exp(x - logsumexp(x, -1))",        "x / sum(x, -1)",
-        "sum(x * x)", "mean(exp(x), -1)", "relu(x) * x",    "x * rsqrt(mean(x * x, -1) + 0.01)"};
+        "x * x * x",  "tanh(x)",          "x * sigmoid(x)", "exp(x - logsumexp(x, -1))",         "x / sum(x, -1)",
+        "sum(x * x)", "mean(exp(x), -1)", "relu(x) * x",    "x * rsqrt(mean(x * x, -1) + 0.01)", "sum(x * y * y, -1)"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         tni_fuse *f, *g = NULL;
         char *rule = NULL;
@@ -266,11 +278,14 @@ static void test_twice(void) {
         CHECK_ROW(tni_fuse_grad(f, &g, &rule) == TN_OK, "%s: %s", formulas[i], tn_last_error());
         tn_free(rule);
         call_of c = {.f = g};
+        int most = 0;
+        for (int k = 0; g && k < g->contract->n_inputs; k++) {
+            most = g->contract->inputs[k].shape.count > most ? g->contract->inputs[k].shape.count : most;
+        }
         for (int k = 0; g && k < g->contract->n_inputs; k++) {
             int64_t shape[2] = {3, 4};
-            const tni_param *param = &g->contract->inputs[k];
-            bool whole = param->shape.count == 2 || (param->shape.count == 1 && !strstr(formulas[i], "exp(x), -1"));
-            array_make(&c.in[k], TN_F64, param->shape.count == 0 ? 0 : whole ? 2 : 1, shape, 0);
+            int count = g->contract->inputs[k].shape.count;
+            array_make(&c.in[k], TN_F64, count == 0 ? 0 : count == most ? 2 : 1, shape, 0);
             array_fill(&c.in[k], 0.3, 2);
         }
         if (g) check_both(formulas[i], &c, true);

@@ -118,6 +118,18 @@ def test_one_gradient_of_two() -> None:
     assert_close(torch.autograd.grad(only.sum(), x)[0], x.cos())
 
 
+@pytest.mark.parametrize("shapes", [[(3, 4), (3, 4)], [(3, 4), (4,)], [(3, 1), (2, 1, 4)], [(4,), (4,)]])
+def test_rows_of_what_broadcasts(shapes: list[tuple[int, ...]]) -> None:
+    x, y = inputs(shapes)
+    function = tn.fuse("sum(x * y, -1)")
+    assert_close(function(x, y), (x * y).sum(-1))
+    assert gradcheck(function, (x, y)) and gradgradcheck(function, (x, y))
+    compiled = torch.compile(lambda a, b: function(a.sin(), b), backend="aot_eager", fullgraph=True, dynamic=True)
+    have, want = compiled(x, y), (x.sin() * y).sum(-1)
+    assert_close(have, want)
+    assert_close(list(torch.autograd.grad(have.sum(), (x, y))), list(torch.autograd.grad(want.sum(), (x, y))))
+
+
 def test_layouts() -> None:
     function = tn.fuse("relu(x * s + b)")
     x = here.randn(6, 8).t()[::2]
