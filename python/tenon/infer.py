@@ -125,7 +125,7 @@ class Binding:
         self.require = require
         self.scope = _Scope()
         self.elements: list[_Scope] = []
-        self.soft: set[str] = set()  # packs that only broadcasting inputs have set
+        self.soft: set[str] = set()  # packs and dimensions that only broadcasting inputs have set: "*s", "n"
         given = [(p, _operands(p, a, op)) for p, a in zip(op.inputs, inputs, strict=True)]
         self.first = given[0][1][0] if given and given[0][1] else None
         self.attrs = self._complete(attrs)
@@ -263,10 +263,11 @@ class Binding:
             home = self.scope if pack in self.shared else scope
             home.packs[pack] = sizes
             if loose:
-                self.soft.add(pack)
+                self.soft.add(f"*{pack}")
             return
-        if pack in self.soft:
-            self.scope.packs[pack] = self._broadcast(self.scope.packs[pack], sizes)
+        if f"*{pack}" in self.soft:
+            home = self.scope if pack in self.shared else scope
+            home.packs[pack] = self._broadcast(home.packs[pack], sizes)
         wanted = self._dims(item, scope)
         lead = len(wanted) - len(sizes)
         message = f"{self.op.name}: {param.name} has {_text(sizes)}, needs {_text(wanted)}"
@@ -278,6 +279,13 @@ class Binding:
 
     def _match_size(self, param: Input, item: Json, size: int, scope: _Scope, last: bool) -> None:
         loose = bool(item.get("broadcast"))
+        name = item["expr"].get("dim") if loose and isinstance(item["expr"], dict) else None
+        if name is not None and last:
+            if not scope.has_dim(name):
+                self.soft.add(name)
+            elif name in self.soft:
+                home = self.scope if name in self.shared else scope
+                (home.dims[name],) = self._broadcast((home.dims[name],), (size,))
         if not loose or last:
             self._solve(item["expr"], size, scope)
         wanted = self._value(item["expr"], scope)

@@ -13,7 +13,7 @@ from cases import cases
 
 import tenon
 from tenon._lib import last_error, lib
-from tenon.contract import Attr, Operand, Operator, dense_strides, is_permuted_dense
+from tenon.contract import Attr, Operand, Operator, dense_strides, fused, is_permuted_dense
 
 MAX_RANK = 16
 TYPES = ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool", "c64", "c128", "e4m3", "e5m2"]
@@ -79,8 +79,6 @@ class Spec(ctypes.Structure):
     ]
 
 
-lib.tn_find.restype = ctypes.c_void_p
-lib.tn_find.argtypes = [ctypes.c_char_p]
 lib.tn_infer.argtypes = [ctypes.c_void_p, ctypes.POINTER(Args), ctypes.POINTER(Spec)]
 lib.tn_dtype_of.restype = DType
 lib.tn_dtype_of.argtypes = [ctypes.c_int]
@@ -127,7 +125,7 @@ def infer_in_c(op: Operator, inputs: Sequence[Any], attrs: dict[str, Any]) -> li
         n_attrs=len(made),
     )
     specs = (Spec * max(len(op.outputs), 1))()
-    if lib.tn_infer(lib.tn_find(op.name.encode()), args, specs) != 0:
+    if lib.tn_infer(op.address, args, specs) != 0:
         return last_error()
     found: list[Operand | None] = []
     for spec in specs[: len(op.outputs)]:
@@ -249,12 +247,16 @@ CALLS: list[tuple[str, list[Any], dict[str, Any]]] = [
 ]
 
 
+# Formulas whose inputs all broadcast.
+FORMULAS = [("sum(x * y, -1)", [(F32, (3, 1)), (F32, (2, 1, 4))]), ("x + y", [(F32, (3, 1)), (F32, (2, 1, 4))])]
+
+
 def test_language(plugin: pathlib.Path) -> None:
     rng = random.Random(2)
     counts = [0, 0]
-    for name, inputs, attrs in CALLS:
-        op = tenon.ops()[name]
-        assert compare(op, inputs, attrs), name
+    calls = [(tenon.ops()[name], inputs, attrs) for name, inputs, attrs in CALLS]
+    for op, inputs, attrs in calls + [(fused(text), inputs, {}) for text, inputs in FORMULAS]:
+        assert compare(op, inputs, attrs), op.name
         for _ in range(250):
             new_inputs, new_attrs = list(inputs), dict(attrs)
             for _ in range(rng.randint(1, 2)):
