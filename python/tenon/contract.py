@@ -245,15 +245,16 @@ def is_permuted_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def follows_first(op: Operator, output: Output) -> bool:
-    """Whether an output has the first input's dimensions as written, and so its strides, where the input has that shape
-    and no gaps."""
-    if not op.inputs or op.inputs[0].list:
+def followed(op: Operator, output: Output) -> list[int]:
+    """The inputs that have an output's dimensions as written: the first of them that has its shape in a call tells its
+    strides, if it has no gaps."""
+    return [i for i, p in enumerate(op.inputs) if not p.list and _same_names(p.shape, output.shape)]
+
+
+def _same_names(a: Json, b: Json) -> bool:
+    if isinstance(a, dict) or isinstance(b, dict) or len(a) != len(b):
         return False
-    first = op.inputs[0].shape
-    if isinstance(first, dict) or isinstance(output.shape, dict) or len(first) != len(output.shape):
-        return False
-    return all(_name(a) is not None and _name(a) == _name(b) for a, b in zip(first, output.shape, strict=True))
+    return all(_name(x) is not None and _name(x) == _name(y) for x, y in zip(a, b, strict=True))
 
 
 def _name(item: Json) -> tuple[str, str] | None:

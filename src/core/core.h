@@ -69,8 +69,8 @@ void tni_dense_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
 bool tni_is_dense(int32_t ndim, const int64_t *shape, const int64_t *strides);
 /* Every element at its own place and no gaps: dense, in some order of the dimensions. */
 bool tni_is_permuted_dense(int32_t ndim, const int64_t *shape, const int64_t *strides);
-/* The strides that an adapter gives output i: those of the first input where the two have the same shape by the
- * contract and that input is permuted-dense (channels-last stays channels-last), else dense. */
+/* The strides that an adapter gives output i: those of the first input that has its shape by the contract and in this
+ * call, if that is permuted-dense (channels-last stays channels-last), else dense. */
 void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides);
 /* Copies elements between views of the same shape and type, any strides, on the call's device. */

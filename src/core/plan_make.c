@@ -240,15 +240,24 @@ static bool same_shape(const tni_contract *c, const tni_param *a, const tni_para
     return true;
 }
 
+/* The first input that has an output's dimensions as written, and all of them; NULL: none has. */
+static const tn_tensor *tensor_like(const tni_contract *c, const tn_args *args, int32_t output, const tn_spec *spec) {
+    for (int32_t i = 0, at = 0; i < c->n_inputs && at < args->n_in; i++) {
+        const tn_tensor *t = args->in[at];
+        bool same = (!args->lengths || args->lengths[i] == 1) && t && t->ndim == spec->ndim &&
+                    same_shape(c, &c->inputs[i], &c->outputs[output]);
+        for (int32_t d = 0; same && d < spec->ndim; d++) same = t->shape[d] == spec->shape[d];
+        if (same) return t;
+        at += args->lengths ? args->lengths[i] : 1;
+    }
+    return NULL;
+}
+
 void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides) {
-    const tni_contract *c = op->contract;
-    const tn_tensor *first = args->n_in > 0 ? args->in[0] : NULL;
-    bool follows = first && first->strides && c->n_inputs > 0 && same_shape(c, &c->inputs[0], &c->outputs[output]) &&
-                   first->ndim == spec->ndim && tni_is_permuted_dense(first->ndim, first->shape, first->strides);
-    for (int32_t d = 0; follows && d < spec->ndim; d++) follows = first->shape[d] == spec->shape[d];
-    if (follows) {
-        memcpy(strides, first->strides, (size_t)first->ndim * sizeof *strides);
+    const tn_tensor *like = tensor_like(op->contract, args, output, spec);
+    if (like && like->strides && tni_is_permuted_dense(like->ndim, like->shape, like->strides)) {
+        memcpy(strides, like->strides, (size_t)like->ndim * sizeof *strides);
     } else {
         tni_dense_strides(spec->ndim, spec->shape, strides);
     }

@@ -1,4 +1,5 @@
 /* A pass: which memory it walks over, in which order, in blocks of which size. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -204,6 +205,39 @@ static void set_dims(tni_planner *p) {
     p->list = tail && p->b->program->parts;
 }
 
+/* Is dimension a of the memory inside of b? What is written counts first, where all of it is in both. */
+static bool is_inside(tni_pass *pass, int32_t a, int32_t b) {
+    for (int32_t i = pass->n_memory - 1; i >= 0; i--) {
+        int64_t inner = llabs(pass->memory[i].strides[a]), outer = llabs(pass->memory[i].strides[b]);
+        if (inner && outer && inner != outer) return inner < outer;
+    }
+    return false;
+}
+
+static void swap_dims(tni_pass *pass, int32_t a, int32_t b) {
+    int64_t *sizes[] = {a < pass->n_dims ? &pass->size[a] : &pass->columns,
+                        b < pass->n_dims ? &pass->size[b] : &pass->columns};
+    int64_t size = *sizes[0];
+    *sizes[0] = *sizes[1];
+    *sizes[1] = size;
+    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
+        int64_t *strides = strides_at(pass, i), stride = strides[a];
+        strides[a] = strides[b];
+        strides[b] = stride;
+    }
+}
+
+/* The dimensions in memory's order, where nothing depends on which is the last one. */
+static void order_dims(tni_planner *p) {
+    tni_pass *pass = p->pass;
+    bool fixed = pass->reduces || p->list;
+    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
+    int32_t n = pass->n_dims + (pass->columns != 1);
+    for (int32_t i = 1; i < n && !fixed; i++) {
+        for (int32_t d = i; d > 0 && is_inside(pass, d - 1, d); d--) swap_dims(pass, d - 1, d);
+    }
+}
+
 /* Fewer and longer dimensions: blocks are then whole more often, and there are fewer rows to find. */
 static void merge_dims(tni_pass *pass) {
     for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
@@ -358,6 +392,7 @@ static tn_status plan(tni_planner *p) {
         p->pass->first_unit = tni_arena_alloc(p->b->program->arena, bytes);
         if (!p->pass->first_unit) return TN_NO_MEMORY;
     }
+    order_dims(p);
     merge_dims(p->pass);
     set_levels(p);
     if (p->b->cuda_text) {

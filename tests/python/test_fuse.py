@@ -141,6 +141,22 @@ def test_layouts() -> None:
     assert out.shape == (0, 6) and empty.grad is not None
 
 
+def test_gradients_are_laid_out_as_their_inputs() -> None:
+    x = here.randn(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
+    b, y = here.randn(3, requires_grad=True), here.randn(5, 4, 3, 2).permute(3, 2, 1, 0).requires_grad_()
+    by_name = tn.fuse("f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : relu(x + b)")
+    calls = [
+        (by_name(x, b), F.relu(x + b[:, None, None]), (x, b)),
+        (tn.fuse("tanh(x + y)")(x, y), torch.tanh(x + y), (x, y)),
+        (tn.fuse("y * exp(x)")(x, y), y * torch.exp(x), (x, y)),
+    ]
+    for have, want, leaves in calls:
+        assert_close(have, want)
+        grads = torch.autograd.grad(have.sum(), leaves)
+        assert [g.stride() for g in grads] == [t.stride() for t in leaves]
+        assert_close(list(grads), list(torch.autograd.grad(want.sum(), leaves)))
+
+
 def test_the_same_formula_is_the_same_function() -> None:
     assert tn.fuse("x + 1") is tn.fuse("x + 1")
     assert fused_op("x + 1") is fused_op("x + 1")

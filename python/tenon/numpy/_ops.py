@@ -24,7 +24,7 @@ from tenon._public import (
     number_type,
     shown_outputs,
 )
-from tenon.contract import FLOATS, Attr, Input, Operand, Operator, follows_first, table
+from tenon.contract import FLOATS, Attr, Input, Operand, Operator, followed, table
 from tenon.numpy._arrays import (
     Held,
     dtype_name,
@@ -64,6 +64,14 @@ def _same_type(given: Sequence[Any]) -> Sequence[Any]:
     return given
 
 
+def _empty(like: Sequence[Any], dtype: Any, shape: tuple[int, ...]) -> Any:
+    """A new array, laid out as the first of `like` that has its shape."""
+    for given in like:
+        if type(given) is ndarray and given.shape == shape:
+            return numpy.empty_like(given, dtype)
+    return numpy.empty(shape, dtype)
+
+
 class NumpyOp:
     """An operator for arrays."""
 
@@ -78,7 +86,10 @@ class NumpyOp:
         self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
         self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
         self.alike = alike_inputs(op)
-        self.outputs = [(k, f"{op.name}: {o.name}", follows_first(op, o)) for k, o in enumerate(op.outputs)]
+        places = [i for i, _, _ in self.inputs]
+        self.outputs = [
+            (k, f"{op.name}: {o.name}", [places[i] for i in followed(op, o)]) for k, o in enumerate(op.outputs)
+        ]
 
     def __call__(self, out: Any, *args: Any) -> Any:
         """What users see of the outputs. `args`: all parameters by position; `out`: an array for the one result."""
@@ -97,10 +108,9 @@ class NumpyOp:
         held: list[Any] = []
         pointers, lengths, gpu = self._read(args, held)
         frame = self.calls.begin(pointers, lengths, [args[i] for i in self.attrs], held)
-        first = args[self.inputs[0][0]] if self.inputs else None
         made: list[Any] = []
         addresses: list[int] = []
-        for k, what, follows in self.outputs:
+        for k, what, like in self.outputs:
             spec = self.calls.spec(frame, k)
             if spec is None or k not in wanted:
                 made.append(None)
@@ -112,10 +122,8 @@ class NumpyOp:
                 array = self._checked(out, number, shape)
             elif gpu is not None:
                 array = made_like(gpu, "empty", shape, number, what)
-            elif follows and type(first) is ndarray and first.shape == shape:
-                array = numpy.empty_like(first, dtype_of(number, what))  # laid out as the first input is
             else:
-                array = numpy.empty(shape, dtype_of(number, what))
+                array = _empty([args[i] for i in like], dtype_of(number, what), shape)
             tensor = read(array, what, True)
             held.append(tensor)
             made.append(array)

@@ -236,7 +236,7 @@ def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor
             outputs.append(None)
             continue
         made = _store(values[output["node"]], output["dims"], *spec)
-        outputs.append(_dense(made, output_strides(op, index, spec[1], inputs[0])))
+        outputs.append(_dense(made, output_strides(op, index, spec[1], inputs)))
     return outputs
 
 

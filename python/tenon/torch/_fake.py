@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon.contract import Attr, Operand, Operator, dense_strides, follows_first, is_permuted_dense
+from tenon.contract import Attr, Operand, Operator, dense_strides, followed, is_permuted_dense
 from tenon.torch._inductor import tell_inductor
 from tenon.torch._types import DTYPES, NAMES, argument
 
@@ -41,20 +41,20 @@ def one_device(op: Operator, inputs: Sequence[Any]) -> torch.device:
     return found.device if found is not None else torch.device("cpu")
 
 
-def output_strides(op: Operator, index: int, shape: Sequence[int], first: Any) -> Sequence[int]:
-    """How the operator lays out an output; `first` is the call's first input."""
-    if follows_first(op, op.outputs[index]) and isinstance(first, Tensor):
-        own = first.stride()
-        if tuple(first.shape) == tuple(shape) and is_permuted_dense(first.shape, own):
-            return own
+def output_strides(op: Operator, index: int, shape: Sequence[int], inputs: Sequence[Any]) -> Sequence[int]:
+    """How the operator lays out an output of a call with these inputs."""
+    for i in followed(op, op.outputs[index]):
+        given = inputs[i]
+        if isinstance(given, Tensor) and tuple(given.shape) == tuple(shape):
+            return given.stride() if is_permuted_dense(shape, given.stride()) else dense_strides(shape)
     return dense_strides(shape)
 
 
-def _make(op: Operator, index: int, spec: Operand | None, first: Any, device: torch.device) -> Tensor | None:
+def _make(op: Operator, index: int, spec: Operand | None, inputs: Any, device: torch.device) -> Tensor | None:
     if spec is None:
         return None
     kind, shape = spec
-    strides = output_strides(op, index, shape, first)
+    strides = output_strides(op, index, shape, inputs)
     return torch.empty_strided(shape, strides, dtype=DTYPES[kind], device=device)
 
 
@@ -76,7 +76,7 @@ def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
         for name, value in named.items():
             args[names.index(name)] = value
         inputs, specs, device = bind_call(op, args)
-        made = [_make(op, k, spec, inputs[0] if inputs else None, device) for k, spec in enumerate(specs)]
+        made = [_make(op, k, spec, inputs, device) for k, spec in enumerate(specs)]
         return made[0] if len(made) == 1 else tuple(made) if made else None
 
     return fake
