@@ -49,7 +49,7 @@ static int unknown_option(const verb *v, const char *name) {
     names[n] = NULL;
     const char *near = nearest_name(name, names);
     if (near) return usage_error(v, "there is no option %s; did you mean %s?", name, near);
-    return usage_error(v, "there is no option %s", name);
+    return usage_error(v, "there is no option %s; what begins with '-' and is none goes behind --", name);
 }
 
 static int set_option(const verb *v, const option *o, const char *value) {
@@ -68,14 +68,19 @@ static int set_option(const verb *v, const option *o, const char *value) {
 }
 
 int parse_options(const verb *v, int argc, char **argv, const char **rest, int *count) {
+    bool plain = false; /* behind "--" nothing is an option */
     *count = 0;
     for (int i = 0; i < argc; i++) {
         const char *text = argv[i];
-        if (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0) {
+        if (!plain && strcmp(text, "--") == 0) {
+            plain = true;
+            continue;
+        }
+        if (!plain && (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0)) {
             print_help(v);
             return -1;
         }
-        if (text[0] != '-' || !text[1]) {
+        if (plain || text[0] != '-' || !text[1]) {
             rest[(*count)++] = text;
             continue;
         }

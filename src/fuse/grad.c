@@ -23,6 +23,7 @@ typedef struct differ {
     tni_graph *g;
     int32_t n; /* nodes of the formula itself */
     bool active[TNI_FUSE_NODES], decided[TNI_FUSE_NODES];
+    bool chosen[TNI_FUSE_NODES]; /* of the gradient: what arrives at a branch, `where(c, d, 0)` */
     group groups[TNI_FUSE_NODES][GROUPS];
     int32_t n_groups[TNI_FUSE_NODES];
 } differ;
@@ -119,18 +120,18 @@ static bool is_zero(const differ *d, int32_t node) {
     return d->g->nodes[node].op == TNI_P_CONST && d->g->nodes[node].value == 0;
 }
 
-/* What arrives only where a condition holds that is decided before the call, `where(c, d, 0)`, is passed on as d and put
- * under the condition again: a branch that a call does not take costs it nothing, as 0 * f'(x) would. */
+/* What arrives only where a condition holds, `where(c, d, 0)`, is passed on as d and put under the condition again: of a
+ * branch that is not taken 0 * f'(x) may be NaN, and where the call decides it costs nothing then. */
 typedef struct guards {
     int32_t wheres[MOST_GUARDS], n;
     int32_t inner;
 } guards;
 
-static guards take_guards(const differ *d, int32_t node) {
+static guards take_guards(const differ *d, int32_t node, bool chosen) {
     guards found = {.inner = node};
     while (found.n < MOST_GUARDS) {
         const tni_gnode *n = &d->g->nodes[found.inner];
-        if (n->op != TNI_P_WHERE || !is_decided(d, n->arg[0])) break;
+        if (n->op != TNI_P_WHERE || !(is_decided(d, n->arg[0]) || (chosen && d->chosen[found.inner]))) break;
         bool first = is_zero(d, n->arg[2]), second = is_zero(d, n->arg[1]);
         if (first == second) break;
         found.wheres[found.n++] = found.inner;
@@ -144,20 +145,33 @@ static int32_t guarded(differ *d, const guards *by, int32_t node) {
         const tni_gnode where = d->g->nodes[by->wheres[i]];
         bool first = is_zero(d, where.arg[2]);
         node = tni_node3(d->g, TNI_P_WHERE, 0, where.arg[0], first ? node : where.arg[1], first ? where.arg[2] : node);
+        if (node >= 0) d->chosen[node] |= d->chosen[by->wheres[i]];
     }
     return node;
 }
 
+/* What passes through a choice between elements arrives at each side where that is taken. */
+static void mark_chosen(differ *d, int op, int32_t node) {
+    bool chooses = op == TNI_P_WHERE || op == TNI_P_MIN || op == TNI_P_MAX || op == TNI_P_CLAMP;
+    while (chooses && node >= 0 && d->g->nodes[node].op == TNI_P_WHERE) {
+        const int32_t *arg = d->g->nodes[node].arg;
+        d->chosen[node] = true;
+        node = is_zero(d, arg[2]) ? arg[1] : is_zero(d, arg[1]) ? arg[2] : -1;
+    }
+}
+
 static void pass_term(differ *d, int32_t i, group from) {
     const tni_gnode node = d->g->nodes[i];
-    const guards by = take_guards(d, from.node);
+    const guards by = take_guards(d, from.node, true);
     int32_t names[5] = {node.arg[0], node.arg[1], node.arg[2], i, by.inner};
     const bool square = node.op == TNI_P_MUL && node.arg[0] == node.arg[1]; /* both ways at once */
     if (square) names[4] = tni_node2(d->g, TNI_P_MUL, tni_const(d->g, TNI_TY_WEAK_FLOAT, 2), by.inner);
     for (int k = 0; k < (square ? 1 : 3) && node.arg[k] >= 0; k++) {
         const char *rule = tni_prims[node.op].grad[k];
         if (!rule || !d->active[node.arg[k]]) continue;
-        add(d, node.arg[k], (group){guarded(d, &by, tni_template(d->g, rule, names, node.kind)), from.shape});
+        int32_t made = tni_template(d->g, rule, names, node.kind);
+        mark_chosen(d, node.op, made);
+        add(d, node.arg[k], (group){guarded(d, &by, made), from.shape});
     }
 }
 
@@ -213,7 +227,7 @@ static void pass_on(differ *d, int32_t i) {
     for (; n < MOST_TERMS - 1 && d->g->nodes[rest].op == TNI_P_ADD; rest = d->g->nodes[rest].arg[0])
         terms[n++] = d->g->nodes[rest].arg[1];
     terms[n++] = rest;
-    for (int32_t k = 0; k < n; k++) guarded_ones |= take_guards(d, terms[k]).n > 0;
+    for (int32_t k = 0; k < n; k++) guarded_ones |= take_guards(d, terms[k], false).n > 0;
     if (!guarded_ones) {
         pass_term(d, i, from);
         return;

@@ -68,6 +68,10 @@ static void consider_functions(nearest *best) {
     for (int t = 1; t < TN_TYPE_COUNT; t++) consider(best, tn_type_name((tn_type)t));
     consider(best, "has");
     consider(best, "rand");
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        if (tni_is_activation(op)) consider(best, op->contract->name);
+    }
 }
 
 void tni_suggest(tni_text *text, const tni_parser *p, const char *name, bool functions) {
@@ -305,6 +309,20 @@ static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t at
     return TN_OK;
 }
 
+/* mish(x): a row of the table. A row's own formula has those before it. */
+static const tn_operator *row_named(const tni_parser *p, const char *name) {
+    const tn_operator *op = p->formula ? tn_find(name) : NULL;
+    return op && op->index < p->formula->n_known && tni_is_activation(op) ? op : NULL;
+}
+
+static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator *op, int32_t *node) {
+    arguments args;
+    TN_TRY(parse_arguments(p, op->contract->name, false, &args));
+    if (args.count != 1) return wrong_count(p, at, op->contract->name, 1, args.count);
+    TN_TRY(inline_row(p, op, args.nodes[0], node));
+    return tni_parse_made(p, *node);
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
@@ -335,6 +353,8 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
     }
+    const tn_operator *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
+    if (row) return parse_row(p, name, row, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);

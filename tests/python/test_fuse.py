@@ -109,6 +109,26 @@ def test_parameters_by_name() -> None:
     assert gradcheck(lambda a: function(a, eps=0.5), (x,))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_branches_that_are_not_taken_have_no_gradient(dtype: torch.dtype) -> None:
+    """0 times the derivative of the other branch would be NaN where that is infinite."""
+    ends = [1e-30, 1.0, 50.0, 89.0, 1000.0, 1e30]
+    x = here.tensor([-v for v in ends] + [0.0] + ends, dtype=dtype, requires_grad=True)
+    one = torch.ones_like(x)
+    negative = x <= 0
+    cases = [
+        (tn.elu, torch.where(negative, torch.exp(x), one)),
+        (tn.celu, torch.where(negative, torch.exp(x), one)),
+        (tn.fuse("where(x > 0, log(x) * 3, 0)"), torch.where(negative, 0 * one, 3 / x)),
+        (tn.fuse("x if x < 2 else sqrt(2 - x) * exp(-x)"), torch.where(x < 2, one, torch.nan * one)),
+        (tn.fuse("min(x, exp(x))"), one),
+        (tn.fuse("max(x, -exp(-x))"), one),
+    ]
+    for function, want in cases:
+        (have,) = torch.autograd.grad(function(x).double().sum(), x)
+        assert_close(have, want.detach(), "bf16" if dtype == torch.bfloat16 else "f32")
+
+
 def test_one_gradient_of_two() -> None:
     x, y = here.randn(3, 4, requires_grad=True), here.randn(4)
     (tn.fuse("silu(x) * y")(x, y)).sum().backward()
