@@ -27,6 +27,14 @@ void TNI_CPU(vec_tanh)(const real *x, real *y, int64_t n) {
     apply(v_tanh, x, y, n);
 }
 
+void TNI_CPU(vec_sin)(const real *x, real *y, int64_t n) {
+    apply(v_sin, x, y, n);
+}
+
+void TNI_CPU(vec_cos)(const real *x, real *y, int64_t n) {
+    apply(v_cos, x, y, n);
+}
+
 void TNI_CPU(vec_erf)(const real *x, real *y, int64_t n) {
     apply(v_erf, x, y, n);
 }

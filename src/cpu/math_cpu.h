@@ -5,7 +5,7 @@
 #include "variants.h"
 
 /* X(name): y[i] = name(x[i]). exp_scaled gives exp for x <= 0 alone; what underflows is as small, not always 0. */
-#define TNI_VEC_FUNCTIONS(X) X(exp) X(exp_scaled) X(log) X(tanh) X(erf)
+#define TNI_VEC_FUNCTIONS(X) X(exp) X(exp_scaled) X(log) X(tanh) X(erf) X(sin) X(cos)
 
 #define TNI_VEC_DECLARE_ONE(isa, needs, name)                           \
     void vec_##name##_##isa##_f32(const float *x, float *y, int64_t n); \

@@ -1,6 +1,7 @@
 /* exp, log, tanh and erf of vectors; included by vec.h. Errors, over all inputs (denormals, infinities, NaN and -0 give
  * what the C library gives): f32 below 2 ulp, f64 below 3 ulp. No gather, no branch. Without fused
- * multiply-add the bounds hold as well: products that must be exact have few enough bits.
+ * multiply-add the bounds hold as well: products that must be exact have few enough bits. Also sin and cos: of f32, where
+ * there is fused multiply-add, with a branch for large x; else the C library's.
  *
  * The polynomials are minimax fits; what each one approximates is said where it is used. */
 #ifndef TNI_VEC_MATH_H
@@ -222,6 +223,95 @@ TNI_INLINE vreal v_erf(vreal x) {
     vreal small = v_fma(v_poly(a * a, ERF_POLY, COUNT(ERF_POLY)), a, a);
     vreal large = 1 - exp_shifted(-v_poly(a, ERFC_POLY, COUNT(ERFC_POLY)), 0);
     return v_copysign(v_select((vint)(a < 1), small, large), x);
+}
+
+#endif
+
+/* ---- sin, cos ---------------------------------------------------------------------------------------------------- */
+
+#if defined(TNI_REAL_f32) && (defined(TNI_ISA_neon) || defined(TNI_ISA_avx2) || defined(TNI_ISA_avx512))
+#define V_HAS_SIN
+
+/* sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2 / 2 + r^4 P(r^2), |r| <= pi / 4 */
+static const real SIN_POLY[] = {-0x1.555546p-3f, 0x1.110756p-7f, -0x1.994b4p-13f};
+static const real COS_POLY[] = {0x1.55554ap-5f, -0x1.6c0c28p-10f, 0x1.99e86ap-16f};
+/* pi / 2, in parts that are all positive: -0 stays -0 */
+static const real QUARTER[] = {0x1.921fb4p+0f, 0x1.4442dp-24f, 0x1.846988p-48f}, QUARTERS_PER = 0x1.45f306p-1f;
+static const real SIN_FAR = 0x1p20f;
+
+/* a * b + c in one rounding, whatever the compiler makes of v_fma. */
+TNI_INLINE vreal fused(vreal a, vreal b, vreal c) {
+#if defined(TNI_ISA_neon)
+    return (vreal)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(TNI_ISA_avx512)
+    return (vreal)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+    return (vreal)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#endif
+}
+
+/* How many quarter turns x is from 0, and what is left of it, for |x| >= SIN_FAR: of 2 / pi those bits that count, times the mantissa, in whole numbers. */
+static __attribute__((noinline, unused)) real turn_far(real x, int32_t *quarters) {
+    static const uint32_t two_over_pi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
+                                           0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
+    uint32_t bits, part[3];
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    *quarters = 0;
+    if ((bits >> 23 & 255) == 255) return x - x;    /* infinity, NaN */
+    int first = (int)(bits >> 23 & 255) - 152 + 32; /* x / 4 = mantissa 2^(first - 32) */
+    for (int i = 0; i < 3; i++) {
+        const uint32_t *word = two_over_pi + first / 32 + i;
+        part[i] = (uint32_t)((((uint64_t)word[0] << 32 | word[1]) << first % 32) >> 32);
+    }
+    uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
+    uint64_t turns = (mantissa * part[0] << 32) + mantissa * part[1] + (mantissa * part[2] >> 32); /* 2^-64 */
+    int64_t rest = (int64_t)(turns << 2);
+    int32_t whole = (int32_t)(turns >> 62) + (rest < 0);
+    real r = (real)((double)rest * (0x1.921fb54442d18p+0 * 0x1p-64));
+    *quarters = bits >> 31 ? -whole : whole;
+    return bits >> 31 ? -r : r;
+}
+
+/* sin(x + ahead pi / 2) */
+TNI_INLINE vreal sin_ahead(vreal x, const int ahead) {
+    vreal t = v_fma(x, v_set(QUARTERS_PER), v_set(MAGIC)), n = t - MAGIC, r = x;
+    vint quarters = (vint)t, far = ~(vint)(v_abs(x) < SIN_FAR);
+    for (int k = 0; k < COUNT(QUARTER); k++) r = fused(n, v_set(-QUARTER[k]), r);
+    if (__builtin_expect(v_any(far), 0)) {
+        for (int k = 0; k < VL; k++) {
+            int32_t own;
+            if (!far[k]) continue;
+            r[k] = turn_far(x[k], &own);
+            quarters[k] = own;
+        }
+    }
+    vreal z = r * r;
+    vreal sine = v_fma(v_poly(z, SIN_POLY, COUNT(SIN_POLY)), z * r, r);
+    sine = (vreal)((vint)sine | ((vint)r & (vint)v_set(-(real)0))); /* of -0 */
+    vreal cosine = v_fma(v_poly(z, COS_POLY, COUNT(COS_POLY)), z * z, v_fma(z, v_set((real)-0.5), v_set(1)));
+    quarters += ahead;
+    vreal y = v_select(-(quarters & 1), cosine, sine);
+    return (vreal)((vint)y ^ (quarters & 2) << 30);
+}
+
+TNI_INLINE vreal v_sin(vreal x) {
+    return sin_ahead(x, 0);
+}
+
+TNI_INLINE vreal v_cos(vreal x) {
+    return sin_ahead(x, 1);
+}
+
+#else
+
+TNI_INLINE vreal v_sin(vreal x) {
+    for (int k = 0; k < VL; k++) x[k] = sizeof(real) == 4 ? (real)sinf((float)x[k]) : (real)sin((double)x[k]);
+    return x;
+}
+
+TNI_INLINE vreal v_cos(vreal x) {
+    for (int k = 0; k < VL; k++) x[k] = sizeof(real) == 4 ? (real)cosf((float)x[k]) : (real)cos((double)x[k]);
+    return x;
 }
 
 #endif

@@ -37,13 +37,14 @@ typedef struct emitter {
 
 static const char *function_of(int op) {
     static const char *const names[TNI_PRIMS] = {
-        [TNI_P_NEG] = "f_neg",           [TNI_P_ABS] = "f_abs",     [TNI_P_SIGN] = "f_sign",
-        [TNI_P_SQRT] = "f_sqrt",         [TNI_P_RSQRT] = "f_rsqrt", [TNI_P_EXP] = "f_exp",
-        [TNI_P_LOG] = "f_log",           [TNI_P_LOG1P] = "f_log1p", [TNI_P_EXPM1] = "f_expm1",
-        [TNI_P_TANH] = "f_tanh",         [TNI_P_ERF] = "f_erf",     [TNI_P_SIGMOID] = "f_sigmoid",
-        [TNI_P_SOFTPLUS] = "f_softplus", [TNI_P_RELU] = "f_relu",   [TNI_P_ADD] = "f_add",
-        [TNI_P_SUB] = "f_sub",           [TNI_P_MUL] = "f_mul",     [TNI_P_DIV] = "f_div",
-        [TNI_P_MIN] = "f_min",           [TNI_P_MAX] = "f_max",
+        [TNI_P_NEG] = "f_neg",   [TNI_P_ABS] = "f_abs",         [TNI_P_SIGN] = "f_sign",
+        [TNI_P_SQRT] = "f_sqrt", [TNI_P_RSQRT] = "f_rsqrt",     [TNI_P_EXP] = "f_exp",
+        [TNI_P_LOG] = "f_log",   [TNI_P_LOG1P] = "f_log1p",     [TNI_P_EXPM1] = "f_expm1",
+        [TNI_P_SIN] = "f_sin",   [TNI_P_COS] = "f_cos",         [TNI_P_TANH] = "f_tanh",
+        [TNI_P_ERF] = "f_erf",   [TNI_P_SIGMOID] = "f_sigmoid", [TNI_P_SOFTPLUS] = "f_softplus",
+        [TNI_P_RELU] = "f_relu", [TNI_P_ADD] = "f_add",         [TNI_P_SUB] = "f_sub",
+        [TNI_P_MUL] = "f_mul",   [TNI_P_DIV] = "f_div",         [TNI_P_MIN] = "f_min",
+        [TNI_P_MAX] = "f_max",
     };
     return names[op];
 }
@@ -100,7 +101,14 @@ static int lane_of_argument(const emitter *e, const tni_step *s, int k) {
     return s->arg[k] >= 0 ? e->values[s->arg[k]].lane : -1;
 }
 
+/* V_HAS_SIN: else it is the C library's, which no loop is linked with. */
+static bool has_sin(const emitter *e) {
+    const char *isa = tni_loops_isa();
+    return e->lane == TNI_LANE_F32 && strcmp(isa, "sse2") != 0 && strcmp(isa, "vector") != 0;
+}
+
 static bool fits_loop(const emitter *e, const tni_step *s) {
+    if ((s->op == TNI_P_SIN || s->op == TNI_P_COS) && !has_sin(e)) return false;
     if (s->pair >= 0 || function_of(s->op)) return s->lane == e->lane;
     if (s->op == TNI_P_WHERE) return s->lane == e->lane;
     if (s->op == TNI_P_AND || s->op == TNI_P_OR || s->op == TNI_P_NOT) return true;

@@ -25,6 +25,12 @@ TNI_INLINE vreal f_exp(vreal x) {
 TNI_INLINE vreal f_log(vreal x) {
     return v_log(x);
 }
+TNI_INLINE vreal f_sin(vreal x) {
+    return v_sin(x);
+}
+TNI_INLINE vreal f_cos(vreal x) {
+    return v_cos(x);
+}
 TNI_INLINE vreal f_tanh(vreal x) {
     return v_tanh(x);
 }

@@ -32,6 +32,8 @@ VECTOR(exp)
 VECTOR(log)
 VECTOR(log1p)
 VECTOR(expm1)
+VECTOR(sin)
+VECTOR(cos)
 VECTOR(tanh)
 VECTOR(erf)
 VECTOR(sigmoid)
@@ -57,8 +59,6 @@ VECTOR(relu)
 
 SCALAR(floor, F(floor)(a))
 SCALAR(round, F(nearbyint)(a))
-SCALAR(sin, F(sin)(a))
-SCALAR(cos, F(cos)(a))
 
 /* ---- two and three ----------------------------------------------------------------------------------------------- */
 

@@ -25,7 +25,8 @@ typedef struct function {
     { #name " " #isa, needs, negative, vec_##name##_##isa##_f32, vec_##name##_##isa##_f64, reference, reference##l }
 #define ROWS(isa, needs, unused)                                                                                \
     ROW(exp, isa, needs, false, exp), ROW(exp_scaled, isa, needs, true, exp), ROW(log, isa, needs, false, log), \
-        ROW(tanh, isa, needs, false, tanh), ROW(erf, isa, needs, false, erf),
+        ROW(tanh, isa, needs, false, tanh), ROW(erf, isa, needs, false, erf), ROW(sin, isa, needs, false, sin), \
+        ROW(cos, isa, needs, false, cos),
 
 static const function functions[] = {TNI_VARIANTS(ROWS, )};
 
