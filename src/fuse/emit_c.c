@@ -36,15 +36,30 @@ typedef struct emitter {
 } emitter;
 
 static const char *function_of(int op) {
-    static const char *const names[TNI_PRIMS] = {
-        [TNI_P_NEG] = "f_neg",   [TNI_P_ABS] = "f_abs",         [TNI_P_SIGN] = "f_sign",
-        [TNI_P_SQRT] = "f_sqrt", [TNI_P_RSQRT] = "f_rsqrt",     [TNI_P_EXP] = "f_exp",
-        [TNI_P_LOG] = "f_log",   [TNI_P_LOG1P] = "f_log1p",     [TNI_P_EXPM1] = "f_expm1",
-        [TNI_P_SIN] = "f_sin",   [TNI_P_COS] = "f_cos",         [TNI_P_TANH] = "f_tanh",
-        [TNI_P_ERF] = "f_erf",   [TNI_P_SIGMOID] = "f_sigmoid", [TNI_P_SOFTPLUS] = "f_softplus",
-        [TNI_P_RELU] = "f_relu", [TNI_P_ADD] = "f_add",         [TNI_P_SUB] = "f_sub",
-        [TNI_P_MUL] = "f_mul",   [TNI_P_DIV] = "f_div",         [TNI_P_MIN] = "f_min",
+    static const char *const names[TNI_STEP_OPS] = {
+        [TNI_P_NEG] = "f_neg",
+        [TNI_P_ABS] = "f_abs",
+        [TNI_P_SIGN] = "f_sign",
+        [TNI_P_SQRT] = "f_sqrt",
+        [TNI_P_RSQRT] = "f_rsqrt",
+        [TNI_P_EXP] = "f_exp",
+        [TNI_P_LOG] = "f_log",
+        [TNI_P_LOG1P] = "f_log1p",
+        [TNI_P_EXPM1] = "f_expm1",
+        [TNI_P_SIN] = "f_sin",
+        [TNI_P_COS] = "f_cos",
+        [TNI_P_TANH] = "f_tanh",
+        [TNI_P_ERF] = "f_erf",
+        [TNI_P_SIGMOID] = "f_sigmoid",
+        [TNI_P_SOFTPLUS] = "f_softplus",
+        [TNI_P_RELU] = "f_relu",
+        [TNI_P_ADD] = "f_add",
+        [TNI_P_SUB] = "f_sub",
+        [TNI_P_MUL] = "f_mul",
+        [TNI_P_DIV] = "f_div",
+        [TNI_P_MIN] = "f_min",
         [TNI_P_MAX] = "f_max",
+        [TNI_P_TANH_SOFTPLUS] = "f_tanh_softplus",
     };
     return names[op];
 }
@@ -55,7 +70,7 @@ static const char *test_of(int op) {
 
 /* Long enough that two vectors keep the machine busy, or that four would not fit into registers. */
 static bool is_heavy(int op) {
-    return function_of(op) && op >= TNI_P_EXP && op <= TNI_P_SOFTPLUS;
+    return op == TNI_P_TANH_SOFTPLUS || (function_of(op) && op >= TNI_P_EXP && op <= TNI_P_SOFTPLUS);
 }
 
 /* ---- which steps ------------------------------------------------------------------------------------------------- */

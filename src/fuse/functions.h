@@ -57,16 +57,30 @@ TNI_INLINE vreal f_log1p(vreal x) {
     return v_select(plain, v_log(u), y);
 }
 
-/* u = exp(x) has an error that log(u) tells: (u - 1) x / log(u) is right where u - 1 is not. */
+/* 2^n (exp(r) - 1) + 2^n - 1, in halves, so that 2^n does not overflow. Next to 0 it is x itself. */
 TNI_INLINE vreal f_expm1(vreal x) {
-    vreal u = v_exp(x), less = u - 1, y = less * (x / v_log(u));
-    y = v_select((vint)(u == 1), x, y);
-    vint plain = (vint)(less == -1) | (vint)(u == (real)INFINITY);
-    return v_select(plain, less, y);
+    const real low = sizeof(real) == 4 ? -30 : -50, tiny = sizeof(real) == 4 ? (real)0x1p-26 : (real)0x1p-55;
+    vreal a = v_atmost(v_atleast(x, v_set(low)), v_set(EXP_HIGH)), bias = v_set(MAGIC + (EXPONENT_BIAS - 1));
+    vreal t = v_fma(a, v_set(LOG2_E), bias), half = power_of_2(t);
+    vreal y = v_fma(exp_reduced(a, t - bias), half, half - (real)0.5) * 2;
+    return v_select((vint)(v_abs(x) < tiny), x, y);
+}
+
+/* log(1 + x) for 0 <= x <= 1: 1 + x, or half of it, is never made, so nothing of x is lost. */
+TNI_INLINE vreal log1p_unit(vreal x) {
+    vint halved = (vint)(x > (real)0.41421356237309515);
+    vreal f = v_select(halved, v_fma(x, v_set((real)0.5), v_set((real)-0.5)), x);
+    return log_reduced(v_select(halved, v_set(1), v_set(0)), f);
 }
 
 TNI_INLINE vreal f_softplus(vreal x) {
-    return v_max(x, v_set(0)) + f_log1p(v_exp(-v_abs(x)));
+    return v_max(x, v_set(0)) + log1p_unit(v_exp(-v_abs(x)));
+}
+
+/* With e = exp(x): (e^2 + 2 e) / (e^2 + 2 e + 2). From 30 on it is 1. */
+TNI_INLINE vreal f_tanh_softplus(vreal x) {
+    vreal e = v_exp(v_atmost(x, v_set(30))), n = v_fma(e, e, e + e);
+    return n / (n + 2);
 }
 
 TNI_INLINE vreal f_add(vreal a, vreal b) {

@@ -146,14 +146,14 @@ BOOL_BINARY(and, &)
 BOOL_BINARY(or, |)
 
 tni_loop tni_loop_of(int lane, int op) {
-    static const tni_loop ints[TNI_PRIMS] = {
+    static const tni_loop ints[TNI_STEP_OPS] = {
         [TNI_P_NEG] = int_neg,    [TNI_P_ABS] = int_abs,     [TNI_P_SIGN] = int_sign, [TNI_P_FLOOR] = int_same,
         [TNI_P_ROUND] = int_same, [TNI_P_RELU] = int_relu,   [TNI_P_ADD] = int_add,   [TNI_P_SUB] = int_sub,
         [TNI_P_MUL] = int_mul,    [TNI_P_MOD] = int_mod,     [TNI_P_POW] = int_pow,   [TNI_P_MIN] = int_min,
         [TNI_P_MAX] = int_max,    [TNI_P_LT] = int_lt,       [TNI_P_LE] = int_le,     [TNI_P_EQ] = int_eq,
         [TNI_P_NE] = int_ne,      [TNI_P_WHERE] = int_where,
     };
-    static const tni_loop bools[TNI_PRIMS] = {
+    static const tni_loop bools[TNI_STEP_OPS] = {
         [TNI_P_NOT] = bool_not, [TNI_P_AND] = bool_and, [TNI_P_OR] = bool_or, [TNI_P_WHERE] = bool_where};
     if (lane == TNI_LANE_BOOL) return bools[op];
     return lane == TNI_LANE_INT ? ints[op] : tni_real_loops_of(lane)->op[op];

@@ -67,6 +67,8 @@ typedef enum tni_prim {
     TNI_P_SUM_TO, /* arg 0 summed over the dimensions that arg 1 does not have */
     TNI_P_EXPAND, /* arg 0 in the shape of both */
     TNI_PRIMS,
+    TNI_P_TANH_SOFTPLUS = TNI_PRIMS, /* of steps on the CPU alone: tanh(softplus(a)) */
+    TNI_STEP_OPS,
 } tni_prim;
 
 typedef enum tni_reach { TNI_OVER_ROW, TNI_OVER_ALL } tni_reach;

@@ -1,4 +1,4 @@
-/* Steps that can be one: a sum, difference or product whose only use is another, and relu behind that. */
+/* Steps that can be one: a sum, difference or product whose only use is another, relu behind that, tanh(softplus(a)). */
 #include "plan.h"
 
 typedef struct pairing {
@@ -55,6 +55,16 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
         s->out = out;
         s->run = tni_pair_loop(s->lane, s->pair / TNI_PAIRS, s->pair % TNI_PAIRS, true);
         s->relu = true;
+        drop(inner);
+        return;
+    }
+    if (s->op == TNI_P_TANH) {
+        tni_step *inner = sole_maker(a, segment, s, 0);
+        if (!inner || inner->op != TNI_P_SOFTPLUS) return;
+        s->op = TNI_P_TANH_SOFTPLUS;
+        s->arg[0] = inner->arg[0];
+        s->scalars = inner->scalars;
+        s->run = tni_loop_of(s->lane, s->op);
         drop(inner);
         return;
     }
