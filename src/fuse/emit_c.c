@@ -60,6 +60,7 @@ static const char *function_of(int op) {
         [TNI_P_MIN] = "f_min",
         [TNI_P_MAX] = "f_max",
         [TNI_P_TANH_SOFTPLUS] = "f_tanh_softplus",
+        [TNI_P_HALF_ERF] = "f_half_erf",
     };
     return names[op];
 }
@@ -70,7 +71,7 @@ static const char *test_of(int op) {
 
 /* Long enough that two vectors keep the machine busy, or that four would not fit into registers. */
 static bool is_heavy(int op) {
-    return op == TNI_P_TANH_SOFTPLUS || (function_of(op) && op >= TNI_P_EXP && op <= TNI_P_SOFTPLUS);
+    return op >= TNI_PRIMS || (function_of(op) && op >= TNI_P_EXP && op <= TNI_P_SOFTPLUS);
 }
 
 /* ---- which steps ------------------------------------------------------------------------------------------------- */
@@ -467,7 +468,8 @@ static void emit_loop(emitter *e, int32_t number, int32_t work, int32_t heavy) {
     e->by_rows = false;
     e->free = true;
     print_steps(e);
-    print_function(e, number, heavy || work > 12 ? 2 : 4);
+    bool shorter = strcmp(tni_loops_isa(), "neon") == 0; /* of such vectors more are under way at a time */
+    print_function(e, number, heavy > shorter || work > 12 ? 2 : 4);
     for (int i = 0; i < 4; i++) {
         e->text->failed |= parts[i]->failed;
         tni_free(parts[i]->data);

@@ -77,6 +77,24 @@ TNI_INLINE vreal f_softplus(vreal x) {
     return v_max(x, v_set(0)) + log1p_unit(v_exp(-v_abs(x)));
 }
 
+/* 0.5 + 0.5 erf(x). */
+#if defined(TNI_REAL_f32) && !defined(TNI_ISA_avx512) /* whose erf is quicker */
+/* erf(a) = 1 - exp(-a P(a)), 0 <= a <= 4; beyond, exp is 0 */
+static const real HALF_ERF_POLY[] = {0x1.20dd8ap+0f,   0x1.45f034p-1f,  0x1.a576fap-4f,   -0x1.3ecf0ep-6f,
+                                     0x1.058dbep-12f,  0x1.66be1cp-10f, -0x1.10dedep-11f, 0x1.aa0292p-14f,
+                                     -0x1.681214p-17f, 0x1.03f8eap-21f};
+
+TNI_INLINE vreal f_half_erf(vreal x) {
+    vreal a = v_atmost(v_abs(x), v_set(12)), p = a * v_poly(a, HALF_ERF_POLY, 10);
+    vreal half = exp_shifted(-v_atmost(p, v_set((real)87.4)), -1);
+    return v_select((vint)(x < 0), half, 1 - half);
+}
+#else
+TNI_INLINE vreal f_half_erf(vreal x) {
+    return v_fma(v_erf(x), v_set(0.5), v_set(0.5));
+}
+#endif
+
 /* With e = exp(x): (e^2 + 2 e) / (e^2 + 2 e + 2). From 30 on it is 1. */
 TNI_INLINE vreal f_tanh_softplus(vreal x) {
     vreal e = v_exp(v_atmost(x, v_set(30))), n = v_fma(e, e, e + e);

@@ -39,6 +39,7 @@ VECTOR(erf)
 VECTOR(sigmoid)
 VECTOR(softplus)
 VECTOR(tanh_softplus)
+VECTOR(half_erf)
 VECTOR(relu)
 
 #define SCALAR(name, expression)                                                              \
@@ -263,17 +264,39 @@ static void store(tn_type type, const void *from, void *to, int64_t n) {
 const tni_real_loops TNI_CPU(fuse_loops) = {
     .op =
         {
-            [TNI_P_NEG] = loop_neg,     [TNI_P_ABS] = loop_abs,         [TNI_P_SIGN] = loop_sign,
-            [TNI_P_FLOOR] = loop_floor, [TNI_P_ROUND] = loop_round,     [TNI_P_SQRT] = loop_sqrt,
-            [TNI_P_RSQRT] = loop_rsqrt, [TNI_P_EXP] = loop_exp,         [TNI_P_LOG] = loop_log,
-            [TNI_P_LOG1P] = loop_log1p, [TNI_P_EXPM1] = loop_expm1,     [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
-            [TNI_P_SIN] = loop_sin,     [TNI_P_COS] = loop_cos,         [TNI_P_TANH] = loop_tanh,
-            [TNI_P_ERF] = loop_erf,     [TNI_P_SIGMOID] = loop_sigmoid, [TNI_P_SOFTPLUS] = loop_softplus,
-            [TNI_P_RELU] = loop_relu,   [TNI_P_ADD] = loop_add,         [TNI_P_SUB] = loop_sub,
-            [TNI_P_MUL] = loop_mul,     [TNI_P_DIV] = loop_div,         [TNI_P_MOD] = loop_mod,
-            [TNI_P_POW] = loop_pow,     [TNI_P_MIN] = loop_min,         [TNI_P_MAX] = loop_max,
-            [TNI_P_LT] = loop_lt,       [TNI_P_LE] = loop_le,           [TNI_P_EQ] = loop_eq,
-            [TNI_P_NE] = loop_ne,       [TNI_P_WHERE] = loop_where,
+            [TNI_P_NEG] = loop_neg,
+            [TNI_P_ABS] = loop_abs,
+            [TNI_P_SIGN] = loop_sign,
+            [TNI_P_FLOOR] = loop_floor,
+            [TNI_P_ROUND] = loop_round,
+            [TNI_P_SQRT] = loop_sqrt,
+            [TNI_P_RSQRT] = loop_rsqrt,
+            [TNI_P_EXP] = loop_exp,
+            [TNI_P_LOG] = loop_log,
+            [TNI_P_LOG1P] = loop_log1p,
+            [TNI_P_EXPM1] = loop_expm1,
+            [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
+            [TNI_P_HALF_ERF] = loop_half_erf,
+            [TNI_P_SIN] = loop_sin,
+            [TNI_P_COS] = loop_cos,
+            [TNI_P_TANH] = loop_tanh,
+            [TNI_P_ERF] = loop_erf,
+            [TNI_P_SIGMOID] = loop_sigmoid,
+            [TNI_P_SOFTPLUS] = loop_softplus,
+            [TNI_P_RELU] = loop_relu,
+            [TNI_P_ADD] = loop_add,
+            [TNI_P_SUB] = loop_sub,
+            [TNI_P_MUL] = loop_mul,
+            [TNI_P_DIV] = loop_div,
+            [TNI_P_MOD] = loop_mod,
+            [TNI_P_POW] = loop_pow,
+            [TNI_P_MIN] = loop_min,
+            [TNI_P_MAX] = loop_max,
+            [TNI_P_LT] = loop_lt,
+            [TNI_P_LE] = loop_le,
+            [TNI_P_EQ] = loop_eq,
+            [TNI_P_NE] = loop_ne,
+            [TNI_P_WHERE] = loop_where,
         },
     .sum = sum_of,
     .max = max_of,

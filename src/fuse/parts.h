@@ -68,6 +68,7 @@ typedef enum tni_prim {
     TNI_P_EXPAND, /* arg 0 in the shape of both */
     TNI_PRIMS,
     TNI_P_TANH_SOFTPLUS = TNI_PRIMS, /* of steps on the CPU alone: tanh(softplus(a)) */
+    TNI_P_HALF_ERF,                  /* 0.5 + 0.5 * erf(a) */
     TNI_STEP_OPS,
 } tni_prim;
 

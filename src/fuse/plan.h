@@ -52,8 +52,9 @@ int32_t tni_stage_of_todo(const tni_planner *p, int32_t t);
 /* Sets `taken` for the element values that this stage's reductions and results need; false: it has none. */
 bool tni_mark_elements(tni_planner *p, int32_t stage);
 
-tn_status tni_plan_steps(tni_planner *p);   /* for pass->block and pass->rows */
-tn_status tni_plan_pairs(tni_planner *p);   /* joins steps (plan_pairs.c) */
+tn_status tni_plan_steps(tni_planner *p);                                         /* for pass->block and pass->rows */
+tn_status tni_plan_pairs(tni_planner *p);                                         /* joins steps (plan_pairs.c) */
+bool tni_is_number(const tni_planner *p, const tni_step *s, int k, double value); /* is argument k this constant? */
 tn_status tni_plan_scratch(tni_planner *p); /* offsets of values; sets pass->scratch */
 
 #endif

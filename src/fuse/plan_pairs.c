@@ -1,4 +1,5 @@
-/* Steps that can be one: a sum, difference or product whose only use is another, relu behind that, tanh(softplus(a)). */
+/* Steps that can be one: a sum, difference or product whose only use is another, and relu behind that; tanh(softplus(a)),
+ * 0.5 + 0.5 * erf(a). */
 #include "plan.h"
 
 typedef struct pairing {
@@ -45,6 +46,38 @@ static void join(tni_step *s, tni_step *inner, int k) {
     drop(inner);
 }
 
+/* s becomes a function of what `inner` is one of. */
+static void become(tni_step *s, tni_step *inner, int op) {
+    s->op = (uint8_t)op;
+    s->n_args = 1;
+    s->arg[0] = inner->arg[0];
+    s->arg[1] = -1;
+    s->scalars = inner->scalars;
+    s->run = tni_loop_of(s->lane, op);
+    drop(inner);
+}
+
+/* The step that makes the argument beside 0.5; NULL: there is none. */
+static tni_step *beside_half(const pairing *a, const tni_segment *segment, const tni_step *s, int op) {
+    for (int k = 0; k < 2 && s && s->op == op && s->pair < 0; k++) {
+        if (tni_is_number(a->p, s, 1 - k, 0.5)) return sole_maker(a, segment, s, k);
+    }
+    return NULL;
+}
+
+static bool try_function(const pairing *a, const tni_segment *segment, tni_step *s) {
+    tni_step *softplus = s->op == TNI_P_TANH ? sole_maker(a, segment, s, 0) : NULL;
+    tni_step *half = beside_half(a, segment, s, TNI_P_ADD), *erf = beside_half(a, segment, half, TNI_P_MUL);
+    if (softplus && softplus->op == TNI_P_SOFTPLUS) {
+        become(s, softplus, TNI_P_TANH_SOFTPLUS);
+        return true;
+    }
+    if (!erf || erf->op != TNI_P_ERF) return false;
+    become(s, erf, TNI_P_HALF_ERF);
+    drop(half);
+    return true;
+}
+
 static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) {
     if (!is_real(s)) return;
     if (s->op == TNI_P_RELU) {
@@ -58,16 +91,7 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
         drop(inner);
         return;
     }
-    if (s->op == TNI_P_TANH) {
-        tni_step *inner = sole_maker(a, segment, s, 0);
-        if (!inner || inner->op != TNI_P_SOFTPLUS) return;
-        s->op = TNI_P_TANH_SOFTPLUS;
-        s->arg[0] = inner->arg[0];
-        s->scalars = inner->scalars;
-        s->run = tni_loop_of(s->lane, s->op);
-        drop(inner);
-        return;
-    }
+    if (try_function(a, segment, s)) return;
     for (int k = 0; k < 2 && s->pair < 0 && pair_op(s->op) >= 0; k++) {
         tni_step *inner = sole_maker(a, segment, s, k);
         if (inner && inner->n_args == 2 && pair_op(inner->op) >= 0) join(s, inner, k);

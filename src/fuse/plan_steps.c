@@ -74,6 +74,10 @@ static int32_t constant(tni_planner *p, int32_t node, int lane) {
     return -1 - *place;
 }
 
+bool tni_is_number(const tni_planner *p, const tni_step *s, int k, double value) {
+    return s->arg[k] <= -2 && p->b->constants[-2 - s->arg[k]] == bits_in_lane(s->lane, value);
+}
+
 static bool is_constant(const tni_planner *p, int32_t node) {
     return p->g->nodes[node].op == TNI_P_CONST;
 }
