@@ -13,7 +13,7 @@ static int pair_op(uint8_t op) {
 }
 
 static bool is_real(const tni_step *s) {
-    return s->kind == TNI_STEP_LOOP && s->level == TNI_ELEMENT && (s->lane == TNI_LANE_F32 || s->lane == TNI_LANE_F64);
+    return s->kind == TNI_STEP_LOOP && (s->lane == TNI_LANE_F32 || s->lane == TNI_LANE_F64);
 }
 
 /* The step that makes argument k for this one alone, in the same segment; NULL: there is none. */
@@ -23,7 +23,7 @@ static tni_step *sole_maker(const pairing *a, const tni_segment *segment, const 
     int32_t maker = a->makers[value];
     if (maker < segment->first || maker >= segment->first + segment->count) return NULL;
     tni_step *made = &a->p->steps[maker];
-    return is_real(made) && made->lane == s->lane ? made : NULL;
+    return is_real(made) && made->lane == s->lane && made->level == s->level ? made : NULL;
 }
 
 static void drop(tni_step *s) {
@@ -79,7 +79,7 @@ static bool try_function(const pairing *a, const tni_segment *segment, tni_step 
 }
 
 static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) {
-    if (!is_real(s)) return;
+    if (!is_real(s) || try_function(a, segment, s) || s->level != TNI_ELEMENT) return;
     if (s->op == TNI_P_RELU) {
         tni_step *inner = sole_maker(a, segment, s, 0);
         if (!inner || inner->pair < 0 || inner->relu) return;
@@ -91,7 +91,6 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
         drop(inner);
         return;
     }
-    if (try_function(a, segment, s)) return;
     for (int k = 0; k < 2 && s->pair < 0 && pair_op(s->op) >= 0; k++) {
         tni_step *inner = sole_maker(a, segment, s, k);
         if (inner && inner->n_args == 2 && pair_op(inner->op) >= 0) join(s, inner, k);
