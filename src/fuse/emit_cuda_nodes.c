@@ -17,9 +17,10 @@ static int32_t beside_number(const tni_gpu_part *part, int32_t node, int op, dou
     return is_number(part, n->arg[1], value) ? tni_resolve(part->p, n->arg[0]) : -1;
 }
 
-/* The argument of a node that is `op` of one; -1: it is not. */
+/* The argument of a node that is `op` of one; -1: it is not, or is kept for later stages, which have not its argument. */
 static int32_t inside(const tni_gpu_part *part, int32_t node, int op) {
     if (node < 0 || tni_gpu_node_of(part, node)->op != op || part->p->memory_of[node] >= 0) return -1;
+    if (part->saved[node]) return -1;
     return tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
 }
 
@@ -56,7 +57,8 @@ static bool print_together(const tni_gpu_part *part, int32_t node) {
     int32_t half = beside_number(part, node, TNI_P_ADD, 0.5), one = beside_number(part, node, TNI_P_ADD, 1);
     int32_t erf = half >= 0 ? inside(part, beside_number(part, half, TNI_P_MUL, 0.5), TNI_P_ERF) : -1;
     int32_t tanh = one >= 0 ? inside(part, one, TNI_P_TANH) : -1;
-    int32_t mish = inside(part, inside(part, node, TNI_P_TANH), TNI_P_SOFTPLUS);
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int32_t mish = n->op == TNI_P_TANH ? inside(part, tni_resolve(part->p, n->arg[0]), TNI_P_SOFTPLUS) : -1;
     const char *name = erf >= 0 ? "tn_half_erf" : tanh >= 0 ? "tn_one_tanh" : mish >= 0 ? "tn_tanh_softplus" : NULL;
     if (!name) return false;
     tni_text_add(part->text, "%s(", name);

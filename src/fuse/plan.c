@@ -227,12 +227,25 @@ static void swap_dims(tni_pass *pass, int32_t a, int32_t b) {
     }
 }
 
+/* Is something written that has not all n dimensions? It must be so once, when its row begins. */
+static bool writes_fewer(const tni_planner *p, int32_t n) {
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (todo->gathers || !tni_in_pass(p->b, p->pass, todo)) continue;
+        const int64_t *strides = p->pass->memory[p->todo_memory[t]].strides;
+        for (int32_t d = 0; d < n; d++) {
+            if (strides[d] == 0) return true;
+        }
+    }
+    return false;
+}
+
 /* The dimensions in memory's order, where nothing depends on which is the last one. */
 static void order_dims(tni_planner *p) {
     tni_pass *pass = p->pass;
-    bool fixed = pass->reduces || p->list;
-    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
     int32_t n = pass->n_dims + (pass->columns != 1);
+    bool fixed = pass->reduces || p->list || writes_fewer(p, n);
+    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
     for (int32_t i = 1; i < n && !fixed; i++) {
         for (int32_t d = i; d > 0 && is_inside(pass, d - 1, d); d--) swap_dims(pass, d - 1, d);
     }
@@ -367,8 +380,8 @@ static void set_pieces(tni_binding *b, tni_pass *pass) {
     if (pass->pieces < 1) pass->pieces = 1;
     for (int32_t i = 0; i < pass->n_accumulators; i++) {
         pass->accumulators[i].partial = (int64_t)b->program->workspace;
-        size_t size = (size_t)(pass->accumulators[i].size * pass->pieces) * 8;
-        b->program->workspace += (size + 63) & ~(size_t)63;
+        size_t bytes = (size_t)(pass->accumulators[i].size * pass->pieces) * 8;
+        b->program->workspace += (bytes + 63) & ~(size_t)63;
     }
 }
 
