@@ -1,6 +1,6 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-gpu bench bench-cpu release-cubins wheel format lint clean
+.PHONY: help build demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -23,6 +23,10 @@ test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation t
 test-quick: ## the parts that a change is tried with: build, unit, check, python
 	@tools/setup.sh build python -- tools/build.sh release
 	@$(PYTHON) tools/test.py build unit check python
+
+test-nvrtc: build ## NVRTC compiles all formulas of the tests and of the table, and 1,000 random ones: 4 minutes
+	@tools/setup.sh cubins
+	@TENON_TEST_NVRTC=1 build/test_fuse_cuda
 
 test-gpu: ## the tests that need an NVIDIA GPU
 	@nvidia-smi -L >/dev/null 2>&1 || { echo "make test-gpu: this machine has no NVIDIA GPU (nvidia-smi finds none)"; exit 1; }

@@ -502,6 +502,10 @@ static inline void make_views(const call_of *c, views *v) {
         v->in[i] = (tn_arg){v->lists[list++], c->n_parts};
     }
     for (int i = 0; i < c->f->contract->n_attrs; i++) v->attrs[i] = c->f->contract->attrs[i].value;
+    for (int i = 0; i < c->n_attrs; i++) {
+        int32_t at = tni_attr_named(c->f->contract, c->attrs[i].name);
+        if (at >= 0 && c->attrs[i].value.kind != TN_STR) v->attrs[at] = c->attrs[i].value; /* words: their default */
+    }
     v->call = (tn_call){
         .name = "f", .in = v->in, .out = v->out, .attrs = v->attrs, .device = {TN_CPU, 0}, .host = tn_default_host()};
 }

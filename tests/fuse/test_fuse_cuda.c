@@ -2,8 +2,8 @@
  * thread by thread (emulate.h), and are compared with the reference. With one: they run there. As many processes as there
  * are processors share the work; with a GPU they fill the cache, and what is in it then runs.
  *
- * A sample of the formulas; with TENON_TEST_ALL all of them, and 1,000 random ones. TENON_TEST_ONLY=TEXT: rows that have
- * it. TENON_TEST_PART=2/5: the second of five parts. What a machine lacks is left out, and said. */
+ * A sample of the formulas; with TENON_TEST_NVRTC NVRTC compiles all of them, those of the table, and 1,000 random ones;
+ * with TENON_TEST_ALL they run as well. TENON_TEST_ONLY=TEXT: rows that have it. TENON_TEST_PART=2/5: the second of five parts. What a machine lacks is left out, and said. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -127,7 +127,8 @@ static void run_on_gpu(const char *text, call_of *c) {
 enum { NVRTC = 1, EMULATE = 2 };
 
 typedef struct test_case {
-    const row *row; /* NULL: a random formula */
+    const row *row;        /* NULL: a random formula */
+    const tn_operator *op; /* or a row of the table */
     uint64_t seed;
     tn_type T, W;
     int layout, ways, arch;
@@ -177,9 +178,35 @@ static void fill_cache(const char *text, call_of *c, int arch) {
     tn_free(source);
 }
 
+/* The first sample of a row of the table. */
+static void compile_row(const test_case *test) {
+    const tni_contract *contract = test->op->contract;
+    const tni_fuse *f;
+    tni_case *sample;
+    tn_status status = tni_operator_formula(test->op, &f);
+    if (status == TN_OK) status = tni_sample_case(contract, test->op->row->samples[0].args, test->T, &sample);
+    CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
+    if (status != TN_OK) return;
+    call_of c = {.f = f};
+    for (int i = 0; i < sample->n_inputs; i++) {
+        const tni_sample_input *in = &sample->inputs[i];
+        array_make(&c.in[in->input], in->type, in->shape.ndim, in->shape.d, 0);
+    }
+    for (int i = 0; i < sample->n_attrs; i++) c.attrs[c.n_attrs++] = sample->attrs[i];
+    status = call_make_outputs(&c, 0);
+    CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
+    if (status == TN_OK) run_here(contract->name, &c, NVRTC, test->arch);
+    call_free(&c);
+    tni_case_free(sample);
+}
+
 /* fill: of a GPU of architecture `fill`, only compile for it. */
 static void run_case(const test_case *test, int fill) {
     static generator g;
+    if (test->op) {
+        compile_row(test);
+        return;
+    }
     row random = {g.text, "", -2, 2};
     const row *r = test->row ? test->row : &random;
     if (!test->row) {
@@ -203,7 +230,16 @@ static void run_case(const test_case *test, int fill) {
     row_close(&c);
 }
 
-static void list_rows(const char *only, size_t step) {
+static void list_table(void) {
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        if (!op->row->formula || op->contract->has_lists) continue;
+        cases[n_cases++] = (test_case){NULL, op, 0, TN_F32, TN_F32, 0, NVRTC, 90};
+        cases[n_cases++] = (test_case){NULL, op, 0, TN_BF16, TN_F32, 0, NVRTC, 75};
+    }
+}
+
+static void list_rows(const char *only, size_t step, bool compiles_all) {
     static const struct {
         tn_type T, W;
         int layout;
@@ -216,21 +252,25 @@ static void list_rows(const char *only, size_t step) {
         if (only && !strstr(r->formula, only)) continue;
         for (size_t k = 0; k < 5; k++) {
             size_t which = i + k * (n + m);
-            int how = which % step ? 0 : NVRTC | EMULATE;
+            int how = which % step == 0 ? NVRTC | EMULATE : compiles_all ? NVRTC : 0;
             if (!how && !IS_CHECKED) continue;
-            cases[n_cases++] = (test_case){r, 0, ways[k].T, ways[k].W, ways[k].layout, how, archs[which / step % 5]};
+            cases[n_cases++] = (test_case){r,         NULL,           0,   ways[k].T,
+                                           ways[k].W, ways[k].layout, how, archs[which / step % 5]};
         }
     }
 }
 
 static void list_cases(void) {
     const char *only = getenv("TENON_TEST_ONLY"), *part = getenv("TENON_TEST_PART");
-    const bool all = getenv("TENON_TEST_ALL") != NULL || only;
-    const uint64_t random = only ? 0 : all ? 1000 : has_gpu ? 200 : 5, emulated = only || has_gpu ? 0 : all ? 60 : 3;
-    list_rows(only, all || has_gpu ? 1 : IS_CHECKED ? 51 : 17); /* they have nothing in common with the 5 ways */
+    const bool all = getenv("TENON_TEST_ALL") != NULL || only, compiles_all = all || getenv("TENON_TEST_NVRTC");
+    const uint64_t random = only ? 0 : compiles_all ? 1000 : has_gpu ? 200 : 5;
+    const uint64_t emulated = only || has_gpu ? 0 : all ? 60 : 3;
+    if (compiles_all && !has_gpu && !only) list_table();
+    /* the steps have nothing in common with the 5 ways */
+    list_rows(only, all || has_gpu ? 1 : IS_CHECKED ? 51 : 17, compiles_all);
     for (uint64_t seed = 1; seed <= random; seed++) {
         int both = seed <= emulated ? NVRTC | EMULATE : NVRTC;
-        cases[n_cases++] = (test_case){NULL, seed, seed % 2 ? TN_F64 : TN_F32, TN_F64, 0, both, 90};
+        cases[n_cases++] = (test_case){NULL, NULL, seed, seed % 2 ? TN_F64 : TN_F32, TN_F64, 0, both, 90};
     }
     int which = 1, of = 1, n = 0;
     if (part && (sscanf(part, "%d/%d", &which, &of) != 2 || of < 1 || which < 1 || which > of)) {
