@@ -24,9 +24,9 @@ test-quick: ## the parts that a change is tried with: build, unit, check, python
 	@tools/setup.sh build python -- tools/build.sh release
 	@$(PYTHON) tools/test.py build unit check python
 
-test-nvrtc: build ## NVRTC compiles all formulas of the tests and of the table, and 1,000 random ones: 4 minutes
-	@tools/setup.sh cubins
-	@TENON_TEST_NVRTC=1 build/test_fuse_cuda
+test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 1,000 random ones
+	@tools/setup.sh build cubins -- tools/build.sh release
+	@TENON_TEST_NVRTC=1 TENON_NVRTC=$$(ls .venv/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) build/test_fuse_cuda
 
 test-gpu: ## the tests that need an NVIDIA GPU
 	@nvidia-smi -L >/dev/null 2>&1 || { echo "make test-gpu: this machine has no NVIDIA GPU (nvidia-smi finds none)"; exit 1; }

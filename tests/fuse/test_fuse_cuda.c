@@ -387,6 +387,7 @@ int main(void) {
     has_gpu = arch > 0;
     has_nvrtc = tni_nvrtc_version("test") > 0;
     has_compiler = !has_gpu && system("command -v c++ >/dev/null 2>&1") == 0;
+    if (getenv("TENON_TEST_NVRTC")) CHECK_ROW(has_nvrtc, "%s", tn_last_error());
     list_cases();
     share_out(arch);
     test_compile();
