@@ -16,6 +16,7 @@
 #include "rows.h"
 
 #include "fuse/gpu.h"
+#include "fuse/operator.h"
 
 static char folder[64] = "/tmp/tenon-cuda-XXXXXX";
 static bool has_nvrtc, has_compiler, has_gpu;
