@@ -256,17 +256,20 @@ class Binding:
                 done = False
         return done
 
+    def _home(self, name: str, scope: _Scope) -> _Scope:
+        """Where a pack or a dimension is kept: what single tensors have is the same for all elements of a list."""
+        return self.scope if name in self.shared else scope
+
     def _match_sequence(self, param: Input, item: Json, sizes: Shape, scope: _Scope, last: bool) -> None:
         loose = bool(item.get("broadcast"))
         pack = item.get("pack")
         if pack is not None and not scope.has_pack(pack) and (last or not loose):
-            home = self.scope if pack in self.shared else scope
-            home.packs[pack] = sizes
+            self._home(pack, scope).packs[pack] = sizes
             if loose:
                 self.soft.add(f"*{pack}")
             return
         if f"*{pack}" in self.soft:
-            home = self.scope if pack in self.shared else scope
+            home = self._home(pack, scope)
             home.packs[pack] = self._broadcast(home.packs[pack], sizes)
         wanted = self._dims(item, scope)
         lead = len(wanted) - len(sizes)
@@ -284,7 +287,7 @@ class Binding:
             if not scope.has_dim(name):
                 self.soft.add(name)
             elif name in self.soft:
-                home = self.scope if name in self.shared else scope
+                home = self._home(name, scope)
                 (home.dims[name],) = self._broadcast((home.dims[name],), (size,))
         if not loose or last:
             self._solve(item["expr"], size, scope)
@@ -297,8 +300,7 @@ class Binding:
         if not isinstance(expr, dict):
             return
         if "dim" in expr and not scope.has_dim(expr["dim"]):
-            home = self.scope if expr["dim"] in self.shared else scope
-            home.dims[expr["dim"]] = target
+            self._home(expr["dim"], scope).dims[expr["dim"]] = target
         if "op" not in expr:
             return
         known = [self._known(a, scope) for a in expr["args"]]

@@ -77,7 +77,7 @@ static bool is_numpy(const tni_contract *c) {
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
-        bool pack = param->shape.count == 1 && c->items[param->shape.first].kind == TNI_ITEM_PACK;
+        bool pack = param->shape.count == 1 && is_pack(c, &param->shape);
         if (param->shape.cond >= 0) return false;
         if (!seed && param->shape.count && !pack && !is_broadcast_only(c, &param->shape)) return false;
     }

@@ -117,14 +117,9 @@ static int lane_of_argument(const emitter *e, const tni_step *s, int k) {
     return s->arg[k] >= 0 ? e->values[s->arg[k]].lane : -1;
 }
 
-/* V_HAS_SIN: else it is the C library's, which no loop is linked with. */
-static bool has_sin(const emitter *e) {
-    const char *isa = tni_loops_isa();
-    return e->lane == TNI_LANE_F32 && strcmp(isa, "sse2") != 0 && strcmp(isa, "vector") != 0;
-}
-
 static bool fits_loop(const emitter *e, const tni_step *s) {
-    if ((s->op == TNI_P_SIN || s->op == TNI_P_COS) && !has_sin(e)) return false;
+    bool linked = s->op == TNI_P_SIN || s->op == TNI_P_COS; /* no loop is linked with the C library */
+    if (linked && !tni_real_loops_of(e->lane)->own_sin) return false;
     if (s->pair >= 0 || function_of(s->op)) return s->lane == e->lane;
     if (s->op == TNI_P_WHERE) return s->lane == e->lane;
     if (s->op == TNI_P_AND || s->op == TNI_P_OR || s->op == TNI_P_NOT) return true;

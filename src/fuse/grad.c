@@ -293,13 +293,9 @@ static tn_status start(differ *d) {
 /* By name, an input that broadcasts (~) is seen in the full shape; what its own shape was, nothing tells. */
 static tn_status check_input(const tni_fuse *f, int32_t input) {
     const tni_contract *c = f->contract;
-    const tni_shape *shape = &c->inputs[input].shape;
-    for (int k = shape->first; k < shape->first + shape->count && !f->axes.numpy; k++) {
-        if (!c->items[k].broadcast) continue;
-        return tn_fail(TN_UNSUPPORTED, "%s: %s broadcasts (~), so its gradient has no shape; write its dimensions out",
-                       c->name, c->inputs[input].name);
-    }
-    return TN_OK;
+    if (f->axes.numpy || !tni_broadcasts(c, &c->inputs[input].shape)) return TN_OK;
+    return tn_fail(TN_UNSUPPORTED, "%s: %s broadcasts (~), so its gradient has no shape; write its dimensions out",
+                   c->name, c->inputs[input].name);
 }
 
 static tn_status finish(differ *d) {

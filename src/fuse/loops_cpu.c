@@ -301,6 +301,9 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .sum = sum_of,
     .max = max_of,
     .min = min_of,
+#if defined(V_HAS_SIN)
+    .own_sin = true,
+#endif
     .add_to = add_to,
     .load = load,
     .store = store,

@@ -46,6 +46,7 @@ typedef void (*tni_loop)(const void *const *arg, unsigned scalars, void *out, in
 /* One set for each instruction set and precision (loops_cpu.c). */
 typedef struct tni_real_loops {
     tni_loop op[TNI_STEP_OPS];
+    bool own_sin; /* sin and cos are vectors' own, not the C library's (V_HAS_SIN) */
     double (*sum)(const void *x, int64_t n);
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);

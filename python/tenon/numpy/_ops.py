@@ -64,11 +64,11 @@ def _same_type(given: Sequence[Any]) -> Sequence[Any]:
     return given
 
 
-def _empty(like: Sequence[Any], dtype: Any, shape: tuple[int, ...]) -> Any:
-    """A new array, laid out as the first of `like` that has its shape."""
-    for given in like:
-        if type(given) is ndarray and given.shape == shape:
-            return numpy.empty_like(given, dtype)
+def _empty(args: Sequence[Any], like: Sequence[int], dtype: Any, shape: tuple[int, ...]) -> Any:
+    """A new array, laid out as the first of the arguments `like` that has its shape."""
+    for i in like:
+        if type(args[i]) is ndarray and args[i].shape == shape:
+            return numpy.empty_like(args[i], dtype)
     return numpy.empty(shape, dtype)
 
 
@@ -123,7 +123,7 @@ class NumpyOp:
             elif gpu is not None:
                 array = made_like(gpu, "empty", shape, number, what)
             else:
-                array = _empty([args[i] for i in like], dtype_of(number, what), shape)
+                array = _empty(args, like, dtype_of(number, what), shape)
             tensor = read(array, what, True)
             held.append(tensor)
             made.append(array)
