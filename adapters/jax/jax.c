@@ -24,7 +24,7 @@ typedef struct ffi_extension {
     struct ffi_extension *next;
 } ffi_extension;
 
-enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3 };
+enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, ALIGNMENT = 16 }; /* the most that XLA promises */
 
 typedef struct ffi_version {
     size_t size;
@@ -58,6 +58,12 @@ typedef struct ffi_error_create {
     ffi_code code;
 } ffi_error_create;
 
+typedef struct ffi_error_destroy {
+    size_t size;
+    ffi_extension *extensions;
+    ffi_error *error;
+} ffi_error_destroy;
+
 typedef struct ffi_stream_get {
     size_t size;
     ffi_extension *extensions;
@@ -72,6 +78,22 @@ typedef struct ffi_ordinal_get {
     int32_t ordinal; /* out */
 } ffi_ordinal_get;
 
+typedef struct ffi_memory {
+    size_t size;
+    ffi_extension *extensions;
+    ffi_context *context;
+    size_t bytes, alignment;
+    void *data; /* out */
+} ffi_memory;
+
+typedef struct ffi_memory_free {
+    size_t size;
+    ffi_extension *extensions;
+    ffi_context *context;
+    size_t bytes;
+    void *data;
+} ffi_memory_free;
+
 typedef struct ffi_api {
     size_t size;
     ffi_extension *extensions;
@@ -79,10 +101,13 @@ typedef struct ffi_api {
     const void *internal;
     ffi_error *(*error_create)(ffi_error_create *);
     void (*error_get_message)(void *);
-    void (*error_destroy)(void *);
+    void (*error_destroy)(ffi_error_destroy *);
     ffi_error *(*handler_register)(void *);
     ffi_error *(*stream_get)(ffi_stream_get *);
-    void (*unused[12])(void);
+    void (*unused[4])(void);
+    ffi_error *(*memory_allocate)(ffi_memory *);
+    ffi_error *(*memory_free)(ffi_memory_free *);
+    void (*unused_too[6])(void);
     ffi_error *(*ordinal_get)(ffi_ordinal_get *); /* since 0.2 */
 } ffi_api;
 
@@ -420,6 +445,29 @@ static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_ho
     return status;
 }
 
+/* ---- XLA as the host of a GPU ------------------------------------------------------------------------------------ */
+
+/* Workspace comes out of the memory that XLA has set aside: it leaves little of a GPU to others. What is given back is
+ * used again behind this call, on the same stream. */
+static tn_block xla_alloc(void *context, tn_device device, size_t bytes) {
+    (void)device;
+    const ffi_frame *frame = context;
+    ffi_memory memory = {.size = sizeof memory, .context = frame->context, .bytes = bytes, .alignment = ALIGNMENT};
+    ffi_error *error = frame->api->memory_allocate(&memory);
+    if (!error) return (tn_block){memory.data, (void *)(uintptr_t)bytes};
+    frame->api->error_destroy(&(ffi_error_destroy){.size = sizeof(ffi_error_destroy), .error = error});
+    return (tn_block){0};
+}
+
+static void xla_release(void *context, tn_device device, tn_block block) {
+    (void)device;
+    const ffi_frame *frame = context;
+    ffi_memory_free memory = {.size = sizeof memory, .context = frame->context, .data = block.data};
+    memory.bytes = (uintptr_t)block.handle;
+    ffi_error *error = frame->api->memory_free(&memory);
+    if (error) frame->api->error_destroy(&(ffi_error_destroy){.size = sizeof(ffi_error_destroy), .error = error});
+}
+
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static ffi_error *error_of(const ffi_frame *frame, tn_status status) {
@@ -468,5 +516,8 @@ TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
     error = api->ordinal_get(&ordinal);
     if (error) return error;
     tn_host host = tn_stream_host(stream.stream);
+    host.context = (void *)(uintptr_t)frame;
+    host.alloc = xla_alloc;
+    host.release = xla_release;
     return error_of(frame, run_frame(frame, (tn_device){TN_CUDA, ordinal.ordinal}, &host));
 }

@@ -324,6 +324,7 @@ typedef struct tni_text {
     bool failed;
 } tni_text;
 void tni_text_add(tni_text *text, const char *format, ...) TN_PRINTF(2, 3);
+void tni_text_put(tni_text *text, const char *string);         /* as it is: long ones are added faster so */
 void tni_text_json_string(tni_text *text, const char *string); /* quoted and escaped */
 
 void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */

@@ -40,6 +40,13 @@ void tni_text_add(tni_text *text, const char *format, ...) {
     if (!text->failed && length > 0) text->length += (size_t)length;
 }
 
+void tni_text_put(tni_text *text, const char *string) {
+    size_t length = strlen(string);
+    if (!reserve(text, length)) return;
+    memcpy(text->data + text->length, string, length + 1);
+    text->length += length;
+}
+
 /* The length of the UTF-8 sequence at s, 0 where it is none. */
 static int utf8_length(const unsigned char *s) {
     int length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;

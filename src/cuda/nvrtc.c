@@ -128,6 +128,10 @@ static bool knows(int arch) {
     return false;
 }
 
+bool tni_nvrtc_knows(int major, int minor) {
+    return knows(major * 10 + minor);
+}
+
 /* The newest architecture that is not newer than the GPU: PTX for it runs there. */
 static int nearest(int arch) {
     int best = 0;

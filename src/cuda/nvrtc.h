@@ -7,12 +7,14 @@
 typedef struct tni_compiled_code {
     char *data; /* the caller frees it with tni_free */
     size_t bytes;
-    bool is_ptx; /* the architecture is unknown to this NVRTC: text for the driver to compile */
+    bool is_ptx;    /* the architecture is unknown to this NVRTC: text for the driver to compile */
+    bool is_cached; /* it was not made now */
 } tni_compiled_code;
 
 /* 13000 * … as CUDA counts: 12090 is 12.9; 0 and a message where there is no NVRTC. `wanted` begins the message. */
 int tni_nvrtc_version(const char *wanted);
-const char *tni_nvrtc_file(void); /* that was found, even if it is of no use; "": none */
+bool tni_nvrtc_knows(int major, int minor); /* code for such a GPU comes out, not PTX */
+const char *tni_nvrtc_file(void);           /* that was found, even if it is of no use; "": none */
 
 /* Code for compute capability major.minor. `name` is what messages of the compiler call the source where no #line says
  * otherwise; options end with NULL, and may be NULL. A failure's message holds what the compiler says. */

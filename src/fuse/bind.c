@@ -372,6 +372,10 @@ static tn_status bind(tni_binding *b) {
     b->program->counts = tni_arena_alloc(b->program->arena, ((size_t)b->n_counts + 1) * sizeof *b->counts);
     if (!b->program->counts) return TN_NO_MEMORY;
     memcpy(b->program->counts, b->counts, (size_t)b->n_counts * sizeof *b->counts);
+    if (b->cuda_text) {
+        tni_gpu_join(b->program);
+        tni_emit_cuda_kernels(b->program->gpu, b->cuda_text);
+    }
     return TN_OK;
 }
 
@@ -436,7 +440,8 @@ tn_status tni_fuse_bind(const tni_fuse *f, const tn_call *call, tni_program **ma
         tni_c_look(*made);
         return TN_OK;
     }
-    TN_TRY(tni_fuse_emit_cuda(f, call, made, &source));
+    tni_text text = {0};
+    TN_TRY(give_text(bind_with(f, call, &text, made), &text, made, &source));
     tn_status status = tni_gpu_load(*made, call, source);
     tni_free(source);
     if (status == TN_OK) return TN_OK;

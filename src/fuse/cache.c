@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_BYTES = 256 << 20, MOST_FILES = 4096 }; /* all files together; as many as are looked at */
@@ -145,25 +146,42 @@ static void read_file(int file, tni_cached *found) {
     }
 }
 
+/* Used now: the last one to go. To the hour is enough. */
+static void touch(int file) {
+    enum { HOUR = 3600 };
+    struct stat about;
+    if (fstat(file, &about) == 0 && time(NULL) - about.st_mtime > HOUR) futimens(file, NULL);
+}
+
 static void look(const tni_cache_entry *entry, tni_cached *found) {
     int file = openat(entry->folder, entry->name, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
     read_file(file, found);
     if (found->data) {
-        futimens(file, NULL); /* used now: the last one to go */
+        touch(file);
     } else {
         unlinkat(entry->folder, entry->name, 0);
     }
     close(file);
 }
 
+static tni_cache_entry entry_of(const tni_cache_key *key) {
+    tni_cache_entry entry = {.folder = open_folder(), .lock = -1};
+    snprintf(entry.name, sizeof entry.name, "%016llx%016llx", (unsigned long long)key->hash[0],
+             (unsigned long long)key->hash[1]);
+    return entry;
+}
+
 static void begin(const tni_cache_key *key, tni_cache_entry *entry, tni_cached *found) {
     *found = (tni_cached){0};
-    *entry = (tni_cache_entry){.folder = open_folder(), .lock = -1};
-    if (entry->folder < 0) return;
-    snprintf(entry->name, sizeof entry->name, "%016llx%016llx", (unsigned long long)key->hash[0],
-             (unsigned long long)key->hash[1]);
-    look(entry, found);
+    *entry = entry_of(key);
+    if (entry->folder >= 0) look(entry, found);
+}
+
+void tni_cache_drop(const tni_cache_key *key) {
+    tni_cache_entry entry = entry_of(key);
+    if (entry.folder >= 0) unlinkat(entry.folder, entry.name, 0);
+    tni_cache_close(&entry);
 }
 
 void tni_cache_get(const tni_cache_key *key, tni_cached *found) {

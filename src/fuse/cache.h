@@ -27,6 +27,7 @@ typedef struct tni_cache_entry {
 } tni_cache_entry;
 
 void tni_cache_get(const tni_cache_key *key, tni_cached *found); /* what is there now, without waiting for anybody */
+void tni_cache_drop(const tni_cache_key *key);
 void tni_cache_open(const tni_cache_key *key, tni_cache_entry *entry, tni_cached *found);
 void tni_cache_put(tni_cache_entry *entry, const char *data, size_t bytes); /* if it can */
 void tni_cache_close(tni_cache_entry *entry);

@@ -1,4 +1,5 @@
-/* Kernels that reduce no rows, what is done behind others, and what adds partial results up (gpu.h). */
+/* Kernels that reduce no rows, what is done behind others, what adds partial results up, and the entries of all (gpu.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -35,7 +36,6 @@ static void take_moving(const tni_gpu_part *part, const char *count) {
 /* Loads of U rows, one behind the other. */
 static void print_loads(const tni_gpu_part *part) {
     print_room(part, "        ", "U");
-    tni_gpu_ring_next(part);
     tni_text_add(part->text,
                  "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
                  "            const i64 d = base + y + (i64)u * p.down;\n"
@@ -48,7 +48,6 @@ static void print_loads(const tni_gpu_part *part) {
     take_moving(part, "there ? n : 0");
     tni_gpu_row_loads(part, "            ", "[u]", "there");
     tni_text_add(part->text, "        }\n");
-    tni_gpu_ring_release(part);
 }
 
 void tni_emit_cuda_plain(tni_gpu_part *part) {
@@ -67,7 +66,6 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
         tni_gpu_vector(part, i, "b", "n");
         tni_text_add(part->text, ";\n");
     }
-    tni_gpu_ring(part);
     if (part->n_sums) tni_gpu_once(part, "    ");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
     tni_text_add(part->text, is_exact(part) ? "    {\n        const i64 base = first;\n"
@@ -169,10 +167,9 @@ void tni_emit_cuda_tail(tni_gpu_part *part) {
 }
 
 /* Blocks have one sum after the other. */
-void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name) {
-    tni_text_add(part->text,
-                 "TN_KERNEL(256) %s(TN_PARAMS(tn_finishes<%d>)) {\n    i64 block = TN_BLOCK;\n    tn_after();\n", name,
-                 (int)part->n_sums);
+void tni_emit_cuda_finish(const tni_gpu_part *part) {
+    tni_text_add(part->text, "TN_DEVICE void tn_finish_%d_%d(const tn_finishes<%d> &p, i64 block) {\n",
+                 (int)part->index, (int)part->number, (int)part->n_sums);
     for (int32_t i = 0; i < part->n_sums; i++) {
         const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[i]];
         bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
@@ -185,4 +182,64 @@ void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name) {
                      (int)i);
     }
     tni_text_add(part->text, "}\n");
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static void print_type(const tni_gpu_step *step, tni_text *text) {
+    if (step->kind == TNI_GPU_FINISH) {
+        tni_text_add(text, "tn_finishes<%d>", (int)step->n_finish);
+    } else {
+        tni_text_add(text, "tn_params_%d", (int)step->pass);
+    }
+}
+
+/* A block that does several steps does what blocks of theirs would, one after the other. */
+static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
+    const int pass = (int)step->pass, number = (int)step->number;
+    const char *block = alone ? "TN_BLOCK" : step->grid[k].grid == 1 ? "0" : "b";
+    if (*block == 'b') tni_text_add(text, "    for (u32 b = 0; b < %u; b++, tn_sync())\n    ", step->grid[k].grid);
+    if (step->kind == TNI_GPU_FINISH) {
+        tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
+    } else {
+        tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, (int)step->lanes[k],
+                     (int)step->unroll[k], (int)step->mode[k], p, block);
+    }
+}
+
+static void print_kernel(const tni_gpu_step *step, int k, tni_text *text) {
+    const int32_t n = step->steps[k];
+    char place[32];
+    if (n > 1) {
+        tni_text_add(text, "struct %s_steps {", step->name[k]);
+        for (int32_t i = 0; i < n; i++) {
+            tni_text_add(text, " ");
+            print_type(step + i, text);
+            tni_text_add(text, " p%d;", (int)i);
+        }
+        tni_text_add(text, " };\n");
+    }
+    tni_text_add(text, "TN_KERNEL(%d) %s(TN_PARAMS(", (int)step->bound, step->name[k]);
+    if (n > 1) {
+        tni_text_add(text, "%s_steps", step->name[k]);
+    } else {
+        print_type(step, text);
+    }
+    tni_text_add(text, ")) {\n%s", step->kind == TNI_GPU_FINISH ? "    tn_after();\n" : "");
+    for (int32_t i = 0; i < n; i++) {
+        snprintf(place, sizeof place, "p.p%d", (int)i);
+        if (i) tni_text_add(text, "    tn_sync();\n");
+        print_call(step + i, k, n == 1, n == 1 ? "p" : place, text);
+    }
+    tni_text_add(text, "}\n");
+}
+
+void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text) {
+    for (int k = 0; k < 2; k++) {
+        tni_text_add(text, "#if TN_VARIANT != %d\n", 1 - k);
+        for (int32_t i = 0; i < made->n_steps; i++) {
+            if (made->steps[i].steps[k]) print_kernel(&made->steps[i], k, text);
+        }
+        tni_text_add(text, "#endif\n");
+    }
 }

@@ -107,14 +107,14 @@ static void print_seed(const tni_gpu_part *part, int32_t node) {
 /* Which part of the work a block has: rows from `first` on, one round of the block in each step. */
 static const char place[] =
     "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
-    "    const u32 far = TN_BLOCK / (u32)p.columns;\n"
-    "    const i64 column = TN_BLOCK % (u32)p.columns;\n"
+    "    const u32 far = block / (u32)p.columns;\n"
+    "    const i64 column = block % (u32)p.columns;\n"
     "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
     "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
     "    (void)at, (void)column, (void)length, (void)step;\n";
 /* One long row: a block has a stretch of it. */
 static const char flat_place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n"
-                                 "    const i64 column = 0, piece = TN_BLOCK, at = 0, length = z[0], round = U;\n"
+                                 "    const i64 column = 0, piece = block, at = 0, length = z[0], round = U;\n"
                                  "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
                                  "    (void)at, (void)column, (void)step;\n";
 /* The last tensor that begins at this block or before it; its rows are stretches of it. */
@@ -122,10 +122,10 @@ static const char list_place[] =
     "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n    const i64 round = U;\n"
     "    u32 part = 0;\n"
     "    for (u32 step = 32; step; step /= 2) {\n"
-    "        if (part + step < (u32)p.parts && p.begin[part + step] <= TN_BLOCK) part += step;\n"
+    "        if (part + step < (u32)p.parts && p.begin[part + step] <= block) part += step;\n"
     "    }\n"
-    "    const i64 column = 0, piece = p.piece + TN_BLOCK, length = p.length[part];\n"
-    "    const i64 first = (TN_BLOCK - p.begin[part]) * p.span, rows = length ? (length - 1) / (across * VL) + 1 : 1;\n"
+    "    const i64 column = 0, piece = p.piece + block, length = p.length[part];\n"
+    "    const i64 first = (block - p.begin[part]) * p.span, rows = length ? (length - 1) / (across * VL) + 1 : 1;\n"
     "    const i64 past = first + p.span < rows ? first + p.span : rows, step = round;\n    (void)column, "
     "(void)step;\n";
 
@@ -151,11 +151,12 @@ void tni_gpu_begin(const tni_gpu_part *part) {
     int32_t width = pass->n_dims + 1;
     for (int i = 0; part->coarse && i < COARSE; i++)
         tni_text_add(part->text, "#define %s %s_coarse\n", coarse[i], coarse[i]);
-    tni_text_add(part->text,
-                 "\ntemplate <int VL, int U, int MODE> TN_DEVICE void tn_body_%d_%d(const tn_params_%d &p) {\n"
-                 "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
-                 (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
-                 (int)(width + p->b->n_counts));
+    tni_text_add(
+        part->text,
+        "\ntemplate <int VL, int U, int MODE> TN_DEVICE void tn_body_%d_%d(const tn_params_%d &p, u32 block) {\n"
+        "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
+        (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
+        (int)(width + p->b->n_counts));
     if (part->list || part->flat || part->spread) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
     } else {
@@ -465,12 +466,4 @@ void tni_gpu_end(const tni_gpu_part *part) {
     }
     tni_text_add(part->text, "}\n");
     for (int i = 0; part->coarse && i < COARSE; i++) tni_text_add(part->text, "#undef %s\n", coarse[i]);
-    for (int k = 0; k < 2; k++) {
-        int vector = k == 0 || part->reduces ? part->vector : 1, mode = k ? 0 : part->whole ? 2 : 1;
-        tni_text_add(part->text, "#if TN_VARIANT != %d\n", 1 - k);
-        tni_text_add(part->text,
-                     "TN_KERNEL(%d) tn_%d_%d_%c(TN_PARAMS(tn_params_%d)) { tn_body_%d_%d<%d, %d, %d>(p); }\n#endif\n",
-                     (int)part->bound, (int)part->index, (int)part->number, k ? 'b' : 'a', (int)part->index,
-                     (int)part->index, (int)part->number, vector, (int)part->unroll[k], mode);
-    }
 }

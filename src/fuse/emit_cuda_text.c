@@ -127,12 +127,9 @@ static const char machine[] =
     "                 : \"memory\");\n"
     "}\n"
     "#if __CUDA_ARCH__ >= 900\n"
-    "TN_DEVICE void tn_ring_begin(u64 *full, u64 *empty, u32 stages, u32 threads) {\n"
-    "    for (u32 k = 0; k < stages; k++) {\n"
+    "TN_DEVICE void tn_ring_begin(u64 *full, u32 stages) {\n"
+    "    for (u32 k = 0; k < stages; k++)\n"
     "        asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" ::\"r\"(tn_near_address(full + k)) : \"memory\");\n"
-    "        asm volatile(\"mbarrier.init.shared.b64 [%0], %1;\" ::\"r\"(tn_near_address(empty + k)), \"r\"(threads / 32)\n"
-    "                     : \"memory\");\n"
-    "    }\n"
     "    asm volatile(\"fence.mbarrier_init.release.cluster;\" ::: \"memory\");\n"
     "    asm volatile(\"fence.proxy.async;\" ::: \"memory\");\n"
     "}\n"
@@ -155,15 +152,8 @@ static const char machine[] =
     "                     : \"r\"(tn_near_address(full)), \"r\"(phase)\n"
     "                     : \"memory\");\n"
     "}\n"
-    "TN_DEVICE void tn_release(u64 *empty) {\n"
-    "    __syncwarp();\n"
-    "    if (threadIdx.x % 32 == 0)\n"
-    "        asm volatile(\"mbarrier.arrive.shared.b64 _, [%0];\" ::\"r\"(tn_near_address(empty)) : \"memory\");\n"
-    "}\n"
     "#else\n"
-    "TN_DEVICE void tn_ring_begin(u64 *, u64 *, u32, u32) {\n"
-    "}\n"
-    "TN_DEVICE void tn_release(u64 *) {\n"
+    "TN_DEVICE void tn_ring_begin(u64 *, u32) {\n"
     "}\n"
     "TN_DEVICE void tn_expect(u64 *, u32) {\n"
     "}\n"
@@ -609,5 +599,6 @@ static const char sums[] =
 /* clang-format on */
 
 void tni_emit_cuda_prelude(tni_text *text) {
-    tni_text_add(text, "%s%s%s%s", machine, common, tni_cuda_math, sums);
+    const char *const parts[] = {machine, common, tni_cuda_math, sums};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) tni_text_put(text, parts[i]);
 }

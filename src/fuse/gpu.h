@@ -12,11 +12,14 @@
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone.
  *
- * Blocks that walk and sum are few and long: what they read comes through a ring in shared memory, by bulk copies, as
- * much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets slower).
+ * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by bulk
+ * copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets slower).
  *
  * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
- * for as many tensors as they have room for. */
+ * for as many tensors as they have room for.
+ *
+ * A launch takes longer than small tensors do. Steps that one block is enough for are done by one launch, one behind the
+ * other: all of them where tensors are small, and what comes after a sum over everything. */
 #ifndef TNI_FUSE_GPU_H
 #define TNI_FUSE_GPU_H
 
@@ -35,9 +38,9 @@ enum {
     TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */
     TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
     TNI_GPU_RING_VECTORS = 12,
-    TNI_GPU_SIMPLE = 16, /* operations: so many need few threads beside a ring */
     TNI_GPU_ROW_THREADS = 1024,
     TNI_GPU_PARTS = 64, /* tensors of lists that one launch goes over, at most */
+    TNI_GPU_ROUNDS = 4, /* of a block, with one vector for each thread: so many are small */
 };
 
 /* Which part of a block's threads has what; the numbers that a kernel's parameters end with. */
@@ -64,13 +67,17 @@ typedef struct tni_gpu_finish {
     int64_t across, blocks;
 } tni_gpu_finish;
 
-/* One launch. */
+/* One launch, or a part of one. */
 typedef struct tni_gpu_step {
     uint8_t kind;
-    int32_t pass;
-    char name[2][32]; /* kernels: the aligned variant, and the other one */
-    bool aligned;     /* strides and sizes allow the aligned one; pointers are looked at when it runs */
-    int32_t vector;   /* VL */
+    int32_t pass, number;                 /* the part of the pass, see below */
+    char name[2][32];                     /* kernels: the aligned variant, and the other one */
+    int32_t bound;                        /* threads of a block, at most */
+    int32_t lanes[2], unroll[2], mode[2]; /* what the body is a template of */
+    int32_t steps[2];                     /* variants: so many, this one first, are one launch; 0: of one before */
+    bool small;                           /* its blocks have little to do, all together */
+    bool aligned;   /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t vector; /* VL */
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;
@@ -81,7 +88,7 @@ typedef struct tni_gpu_step {
 typedef struct tni_gpu_program {
     int32_t n_steps, capacity;
     tni_gpu_step *steps;
-    const char *source;     /* in the program's arena, for the variant that is compiled later */
+    const char *text;       /* in the program's arena, for the variant that is compiled later */
     _Atomic bool loaded[2]; /* variants */
 } tni_gpu_program;
 
@@ -99,6 +106,7 @@ typedef struct tni_gpu_part {
     bool coarse;   /* everything that it makes is rounded to bf16 */
     bool ring;     /* what it reads comes through shared memory */
     bool longer;   /* its sums go over so many rows that f32 alone would lose too much */
+    bool small;    /* so few elements that one block may do them all */
     uint32_t kept; /* dimensions of rows that its sums keep */
     bool column;   /* and they keep columns */
     int32_t n_sums, sums[TNI_MAX_ARGS * 2];
@@ -131,6 +139,8 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
 void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
 extern const char tni_cuda_math[];          /* emit_cuda_math.c */
 tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
+void tni_gpu_join(tni_program *program); /* behind the last pass: which steps are one launch? */
+extern bool tni_gpu_apart;               /* for tests: none are */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
@@ -138,7 +148,8 @@ void tni_emit_cuda_wide(tni_gpu_part *part);
 void tni_emit_cuda_spread(tni_gpu_part *part);
 void tni_emit_cuda_rows(tni_gpu_part *part); /* emit_cuda_rows.c */
 void tni_emit_cuda_tail(tni_gpu_part *part);
-void tni_emit_cuda_finish(const tni_gpu_part *part, const char *name);
+void tni_emit_cuda_finish(const tni_gpu_part *part);
+void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text); /* the entries, behind all bodies */
 
 /* emit_cuda_nodes.c */
 int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane); /* the product that a node is; -1: none */
@@ -170,7 +181,7 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
                           const char *guard);
 void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
-void tni_gpu_end(const tni_gpu_part *part); /* partial results, the two kernels */
+void tni_gpu_end(const tni_gpu_part *part); /* partial results */
 bool tni_gpu_waits(const tni_gpu_part *part,
                    int32_t t); /* for a kernel behind this one: updates of what all blocks read */
 void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t);
@@ -178,24 +189,22 @@ void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char 
 const char *tni_gpu_operation(int op); /* tn_sum, tn_most, tn_least */
 
 /* emit_cuda_ring.c. Each does nothing where the part has no ring. */
-bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node); /* a leaf that comes through it */
-void tni_gpu_ring(const tni_gpu_part *part);                    /* and its first rounds are sent */
-/* Without barriers: waits for the next round, and refills the one before; then gives the stage back. */
-void tni_gpu_ring_next(const tni_gpu_part *part);
-void tni_gpu_ring_release(const tni_gpu_part *part);
+bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node);  /* a leaf that comes through it */
+void tni_gpu_ring(const tni_gpu_part *part);                     /* and its first rounds are sent */
 void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a barrier, if there was one */
 void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count); /* of a leaf: v<i>[u] */
 
 /* gpu_run.c */
-tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source);
+/* text: what follows the prelude */
+tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text);
 /* variant 0: the kernels for aligned memory, 1: those for any */
-tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, int major, int minor,
+tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
                           tni_compiled_code *code);
 tn_status tni_gpu_run(const tni_program *program, const tn_call *call);
-/* One launch of a step for variant k: the parameters as 8-byte words, and the grid. Over lists there are several: *next
- * begins as {0}, and the launches end when next->part is the number of tensors. */
+/* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the grid.
+ * Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of tensors. */
 typedef struct tni_gpu_next {
-    int32_t part;
+    int32_t part, words;   /* the words of the last step */
     int64_t piece, number; /* blocks, and elements, so far */
 } tni_gpu_next;
 uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,

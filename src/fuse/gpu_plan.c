@@ -8,6 +8,10 @@ static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 static int64_t ceil_of(int64_t n, int64_t by) {
     return (n + by - 1) / by;
 }
@@ -169,21 +173,17 @@ static bool is_spread(const tni_gpu_part *part, const elements *e) {
            lies_in_order(part) && makes_elements(part);
 }
 
-/* Rows at a time: 64 bytes under way for each thread, and no more code than is worth it. One long row has small blocks
- * and one vector for each thread: that is what memory is fastest with. */
+/* Rows at a time: 4 vectors under way for each thread, and no more code than is worth it. One long row has small blocks
+ * and one vector for each thread: that is what memory is fastest with. Sums have fewer blocks, with twice as much under
+ * way. */
 static void set_plain(tni_gpu_part *part, const elements *e) {
-    enum { BYTES = 64, CODE = 1200 };
-    int32_t bytes = e->moving * part->vector, n = 1;
-    bool single = part->flat && !part->n_sums, many = part->ring && (part->flat || e->operations > TNI_GPU_SIMPLE);
-    part->threads = single ? TNI_GPU_THREADS / 2 : many ? TNI_GPU_THREADS * 2 : TNI_GPU_THREADS;
-    const int64_t chunks = ceil_of(part->p->pass->columns, part->vector);
-    const int64_t rows = part->flat || chunks == 0 ? 1 : part->threads / chunks;
-    const int32_t round = part->flat || part->vector < 8 ? 2 : 1; /* 8 elements of a row are worth a round */
-    part->ring &= round * rows <= TNI_GPU_RING_ROWS && 2 * round * part->threads * bytes <= part->ring_most;
-    if (!part->ring && !single) part->threads = TNI_GPU_THREADS;
-    while (!single && n < 4 && 2 * n * bytes <= BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
-    if (part->ring) n = round;
-    part->wide = !part->flat && !part->list && !part->n_sums && !e->fixed && chunks >= 32 * n;
+    enum { BYTES = 16, CODE = 1200 };
+    bool single = part->flat && !part->n_sums;
+    int32_t bytes = e->moving * part->vector, n = 1, most = part->n_sums && !part->list ? 8 : 4;
+    part->threads = single && !part->small ? TNI_GPU_THREADS / 2 : TNI_GPU_THREADS;
+    while (!single && n < most && 2 * n * bytes <= most * BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
+    part->wide = !part->flat && !part->list && !part->n_sums && !e->fixed &&
+                 ceil_of(part->p->pass->columns, part->vector) >= 32 * n;
     part->unroll[0] = n;
     part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
     part->bound = part->threads;
@@ -199,11 +199,18 @@ static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
     for (int32_t d = 0; d < pass->n_dims; d++) *(part->kept >> d & 1 ? &g->kept : &g->rows) *= pass->size[d];
 }
 
+static bool is_small(const tni_gpu_part *part) {
+    tni_gpu_grid all = {0};
+    count_rows(part, &all);
+    return !part->list &&
+           all.kept * all.rows * part->p->pass->columns <= (int64_t)TNI_GPU_ROUNDS * TNI_GPU_THREADS * part->vector;
+}
+
 static void set_spread(tni_gpu_part *part) {
     tni_gpu_grid all = {0};
     count_rows(part, &all);
     part->whole = all.rows * part->p->pass->columns % part->vector == 0;
-    part->threads = part->bound = TNI_GPU_THREADS / 2;
+    part->threads = part->bound = part->small ? TNI_GPU_THREADS : TNI_GPU_THREADS / 2;
     part->unroll[0] = part->unroll[1] = 1;
     part->n_slots = 0;
 }
@@ -253,7 +260,8 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;
-    if ((known && gpu->major < 9) || !part->n_sums || part->list || !part->whole || !e->moving) return false;
+    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || part->small || !part->whole || !e->moving)
+        return false;
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
         const tni_memory *m = &p->pass->memory[p->memory_of[i]];
@@ -262,21 +270,16 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     return strides_align(part);
 }
 
-/* Elements of each tensor in a stage: of as many rows as a block has at a time. */
-static int64_t slot_of(const tni_gpu_part *part, const tni_gpu_grid *g) {
-    return g->down * (part->reduces ? part->p->pass->columns : part->unroll[0] * g->across * part->vector);
-}
-
-/* Few threads, as much on its way as memory is fastest with. Where rows are reduced, part of a ring lies idle. */
+/* Few threads, as much on its way as memory is fastest with, though part of a ring lies idle while rows are reduced. A
+ * stage has as many rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
-    enum { MANY = 512, PLAIN = 56 << 10, ROWS = 64 << 10 };
-    int64_t threads = part->reduces ? MANY : part->threads;
-    int64_t stage = slot_of(part, g) * e->moving, per_sm = threads / g->block > 1 ? threads / g->block : 1;
-    g->stages = (part->reduces ? ROWS : PLAIN) / (per_sm * stage);
+    enum { THREADS = 512, BYTES = 64 << 10 };
+    g->slot = g->down * part->p->pass->columns;
+    int64_t stage = g->slot * e->moving, per_sm = THREADS / g->block > 1 ? THREADS / g->block : 1;
+    g->stages = BYTES / (per_sm * stage);
     if (g->stages < 2) g->stages = 2;
     if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;
     while (g->stages > 2 && g->stages * stage > part->ring_most) g->stages--;
-    g->slot = slot_of(part, g);
     g->shared = (uint32_t)(g->stages * stage);
     g->blocks = part->sms * per_sm;
 }
@@ -292,11 +295,14 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
 
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
+    enum { FLAT = 16, PLAIN = 8 }; /* blocks for each SM that walk over one long row, or several */
     int64_t rounds = ceil_of(g->rows, round), pieces = rounds;
     if (part->n_sums) {
-        /* sums that keep columns are as long as a row, one for each piece */
-        int64_t most = part->reduces && part->column ? TNI_GPU_BLOCKS / 4 : TNI_GPU_BLOCKS;
+        int64_t most = TNI_GPU_BLOCKS;
+        if (part->reduces && part->column) most /= 4; /* such sums are as long as a row, one for each piece */
+        if (!part->reduces && !part->list) most = (int64_t)(part->flat ? FLAT : PLAIN) * part->sms;
         if (g->stages) most = g->blocks;
+        if (part->small && g->block == TNI_GPU_THREADS) most = 1;
         int64_t others = g->kept * g->columns, wanted = others > 0 ? most / others : 1;
         if (pieces > wanted) pieces = wanted;
     }
@@ -323,7 +329,7 @@ static tn_status spread_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     return count_blocks(part, (double)g->pieces, g);
 }
 
-static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
+static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
     int64_t vector = k ? 1 : part->vector, chunks = ceil_of(pass->columns, vector);
     *g = (tni_gpu_grid){.columns = 1, .down = 1};
@@ -340,8 +346,7 @@ static tn_status plain_grid(const tni_gpu_part *part, const elements *e, int k, 
         g->across = ceil_of(chunks, g->columns * each);
         g->down = part->threads / g->across;
     }
-    g->block = (uint32_t)round_up(g->across * g->down, 32);
-    if (part->ring && k == 0) set_ring(part, e, g);
+    g->block = part->small ? TNI_GPU_THREADS : (uint32_t)round_up(g->across * g->down, 32);
     TN_TRY(set_pieces(part, g->down * (part->wide ? 1 : part->unroll[k]), g));
     if (part->list) split_lists(part, vector, g);
     return TN_OK;
@@ -372,10 +377,22 @@ static tni_gpu_step *add_step(tni_planner *p, tni_gpu_program *made) {
     return step;
 }
 
-static void name_kernels(const tni_gpu_part *part, tni_gpu_step *step) {
+static void name_kernels(const tni_gpu_part *part, const char *what, tni_gpu_step *step) {
+    step->pass = part->index;
+    step->number = part->number;
     for (int k = 0; k < 2; k++) {
-        snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d_%c", (int)part->index, (int)part->number,
-                 k ? 'b' : 'a');
+        snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d%s_%c", (int)part->index, (int)part->number, what,
+                 'a' + k);
+    }
+}
+
+/* What the body's template is given. */
+static void set_template(const tni_gpu_part *part, tni_gpu_step *step) {
+    step->bound = part->bound;
+    for (int k = 0; k < 2; k++) {
+        step->lanes[k] = k == 0 || part->reduces ? part->vector : 1;
+        step->unroll[k] = part->unroll[k];
+        step->mode[k] = k ? 0 : part->whole ? 2 : 1;
     }
 }
 
@@ -412,10 +429,9 @@ static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made) {
     step->finish = tni_arena_alloc(part->p->b->program->arena, bytes);
     if (!step->finish) return TN_NO_MEMORY;
     step->kind = TNI_GPU_FINISH;
-    step->pass = part->index;
     step->n_finish = part->n_sums;
-    snprintf(step->name[0], sizeof step->name[0], "tn_%d_%d_finish", (int)part->index, (int)part->number);
-    memcpy(step->name[1], step->name[0], sizeof step->name[0]);
+    step->bound = TNI_GPU_THREADS;
+    name_kernels(part, "_finish", step);
     int64_t blocks = 0;
     for (int32_t i = 0; i < part->n_sums; i++) {
         plan_finish(part, step - 1, part->sums[i], &step->finish[i]);
@@ -423,8 +439,8 @@ static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made) {
     }
     if (blocks > INT32_MAX)
         return tn_fail(TN_UNSUPPORTED, "%s: too many sums for the GPU", part->p->b->f->contract->name);
-    for (int k = 0; k < 2; k++) step->grid[k] = (tni_gpu_grid){.block = 256, .grid = (uint32_t)blocks};
-    tni_emit_cuda_finish(part, step->name[0]);
+    for (int k = 0; k < 2; k++) step->grid[k] = (tni_gpu_grid){.block = TNI_GPU_THREADS, .grid = (uint32_t)blocks};
+    tni_emit_cuda_finish(part);
     return TN_OK;
 }
 
@@ -458,11 +474,12 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     part->whole = !part->list && part->p->pass->columns % part->vector == 0;
     part->wide = false;
     part->spread = is_spread(part, &e);
+    part->small = is_small(part);
     *step = (tni_gpu_step){.kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN,
-                           .pass = part->index,
                            .vector = part->vector,
+                           .small = part->small,
                            .parts = part->list ? part->p->parts : 0};
-    name_kernels(part, step);
+    name_kernels(part, "", step);
     step->aligned = part->spread || strides_align(part);
     part->ring = may_have_ring(part, &e);
     if (part->reduces) {
@@ -473,9 +490,10 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
         for (int k = 0; k < 2; k++) TN_TRY(spread_grid(part, k, &step->grid[k]));
     } else {
         set_plain(part, &e);
-        for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, &e, k, &step->grid[k]));
+        for (int k = 0; k < 2; k++) TN_TRY(plain_grid(part, k, &step->grid[k]));
     }
     part->longer = goes_far(part, step);
+    set_template(part, step);
     if (part->reduces) {
         tni_emit_cuda_rows(part);
     } else if (part->spread) {
@@ -493,8 +511,9 @@ static tn_status add_tail(tni_gpu_part *part, tni_gpu_program *made) {
     if (!step) return TN_NO_MEMORY;
     part->vector = part->unroll[0] = part->unroll[1] = 1;
     part->bound = TNI_GPU_THREADS;
-    *step = (tni_gpu_step){.kind = TNI_GPU_TAIL, .pass = part->index, .vector = 1};
-    name_kernels(part, step);
+    *step = (tni_gpu_step){.kind = TNI_GPU_TAIL, .vector = 1};
+    name_kernels(part, "", step);
+    set_template(part, step);
     tni_gpu_grid *g = &step->grid[0];
     *g = (tni_gpu_grid){.columns = 1, .down = TNI_GPU_THREADS, .across = TNI_GPU_THREADS, .block = TNI_GPU_THREADS};
     count_rows(part, g);
@@ -596,4 +615,46 @@ tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *te
     tni_free(part);
     tni_free(done);
     return status;
+}
+
+/* ---- all steps --------------------------------------------------------------------------------------------------- */
+
+bool tni_gpu_apart;
+
+/* One block does this step, or may do the little that a few would. */
+static bool is_one_block(const tni_gpu_step *step, int k) {
+    enum { FEW = 8, PARTIALS = 256 };
+    const tni_gpu_grid *g = &step->grid[k];
+    bool little = g->grid <= FEW && (step->small || step->kind == TNI_GPU_FINISH);
+    for (int32_t i = 0; i < step->n_finish; i++) little = little && step->finish[i].partials[k] <= PARTIALS;
+    return (g->grid == 1 || little) && g->block == TNI_GPU_THREADS && !g->shared && !step->parts;
+}
+
+/* 8-byte words of its parameters: as print_params has them. */
+static int64_t count_words(const tni_program *program, const tni_gpu_step *step) {
+    const tni_pass *pass = &program->passes[step->pass];
+    const int64_t width = pass->n_dims + 1, memory = pass->n_memory, sums = pass->n_accumulators;
+    if (step->kind == TNI_GPU_FINISH) return (int64_t)step->n_finish * 6;
+    return larger(memory, 1) + 2 * larger(sums, 1) + (memory + sums + 1) * width + width + program->n_counts + 9;
+}
+
+void tni_gpu_join(tni_program *program) {
+    tni_gpu_program *made = program->gpu;
+    for (int k = 0; k < 2; k++) {
+        tni_gpu_step *first = NULL; /* of the launch so far */
+        int64_t words = 0;
+        for (int32_t i = 0; i < made->n_steps; i++) {
+            tni_gpu_step *step = &made->steps[i];
+            const int64_t own = count_words(program, step);
+            const bool joins = first && is_one_block(first, k) && is_one_block(step, k) &&
+                               (words + own) * 8 <= TNI_GPU_PARAMS && !tni_gpu_apart;
+            step->steps[k] = 0;
+            if (!joins) {
+                first = step;
+                words = 0;
+            }
+            first->steps[k]++;
+            words += own;
+        }
+    }
 }

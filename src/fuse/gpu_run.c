@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 3,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 4,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -42,9 +42,19 @@ static tn_status keep_loaded(const tni_cache_key *key, int device, cu_library li
     return TN_OK;
 }
 
+static tni_cache_key prelude_key; /* of what every text begins with */
+
+static void hash_prelude(void) {
+    tni_text text = {0};
+    tni_emit_cuda_prelude(&text);
+    prelude_key = tni_cache_key_of("prelude", text.failed ? "" : text.data);
+    tni_free(text.data);
+}
+
 /* The first byte says what the rest is. */
 static tn_status take_cached(const tni_cached *cached, tni_compiled_code *code) {
     code->bytes = cached->bytes - 1;
+    code->is_cached = true;
     code->is_ptx = cached->data[0] == 'p';
     code->data = tni_malloc(code->bytes + 1);
     if (!code->data) return TN_NO_MEMORY;
@@ -61,23 +71,49 @@ static void put_cached(tni_cache_entry *entry, const tni_compiled_code *code) {
     tni_free(all);
 }
 
-tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, int major, int minor,
-                          tni_compiled_code *code) {
-    int version = tni_nvrtc_version(wanted);
-    if (!version) return TN_SYSTEM;
+/* Of what a formula's text is compiled to. Code for the very GPU is good whichever NVRTC made it, so that what is cached
+ * is found without opening one; PTX stands in for what that version does not know yet. */
+static tni_cache_key key_of(const char *text, int variant, int major, int minor, int ptx_version) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, hash_prelude);
+    return tni_cache_key_of("cuda %d, generator %d, %016llx%016llx, variant %d, sm_%d%d, NVRTC %d", text,
+                            TNI_CACHE_SCHEMA, GENERATOR, (unsigned long long)prelude_key.hash[0],
+                            (unsigned long long)prelude_key.hash[1], variant, major, minor, ptx_version);
+}
+
+static tn_status compile_with(const char *wanted, const char *text, int variant, int major, int minor,
+                              tni_compiled_code *code) {
     /* products and sums are joined where the text says so: variants must not differ */
     const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0", "--fmad=false",
-                                   version >= MINIMAL ? "--minimal" : NULL, NULL};
+                                   tni_nvrtc_version(wanted) >= MINIMAL ? "--minimal" : NULL, NULL};
+    tni_text source = {0};
+    tni_emit_cuda_prelude(&source);
+    tni_text_put(&source, text);
+    tn_status status = source.failed
+                           ? TN_NO_MEMORY
+                           : tni_nvrtc_compile(wanted, "formula.cu", source.data, major, minor, options, code);
+    tni_free(source.data);
+    return status;
+}
+
+tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
+                          tni_compiled_code *code) {
+    tni_cache_key key = key_of(text, variant, major, minor, 0);
     tni_cache_entry entry;
-    tni_cached cached = {0};
-    tni_cache_key key = tni_cache_key_of("cuda %d, generator %d, variant %d, sm_%d%d, NVRTC %d", source,
-                                         TNI_CACHE_SCHEMA, GENERATOR, variant, major, minor, version);
+    tni_cached cached;
+    *code = (tni_compiled_code){0};
+    tni_cache_get(&key, &cached);
+    tn_status status = cached.bytes > 1 ? take_cached(&cached, code) : TN_OK;
+    tni_free(cached.data);
+    if (code->data || status != TN_OK) return status;
+    const int version = tni_nvrtc_version(wanted);
+    if (!version) return TN_SYSTEM;
+    if (!tni_nvrtc_knows(major, minor)) key = key_of(text, variant, major, minor, version);
     tni_cache_open(&key, &entry, &cached);
-    tn_status status = TN_OK;
     if (cached.bytes > 1) {
         status = take_cached(&cached, code);
     } else {
-        status = tni_nvrtc_compile(wanted, "formula.cu", source, major, minor, options, code);
+        status = compile_with(wanted, text, variant, major, minor, code);
         if (status == TN_OK) put_cached(&entry, code);
     }
     tni_free(cached.data);
@@ -85,34 +121,52 @@ tn_status tni_gpu_compile(const char *wanted, const char *source, int variant, i
     return status;
 }
 
-static tn_status load_library(const tn_call *call, const char *source, int variant, cu_library *library) {
-    const tni_gpu *gpu;
-    tni_compiled_code code = {0};
-    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    tni_cache_key key = tni_cache_key_of("loaded %d", source, variant);
-    if (find_loaded(&key, call->device.index, library)) return TN_OK;
-    TN_TRY(tni_gpu_compile(call->name, source, variant, gpu->major, gpu->minor, &code));
+/* A driver may refuse what an NVRTC made that it is too old for; the one at hand then makes it anew. */
+static tn_status load_code(const tn_call *call, const char *text, int variant, const tni_gpu *gpu,
+                           cu_library *library) {
+    tni_compiled_code code;
+    TN_TRY(tni_gpu_compile(call->name, text, variant, gpu->major, gpu->minor, &code));
     tn_status status = tni_cuda_load(call->name, call->device.index, &code, library);
+    if (status == TN_SYSTEM && code.is_cached && tni_nvrtc_version(call->name)) {
+        const tni_cache_key key = key_of(text, variant, gpu->major, gpu->minor, 0);
+        tni_cache_drop(&key);
+        tni_free(code.data);
+        TN_TRY(tni_gpu_compile(call->name, text, variant, gpu->major, gpu->minor, &code));
+        status = tni_cuda_load(call->name, call->device.index, &code, library);
+    }
     tni_free(code.data);
-    return status == TN_OK ? keep_loaded(&key, call->device.index, *library) : status;
+    return status;
+}
+
+static tn_status load_library(const tn_call *call, const char *text, int variant, cu_library *library) {
+    const tni_gpu *gpu;
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
+    tni_cache_key key = key_of(text, variant, gpu->major, gpu->minor, 0);
+    if (find_loaded(&key, call->device.index, library)) return TN_OK;
+    TN_TRY(load_code(call, text, variant, gpu, library));
+    return keep_loaded(&key, call->device.index, *library);
+}
+
+static tn_status find_kernel(const tn_call *call, cu_library library, tni_launch *l) {
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    if (!cu) return TN_SYSTEM;
+    int error = cu->cuLibraryGetKernel(&l->kernel, library, l->name);
+    return error ? tni_cuda_failed(call->name, l->name, error) : tni_cuda_allow(call, l);
 }
 
 static tn_status load_variant(const tni_program *program, const tn_call *call, int k) {
     cu_library library;
     const tni_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    TN_TRY(load_library(call, program->gpu->source, k, &library));
-    const tni_cuda_api *cu = tni_cuda(call->name);
-    if (!cu) return TN_SYSTEM;
+    TN_TRY(load_library(call, program->gpu->text, k, &library));
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         tni_gpu_step *step = &program->gpu->steps[i];
         tni_launch *l = &step->launch[k];
+        if (!step->steps[k]) continue;
         *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
         memcpy(l->name, step->name[k], sizeof step->name[k]);
         l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
-        int error = cu->cuLibraryGetKernel(&l->kernel, library, l->name);
-        if (error) return tni_cuda_failed(call->name, l->name, error);
-        TN_TRY(tni_cuda_allow(call, l));
+        TN_TRY(find_kernel(call, library, l));
     }
     atomic_store_explicit(&program->gpu->loaded[k], true, memory_order_release);
     return TN_OK;
@@ -138,11 +192,11 @@ int tni_gpu_variant(const tni_program *program, const tn_call *call) {
     return 0;
 }
 
-tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *source) {
-    size_t bytes = strlen(source) + 1;
+tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text) {
+    size_t bytes = strlen(text) + 1;
     char *copy = tni_arena_alloc(program->arena, bytes);
     if (!copy) return TN_NO_MEMORY;
-    program->gpu->source = memcpy(copy, source, bytes);
+    program->gpu->text = memcpy(copy, text, bytes);
     return need_variant(program, call, tni_gpu_variant(program, NULL));
 }
 
@@ -170,7 +224,9 @@ static int32_t add_strides(const tni_pass *pass, uint64_t *words, int32_t n) {
 }
 
 /* As tn_finishes of the text. */
-static void finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call, uint64_t *words) {
+static int32_t finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call,
+                            uint64_t *words) {
+    const uint64_t *const first = words;
     for (int32_t i = 0; i < step->n_finish; i++) {
         const tni_gpu_finish *f = &step->finish[i];
         const tni_accumulator *acc = &pass->accumulators[f->sum];
@@ -183,6 +239,7 @@ static void finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, 
         *words++ = (uint64_t)f->across;
         *words++ = (uint64_t)f->blocks;
     }
+    return (int32_t)(words - first);
 }
 
 /* As many tensors as there is room for, and what the kernel must know of each; the blocks that they take. */
@@ -211,6 +268,7 @@ static uint32_t add_parts(const tni_program *program, const tni_gpu_step *step, 
     }
     words[0] = (uint64_t)n;
     next->piece += blocks;
+    next->words += (int32_t)(at + (int64_t)step->parts * lists - words);
     return (uint32_t)blocks;
 }
 
@@ -218,13 +276,13 @@ bool tni_gpu_is_done(const tni_program *program, const tni_gpu_step *step, const
     return !step->parts || next->part == program->n_parts;
 }
 
-uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
-                       tni_gpu_next *next, uint64_t *words) {
+static uint32_t step_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                           tni_gpu_next *next, uint64_t *words) {
     const tni_pass *pass = &program->passes[step->pass];
     const tni_gpu_grid *g = &step->grid[k];
     int32_t n = 0;
     if (step->kind == TNI_GPU_FINISH) {
-        finish_words(pass, step, k, call, words);
+        next->words = finish_words(pass, step, k, call, words);
         return g->grid;
     }
     for (int32_t i = 0; i < pass->n_memory; i++)
@@ -242,7 +300,18 @@ uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int
     if (!pass->n_accumulators) words[n++] = 0;
     const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block, g->stages, g->slot};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
+    next->words = n;
     return step->parts ? add_parts(program, step, g, call, next, words + n) : g->grid;
+}
+
+uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                       tni_gpu_next *next, uint64_t *words) {
+    if (step->steps[k] == 1) return step_words(program, step, k, call, next, words);
+    for (int32_t i = 0; i < step->steps[k]; i++) {
+        step_words(program, step + i, k, call, next, words);
+        words += next->words;
+    }
+    return 1;
 }
 
 bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call) {
@@ -269,6 +338,7 @@ tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         const tni_gpu_step *step = &program->gpu->steps[i];
         tni_gpu_next next = {0};
+        if (!step->steps[k]) continue;
         do {
             tni_launch launch = step->launch[k];
             launch.grid = tni_gpu_words(program, step, k, call, &next, words);

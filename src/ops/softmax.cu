@@ -530,15 +530,15 @@ template <class T> TN_DEVICE void softmax_columns_cluster(const tni_softmax &p) 
     }
 }
 
-/* The same, to the last bit, where there are so few columns that a block for each few of them is sooner done. */
+/* The same, to the last bit, where there are so few columns that a block for each is sooner done. */
 template <class T> TN_DEVICE void softmax_columns_few(const tni_softmax &p) {
-    constexpr int E = TNI_COLUMN_PART, WAYS = TNI_COLUMN_SPLIT_WAYS, OF = SOFTMAX_FEW_COLUMNS;
-    constexpr int GROUPS = SOFTMAX_FEW_THREADS / (WAYS * OF), MOST = TNI_COLUMN_PIECES * TNI_ROW_CLUSTER;
+    constexpr int E = TNI_COLUMN_PART, WAYS = TNI_COLUMN_SPLIT_WAYS;
+    constexpr int GROUPS = SOFTMAX_FEW_THREADS / WAYS, MOST = TNI_COLUMN_PIECES * TNI_ROW_CLUSTER;
     constexpr int PIECES = MOST / GROUPS; /* of a thread */
     typedef acc<T> A;
-    __shared__ pair<A> shared[PIECES][1024], pieces[MOST][OF];
-    const int group = (int)threadIdx.x / (WAYS * OF);
-    const column<T> c = column_at<T>(p, spot_of(p.s, blockIdx.x, OF, (int)threadIdx.x / OF % WAYS));
+    __shared__ pair<A> shared[PIECES][1024], pieces[MOST];
+    const int group = (int)threadIdx.x / WAYS;
+    const column<T> c = column_at<T>(p, spot_of(p.s, blockIdx.x, 1, (int)threadIdx.x % WAYS));
     row_part<T, 1, E> parts[PIECES];
     u32 kept[PIECES];
     A e[PIECES][E];
@@ -552,12 +552,12 @@ template <class T> TN_DEVICE void softmax_columns_few(const tni_softmax &p) {
     join_ways(piece, c, WAYS, shared, join_pairs());
     if (c.way == 0) {
 #pragma unroll
-        for (int k = 0; k < PIECES; k++) pieces[k * GROUPS + group][c.across] = piece[k];
+        for (int k = 0; k < PIECES; k++) pieces[k * GROUPS + group] = piece[k];
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < MOST; i += WAYS)
-        if (i + c.way < p.s.splits) join(all, pieces[i + c.way][c.across]);
+        if (i + c.way < p.s.splits) join(all, pieces[i + c.way]);
     all = join_ways(all, c, WAYS, shared, join_pairs());
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {

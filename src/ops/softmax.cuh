@@ -7,8 +7,8 @@
 enum { SOFTMAX_X, SOFTMAX_Y, SOFTMAX_MASK, SOFTMAX_QUERY, SOFTMAX_VIEWS };
 enum { SOFTMAX_GRAD_Y, SOFTMAX_GRAD_DY, SOFTMAX_GRAD_DX, SOFTMAX_GRAD_VIEWS };
 
-enum { SOFTMAX_TILE_MOST = 36 }; /* elements that a lane has of a row that goes through shared memory */
-enum { SOFTMAX_FEW_COLUMNS = 2, SOFTMAX_FEW_THREADS = 512 }; /* of a block, where there are few columns */
+enum { SOFTMAX_TILE_MOST = 36 };    /* elements that a lane has of a row that goes through shared memory */
+enum { SOFTMAX_FEW_THREADS = 512 }; /* of a block, where there are so few columns that each has one */
 
 /* How rows are shared out. */
 typedef struct tni_softmax_shape {

@@ -101,33 +101,6 @@ static tni_row_plan row_plan(const tn_call *call, tn_type type, int64_t n, int t
     return tensors == 1 ? tni_row_plan_ragged(call, call->name, type, n) : tni_row_plan_of(call, call->name, type, n);
 }
 
-/* Pieces that all rows or columns are cut into, at most; 0: none is. */
-static int64_t count_pieces(const tn_call *call, const layout *l, tn_type type, int tensors) {
-    const int64_t n = l->rows.n;
-    int64_t split;
-    if (l->rows.count == 0 || n == 0) return 0;
-    if (l->columns) return l->rows.count * l->columns * column_splits(n, &split);
-    const tni_row_plan plan = row_plan(call, type, n, tensors);
-    /* Clusters may turn out not to fit; then rows are split after all. */
-    const bool may = plan.kind == TNI_ROW_SPLIT || plan.cluster > 1;
-    return may ? l->rows.count * tni_row_plan_split(type, n).splits : 0;
-}
-
-size_t tni_softmax_cuda_workspace(const tn_call *call) {
-    layout l;
-    query_view query;
-    const tn_type type = tn_in(call, X)->type;
-    lay_out_softmax(&l, call, &query);
-    return 2 * (size_t)count_pieces(call, &l, type, 1) * tn_type_size(tni_acc_type(type));
-}
-
-size_t tni_softmax_grad_cuda_workspace(const tn_call *call) {
-    layout l;
-    const tn_type type = tn_in(call, GRAD_Y)->type;
-    lay_out_grad(&l, call);
-    return (size_t)count_pieces(call, &l, type, 2) * tn_type_size(tni_acc_type(type));
-}
-
 /* One launch, or two where rows are split: the second writes. */
 typedef struct launches {
     tni_launch first, second;
@@ -147,11 +120,11 @@ static int column_cluster(const tn_call *call, const tni_softmax_shape *s) {
     return whole && cluster <= tni_row_clustered(call, call->name) ? cluster : 0;
 }
 
-/* So few columns that each SM has some of its own. */
+/* So few columns that most SMs would have nothing to do. */
 static bool is_few(const tn_call *call, const tni_softmax_shape *s) {
     const tni_gpu *gpu;
     if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return false;
-    return s->rows.count * s->columns <= (int64_t)gpu->sms * SOFTMAX_FEW_COLUMNS;
+    return s->rows.count * s->columns <= gpu->sms / 4;
 }
 
 static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
@@ -169,7 +142,7 @@ static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
     const int cluster = l->tensors == 1 && of != TN_F64 ? column_cluster(call, s) : 0;
     if (cluster && is_few(call, s)) {
         l->first.block = SOFTMAX_FEW_THREADS;
-        l->first.grid = (uint32_t)((s->rows.count * s->columns + SOFTMAX_FEW_COLUMNS - 1) / SOFTMAX_FEW_COLUMNS);
+        l->first.grid = (uint32_t)(s->rows.count * s->columns);
         return tni_cuda_find(call, &l->first, call->name, "%s_columns_few_%s", call->name, type);
     }
     if (cluster) {
@@ -265,6 +238,11 @@ static tn_status share_out(const tn_call *call, const layout *from, tn_type type
     return from->columns ? find_columns(call, type, l) : find_rows(call, type, l);
 }
 
+/* Numbers that the first of two launches leaves for the second: one for each piece of a row or column. */
+static size_t count_left(const layout *from, const launches *l) {
+    return l->second.grid ? (size_t)(from->rows.count * (from->columns ? from->columns : 1) * l->shape.splits) : 0;
+}
+
 /* ---- softmax ------------------------------------------------------------------------------------------------------ */
 
 typedef struct forward_state {
@@ -272,17 +250,28 @@ typedef struct forward_state {
     tni_softmax p;
 } forward_state;
 
+static tn_status plan_softmax(const tn_call *call, layout *from, launches *l) {
+    query_view query;
+    lay_out_softmax(from, call, &query);
+    *l = (launches){.tensors = 1};
+    l->plain = !tn_in(call, MASK) && !call->attrs[CAUSAL].b;
+    l->positive = call->attrs[SCALE].f > 0;
+    return share_out(call, from, tn_in(call, X)->type, l);
+}
+
+size_t tni_softmax_cuda_workspace(const tn_call *call) {
+    layout from;
+    launches l;
+    if (plan_softmax(call, &from, &l) != TN_OK) return 0;
+    return 2 * count_left(&from, &l) * tn_type_size(tni_acc_type(tn_in(call, X)->type));
+}
+
 tn_status tni_softmax_cuda_prepare(const tn_call *call, void **state) {
     const tn_view *x = tn_in(call, X);
     layout l;
-    query_view query;
-    lay_out_softmax(&l, call, &query);
     forward_state *s = tni_calloc(1, sizeof *s);
     if (!s) return TN_NO_MEMORY;
-    s->l.tensors = 1;
-    s->l.plain = !tn_in(call, MASK) && !call->attrs[CAUSAL].b;
-    s->l.positive = call->attrs[SCALE].f > 0;
-    const tn_status status = share_out(call, &l, x->type, &s->l);
+    const tn_status status = plan_softmax(call, &l, &s->l);
     if (status != TN_OK) {
         tni_free(s);
         return status;
@@ -318,14 +307,24 @@ typedef struct grad_state {
     tni_softmax_grad p;
 } grad_state;
 
+static tn_status plan_grad(const tn_call *call, layout *from, launches *l) {
+    lay_out_grad(from, call);
+    *l = (launches){.tensors = 2, .plain = true};
+    return share_out(call, from, tn_in(call, GRAD_Y)->type, l);
+}
+
+size_t tni_softmax_grad_cuda_workspace(const tn_call *call) {
+    layout from;
+    launches l;
+    if (plan_grad(call, &from, &l) != TN_OK) return 0;
+    return count_left(&from, &l) * tn_type_size(tni_acc_type(tn_in(call, GRAD_Y)->type));
+}
+
 tn_status tni_softmax_grad_cuda_prepare(const tn_call *call, void **state) {
     layout l;
-    lay_out_grad(&l, call);
     grad_state *s = tni_calloc(1, sizeof *s);
     if (!s) return TN_NO_MEMORY;
-    s->l.tensors = 2;
-    s->l.plain = true;
-    const tn_status status = share_out(call, &l, tn_in(call, GRAD_Y)->type, &s->l);
+    const tn_status status = plan_grad(call, &l, &s->l);
     if (status != TN_OK) {
         tni_free(s);
         return status;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../cuda/cuda.h"
+#include "../cuda/row_plan.h"
 #include "../cuda/walk.h"
 #include "counts.h"
 #include "sum.cuh"
@@ -42,7 +43,7 @@ enum {
     DENSE_PACKS = 4,          /* columns that are fewer than so many packs are read as they lie in memory */
     SMALL_BYTES = 32 << 10,   /* columns: a block is fast with so much of x, */
     MEDIUM_BYTES = 256 << 10, /* has so much where there are more than can run at a time, */
-    LARGE_BYTES = 64 << 10,   /* and is too slow with more than so much, unless all run at once */
+    LARGE_BYTES = 192 << 10,  /* and is too slow with more than so much, unless all run at once */
 };
 
 /* How columns are dealt out: see sum_columns.cu. */
@@ -86,6 +87,7 @@ typedef struct shapes {
     int64_t outputs, terms;
     int size;    /* bytes of an element */
     bool has_90; /* code for sm_90 or later */
+    int cluster; /* blocks that may end columns together */
 } shapes;
 
 static tni_rows only(const tni_rows *all, bool reduced) {
@@ -97,6 +99,16 @@ static tni_rows only(const tni_rows *all, bool reduced) {
         rows.count *= all->shape[d];
     }
     return rows;
+}
+
+/* Twice as many as every GPU takes, where this one does. */
+static int column_cluster(const tn_call *call) {
+    tni_launch l = {.cluster = 2 * TNI_SUM_CLUSTER, .block = TNI_SUM_ODD_THREADS};
+    int fits = 0;
+    const bool may = tni_row_clustered(call, "sum_columns") >= (int)l.cluster &&
+                     tni_cuda_find(call, &l, "sum_columns", "sum_columns_odd_f64") == TN_OK &&
+                     tni_cuda_occupancy(call, &l, &fits) == TN_OK;
+    return may && fits > 0 ? (int)l.cluster : TNI_SUM_CLUSTER;
 }
 
 static shapes shapes_of(const tn_call *call) {
@@ -119,6 +131,7 @@ static shapes shapes_of(const tn_call *call) {
     }
     s.kept = only(&s.all, false);
     s.reduced = only(&s.all, true);
+    s.cluster = s.by_rows || !s.has_90 ? 1 : column_cluster(call);
     return s;
 }
 
@@ -287,7 +300,7 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
 
 /* How an item's parts are shared out to blocks. Those that end the item together are as many as still run at the same
  * time as all others. If that leaves them with too much, parts go to memory. */
-static void share_out(tni_sum_columns *p, int size, bool odd, bool has_90, const tni_gpu *gpu) {
+static void share_out(tni_sum_columns *p, int size, bool odd, int cluster, const tni_gpu *gpu) {
     const int64_t at_once = (odd ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS) / (p->groups * p->lanes);
     const int64_t room = (int64_t)(odd ? ODD_BLOCKS : BLOCKS) * gpu->sms;
     p->items = p->tiles * p->kept.count;
@@ -297,7 +310,7 @@ static void share_out(tni_sum_columns *p, int size, bool odd, bool has_90, const
         return;
     }
     const int64_t bytes = p->n_rows * p->c * p->kept.count * size / p->items; /* of an item */
-    const int64_t most = has_90 ? smaller(TNI_SUM_CLUSTER, p->chapters) : 1;
+    const int64_t most = smaller(cluster, p->chapters);
     while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) p->blocks *= 2;
     const int64_t kept_bytes = (int64_t)p->chapters * p->width * (size == 8 ? 8 : 4), all = p->items * p->blocks;
     const bool at_a_time = all <= room && all * 5 >= (int64_t)gpu->sms * 4;
@@ -318,7 +331,7 @@ static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu,
     tni_walk_of(&p->rows, &s->reduced);
     cut_rows(p, 16 / s->size);
     const layout how = deal_columns(p, s->size, data_aligned, gpu);
-    share_out(p, s->size, how == ODD, s->has_90, gpu);
+    share_out(p, s->size, how == ODD, s->cluster, gpu);
     p->slot_step = p->rows.strides[0][0] * p->slots;
     p->part_step = p->rows.strides[0][0] * p->per_part * (p->together - 1);
     return how;

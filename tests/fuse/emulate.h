@@ -169,21 +169,14 @@ static inline unsigned tn_pair_bf16(float a, float b) {
 static inline unsigned tn_pair_f16(float a, float b) {
     return tn_to_f16(a) | (unsigned)tn_to_f16(b) << 16;
 }
-/* A ring's barriers: the lowest bit is the phase; above it what is still to come: bytes, or threads of which all release
- * a stage, for want of warps. */
+/* A ring's barriers: the lowest bit is the phase; above it the bytes that are still to come. */
 #define TN_BULK true
-static unsigned long long tn_release_by;
 static inline char *tn_ring() {
     alignas(128) static char dynamic[227 << 10];
     return dynamic;
 }
-static inline void tn_ring_begin(unsigned long long *full, unsigned long long *empty, unsigned stages,
-                                 unsigned threads) {
-    tn_release_by = threads;
-    for (unsigned k = 0; k < stages; k++) {
-        full[k] = 0;
-        empty[k] = 2ull * threads;
-    }
+static inline void tn_ring_begin(unsigned long long *full, unsigned stages) {
+    for (unsigned k = 0; k < stages; k++) full[k] = 0;
 }
 static inline void tn_expect(unsigned long long *full, unsigned bytes) {
     *full += 2ull * bytes;
@@ -193,10 +186,6 @@ static inline void tn_bulk(void *to, const void *from, unsigned bytes, unsigned 
     memcpy(to, from, bytes);
     *full -= 2ull * bytes;
     if (*full < 2) *full ^= 1;
-}
-static inline void tn_release(unsigned long long *empty) {
-    *empty -= 2;
-    if (*empty < 2) *empty = (*empty ^ 1) + 2 * tn_release_by;
 }
 static inline void tn_wait(unsigned long long *barrier, unsigned phase) {
     while ((*barrier & 1) == phase) tn_yield();

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -122,6 +123,17 @@ static void test_size(void) {
     CHECK(found.bytes == sizeof data);
     tni_free(found.data);
     tni_cache_close(&entry);
+    char path[600]; /* what is used again is young again */
+    struct stat about;
+    struct timespec old[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    path_of("size 11", path, sizeof path);
+    CHECK(utimensat(AT_FDCWD, path, old, 0) == 0 && stat(path, &about) == 0 && about.st_mtime == 1000000);
+    tni_cache_get(&key, &found);
+    CHECK(found.bytes == sizeof data && stat(path, &about) == 0 && time(NULL) - about.st_mtime < 60);
+    tni_free(found.data);
+    tni_cache_drop(&key);
+    CHECK(has("size 11", NULL));
+    tni_cache_drop(&key);                 /* nothing is there */
     setenv("TENON_CACHE_BYTES", "5k", 1); /* no number: as if it were not there */
     put("five", "made", 4);
     put("six", "made", 4);

@@ -20,7 +20,7 @@
 
 static char folder[64] = "/tmp/tenon-cuda-XXXXXX";
 static bool has_nvrtc, has_compiler, has_gpu;
-static int n_compiled, n_emulated, n_gpu;
+static int n_compiled, n_emulated, n_together, n_gpu; /* together: launches of several steps */
 
 /* ---- NVRTC ------------------------------------------------------------------------------------------------------- */
 
@@ -58,11 +58,13 @@ static void run_emulated(const char *text, const char *source, const tni_program
     CHECK_ROW(found, "%s: does not compile", text);
     if (!found) return;
     memcpy(&run, &found, sizeof run);
+    const int k = tni_gpu_variant(program, call);
+    uint64_t words[TNI_GPU_PARAMS / 8 + 8];
     for (int32_t i = 0; i < program->gpu->n_steps; i++) {
         const tni_gpu_step *step = &program->gpu->steps[i];
-        uint64_t words[TNI_GPU_PARAMS / 8 + 8];
-        int k = tni_gpu_variant(program, call);
         kernel function;
+        if (!step->steps[k]) continue;
+        if (step->steps[k] > 1) n_together++;
         found = dlsym(library, step->name[k]);
         CHECK_ROW(found, "%s: no kernel %s", text, step->name[k]);
         if (!found) break;
@@ -133,6 +135,7 @@ typedef struct test_case {
     uint64_t seed;
     tn_type T, W;
     int layout, ways, arch;
+    bool apart; /* each step as a launch of its own, however small */
 } test_case;
 
 static test_case cases[4096];
@@ -170,7 +173,7 @@ static void fill_cache(const char *text, call_of *c, int arch) {
     for (int k = 0; k < 2; k++) {
         tni_compiled_code code = {0};
         if (k != first && k != second) continue;
-        tn_status status = tni_gpu_compile("test", source, k, arch / 10, arch % 10, &code);
+        tn_status status = tni_gpu_compile("test", strstr(source, "struct tn_params"), k, arch / 10, arch % 10, &code);
         CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
         tni_free(code.data);
         n_compiled++;
@@ -204,6 +207,7 @@ static void compile_row(const test_case *test) {
 /* fill: of a GPU of architecture `fill`, only compile for it. */
 static void run_case(const test_case *test, int fill) {
     static generator g;
+    tni_gpu_apart = test->apart;
     if (test->op) {
         compile_row(test);
         return;
@@ -235,8 +239,8 @@ static void list_table(void) {
     for (int i = 0; i < tn_operator_count(); i++) {
         const tn_operator *op = tn_operator_at(i);
         if (!op->row->formula || op->contract->has_lists) continue;
-        cases[n_cases++] = (test_case){NULL, op, 0, TN_F32, TN_F32, 0, NVRTC, 90};
-        cases[n_cases++] = (test_case){NULL, op, 0, TN_BF16, TN_F32, 0, NVRTC, 75};
+        cases[n_cases++] = (test_case){.op = op, .T = TN_F32, .W = TN_F32, .ways = NVRTC, .arch = 90, .apart = true};
+        cases[n_cases++] = (test_case){.op = op, .T = TN_BF16, .W = TN_F32, .ways = NVRTC, .arch = 75};
     }
 }
 
@@ -255,8 +259,13 @@ static void list_rows(const char *only, size_t step, bool compiles_all) {
             size_t which = i + k * (n + m);
             int how = which % step == 0 ? NVRTC | EMULATE : compiles_all ? NVRTC : 0;
             if (!how && !IS_CHECKED) continue;
-            cases[n_cases++] = (test_case){r,         NULL,           0,   ways[k].T,
-                                           ways[k].W, ways[k].layout, how, archs[which / step % 5]};
+            cases[n_cases++] = (test_case){.row = r,
+                                           .T = ways[k].T,
+                                           .W = ways[k].W,
+                                           .layout = ways[k].layout,
+                                           .ways = how,
+                                           .arch = archs[which / step % 5],
+                                           .apart = (i + k) % 2};
         }
     }
 }
@@ -271,7 +280,12 @@ static void list_cases(void) {
     list_rows(only, all || has_gpu ? 1 : IS_CHECKED ? 51 : 17, compiles_all);
     for (uint64_t seed = 1; seed <= random; seed++) {
         int both = seed <= emulated ? NVRTC | EMULATE : NVRTC;
-        cases[n_cases++] = (test_case){NULL, NULL, seed, seed % 2 ? TN_F64 : TN_F32, TN_F64, 0, both, 90};
+        cases[n_cases++] = (test_case){.seed = seed,
+                                       .T = seed % 2 ? TN_F64 : TN_F32,
+                                       .W = TN_F64,
+                                       .ways = both,
+                                       .arch = 90,
+                                       .apart = seed / 2 % 2};
     }
     int which = 1, of = 1, n = 0;
     if (part && (sscanf(part, "%d/%d", &which, &of) != 2 || of < 1 || which < 1 || which > of)) {
@@ -287,7 +301,7 @@ static void list_cases(void) {
 /* ---- processes --------------------------------------------------------------------------------------------------- */
 
 typedef struct counts {
-    _Atomic int next, done, passed, failed, compiled, emulated;
+    _Atomic int next, done, passed, failed, compiled, emulated, together;
 } counts;
 
 static void work(counts *shared, int number, int fill) {
@@ -302,6 +316,7 @@ static void work(counts *shared, int number, int fill) {
     atomic_fetch_add(&shared->failed, test_failed);
     atomic_fetch_add(&shared->compiled, n_compiled);
     atomic_fetch_add(&shared->emulated, n_emulated);
+    atomic_fetch_add(&shared->together, n_together);
 }
 
 static void say(const char *what, int done, double begun) {
@@ -344,6 +359,7 @@ static void share_out(int fill) {
     test_failed += shared->failed;
     n_compiled += shared->compiled;
     n_emulated += shared->emulated;
+    n_together += shared->together;
     munmap(shared, sizeof *shared);
 }
 
@@ -398,7 +414,7 @@ int main(void) {
         say("run on the GPU", i + 1, begun);
     }
     if (system(command) != 0) printf("%s stays\n", folder);
-    printf("%d compiled by NVRTC%s, %d run on the CPU, %d on the GPU\n", n_compiled,
-           has_nvrtc ? "" : " (there is none)", n_emulated, n_gpu);
+    printf("%d compiled by NVRTC%s, %d run on the CPU (with %d launches of several steps), %d on the GPU\n", n_compiled,
+           has_nvrtc ? "" : " (there is none)", n_emulated, n_together, n_gpu);
     return test_end();
 }
