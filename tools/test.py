@@ -215,8 +215,8 @@ def gpu_parts() -> list[Part]:
     python = {**few, **PYTHON_ENV, "TENON_TEST_DEVICE": "cuda", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return [
         names["build"],
+        *dealt("rows", "formulas on the GPU against float64, --quick", [*check, "--quick"], formulas, 8, few),
         *(part for tool, (what, n) in SANITIZERS.items() for part in sanitized(tool, what, few, n)),
-        *dealt("rows", "formulas on the GPU against float64, --quick", [*check, "--quick"], formulas, 4, few),
         # All but tensors of gigabytes: two processes would each count on what is free.
         *dealt("check", "operators with kernels of their own, all cases", [*check, "--skip", "huge"], own, 5, few),
         *shared(names["python"], "PyTorch on CUDA", PYTHON_PARTS, python),
