@@ -29,6 +29,23 @@ static uint32_t detect(void) {
 
 #endif
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* Armv8.6, and some before. */
+static bool detect_bf16(void) {
+    enum { BF16 = 1 << 14 };
+    return getauxval(AT_HWCAP2) & BF16;
+}
+
+#else
+
+static bool detect_bf16(void) {
+    return false;
+}
+
+#endif
+
 /* TENON_ISA=none|avx2|avx512: nothing beyond that. */
 static uint32_t allowed(void) {
     const char *most = getenv("TENON_ISA");
@@ -37,12 +54,22 @@ static uint32_t allowed(void) {
     return TN_ISA_AVX2 | TN_ISA_AVX512;
 }
 
+static bool has_bf16;
+
 static void find(void) {
+    const char *most = getenv("TENON_ISA");
     found = detect() & allowed();
+    has_bf16 = detect_bf16() && !(most && strcmp(most, "none") == 0);
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 uint32_t tni_cpu_isa(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
     return found;
+}
+
+bool tni_cpu_bf16(void) {
+    pthread_once(&once, find);
+    return has_bf16;
 }

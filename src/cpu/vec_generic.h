@@ -31,6 +31,10 @@ TNI_INLINE vreal v_sqrt(vreal a) {
     return a;
 }
 
+TNI_INLINE vreal v_about(vreal a) {
+    return 1 / a;
+}
+
 TNI_INLINE bool v_any(vint mask) {
     int_of_real any = 0;
     for (int k = 0; k < VL; k++) any |= mask[k];

@@ -100,21 +100,29 @@ TNI_INLINE vreal power_of_2(vreal t) {
 }
 
 /* exp(x) 2^shift where that and exp(x) are normal numbers; NaN stays. */
-TNI_INLINE vreal exp_shifted(vreal x, real shift) {
+TNI_INLINE vreal exp_shifted_by(vreal (*reduced)(vreal x, vreal n), vreal x, real shift) {
     vreal bias = v_set(MAGIC + (EXPONENT_BIAS + shift));
     vreal t = v_fma(x, v_set(LOG2_E), bias);
     vreal power = power_of_2(t);
-    return v_fma(exp_reduced(x, t - bias), power, power);
+    return v_fma(reduced(x, t - bias), power, power);
+}
+
+TNI_INLINE vreal exp_shifted(vreal x, real shift) {
+    return exp_shifted_by(exp_reduced, x, shift);
 }
 
 /* The result may be denormal, so its power of 2 is applied in two halves: one rounding, at the end. */
-TNI_INLINE vreal v_exp(vreal x) {
+TNI_INLINE vreal exp_by(vreal (*reduced)(vreal x, vreal n), vreal x) {
     x = v_atmost(v_atleast(x, v_set(EXP_LOW)), v_set(EXP_HIGH));
     vreal n = v_fma(x, v_set(LOG2_E), v_set(MAGIC)) - MAGIC;
-    vreal p = exp_reduced(x, n) + 1;
+    vreal p = reduced(x, n) + 1;
     vreal bias = v_set(MAGIC + EXPONENT_BIAS);
     vreal half = v_fma(n, v_set((real)0.5), bias);
     return p * power_of_2(half) * power_of_2((n - (half - bias)) + bias);
+}
+
+TNI_INLINE vreal v_exp(vreal x) {
+    return exp_by(exp_reduced, x);
 }
 
 /* exp(x) V_EXP_SCALE for x <= 0, -inf included: exp at half the price. Because of the scale nothing that counts is

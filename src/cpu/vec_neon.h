@@ -40,6 +40,10 @@ TNI_INLINE vreal v_sqrt(vreal a) {
     return (vreal)vsqrtq_f32((float32x4_t)a);
 }
 
+TNI_INLINE vreal v_about(vreal a) {
+    return (vreal)vrecpeq_f32((float32x4_t)a);
+}
+
 TNI_INLINE real v_sum(vreal v) {
     return vaddvq_f32((float32x4_t)v);
 }
@@ -97,6 +101,10 @@ TNI_INLINE vreal v_abs(vreal a) {
 }
 TNI_INLINE vreal v_sqrt(vreal a) {
     return (vreal)vsqrtq_f64((float64x2_t)a);
+}
+
+TNI_INLINE vreal v_about(vreal a) {
+    return 1 / a;
 }
 
 TNI_INLINE real v_sum(vreal v) {

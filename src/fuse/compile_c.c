@@ -38,6 +38,7 @@ static const struct {
     {"avx2", {"-mavx2", "-mfma", "-mf16c"}},
     {"avx512", {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mprefer-vector-width=512"}},
 };
+static const char bf16_flag[] = "-march=armv8.2-a+bf16"; /* where the machine has it, and the compiler knows it */
 
 /* Programs with the same text share one. They stay until the process ends, like the code that is loaded. */
 struct tni_c_code {
@@ -59,6 +60,7 @@ static _Atomic bool ending; /* the process is: nothing is begun any more */
 /* Changed only by whoever compiles. */
 enum { UNKNOWN, WORKS, BROKEN };
 static _Atomic int compiler;
+static bool lacks_bf16;  /* the flag: it does not know it */
 static char folder[256]; /* of the compiler's files */
 static _Atomic bool has_folder;
 static _Atomic pid_t child; /* that is running; 0: none */
@@ -181,6 +183,7 @@ static void compile(const char *from, const char *to, bool shared) {
         if (strcmp(machines[i].isa, tni_loops_isa()) != 0) continue;
         for (int k = 0; machines[i].flags[k]; k++) words[n++] = (char *)(uintptr_t)machines[i].flags[k];
     }
+    if (tni_cpu_bf16() && !lacks_bf16) words[n++] = (char *)(uintptr_t)bf16_flag;
     for (int k = 0; shared && library_flags[k]; k++) words[n++] = (char *)(uintptr_t)library_flags[k];
     words[n++] = include;
     words[n++] = source;
@@ -297,7 +300,11 @@ static bool load(struct tni_c_code *code, const char *data, size_t bytes) {
 static void compile_text(struct tni_c_code *code, tni_cache_entry *entry) {
     size_t bytes = 0;
     if (atomic_load(&ending) || !make_folder()) return;
-    if (compiler == UNKNOWN) compiler = check_compiler() ? WORKS : BROKEN;
+    if (compiler == UNKNOWN) {
+        bool works = check_compiler();
+        lacks_bf16 = !works && tni_cpu_bf16();
+        compiler = works || (lacks_bf16 && check_compiler()) ? WORKS : BROKEN;
+    }
     if (compiler == WORKS && write_text("loops.c", code->source)) {
         compile("loops.c", "loops.so", true);
         char *data = read_whole("loops.so", &bytes);

@@ -61,6 +61,9 @@ static const char *function_of(int op) {
         [TNI_P_MAX] = "f_max",
         [TNI_P_TANH_SOFTPLUS] = "f_tanh_softplus",
         [TNI_P_HALF_ERF] = "f_half_erf",
+        [TNI_P_COARSE_EXP] = "f_coarse_exp",
+        [TNI_P_COARSE_SIGMOID] = "f_coarse_sigmoid",
+        [TNI_P_COARSE_TANH_SOFTPLUS] = "f_coarse_tanh_softplus",
     };
     return names[op];
 }
@@ -517,8 +520,8 @@ int32_t tni_emit_c(tni_program *program, tni_text *text) {
     e->program = program;
     e->text = text;
     e->lane = has_lane(program, TNI_LANE_F32) ? TNI_LANE_F32 : TNI_LANE_F64;
-    tni_text_add(text, "#define TNI_ISA_%s\n#define TNI_REAL_%s\n#include \"loop.h\"\n", tni_loops_isa(),
-                 e->lane == TNI_LANE_F64 ? "f64" : "f32");
+    tni_text_add(text, "#define TNI_ISA_%s\n#define TNI_REAL_%s\n%s#include \"loop.h\"\n", tni_loops_isa(),
+                 e->lane == TNI_LANE_F64 ? "f64" : "f32", tni_cpu_bf16() ? "#define TNI_BF16\n" : "");
     for (int32_t i = 0; i < program->n_passes; i++) text->failed |= !emit_pass(e, &program->passes[i], &n_loops);
     tni_free(e);
     return n_loops;

@@ -101,6 +101,52 @@ TNI_INLINE vreal f_tanh_softplus(vreal x) {
     return n / (n + 2);
 }
 
+/* ---- for what is rounded to bf16, of which 8 bits are left: 16 and more are right --------------------------------- */
+
+#if defined(TNI_REAL_f32)
+/* exp(r) = 1 + r + r^2 P(r), |r| <= ln(2) / 2 */
+static const real COARSE_EXP_POLY[] = {0x1.0006b6p-1f, 0x1.571cc2p-3f, 0x1.52258cp-5f};
+
+/* x = n ln(2) + r: returns exp(r) - 1. */
+TNI_INLINE vreal coarse_reduced(vreal x, vreal n) {
+    vreal r = v_fma(n, v_set(-0x1.62e43p-1f), x);
+    return v_fma(v_poly(r, COARSE_EXP_POLY, 3), r * r, r);
+}
+
+/* a / b; b and 1 / b are normal numbers. */
+TNI_INLINE vreal coarse_quotient(vreal a, vreal b) {
+    vreal r = v_about(b);
+    return a * (r * v_fma(-b, r, v_set(2)));
+}
+
+TNI_INLINE vreal f_coarse_exp(vreal x) {
+    return exp_by(coarse_reduced, x);
+}
+
+TNI_INLINE vreal f_coarse_sigmoid(vreal x) {
+    const real c = 0x1p-30f;
+    x = v_atmost(v_atleast(x, v_set(-104)), v_set(20));
+    return coarse_quotient(v_set(c), c + exp_shifted_by(coarse_reduced, -x, -30));
+}
+
+TNI_INLINE vreal f_coarse_tanh_softplus(vreal x) {
+    vreal e = f_coarse_exp(v_atmost(x, v_set(30))), n = v_fma(e, e, e + e);
+    return coarse_quotient(n, n + 2);
+}
+#else
+TNI_INLINE vreal f_coarse_exp(vreal x) {
+    return f_exp(x);
+}
+TNI_INLINE vreal f_coarse_sigmoid(vreal x) {
+    return f_sigmoid(x);
+}
+TNI_INLINE vreal f_coarse_tanh_softplus(vreal x) {
+    return f_tanh_softplus(x);
+}
+#endif
+
+/* ---- two --------------------------------------------------------------------------------------------------------- */
+
 TNI_INLINE vreal f_add(vreal a, vreal b) {
     return a + b;
 }

@@ -46,6 +46,15 @@ TNI_INLINE void load_two(const void *p, vreal *a) {
     a[1] = (vreal)vzip2q_u16(zero, halves);
 }
 
+#if defined(TNI_BF16) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) /* the compiler may be too old for it */
+
+TNI_INLINE void store_two(void *p, const vreal *a) {
+    bfloat16x8_t half = vcvtq_low_bf16_f32((float32x4_t)a[0]);
+    vst1q_u16(p, vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(half, (float32x4_t)a[1])));
+}
+
+#else
+
 /* As v_store: up where what is cut off is more than half, or half and the rest odd. */
 TNI_INLINE void store_two(void *p, const vreal *a) {
     uint16x8_t low = vuzp1q_u16((uint16x8_t)a[0], (uint16x8_t)a[1]);
@@ -55,6 +64,8 @@ TNI_INLINE void store_two(void *p, const vreal *a) {
     uint16x8_t number = vuzp1q_u16((uint16x8_t)(a[0] == a[0]), (uint16x8_t)(a[1] == a[1]));
     vst1q_u16(p, vbslq_u16(number, vsubq_u16(high, up), vorrq_u16(high, vdupq_n_u16(0x40))));
 }
+
+#endif
 
 #elif defined(TNI_REAL_f32) && (defined(TNI_ISA_avx512) || defined(TNI_ISA_avx2))
 

@@ -41,6 +41,9 @@ VECTOR(softplus)
 VECTOR(tanh_softplus)
 VECTOR(half_erf)
 VECTOR(relu)
+VECTOR(coarse_exp)
+VECTOR(coarse_sigmoid)
+VECTOR(coarse_tanh_softplus)
 
 #define SCALAR(name, expression)                                                              \
     static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
@@ -173,22 +176,38 @@ static void loop_where(const void *const *arg, unsigned scalars, void *out, int6
 
 enum { SUM_BLOCK = 32 * VL }; /* elements that are added in `real`; the sums of those are added in double */
 
-TNI_INLINE real sum_block(const real *x, int64_t n) {
+/* a + x, or a + x y */
+TNI_INLINE vreal add_one(vreal a, const real *x, const real *y, int64_t i) {
+    return y ? v_fma(v_load(V_NATIVE, x, i), v_load(V_NATIVE, y, i), a) : a + v_load(V_NATIVE, x, i);
+}
+
+TNI_INLINE real sum_block(const real *x, const real *y, int64_t n) {
     vreal sum[4] = {{0}, {0}, {0}, {0}};
     int64_t i = 0;
     for (; i + 4 * VL <= n; i += 4 * VL) {
-        for (int k = 0; k < 4; k++) sum[k] += v_load(V_NATIVE, x, i + k * VL);
+        for (int k = 0; k < 4; k++) sum[k] = add_one(sum[k], x, y, i + k * VL);
     }
-    for (; i + VL <= n; i += VL) sum[0] += v_load(V_NATIVE, x, i);
-    if (i < n) sum[1] += v_load_n(V_NATIVE, x, i, n - i, 0);
+    for (; i + VL <= n; i += VL) sum[0] = add_one(sum[0], x, y, i);
+    if (i < n) {
+        vreal last = v_load_n(V_NATIVE, x, i, n - i, 0);
+        sum[1] = y ? v_fma(last, v_load_n(V_NATIVE, y, i, n - i, 0), sum[1]) : sum[1] + last;
+    }
     return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-static double sum_of(const void *p, int64_t n) {
-    const real *x = p;
+TNI_INLINE double sum_all(const real *x, const real *y, int64_t n) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i += SUM_BLOCK) sum += (double)sum_block(x + i, n - i < SUM_BLOCK ? n - i : SUM_BLOCK);
+    for (int64_t i = 0; i < n; i += SUM_BLOCK)
+        sum += (double)sum_block(x + i, y ? y + i : NULL, n - i < SUM_BLOCK ? n - i : SUM_BLOCK);
     return sum;
+}
+
+static double sum_of(const void *x, int64_t n) {
+    return sum_all(x, NULL, n);
+}
+
+static double dot_of(const void *x, const void *y, int64_t n) {
+    return sum_all(x, y, n);
 }
 
 /* The largest of sign * x; NaN where there is one. */
@@ -277,6 +296,9 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
             [TNI_P_EXPM1] = loop_expm1,
             [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
             [TNI_P_HALF_ERF] = loop_half_erf,
+            [TNI_P_COARSE_EXP] = loop_coarse_exp,
+            [TNI_P_COARSE_SIGMOID] = loop_coarse_sigmoid,
+            [TNI_P_COARSE_TANH_SOFTPLUS] = loop_coarse_tanh_softplus,
             [TNI_P_SIN] = loop_sin,
             [TNI_P_COS] = loop_cos,
             [TNI_P_TANH] = loop_tanh,
@@ -299,6 +321,7 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
             [TNI_P_WHERE] = loop_where,
         },
     .sum = sum_of,
+    .dot = dot_of,
     .max = max_of,
     .min = min_of,
 #if defined(V_HAS_SIN)

@@ -69,6 +69,9 @@ typedef enum tni_prim {
     TNI_PRIMS,
     TNI_P_TANH_SOFTPLUS = TNI_PRIMS, /* of steps on the CPU alone: tanh(softplus(a)) */
     TNI_P_HALF_ERF,                  /* 0.5 + 0.5 * erf(a) */
+    TNI_P_COARSE_EXP,                /* where everything that is made is rounded to bf16 */
+    TNI_P_COARSE_SIGMOID,
+    TNI_P_COARSE_TANH_SOFTPLUS,
     TNI_STEP_OPS,
 } tni_prim;
 

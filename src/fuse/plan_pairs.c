@@ -1,5 +1,5 @@
 /* Steps that can be one: a sum, difference or product whose only use is another, and relu behind that; tanh(softplus(a)),
- * 0.5 + 0.5 * erf(a). */
+ * 0.5 + 0.5 * erf(a); the sum of a product. And functions that need not be as exact as they are. */
 #include "plan.h"
 
 typedef struct pairing {
@@ -17,13 +17,13 @@ static bool is_real(const tni_step *s) {
 }
 
 /* The step that makes argument k for this one alone, in the same segment; NULL: there is none. */
-static tni_step *sole_maker(const pairing *a, const tni_segment *segment, const tni_step *s, int k) {
+static tni_step *sole_maker(const pairing *a, const tni_segment *segment, const tni_step *s, int k, uint8_t level) {
     int32_t value = s->arg[k];
     if (value < 0 || s->scalars >> k & 1 || a->uses[value] != 1 || a->p->values[value].elsewhere) return NULL;
     int32_t maker = a->makers[value];
     if (maker < segment->first || maker >= segment->first + segment->count) return NULL;
     tni_step *made = &a->p->steps[maker];
-    return is_real(made) && made->lane == s->lane && made->level == s->level ? made : NULL;
+    return is_real(made) && made->lane == s->lane && made->level == level ? made : NULL;
 }
 
 static void drop(tni_step *s) {
@@ -60,13 +60,13 @@ static void become(tni_step *s, tni_step *inner, int op) {
 /* The step that makes the argument beside 0.5; NULL: there is none. */
 static tni_step *beside_half(const pairing *a, const tni_segment *segment, const tni_step *s, int op) {
     for (int k = 0; k < 2 && s && s->op == op && s->pair < 0; k++) {
-        if (tni_is_number(a->p, s, 1 - k, 0.5)) return sole_maker(a, segment, s, k);
+        if (tni_is_number(a->p, s, 1 - k, 0.5)) return sole_maker(a, segment, s, k, s->level);
     }
     return NULL;
 }
 
 static bool try_function(const pairing *a, const tni_segment *segment, tni_step *s) {
-    tni_step *softplus = s->op == TNI_P_TANH ? sole_maker(a, segment, s, 0) : NULL;
+    tni_step *softplus = s->op == TNI_P_TANH ? sole_maker(a, segment, s, 0, s->level) : NULL;
     tni_step *half = beside_half(a, segment, s, TNI_P_ADD), *erf = beside_half(a, segment, half, TNI_P_MUL);
     if (softplus && softplus->op == TNI_P_SOFTPLUS) {
         become(s, softplus, TNI_P_TANH_SOFTPLUS);
@@ -78,10 +78,26 @@ static bool try_function(const pairing *a, const tni_segment *segment, tni_step 
     return true;
 }
 
+/* A sum that loses its columns, of products that nobody else needs. */
+static void try_product(const pairing *a, const tni_segment *segment, tni_step *s) {
+    const tni_pass *pass = a->p->pass;
+    bool gathers = s->kind == TNI_STEP_GATHER, reduces = s->kind == TNI_STEP_REDUCE;
+    if (s->op != TNI_P_SUM || !(reduces || gathers)) return;
+    if (gathers && (s->level != TNI_ELEMENT || pass->accumulators[s->operand].strides[pass->n_dims] != 0)) return;
+    tni_step *inner = sole_maker(a, segment, s, 0, TNI_ELEMENT);
+    if (!inner || inner->op != TNI_P_MUL || inner->pair >= 0 || inner->scalars) return;
+    if (inner->arg[0] < 0 || inner->arg[1] < 0) return;
+    s->arg[0] = inner->arg[0];
+    s->arg[1] = inner->arg[1];
+    s->n_args = 2;
+    drop(inner);
+}
+
 static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) {
+    try_product(a, segment, s);
     if (!is_real(s) || try_function(a, segment, s) || s->level != TNI_ELEMENT) return;
     if (s->op == TNI_P_RELU) {
-        tni_step *inner = sole_maker(a, segment, s, 0);
+        tni_step *inner = sole_maker(a, segment, s, 0, s->level);
         if (!inner || inner->pair < 0 || inner->relu) return;
         int32_t out = s->out;
         *s = *inner;
@@ -92,9 +108,33 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
         return;
     }
     for (int k = 0; k < 2 && s->pair < 0 && pair_op(s->op) >= 0; k++) {
-        tni_step *inner = sole_maker(a, segment, s, k);
+        tni_step *inner = sole_maker(a, segment, s, k, s->level);
         if (inner && inner->n_args == 2 && pair_op(inner->op) >= 0) join(s, inner, k);
     }
+}
+
+/* Everything that the pass makes of its elements is rounded to bf16, and nothing is added up. */
+static bool is_coarse(const tni_planner *p) {
+    bool any = false;
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (!tni_in_pass(p->b, p->pass, todo)) continue;
+        if (todo->gathers || p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
+        any = true;
+    }
+    for (int32_t i = 0; i < p->pass->n_steps; i++) any = any && p->steps[i].kind != TNI_STEP_REDUCE;
+    return any;
+}
+
+static void make_coarse(tni_step *s) {
+    int op = s->op == TNI_P_EXP             ? TNI_P_COARSE_EXP
+             : s->op == TNI_P_SIGMOID       ? TNI_P_COARSE_SIGMOID
+             : s->op == TNI_P_TANH_SOFTPLUS ? TNI_P_COARSE_TANH_SOFTPLUS
+                                            : -1;
+    if (op < 0 || s->kind != TNI_STEP_LOOP || s->lane != TNI_LANE_F32 || s->level != TNI_ELEMENT || s->pair >= 0)
+        return;
+    s->op = (uint8_t)op;
+    s->run = tni_loop_of(s->lane, op);
 }
 
 tn_status tni_plan_pairs(tni_planner *p) {
@@ -114,5 +154,7 @@ tn_status tni_plan_pairs(tni_planner *p) {
         for (int32_t k = 0; k < segment->count; k++) try_join(&a, segment, &p->steps[segment->first + k]);
     }
     tni_free(a.uses);
+    const bool coarse = is_coarse(p);
+    for (int32_t i = 0; coarse && i < p->pass->n_steps; i++) make_coarse(&p->steps[i]);
     return TN_OK;
 }

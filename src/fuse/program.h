@@ -48,6 +48,7 @@ typedef struct tni_real_loops {
     tni_loop op[TNI_STEP_OPS];
     bool own_sin; /* sin and cos are vectors' own, not the C library's (V_HAS_SIN) */
     double (*sum)(const void *x, int64_t n);
+    double (*dot)(const void *x, const void *y, int64_t n);
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);
     void (*add_to)(double *sums, const void *x, int64_t n); /* sums[i] += x[i] */
@@ -83,10 +84,10 @@ typedef enum tni_step_kind {
     TNI_STEP_RAND,   /* operand: the seed; stream */
     TNI_STEP_EXPAND, /* a row's value to its elements, a single one to rows or elements */
     TNI_STEP_ROUND,  /* arg 0 becomes out, rounded to `type` */
-    TNI_STEP_REDUCE, /* each row to one value; op */
+    TNI_STEP_REDUCE, /* each row to one value; op; with two arguments, their product */
     TNI_STEP_FINISH, /* the same at the end of a long row: what REDUCE has gathered */
     TNI_STEP_STORE,  /* operand */
-    TNI_STEP_GATHER, /* into accumulator `operand`; op */
+    TNI_STEP_GATHER, /* into accumulator `operand`; op; the same */
 } tni_step_kind;
 
 typedef struct tni_step {

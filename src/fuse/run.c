@@ -181,13 +181,17 @@ static running both(uint8_t op, uint8_t lane, running a, running b) {
     return made;
 }
 
-static running over(uint8_t op, uint8_t lane, const void *x, int64_t n) {
+/* y: what x is multiplied with; NULL: nothing. */
+static running over(uint8_t op, uint8_t lane, const void *x, const void *y, int64_t n) {
     running made = nothing(op, lane);
     if (lane == TNI_LANE_INT) {
         for (int64_t i = 0; i < n; i++) made = both(op, lane, made, (running){.whole = ((const int64_t *)x)[i]});
     } else if (n > 0) {
         const tni_real_loops *loops = tni_real_loops_of(lane);
-        made.real = op == TNI_P_RMAX ? loops->max(x, n) : op == TNI_P_RMIN ? loops->min(x, n) : loops->sum(x, n);
+        made.real = y                  ? loops->dot(x, y, n)
+                    : op == TNI_P_RMAX ? loops->max(x, n)
+                    : op == TNI_P_RMIN ? loops->min(x, n)
+                                       : loops->sum(x, n);
     }
     return made;
 }
@@ -202,16 +206,20 @@ static void put(void *to, int64_t i, uint8_t lane, running value) {
     }
 }
 
+/* The values of a reduction from a place of the block on: of row r, so many bytes each. */
+static running over_row(const worker *w, const tni_step *s, int64_t r, int64_t bytes, int64_t n) {
+    const char *x = w->at[s->arg[0]], *y = s->n_args == 2 ? w->at[s->arg[1]] : NULL;
+    return over(s->op, s->lane, x + r * bytes, y ? y + r * bytes : NULL, n);
+}
+
 static void reduce(const worker *w, const tni_step *s) {
-    const char *from = w->at[s->arg[0]];
     int64_t bytes = w->columns * tni_lane_size(s->lane);
     if (w->pass->columns > w->pass->block) { /* a long row: gathered block by block */
-        running value = over(s->op, s->lane, from, w->columns), *sum = w->at[s->out];
+        running value = over_row(w, s, 0, bytes, w->columns), *sum = w->at[s->out];
         *sum = w->first ? value : both(s->op, s->lane, *sum, value);
         return;
     }
-    for (int64_t r = 0; r < w->rows; r++)
-        put(w->at[s->out], r, s->lane, over(s->op, s->lane, from + r * bytes, w->columns));
+    for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
 }
 
 /* This piece's partial results, from the block's first on. */
@@ -228,18 +236,18 @@ static void gather(const worker *w, const tni_step *s) {
     const char *from = w->at[s->arg[0]];
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
     if (along == 0 && down == 0) { /* all of the block to one place */
-        *to = both(s->op, s->lane, *to, over(s->op, s->lane, from, w->rows * columns));
+        *to = both(s->op, s->lane, *to, over_row(w, s, 0, bytes, w->rows * columns));
         return;
     }
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
         if (along == 0) {
-            *to = both(s->op, s->lane, *to, over(s->op, s->lane, from, columns));
+            *to = both(s->op, s->lane, *to, over_row(w, s, r, bytes, columns));
         } else if (along == 1 && s->lane != TNI_LANE_INT) {
             tni_real_loops_of(s->lane)->add_to(&to->real, from, columns);
         } else {
             for (int64_t c = 0; c < columns; c++) {
                 running *one = to + c * along;
-                *one = both(s->op, s->lane, *one, over(s->op, s->lane, from + c * tni_lane_size(s->lane), 1));
+                *one = both(s->op, s->lane, *one, over(s->op, s->lane, from + c * tni_lane_size(s->lane), NULL, 1));
             }
         }
     }

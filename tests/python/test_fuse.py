@@ -129,6 +129,29 @@ def test_branches_that_are_not_taken_have_no_gradient(dtype: torch.dtype) -> Non
         assert_close(have, want.detach(), "bf16" if dtype == torch.bfloat16 else "f32")
 
 
+@pytest.mark.skipif(here.DEVICE != "cpu", reason="the CPU's functions for bf16")
+@pytest.mark.parametrize(
+    ("formula", "exact"),
+    [
+        ("exp(x)", torch.exp),
+        ("sigmoid(x)", torch.sigmoid),
+        ("silu(x)", lambda x: x * torch.sigmoid(x)),
+        ("x * tanh(softplus(x))", lambda x: x * torch.tanh(F.softplus(x))),
+    ],
+)
+def test_every_number_of_bf16(formula: str, exact: Callable[[Tensor], Tensor]) -> None:
+    """Functions whose results are rounded to 8 bits are computed to 16: that must not show."""
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.bfloat16)
+    x = x[x.isfinite()]
+    right = exact(x.double())
+    unit = torch.pow(2.0, right.abs().clamp_min(2.0**-126).log2().floor() - 7)  # of the last bit
+    errors = (tn.fuse(formula)(x).double() - right) / unit
+    within = right.abs() < torch.finfo(torch.bfloat16).max
+    assert within.sum() > 40000
+    assert errors[within].abs().max() <= 0.501
+    assert torch.equal(tn.fuse(formula)(torch.full((9,), torch.nan, dtype=torch.bfloat16)).isnan(), torch.ones(9) > 0)
+
+
 def test_one_gradient_of_two() -> None:
     x, y = here.randn(3, 4, requires_grad=True), here.randn(4)
     (tn.fuse("silu(x) * y")(x, y)).sum().backward()
