@@ -113,16 +113,18 @@ def test_nothing_is_left_behind() -> None:
 
     def growth(fails: Callable[[], Any], works: Callable[[], Any]) -> int:
         before = 0
-        for i in range(205):
+        for i in range(105):
             before = resident() if i == 5 else before
             with pytest.raises(tf.errors.InvalidArgumentError):
                 fails()
             works()
         return resident() - before
 
-    theirs = growth(lambda: tf.matmul(big, tf.ones((4, 4))), lambda: tf.nn.softmax(big))
+    # The first time takes up what the process had free: that would count as theirs alone.
+    for _ in range(2):
+        theirs = growth(lambda: tf.matmul(big, tf.ones((4, 4))), lambda: tf.nn.softmax(big))
     ours = growth(lambda: tn.layer_norm(big, tf.ones(4)), lambda: tn.softmax(big))
-    assert ours - theirs < 100e6  # 200 tensors have 800e6
+    assert ours - theirs < 100e6  # 100 tensors have 400e6
 
 
 # ---- importing -------------------------------------------------------------------------------------------------------
