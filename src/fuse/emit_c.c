@@ -489,7 +489,7 @@ static bool emit_pass(emitter *e, tni_pass *pass, int32_t *n_loops) {
             int32_t heavy = 0;
             find_run(e, past);
             int32_t work = count_work(e, &heavy);
-            if (work < 2) continue; /* the interpreter's own loop is as good */
+            if (work == 0 || (work == 1 && heavy)) continue; /* the interpreter's own loop is as good */
             emit_loop(e, ++*n_loops, work, heavy);
             pass->loops[e->first] = (tni_loop_place){*n_loops, e->count, is_free(e)};
         }

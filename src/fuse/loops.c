@@ -241,12 +241,51 @@ static void store_dense(int lane, tn_type type, const void *from, void *to, int6
     }
 }
 
-/* Elements `step` apart, to or from a place where they are next to each other. */
-static void gather(size_t size, const char *from, int64_t step, char *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * (int64_t)size, from + i * step * (int64_t)size, size);
+/* Elements `step` apart, to or from a place where they are next to each other: words of any type, wherever they lie.
+ * Every second one is so frequent, in pairs, that it has a loop of its own, which compilers make vectors of. */
+#define COPY_APART(bytes)                                                             \
+    typedef uint##bytes##_t word##bytes __attribute__((may_alias, aligned(1)));       \
+    static void gather##bytes(const void *from, int64_t step, void *to, int64_t n) {  \
+        const word##bytes *x = from;                                                  \
+        word##bytes *y = to;                                                          \
+        if (step == 2) {                                                              \
+            TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * 2];                \
+        } else {                                                                      \
+            TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * step];             \
+        }                                                                             \
+    }                                                                                 \
+    static void scatter##bytes(const void *from, void *to, int64_t step, int64_t n) { \
+        const word##bytes *x = from;                                                  \
+        word##bytes *y = to;                                                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i * step] = x[i];                 \
+    }
+COPY_APART(8)
+COPY_APART(16)
+COPY_APART(32)
+COPY_APART(64)
+
+static void gather(size_t size, const void *from, int64_t step, void *to, int64_t n) {
+    switch (size) {
+    case 1: gather8(from, step, to, n); break;
+    case 2: gather16(from, step, to, n); break;
+    case 4: gather32(from, step, to, n); break;
+    default: gather64(from, step, to, n); break;
+    }
 }
-static void scatter(size_t size, const char *from, char *to, int64_t step, int64_t n) {
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * step * (int64_t)size, from + i * (int64_t)size, size);
+
+static void scatter(size_t size, const void *from, void *to, int64_t step, int64_t n) {
+    switch (size) {
+    case 1: scatter8(from, to, step, n); break;
+    case 2: scatter16(from, to, step, n); break;
+    case 4: scatter32(from, to, step, n); break;
+    default: scatter64(from, to, step, n); break;
+    }
+}
+
+/* Memory of this type has values as the lane does. */
+static bool is_native(int lane, tn_type type) {
+    return (lane == TNI_LANE_F32 && type == TN_F32) || (lane == TNI_LANE_F64 && type == TN_F64) ||
+           (lane == TNI_LANE_INT && type == TN_I64);
 }
 
 enum { CHUNK = 256 };
@@ -256,6 +295,10 @@ void tni_load_values(int lane, tn_type type, const void *from, int64_t step, voi
     char chunk[CHUNK * 8];
     if (step == 1) {
         load_dense(lane, type, from, to, n);
+        return;
+    }
+    if (is_native(lane, type)) {
+        gather((size_t)size, from, step, to, n);
         return;
     }
     for (int64_t i = 0; i < n; i += CHUNK) {
@@ -270,6 +313,10 @@ void tni_store_values(int lane, tn_type type, const void *from, void *to, int64_
     char chunk[CHUNK * 8];
     if (step == 1) {
         store_dense(lane, type, from, to, n);
+        return;
+    }
+    if (is_native(lane, type)) {
+        scatter((size_t)size, from, to, step, n);
         return;
     }
     for (int64_t i = 0; i < n; i += CHUNK) {
