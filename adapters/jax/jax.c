@@ -447,6 +447,11 @@ static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_ho
 
 /* ---- XLA as the host of a GPU ------------------------------------------------------------------------------------ */
 
+static void drop_error(const ffi_frame *frame, ffi_error *error) {
+    ffi_error_destroy args = {.size = sizeof args, .error = error};
+    if (error) frame->api->error_destroy(&args);
+}
+
 /* Workspace comes out of the memory that XLA has set aside: it leaves little of a GPU to others. What is given back is
  * used again behind this call, on the same stream. */
 static tn_block xla_alloc(void *context, tn_device device, size_t bytes) {
@@ -455,7 +460,7 @@ static tn_block xla_alloc(void *context, tn_device device, size_t bytes) {
     ffi_memory memory = {.size = sizeof memory, .context = frame->context, .bytes = bytes, .alignment = ALIGNMENT};
     ffi_error *error = frame->api->memory_allocate(&memory);
     if (!error) return (tn_block){memory.data, (void *)(uintptr_t)bytes};
-    frame->api->error_destroy(&(ffi_error_destroy){.size = sizeof(ffi_error_destroy), .error = error});
+    drop_error(frame, error);
     return (tn_block){0};
 }
 
@@ -464,8 +469,7 @@ static void xla_release(void *context, tn_device device, tn_block block) {
     const ffi_frame *frame = context;
     ffi_memory_free memory = {.size = sizeof memory, .context = frame->context, .data = block.data};
     memory.bytes = (uintptr_t)block.handle;
-    ffi_error *error = frame->api->memory_free(&memory);
-    if (error) frame->api->error_destroy(&(ffi_error_destroy){.size = sizeof(ffi_error_destroy), .error = error});
+    drop_error(frame, frame->api->memory_free(&memory));
 }
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */

@@ -86,7 +86,7 @@ TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
  *     v_max(a, b), v_min     NaN where either is NaN
  *     v_sum(v), v_hmax(v)    over the lanes, in a fixed order; v_hmax is NaN where a lane is
  *     v_abs, v_sqrt, v_any(mask), v_mask(p, i): VL bools as a mask
- *     v_about(v)             1 / v, to 8 bits at least, where both are normal numbers
+ *     v_about(v)             for floats: 1 / v, to 8 bits at least, where both are normal numbers
  *     v_low(v), v_high(v)    for floats: half of the lanes as double */
 #if defined(TNI_ISA_neon)
 #include "vec_neon.h"

@@ -103,10 +103,6 @@ TNI_INLINE vreal v_sqrt(vreal a) {
     return (vreal)vsqrtq_f64((float64x2_t)a);
 }
 
-TNI_INLINE vreal v_about(vreal a) {
-    return 1 / a;
-}
-
 TNI_INLINE real v_sum(vreal v) {
     return vaddvq_f64((float64x2_t)v);
 }

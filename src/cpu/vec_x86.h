@@ -41,15 +41,15 @@ TNI_INLINE vreal v_sqrt(vreal a) {
     return (vreal)MM(sqrt)((mreal)a);
 }
 
+#if defined(TNI_REAL_f32)
 TNI_INLINE vreal v_about(vreal a) {
-#if !defined(TNI_REAL_f32)
-    return 1 / a;
-#elif defined(TNI_ISA_avx512)
+#if defined(TNI_ISA_avx512)
     return (vreal)_mm512_rcp14_ps((__m512)a);
 #else
     return (vreal)MM(rcp)((mreal)a);
 #endif
 }
+#endif
 
 #if defined(TNI_ISA_sse2)
 #include "vec_sse2.h"

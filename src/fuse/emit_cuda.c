@@ -202,8 +202,9 @@ static void print_call(const tni_gpu_step *step, int k, bool alone, const char *
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, (int)step->lanes[k],
-                     (int)step->unroll[k], (int)step->mode[k], p, block);
+        const int vector = k == 0 || step->kind == TNI_GPU_ROWS ? step->vector : 1, mode = k ? 0 : step->whole ? 2 : 1;
+        tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
+                     p, block);
     }
 }
 

@@ -133,16 +133,6 @@ TNI_INLINE vreal f_coarse_tanh_softplus(vreal x) {
     vreal e = f_coarse_exp(v_atmost(x, v_set(30))), n = v_fma(e, e, e + e);
     return coarse_quotient(n, n + 2);
 }
-#else
-TNI_INLINE vreal f_coarse_exp(vreal x) {
-    return f_exp(x);
-}
-TNI_INLINE vreal f_coarse_sigmoid(vreal x) {
-    return f_sigmoid(x);
-}
-TNI_INLINE vreal f_coarse_tanh_softplus(vreal x) {
-    return f_tanh_softplus(x);
-}
 #endif
 
 /* ---- two --------------------------------------------------------------------------------------------------------- */

@@ -70,14 +70,15 @@ typedef struct tni_gpu_finish {
 /* One launch, or a part of one. */
 typedef struct tni_gpu_step {
     uint8_t kind;
-    int32_t pass, number;                 /* the part of the pass, see below */
-    char name[2][32];                     /* kernels: the aligned variant, and the other one */
-    int32_t bound;                        /* threads of a block, at most */
-    int32_t lanes[2], unroll[2], mode[2]; /* what the body is a template of */
-    int32_t steps[2];                     /* variants: so many, this one first, are one launch; 0: of one before */
-    bool small;                           /* its blocks have little to do, all together */
-    bool aligned;   /* strides and sizes allow the aligned one; pointers are looked at when it runs */
-    int32_t vector; /* VL */
+    int32_t pass, number; /* the part of the pass, see below */
+    char name[2][32];     /* kernels: the aligned variant, and the other one */
+    int32_t bound;        /* threads of a block, at most */
+    int32_t unroll[2];    /* what the body is a template of, with the next, */
+    bool whole;           /* rows are whole vectors, */
+    int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
+    bool small;           /* its blocks have little to do, all together */
+    bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t vector;       /* and VL */
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;

@@ -8,10 +8,6 @@ static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 static int64_t ceil_of(int64_t n, int64_t by) {
     return (n + by - 1) / by;
 }
@@ -389,11 +385,8 @@ static void name_kernels(const tni_gpu_part *part, const char *what, tni_gpu_ste
 /* What the body's template is given. */
 static void set_template(const tni_gpu_part *part, tni_gpu_step *step) {
     step->bound = part->bound;
-    for (int k = 0; k < 2; k++) {
-        step->lanes[k] = k == 0 || part->reduces ? part->vector : 1;
-        step->unroll[k] = part->unroll[k];
-        step->mode[k] = k ? 0 : part->whole ? 2 : 1;
-    }
+    step->whole = part->whole;
+    memcpy(step->unroll, part->unroll, sizeof step->unroll);
 }
 
 static int64_t lane_bytes(const tni_accumulator *acc) {
@@ -444,14 +437,6 @@ static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made) {
     return TN_OK;
 }
 
-static bool is_coarse(const tni_gpu_part *part) {
-    const tni_planner *p = part->p;
-    for (int32_t t = 0; t < p->b->n_todo; t++) {
-        if (tni_gpu_has_todo(part, t) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
-    }
-    return true;
-}
-
 /* Does a thread add up so much that what f32 loses each time would show? */
 static bool goes_far(const tni_gpu_part *part, const tni_gpu_step *step) {
     enum { FAR = 512 };
@@ -469,7 +454,7 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     if (!step) return TN_NO_MEMORY;
     part->vector = vector_of(&e);
     part->flat = part->p->pass->n_dims == 0 && !part->reduces;
-    part->coarse = part->n_sums == 0 && is_coarse(part);
+    part->coarse = tni_makes_bf16(part->p);
     part->list = part->p->list;
     part->whole = !part->list && part->p->pass->columns % part->vector == 0;
     part->wide = false;
@@ -555,10 +540,15 @@ int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot) {
     return n;
 }
 
+/* 8-byte words that print_params has, at most. */
+static int64_t param_words(const tni_pass *pass, int32_t n_counts) {
+    int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
+    return n * (width + 2) + width + n_counts + 12;
+}
+
 static tn_status check_params(tni_planner *p) {
     const tni_pass *pass = p->pass;
-    int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
-    int64_t words = n * (width + 2) + width + p->b->n_counts + 12, each = 0;
+    int64_t words = param_words(pass, p->b->n_counts), each = 0;
     if (p->list) {
         each = 3 + tni_gpu_list_memory(pass, NULL);
         p->parts = (int32_t)((TNI_GPU_PARAMS / 8 - words) / each);
@@ -630,22 +620,17 @@ static bool is_one_block(const tni_gpu_step *step, int k) {
     return (g->grid == 1 || little) && g->block == TNI_GPU_THREADS && !g->shared && !step->parts;
 }
 
-/* 8-byte words of its parameters: as print_params has them. */
-static int64_t count_words(const tni_program *program, const tni_gpu_step *step) {
-    const tni_pass *pass = &program->passes[step->pass];
-    const int64_t width = pass->n_dims + 1, memory = pass->n_memory, sums = pass->n_accumulators;
-    if (step->kind == TNI_GPU_FINISH) return (int64_t)step->n_finish * 6;
-    return larger(memory, 1) + 2 * larger(sums, 1) + (memory + sums + 1) * width + width + program->n_counts + 9;
-}
-
 void tni_gpu_join(tni_program *program) {
+    enum { FINISH_WORDS = 6 }; /* of tn_finish_params */
     tni_gpu_program *made = program->gpu;
     for (int k = 0; k < 2; k++) {
         tni_gpu_step *first = NULL; /* of the launch so far */
         int64_t words = 0;
         for (int32_t i = 0; i < made->n_steps; i++) {
             tni_gpu_step *step = &made->steps[i];
-            const int64_t own = count_words(program, step);
+            const int64_t own = step->kind == TNI_GPU_FINISH
+                                    ? step->n_finish * FINISH_WORDS
+                                    : param_words(&program->passes[step->pass], program->n_counts);
             const bool joins = first && is_one_block(first, k) && is_one_block(step, k) &&
                                (words + own) * 8 <= TNI_GPU_PARAMS && !tni_gpu_apart;
             step->steps[k] = 0;

@@ -241,18 +241,13 @@ static void store_dense(int lane, tn_type type, const void *from, void *to, int6
     }
 }
 
-/* Elements `step` apart, to or from a place where they are next to each other: words of any type, wherever they lie.
- * Every second one is so frequent, in pairs, that it has a loop of its own, which compilers make vectors of. */
+/* Elements `step` apart, to or from a place where they are next to each other: words of any type, wherever they lie. */
 #define COPY_APART(bytes)                                                             \
     typedef uint##bytes##_t word##bytes __attribute__((may_alias, aligned(1)));       \
     static void gather##bytes(const void *from, int64_t step, void *to, int64_t n) {  \
         const word##bytes *x = from;                                                  \
         word##bytes *y = to;                                                          \
-        if (step == 2) {                                                              \
-            TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * 2];                \
-        } else {                                                                      \
-            TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * step];             \
-        }                                                                             \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * step];                 \
     }                                                                                 \
     static void scatter##bytes(const void *from, void *to, int64_t step, int64_t n) { \
         const word##bytes *x = from;                                                  \
@@ -284,8 +279,7 @@ static void scatter(size_t size, const void *from, void *to, int64_t step, int64
 
 /* Memory of this type has values as the lane does. */
 static bool is_native(int lane, tn_type type) {
-    return (lane == TNI_LANE_F32 && type == TN_F32) || (lane == TNI_LANE_F64 && type == TN_F64) ||
-           (lane == TNI_LANE_INT && type == TN_I64);
+    return type == tni_lane_type(lane) && lane != TNI_LANE_BOOL; /* any byte but 0 is true */
 }
 
 enum { CHUNK = 256 };

@@ -41,9 +41,11 @@ VECTOR(softplus)
 VECTOR(tanh_softplus)
 VECTOR(half_erf)
 VECTOR(relu)
+#if defined(TNI_REAL_f32)
 VECTOR(coarse_exp)
 VECTOR(coarse_sigmoid)
 VECTOR(coarse_tanh_softplus)
+#endif
 
 #define SCALAR(name, expression)                                                              \
     static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
@@ -296,9 +298,11 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
             [TNI_P_EXPM1] = loop_expm1,
             [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
             [TNI_P_HALF_ERF] = loop_half_erf,
+#if defined(TNI_REAL_f32)
             [TNI_P_COARSE_EXP] = loop_coarse_exp,
             [TNI_P_COARSE_SIGMOID] = loop_coarse_sigmoid,
             [TNI_P_COARSE_TANH_SOFTPLUS] = loop_coarse_tanh_softplus,
+#endif
             [TNI_P_SIN] = loop_sin,
             [TNI_P_COS] = loop_cos,
             [TNI_P_TANH] = loop_tanh,

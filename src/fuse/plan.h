@@ -48,6 +48,7 @@ bool tni_is_contiguous(const tni_planner *p, const tni_memory *memory);
 /* Of todo t of this pass: the node whose value it takes, how many values there are, and when it is done. */
 int32_t tni_todo_node(const tni_planner *p, const tni_item_todo *todo);
 uint8_t tni_level_of_todo(const tni_planner *p, int32_t t);
+bool tni_makes_bf16(const tni_planner *p); /* the pass, and nothing else: functions need not be exact to more */
 int32_t tni_stage_of_todo(const tni_planner *p, int32_t t);
 /* Sets `taken` for the element values that this stage's reductions and results need; false: it has none. */
 bool tni_mark_elements(tni_planner *p, int32_t stage);

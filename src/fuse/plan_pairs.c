@@ -113,19 +113,6 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
     }
 }
 
-/* Everything that the pass makes of its elements is rounded to bf16, and nothing is added up. */
-static bool is_coarse(const tni_planner *p) {
-    bool any = false;
-    for (int32_t t = 0; t < p->b->n_todo; t++) {
-        const tni_item_todo *todo = &p->b->todo[t];
-        if (!tni_in_pass(p->b, p->pass, todo)) continue;
-        if (todo->gathers || p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
-        any = true;
-    }
-    for (int32_t i = 0; i < p->pass->n_steps; i++) any = any && p->steps[i].kind != TNI_STEP_REDUCE;
-    return any;
-}
-
 static void make_coarse(tni_step *s) {
     int op = s->op == TNI_P_EXP             ? TNI_P_COARSE_EXP
              : s->op == TNI_P_SIGMOID       ? TNI_P_COARSE_SIGMOID
@@ -154,7 +141,7 @@ tn_status tni_plan_pairs(tni_planner *p) {
         for (int32_t k = 0; k < segment->count; k++) try_join(&a, segment, &p->steps[segment->first + k]);
     }
     tni_free(a.uses);
-    const bool coarse = is_coarse(p);
+    const bool coarse = tni_makes_bf16(p) && !p->pass->reduces;
     for (int32_t i = 0; coarse && i < p->pass->n_steps; i++) make_coarse(&p->steps[i]);
     return TN_OK;
 }
