@@ -407,6 +407,11 @@ TN_DEVICE void copy_async(words *to, const void *from, bool there) {
                  "r"(there ? 16 : 0)
                  : "memory");
 }
+/* The same of what other blocks of the SM read too: from its own cache. */
+TN_DEVICE void copy_async_near(words *to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
 /* What has been asked for since the last time becomes a group. */
 TN_DEVICE void copy_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -422,6 +427,8 @@ TN_DEVICE void copy_wait() {
 #else
 #define TN_COPY_ASYNC 0
 TN_DEVICE void copy_async(words *, const void *, bool) {
+}
+TN_DEVICE void copy_async_near(words *, const void *) {
 }
 TN_DEVICE void copy_commit() {
 }

@@ -170,12 +170,11 @@ static tn_status list_todo(tni_binding *b) {
         TN_TRY(check_output(b, i, node));
         add_todo(b, node, i, b->domain.out[i].mask);
     }
-    bool *reach = tni_malloc((size_t)n * sizeof *reach);
+    bool *reach = tni_arena_alloc(b->arena, ((size_t)n + 1) * sizeof *reach);
     if (!reach) return TN_NO_MEMORY;
-    tn_status status = check_not_empty(b, reach);
-    for (int32_t t = 0; t < b->n_todo && status == TN_OK; t++) find_waits(b, t, reach);
-    tni_free(reach);
-    return status;
+    TN_TRY(check_not_empty(b, reach));
+    for (int32_t t = 0; t < b->n_todo; t++) find_waits(b, t, reach);
+    return TN_OK;
 }
 
 /* On a GPU, where each kernel counts, a reduction that is nothing but an output goes there at once. */
@@ -352,10 +351,28 @@ static tn_status note_parts(const tni_binding *b) {
     return TN_OK;
 }
 
+/* For what is known of each node. */
+static tn_status make_room(tni_binding *b) {
+    const size_t n = (size_t)b->special.graph.n + 1;
+    b->mask = tni_arena_alloc(b->arena, n * sizeof *b->mask);
+    b->phase = tni_arena_alloc(b->arena, n * sizeof *b->phase);
+    b->todo_of = tni_arena_alloc(b->arena, n * sizeof *b->todo_of);
+    b->todo = tni_arena_alloc(b->arena, (n + 2 * TNI_MAX_ARGS) * sizeof *b->todo);
+    b->constants = tni_arena_alloc(b->arena, TNI_LANES * n * sizeof *b->constants);
+    b->counts = tni_arena_alloc(b->arena, n * sizeof *b->counts);
+    bool there = b->mask && b->phase && b->todo_of && b->todo && b->constants && b->counts;
+    for (int lane = 0; lane < TNI_LANES && there; lane++) {
+        b->constant_of[lane] = tni_arena_alloc(b->arena, n * sizeof *b->constant_of[lane]);
+        there = b->constant_of[lane];
+    }
+    return there ? TN_OK : TN_NO_MEMORY;
+}
+
 static tn_status bind(tni_binding *b) {
     TN_TRY(tni_make_domain(b->f, b->call, &b->domain));
     TN_TRY(note_parts(b));
     TN_TRY(specialise(b));
+    TN_TRY(make_room(b));
     count_elements(b);
     TN_TRY(list_todo(b));
     find_direct(b);
@@ -386,8 +403,9 @@ static tn_status bind_with(const tni_fuse *f, const tn_call *call, tni_text *cud
     b->f = f;
     b->call = call;
     b->cuda_text = cuda_text;
+    b->arena = tni_arena_new();
     tni_arena *arena = tni_arena_new();
-    b->program = arena ? tni_arena_alloc(arena, sizeof *b->program) : NULL;
+    b->program = arena && b->arena ? tni_arena_alloc(arena, sizeof *b->program) : NULL;
     tn_status status = TN_NO_MEMORY;
     if (b->program && cuda_text) b->program->gpu = tni_arena_alloc(arena, sizeof *b->program->gpu);
     if (b->program && (b->program->gpu || !cuda_text)) {
@@ -400,6 +418,7 @@ static tn_status bind_with(const tni_fuse *f, const tn_call *call, tni_text *cud
         tni_arena_free(arena);
     }
     tni_graph_clear(&b->special.graph);
+    tni_arena_free(b->arena);
     tni_free(b);
     return status;
 }

@@ -84,7 +84,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
     tni_gpu_row_results(part, "            ", 0,
                         part->flat ? "piece == 0 && d == 0 && x == 0" : "column == 0 && x == 0");
-    memcpy(part->taken, part->needed, sizeof part->taken);
+    memcpy(part->taken, part->needed, (size_t)part->p->g->n * sizeof *part->taken);
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", 0, "[u]");
     tni_text_add(part->text, "        }\n");
@@ -111,7 +111,7 @@ void tni_emit_cuda_wide(tni_gpu_part *part) {
     tni_gpu_once(part, "    ");
     for (int32_t stage = 0; stage < part->p->n_stages; stage++) tni_gpu_row_nodes(part, "    ", stage);
     tni_gpu_row_results(part, "    ", 0, "column == 0 && x == 0");
-    memcpy(part->taken, part->needed, sizeof part->taken);
+    memcpy(part->taken, part->needed, (size_t)part->p->g->n * sizeof *part->taken);
     tni_text_add(part->text, column, width);
     tni_gpu_random(part, "        ");
     tni_gpu_elements(part, "        ", 0, "[u]");
@@ -139,7 +139,7 @@ void tni_emit_cuda_spread(tni_gpu_part *part) {
     tni_gpu_row_begin(part, "        ", "d");
     tni_gpu_row_loads(part, "        ", "[u]", "true");
     for (int32_t stage = 0; stage < part->p->n_stages; stage++) tni_gpu_row_nodes(part, "        ", stage);
-    memcpy(part->taken, part->needed, sizeof part->taken);
+    memcpy(part->taken, part->needed, (size_t)part->p->g->n * sizeof *part->taken);
     tni_gpu_element_loop(part, "        ", 0, "[u]", "            if ((j >= cut) != h) continue;\n");
     tni_text_add(part->text, "    }\n");
     tni_gpu_stores(part, "    ", 0);

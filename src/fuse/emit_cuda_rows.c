@@ -17,7 +17,7 @@ static void slot_text(const tni_gpu_part *part, int slot, char text[static 48]) 
 static bool mark_stage(tni_gpu_part *part, int32_t stage) {
     const tni_planner *p = part->p;
     bool any = false;
-    memset(part->taken, 0, sizeof part->taken);
+    memset(part->taken, 0, (size_t)part->p->g->n * sizeof *part->taken);
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         bool here = tni_gpu_has_todo(part, t) && tni_level_of_todo(p, t) == TNI_ELEMENT &&
                     tni_stage_of_todo(p, t) == stage;
@@ -98,7 +98,7 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
 static bool mark_value(tni_gpu_part *part, int32_t stage, int32_t node) {
     const tni_planner *p = part->p;
     bool plain = true;
-    memset(part->taken, 0, sizeof part->taken);
+    memset(part->taken, 0, (size_t)part->p->g->n * sizeof *part->taken);
     part->taken[node] = true;
     for (int32_t i = node; i >= 0; i--) {
         const tni_gnode *n = tni_gpu_node_of(part, i);

@@ -117,13 +117,13 @@ typedef struct tni_gpu_part {
     int32_t sms;       /* of the GPU */
     int64_t ring_most; /* bytes of shared memory that a ring may take there */
     int32_t stages;
-    int32_t offsets; /* memory, accumulators and the element's number: each has an offset */
-    bool needed[TNI_FUSE_NODES], taken[TNI_FUSE_NODES];
-    bool saved[TNI_FUSE_NODES];     /* made in one stage, taken from registers in the next ones */
-    int32_t made[TNI_FUSE_NODES];   /* the stage that makes what is saved */
-    int32_t beside[TNI_FUSE_NODES]; /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
-    bool along[TNI_FUSE_NODES], guarded[TNI_FUSE_NODES]; /* that sum; an infinite m counts as 0 in it */
-    bool used[TNI_FUSE_NODES + 4 * TNI_MAX_ARGS];        /* offsets that are */
+    int32_t offsets;       /* memory, accumulators and the element's number: each has an offset */
+    bool *needed, *taken;  /* of each node, as all arrays but `used` */
+    bool *saved;           /* made in one stage, taken from registers in the next ones */
+    int32_t *made;         /* the stage that makes what is saved */
+    int32_t *beside;       /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
+    bool *along, *guarded; /* that sum; an infinite m counts as 0 in it */
+    bool *used;            /* offsets that are */
 } tni_gpu_part;
 
 static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t node) {

@@ -44,7 +44,7 @@ static void take_sums(tni_gpu_part *part, bool *done) {
 typedef enum results { ALL, NOW, LATE } results;
 static void mark_needed(tni_gpu_part *part, results which) {
     tni_planner *p = part->p;
-    memset(part->needed, 0, sizeof part->needed);
+    memset(part->needed, 0, (size_t)p->g->n * sizeof *part->needed);
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         bool here = tni_gpu_has_todo(part, t) && (which == ALL || tni_gpu_waits(part, t) == (which == LATE));
         if (here) part->needed[tni_todo_node(p, &p->b->todo[t])] = true;
@@ -62,8 +62,8 @@ static void mark_needed(tni_gpu_part *part, results which) {
 static void mark_used(tni_gpu_part *part, bool tail) {
     tni_planner *p = part->p;
     const tni_pass *pass = p->pass;
-    memset(part->used, 0, sizeof part->used);
     part->offsets = pass->n_memory + pass->n_accumulators + 1;
+    memset(part->used, 0, (size_t)part->offsets * sizeof *part->used);
     part->stages = 1;
     part->random = false;
     for (int32_t i = 0; i < p->g->n; i++) {
@@ -559,15 +559,33 @@ static tn_status check_params(tni_planner *p) {
                    p->b->f->contract->name);
 }
 
+/* A part of the pass, which nothing is known of yet. */
+static tn_status begin_part(const tni_gpu_part *like, tni_gpu_part *part) {
+    const tni_pass *pass = like->p->pass;
+    tni_arena *arena = like->p->b->arena;
+    const size_t n = (size_t)like->p->g->n + 1, offsets = (size_t)(pass->n_memory + pass->n_accumulators + 1);
+    *part = *like;
+    bool **const flags[] = {&part->needed, &part->taken, &part->saved, &part->along, &part->guarded};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        if (!(*flags[i] = tni_arena_alloc(arena, n * sizeof(bool)))) return TN_NO_MEMORY;
+    }
+    part->made = tni_arena_alloc(arena, n * sizeof *part->made);
+    part->beside = tni_arena_alloc(arena, n * sizeof *part->beside);
+    part->used = tni_arena_alloc(arena, offsets * sizeof *part->used);
+    return part->made && part->beside && part->used ? TN_OK : TN_NO_MEMORY;
+}
+
 /* Sums of other forms go first: what is stored may update what they read. */
 static tn_status add_parts(tni_gpu_part *part, tni_gpu_program *made, bool *done) {
-    tni_gpu_part main = *part;
+    tni_gpu_part main;
+    TN_TRY(begin_part(part, &main));
     main.main = true;
     take_sums(&main, done);
     mark_needed(&main, ALL);
     mark_needed(&main, NOW);
     for (;;) {
-        tni_gpu_part other = *part;
+        tni_gpu_part other;
+        TN_TRY(begin_part(part, &other));
         take_sums(&other, done);
         if (!other.n_sums) break;
         other.number = ++part->number;
@@ -584,7 +602,8 @@ static tn_status add_parts(tni_gpu_part *part, tni_gpu_program *made, bool *done
     }
     if (any) TN_TRY(add_part(&main, made));
     if (!late) return TN_OK;
-    tni_gpu_part tail = *part;
+    tni_gpu_part tail;
+    TN_TRY(begin_part(part, &tail));
     tail.main = true;
     tail.number = part->number + 1;
     mark_needed(&tail, LATE);
@@ -594,17 +613,11 @@ static tn_status add_parts(tni_gpu_part *part, tni_gpu_program *made, bool *done
 
 tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index) {
     TN_TRY(check_params(p));
-    tni_gpu_part *part = tni_calloc(1, sizeof *part);
-    bool *done = tni_calloc((size_t)p->pass->n_accumulators + 1, sizeof *done);
-    tn_status status = TN_NO_MEMORY;
-    if (part && done) {
-        *part = (tni_gpu_part){.p = p, .text = text, .index = index};
-        print_params(part);
-        status = add_parts(part, made, done);
-    }
-    tni_free(part);
-    tni_free(done);
-    return status;
+    tni_gpu_part part = {.p = p, .text = text, .index = index};
+    bool *done = tni_arena_alloc(p->b->arena, ((size_t)p->pass->n_accumulators + 1) * sizeof *done);
+    if (!done) return TN_NO_MEMORY;
+    print_params(&part);
+    return add_parts(&part, made, done);
 }
 
 /* ---- all steps --------------------------------------------------------------------------------------------------- */

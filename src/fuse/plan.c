@@ -427,16 +427,33 @@ static tn_status plan(tni_planner *p) {
     return keep(p);
 }
 
+/* For what is known of each node in this pass. */
+static tn_status make_room(tni_planner *p) {
+    tni_arena *arena = p->b->arena;
+    const size_t n = (size_t)p->g->n + 1;
+    int32_t **const numbers[] = {&p->stage, &p->memory_of, &p->direct};
+    bool **const flags[] = {&p->needed, &p->fixed, &p->taken};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        *numbers[i] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        *flags[i] = tni_arena_alloc(arena, n * sizeof(bool));
+        if (!*numbers[i] || !*flags[i]) return TN_NO_MEMORY;
+    }
+    for (int lane = 0; lane < TNI_LANES; lane++) {
+        p->value[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        p->wide[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        if (!p->value[lane] || !p->wide[lane]) return TN_NO_MEMORY;
+    }
+    p->level = tni_arena_alloc(arena, n * sizeof *p->level);
+    p->todo_memory = tni_arena_alloc(arena, ((size_t)p->b->n_todo + 1) * sizeof *p->todo_memory);
+    return p->level && p->todo_memory ? TN_OK : TN_NO_MEMORY;
+}
+
 tn_status tni_plan_pass(tni_binding *b, tni_pass *pass) {
-    tni_planner *p = tni_calloc(1, sizeof *p);
-    if (!p) return TN_NO_MEMORY;
-    p->b = b;
-    p->pass = pass;
-    p->g = &b->special.graph;
-    tn_status status = plan(p);
-    tni_free(p->steps);
-    tni_free(p->values);
-    tni_free(p->segments);
-    tni_free(p);
+    tni_planner p = {.b = b, .pass = pass, .g = &b->special.graph};
+    tn_status status = make_room(&p);
+    if (status == TN_OK) status = plan(&p);
+    tni_free(p.steps);
+    tni_free(p.values);
+    tni_free(p.segments);
     return status;
 }

@@ -22,22 +22,22 @@ typedef struct tni_planner {
     bool list;     /* the pass goes over lists */
     int32_t parts; /* on a GPU: tensors of them that a launch has room for */
     bool failed;   /* no memory */
-    bool needed[TNI_FUSE_NODES];
-    uint8_t level[TNI_FUSE_NODES];
-    bool fixed[TNI_FUSE_NODES];    /* the same in every row: made once where blocks are whole rows */
-    int32_t stage[TNI_FUSE_NODES]; /* of row reductions that must be through before */
+    bool *needed;  /* of each node, as all arrays but todo_memory */
+    uint8_t *level;
+    bool *fixed;    /* the same in every row: made once where blocks are whole rows */
+    int32_t *stage; /* of row reductions that must be through before */
     int32_t n_stages, current;
-    int32_t memory_of[TNI_FUSE_NODES];        /* of inputs and what is in the workspace; -1: none */
-    int32_t value[TNI_LANES][TNI_FUSE_NODES]; /* in each lane, at the node's own level; -1: none */
-    int32_t wide[TNI_LANES][TNI_FUSE_NODES];  /* the same, expanded to elements */
-    int32_t direct[TNI_FUSE_NODES];           /* the memory that the node's values are made in; -1: none */
-    int32_t todo_memory[TNI_FUSE_NODES + 2 * TNI_MAX_ARGS]; /* memory or accumulator of each todo of this pass; -1 */
+    int32_t *memory_of;        /* of inputs and what is in the workspace; -1: none */
+    int32_t *value[TNI_LANES]; /* in each lane, at the node's own level; -1: none */
+    int32_t *wide[TNI_LANES];  /* the same, expanded to elements */
+    int32_t *direct;           /* the memory that the node's values are made in; -1: none */
+    int32_t *todo_memory;      /* memory or accumulator of each todo of this pass; -1 */
     tni_step *steps;
     tni_value *values;
     tni_segment *segments;
     int32_t step_capacity, value_capacity, segment_capacity;
-    bool taken[TNI_FUSE_NODES]; /* for walks over the graph */
-    int64_t moving;             /* bytes of scratch memory that each block writes anew */
+    bool *taken;    /* for walks over the graph */
+    int64_t moving; /* bytes of scratch memory that each block writes anew */
 } tni_planner;
 
 int32_t tni_resolve(const tni_planner *p, int32_t node); /* past nodes that only change a shape */

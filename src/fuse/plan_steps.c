@@ -381,7 +381,7 @@ static void plan_row_values(tni_planner *p, int32_t stage) {
 /* What this stage reduces and stores needs of element values. */
 bool tni_mark_elements(tni_planner *p, int32_t stage) {
     bool any = false;
-    memset(p->taken, 0, sizeof p->taken);
+    memset(p->taken, 0, (size_t)p->g->n * sizeof *p->taken);
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         bool here = tni_in_pass(p->b, p->pass, &p->b->todo[t]) && tni_level_of_todo(p, t) == TNI_ELEMENT &&
                     tni_stage_of_todo(p, t) == stage;

@@ -219,16 +219,17 @@ typedef struct tni_binding {
     tni_domain domain;
     tni_special special;
     tni_program *program;
-    uint32_t mask[TNI_FUSE_NODES];   /* dimensions of each node */
-    int32_t phase[TNI_FUSE_NODES];   /* after which its value is there */
-    int32_t todo_of[TNI_FUSE_NODES]; /* what keeps it in the workspace; -1: nothing does */
+    tni_arena *arena; /* of what is needed until the program is made; all that follows has room for every node */
+    uint32_t *mask;   /* dimensions of each node */
+    int32_t *phase;   /* after which its value is there */
+    int32_t *todo_of; /* what keeps it in the workspace; -1: nothing does */
     int32_t n_todo;
-    tni_item_todo todo[TNI_FUSE_NODES + 2 * TNI_MAX_ARGS];
-    int32_t constant_of[TNI_LANES][TNI_FUSE_NODES]; /* its place among the constants, + 1 */
-    uint64_t constants[TNI_LANES * TNI_FUSE_NODES];
+    tni_item_todo *todo;
+    int32_t *constant_of[TNI_LANES]; /* its place among the constants, + 1 */
+    uint64_t *constants;
     tni_text *cuda_text; /* the passes as CUDA C are added to it; NULL: not wanted */
     int32_t n_counts;    /* sizes that the formula computes with: arguments of what is compiled, not part of it */
-    int64_t counts[TNI_FUSE_NODES];
+    int64_t *counts;
     int32_t n_constants;
 } tni_binding;
 

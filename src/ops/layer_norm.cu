@@ -62,21 +62,38 @@ template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A m
     return even + odd;
 }
 
+/* What rows are multiplied by, and what is added. */
+struct factors {
+    tni_vector gamma, beta;
+};
+
+TN_DEVICE void fetch_vector(const tni_vector &v, words *to, int pieces) {
+    for (int i = threadIdx.x; i < pieces; i += blockDim.x) copy_async_near(to + i, (const words *)v.data + i);
+}
+
+/* Brings both into shared memory, to be waited for by the block: at the end of a row they would come piece by piece. */
+TN_DEVICE factors fetch_factors(const tni_layer_norm &p) {
+    words *gamma = dynamic_shared(), *beta = gamma + p.s.gamma_pieces;
+    fetch_vector(p.gamma, gamma, p.s.gamma_pieces);
+    fetch_vector(p.beta, beta, p.s.beta_pieces);
+    return {{gamma, 1, p.gamma.type}, {beta, 1, p.beta.type}};
+}
+
 /* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from nearby
  * caches, and all of them at once would take many registers. */
 template <int V, int E, class A>
-TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
+TN_DEVICE void normalise(const factors &f, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         const int at = piece_at<V>(g, k);
         A by[V];
         if (at >= n) break;
         asm volatile("" ::: "memory");
-        read_vector(p.gamma, first + at, (A)1, by);
+        read_vector(f.gamma, first + at, (A)1, by);
 #pragma unroll
         for (int j = 0; j < V; j++) x[k * V + j] = (x[k * V + j] - mean) * rstd * by[j];
         asm volatile("" ::: "memory");
-        read_vector(p.beta, first + at, (A)0, by);
+        read_vector(f.beta, first + at, (A)0, by);
 #pragma unroll
         for (int j = 0; j < V; j++) x[k * V + j] += by[j];
     }
@@ -86,7 +103,7 @@ TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row
  * found again at the end: all the while, it would take registers. */
 template <class T, int V, int E, class G, class Next>
 TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part, i64 row, row_group g, G &group, int n,
-                          Next next) {
+                          const factors &f, Next next) {
     typedef acc<T> A;
     A x[E];
 #pragma unroll
@@ -101,7 +118,7 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
     const A rstd = 1 / root(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
     hide(row);
     if (row < 0) return;
-    normalise<V>(p, x, mean, rstd, g, 0, n);
+    normalise<V>(f, x, mean, rstd, g, 0, n);
     const place<T> at = place_at<T>(p, row);
     if (g.rank == 0) write_moments(p, at, mean, rstd);
     store_part<T, V>(at.y, n, g, x);
@@ -115,10 +132,16 @@ template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_
     const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const int n = there ? (int)p.s.rows.n : 0;
+    const bool fetched = TN_COPY_ASYNC && p.s.gamma_pieces;
     row_part<T, V, E> part;
     part.load(place_at<T>(p, there ? row : 0).x, n, g);
+    const factors f = fetched ? fetch_factors(p) : factors{p.gamma, p.beta};
     lane_sums group = {p.s.lanes};
-    finish_row(p, part, there ? row : -1, g, group, n, [] {});
+    finish_row(p, part, there ? row : -1, g, group, n, f, [&] {
+        if (!fetched) return;
+        copy_wait();
+        __syncthreads();
+    });
 }
 
 /* A block has a row at a time, or a cluster of blocks has. */
@@ -145,7 +168,7 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
         } else {
             part.load(place_at<T>(p, row).x, n, g);
         }
-        finish_row(p, part, row, g, group, n, [&] {
+        finish_row(p, part, row, g, group, n, {p.gamma, p.beta}, [&] {
             if (fed && row + step < p.s.rows.count) feed.fetch(place_at<T>(p, row + step).x, n, g);
         });
     }
@@ -308,7 +331,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
         A x[E];
 #pragma unroll
         for (int i = 0; i < E; i++) x[i] = part.get(i);
-        normalise<V>(p, x, mean, rstd, g, first, n);
+        normalise<V>({p.gamma, p.beta}, x, mean, rstd, g, first, n);
         store_part<T, V>(at.y + first, n, g, x);
     }
 }

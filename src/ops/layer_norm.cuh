@@ -26,9 +26,10 @@ enum {
 typedef struct tni_layer_norm_shape {
     tni_gpu_rows rows;
     int lanes, cluster;
-    int splits;      /* pieces of a row that no cluster holds */
-    long long split; /* elements of one */
-    int fed;         /* rows come through shared memory */
+    int splits;                    /* pieces of a row that no cluster holds */
+    long long split;               /* elements of one */
+    int fed;                       /* rows come through shared memory */
+    int gamma_pieces, beta_pieces; /* of 16 bytes, that are brought into shared memory; 0: neither is */
 } tni_layer_norm_shape;
 
 typedef struct tni_layer_norm {

@@ -116,6 +116,7 @@ typedef struct forward_state {
     tni_launch full;          /* instead of both where everything is aligned; a grid of 0 where there is none */
     tni_layer_norm p;
     bool may_feed;
+    int gamma_pieces, beta_pieces; /* as those of the shape, where both are aligned */
 } forward_state;
 
 size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
@@ -140,6 +141,30 @@ static tn_status find_full(const tn_call *call, tn_type type, forward_state *s) 
                          tn_type_name(gamma->type));
 }
 
+/* The 16-byte pieces of a parameter; 0 where it cannot be read in them. */
+static int pieces_of(const tn_view *v) {
+    const int64_t bytes = v ? v->shape[0] * (int64_t)tn_type_size(v->type) : 0;
+    return v && v->strides[0] == 1 && bytes % 16 == 0 ? (int)(bytes / 16) : 0;
+}
+
+/* Where there are so few rows that each waits for memory rather than for its turn, blocks bring gamma and beta into shared
+ * memory at once. */
+static tn_status find_lanes(const tn_call *call, tn_type type, const tni_row_plan *plan, forward_state *s) {
+    const int64_t few = 4; /* blocks for each multiprocessor */
+    const tni_gpu *gpu;
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
+    s->first.grid = tni_row_grid(plan, s->p.s.rows.count);
+    s->first.block = (uint32_t)plan->threads;
+    if (plan->each == tni_row_held(type, 'p') && s->first.grid <= few * gpu->sms) {
+        const int gamma = pieces_of(tn_in(call, GAMMA)), beta = pieces_of(tn_in(call, BETA));
+        s->gamma_pieces = beta ? gamma : 0;
+        s->beta_pieces = gamma ? beta : 0;
+        s->first.shared = 16 * (uint32_t)(s->gamma_pieces + s->beta_pieces);
+    }
+    return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan->piece, plan->each,
+                         tn_type_name(type));
+}
+
 static tn_status find_forward(const tn_call *call, tn_type type, forward_state *s) {
     tni_layer_norm_shape *shape = &s->p.s;
     const tni_row_plan plan = tni_row_plan_of(call, call->name, type, shape->rows.n);
@@ -148,12 +173,7 @@ static tn_status find_forward(const tn_call *call, tn_type type, forward_state *
     shape->cluster = plan.cluster;
     if (count == 0) return TN_OK;
     if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, shape, &s->first, &s->second);
-    if (plan.kind == TNI_ROW_LANES) {
-        s->first.grid = tni_row_grid(&plan, count);
-        s->first.block = (uint32_t)plan.threads;
-        return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan.piece, plan.each,
-                             tn_type_name(type));
-    }
+    if (plan.kind == TNI_ROW_LANES) return find_lanes(call, type, &plan, s);
     int64_t at_once;
     TN_TRY(find_full(call, type, s));
     const uint32_t bytes = (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
@@ -195,6 +215,10 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
     p.partials = call->workspace;
     p.s.fed = s->may_feed && ((uintptr_t)p.x & 15) == 0;
     const void *const data[] = {p.x, p.y, p.gamma.data, p.beta.data};
+    if (are_aligned(data + 2, 2)) {
+        p.s.gamma_pieces = s->gamma_pieces;
+        p.s.beta_pieces = s->beta_pieces;
+    }
     if (s->full.grid && are_aligned(data, 4)) return tni_cuda_launch(call, &s->full, (void *[]){&p});
     TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
     return tni_cuda_launch(call, &s->second, (void *[]){&p});
