@@ -502,7 +502,7 @@ PARTS: dict[str, dict[str, Callable[[str, bool], list[dict[str, Any]]]]] = {
 METHODS = {
     "gpu": f"median of {gpu.TURNS} turns, the sides taking turns; errors on 2^24 elements of N(0, 1)",
     **{
-        f"first-{device}": f"median over processes, {n} beginning with each formula; x of 256 KiB; PyTorch ran just before"
+        f"first-{device}": f"median over processes, {n} beginning with each formula; x of 256 KiB; just after PyTorch"
         for device, n in FIRST_ROUNDS.items()
     },
     "cpu": f"best of {ROUNDS} medians (1 where a call takes {LONG_S:g} s) of {TURNS} turns of {TURN_S * 1e3:g} ms each",

@@ -52,23 +52,24 @@ static void print_images(const tni_gpu *gpu) {
 /* ---- one GPU --------------------------------------------------------------------------------------------------------- */
 
 /* Both edges of the clock, every line of the bus. */
-static double bandwidth(const tni_gpu *gpu) {
-    return 2e3 * gpu->memory_clock_khz * (gpu->bus_bits / 8.0);
+static double bandwidth(const tni_gpu_clocks *clocks) {
+    return 2e3 * clocks->memory_khz * (clocks->bus_bits / 8.0);
 }
 
 static void print_gpu(const tni_gpu *gpu) {
     const gpu_state s = nvml_state(gpu->index);
+    const tni_gpu_clocks clocks = tni_gpu_clocks_of(gpu);
     char reasons[160];
     printf("%scuda:%d%s  %s%s%s, compute capability %d.%d\n", style_text(BOLD), gpu->index, style_text(PLAIN),
            style_text(BOLD), gpu->name, style_text(PLAIN), gpu->major, gpu->minor);
     printf("  %-12s %.1f GiB", "memory", (double)gpu->memory / 1073741824.0);
     if (s.known) printf(", %.1f GiB free", (double)s.memory_free / 1073741824.0);
-    if (bandwidth(gpu) > 0) {
-        printf(", %d bits at %.0f MHz: %.2f TB/s in theory", gpu->bus_bits, gpu->memory_clock_khz / 1e3,
-               bandwidth(gpu) / 1e12);
+    if (bandwidth(&clocks) > 0) {
+        printf(", %d bits at %.0f MHz: %.2f TB/s in theory", clocks.bus_bits, clocks.memory_khz / 1e3,
+               bandwidth(&clocks) / 1e12);
     }
     printf("\n  %-12s %d SMs at up to %.0f MHz, %.0f MiB of L2, %d KiB of shared memory for a block\n", "processors",
-           gpu->sms, gpu->clock_khz / 1e3, gpu->l2_bytes / 1048576.0, gpu->shared_per_block / 1024);
+           gpu->sms, clocks.sm_khz / 1e3, gpu->l2_bytes / 1048576.0, gpu->shared_per_block / 1024);
     if (s.known) {
         printf("  %-12s SM %u MHz, memory %u MHz, %u °C, %u of %u W, held down by: %s\n", "now", s.sm_mhz, s.memory_mhz,
                s.celsius, s.watts, s.most_watts, nvml_reasons(s.reasons, reasons));
@@ -101,6 +102,7 @@ static void json_images(tni_text *t, const tni_gpu *gpu) {
 
 static void json_gpu(tni_text *t, const tni_gpu *gpu) {
     const gpu_state s = nvml_state(gpu->index);
+    const tni_gpu_clocks clocks = tni_gpu_clocks_of(gpu);
     char reasons[160];
     tni_text_add(t, "%s\n    {\"device\": \"cuda:%d\", \"name\": ", gpu->index ? "," : "", gpu->index);
     tni_text_json_string(t, gpu->name);
@@ -109,7 +111,7 @@ static void json_gpu(tni_text *t, const tni_gpu *gpu) {
                  "\"shared_memory_per_block\": %d, \"clock_mhz\": %.0f, \"memory_clock_mhz\": %.0f, \"bus_bits\": %d, "
                  "\"bytes_per_s\": %.4g, ",
                  gpu->major, gpu->minor, gpu->memory, gpu->sms, gpu->l2_bytes, gpu->shared_per_block,
-                 gpu->clock_khz / 1e3, gpu->memory_clock_khz / 1e3, gpu->bus_bits, bandwidth(gpu));
+                 clocks.sm_khz / 1e3, clocks.memory_khz / 1e3, clocks.bus_bits, bandwidth(&clocks));
     if (s.known) {
         tni_text_add(
             t,

@@ -16,7 +16,6 @@ typedef struct tni_gpu {
     char name[96];
     int major, minor; /* compute capability */
     int sms, l2_bytes, shared_per_block, shared_per_sm, threads_per_sm;
-    int clock_khz, memory_clock_khz, bus_bits;
     size_t memory;
     cu_context primary; /* retained at first need; NULL before */
     cu_pool pool;       /* Tenon's own, made at first need; NULL before */
@@ -25,6 +24,12 @@ typedef struct tni_gpu {
 int tni_gpu_count(const char *wanted); /* 0 and a message where there is no GPU */
 /* Looks at no context and makes none. */
 tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu);
+
+/* What only people ask for: the driver takes a millisecond to find it. 0: it does not tell. */
+typedef struct tni_gpu_clocks {
+    int sm_khz, memory_khz, bus_bits;
+} tni_gpu_clocks;
+tni_gpu_clocks tni_gpu_clocks_of(const tni_gpu *gpu);
 
 /* Makes the device's context current for this thread: the current one where it is that device's already, else the
  * primary one, which is what frameworks use. leave() restores what was there. */

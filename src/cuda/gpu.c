@@ -26,10 +26,7 @@ static _Atomic bool known[TNI_MOST_GPUS];
 static tn_status read_gpu(const tni_cuda_api *cu, const char *wanted, int index, tni_gpu *g) {
     const struct {
         int attribute, *value;
-    } rows[] = {{CLOCK, &g->clock_khz},
-                {SMS, &g->sms},
-                {MEMORY_CLOCK, &g->memory_clock_khz},
-                {BUS_WIDTH, &g->bus_bits},
+    } rows[] = {{SMS, &g->sms},
                 {L2_SIZE, &g->l2_bytes},
                 {THREADS_PER_SM, &g->threads_per_sm},
                 {MAJOR, &g->major},
@@ -68,6 +65,16 @@ tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu) {
     }
     *gpu = &gpus[index];
     return status;
+}
+
+tni_gpu_clocks tni_gpu_clocks_of(const tni_gpu *gpu) {
+    tni_gpu_clocks made = {0};
+    const tni_cuda_api *cu = tni_cuda("the GPU's clocks");
+    if (!cu) return made;
+    cu->cuDeviceGetAttribute(&made.sm_khz, CLOCK, gpu->index);
+    cu->cuDeviceGetAttribute(&made.memory_khz, MEMORY_CLOCK, gpu->index);
+    cu->cuDeviceGetAttribute(&made.bus_bits, BUS_WIDTH, gpu->index);
+    return made;
 }
 
 /* ---- contexts ------------------------------------------------------------------------------------------------------------ */

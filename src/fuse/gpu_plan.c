@@ -85,6 +85,7 @@ typedef struct elements {
     int64_t most;          /* bytes of an element that lies beside its neighbours, in tensors that move */
     int32_t moving, fixed; /* bytes that are loaded for one column: of this row, and of every row */
     int32_t operations;
+    bool stored; /* some are */
 } elements;
 
 static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
@@ -112,6 +113,7 @@ static elements count_elements(const tni_gpu_part *part) {
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         bool here = tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT;
         if (here) count_memory(&e, p->pass, p->todo_memory[t]);
+        e.stored |= here;
     }
     return e;
 }
@@ -171,11 +173,11 @@ static bool is_spread(const tni_gpu_part *part, const elements *e) {
 
 /* Rows at a time: 4 vectors under way for each thread, and no more code than is worth it. One long row has small blocks
  * and one vector for each thread: that is what memory is fastest with. Sums have fewer blocks, with twice as much under
- * way. */
+ * way, and twice that where something is stored as well. */
 static void set_plain(tni_gpu_part *part, const elements *e) {
     enum { BYTES = 16, CODE = 1200 };
     bool single = part->flat && !part->n_sums;
-    int32_t bytes = e->moving * part->vector, n = 1, most = part->n_sums && !part->list ? 8 : 4;
+    int32_t bytes = e->moving * part->vector, n = 1, most = !part->n_sums || part->list ? 4 : e->stored ? 16 : 8;
     part->threads = single && !part->small ? TNI_GPU_THREADS / 2 : TNI_GPU_THREADS;
     while (!single && n < most && 2 * n * bytes <= most * BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     part->wide = !part->flat && !part->list && !part->n_sums && !e->fixed &&
@@ -291,12 +293,14 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
 
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
-    enum { FLAT = 16, PLAIN = 8 }; /* blocks for each SM that walk over one long row, or several */
+    enum { FLAT = 16, PLAIN = 8, HALVES = 4 }; /* blocks for each SM that walk over one long row, or several */
     int64_t rounds = ceil_of(g->rows, round), pieces = rounds;
     if (part->n_sums) {
         int64_t most = TNI_GPU_BLOCKS;
         if (part->reduces && part->column) most /= 4; /* such sums are as long as a row, one for each piece */
-        if (!part->reduces && !part->list) most = (int64_t)(part->flat ? FLAT : PLAIN) * part->sms;
+        /* what each leaves behind is f32, which counts for more beside smaller elements */
+        int32_t few = part->flat ? FLAT : part->vector <= 4 ? PLAIN : HALVES;
+        if (!part->reduces && !part->list) most = (int64_t)few * part->sms;
         if (g->stages) most = g->blocks;
         if (part->small && g->block == TNI_GPU_THREADS) most = 1;
         int64_t others = g->kept * g->columns, wanted = others > 0 ? most / others : 1;
