@@ -163,8 +163,12 @@ class AdamW(_Optimizer, torch.optim.AdamW):
 
     def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
         states = [self.state[p] for p in params]
-        torch._foreach_add_([s["step"] for s in states], 1)
-        step = states[0]["step"] if group["capturable"] else states[0]["step"].item()
+        step = states[0]["step"] if group["capturable"] else states[0]["step"].item() + 1
+        if group["capturable"]:
+            torch._foreach_add_([s["step"] for s in states], 1)
+        else:
+            for state in states:  # on the CPU, where adding takes twice as long
+                state["step"].fill_(step)
         tn.adamw_step_list(
             params,
             grads,
