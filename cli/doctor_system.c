@@ -154,7 +154,7 @@ static void check_temporary(doctor_result *r) {
 /* Everything that is read somewhere: a test compares it with the sources. */
 typedef struct variable {
     const char *name;
-    enum { ANY, COUNT, WORDS, FILE_NAME } kind;
+    enum { ANY, COUNT, THREADS, WORDS, FILE_NAME } kind;
     const char *words; /* those allowed, with spaces around */
 } variable;
 static const variable variables[] = {
@@ -165,7 +165,7 @@ static const variable variables[] = {
     {"TENON_ISA", WORDS, " none avx2 avx512 "},
     {"TENON_JIT", WORDS, " 0 now "},
     {"TENON_LIBRARY", FILE_NAME},
-    {"TENON_NUM_THREADS", COUNT},
+    {"TENON_NUM_THREADS", THREADS},
     {"TENON_NVRTC", FILE_NAME},
     {"TENON_SITE_PACKAGES", FILE_NAME},
     /* of builds and tests */
@@ -216,6 +216,8 @@ static const char *wrong_value(const variable *v, const char *value) {
     char word[64];
     struct stat about;
     if (v->kind == COUNT && !is_count(value)) return "is no number above 0, and is not used";
+    if (v->kind == THREADS && !(is_count(value) && strlen(value) < 5 && atoi(value) <= 1024))
+        return "is no number from 1 to 1024, and is not used";
     if (v->kind == FILE_NAME && fstatat(AT_FDCWD, value, &about, 0) != 0) return "names nothing that exists";
     snprintf(word, sizeof word, " %s ", value);
     if (v->kind != WORDS || strstr(v->words, word)) return NULL;

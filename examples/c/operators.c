@@ -1,6 +1,9 @@
 /* Runs operators and formulas from plain C: the kernel that the library picks against the plain reference, both timed, and the
  * error against the reference in float64. A line each:
- *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the reference */
+ *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the reference
+ *
+ *     make build
+ *     cc -O2 examples/c/operators.c $(build/tenon flags) -lm -o build/operators && build/operators */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

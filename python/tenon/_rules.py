@@ -66,6 +66,14 @@ def serves(op: Operator, statement: Statement) -> list[str]:
     return list(dict.fromkeys(name for s in reads for name in serves(op, s)))
 
 
+def is_right_once(op: Operator, statement: Statement) -> bool:
+    """Whether a statement makes gradients of an output that nothing can be differentiated through, and of no input: a
+    second derivative would be 0 without anybody noticing."""
+    smooth = op.rule.differentiable if op.rule else ()
+    hidden = any(s.kind == "output" and s.name not in smooth for s in statement.sources)
+    return hidden and all(s.kind != "input" for s in statement.sources)
+
+
 def is_required(op: Operator, output: str, fast: bool = False) -> bool:
     """Whether the rule cannot do without the gradient of an output: it is 0 where it is absent."""
     for statement in statements_of(op):

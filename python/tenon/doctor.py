@@ -173,12 +173,17 @@ class Child:
         found: dict[str, str] = {}
         for line in lines:
             if line.startswith(_MARK):
-                found.update(json.loads(line.removeprefix(_MARK)))
+                try:
+                    found.update(json.loads(line.removeprefix(_MARK)))
+                except ValueError:  # somebody else's line
+                    continue
         if late:
             return End(found, "late", f"did not end within {seconds:g} s")
         if status < 0:
             return End(found, "signal", f"was ended by signal {-status} ({signal.strsignal(-status)})")
         said = [line.strip() for line in lines if not line.startswith(_MARK)] or [f"ended with status {status}"]
+        if not status and "duplicates" not in found:  # what is said last
+            return End(found, "error", "ended the process while it was imported")
         return End(found, "error" if status else "", said[-1])
 
 

@@ -24,6 +24,11 @@ void *tni_arena_alloc(tni_arena *arena, size_t bytes); /* zeroed, 16-byte aligne
 char *tni_arena_text(tni_arena *arena, const char *begin, size_t length);
 void tni_arena_free(tni_arena *arena);
 
+/* ---- messages: whether this thread has failed with one since it was asked to ------------------------------------- */
+
+void tni_expect_error(void);
+bool tni_error_is_said(void);
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 struct tn_operator {
     const tn_op *row;

@@ -183,7 +183,12 @@ static tn_status run_kernel(running *r) {
         }
     }
     r->call.workspace = workspace.data;
+    tni_expect_error();
     tn_status status = plan->kernel->run(&r->call, plan->state);
+    if (status != TN_OK && !tni_error_is_said()) {
+        tn_fail(status, "%s: kernel '%s' failed and did not say why: %s", plan->op->contract->name, plan->kernel->name,
+                tn_status_text(status));
+    }
     if (workspace.data) r->host->release(r->host->context, plan->device, workspace);
     return status;
 }

@@ -492,7 +492,10 @@ static tn_status fill(tni_plan *plan, const tn_args *args, bool made) {
     const tni_contract *c = plan->op->contract;
     tni_bound bound;
     reading r = {.op = plan->op, .args = args};
-    if (!made && (args->n_out < 0 || args->n_out > c->n_outputs || (args->n_out && !args->out))) {
+    if (!made && args->n_out > 0 && !args->out) {
+        return tn_fail(TN_BAD_VALUE, "%s: the array of outputs is NULL", c->name);
+    }
+    if (!made && (args->n_out < 0 || args->n_out > c->n_outputs)) {
         return tn_fail(TN_BAD_VALUE, "%s: has %d outputs, got %d", c->name, c->n_outputs, args->n_out);
     }
     TN_TRY(reserve(plan, args->n_in));

@@ -89,7 +89,10 @@ static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_param *pa
     TN_TRY(item_key(f, axes, &param->shape, k, param->name, &key));
     if (is_one(key) || item_named(axes, key) >= 0) return TN_OK;
     if (axes->n_items == (axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK)) {
-        return tn_fail(TN_BAD_CONTRACT, "formula of '%s': too many dimensions", f->contract->name);
+        return tn_fail(TN_BAD_CONTRACT,
+                       axes->numpy ? "formula of '%s': more than %d inputs and outputs"
+                                   : "formula of '%s': more than %d dimensions",
+                       f->contract->name, axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK);
     }
     axes->items[axes->n_items].pack = f->contract->items[param->shape.first + k].kind == TNI_ITEM_PACK;
     axes->items[axes->n_items++].key = key;

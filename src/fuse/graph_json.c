@@ -168,11 +168,15 @@ static char *print(const form *m) {
 
 char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int32_t *ranks, const char *attributes) {
     char *text = NULL;
+    if (!op || !types || !ranks) {
+        tn_fail(TN_BAD_VALUE, "tn_fuse_graph_json: the %s NULL", !op ? "operator is" : "array of types or ranks is");
+        return NULL;
+    }
     form *m = tni_calloc(1, sizeof *m);
     if (!m) return NULL;
     tn_status status = tni_operator_formula(op, &m->f);
     if (status == TN_OK) status = check(m);
-    if (status == TN_OK) status = bind(m, types, ranks, attributes);
+    if (status == TN_OK) status = bind(m, types, ranks, attributes ? attributes : "");
     if (status == TN_OK) status = place(m);
     if (status == TN_OK) status = specialise(m);
     if (status == TN_OK) {

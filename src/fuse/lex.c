@@ -80,7 +80,8 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     token->kind = s[0];
     token->length = 1;
     if (s[0] == '/' && s[1] == '/') {
-        return tni_lex_fail(lex, token->at, "there is no '//'; floor(a / b) divides and rounds down");
+        return tni_lex_fail(lex, token->at,
+                            "there is no '//'; floor(a / b) divides and rounds down, floor(f64(a) / b) large integers");
     }
     if (s[0] == '^') return tni_lex_fail(lex, token->at, "there is no '^'; a power is written a ** b");
     if (strchr("()<>:;,!=|&+-*/%", s[0])) return TN_OK;

@@ -216,6 +216,12 @@ tn_status tni_specialise(const tni_fuse *f, const tni_given *given, tni_special 
         return tn_fail(TN_BAD_TYPE, "%s: %s has type %s; formulas take real numbers", c->name, c->inputs[i].name,
                        tn_type_name(given->types[i]));
     }
+    for (int i = 0; i < c->n_attrs; i++) {
+        const int64_t most = (int64_t)1 << 53, value = given->attrs[i].i;
+        if (given->attrs[i].kind != TN_INT || (value <= most && value >= -most)) continue;
+        return tn_fail(TN_BAD_VALUE, "%s: %s is %lld, and numbers of a formula have 53 bits; a tensor may have more",
+                       c->name, c->attrs[i].name, (long long)value);
+    }
     if (c->activation >= 0 && given->attrs[c->activation].choice >= TNI_ACT_OTHER + f->n_known) {
         return tn_fail(TN_UNSUPPORTED, "%s: %s '%s' was added to the table after this formula was first used", c->name,
                        c->attrs[c->activation].name, tni_activation_name(given->attrs[c->activation].choice));

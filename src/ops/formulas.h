@@ -62,7 +62,8 @@
       "The ELU that keeps mean 0 and variance 1.")                                                                     \
     X(sigmoid, "(x: T[*s]) -> y: T[*s]", "sigmoid(x)", NULL, unary, "1 / (1 + exp(-x)).")                              \
     X(log_sigmoid, "(x: T[*s]) -> y: T[*s]", "-softplus(-x)", NULL, unary, "log(sigmoid(x)).")                         \
-    X(hard_sigmoid, "(x: T[*s]) -> y: T[*s]", "clamp(x / 6 + 0.5, 0, 1)", NULL, unary, "clamp(x / 6 + 0.5, 0, 1).")    \
+    X(hard_sigmoid, "(x: T[*s]) -> y: T[*s]", "0.0 if x <= -3 else 1.0 if x >= 3 else x / 6 + 0.5", NULL, unary,       \
+      "clamp(x / 6 + 0.5, 0, 1); the gradient at -3 and 3 is 0.")                                                      \
     X(tanh, "(x: T[*s]) -> y: T[*s]", "tanh(x)", NULL, unary, "The hyperbolic tangent.")                               \
     X(softplus, "(x: T[*s], beta: float = 1.0) -> y: T[*s]", "softplus(x * beta) / beta", "32", unary,                 \
       "log(1 + exp(beta * x)) / beta.")                                                                                \
@@ -71,7 +72,8 @@
     X(gelu_tanh, "(x: T[*s]) -> y: T[*s]", "gelu_tanh(x)", NULL, unary, "gelu, approximated with tanh.")               \
     X(quick_gelu, "(x: T[*s]) -> y: T[*s]", "x * sigmoid(1.702 * x)", NULL, unary, "x * sigmoid(1.702 * x).")          \
     X(silu, "(x: T[*s]) -> y: T[*s]", "silu(x)", NULL, unary, "x * sigmoid(x).")                                       \
-    X(hard_swish, "(x: T[*s]) -> y: T[*s]", "x * clamp(x / 6 + 0.5, 0, 1)", NULL, unary, "x * hard_sigmoid(x).")       \
+    X(hard_swish, "(x: T[*s]) -> y: T[*s]", "0.0 if x <= -3 else x if x >= 3 else x * (x / 6 + 0.5)", NULL, unary,     \
+      "x * hard_sigmoid(x).")                                                                                          \
     X(mish, "(x: T[*s]) -> y: T[*s]", "x * tanh(softplus(x))", NULL, unary, "x * tanh(softplus(x)).")                  \
     X(swiglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "silu(gate) * x", "widest", pairs, "silu(gate) * x.")             \
     X(geglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "gelu(gate) * x", "widest", pairs, "gelu(gate) * x.")              \
@@ -108,8 +110,8 @@
     X(kl_div, TNI_LOSS(""), "t = target * (log(target) - x) if target > 0 else 0.0; " TNI_REDUCED, "32", chances,      \
       "Kullback-Leibler divergence of the logarithms x from the probabilities target.")                                \
     X(cosine_similarity, "(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]",                                  \
-      "sum(x * y, -1) * rsqrt(max(sum(x * x, -1) * sum(y * y, -1), eps * eps))", "32", rows,                           \
-      "The cosine of the angle between the rows of x and y.")                                                          \
+      "sum(x * y, -1) / (max(sqrt(sum(x * x, -1)), eps) * max(sqrt(sum(y * y, -1)), eps))", "32", rows,                \
+      "The cosine of the angle between the rows of x and y, whose norms count as eps at least.")                       \
     /* optimisers */                                                                                                   \
     X(sgd_step, "(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, " TNI_SGD ")", TNI_SGD_STEP, NULL, sgd_steps,                   \
       "A step of gradient descent with momentum, in place.")                                                           \

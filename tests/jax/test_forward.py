@@ -140,3 +140,14 @@ def test_seeds_with_and_without_64_bits() -> None:
             assert (jax.jit(tn.dropout)(x, seed) == want).all()
         negative = tn.dropout(x, jnp.array([-5, 3], jnp.int32))
     assert (negative == tn.dropout(x, jnp.array([-5, 3]))).all()
+
+
+def test_seeds_have_64_bits() -> None:
+    """With and without jax_enable_x64: nothing is cut off."""
+    x, seed = jnp.ones(64, jnp.float32), np.array([2**40 + 1, -7])
+    without = tn.dropout(x, seed)
+    assert not (without == tn.dropout(x, np.array([1, -7]))).all()
+    assert (without == jax.jit(lambda x: tn.dropout(x, seed))(x)).all()
+    with jax.enable_x64(not jax.config.jax_enable_x64):
+        other = tn.dropout(jnp.ones(64, jnp.float32), seed)
+    assert (np.asarray(without) == np.asarray(other)).all()

@@ -359,7 +359,7 @@ def test_read_only_by_dlpack() -> None:
     p = Exporter(read_only(np.ones(3, np.float32)), versioned=True)
     m = np.ones(3, np.float32)
     assert tn.relu(p).tolist() == [1, 1, 1]
-    with pytest.raises(ValueError, match="sgd_step: p is written to, but this array is read-only"):
+    with pytest.raises(ValueError, match=r"sgd_step: p is written to, but this array is read-only"):
         tn.sgd_step(p, m, m.copy(), lr=0.1)
 
 
@@ -463,3 +463,20 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_arrays_that_cannot_be_written() -> None:
+    """JAX's arrays are immutable, and do not say so through DLPack."""
+    jnp = pytest.importorskip("jax.numpy")
+    a = jnp.ones(3)
+    with pytest.raises(ValueError, match=r"sgd_step: p is written to, but .*arrays are read-only"):
+        tn.sgd_step(a, np.ones(3, "f4"), np.zeros(3, "f4"), lr=0.5)
+    with pytest.raises(ValueError, match=r"softmax: out is written to, but .*arrays are read-only"):
+        tn.softmax(np.ones(3, "f4"), out=jnp.zeros(3))
+    assert np.array_equal(np.asarray(a), np.ones(3))
+
+
+def test_tensors_of_the_opposite_sign() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+    assert np.allclose(tn.softmax(t), torch.softmax(t, 0).numpy())

@@ -136,3 +136,18 @@ def test_two_devices() -> None:
         with pytest.raises(RuntimeError, match="softmax: mask is on cpu, but x is on cuda:0"):
             call(gpu, cpu > 0)
     assert torch.equal(tn.softmax(torch.zeros(2, device="cuda")).cpu(), torch.full((2,), 0.5))
+
+
+def test_attributes_are_explained() -> None:
+    x, c = here.randn(4, 3), here.tensor(2.0).requires_grad_()
+    for call, message in (
+        (lambda: tn.sum(x, axes=0), "sum: axes is 0, needs ints"),
+        (lambda: tn.softmax(x, axis="a"), "softmax: axis is 'a', needs an int"),
+        (lambda: tn.mse(x, x, reduction=None), "mse: reduction is None"),
+        (lambda: tn.scale(x, c), "scale: c is a number, and its gradient would be lost"),
+        (lambda: tn.gelu(x, out=[1]), "gelu: out must be a tensor, not list"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(ValueError, match="k is 9007199254740993, and numbers of a formula have 53 bits"):
+        tn.fuse("f(x: i64[*s], k: int = 0) -> y: bool[*s] : x == k")(here.arange(3), k=2**53 + 1)

@@ -407,3 +407,25 @@ def test_gradients_that_are_passed_on_stay_apart() -> None:
         x.grad.mul_(2)
         assert_close(y.grad, before)
         assert_close(dz, before)
+
+
+def test_second_derivatives_that_are_not_there_are_refused() -> None:
+    """The gradient of cross_entropy is made in the forward pass: differentiated again it would be 0."""
+    x, target = here.randn(4, 3, dtype=torch.float64), here.tensor([0, 1, 2, 0])
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return tn.cross_entropy(x * 2, target)
+
+    once = torch.func.grad(loss)(x)  # asks for a graph, and does not use it
+    want = torch.func.grad(lambda x: torch.nn.functional.cross_entropy(x * 2, target))(x)
+    assert_close(once, want, "f64")
+    each = torch.func.vmap(torch.func.grad(lambda x, t: tn.cross_entropy(x[None], t[None])))(x, target)
+    assert_close(each.sum(), here.tensor(0.0, dtype=torch.float64), "f64", scale=10)
+    leaf = x.clone().requires_grad_()
+    for again in (
+        lambda: torch.func.jacrev(torch.func.jacrev(loss))(x),
+        lambda: torch.autograd.functional.hessian(loss, x),
+        lambda: torch.autograd.grad(loss(leaf), leaf, create_graph=True),
+    ):
+        with pytest.raises(NotImplementedError, match="gradients of cross_entropy cannot be differentiated again"):
+            again()

@@ -150,3 +150,28 @@ def test_functions_have_signatures_and_docs() -> None:
         "(x: torch.Tensor, mask: torch.Tensor | None = None, axis: int = -1, scale: float = 1.0, causal: bool = False, "
         "*, out: torch.Tensor | None = None) -> torch.Tensor"
     )
+
+
+def test_fx_traces_calls() -> None:
+    """What is no tensor but stands for one sees the call, as it would one of torch's functions."""
+    model = torch.nn.Sequential(tn.nn.GELU(), tn.nn.Softmax(-1)).to(here.DEVICE)
+    traced = torch.fx.symbolic_trace(model)
+    targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert targets == [torch.ops.tenon.gelu.default, torch.ops.tenon.softmax.default]
+    assert torch.equal(traced(X), model(X))
+
+
+def test_what_hooks_were_given_stays_as_it_is() -> None:
+    """cross_entropy's backward may write over what it saved, but not where somebody else may have it."""
+    kept: list[Tensor] = []
+    x = here.randn(4, 8).requires_grad_()
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = tn.cross_entropy(x, here.tensor([0, 1, 2, 0]))
+    before = [tensor.clone() for tensor in kept]
+    (3 * loss).backward()
+    assert before and all(map(torch.equal, before, kept))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -392,3 +393,85 @@ def test_module_in_a_few_lines(plugin: Any) -> None:
     x = here.randn(3, 4)
     assert_close(Cube()(x), x**3)
     assert Cube.__doc__ is not None and tenon.ops()["cube"].doc in Cube.__doc__
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_batch_norm_in_transforms(tracked: bool) -> None:
+    """Training under torch.func.grad, with statistics that are arguments, or none."""
+    x, results = here.randn(6, 5), []
+    for module in (tn.nn.BatchNorm1d(5, track_running_stats=tracked), nn.BatchNorm1d(5, track_running_stats=tracked)):
+        module.to(here.DEVICE)
+        params = {name: p.detach() for name, p in module.named_parameters()}
+        buffers = {name: b.clone() for name, b in module.named_buffers()}
+
+        def loss(params: Any, buffers: Any, module: nn.Module = module) -> Tensor:
+            y: Tensor = torch.func.functional_call(module, (params, buffers), (x,))
+            return y.pow(3).sum()
+
+        results.append((torch.func.grad(loss)(params, buffers), buffers))
+    for name, grad in results[1][0].items():
+        assert_close(results[0][0][name], grad, scale=20)
+    for name, buffer in results[1][1].items():
+        assert_close(results[0][1][name].double(), buffer.double(), scale=2)
+
+
+def test_statistics_that_are_not_kept_have_their_own_type() -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        x = here.randn(6, 3, dtype=torch.float64)
+        y = tn.nn.BatchNorm1d(3, track_running_stats=False).to(here.DEVICE)(x)
+        assert_close(y, nn.BatchNorm1d(3, track_running_stats=False).to(here.DEVICE)(x), "f64", scale=10)
+    finally:
+        torch.set_default_dtype(before)
+
+
+class TestLosses:
+    X = here.rand(4, 3)
+
+    @pytest.mark.parametrize("reduction", ["mean", "none"])
+    @pytest.mark.parametrize("name", ["MSELoss", "L1Loss", "HuberLoss", "KLDivLoss"])
+    def test_targets_broadcast(self, name: str, reduction: str) -> None:
+        with pytest.warns(UserWarning, match="broadcast"):
+            have = getattr(tn.nn, name)(reduction=reduction)(self.X, self.X[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = getattr(nn, name)(reduction=reduction)(self.X, self.X[0])
+        assert_close(have, want)
+
+    def test_single_values(self) -> None:
+        x, target = here.tensor(-1.0), here.tensor(0.5)
+        want = nn.KLDivLoss(reduction="batchmean")(x, target)
+        assert_close(tn.nn.KLDivLoss(reduction="batchmean")(x, target), want)
+
+    def test_bytes_are_classes(self) -> None:
+        target = here.tensor([0, 1, 2, 0])
+        want = tn.nn.CrossEntropyLoss()(self.X, target)
+        assert torch.equal(tn.nn.CrossEntropyLoss()(self.X, target.to(torch.uint8)), want)
+
+    def test_arguments_out_of_range(self) -> None:
+        for make, message in (
+            (lambda: tn.nn.HuberLoss(delta=0.0), "delta must be above 0"),
+            (lambda: tn.nn.CrossEntropyLoss(label_smoothing=1.5), "label_smoothing must be from 0 to 1"),
+            (lambda: tn.nn.CELU(0.0), "alpha must not be 0"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                make()
+
+
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e10])
+def test_cosine_similarity_of_any_norm(size: float) -> None:
+    """Each norm counts as eps at least, not their product; and a row of zeros has a gradient."""
+    x, y = (size * here.randn(3, 8) for _ in range(2))
+    assert_close(tn.nn.CosineSimilarity(-1)(x, y), nn.CosineSimilarity(-1)(x, y), scale=4)
+    zero = here.zeros(1, 3).requires_grad_()
+    (have,) = torch.autograd.grad(tn.cosine_similarity(zero, here.tensor([[3.0, 4.0, 0.0]])), zero, here.ones(1))
+    assert_close(have / 1e8, here.tensor([[0.6, 0.8, 0.0]]))
+
+
+@pytest.mark.parametrize("name", ["Hardswish", "Hardsigmoid"])
+def test_gradients_at_the_corners(name: str) -> None:
+    x = here.tensor([-4.0, -3.0, -2.0, 2.0, 3.0, 4.0]).requires_grad_()
+    (have,) = torch.autograd.grad(getattr(tn.nn, name)()(x).sum(), x)
+    (want,) = torch.autograd.grad(getattr(nn, name)()(x).sum(), x)
+    assert_close(have, want)

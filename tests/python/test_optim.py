@@ -366,3 +366,18 @@ def test_clip_takes_a_parameter_and_a_single_tensor() -> None:
     p.grad = here.full((4,), torch.inf)
     with pytest.raises(RuntimeError, match="non-finite"):
         tn.optim.clip_grad_norm_(p, 1.0, error_if_nonfinite=True)
+
+
+def test_master_weights_of_a_group() -> None:
+    """A group may have its own; a state that comes with masters does not bring them back where they are not wanted."""
+    p, q = (nn.Parameter(here.ones(4, dtype=torch.bfloat16)) for _ in range(2))
+    for one in (p, q):
+        one.grad = torch.ones_like(one)
+    optimizer = tn.optim.AdamW([{"params": [p], "master_weights": True}, {"params": [q]}], lr=0.1)
+    optimizer.step()
+    assert "master" in optimizer.state[p] and "master" not in optimizer.state[q]
+    optimizer.param_groups[0]["master_weights"] = False
+    with torch.no_grad():
+        p.fill_(5.0)
+    optimizer.step()
+    assert p.float().mean() > 4.5

@@ -198,3 +198,11 @@ def test_help() -> None:
     assert "softmax(x: T[*s], mask: bool[~*s]?" in tn.softmax.__doc__
     assert "Returns p, m, as updated; a tf.Variable among them is assigned." in tn.sgd_step.__doc__
     assert "softmax" in tn.ops() and len(tn.ops()) == len(set(tn.ops()))
+
+
+def test_numbers_beside_tensors_of_unknown_rank() -> None:
+    unknown = tf.TensorSpec(None)
+    step = tf.function(lambda p, lr: tn.sgd_step(p, p, p * 0, lr=lr), input_signature=[unknown, unknown])
+    assert_close(step(tf.ones((2, 3)), tf.constant(0.5))[0], tf.fill((2, 3), 0.5))
+    fixed = tf.function(lambda p: tn.sgd_step(p, p, p * 0, lr=0.5), input_signature=[unknown])
+    assert_close(fixed(tf.ones((2, 3)))[0], tf.fill((2, 3), 0.5))

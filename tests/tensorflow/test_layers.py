@@ -280,3 +280,32 @@ def test_functions_inside_of_layers() -> None:
     assert_close(keras.Model(inputs, Gate()(inputs))(X[:, 0]), tf.nn.silu(X[:, 0]) * X[:, 0])
     with pytest.raises(TypeError, match="must be a tensor, not KerasTensor"):
         tn.silu(inputs)
+
+
+def test_ignored_classes_do_not_count() -> None:
+    logits, labels = tf.random.normal((6, 4), seed=1), np.array([0, 1, 2, 3, 1, 0])
+    theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1)
+    mine = layers.SparseCategoricalCrossentropy(ignore_class=1)
+    assert_close(mine(labels, logits), theirs(labels, logits))
+    weights = np.arange(6.0)
+    assert_close(mine(labels, logits, weights), theirs(labels, logits, weights))
+
+
+def test_arguments_are_those_of_keras() -> None:
+    x = tf.random.normal((3, 8), seed=1)
+    assert_close(layers.LayerNormalization(-1, 1e-5)(x), keras.layers.LayerNormalization(-1, 1e-5)(x))
+    assert layers.RMSNormalization(-1, 1e-3).epsilon == 1e-3
+    assert layers.Dropout(0.5, None, 42).seed == 42
+    for make, message in (
+        (lambda: layers.BatchNormalization(renorm=True), "has no renorm"),
+        (lambda: layers.RMSNormalization(0)(x), "axis is 0, must be the last one"),
+        (lambda: layers.SparseCategoricalCrossentropy(from_logits=False), "takes logits"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            make()
+
+
+def test_masks_are_kept() -> None:
+    x = keras.layers.Embedding(5, 4, mask_zero=True)(np.array([[1, 2, 0]]))
+    for layer in (layers.GatedMLP(4), layers.ScaleBiasReLU(), layers.RMSNormalization()):
+        assert layer(x)._keras_mask.numpy().tolist() == [[True, True, False]]

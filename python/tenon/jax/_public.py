@@ -24,7 +24,7 @@ from tenon._public import (
 )
 from tenon.contract import FLOATS, Attr, Input, Operator
 from tenon.jax._call import Row, function, make_form
-from tenon.jax._types import DTYPES, NAMES, is_wide, operand, widened
+from tenon.jax._types import DTYPES, NAMES, is_wide, operand, wide_array, widened
 
 
 class _Public(Returning):
@@ -67,6 +67,8 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
     if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
         what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
         raise TypeError(f"{op.name}: {param.name} must be an array, not {what}")
+    if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
+        return wide_array(value)
     made = value if isinstance(value, Array) else jnp.asarray(value)
     return widened(made) if is_wide(param) else made
 

@@ -48,6 +48,14 @@ def widened(value: jax.Array) -> jax.Array:
     return jnp.stack([low, high], axis=-1)
 
 
+def wide_array(value: np.ndarray[Any, Any]) -> jax.Array:
+    """Integers of 64 bits as `widened` has them; JAX would cut off what it has no type for."""
+    if jax.config.jax_enable_x64:
+        return jnp.asarray(value.astype(np.int64))
+    words = np.ascontiguousarray(value.astype("<i8")).view(np.dtype("<i4"))
+    return jnp.asarray(words.reshape(*value.shape, 2))
+
+
 def operand(param: Input, value: Any) -> Operand:
     """The type and sizes of an array, as `widened` made it; sizes may be symbolic."""
     name = NAMES.get(np.dtype(value.dtype))

@@ -162,9 +162,9 @@ def _gpu_of(value: Any) -> int:
 
 def _capsule_of(value: Any, what: str) -> Any:
     """The capsule; on a GPU the memory is ready for the default stream."""
-    kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
-    named = {"stream": 1} if kind in (_CUDA, _CUDA_MANAGED) else {}
     try:
+        kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
+        named = {"stream": 1} if kind in (_CUDA, _CUDA_MANAGED) else {}
         try:
             return value.__dlpack__(max_version=(1, 0), **named)
         except TypeError:  # from before DLPack 1.0
@@ -173,7 +173,22 @@ def _capsule_of(value: Any, what: str) -> Any:
         raise TypeError(f"{what} does not give its memory away: {error}") from error
 
 
+_IMMUTABLE = ("jax", "jaxlib", "tensorflow")  # which do not say so
+
+
+def _is_negated(value: Any) -> bool:
+    """torch's tensors may be the negative of what their memory has, which DLPack does not tell."""
+    is_neg = getattr(value, "is_neg", None)
+    return bool(callable(is_neg) and is_neg())
+
+
 def _dlpack_tensor(value: Any, what: str, written: bool) -> Held:
+    if written and type(value).__module__.partition(".")[0] in _IMMUTABLE:
+        raise ValueError(f"{what} is written to, but {type(value).__module__.partition('.')[0]}'s arrays are read-only")
+    if _is_negated(value):
+        if written:
+            raise ValueError(f"{what} is written to, but its memory has the opposite sign (is_neg())")
+        value = value.resolve_neg()
     capsule = _capsule_of(value, what)
     flags = 0
     if _capsule_is(capsule, b"dltensor_versioned"):

@@ -471,7 +471,7 @@ def log_sigmoid(x: Array, *, out: Array | None = None) -> Array:
     """
 
 def hard_sigmoid(x: Array, *, out: Array | None = None) -> Array:
-    """clamp(x / 6 + 0.5, 0, 1).
+    """clamp(x / 6 + 0.5, 0, 1); the gradient at -3 and 3 is 0.
 
     Contract:
         hard_sigmoid(x: T[*s]) -> y: T[*s]
@@ -746,7 +746,7 @@ def kl_div(x: Array, target: Array, reduction: str = "mean", *, out: Array | Non
     """
 
 def cosine_similarity(x: Array, y: Array, eps: float = 1e-08, *, out: Array | None = None) -> Array:
-    """The cosine of the angle between the rows of x and y.
+    """The cosine of the angle between the rows of x and y, whose norms count as eps at least.
 
     Contract:
         cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]

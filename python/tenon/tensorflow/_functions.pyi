@@ -423,7 +423,7 @@ def log_sigmoid(x: Tensor) -> Tensor:
     """
 
 def hard_sigmoid(x: Tensor) -> Tensor:
-    """clamp(x / 6 + 0.5, 0, 1).
+    """clamp(x / 6 + 0.5, 0, 1); the gradient at -3 and 3 is 0.
 
     Contract:
         hard_sigmoid(x: T[*s]) -> y: T[*s]
@@ -656,7 +656,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """
 
 def cosine_similarity(x: Tensor, y: Tensor, eps: float = 1e-08) -> Tensor:
-    """The cosine of the angle between the rows of x and y.
+    """The cosine of the angle between the rows of x and y, whose norms count as eps at least.
 
     Contract:
         cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]

@@ -70,6 +70,10 @@ def _instead(value: Any) -> str:
         return "None"
     if hasattr(value, "_keras_history"):
         return "KerasTensor; in a model, use tenon.tensorflow.layers, or a layer that calls this function"
+    if isinstance(value, tf.RaggedTensor):
+        return "RaggedTensor; to_tensor() makes one"
+    if isinstance(value, tf.SparseTensor):
+        return "SparseTensor; tf.sparse.to_dense(…) makes one"
     return f"{type(value).__name__}; tf.constant(…) makes one"
 
 
@@ -79,7 +83,12 @@ def _takes_number(param: Input, value: Any) -> bool:
         return False
     if isinstance(value, bool | int | float | complex | np.generic):
         return True
-    return _is_tensor(value) and len(value.shape) == 0 and tf.as_dtype(value.dtype).is_integer
+    return _is_tensor(value) and tf.TensorShape(value.shape).rank == 0 and tf.as_dtype(value.dtype).is_integer
+
+
+def _known(shape: Any) -> tuple[Any, ...]:
+    """The sizes; none where not even their number is known, as types are all that is asked for."""
+    return () if shape.rank is None else tuple(shape)
 
 
 class Arguments:
@@ -113,7 +122,7 @@ class Arguments:
     def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> tf.Tensor:
         lists = [(p, made.get(p.name)) for p in self.op.inputs]
         present = [(p, v if p.list else [v]) for p, v in lists if v is not None]
-        operands = [(p, [(NAMES.get(t.dtype, t.dtype.name), tuple(t.shape)) for t in v]) for p, v in present]
+        operands = [(p, [(NAMES.get(t.dtype, t.dtype.name), _known(t.shape)) for t in v]) for p, v in present]
         dtype = DTYPES[number_type(self.op, param, operands, made)]
         return tf.cast(value, dtype) if _is_tensor(value) else tf.constant(value, dtype)
 

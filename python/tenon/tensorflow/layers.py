@@ -114,8 +114,10 @@ class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
     gamma and beta stay in the type of the variables: under a mixed policy nothing of them is rounded.
     """
 
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
-        super().__init__(_one_axis("LayerNormalization", axis), **kwargs)
+    def __init__(self, axis: int = -1, *args: Any, **kwargs: Any) -> None:
+        super().__init__(_one_axis("LayerNormalization", axis), *args, **kwargs)
+        if getattr(self, "rms_scaling", False):
+            raise NotImplementedError("layers.LayerNormalization has no rms_scaling; layers.RMSNormalization is that")
         self.supports_jit = False
 
     def build(self, input_shape: Shape) -> None:
@@ -129,16 +131,19 @@ class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
 
 @_serializable
 class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
-    """tn.rms_norm as a layer, over the last dimension."""
+    """tn.rms_norm as a layer; arguments as keras.layers.RMSNormalization's, for the last axis, and `zero_centered`."""
 
-    def __init__(self, epsilon: float = 1e-6, zero_centered: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axis: int = -1, epsilon: float = 1e-6, zero_centered: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_jit = False
         self.supports_masking = True
+        self.axis = _one_axis("RMSNormalization", axis)
         self.epsilon = epsilon
         self.zero_centered = zero_centered
 
     def build(self, input_shape: Shape) -> None:
+        if self.axis not in (-1, len(input_shape) - 1):
+            raise NotImplementedError(f"layers.RMSNormalization: axis is {self.axis}, must be the last one")
         initial = "zeros" if self.zero_centered else "ones"
         self.scale = self.add_weight(name="scale", shape=(input_shape[-1],), initializer=initial, autocast=False)
 
@@ -149,7 +154,8 @@ class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "epsilon": self.epsilon, "zero_centered": self.zero_centered}
+        own = {n: getattr(self, n) for n in ("axis", "epsilon", "zero_centered")}
+        return {**super().get_config(), **own}
 
 
 @_serializable
@@ -165,6 +171,8 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
             raise NotImplementedError(
                 "layers.BatchNormalization has no synchronized=True: each replica has its own batch"
             )
+        if kwargs.get("renorm"):
+            raise NotImplementedError("layers.BatchNormalization has no renorm; keras.layers.BatchNormalization has")
         super().__init__(axis=axis, momentum=momentum, epsilon=epsilon, **kwargs)
         _check_choice("BatchNormalization", "act", act, _choices("batch_norm", "act"))
         self.supports_jit = False
@@ -217,8 +225,8 @@ class Dropout(keras.layers.Dropout):  # type: ignore[misc]
     The mask comes from a counter and a seed, and is made again in the backward pass instead of being kept.
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
-        if kwargs.pop("noise_shape", None) is not None:
+    def __init__(self, rate: float, noise_shape: None = None, seed: int | None = None, **kwargs: Any) -> None:
+        if noise_shape is not None:
             raise NotImplementedError("layers.Dropout has no noise_shape; keras.layers.Dropout has")
         super().__init__(rate, seed=seed, **kwargs)
         self.supports_jit = False
@@ -238,6 +246,7 @@ class ScaleBiasReLU(keras.layers.Layer):  # type: ignore[misc]
     def __init__(self, shape: int | Sequence[int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_jit = False
+        self.supports_masking = True
         self.shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
 
     def build(self, input_shape: Shape) -> None:
@@ -271,6 +280,7 @@ class GatedMLP(keras.layers.Layer):  # type: ignore[misc]
         super().__init__(**kwargs)
         _check_choice("GatedMLP", "gate", gate, self.GATES)
         self.supports_jit = False
+        self.supports_masking = True
         self.hidden_units = hidden_units
         self.units = units
         self.gate = gate
@@ -300,16 +310,25 @@ class GatedMLP(keras.layers.Layer):  # type: ignore[misc]
 
 @_serializable
 class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
-    """tn.cross_entropy as a loss, for class indices and logits. Its gradient is made in the same pass over them."""
+    """tn.cross_entropy as a loss, for class indices and logits. Its gradient is made in the same pass over them.
+
+    Arguments as keras.losses.SparseCategoricalCrossentropy's, but for from_logits, which is True, and label_smoothing.
+    """
 
     def __init__(
         self,
+        from_logits: bool = True,
         ignore_class: int | None = None,
-        label_smoothing: float = 0.0,
         reduction: str = "sum_over_batch_size",
         name: str = "sparse_categorical_crossentropy",
+        *,
+        label_smoothing: float = 0.0,
         **kwargs: Any,
     ) -> None:
+        if not from_logits:
+            raise NotImplementedError(
+                "layers.SparseCategoricalCrossentropy takes logits: leave the softmax in front of it out"
+            )
         super().__init__(name=name, reduction=reduction, **kwargs)
         self.ignore_class = ignore_class
         self.label_smoothing = label_smoothing
@@ -319,7 +338,10 @@ class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
             y_true = tf.squeeze(y_true, -1)
         ignored = -100 if self.ignore_class is None else self.ignore_class
         target = tf.cast(y_true, tf.int64)  # Keras has made floats of them
-        return tn.cross_entropy(y_pred, target, None, ignored, self.label_smoothing, reduction="none")
+        losses = tn.cross_entropy(y_pred, target, None, ignored, self.label_smoothing, reduction="none")
+        if self.ignore_class is not None:
+            losses._keras_mask = tf.not_equal(target, ignored)  # what a mean is over
+        return losses
 
     def get_config(self) -> dict[str, Any]:
         own = {"ignore_class": self.ignore_class, "label_smoothing": self.label_smoothing}

@@ -476,7 +476,7 @@ def log_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
 
 def hard_sigmoid(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """clamp(x / 6 + 0.5, 0, 1).
+    """clamp(x / 6 + 0.5, 0, 1); the gradient at -3 and 3 is 0.
 
     Contract:
         hard_sigmoid(x: T[*s]) -> y: T[*s]
@@ -758,7 +758,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", *, out: Tensor | 
     """
 
 def cosine_similarity(x: Tensor, y: Tensor, eps: float = 1e-08, *, out: Tensor | None = None) -> Tensor:
-    """The cosine of the angle between the rows of x and y.
+    """The cosine of the angle between the rows of x and y, whose norms count as eps at least.
 
     Contract:
         cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]

@@ -63,7 +63,9 @@ class _Writer:
         self.shown = [op.outputs[i] for i in shown]
         self.functional = functional
         self.params = [identifier(p.name) for p in op.params]
-        self.outs = [f"o_{o.name}" for o in op.outputs]
+        # In functional form nothing is updated: what would be comes out as well.
+        self.updates = [f"u_{p.name}" for p in op.inputs if p.inplace] if functional else []
+        self.outs = [f"o_{o.name}" for o in op.outputs] + self.updates
         self.statements = _rules.statements_of(op)
         self.wanted = [p for p in op.params if _rules.may_need_grad(op, p)]
         self.taken: set[tuple[Statement, int]] = set()  # calls with a parameter whose memory they may take
@@ -76,6 +78,12 @@ class _Writer:
             elif s.kind in ("dim", "pack"):
                 self.kept[f"_{s.kind}_{s.name}"] = sizes_source(op, s.kind, s.name)
         self.smooth = [o for o in self.shown if op.rule is None or o.name in op.rule.differentiable]
+        # All that a gradient has of the inputs may be an output that nothing can be differentiated through: it is right
+        # once. Transforms of torch.func always ask for more, and are told when they use it, which takes the inputs;
+        # others do not keep these.
+        self.once = any(_rules.is_right_once(op, statement) for statement in self.statements)
+        if self.once and functional:
+            self.saved += [n for n in map(identifier, _rules.has_gradient(op)) if n not in self.saved]
         # Gradients that the rule cannot do without: 0 where they are absent, unless all are.
         self.filled = [o for o in self.smooth if _rules.is_required(op, o.name, fast)] if len(self.smooth) > 1 else []
 
@@ -115,13 +123,15 @@ class _Writer:
         lines = [f"ctx.save_for_backward({', '.join(self.saved)})"] if self.saved else []
         if self.kept:
             lines.append(f"ctx.kept = {_tuple(list(self.kept.values()))}")
-        rough = [f"o_{o.name}" for o in self.shown if o not in self.smooth]
+        rough = [f"o_{o.name}" for o in self.shown if o not in self.smooth] + self.updates
         if rough:
             lines.append(f"ctx.mark_non_differentiable(*[_o for _o in {_tuple(rough)} if _o is not None])")
         if len(self.shown) > 1:
             lines.append("ctx.set_materialize_grads(False)")
         if self.filled:
             lines.append(f"ctx.likes = {_tuple([self._like(o) for o in self.filled])}")
+        if any(self._given_up(statement) is not None for statement in self.statements):
+            lines.append("ctx.hooked = _hooks(True) is not None")  # somebody else may have what is saved
         return lines
 
     def _like(self, output: Output) -> str:
@@ -132,13 +142,16 @@ class _Writer:
     # ---- backward
 
     def backward(self) -> list[str]:
-        head = f"def backward(ctx, {', '.join(f'd_{o.name}' for o in self.shown)}):"
+        arrived = [f"d_{o.name}" for o in self.shown] + [f"d_{name}" for name in self.updates]
+        head = f"def backward(ctx, {', '.join(arrived)}):"
         if self.op.rule is None:
             return ["@staticmethod", head, *_indent([f"raise {_rules.no_rule(self.op)!r}"])]
         lines = []
         if len(self.wanted) > 1:
             lines.append("_needs = ctx.needs_input_grad")
         lines += self._refuse()
+        if self.once and not self.functional:
+            lines += ["if _is_recorded():", f"    raise NotImplementedError({self._twice()!r})"]
         lines += self._absent()
         if self.saved:
             lines.append(f"{_tuple(self.saved)} = ctx.saved_tensors")
@@ -150,6 +163,8 @@ class _Writer:
         done: set[str] = set()
         for statement in self.statements:
             lines += self._statement(statement, done)
+        if self.once and self.functional:
+            lines += [f"g_{name} = _Once.apply(g_{name}, {identifier(name)}, {self._twice()!r})" for name in named]
         returned = [f"g_{p.name}" if p.name in named else "None" for p in self.op.params]
         return ["@staticmethod", head, *_indent([*lines, f"return {_tuple(returned)}"])]
 
@@ -164,6 +179,10 @@ class _Writer:
             condition = self._needs(name) if len(self.wanted) > 1 else "True"
             lines += [f"if {condition}:", f"    raise {_rules.no_gradient_for(self.op, name)!r}"]
         return lines
+
+    def _twice(self) -> str:
+        names = ", ".join(dict.fromkeys(_rules.called(s, self.fast).name for s in self.statements))
+        return f"{names} has no gradient rule, so gradients of {self.op.name} cannot be differentiated again"
 
     def _absent(self) -> list[str]:
         """Gradients of outputs that nobody used: all absent means nothing to do, some are 0."""
@@ -236,7 +255,7 @@ class _Writer:
         given_up = self._given_up(statement)
         if given_up is not None:
             self.taken.add((statement, given_up))
-            function = f"({function} if _keeps_graph() else _over_{given_up}_{called.name})"
+            function = f"({function} if ctx.hooked or _keeps_graph() else _over_{given_up}_{called.name})"
         lines = [f"{', '.join(targets)} = {function}({', '.join(arguments)})"]
         again = [t for t in targets if t in done]
         if again:  # a second statement for the same input adds to the first
@@ -270,6 +289,24 @@ class _Writer:
         if source.kind == "literal":
             return repr(source.value)
         return identifier(source.name) if prefix is None else f"{prefix}{source.name}"
+
+
+class _Once(Function):
+    """A gradient that cannot be differentiated again: whoever tries is told."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(g: torch.Tensor, like: torch.Tensor, message: str) -> torch.Tensor:
+        return g.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Sequence[Any], output: torch.Tensor) -> None:
+        ctx.message = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise NotImplementedError(ctx.message)
 
 
 def _default(param: Input | Attr) -> str:
@@ -310,6 +347,8 @@ def make_function(
     writer = _Writer(op, fast, shown, functional)
     source = _write(writer)
     names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
+    names |= {"_is_recorded": torch.is_grad_enabled, "_Once": _Once}
+    names["_hooks"] = torch._C._autograd._top_saved_tensors_default_hooks
     names["_keeps_graph"] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
     for statement in _rules.statements_of(op):
         names[f"_{statement.op}"] = full(statement, -1)

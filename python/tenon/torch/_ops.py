@@ -11,7 +11,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from tenon import _lib
-from tenon._public import alike_inputs, drop_absent, free_inputs, shown_outputs
+from tenon._public import alike_inputs, attribute_value, drop_absent, free_inputs, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.infer import Binding
 from tenon.torch._direct import available, direct, record_by
@@ -19,7 +19,7 @@ from tenon.torch._fake import fake_kernel
 from tenon.torch._grad import make_function
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
-from tenon.torch._types import DTYPES, argument
+from tenon.torch._types import DTYPES, NAMES, argument
 from tenon.torch._vmap import batched
 
 _C: Any = torch._C
@@ -124,12 +124,27 @@ class TorchOp:
 
     def general(self, *args: Any) -> Any:
         """All outputs, through the dispatcher."""
+        strange = [value for value in args if not isinstance(value, Tensor) and hasattr(value, "__torch_function__")]
+        if strange and all(type(value) is not Param for value in strange):  # such as what torch.fx traces with
+            return torch.overrides.handle_torch_function(self.overload, strange, *args)
         settled = self._settle(args)
         if settled is not args:
             return self.full(*settled)
-        if _C._are_functorch_transforms_active() and not self.op.mutates:
+        if _C._are_functorch_transforms_active() and not (self.op.mutates and self.op.rule is None):
             return self._transformed(*args)
-        return self.overload(*args)
+        try:
+            return self.overload(*args)
+        except (RuntimeError, TypeError) as error:
+            if "Expected a value of type" in str(error):
+                self._check_attributes(args)  # says it in the operator's terms
+            raise
+
+    def _check_attributes(self, args: Sequence[Any]) -> None:
+        for param, value in zip(self.op.params, args, strict=True):
+            if isinstance(param, Attr):
+                attribute_value(self.op, param, value, NAMES.get)
+                if value is None and param.default is not None:
+                    raise TypeError(f"{self.op.name}: {param.name} is None, and cannot be left out so")
 
     def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments as torch's operator takes them; the same object where they are so already."""
@@ -141,6 +156,10 @@ class TorchOp:
                 continue
             what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
             raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        for param, value in zip(self.op.params, args, strict=True):
+            if isinstance(param, Attr) and isinstance(value, Tensor) and value.requires_grad:
+                message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"
+                raise TypeError(f"{self.op.name}: {param.name} {message}")
         return self.promote(args)
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -166,8 +185,22 @@ class TorchOp:
     def _transformed(self, *args: Any) -> Any:
         """Inside of torch.func's transforms, which want a Function of their own form."""
         if self._functional is None:
-            self._functional = self._function(self.everything, functional=True, run=self.raw)
-        return self._functional.apply(*args)
+            run = self._updated if self.written else self.raw
+            self._functional = self._function(self.everything, functional=True, run=run)
+        if not self.written:
+            return self._functional.apply(*args)
+        made = self._functional.apply(*args)
+        for i, update in zip(self.written, made[len(self.op.outputs) :], strict=True):
+            if update is not None:
+                args[i].copy_(update)
+        outputs = made[: len(self.op.outputs)]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _updated(self, *args: Any) -> Any:
+        """All outputs, and behind them what the inputs that are updated become; they stay as they are."""
+        copies = {i: None if args[i] is None else args[i].clone() for i in self.written}
+        outputs = self.raw(*(copies.get(i, value) for i, value in enumerate(args)))
+        return (*(outputs if isinstance(outputs, tuple) else (outputs,)), *copies.values())
 
     def _recorded(self, shown: Sequence[int]) -> Callable[..., Any]:
         """A function that records the call for the backward pass; its Function is written when it is first needed."""

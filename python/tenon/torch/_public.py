@@ -122,6 +122,8 @@ def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor
     name = made.op.name
 
     def refuse_grad(tensors: Sequence[Any]) -> None:
+        if not isinstance(tensors[0], Tensor):
+            raise TypeError(f"{name}: out must be a tensor, not {type(tensors[0]).__name__}")
         if torch.is_grad_enabled() and any(t.requires_grad for t in map(plain, tensors) if isinstance(t, Tensor)):
             raise RuntimeError(f"{name}: out= takes no part in gradients, but an argument requires one; use no_grad()")
 

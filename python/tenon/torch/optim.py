@@ -140,6 +140,8 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             differentiable=differentiable,
         )
         self.defaults["master_weights"] = master_weights
+        for group in self.param_groups:
+            group.setdefault("master_weights", master_weights)
 
     def _alike(self, group: Group) -> Iterator[list[Tensor]]:
         if group["capturable"]:
@@ -156,10 +158,14 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             state["step"] = torch.zeros((), device=p.device if group["capturable"] else "cpu")
             state["exp_avg"] = torch.zeros_like(p, dtype=wide)
             state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
-        masters = self.defaults["master_weights"] and wide != p.dtype
+        masters = self._has_masters(group, p)
         if masters and "master" not in state:
             state["master"] = p.detach().to(wide)
         return masters, None if group["capturable"] else float(state["step"])
+
+    def _has_masters(self, group: Group, p: Tensor) -> bool:
+        # a group of torch's AdamW, which a state_dict may bring, does not say
+        return bool(group.get("master_weights", self.defaults["master_weights"])) and _wide(p.dtype) != p.dtype
 
     def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
         states = [self.state[p] for p in params]
@@ -174,7 +180,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             grads,
             [s["exp_avg"] for s in states],
             [s["exp_avg_sq"] for s in states],
-            [s["master"] for s in states] if "master" in states[0] else None,
+            [s["master"] for s in states] if self._has_masters(group, params[0]) else None,
             _scalar(group["lr"], params[0]),
             _scalar(step, params[0]),
             beta1=group["betas"][0],

@@ -30,7 +30,13 @@ class LeakyReLU(_Activation, nn.LeakyReLU, row="leaky_relu", slope="negative_slo
 class ELU(_Activation, nn.ELU, row="elu"): ...
 
 
-class CELU(_Activation, nn.CELU, row="celu"): ...
+class CELU(_Activation, nn.CELU, row="celu"):
+    """tn.celu as a module; arguments as torch.nn.CELU's."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        if alpha == 0:
+            raise ValueError("tn.nn.CELU: alpha must not be 0")
+        super().__init__(alpha, inplace)
 
 
 class SELU(_Activation, nn.SELU, row="selu"): ...

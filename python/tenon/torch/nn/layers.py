@@ -119,7 +119,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     def _statistic(self, running: Tensor | None, input: Tensor) -> Tensor:
         """The statistic in f32, as the operator wants it; one that is not kept is there to be written over."""
         if running is None:
-            return torch.zeros(self.num_features, device=input.device)
+            return torch.zeros(self.num_features, device=input.device, dtype=torch.float32)
         return running if running.dtype == torch.float32 else running.float()
 
 

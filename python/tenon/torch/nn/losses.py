@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,20 +22,34 @@ def _each(op: Operator) -> Callable[..., Any]:
     return tn.fuse(f"{op.name}_each(x: T[*s], target: T[*s]{attrs}) -> t: T[*s] : {body}")
 
 
+def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the shape that they broadcast to, which is seldom meant: as torch does it, with a warning."""
+    if input.shape != target.shape:
+        warnings.warn(
+            f"the target has shape {list(target.shape)} and the input {list(input.shape)}: they broadcast, which is "
+            "seldom meant by a loss",
+            stacklevel=3,
+        )
+        input, target = torch.broadcast_tensors(input, target)  # type: ignore[no-untyped-call]
+    return input, target
+
+
 class _Loss:
     """In front of torch's module in the list of bases: its forward becomes the operator `row`."""
 
-    def __init_subclass__(cls, row: str) -> None:
+    def __init_subclass__(cls, row: str, broadcasts: bool = True) -> None:
         super().__init_subclass__()
         op, function = find(row)
         given = attributes(op, {})
+        broadcast = "    input, target = _same_shape(input, target)\n" if broadcasts else ""
         source = (
             "def forward(self, input, target):\n"
+            f"{broadcast}"
             "    if self.reduction == 'none':\n"
             f"        return _each(input, target{given.replace(', reduction=self.reduction', '')})\n"
             f"    return _row(input, target{given})\n"
         )
-        set_forward(cls, op, source, {"_row": function, "_each": _each(op)})
+        set_forward(cls, op, source, {"_row": function, "_each": _each(op), "_same_shape": _same_shape})
 
 
 class MSELoss(_Loss, nn.MSELoss, row="mse"): ...
@@ -43,10 +58,16 @@ class MSELoss(_Loss, nn.MSELoss, row="mse"): ...
 class L1Loss(_Loss, nn.L1Loss, row="l1"): ...
 
 
-class HuberLoss(_Loss, nn.HuberLoss, row="huber"): ...
+class HuberLoss(_Loss, nn.HuberLoss, row="huber"):
+    """tn.huber as a module; arguments as torch.nn.HuberLoss's."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        if not delta > 0:
+            raise ValueError(f"tn.nn.HuberLoss: delta must be above 0, not {delta}")
+        super().__init__(reduction, delta)
 
 
-class BCEWithLogitsLoss(_Loss, nn.BCEWithLogitsLoss, row="bce_with_logits"):
+class BCEWithLogitsLoss(_Loss, nn.BCEWithLogitsLoss, row="bce_with_logits", broadcasts=False):
     """tn.bce_with_logits as a module; arguments as torch.nn.BCEWithLogitsLoss's, without weights."""
 
     def __init__(
@@ -84,11 +105,12 @@ class KLDivLoss(nn.KLDivLoss):
             raise NotImplementedError('tn.nn.KLDivLoss has no log_target: write tn.fuse("mean(exp(t) * (t - x))")')
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        input, target = _same_shape(input, target)
         if self.reduction == "none":
             each: Tensor = _kl_div_each(input, target)
             return each
         if self.reduction == "batchmean":
-            return tn.kl_div(input, target, "sum") / input.shape[0]
+            return tn.kl_div(input, target, "sum") / (input.shape[0] if input.ndim else 1)
         return tn.kl_div(input, target, self.reduction)
 
 
@@ -98,12 +120,27 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
     In training the gradient is made in the same pass over the logits.
     """
 
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"tn.nn.CrossEntropyLoss: label_smoothing must be from 0 to 1, not {label_smoothing}")
+        super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         if target.is_floating_point():
             raise NotImplementedError(
                 "tn.nn.CrossEntropyLoss: target has class probabilities, must have class indices; "
                 "torch.nn.CrossEntropyLoss takes both"
             )
+        if target.dtype == torch.uint8:
+            target = target.long()
         logits = input.movedim(1, -1) if input.ndim > 2 else input
         weight = None if self.weight is None else self.weight.float()
         return tn.cross_entropy(
