@@ -63,6 +63,8 @@ lib.tn_operator_json.argtypes = [ctypes.c_void_p]
 lib.tn_operator_json.restype = ctypes.c_void_p
 lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
 lib.tn_gradient_json.restype = ctypes.c_void_p
+lib.tn_fuse_gradient.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+lib.tn_fuse_gradient.restype = ctypes.c_int
 lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
 lib.tn_fuse.restype = ctypes.c_int
 lib.tn_type_named.argtypes = [ctypes.c_char_p]
@@ -107,6 +109,12 @@ def table_json() -> list[dict[str, Any]]:
 def gradient_json(address: int) -> Any:
     """The gradient rule of an operator; None where it has none."""
     return _read_json(lib.tn_gradient_json(address))
+
+
+def why_no_gradient(address: int) -> str:
+    """What stands against the gradient of a formula; "" where nothing does."""
+    made = ctypes.c_void_p()
+    return last_error() if lib.tn_fuse_gradient(address, ctypes.byref(made)) else ""
 
 
 def find(name: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tenon._lib import why_no_gradient
 from tenon.contract import COMPLEX, FLOATS, Argument, Attr, Input, Operator, Source, Statement, fused, table
 from tenon.infer import Binding, Require, raise_unless
 
@@ -116,7 +117,9 @@ def passed_on(op: Operator, statement: Statement, fast: bool = False) -> dict[st
 
 
 def no_rule(op: Operator) -> NotImplementedError:
-    return NotImplementedError(f"{op.name} has no gradient rule, so nothing can be differentiated through it")
+    why = why_no_gradient(op.address) if op.formula is not None and op.grad == "derived" else ""
+    message = f"{op.name} has no gradient rule, so nothing can be differentiated through it"
+    return NotImplementedError(f"{message}: {why}" if why else message)
 
 
 def no_gradient_for(op: Operator, name: str) -> NotImplementedError:

@@ -567,7 +567,7 @@ static tn_status check_params(tni_planner *p) {
 static tn_status begin_part(const tni_gpu_part *like, tni_gpu_part *part) {
     const tni_pass *pass = like->p->pass;
     tni_arena *arena = like->p->b->arena;
-    const size_t n = (size_t)like->p->g->n + 1, offsets = (size_t)(pass->n_memory + pass->n_accumulators + 1);
+    const size_t n = (size_t)like->p->g->n + 1, offsets = (size_t)pass->n_memory + (size_t)pass->n_accumulators + 1;
     *part = *like;
     bool **const flags[] = {&part->needed, &part->taken, &part->saved, &part->along, &part->guarded};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {

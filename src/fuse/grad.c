@@ -216,7 +216,33 @@ static bool pass_softmax(differ *d, int32_t i, group from) {
     return true;
 }
 
-/* What has arrived in several branches, of which a call takes one, goes on term by term. */
+static bool same_guards(const differ *d, const guards *a, const guards *b) {
+    for (int32_t i = 0; i < a->n && a->n == b->n; i++) {
+        const tni_gnode *one = &d->g->nodes[a->wheres[i]], *other = &d->g->nodes[b->wheres[i]];
+        if (one->arg[0] != other->arg[0] || is_zero(d, one->arg[2]) != is_zero(d, other->arg[2])) return false;
+    }
+    return a->n == b->n;
+}
+
+/* Terms under the same conditions become one: else there would be more of them from node to node. */
+static int32_t merge_terms(differ *d, int32_t *terms, int32_t n) {
+    guards by[MOST_TERMS];
+    int32_t merged = 0;
+    for (int32_t k = n - 1; k >= 0; k--) {
+        const guards found = take_guards(d, terms[k], true);
+        int32_t m = 0;
+        while (m < merged && !same_guards(d, &by[m], &found)) m++;
+        if (m == merged) {
+            by[merged++] = found;
+        } else if (by[m].inner >= 0) {
+            by[m].inner = tni_node2(d->g, TNI_P_ADD, by[m].inner, found.inner);
+        }
+    }
+    for (int32_t m = 0; m < merged; m++) terms[m] = guarded(d, &by[m], by[m].inner);
+    return merged;
+}
+
+/* What has arrived in several branches, of which a call takes one, goes on branch by branch. */
 static void pass_on(differ *d, int32_t i) {
     const tni_gnode node = d->g->nodes[i];
     bool reduces = tni_is_reduction(node.op) || node.op == TNI_P_SUM_TO, guarded_ones = false;
@@ -232,7 +258,10 @@ static void pass_on(differ *d, int32_t i) {
         pass_term(d, i, from);
         return;
     }
-    for (int32_t k = n - 1; k >= 0; k--) pass_term(d, i, (group){terms[k], from.shape});
+    n = merge_terms(d, terms, n);
+    for (int32_t k = 0; k < n; k++) {
+        if (terms[k] >= 0) pass_term(d, i, (group){terms[k], from.shape});
+    }
 }
 
 /* What floats and depends on an input that does. */

@@ -329,13 +329,20 @@ tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_ope
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
+/* What is too large was not written by anybody: there is no place to point at. */
+static tn_status too_large(const tni_fuse *parsed, tn_status status) {
+    if (status != TN_BAD_CONTRACT) return status;
+    return tn_fail(TN_UNSUPPORTED, "the gradient of '%s' would have more than %d operations", parsed->contract->name,
+                   TNI_FUSE_NODES);
+}
+
 static tn_status derive(const formula *f, char **rule, const tn_operator **called) {
     const tni_fuse *parsed;
     tni_fuse *grad;
     TN_TRY(parsed_of(f, &parsed));
-    TN_TRY(tni_fuse_grad(parsed, &grad, rule));
+    TN_TRY(too_large(parsed, tni_fuse_grad(parsed, &grad, rule)));
     char *text = tni_fuse_print(grad);
-    tn_status status = text ? fuse(text, NULL, f->fast, grad, called) : TN_NO_MEMORY;
+    tn_status status = text ? too_large(parsed, fuse(text, NULL, f->fast, grad, called)) : TN_NO_MEMORY;
     if (!text) tni_fuse_free(grad);
     tni_free(text);
     if (status != TN_OK) {
@@ -352,7 +359,7 @@ static tn_status gradient(const tn_op *whole, char **rule, const tn_operator **c
     if (!f) return TN_OK;
     tn_status status = derive(f, rule, called);
     /* No derivative, or one that is too large to be written: an operator without a gradient, and no failure. */
-    return status == TN_UNSUPPORTED || status == TN_BAD_CONTRACT ? TN_OK : status;
+    return status == TN_UNSUPPORTED ? TN_OK : status;
 }
 
 tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **made) {

@@ -343,3 +343,11 @@ def test_attributes_are_all_typed() -> None:
         for argument, param in zip(schema.arguments, op.params, strict=True):
             if isinstance(param, Attr) and not param.required and argument.has_default_value():
                 assert argument.default_value == param.default or param.kind == "dtype"
+
+
+@pytest.mark.parametrize("function", [tn.gelu, tn.softmax, tn.fuse("silu(x) * 2")])
+def test_sizes_that_data_tells(function: Any) -> None:
+    x = here.randn(20)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(lambda x: function(x[x > 0]), fullgraph=True, backend="eager")
+        assert torch.equal(compiled(x), function(x[x > 0]))

@@ -572,3 +572,22 @@ def test_optimiser_steps() -> None:
         adam.step()
         tn.adamw_step(p, g, m, v, lr=0.01, step=float(step), weight_decay=0.1)
         assert_close(p, parameter.detach())
+
+
+def test_second_derivatives_do_not_grow_from_step_to_step() -> None:
+    """Terms that arrive under the same conditions are one; what is too large all the same is told."""
+    x = here.randn(9, dtype=torch.float64).requires_grad_()
+
+    def second(function: Any) -> Tensor:
+        (g,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        return torch.autograd.grad(g.sum(), x)[0]
+
+    def chain(x: Tensor) -> Tensor:
+        for _ in range(12):
+            x = torch.nn.functional.silu(x)
+        return x
+
+    have = second(tn.fuse("; ".join(["t0 = x", *(f"t{i + 1} = silu(t{i})" for i in range(12))])))
+    assert_close(have, second(chain), "f64", scale=10)
+    with pytest.raises(NotImplementedError, match="would have more than 4096 operations"):
+        second(tn.fuse("; ".join(["t0 = x", *(f"t{i + 1} = max(t{i} * t{i}, x - {i})" for i in range(12))])))

@@ -344,14 +344,9 @@ def test_forward_mode_is_refused() -> None:
 
 def loss_of(x: Tensor, target: Tensor) -> tuple[Tensor, list[int]]:
     """A cross entropy, and the addresses of what it keeps for the backward pass."""
-    kept: list[int] = []
-
-    def pack(t: Tensor) -> Tensor:
-        kept.append(t.data_ptr())
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        return tn.cross_entropy(x, target), kept
+    loss = tn.cross_entropy(x, target)
+    node: Any = loss.grad_fn
+    return loss, [t.data_ptr() for t in node.saved_tensors]
 
 
 @pytest.mark.parametrize("factor", [1.0, -2.5])
@@ -429,3 +424,14 @@ def test_second_derivatives_that_are_not_there_are_refused() -> None:
     ):
         with pytest.raises(NotImplementedError, match="gradients of cross_entropy cannot be differentiated again"):
             again()
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_many_gradients_at_once(size: int) -> None:
+    """is_grads_batched=True, and vectorize=True, go through another vmap than torch.func's."""
+    x = here.rand(size, dtype=torch.float64)
+    jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+    for function in (tn.gelu, tn.fuse("x * tanh(x)"), lambda x: tn.swiglu(x, 2 * x)):
+        assert_close(jacobian(function, x, vectorize=True), jacobian(function, x), "f64")
+        want = hessian(lambda x, f=function: f(x).sum(), x)
+        assert_close(hessian(lambda x, f=function: f(x).sum(), x, vectorize=True), want, "f64", scale=4)

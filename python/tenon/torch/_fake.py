@@ -41,8 +41,19 @@ def one_device(op: Operator, inputs: Sequence[Any]) -> torch.device:
     return found.device if found is not None else torch.device("cpu")
 
 
+def _is_unknown(size: Any) -> bool:
+    """A size that data will tell: nothing can be asked about it."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(size))
+
+
 def output_strides(op: Operator, index: int, shape: Sequence[int], inputs: Sequence[Any]) -> Sequence[int]:
     """How the operator lays out an output of a call with these inputs."""
+    if any(_is_unknown(size) for size in shape):
+        return torch.empty(shape, device="meta").stride()
     for i in followed(op, op.outputs[index]):
         given = inputs[i]
         if isinstance(given, Tensor) and tuple(given.shape) == tuple(shape):

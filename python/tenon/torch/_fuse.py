@@ -25,7 +25,7 @@ from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._public import make_public
 from tenon.torch._types import DTYPES, NAMES, attributes_text, written_attributes
-from tenon.torch._vmap import batched
+from tenon.torch._vmap import batched, batched_before
 
 Wants = tuple[int | None, ...]  # for each output, which parameter asks for it; None: it is always made
 
@@ -289,6 +289,7 @@ def register() -> None:
     for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
         _ops._torch_library.register_fake(name, _fake, lib=_ops._library)
         _ops._torch_library.register_vmap(name, batched(overload), lib=_ops._library)
+        _ops._library.impl(name.partition("::")[2], batched_before(overload), "Batched")
         add_decomposition(overload, _decomposed)
     _ops._library.impl("fuse", _autograd, "Autograd")
     _ops._library.define("fuse.room(str formula, Tensor?[] inputs, str attributes, bool fast) -> Tensor[]")

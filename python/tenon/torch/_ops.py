@@ -156,10 +156,10 @@ class TorchOp:
                 continue
             what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
             raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
-        for param, value in zip(self.op.params, args, strict=True):
-            if isinstance(param, Attr) and isinstance(value, Tensor) and value.requires_grad:
+        for number, value in zip(self.op.params, args, strict=True):
+            if isinstance(number, Attr) and isinstance(value, Tensor) and value.requires_grad:
                 message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"
-                raise TypeError(f"{self.op.name}: {param.name} {message}")
+                raise TypeError(f"{self.op.name}: {number.name} {message}")
         return self.promote(args)
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:

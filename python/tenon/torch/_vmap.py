@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 
 def _element(value: Any, dim: Any, index: int) -> Any:
@@ -35,6 +36,33 @@ def _refuse_shared(overload: Any, args: Sequence[Any], dims: Sequence[Any]) -> N
             name = str(overload._schema.name).partition("::")[2]
             message = "is updated in place, so under vmap it needs an element for each of the batch"
             raise RuntimeError(f"{name}: {argument.name} {message}")
+
+
+class _Info(NamedTuple):
+    """As torch.vmap has it."""
+
+    batch_size: int
+
+
+def batched_before(overload: Any) -> Callable[..., Any]:
+    """The kernel for the vmap of before torch.func, which is_grads_batched=True and vectorize=True still are. Without
+    one, torch runs an operator for one element after the other too, but for lists of tensors."""
+    rule = batched(overload)
+    count: Any = torch._C
+
+    def kernel(*args: Any) -> Any:
+        level = count._vmapmode_increment_nesting() - 1
+        count._vmapmode_decrement_nesting()
+        # What is not batched comes with a dimension of 1 in front.
+        flat, spec = tree_flatten(args)
+        flat = [torch._remove_batch_dim(v, level, 1, 0) if isinstance(v, Tensor) else v for v in flat]
+        size = max(v.shape[0] for v in flat if isinstance(v, Tensor))
+        dims = [0 if isinstance(v, Tensor) and v.shape[0] == size else None for v in flat]
+        flat = [v[0] if isinstance(v, Tensor) and dim is None else v for v, dim in zip(flat, dims, strict=True)]
+        outputs, _ = rule(_Info(size), tree_unflatten(dims, spec), *tree_unflatten(flat, spec))
+        return tree_map(lambda v: v if v is None else torch._add_batch_dim(v, 0, level), outputs)
+
+    return kernel
 
 
 def batched(overload: Any) -> Callable[..., Any]:
