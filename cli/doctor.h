@@ -88,6 +88,8 @@ int least_driver(int cuda_major);
 int driver_cuda_major(void); /* that the driver found here is for; 0: there is none */
 /* The GPU that smoke tests use is there: the driver starts and sees one. */
 bool has_gpu(void);
+/* LD_LIBRARY_PATH has the folder of this file: what is installed elsewhere is not looked at. */
+bool is_from_library_path(const char *file);
 /* The library that this is in: its file. */
 bool own_file(char *path, size_t size);
 

@@ -182,7 +182,9 @@ static void check_driver(doctor_result *r) {
                         : "of unknown version",
             found->version / 1000, found->version % 1000 / 10, found->file);
     if (found->version < 12000) {
-        judge(r, FAILED, found->why_not, "%s", install_driver());
+        const bool shadowed = is_from_library_path(found->file);
+        judge(r, FAILED, found->why_not, "%s",
+              shadowed ? "unset LD_LIBRARY_PATH   # or take the folder of this library out" : install_driver());
         return;
     }
     const bool differ = library[0] && module[0] && strcmp(library, module) != 0; /* as compat libraries may */

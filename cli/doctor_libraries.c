@@ -61,7 +61,11 @@ static void check_nvrtc(doctor_result *r) {
         judge(r, has_gpu() ? FAILED : SKIPPED, "formulas need it on the GPU", "%s", get_nvrtc());
     } else if (!version) {
         observe(r, "%s", tni_nvrtc_file());
-        judge(r, bad, why, exact && *exact ? "unset TENON_NVRTC; %s" : "%s", get_nvrtc());
+        if (!(exact && *exact) && is_from_library_path(tni_nvrtc_file())) {
+            judge(r, bad, why, "unset LD_LIBRARY_PATH   # or take the folder of this library out");
+        } else {
+            judge(r, bad, why, exact && *exact ? "unset TENON_NVRTC; %s" : "%s", get_nvrtc());
+        }
     } else {
         observe(r, "NVRTC %d.%d, %s", version / 1000, version % 1000 / 10, tni_nvrtc_file());
         judge_cuda_major(r, bad, version / 1000, NAME_NVRTC_12);

@@ -204,6 +204,17 @@ static void judge_unknown(doctor_result *r, const char *name) {
     if (!near) judge(r, WARNED, reason, "unset %s", name);
 }
 
+bool is_from_library_path(const char *file) {
+    const char *all = getenv("LD_LIBRARY_PATH"), *slash = strrchr(file, '/');
+    const size_t length = slash ? (size_t)(slash - file) : 0;
+    while (all && *all && length) {
+        const size_t n = strcspn(all, ":");
+        if (n == length && memcmp(all, file, n) == 0) return true;
+        all += n + (all[n] == ':');
+    }
+    return false;
+}
+
 static bool is_count(const char *text) {
     char *end;
     const long long n = strtoll(text, &end, 10);

@@ -417,6 +417,19 @@ def test_without_a_gpu_a_bad_nvrtc_is_no_failure(machine: Machine) -> None:
     assert result["state"] == "WARN" and "11.8; version 12 or newer is needed" in result["reason"]
 
 
+def test_an_nvrtc_that_stands_before_the_good_one(machine: Machine) -> None:
+    old = nvrtc(machine, "old/libnvrtc.so.13", "11.8")
+    machine.env["LD_LIBRARY_PATH"] = f"/usr/lib:{old.parent}"
+    result = machine.check("nvrtc")
+    assert str(old) in result["observed"] and result["fix"].startswith("unset LD_LIBRARY_PATH")
+
+
+def test_more_threads_than_there_can_be(machine: Machine) -> None:
+    machine.env["TENON_NUM_THREADS"] = "1025"
+    result = machine.check("environment")
+    assert result["state"] == "WARN" and "is no number from 1 to 1024, and is not used" in result["reason"]
+
+
 def test_an_nvrtc_that_is_newer_than_the_driver(machine: Machine) -> None:
     machine.gpu()
     machine.env["TENON_NVRTC"] = str(nvrtc(machine, "new/libnvrtc.so.13", "13.0"))
@@ -555,6 +568,8 @@ BROKEN = {
     "raises": ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12: cannot open"),
     "crashes": ("import os; os.abort()", "import torch was ended by signal 6 (Aborted)"),
     "exits": ("import sys; sys.exit(7)", "ended with status 7"),
+    "leaves": ("import sys; sys.exit(0)", "ended the process while it was imported"),
+    "says strange things": ("print('tenon.doctor: what?'); import sys; sys.exit(0)", "ended the process"),
 }
 
 

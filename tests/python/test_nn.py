@@ -475,3 +475,14 @@ def test_gradients_at_the_corners(name: str) -> None:
     (have,) = torch.autograd.grad(getattr(tn.nn, name)()(x).sum(), x)
     (want,) = torch.autograd.grad(getattr(nn, name)()(x).sum(), x)
     assert_close(have, want)
+
+
+@pytest.mark.parametrize("momentum", [0.1, 1.0, None])
+def test_statistics_of_f64_are_f64(momentum: float | None) -> None:
+    modules = [m.BatchNorm1d(2, momentum=momentum).to(here.DEVICE, torch.float64) for m in (tn.nn, nn)]
+    for shift in (1e8, -3.0):
+        x = shift + here.randn(6, 2, 5, dtype=torch.float64)
+        ours, theirs = (module(x) for module in modules)
+        assert_close(ours, theirs, "f64", scale=1e8)
+    for name, buffer in modules[1].named_buffers():
+        assert_close(dict(modules[0].named_buffers())[name].double(), buffer.double(), "f64", scale=10)

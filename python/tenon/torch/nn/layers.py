@@ -100,6 +100,13 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         running_mean, running_var = self.running_mean, self.running_var
         kept = self.training and self.track_running_stats and running_mean is not None and running_var is not None
         factor = self._next_factor(kept)
+        if kept and running_mean is not None and running_mean.dtype == torch.float64:  # the operator's are f32
+            assert running_var is not None
+            with torch.no_grad():
+                var, mean = torch.var_mean(input.double(), [d for d in range(input.ndim) if d != 1])
+                running_mean.lerp_(mean, factor)
+                running_var.lerp_(var, factor)
+            kept = False
         mean, var = (self._statistic(t if kept else None, input) for t in (running_mean, running_var))
         y: Tensor = tn.batch_norm(input, self.weight, self.bias, mean, var, residual, factor, self.eps, self.act)
         if kept and running_mean is not mean:
@@ -131,7 +138,8 @@ class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
     """tn.batch_norm as a module; arguments as torch.nn.BatchNorm2d's.
 
     BatchNorm2d(64, act='relu') ends with the activation, and norm(x, residual) adds a residual in front of it, in the
-    same pass over memory.
+    same pass over memory. Tools that put another module in the place of torch's, such as
+    SyncBatchNorm.convert_sync_batchnorm, do not know of `act`.
     """
 
 
