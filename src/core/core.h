@@ -81,6 +81,13 @@ void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t outp
 /* Copies elements between views of the same shape and type, any strides, on the call's device. */
 tn_status tni_copy(const tn_call *call, const tn_view *to, const tn_view *from);
 
+/* The next integer towards 0 that 64 bits hold, 0 of NaN: smaller types keep its lower bits. Without branches, so that
+ * loops of it become vectors. */
+static inline int64_t tni_whole(double a) {
+    const int64_t near = (int64_t)(a >= -0x1p63 && a < 0x1p63 ? a : 0);
+    return a >= 0x1p63 ? INT64_MAX : a < -0x1p63 ? INT64_MIN : near;
+}
+
 /* ---- calls for adapters: one look-up serves inference and the run ------------------------------------------------ */
 /* Makes output `output`, which the adapter owns; the core runs into it. */
 typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,

@@ -194,23 +194,17 @@ double tn_get(tn_type type, const void *data, int64_t i) {
     }
 }
 
-/* The next integer towards 0 that 64 bits hold, 0 of NaN: smaller types keep its lower bits. */
-static int64_t whole(double value) {
-    if (isnan(value)) return 0;
-    return value >= 0x1p63 ? INT64_MAX : value < -0x1p63 ? INT64_MIN : (int64_t)value;
-}
-
 void tn_set(tn_type type, void *data, int64_t i, double value) {
     switch (type) {
     case TN_F16: ((uint16_t *)data)[i] = (uint16_t)narrow(value, 5, 10, true); break;
     case TN_BF16: ((uint16_t *)data)[i] = (uint16_t)narrow(value, 8, 7, true); break;
     case TN_F32: ((float *)data)[i] = (float)value; break;
     case TN_F64: ((double *)data)[i] = value; break;
-    case TN_I8: ((int8_t *)data)[i] = (int8_t)whole(value); break;
-    case TN_I16: ((int16_t *)data)[i] = (int16_t)whole(value); break;
-    case TN_I32: ((int32_t *)data)[i] = (int32_t)whole(value); break;
-    case TN_I64: ((int64_t *)data)[i] = whole(value); break;
-    case TN_U8: ((uint8_t *)data)[i] = (uint8_t)whole(value); break;
+    case TN_I8: ((int8_t *)data)[i] = (int8_t)tni_whole(value); break;
+    case TN_I16: ((int16_t *)data)[i] = (int16_t)tni_whole(value); break;
+    case TN_I32: ((int32_t *)data)[i] = (int32_t)tni_whole(value); break;
+    case TN_I64: ((int64_t *)data)[i] = tni_whole(value); break;
+    case TN_U8: ((uint8_t *)data)[i] = (uint8_t)tni_whole(value); break;
     case TN_BOOL: ((uint8_t *)data)[i] = value != 0; break;
     case TN_E4M3: ((uint8_t *)data)[i] = (uint8_t)narrow(value, 4, 3, false); break;
     case TN_E5M2: ((uint8_t *)data)[i] = (uint8_t)narrow(value, 5, 2, true); break;

@@ -56,15 +56,33 @@ tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
         }                                                                                    \
     }
 
+/* y[i] of a and b, each an element or one number for all; a loop of its own for what stands side by side. */
+#define BINARY_LOOPS(type, expression)              \
+    if (scalars == 0) {                             \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i], b = q[i];          \
+            y[i] = expression;                      \
+        }                                           \
+    } else if (scalars == 2) {                      \
+        const type b = q[0];                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else {                                        \
+        const type a = p[0];                        \
+        const int64_t by = scalars & 2 ? 0 : 1;     \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type b = q[by * i];               \
+            y[i] = expression;                      \
+        }                                           \
+    }
+
 #define INT_BINARY(name, result, expression)                                                 \
     static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
         const int64_t *p = arg[0], *q = arg[1];                                              \
         result *y = out;                                                                     \
-        const int64_t by_p = scalars & 1 ? 0 : 1, by_q = scalars & 2 ? 0 : 1;                \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                          \
-            const int64_t a = p[by_p * i], b = q[by_q * i];                                  \
-            y[i] = expression;                                                               \
-        }                                                                                    \
+        BINARY_LOOPS(int64_t, expression)                                                    \
     }
 
 /* Arithmetic wraps around, as the hardware's does. */
@@ -83,12 +101,6 @@ static int64_t modulo(int64_t a, int64_t b) {
     if (b == 0 || b == -1) return 0;
     int64_t r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-/* Truncated; what does not fit is the nearest that does, NaN is 0. */
-static int64_t whole(double a) {
-    if (a != a) return 0;
-    return a >= 0x1p63 ? INT64_MAX : a < -0x1p63 ? INT64_MIN : (int64_t)a;
 }
 
 static int64_t power(int64_t a, int64_t b) {
@@ -139,8 +151,7 @@ static void bool_not(const void *const *arg, unsigned scalars, void *out, int64_
     static void bool_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
         const uint8_t *p = arg[0], *q = arg[1];                                               \
         uint8_t *y = out;                                                                     \
-        const int64_t by_p = scalars & 1 ? 0 : 1, by_q = scalars & 2 ? 0 : 1;                 \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = p[by_p * i] op q[by_q * i];          \
+        BINARY_LOOPS(uint8_t, a op b)                                                         \
     }
 BOOL_BINARY(and, &)
 BOOL_BINARY(or, |)
@@ -166,7 +177,7 @@ tni_loop tni_loop_of(int lane, int op) {
         const from *x = arg[0];                                                                  \
         to *y = out;                                                                             \
         (void)scalars;                                                                           \
-        for (int64_t i = 0; i < n; i++) {                                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                              \
             const from a = x[i];                                                                 \
             y[i] = (to)(expression);                                                             \
         }                                                                                        \
@@ -178,10 +189,10 @@ CONVERT(int_bool, int64_t, uint8_t, a != 0)
 CONVERT(int_f32, int64_t, float, a)
 CONVERT(int_f64, int64_t, double, a)
 CONVERT(f32_bool, float, uint8_t, a != 0)
-CONVERT(f32_int, float, int64_t, whole(a))
+CONVERT(f32_int, float, int64_t, tni_whole(a))
 CONVERT(f32_f64, float, double, a)
 CONVERT(f64_bool, double, uint8_t, a != 0)
-CONVERT(f64_int, double, int64_t, whole(a))
+CONVERT(f64_int, double, int64_t, tni_whole(a))
 CONVERT(f64_f32, double, float, a)
 
 tni_loop tni_convert_loop(int from, int to) {
@@ -196,49 +207,91 @@ tni_loop tni_convert_loop(int from, int to) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Elements next to each other. */
-static void load_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
-    if (lane == TNI_LANE_F32 || lane == TNI_LANE_F64) {
-        if (TN_BIT(type) & TN_FLOATS) {
-            tni_real_loops_of(lane)->load(type, from, to, n);
-        } else {
-            for (int64_t i = 0; i < n; i++) tn_set(tni_lane_type(lane), to, i, tn_get(type, from, i));
-        }
-    } else if (lane == TNI_LANE_BOOL) {
-        for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[i] = ((const uint8_t *)from)[i] != 0;
-    } else if (type == TN_I64) {
-        memcpy(to, from, (size_t)n * 8);
-    } else if (type == TN_I32) {
-        for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = ((const int32_t *)from)[i];
-    } else {
-        for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = (int64_t)tn_get(type, from, i);
+#define INTEGERS(X)    \
+    X(TN_I8, int8_t)   \
+    X(TN_U8, uint8_t)  \
+    X(TN_I16, int16_t) \
+    X(TN_I32, int32_t) \
+    X(TN_I64, int64_t)
+
+/* Integers become a lane's type, `by`; false: these are none. */
+#define LOAD_INTEGERS(lane, to_type, by)                                              \
+    static bool load_##lane(tn_type type, const void *from, to_type *to, int64_t n) { \
+        switch (type) { INTEGERS(by) default : return false; }                        \
+        return true;                                                                  \
     }
-}
+#define AS_IT_IS(name, of)                                      \
+    case name: {                                                \
+        const of *x = from;                                     \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = x[i]; \
+    } break;
+#define BY_DOUBLE(name, of)                                                    \
+    case name: {                                                               \
+        const of *x = from;                                                    \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (float)(double)x[i]; \
+    } break;
+#define TO_DOUBLE(name, of)                                             \
+    case name: {                                                        \
+        const of *x = from;                                             \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (double)x[i]; \
+    } break;
+LOAD_INTEGERS(int, int64_t, AS_IT_IS)
+LOAD_INTEGERS(f32, float, BY_DOUBLE)
+LOAD_INTEGERS(f64, double, TO_DOUBLE)
 
 /* Integers wrap around. */
-static void store_int(tn_type type, const int64_t *from, void *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t a = (uint64_t)from[i];
-        switch (type) {
-        case TN_I8: ((int8_t *)to)[i] = (int8_t)(uint8_t)a; break;
-        case TN_U8: ((uint8_t *)to)[i] = (uint8_t)a; break;
-        case TN_I16: ((int16_t *)to)[i] = (int16_t)(uint16_t)a; break;
-        case TN_I32: ((int32_t *)to)[i] = (int32_t)(uint32_t)a; break;
-        default: ((int64_t *)to)[i] = from[i]; break;
-        }
+#define STORE_INTEGERS(lane, from_type, whole)                                        \
+    static bool store_##lane(tn_type type, const from_type *x, void *to, int64_t n) { \
+        switch (type) { INTEGERS(whole) default : return false; }                     \
+        return true;                                                                  \
     }
+#define WRAPPED(name, of)                                          \
+    case name: {                                                   \
+        of *y = to;                                                \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (of)x[i]; \
+    } break;
+#define CUT_OFF(name, of)                                                     \
+    case name: {                                                              \
+        of *y = to;                                                           \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (of)tni_whole(x[i]); \
+    } break;
+STORE_INTEGERS(int, int64_t, WRAPPED)
+STORE_INTEGERS(f32, float, CUT_OFF)
+STORE_INTEGERS(f64, double, CUT_OFF)
+
+/* Elements next to each other. */
+static void load_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
+    const uint8_t *truths = from;
+    uint8_t *made = to;
+    switch (lane) {
+    case TNI_LANE_BOOL: TNI_IVDEP for (int64_t i = 0; i < n; i++) made[i] = truths[i] != 0; return;
+    case TNI_LANE_INT:
+        if (load_int(type, from, to, n)) return;
+        break;
+    default:
+        if (TN_BIT(type) & TN_FLOATS) {
+            tni_real_loops_of(lane)->load(type, from, to, n);
+            return;
+        }
+        if (lane == TNI_LANE_F32 ? load_f32(type, from, to, n) : load_f64(type, from, to, n)) return;
+    }
+    for (int64_t i = 0; i < n; i++) tn_set(tni_lane_type(lane), to, i, tn_get(type, from, i));
 }
 
 static void store_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
-    if (lane == TNI_LANE_INT) {
-        store_int(type, from, to, n);
-    } else if (lane == TNI_LANE_BOOL) {
-        memcpy(to, from, (size_t)n);
-    } else if (TN_BIT(type) & TN_FLOATS) {
-        tni_real_loops_of(lane)->store(type, from, to, n);
-    } else {
-        for (int64_t i = 0; i < n; i++) tn_set(type, to, i, tn_get(tni_lane_type(lane), from, i));
+    switch (lane) {
+    case TNI_LANE_BOOL: memcpy(to, from, (size_t)n); return;
+    case TNI_LANE_INT:
+        if (store_int(type, from, to, n)) return;
+        break;
+    default:
+        if (TN_BIT(type) & TN_FLOATS) {
+            tni_real_loops_of(lane)->store(type, from, to, n);
+            return;
+        }
+        if (lane == TNI_LANE_F32 ? store_f32(type, from, to, n) : store_f64(type, from, to, n)) return;
     }
+    for (int64_t i = 0; i < n; i++) tn_set(type, to, i, tn_get(tni_lane_type(lane), from, i));
 }
 
 /* Elements `step` apart, to or from a place where they are next to each other: words of any type, wherever they lie. */
