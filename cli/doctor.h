@@ -90,6 +90,7 @@ int driver_cuda_major(void); /* that the driver found here is for; 0: there is n
 bool has_gpu(void);
 /* LD_LIBRARY_PATH has the folder of this file: what is installed elsewhere is not looked at. */
 bool is_from_library_path(const char *file);
+#define LEAVE_LIBRARY_PATH "unset LD_LIBRARY_PATH   # or take the folder of this library out"
 /* The library that this is in: its file. */
 bool own_file(char *path, size_t size);
 

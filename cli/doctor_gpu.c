@@ -183,8 +183,7 @@ static void check_driver(doctor_result *r) {
             found->version / 1000, found->version % 1000 / 10, found->file);
     if (found->version < 12000) {
         const bool shadowed = is_from_library_path(found->file);
-        judge(r, FAILED, found->why_not, "%s",
-              shadowed ? "unset LD_LIBRARY_PATH   # or take the folder of this library out" : install_driver());
+        judge(r, FAILED, found->why_not, "%s", shadowed ? LEAVE_LIBRARY_PATH : install_driver());
         return;
     }
     const bool differ = library[0] && module[0] && strcmp(library, module) != 0; /* as compat libraries may */

@@ -62,7 +62,7 @@ static void check_nvrtc(doctor_result *r) {
     } else if (!version) {
         observe(r, "%s", tni_nvrtc_file());
         if (!(exact && *exact) && is_from_library_path(tni_nvrtc_file())) {
-            judge(r, bad, why, "unset LD_LIBRARY_PATH   # or take the folder of this library out");
+            judge(r, bad, why, LEAVE_LIBRARY_PATH);
         } else {
             judge(r, bad, why, exact && *exact ? "unset TENON_NVRTC; %s" : "%s", get_nvrtc());
         }

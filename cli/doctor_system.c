@@ -223,12 +223,15 @@ static bool is_count(const char *text) {
 
 /* NULL: there is nothing to say against it. */
 static const char *wrong_value(const variable *v, const char *value) {
+    enum { DIGITS = 5 };
     static char text[128];
     char word[64];
     struct stat about;
     if (v->kind == COUNT && !is_count(value)) return "is no number above 0, and is not used";
-    if (v->kind == THREADS && !(is_count(value) && strlen(value) < 5 && atoi(value) <= 1024))
-        return "is no number from 1 to 1024, and is not used";
+    if (v->kind == THREADS && !(is_count(value) && strlen(value) < DIGITS && atoi(value) <= TNI_MOST_THREADS)) {
+        snprintf(text, sizeof text, "is no number from 1 to %d, and is not used", TNI_MOST_THREADS);
+        return text;
+    }
     if (v->kind == FILE_NAME && fstatat(AT_FDCWD, value, &about, 0) != 0) return "names nothing that exists";
     snprintf(word, sizeof word, " %s ", value);
     if (v->kind != WORDS || strstr(v->words, word)) return NULL;

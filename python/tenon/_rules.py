@@ -117,7 +117,7 @@ def passed_on(op: Operator, statement: Statement, fast: bool = False) -> dict[st
 
 
 def no_rule(op: Operator) -> NotImplementedError:
-    why = why_no_gradient(op.address) if op.formula is not None and op.grad == "derived" else ""
+    why = why_no_gradient(op.address) if op.grad == "derived" else ""
     message = f"{op.name} has no gradient rule, so nothing can be differentiated through it"
     return NotImplementedError(f"{message}: {why}" if why else message)
 

@@ -111,5 +111,6 @@ void tni_cuda_trim(void); /* gives the pools' unused memory back */
 /* ---- CPU --------------------------------------------------------------------------------------------------------- */
 uint32_t tni_cpu_isa(void); /* TN_ISA_… of this machine, less what TENON_ISA=none|avx2|avx512 leaves out */
 bool tni_cpu_bf16(void);    /* Arm: it rounds to bf16 by itself; not with TENON_ISA=none */
+enum { TNI_MOST_THREADS = 1024 };
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "core.h"
 
-enum { MOST = 1024, PIECES = 4 /* per thread, so that a slow one is helped out */, SPINS = 4000 };
+enum { PIECES = 4 /* per thread, so that a slow one is helped out */, SPINS = 4000 };
 
 typedef struct loop {
     tn_body body;
@@ -121,10 +121,10 @@ static int default_threads(void) {
         char *end;
         errno = 0;
         long n = strtol(text, &end, 10);
-        if (errno == 0 && *end == '\0' && n >= 1 && n <= MOST) return (int)n;
+        if (errno == 0 && *end == '\0' && n >= 1 && n <= TNI_MOST_THREADS) return (int)n;
     }
     int n = cores();
-    return n < MOST ? n : MOST;
+    return n < TNI_MOST_THREADS ? n : TNI_MOST_THREADS;
 }
 
 int tn_threads(void) {
@@ -136,8 +136,9 @@ int tn_threads(void) {
 }
 
 tn_status tn_set_threads(int count) {
-    if (count < 0 || count > MOST) {
-        return tn_fail(TN_BAD_VALUE, "the number of threads is %d, must be 1 to %d, or 0 for the default", count, MOST);
+    if (count < 0 || count > TNI_MOST_THREADS) {
+        return tn_fail(TN_BAD_VALUE, "the number of threads is %d, must be 1 to %d, or 0 for the default", count,
+                       TNI_MOST_THREADS);
     }
     atomic_store(&pool.wanted, count ? count : default_threads());
     return TN_OK;

@@ -217,27 +217,23 @@ tni_loop tni_convert_loop(int from, int to) {
 /* Integers become a lane's type, `by`; false: these are none. */
 #define LOAD_INTEGERS(lane, to_type, by)                                              \
     static bool load_##lane(tn_type type, const void *from, to_type *to, int64_t n) { \
+        typedef to_type lane_type;                                                    \
         switch (type) { INTEGERS(by) default : return false; }                        \
         return true;                                                                  \
     }
-#define AS_IT_IS(name, of)                                      \
-    case name: {                                                \
-        const of *x = from;                                     \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = x[i]; \
+#define AS_IT_IS(name, of)                                                 \
+    case name: {                                                           \
+        const of *x = from;                                                \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (lane_type)x[i]; \
     } break;
-#define BY_DOUBLE(name, of)                                                    \
-    case name: {                                                               \
-        const of *x = from;                                                    \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (float)(double)x[i]; \
-    } break;
-#define TO_DOUBLE(name, of)                                             \
-    case name: {                                                        \
-        const of *x = from;                                             \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (double)x[i]; \
+#define BY_DOUBLE(name, of)                                                        \
+    case name: {                                                                   \
+        const of *x = from;                                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (lane_type)(double)x[i]; \
     } break;
 LOAD_INTEGERS(int, int64_t, AS_IT_IS)
 LOAD_INTEGERS(f32, float, BY_DOUBLE)
-LOAD_INTEGERS(f64, double, TO_DOUBLE)
+LOAD_INTEGERS(f64, double, BY_DOUBLE)
 
 /* Integers wrap around. */
 #define STORE_INTEGERS(lane, from_type, whole)                                        \

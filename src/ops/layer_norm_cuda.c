@@ -116,7 +116,6 @@ typedef struct forward_state {
     tni_launch full;          /* instead of both where everything is aligned; a grid of 0 where there is none */
     tni_layer_norm p;
     bool may_feed;
-    int gamma_pieces, beta_pieces; /* as those of the shape, where both are aligned */
 } forward_state;
 
 size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
@@ -157,9 +156,9 @@ static tn_status find_lanes(const tn_call *call, tn_type type, const tni_row_pla
     s->first.block = (uint32_t)plan->threads;
     if (plan->each == tni_row_held(type, 'p') && s->first.grid <= few * gpu->sms) {
         const int gamma = pieces_of(tn_in(call, GAMMA)), beta = pieces_of(tn_in(call, BETA));
-        s->gamma_pieces = beta ? gamma : 0;
-        s->beta_pieces = gamma ? beta : 0;
-        s->first.shared = 16 * (uint32_t)(s->gamma_pieces + s->beta_pieces);
+        s->p.s.gamma_pieces = beta ? gamma : 0;
+        s->p.s.beta_pieces = gamma ? beta : 0;
+        s->first.shared = 16 * (uint32_t)(s->p.s.gamma_pieces + s->p.s.beta_pieces);
     }
     return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan->piece, plan->each,
                          tn_type_name(type));
@@ -215,10 +214,7 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
     p.partials = call->workspace;
     p.s.fed = s->may_feed && ((uintptr_t)p.x & 15) == 0;
     const void *const data[] = {p.x, p.y, p.gamma.data, p.beta.data};
-    if (are_aligned(data + 2, 2)) {
-        p.s.gamma_pieces = s->gamma_pieces;
-        p.s.beta_pieces = s->beta_pieces;
-    }
+    if (!are_aligned(data + 2, 2)) p.s.gamma_pieces = p.s.beta_pieces = 0;
     if (s->full.grid && are_aligned(data, 4)) return tni_cuda_launch(call, &s->full, (void *[]){&p});
     TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
     return tni_cuda_launch(call, &s->second, (void *[]){&p});

@@ -183,8 +183,9 @@ def _is_negated(value: Any) -> bool:
 
 
 def _dlpack_tensor(value: Any, what: str, written: bool) -> Held:
-    if written and type(value).__module__.partition(".")[0] in _IMMUTABLE:
-        raise ValueError(f"{what} is written to, but {type(value).__module__.partition('.')[0]}'s arrays are read-only")
+    package = type(value).__module__.partition(".")[0]
+    if written and package in _IMMUTABLE:
+        raise ValueError(f"{what} is written to, but {package}'s arrays are read-only")
     if _is_negated(value):
         if written:
             raise ValueError(f"{what} is written to, but its memory has the opposite sign (is_neg())")

@@ -187,9 +187,9 @@ class TorchOp:
         if self._functional is None:
             run = self._updated if self.written else self.raw
             self._functional = self._function(self.everything, functional=True, run=run)
-        if not self.written:
-            return self._functional.apply(*args)
         made = self._functional.apply(*args)
+        if not self.written:
+            return made
         for i, update in zip(self.written, made[len(self.op.outputs) :], strict=True):
             if update is not None:
                 args[i].copy_(update)
