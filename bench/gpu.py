@@ -5,6 +5,7 @@
   shapes     odd shapes: rows of 1 to 2^28 elements, few rows and many, last axis and not; 20 calls in a row, which for
              small tensors is the time of the call, and for large ones that of the kernel; rows that come out slower
              than eager are measured again, up to twice
+  launch     what `tn_run` takes on the CPU for a small call, beside a bare launch by the driver, from `tenon bench`
 
 Every side runs on the same random data, taking turns, after a second of work. Device time: a CUDA graph of several
 calls, replayed once, and once more timed with events; copies are not in a graph, which copies 512 MiB and more at two
@@ -16,6 +17,7 @@ bench/results/gpu-<part>-<machine>-<date>.json.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import subprocess
@@ -398,7 +400,34 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-PARTS = {"kernels": kernels, "training": training, "shapes": shapes}
+# ---- launch ----------------------------------------------------------------------------------------------------------
+
+SMALL = {  # as `tenon bench --shape` takes it
+    "softmax": "s=[16, 128]",
+    "layer_norm": "r=[16] c=128 gamma beta",
+    "sum": "s=[16, 128] axes=[1]",
+    "cross_entropy": "r=[16] v=128 target<v want_gx=true",
+    "batch_norm": "n=16 c=8 s=[4, 4] gamma beta W=f32",
+    "relu": "s=[16, 128]",
+    "rms_norm": "r=[16] c=128 gamma",
+}
+
+
+def launch(quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    print(f"  {'operator':<14} {'shape':<36} call µs  bare launch µs  more than that")
+    for op, shape in SMALL.items():
+        command = ["-m", "tenon", "bench", op, "--shape", shape, "--device", "cuda", "--ms", "50", "--json"]
+        said = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
+        report = json.loads(said.stdout)
+        call, bare = report["results"][0]["call"]["median_s"] * 1e6, report["hardware"]["bare_launch_s"] * 1e6
+        row = {"op": op, "shape": shape, "type": "f32", "call_us": round(call, 2), "bare_launch_us": round(bare, 2)}
+        rows.append({**row, "more_us": round(call - bare, 2), "command": report["command"]})
+        print(f"  {op:<14} {shape:<36} {call:>7.2f} {bare:>15.2f} {call - bare:>15.2f}", flush=True)
+    return rows
+
+
+PARTS = {"kernels": kernels, "training": training, "shapes": shapes, "launch": launch}
 
 
 def gpu_state() -> str:

@@ -72,6 +72,20 @@ def gpu_shapes(result: dict[str, Any], link: str) -> list[str]:
     ]
 
 
+def gpu_launch(result: dict[str, Any], link: str) -> list[str]:
+    lines = [
+        f"A call from C on small tensors, {result['gpu']}, {result['date']}: what it takes on the CPU, and a bare",
+        f"launch by the driver, in µs ({link}, made by `{result['command']}`).",
+        "",
+        "| operator | shape | tn_run | a bare launch | more than that |",
+        "|---|---|---|---|---|",
+    ]
+    for r in result["rows"]:
+        times = " | ".join(f"{r[key]:.1f}" for key in ("call_us", "bare_launch_us", "more_us"))
+        lines.append(f"| {r['op']} | `{r['shape']}` | {times} |")
+    return lines
+
+
 def cpu(result: dict[str, Any], link: str) -> list[str]:
     rows = result["rows"]
     lines = [
@@ -272,6 +286,7 @@ SECTIONS = {
     "gpu-kernels": gpu_kernels,
     "gpu-training": gpu_training,
     "gpu-shapes": gpu_shapes,
+    "gpu-launch": gpu_launch,
     "operators-cuda": operators,
     "calls-cuda": calls,
     "jax-speed-cuda": jax_speed,

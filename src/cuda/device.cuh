@@ -294,17 +294,6 @@ template <class Op, int LANES, class A> TN_DEVICE A reduce_lanes(A a) {
     return a;
 }
 
-/* Over the block; scratch: 32 values of shared memory that nobody reads any more. Every thread gets the result. */
-template <class Op, int THREADS, class A> TN_DEVICE A reduce_block(A a, A *scratch) {
-    constexpr int WARPS = THREADS / 32;
-    a = reduce_lanes<Op, 32>(a);
-    if (WARPS == 1) return a;
-    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = a;
-    __syncthreads();
-    a = scratch[threadIdx.x % WARPS];
-    return reduce_lanes<Op, (WARPS < 32 ? WARPS : 32)>(a);
-}
-
 /* Over groups of `lanes` neighbouring lanes, a power of 2 that all threads agree on. */
 template <class Op, class A> TN_DEVICE A reduce_some_lanes(A a, int lanes) {
     for (int d = lanes / 2; d > 0; d /= 2) a = Op::of(a, __shfl_xor_sync(0xffffffffu, a, d, 32));
@@ -407,11 +396,6 @@ TN_DEVICE void copy_async(words *to, const void *from, bool there) {
                  "r"(there ? 16 : 0)
                  : "memory");
 }
-/* The same of what other blocks of the SM read too: from its own cache. */
-TN_DEVICE void copy_async_near(words *to, const void *from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-}
 /* What has been asked for since the last time becomes a group. */
 TN_DEVICE void copy_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -427,8 +411,6 @@ TN_DEVICE void copy_wait() {
 #else
 #define TN_COPY_ASYNC 0
 TN_DEVICE void copy_async(words *, const void *, bool) {
-}
-TN_DEVICE void copy_async_near(words *, const void *) {
 }
 TN_DEVICE void copy_commit() {
 }

@@ -66,6 +66,12 @@ template <int VIEWS> TN_DEVICE void find_row(const tni_gpu_rows &rows, i64 row, 
     for (int k = 0; k < VIEWS; k++) at[k] += row * rows.strides[0][k];
 }
 
+/* The row that this lane has a part of, where `lanes` lanes, a power of 2, have one. */
+TN_DEVICE i64 row_of_lanes(int lanes) {
+    const int shift = __ffs(lanes) - 1;
+    return (i64)blockIdx.x * (blockDim.x >> shift) + (threadIdx.x >> shift);
+}
+
 /* Who holds a row: thread `rank` of `threads`. */
 struct row_group {
     int rank, threads;

@@ -228,7 +228,9 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->lanes = 1;
         while (part->lanes * each < chunks) part->lanes *= 2;
     } else {
-        for (each = 1; each * 2 <= most && chunks > USUAL * each;) each *= 2;
+        /* where blocks walk, a barrier for each row is much for a thread with one vector */
+        const int64_t single = part->ring ? USUAL / 2 : USUAL;
+        for (each = 1; each * 2 <= most && chunks > (each == 1 ? single : USUAL * each);) each *= 2;
         part->streams = chunks > MOST * each;
         if (part->streams) each = vectors <= 1 ? 4 : vectors <= 2 ? 2 : 1;
         part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_of(chunks, each), 32);
@@ -268,12 +270,13 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     return strides_align(part);
 }
 
-/* Few threads, as much on its way as memory is fastest with, though part of a ring lies idle while rows are reduced. A
- * stage has as many rows as a block has at a time. */
+/* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as many
+ * rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
-    enum { THREADS = 512, BYTES = 64 << 10 };
+    enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10 };
     g->slot = g->down * part->p->pass->columns;
     int64_t stage = g->slot * e->moving, per_sm = THREADS / g->block > 1 ? THREADS / g->block : 1;
+    while (per_sm > 1 && 2 * per_sm * stage > MOST) per_sm--;
     g->stages = BYTES / (per_sm * stage);
     if (g->stages < 2) g->stages = 2;
     if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;

@@ -330,11 +330,48 @@ TN_DEVICE void finish_row(const tni_cross_entropy &p, const row_part<T, V, E> &p
     store_part<T, V>(at.gx, n, g, e);
 }
 
+/* ---- over all rows ------------------------------------------------------------------------------------------------ */
+
+/* The sum of a block's threads, for all of them. shared: (32) */
+TN_DEVICE double add_block(double a, double *shared) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    a = reduce_lanes<take_sum, 32>(a);
+    if (lane == 0) shared[threadIdx.x / 32] = a;
+    __syncthreads();
+    return reduce_lanes<take_sum, 32>(lane < warps ? shared[lane] : 0.0);
+}
+
+/* A thread's share of the weights of the targets from row `first` on that are not ignored. */
+TN_DEVICE double add_weights(const tni_cross_entropy &p, i64 first, i64 end) {
+    double sum = 0;
+    for (i64 row = first + threadIdx.x; row < end && p.reduction == CROSS_ENTROPY_MEAN; row += blockDim.x) {
+        i64 at[CROSS_ENTROPY_VIEWS];
+        find_row(p.rows, row, at);
+        const i64 t = target_at(p, at[CROSS_ENTROPY_TARGET]);
+        if (t != p.ignore_index && t >= 0 && t < p.rows.n) sum += weight_at(p, t);
+    }
+    return sum;
+}
+
+/* A thread's share of the losses of the rows from `first` on. */
+template <class A> TN_DEVICE double add_losses(const tni_cross_entropy &p, i64 first, i64 end) {
+    double sum = 0;
+    for (i64 row = first + threadIdx.x; row < end; row += blockDim.x) sum += ((const A *)p.losses)[row];
+    return sum;
+}
+
+template <class A> TN_DEVICE void write_total(const tni_cross_entropy &p, double sum, double divisor) {
+    if (threadIdx.x == 0) *(A *)p.loss = (A)(p.reduction == CROSS_ENTROPY_MEAN ? sum / divisor : sum);
+}
+
 /* ---- rows that are held in registers ----------------------------------------------------------------------------- */
 
-/* x, gx: (rows, v). `lanes` neighbouring lanes have a row, of which each has E elements. */
+/* x, gx: (rows, v). `lanes` neighbouring lanes have a row, of which each has E elements. A block that is alone has all rows,
+ * and does what comes before and after them. */
 template <class T, int V, int E> TN_DEVICE void cross_entropy_warp(const tni_cross_entropy &p) {
-    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.lanes;
+    typedef acc<T> A;
+    __shared__ double shared[2][32];
+    const i64 row = row_of_lanes(p.lanes);
     const row_group g = {(int)threadIdx.x & (p.lanes - 1), p.lanes};
     const bool there = row < p.rows.count; /* lanes without a row take part in the exchange */
     const int n = there ? (int)p.rows.n : 0;
@@ -343,7 +380,12 @@ template <class T, int V, int E> TN_DEVICE void cross_entropy_warp(const tni_cro
     row_part<T, V, E> part;
     part.load(at.x, n, g);
     lane_group group = {p.lanes};
-    finish_row(p, part, there, at, target, g, group, n, (acc<T>)unit_of(p), [] {});
+    const double divisor = p.alone ? add_block(add_weights(p, 0, p.rows.count), shared[0]) : 1;
+    const double unit = !p.alone ? unit_of(p) : p.reduction == CROSS_ENTROPY_MEAN ? 1 / divisor : 1;
+    finish_row(p, part, there, at, target, g, group, n, (A)unit, [] {});
+    if (!p.alone) return;
+    __syncthreads();
+    write_total<A>(p, add_block(add_losses<A>(p, 0, p.rows.count), shared[1]), divisor);
 }
 
 /* A block has a row at a time, or a cluster of blocks has. */
@@ -596,24 +638,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
     }
 }
 
-/* ---- over all rows ------------------------------------------------------------------------------------------------ */
-
-/* The sum of a block's threads, for all of them. shared: (32) */
-TN_DEVICE double add_block(double a, double *shared) {
-    return reduce_block<take_sum, CROSS_ENTROPY_BLOCK>(a, shared);
-}
-
-/* A thread's share of the weights of the targets from row `first` on that are not ignored. */
-TN_DEVICE double add_weights(const tni_cross_entropy &p, i64 first, i64 end) {
-    double sum = 0;
-    for (i64 row = first + threadIdx.x; row < end && p.reduction == CROSS_ENTROPY_MEAN; row += CROSS_ENTROPY_BLOCK) {
-        i64 at[CROSS_ENTROPY_VIEWS];
-        find_row(p.rows, row, at);
-        const i64 t = target_at(p, at[CROSS_ENTROPY_TARGET]);
-        if (t != p.ignore_index && t >= 0 && t < p.rows.n) sum += weight_at(p, t);
-    }
-    return sum;
-}
+/* ---- sums over all rows, of many ----------------------------------------------------------------------------------- */
 
 /* What the mean divides by, each block its part of the rows. */
 TN_DEVICE void add_divisor(const tni_cross_entropy &p) {
@@ -631,13 +656,10 @@ template <class A> TN_DEVICE void cross_entropy_total(const tni_cross_entropy &p
     __shared__ u32 arrived;
     const i64 first = blockIdx.x * p.part_rows;
     const i64 end = first + p.part_rows < p.rows.count ? first + p.part_rows : p.rows.count;
-    double sum = 0;
-    for (i64 row = first + threadIdx.x; row < end; row += CROSS_ENTROPY_BLOCK) sum += ((const A *)p.losses)[row];
-    sum = add_block(sum, shared);
+    double sum = add_block(add_losses<A>(p, first, end), shared);
     if (p.ends_alone) { /* nobody has needed the divisor yet */
         __syncthreads();
-        const double divisor = add_block(add_weights(p, first, end), shared);
-        if (threadIdx.x == 0) *(A *)p.loss = (A)(p.reduction == CROSS_ENTROPY_MEAN ? sum / divisor : sum);
+        write_total<A>(p, sum, add_block(add_weights(p, first, end), shared));
         return;
     }
     if (threadIdx.x == 0) {
@@ -652,7 +674,7 @@ template <class A> TN_DEVICE void cross_entropy_total(const tni_cross_entropy &p
     volatile const double *total = p.sums->total;
     sum = reduce_lanes<take_sum, 32>(there ? total[threadIdx.x] : 0.0);
     const double divisor = reduce_lanes<take_sum, 32>(there ? p.sums->divisor[threadIdx.x] : 0.0);
-    if (threadIdx.x == 0) *(A *)p.loss = (A)(p.reduction == CROSS_ENTROPY_MEAN ? sum / divisor : sum);
+    write_total<A>(p, sum, divisor);
 }
 
 TN_ROW_KERNEL(cross_entropy_divisor, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy, add_divisor(p))
@@ -661,29 +683,27 @@ TN_ROW_KERNEL(cross_entropy_total_f64, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy
 
 /* ---- instances ---------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
- * SM */
-#define CROSS_ENTROPY(T, name, most, half, blocks)                                               \
-    TN_ROW_KERNEL(cross_entropy_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
-                  (cross_entropy_warp<T, pack<T>::VL, 8>(p)))                                    \
-    TN_ROW_KERNEL(cross_entropy_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy, \
-                  (cross_entropy_warp<T, pack<T>::VL, most>(p)))                                 \
-    TN_ROW_KERNEL(cross_entropy_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
-                  (cross_entropy_warp<T, 1, 2>(p)))                                              \
-    TN_ROW_KERNEL(cross_entropy_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy,        \
-                  (cross_entropy_warp<T, 1, 4>(p)))                                              \
-    TN_ROW_KERNEL(cross_entropy_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_cross_entropy, \
-                  (cross_entropy_warp<T, 1, half>(p)))                                           \
-    TN_ROW_KERNEL(cross_entropy_block_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
-                  (cross_entropy_block<T, pack<T>::VL>(p)))                                      \
-    TN_ROW_KERNEL(cross_entropy_block_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
-                  (cross_entropy_block<T, 1>(p)))                                                \
-    TN_ROW_KERNEL(cross_entropy_split_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
-                  (cross_entropy_split<T, pack<T>::VL>(p)))                                      \
-    TN_ROW_KERNEL(cross_entropy_split_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,        \
-                  (cross_entropy_split<T, 1>(p)))                                                \
-    TN_ROW_KERNEL(cross_entropy_write_p_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy,             \
-                  (cross_entropy_write<T, pack<T>::VL>(p)))                                      \
+/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. threads: of a block that is alone;
+ * blocks: of 512 threads that fit onto an SM */
+#define CROSS_ENTROPY(T, name, most, half, threads, blocks)                                                      \
+    TN_ROW_KERNEL(cross_entropy_warp_p8_##name, threads, 1, tni_cross_entropy,                                   \
+                  (cross_entropy_warp<T, pack<T>::VL, 8>(p)))                                                    \
+    TN_ROW_KERNEL(cross_entropy_warp_p##most##_##name, threads, 1, tni_cross_entropy,                            \
+                  (cross_entropy_warp<T, pack<T>::VL, most>(p)))                                                 \
+    TN_ROW_KERNEL(cross_entropy_warp_s2_##name, threads, 1, tni_cross_entropy, (cross_entropy_warp<T, 1, 2>(p))) \
+    TN_ROW_KERNEL(cross_entropy_warp_s4_##name, threads, 1, tni_cross_entropy, (cross_entropy_warp<T, 1, 4>(p))) \
+    TN_ROW_KERNEL(cross_entropy_warp_s##half##_##name, threads, 1, tni_cross_entropy,                            \
+                  (cross_entropy_warp<T, 1, half>(p)))                                                           \
+    TN_ROW_KERNEL(cross_entropy_block_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                        \
+                  (cross_entropy_block<T, pack<T>::VL>(p)))                                                      \
+    TN_ROW_KERNEL(cross_entropy_block_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                        \
+                  (cross_entropy_block<T, 1>(p)))                                                                \
+    TN_ROW_KERNEL(cross_entropy_split_p_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                        \
+                  (cross_entropy_split<T, pack<T>::VL>(p)))                                                      \
+    TN_ROW_KERNEL(cross_entropy_split_s_##name, TNI_ROW_BLOCK, blocks, tni_cross_entropy,                        \
+                  (cross_entropy_split<T, 1>(p)))                                                                \
+    TN_ROW_KERNEL(cross_entropy_write_p_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy,                             \
+                  (cross_entropy_write<T, pack<T>::VL>(p)))                                                      \
     TN_ROW_KERNEL(cross_entropy_write_s_##name, TNI_ROW_BLOCK, 1, tni_cross_entropy, (cross_entropy_write<T, 1>(p)))
 
 #define LONG(T, name) \
@@ -693,7 +713,7 @@ LONG(f16, f16)
 LONG(bf16, bf16)
 LONG(float, f32)
 
-CROSS_ENTROPY(f16, f16, 32, 16, 2)
-CROSS_ENTROPY(bf16, bf16, 32, 16, 2)
-CROSS_ENTROPY(float, f32, 32, 16, 2)
-CROSS_ENTROPY(double, f64, 16, 8, 1)
+CROSS_ENTROPY(f16, f16, 32, 16, CROSS_ENTROPY_ALONE, 2)
+CROSS_ENTROPY(bf16, bf16, 32, 16, CROSS_ENTROPY_ALONE, 2)
+CROSS_ENTROPY(float, f32, 32, 16, CROSS_ENTROPY_ALONE, 2)
+CROSS_ENTROPY(double, f64, 16, 8, CROSS_ENTROPY_ALONE / 2, 1)

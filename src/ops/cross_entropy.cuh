@@ -14,6 +14,7 @@ enum {
 enum { CROSS_ENTROPY_GRAD_GX, CROSS_ENTROPY_GRAD_DX, CROSS_ENTROPY_GRAD_DLOSS, CROSS_ENTROPY_GRAD_VIEWS };
 enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
 enum { CROSS_ENTROPY_PARTS = 32, CROSS_ENTROPY_BLOCK = 1024 };
+enum { CROSS_ENTROPY_ALONE = 512 }; /* threads of a block that has all rows, at most; of f64 half as many */
 
 /* Long rows: threads of a block; chunks of 16 bytes for each of them that it holds; how many of those in shared memory. */
 enum { CROSS_ENTROPY_LONG = 1024, CROSS_ENTROPY_CHUNKS = 16, CROSS_ENTROPY_SLOTS = 14 };
@@ -46,7 +47,8 @@ typedef struct tni_cross_entropy {
     long long split;
     int parts;           /* of divisor and total */
     int ends_alone;      /* one part, and no gradient that needs the divisor early: the total's kernel finds it */
-    long long part_rows; /* rows of one */
+    int alone;           /* few short rows: one block has them, and there is one launch */
+    long long part_rows; /* rows of one part */
 } tni_cross_entropy;
 
 typedef struct tni_cross_entropy_grad {

@@ -166,6 +166,13 @@ static tn_status find_rows(const tn_call *call, tn_type type, forward_state *s) 
     if (plan.kind == TNI_ROW_BLOCKS) return find_blocks(call, type, &plan, s);
     s->first.grid = tni_row_grid(&plan, s->p.rows.count);
     s->first.block = (uint32_t)plan.threads;
+    const int64_t threads = tni_round_up(s->p.rows.count * plan.lanes, 32);
+    if (is_reduced(call) && threads <= (type == TN_F64 ? CROSS_ENTROPY_ALONE / 2 : CROSS_ENTROPY_ALONE)) {
+        s->p.alone = 1;
+        s->divisor.grid = s->total.grid = 0;
+        s->first.grid = 1;
+        s->first.block = (uint32_t)threads;
+    }
     return tni_cuda_find(call, &s->first, call->name, "cross_entropy_warp_%c%d_%s", plan.piece, plan.each, name);
 }
 

@@ -27,6 +27,11 @@ TN_DEVICE double root(double a) {
     return sqrt(a);
 }
 
+/* a / b, the last bits aside. */
+TN_DEVICE float quotient(float a, float b) {
+    return __fdividef(a, b);
+}
+
 /* By one thread of a row. */
 template <class T, class A> TN_DEVICE void write_moments(const tni_layer_norm &p, const place<T> &at, A mean, A rstd) {
     ((A *)p.mean)[at.mean] = mean;
@@ -62,38 +67,21 @@ template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A m
     return even + odd;
 }
 
-/* What rows are multiplied by, and what is added. */
-struct factors {
-    tni_vector gamma, beta;
-};
-
-TN_DEVICE void fetch_vector(const tni_vector &v, words *to, int pieces) {
-    for (int i = threadIdx.x; i < pieces; i += blockDim.x) copy_async_near(to + i, (const words *)v.data + i);
-}
-
-/* Brings both into shared memory, to be waited for by the block: at the end of a row they would come piece by piece. */
-TN_DEVICE factors fetch_factors(const tni_layer_norm &p) {
-    words *gamma = dynamic_shared(), *beta = gamma + p.s.gamma_pieces;
-    fetch_vector(p.gamma, gamma, p.s.gamma_pieces);
-    fetch_vector(p.beta, beta, p.s.beta_pieces);
-    return {{gamma, 1, p.gamma.type}, {beta, 1, p.beta.type}};
-}
-
 /* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from nearby
  * caches, and all of them at once would take many registers. */
 template <int V, int E, class A>
-TN_DEVICE void normalise(const factors &f, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
+TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         const int at = piece_at<V>(g, k);
         A by[V];
         if (at >= n) break;
         asm volatile("" ::: "memory");
-        read_vector(f.gamma, first + at, (A)1, by);
+        read_vector(p.gamma, first + at, (A)1, by);
 #pragma unroll
         for (int j = 0; j < V; j++) x[k * V + j] = (x[k * V + j] - mean) * rstd * by[j];
         asm volatile("" ::: "memory");
-        read_vector(f.beta, first + at, (A)0, by);
+        read_vector(p.beta, first + at, (A)0, by);
 #pragma unroll
         for (int j = 0; j < V; j++) x[k * V + j] += by[j];
     }
@@ -103,7 +91,7 @@ TN_DEVICE void normalise(const factors &f, A (&x)[E], A mean, A rstd, row_group 
  * found again at the end: all the while, it would take registers. */
 template <class T, int V, int E, class G, class Next>
 TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part, i64 row, row_group g, G &group, int n,
-                          const factors &f, Next next) {
+                          Next next) {
     typedef acc<T> A;
     A x[E];
 #pragma unroll
@@ -118,7 +106,7 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
     const A rstd = 1 / root(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
     hide(row);
     if (row < 0) return;
-    normalise<V>(f, x, mean, rstd, g, 0, n);
+    normalise<V>(p, x, mean, rstd, g, 0, n);
     const place<T> at = place_at<T>(p, row);
     if (g.rank == 0) write_moments(p, at, mean, rstd);
     store_part<T, V>(at.y, n, g, x);
@@ -128,20 +116,14 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
 
 /* x, y: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
 template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_norm &p) {
-    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const i64 row = row_of_lanes(p.s.lanes);
     const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const int n = there ? (int)p.s.rows.n : 0;
-    const bool fetched = TN_COPY_ASYNC && p.s.gamma_pieces;
     row_part<T, V, E> part;
     part.load(place_at<T>(p, there ? row : 0).x, n, g);
-    const factors f = fetched ? fetch_factors(p) : factors{p.gamma, p.beta};
     lane_sums group = {p.s.lanes};
-    finish_row(p, part, there ? row : -1, g, group, n, f, [&] {
-        if (!fetched) return;
-        copy_wait();
-        __syncthreads();
-    });
+    finish_row(p, part, there ? row : -1, g, group, n, [] {});
 }
 
 /* A block has a row at a time, or a cluster of blocks has. */
@@ -168,27 +150,15 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
         } else {
             part.load(place_at<T>(p, row).x, n, g);
         }
-        finish_row(p, part, row, g, group, n, {p.gamma, p.beta}, [&] {
+        finish_row(p, part, row, g, group, n, [&] {
             if (fed && row + step < p.s.rows.count) feed.fetch(place_at<T>(p, row + step).x, n, g);
         });
     }
 }
 
-/* The common case of a block for a row: every thread has E elements, everything is aligned and without gaps, and gamma
- * and beta are there in type W. A row for each block, and several blocks for each SM: that keeps memory busy. */
+/* ---- the common case -------------------------------------------------------------------------------------------------- */
 
-/* Mean and sum of squares around it of COUNT numbers each, over `lanes` neighbouring lanes. */
-template <class A> struct spread { A mean, squares; };
-
-template <class A> TN_DEVICE spread<A> join_spreads(spread<A> s, A count, int lanes) {
-    for (int d = 1; d < lanes; d *= 2) {
-        const A mean = __shfl_xor_sync(0xffffffffu, s.mean, d, 32), apart = mean - s.mean;
-        s.squares += __shfl_xor_sync(0xffffffffu, s.squares, d, 32) + apart * apart * (count / 2);
-        s.mean = (s.mean + mean) / 2;
-        count *= 2;
-    }
-    return s;
-}
+/* Everything is aligned and without gaps, gamma and beta are there in type W, and rows are of whole pieces. */
 
 /* What a thread has read is widened again each time: as numbers it would take twice the registers. */
 template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E> &part) {
@@ -199,59 +169,136 @@ template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E>
     }
 }
 
-template <class T, class W, int E, int THREADS> TN_DEVICE void layer_norm_full(const tni_layer_norm &p) {
-    constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
-    /* elements whose gamma and beta are read at once: wide ones take many registers, which small threads have not */
-    constexpr int FEW = E < 32 && sizeof(T) < sizeof(W) ? 2 : 4;
+template <class T, int V, int E>
+TN_DEVICE void load_dense(row_part<T, V, E> &part, const T *x, row_group g, int n, bool there) {
+#pragma unroll
+    for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if(x + piece_at<V>(g, k), there && piece_at<V>(g, k) < n);
+}
+
+template <class T, int V, int E> TN_DEVICE acc<T> sum_dense(const row_part<T, V, E> &part) {
+    acc<T> even = 0, odd = 0;
+#pragma unroll
+    for (int i = 0; i < E; i += 2) {
+        even += part.get(i);
+        odd += part.get(i + 1);
+    }
+    return even + odd;
+}
+
+/* The sum of squares of what differs from `mean`. */
+template <class T, int V, int E>
+TN_DEVICE acc<T> squares_dense(const row_part<T, V, E> &part, acc<T> mean, row_group g, int n) {
+    acc<T> even = 0, odd = 0;
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+        if (piece_at<V>(g, k) >= n) continue;
+#pragma unroll
+        for (int j = 0; j < V; j += 2) {
+            const acc<T> a = part.get(k * V + j) - mean, b = part.get(k * V + j + 1) - mean;
+            even = multiply_add(a, a, even);
+            odd = multiply_add(b, b, odd);
+        }
+    }
+    return even + odd;
+}
+
+/* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for memory
+ * once. */
+template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_layer_norm &p) {
+    constexpr int V = pack<T>::VL;
     typedef acc<T> A;
-    __shared__ spread<A> shared[WARPS];
-    int thread = (int)threadIdx.x;
-    const i64 row = (i64)blockIdx.x * (THREADS * E);
+    const int n = (int)p.s.rows.n, lanes = p.s.lanes;
+    const i64 row = row_of_lanes(lanes);
+    const row_group g = {(int)threadIdx.x & (lanes - 1), lanes};
+    const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     row_part<T, V, E> part;
+    several<W, V> gamma[E / V], beta[E / V];
+    load_dense(part, (const T *)p.x + row * n, g, n, there);
 #pragma unroll
-    for (int k = 0; k < E / V; k++)
-        part.raw[k] = load_words_if((const T *)p.x + row + (k * THREADS + thread) * V, true);
-    A sum = 0, more = 0;
-#pragma unroll
-    for (int i = 0; i < E; i += 2) {
-        sum += part.get(i);
-        more += part.get(i + 1);
+    for (int k = 0; k < E / V; k++) {
+        if (piece_at<V>(g, k) >= n) continue;
+        gamma[k] = *(const several<W, V> *)((const W *)p.gamma.data + piece_at<V>(g, k));
+        beta[k] = *(const several<W, V> *)((const W *)p.beta.data + piece_at<V>(g, k));
     }
-    spread<A> s = {(sum + more) / E, 0};
-    forget_widened(part);
-    sum = more = 0;
-#pragma unroll
-    for (int i = 0; i < E; i += 2) {
-        const A a = part.get(i) - s.mean, b = part.get(i + 1) - s.mean;
-        sum = multiply_add(a, a, sum);
-        more = multiply_add(b, b, more);
-    }
-    s.squares = sum + more;
-    s = join_spreads(s, (A)E, 32);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = s;
-    __syncthreads();
-    s = join_spreads(shared[threadIdx.x % WARPS], (A)(32 * E), WARPS);
-    const A rstd = 1 / root(s.squares / (A)(THREADS * E) + number<A>(p.eps));
-    forget_widened(part);
-    hide(thread); /* where y goes is computed now, and not kept all the while */
+    const A share = number<A>(p.share);
+    const A mean = reduce_some_lanes<take_sum>(sum_dense(part), lanes) * share;
+    const A squares = reduce_some_lanes<take_sum>(squares_dense(part, mean, g, n), lanes);
+    const A rstd = 1 / root(squares * share + number<A>(p.eps));
+    if (!there) return;
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         A y[V];
+        if (piece_at<V>(g, k) >= n) break;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const A d = (part.get(k * V + j) - mean) * rstd;
+            y[j] = multiply_add(d, (A)widen(gamma[k].v[j]), (A)widen(beta[k].v[j]));
+        }
+        store_pack((T *)p.y + row * n + piece_at<V>(g, k), narrow_pack<T>(y));
+    }
+    if (g.rank != 0) return;
+    ((A *)p.mean)[row] = mean;
+    ((A *)p.rstd)[row] = rstd;
+}
+
+/* Elements that the threads of a warp have together. */
+template <int V, int E> TN_DEVICE int count_of_warp(int warp, int n) {
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+        const int left = n - (k * (int)blockDim.x + warp * 32) * V;
+        count += left < 0 ? 0 : left < 32 * V ? left : 32 * V;
+    }
+    return count;
+}
+
+/* A block has a row, and several blocks an SM: that keeps memory busy. Each warp has the mean of its elements and the squares
+ * of what differs from that: one exchange is enough. */
+template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_layer_norm &p) {
+    constexpr int V = pack<T>::VL;
+    /* elements whose gamma and beta are read at once: wide ones take many registers, which small threads have not */
+    constexpr int FEW = E < 32 && sizeof(T) < sizeof(W) ? 2 : 4;
+    typedef acc<T> A;
+    __shared__ two<A> shared[32];
+    const int n = (int)p.s.rows.n, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const i64 row = (i64)blockIdx.x * n;
+    row_group g = {(int)threadIdx.x, (int)blockDim.x};
+    row_part<T, V, E> part;
+    load_dense(part, (const T *)p.x + row, g, n, true);
+    const A sum = reduce_lanes<take_sum, 32>(sum_dense(part));
+    const A own = quotient(sum, (A)count_of_warp<V, E>(threadIdx.x / 32, n));
+    forget_widened(part);
+    const A squares = reduce_lanes<take_sum, 32>(squares_dense(part, own, g, n));
+    if (lane == 0) shared[threadIdx.x / 32] = {sum, squares};
+    __syncthreads();
+    const bool mine = lane < warps;
+    const A count = mine ? (A)count_of_warp<V, E>(lane, n) : 0;
+    const two<A> s = mine ? shared[lane] : two<A>{0, 0};
+    const A share = number<A>(p.share), mean = reduce_lanes<take_sum, 32>(s.a) * share;
+    const A apart = mine ? quotient(s.a, count) - mean : 0; /* the warp's mean, as it was */
+    const A all = reduce_lanes<take_sum, 32>(multiply_add(apart * apart, count, s.b));
+    const A rstd = 1 / root(all * share + number<A>(p.eps));
+    forget_widened(part);
+    hide(g.rank); /* where y goes is computed now, and not kept all the while */
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+        A y[V];
+        if (piece_at<V>(g, k) >= n) break;
 #pragma unroll
         for (int i = 0; i < V; i += FEW) {
-            const int at = (k * THREADS + thread) * V + i;
+            const int at = piece_at<V>(g, k) + i;
             const several<W, FEW> gamma = *(const several<W, FEW> *)((const W *)p.gamma.data + at);
             const several<W, FEW> beta = *(const several<W, FEW> *)((const W *)p.beta.data + at);
 #pragma unroll
             for (int j = 0; j < FEW; j++) {
-                const A d = (part.get(k * V + i + j) - s.mean) * rstd;
+                const A d = (part.get(k * V + i + j) - mean) * rstd;
                 y[i + j] = multiply_add(d, (A)widen(gamma.v[j]), (A)widen(beta.v[j]));
             }
         }
-        store_pack((T *)p.y + row + (k * THREADS + thread) * V, narrow_pack<T>(y));
+        store_pack((T *)p.y + row + piece_at<V>(g, k), narrow_pack<T>(y));
     }
     if (threadIdx.x != 0) return;
-    ((A *)p.mean)[blockIdx.x] = s.mean;
+    ((A *)p.mean)[blockIdx.x] = mean;
     ((A *)p.rstd)[blockIdx.x] = rstd;
 }
 
@@ -331,7 +378,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
         A x[E];
 #pragma unroll
         for (int i = 0; i < E; i++) x[i] = part.get(i);
-        normalise<V>({p.gamma, p.beta}, x, mean, rstd, g, first, n);
+        normalise<V>(p, x, mean, rstd, g, first, n);
         store_part<T, V>(at.y + first, n, g, x);
     }
 }
@@ -363,20 +410,24 @@ LAYER_NORM(float, f32, 32, 16, 2)
 LAYER_NORM(double, f64, 16, 8, 1)
 
 /* W: the type of gamma and beta; each: elements of a thread; blocks: that an SM is to hold, so that 64 KB are on their
- * way */
-#define FULL(T, name, W, w, each, threads, blocks)                                                    \
-    TN_ROW_KERNEL(layer_norm_full_##threads##x##each##_##name##_##w, threads, blocks, tni_layer_norm, \
-                  (layer_norm_full<T, W, each, threads>(p)))
-#define FULL_HALF(T, name, W, w)     \
-    FULL(T, name, W, w, 16, 128, 16) \
-    FULL(T, name, W, w, 32, 128, 8)  \
-    FULL(T, name, W, w, 32, 256, 4)  \
-    FULL(T, name, W, w, 32, 512, 2)
+ * way, if it has so many threads */
+#define LANES(T, name, W, w)                                                            \
+    TN_ROW_KERNEL(layer_norm_lanes_##name##_##w, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, \
+                  (layer_norm_lanes<T, W, LAYER_NORM_LANES_EACH>(p)))
+#define DENSE(T, name, W, w, each, blocks)                                                       \
+    TN_ROW_KERNEL(layer_norm_dense_##each##_##name##_##w, TNI_ROW_BLOCK, blocks, tni_layer_norm, \
+                  (layer_norm_dense<T, W, each>(p)))
+#define DENSE_HALF(T, name, W, w) \
+    LANES(T, name, W, w)          \
+    DENSE(T, name, W, w, 8, 4)    \
+    DENSE(T, name, W, w, 16, 4)   \
+    DENSE(T, name, W, w, 32, 2)
 
-FULL_HALF(f16, f16, f16, f16)
-FULL_HALF(f16, f16, float, f32)
-FULL_HALF(bf16, bf16, bf16, bf16)
-FULL_HALF(bf16, bf16, float, f32)
-FULL(float, f32, float, f32, 8, 256, 8)
-FULL(float, f32, float, f32, 8, 512, 4)
-FULL(float, f32, float, f32, 8, 1024, 2)
+DENSE_HALF(f16, f16, f16, f16)
+DENSE_HALF(f16, f16, float, f32)
+DENSE_HALF(bf16, bf16, bf16, bf16)
+DENSE_HALF(bf16, bf16, float, f32)
+LANES(float, f32, float, f32)
+DENSE(float, f32, float, f32, 8, 4)
+DENSE(float, f32, float, f32, 16, 2)
+DENSE(float, f32, float, f32, 32, 1)

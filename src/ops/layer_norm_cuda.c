@@ -113,7 +113,8 @@ static bool are_aligned(const void *const *data, int count) {
 
 typedef struct forward_state {
     tni_launch first, second; /* second: writes, where rows are split */
-    tni_launch full;          /* instead of both where everything is aligned; a grid of 0 where there is none */
+    tni_launch dense;         /* instead of both where everything is aligned; a grid of 0 where there is none */
+    int lanes;                /* of its rows */
     tni_layer_norm p;
     bool may_feed;
 } forward_state;
@@ -127,41 +128,30 @@ size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
     return (size_t)pieces * 3 * tn_type_size(tni_acc_type(type));
 }
 
-static tn_status find_full(const tn_call *call, tn_type type, forward_state *s) {
+static tn_status find_lanes(const tn_call *call, tn_type type, forward_state *s) {
+    const int64_t n = s->p.s.rows.n, count = s->p.s.rows.count;
+    for (s->lanes = 1; s->lanes * LAYER_NORM_LANES_EACH < n;) s->lanes *= 2;
+    const int64_t rows = TNI_ROW_WARP_BLOCK / s->lanes; /* of a block */
+    s->dense = (tni_launch){.grid = (uint32_t)((count + rows - 1) / rows), .block = TNI_ROW_WARP_BLOCK};
+    return tni_cuda_find(call, &s->dense, call->name, "layer_norm_lanes_%s_%s", tn_type_name(type),
+                         tn_type_name(tn_in(call, GAMMA)->type));
+}
+
+/* The kernels for the common case: some lanes have a short row, a block has a longer one. */
+static tn_status find_dense(const tn_call *call, tn_type type, forward_state *s) {
     const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
+    const tni_gpu_rows *rows = &s->p.s.rows;
+    const int64_t n = rows->n, size = (int64_t)tn_type_size(type);
     if (type == TN_F64 || !is_plain(gamma, type) || !is_plain(beta, type) || beta->type != gamma->type) return TN_OK;
-    int each = type == TN_F32 ? 8 : 32;
-    int threads = tni_row_full(&s->p.s.rows, 2, each, type == TN_F32 ? 1024 : 512);
-    if (!threads && type != TN_F32) threads = tni_row_full(&s->p.s.rows, 2, each = 16, 512) == 128 ? 128 : 0;
-    if (!threads || !is_vector(&s->p.s.rows, LAYER_NORM_MEAN) || !is_vector(&s->p.s.rows, LAYER_NORM_RSTD))
-        return TN_OK;
-    s->full = (tni_launch){.grid = (uint32_t)s->p.s.rows.count, .block = (uint32_t)threads};
-    return tni_cuda_find(call, &s->full, call->name, "layer_norm_full_%dx%d_%s_%s", threads, each, tn_type_name(type),
+    if (n == 0 || n % (16 / size) || !tni_rows_dense(rows, 2)) return TN_OK;
+    if (!is_vector(rows, LAYER_NORM_MEAN) || !is_vector(rows, LAYER_NORM_RSTD)) return TN_OK;
+    if (n <= 32 * LAYER_NORM_LANES_EACH) return find_lanes(call, type, s);
+    const int each = n * size <= 1536 || (size == 4 && n <= 4096) ? 8 : n <= 8192 ? 16 : 32;
+    const int64_t threads = tni_round_up((n + each - 1) / each, 32);
+    if (threads > TNI_ROW_BLOCK) return TN_OK;
+    s->dense = (tni_launch){.grid = (uint32_t)rows->count, .block = (uint32_t)threads};
+    return tni_cuda_find(call, &s->dense, call->name, "layer_norm_dense_%d_%s_%s", each, tn_type_name(type),
                          tn_type_name(gamma->type));
-}
-
-/* The 16-byte pieces of a parameter; 0 where it cannot be read in them. */
-static int pieces_of(const tn_view *v) {
-    const int64_t bytes = v ? v->shape[0] * (int64_t)tn_type_size(v->type) : 0;
-    return v && v->strides[0] == 1 && bytes % 16 == 0 ? (int)(bytes / 16) : 0;
-}
-
-/* Where there are so few rows that each waits for memory rather than for its turn, blocks bring gamma and beta into shared
- * memory at once. */
-static tn_status find_lanes(const tn_call *call, tn_type type, const tni_row_plan *plan, forward_state *s) {
-    const int64_t few = 4; /* blocks for each multiprocessor */
-    const tni_gpu *gpu;
-    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    s->first.grid = tni_row_grid(plan, s->p.s.rows.count);
-    s->first.block = (uint32_t)plan->threads;
-    if (plan->each == tni_row_held(type, 'p') && s->first.grid <= few * gpu->sms) {
-        const int gamma = pieces_of(tn_in(call, GAMMA)), beta = pieces_of(tn_in(call, BETA));
-        s->p.s.gamma_pieces = beta ? gamma : 0;
-        s->p.s.beta_pieces = gamma ? beta : 0;
-        s->first.shared = 16 * (uint32_t)(s->p.s.gamma_pieces + s->p.s.beta_pieces);
-    }
-    return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan->piece, plan->each,
-                         tn_type_name(type));
 }
 
 static tn_status find_forward(const tn_call *call, tn_type type, forward_state *s) {
@@ -172,9 +162,13 @@ static tn_status find_forward(const tn_call *call, tn_type type, forward_state *
     shape->cluster = plan.cluster;
     if (count == 0) return TN_OK;
     if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, shape, &s->first, &s->second);
-    if (plan.kind == TNI_ROW_LANES) return find_lanes(call, type, &plan, s);
+    TN_TRY(find_dense(call, type, s));
+    if (plan.kind == TNI_ROW_LANES) {
+        s->first = (tni_launch){.grid = tni_row_grid(&plan, count), .block = (uint32_t)plan.threads};
+        return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan.piece, plan.each,
+                             tn_type_name(type));
+    }
     int64_t at_once;
-    TN_TRY(find_full(call, type, s));
     const uint32_t bytes = (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
     s->may_feed = may_feed(call, &shape->rows, &plan, 1, bytes);
     s->first.shared = s->may_feed ? bytes : 0;
@@ -191,6 +185,7 @@ tn_status tni_layer_norm_cuda_prepare(const tn_call *call, void **state) {
     s->p.gamma = tni_vector_of(tn_in(call, GAMMA));
     s->p.beta = tni_vector_of(tn_in(call, BETA));
     s->p.eps = tni_number_of(call->attrs[EPS].f);
+    s->p.share = tni_number_of(rows.n ? 1 / (double)rows.n : 0);
     tn_status status = tni_gpu_rows_of(&s->p.s.rows, &rows)
                            ? find_forward(call, tn_in(call, X)->type, s)
                            : tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
@@ -214,8 +209,10 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
     p.partials = call->workspace;
     p.s.fed = s->may_feed && ((uintptr_t)p.x & 15) == 0;
     const void *const data[] = {p.x, p.y, p.gamma.data, p.beta.data};
-    if (!are_aligned(data + 2, 2)) p.s.gamma_pieces = p.s.beta_pieces = 0;
-    if (s->full.grid && are_aligned(data, 4)) return tni_cuda_launch(call, &s->full, (void *[]){&p});
+    if (s->dense.grid && are_aligned(data, 4)) {
+        p.s.lanes = s->lanes;
+        return tni_cuda_launch(call, &s->dense, (void *[]){&p});
+    }
     TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
     return tni_cuda_launch(call, &s->second, (void *[]){&p});
 }
@@ -247,6 +244,24 @@ static int64_t most_parts(const tn_call *call, const tni_row_plan *plan, int64_t
     return smaller(count, most > 0 ? most : 1);
 }
 
+/* Threads of a block that walks with a ring, and how many elements of a row each has. 0: there is no such block. */
+static int ring_threads(tn_type type, int64_t n, int *each) {
+    const int64_t shortest = 256, size = (int64_t)tn_type_size(type);
+    if (type == TN_F64 || n < shortest || n % (16 / size)) return 0;
+    for (*each = 32 / (int)size; *each <= 64 / (int)size; *each *= 2) {
+        const int64_t threads = tni_round_up((n + *each - 1) / *each, 32);
+        if (threads <= TNI_ROW_BLOCK) return (int)threads;
+    }
+    return 0;
+}
+
+/* Blocks with rings: as many as have that many threads together. */
+static int64_t ring_parts(const tn_call *call, int64_t threads, int64_t count) {
+    const tni_gpu *gpu;
+    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
+    return smaller(count, gpu->sms * (TNI_ROW_BLOCK / threads));
+}
+
 /* The same where each column is walked along: so many that all SMs have something to do. */
 static int64_t column_parts(const tn_call *call, int64_t n, int64_t count) {
     const tni_gpu *gpu;
@@ -264,7 +279,11 @@ static size_t grad_room(const tn_call *call, const tni_rows *rows, size_t *sums)
     const bool splits = may_split(&plan);
     const int64_t pieces = splits ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
     int64_t parts = plan.kind == TNI_ROW_SPLIT ? 0 : most_parts(call, &plan, rows->count);
+    int each;
+    const int threads = ring_threads(type, rows->n, &each);
+    const int64_t rings = threads ? ring_parts(call, threads, rows->count) : 0;
     const int64_t along = splits ? column_parts(call, rows->n, rows->count) : 0;
+    if (rings > parts) parts = rings;
     if (along > parts) parts = along;
     *sums = (size_t)tni_round_up(2 * pieces * size, 64);
     return *sums + (wants_sums(call) ? (size_t)(2 * parts * rows->n * size) : 0);
@@ -289,17 +308,25 @@ static tn_status find_grad_split(const tn_call *call, tn_type type, grad_state *
     return tni_cuda_find(call, &s->columns, call->name, "layer_norm_grad_columns_%s", tn_type_name(type));
 }
 
-static tn_status find_grad_ring(const tn_call *call, tn_type type, int64_t parts, grad_state *s) {
+static tn_status find_grad_ring(const tn_call *call, tn_type type, grad_state *s) {
     const tn_view *gamma = tn_in(call, GAMMA);
     const tni_gpu_rows *rows = &s->p.s.rows;
-    if (type == TN_F64 || !is_plain(gamma, type) || !tn_out(call, GRAD_DX) || !wants_sums(call)) return TN_OK;
+    const tni_gpu *gpu;
+    int each;
+    const int threads = ring_threads(type, rows->n, &each);
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
+    if (!threads || !is_plain(gamma, type) || !tn_out(call, GRAD_DX) || !wants_sums(call)) return TN_OK;
     if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
-    const int threads = tni_row_full(rows, 3, LAYER_NORM_RING_EACH, TNI_ROW_BLOCK);
-    if (!threads || !tni_cuda_has_90(call, call->name)) return TN_OK;
-    s->ring = (tni_launch){.grid = (uint32_t)parts,
+    if (!tni_rows_dense(rows, 3) || !tni_cuda_has_90(call, call->name)) return TN_OK;
+    const int64_t stage = 2 * tni_round_up(rows->n * (int64_t)tn_type_size(type), 128);
+    const int64_t bytes = each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG;
+    const int64_t stages = smaller(bytes / (TNI_ROW_BLOCK / threads * stage), LAYER_NORM_RING_STAGES);
+    s->p.stages = (int)smaller(stages, (gpu->shared_per_block - OTHER_SHARED) / stage);
+    if (s->p.stages < 2) return TN_OK;
+    s->ring = (tni_launch){.grid = (uint32_t)ring_parts(call, threads, rows->count),
                            .block = (uint32_t)threads,
-                           .shared = (uint32_t)(LAYER_NORM_RING_BYTES * threads / TNI_ROW_BLOCK + 128)};
-    return tni_cuda_find(call, &s->ring, call->name, "layer_norm_grad_ring_%d_%s_%s", threads, tn_type_name(type),
+                           .shared = (uint32_t)(s->p.stages * stage + 128)};
+    return tni_cuda_find(call, &s->ring, call->name, "layer_norm_grad_ring_%d_%s_%s", each, tn_type_name(type),
                          tn_type_name(gamma->type));
 }
 
@@ -310,6 +337,7 @@ static tn_status find_grad_rows(const tn_call *call, tn_type type, grad_state *s
     shape->lanes = plan.lanes;
     shape->cluster = plan.cluster;
     if (plan.kind == TNI_ROW_SPLIT) return find_grad_split(call, type, s);
+    TN_TRY(find_grad_ring(call, type, s));
     if (plan.kind == TNI_ROW_LANES) {
         s->p.parts = (int)parts;
         s->first.grid = (uint32_t)parts;
@@ -318,7 +346,6 @@ static tn_status find_grad_rows(const tn_call *call, tn_type type, grad_state *s
         return tni_cuda_find(call, &s->first, call->name, "layer_norm_grad_warp_%c%d_%s", plan.piece, plan.each,
                              tn_type_name(type));
     }
-    TN_TRY(find_grad_ring(call, type, parts, s));
     const uint32_t bytes = 4 * (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
     s->may_feed = may_feed(call, &shape->rows, &plan, 2, bytes); /* x and dy, two rows ahead */
     s->first.shared = s->may_feed ? bytes : 0;

@@ -150,8 +150,8 @@ TN_DEVICE void add_groups(const tni_layer_norm_grad &p, const column_sums<A, E> 
 /* x, dy, dx: (rows, n). `lanes` neighbouring lanes have a row at a time. */
 template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_layer_norm_grad &p) {
     typedef acc<T> A;
-    const i64 groups = (i64)gridDim.x * TNI_ROW_WARP_BLOCK / p.s.lanes;
-    const i64 first = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const i64 groups = (i64)gridDim.x * (TNI_ROW_WARP_BLOCK / p.s.lanes);
+    const i64 first = row_of_lanes(p.s.lanes);
     row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const i64 count = p.s.rows.count, turns = (count + groups - 1) / groups;
     lane_sums group = {p.s.lanes};
@@ -249,41 +249,49 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_layer_norm_grad &p
     }
 }
 
-/* The common case, from sm_90 on: every thread has E elements of a row, everything is aligned and without gaps, gamma is
- * there in type W, and dx and sums are wanted. Several rows ahead are on their way into a ring in shared memory, which costs
- * no registers: those hold gamma and the sums of a thread's columns. */
-template <class T, class W, int THREADS> TN_DEVICE void grad_ring(const tni_layer_norm_grad &p) {
-    constexpr int V = pack<T>::VL, E = LAYER_NORM_RING_EACH, COUNT = THREADS * E, WARPS = THREADS / 32;
-    constexpr u32 BYTES = COUNT * sizeof(T);
-    constexpr int STAGES = LAYER_NORM_RING_BYTES / (TNI_ROW_BLOCK * E * 2 * (int)sizeof(T));
+/* The common case, from sm_90 on: everything is aligned and without gaps, rows are of whole pieces, gamma is there in type W,
+ * and dx and sums are wanted. Several rows ahead are on their way into a ring in shared memory, which costs no registers:
+ * those hold the sums of a thread's columns, and up to 16 elements of gamma and of a row. More of a row stay in the ring until
+ * dx is written, and only then does another row take their place. */
+template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm_grad &p) {
+    constexpr int V = pack<T>::VL;
+    constexpr bool HELD = E <= 16;
+    static_assert(TNI_ROW_BLOCK / 32 == 16, "half a warp adds up what the warps have");
     typedef acc<T> A;
-    __shared__ u64 arrived[STAGES];
-    __shared__ two<A> shared[2][WARPS];
-    const int lane = threadIdx.x % 32, first = threadIdx.x * V, count = (int)p.s.rows.count, step = (int)gridDim.x;
-    /* (STAGES, x and dy, COUNT). What arrives at multiples of 128 bytes arrives a fifth sooner. */
+    __shared__ u64 arrived[LAYER_NORM_RING_STAGES];
+    __shared__ two<A> shared[2][16];
+    const int warps = blockDim.x / 32, lane = threadIdx.x % 32;
+    const int n = (int)p.s.rows.n, count = (int)p.s.rows.count, step = (int)gridDim.x, stages = p.stages;
+    const u32 bytes = (u32)n * sizeof(T), pitch = (bytes + 127) / 128 * 128;
+    const row_group own = {(int)threadIdx.x, (int)blockDim.x};
+    const A share = 1 / (A)n;
+    /* (stages, x and dy, pitch). What arrives at multiples of 128 bytes arrives a fifth sooner. */
     u8 *ring = (u8 *)(((u64)dynamic_shared() + 127) / 128 * 128);
-    const auto fetch =
-        [&](int row, int stage) { /* by one thread */
-                                  if (row >= count) return;
-                                  u8 *to = ring + (u32)stage * 2 * BYTES;
-                                  bulk_expect(arrived + stage, 2 * BYTES);
-                                  bulk_fetch(to, (const T *)p.x + (i64)row * COUNT, BYTES, arrived + stage);
-                                  bulk_fetch(to + BYTES, (const T *)p.dy + (i64)row * COUNT, BYTES, arrived + stage);
-        };
+    const auto fetch = [&](int row, int stage) { /* by one thread */
+                                                 if (row >= count) return;
+                                                 u8 *to = ring + (u32)stage * 2 * pitch;
+                                                 bulk_expect(arrived + stage, 2 * bytes);
+                                                 bulk_fetch(to, (const T *)p.x + (i64)row * n, bytes, arrived + stage);
+                                                 bulk_fetch(to + pitch, (const T *)p.dy + (i64)row * n, bytes,
+                                                            arrived + stage);
+    };
     int row = (int)blockIdx.x;
     if (threadIdx.x == 0) {
-        bulk_prepare(arrived, STAGES);
-        for (int s = 0; s < STAGES; s++) fetch(row + s * step, s);
+        bulk_prepare(arrived, stages);
+        for (int s = 0; s < stages; s++) fetch(row + s * step, s);
     }
     A gamma[E], dgamma[E], dbeta[E];
+    const auto open_gamma = [&](int k) {
+        several<W, V> g = {};
+        if (piece_at<V>(own, k) < n) g = *(const several<W, V> *)((const W *)p.gamma.data + piece_at<V>(own, k));
+#pragma unroll
+        for (int j = 0; j < V; j++) gamma[k * V + j] = (A)widen(g.v[j]);
+    };
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
-        const several<W, V> g = *(const several<W, V> *)((const W *)p.gamma.data + k * THREADS * V + first);
+        if (HELD) open_gamma(k);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            gamma[k * V + j] = (A)widen(g.v[j]);
-            dgamma[k * V + j] = dbeta[k * V + j] = 0;
-        }
+        for (int j = 0; j < V; j++) dgamma[k * V + j] = dbeta[k * V + j] = 0;
     }
     moments<A> next = {((const A *)p.mean)[row], ((const A *)p.rstd)[row]};
     __syncthreads();
@@ -292,21 +300,33 @@ template <class T, class W, int THREADS> TN_DEVICE void grad_ring(const tni_laye
     for (; row < count; row += step, turn ^= 1) {
         const moments<A> m = next;
         bulk_wait(arrived + stage, phase);
-        const words *x = (const words *)(ring + (u32)stage * 2 * BYTES) + threadIdx.x;
+        const words *x = (const words *)(ring + (u32)stage * 2 * pitch) + threadIdx.x;
         if (row + step < count) next = {((const A *)p.mean)[row + step], ((const A *)p.rstd)[row + step]};
-        A xhat[E], g[E];
+        A xhat[E], g[E], d[V];
+        /* piece k of a thread's elements: dy, then xhat and dy * gamma; where there is nothing, dy is 0 */
+        const auto open = [&](int k) {
+            words px = {}, pd = {};
+            if (!HELD) open_gamma(k);
+            if (piece_at<V>(own, k) < n) {
+                px = load_shared(x + k * blockDim.x);
+                pd = load_shared(x + k * blockDim.x + pitch / 16);
+            }
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                d[j] = widen_word<T>(pd, j);
+                xhat[k * V + j] = (widen_word<T>(px, j) - m.mean) * m.rstd;
+                g[k * V + j] = d[j] * gamma[k * V + j];
+            }
+        };
         two<A> sums = {0, 0};
 #pragma unroll
         for (int k = 0; k < E / V; k++) {
-            const words px = load_shared(x + k * THREADS), pd = load_shared(x + k * THREADS + BYTES / 16);
+            open(k);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const int e = k * V + j;
-                const A d = widen_word<T>(pd, j);
-                xhat[e] = (widen_word<T>(px, j) - m.mean) * m.rstd;
-                dgamma[e] = multiply_add(d, xhat[e], dgamma[e]);
-                dbeta[e] += d;
-                g[e] = d * gamma[e];
+                dgamma[e] = multiply_add(d[j], xhat[e], dgamma[e]);
+                dbeta[e] += d[j];
                 sums.a += g[e];
                 sums.b = multiply_add(g[e], xhat[e], sums.b);
             }
@@ -314,30 +334,35 @@ template <class T, class W, int THREADS> TN_DEVICE void grad_ring(const tni_laye
         sums.a = reduce_lanes<take_sum, 32>(sums.a);
         sums.b = reduce_lanes<take_sum, 32>(sums.b);
         if (lane == 0) shared[turn][threadIdx.x / 32] = sums;
-        __syncthreads(); /* and everybody has taken the row out of the ring */
-        if (threadIdx.x == 0) fetch(row + STAGES * step, stage);
-        sums = shared[turn][lane % WARPS];
-        sums.a = reduce_lanes<take_sum, WARPS>(sums.a) / COUNT;
-        sums.b = reduce_lanes<take_sum, WARPS>(sums.b) / COUNT;
-        T *to = (T *)p.dx + (i64)row * COUNT + first;
+        __syncthreads(); /* and everybody has taken this row out of the ring, or the one before */
+        if (HELD && threadIdx.x == 0) fetch(row + stages * step, stage);
+        if (!HELD && threadIdx.x == 0 && row >= step) fetch(row + (stages - 1) * step, stage ? stage - 1 : stages - 1);
+        sums = lane % 16 < warps ? shared[turn][lane % 16] : two<A>{0, 0};
+        sums.a = reduce_lanes<take_sum, 16>(sums.a) * share;
+        sums.b = reduce_lanes<take_sum, 16>(sums.b) * share;
+        T *to = (T *)p.dx + (i64)row * n;
 #pragma unroll
-        for (int e = 0; e < E; e++) g[e] = multiply_add(-xhat[e], sums.b, g[e] - sums.a) * m.rstd;
+        for (int k = 0; k < E / V; k++) {
+            if (!HELD) open(k);
 #pragma unroll
-        for (int k = 0; k < E / V; k++) store_pack(to + k * THREADS * V, narrow_pack<T>(g + k * V));
-        if (++stage == STAGES) {
+            for (int j = k * V; j < k * V + V; j++) g[j] = multiply_add(-xhat[j], sums.b, g[j] - sums.a) * m.rstd;
+            if (piece_at<V>(own, k) < n) store_pack(to + piece_at<V>(own, k), narrow_pack<T>(g + k * V));
+        }
+        if (++stage == stages) {
             stage = 0;
             phase ^= 1;
         }
     }
     let_next_begin();
-    A *sums = sums_at<A>(p, blockIdx.x) + first;
+    A *sums = sums_at<A>(p, blockIdx.x);
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
+        if (piece_at<V>(own, k) >= n) break;
 #pragma unroll
         for (int j = 0; j < V; j += pack<A>::VL) {
-            A *to = sums + k * THREADS * V + j;
+            A *to = sums + piece_at<V>(own, k) + j;
             store_pack(to, narrow_pack<A>(dgamma + k * V + j));
-            store_pack(to + (i64)p.parts * COUNT, narrow_pack<A>(dbeta + k * V + j));
+            store_pack(to + (i64)p.parts * n, narrow_pack<A>(dbeta + k * V + j));
         }
     }
 }
@@ -489,17 +514,18 @@ GRAD_LONGER(f16, f16)
 GRAD_LONGER(bf16, bf16)
 GRAD_LONGER(float, f32)
 
-/* W: the type of gamma */
-#define RING(T, name, W, w, threads)                                                               \
-    TN_ROW_KERNEL(layer_norm_grad_ring_##threads##_##name##_##w, threads, TNI_ROW_BLOCK / threads, \
-                  tni_layer_norm_grad, (grad_ring<T, W, threads>(p)))
-#define RINGS(T, name, W, w) \
-    RING(T, name, W, w, 128) \
-    RING(T, name, W, w, 256) \
-    RING(T, name, W, w, 512)
+/* W: the type of gamma; each: elements of a thread */
+#define RING(T, name, W, w, each)                                                                    \
+    TN_ROW_KERNEL(layer_norm_grad_ring_##each##_##name##_##w, TNI_ROW_BLOCK, 1, tni_layer_norm_grad, \
+                  (grad_ring<T, W, each>(p)))
+#define RING_HALF(T, name, W, w) \
+    RING(T, name, W, w, 8)       \
+    RING(T, name, W, w, 16)      \
+    RING(T, name, W, w, 32)
 
-RINGS(f16, f16, f16, f16)
-RINGS(f16, f16, float, f32)
-RINGS(bf16, bf16, bf16, bf16)
-RINGS(bf16, bf16, float, f32)
-RINGS(float, f32, float, f32)
+RING_HALF(f16, f16, f16, f16)
+RING_HALF(f16, f16, float, f32)
+RING_HALF(bf16, bf16, bf16, bf16)
+RING_HALF(bf16, bf16, float, f32)
+RING(float, f32, float, f32, 8)
+RING(float, f32, float, f32, 16)

@@ -270,7 +270,7 @@ template <class T, int E> TN_DEVICE void softmax_tile_warp(const tni_softmax &p)
 /* x: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
 template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &p) {
     typedef acc<T> A;
-    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const i64 row = row_of_lanes(p.s.lanes);
     const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const place<T> at = place_at<T>(p, there ? row : 0, 0, there ? (int)p.s.rows.n : 0);

@@ -68,7 +68,7 @@ template <class T, int V, int E> struct two_parts {
 
 /* y, dy, dx: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
 template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_softmax_grad &p) {
-    const i64 row = ((i64)blockIdx.x * TNI_ROW_WARP_BLOCK + threadIdx.x) / p.s.lanes;
+    const i64 row = row_of_lanes(p.s.lanes);
     const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const int n = there ? (int)p.s.rows.n : 0;
