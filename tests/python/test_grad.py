@@ -435,3 +435,14 @@ def test_many_gradients_at_once(size: int) -> None:
         assert_close(jacobian(function, x, vectorize=True), jacobian(function, x), "f64")
         want = hessian(lambda x, f=function: f(x).sum(), x)
         assert_close(hessian(lambda x, f=function: f(x).sum(), x, vectorize=True), want, "f64", scale=4)
+
+
+def test_threads_that_do_not_know_of_a_batch() -> None:
+    """Backward passes of a GPU run on a thread of their own, which torch does not tell how many vmaps are around it."""
+    x, made = here.rand(3, 4), tn.fuse("x * tanh(x) + y")
+    one, two = torch._add_batch_dim(x, 0, 1), torch._add_batch_dim(torch._add_batch_dim(x, 0, 1), 0, 2)
+    want = made(x, x)
+    assert torch.equal(torch._remove_batch_dim(made(one, one), 1, 1, 0), want)
+    inner = torch._remove_batch_dim(made(two, one[0]), 2, 1, 0)
+    assert torch.equal(torch._remove_batch_dim(inner, 1, 1, 0), made(x, x[:, :1]))
+

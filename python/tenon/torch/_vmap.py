@@ -44,17 +44,31 @@ class _Info(NamedTuple):
     batch_size: int
 
 
+def _level(tensors: Sequence[Tensor]) -> int:
+    """The innermost vmap of before torch.func that these are batched by. The thread knows how many there are, but where
+    backward passes run on a thread of a GPU's it does not."""
+    nesting: Any = torch._C
+    level: int = nesting._vmapmode_increment_nesting() - 1
+    nesting._vmapmode_decrement_nesting()
+    if level > 0:
+        return level
+
+    def has(tensor: Tensor, level: int) -> bool:
+        """What is not batched by a level gets a dimension of any size instead."""
+        return len({torch._remove_batch_dim(tensor, level, size, 0).shape[0] for size in (1, 2)}) == 1
+
+    return max(level for level in range(1, 65) if any(has(tensor, level) for tensor in tensors))
+
+
 def batched_before(overload: Any) -> Callable[..., Any]:
     """The kernel for the vmap of before torch.func, which is_grads_batched=True and vectorize=True still are. Without
     one, torch runs an operator for one element after the other too, but for lists of tensors."""
     rule = batched(overload)
-    count: Any = torch._C
 
     def kernel(*args: Any) -> Any:
-        level = count._vmapmode_increment_nesting() - 1
-        count._vmapmode_decrement_nesting()
         # What is not batched comes with a dimension of 1 in front.
         flat, spec = tree_flatten(args)
+        level = _level([v for v in flat if isinstance(v, Tensor)])
         flat = [torch._remove_batch_dim(v, level, 1, 0) if isinstance(v, Tensor) else v for v in flat]
         size = max(v.shape[0] for v in flat if isinstance(v, Tensor))
         dims = [0 if isinstance(v, Tensor) and v.shape[0] == size else None for v in flat]
