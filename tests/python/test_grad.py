@@ -445,4 +445,3 @@ def test_threads_that_do_not_know_of_a_batch() -> None:
     assert torch.equal(torch._remove_batch_dim(made(one, one), 1, 1, 0), want)
     inner = torch._remove_batch_dim(made(two, one[0]), 2, 1, 0)
     assert torch.equal(torch._remove_batch_dim(inner, 1, 1, 0), made(x, x[:, :1]))
-
