@@ -74,6 +74,10 @@ static struct {
     bool (*function_mode)(void);
     bool (*profiling)(void);
     void *keys_library; /* of the thread's set of dispatch keys */
+    /* where a Python tensor points to torch's, and where that has its dispatch keys; the key that says what is_neg does. 0:
+     * not known, and is_neg is asked */
+    int64_t torch_at, keys_at;
+    uint64_t negative;
 } py;
 
 #define KEYS "_ZN3c104impl26raw_local_dispatch_key_setE" /* two words in each thread; 0 is the usual state */
@@ -165,6 +169,12 @@ static bool is_true(python_object *value) {
     return value == py._Py_TrueStruct;
 }
 
+static bool is_negated(python_object *tensor) {
+    if (!py.negative) return is_true(py.PyObject_Vectorcall(py.is_neg, &tensor, 1, NULL));
+    const char *own = *(char *const *)((const char *)tensor + py.torch_at);
+    return *(const uint64_t *)(own + py.keys_at) & py.negative;
+}
+
 /* `needs_grad`: set where the tensor requires a gradient; NULL where nothing is recorded. */
 static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool *needs_grad) {
     if (tni_torch_frame_room(frame, 1) != TN_OK) return FAILED;
@@ -172,7 +182,7 @@ static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool *n
     py.Py_DecRef(type);
     if (type != py.tensor && type != py.parameter) return NOT_PLAIN;
     if (needs_grad) *needs_grad |= is_true(py.PyObject_GetAttr(object, py.requires_grad));
-    if (is_true(py.PyObject_Vectorcall(py.is_neg, &object, 1, NULL))) return NOT_PLAIN;
+    if (is_negated(object)) return NOT_PLAIN;
     int32_t i = frame->args.n_in++;
     tn_tensor *t = &frame->tensors[i];
     frame->in[i] = t;
@@ -482,6 +492,13 @@ TN_API tn_status tn_torch_direct_setup(python_object *tensor, python_object *par
     py.current_level = py.PyUnicode_InternFromString("_current_level");
     n_states = 1; /* {0, 0} */
     return TN_OK;
+}
+
+/* Where tensors have their dispatch keys, as python/tenon/torch/_direct.py has found out; a key of 0: nobody knows. */
+TN_API void tn_torch_direct_keys(int64_t torch_at, int64_t keys_at, uint64_t negative) {
+    py.torch_at = torch_at;
+    py.keys_at = keys_at;
+    py.negative = negative;
 }
 
 /* Calls made in the state of dispatch that this thread is in now are plain, too. */

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import tenon.torch as tn
 from tenon.contract import Input
+from tenon.torch import _direct
 
 
 @pytest.mark.parametrize("T", ["f32", "f16", "bf16"])
@@ -128,11 +129,20 @@ def test_channels_last_stays() -> None:
     assert tn.softmax(x[:, :, ::2]).is_contiguous()  # gaps do not stay
 
 
-def test_negative_sign_and_conjugates_are_applied() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_negative_sign_and_conjugates_are_applied(known: bool) -> None:
+    """Whether tensors are looked into for it, or asked."""
     z = here.randn(3, 4, dtype=torch.complex64)
-    x = torch.imag(z.conj())
-    assert x.is_neg()
-    assert_close(tn.softmax(x), torch.softmax(x, -1))
+    keys = _direct._keys()
+    assert keys[2] or not _direct.available
+    _direct._lib.tn_torch_direct_keys(*(keys if known else (0, 0, 0)))
+    try:
+        for x in (torch.imag(z.conj()), torch._neg_view(here.randn(3, 4)), torch._neg_view(here.tensor(1.0))):
+            assert x.is_neg()
+            assert_close(tn.softmax(x) if x.ndim else tn.relu(x), torch.softmax(x, -1) if x.ndim else torch.relu(x))
+            assert torch.equal(tn.relu(x.resolve_neg()), tn.relu(x))
+    finally:
+        _direct._lib.tn_torch_direct_keys(*keys)
 
 
 def test_zero_tensors_have_values() -> None:

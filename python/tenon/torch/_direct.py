@@ -17,6 +17,8 @@ _lib = ctypes.PyDLL(lib._name)
 _lib.tn_torch_direct_setup.argtypes = [ctypes.py_object] * 6
 _lib.tn_torch_direct_setup.restype = ctypes.c_int
 _lib.tn_torch_direct_accept.restype = None
+_lib.tn_torch_direct_keys.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint64]
+_lib.tn_torch_direct_keys.restype = None
 _lib.tn_torch_direct_plain.restype = ctypes.c_bool
 _lib.tn_torch_direct.argtypes = [
     ctypes.c_void_p,
@@ -55,6 +57,26 @@ def _no_names() -> AbstractContextManager[Any]:
     return guard
 
 
+def _places(address: int, reach: int, word: int) -> set[int]:
+    """Where a word is in memory, counted from an address."""
+    return {at for at in range(0, reach, 8) if ctypes.c_uint64.from_address(address + at).value == word}
+
+
+def _keys() -> tuple[int, int, int]:
+    """For tn_torch_direct_keys: found by comparing memory with what torch says of some tensors; 0 where no place, or
+    more than one, is right for all of them."""
+    plain = torch.ones(2)
+    every = [plain, torch._neg_view(plain), torch.ones(3, dtype=torch.complex64).conj(), torch.ones(1).requires_grad_()]
+    every += [torch.nn.Parameter(torch.ones(1)), torch.zeros(0, dtype=torch.int64), torch.empty(2, device="meta")]
+    said = [torch._C._dispatch_keys(t).raw_repr() for t in every]
+    negative = said[0] ^ said[1]
+    outer = set.intersection(*(_places(id(t), 64, t._cdata) for t in every))
+    inner = set.intersection(*(_places(t._cdata, 192, keys) for t, keys in zip(every, said, strict=True)))
+    if len(outer) != 1 or len(inner) != 1 or negative.bit_count() != 1:
+        return 0, 0, 0
+    return outer.pop(), inner.pop(), negative
+
+
 def _set_up() -> bool:
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if exchange is None:
@@ -64,6 +86,8 @@ def _set_up() -> bool:
     status = _lib.tn_torch_direct_setup(tensor, parameter, tensor.is_neg, bump, vars(forward_ad), exchange)
     if status != 0 or not _knows_modes():
         return False
+    if hasattr(torch._C, "_dispatch_keys") and hasattr(torch.Tensor, "_cdata"):
+        _lib.tn_torch_direct_keys(*_keys())
     with torch.inference_mode():
         _lib.tn_torch_direct_accept()
     with _no_names():

@@ -62,21 +62,23 @@ class _Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for params in self._alike(group):
-                grads = [p.grad for p in params if p.grad is not None]
+            for params, grads in self._alike(group):
                 self._update(group, params, torch._foreach_neg(grads) if group["maximize"] else grads)
         return loss
 
-    def _alike(self, group: Group) -> Iterator[list[Tensor]]:
-        """The parameters that have a gradient, in lists that one call updates."""
-        found: dict[Hashable, list[Tensor]] = {}
+    def _alike(self, group: Group) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """The parameters that have a gradient, and these, in lists that one call updates."""
+        found: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = {}
         for p in group["params"]:
-            if p.grad is None:
+            grad = p.grad
+            if grad is None:
                 continue
-            if p.grad.is_sparse:
+            if grad.is_sparse:
                 name = type(self).__name__
                 raise NotImplementedError(f"tn.optim.{name} takes no sparse gradients; torch.optim.SparseAdam does")
-            found.setdefault((p.device, p.dtype, p.grad.dtype, self._stage(group, p)), []).append(p)
+            params, grads = found.setdefault((p.device, p.dtype, grad.dtype, self._stage(group, p)), ([], []))
+            params.append(p)
+            grads.append(grad)
         yield from found.values()
 
     @abstractmethod
@@ -143,7 +145,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
         for group in self.param_groups:
             group.setdefault("master_weights", master_weights)
 
-    def _alike(self, group: Group) -> Iterator[list[Tensor]]:
+    def _alike(self, group: Group) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         if group["capturable"]:
             begun = [p for p in group["params"] if p in self.state]
             if begun and [id(p) for p in begun] != [id(p) for p in group["params"] if p.grad is not None]:
