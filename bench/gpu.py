@@ -402,6 +402,7 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
 
 # ---- launch ----------------------------------------------------------------------------------------------------------
 
+LAUNCH_RUNS = 5
 SMALL = {  # as `tenon bench --shape` takes it
     "softmax": "s=[16, 128]",
     "layer_norm": "r=[16] c=128 gamma beta",
@@ -414,19 +415,30 @@ SMALL = {  # as `tenon bench --shape` takes it
 
 
 def launch(quick: bool) -> list[dict[str, Any]]:
-    rows = []
-    print(f"  {'operator':<14} {'shape':<36} call µs  bare launch µs  more than that")
-    for op, shape in SMALL.items():
-        command = ["-m", "tenon", "bench", op, "--shape", shape, "--device", "cuda", "--ms", "50", "--json"]
+    """Medians of some runs of each, which take turns; the bare launch is the same for all, and its median is of all."""
+    calls: dict[str, list[float]] = {op: [] for op in SMALL}
+    commands, bare = {}, []
+    for op, shape in list(SMALL.items()) * (1 if quick else LAUNCH_RUNS):
+        command = ["-m", "tenon", "bench", op, "--shape", shape, "--device", "cuda", "--ms", "20", "--json"]
         said = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
         report = json.loads(said.stdout)
-        call, bare = report["results"][0]["call"]["median_s"] * 1e6, report["hardware"]["bare_launch_s"] * 1e6
-        row = {"op": op, "shape": shape, "type": "f32", "call_us": round(call, 2), "bare_launch_us": round(bare, 2)}
-        rows.append({**row, "more_us": round(call - bare, 2), "command": report["command"]})
-        print(f"  {op:<14} {shape:<36} {call:>7.2f} {bare:>15.2f} {call - bare:>15.2f}", flush=True)
+        calls[op].append(report["results"][0]["call"]["median_s"] * 1e6)
+        bare.append(report["hardware"]["bare_launch_s"] * 1e6)
+        commands[op] = report["command"]
+    rows, alone = [], statistics.median(bare)
+    print(f"  {'operator':<14} {'shape':<36} call µs  bare launch µs  more than that")
+    for op, shape in SMALL.items():
+        call = statistics.median(calls[op])
+        row = {"op": op, "shape": shape, "type": "f32", "call_us": round(call, 2), "bare_launch_us": round(alone, 2)}
+        rows.append({**row, "more_us": round(call - alone, 2), "runs": len(calls[op]), "command": commands[op]})
+        print(f"  {op:<14} {shape:<36} {call:>7.2f} {alone:>15.2f} {call - alone:>15.2f}", flush=True)
     return rows
 
 
+METHODS = {
+    "shapes": f"median of {FEW_TURNS} turns, the sides taking turns",
+    "launch": f"median of {LAUNCH_RUNS} runs, which take turns, of 15 times 50 calls each; the bare launch of all runs",
+}
 PARTS = {"kernels": kernels, "training": training, "shapes": shapes, "launch": launch}
 
 
@@ -455,7 +467,7 @@ def main() -> int:
             report = {**environment(), "gpu": torch.cuda.get_device_name(), "state_before": before}
             report |= {
                 "state_after": gpu_state(),
-                "method": f"median of {TURNS} turns ({FEW_TURNS} for shapes), the sides taking turns",
+                "method": METHODS.get(name, f"median of {TURNS} turns, the sides taking turns"),
             }
             write_result(f"gpu-{name}", {**report, "rows": rows})
     return 0

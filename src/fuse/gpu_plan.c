@@ -236,9 +236,9 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_of(chunks, each), 32);
         part->bound = part->lanes <= 256 ? 256 : 512;
     }
-    /* two stages of a ring have to fit */
+    /* two stages of a ring have to fit. Few rows do without: how they are shared out they have in common with many */
     int64_t down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
-    part->ring &= !part->streams && down <= TNI_GPU_RING_ROWS &&
+    part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
                   2 * down * part->p->pass->columns * e->moving <= part->ring_most;
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
@@ -260,8 +260,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;
-    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || part->small || !part->whole || !e->moving)
-        return false;
+    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || !part->whole || !e->moving) return false;
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
         const tni_memory *m = &p->pass->memory[p->memory_of[i]];

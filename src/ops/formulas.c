@@ -83,6 +83,8 @@ static const tn_sample normed[] = {{"r=[7] c=5"},
                                    {"r=[2, 3] c=64 gamma W=f32 zero_centered=true"},
                                    {"r=[0] c=5 gamma"},
                                    {"r=[2] c=5000 gamma eps=1e-3"},
+                                   {"r=[12] c=1024 gamma"},
+                                   {"r=[20] c=2048 gamma W=f32"},
                                    {"r=[4096] c=4096 gamma", .bench = true},
                                    {0}};
 static const tn_sample trained[] = {{"n=4 c=5 s=[3, 2] var>0"},

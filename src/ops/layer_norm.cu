@@ -27,6 +27,12 @@ TN_DEVICE double root(double a) {
     return sqrt(a);
 }
 
+/* sum / n, given share = 1 / n: exact where that is, as for rows that are the same number all over. */
+template <class A> TN_DEVICE A mean_of(A sum, int n, A share) {
+    const A near = sum * share;
+    return multiply_add(multiply_add(-near, (A)n, sum), share, near);
+}
+
 /* a / b, the last bits aside. */
 TN_DEVICE float quotient(float a, float b) {
     return __fdividef(a, b);
@@ -221,7 +227,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
         beta[k] = *(const several<W, V> *)((const W *)p.beta.data + piece_at<V>(g, k));
     }
     const A share = number<A>(p.share);
-    const A mean = reduce_some_lanes<take_sum>(sum_dense(part), lanes) * share;
+    const A mean = mean_of(reduce_some_lanes<take_sum>(sum_dense(part), lanes), n, share);
     const A squares = reduce_some_lanes<take_sum>(squares_dense(part, mean, g, n), lanes);
     const A rstd = 1 / root(squares * share + number<A>(p.eps));
     if (!there) return;
@@ -274,7 +280,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     const bool mine = lane < warps;
     const A count = mine ? (A)count_of_warp<V, E>(lane, n) : 0;
     const two<A> s = mine ? shared[lane] : two<A>{0, 0};
-    const A share = number<A>(p.share), mean = reduce_lanes<take_sum, 32>(s.a) * share;
+    const A share = number<A>(p.share), mean = mean_of(reduce_lanes<take_sum, 32>(s.a), n, share);
     const A apart = mine ? quotient(s.a, count) - mean : 0; /* the warp's mean, as it was */
     const A all = reduce_lanes<take_sum, 32>(multiply_add(apart * apart, count, s.b));
     const A rstd = 1 / root(all * share + number<A>(p.eps));

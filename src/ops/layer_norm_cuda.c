@@ -234,7 +234,7 @@ static bool wants_sums(const tn_call *call) {
     return tn_out(call, GRAD_DGAMMA) || tn_out(call, GRAD_DBETA);
 }
 
-/* Blocks, or clusters, that each have a part of the rows, at most: what the workspace has room for. */
+/* Blocks, or clusters, that each have a part of the rows, at most. */
 static int64_t most_parts(const tn_call *call, const tni_row_plan *plan, int64_t count) {
     const tni_gpu *gpu;
     if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
@@ -319,8 +319,9 @@ static tn_status find_grad_ring(const tn_call *call, tn_type type, grad_state *s
     if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
     if (!tni_rows_dense(rows, 3) || !tni_cuda_has_90(call, call->name)) return TN_OK;
     const int64_t stage = 2 * tni_round_up(rows->n * (int64_t)tn_type_size(type), 128);
-    const int64_t bytes = each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG;
-    const int64_t stages = smaller(bytes / (TNI_ROW_BLOCK / threads * stage), LAYER_NORM_RING_STAGES);
+    const int64_t blocks = TNI_ROW_BLOCK / threads, room = gpu->shared_per_sm - blocks * OTHER_SHARED;
+    const int64_t bytes = smaller(each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG, room);
+    const int64_t stages = smaller(bytes / (blocks * stage), LAYER_NORM_RING_STAGES);
     s->p.stages = (int)smaller(stages, (gpu->shared_per_block - OTHER_SHARED) / stage);
     if (s->p.stages < 2) return TN_OK;
     s->ring = (tni_launch){.grid = (uint32_t)ring_parts(call, threads, rows->count),

@@ -303,18 +303,20 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
         const words *x = (const words *)(ring + (u32)stage * 2 * pitch) + threadIdx.x;
         if (row + step < count) next = {((const A *)p.mean)[row + step], ((const A *)p.rstd)[row + step]};
         A xhat[E], g[E], d[V];
-        /* piece k of a thread's elements: dy, then xhat and dy * gamma; where there is nothing, dy is 0 */
+        /* piece k of a thread's elements: dy, then xhat and dy * gamma; where there is nothing, all are 0 */
         const auto open = [&](int k) {
             words px = {}, pd = {};
+            A mean = 0;
             if (!HELD) open_gamma(k);
             if (piece_at<V>(own, k) < n) {
                 px = load_shared(x + k * blockDim.x);
                 pd = load_shared(x + k * blockDim.x + pitch / 16);
+                mean = m.mean;
             }
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 d[j] = widen_word<T>(pd, j);
-                xhat[k * V + j] = (widen_word<T>(px, j) - m.mean) * m.rstd;
+                xhat[k * V + j] = (widen_word<T>(px, j) - mean) * m.rstd;
                 g[k * V + j] = d[j] * gamma[k * V + j];
             }
         };
@@ -519,7 +521,6 @@ GRAD_LONGER(float, f32)
     TN_ROW_KERNEL(layer_norm_grad_ring_##each##_##name##_##w, TNI_ROW_BLOCK, 1, tni_layer_norm_grad, \
                   (grad_ring<T, W, each>(p)))
 #define RING_HALF(T, name, W, w) \
-    RING(T, name, W, w, 8)       \
     RING(T, name, W, w, 16)      \
     RING(T, name, W, w, 32)
 

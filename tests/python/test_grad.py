@@ -445,3 +445,13 @@ def test_threads_that_do_not_know_of_a_batch() -> None:
     assert torch.equal(torch._remove_batch_dim(made(one, one), 1, 1, 0), want)
     inner = torch._remove_batch_dim(made(two, one[0]), 2, 1, 0)
     assert torch.equal(torch._remove_batch_dim(inner, 1, 1, 0), made(x, x[:, :1]))
+
+
+def test_batches_within_batches() -> None:
+    """Of the vmap of before torch.func: an operator may have nothing of the inner one."""
+    x, made = here.rand(3, 4), tn.fuse("x * tanh(x) + y")
+    vmap = torch._vmap_internals._vmap
+    assert_close(vmap(lambda a: vmap(lambda b: made(b, b))(a))(x), made(x, x))
+    assert_close(vmap(lambda a: vmap(lambda b: made(a, a) + b)(x[0]))(x), made(x, x)[:, None] + x[0][:, None])
+    none = vmap(lambda a: made(a, x[0]))(x[:0])
+    assert none.shape == (0, 4)

@@ -45,19 +45,17 @@ class _Info(NamedTuple):
 
 
 def _level(tensors: Sequence[Tensor]) -> int:
-    """The innermost vmap of before torch.func that these are batched by. The thread knows how many there are, but where
-    backward passes run on a thread of a GPU's it does not."""
+    """The innermost vmap of before torch.func that one of these is batched by. The thread knows how many there are
+    around it, but for those that a GPU's backward passes run on."""
     nesting: Any = torch._C
-    level: int = nesting._vmapmode_increment_nesting() - 1
+    most: int = nesting._vmapmode_increment_nesting() - 1
     nesting._vmapmode_decrement_nesting()
-    if level > 0:
-        return level
 
     def has(tensor: Tensor, level: int) -> bool:
         """What is not batched by a level gets a dimension of any size instead."""
         return len({torch._remove_batch_dim(tensor, level, size, 0).shape[0] for size in (1, 2)}) == 1
 
-    return max(level for level in range(1, 65) if any(has(tensor, level) for tensor in tensors))
+    return next(level for level in range(most or 64, 0, -1) if any(has(tensor, level) for tensor in tensors))
 
 
 def batched_before(overload: Any) -> Callable[..., Any]:
@@ -70,7 +68,7 @@ def batched_before(overload: Any) -> Callable[..., Any]:
         flat, spec = tree_flatten(args)
         level = _level([v for v in flat if isinstance(v, Tensor)])
         flat = [torch._remove_batch_dim(v, level, 1, 0) if isinstance(v, Tensor) else v for v in flat]
-        size = max(v.shape[0] for v in flat if isinstance(v, Tensor))
+        size = next((v.shape[0] for v in flat if isinstance(v, Tensor) and v.shape[0] != 1), 1)
         dims = [0 if isinstance(v, Tensor) and v.shape[0] == size else None for v in flat]
         flat = [v[0] if isinstance(v, Tensor) and dim is None else v for v, dim in zip(flat, dims, strict=True)]
         outputs, _ = rule(_Info(size), tree_unflatten(dims, spec), *tree_unflatten(flat, spec))
