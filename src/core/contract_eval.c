@@ -56,6 +56,8 @@ void tni_print_values(tni_text *text, const tni_contract *contract, const tni_bo
             tni_text_add(text, " is unknown");
         } else if (value.text) {
             tni_text_add(text, " is '%s'", value.text);
+        } else if (value.real) {
+            tni_text_add(text, " is %g", value.number);
         } else if (leaf->kind == TNI_ATTR && contract->attrs[leaf->ref].kind == TNI_A_BOOL) {
             tni_text_add(text, " is %s", value.value ? "true" : "false");
         } else {
@@ -88,6 +90,9 @@ static tn_status eval_attr(const scope *s, const tni_node *node, tni_result *r) 
         r->value = value->ints[node->value];
     } else if (value->kind == TN_STR) {
         r->text = value->s;
+    } else if (value->kind == TN_FLOAT) {
+        r->real = true;
+        r->number = value->f;
     } else {
         r->value = value->kind == TN_BOOLEAN ? value->b : value->i;
         r->known = attr->kind != TNI_A_AXIS || r->value >= 0; /* of an unknown rank it is still as given */
@@ -118,7 +123,24 @@ static tn_status arithmetic(const scope *s, tni_node_kind kind, int64_t a, int64
     return overflow ? bad(s, "does not fit in 64 bits") : TN_OK;
 }
 
+/* NaN is not in any order, and equals nothing. */
+static bool compare_reals(tni_node_kind kind, double a, double b) {
+    switch (kind) {
+    case TNI_EQ: return a == b;
+    case TNI_NE: return a != b;
+    case TNI_LT: return a < b;
+    case TNI_LE: return a <= b;
+    case TNI_GT: return a > b;
+    default: return a >= b;
+    }
+}
+
+static double real_of(const tni_result *r) {
+    return r->real ? r->number : (double)r->value;
+}
+
 static bool compare(tni_node_kind kind, const tni_result *a, const tni_result *b) {
+    if (a->real || b->real) return compare_reals(kind, real_of(a), real_of(b));
     int order = a->text && b->text ? strcmp(a->text, b->text) : a->value < b->value ? -1 : a->value > b->value;
     switch (kind) {
     case TNI_EQ: return order == 0;

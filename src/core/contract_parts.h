@@ -122,7 +122,9 @@ void tni_print_value(tni_text *text, const tn_value *value); /* as a signature w
 typedef struct tni_result {
     bool known;
     bool unset; /* not known because nothing in this call says: an absent optional input would */
+    bool real;  /* a number that need not be whole */
     int64_t value;
+    double number;    /* of reals */
     const char *text; /* of strings */
 } tni_result;
 

@@ -4,7 +4,7 @@
 
 #include "contract_parts.h"
 
-typedef enum kind { INTEGER, BOOLEAN, STRING } kind; /* of an expression */
+typedef enum kind { INTEGER, BOOLEAN, STRING, REAL } kind; /* of an expression; reals are only compared */
 
 /* Where an expression stands: what is known by then differs. A shape is chosen by attributes alone, and axes are only
  * non-negative once the inputs are bound. */
@@ -46,6 +46,7 @@ static tn_status resolve_attr(tni_draft *d, tni_node *node, int32_t at, place wh
     TN_TRY(not_optional(d, node->ref, at));
     switch (attr->kind) {
     case TNI_A_INT: *type = INTEGER; return TN_OK;
+    case TNI_A_FLOAT: *type = REAL; return TN_OK;
     case TNI_A_BOOL: *type = BOOLEAN; return TN_OK;
     case TNI_A_STR:
     case TNI_A_CHOICE:
@@ -58,11 +59,10 @@ static tn_status resolve_attr(tni_draft *d, tni_node *node, int32_t at, place wh
             return TN_OK;
         }
         return tni_lex_fail(&d->lex, at, "'%s' counts in the inputs, so their shapes cannot depend on it", attr->name);
-    case TNI_A_FLOAT:
     case TNI_A_DTYPE:
     case TNI_A_AXES: break;
     }
-    return tni_lex_fail(&d->lex, at, "'%s' is not an int, bool or string, so it cannot be part of an expression",
+    return tni_lex_fail(&d->lex, at, "'%s' is not a number, bool or string, so it cannot be part of an expression",
                         attr->name);
 }
 
@@ -128,7 +128,7 @@ static tn_status check_choice(tni_draft *d, const tni_node *node) {
 }
 
 static const char *kind_name(kind type) {
-    static const char *const names[] = {"an integer", "a condition", "a string"};
+    static const char *const names[] = {"an integer", "a condition", "a string", "a float"};
     return names[type];
 }
 
@@ -141,15 +141,31 @@ static tn_status resolve_operand(tni_draft *d, int32_t index, place where, kind 
     return tni_lex_fail(&d->lex, d->node_at[index], "expected %s %s, not %s", kind_name(need), role, kind_name(type));
 }
 
+static bool is_number(kind type) {
+    return type == INTEGER || type == REAL;
+}
+
 static tn_status resolve_equality(tni_draft *d, int32_t index, place where) {
     const tni_node *node = &d->nodes[index];
     kind left, right;
     TN_TRY(resolve_node(d, node->left, where, &left));
     TN_TRY(resolve_node(d, node->right, where, &right));
-    if (left != right) {
+    if (left != right && !(is_number(left) && is_number(right))) {
         return tni_lex_fail(&d->lex, d->node_at[index], "%s cannot equal %s", kind_name(left), kind_name(right));
     }
     return check_choice(d, node);
+}
+
+static tn_status resolve_order(tni_draft *d, int32_t index, place where) {
+    const int32_t sides[] = {d->nodes[index].left, d->nodes[index].right};
+    for (int i = 0; i < 2; i++) {
+        kind type;
+        TN_TRY(resolve_node(d, sides[i], where, &type));
+        if (is_number(type)) continue;
+        return tni_lex_fail(&d->lex, d->node_at[sides[i]], "expected a number %s the operator, not %s",
+                            i ? "after" : "before", kind_name(type));
+    }
+    return TN_OK;
 }
 
 /* Recursion ends at TNI_MAX_DEPTH, which add_node kept to. */
@@ -173,8 +189,11 @@ static tn_status resolve_node(tni_draft *d, int32_t index, place where, kind *ty
         *type = BOOLEAN;
         TN_TRY(resolve_operand(d, node->left, where, BOOLEAN, "before 'and' or 'or'"));
         return resolve_operand(d, node->right, where, BOOLEAN, "after 'and' or 'or'");
+    case TNI_LT:
+    case TNI_LE:
+    case TNI_GT:
+    case TNI_GE: *type = BOOLEAN; return resolve_order(d, index, where);
     default:
-        *type = node->kind >= TNI_EQ ? BOOLEAN : INTEGER;
         TN_TRY(resolve_operand(d, node->left, where, INTEGER, "before the operator"));
         return resolve_operand(d, node->right, where, INTEGER, "after the operator");
     }

@@ -182,7 +182,8 @@ static const tn_sample cross_entropy_grad_samples[] = {
 const tn_op tni_op_cross_entropy = {
     .signature = "cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100, "
                  "label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean') "
-                 "-> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad",
+                 "-> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad "
+                 "where label_smoothing >= 0, label_smoothing <= 1",
     .doc = "The cross entropy of logits x with class indices, plus z_loss * lse^2 per row; gradient in the same pass.",
     .grad = "x: cross_entropy_grad(gx, dloss)",
     .autocast = "32",

@@ -149,5 +149,13 @@ def test_attributes_are_explained() -> None:
     ):
         with pytest.raises(TypeError, match=message):
             call()
+    for call, message in (
+        (lambda: tn.dropout(x, here.tensor([1, 2]), 1.5), "dropout: needs p <= 1, but p is 1.5"),
+        (lambda: tn.dropout(x, here.tensor([1, 2]), float("nan")), "dropout: needs p >= 0, but p is nan"),
+        (lambda: tn.celu(x, 0.0), "celu: needs alpha != 0, but alpha is 0"),
+        (lambda: tn.huber(x, x, delta=-1.0), "huber: needs delta > 0, but delta is -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     with pytest.raises(ValueError, match="k is 9007199254740993, and numbers of a formula have 53 bits"):
         tn.fuse("f(x: i64[*s], k: int = 0) -> y: bool[*s] : x == k")(here.arange(3), k=2**53 + 1)

@@ -85,7 +85,8 @@ def cross_entropy(
     Contract:
         cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100,
             label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean')
-            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad
+            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad where
+            label_smoothing >= 0, label_smoothing <= 1
 
     Returns loss.
     With out=array the result is written there.
@@ -434,7 +435,7 @@ def celu(x: Array, alpha: float = 1.0, *, out: Array | None = None) -> Array:
     """x, or alpha * (exp(x / alpha) - 1) below 0.
 
     Contract:
-        celu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
+        celu(x: T[*s], alpha: float = 1.0) -> y: T[*s] where alpha != 0
 
     Returns y.
     With out=array the result is written there.
@@ -605,7 +606,7 @@ def dropout(x: Array, seed: Array, p: float = 0.5, *, out: Array | None = None) 
     mask.
 
     Contract:
-        dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s]
+        dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s] where p >= 0, p <= 1
 
     Returns y.
     With out=array the result is written there.
@@ -624,7 +625,7 @@ def bias_dropout_add(
 
     Contract:
         bias_dropout_add(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) ->
-            y: T[*r, c]
+            y: T[*r, c] where p >= 0, p <= 1
 
     Returns y.
     With out=array the result is written there.
@@ -700,7 +701,7 @@ def huber(x: Array, target: Array, reduction: str = "mean", delta: float = 1.0, 
 
     Contract:
         huber(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', delta: float = 1.0) -> loss:
-            acc(T)[]
+            acc(T)[] where delta > 0
 
     Returns loss.
     With out=array the result is written there.

@@ -72,7 +72,8 @@ def cross_entropy(
     Contract:
         cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100,
             label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean')
-            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad
+            -> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad where
+            label_smoothing >= 0, label_smoothing <= 1
 
     Returns loss.
     """
@@ -390,7 +391,7 @@ def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha * (exp(x / alpha) - 1) below 0.
 
     Contract:
-        celu(x: T[*s], alpha: float = 1.0) -> y: T[*s]
+        celu(x: T[*s], alpha: float = 1.0) -> y: T[*s] where alpha != 0
 
     Returns y.
     """
@@ -544,7 +545,7 @@ def dropout(x: Tensor, seed: Tensor, p: float = 0.5) -> Tensor:
     mask.
 
     Contract:
-        dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s]
+        dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s] where p >= 0, p <= 1
 
     Returns y.
     """
@@ -556,7 +557,7 @@ def bias_dropout_add(
 
     Contract:
         bias_dropout_add(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) ->
-            y: T[*r, c]
+            y: T[*r, c] where p >= 0, p <= 1
 
     Returns y.
     """
@@ -622,7 +623,7 @@ def huber(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 
     Contract:
         huber(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean', delta: float = 1.0) -> loss:
-            acc(T)[]
+            acc(T)[] where delta > 0
 
     Returns loss.
     """
