@@ -29,8 +29,8 @@ TN_DEVICE double root(double a) {
 
 /* sum / n, given share = 1 / n: exact where that is, as for rows that are the same number all over. */
 template <class A> TN_DEVICE A mean_of(A sum, int n, A share) {
-    const A near = sum * share;
-    return multiply_add(multiply_add(-near, (A)n, sum), share, near);
+    const A near = sum * share, rest = multiply_add(-near, (A)n, sum);
+    return rest == rest ? multiply_add(rest, share, near) : near; /* infinity stays what it is */
 }
 
 /* a / b, the last bits aside. */
