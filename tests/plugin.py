@@ -11,12 +11,13 @@ import pytest
 TESTS = pathlib.Path(__file__).resolve().parent
 
 
-def compile_plugin(folder: pathlib.Path) -> pathlib.Path:
+def compile_plugin(
+    folder: pathlib.Path, source: pathlib.Path = TESTS / "python" / "plugin.c", name: str = "plugin"
+) -> pathlib.Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")
-    made = folder / "plugin.so"
-    source = TESTS / "python" / "plugin.c"
+    made = folder / f"{name}.so"
     command = [compiler, "-shared", "-fPIC", "-O1", f"-I{TESTS.parent / 'include'}", str(source), "-o", str(made)]
     subprocess.run(command, check=True)
     return made

@@ -54,15 +54,36 @@ def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[st
     return namespace
 
 
+def refuse_taken(module: MutableMapping[str, Any], name: str) -> None:
+    """The operators of a plugin may be called anything, but not as something else that users need."""
+    if name in module:
+        raise ValueError(f"{name}: {module['__name__']} has something else of this name; call the operator otherwise")
+
+
 def add_functions(
     module: MutableMapping[str, Any], names: MutableSequence[str], make: Callable[[Operator], Callable[..., Any]]
 ) -> None:
-    """Makes the functions of operators that are new in the table; `names` are those that the module has."""
+    """Makes the functions of operators that are new in the table; `names` are those that the module has. One that
+    cannot have one is told of once, when all others have theirs."""
+    failed: Exception | None = None
     for op in table().values():
         name = identifier(op.name)
-        if name not in names:
-            module[name] = make(op)
-            names.append(name)
+        if name in names or (id(module), name) in _refused:
+            continue
+        try:
+            refuse_taken(module, name)
+            made = make(op)
+        except Exception as error:
+            _refused.add((id(module), name))
+            failed = failed or error
+            continue
+        module[name] = made
+        names.append(name)
+    if failed is not None:
+        raise failed
+
+
+_refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of
 
 
 def formula_operator(formula: str, fast: bool) -> Operator:

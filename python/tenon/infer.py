@@ -43,6 +43,10 @@ def raise_unless(condition: Any, message: str) -> None:
         raise ValueError(message)
 
 
+def _word(value: str | bool | float) -> str:
+    return repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class _Unset(Exception):
     """An expression uses something that nothing in the call has set (yet)."""
 
@@ -138,7 +142,7 @@ class Binding:
         for text, expr in op.where:
             value = self._known(expr, self.scope)
             if value is not None:
-                self.require(value, f"{op.name}: needs {text}")
+                self.require(value, f"{op.name}: needs {text}{self._but(expr)}")
 
     def outputs(self) -> list[Operand | None]:
         """Type and shape of each output; None where it was not asked for."""
@@ -316,6 +320,22 @@ class Binding:
             self._solve(unknown, target + other if at == 0 else other - target, scope)
         elif expr["op"] == "*" and other != 0:
             self._solve(unknown, target // other, scope)
+
+    def _but(self, expr: Json) -> str:
+        """What the names of a condition are, as the C library says it; sizes that are not numbers are left out."""
+        found: dict[str, Any] = {}
+
+        def look(part: Json) -> None:
+            if isinstance(part, dict) and "op" in part:
+                for argument in part["args"]:
+                    look(argument)
+            elif isinstance(part, dict) and "str" not in part:
+                name = part.get("dim") or part.get("attr") or f"rank(*{part.get('rank')})"
+                found[f"{name}[{part['at']}]" if "at" in part else name] = self._known(part, self.scope)
+
+        look(expr)
+        words = [f"{n} is {_word(v)}" for n, v in found.items() if isinstance(v, str | bool | int | float)]
+        return ", but " + " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
 
     def _known(self, expr: Json, scope: _Scope) -> Any:
         try:

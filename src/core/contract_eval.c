@@ -57,7 +57,8 @@ void tni_print_values(tni_text *text, const tni_contract *contract, const tni_bo
         } else if (value.text) {
             tni_text_add(text, " is '%s'", value.text);
         } else if (value.real) {
-            tni_text_add(text, " is %g", value.number);
+            tni_text_add(text, " is ");
+            tni_text_double(text, value.number);
         } else if (leaf->kind == TNI_ATTR && contract->attrs[leaf->ref].kind == TNI_A_BOOL) {
             tni_text_add(text, " is %s", value.value ? "true" : "false");
         } else {

@@ -151,6 +151,10 @@ static tn_status add_operator(tni_text *text, const tn_operator *op) {
     return TN_OK;
 }
 
+static tn_status no_operator(const char *what) {
+    return tn_fail(TN_BAD_VALUE, "%s: the operator is NULL", what);
+}
+
 static char *finish(tni_text *text, tn_status status) {
     if (status == TN_OK && !text->failed) return text->data;
     tni_free(text->data);
@@ -159,12 +163,12 @@ static char *finish(tni_text *text, tn_status status) {
 
 char *tn_operator_json(const tn_operator *op) {
     tni_text text = {0};
-    return finish(&text, add_operator(&text, op));
+    return finish(&text, op ? add_operator(&text, op) : no_operator("tn_operator_json"));
 }
 
 char *tn_gradient_json(const tn_operator *op) {
     tni_text text = {0};
-    return finish(&text, add_gradient(&text, op));
+    return finish(&text, op ? add_gradient(&text, op) : no_operator("tn_gradient_json"));
 }
 
 char *tn_table_json(void) {

@@ -185,6 +185,9 @@ static tn_status read_call(reading *r, tni_arena *arena, bool unknown, bool outp
 }
 
 tn_status tn_infer(const tn_operator *op, const tn_args *args, tn_spec *specs) {
+    if (!op || !args || !specs) {
+        return tn_fail(TN_BAD_VALUE, "tn_infer: %s NULL", !op ? "the operator is" : "arguments or specs are");
+    }
     tni_arena *arena = tni_arena_new();
     if (!arena) return TN_NO_MEMORY;
     tni_bound bound;
@@ -355,6 +358,10 @@ static tn_status fill_outputs(tni_plan *plan, reading *r, bool made) {
     for (int32_t o = 0; o < c->n_outputs; o++) {
         const tn_spec *spec = &plan->specs[o];
         const tn_tensor *t = !made && o < args->n_out ? args->out[o] : NULL;
+        if (c->outputs[o].list) {
+            return tn_fail(TN_UNSUPPORTED, "%s: output '%s' is a list; operators can write to lists, not return them",
+                           c->name, c->outputs[o].name);
+        }
         plan->out[o] = (tn_arg){plan->views + plan->n_slots, spec->present};
         if (!spec->present) continue;
         if (t) TN_TRY(check_output(r, c->outputs[o].name, t, spec));

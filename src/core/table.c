@@ -105,6 +105,17 @@ static void publish(tn_operator *const *made, int n) {
     atomic_store_explicit(&count, first + n, memory_order_release);
 }
 
+/* Takes the last n rows back. Whoever has found one in between keeps it. */
+static void take_back(int n) {
+    const int first = atomic_load(&count) - n;
+    atomic_store_explicit(&count, first, memory_order_release);
+    for (int i = first + n - 1; i >= first; i--) {
+        tn_operator *op = atomic_load(&operators[i]);
+        atomic_store_explicit(&slots[slot_of(op->contract->name)], NULL, memory_order_release);
+        tni_operator_keep(op);
+    }
+}
+
 static tn_status make_all(const tn_op *const *rows, int n, tn_operator **made) {
     for (int i = 0; i < n; i++) {
         TN_TRY(tni_operator_make(rows[i], &made[i]));
@@ -153,6 +164,14 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     pthread_mutex_lock(&lock);
     tn_status status = add_builtin_locked();
     if (status == TN_OK) status = add_rows(rows, n);
+    const int first = atomic_load(&count) - n;
+    bool bad = false; /* rules may call each other's rows, so these are all there first */
+    for (int i = 0; status == TN_OK && i < n; i++) {
+        const tni_rule *rule;
+        if (rows[i]->grad) status = tni_operator_rule(atomic_load(&operators[first + i]), &rule);
+        bad = status != TN_OK;
+    }
+    if (bad) take_back(n);
     pthread_mutex_unlock(&lock);
     return status;
 }
@@ -199,11 +218,11 @@ const tn_operator *tn_operator_at(int index) {
 }
 
 const char *tn_operator_name(const tn_operator *op) {
-    return op->contract->name;
+    return op ? op->contract->name : NULL;
 }
 
 const tn_op *tn_operator_row(const tn_operator *op) {
-    return op->row;
+    return op ? op->row : NULL;
 }
 
 /* The rule as written, or as derived from the formula; *rule is NULL where there is none. */

@@ -24,7 +24,7 @@ const char *tn_type_name(tn_type type) {
 }
 
 tn_type tn_type_named(const char *name) {
-    for (int t = 1; t < TN_TYPE_COUNT; t++) {
+    for (int t = 1; name && t < TN_TYPE_COUNT; t++) {
         if (strcmp(types[t].name, name) == 0) return (tn_type)t;
     }
     return TN_NO_TYPE;

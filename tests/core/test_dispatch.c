@@ -351,6 +351,9 @@ static void bad_calls_get_a_message(void) {
     call c;
     make_call(&c, x, y, 1, shape);
     CHECK(says(tn_run(NULL, &c.args, NULL), TN_BAD_VALUE, "NULL"));
+    CHECK(says(tn_infer(NULL, &c.args, NULL), TN_BAD_VALUE, "tn_infer: the operator is NULL"));
+    CHECK(tn_operator_json(NULL) == NULL && tn_gradient_json(NULL) == NULL && tn_operator_name(NULL) == NULL);
+    CHECK(tn_operator_row(NULL) == NULL && tn_type_named(NULL) == TN_NO_TYPE);
     CHECK(says(tn_run(add_op, NULL, NULL), TN_BAD_VALUE, "NULL"));
     c.x.data = NULL;
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_VALUE, "test_add: x has no data (NULL)"));

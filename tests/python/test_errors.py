@@ -152,8 +152,8 @@ def test_attributes_are_explained() -> None:
     for call, message in (
         (lambda: tn.dropout(x, here.tensor([1, 2]), 1.5), "dropout: needs p <= 1, but p is 1.5"),
         (lambda: tn.dropout(x, here.tensor([1, 2]), float("nan")), "dropout: needs p >= 0, but p is nan"),
-        (lambda: tn.celu(x, 0.0), "celu: needs alpha != 0, but alpha is 0"),
-        (lambda: tn.huber(x, x, delta=-1.0), "huber: needs delta > 0, but delta is -1"),
+        (lambda: tn.celu(x, 0.0), "celu: needs alpha != 0, but alpha is 0.0"),
+        (lambda: tn.huber(x, x, delta=-1.0), "huber: needs delta > 0, but delta is -1.0"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -455,3 +455,11 @@ def test_batches_within_batches() -> None:
     assert_close(vmap(lambda a: vmap(lambda b: made(a, a) + b)(x[0]))(x), made(x, x)[:, None] + x[0][:, None])
     none = vmap(lambda a: made(a, x[0]))(x[:0])
     assert none.shape == (0, 4)
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "BatchNorm1d"])
+def test_many_gradients_of_modules_at_once(name: str) -> None:
+    """What some gradients leave out is no tensor."""
+    ours, theirs = (getattr(m, name)(3).to(here.DEVICE, torch.float64) for m in (tn.nn, torch.nn))
+    x, jacobian = here.randn(2, 3, dtype=torch.float64), torch.autograd.functional.jacobian
+    assert_close(jacobian(ours, x, vectorize=True), jacobian(theirs, x), "f64", scale=10)

@@ -381,3 +381,18 @@ def test_master_weights_of_a_group() -> None:
         p.fill_(5.0)
     optimizer.step()
     assert p.float().mean() > 4.5
+
+
+def test_weight_decay_that_is_not_decoupled_is_refused() -> None:
+    p = nn.Parameter(here.ones(3))
+    with pytest.raises(NotImplementedError, match="AdamW decouples weight decay"):
+        tn.optim.AdamW([{"params": [p], "decoupled_weight_decay": False}], lr=0.1)
+
+
+def test_clipping_of_what_occurs_twice() -> None:
+    results = []
+    for clip in (tn.optim.clip_grad_norm_, nn.utils.clip_grad_norm_):
+        p = nn.Parameter(here.ones(2))
+        p.grad = here.ones(2)
+        results.append((clip([p, p], 0.5), p.grad))
+    assert_close(results[0], results[1])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pathlib
+import subprocess
+import sys
 
 import here
 import pytest
 import torch
 from cases import assert_close
+from plugin import compile_plugin
 
 import tenon
 import tenon.torch as tn
@@ -97,3 +101,53 @@ def test_shown_outputs_follow_from_the_rule(plugin: pathlib.Path) -> None:
     assert shown_outputs(ops["cross_entropy"]) == [0]
     assert shown_outputs(ops["halves"]) == [0, 1]  # both are differentiable
     assert shown_outputs(ops["layer_norm_grad"]) == [0, 1, 2]  # no rule: all
+
+
+ROW = """
+#include <tenon/op.h>
+static tn_status run(const tn_call *call, void *state) {{
+    (void)call, (void)state;
+    return TN_OK;
+}}
+static const tn_kernel kernels[] = {{{{.name = "ref", .device = TN_CPU, .run = run}}, {{0}}}};
+static const tn_op row = {{.signature = "{signature}", .doc = "A test.", .grad = {grad}, .kernels = kernels}};
+static const tn_op *const rows[] = {{&row}};
+const tn_plugin tenon_plugin = TN_PLUGIN(rows);
+"""
+LOADS = """
+import sys
+import torch
+import tenon.torch as tn
+for path in sys.argv[1:]:
+    try:
+        tn.load(path)
+        print("loaded", *[name for name in tn.ops() if name.startswith("t_")])
+    except Exception as error:
+        print(str(error).splitlines()[0])
+try:
+    tn.t_lists([torch.ones(2)])
+except NotImplementedError as error:
+    print(error)
+"""
+
+
+def test_bad_rows_are_told_of_once(tmp_path: pathlib.Path) -> None:
+    """And are in nobody's way: neither of other plugins nor of what the module has."""
+    made = []
+    for name, signature, grad in (
+        ("rule", "t_rule(x: T[*s]) -> y: T[*s]", '"x: t_nowhere(dy)"'),
+        ("lists", "t_lists(xs: [T[*s]]) -> ys: [T[*s]]", "NULL"),
+        ("load", "load(x: T[*s]) -> y: T[*s]", "NULL"),
+        ("good", "t_good(x: T[*s]) -> y: T[*s]", "NULL"),
+    ):
+        source = tmp_path / f"{name}.c"
+        source.write_text(ROW.format(signature=signature, grad=grad))
+        made.append(compile_plugin(tmp_path, source, name))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", LOADS, *map(str, made)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.splitlines()
+    assert "t_nowhere" in said[0]
+    assert said[1] == "loaded t_lists"
+    assert "load: tenon.torch has something else of this name" in said[2]
+    assert said[3] == "loaded t_lists t_good"
+    assert "t_lists: output 'ys' is a list" in said[4]

@@ -15,7 +15,7 @@ import tenon.torch._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import identifier
+from tenon._public import identifier, refuse_taken
 from tenon.torch import _fuse, _ops, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
@@ -23,10 +23,14 @@ from tenon.torch._param import Param as Param
 
 def _refresh() -> None:
     """Makes the functions of operators that are new in the table."""
-    for made in _ops.register_all():
-        name = identifier(made.op.name)
-        globals()[name] = _public.make_public(made)
+    new = {identifier(made.op.name): made for made in _ops.register_all()}
+    free = [name for name in new if name not in globals()]
+    for name in free:
+        globals()[name] = _public.make_public(new[name])
         _names.append(name)
+    for name in new:
+        if name not in free:
+            refuse_taken(globals(), name)
 
 
 def ops() -> list[str]:

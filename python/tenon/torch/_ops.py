@@ -20,7 +20,7 @@ from tenon.torch._grad import make_function
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, argument
-from tenon.torch._vmap import batched
+from tenon.torch._vmap import batched, batched_before
 
 _C: Any = torch._C
 _torch_library: Any = torch.library
@@ -276,6 +276,7 @@ class TorchOp:
         for qualified, overload in ((f"tenon::{name}", self.overload), (f"tenon::{name}.raw", self.raw)):
             _torch_library.register_fake(qualified, fake, lib=_library)
             _torch_library.register_vmap(qualified, batched(overload), lib=_library)
+            _library.impl(qualified.partition("::")[2], batched_before(overload), "Batched")
         _library.impl(name, self._autograd, "Autograd")
         if self.written:
             _library.impl(name, self._note_writes(self.overload), "ADInplaceOrView", with_keyset=True)

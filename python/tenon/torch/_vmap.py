@@ -60,7 +60,7 @@ def _level(tensors: Sequence[Tensor]) -> int:
 
 def batched_before(overload: Any) -> Callable[..., Any]:
     """The kernel for the vmap of before torch.func, which is_grads_batched=True and vectorize=True still are. Without
-    one, torch runs an operator for one element after the other too, but for lists of tensors."""
+    one, torch runs an operator for one element after the other too, but for lists of tensors and absent ones."""
     rule = batched(overload)
 
     def kernel(*args: Any) -> Any:

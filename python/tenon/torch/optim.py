@@ -50,6 +50,9 @@ class _Optimizer(torch.optim.Optimizer):
             if group.get(flag, self.defaults.get(flag)):
                 raise NotImplementedError(f"tn.optim.{name} has no {flag}=True; torch.optim.{name} has")
 
+        if not group.get("decoupled_weight_decay", True):
+            raise NotImplementedError(f"tn.optim.{name} decouples weight decay; torch.optim.Adam is without that")
+
     def add_param_group(self, param_group: Group) -> None:
         self._refuse(param_group)
         super().add_param_group({key: plain(value) for key, value in param_group.items()})
@@ -275,11 +278,12 @@ def clip_grad_norm_(
     """torch.nn.utils.clip_grad_norm_ in two passes over the gradients: scales them so that the norm of all together is
     at most `max_norm`, and returns what it was.
 
-    Gradients of several types or devices, other norms and `error_if_nonfinite` go to torch's function.
+    Gradients of several types or devices, or that occur twice, other norms and `error_if_nonfinite` go to torch's.
     """
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
-    if norm_type != 2.0 or error_if_nonfinite or len({(g.device, g.dtype) for g in grads}) != 1:
+    alike = len({(g.device, g.dtype) for g in grads}) == 1 and len({id(g) for g in grads}) == len(grads)
+    if norm_type != 2.0 or error_if_nonfinite or not alike:
         norm: Tensor = torch.nn.utils.clip_grad_norm_(
             parameters, plain(max_norm), norm_type, error_if_nonfinite, foreach
         )
