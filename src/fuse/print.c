@@ -190,24 +190,32 @@ static void separate(printer *p, bool *first) {
     *first = false;
 }
 
+/* A value that is used more than once, or written later, gets a name: that of the output that it is, if it is one. */
+static void print_named(printer *p, const tni_fuse_output *outputs, int32_t n, int32_t i, int32_t *named, bool *first) {
+    int32_t output = -1;
+    separate(p, first);
+    for (int32_t k = 0; k < n && output < 0; k++) {
+        if (outputs[k].node == i && outputs[k].inplace < 0) output = k;
+    }
+    if (output >= 0) {
+        tni_text_add(p->text, "%s = ", p->c->outputs[output].name);
+    } else {
+        tni_text_add(p->text, "%s%d = ", p->prefix, (int)++*named);
+    }
+    print_operation(p, i, 0);
+    if (output >= 0) p->name[i] = p->c->outputs[output].name;
+    if (output < 0) p->temporary[i] = *named;
+}
+
+/* Inputs come first: reading the text again, they are known before anything is computed. */
 static void print_all(printer *p, const tni_fuse_output *outputs, int32_t n) {
     int32_t named = 0;
     bool first = true;
-    for (int32_t i = 0; i < p->g->n; i++) {
-        if (!p->uses[i] || !p->wants_name[i]) continue;
-        separate(p, &first);
-        int32_t output = -1; /* a value that is an output has the output's name */
-        for (int32_t k = 0; k < n && output < 0; k++) {
-            if (outputs[k].node == i && outputs[k].inplace < 0) output = k;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < p->g->n; i++) {
+            const bool now = (p->g->nodes[i].op == TNI_P_INPUT) == (pass == 0);
+            if (now && p->uses[i] && p->wants_name[i]) print_named(p, outputs, n, i, &named, &first);
         }
-        if (output >= 0) {
-            tni_text_add(p->text, "%s = ", p->c->outputs[output].name);
-        } else {
-            tni_text_add(p->text, "%s%d = ", p->prefix, (int)++named);
-        }
-        print_operation(p, i, 0);
-        if (output >= 0) p->name[i] = p->c->outputs[output].name;
-        if (output < 0) p->temporary[i] = named;
     }
     for (int32_t k = 0; k < n; k++) {
         int32_t node = outputs[k].node;

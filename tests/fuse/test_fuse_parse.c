@@ -67,6 +67,7 @@ static const char *const good[][2] = {
     {"x + rand(s, 3)", "f(x: T[*s], s: i64[2]) -> y: T[*s] : y = x + rand(s, 3)"},
     {"x! = x * 2", "f(x: T[*s]!) : x = x * 2"},
     {"x! = x * 2; y = x + 1", "f(x: T[*s]!) -> y: T[*s] : t1 = x * 2; y = t1 + 1; x = t1"},
+    {"x! = x * 2; b! = a", "f(x: T[*s_x]!, a: T[*s_a], b: T[*s_b]!) : t1 = a; t2 = x * 2; x = t2; b = t1"},
     {".5 * x + 1. + 1e3", "f(x: T[*s]) -> y: T[*s] : y = 0.5 * x + 1.0 + 1e3"},
     {"x % 3", "f(x: T[*s]) -> y: T[*s] : y = x % 3"},
     {"clamp(x, 0, 6)", "f(x: T[*s]) -> y: T[*s] : y = clamp(x, 0, 6)"},
