@@ -55,7 +55,8 @@
       "x, or slope * x below 0, with a slope for each channel.")                                                       \
     X(elu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s]", "x if x > 0 else alpha * expm1(x)", NULL, unary,              \
       "x, or alpha * (exp(x) - 1) below 0.")                                                                           \
-    X(celu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s] where alpha != 0", "x if x > 0 else alpha * expm1(x / alpha)", NULL, unary,     \
+    X(celu, "(x: T[*s], alpha: float = 1.0) -> y: T[*s] where alpha != 0",                                             \
+      "x if x > 0 else alpha * expm1(x / alpha)", NULL, unary,                                                         \
       "x, or alpha * (exp(x / alpha) - 1) below 0.")                                                                   \
     X(selu, "(x: T[*s]) -> y: T[*s]",                                                                                  \
       "1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * expm1(x))", NULL, unary,                             \
@@ -79,10 +80,12 @@
     X(geglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "gelu(gate) * x", "widest", pairs, "gelu(gate) * x.")              \
     X(reglu, "(x: T[*s], gate: T[*s]) -> y: T[*s]", "relu(gate) * x", "widest", pairs, "relu(gate) * x.")              \
     /* around layers */                                                                                                \
-    X(dropout, "(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s] where p >= 0, p <= 1",                                                 \
+    X(dropout, "(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s] where p >= 0, p <= 1",                            \
       "where(rand(seed) < p, 0, x * (1 / (1 - p)))", NULL, dropped,                                                    \
       "Elements are 0 with probability p, the others grow by 1 / (1 - p); the same seed gives the same mask.")         \
-    X(bias_dropout_add, "(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) -> y: T[*r, c] where p >= 0, p <= 1", \
+    X(bias_dropout_add,                                                                                                \
+      "(x: T[*r, c], bias: T[c]?, residual: T[*r, c], seed: i64[2], p: float = 0.5) -> y: T[*r, c] "                   \
+      "where p >= 0, p <= 1",                                                                                          \
       "t = x + bias if has(bias) else x; y = residual + where(rand(seed) < p, 0, t * (1 / (1 - p)))", "widest",        \
       dropped_rows, "residual + dropout(x + bias).")                                                                   \
     X(residual_scale, "(x: T[*s], residual: T[*s], scale: T[~*s]) -> y: T[*s]", "residual + x * scale", "widest",      \
@@ -98,7 +101,7 @@
     /* losses */                                                                                                       \
     X(mse, TNI_LOSS(""), "d = x - target; t = d * d; " TNI_REDUCED, "32", losses, "The mean of (x - target) ** 2.")    \
     X(l1, TNI_LOSS(""), "t = abs(x - target); " TNI_REDUCED, "32", losses, "The mean of |x - target|.")                \
-    X(huber, TNI_LOSS(", delta: float = 1.0") " where delta > 0",                                                                         \
+    X(huber, TNI_LOSS(", delta: float = 1.0") " where delta > 0",                                                      \
       "d = abs(x - target); t = 0.5 * d * d if d <= delta else delta * (d - 0.5 * delta); " TNI_REDUCED, "32", losses, \
       "The mean of a square up to a difference of delta, and of a straight line from there on.")                       \
     X(bce_with_logits, TNI_LOSS(""), "t = softplus(x) - x * target; " TNI_REDUCED, "32", losses,                       \
