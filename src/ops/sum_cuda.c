@@ -35,13 +35,14 @@ enum {
         64,     /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
     PART = 512, /* columns: rows of a part, at least */
     MOST_PARTS = 4096,
-    LANES = 8,      /* columns: packs side by side that a block takes, */
+    LANES = 8,      /* columns: packs side by side that a block takes, or twice as many, */
     ODD_LANES = 16, /* where rows begin anywhere, each with a piece of one more */
     BLOCKS = 4,     /* columns: that a multiprocessor holds at a time, */
     ODD_BLOCKS = 3, /* of the odd layout */
     FEW_ROWS_LANES = 32,
     DENSE_PACKS = 4,          /* columns that are fewer than so many packs are read as they lie in memory */
     SMALL_BYTES = 32 << 10,   /* columns: a block is fast with so much of x, */
+    STREAM_BYTES = 128 << 10, /* is fastest beside one other on its multiprocessor if it has so much, */
     MEDIUM_BYTES = 256 << 10, /* has so much where there are more than can run at a time, */
     LARGE_BYTES = 192 << 10,  /* and is too slow with more than so much, unless all run at once */
 };
@@ -288,7 +289,9 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
     /* Where rows begin anywhere, a row of a tile takes a pack more than it fills. */
     const int64_t more = any || aligned ? 0 : 1;
     const int64_t most = p->n_rows <= FEW_ROWS ? FEW_ROWS_LANES : more ? ODD_LANES : LANES;
-    p->tiles = pieces(p->c, most * per_pack);
+    const int64_t room = (int64_t)BLOCKS * gpu->sms, items = pieces(p->c, most * per_pack) * p->kept.count;
+    const bool wide = !any && p->side_by_side && p->n_parts > 1 && items > room && items <= 2 * room;
+    p->tiles = pieces(p->c, (wide ? 2 : 1) * most * per_pack); /* so that all run at once */
     p->width = (int)round_up(pieces(p->c, p->tiles), per_pack);
     p->lanes = (int)(p->width / per_pack + more);
     p->groups = p->slots;
@@ -300,7 +303,8 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
 
 /* How an item's parts are shared out to blocks. Those that end the item together are as many as still run at the same
  * time as all others. If that leaves them with too much, parts go to memory. */
-static void share_out(tni_sum_columns *p, int size, bool odd, int cluster, const tni_gpu *gpu) {
+static void share_out(tni_sum_columns *p, int size, layout how, int cluster, const tni_gpu *gpu) {
+    const bool odd = how == ODD;
     const int64_t at_once = (odd ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS) / (p->groups * p->lanes);
     const int64_t room = (int64_t)(odd ? ODD_BLOCKS : BLOCKS) * gpu->sms;
     p->items = p->tiles * p->kept.count;
@@ -311,7 +315,11 @@ static void share_out(tni_sum_columns *p, int size, bool odd, int cluster, const
     }
     const int64_t bytes = p->n_rows * p->c * p->kept.count * size / p->items; /* of an item */
     const int64_t most = smaller(cluster, p->chapters);
-    while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) p->blocks *= 2;
+    while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) {
+        const bool busy = p->items * p->blocks * 8 >= (int64_t)gpu->sms * 15; /* nearly two on each multiprocessor */
+        if (busy && how == PACKS && bytes / p->blocks >= STREAM_BYTES) break;
+        p->blocks *= 2;
+    }
     const int64_t kept_bytes = (int64_t)p->chapters * p->width * (size == 8 ? 8 : 4), all = p->items * p->blocks;
     const bool at_a_time = all <= room && all * 5 >= (int64_t)gpu->sms * 4;
     p->ends = kept_bytes <= TNI_SUM_CHAPTER_BYTES && (at_a_time || bytes / p->blocks <= LARGE_BYTES);
@@ -331,7 +339,7 @@ static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu,
     tni_walk_of(&p->rows, &s->reduced);
     cut_rows(p, 16 / s->size);
     const layout how = deal_columns(p, s->size, data_aligned, gpu);
-    share_out(p, s->size, how == ODD, s->cluster, gpu);
+    share_out(p, s->size, how, s->cluster, gpu);
     p->slot_step = p->rows.strides[0][0] * p->slots;
     p->part_step = p->rows.strides[0][0] * p->per_part * (p->together - 1);
     return how;
