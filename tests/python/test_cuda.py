@@ -256,6 +256,17 @@ def test_a_row_does_not_depend_on_the_others(n: int, dtype: torch.dtype) -> None
         assert torch.equal(call(x[8:10].clone()), every[8:10]), which
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1100, 24000), (2000, 70000), (600, 41000), (4096, 8192), (9000, 5128)], ids=str)
+def test_sums_of_many_columns(shape: Shape, dtype: torch.dtype) -> None:
+    """However many blocks share the columns out, a column's sum is the same."""
+    x = gpu_randn(shape, dtype)
+    y = tn.sum(x, axes=[0])
+    assert_near(y, x.sum(0, dtype=torch.float64), 2)
+    for first in (0, 8, shape[1] - 64):
+        assert torch.equal(tn.sum(x[:, first : first + 64].contiguous(), axes=[0]), y[first : first + 64])
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
 def test_second_device() -> None:
     x = torch.randn(8, 100, device="cuda:1")
