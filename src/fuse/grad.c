@@ -23,6 +23,7 @@ typedef struct differ {
     tni_graph *g;
     int32_t n; /* nodes of the formula itself */
     bool active[TNI_FUSE_NODES], decided[TNI_FUSE_NODES];
+    bool touched[TNI_FUSE_NODES]; /* depends on an input that floats, if only in steps */
     bool chosen[TNI_FUSE_NODES]; /* of the gradient: what arrives at a branch, `where(c, d, 0)` */
     group groups[TNI_FUSE_NODES][GROUPS];
     int32_t n_groups[TNI_FUSE_NODES];
@@ -272,10 +273,11 @@ static void mark_active(differ *d) {
         tni_class class = tni_class_of(d->g, node->type);
         bool real = class == TNI_CLASS_FLOAT || class == TNI_CLASS_ANY;
         bool input = node->op == TNI_P_INPUT && !tni_is_seed(c, node->ref);
-        d->active[i] = input && real;
+        d->active[i] = d->touched[i] = input && real;
         for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
             bool counts = tni_prims[node->op].grad[k] != NULL;
             d->active[i] |= real && counts && d->active[node->arg[k]];
+            d->touched[i] |= d->touched[node->arg[k]];
         }
     }
 }
@@ -294,6 +296,14 @@ static tn_status output_extent(const tni_fuse *f, int32_t k, tni_extent *extent)
     return TN_OK;
 }
 
+/* Whether something can arrive at an output: its value may be rounded to an integer when it is stored. */
+static bool floats(const differ *d, int32_t k) {
+    const tni_fuse *f = d->made->f;
+    const tni_class stored = tni_class_of(d->g, tni_param_type(&f->contract->outputs[k].type));
+    const tni_class value = tni_class_of(d->g, d->g->nodes[f->outputs[k].node].type);
+    return value == TNI_CLASS_FLOAT && (stored == TNI_CLASS_FLOAT || stored == TNI_CLASS_ANY);
+}
+
 static tn_status start(differ *d) {
     const tni_fuse *f = d->made->f;
     for (int32_t k = 0; k < f->contract->n_outputs; k++) {
@@ -303,12 +313,13 @@ static tn_status start(differ *d) {
             return tn_fail(TN_UNSUPPORTED, "%s: an attribute chooses the shape of %s, so no gradient can be derived",
                            f->contract->name, f->contract->outputs[k].name);
         }
-        if (tni_class_of(d->g, d->g->nodes[node].type) != TNI_CLASS_FLOAT || !d->active[node]) continue;
+        if (!floats(d, k) || !d->touched[node]) continue;
         tni_extent extent;
         TN_TRY(output_extent(f, k, &extent));
         int32_t leaf = tni_leaf(d->g, TNI_P_INPUT, tni_ref_of_d(f, k), 0, d->g->nodes[node].type, extent);
         if (leaf < 0) return d->g->status;
         d->made->arriving[k] = leaf;
+        if (!d->active[node]) continue;
         int32_t arriving = leaf;
         if (f->contract->outputs[k].want != TNI_ALWAYS) { /* what was not asked for has nothing that arrives */
             int32_t has = tni_leaf(d->g, TNI_P_HAS, tni_ref_of_d(f, k), 0, TN_BOOL, (tni_extent){0, 0});
@@ -319,12 +330,32 @@ static tn_status start(differ *d) {
     return TN_OK;
 }
 
+static bool broadcasts_by_name(const tni_fuse *f, int32_t input) {
+    return !f->axes.numpy && tni_broadcasts(f->contract, &f->contract->inputs[input].shape);
+}
+
 /* By name, an input that broadcasts (~) is seen in the full shape; what its own shape was, nothing tells. */
 static tn_status check_input(const tni_fuse *f, int32_t input) {
     const tni_contract *c = f->contract;
-    if (f->axes.numpy || !tni_broadcasts(c, &c->inputs[input].shape)) return TN_OK;
+    if (!broadcasts_by_name(f, input)) return TN_OK;
     return tn_fail(TN_UNSUPPORTED, "%s: %s broadcasts (~), so its gradient has no shape; write its dimensions out",
                    c->name, c->inputs[input].name);
+}
+
+/* Whether what arrives anywhere depends on an input; nothing has arrived at that, so it does so in steps: through a
+ * comparison, or a function such as floor. The derivative is 0. */
+static bool is_stepped(const differ *d, int32_t input) {
+    bool depends[TNI_FUSE_NODES] = {false};
+    depends[input] = true;
+    for (int32_t i = input + 1; i < d->n; i++) {
+        const int32_t *arg = d->g->nodes[i].arg;
+        for (int k = 0; k < 3; k++) depends[i] |= arg[k] >= 0 && depends[arg[k]];
+    }
+    const tni_fuse *f = d->made->f;
+    for (int32_t k = 0; k < f->contract->n_outputs; k++) {
+        if (depends[f->outputs[k].node] && d->made->arriving[k] >= 0) return true;
+    }
+    return false;
 }
 
 static tn_status finish(differ *d) {
@@ -332,10 +363,14 @@ static tn_status finish(differ *d) {
     for (int32_t i = 0; i < f->contract->n_inputs; i++) d->made->result[i] = -1;
     for (int32_t i = 0; i < d->n; i++) {
         const tni_gnode *node = &d->g->nodes[i];
-        if (node->op != TNI_P_INPUT || !d->active[i] || !d->n_groups[i]) continue;
-        TN_TRY(check_input(f, node->ref));
+        if (node->op != TNI_P_INPUT || !d->active[i]) continue;
         int32_t input = node->ref;
-        d->made->result[input] = summed(d, arrived(d, i), i);
+        if (d->n_groups[i]) {
+            TN_TRY(check_input(f, input));
+            d->made->result[input] = summed(d, arrived(d, i), i);
+        } else if (is_stepped(d, i) && !broadcasts_by_name(f, input)) {
+            d->made->result[input] = tni_node2(d->g, TNI_P_EXPAND, tni_const(d->g, TNI_TY_WEAK_FLOAT, 0), i);
+        }
     }
     return d->g->status;
 }

@@ -157,6 +157,19 @@ static void take_leaf(writer *w, int32_t i) {
     if (node->op == TNI_P_ATTR || node->op == TNI_P_ATTR_IS || node->op == TNI_P_HAS_ATTR) w->attr[node->ref] = true;
 }
 
+/* A rule says what it is the gradient of by taking what arrives there, if only to give 0. What may be absent costs
+ * nothing; else something that is needed does. */
+static void take_arriving(writer *w) {
+    const tni_contract *c = w->f->contract;
+    bool any = false;
+    for (int32_t k = 0; k < c->n_outputs; k++) {
+        bool *taken = &w->taken[tni_ref_of_d(w->f, k)];
+        *taken |= w->made->arriving[k] >= 0 && c->outputs[k].want != TNI_ALWAYS;
+        any |= *taken;
+    }
+    for (int32_t k = 0; k < c->n_outputs && !any; k++) w->taken[tni_ref_of_d(w->f, k)] = w->made->arriving[k] >= 0;
+}
+
 /* Where no leaf has a shape that is needed, the node itself is computed: its value counts for nothing, but it is
  * there. */
 static void take_arguments(writer *w) {
@@ -176,6 +189,7 @@ static void take_arguments(writer *w) {
             }
         }
     }
+    take_arriving(w);
 }
 
 /* ---- the contract ------------------------------------------------------------------------------------------------ */

@@ -20,6 +20,15 @@ static const char *const texts[][3] = {
      "g_grad(x: T[n, c], b: T[c], dy: T[n, c]) -> dx: T[n, c]?, db: T[c]? : dx = dy * b; db = sum_to(dy * x, b)"},
     {"g(x: T[n, c], b: T[c], k: float = 2.0) -> y: T[n, c] : x * k + b", "x, b: g_grad(b, dy)",
      "g_grad(b: T[c], dy: T[n, c], k: float = 2.0) -> dx: T[n, c]?, db: T[c]? : dx = dy * k; db = sum_to(dy, b)"},
+    /* what goes up in steps has a derivative, which is 0 */
+    {"floor(x)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = expand(0.0, x)"},
+    {"x - floor(x)", "x: f_grad(dy)", "f_grad(dy: T[*s]) -> dx: T[*s]? : dx = dy"},
+    {"g(x: T[*s], a: T[*s]) -> y: T[*s] : where(x > 0, a, 2 * a)", "x, a: g_grad(x, dy)",
+     "g_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]?, da: T[*s]? : t1 = 0 < x; dx = expand(0.0, x); da = where(t1, dy, 0.0) "
+     "+ where(t1, 0.0, dy * 2)"},
+    {"g(x: T[*s], m: T[*s]?) -> y: T[*s] : where(m > 0, x, 0) if has(m) else x", "x, m: g_grad(m, dy)",
+     "g_grad(m: T[*s]?, dy: T[*s]) -> dx: T[*s]?, dm: T[*s]? : dx = where(has(m), 0.0, dy) + where(has(m), where(0 < m, "
+     "dy, 0.0), 0.0); dm = expand(0.0, m)"},
     /* a branch that a call does not take is no factor of 0: it folds away; of two words only one holds */
     {"g(x: T[*s], how: 'tanh'|'sin'|'none' = 'tanh') -> y: T[*s] : tanh(x) if how == 'tanh' else sin(x) if how == "
      "'sin' "
@@ -48,7 +57,8 @@ static void test_texts(void) {
         tni_fuse_free(f);
     }
     static const char *const none[][2] = {
-        {"floor(x)", "no output depends on an input in a way that has a derivative"},
+        {"i32(x)", "no output depends on an input in a way that has a derivative"},
+        {"g(x: T[*s]) -> q: i8[*s] : x * 2", "no output depends on an input in a way that has a derivative"},
         {"x! = x * 2", "updates x in place"},
         {"dy = x * 2; y = x * 3", "what arrives at y is called dy"},
         {"f(x: T[*r, c], b: T[~c]) -> y: T[*r, c] : x * b", "b broadcasts"},

@@ -29,7 +29,7 @@ def arrays(values: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", cases(600, is_exact), ids=str)
 def test_against_differences(case: Case) -> None:
     given = case.make("f64", same=True)
-    names = case.smooth(given)
+    names = [n for n in case.smooth(given) if given[n].dtype == np.float64]  # others are too coarse
     function = case.of(given, names)
     assert_gradients(
         lambda values: arrays(jax.vjp(function, *values)[0]),

@@ -252,7 +252,9 @@ def test_bad_calls() -> None:
     with pytest.raises(NotImplementedError, match="g is a list of tensors"):
         tn.fuse("f(g: [T[*s]]) -> n: f32[] : sum(g * g)")
     with pytest.raises(NotImplementedError, match="no gradient"):
-        tn.fuse("floor(x)")(here.randn(3, requires_grad=True)).sum().backward()
+        tn.fuse("f(x: T[*r, c], b: T[~c]) -> y: T[*r, c] : x * b")(
+            here.randn(2, 3, requires_grad=True), here.randn(3)
+        ).sum().backward()
 
 
 def test_attributes_of_another_kind() -> None:

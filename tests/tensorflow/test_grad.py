@@ -22,7 +22,7 @@ def is_exact(case: Case) -> bool:
 @pytest.mark.parametrize("case", cases(300, is_exact), ids=str)
 def test_against_differences(case: Case) -> None:
     given = case.make("f64", same=True)
-    names = case.smooth(given)
+    names = [n for n in case.smooth(given) if given[n].dtype == np.float64]  # others are too coarse
     function = case.of(given, names)
 
     def gradients(values: Any, weights: Any) -> Any:
