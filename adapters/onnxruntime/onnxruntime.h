@@ -159,7 +159,7 @@ typedef struct source {
 typedef struct form {
     const tn_operator *op;
     tn_attr attrs[TNI_MAX_ARGS];   /* by place */
-    int32_t lengths[TNI_MAX_ARGS]; /* (n_inputs) of lists; -1: all tensors that are left */
+    int32_t lengths[TNI_MAX_ARGS]; /* (n_inputs) of lists; -1: all tensors that are left; 0: it is left out */
     void *memory[TNI_MAX_ARGS + 2];
     int32_t n_memory;
 } form;

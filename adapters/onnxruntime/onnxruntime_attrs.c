@@ -229,7 +229,28 @@ static tn_status read_lengths(const source *s, form *f) {
     return TN_OK;
 }
 
-tn_status read_formula(const source *s, form *f) {
+/* Variadic inputs are all there: a formula's node says by `lengths` which of its inputs it leaves out. */
+static tn_status read_present(const source *s, form *f) {
+    const tni_contract *c = f->op->contract;
+    const int64_t *lengths = NULL;
+    size_t count = 0;
+    found result = ABSENT;
+    TN_TRY(read_ints(s, f, c->name, "lengths", &result, &lengths, &count));
+    if (result == OTHER_KIND || (result == FOUND && count != (size_t)c->n_inputs)) {
+        return tn_fail(TN_BAD_VALUE, "%s: lengths must be %d ints: 1 for each input that the node has, 0 for others",
+                       c->name, c->n_inputs);
+    }
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        f->lengths[i] = result != FOUND || lengths[i] != 0;
+        if (result == FOUND && lengths[i] != 1 && (lengths[i] != 0 || !c->inputs[i].optional)) {
+            return tn_fail(TN_BAD_VALUE, "%s: lengths has %lld for %s, needs %s", c->name, (long long)lengths[i],
+                           c->inputs[i].name, c->inputs[i].optional ? "0 or 1" : "1");
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status read_formula(const source *s, form *f) {
     found result;
     char *formula, *attributes;
     int64_t fast = 0;
@@ -257,7 +278,7 @@ tn_status tni_ort_read_form(const source *s, const variant *v, form *f) {
     f->n_memory = 0;
     if (!v->op) {
         TN_TRY(read_formula(s, f));
-        return read_lengths(s, f);
+        return read_present(s, f);
     }
     const tni_contract *c = v->op->contract;
     for (int32_t i = 0; i < c->n_attrs; i++) {

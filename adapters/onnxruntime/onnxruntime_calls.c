@@ -54,7 +54,7 @@ static tn_status deal(const form *f, size_t count, inputs *to) {
     to->n = 0;
     to->more = NULL;
     for (int32_t i = 0; i < c->n_inputs; i++) {
-        if (!c->inputs[i].list) to->firsts[i] = at++;
+        if (!c->inputs[i].list) to->firsts[i] = f->lengths[i] ? at++ : INT32_MAX; /* behind all that there are */
     }
     for (int32_t i = 0; i < c->n_inputs; i++) {
         to->lengths[i] = 1;
@@ -187,11 +187,21 @@ void tni_ort_destroy(void *kernel) {
     tni_free(n);
 }
 
+/* ONNX Runtime looks at how many outputs a node has, but not for Fuse. */
+static tn_status check_outputs(const node *n) {
+    const tni_contract *c = n->form.op->contract;
+    int32_t most = c->n_outputs;
+    for (int32_t i = 0; i < c->n_inputs; i++) most += c->inputs[i].inplace;
+    if (n->v->op || n->n_outputs <= (size_t)most) return TN_OK;
+    return tn_fail(TN_BAD_VALUE, "%s: makes %d tensors, the node has %zu", c->name, most, n->n_outputs);
+}
+
 static tn_status make_node(const source *s, const variant *v, node **made) {
     TN_TRY(read_outputs(s, tni_ort_name(v), made));
     node *n = *made;
     n->v = v;
     TN_TRY(tni_ort_read_form(s, v, &n->form));
+    TN_TRY(check_outputs(n));
     const tni_contract *c = n->form.op->contract;
     for (int32_t i = 0; i < c->n_outputs; i++) {
         if (c->outputs[i].want_attr < 0) continue;

@@ -13,6 +13,7 @@ from struct import error as StructError
 from typing import Any
 
 from tenon._lib import check, lib
+from tenon._public import NEEDS, refuse_none
 from tenon.contract import Attr, Operator
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -63,10 +64,15 @@ def type_number(name: str) -> int:
     return int(lib.tn_type_named(name.encode()))
 
 
+def type_name(number: int) -> str:
+    """The name of a tn_type."""
+    return str(lib.tn_type_name(number).decode())
+
+
 def kind_of(tensor: Tensor) -> str:
     """The name of a tensor's element type, "?" where Tenon has none."""
     number = lib.tn_type_of(_DType(tensor.code, tensor.bits, tensor.lanes))
-    return str(lib.tn_type_name(number).decode())
+    return type_name(number)
 
 
 def make_tensor(
@@ -95,8 +101,11 @@ class _Attribute:
         """`held` keeps what the value points to."""
         kind = self.attr.kind
         if value is None:
+            refuse_none(self.op, self.attr)
             return _UNSET, 0, 0
         try:
+            if isinstance(value, str) and kind in ("float", "bool"):  # which would read it
+                raise TypeError
             if kind == "float":
                 return _FLOAT, 0, float(value)
             if kind in ("int", "axis"):
@@ -107,33 +116,23 @@ class _Attribute:
                 ints = [operator.index(v) for v in ([value] if kind == "axes" and isinstance(value, int) else value)]
                 held.append((ctypes.c_int64 * len(ints))(*ints))
                 return _INTS, len(ints), ctypes.addressof(held[-1])
-        except (TypeError, ValueError):
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {_NEEDS[kind]}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS[kind]}") from None
         return self._dtype(value) if kind == "dtype" else self._text(value)
 
     def _dtype(self, value: Any) -> tuple[int, int, Any]:
         name = self.dtype_name(value)
         if name is None:
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, which is no type that Tenon has")
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS['dtype']}")
         return _DTYPE, 0, type_number(name)
 
     def _text(self, value: Any) -> tuple[int, int, Any]:
         if not isinstance(value, str):
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs a string")
+            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS['str']}")
         made = self.texts.get(value)
         if made is None:  # kept: there are few, and somebody may be reading them
             made = self.texts.setdefault(value, ctypes.create_string_buffer(value.encode()))
         return _STR, 0, ctypes.addressof(made)
-
-
-_NEEDS = {
-    "float": "a number",
-    "int": "an integer",
-    "axis": "an integer",
-    "bool": "True or False",
-    "axes": "integers",
-    "ints": "integers",
-}
 
 
 # ---- a call ----------------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def alike_inputs(op: Operator) -> list[list[int]]:
 
 # ---- attributes ------------------------------------------------------------------------------------------------------
 
-_NEEDS = {
+NEEDS = {
     "int": "an int",
     "axis": "an int",
     "axes": "ints",
@@ -169,11 +169,29 @@ _NEEDS = {
 }
 
 
+def listed(op: Operator, param: Input, value: Any, of: str) -> Sequence[Any]:
+    """What a user gives for a list of tensors: an array is one as well, of its rows, and nobody means that."""
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{op.name}: {param.name} must be a list of {of}, not {type(value).__name__}")
+    return value
+
+
+def refuse_none(op: Operator, attr: Attr) -> None:
+    """None is no way to ask for a default, which may be something else than what None says elsewhere."""
+    if not attr.optional and not attr.required:
+        raise TypeError(f"{op.name}: {attr.name} is None, and cannot be left out so")
+
+
 def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[Any], str | None]) -> Any:
     """What a user gives for an attribute, as contracts have it. `dtype_name`: Tenon's name of a framework's type."""
+    if value is None:
+        refuse_none(op, attr)
+        return None
     try:
-        if value is None or (attr.kind in ("str", "choice", "activation") and isinstance(value, str)):
-            return value
+        if isinstance(value, str) and attr.kind != "dtype":
+            if attr.kind in ("str", "choice", "activation"):
+                return value
+            raise TypeError
         if attr.kind in ("int", "axis"):
             return operator.index(value)
         if attr.kind in ("axes", "ints"):
@@ -183,10 +201,10 @@ def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[
         if attr.kind == "bool":
             return bool(value)
         name = dtype_name(value) if attr.kind == "dtype" else None
-    except (TypeError, ValueError, RuntimeError):  # the last is torch's, of a tensor with several elements
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's, of a tensor with many elements
         name = None
     if name is None:
-        raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {_NEEDS[attr.kind]}")
+        raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {NEEDS[attr.kind]}")
     return name
 
 

@@ -5,6 +5,7 @@ The C parser is the only parser; its JSON is described in src/core/contract.h.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -216,6 +217,11 @@ def attribute_text(kind: str, value: Any) -> str:
     if kind in ("axes", "ints"):
         return f"{[int(v) for v in value]}"
     return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
+
+
+def attribute_words(text: str) -> list[tuple[str, str]]:
+    """Names and texts of attributes that stand side by side: "eps=0.1 mode='a b'"."""
+    return re.findall(r"(\w+)=('[^']*'|\S+)", text)
 
 
 # ---- strides ---------------------------------------------------------------------------------------------------------

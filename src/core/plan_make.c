@@ -70,6 +70,11 @@ static tn_status read_tensor(reading *r, const char *arg, const tn_tensor *t, bo
     bool typeless = t->dtype.code == 0 && t->dtype.bits == 0; /* how tn_infer says "not known yet" */
     *operand = (tni_operand){tn_type_of(t->dtype), t->ndim, t->shape};
     if (operand->type == TN_NO_TYPE && !(unknown && typeless)) {
+        static const char *const families[] = {"int", "uint", "float", NULL, "bfloat", "complex"}; /* by DLPack's code */
+        const char *family = t->dtype.code < sizeof families / sizeof *families ? families[t->dtype.code] : NULL;
+        if (family && t->dtype.lanes == 1)
+            return tn_fail(TN_BAD_TYPE, "%s: %s has type %s%d, which Tenon does not have", name, arg, family,
+                           t->dtype.bits);
         return tn_fail(TN_BAD_TYPE, "%s: %s has an element type that Tenon lacks (DLPack code %d, %d bits, %d lanes)",
                        name, arg, t->dtype.code, t->dtype.bits, t->dtype.lanes);
     }

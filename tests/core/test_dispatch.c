@@ -371,6 +371,8 @@ static void bad_calls_get_a_message(void) {
     make_call(&c, x, y, 1, shape);
     c.x.dtype = (tn_dtype){2, 64, 2};
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "element type that Tenon lacks"));
+    c.x.dtype = (tn_dtype){1, 32, 1};
+    CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "x has type uint32, which Tenon does not have"));
     make_call(&c, x, y, 1, shape);
     c.y.dtype = tn_dtype_of(TN_F32);
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "test_add: y is f32, needs f64"));

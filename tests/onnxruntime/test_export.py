@@ -127,3 +127,28 @@ def test_formulas_that_onnx_cannot_have(formula: str, args: tuple[Any, ...], mes
         torch.onnx.OnnxExporterError, match=f"f: ONNX cannot have this formula: {message}, but the inputs"
     ):
         exported(Call(tn.fuse(formula)), args)
+
+
+MASKED = "f(x: T[*s], a: T[*s]?, b: T[*s]?) -> y: T[*s] : t = x + a if has(a) else x; y = t * b if has(b) else t"
+
+
+@pytest.mark.parametrize("present", [(True, True), (True, False), (False, True), (False, False)])
+def test_formulas_with_inputs_left_out(present: tuple[bool, bool]) -> None:
+    function = tn.fuse(MASKED)
+    places = [i for i, there in enumerate(present) if there]
+
+    def call(x: Any, *given: Any) -> Any:
+        every: list[Any] = [None, None]
+        for i, value in zip(places, given, strict=True):
+            every[i] = value
+        return function(x, *every)
+
+    model, args = Call(call), tuple(torch.randn(3, 4) for _ in range(1 + len(places)))
+    assert_same(exported(model, args), model, args, rtol=1e-6)
+
+
+def test_what_updates_its_inputs_is_refused() -> None:
+    update = tn.fuse("f(x: T[*s], m: T[*s]!) -> y: T[*s] : y = x + m; m = m + 1")
+    for model, args in ((tn.nn.BatchNorm2d(3).train(), (torch.randn(2, 3, 4, 4),)), (Call(update), (X, X.clone()))):
+        with pytest.raises(torch.onnx.OnnxExporterError, match="updates its inputs, which nothing in ONNX does"):
+            exported(model, args)

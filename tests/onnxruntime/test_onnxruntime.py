@@ -245,6 +245,11 @@ def test_fuse_with_everything() -> None:
     step = "step(p: T[*s]!, g: T[*s]) : p = p - 0.5 * g"
     np.testing.assert_array_equal(Node("Fuse", [x, x], [x.dtype], formula=step).run()[0], 0.5 * x)
     assert shape_of("Fuse", [[2, 3], [3]], formula="x * y") == [2, 3]
+    with pytest.raises(Exception, match="makes 1 tensors, the node has 2"):
+        Node("Fuse", [x], [x.dtype, x.dtype], formula="x + 1")
+    rest = "f(x: T[*s], a: T[*s]?, b: T[*s]?) -> y: T[*s] : t = x + a if has(a) else x; y = t * b if has(b) else t"
+    np.testing.assert_array_equal(Node("Fuse", [x, x], [x.dtype], formula=rest, lengths=[1, 0, 1]).run()[0], x * x)
+    np.testing.assert_array_equal(Node("Fuse", [x, x], [x.dtype], formula=rest).run()[0], x + x)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -281,6 +286,8 @@ X = np.ones((2, 3), np.float32)
         ("Fuse", [X], {"formula": "x +"}, r"\^"),
         ("Fuse", [X], {"formula": "x * 2", "attributes": "eps=1"}, "eps"),
         ("Fuse", [X, X], {"formula": "x * 2"}, "takes 1 tensors, the node has 2"),
+        ("Fuse", [X], {"formula": "x * y", "lengths": [1, 0]}, "lengths has 0 for y, needs 1"),
+        ("Fuse", [X], {"formula": "x * y", "lengths": [1]}, "lengths must be 2 ints"),
         ("Fuse", [X.astype(np.float16)], {"formula": "f(x: T[*s]) -> y: acc(T)[] : y = sum(x)"}, "y is f32 here"),
     ],
 )

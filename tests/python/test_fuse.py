@@ -257,6 +257,13 @@ def test_bad_calls() -> None:
         ).sum().backward()
 
 
+def test_words_with_spaces() -> None:
+    function = tn.fuse("f(x: T[*s], mode: 'a'|'b c' = 'a') -> y: T[*s] : x if mode == 'a' else -x")
+    x = here.randn(3)
+    assert_close(torch.compile(lambda x: function(x, mode="b c"), fullgraph=True)(x), -x)
+    assert_close(torch.compile(lambda x: function(x), fullgraph=True)(x), x)
+
+
 def test_attributes_of_another_kind() -> None:
     function = tn.fuse(
         "f(x: T[*s], k: int = 1, eps: float = 0.0, out: dtype = f32, m: 'a'|'b' = 'a') -> y: out[*s] : x * k + eps"

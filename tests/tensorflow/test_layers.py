@@ -119,6 +119,26 @@ def test_batch_norm_with_activation_and_residual(training: bool) -> None:
     assert_close(fused(X, training=training, residual=residual), want, scale=4)
 
 
+def test_a_residual_has_the_shape_of_the_input() -> None:
+    x = tf.random.normal((2, 3, 4))
+    for shape in ((3, 2, 4), (6, 4), (4,)):
+        with pytest.raises(ValueError, match="BatchNormalization: residual has shape"):
+            layers.BatchNormalization()(x, residual=tf.zeros(shape))
+
+
+@pytest.mark.parametrize("name", ["LayerNormalization", "BatchNormalization", "RMSNormalization", "Softmax"])
+@pytest.mark.parametrize("policy", ["mixed_float16", "float16", "bfloat16", "float64", "float32"])
+@pytest.mark.parametrize("given", ["float16", "float32", "float64", "int32"])
+def test_results_have_the_type_of_the_policy(name: str, policy: str, given: str) -> None:
+    if given == "int32" and name not in ("LayerNormalization", "BatchNormalization"):
+        pytest.skip("Keras has no such layer, or refuses it")
+    x = tf.cast(tf.random.normal((5, 8)) * 4, given)
+    have, theirs = getattr(layers, name)(dtype=policy)(x), getattr(keras.layers, name)(dtype=policy)
+    assert have.dtype == theirs(x).dtype
+    want = theirs(x if x.dtype.is_floating else tf.cast(x, "float32"))
+    np.testing.assert_allclose(tf.cast(have, tf.float64), tf.cast(want, tf.float64), rtol=2e-2, atol=2e-2)
+
+
 def test_dropout() -> None:
     x = np.ones((100, 100), np.float32)
     layer = layers.Dropout(0.25, seed=1)

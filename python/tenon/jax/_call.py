@@ -6,10 +6,11 @@ has one function of arrays, which JAX compiles once for each set of shapes.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -20,10 +21,11 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
 from tenon import _rules
+from tenon._frame import Calls, make_tensor, type_name
 from tenon._lib import lib
 from tenon.contract import Argument, Attr, Operand, Operator, table
 from tenon.jax import _mesh, _vmap
-from tenon.jax._types import DTYPES, operand
+from tenon.jax._types import DTYPES, X64, operand
 
 TARGET = "tenon"  # the custom call's name
 
@@ -44,6 +46,25 @@ class Row:
         self.fast = fast
         in_table = table().get(op.name) is op
         self.named: dict[str, Any] = {"_op": op.name} if in_table else {"_formula": op.formula, "_fast": fast}
+
+    @cached_property
+    def calls(self) -> Calls:
+        return Calls(self.op, lambda name: name)
+
+    def infer(self, arguments: Sequence[Argument], attrs: Mapping[str, Any]) -> Sequence[Operand | None]:
+        """Types and shapes of the outputs; None: it was not asked for. The C library says it, or what is wrong, unless
+        sizes are symbolic."""
+        named = zip(self.op.inputs, arguments, strict=True)
+        lists = [a if isinstance(a, list) else [] if p.list and a is None else [a] for p, a in named]
+        given = [one for part in lists for one in part if one is not None]
+        if not all(isinstance(n, int) for _, shape in given for n in shape):
+            return self.op.infer(arguments, attrs)
+        held = [None if one is None else make_tensor(0, (1, 0), *one, None) for part in lists for one in part]
+        pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
+        values = [attrs.get(a.name, a.default) for a in self.op.attrs]
+        frame = self.calls.begin(pointers, [len(part) for part in lists], values, [*held])
+        specs = [self.calls.spec(frame, i) for i in range(len(self.op.outputs))]
+        return [None if spec is None else (type_name(spec[0]), spec[1]) for spec in specs]
 
 
 _rows: dict[tuple[int, bool], Row] = {}  # by the operator's address in the C library
@@ -145,13 +166,12 @@ def _results(form: Form, arrays: Arrays) -> list[jax.ShapeDtypeStruct]:
     op = form.row.op
     varying = _mesh.like(arrays[0])
     made = []
-    for output, spec in zip(op.outputs, op.infer(form.operands(arrays), dict(form.attrs)), strict=True):
+    for output, spec in zip(op.outputs, form.row.infer(form.operands(arrays), dict(form.attrs)), strict=True):
         if spec is None:
             continue
         dtype = np.dtype(DTYPES[spec[0]])
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            message = f'jax.config.update("jax_enable_x64", True) lets JAX have {dtype}'
-            raise TypeError(f"{op.name}: {output.name} has type {spec[0]}; {message}")
+            raise TypeError(f"{op.name}: {output.name} has type {spec[0]}; {X64.format(dtype)}")
         made.append(jax.ShapeDtypeStruct(spec[1], dtype, **varying))
     return made + [jax.ShapeDtypeStruct(arrays[i].shape, arrays[i].dtype, **varying) for i in form.updated()]
 

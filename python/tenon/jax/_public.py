@@ -19,12 +19,13 @@ from tenon._public import (
     drop_absent,
     identifier,
     is_number,
+    listed,
     number_type,
     shown_outputs,
 )
 from tenon.contract import FLOATS, Attr, Input, Operator
 from tenon.jax._call import Row, function, make_form
-from tenon.jax._types import DTYPES, NAMES, is_wide, operand, wide_array, widened
+from tenon.jax._types import DTYPES, NAMES, X64, is_wide, operand, wide_array, widened
 
 
 class _Public(Returning):
@@ -67,6 +68,8 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
     if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
         what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
         raise TypeError(f"{op.name}: {param.name} must be an array, not {what}")
+    if is_wide(param) and param.inplace and not jax.config.jax_enable_x64:
+        raise TypeError(f"{op.name}: {param.name} has type i64, and is updated; {X64.format('int64')}")
     if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
         return wide_array(value)
     made = value if isinstance(value, Array) else jnp.asarray(value)
@@ -99,7 +102,7 @@ class Arguments:
             if _takes_number(param, value):
                 numbers.append(param)
             elif param.list and value is not None:
-                made[param.name] = [_array(op, param, v) for v in value]
+                made[param.name] = [_array(op, param, v) for v in listed(op, param, value, "arrays")]
             elif value is not None or not param.optional:
                 made[param.name] = _array(op, param, value)
         self._promote(made)

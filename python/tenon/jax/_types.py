@@ -29,6 +29,9 @@ DTYPES: dict[str, Any] = {
 NAMES: dict[Any, str] = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
+X64 = 'jax.config.update("jax_enable_x64", True) lets JAX have {}'  # of a type that it has not
+
+
 def is_wide(param: Input) -> bool:
     """An input of 64-bit integers and nothing else, as seeds are."""
     return bool(param.type.get("fixed") == ["i64"])

@@ -100,6 +100,8 @@ def read(value: Any, what: str, written: bool) -> Held:
     if isinstance(value, numpy.ma.MaskedArray):
         raise TypeError(f"{what} has a mask, which Tenon would not look at; its .data has none")
     if isinstance(value, ndarray | numpy.generic):
+        if written and isinstance(value, numpy.generic):
+            raise ValueError(f"{what} is written to, but this is a number of NumPy, not an array")
         return _numpy_tensor(numpy.asarray(value), what, written)
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None and ("stream" in interface or not hasattr(value, "__dlpack__")):

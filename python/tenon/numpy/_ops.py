@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy import ndarray
 
-from tenon._frame import Calls, type_number
+from tenon._frame import Calls, type_name, type_number
 from tenon._lib import lib
 from tenon._public import (
     REQUIRED,
@@ -21,6 +21,7 @@ from tenon._public import (
     formula_operator,
     identifier,
     is_number,
+    listed,
     number_type,
     shown_outputs,
 )
@@ -145,9 +146,7 @@ class NumpyOp:
                 lengths.append(0 if param.list else 1)
                 pointers += [] if param.list else [0]
                 continue
-            if param.list and not isinstance(value, list | tuple):
-                raise TypeError(f"{what} must be a list of arrays, not {type(value).__name__}")
-            values = value if param.list else (value,)
+            values = listed(self.op, param, value, "arrays") if param.list else (value,)
             for k, one in enumerate(values):
                 tensor = read(one, f"{what}[{k}]" if param.list else what, param.inplace)
                 held.append(tensor)
@@ -196,7 +195,7 @@ class NumpyOp:
         name = self.op.name
         if type(out) is ndarray and out.shape == shape and out.dtype is dtype_of(number, name):
             return out
-        needs = lib.tn_type_name(number).decode()
+        needs = type_name(number)
         kind, sizes = operand(read(out, f"{name}: out", True))
         if sizes != shape:
             raise ValueError(f"{name}: out has shape {list(sizes)}, needs {list(shape)}")

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tenon._frame import Calls, make_tensor
 from tenon._lib import check, lib
-from tenon.contract import Attr, Input, Operator, Output, attribute_text, table
+from tenon.contract import Attr, Input, Operator, Output, attribute_text, attribute_words, table
 from tenon.infer import Types
 from tenon.tensorflow._types import DTYPES, NAMES, dtype_name
 
@@ -246,7 +246,7 @@ def _run_formula(
 
 def read_formula_attributes(op: Operator, text: str) -> dict[str, Any]:
     """The attributes that `_run_formula` wrote."""
-    told = dict(re.findall(r"(\w+)=('[^']*'|\S+)", text))
+    told = dict(attribute_words(text))
     return {a.name: read_text(a, told[a.name]) if a.name in told else None for a in op.attrs}
 
 

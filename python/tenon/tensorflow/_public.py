@@ -17,6 +17,7 @@ from tenon._public import (
     drop_absent,
     identifier,
     is_number,
+    listed,
     number_type,
     shown_outputs,
 )
@@ -106,7 +107,7 @@ class Arguments:
             if _takes_number(param, value):
                 numbers.append(param)
             elif param.list and value is not None:
-                made[param.name] = [_tensor(op, param, v) for v in value]
+                made[param.name] = [_tensor(op, param, v) for v in listed(op, param, value, "tensors")]
             elif value is not None or not param.optional:
                 made[param.name] = _tensor(op, param, value)
         for param in numbers:

@@ -126,7 +126,10 @@ class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
         super().build(input_shape)
 
     def call(self, inputs: Any) -> Any:
-        return tn.layer_norm(inputs, self.gamma, self.beta, self.epsilon)
+        x, dtype = tf.convert_to_tensor(inputs), tf.as_dtype(self.compute_dtype)  # Keras casts nothing for this layer
+        if not x.dtype.is_floating or x.dtype.size < dtype.size:
+            x = tf.cast(x, dtype)
+        return tf.cast(tn.layer_norm(x, self.gamma, self.beta, self.epsilon), dtype)
 
 
 @_serializable
@@ -187,7 +190,10 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         if mask is not None:
             raise NotImplementedError("layers.BatchNormalization has no mask; keras.layers.BatchNormalization has")
         x = tf.convert_to_tensor(inputs)
+        x = x if x.dtype.is_floating else tf.cast(x, self.compute_dtype)
         rest = None if residual is None else tf.cast(residual, x.dtype)
+        if rest is not None and not rest.shape.is_compatible_with(x.shape):
+            raise ValueError(f"layers.BatchNormalization: residual has shape {rest.shape}, needs {x.shape}")
         is_last = self.axis != 1 or len(x.shape) == 2
         if is_last:  # all that is normalised together, as one dimension
             x, rest = _rows(x), None if rest is None else _rows(rest)

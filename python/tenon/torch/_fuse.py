@@ -19,7 +19,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from tenon._public import attribute_value
-from tenon.contract import Attr, Input, Operator, fused
+from tenon.contract import Attr, Input, Operator, attribute_words, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
@@ -128,8 +128,7 @@ class FusedOp(_ops.TorchOp):
         """All parameters of a call, by position."""
         values = dict(zip((p.name for p in self.op.inputs), inputs, strict=False))
         attrs = {a.name: a for a in self.op.attrs}
-        for word in attributes.split():
-            name, _, text = word.partition("=")
+        for name, text in attribute_words(attributes):
             if name not in attrs:
                 raise TypeError(f"{self.op.name}: there is no attribute '{name}'")
             values[name] = _read(attrs[name], text)

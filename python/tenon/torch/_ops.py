@@ -143,8 +143,6 @@ class TorchOp:
         for param, value in zip(self.op.params, args, strict=True):
             if isinstance(param, Attr):
                 attribute_value(self.op, param, value, NAMES.get)
-                if value is None and param.default is not None:
-                    raise TypeError(f"{self.op.name}: {param.name} is None, and cannot be left out so")
 
     def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments as torch's operator takes them; the same object where they are so already."""
