@@ -284,16 +284,45 @@ static void mark_active(differ *d) {
 
 /* ---- outputs and inputs ------------------------------------------------------------------------------------------ */
 
+static tn_status items_of(const tni_fuse *f, const tni_param *param, uint64_t *bits) {
+    int32_t items[TN_MAX_RANK], count;
+    TN_TRY(tni_param_items(f, param, items, &count));
+    *bits = 0;
+    for (int i = 0; i < count; i++) *bits |= items[i] >= 0 ? (uint64_t)1 << items[i] : 0;
+    return TN_OK;
+}
+
+/* By position, [*s] is all that inputs T[~*s] have of it, or what an input T[*s] has. A value that has neither is
+ * repeated. */
+static tn_status pack_extent(const tni_fuse *f, const tni_param *output, tni_extent *extent) {
+    const tni_contract *c = f->contract;
+    const int32_t pack = c->items[output->shape.first].ref;
+    const uint64_t has = extent->full | extent->row;
+    uint64_t own, shared = 0, bits;
+    TN_TRY(items_of(f, output, &own));
+    for (int i = 0; i < c->n_inputs; i++) {
+        const tni_shape *shape = &c->inputs[i].shape;
+        if (tni_is_seed(c, i) || !tni_broadcasts(c, shape) || c->items[shape->first].ref != pack) continue;
+        TN_TRY(items_of(f, &c->inputs[i], &bits));
+        shared |= bits;
+    }
+    const bool whole = (has & own) || (shared && (has & shared) == shared);
+    bits = whole ? has : shared ? shared : own;
+    *extent = tni_is_row(f, output) ? (tni_extent){0, bits} : (tni_extent){bits, 0};
+    return TN_OK;
+}
+
 /* The dimensions that an output has by the contract: perhaps more than its value. */
 static tn_status output_extent(const tni_fuse *f, int32_t k, tni_extent *extent) {
     const tni_param *param = &f->contract->outputs[k];
+    const tni_item *first = &f->contract->items[param->shape.first];
     *extent = f->graph.nodes[f->outputs[k].node].extent;
-    if (!f->signed_by_user || f->axes.numpy || param->shape.cond >= 0) return TN_OK;
-    int32_t items[TN_MAX_RANK], count;
-    TN_TRY(tni_param_items(f, param, items, &count));
-    *extent = (tni_extent){0, 0};
-    for (int i = 0; i < count; i++) extent->full |= items[i] >= 0 ? (uint64_t)1 << items[i] : 0;
-    return TN_OK;
+    if (!f->signed_by_user || param->shape.cond >= 0) return TN_OK;
+    if (f->axes.numpy) {
+        return param->shape.count && first->kind == TNI_ITEM_PACK ? pack_extent(f, param, extent) : TN_OK;
+    }
+    extent->row = 0;
+    return items_of(f, param, &extent->full);
 }
 
 /* Whether something can arrive at an output: its value may be rounded to an integer when it is stored. */

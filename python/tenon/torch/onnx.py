@@ -121,18 +121,12 @@ def _translate_fuse(formula: Any, inputs: Any, attributes: Any = "", fast: Any =
     return _node("Fuse", [value for value in inputs if value is not None], _count(made.op, args), attrs)
 
 
-def _refuse_updates(overload: Any, *given: Any, **named: Any) -> Any:
-    """What torch makes of a call that updates its inputs."""
-    raise NotImplementedError(f"{overload} updates its inputs, which nothing in ONNX does; eval() may do without")
-
-
 def translations() -> dict[Any, Callable[..., Any]]:
     """What torch.onnx.export needs to know of Tenon's operators, as its `custom_translation_table`.
 
-    Operators that update their inputs are refused: ONNX has no such thing.
+    Operators that update their inputs are not in it: ONNX has no such thing.
     """
     names = [name for name, op in table().items() if not op.mutates]
     found = {name: _translation(name) for name in names} | {"fuse": _translate_fuse}
     packets = ((getattr(torch.ops.tenon, name), function) for name, function in found.items())
-    made = {overload: function for packet, function in packets for overload in (packet.default, packet.raw)}
-    return made | {torch.ops.higher_order.auto_functionalized_v2: _refuse_updates}
+    return {overload: function for packet, function in packets for overload in (packet.default, packet.raw)}
