@@ -140,12 +140,28 @@ static int32_t new_result(tni_planner *p, int32_t node, int lane) {
     return out;
 }
 
+/* Whether an input that is updated goes somewhere else as well, as it was: its own memory may be written first. */
+static bool is_moved(const tni_planner *p, int32_t node) {
+    const tni_fuse *f = p->b->f;
+    bool updated = false, moved = false;
+    for (int32_t k = 0; k < f->n_outputs; k++)
+        updated |= f->outputs[k].inplace >= 0 && f->outputs[k].inplace == p->g->nodes[node].ref;
+    for (int32_t t = 0; updated && t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (todo->gathers) continue;
+        int32_t from = tni_resolve(p, todo->node);
+        while (p->g->nodes[from].op == TNI_P_CAST) from = tni_resolve(p, p->g->nodes[from].arg[0]);
+        moved |= from == node;
+    }
+    return moved;
+}
+
 static void make_leaf(tni_planner *p, int32_t node) {
     const tni_memory *memory = &p->pass->memory[p->memory_of[node]];
     int lane = own_lane(p, node);
     bool random = p->g->nodes[node].op == TNI_P_RAND;
     bool in_place = !random && p->level[node] == TNI_ELEMENT && memory->type == tni_lane_type(lane) &&
-                    lane != TNI_LANE_BOOL && tni_is_contiguous(p, memory);
+                    lane != TNI_LANE_BOOL && tni_is_contiguous(p, memory) && !is_moved(p, node);
     int32_t out = new_result(p, node, lane);
     uint8_t kind = random ? TNI_STEP_RAND : in_place ? TNI_STEP_POINT : TNI_STEP_LOAD;
     add_step(p, (tni_step){.kind = kind,
