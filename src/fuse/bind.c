@@ -155,6 +155,10 @@ static tn_status check_output(const tni_binding *b, int32_t i, int32_t node) {
     const tni_contract *c = b->f->contract;
     uint32_t extra = b->mask[node] & ~b->domain.out[i].mask;
     int32_t updated = b->f->outputs[i].inplace;
+    tn_type type = updated < 0 ? tn_out(b->call, i)->type : TN_F32;
+    if (type == TN_C64 || type == TN_C128)
+        return tn_fail(TN_BAD_TYPE, "%s: %s has type %s, and formulas make no complex numbers", c->name,
+                       c->outputs[i].name, tn_type_name(type));
     if (!extra) return TN_OK;
     return tn_fail(TN_BAD_SHAPE, "%s: the formula gives %s a dimension of %lld elements that its shape does not have",
                    c->name, updated >= 0 ? c->inputs[updated].name : c->outputs[i].name,

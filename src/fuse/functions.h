@@ -123,15 +123,17 @@ TNI_INLINE vreal f_coarse_exp(vreal x) {
     return exp_by(coarse_reduced, x);
 }
 
+/* Where the result is 1 it is so to the last bit: gradients multiply x by how far it is from 1. */
 TNI_INLINE vreal f_coarse_sigmoid(vreal x) {
     const real c = 0x1p-30f;
-    x = v_atmost(v_atleast(x, v_set(-104)), v_set(20));
-    return coarse_quotient(v_set(c), c + exp_shifted_by(coarse_reduced, -x, -30));
+    vreal a = v_atmost(v_atleast(x, v_set(-104)), v_set(20));
+    vreal y = coarse_quotient(v_set(c), c + exp_shifted_by(coarse_reduced, -a, -30));
+    return v_select((vint)(x > 16), v_set(1), y);
 }
 
 TNI_INLINE vreal f_coarse_tanh_softplus(vreal x) {
     vreal e = f_coarse_exp(v_atmost(x, v_set(30))), n = v_fma(e, e, e + e);
-    return coarse_quotient(n, n + 2);
+    return v_select((vint)(x > 10), v_set(1), coarse_quotient(n, n + 2));
 }
 #endif
 

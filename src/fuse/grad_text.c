@@ -92,6 +92,7 @@ static bool may_save(const writer *w, int32_t k) {
     bool plain = c->outputs[k].want == TNI_ALWAYS && c->outputs[k].shape.cond < 0;
     bool compared = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* rounded, it is no longer one of the elements */
     if (compared && w->f->graph.nodes[node->arg[0]].op != TNI_P_INPUT) return false;
+    if (tni_param_type(&c->outputs[k].type) != node->type) return false; /* rounded to something else */
     return plain && tni_prims[node->op].arity > 0 && tni_class_of(&w->f->graph, node->type) == TNI_CLASS_FLOAT &&
            w->made->arriving[k] >= 0 && tni_same_extent(node_at(w, w->made->arriving[k])->extent, node->extent);
 }

@@ -289,9 +289,21 @@ static tn_status collect_free(tni_parser *p) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+static tn_status check_names(tni_parser *p) {
+    const tni_contract *c = p->formula->contract;
+    for (int i = 0; i < c->n_inputs + c->n_attrs; i++) {
+        const char *name = i < c->n_inputs ? c->inputs[i].name : c->attrs[i - c->n_inputs].name;
+        if (!tni_is_reserved(name)) continue;
+        return tni_lex_fail(&p->lex, 0, "an %s cannot be called '%s', which is a constant of the language",
+                            i < c->n_inputs ? "input" : "attribute", name);
+    }
+    return TN_OK;
+}
+
 static tn_status declare_inputs(tni_parser *p) {
     tni_fuse *f = p->formula;
     const tni_contract *c = f->contract;
+    TN_TRY(check_names(p));
     for (int i = 0; i < c->n_inputs; i++) {
         const tni_param *param = &c->inputs[i];
         int32_t items[TN_MAX_RANK], count = 0;
@@ -300,10 +312,6 @@ static tn_status declare_inputs(tni_parser *p) {
         if (!p->scope->is_seed[i]) TN_TRY(tni_param_items(f, param, items, &count));
         for (int k = 0; k < count; k++) {
             if (items[k] >= 0) *(tni_is_row(f, param) ? &extent.row : &extent.full) |= (uint64_t)1 << items[k];
-        }
-        if (tni_is_reserved(param->name)) {
-            return tni_lex_fail(&p->lex, 0, "an input cannot be called '%s', which is a constant of the language",
-                                param->name);
         }
         int32_t node = tni_leaf(p->g, TNI_P_INPUT, i, 0, tni_param_type(&param->type), extent);
         TN_TRY(tni_parse_made(p, node));

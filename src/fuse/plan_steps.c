@@ -354,16 +354,17 @@ static void plan_whole_rows(tni_planner *p) {
 
 /* ---- long rows: stage by stage ----------------------------------------------------------------------------------- */
 
-/* When a todo is done. Updates wait for the last stage: what they overwrite may be read until then. */
+/* What another pass has computed of the same values, and exactly, may be compared with them. */
 bool tni_makes_bf16(const tni_planner *p) {
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         const tni_item_todo *todo = &p->b->todo[t];
-        if (!tni_in_pass(p->b, p->pass, todo)) continue;
-        if (todo->gathers || p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
+        if (todo->gathers || todo->output < 0) return false;
+        if (tni_in_pass(p->b, p->pass, todo) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
     }
     return true;
 }
 
+/* When a todo is done. Updates wait for the last stage: what they overwrite may be read until then. */
 int32_t tni_stage_of_todo(const tni_planner *p, int32_t t) {
     const tni_item_todo *todo = &p->b->todo[t];
     bool updates = todo->output >= 0 && p->b->f->outputs[todo->output].inplace >= 0;

@@ -60,13 +60,20 @@ def _text_of(op: Operator) -> Callable[[Sequence[Any]], str]:
     return text
 
 
+def _resolved(tensor: Tensor | None) -> Tensor | None:
+    """torch applies a sign that is still to be applied by itself, but not for optional tensors of a list."""
+    if tensor is None or torch.compiler.is_dynamo_compiling():
+        return tensor
+    return tensor.resolve_neg()
+
+
 def _caller(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[..., Any]:
     """A function of all parameters that calls the one operator of torch."""
     inputs = tuple(i for i, p in enumerate(op.params) if isinstance(p, Input))
     text, wants = _text_of(op), _wants(op)
 
     def call(*args: Any) -> Any:
-        outputs = overload(formula, [args[i] for i in inputs], text(args), fast)
+        outputs = overload(formula, [_resolved(args[i]) for i in inputs], text(args), fast)
         return _arrange(outputs, wants, args)
 
     return call
