@@ -115,6 +115,17 @@ static tn_status check_lists(const tni_contract *c) {
     return TN_OK;
 }
 
+/* Dimensions of a shape: what is 1 is a size. */
+static int32_t n_named(const tni_contract *c, const tni_shape *shape) {
+    int32_t n = 0;
+    for (int k = 0; k < shape->count; k++) {
+        const tni_item *item = &c->items[shape->first + k];
+        bool one = item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_LIT_INT && c->nodes[item->node].value == 1;
+        n += !one;
+    }
+    return n;
+}
+
 /* Every pack that is used, or the dimensions of the argument that has most. */
 tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
     const tni_contract *c = f->contract;
@@ -126,7 +137,7 @@ tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
         if (axes->numpy && !seed && is_pack(c, &param->shape)) TN_TRY(add_item(f, axes, param, 0));
-        if (!seed && (!largest || param->shape.count > largest->shape.count)) largest = param;
+        if (!seed && (!largest || n_named(c, &param->shape) > n_named(c, &largest->shape))) largest = param;
     }
     for (int k = 0; !axes->numpy && largest && k < largest->shape.count; k++) {
         TN_TRY(add_item(f, axes, largest, k));

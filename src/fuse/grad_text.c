@@ -169,6 +169,10 @@ static void take_arriving(writer *w) {
         any |= *taken;
     }
     for (int32_t k = 0; k < c->n_outputs && !any; k++) w->taken[tni_ref_of_d(w->f, k)] = w->made->arriving[k] >= 0;
+    for (int32_t k = 0; k < c->n_outputs; k++) {
+        const tni_type *type = &c->outputs[k].type;
+        if (w->taken[tni_ref_of_d(w->f, k)] && type->kind == TNI_TYPE_ATTR) w->attr[type->ref] = true;
+    }
 }
 
 /* Where no leaf has a shape that is needed, the node itself is computed: its value counts for nothing, but it is
@@ -219,6 +223,7 @@ static void print_attr(tni_text *text, const tni_attr *attr) {
                                         [TNI_A_FLOAT] = "float",
                                         [TNI_A_BOOL] = "bool",
                                         [TNI_A_ACTIVATION] = "activation",
+                                        [TNI_A_DTYPE] = "dtype",
                                         [TNI_A_CHOICE] = ""};
     tni_text_add(text, "%s: %s", attr->name, names[attr->kind]);
     for (int i = 0; i < attr->n_choices; i++) tni_text_add(text, "%s'%s'", i ? "|" : "", attr->choices[i]);
@@ -349,6 +354,32 @@ static bool all_told(const tni_contract *c) {
     return true;
 }
 
+static bool has_row_reductions(const writer *w) {
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        const tni_gnode *node = node_at(w, i);
+        bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+        if (w->value[i] && reduces && node->kind == TNI_OVER_ROW) return true;
+    }
+    return false;
+}
+
+/* By name, the argument with most dimensions says which one is the last, and has all of them: so it must be here, too. */
+static bool same_axes(const writer *w, tni_contract *made) {
+    tni_fuse other = {.contract = made, .arena = w->f->arena};
+    const tni_axes *own = &w->f->axes;
+    int32_t items[TN_MAX_RANK], count;
+    if (own->numpy) return true;
+    if (tni_make_axes(&other, &other.axes) != TN_OK) return false;
+    for (int i = 0; i < made->n_inputs + made->n_outputs; i++) {
+        const tni_param *param = i < made->n_inputs ? &made->inputs[i] : &made->outputs[i - made->n_inputs];
+        bool seed = i < made->n_inputs && tni_is_seed(made, i);
+        if (!seed && tni_param_items(&other, param, items, &count) != TN_OK) return false;
+    }
+    if (other.axes.numpy || !own->n_items || !has_row_reductions(w)) return true;
+    return other.axes.n_items &&
+           strcmp(other.axes.items[other.axes.n_items - 1].key, own->items[own->n_items - 1].key) == 0;
+}
+
 /* Dimensions and types must come from somewhere, and from what is always there: where the needed arguments do not tell,
  * inputs that do are added. */
 static tn_status make_contract(writer *w, tni_text *text, tni_contract **made) {
@@ -359,8 +390,12 @@ static tn_status make_contract(writer *w, tni_text *text, tni_contract **made) {
         if (text->failed) return TN_NO_MEMORY;
         tn_status status = tni_contract_parse(text->data, made);
         if (status != TN_OK && status != TN_BAD_CONTRACT) return status;
-        if (status == TN_OK && all_told(*made)) return TN_OK;
+        if (status == TN_OK && all_told(*made) && same_axes(w, *made)) return TN_OK;
         while (i < c->n_inputs && (w->taken[i] || tni_is_seed(c, i) || (status == TN_OK && c->inputs[i].optional))) i++;
+        if (i >= c->n_inputs && status == TN_OK) {
+            return tn_fail(TN_UNSUPPORTED, "%s: no argument of its gradient would have all dimensions in their order",
+                           c->name);
+        }
         if (i >= c->n_inputs) return status;
         if (status == TN_OK) tni_contract_free(*made);
         *made = NULL;

@@ -329,20 +329,23 @@ tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_ope
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* What is too large was not written by anybody: there is no place to point at. */
-static tn_status too_large(const tni_fuse *parsed, tn_status status) {
+/* What cannot be was not written by anybody: there is no place to point at. It is too large, or what the contract says of
+ * shapes and types cannot be said of the gradient's. */
+static tn_status not_written(const tni_fuse *parsed, tn_status status) {
     if (status != TN_BAD_CONTRACT) return status;
-    return tn_fail(TN_UNSUPPORTED, "the gradient of '%s' would have more than %d operations", parsed->contract->name,
-                   TNI_FUSE_NODES);
+    char why[1024];
+    snprintf(why, sizeof why, "%s", tn_last_error());
+    why[strcspn(why, "\n")] = 0;
+    return tn_fail(TN_UNSUPPORTED, "no gradient of '%s' can be derived: %s", parsed->contract->name, why);
 }
 
 static tn_status derive(const formula *f, char **rule, const tn_operator **called) {
     const tni_fuse *parsed;
     tni_fuse *grad;
     TN_TRY(parsed_of(f, &parsed));
-    TN_TRY(too_large(parsed, tni_fuse_grad(parsed, &grad, rule)));
+    TN_TRY(not_written(parsed, tni_fuse_grad(parsed, &grad, rule)));
     char *text = tni_fuse_print(grad);
-    tn_status status = text ? too_large(parsed, fuse(text, NULL, f->fast, grad, called)) : TN_NO_MEMORY;
+    tn_status status = text ? not_written(parsed, fuse(text, NULL, f->fast, grad, called)) : TN_NO_MEMORY;
     if (!text) tni_fuse_free(grad);
     tni_free(text);
     if (status != TN_OK) {

@@ -598,5 +598,5 @@ def test_second_derivatives_do_not_grow_from_step_to_step() -> None:
 
     have = second(tn.fuse("; ".join(["t0 = x", *(f"t{i + 1} = silu(t{i})" for i in range(12))])))
     assert_close(have, second(chain), "f64", scale=10)
-    with pytest.raises(NotImplementedError, match="would have more than 4096 operations"):
+    with pytest.raises(NotImplementedError, match="can be derived: the formula has more than 4096 operations"):
         second(tn.fuse("; ".join(["t0 = x", *(f"t{i + 1} = max(t{i} * t{i}, x - {i})" for i in range(12))])))
