@@ -257,6 +257,91 @@ def test_bad_calls() -> None:
         ).sum().backward()
 
 
+# A value that is repeated over the output, which dimension is the last one, dimensions of 1: formulas and shapes.
+SHAPED: list[tuple[str, list[tuple[int, ...]]]] = [
+    ("sum(x)**2", [(3, 2)]),
+    ("log(mean(x))", [(3, 2)]),
+    ("mean(sum(x, -1)**2)", [(3, 2)]),
+    ("logsumexp(mean(x, -1))", [(3, 2)]),
+    ("mean(x) * mean(y)", [(3, 2), (3, 2)]),
+    ("f(x: T[*s]) -> y: T[*s] : sum(x * x)", [(3, 2)]),
+    ("f(x: T[*s]) -> y: T[*s] : sum(x * x, -1)", [(3, 2)]),
+    ("f(x: T[*r, c]) -> y: T[*r, c] : mean(x * x, -1)", [(3, 2)]),
+    ("f(x: T[*s], w: T[]) -> y: T[*s] : w * mean(x)", [(4,), ()]),
+    ("f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x * 2", [(2,), (3, 2)]),
+    ("f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x * x + 0 * b", [(3, 1), (3, 2)]),
+    ("f(x: T[n, s, c]) -> y: T[n, c, s] : exp(x - logsumexp(x, -1))", [(2, 3, 4)]),
+    ("f(x: T[n, s, c]) -> y: T[n, c, s] : x - mean(x, -1)", [(2, 3, 4)]),
+    ("f(a: T[n, m], b: T[m, n]) -> y: T[n] : var(b, -1) + sum(a, -1)", [(2, 3), (3, 2)]),
+    ("f(a: T[n, m], b: T[m]) -> y: T[n] : mean(b, -1)", [(2, 3), (3,)]),
+    ("f(s: T[q, k], b: T[1, k]) -> p: T[q, k] : s * b", [(3, 4), (1, 4)]),
+    ("f(s: T[h, q, k], b: T[h, 1, k]) -> p: T[h, q, k] : exp(s + b - logsumexp(s + b, -1))", [(2, 3, 4), (2, 1, 4)]),
+]
+
+
+@pytest.mark.parametrize(("formula", "shapes"), SHAPED, ids=[formula for formula, _ in SHAPED])
+def test_gradients_of_shapes(formula: str, shapes: list[tuple[int, ...]]) -> None:
+    xs = [(here.rand(shape).double() + 0.5).requires_grad_() for shape in shapes]
+    assert gradcheck(tn.fuse(formula), xs)
+    assert torch.autograd.gradgradcheck(tn.fuse(formula), xs)
+
+
+def test_gradients_of_what_is_rounded() -> None:
+    """What an output was rounded to is not what the gradient compares with, and what one pass rounds another does."""
+    x = here.tensor([0.1, 0.2, 0.3], requires_grad=True)
+    tn.fuse("f(x: f32[n]) -> y: bf16[] : max(x)")(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [0, 0, 1]
+    y = here.tensor([300.3, 299.0, 298.0], requires_grad=True)
+    tn.fuse("f(x: f32[n]) -> y: bf16[] : logsumexp(x)")(y).backward()
+    assert_close(y.grad, torch.softmax(y.detach(), 0))
+    z = here.tensor([[1.0], [3.4]]).bfloat16()
+    assert tn.fuse("where(sigmoid(x) == max(sigmoid(x)), 1.0, 0.0)")(z).tolist() == [[0], [1]]
+    z.requires_grad_()
+    tn.fuse("max(silu(x))")(z).backward()
+    assert z.grad is not None and z.grad[0] == 0 and z.grad[1] > 1
+
+
+@pytest.mark.parametrize("formula", ["silu(x)", "x * tanh(softplus(x))", "x * sigmoid(1.702 * x)", "gelu(x)"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_gradients_far_out(formula: str, dtype: torch.dtype) -> None:
+    most = 6e4 if dtype == torch.float16 else 1e10
+    x = here.tensor([1e3, most, -1e3, -most]).to(dtype).requires_grad_()
+    tn.fuse(formula)(x).sum().backward()
+    assert_close(x.grad, here.tensor([1.0, 1.0, 0.0, 0.0]).to(dtype))
+
+
+MOVES = ["n_p = q; n_q = p", "n_p = q + p; n_q = p", "n_p = f64(q); n_q = min(p, p)", "n_q = p; n_p = 2 * p"]
+
+
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize("shape", [(3,), (2, 3000), (70000,)], ids=str)
+def test_updates_read_first(moves: str, shape: tuple[int, ...]) -> None:
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        p, q = (here.randn(*shape).to(dtype) for _ in range(2))
+        given = {"p": p.clone(), "q": q.clone(), "f64": lambda t: t, "min": torch.minimum}
+        exec(moves, given)
+        tn.fuse(f"f(p: T[*s]!, q: T[*s]!) : {moves}; p = n_p; q = n_q")(p, q)
+        assert_close([p, q], [given["n_p"], given["n_q"]], "bf16" if dtype == torch.bfloat16 else "f32")
+
+
+def test_signs_that_are_still_to_be_applied() -> None:
+    x = here.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert x.is_neg()
+    assert_close(tn.fuse("x * 2")(x), here.tensor([-4.0, 8.0]))
+
+
+def test_types_of_results() -> None:
+    function = tn.fuse("f(x: T[n], k: dtype = f32) -> y: k[n] : x * x")
+    for dtype in (torch.float64, torch.bfloat16, torch.float32):
+        x = here.tensor([1.0, 3.0], requires_grad=True)
+        function(x, k=dtype).sum().backward()
+        assert_close(x.grad, 2 * x.detach())
+    with pytest.raises(TypeError, match="y has type c64, and formulas make no complex numbers"):
+        function(here.randn(3), k=torch.complex64)
+    with pytest.raises(ValueError, match="an attribute cannot be called 'pi'"):
+        tn.fuse("f(x: T[n], pi: float = 3) -> y: T[n] : x * pi")
+
+
 def test_words_with_spaces() -> None:
     function = tn.fuse("f(x: T[*s], mode: 'a'|'b c' = 'a') -> y: T[*s] : x if mode == 'a' else -x")
     x = here.randn(3)
