@@ -70,7 +70,8 @@ static tn_status read_tensor(reading *r, const char *arg, const tn_tensor *t, bo
     bool typeless = t->dtype.code == 0 && t->dtype.bits == 0; /* how tn_infer says "not known yet" */
     *operand = (tni_operand){tn_type_of(t->dtype), t->ndim, t->shape};
     if (operand->type == TN_NO_TYPE && !(unknown && typeless)) {
-        static const char *const families[] = {"int", "uint", "float", NULL, "bfloat", "complex"}; /* by DLPack's code */
+        static const char *const families[] = {"int", "uint",   "float",
+                                               NULL,  "bfloat", "complex"}; /* by DLPack's code */
         const char *family = t->dtype.code < sizeof families / sizeof *families ? families[t->dtype.code] : NULL;
         if (family && t->dtype.lanes == 1)
             return tn_fail(TN_BAD_TYPE, "%s: %s has type %s%d, which Tenon does not have", name, arg, family,

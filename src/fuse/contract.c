@@ -120,7 +120,8 @@ static int32_t n_named(const tni_contract *c, const tni_shape *shape) {
     int32_t n = 0;
     for (int k = 0; k < shape->count; k++) {
         const tni_item *item = &c->items[shape->first + k];
-        bool one = item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_LIT_INT && c->nodes[item->node].value == 1;
+        bool one = item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_LIT_INT &&
+                   c->nodes[item->node].value == 1;
         n += !one;
     }
     return n;

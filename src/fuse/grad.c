@@ -24,7 +24,7 @@ typedef struct differ {
     int32_t n; /* nodes of the formula itself */
     bool active[TNI_FUSE_NODES], decided[TNI_FUSE_NODES];
     bool touched[TNI_FUSE_NODES]; /* depends on an input that floats, if only in steps */
-    bool chosen[TNI_FUSE_NODES]; /* of the gradient: what arrives at a branch, `where(c, d, 0)` */
+    bool chosen[TNI_FUSE_NODES];  /* of the gradient: what arrives at a branch, `where(c, d, 0)` */
     group groups[TNI_FUSE_NODES][GROUPS];
     int32_t n_groups[TNI_FUSE_NODES];
 } differ;

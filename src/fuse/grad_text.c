@@ -219,12 +219,9 @@ static void print_param(tni_text *text, const writer *w, const char *before, con
 }
 
 static void print_attr(tni_text *text, const tni_attr *attr) {
-    static const char *const names[] = {[TNI_A_INT] = "int",
-                                        [TNI_A_FLOAT] = "float",
-                                        [TNI_A_BOOL] = "bool",
-                                        [TNI_A_ACTIVATION] = "activation",
-                                        [TNI_A_DTYPE] = "dtype",
-                                        [TNI_A_CHOICE] = ""};
+    static const char *const names[] = {
+        [TNI_A_INT] = "int",     [TNI_A_FLOAT] = "float", [TNI_A_BOOL] = "bool", [TNI_A_ACTIVATION] = "activation",
+        [TNI_A_DTYPE] = "dtype", [TNI_A_CHOICE] = ""};
     tni_text_add(text, "%s: %s", attr->name, names[attr->kind]);
     for (int i = 0; i < attr->n_choices; i++) tni_text_add(text, "%s'%s'", i ? "|" : "", attr->choices[i]);
     if (attr->optional) tni_text_add(text, "?");
@@ -364,20 +361,29 @@ static bool has_row_reductions(const writer *w) {
 }
 
 /* By name, the argument with most dimensions says which one is the last, and has all of them: so it must be here, too. */
-static bool same_axes(const writer *w, tni_contract *made) {
-    tni_fuse other = {.contract = made, .arena = w->f->arena};
-    const tni_axes *own = &w->f->axes;
+static tn_status compare_axes(const writer *w, const tni_fuse *other, bool *same) {
+    const tni_axes *own = &w->f->axes, *its = &other->axes;
+    const tni_contract *c = other->contract;
     int32_t items[TN_MAX_RANK], count;
-    if (own->numpy) return true;
-    if (tni_make_axes(&other, &other.axes) != TN_OK) return false;
-    for (int i = 0; i < made->n_inputs + made->n_outputs; i++) {
-        const tni_param *param = i < made->n_inputs ? &made->inputs[i] : &made->outputs[i - made->n_inputs];
-        bool seed = i < made->n_inputs && tni_is_seed(made, i);
-        if (!seed && tni_param_items(&other, param, items, &count) != TN_OK) return false;
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        if (i < c->n_inputs && tni_is_seed(c, i)) continue;
+        TN_TRY(tni_param_items(other, param, items, &count));
     }
-    if (other.axes.numpy || !own->n_items || !has_row_reductions(w)) return true;
-    return other.axes.n_items &&
-           strcmp(other.axes.items[other.axes.n_items - 1].key, own->items[own->n_items - 1].key) == 0;
+    *same = its->numpy || !own->n_items || !has_row_reductions(w) ||
+            (its->n_items && strcmp(its->items[its->n_items - 1].key, own->items[own->n_items - 1].key) == 0);
+    return TN_OK;
+}
+
+static tn_status has_same_axes(const writer *w, tni_contract *made, bool *same) {
+    *same = w->f->axes.numpy;
+    if (*same) return TN_OK;
+    tni_fuse other = {.contract = made, .arena = tni_arena_new()};
+    if (!other.arena) return TN_NO_MEMORY;
+    tn_status status = tni_make_axes(&other, &other.axes);
+    if (status == TN_OK) status = compare_axes(w, &other, same);
+    tni_arena_free(other.arena);
+    return status == TN_BAD_CONTRACT ? TN_OK : status;
 }
 
 /* Dimensions and types must come from somewhere, and from what is always there: where the needed arguments do not tell,
@@ -390,9 +396,13 @@ static tn_status make_contract(writer *w, tni_text *text, tni_contract **made) {
         if (text->failed) return TN_NO_MEMORY;
         tn_status status = tni_contract_parse(text->data, made);
         if (status != TN_OK && status != TN_BAD_CONTRACT) return status;
-        if (status == TN_OK && all_told(*made) && same_axes(w, *made)) return TN_OK;
+        bool same = true;
+        if (status == TN_OK && all_told(*made)) {
+            TN_TRY(has_same_axes(w, *made, &same));
+            if (same) return TN_OK;
+        }
         while (i < c->n_inputs && (w->taken[i] || tni_is_seed(c, i) || (status == TN_OK && c->inputs[i].optional))) i++;
-        if (i >= c->n_inputs && status == TN_OK) {
+        if (i >= c->n_inputs && !same) {
             return tn_fail(TN_UNSUPPORTED, "%s: no argument of its gradient would have all dimensions in their order",
                            c->name);
         }

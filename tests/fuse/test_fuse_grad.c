@@ -27,7 +27,8 @@ static const char *const texts[][3] = {
      "g_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]?, da: T[*s]? : t1 = 0 < x; dx = expand(0.0, x); da = where(t1, dy, 0.0) "
      "+ where(t1, 0.0, dy * 2)"},
     {"g(x: T[*s], m: T[*s]?) -> y: T[*s] : where(m > 0, x, 0) if has(m) else x", "x, m: g_grad(m, dy)",
-     "g_grad(m: T[*s]?, dy: T[*s]) -> dx: T[*s]?, dm: T[*s]? : dx = where(has(m), 0.0, dy) + where(has(m), where(0 < m, "
+     "g_grad(m: T[*s]?, dy: T[*s]) -> dx: T[*s]?, dm: T[*s]? : dx = where(has(m), 0.0, dy) + where(has(m), where(0 < "
+     "m, "
      "dy, 0.0), 0.0); dm = expand(0.0, m)"},
     /* a branch that a call does not take is no factor of 0: it folds away; of two words only one holds */
     {"g(x: T[*s], how: 'tanh'|'sin'|'none' = 'tanh') -> y: T[*s] : tanh(x) if how == 'tanh' else sin(x) if how == "
