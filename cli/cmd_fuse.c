@@ -14,6 +14,7 @@
 
 static const char *shape, *type_name = "f32", *show, *device;
 static bool no_bench, no_check, fast;
+static const tn_operator *written; /* by the user */
 
 enum { MOST_CHECKED = 16384 }; /* elements of an input */
 
@@ -287,7 +288,7 @@ static int measure(const tn_operator *op, const tni_case *forward, const call *k
 static int run_with(const tn_operator *op, const tni_case *sample, tn_type T) {
     call k;
     if (call_make(&k, op, sample, (call_options){.bare = true, .flags = CALL_ALL}) != TN_OK) return failed();
-    int status = show ? show_source(op, &k) : print_all(op, &k);
+    int status = show ? show_source(op, &k) : print_all(written, &k);
     if (!status && !show && !no_check) {
         char again[2048]; /* without measuring */
         snprintf(again, sizeof again, "%s%s", command_text(), no_bench ? "" : " --no-bench");
@@ -328,6 +329,36 @@ static int run_samples(const tn_operator *op, tn_type T) {
     return status;
 }
 
+/* Where every input has a shape of its own, s_x and s_y, a check that changes one would give shapes that do not
+ * broadcast: the same formula with one shape for all is checked. */
+static tn_status tie_shapes(const tn_operator **op, const tn_fuse_options *options) {
+    const tni_contract *c = (*op)->contract;
+    const tni_fuse *formula;
+    tni_text text = {0};
+    bool own = c->n_packs > 1 && !c->has_lists;
+    for (int32_t i = 0; i < c->n_packs; i++)
+        own &= strncmp(c->packs[i], "s_", 2) == 0 && tni_input_named(c, c->packs[i] + 2) >= 0;
+    if (!own) return TN_OK;
+    TN_TRY(tni_operator_formula(*op, &formula));
+    char *printed = tni_fuse_print(formula);
+    if (!printed) return TN_NO_MEMORY;
+    for (const char *p = printed; *p;) {
+        if (strncmp(p, "broadcast(*s_", 13) == 0) { /* of two of them */
+            tni_text_add(&text, "*s");
+            p += strcspn(p, ")") + 1;
+        } else if (strncmp(p, "*s_", 3) == 0 && (p[-1] == '[' || p[-1] == '(')) {
+            tni_text_add(&text, "*s");
+            p += strcspn(p, ",)]");
+        } else {
+            tni_text_add(&text, "%c", *p++);
+        }
+    }
+    tn_status status = text.failed ? TN_NO_MEMORY : tn_fuse(text.data, options, op);
+    tni_free(text.data);
+    tn_free(printed);
+    return status;
+}
+
 static int run(int count, const char *const *rest) {
     const tn_operator *op;
     tn_fuse_options options = {.fast = fast};
@@ -338,6 +369,8 @@ static int run(int count, const char *const *rest) {
     bool known = !show || strcmp(show, "cuda") == 0 || strcmp(show, "c") == 0 || strcmp(show, "graph") == 0;
     if (!known) return usage_error(&verb_fuse, "--show %s: expected cuda, c or graph", show);
     if (tn_fuse(rest[0], &options, &op) != TN_OK) return failed();
+    written = op;
+    if (!shape && !show && tie_shapes(&op, &options) != TN_OK) return failed();
     return run_samples(op, T);
 }
 

@@ -55,11 +55,11 @@ class Row:
         """Types and shapes of the outputs; None: it was not asked for. The C library says it, or what is wrong, unless
         sizes are symbolic."""
         named = zip(self.op.inputs, arguments, strict=True)
-        lists = [a if isinstance(a, list) else [] if p.list and a is None else [a] for p, a in named]
-        given = [one for part in lists for one in part if one is not None]
-        if not all(isinstance(n, int) for _, shape in given for n in shape):
+        lists: list[Any] = [a if isinstance(a, list) else [] if p.list and a is None else [a] for p, a in named]
+        flat: list[Any] = [one for part in lists for one in part]
+        if not all(isinstance(n, int) for one in flat if one is not None for n in one[1]):
             return self.op.infer(arguments, attrs)
-        held = [None if one is None else make_tensor(0, (1, 0), *one, None) for part in lists for one in part]
+        held = [one if one is None else make_tensor(0, (1, 0), one[0], one[1], None) for one in flat]
         pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
         values = [attrs.get(a.name, a.default) for a in self.op.attrs]
         frame = self.calls.begin(pointers, [len(part) for part in lists], values, [*held])
