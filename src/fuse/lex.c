@@ -1,6 +1,7 @@
 /* Tokens of formulas. */
 #include "lex.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_letter(char c) {
@@ -39,7 +40,7 @@ static tn_status lex_number(tni_lexer *lex, const char *s) {
     if (!read || token->number > 1.7976931348623157e308) {
         return tni_lex_fail(lex, token->at, "the number is too large");
     }
-    if (whole && token->number > 0x1p53) {
+    if (whole && (token->number > 0x1p53 || strtoull(s, NULL, 10) > (1ull << 53))) { /* the double may be rounded */
         return tni_lex_fail(lex, token->at, "the integer has more than 53 bits; write it with a '.' as a float");
     }
     token->value = whole ? (int64_t)token->number : 0;

@@ -65,7 +65,10 @@ static void consider_functions(nearest *best) {
     }
     for (const tni_composite *c = tni_composites; c->name; c++) consider(best, c->name);
     for (int i = 0; i < REDUCTIONS; i++) consider(best, reductions[i].name);
-    for (int t = 1; t < TN_TYPE_COUNT; t++) consider(best, tn_type_name((tn_type)t));
+    for (int t = 1; t < TN_TYPE_COUNT; t++) {
+        const char *name = tn_type_name((tn_type)t);
+        if (cast_named(name) != TN_NO_TYPE) consider(best, name);
+    }
     consider(best, "has");
     consider(best, "rand");
     for (int i = 0; i < tn_operator_count(); i++) {
@@ -200,6 +203,15 @@ static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char 
 
 /* ---- has, rand --------------------------------------------------------------------------------------------------- */
 
+static tn_status no_such_input(tni_parser *p, int32_t at, const char *name) {
+    tni_text text = {0};
+    tni_text_add(&text, "there is no input or attribute '%s'", name);
+    tni_suggest(&text, p, name, false);
+    tn_status status = text.failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at, "%s", text.data);
+    tni_free(text.data);
+    return status;
+}
+
 static tn_status parse_has(tni_parser *p, int32_t *node) {
     const char *name;
     if (!tni_parse_at(p, TNI_NAME)) return tni_lex_expected(&p->lex, "the name of an optional input");
@@ -209,6 +221,7 @@ static tn_status parse_has(tni_parser *p, int32_t *node) {
     const tni_contract *c = p->typed ? p->formula->contract : NULL;
     int32_t input = c ? tni_input_named(c, name) : -1, attr = c ? tni_attr_named(c, name) : -1;
     bool optional = input >= 0 ? c->inputs[input].optional : attr >= 0 && c->attrs[attr].optional;
+    if (c && input < 0 && attr < 0) return no_such_input(p, at, name);
     if (!optional)
         return tni_lex_fail(&p->lex, at, "'%s' is not optional: only a signature makes it so, with '?'", name);
     tni_prim op = input >= 0 ? TNI_P_HAS : TNI_P_HAS_ATTR;
