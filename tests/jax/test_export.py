@@ -107,6 +107,19 @@ for a, b in zip(have, want):
 # Without shard_map XLA gathers what is spread over devices.
 spread = jax.device_put(x, jax.sharding.NamedSharding(mesh, P("b")))
 assert np.allclose(jax.jit(local)(spread, w), local(x, w), atol=1e-6)
+
+# Where axes are explicit, gradients are spread as their arrays are.
+if hasattr(jax, "set_mesh"):
+    ones = np.ones((4, 8), np.float32)
+    each = jax.vmap(tn.layer_norm)(x, ones)
+    with jax.set_mesh(jax.make_mesh((2,), ("b",), axis_types=(jax.sharding.AxisType.Explicit,))):
+        spread = jax.device_put(x, P("b"))
+        for differentiate in (jax.grad, lambda f, i: jax.jit(jax.grad(f, i))):
+            have = differentiate(lambda x, w: (local(x, w) ** 2).sum(), (0, 1))(spread, w)
+            assert jax.typeof(have[0]) == jax.typeof(spread), have[0]
+            for a, b in zip(have, want):
+                assert np.allclose(a, b, atol=1e-5), (a, b)
+        assert np.allclose(jax.vmap(tn.layer_norm)(spread, jax.device_put(ones, P("b"))), each, atol=1e-6)
 """
 
 

@@ -57,7 +57,9 @@ class Row:
         named = zip(self.op.inputs, arguments, strict=True)
         lists: list[Any] = [a if isinstance(a, list) else [] if p.list and a is None else [a] for p, a in named]
         flat: list[Any] = [one for part in lists for one in part]
-        if not all(isinstance(n, int) for one in flat if one is not None for n in one[1]):
+        sizes = [n for one in flat if one is not None for n in one[1]]
+        sizes += [n for value in attrs.values() for n in (value if isinstance(value, tuple) else (value,))]
+        if any(map(jax.export.is_symbolic_dim, sizes)):
             return self.op.infer(arguments, attrs)
         held = [one if one is None else make_tensor(0, (1, 0), one[0], one[1], None) for one in flat]
         pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
@@ -195,7 +197,8 @@ def runner(form: Form) -> Callable[..., tuple[Any, ...]]:
     def run(*arrays: Any) -> tuple[Any, ...]:
         return _run(form, *arrays)
 
-    def batched(size: Any, is_batched: Sequence[bool], *arrays: Any) -> Any:
+    def batched(size: Any, is_batched: Sequence[bool], *given: Any) -> Any:
+        arrays = [_mesh.gathered(a) for a in given]
         merged = _vmap.merge(form, size, is_batched, arrays)
         results = _vmap.one_by_one(made, is_batched, arrays) if merged is None else runner(merged[0])(*merged[1])
         return results, (True,) * len(results)

@@ -1,4 +1,5 @@
-"""shard_map: JAX knows of each array over which axes of the mesh it varies, and wants to be told that of results."""
+"""Meshes. In shard_map JAX knows of each array over which axes of the mesh it varies, and wants to be told that of
+results; where axes are explicit, it knows how each array is sharded."""
 
 from __future__ import annotations
 
@@ -15,8 +16,18 @@ def _axes(array: Any) -> frozenset[Any]:
     return frozenset(kind.manual_axis_type.varying)
 
 
+def gathered(array: Any) -> Any:
+    """Where shardings are explicit, they are a part of types: what XLA would gather for a custom call is gathered here,
+    so that gradients are scattered again."""
+    sharding: Any = getattr(jax.typeof(array), "sharding", None)
+    if sharding is None or sharding.mesh.empty or not any(sharding.spec) or not hasattr(jax.sharding, "reshard"):
+        return array
+    return jax.sharding.reshard(array, jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()))
+
+
 def spread(arrays: Sequence[Any]) -> list[Any]:
     """The arrays, varying over the same axes all of them. The gradient of one that did not is summed over the mesh."""
+    arrays = [gathered(a) for a in arrays]
     axes = [_axes(a) for a in arrays]
     every = frozenset().union(*axes)
     missing = [tuple(sorted(every - own)) for own in axes]
