@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "check.h"
 #include "cli.h"
+#include "core/contract_parts.h"
 #include "core/plan.h"
 #include "fuse/operator.h"
 #include "fuse_apart.h"
