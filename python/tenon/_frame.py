@@ -14,7 +14,7 @@ from typing import Any
 
 from tenon._lib import check, lib
 from tenon._public import NEEDS, refuse_none
-from tenon.contract import Attr, Operator
+from tenon.contract import Attr, Operand, Operator
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _infer: Callable[..., int] = _CALL(("tn_infer", lib))
@@ -200,6 +200,18 @@ class Calls:
         at = frame.at_specs + output * _SPEC.size
         present, kind, ndim = _HEAD.unpack_from(frame.memory, at)
         return (kind, _SHAPES[ndim].unpack_from(frame.memory, at + _SHAPE_AT)) if present else None
+
+    def infer(self, inputs: Sequence[Sequence[Operand | None]], attrs: Sequence[Any]) -> list[Operand | None]:
+        """Types and shapes of a call's outputs; None: it was not asked for. `inputs`: those of each one's tensors, None
+        for one that is absent; sizes may be -1, unknown."""
+        flat = [one for part in inputs for one in part]
+        held: list[Any] = [one if one is None else make_tensor(0, (1, 0), one[0], one[1], None) for one in flat]
+        pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
+        frame = self.begin(pointers, [len(part) for part in inputs], attrs, held)
+        specs = [self.spec(frame, i) for i in range(len(self.op.outputs))]
+        if not self.has_lists:
+            self._free.append(frame)
+        return [None if spec is None else (type_name(spec[0]), spec[1]) for spec in specs]
 
     def run(self, frame: Frame, outputs: Sequence[int], host: int | None) -> None:
         """`outputs`: tensors, 0: not wanted; `host`: a tn_host, None: the default one."""

@@ -106,10 +106,7 @@ static tn_status unknown_name(tni_parser *p, const tni_token *at, const char *na
     }
     tni_text text = {0};
     tni_text_add(&text, "there is no '%s' in the signature, and it is not assigned before", name);
-    tni_suggest(&text, p, name, false);
-    tn_status status = text.failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at->at, "%s", text.data);
-    tni_free(text.data);
-    return status;
+    return tni_fail_near(p, at->at, &text, name, false);
 }
 
 static tn_status template_value(tni_parser *p, const tni_token *at, int32_t *node) {

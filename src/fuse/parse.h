@@ -40,8 +40,8 @@ tn_status tni_parse_condition(tni_parser *p, int32_t *node);
 tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node); /* behind the '(' */
 bool tni_is_function(const char *name);
 bool tni_is_reserved(const char *name); /* a word of the language, or a constant */
-/* "; did you mean 'softplus'?", or nothing. */
-void tni_suggest(tni_text *text, const tni_parser *p, const char *name, bool functions);
+/* Fails with this text, which it frees, and the nearest name: of a function, or of a value. `name` NULL: with none. */
+tn_status tni_fail_near(tni_parser *p, int32_t at, tni_text *text, const char *name, bool functions);
 
 tni_named *tni_find_name(tni_parser *p, const char *name);
 tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t input);

@@ -77,7 +77,8 @@ static void consider_functions(nearest *best) {
     }
 }
 
-void tni_suggest(tni_text *text, const tni_parser *p, const char *name, bool functions) {
+/* "; did you mean 'softplus'?", or nothing. */
+static void suggest(tni_text *text, const tni_parser *p, const char *name, bool functions) {
     nearest best = {name, NULL, 3};
     if (functions) consider_functions(&best);
     for (int i = 0; i < p->n_names && !functions; i++) consider(&best, p->names[i].name);
@@ -88,14 +89,18 @@ void tni_suggest(tni_text *text, const tni_parser *p, const char *name, bool fun
     }
 }
 
+tn_status tni_fail_near(tni_parser *p, int32_t at, tni_text *text, const char *name, bool functions) {
+    if (name) suggest(text, p, name, functions);
+    tn_status status = text->failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at, "%s", text->data);
+    tni_free(text->data);
+    return status;
+}
+
 static tn_status unknown_function(tni_parser *p, const tni_token *at, const char *name) {
     tni_text text = {0};
     bool known = tni_find_name(p, name) != NULL;
     tni_text_add(&text, known ? "'%s' is a value; a product is written with '*'" : "there is no function '%s'", name);
-    if (!known) tni_suggest(&text, p, name, true);
-    tn_status status = text.failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at->at, "%s", text.data);
-    tni_free(text.data);
-    return status;
+    return tni_fail_near(p, at->at, &text, known ? NULL : name, true);
 }
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
@@ -206,10 +211,7 @@ static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char 
 static tn_status no_such_input(tni_parser *p, int32_t at, const char *name) {
     tni_text text = {0};
     tni_text_add(&text, "there is no input or attribute '%s'", name);
-    tni_suggest(&text, p, name, false);
-    tn_status status = text.failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at, "%s", text.data);
-    tni_free(text.data);
-    return status;
+    return tni_fail_near(p, at, &text, name, false);
 }
 
 static tn_status parse_has(tni_parser *p, int32_t *node) {

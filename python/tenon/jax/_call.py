@@ -6,7 +6,6 @@ has one function of arrays, which JAX compiles once for each set of shapes.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
 from tenon import _rules
-from tenon._frame import Calls, make_tensor, type_name
+from tenon._frame import Calls
 from tenon._lib import lib
 from tenon.contract import Argument, Attr, Operand, Operator, table
 from tenon.jax import _mesh, _vmap
@@ -56,17 +55,11 @@ class Row:
         sizes are symbolic."""
         named = zip(self.op.inputs, arguments, strict=True)
         lists: list[Any] = [a if isinstance(a, list) else [] if p.list and a is None else [a] for p, a in named]
-        flat: list[Any] = [one for part in lists for one in part]
-        sizes = [n for one in flat if one is not None for n in one[1]]
+        sizes = [n for part in lists for one in part if one is not None for n in one[1]]
         sizes += [n for value in attrs.values() for n in (value if isinstance(value, tuple) else (value,))]
         if any(map(jax.export.is_symbolic_dim, sizes)):
             return self.op.infer(arguments, attrs)
-        held = [one if one is None else make_tensor(0, (1, 0), one[0], one[1], None) for one in flat]
-        pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
-        values = [attrs.get(a.name, a.default) for a in self.op.attrs]
-        frame = self.calls.begin(pointers, [len(part) for part in lists], values, [*held])
-        specs = [self.calls.spec(frame, i) for i in range(len(self.op.outputs))]
-        return [None if spec is None else (type_name(spec[0]), spec[1]) for spec in specs]
+        return self.calls.infer(lists, [attrs.get(a.name, a.default) for a in self.op.attrs])
 
 
 _rows: dict[tuple[int, bool], Row] = {}  # by the operator's address in the C library

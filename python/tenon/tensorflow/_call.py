@@ -5,7 +5,6 @@ adapters/tensorflow/tensorflow_ops.c says what an op looks like; what is written
 
 from __future__ import annotations
 
-import ctypes
 import keyword
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tenon._frame import Calls, make_tensor
+from tenon._frame import Calls
 from tenon._lib import check, lib
 from tenon.contract import Attr, Input, Operator, Output, attribute_text, attribute_words, table
 from tenon.infer import Types
@@ -259,19 +258,12 @@ def _set_shapes(row: Row, inputs: Mapping[str, list[Any]], attrs: Mapping[str, A
     tensors = [t for p in op.inputs for t in inputs[p.name]]
     if any(t.shape.rank is None for t in tensors) or not all(_is_known(attrs[a.name]) for a in row.ints):
         return
-    held: list[Any] = []
-    pointers: list[int] = []
-    for param in op.inputs:
-        for tensor in inputs[param.name]:
-            sizes = [-1 if n is None else n for n in tensor.shape]
-            held.append(make_tensor(0, (1, 0), NAMES[tensor.dtype], sizes, None))
-            pointers.append(ctypes.addressof(held[-1]))
-        if not inputs[param.name] and not param.list:
-            pointers.append(0)
-    lengths = [len(inputs[p.name]) if p.list else 1 for p in op.inputs]
-    frame = row.calls.begin(pointers, lengths, [_spoken(a, attrs[a.name]) for a in op.attrs], held)
-    for i, tensor in enumerate(outputs):
-        spec = row.calls.spec(frame, i)
+    known: list[list[Any]] = [
+        [(NAMES[t.dtype], [-1 if n is None else n for n in t.shape]) for t in inputs[p.name]] for p in op.inputs
+    ]
+    lists = [part if part or p.list else [None] for p, part in zip(op.inputs, known, strict=True)]
+    specs = row.calls.infer(lists, [_spoken(a, attrs[a.name]) for a in op.attrs])
+    for tensor, spec in zip(outputs, specs, strict=True):
         if tensor is not None and spec is not None:
             tensor.set_shape([None if n < 0 else n for n in spec[1]])
 

@@ -50,9 +50,6 @@ class _Optimizer(torch.optim.Optimizer):
             if group.get(flag, self.defaults.get(flag)):
                 raise NotImplementedError(f"tn.optim.{name} has no {flag}=True; torch.optim.{name} has")
 
-        if not group.get("decoupled_weight_decay", True):
-            raise NotImplementedError(f"tn.optim.{name} decouples weight decay; torch.optim.Adam is without that")
-
     def add_param_group(self, param_group: Group) -> None:
         self._refuse(param_group)
         super().add_param_group({key: plain(value) for key, value in param_group.items()})
@@ -116,6 +113,11 @@ class AdamW(_Optimizer, torch.optim.AdamW):
 
     _moments = ("exp_avg", "exp_avg_sq", "master")
     _absent = ("amsgrad", "differentiable")
+
+    def _refuse(self, group: Group) -> None:
+        super()._refuse(group)
+        if not group.get("decoupled_weight_decay", True):
+            raise NotImplementedError("tn.optim.AdamW decouples weight decay; torch.optim.Adam is without that")
 
     def __init__(
         self,
