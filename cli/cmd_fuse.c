@@ -330,6 +330,17 @@ static int run_samples(const tn_operator *op, tn_type T) {
     return status;
 }
 
+/* Behind the bracket that closes the first one. */
+static const char *behind_brackets(const char *text) {
+    int open = 0;
+    do {
+        text += strcspn(text, "()");
+        open += *text == '(' ? 1 : -1;
+        text++;
+    } while (open);
+    return text;
+}
+
 /* Where every input has a shape of its own, s_x and s_y, a check that changes one would give shapes that do not
  * broadcast: the same formula with one shape for all is checked. */
 static tn_status tie_shapes(const tn_operator **op, const tn_fuse_options *options) {
@@ -344,9 +355,9 @@ static tn_status tie_shapes(const tn_operator **op, const tn_fuse_options *optio
     char *printed = tni_fuse_print(formula);
     if (!printed) return TN_NO_MEMORY;
     for (const char *p = printed; *p;) {
-        if (strncmp(p, "broadcast(*s_", 13) == 0) { /* of two of them */
-            tni_text_add(&text, "*s");
-            p += strcspn(p, ")") + 1;
+        if (strncmp(p, "broadcast(*s_", 13) == 0 || strncmp(p, "rows(*s_", 8) == 0) {
+            tni_text_add(&text, *p == 'b' ? "*s" : "rows(*s)");
+            p = behind_brackets(p);
         } else if (strncmp(p, "*s_", 3) == 0 && (p[-1] == '[' || p[-1] == '(')) {
             tni_text_add(&text, "*s");
             p += strcspn(p, ",)]");

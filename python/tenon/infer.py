@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from tenon.contract import Argument, Attr, Input, Json, Operand, Operator, Output, Shape
@@ -272,6 +273,10 @@ class Binding:
             if loose:
                 self.soft.add(f"*{pack}")
             return
+        if item.get("fn") == "rows" and len(item["of"]) == 1 and last and "pack" in item["of"][0]:
+            rows = item["of"][0]["pack"]
+            if not scope.has_pack(rows):  # it tells all but the last size, which nobody asks for
+                self._home(rows, scope).packs[rows] = (*sizes, 1)
         if f"*{pack}" in self.soft:
             home = self._home(pack, scope)
             home.packs[pack] = self._broadcast(home.packs[pack], sizes)
@@ -384,10 +389,18 @@ class Binding:
         function = item["fn"]
         if function == "concat":
             return self._concat(item)
+        if function in ("broadcast", "rows"):
+            return self._rows(item, [self._sequence(of, scope) for of in item["of"]])
         dims = self._sequence(item["a"], scope)
-        if function == "broadcast":
-            return self._broadcast(dims, self._sequence(item["b"], scope))
         return self._permute(item, dims) if function == "permute" else self._reduce(item, dims)
+
+    def _rows(self, item: Json, shapes: Sequence[Shape]) -> Shape:
+        columns = [bool(of.get("rows")) for of in item["of"]]
+        plain = reduce(self._broadcast, (s for s, c in zip(shapes, columns, strict=True) if not c))
+        reduced = [(*s[:-1], 1) if s else () for s, c in zip(shapes, columns, strict=True) if c]
+        made = reduce(self._broadcast, reduced, plain)
+        # Beside single numbers alone there is no last dimension.
+        return made[:-1] if item["fn"] == "rows" or (reduced and not plain) else made
 
     def _permute(self, item: Json, dims: Shape) -> Shape:
         order = self.attrs[item["dims"]]

@@ -57,7 +57,8 @@ typedef enum tni_item_kind {
     TNI_ITEM_EXPR,      /* node */
     TNI_ITEM_PACK,      /* ref: pack */
     TNI_ITEM_SPREAD,    /* ref: ints attribute whose elements are the dimensions (`*shape`) */
-    TNI_ITEM_BROADCAST, /* broadcast(*a, *b) */
+    TNI_ITEM_BROADCAST, /* broadcast(*a, *b, rows(*c), …) */
+    TNI_ITEM_ROWS,      /* rows(*a, *b, …): what they broadcast to without its last dimension, if it has one */
     TNI_ITEM_REDUCE,    /* reduce(*s, axes, keepdim): axes may be an axis or axes attribute, keepdim an attribute */
     TNI_ITEM_PERMUTE,   /* permute(*s, dims) */
     TNI_ITEM_CONCAT,    /* concat(*s, axis): *s bound by each element of a list */
@@ -67,6 +68,7 @@ typedef enum tni_item_kind {
 typedef struct tni_seq {
     bool is_attr;
     int32_t ref;
+    bool rows; /* of broadcast: rows(*s), which meets the others as a column */
 } tni_seq;
 
 typedef struct tni_item {
@@ -74,7 +76,9 @@ typedef struct tni_item {
     bool broadcast; /* `~`: a size of 1 (and for a pack, missing leading dimensions) is fine too */
     int32_t node;
     int32_t ref;
-    tni_seq a, b;      /* of shape functions */
+    tni_seq a;      /* of shape functions */
+    int32_t n_more; /* of broadcast and rows: further operands */
+    const tni_seq *more;
     int32_t attr;      /* axes, dims or axis attribute of a shape function */
     int32_t keep_attr; /* keepdim attribute; -1: none */
 } tni_item;
@@ -311,7 +315,7 @@ void tni_rule_free(tni_rule *rule);
  * ones; of a list input one entry per element)], "attrs": {name: value}}]} TYPE:  {"var": "T"} | {"fixed": ["i32",
  * "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped SHAPE: [DIM…] | {"if": EXPR, "then":
  * [DIM…], "else": [DIM…]} DIM:   {"expr": EXPR} | {"pack": "s"} | {"spread": "shape"}, each with "broadcast": true
- * where `~` | {"fn": "broadcast", "a": SEQ, "b": SEQ} | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
+ * where `~` | {"fn": "broadcast"|"rows", "of": [SEQ ("rows": true: of rows)]} | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
  *          | {"fn": "permute", "a": SEQ, "dims": attr} | {"fn": "concat", "a": SEQ, "axis": attr}
  *   SEQ:   {"pack": "s"} | {"attr": "shape"}
  *   EXPR:  3 | true | {"str": "none"} | {"dim": "n"} | {"attr": "groups"} | {"attr": "stride", "at": 0} | {"rank": "s"}

@@ -14,7 +14,7 @@ typedef struct layout {
     int32_t sequence; /* which item is a `*` or shape function; -1: none */
     int32_t length;   /* how many dimensions it has */
     bool solves;      /* has expressions */
-    bool grows;       /* has a `~` */
+    bool grows;       /* has a `~` or rows() */
     bool checks;      /* has more than names that stand alone */
 } layout;
 
@@ -81,7 +81,7 @@ static tn_status lay_out(const tni_binder *r, int32_t input, int32_t operand, la
         if (sequence) l->sequence = k;
         bool plain = sequence ? item->kind == TNI_ITEM_PACK : r->c->nodes[item->node].kind == TNI_DIM;
         l->solves |= !plain && !sequence;
-        l->grows |= item->broadcast;
+        l->grows |= item->broadcast || item->kind == TNI_ITEM_ROWS;
         l->checks |= !plain || item->broadcast;
     }
     int32_t fixed = count - (l->sequence >= 0), ndim = l->operand->ndim;
@@ -195,10 +195,23 @@ static void grow_pack(tni_binder *r, int32_t operand, int32_t pack, int32_t ndim
     }
 }
 
+/* rows(*s) alone: where nothing else binds *s, it tells all of it but the last size. */
+static void bind_rows(tni_binder *r, int32_t operand, const tni_item *item, int32_t ndim, const int64_t *shape) {
+    if (item->n_more || item->a.is_attr || r->b->pack_set[item->a.ref]) return;
+    tni_dims *dims = &r->b->packs[item->a.ref];
+    r->b->pack_set[item->a.ref] = true;
+    r->pack_from[item->a.ref] = operand;
+    dims->ndim = ndim < 0 || ndim == TN_MAX_RANK ? -1 : ndim + 1;
+    for (int i = 0; i < dims->ndim; i++) dims->d[i] = i < ndim ? shape[i] : -1;
+}
+
 static void grow_operand(tni_binder *r, const layout *l) {
     bool known = l->operand->ndim >= 0;
     for (int k = 0; l->grows && k < r->count[l->input]; k++) {
         const tni_item *item = item_of(r, l->input, k);
+        if (item->kind == TNI_ITEM_ROWS) {
+            bind_rows(r, l->number, item, known ? l->length : -1, known ? l->operand->shape + k : NULL);
+        }
         if (!item->broadcast) continue;
         if (item->kind == TNI_ITEM_PACK) {
             grow_pack(r, l->number, item->ref, known ? l->length : -1, known ? l->operand->shape + k : NULL);
@@ -298,7 +311,9 @@ static void share_items(tni_binder *r, int32_t first, int32_t count) {
         if (item->kind > TNI_ITEM_SPREAD && item->kind != TNI_ITEM_CONCAT && !item->a.is_attr) {
             r->each_pack[item->a.ref] = false;
         }
-        if (item->kind == TNI_ITEM_BROADCAST && !item->b.is_attr) r->each_pack[item->b.ref] = false;
+        for (int k = 0; k < item->n_more; k++) {
+            if (!item->more[k].is_attr) r->each_pack[item->more[k].ref] = false;
+        }
     }
 }
 

@@ -112,6 +112,23 @@ static bool solvable(const tni_draft *d, int32_t index, const bool *bound) {
     }
 }
 
+/* Whether the last size of *pack is asked for anywhere: rows(*pack) alone does not. */
+static bool is_used_whole(const tni_draft *d, int32_t pack) {
+    for (int i = 0; i < d->contract->n_items; i++) {
+        const tni_item *item = &d->items[i].item;
+        if (item->kind == TNI_ITEM_PACK && item->ref == pack) return true;
+        bool function = item->kind > TNI_ITEM_SPREAD && !(item->kind == TNI_ITEM_ROWS && !item->n_more);
+        if (function && !item->a.is_attr && item->a.ref == pack) return true;
+        for (int k = 0; k < item->n_more; k++) {
+            if (!item->more[k].is_attr && item->more[k].ref == pack) return true;
+        }
+    }
+    for (int i = 0; i < d->contract->n_nodes; i++) {
+        if (d->nodes[i].kind == TNI_RANK && d->nodes[i].ref == pack) return true;
+    }
+    return false;
+}
+
 /* Binds what one input adds; true where it did. */
 static bool bind_items(const tni_draft *d, int32_t first, int32_t count, bool *dims, bool *packs) {
     bool progress = false;
@@ -120,6 +137,8 @@ static bool bind_items(const tni_draft *d, int32_t first, int32_t count, bool *d
         int32_t dim;
         if (item->kind == TNI_ITEM_PACK) {
             packs[item->ref] = true;
+        } else if (item->kind == TNI_ITEM_ROWS && !item->a.is_attr && !is_used_whole(d, item->a.ref)) {
+            packs[item->a.ref] = true;
         } else if (item->kind == TNI_ITEM_EXPR && unbound(d, item->node, dims, &dim) == 1 &&
                    solvable(d, item->node, dims)) {
             dims[dim] = progress = true;

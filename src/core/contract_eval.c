@@ -221,6 +221,12 @@ tn_status tni_choose(const tni_contract *contract, const tni_bound *bound, const
 
 /* ---- shape functions --------------------------------------------------------------------------------------------- */
 
+const char *const tni_functions[TNI_FUNCTIONS] = {"broadcast", "rows", "reduce", "permute", "concat"};
+
+bool tni_takes_packs(tni_item_kind kind) {
+    return kind == TNI_ITEM_BROADCAST || kind == TNI_ITEM_ROWS;
+}
+
 bool tni_is_sequence(const tni_item *item) {
     return item->kind != TNI_ITEM_EXPR;
 }
@@ -277,16 +283,36 @@ bool tni_broadcast(tni_dims *to, const tni_dims *with) {
     return true;
 }
 
+bool tni_broadcast_all(const tni_item *item, const tni_dims *of, tni_dims *made, int32_t *bad) {
+    bool dropped = item->kind == TNI_ITEM_ROWS, columns = false;
+    *made = of[0];
+    for (int32_t k = 1; k <= item->n_more; k++) {
+        tni_dims next = of[k];
+        if (item->more[k - 1].rows) {
+            if (!columns) dropped = made->ndim == 0; /* beside single numbers alone there is no last dimension */
+            columns = true;
+            if (next.ndim > 0) next.d[next.ndim - 1] = 1;
+        }
+        *bad = k;
+        if (!tni_broadcast(made, &next)) return false;
+    }
+    if (dropped && made->ndim > 0) made->ndim--;
+    return true;
+}
+
 static tn_status broadcast_dims(const tni_contract *c, const tni_bound *b, const tni_item *item, tni_dims *dims,
                                 bool *unset) {
-    tni_dims other;
-    TN_TRY(tni_seq_dims(c, b, item->b, &other, unset));
-    if (tni_broadcast(dims, &other)) return TN_OK;
+    tni_dims of[TNI_MAX_PACKS + 1] = {*dims};
+    int32_t bad;
+    for (int32_t k = 0; k < item->n_more; k++) TN_TRY(tni_seq_dims(c, b, item->more[k], &of[k + 1], unset));
+    if (tni_broadcast_all(item, of, dims, &bad)) return TN_OK;
     tni_text text = {0};
     tni_text_add(&text, "%s: ", c->name);
-    print_seq_dims(&text, c, item->a, dims);
-    tni_text_add(&text, " and ");
-    print_seq_dims(&text, c, item->b, &other);
+    for (int32_t k = 0; k < bad; k++) {
+        print_seq_dims(&text, c, k ? item->more[k - 1] : item->a, &of[k]);
+        tni_text_add(&text, k + 1 < bad ? ", " : " and ");
+    }
+    print_seq_dims(&text, c, item->more[bad - 1], &of[bad]);
     tni_text_add(&text, " do not broadcast");
     return tni_fail_text(TN_BAD_SHAPE, &text);
 }
@@ -351,7 +377,8 @@ tn_status tni_item_dims(const tni_contract *contract, const tni_bound *bound, co
     }
     TN_TRY(tni_seq_dims(contract, bound, seq, dims, unset));
     switch (item->kind) {
-    case TNI_ITEM_BROADCAST: return broadcast_dims(contract, bound, item, dims, unset);
+    case TNI_ITEM_BROADCAST:
+    case TNI_ITEM_ROWS: return broadcast_dims(contract, bound, item, dims, unset);
     case TNI_ITEM_REDUCE: return reduce_dims(contract, bound, item, dims);
     case TNI_ITEM_PERMUTE: return permute_dims(contract, bound, item, dims);
     default: return TN_OK;

@@ -89,20 +89,24 @@ static void add_expr(tni_text *text, const tni_contract *c, int32_t index) {
 }
 
 static void add_seq(tni_text *text, const tni_contract *c, tni_seq seq) {
-    tni_text_add(text, "{\"%s\": \"%s\"}", seq.is_attr ? "attr" : "pack",
-                 seq.is_attr ? c->attrs[seq.ref].name : c->packs[seq.ref]);
+    tni_text_add(text, "{\"%s\": \"%s\"%s}", seq.is_attr ? "attr" : "pack",
+                 seq.is_attr ? c->attrs[seq.ref].name : c->packs[seq.ref], seq.rows ? ", \"rows\": true" : "");
 }
 
 static void add_function(tni_text *text, const tni_contract *c, const tni_item *item) {
-    static const char *const names[] = {"broadcast", "reduce", "permute", "concat"};
-    static const char *const arguments[] = {"b", "axes", "dims", "axis"};
+    static const char *const arguments[TNI_FUNCTIONS] = {"of", "of", "axes", "dims", "axis"};
     int which = (int)item->kind - TNI_ITEM_BROADCAST;
-    tni_text_add(text, "{\"fn\": \"%s\", \"a\": ", names[which]);
+    tni_text_add(text, "{\"fn\": \"%s\", \"%s\": ", tni_functions[which], item->attr < 0 ? "of" : "a");
+    tni_text_add(text, item->attr < 0 ? "[" : "");
     add_seq(text, c, item->a);
-    tni_text_add(text, ", \"%s\": ", arguments[which]);
-    if (item->kind == TNI_ITEM_BROADCAST) {
-        add_seq(text, c, item->b);
+    for (int i = 0; i < item->n_more; i++) {
+        tni_text_add(text, ", ");
+        add_seq(text, c, item->more[i]);
+    }
+    if (item->attr < 0) {
+        tni_text_add(text, "]");
     } else {
+        tni_text_add(text, ", \"%s\": ", arguments[which]);
         tni_text_json_string(text, c->attrs[item->attr].name);
     }
     if (item->kind == TNI_ITEM_REDUCE) {

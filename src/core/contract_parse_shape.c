@@ -145,24 +145,55 @@ static tn_status parse_expression(tni_draft *d, int lowest, int32_t *index) {
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
+/* Is this word next, and an opening bracket behind it? */
+static bool at_call(tni_draft *d, const char *word) {
+    if (!tni_lex_is(&d->lex, word)) return false;
+    tni_token token = d->lex.token;
+    bool call = tni_lex_next(&d->lex) == TN_OK && tni_draft_at(d, '(');
+    d->lex.token = token;
+    return call;
+}
+
 static tn_status parse_star(tni_draft *d, tni_use *use) {
     TN_TRY(tni_draft_expect(d, '*', "'*' and a name: a shape function works on *s"));
     return tni_draft_take_name(d, "a name after '*'", use);
 }
 
-/* broadcast(*a, *b)   reduce(*s, axes, keepdim)   permute(*s, dims)   concat(*s, axis) */
+/* Behind the first operand of broadcast and rows. */
+static tn_status parse_operands(tni_draft *d, tni_draft_item *item) {
+    tni_use uses[TNI_MAX_PACKS], *kept;
+    int32_t n = 0;
+    for (bool more = tni_draft_at(d, ','); more; more = tni_draft_at(d, ',')) {
+        if (n == TNI_MAX_PACKS) return tni_lex_fail(&d->lex, d->lex.token.at, "more than %d operands", TNI_MAX_PACKS);
+        TN_TRY(tni_draft_next(d));
+        bool rows = item->item.kind == TNI_ITEM_BROADCAST && at_call(d, "rows");
+        if (n && uses[n - 1].rows && !rows) return tni_lex_expected(&d->lex, "rows(*name): columns come last");
+        if (rows) TN_TRY(tni_draft_next(d));
+        if (rows) TN_TRY(tni_draft_next(d));
+        TN_TRY(parse_star(d, &uses[n]));
+        if (rows) TN_TRY(tni_draft_expect(d, ')', "')' after the operand of rows"));
+        uses[n++].rows = rows;
+    }
+    kept = tni_arena_alloc(d->arena, (size_t)n * sizeof *kept);
+    if (!kept) return TN_NO_MEMORY;
+    memcpy(kept, uses, (size_t)n * sizeof *kept);
+    item->more = kept;
+    item->item.n_more = n;
+    return tni_draft_expect(d, ')', "',' or ')' after an operand of a shape function");
+}
+
+/* broadcast(*a, rows(*b), …)   rows(*a, …)   reduce(*s, axes, keepdim)   permute(*s, dims)   concat(*s, axis) */
 static tn_status parse_function(tni_draft *d, tni_draft_item *item) {
     tni_item_kind kind = item->item.kind;
     bool more;
     TN_TRY(tni_draft_next(d));
     TN_TRY(tni_draft_expect(d, '(', "'('"));
     TN_TRY(parse_star(d, &item->a));
-    TN_TRY(tni_draft_expect(d, ',', "',' and a second argument"));
-    if (kind == TNI_ITEM_BROADCAST) {
-        TN_TRY(parse_star(d, &item->b));
-    } else {
-        TN_TRY(tni_draft_take_name(d, "the name of an attribute", &item->attr));
-    }
+    if (kind == TNI_ITEM_ROWS) return parse_operands(d, item);
+    if (!tni_draft_at(d, ',')) return tni_lex_expected(&d->lex, "',' and a second argument");
+    if (kind == TNI_ITEM_BROADCAST) return parse_operands(d, item);
+    TN_TRY(tni_draft_next(d));
+    TN_TRY(tni_draft_take_name(d, "the name of an attribute", &item->attr));
     if (kind == TNI_ITEM_REDUCE) {
         TN_TRY(tni_draft_take(d, ',', &more));
         if (more) TN_TRY(tni_draft_take_name(d, "the name of a bool attribute", &item->keep));
@@ -172,14 +203,10 @@ static tn_status parse_function(tni_draft *d, tni_draft_item *item) {
 
 /* Is a shape function next? */
 static bool at_function(tni_draft *d, tni_item_kind *kind) {
-    static const char *const names[] = {"broadcast", "reduce", "permute", "concat"};
-    for (int i = 0; i < 4; i++) {
-        if (!tni_lex_is(&d->lex, names[i])) continue;
-        tni_token token = d->lex.token;
-        bool call = tni_lex_next(&d->lex) == TN_OK && tni_draft_at(d, '(');
-        d->lex.token = token;
+    for (int i = 0; i < TNI_FUNCTIONS; i++) {
+        if (!at_call(d, tni_functions[i])) continue;
         *kind = TNI_ITEM_BROADCAST + i;
-        return call;
+        return true;
     }
     return false;
 }

@@ -10,6 +10,7 @@ bool tni_read_double(const char *text, size_t length, double *value);
 
 /* ---- tokens (contract_lex.c) ------------------------------------------------------------------------------------- */
 enum { TNI_MAX_NAME = 63 }; /* characters of a name */
+enum { TNI_FUNCTIONS = TNI_ITEM_CONCAT - TNI_ITEM_BROADCAST + 1 };
 
 /* The kind of a token: a character for what is one character long, else one of these. */
 enum {
@@ -54,11 +55,13 @@ bool tni_is_keyword(const char *text, int32_t length);
 typedef struct tni_use {
     const char *name; /* NULL: none */
     int32_t at;
+    bool rows; /* written as rows(*name) */
 } tni_use;
 
 typedef struct tni_draft_item {
     tni_item item;
-    tni_use a, b, attr, keep;
+    tni_use a, attr, keep;
+    const tni_use *more; /* (item.n_more) */
     int32_t at;
 } tni_draft_item;
 
@@ -141,7 +144,12 @@ tn_status tni_choose(const tni_contract *contract, const tni_bound *bound, const
                      int32_t *count);
 /* NumPy's broadcasting; false where the two do not. */
 bool tni_broadcast(tni_dims *to, const tni_dims *with);
-bool tni_is_sequence(const tni_item *item);                              /* stands for any number of dimensions */
+/* What broadcast() or rows() makes of its operands' dimensions; false where the `bad`-th does not go with those before. */
+bool tni_broadcast_all(const tni_item *item, const tni_dims *of, tni_dims *made, int32_t *bad);
+bool tni_is_sequence(const tni_item *item); /* stands for any number of dimensions */
+/* broadcast or rows: the names of shape functions are tni_functions[kind - TNI_ITEM_BROADCAST]. */
+bool tni_takes_packs(tni_item_kind kind);
+extern const char *const tni_functions[TNI_FUNCTIONS];
 void tni_print_dims(tni_text *text, int32_t ndim, const int64_t *shape); /* "(2, ?, 3)" */
 
 /* ---- attributes (contract_attr.c) -------------------------------------------------------------------------------- */

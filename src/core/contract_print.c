@@ -54,7 +54,6 @@ static void print_seq(tni_text *text, const tni_contract *c, tni_seq seq) {
 }
 
 static void print_item(tni_text *text, const tni_contract *c, const tni_item *item) {
-    static const char *const functions[] = {"broadcast", "reduce", "permute", "concat"};
     if (item->broadcast) tni_text_add(text, "~");
     switch (item->kind) {
     case TNI_ITEM_EXPR: tni_print_node(text, c, item->node); return;
@@ -62,14 +61,14 @@ static void print_item(tni_text *text, const tni_contract *c, const tni_item *it
     case TNI_ITEM_SPREAD: print_seq(text, c, (tni_seq){true, item->ref}); return;
     default: break;
     }
-    tni_text_add(text, "%s(", functions[item->kind - TNI_ITEM_BROADCAST]);
+    tni_text_add(text, "%s(", tni_functions[item->kind - TNI_ITEM_BROADCAST]);
     print_seq(text, c, item->a);
-    tni_text_add(text, ", ");
-    if (item->kind == TNI_ITEM_BROADCAST) {
-        print_seq(text, c, item->b);
-    } else {
-        tni_text_add(text, "%s", c->attrs[item->attr].name);
+    for (int i = 0; i < item->n_more; i++) {
+        tni_text_add(text, item->more[i].rows ? ", rows(" : ", ");
+        print_seq(text, c, item->more[i]);
+        if (item->more[i].rows) tni_text_add(text, ")");
     }
+    if (item->attr >= 0) tni_text_add(text, ", %s", c->attrs[item->attr].name);
     if (item->keep_attr >= 0) tni_text_add(text, ", %s", c->attrs[item->keep_attr].name);
     tni_text_add(text, ")");
 }

@@ -224,11 +224,23 @@ static bool takes(tni_item_kind function, tni_attr_kind attr) {
     }
 }
 
+static tn_status resolve_operands(tni_draft *d, tni_draft_item *use) {
+    tni_seq *seqs = tni_arena_alloc(d->arena, (size_t)use->item.n_more * sizeof *seqs);
+    if (!seqs) return TN_NO_MEMORY;
+    for (int i = 0; i < use->item.n_more; i++) {
+        TN_TRY(resolve_seq(d, &use->more[i], &seqs[i]));
+        seqs[i].rows = use->more[i].rows;
+    }
+    use->item.more = seqs;
+    return TN_OK;
+}
+
 static tn_status resolve_function(tni_draft *d, tni_draft_item *use) {
-    static const char *const needs[] = {"", "an axis or axes attribute", "an ints attribute", "an axis attribute"};
+    static const char *const needs[TNI_FUNCTIONS] = {"", "", "an axis or axes attribute", "an ints attribute",
+                                                     "an axis attribute"};
     tni_item *item = &use->item;
     TN_TRY(resolve_seq(d, &use->a, &item->a));
-    if (item->kind == TNI_ITEM_BROADCAST) return resolve_seq(d, &use->b, &item->b);
+    if (tni_takes_packs(item->kind)) return resolve_operands(d, use);
     item->attr = tni_draft_attr(d, use->attr.name);
     if (item->attr < 0 || !takes(item->kind, d->attrs[item->attr].kind)) {
         return tni_lex_fail(&d->lex, use->attr.at, "'%s' is not %s", use->attr.name,

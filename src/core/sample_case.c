@@ -134,14 +134,14 @@ static tn_status seq_dims(const tni_setting *s, tni_seq seq, int32_t element, tn
     return TN_OK;
 }
 
-static tn_status broadcast_dims(const tni_setting *s, const tni_dims *a, const tni_dims *b, tni_dims *out) {
-    out->ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
-    for (int32_t i = 1; i <= out->ndim; i++) {
-        int64_t x = i <= a->ndim ? a->d[a->ndim - i] : 1, y = i <= b->ndim ? b->d[b->ndim - i] : 1;
-        if (x != y && x != 1 && y != 1) return tni_setting_fail(s, TN_BAD_SHAPE, "two shapes do not broadcast");
-        out->d[out->ndim - i] = x == 1 ? y : x;
+static tn_status broadcast_dims(const tni_setting *s, const tni_item *item, int32_t element, tni_dims *out) {
+    tni_dims of[TNI_MAX_PACKS + 1];
+    int32_t bad;
+    for (int32_t k = 0; k <= item->n_more; k++) {
+        TN_TRY(seq_dims(s, k ? item->more[k - 1] : item->a, element, &of[k]));
     }
-    return TN_OK;
+    if (tni_broadcast_all(item, of, out, &bad)) return TN_OK;
+    return tni_setting_fail(s, TN_BAD_SHAPE, "shapes do not broadcast");
 }
 
 /* Which of the dimensions an axis or axes attribute names; an empty list names all. */
@@ -193,7 +193,7 @@ static tn_status permute_dims(const tni_setting *s, const tni_item *item, const 
 }
 
 static tn_status item_dims(const tni_setting *s, const tni_item *item, int32_t element, tni_dims *out) {
-    tni_dims a, b;
+    tni_dims a;
     term t;
     switch (item->kind) {
     case TNI_ITEM_EXPR:
@@ -204,9 +204,7 @@ static tn_status item_dims(const tni_setting *s, const tni_item *item, int32_t e
     case TNI_ITEM_PACK: return pack_dims(s, item->ref, element, out);
     case TNI_ITEM_SPREAD: return seq_dims(s, (tni_seq){.is_attr = true, .ref = item->ref}, element, out);
     case TNI_ITEM_BROADCAST:
-        TN_TRY(seq_dims(s, item->a, element, &a));
-        TN_TRY(seq_dims(s, item->b, element, &b));
-        return broadcast_dims(s, &a, &b, out);
+    case TNI_ITEM_ROWS: return broadcast_dims(s, item, element, out);
     case TNI_ITEM_REDUCE: TN_TRY(seq_dims(s, item->a, element, &a)); return reduce_dims(s, item, &a, out);
     case TNI_ITEM_PERMUTE: TN_TRY(seq_dims(s, item->a, element, &a)); return permute_dims(s, item, &a, out);
     case TNI_ITEM_CONCAT: break; /* of outputs only */
@@ -256,7 +254,9 @@ bool tni_attr_is_shape(const tni_contract *c, int32_t attr) {
         const tni_item *item = &c->items[k];
         if (item->kind == TNI_ITEM_SPREAD && item->ref == attr) return true;
         if (item->kind > TNI_ITEM_SPREAD && item->a.is_attr && item->a.ref == attr) return true;
-        if (item->kind == TNI_ITEM_BROADCAST && item->b.is_attr && item->b.ref == attr) return true;
+        for (int32_t i = 0; i < item->n_more; i++) {
+            if (item->more[i].is_attr && item->more[i].ref == attr) return true;
+        }
     }
     return false;
 }

@@ -21,13 +21,15 @@ static const tn_tensor *given(const tn_args *args, int32_t i) {
 static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
     const tni_contract *c = f->contract;
     tni_dims all = {.ndim = 0};
+    int32_t ranks[TNI_MAX_ARGS];
+    for (int i = 0, k = 0; i < c->n_inputs; i++) ranks[i] = t->counts[i] ? t->operands[k++].ndim : -1;
     for (int i = 0, k = 0; f->axes.numpy && i < c->n_inputs; i++) {
         if (!t->counts[i]) continue;
         const tni_operand *o = &t->operands[k++];
         tni_dims dims = {.ndim = o->ndim};
         if (tni_is_seed(c, i)) continue;
         for (int d = 0; d < o->ndim && d < TN_MAX_RANK; d++) dims.d[d] = o->shape[d];
-        if (tni_is_row(f, &c->inputs[i]) && dims.ndim < TN_MAX_RANK) dims.d[dims.ndim++] = 1;
+        if (tni_is_row(f, &c->inputs[i], ranks) && dims.ndim < TN_MAX_RANK) dims.d[dims.ndim++] = 1;
         if (tni_broadcast(&all, &dims)) continue;
         tni_text text = {0};
         tni_text_add(&text, "%s: %s has shape ", c->name, c->inputs[i].name);

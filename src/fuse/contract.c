@@ -22,6 +22,9 @@ static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_sha
     tni_text text = {0};
     bool own = axes->numpy && tni_broadcasts(c, shape);
     if (item->kind == TNI_ITEM_PACK) tni_text_add(&text, "%s%s", own ? "~" : "*", own ? name : c->packs[item->ref]);
+    if (item->kind == TNI_ITEM_ROWS && axes->numpy && !item->n_more && !item->a.is_attr) {
+        tni_text_add(&text, "*%s", c->packs[item->a.ref]);
+    }
     if (item->kind == TNI_ITEM_EXPR) tni_print_node(&text, c, item->node);
     if (!text.data && !text.failed) {
         return tn_fail(TN_BAD_CONTRACT,
@@ -44,8 +47,15 @@ static bool is_one(const char *key) {
     return strcmp(key, "1") == 0;
 }
 
-static bool is_broadcast_only(const tni_contract *c, const tni_shape *shape) {
-    return shape->cond < 0 && shape->count == 1 && c->items[shape->first].kind == TNI_ITEM_BROADCAST;
+/* broadcast(*a, *b …) or rows(*a …), and nothing else. */
+static bool is_function(const tni_contract *c, const tni_shape *shape) {
+    return shape->cond < 0 && shape->count == 1 && tni_takes_packs(c->items[shape->first].kind);
+}
+
+/* rows(*p), which an input can have, too. */
+static bool is_rows(const tni_contract *c, const tni_shape *shape) {
+    const tni_item *item = &c->items[shape->first];
+    return is_function(c, shape) && item->kind == TNI_ITEM_ROWS && !item->n_more && !item->a.is_attr;
 }
 
 /* [*p], or [*p, n]. */
@@ -72,14 +82,14 @@ static bool has_tails(const tni_contract *c) {
     return any && apart;
 }
 
-/* By position: every shape is nothing, one pack, or broadcast() of two. */
+/* By position: every shape is nothing, one pack, broadcast() or rows(). */
 static bool is_numpy(const tni_contract *c) {
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
         bool pack = param->shape.count == 1 && is_pack(c, &param->shape);
         if (param->shape.cond >= 0) return false;
-        if (!seed && param->shape.count && !pack && !is_broadcast_only(c, &param->shape)) return false;
+        if (!seed && param->shape.count && !pack && !is_function(c, &param->shape)) return false;
     }
     return true;
 }
@@ -94,7 +104,7 @@ static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_param *pa
                                    : "formula of '%s': more than %d dimensions",
                        f->contract->name, axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK);
     }
-    axes->items[axes->n_items].pack = f->contract->items[param->shape.first + k].kind == TNI_ITEM_PACK;
+    axes->items[axes->n_items].pack = f->contract->items[param->shape.first + k].kind != TNI_ITEM_EXPR;
     axes->items[axes->n_items++].key = key;
     return TN_OK;
 }
@@ -137,7 +147,8 @@ tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
-        if (axes->numpy && !seed && is_pack(c, &param->shape)) TN_TRY(add_item(f, axes, param, 0));
+        bool has = param->shape.count && (is_pack(c, &param->shape) || is_rows(c, &param->shape));
+        if (axes->numpy && !seed && has) TN_TRY(add_item(f, axes, param, 0));
         if (!seed && (!largest || n_named(c, &param->shape) > n_named(c, &largest->shape))) largest = param;
     }
     for (int k = 0; !axes->numpy && largest && k < largest->shape.count; k++) {
@@ -175,8 +186,56 @@ tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *it
     return TN_OK;
 }
 
-bool tni_is_row(const tni_fuse *f, const tni_param *param) {
-    return f->axes.tails && param->shape.count == 1;
+/* The items of broadcast() and rows() are those of the inputs that they name. */
+static tn_status function_extent(const tni_fuse *f, const tni_param *param, tni_extent *extent) {
+    const tni_contract *c = f->contract;
+    const tni_item *item = &c->items[param->shape.first];
+    for (int32_t k = 0; k <= item->n_more; k++) {
+        const tni_seq *seq = k ? &item->more[k - 1] : &item->a;
+        char key[TNI_MAX_NAME + 2];
+        snprintf(key, sizeof key, "*%s", seq->is_attr ? "" : c->packs[seq->ref]);
+        int32_t at = item_named(&f->axes, key);
+        if (at < 0) {
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has a shape function of something that is no input's",
+                           c->name, param->name);
+        }
+        *(seq->rows || item->kind == TNI_ITEM_ROWS ? &extent->row : &extent->full) |= (uint64_t)1 << at;
+    }
+    extent->row &= ~extent->full;
+    return TN_OK;
+}
+
+tn_status tni_param_extent(const tni_fuse *f, const tni_param *param, tni_extent *extent) {
+    int32_t items[TN_MAX_RANK], count;
+    *extent = (tni_extent){0, 0};
+    if (f->axes.numpy && is_function(f->contract, &param->shape)) return function_extent(f, param, extent);
+    TN_TRY(tni_param_items(f, param, items, &count));
+    for (int k = 0; k < count; k++) {
+        if (items[k] >= 0) *(tni_is_row(f, param, NULL) ? &extent->row : &extent->full) |= (uint64_t)1 << items[k];
+    }
+    return TN_OK;
+}
+
+/* Has an input *pack, and dimensions? */
+static bool has_rank(const tni_contract *c, int32_t pack, const int32_t *ranks) {
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        const tni_shape *shape = &c->inputs[i].shape;
+        if (shape->count && is_pack(c, shape) && c->items[shape->first].ref == pack && ranks[i] > 0) return true;
+    }
+    return false;
+}
+
+bool tni_is_row(const tni_fuse *f, const tni_param *param, const int32_t *ranks) {
+    if (!f->axes.numpy || param->shape.count != 1) return false;
+    const tni_contract *c = f->contract;
+    const tni_item *item = &c->items[param->shape.first];
+    if (f->axes.tails || item->kind == TNI_ITEM_ROWS) return true;
+    bool columns = item->kind == TNI_ITEM_BROADCAST && item->n_more && item->more[item->n_more - 1].rows;
+    if (!columns || !ranks || has_rank(c, item->a.ref, ranks)) return false;
+    for (int32_t k = 0; k < item->n_more && !item->more[k].rows; k++) {
+        if (has_rank(c, item->more[k].ref, ranks)) return false;
+    }
+    return true;
 }
 
 static tn_status check_list_reductions(const tni_fuse *f) {
@@ -227,8 +286,7 @@ typedef enum form {
     ALONE,     /* one input: x: T[*s] */
     ALONE_ROW, /* one input, a result without the last dimension: x: T[*s, n] */
     SHARED,    /* x: T[~*s], b: T[~*s] -> y: T[*s] */
-    SHARED_ROW,
-    OWN, /* x: T[*s_x], b: T[*s_b] -> y: T[broadcast(*s_x, *s_b)] */
+    OWN,       /* x: T[*s_x], b: T[*s_b] -> y: T[broadcast(*s_x, *s_b)], and what print_own_shape has */
 } form;
 
 static uint64_t all_inputs(const tni_scope *scope) {
@@ -248,11 +306,10 @@ static tni_extent known(tni_extent extent, uint64_t all) {
 static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
     for (int i = 0; i < scope->n_outputs; i++) {
         tni_extent e = known(f->graph.nodes[scope->output_nodes[i]].extent, all);
-        bool row = e.row == all && !e.full;
-        if (!tni_is_scalar(e) && e.full != all && !row) return false;
+        if (!tni_is_scalar(e) && e.full != all) return false;
     }
     for (int i = 0; i < scope->n_inputs; i++) {
-        if (scope->is_updated[i] && (all & (all - 1))) return false; /* what is written cannot be broadcast */
+        if (scope->is_updated[i]) return false; /* what is written cannot be broadcast */
     }
     for (int32_t i = 0; i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
@@ -266,16 +323,13 @@ static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
 static form choose_form(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
     bool single = (all & (all - 1)) == 0, row = false;
     for (int i = 0; i < scope->n_outputs; i++) {
-        tni_extent e = known(f->graph.nodes[scope->output_nodes[i]].extent, all);
-        row |= e.row && !e.full;
+        row |= known(f->graph.nodes[scope->output_nodes[i]].extent, all).row != 0;
     }
-    if (single) return row ? ALONE_ROW : ALONE;
-    if (!can_share(f, scope, all)) return OWN;
-    return row ? SHARED_ROW : SHARED;
+    return single ? (row ? ALONE_ROW : ALONE) : can_share(f, scope, all) ? SHARED : OWN;
 }
 
 static void print_input_shape(tni_text *text, form how, const char *name) {
-    static const char *const shapes[] = {"[*s]", "[*s, n]", "[~*s]", "[~*s, ~n]"};
+    static const char *const shapes[] = {[ALONE] = "[*s]", [ALONE_ROW] = "[*s, n]", [SHARED] = "[~*s]"};
     if (how == OWN) {
         tni_text_add(text, "[*s_%s]", name);
     } else {
@@ -283,34 +337,29 @@ static void print_input_shape(tni_text *text, form how, const char *name) {
     }
 }
 
-/* False where the contract language cannot say it. */
-static bool print_output_shape(tni_text *text, form how, const tni_scope *scope, tni_extent e, uint64_t all) {
-    if (tni_is_scalar(e)) {
-        tni_text_add(text, "[]");
-    } else if (how != OWN) {
-        bool row = !e.full, has_n = how == ALONE_ROW || how == SHARED_ROW;
-        if (!(e.full == all || (row && e.row == all && has_n))) return false;
-        tni_text_add(text, row || !has_n ? "[*s]" : "[*s, n]");
-    } else {
-        int first = -1, second = -1, more = 0;
+/* [*s_x], [broadcast(*s_x, *s_b)], [broadcast(*s_x, rows(*s_b))] or [rows(*s_x, *s_b)]. */
+static void print_own_shape(tni_text *text, const tni_scope *scope, tni_extent e) {
+    uint64_t of = e.full | e.row;
+    bool function = e.row || (of & (of - 1)) != 0;
+    const char *before = !function ? "[" : e.full ? "[broadcast(" : "[rows(";
+    for (int pass = 0; pass < 2; pass++) { /* columns come last */
         for (int i = 0; i < scope->n_inputs; i++) {
-            if (!(e.full >> i & 1)) continue;
-            if (first < 0) {
-                first = i;
-            } else if (second < 0) {
-                second = i;
-            } else {
-                more++;
-            }
-        }
-        if (more || first < 0 || e.row) return false;
-        if (second < 0) {
-            tni_text_add(text, "[*s_%s]", scope->inputs[first]);
-        } else {
-            tni_text_add(text, "[broadcast(*s_%s, *s_%s)]", scope->inputs[first], scope->inputs[second]);
+            if (!((pass ? e.row : e.full) >> i & 1)) continue;
+            tni_text_add(text, pass && e.full ? "%srows(*s_%s)" : "%s*s_%s", before, scope->inputs[i]);
+            before = ", ";
         }
     }
-    return true;
+    tni_text_add(text, function ? ")]" : "]");
+}
+
+static void print_output_shape(tni_text *text, form how, const tni_scope *scope, tni_extent e) {
+    if (tni_is_scalar(e)) {
+        tni_text_add(text, "[]");
+    } else if (how == OWN) {
+        print_own_shape(text, scope, e);
+    } else {
+        tni_text_add(text, e.full && how == ALONE_ROW ? "[*s, n]" : "[*s]");
+    }
 }
 
 static const char *type_text(int type) {
@@ -325,15 +374,15 @@ static tn_status print_outputs(tni_text *text, const tni_fuse *f, const tni_scop
     for (int i = 0; i < scope->n_outputs; i++) {
         const tni_gnode *node = &f->graph.nodes[scope->output_nodes[i]];
         const char *type = type_text(node->type);
-        tni_text_add(text, "%s%s: %s", i ? ", " : " -> ", scope->outputs[i], type ? type : "");
-        bool said = type && print_output_shape(text, how, scope, known(node->extent, all), all);
-        if (!said) {
+        if (!type) {
             return tn_fail(
                 TN_BAD_CONTRACT,
-                "formula: the %s of the output '%s' cannot be told from the formula alone; put a signature in "
+                "formula: the type of the output '%s' cannot be told from the formula alone; put a signature in "
                 "front, such as f(x: T[*r, c], b: T[c]) -> %s: T[*r, c] : …",
-                type ? "shape" : "type", scope->outputs[i], scope->outputs[i]);
+                scope->outputs[i], scope->outputs[i]);
         }
+        tni_text_add(text, "%s%s: %s", i ? ", " : " -> ", scope->outputs[i], type);
+        print_output_shape(text, how, scope, known(node->extent, all));
     }
     return TN_OK;
 }

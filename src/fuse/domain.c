@@ -15,6 +15,7 @@ typedef struct placer {
     const tn_call *call;
     tni_domain *domain;
     int32_t rank[TN_MAX_RANK], first[TN_MAX_RANK]; /* of items: how many dimensions, and which */
+    int32_t ranks[TNI_MAX_ARGS];                   /* of inputs; -1: absent */
 } placer;
 
 /* The parameter with the shape that the attributes choose. */
@@ -92,14 +93,15 @@ static tn_status place_by_name(const placer *p, const tni_param *param, placed *
 static void rank_of_all(placer *p) {
     const tni_contract *c = p->f->contract;
     int32_t most = 0;
+    for (int i = 0; i < c->n_inputs; i++) p->ranks[i] = tn_in(p->call, i) ? tn_in(p->call, i)->ndim : -1;
     for (int i = 0; i < c->n_inputs; i++) {
         const tn_view *view = tn_in(p->call, i);
-        int32_t rank = view && !tni_is_seed(c, i) ? view->ndim + tni_is_row(p->f, &c->inputs[i]) : 0;
+        int32_t rank = view && !tni_is_seed(c, i) ? view->ndim + tni_is_row(p->f, &c->inputs[i], p->ranks) : 0;
         most = rank > most ? rank : most;
     }
     for (int i = 0; i < p->f->n_outputs; i++) {
         const tn_view *view = output_view(p, i);
-        int32_t rank = view ? view->ndim + tni_is_row(p->f, output_param(p, i)) : 0;
+        int32_t rank = view ? view->ndim + tni_is_row(p->f, output_param(p, i), p->ranks) : 0;
         most = rank > most ? rank : most;
     }
     p->domain->n_dims = most;
@@ -107,7 +109,7 @@ static void rank_of_all(placer *p) {
 
 static tn_status place(const placer *p, const tni_param *param, placed *a) {
     if (!p->f->axes.numpy) return place_by_name(p, param, a);
-    int32_t first = p->domain->n_dims - a->view->ndim - tni_is_row(p->f, param);
+    int32_t first = p->domain->n_dims - a->view->ndim - tni_is_row(p->f, param, p->ranks);
     for (int k = 0; k < a->view->ndim; k++) a->at[k] = first + k;
     return TN_OK;
 }

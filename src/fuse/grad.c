@@ -308,7 +308,7 @@ static tn_status pack_extent(const tni_fuse *f, const tni_param *output, tni_ext
     }
     const bool whole = (has & own) || (shared && (has & shared) == shared);
     bits = whole ? has : shared ? shared : own;
-    *extent = tni_is_row(f, output) ? (tni_extent){0, bits} : (tni_extent){bits, 0};
+    *extent = tni_is_row(f, output, NULL) ? (tni_extent){0, bits} : (tni_extent){bits, 0};
     return TN_OK;
 }
 

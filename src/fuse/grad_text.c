@@ -203,15 +203,24 @@ static bool is_shared(const writer *w, const tni_param *param) {
     return w->f->axes.numpy && tni_broadcasts(w->f->contract, &param->shape);
 }
 
+/* broadcast() or rows(). */
 static bool is_function(const writer *w, const tni_param *param) {
-    return param->shape.count == 1 && w->f->contract->items[param->shape.first].kind == TNI_ITEM_BROADCAST;
+    return param->shape.count == 1 && tni_takes_packs(w->f->contract->items[param->shape.first].kind);
+}
+
+/* broadcast(*a, rows(*b)) has one dimension fewer where *a has none: those who have them say so. */
+static bool has_columns(const writer *w, const tni_param *param) {
+    const tni_item *item = &w->f->contract->items[param->shape.first];
+    return item->n_more && item->more[item->n_more - 1].rows;
 }
 
 /* An input that broadcast has its own shape now; so has the d of a result that several made up. */
 static void print_param(tni_text *text, const writer *w, const char *before, const tni_param *param) {
     tni_text_add(text, "%s%s: ", before, param->name);
     tni_print_type(text, w->f->contract, &param->type);
-    if (is_shared(w, param) || is_function(w, param)) {
+    if (is_function(w, param) && tni_is_row(w->f, param, NULL)) {
+        tni_text_add(text, "[rows(*s_%s)]", param->name);
+    } else if (is_shared(w, param) || (is_function(w, param) && !has_columns(w, param))) {
         tni_text_add(text, param->shape.count == 2 ? "[*s_%s, n_%s]" : "[*s_%s]", param->name, param->name);
     } else {
         tni_print_shape(text, w->f->contract, &param->shape);
@@ -364,11 +373,11 @@ static bool has_row_reductions(const writer *w) {
 static tn_status compare_axes(const writer *w, const tni_fuse *other, bool *same) {
     const tni_axes *own = &w->f->axes, *its = &other->axes;
     const tni_contract *c = other->contract;
-    int32_t items[TN_MAX_RANK], count;
+    tni_extent extent;
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         if (i < c->n_inputs && tni_is_seed(c, i)) continue;
-        TN_TRY(tni_param_items(other, param, items, &count));
+        TN_TRY(tni_param_extent(other, param, &extent));
     }
     *same = its->numpy || !own->n_items || !has_row_reductions(w) ||
             (its->n_items && strcmp(its->items[its->n_items - 1].key, own->items[own->n_items - 1].key) == 0);

@@ -303,13 +303,9 @@ static tn_status declare_inputs(tni_parser *p) {
     TN_TRY(check_names(p));
     for (int i = 0; i < c->n_inputs; i++) {
         const tni_param *param = &c->inputs[i];
-        int32_t items[TN_MAX_RANK], count = 0;
         tni_extent extent = {0, 0};
         p->scope->is_seed[i] = tni_is_seed(c, i);
-        if (!p->scope->is_seed[i]) TN_TRY(tni_param_items(f, param, items, &count));
-        for (int k = 0; k < count; k++) {
-            if (items[k] >= 0) *(tni_is_row(f, param) ? &extent.row : &extent.full) |= (uint64_t)1 << items[k];
-        }
+        if (!p->scope->is_seed[i]) TN_TRY(tni_param_extent(f, param, &extent));
         int32_t node = tni_leaf(p->g, TNI_P_INPUT, i, 0, tni_param_type(&param->type), extent);
         TN_TRY(tni_parse_made(p, node));
         TN_TRY(tni_add_name(p, param->name, node, i));

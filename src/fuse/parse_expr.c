@@ -85,7 +85,10 @@ static tn_status parse_name(tni_parser *p, int32_t *node) {
     TN_TRY(tni_parse_next(p));
     if (truth) *node = tni_const(p->g, TN_BOOL, yes);
     if (constant) *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, value);
-    if (truth || constant) return tni_parse_made(p, *node);
+    if (truth || constant) {
+        p->want_truth = false; /* the name that the condition begins with was this one */
+        return tni_parse_made(p, *node);
+    }
     if (!tni_parse_at(p, '(')) return tni_value_of(p, &name, node);
     p->brackets++;
     TN_TRY(tni_parse_next(p));

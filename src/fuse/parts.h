@@ -235,7 +235,10 @@ tn_status tni_make_contract(tni_fuse *formula, const tni_scope *scope, const cha
 tn_status tni_make_axes(tni_fuse *formula, tni_axes *axes);
 /* Which items a parameter has in which order, at most TN_MAX_RANK. -1: a literal 1. */
 tn_status tni_param_items(const tni_fuse *formula, const tni_param *param, int32_t *items, int32_t *count);
-bool tni_is_row(const tni_fuse *formula, const tni_param *param); /* it has all but the last dimension */
+/* The same as bits of the graph's items. */
+tn_status tni_param_extent(const tni_fuse *formula, const tni_param *param, tni_extent *extent);
+/* It has all but the last dimension; `ranks` of the inputs (-1: absent) decide of broadcast(*a, rows(*b)). */
+bool tni_is_row(const tni_fuse *formula, const tni_param *param, const int32_t *ranks);
 bool tni_broadcasts(const tni_contract *contract, const tni_shape *shape);
 /* A kernel sees `~` inputs in the shape of all: reductions must be of the whole shape. */
 tn_status tni_check_reductions(const tni_fuse *formula);

@@ -129,9 +129,8 @@ static void test_form(void) {
         "\"type\": {\"attr\": \"out\"}, \"shape\": [{\"fn\": \"reduce\", \"a\": {\"attr\": \"shape\"}, \"axes\": "
         "\"axes\", "
         "\"keepdim\": \"keep\"}]",
-        "\"type\": {\"fixed\": [\"u8\", \"bool\"]}, \"shape\": [{\"fn\": \"broadcast\", \"a\": {\"pack\": \"s\"}, "
-        "\"b\": {\"attr\": "
-        "\"shape\"}}]",
+        "\"type\": {\"fixed\": [\"u8\", \"bool\"]}, \"shape\": [{\"fn\": \"broadcast\", \"of\": [{\"pack\": \"s\"}, "
+        "{\"attr\": \"shape\"}]}]",
         "{\"kind\": \"attr\", \"name\": \"shape\", \"type\": \"ints\", \"optional\": false, \"required\": false, "
         "\"default\": [1, 2], "
         "\"implied\": false, \"length\": 2, \"rank_of\": null}",

@@ -2,6 +2,7 @@
 #ifndef TENON_TEST_FUSE_GENERATOR_H
 #define TENON_TEST_FUSE_GENERATOR_H
 
+#include <ctype.h>
 #include <stdio.h>
 
 #include "harness.h"
@@ -9,7 +10,7 @@
 typedef struct generator {
     char text[8192];
     size_t length;
-    bool signature; /* shapes are known: rows may meet anything */
+    bool signature;
     int temporaries;
 } generator;
 
@@ -38,7 +39,7 @@ static void gen_leaf(generator *g) {
         snprintf(name, sizeof name, "v%d", random_below(g->temporaries));
         gen_add(g, name);
     } else {
-        gen_add(g, leaves[random_below(g->signature ? 10 : 3)]);
+        gen_add(g, leaves[random_below(10)]);
     }
 }
 
@@ -60,18 +61,18 @@ static void gen_expression(generator *g, int depth) {
     }
 }
 
-/* With a signature the inputs are x, z (n, c), b (c) and s (); without one, x alone. */
+/* The inputs are x, z (n, c), b (c) and s (), with a signature or without one. */
 static void gen_formula(generator *g, uint64_t seed) {
     char name[32];
     random_state = seed;
     *g = (generator){.signature = random_below(4) != 0};
-    int outputs = g->signature ? 1 + random_below(2) : 1, locals = random_below(3);
+    int outputs = 1 + random_below(2), locals = random_below(3);
     if (g->signature) {
         gen_add(g, "f(x: T[n, c], z: T[n, c], b: T[c], s: T[]) -> y0: T[n, c]");
         if (outputs == 2) gen_add(g, random_below(2) ? ", y1: T[n]" : ", y1: T[]");
         gen_add(g, " : ");
     }
-    bool rows = outputs == 2 && strstr(g->text, "y1: T[n]") != NULL;
+    bool rows = g->signature ? strstr(g->text, "y1: T[n]") != NULL : random_below(2);
     for (int i = 0; i < locals; i++) {
         snprintf(name, sizeof name, "v%d = ", i);
         gen_add(g, name);
@@ -86,9 +87,33 @@ static void gen_formula(generator *g, uint64_t seed) {
     }
     gen_expression(g, 3);
     if (outputs < 2) return;
-    gen_add(g, rows ? "; y1 = mean(x * " : "; y1 = mean(x * ");
+    gen_add(g, "; y1 = mean(x * ");
     gen_expression(g, 3);
     gen_add(g, rows ? ", -1)" : ")");
+    if (!g->signature && random_below(2)) gen_add(g, " * s");
+}
+
+/* The shapes of its inputs, in the order in which it takes them. */
+static const char *gen_shapes(const generator *g, int n, int c) {
+    static char shapes[128];
+    const char *const names = "xzbs";
+    bool seen[4] = {false};
+    size_t length = 0;
+    shapes[0] = 0;
+    for (const char *s = g->text; *s; s++) {
+        bool inside = s > g->text && (isalnum((unsigned char)s[-1]) || s[-1] == '_');
+        const char *found = strchr(names, *s);
+        bool word = found && !inside && !isalnum((unsigned char)s[1]) && s[1] != '_';
+        if (!word || seen[found - names]) continue;
+        seen[found - names] = true;
+        const char *space = length ? " " : "";
+        if (*s == 's') length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s.", space);
+        if (*s == 'b') length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%d", space, c);
+        if (*s == 'x' || *s == 'z') {
+            length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%d,%d", space, n, c);
+        }
+    }
+    return shapes;
 }
 
 #endif

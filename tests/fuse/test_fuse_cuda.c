@@ -216,7 +216,7 @@ static void run_case(const test_case *test, int fill) {
     const row *r = test->row ? test->row : &random;
     if (!test->row) {
         gen_formula(&g, test->seed);
-        random.shapes = strncmp(g.text, "f(", 2) == 0 ? "3,5 3,5 5 ." : "3,5";
+        random.shapes = gen_shapes(&g, 3, 5);
     }
     call_of c;
     if (row_open(r, test->T, test->W, test->layout, test->layout == 1 ? 1 : 0, &c)) {

@@ -196,6 +196,15 @@ static const char *const rows[][2] = {
     {"x * where(count(x) == 12, 3, 2)", "3,4"},
     {"x + b", "3,4 4"},
     {"x * b", "3,4 3,1"},
+    {"sum(x * b, -1)", "3,4 ."},
+    {"sum(x * b, -1)", "3,4 2,1,4"},
+    {"sum(x, -1) * b", "3,4 ."},
+    {"sum(x, -1) * b", "3,4 4"},
+    {"b * sum(x, -1) + g", "4 3,4 3,1"},
+    {"(x - mean(x, -1)) * rsqrt(var(x, -1) + 0.1) * g + b", "3,4 4 4"},
+    {"(x - mean(x, -1)) * rsqrt(var(x, -1) + 0.1) * g + b", "4 3,1 2,3,4"},
+    {"-sum(exp(x - logsumexp(x, -1)) * b, -1)", "3,4 3,4"},
+    {"m = mean(x, -1); y = (x - mean(x, -1)) * g; z = sum(y * b, -1)", "3,4 4 2,1,1"},
     {"x / b", "2,3,4 3,1"},
     {"relu(x*s+b)", "5,6 6 5,1"},
     {"relu(x*s+b)", "5,6 1 ."},
@@ -279,9 +288,17 @@ static void test_rows(void) {
 /* ---- gradients of gradients -------------------------------------------------------------------------------------- */
 
 static void test_twice(void) {
-    static const char *const formulas[] = {
-        "x * x * x",  "tanh(x)",          "x * sigmoid(x)", "exp(x - logsumexp(x, -1))",         "x / sum(x, -1)",
-        "sum(x * x)", "mean(exp(x), -1)", "relu(x) * x",    "x * rsqrt(mean(x * x, -1) + 0.01)", "sum(x * y * y, -1)"};
+    static const char *const formulas[] = {"x * x * x",
+                                           "tanh(x)",
+                                           "x * sigmoid(x)",
+                                           "exp(x - logsumexp(x, -1))",
+                                           "x / sum(x, -1)",
+                                           "sum(x * x)",
+                                           "mean(exp(x), -1)",
+                                           "relu(x) * x",
+                                           "x * rsqrt(mean(x * x, -1) + 0.01)",
+                                           "sum(x * y * y, -1)",
+                                           "x * y * sum(x * w, -1)"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         tni_fuse *f, *g = NULL;
         char *rule = NULL;
@@ -295,8 +312,9 @@ static void test_twice(void) {
         }
         for (int k = 0; g && k < g->contract->n_inputs; k++) {
             int64_t shape[2] = {3, 4};
-            int count = g->contract->inputs[k].shape.count;
-            array_make(&c.in[k], TN_F64, count == 0 ? 0 : count == most ? 2 : 1, shape, 0);
+            const tni_param *input = &g->contract->inputs[k];
+            bool row = tni_is_row(g, input, NULL) || input->shape.count < most;
+            array_make(&c.in[k], TN_F64, input->shape.count == 0 ? 0 : row ? 1 : 2, shape, 0);
             array_fill(&c.in[k], 0.3, 2);
         }
         if (g) check_both(formulas[i], &c, true);

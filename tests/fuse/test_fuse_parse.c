@@ -37,6 +37,15 @@ static const char *const good[][2] = {
     {"y = x * 2; z = x + b",
      "f(x: T[*s_x], b: T[*s_b]) -> y: T[*s_x], z: T[broadcast(*s_x, *s_b)] : y = x * 2; z = x + b"},
     {"x / sum(b)", "f(x: T[*s_x], b: T[*s_b]) -> y: T[*s_x] : y = x / sum(b)"},
+    {"sum(x * y, -1)", "f(x: T[*s_x], y: T[*s_y]) -> z: T[rows(*s_x, *s_y)] : z = sum(x * y, -1)"},
+    {"w * sum(x, -1) * v",
+     "f(w: T[*s_w], x: T[*s_x], v: T[*s_v]) -> y: T[broadcast(*s_w, *s_v, rows(*s_x))] : y = w * sum(x, -1) * v"},
+    {"(x - mean(x, -1)) * g + b", "f(x: T[*s_x], g: T[*s_g], b: T[*s_b]) -> y: T[broadcast(*s_x, *s_g, *s_b)] : y = "
+                                  "(x - mean(x, -1)) * g + b"},
+    {"y = x + rand(s); z = mean(w, -1) * x",
+     "f(x: T[*s_x], s: i64[2], w: T[*s_w]) -> y: T[broadcast(*s_x, *s_w)], z: T[broadcast(*s_x, rows(*s_w))] : y = x + "
+     "rand(s); z = mean(w, -1) * x"},
+    {"where(pi > x, x, 0)", "f(x: T[*s]) -> y: T[*s] : y = where(x < 3.141592653589793, x, 0)"},
     {"where(m, x, 0)", "f(m: bool[~*s], x: T[~*s]) -> y: T[*s] : y = where(m, x, 0)"},
     {"x if m else -x", "f(x: T[~*s], m: bool[~*s]) -> y: T[*s] : y = where(m, x, -x)"},
     {"x if x > 0 else 0.1 * x", "f(x: T[*s]) -> y: T[*s] : y = where(0 < x, x, 0.1 * x)"},
@@ -193,7 +202,6 @@ static const struct {
     {"f(x: T[n], y: T[m]) -> z: T[n] : x", "no argument has all dimensions", NULL},
     {"f(e: T[n]) -> z: T[n] : 1", "an input cannot be called 'e'", NULL},
     {"f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x / sum(b)", "sum of an input that broadcasts", NULL},
-    {"y = x + rand(s); z = mean(w, -1) * x", "cannot be told from the formula alone", NULL},
 };
 
 /* The column of the caret in the line below the excerpt, counted in the excerpt. */

@@ -248,7 +248,13 @@ CALLS: list[tuple[str, list[Any], dict[str, Any]]] = [
 
 
 # Formulas whose inputs all broadcast.
-FORMULAS = [("sum(x * y, -1)", [(F32, (3, 1)), (F32, (2, 1, 4))]), ("x + y", [(F32, (3, 1)), (F32, (2, 1, 4))])]
+FORMULAS: list[tuple[str, list[Any]]] = [
+    ("x + y", [(F32, (3, 1)), (F32, (2, 1, 4))]),
+    ("sum(x * y, -1)", [(F32, (3, 1)), (F32, (2, 1, 4))]),
+    ("sum(x, -1) * y", [(F32, (3, 1)), (F32, ())]),
+    ("x * max(y, -1) - sum(z, -1)", [(F32, (3, 1)), (F32, (2, 1, 4)), (F32, (4,))]),
+    ("u = mean(x, -1); v = x - mean(x, -1) + y * z", [(F32, (3, 1)), (F32, (2, 1, 4)), (F32, (4,))]),
+]
 
 
 def test_language(plugin: pathlib.Path) -> None:

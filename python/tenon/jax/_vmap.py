@@ -37,8 +37,16 @@ def _pack(shape: Json) -> str | None:
     if isinstance(shape, dict) or not shape or any("expr" not in item for item in shape[1:]):
         return None
     item = shape[0]
-    pack: str | None = (item["a"] if item.get("fn") == "reduce" else item).get("pack")
+    of = item["of"][0] if _is_by_position(shape) else item["a"] if item.get("fn") == "reduce" else item
+    pack: str | None = of.get("pack")
     return pack
+
+
+def _is_by_position(shape: Json) -> bool:
+    """Whether it is what several inputs broadcast to, so that their dimensions count from behind."""
+    if not isinstance(shape, list) or len(shape) != 1 or shape[0].get("fn") not in ("broadcast", "rows"):
+        return False
+    return not any(of.get("rows") for of in shape[0]["of"])  # these go by whether an input has dimensions at all
 
 
 def _mentions(shape: Json) -> bool:
@@ -70,9 +78,9 @@ def _counted_from_behind(attr: Attr, value: Any, rank: int) -> Any:
     return tuple(a if a < 0 else a - rank for a in value) or tuple(range(-rank, 0))
 
 
-def _with_batch(param: Input, value: Any, batched: bool, size: Any, rank: int) -> Any:
+def _with_batch(param: Input, value: Any, batched: bool, size: Any, rank: int, by_position: bool) -> Any:
     """An input with the batch in front of its pack, which has `rank` dimensions in this call."""
-    loose = bool(param.shape[0].get("broadcast"))
+    loose = by_position or bool(param.shape[0].get("broadcast"))
     if not batched:
         return value if loose else jnp.broadcast_to(value, (size, *value.shape))
     missing = rank + len(param.shape) - value.ndim if loose else 0
@@ -95,11 +103,14 @@ def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[An
     binding = Binding(op, form.operands(one), dict(form.attrs))
     packs = {_pack(p.shape) for p in present} | {_pack(o.shape) for o in outputs}
     ranks = {len(binding.scope.packs[p]) for p in packs if p is not None}
-    if len(ranks) != 1 or not _is_by_rows(form, one):
+    moved = {_pack(p.shape) for p, b in zip(present, is_batched, strict=True) if b}
+    # Where each output is what inputs broadcast to, and one of the batch among them, their ranks may differ.
+    by_position = all(_is_by_position(o.shape) and moved & {s.get("pack") for s in o.shape[0]["of"]} for o in outputs)
+    if (len(ranks) != 1 and not by_position) or not ranks or not _is_by_rows(form, one):
         return None
-    rank = ranks.pop()
+    rank = max(ranks)
     made = [
-        a if _pack(p.shape) is None else _with_batch(p, a, b, size, rank)
+        a if _pack(p.shape) is None else _with_batch(p, a, b, size, rank, by_position)
         for p, a, b in zip(present, arrays, is_batched, strict=True)
     ]
     attrs = dict(form.attrs)
