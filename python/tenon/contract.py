@@ -6,7 +6,7 @@ The C parser is the only parser; its JSON is described in src/core/contract.h.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -126,16 +126,11 @@ class Operator:
         """How it is differentiated; what a formula's is derived from it when it is first asked for."""
         return _rule(_lib.gradient_json(self.address) if self.grad == "derived" else self.grad)
 
-    def infer(
-        self, inputs: Sequence[Argument], attrs: Mapping[str, Any], require: Callable[[Any, str], None] | None = None
-    ) -> list[Operand | None]:
-        """Type and shape of each output; None where a `?` output was not asked for.
+    def infer(self, inputs: Sequence[Argument], attrs: Mapping[str, Any]) -> list[Operand | None]:
+        """Type and shape of each output; None where a `?` output was not asked for."""
+        from tenon.infer import Binding
 
-        `require(condition, message)` is what a condition on sizes goes through; by default it raises ValueError.
-        """
-        from tenon.infer import Binding, raise_unless
-
-        return Binding(self, inputs, attrs, require or raise_unless).outputs()
+        return Binding(self, inputs, attrs).outputs()
 
 
 # ---- from JSON -------------------------------------------------------------------------------------------------------

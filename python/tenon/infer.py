@@ -87,27 +87,30 @@ class Types:
         self.op = op
         self.attrs = attrs
         self.bound: dict[str, str] = {}
+        self.source: dict[str, str] = {}  # the input that told
 
     def bind(self, given: Sequence[tuple[Input, Sequence[Operand]]]) -> None:
         """Compares the inputs' types with the contract's."""
         for wrapped in (False, True):  # T before acc(T): a plain use tells more
             for param, operands in given:
                 if bool(param.type.get("wrap")) is wrapped:
-                    for kind, _ in operands:
-                        self._match(param, kind)
+                    for k, (kind, _) in enumerate(operands):
+                        self._match(param, f"{param.name}[{k}]" if len(operands) > 1 else param.name, kind)
 
-    def _match(self, param: Input, kind: str) -> None:
+    def _match(self, param: Input, name: str, kind: str) -> None:
         var = param.type.get("var")
         if var is not None and var not in self.bound:
             may_be = [t for t in self.op.types[var] if _wrapped(t, param.type) == kind]
             if not may_be:
                 needs = dict.fromkeys(_wrapped(t, param.type) for t in self.op.types[var])
-                raise TypeError(f"{self.op.name}: {param.name} has type {kind}, needs {' or '.join(needs)}")
+                raise TypeError(f"{self.op.name}: {name} has type {kind}, needs {_one_of(list(needs))}")
             self.bound[var] = kind if kind in may_be else may_be[0]
+            self.source[var] = name
             return
         wanted = param.type.get("fixed") or (self.of(param.type),)
         if kind not in wanted:
-            raise TypeError(f"{self.op.name}: {param.name} has type {kind}, needs {' or '.join(wanted)}")
+            why = f": {var} is {self.bound[var]} from {self.source[var]}" if var in self.source else ""
+            raise TypeError(f"{self.op.name}: {name} has type {kind}, needs {_one_of(wanted)}{why}")
 
     def of(self, type_: Json) -> str:
         """What a type of the contract is in this call."""
@@ -124,12 +127,19 @@ class Binding:
     """One call, checked against an operator's contract."""
 
     def __init__(
-        self, op: Operator, inputs: Sequence[Argument], attrs: Mapping[str, Any], require: Require = raise_unless
+        self,
+        op: Operator,
+        inputs: Sequence[Argument],
+        attrs: Mapping[str, Any],
+        require: Require = raise_unless,
+        is_one: Callable[[Any], bool] = lambda size: bool(size == 1),
     ) -> None:
         self.op = op
         self.require = require
+        self.is_one = is_one  # whether a size is 1 and so broadcasts
         self.scope = _Scope()
         self.elements: list[_Scope] = []
+        self.source: dict[str, str] = {}  # who told a pack or a dimension: "*s", "n"
         self.soft: set[str] = set()  # packs and dimensions that only broadcasting inputs have set: "*s", "n"
         given = [(p, _operands(p, a, op)) for p, a in zip(op.inputs, inputs, strict=True)]
         self.first = given[0][1][0] if given and given[0][1] else None
@@ -254,9 +264,9 @@ class Binding:
             at += n
             try:
                 if "expr" in item:
-                    self._match_size(param, item, sizes[0], scope, last)
+                    self._match_size(param, shape, item, sizes[0], scope, last)
                 else:
-                    self._match_sequence(param, item, sizes, scope, last)
+                    self._match_sequence(param, shape, item, sizes, scope, last)
             except _Unset:
                 done = False
         return done
@@ -265,11 +275,12 @@ class Binding:
         """Where a pack or a dimension is kept: what single tensors have is the same for all elements of a list."""
         return self.scope if name in self.shared else scope
 
-    def _match_sequence(self, param: Input, item: Json, sizes: Shape, scope: _Scope, last: bool) -> None:
+    def _match_sequence(self, param: Input, shape: Shape, item: Json, sizes: Shape, scope: _Scope, last: bool) -> None:
         loose = bool(item.get("broadcast"))
         pack = item.get("pack")
         if pack is not None and not scope.has_pack(pack) and (last or not loose):
             self._home(pack, scope).packs[pack] = sizes
+            self.source[f"*{pack}"] = f"{param.name} {_text(shape)}"
             if loose:
                 self.soft.add(f"*{pack}")
             return
@@ -277,19 +288,25 @@ class Binding:
             rows = item["of"][0]["pack"]
             if not scope.has_pack(rows):  # it tells all but the last size, which nobody asks for
                 self._home(rows, scope).packs[rows] = (*sizes, 1)
+        message = f"{self.op.name}: {param.name} has shape {_text(shape)}, "
         if f"*{pack}" in self.soft:
             home = self._home(pack, scope)
-            home.packs[pack] = self._broadcast(home.packs[pack], sizes)
+            said = f"*{pack} = {_text(home.packs[pack])} from {self.source[f'*{pack}']}"
+            home.packs[pack] = self._broadcast(home.packs[pack], sizes, f"{message}which does not broadcast to {said}")
         wanted = self._dims(item, scope)
         lead = len(wanted) - len(sizes)
-        message = f"{self.op.name}: {param.name} has {_text(sizes)}, needs {_text(wanted)}"
+        if pack is None:
+            message += f"needs {_text(wanted)}"
+        else:
+            said = f"*{pack} {'=' if loose else 'is'} {_text(wanted)} from {self.source.get(f'*{pack}', 'it')}"
+            message += f"which does not broadcast to {said}" if loose else f"but {said}"
         if lead < 0 or (lead > 0 and not loose):
             raise ValueError(message)
         for have, want in zip(sizes, wanted[lead:], strict=True):
-            if not (loose and have == 1):
+            if not (loose and self.is_one(have)):
                 self.require(have == want, message)
 
-    def _match_size(self, param: Input, item: Json, size: int, scope: _Scope, last: bool) -> None:
+    def _match_size(self, param: Input, shape: Shape, item: Json, size: int, scope: _Scope, last: bool) -> None:
         loose = bool(item.get("broadcast"))
         name = item["expr"].get("dim") if loose and isinstance(item["expr"], dict) else None
         if name is not None and last:
@@ -298,11 +315,19 @@ class Binding:
             elif name in self.soft:
                 home = self._home(name, scope)
                 (home.dims[name],) = self._broadcast((home.dims[name],), (size,))
+        dim = item["expr"].get("dim") if isinstance(item["expr"], dict) else None
         if not loose or last:
+            if dim is not None and not scope.has_dim(dim):
+                self.source[dim] = f"{param.name} {_text(shape)}"
             self._solve(item["expr"], size, scope)
         wanted = self._value(item["expr"], scope)
-        if not (loose and size == 1):
-            self.require(size == wanted, f"{self.op.name}: {param.name} has a size of {size}, needs {wanted}")
+        if not (loose and self.is_one(size)):
+            message = f"{self.op.name}: {param.name} has shape {_text(shape)}, "
+            if dim in self.source and not loose:
+                message += f"but {dim} is {wanted} from {self.source[dim]}"
+            else:
+                message += f"but its {size} has to be {'1 or ' if loose else ''}{wanted}"
+            self.require(size == wanted, message)
 
     def _solve(self, expr: Json, target: int, scope: _Scope) -> None:
         """Binds the one unknown of an expression that must come to `target`; nothing where there is not just one."""
@@ -414,13 +439,16 @@ class Binding:
         keep = item.get("keepdim") is not None and self.attrs[item["keepdim"]]
         return tuple(1 if i in gone else n for i, n in enumerate(dims) if keep or i not in gone)
 
-    def _broadcast(self, a: Shape, b: Shape) -> Shape:
+    def _broadcast(self, a: Shape, b: Shape, message: str | None = None) -> Shape:
         n = max(len(a), len(b))
         made = []
         for x, y in zip((1,) * (n - len(a)) + a, (1,) * (n - len(b)) + b, strict=True):
-            if x != 1 and y != 1:
-                self.require(x == y, f"{self.op.name}: {_text(a)} and {_text(b)} do not broadcast")
-            made.append(y if x == 1 else x)
+            if self.is_one(x):
+                made.append(y)
+                continue
+            if not self.is_one(y):
+                self.require(x == y, message or f"{self.op.name}: {_text(a)} and {_text(b)} do not broadcast")
+            made.append(x)
         return tuple(made)
 
     def _concat(self, item: Json) -> Shape:
@@ -444,6 +472,11 @@ def _operands(param: Input, argument: Argument, op: Operator) -> Sequence[Operan
             raise ValueError(f"{op.name}: {param.name} is missing")
         return ()
     return argument if param.list else (argument,)  # type: ignore[return-value]
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """As the C library lists things."""
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _wrapped(kind: str, type_: Json) -> str:

@@ -31,6 +31,7 @@ tn_status tni_parse_take(tni_parser *p, int kind, bool *taken) {
 tn_status tni_parse_made(const tni_parser *p, int32_t node) {
     if (node >= 0 || p->g->status == TN_OK) return TN_OK;
     if (p->g->status == TN_NO_MEMORY) return TN_NO_MEMORY;
+    if (!p->formula) return tn_fail(TN_BAD_CONTRACT, "it would have more than %d operations", TNI_FUSE_NODES);
     return tni_lex_fail(&p->lex, p->lex.token.at, "%s", "the formula has too many operations");
 }
 

@@ -45,7 +45,8 @@
       "clamp(x, low if has(low) else -inf, high if has(high) else inf)", NULL, clamped,                                \
       "x, but at least low and at most high.")                                                                         \
     X(pow, "(x: T[*s], exponent: float) -> y: T[*s]", "x ** exponent", "32", powers, "x to the power of exponent.")    \
-    X(lerp, "(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]", "x + weight * (end - x)", "widest", ternary,       \
+    X(lerp, "(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]",                                             \
+      "x + weight * (end - x) if abs(weight) < 0.5 else end - (1 - weight) * (end - x)", "widest", ternary,            \
       "From x (weight 0) to end (weight 1).")                                                                          \
     /* activations */                                                                                                  \
     X(relu, "(x: T[*s]) -> y: T[*s]", "relu(x)", NULL, unary, "max(x, 0); the gradient at 0 is 0.")                    \
@@ -110,7 +111,7 @@
       "p = sigmoid(x); miss = p + target - 2 * p * target; a = 1 - alpha + (2 * alpha - 1) * target; "                 \
       "t = a * miss ** gamma * (softplus(x) - x * target); " TNI_REDUCED, "32", chances,                               \
       "bce_with_logits, times (1 - the probability of what is right) ** gamma.")                                       \
-    X(kl_div, TNI_LOSS(""), "t = target * (log(target) - x) if target > 0 else 0.0; " TNI_REDUCED, "32", chances,      \
+    X(kl_div, TNI_LOSS(""), "t = target * (log(target) - x) if target != 0 else -target * x; " TNI_REDUCED, "32", chances,      \
       "Kullback-Leibler divergence of the logarithms x from the probabilities target.")                                \
     X(cosine_similarity, "(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]",                                  \
       "sum(x * y, -1) / (max(sqrt(sum(x * x, -1)), eps) * max(sqrt(sum(y * y, -1)), eps))", "32", rows,                \

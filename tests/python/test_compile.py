@@ -345,9 +345,28 @@ def test_attributes_are_all_typed() -> None:
                 assert argument.default_value == param.default or param.kind == "dtype"
 
 
-@pytest.mark.parametrize("function", [tn.gelu, tn.softmax, tn.fuse("silu(x) * 2")])
-def test_sizes_that_data_tells(function: Any) -> None:
-    x = here.randn(20)
+W = here.ones(4)
+NORM, GATE = tn.fuse("(x - mean(x, -1)) * rsqrt(var(x, -1) + 0.1) * g + b"), tn.fuse("silu(x) * 2")
+OF_DATA: dict[str, Any] = {
+    "gelu": tn.gelu,
+    "softmax": tn.softmax,
+    "formula": GATE,
+    "broadcast": lambda x: tn.add(x, W),
+    "two": lambda x: tn.swiglu(x, x * 2),
+    "rms_norm": lambda x: tn.rms_norm(x, W),
+    "norm": lambda x: NORM(x, W, W),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", OF_DATA)
+def test_sizes_that_data_tells(name: str, backend: str) -> None:
+    torch._dynamo.reset()
+    x = here.randn(20, 4)
+
+    def function(x: torch.Tensor) -> Any:
+        return OF_DATA[name](x[x[:, 0] > 0] * 2)
+
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        compiled = torch.compile(lambda x: function(x[x > 0]), fullgraph=True, backend="eager")
-        assert torch.equal(compiled(x), function(x[x > 0]))
+        compiled = torch.compile(function, fullgraph=True, backend=backend)
+        assert_close(compiled(x), function(x))

@@ -138,6 +138,28 @@ def test_two_devices() -> None:
     assert torch.equal(tn.softmax(torch.zeros(2, device="cuda")).cpu(), torch.full((2,), 0.5))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tn.layer_norm(x, x[0, :3]),
+        lambda x: tn.softmax(x, x[:, 0] > 0),
+        lambda x: tn.gelu(x.int()),
+        lambda x: tn.swiglu(x, x[0]),
+        lambda x: tn.add(x, x[:, 0]),
+        lambda x: tn.cross_entropy(x, x[0].long()),
+        lambda x: tn.cross_entropy(x, x[:, 0].int(), x[0].double()),
+    ],
+)
+def test_the_same_sentence_without_data(call: Callable[[torch.Tensor], Any]) -> None:
+    """Where only shapes are known (torch.compile, meta tensors) they are compared in Python."""
+    said = []
+    for device in (X.device, "meta"):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call(X.to(device))
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+
+
 def test_attributes_are_explained() -> None:
     x, c = here.randn(4, 3), here.tensor(2.0).requires_grad_()
     for call, message in (
@@ -146,6 +168,13 @@ def test_attributes_are_explained() -> None:
         (lambda: tn.mse(x, x, reduction=None), "mse: reduction is None"),
         (lambda: tn.scale(x, c), "scale: c is a number, and its gradient would be lost"),
         (lambda: tn.gelu(x, out=[1]), "gelu: out must be a tensor, not list"),
+        (lambda: tn.add_constant(x, None), "add_constant: c is None, needs a float"),
+        (lambda: tn.sum(x, here.tensor([1])), r"sum: axes is tensor\(.*\), needs ints"),
+        (lambda: tn.clip_grad_norm(x, 1.0), "clip_grad_norm: g must be a list of tensors, not Tensor"),
+        (lambda: tn.clip_grad_norm([x, None], 1.0), r"clip_grad_norm: g\[1\] must be a tensor, not NoneType"),
+        (lambda: tn.clip_grad_norm([x], None), "clip_grad_norm: max_norm must be a number or a tensor without"),
+        (lambda: tn.clip_grad_norm([x], "a"), "clip_grad_norm: max_norm must be a number .* not str"),
+        (lambda: tn.clip_grad_norm([x, x.double()], 1.0), r"g\[1\] has type f64, needs f32: T is f32 from g\[0\]"),
     ):
         with pytest.raises(TypeError, match=message):
             call()

@@ -456,6 +456,15 @@ def test_formulas_of_the_table() -> None:
     y = here.randn(3, 4, dtype=torch.float64)
     assert_close(tn.huber(x, y, delta=0.5), F.huber_loss(x, y, delta=0.5))
     assert_close(tn.kl_div(x, y.abs(), reduction="sum"), F.kl_div(x, y.abs(), reduction="sum"))
+    nan = float("nan")
+    a, b = here.tensor([-1.0, -2.0, nan, -3.0]), here.tensor([0.5, nan, 0.0, -0.5])
+    for k in range(4):
+        assert_close(tn.kl_div(a[k:], b[k:], reduction="sum"), F.kl_div(a[k:], b[k:], reduction="sum"))
+    ends = here.tensor([1e8, -3.0]), here.tensor([1.0, 5e7])
+    for weight in (0.0, 0.3, 0.7, 1.0, 1.5):
+        have = tn.lerp(*ends, here.tensor(weight))
+        assert_close(have, torch.lerp(*ends, weight))
+        assert weight not in (0.0, 1.0) or torch.equal(have, ends[int(weight)])
     compiled = torch.compile(lambda a: tn.gelu(a).sum(), backend="aot_eager", fullgraph=True)
     assert_close(torch.autograd.grad(compiled(x), x)[0], torch.autograd.grad(F.gelu(x).sum(), x)[0])
 

@@ -257,14 +257,16 @@ def test_which_arguments_may_need_a_gradient() -> None:
 # ---- torch.func ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("way", ["tn", "torch.ops"])
 @pytest.mark.parametrize("case", one_each(has_rule), ids=str)
-def test_func_grad(case: Case) -> None:
+def test_func_grad(case: Case, way: str) -> None:
     args, wanted = arguments(case, "f64")
     function = as_function(case, args, wanted)
 
     def total(*inputs: Tensor) -> Tensor:
+        given = replaced(args, wanted, inputs)
         with torch.enable_grad():
-            outputs = case.call([*replaced(args, wanted, inputs)])
+            outputs = case.call(given) if way == "tn" else case.torch_op.select(case.torch_op.overload(*given))
         return sum((o.sum() for o in tensors(outputs) if o.is_floating_point()), here.zeros(()).double())
 
     inputs = [args[i].detach() for i in wanted]
@@ -274,6 +276,35 @@ def test_func_grad(case: Case) -> None:
     outputs = [o for o in function(*[args[i] for i in wanted]) if o.requires_grad]
     torch.autograd.backward(outputs, [torch.ones_like(o) for o in outputs])
     assert_close(list(have), [args[i].grad for i in wanted], "f64")
+
+
+def test_transforms_of_what_is_compiled_or_exported() -> None:
+    """They meet operators, not functions."""
+    x = here.randn(3, 4, dtype=torch.float64)
+    gate = tn.fuse("x * sigmoid(x) * y")
+    for function in (tn.gelu, lambda t: gate(t, t), lambda t: torch.ops.tenon.fuse("x * tanh(x)", [t])[0]):
+        grad = torch.func.grad(lambda t, f=function: f(t).square().sum())
+        want = torch.autograd.grad(function(t := x.clone().requires_grad_()).square().sum(), t)[0]
+        assert_close(grad(x), want, "f64")
+        assert_close(torch.compile(grad, backend="aot_eager", fullgraph=True)(x), want, "f64")
+        assert_close(torch.vmap(grad)(x), want, "f64")
+    exported = torch.export.export(tn.nn.GELU(), (x,)).module()
+    have = torch.func.grad(lambda t: exported(t).sum())(x)
+    assert_close(have, torch.func.grad(lambda t: torch.nn.functional.gelu(t).sum())(x), "f64")
+    second = torch.func.jacrev(torch.func.jacrev(lambda t: torch.ops.tenon.gelu(t).sum()))(x[0])
+    assert_close(second, torch.func.hessian(lambda t: torch.nn.functional.gelu(t).sum())(x[0]), "f64")
+
+
+def test_forward_mode_is_refused() -> None:
+    x = here.randn(3)
+    for transformed in (torch.func.jacfwd(tn.gelu), torch.func.hessian(lambda t: tn.gelu(t).sum())):
+        with pytest.raises(NotImplementedError, match="gelu: there is no forward mode"):
+            transformed(x)
+    for function in (tn.softmax, torch.ops.tenon.softmax, tn.fuse("softmax(x: T[*s]) -> y: T[*s] : x * x")):
+        with pytest.raises(NotImplementedError, match="softmax: there is no forward mode"):
+            torch.func.jvp(function, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"softmax: .*jvp"):
+        tn.softmax(torch.autograd.forward_ad.make_dual(x, x))
 
 
 def replaced(args: list[Any], wanted: list[int], inputs: Any) -> list[Any]:
@@ -333,14 +364,6 @@ def test_vmap_needs_a_place_for_each_update() -> None:
     mean, var = here.zeros(3), here.ones(3)
     with pytest.raises(RuntimeError, match="batch_norm: running_mean is updated in place, so under vmap it needs"):
         torch.vmap(lambda t: tn.batch_norm(t, None, None, mean, var))(here.randn(2, 6, 3))
-
-
-def test_forward_mode_is_refused() -> None:
-    x = here.randn(3)
-    with pytest.raises(NotImplementedError, match="jvp"):
-        torch.func.jvp(tn.softmax, (x,), (x,))
-    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
-        tn.softmax(torch.autograd.forward_ad.make_dual(x, x))
 
 
 def loss_of(x: Tensor, target: Tensor) -> tuple[Tensor, list[int]]:

@@ -16,7 +16,7 @@ from torch.fx.experimental import proxy_tensor
 
 from tenon import _lib
 from tenon.contract import Json, Operand, Operator, dense_strides
-from tenon.torch._fake import bind_call, output_strides
+from tenon.torch._fake import bind_call, is_unknown, output_strides
 from tenon.torch._types import DTYPES, attributes_text, operand, written_attributes
 
 Values = list[Tensor]
@@ -27,11 +27,16 @@ def _softplus(x: Tensor) -> Tensor:
     return torch.relu(x) + torch.log1p(torch.exp(-torch.abs(x)))
 
 
-# By name and number of arguments. What is not here, such as random numbers, stays an operator of Tenon.
+def _sign(x: Tensor) -> Tensor:
+    return torch.where(x == x, torch.sign(x), x)  # of NaN it is NaN, for torch 0
+
+
+# By name and number of arguments. What is not here stays an operator of Tenon: random numbers, and %, which Inductor
+# gets wrong for large numbers and by infinity, and torch raises at by 0 for integers.
 _FUNCTIONS: dict[tuple[str, int], Callable[..., Tensor]] = {
     ("-", 1): torch.neg,
     ("abs", 1): torch.abs,
-    ("sign", 1): torch.sign,
+    ("sign", 1): _sign,
     ("floor", 1): torch.floor,
     ("round", 1): torch.round,
     ("sqrt", 1): torch.sqrt,
@@ -52,7 +57,6 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Tensor]] = {
     ("-", 2): torch.sub,
     ("*", 2): torch.mul,
     ("/", 2): torch.div,
-    ("%", 2): torch.remainder,
     ("**", 2): torch.pow,
     ("min", 2): torch.minimum,
     ("max", 2): torch.maximum,
@@ -84,7 +88,7 @@ def _can_say(node: Json, nodes: Sequence[Json]) -> bool:
     count = len(node["args"])
     reduces = node["op"] in _REDUCTIONS and "over" in node
     known = reduces or node["op"] in _SHAPES or node["op"] in ("count", "cast") or (node["op"], count) in _FUNCTIONS
-    if not known or (node["in"] == "i64" and node["op"] in ("%", "**")):  # by 0 and below: torch raises, or worse
+    if not known or (node["in"] == "i64" and node["op"] == "**"):  # below 0: torch raises
         return False
     taken = node["args"][:1] if node["op"] in _SHAPES or node["op"] == "count" else node["args"]
     if node["op"] == "where":
@@ -226,6 +230,8 @@ def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor
     inputs, specs, device = bind_call(op, args)
     known = [None if t is None else operand(t) for t in inputs]
     types = tuple(k and k[0] for k in known)
+    if any(is_unknown(size) for _, shape in filter(None, known) for size in shape):  # is it 1, is it 0: nobody knows
+        return None
     graph = graph_of(op.address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
     if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
         return None

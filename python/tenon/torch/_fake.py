@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tenon.contract import Attr, Operand, Operator, dense_strides, followed, is_permuted_dense
+from tenon.infer import Binding
 from tenon.torch._inductor import tell_inductor
 from tenon.torch._types import DTYPES, NAMES, argument
 
@@ -22,6 +23,16 @@ def _require(condition: Any, message: str) -> None:
             raise ValueError(message)
     else:
         _check(condition, lambda: message)
+
+
+def _is_one(size: Any) -> bool:
+    """Whether a size is 1; what data will tell counts as another, which is a guard where it meets others."""
+    return not is_unknown(size) and bool(size == 1)
+
+
+def bind(op: Operator, inputs: Sequence[Any], attrs: dict[str, Any]) -> Binding:
+    """A call whose sizes may be symbolic."""
+    return Binding(op, [argument(i) for i in inputs], attrs, _require, _is_one)
 
 
 def _attribute(value: Any) -> Any:
@@ -41,7 +52,7 @@ def one_device(op: Operator, inputs: Sequence[Any]) -> torch.device:
     return found.device if found is not None else torch.device("cpu")
 
 
-def _is_unknown(size: Any) -> bool:
+def is_unknown(size: Any) -> bool:
     """A size that data will tell: nothing can be asked about it."""
     if not isinstance(size, torch.SymInt):
         return False
@@ -52,7 +63,7 @@ def _is_unknown(size: Any) -> bool:
 
 def output_strides(op: Operator, index: int, shape: Sequence[int], inputs: Sequence[Any]) -> Sequence[int]:
     """How the operator lays out an output of a call with these inputs."""
-    if any(_is_unknown(size) for size in shape):
+    if any(is_unknown(size) for size in shape):
         return torch.empty(shape, device="meta").stride()
     for i in followed(op, op.outputs[index]):
         given = inputs[i]
@@ -74,7 +85,7 @@ def bind_call(op: Operator, args: Sequence[Any]) -> tuple[list[Any], list[Operan
     inputs = [a for p, a in zip(op.params, args, strict=True) if not isinstance(p, Attr)]
     attrs = {p.name: _attribute(a) for p, a in zip(op.params, args, strict=True) if isinstance(p, Attr)}
     device = one_device(op, inputs)
-    return inputs, op.infer([argument(i) for i in inputs], attrs, _require), device
+    return inputs, bind(op, inputs, attrs).outputs(), device
 
 
 def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:

@@ -233,7 +233,7 @@ def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "
     args = made.promote(made.arguments(inputs, attributes))
     needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     if needs or forward_ad._current_level >= 0:
-        return made.as_list(made.apply_full(*args))
+        return made.as_list(made.record(args))
     return made.as_list(made.forward(*args))
 
 

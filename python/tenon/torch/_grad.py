@@ -57,8 +57,9 @@ def _tuple(parts: Sequence[str]) -> str:
 class _Writer:
     """Writes the Function of one operator that returns the outputs `shown` (all of them in functional form)."""
 
-    def __init__(self, op: Operator, fast: bool, shown: Sequence[int], functional: bool) -> None:
+    def __init__(self, op: Operator, fast: bool, shown: Sequence[int], functional: bool, inside: bool) -> None:
         self.op = op
+        self.inside = inside
         self.fast = fast
         self.shown = [op.outputs[i] for i in shown]
         self.functional = functional
@@ -82,7 +83,7 @@ class _Writer:
         # once. Transforms of torch.func always ask for more, and are told when they use it, which takes the inputs;
         # others do not keep these.
         self.once = any(_rules.is_right_once(op, statement) for statement in self.statements)
-        if self.once and functional:
+        if self.once and inside:
             self.saved += [n for n in map(identifier, _rules.has_gradient(op)) if n not in self.saved]
         # Gradients that the rule cannot do without: 0 where they are absent, unless all are.
         self.filled = [o for o in self.smooth if _rules.is_required(op, o.name, fast)] if len(self.smooth) > 1 else []
@@ -150,7 +151,7 @@ class _Writer:
         if len(self.wanted) > 1:
             lines.append("_needs = ctx.needs_input_grad")
         lines += self._refuse()
-        if self.once and not self.functional:
+        if self.once and not self.inside:
             lines += ["if _is_recorded():", f"    raise NotImplementedError({self._twice()!r})"]
         lines += self._absent()
         if self.saved:
@@ -163,7 +164,7 @@ class _Writer:
         done: set[str] = set()
         for statement in self.statements:
             lines += self._statement(statement, done)
-        if self.once and self.functional:
+        if self.once and self.inside:
             lines += [f"g_{name} = _Once.apply(g_{name}, {identifier(name)}, {self._twice()!r})" for name in named]
         returned = [f"g_{p.name}" if p.name in named else "None" for p in self.op.params]
         return ["@staticmethod", head, *_indent([*lines, f"return {_tuple(returned)}"])]
@@ -273,7 +274,7 @@ class _Writer:
         """
         called = _rules.called(statement, self.fast)
         hidden = {o.name for o in self.op.outputs if o.want == "grad" and o not in self.shown}
-        if self.functional or statement.local:
+        if self.inside or statement.local:
             return None
         for source in statement.sources:
             index = [p.name for p in called.params].index(source.param)
@@ -309,6 +310,10 @@ class _Once(Function):
         raise NotImplementedError(ctx.message)
 
 
+def no_forward_mode(op: Operator) -> str:
+    return f"{op.name}: there is no forward mode (jvp, jacfwd, hessian); vjp and jacrev go backwards"
+
+
 def _default(param: Input | Attr) -> str:
     return repr(param.default) if isinstance(param, Attr) else "None"
 
@@ -323,7 +328,9 @@ def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> to
 
 def _write(writer: _Writer) -> str:
     """The source of the operator's Function."""
-    body = [*writer.forward(), "", *writer.backward()]
+    raises = f"    raise NotImplementedError({no_forward_mode(writer.op)!r})"
+    refusal = ["@staticmethod", "def jvp(ctx, *tangents):", raises]
+    body = [*writer.forward(), "", *writer.backward(), "", *refusal]
     if writer.functional:
         body = ["generate_vmap_rule = True", "", *body]
     return "\n".join([f"class {writer.op.name}(Function):", *_indent(body), ""])
@@ -334,17 +341,18 @@ def make_function(
     fast: bool,
     shown: Sequence[int],
     functional: bool,
+    inside: bool,
     run: Callable[..., Any],
     full: Callable[[Statement, int], Callable[..., Any]],
     size: Callable[..., Any],
 ) -> Any:
     """The operator's Function.
 
-    `fast`: formulas of its rule are compiled so; `run`: its forward, with all outputs; `full(statement, over)`: a
-    function that runs what a statement of the rule calls, where the first output may take the memory of parameter
-    `over` (-1: of none).
+    `functional`: in the form that transforms of torch.func want; `inside`: for a call inside of one; `fast`: formulas
+    of its rule are compiled so; `run`: its forward, with all outputs; `full(statement, over)`: a function that runs
+    what a statement of the rule calls, where the first output may take the memory of parameter `over` (-1: of none).
     """
-    writer = _Writer(op, fast, shown, functional)
+    writer = _Writer(op, fast, shown, functional, inside)
     source = _write(writer)
     names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
     names |= {"_is_recorded": torch.is_grad_enabled, "_Once": _Once}

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
+from torch._functorch.utils import enable_single_level_autograd_function
 
 from tenon import _lib
-from tenon._public import alike_inputs, attribute_value, drop_absent, free_inputs, shown_outputs
+from tenon._public import NEEDS, alike_inputs, attribute_value, drop_absent, free_inputs, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
-from tenon.infer import Binding
 from tenon.torch._direct import available, direct, record_by
-from tenon.torch._fake import fake_kernel
-from tenon.torch._grad import make_function
+from tenon.torch._fake import bind, fake_kernel
+from tenon.torch._grad import make_function, no_forward_mode
 from tenon.torch._inductor import add_decomposition
 from tenon.torch._param import Param, plain
-from tenon.torch._types import DTYPES, NAMES, argument
+from tenon.torch._types import DTYPES, NAMES
 from tenon.torch._vmap import batched, batched_before
 
 _C: Any = torch._C
@@ -135,14 +135,25 @@ class TorchOp:
         try:
             return self.overload(*args)
         except (RuntimeError, TypeError) as error:
-            if "Expected a value of type" in str(error):
-                self._check_attributes(args)  # says it in the operator's terms
-            raise
+            if "Expected a value of type" not in str(error):
+                raise
+            refused = error
+        self._check_arguments(args)  # says it in the operator's terms
+        raise refused
 
-    def _check_attributes(self, args: Sequence[Any]) -> None:
+    def _check_arguments(self, args: Sequence[Any]) -> None:
         for param, value in zip(self.op.params, args, strict=True):
             if isinstance(param, Attr):
+                if (value is None and param.required) or (isinstance(value, Tensor) and value.ndim > 0):
+                    raise TypeError(f"{self.op.name}: {param.name} is {value}, needs {NEEDS[param.kind]}")
                 attribute_value(self.op, param, value, NAMES.get)
+            elif param.list and not isinstance(value, list | tuple):
+                raise TypeError(f"{self.op.name}: {param.name} must be a list of tensors, not {type(value).__name__}")
+            elif param.list:
+                for k, one in enumerate(value):
+                    if not isinstance(one, Tensor):
+                        what = f"{param.name}[{k}] must be a tensor, not {type(one).__name__}"
+                        raise TypeError(f"{self.op.name}: {what}")
 
     def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments as torch's operator takes them; the same object where they are so already."""
@@ -184,8 +195,11 @@ class TorchOp:
         """Inside of torch.func's transforms, which want a Function of their own form."""
         if self._functional is None:
             run = self._updated if self.written else self.raw
-            self._functional = self._function(self.everything, functional=True, run=run)
-        made = self._functional.apply(*args)
+            self._functional = self._function(self.everything, run, functional=True, inside=True)
+        try:
+            made = self._functional.apply(*args)
+        except AssertionError as error:  # torch's own, where vmap is outside of forward mode
+            raise NotImplementedError(no_forward_mode(self.op)) from error
         if not self.written:
             return made
         for i, update in zip(self.written, made[len(self.op.outputs) :], strict=True):
@@ -214,7 +228,7 @@ class TorchOp:
             if not self.op.outputs:  # nothing that could be recorded
                 return self.forward(*args)
             if apply is None:
-                made: Any = self._function(shown, functional=False, run=self.forward)
+                made: Any = self._function(shown, self.forward)
                 apply = _plain_apply.__get__(None, made)
                 if not suspects and not asked:  # nothing more is done here
                     record_by(self.full if shown is self.everything else self.call, apply)
@@ -241,8 +255,10 @@ class TorchOp:
                 message = "requires a gradient, which an update in place does not give; torch.no_grad() allows it"
                 raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
-    def _function(self, shown: Sequence[int], functional: bool, run: Callable[..., Any]) -> Any:
-        return make_function(self.op, self.fast, shown, functional, run, self._full, self._size)
+    def _function(
+        self, shown: Sequence[int], run: Callable[..., Any], functional: bool = False, inside: bool = False
+    ) -> Any:
+        return make_function(self.op, self.fast, shown, functional, inside, run, self._full, self._size)
 
     def _rule_op(self, statement: Statement) -> TorchOp:
         """The operator that a statement of the gradient rule calls."""
@@ -261,9 +277,8 @@ class TorchOp:
 
     def _size(self, kind: str, name: str, args: Sequence[Any]) -> Any:
         """A dimension or a pack of the call."""
-        inputs = [argument(args[i]) for i in self.tensors]
         attrs = {n: a for n, a, p in zip(self.names, args, self.op.params, strict=True) if isinstance(p, Attr)}
-        scope = Binding(self.op, inputs, attrs).scope
+        scope = bind(self.op, [args[i] for i in self.tensors], attrs).scope
         return scope.dim(name) if kind == "dim" else scope.pack(name)
 
     # ---- kernels
@@ -299,8 +314,23 @@ class TorchOp:
     def _autograd(self, *given: Any, **named: Any) -> Any:
         args = self.promote(self.complete(given, named))
         if (torch.is_grad_enabled() and self._needs_grad(args)) or forward_ad._current_level >= 0:
-            return self.apply_full(*args)
+            return self.record(args)
         return self.forward(*args)
+
+    def record(self, args: Sequence[Any]) -> Any:
+        """All outputs, recorded, in the kernel for autograd: a transform of torch.func may have sent the call there."""
+        if not _C._are_functorch_transforms_active():
+            return self.apply_full(*args)
+        self.refuse(args)
+        with enable_single_level_autograd_function():
+            return self._apply_inside(*args) if self.op.outputs else self.forward(*args)
+
+    @cached_property
+    def _apply_inside(self) -> Callable[..., Any]:
+        apply: Callable[..., Any] = _plain_apply.__get__(
+            None, self._function(self.everything, self.forward, inside=True)
+        )
+        return apply
 
     def _decomposed(self, *given: Any, **named: Any) -> Any:
         from tenon.torch._decompose import decompose_row

@@ -106,6 +106,9 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
             return value.tensor
+        if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+            what = "None" if value is None else type(value).__name__
+            raise TypeError(f"{made.op.name}: {name} must be a number or a tensor without dimensions, not {what}")
         lists = {n: v if isinstance(v, list | tuple) else [plain(v)] for n, v in given.items()}
         tensors = {n: [t for t in values if isinstance(t, Tensor)] for n, values in lists.items()}
         device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
