@@ -20,7 +20,7 @@ static const tn_tensor *given(const tn_args *args, int32_t i) {
 /* Inputs of shapes that the contract does not tie together must broadcast all the same. */
 static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
     const tni_contract *c = f->contract;
-    tni_dims all = {.ndim = 0};
+    tni_dims groups[TNI_MAX_ARGS] = {{.ndim = 0}};
     int32_t ranks[TNI_MAX_ARGS];
     for (int i = 0, k = 0; i < c->n_inputs; i++) ranks[i] = t->counts[i] ? t->operands[k++].ndim : -1;
     for (int i = 0, k = 0; f->axes.numpy && i < c->n_inputs; i++) {
@@ -30,12 +30,13 @@ static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
         if (tni_is_seed(c, i)) continue;
         for (int d = 0; d < o->ndim && d < TN_MAX_RANK; d++) dims.d[d] = o->shape[d];
         if (tni_is_row(f, &c->inputs[i], ranks) && dims.ndim < TN_MAX_RANK) dims.d[dims.ndim++] = 1;
-        if (tni_broadcast(&all, &dims)) continue;
+        tni_dims *all = &groups[f->in_group[i]];
+        if (tni_broadcast(all, &dims)) continue;
         tni_text text = {0};
         tni_text_add(&text, "%s: %s has shape ", c->name, c->inputs[i].name);
         tni_print_dims(&text, o->ndim, o->shape);
         tni_text_add(&text, ", which does not broadcast with ");
-        tni_print_dims(&text, all.ndim, all.d);
+        tni_print_dims(&text, all->ndim, all->d);
         tni_text_add(&text, " of the inputs before it");
         return tni_fail_text(TN_BAD_SHAPE, &text);
     }

@@ -270,6 +270,97 @@ tn_status tni_check_reductions(const tni_fuse *f) {
     return TN_OK;
 }
 
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+typedef struct grouping {
+    const tni_fuse *f;
+    uint8_t of[64]; /* the items of the graph: one of their group */
+    uint64_t rows;  /* items that something is reduced along the rows of */
+} grouping;
+
+static void join_items(grouping *g, uint64_t items) {
+    for (int i = 0; items >> i > 1; i++) {
+        if (!(items >> i & 1)) continue;
+        int next = i + 1 + __builtin_ctzll(items >> (i + 1));
+        uint8_t from = g->of[next], to = g->of[i];
+        for (int k = 0; k < 64; k++) g->of[k] = g->of[k] == from ? to : g->of[k];
+    }
+}
+
+/* What an argument has, in items of the graph: without a signature there is one for each input. */
+static tn_status argument_items(const tni_fuse *f, bool input, int32_t i, uint64_t *items) {
+    const tni_contract *c = f->contract;
+    const tni_param *param = input ? &c->inputs[i] : &c->outputs[i];
+    tni_extent extent = {input ? (uint64_t)1 << i : 0, 0};
+    if (!input) extent = f->graph.nodes[f->outputs[i].node].extent;
+    bool seed = input && tni_is_seed(c, i);
+    if (f->signed_by_user && !seed && param->shape.cond < 0) TN_TRY(tni_param_extent(f, param, &extent));
+    *items = seed ? 0 : extent.full | extent.row;
+    return TN_OK;
+}
+
+static void find_meetings(grouping *g) {
+    const tni_graph *graph = &g->f->graph;
+    for (int32_t i = 0; i < graph->n; i++) {
+        const tni_gnode *node = &graph->nodes[i];
+        join_items(g, node->extent.full | node->extent.row);
+        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+        if (node->arg[0] < 0) continue;
+        tni_extent of = graph->nodes[node->arg[0]].extent;
+        if (measures && node->kind == TNI_OVER_ROW) g->rows |= of.full | of.row;
+        if (node->op == TNI_P_SUM_TO) { /* of what both have */
+            tni_extent to = graph->nodes[node->arg[1]].extent;
+            join_items(g, of.full | of.row | to.full | to.row);
+        }
+    }
+}
+
+/* The group of some items, counted from 0; that of rows comes last. */
+static uint8_t number_of(const grouping *g, uint64_t items, uint8_t *numbers, int32_t *n) {
+    if (!items) return 0;
+    uint8_t *number = &numbers[g->of[__builtin_ctzll(items)]];
+    if (!*number) *number = (uint8_t)++ * n;
+    return (uint8_t)(*number - 1);
+}
+
+static void move_rows_last(tni_fuse *f, const grouping *g, const uint8_t *numbers) {
+    int rows = g->rows ? numbers[g->of[__builtin_ctzll(g->rows)]] - 1 : -1, last = f->n_groups - 1;
+    if (rows < 0 || rows == last) return;
+    for (int i = 0; i < f->contract->n_inputs + f->n_outputs; i++) {
+        uint8_t *group = i < f->contract->n_inputs ? &f->in_group[i] : &f->out_group[i - f->contract->n_inputs];
+        *group = (uint8_t)(*group == rows ? last : *group == last ? rows : *group);
+    }
+}
+
+tn_status tni_find_groups(tni_fuse *f) {
+    const tni_contract *c = f->contract;
+    grouping g = {.f = f};
+    uint8_t numbers[64] = {0};
+    uint64_t items, shared = 0;
+    if (!f->axes.numpy || f->axes.tails) return TN_OK;
+    for (int i = 0; i < 64; i++) g.of[i] = (uint8_t)i;
+    find_meetings(&g);
+    join_items(&g, g.rows); /* there is one last dimension */
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        bool input = i < c->n_inputs;
+        TN_TRY(argument_items(f, input, input ? i : i - c->n_inputs, &items));
+        join_items(&g, items);
+        if (input && tni_broadcasts(c, &c->inputs[i].shape)) shared |= items;
+    }
+    join_items(&g, shared);
+    for (int i = 0; i < c->n_inputs; i++) {
+        TN_TRY(argument_items(f, true, i, &items));
+        f->in_group[i] = number_of(&g, items, numbers, &f->n_groups);
+    }
+    for (int i = 0; i < f->n_outputs; i++) {
+        int32_t updated = f->outputs[i].inplace;
+        TN_TRY(argument_items(f, updated >= 0, updated >= 0 ? updated : i, &items));
+        f->out_group[i] = number_of(&g, items, numbers, &f->n_groups);
+    }
+    move_rows_last(f, &g, numbers);
+    return TN_OK;
+}
+
 int tni_param_type(const tni_type *type) {
     if (type->kind == TNI_TYPE_ATTR || type->wrap == TNI_COMPLEX) return TNI_TY_SOME;
     if (type->kind == TNI_TYPE_VAR) return (type->wrap == TNI_ACC ? TNI_TY_ACC : TNI_TY_VAR) + type->ref;

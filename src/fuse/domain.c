@@ -16,6 +16,7 @@ typedef struct placer {
     tni_domain *domain;
     int32_t rank[TN_MAX_RANK], first[TN_MAX_RANK]; /* of items: how many dimensions, and which */
     int32_t ranks[TNI_MAX_ARGS];                   /* of inputs; -1: absent */
+    int32_t behind[TNI_MAX_ARGS];                  /* of groups: where their dimensions end */
 } placer;
 
 /* The parameter with the shape that the attributes choose. */
@@ -90,26 +91,29 @@ static tn_status place_by_name(const placer *p, const tni_param *param, placed *
 
 /* ---- by position ------------------------------------------------------------------------------------------------- */
 
-static void rank_of_all(placer *p) {
+/* The dimensions of each group behind those of the one before. */
+static tn_status rank_groups(placer *p) {
     const tni_contract *c = p->f->contract;
-    int32_t most = 0;
+    int32_t most[TNI_MAX_ARGS] = {0}, n = 0;
     for (int i = 0; i < c->n_inputs; i++) p->ranks[i] = tn_in(p->call, i) ? tn_in(p->call, i)->ndim : -1;
-    for (int i = 0; i < c->n_inputs; i++) {
-        const tn_view *view = tn_in(p->call, i);
-        int32_t rank = view && !tni_is_seed(c, i) ? view->ndim + tni_is_row(p->f, &c->inputs[i], p->ranks) : 0;
-        most = rank > most ? rank : most;
+    for (int i = 0; i < c->n_inputs + p->f->n_outputs; i++) {
+        bool in = i < c->n_inputs;
+        int k = in ? i : i - c->n_inputs;
+        const tn_view *view = in ? tn_in(p->call, k) : output_view(p, k);
+        if (!view || (in && tni_is_seed(c, k))) continue;
+        int32_t rank = view->ndim + tni_is_row(p->f, in ? &c->inputs[k] : output_param(p, k), p->ranks);
+        int32_t *of = &most[in ? p->f->in_group[k] : p->f->out_group[k]];
+        *of = rank > *of ? rank : *of;
     }
-    for (int i = 0; i < p->f->n_outputs; i++) {
-        const tn_view *view = output_view(p, i);
-        int32_t rank = view ? view->ndim + tni_is_row(p->f, output_param(p, i), p->ranks) : 0;
-        most = rank > most ? rank : most;
-    }
-    p->domain->n_dims = most;
+    for (int g = 0; g < p->f->n_groups || g == 0; g++) p->behind[g] = n += most[g];
+    p->domain->n_dims = n;
+    if (n <= TN_MAX_RANK) return TN_OK;
+    return tn_fail(TN_BAD_SHAPE, "%s: more than %d dimensions", c->name, TN_MAX_RANK);
 }
 
-static tn_status place(const placer *p, const tni_param *param, placed *a) {
+static tn_status place(const placer *p, const tni_param *param, int32_t group, placed *a) {
     if (!p->f->axes.numpy) return place_by_name(p, param, a);
-    int32_t first = p->domain->n_dims - a->view->ndim - tni_is_row(p->f, param, p->ranks);
+    int32_t first = p->behind[group] - a->view->ndim - tni_is_row(p->f, param, p->ranks);
     for (int k = 0; k < a->view->ndim; k++) a->at[k] = first + k;
     return TN_OK;
 }
@@ -178,11 +182,7 @@ tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *do
     placer p = {.f = f, .call = call, .domain = domain};
     memset(domain, 0, sizeof *domain);
     if (f->axes.list) return list_domain(f, call, domain);
-    if (f->axes.numpy) {
-        rank_of_all(&p);
-    } else {
-        TN_TRY(measure_all(&p));
-    }
+    TN_TRY(f->axes.numpy ? rank_groups(&p) : measure_all(&p));
     for (int d = 0; d < TN_MAX_RANK; d++) domain->size[d] = 1;
     for (int i = 0; i < c->n_inputs + f->n_outputs; i++) {
         bool in = i < c->n_inputs;
@@ -198,7 +198,7 @@ tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *do
             domain->out[k].present = true;
             domain->out[k].type = a.view->type;
         }
-        TN_TRY(place(&p, param, &a));
+        TN_TRY(place(&p, param, in ? f->in_group[k] : f->out_group[k], &a));
         TN_TRY(add_sizes(&p, &a));
         set_strides(&a, in ? &domain->in[k].mask : &domain->out[k].mask,
                     in ? domain->in[k].strides : domain->out[k].strides);

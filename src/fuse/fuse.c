@@ -44,6 +44,7 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
         if (status == TN_OK) status = tni_make_axes(f, &f->axes);
     }
     if (status == TN_OK) set_outputs(f, scope);
+    if (status == TN_OK) status = tni_find_groups(f);
     tni_free(scope);
     return status;
 }

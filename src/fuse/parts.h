@@ -211,6 +211,10 @@ struct tni_fuse {
     tni_axes axes;
     int32_t n_outputs; /* the contract's outputs in order, then the inputs that are updated */
     tni_fuse_output outputs[2 * TNI_MAX_ARGS];
+    /* By position: arguments that meet as single numbers only have dimensions of their own. Rows go along those of the
+     * last group. */
+    int32_t n_groups;
+    uint8_t in_group[TNI_MAX_ARGS], out_group[2 * TNI_MAX_ARGS];
     tni_arena *arena;
 };
 
@@ -240,6 +244,7 @@ tn_status tni_param_extent(const tni_fuse *formula, const tni_param *param, tni_
 /* It has all but the last dimension; `ranks` of the inputs (-1: absent) decide of broadcast(*a, rows(*b)). */
 bool tni_is_row(const tni_fuse *formula, const tni_param *param, const int32_t *ranks);
 bool tni_broadcasts(const tni_contract *contract, const tni_shape *shape);
+tn_status tni_find_groups(tni_fuse *formula); /* when the graph and the outputs are there */
 /* A kernel sees `~` inputs in the shape of all: reductions must be of the whole shape. */
 tn_status tni_check_reductions(const tni_fuse *formula);
 int tni_param_type(const tni_type *type);

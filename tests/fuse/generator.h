@@ -11,6 +11,7 @@ typedef struct generator {
     char text[8192];
     size_t length;
     bool signature;
+    bool meets; /* q does meet x, and has its shape */
     int temporaries;
 } generator;
 
@@ -32,14 +33,16 @@ static void gen_pattern(generator *g, const char *pattern, int depth) {
     }
 }
 
+/* q has a shape of its own: it meets the others as a single number. */
 static void gen_leaf(generator *g) {
-    static const char *const leaves[] = {"x", "x", "x", "z", "b", "s", "0.5", "2", "-1.5", "pi"};
+    static const char *const leaves[] = {"x",   "x", "x",    "z",  "b",       "s",
+                                         "0.5", "2", "-1.5", "pi", "mean(q)", "sum(sin(q) * x)"};
     char name[16];
     if (g->temporaries && random_below(3) == 0) {
         snprintf(name, sizeof name, "v%d", random_below(g->temporaries));
         gen_add(g, name);
     } else {
-        gen_add(g, leaves[random_below(10)]);
+        gen_add(g, leaves[random_below(g->signature ? 10 : g->meets ? 12 : 11)]);
     }
 }
 
@@ -61,11 +64,12 @@ static void gen_expression(generator *g, int depth) {
     }
 }
 
-/* The inputs are x, z (n, c), b (c) and s (), with a signature or without one. */
+/* The inputs are x, z (n, c), b (c) and s (), with a signature; without one, q as well. */
 static void gen_formula(generator *g, uint64_t seed) {
     char name[32];
     random_state = seed;
     *g = (generator){.signature = random_below(4) != 0};
+    g->meets = seed % 5 == 0;
     int outputs = 1 + random_below(2), locals = random_below(3);
     if (g->signature) {
         gen_add(g, "f(x: T[n, c], z: T[n, c], b: T[c], s: T[]) -> y0: T[n, c]");
@@ -93,11 +97,19 @@ static void gen_formula(generator *g, uint64_t seed) {
     if (!g->signature && random_below(2)) gen_add(g, " * s");
 }
 
+/* The rank of an input and its shape. */
+static int gen_shape(const generator *g, char name, int64_t n, int64_t c, int64_t shape[2]) {
+    bool own = name == 'q' && !g->meets;
+    shape[0] = name == 'b' ? c : own ? 2 : n;
+    shape[1] = own ? 7 : c;
+    return name == 's' ? 0 : name == 'b' ? 1 : 2;
+}
+
 /* The shapes of its inputs, in the order in which it takes them. */
 static const char *gen_shapes(const generator *g, int n, int c) {
     static char shapes[128];
-    const char *const names = "xzbs";
-    bool seen[4] = {false};
+    const char *const names = "xzbsq";
+    bool seen[5] = {false};
     size_t length = 0;
     shapes[0] = 0;
     for (const char *s = g->text; *s; s++) {
@@ -106,11 +118,13 @@ static const char *gen_shapes(const generator *g, int n, int c) {
         bool word = found && !inside && !isalnum((unsigned char)s[1]) && s[1] != '_';
         if (!word || seen[found - names]) continue;
         seen[found - names] = true;
-        const char *space = length ? " " : "";
-        if (*s == 's') length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s.", space);
-        if (*s == 'b') length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%d", space, c);
-        if (*s == 'x' || *s == 'z') {
-            length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%d,%d", space, n, c);
+        int64_t shape[2];
+        int rank = gen_shape(g, *s, n, c, shape);
+        length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%s", length ? " " : "",
+                                   rank == 0 ? "." : "");
+        for (int d = 0; d < rank; d++) {
+            length += (size_t)snprintf(shapes + length, sizeof shapes - length, "%s%lld", d ? "," : "",
+                                       (long long)shape[d]);
         }
     }
     return shapes;

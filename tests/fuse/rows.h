@@ -61,6 +61,13 @@ static const row rows[] = {
     {"-sum(exp(x - logsumexp(x, -1)) * t, -1)", "37,51 37,51", -1, 1},
     {"m = mean(x, -1); v = var(x, -1); y = (x - mean(x, -1)) * g + b", "37,51 51 51", -1, 1},
     {"y = x * b; z = x + c; w = b * c * d", "6,5 5 6,1 .", -1, 1},
+    /* what meets as single numbers only */
+    {"sum(c) * b", "7,9 5,13", -1, 1},
+    {"sum(c) * b", "13,9 300", -1, 1},
+    {"mean(x * y) + w * sum(z * z)", "3,70 70 . 301", -1, 1},
+    {"x / sqrt(sum(g * g) + 1)", "37,51 30,7", -1, 1},
+    {"exp(x - logsumexp(x, -1)) * mean(t * t) + max(q)", "7,51 20,3 .", -1, 1},
+    {"y = x * max(g) - sum(h, -1); z = sum(g * g); v! = v * sum(g) + 1", "5,51 30 51 7", -1, 1},
     {"a = max(x - y, -1); b = x * y", "6,130 3,1,1", -1, 1},
     {"f(x: T[*r, c], b: T[*q]) -> y: T[*r, c], z: T[*r] : y = x * b; z = sum(y, -1)", "5,6,64 6", -1, 1},
     {"sum(x, -1)", "37,1", -1, 1},

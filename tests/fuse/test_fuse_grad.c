@@ -197,6 +197,10 @@ static const char *const rows[][2] = {
     {"x + b", "3,4 4"},
     {"x * b", "3,4 3,1"},
     {"sum(x * b, -1)", "3,4 ."},
+    {"sum(c) * b", "3,4 2,5"},
+    {"mean(x * y) + w * sum(z * z)", "3,4 4 . 5"},
+    {"x / (sum(x, -1) + sum(g * g))", "3,4 2,5"},
+    {"y = x / sqrt(sum(g * g)); z = max(g) * b", "3,4 5 2,2"},
     {"sum(x * b, -1)", "3,4 2,1,4"},
     {"sum(x, -1) * b", "3,4 ."},
     {"sum(x, -1) * b", "3,4 4"},
@@ -349,12 +353,13 @@ static bool is_steady(call_of *c, double **want, int k, int64_t at, double toler
 }
 
 /* In f32 and bf16: what is computed is f32 in both. */
-static void check_narrow(const char *text, const tni_fuse *f, const int64_t *shape, tn_type type) {
+static void check_narrow(const generator *g, const tni_fuse *f, const int64_t *shape, tn_type type) {
+    const char *text = g->text;
     call_of c = {.f = f};
     for (int i = 0; i < f->contract->n_inputs; i++) {
-        const char *name = f->contract->inputs[i].name;
-        int ndim = name[0] == 'b' ? 1 : name[0] == 's' ? 0 : 2;
-        array_make(&c.in[i], type, ndim, shape + 2 - ndim, random_below(4));
+        int64_t own[2];
+        int ndim = gen_shape(g, f->contract->inputs[i].name[0], shape[0], shape[1], own);
+        array_make(&c.in[i], type, ndim, own, random_below(4));
         array_fill(&c.in[i], -2, 2);
     }
     tn_status status = call_make_outputs(&c, random_below(4));
@@ -384,14 +389,14 @@ static void check_random(uint64_t seed) {
     call_of c = {.f = f};
     int64_t shape[2] = {1 + random_below(4), 1 + random_below(6)};
     for (int i = 0; i < f->contract->n_inputs; i++) {
-        const char *name = f->contract->inputs[i].name;
-        int ndim = name[0] == 'b' ? 1 : name[0] == 's' ? 0 : 2;
-        array_make(&c.in[i], TN_F64, ndim, shape + 2 - ndim, 0);
+        int64_t own[2];
+        int ndim = gen_shape(&g, f->contract->inputs[i].name[0], shape[0], shape[1], own);
+        array_make(&c.in[i], TN_F64, ndim, own, 0);
         array_fill(&c.in[i], -2, 2);
     }
     check_both(g.text, &c, true);
     call_free(&c);
-    check_narrow(g.text, f, shape, seed % 2 ? TN_F32 : TN_BF16);
+    check_narrow(&g, f, shape, seed % 2 ? TN_F32 : TN_BF16);
     tni_fuse_free(f);
 }
 
