@@ -336,8 +336,11 @@ tn_status tni_find_groups(tni_fuse *f) {
     const tni_contract *c = f->contract;
     grouping g = {.f = f};
     uint8_t numbers[64] = {0};
-    uint64_t items, shared = 0;
+    uint64_t items;
     if (!f->axes.numpy || f->axes.tails) return TN_OK;
+    for (int i = 0; i < c->n_inputs; i++) {
+        if (tni_broadcasts(c, &c->inputs[i].shape)) return TN_OK; /* `~`: all broadcast together */
+    }
     for (int i = 0; i < 64; i++) g.of[i] = (uint8_t)i;
     find_meetings(&g);
     join_items(&g, g.rows); /* there is one last dimension */
@@ -345,9 +348,7 @@ tn_status tni_find_groups(tni_fuse *f) {
         bool input = i < c->n_inputs;
         TN_TRY(argument_items(f, input, input ? i : i - c->n_inputs, &items));
         join_items(&g, items);
-        if (input && tni_broadcasts(c, &c->inputs[i].shape)) shared |= items;
     }
-    join_items(&g, shared);
     for (int i = 0; i < c->n_inputs; i++) {
         TN_TRY(argument_items(f, true, i, &items));
         f->in_group[i] = number_of(&g, items, numbers, &f->n_groups);
