@@ -486,3 +486,35 @@ def test_statistics_of_f64_are_f64(momentum: float | None) -> None:
         assert_close(ours, theirs, "f64", scale=1e8)
     for name, buffer in modules[1].named_buffers():
         assert_close(dict(modules[0].named_buffers())[name].double(), buffer.double(), "f64", scale=10)
+
+
+ODD = {
+    "empty": torch.zeros(0, 3),
+    "no places": torch.zeros(2, 3, 0),
+    "infinite": torch.tensor([[1.0, torch.inf, 2.0], [2.0, 1.0, -torch.inf]]),
+    "nan": torch.tensor([[1.0, torch.nan, 2.0], [2.0, 1.0, 3.0]]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ODD)
+def test_statistics_of_odd_batches(kind: str, dtype: torch.dtype) -> None:
+    if kind == "infinite" and here.DEVICE != "cpu":
+        pytest.skip("on GPUs it is for torch's kernels to say whether inf or NaN")
+    modules = [m.BatchNorm1d(3).to(here.DEVICE, dtype) for m in (tn.nn, nn)]
+    for module in modules:
+        module(ODD[kind].to(here.DEVICE, dtype))
+    for ours, theirs in zip(modules[0].buffers(), modules[1].buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_statistics_stay_where_the_call_is_refused(channels: int, affine: bool, dtype: torch.dtype) -> None:
+    module = tn.nn.BatchNorm1d(3, affine=affine).to(here.DEVICE, dtype)
+    name = "gamma" if affine else "running_mean"
+    with pytest.raises(ValueError, match=rf"batch_norm: {name} has shape \(3\), but c is {channels} from x"):
+        module(here.ones(5, channels, dtype=dtype))
+    assert module.running_mean is not None and module.running_var is not None
+    assert not module.running_mean.any() and (module.running_var == 1).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import tenon
@@ -100,16 +101,13 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         running_mean, running_var = self.running_mean, self.running_var
         kept = self.training and self.track_running_stats and running_mean is not None and running_var is not None
         factor = self._next_factor(kept)
-        if kept and running_mean is not None and running_mean.dtype == torch.float64:  # the operator's are f32
-            assert running_var is not None
-            with torch.no_grad():
-                var, mean = torch.var_mean(input.double(), [d for d in range(input.ndim) if d != 1])
-                running_mean.lerp_(mean, factor)
-                running_var.lerp_(var, factor)
-            kept = False
-        mean, var = (self._statistic(t if kept else None, input) for t in (running_mean, running_var))
+        wide = kept and running_mean is not None and running_mean.dtype == torch.float64  # the operator's are f32
+        mean, var = (self._statistic(t if kept and not wide else None, input) for t in (running_mean, running_var))
         y: Tensor = tn.batch_norm(input, self.weight, self.bias, mean, var, residual, factor, self.eps, self.act)
-        if kept and running_mean is not mean:
+        if wide:
+            with torch.no_grad():
+                F.batch_norm(input.double(), running_mean, running_var, training=True, momentum=factor)
+        elif kept and running_mean is not mean:
             assert running_mean is not None and running_var is not None
             running_mean.copy_(mean)
             running_var.copy_(var)
