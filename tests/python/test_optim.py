@@ -130,6 +130,44 @@ def test_16_bit_states_keep_their_bits(masters: bool) -> None:
         assert two.state[p][name] is not one.state[p][name]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_hooks_of_loading(name: str, args: dict[str, Any], dtype: torch.dtype) -> None:
+    """What a hook in front returns is loaded, and what one behind does to the state stays."""
+    moment, found = {"AdamW": "exp_avg", "SGD": "momentum_buffer"}[name], []
+
+    def double(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+        state = {k: {**v, moment: 2 * v[moment]} for k, v in state_dict["state"].items()}
+        return {**state_dict, "state": state}
+
+    def add(optimizer: torch.optim.Optimizer) -> None:
+        found.append({id(p): s[moment].dtype for p, s in optimizer.state.items()})
+        for state in optimizer.state.values():
+            state[moment] = state[moment] + 1
+
+    params = parameters(dtype)
+    one = getattr(tn.optim, name)(params, **args)
+    run(one, params, gradients(dtype, 3))
+    two = getattr(tn.optim, name)(params, **args)
+    two.register_load_state_dict_pre_hook(double)
+    two.register_load_state_dict_post_hook(add)
+    for _ in range(2):  # and nothing is left behind by the first time
+        two.load_state_dict(one.state_dict())
+        for p in params:
+            assert found[-1][id(p)] == torch.float32
+            assert_close(two.state[p][moment], 2 * one.state[p][moment] + 1)
+
+
+def test_hooks_bring_what_is_refused() -> None:
+    params = parameters(torch.float32)
+    optimizer = tn.optim.AdamW(params)
+    optimizer.register_load_state_dict_pre_hook(
+        lambda _, s: {**s, "param_groups": [{**g, "amsgrad": True} for g in s["param_groups"]]}
+    )
+    with pytest.raises(NotImplementedError, match="no amsgrad=True"):
+        optimizer.load_state_dict(torch.optim.AdamW(params).state_dict())
+
+
 def test_master_weights() -> None:
     """With small steps, parameters in bf16 stand still; with f32 ones behind them they follow f32."""
     args: dict[str, Any] = {"lr": 1e-4, "weight_decay": 0.1}

@@ -90,14 +90,28 @@ class _Optimizer(torch.optim.Optimizer):
         """A step of these, which have all of that in common."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, which rounds to 16 bits what is kept in f32 here: that is read again."""
-        for group in state_dict["param_groups"]:
-            self._refuse(group)
-        super().load_state_dict(state_dict)
-        saved = [index for group in state_dict["param_groups"] for index in group["params"]]
+        """As torch's. What it rounds to 16 bits and is kept in f32 here is read again, between the hooks of others."""
+        given: dict[str, Any] = {}
+
+        def note(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+            for group in state_dict["param_groups"]:
+                self._refuse(group)
+            given.update(state_dict)
+
+        before = self.register_load_state_dict_pre_hook(note)
+        after = self.register_load_state_dict_post_hook(lambda _: self._settle(given), prepend=True)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            before.remove()
+            after.remove()
+
+    def _settle(self, given: dict[str, Any]) -> None:
+        """What torch has loaded from this dict becomes as it is kept here."""
+        saved = [index for group in given["param_groups"] for index in group["params"]]
         own = [p for group in self.param_groups for p in group["params"]]
         for index, p in zip(saved, own, strict=True):
-            entries, wide = state_dict["state"].get(index, {}), _wide(p.dtype)
+            entries, wide = given["state"].get(index, {}), _wide(p.dtype)
             for name in self._moments:
                 if wide != p.dtype and entries.get(name) is not None:
                     self.state[p][name] = entries[name].detach().to(p.device, wide, copy=True)
@@ -196,8 +210,8 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             weight_decay=group["weight_decay"],
         )
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
+    def _settle(self, given: dict[str, Any]) -> None:
+        super()._settle(given)
         for group in self.param_groups:
             begun = [p for p in group["params"] if p in self.state]
             for p in begun:  # torch's fused implementations have it on the device
