@@ -2,7 +2,8 @@
 
 ``tn.optim.AdamW(model.parameters(), lr=1e-3)`` stands wherever ``torch.optim.AdamW`` did: learning-rate schedulers,
 hooks and ``GradScaler`` go on working, and a state_dict of one loads into the other. `lr` may be a number, a tensor or
-a ``tn.Param``, which a captured CUDA graph reads at each replay. Moments of 16-bit parameters are in f32.
+a ``tn.Param``, which a captured CUDA graph reads at each replay. Moments of 16-bit parameters are in f32. Where
+parameters are DTensors, as FSDP2's are, each process makes the step of its part, and the state is made of DTensors too.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=_wide(like.dtype), device=like.device)
 
 
+def _is_sharded(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, as FSDP's parameters are. Their module takes a while to import, so it is not asked."""
+    return hasattr(tensor, "to_local")
+
+
+def _local(tensors: Sequence[Any]) -> Sequence[Tensor]:
+    """What of them is in this process, in the same memory: steps go element by element. All are DTensors, or none."""
+    return [t.to_local() for t in tensors] if _is_sharded(tensors[0]) else tensors
+
+
 # ---- what the optimisers share ---------------------------------------------------------------------------------------
 
 
@@ -64,10 +75,12 @@ class _Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for params, grads in self._alike(group):
                 self._update(group, params, torch._foreach_neg(grads) if group["maximize"] else grads)
+                if _is_sharded(params[0]):  # the operator has told its parts alone that they were written
+                    torch.autograd.graph.increment_version(params)
         return loss
 
     def _alike(self, group: Group) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        """The parameters that have a gradient, and these, in lists that one call updates."""
+        """The parameters that have a gradient, and what is here of these, in lists that one call updates."""
         found: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = {}
         for p in group["params"]:
             grad = p.grad
@@ -76,7 +89,13 @@ class _Optimizer(torch.optim.Optimizer):
             if grad.is_sparse:
                 name = type(self).__name__
                 raise NotImplementedError(f"tn.optim.{name} takes no sparse gradients; torch.optim.SparseAdam does")
-            params, grads = found.setdefault((p.device, p.dtype, grad.dtype, self._stage(group, p)), ([], []))
+            sharded = _is_sharded(p)
+            if sharded:
+                if grad.placements != p.placements:  # such as a sum that is still to be made
+                    grad = grad.redistribute(placements=p.placements)
+                grad = grad.to_local()
+            alike = (p.device, p.dtype, grad.dtype, sharded, self._stage(group, p))
+            params, grads = found.setdefault(alike, ([], []))
             params.append(p)
             grads.append(grad)
         yield from found.values()
@@ -197,11 +216,11 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             for state in states:  # on the CPU, where adding takes twice as long
                 state["step"].fill_(step)
         tn.adamw_step_list(
-            params,
+            _local(params),
             grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            [s["master"] for s in states] if self._has_masters(group, params[0]) else None,
+            _local([s["exp_avg"] for s in states]),
+            _local([s["exp_avg_sq"] for s in states]),
+            _local([s["master"] for s in states]) if self._has_masters(group, params[0]) else None,
             _scalar(group["lr"], params[0]),
             _scalar(step, params[0]),
             beta1=group["betas"][0],
@@ -270,9 +289,9 @@ class SGD(_Optimizer, torch.optim.SGD):
         else:
             buffers = [s["momentum_buffer"] for s in states]
         tn.sgd_step_list(
-            params,
+            _local(params),
             grads,
-            buffers,
+            _local(buffers),
             _scalar(group["lr"], params[0]),
             momentum=float(group["momentum"]),
             dampening=0.0 if first else float(group["dampening"]),
@@ -294,12 +313,13 @@ def clip_grad_norm_(
     """torch.nn.utils.clip_grad_norm_ in two passes over the gradients: scales them so that the norm of all together is
     at most `max_norm`, and returns what it was.
 
-    Gradients of several types or devices, or that occur twice, other norms and `error_if_nonfinite` go to torch's.
+    Gradients of several types or devices, that occur twice or are DTensors, other norms and `error_if_nonfinite` go to
+    torch's.
     """
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     alike = len({(g.device, g.dtype) for g in grads}) == 1 and len({id(g) for g in grads}) == len(grads)
-    if norm_type != 2.0 or error_if_nonfinite or not alike:
+    if norm_type != 2.0 or error_if_nonfinite or not alike or any(map(_is_sharded, grads)):
         norm: Tensor = torch.nn.utils.clip_grad_norm_(
             parameters, plain(max_norm), norm_type, error_if_nonfinite, foreach
         )
