@@ -168,6 +168,52 @@ def test_compiled(row: Row) -> None:
         assert_close(a, b)
 
 
+class Pair(nn.Sequential):
+    """A module of two inputs, as a part of one that torch.fx can trace."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return self[0](x, y)
+
+
+TRACED = [*ROWS, Row("Dropout", {}, IMAGES), Row("KLDivLoss", {"reduction": "batchmean"}, ((4, 6),) * 2)]
+TRACED += [Row("GatedMLP", {"in_features": 3, "hidden_features": 4}, IMAGES)]
+TRACED += [Row("ScaleBiasReLU", {"shape": 3}, IMAGES), Row("QuickGELU", {}, IMAGES)]
+
+
+@pytest.mark.parametrize("row", TRACED, ids=str)
+def test_traced_by_fx(row: Row) -> None:
+    """The graph computes what the module does, in training and afterwards."""
+    model = (nn.Sequential, Pair)[len(row.shapes) - 1](getattr(tn.nn, row.name)(**row.args)).to(here.DEVICE)
+    peer = copy.deepcopy(model)
+    traced = torch.fx.symbolic_trace(model)
+    for training in (True, False):
+        args, results = [here.rand(shape) for shape in row.shapes], []
+        for module in (traced, peer):
+            torch.manual_seed(1)
+            results.append(module.train(training)(*args))
+        assert torch.equal(*results)
+    for have, want in zip(traced.buffers(), peer.buffers(), strict=True):
+        assert torch.equal(have, want)
+
+
+def test_classes_traced_by_fx() -> None:
+    model = Pair(tn.nn.CrossEntropyLoss())
+    args = here.randn(4, 6), here.tensor([0, 1, 5, 3])
+    assert torch.equal(torch.fx.symbolic_trace(model)(*args), model(*args))
+
+
+def test_traced_by_fx_and_pickled() -> None:
+    model = nn.Sequential(tn.nn.BatchNorm1d(6), tn.nn.GELU(), tn.nn.LayerNorm(6)).to(here.DEVICE)
+    traced = pickle.loads(pickle.dumps(torch.fx.symbolic_trace(model)))
+    x = here.randn(4, 6)
+    assert torch.equal(traced(x), model(x))
+
+
+def test_traced_by_fx_alone() -> None:
+    with pytest.raises(ValueError, match=r"tn.nn.LayerNorm is traced as a part of a module"):
+        torch.fx.symbolic_trace(tn.nn.LayerNorm(6))
+
+
 def test_every_class_is_compared() -> None:
     """What torch has too is in the table above; the others have tests of their own, below."""
     own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss", "KLDivLoss"}

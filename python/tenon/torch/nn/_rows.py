@@ -1,9 +1,13 @@
-"""What the modules share: a forward that is written from a row of the table, and flags that no operator has."""
+"""What the modules share: a forward that is written from a row of the table, flags that no operator has, and what is
+traced as a module."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from torch import Tensor, nn
+from torch.fx.proxy import TraceError
 
 import tenon
 import tenon.torch as tn
@@ -23,6 +27,17 @@ class OutOfPlace:
         if value:
             name = type(self).__name__
             raise NotImplementedError(f"tn.nn.{name} has no inplace=True: its result is a new tensor. Leave it out")
+
+
+def leaf(module: nn.Module, *args: Any) -> Tensor:
+    """A call that torch.fx traces, as a node that calls the module: what its tracers make of torch.nn's modules. In one
+    that they trace into, the forward can ask nothing about its input, and is in training for ever, or never."""
+    tracer = args[0].tracer
+    if tracer.root is module:
+        name = f"tn.nn.{type(module).__name__}"
+        raise TraceError(f"{name} is traced as a part of a module, such as nn.Sequential({name}(…)), and not alone")
+    node: Tensor = tracer.create_proxy("call_module", tracer.path_of_module(module), args, {})
+    return node
 
 
 def find(name: str) -> tuple[Operator, Callable[..., Any]]:

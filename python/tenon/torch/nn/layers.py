@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
-from tenon.torch.nn._rows import OutOfPlace
+from tenon.torch.nn._rows import OutOfPlace, leaf
 
 
 def _choices(op: str, attr: str) -> tuple[str, ...]:
@@ -38,6 +39,8 @@ class LayerNorm(nn.LayerNorm):
     """tn.layer_norm as a module; arguments as torch.nn.LayerNorm's."""
 
     def forward(self, input: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input)
         shape = self.normalized_shape
         _check_rows(input, shape, "LayerNorm")
         if len(shape) == 1:
@@ -50,6 +53,8 @@ class RMSNorm(nn.RMSNorm):
     """tn.rms_norm as a module; arguments as torch.nn.RMSNorm's."""
 
     def forward(self, x: Tensor) -> Tensor:
+        if isinstance(x, Proxy):
+            return leaf(self, x)
         shape, eps = self.normalized_shape, self.eps
         _check_rows(x, shape, "RMSNorm")
         if eps is None:  # that of the type that it is computed in
@@ -83,6 +88,8 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         return f"{shown}, act={self.act!r}" if self.act != "none" else shown
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, residual)
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         if self.training or self.running_mean is None or self.running_var is None:
             return self._train(input, residual)
@@ -153,6 +160,8 @@ class Dropout(OutOfPlace, nn.Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input)
         if not self.training or self.p == 0:
             return input
         if self.p == 1:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 import tenon.torch as tn
 from tenon.contract import Operator
-from tenon.torch.nn._rows import attributes, find, set_forward
+from tenon.torch.nn._rows import attributes, find, leaf, set_forward
 
 
 def _each(op: Operator) -> Callable[..., Any]:
@@ -41,15 +42,20 @@ class _Loss:
         super().__init_subclass__()
         op, function = find(row)
         given = attributes(op, {})
-        broadcast = "    input, target = _same_shape(input, target)\n" if broadcasts else ""
+        asked = (
+            "    if isinstance(input, _Proxy):\n"
+            "        return _leaf(self, input, target)\n"
+            "    input, target = _same_shape(input, target)\n"
+        )
         source = (
             "def forward(self, input, target):\n"
-            f"{broadcast}"
+            f"{asked if broadcasts else ''}"
             "    if self.reduction == 'none':\n"
             f"        return _each(input, target{given.replace(', reduction=self.reduction', '')})\n"
             f"    return _row(input, target{given})\n"
         )
-        set_forward(cls, op, source, {"_row": function, "_each": _each(op), "_same_shape": _same_shape})
+        names = {"_row": function, "_each": _each(op), "_same_shape": _same_shape, "_Proxy": Proxy, "_leaf": leaf}
+        set_forward(cls, op, source, names)
 
 
 class MSELoss(_Loss, nn.MSELoss, row="mse"): ...
@@ -105,6 +111,8 @@ class KLDivLoss(nn.KLDivLoss):
             raise NotImplementedError('tn.nn.KLDivLoss has no log_target: write tn.fuse("mean(exp(t) * (t - x))")')
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
         input, target = _same_shape(input, target)
         if self.reduction == "none":
             each: Tensor = _kl_div_each(input, target)
@@ -134,6 +142,8 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
         if target.is_floating_point():
             raise NotImplementedError(
                 "tn.nn.CrossEntropyLoss: target has class probabilities, must have class indices; "
@@ -152,6 +162,8 @@ class CosineSimilarity(nn.CosineSimilarity):
     """tn.cosine_similarity as a module; arguments as torch.nn.CosineSimilarity's."""
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        if isinstance(x1, Proxy):
+            return leaf(self, x1, x2)
         if x1.shape != x2.shape:
             shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
             x1, x2 = x1.expand(shape), x2.expand(shape)
