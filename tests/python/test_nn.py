@@ -214,6 +214,30 @@ def test_traced_by_fx_alone() -> None:
         torch.fx.symbolic_trace(tn.nn.LayerNorm(6))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+class TestTracedByJit:
+    @pytest.mark.parametrize("row", [r for r in TRACED if r.args.get("reduction") != "none"], ids=str)
+    def test_same(self, row: Row) -> None:
+        """With other inputs than those it was traced with, and their gradients."""
+        module = getattr(tn.nn, row.name)(**row.args).to(here.DEVICE).eval()
+        traced = torch.jit.trace(module, tuple(here.rand(shape) for shape in row.shapes))
+        have_in, want_in = inputs(row, torch.float32)
+        have, want = traced(*have_in), module(*want_in)
+        assert_close(have, want)
+        gradient = here.randn(have.shape)
+        assert_close(torch.autograd.grad(have, have_in, gradient), torch.autograd.grad(want, want_in, gradient))
+
+    def test_what_torch_does_not_trace(self) -> None:
+        x, target = here.rand(4, 6), here.tensor([0, 1, 5, 3])
+        for call, args in (
+            (tn.fuse("x * 2"), (x,)),
+            (tn.nn.MSELoss(reduction="none"), (x, x)),
+            (tn.nn.CrossEntropyLoss(), (x, target)),
+        ):
+            with pytest.raises(RuntimeError, match=r"unsupported .* type: Tensor\?"):
+                torch.jit.trace(call, args)
+
+
 def test_every_class_is_compared() -> None:
     """What torch has too is in the table above; the others have tests of their own, below."""
     own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss", "KLDivLoss"}
