@@ -287,15 +287,28 @@ static void join_items(grouping *g, uint64_t items) {
     }
 }
 
-/* What an argument has, in items of the graph: without a signature there is one for each input. */
-static tn_status argument_items(const tni_fuse *f, bool input, int32_t i, uint64_t *items) {
-    const tni_contract *c = f->contract;
-    const tni_param *param = input ? &c->inputs[i] : &c->outputs[i];
-    tni_extent extent = {input ? (uint64_t)1 << i : 0, 0};
-    if (!input) extent = f->graph.nodes[f->outputs[i].node].extent;
-    bool seed = input && tni_is_seed(c, i);
-    if (f->signed_by_user && !seed && param->shape.cond < 0) TN_TRY(tni_param_extent(f, param, &extent));
-    *items = seed ? 0 : extent.full | extent.row;
+static uint64_t items_of(tni_extent extent) {
+    return extent.full | extent.row;
+}
+
+/* What an input has, in items of the graph: without a signature there is one for each. */
+static tn_status input_items(const tni_fuse *f, int32_t i, uint64_t *items) {
+    tni_extent extent = {f->signed_by_user ? 0 : (uint64_t)1 << i, 0};
+    bool seed = tni_is_seed(f->contract, i);
+    if (f->signed_by_user && !seed) TN_TRY(tni_param_extent(f, &f->contract->inputs[i], &extent));
+    *items = seed ? 0 : items_of(extent);
+    return TN_OK;
+}
+
+/* The same of what is written, whose value may be repeated over dimensions that it has not. */
+static tn_status output_items(const tni_fuse *f, int32_t i, uint64_t *items) {
+    int32_t updated = f->outputs[i].inplace;
+    tni_extent extent = {0, 0};
+    *items = 0;
+    if (updated >= 0) TN_TRY(input_items(f, updated, items));
+    bool named = updated < 0 && f->signed_by_user && f->contract->outputs[i].shape.cond < 0;
+    if (named) TN_TRY(tni_param_extent(f, &f->contract->outputs[i], &extent));
+    *items |= items_of(extent) | items_of(f->graph.nodes[f->outputs[i].node].extent);
     return TN_OK;
 }
 
@@ -303,15 +316,12 @@ static void find_meetings(grouping *g) {
     const tni_graph *graph = &g->f->graph;
     for (int32_t i = 0; i < graph->n; i++) {
         const tni_gnode *node = &graph->nodes[i];
-        join_items(g, node->extent.full | node->extent.row);
+        join_items(g, items_of(node->extent));
         bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
         if (node->arg[0] < 0) continue;
-        tni_extent of = graph->nodes[node->arg[0]].extent;
-        if (measures && node->kind == TNI_OVER_ROW) g->rows |= of.full | of.row;
-        if (node->op == TNI_P_SUM_TO) { /* of what both have */
-            tni_extent to = graph->nodes[node->arg[1]].extent;
-            join_items(g, of.full | of.row | to.full | to.row);
-        }
+        uint64_t of = items_of(graph->nodes[node->arg[0]].extent);
+        if (measures && node->kind == TNI_OVER_ROW) g->rows |= of;
+        if (node->op == TNI_P_SUM_TO) join_items(g, of | items_of(graph->nodes[node->arg[1]].extent));
     }
 }
 
@@ -344,18 +354,20 @@ tn_status tni_find_groups(tni_fuse *f) {
     for (int i = 0; i < 64; i++) g.of[i] = (uint8_t)i;
     find_meetings(&g);
     join_items(&g, g.rows); /* there is one last dimension */
-    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
-        bool input = i < c->n_inputs;
-        TN_TRY(argument_items(f, input, input ? i : i - c->n_inputs, &items));
+    for (int i = 0; i < f->n_outputs; i++) {
+        TN_TRY(output_items(f, i, &items));
         join_items(&g, items);
     }
     for (int i = 0; i < c->n_inputs; i++) {
-        TN_TRY(argument_items(f, true, i, &items));
+        TN_TRY(input_items(f, i, &items));
+        join_items(&g, items);
+    }
+    for (int i = 0; i < c->n_inputs; i++) {
+        TN_TRY(input_items(f, i, &items));
         f->in_group[i] = number_of(&g, items, numbers, &f->n_groups);
     }
     for (int i = 0; i < f->n_outputs; i++) {
-        int32_t updated = f->outputs[i].inplace;
-        TN_TRY(argument_items(f, updated >= 0, updated >= 0 ? updated : i, &items));
+        TN_TRY(output_items(f, i, &items));
         f->out_group[i] = number_of(&g, items, numbers, &f->n_groups);
     }
     move_rows_last(f, &g, numbers);
