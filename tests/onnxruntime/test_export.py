@@ -145,3 +145,18 @@ def test_formulas_with_inputs_left_out(present: tuple[bool, bool]) -> None:
 
     model, args = Call(call), tuple(torch.randn(3, 4) for _ in range(1 + len(places)))
     assert_same(exported(model, args), model, args, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: tn.fuse("x! = x * 2")(x.clone()), "formula: ONNX cannot have this operator, which updates x in"),
+        (
+            lambda x: tn.batch_norm(x, torch.ones(4), torch.zeros(4), torch.zeros(4), torch.ones(4)),
+            "batch_norm: ONNX cannot have this operator, which updates running_mean, running_var in place",
+        ),
+    ],
+)
+def test_updates_are_refused_by_name(function: Any, message: str) -> None:
+    with pytest.raises(torch.onnx.OnnxExporterError, match=message):
+        exported(Call(function), (X,))

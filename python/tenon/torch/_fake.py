@@ -88,12 +88,21 @@ def bind_call(op: Operator, args: Sequence[Any]) -> tuple[list[Any], list[Operan
     return inputs, bind(op, inputs, attrs).outputs(), device
 
 
+def _refuse_in_onnx(op: Operator) -> None:
+    """Says it while torch.onnx.export looks at the call: what it makes of an update, it cannot name."""
+    if torch.onnx.is_in_onnx_export():
+        written = ", ".join(p.name for p in op.inputs if p.inplace)
+        raise NotImplementedError(f"{op.name}: ONNX cannot have this operator, which updates {written} in place")
+
+
 def fake_kernel(op: Operator, defaults: Sequence[Any]) -> Callable[..., Any]:
     """The fake kernel of an operator. `defaults` are of all parameters of its schema: torch leaves equal ones out."""
     names = [p.name for p in op.params]
 
     def fake(*given: Any, **named: Any) -> Any:
         tell_inductor()
+        if op.mutates:
+            _refuse_in_onnx(op)
         args = [*given, *defaults[len(given) :]]
         for name, value in named.items():
             args[names.index(name)] = value
