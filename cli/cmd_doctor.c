@@ -200,7 +200,8 @@ static int unknown_check(const char *id) {
     names[n] = NULL;
     const char *near = nearest_name(id, names);
     if (near) return usage_error(&verb_doctor, "there is no check '%s'; did you mean %s?", id, near);
-    return usage_error(&verb_doctor, "there is no check '%s'", id);
+    const char *more = n_added ? "" : "; `python -m tenon.doctor` has more, of Python and its frameworks";
+    return usage_error(&verb_doctor, "there is no check '%s'%s", id, more);
 }
 
 /* All, or those that are asked for, in the order of the tables. */
@@ -222,7 +223,7 @@ static int run(int count_ids, const char *const *ids) {
     for (int k = 0; k < count_ids; k++) {
         if (choose(1, ids + k, rows) == 0) return unknown_check(ids[k]);
     }
-    if (timeout == 0) return usage_error(&verb_doctor, "--timeout 0: expected at least a second");
+    if (timeout == 0) return usage_error(&verb_doctor, "--timeout 0: expected a whole number of seconds, 1 or more");
     const int n = choose(count_ids, ids, rows);
     run_checks(rows, n, (double)timeout, results, json ? print_nothing : print_result);
     const double seconds = bench_now() - begin;

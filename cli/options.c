@@ -61,7 +61,7 @@ static int set_option(const verb *v, const option *o, const char *value) {
     errno = 0;
     long long number = strtoll(value, &end, 10);
     if (errno || *end || end == value || number < 0) {
-        return usage_error(v, "%s %s: expected a number, 0 or more", o->name, value);
+        return usage_error(v, "%s %s: expected a whole number, 0 or more", o->name, value);
     }
     *(int64_t *)o->to = number;
     return 0;
