@@ -42,7 +42,7 @@ REQUIRED = _Required()
 
 def identifier(name: str) -> str:
     """A contract's name as Python may write it; `ctx` and names with a leading underscore are generated code's own."""
-    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" else name
+    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" or name.startswith("_") else name
 
 
 def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[str, Any]:

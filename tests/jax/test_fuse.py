@@ -24,6 +24,18 @@ def test_one_output() -> None:
     assert gate(X.astype(jnp.bfloat16), W.astype(jnp.float32)).dtype == jnp.float32
 
 
+def test_names_that_generated_code_has() -> None:
+    function = tn.fuse("_call * 2 + _required")
+    assert_close(function(X, Y), 2 * X + Y, "f64")
+    assert_close(function(_required_=Y, _call_=X), 2 * X + Y, "f64")
+    check_grads(function, (X, Y), order=1, modes=["rev"])
+
+
+def test_nan_is_told_of_by_name() -> None:
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="tenon_formula"):
+        tn.fuse("log(x)")(-jnp.ones(3))
+
+
 def test_several_outputs() -> None:
     both = tn.fuse("a = x * 2; b = sin(x) + y")
     a, b = both(X, Y)

@@ -446,6 +446,7 @@ def test_fuse() -> None:
     a, b = both(x, y)
     np.testing.assert_array_equal(a, x + y)
     np.testing.assert_array_equal(b, x * y)
+    np.testing.assert_array_equal(tn.fuse("_call * _required")(_call_=x, _required_=y), x * y)
     scaled = tn.fuse("scaled(x: T[*r, c], eps: float = 1.0) -> y: T[*r, c] : y = x / (mean(x * x) + eps)")
     np.testing.assert_allclose(scaled(x, eps=2.0), x / ((x * x).mean() + 2))
 

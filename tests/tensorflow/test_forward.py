@@ -184,6 +184,7 @@ def test_maps() -> None:
 def test_formulas() -> None:
     x, y = tf.random.normal((3, 5)), tf.random.normal((5,))
     assert_close(tn.fuse("silu(x) * y")(x, y), tf.nn.silu(x) * y)
+    assert_close(tn.fuse("silu(_call) * _required")(_required_=y, _call_=x), tf.nn.silu(x) * y)
     scaled = tn.fuse(
         "f(x: T[*r, c], k: float = 2.0, kind: 'a'|'b' = 'a') -> y: T[*r, c] : y = x * k if kind == 'a' else x"
     )

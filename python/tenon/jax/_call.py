@@ -299,6 +299,7 @@ def function(form: Form) -> Callable[..., tuple[Any, ...]]:
     def spread(*arrays: Any) -> tuple[Any, ...]:
         return made(*_mesh.spread(arrays))  # type: ignore[no-any-return]
 
+    spread.__name__ = spread.__qualname__ = call.__name__  # what jax_debug_nans says
     compiled: Callable[..., tuple[Any, ...]] = jax.jit(spread, inline=True)
     return compiled
 
