@@ -13,7 +13,7 @@ from struct import error as StructError
 from typing import Any
 
 from tenon._lib import check, lib
-from tenon._public import NEEDS, refuse_none
+from tenon._public import NEEDS, listed_axes, refuse_none
 from tenon.contract import Attr, Operand, Operator
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -113,7 +113,7 @@ class _Attribute:
             if kind == "bool":
                 return _BOOL, 0, bool(value)
             if kind in ("axes", "ints"):
-                ints = [operator.index(v) for v in ([value] if kind == "axes" and isinstance(value, int) else value)]
+                ints = [operator.index(v) for v in listed_axes(self.attr, value)]
                 held.append((ctypes.c_int64 * len(ints))(*ints))
                 return _INTS, len(ints), ctypes.addressof(held[-1])
         except (TypeError, ValueError, OverflowError):

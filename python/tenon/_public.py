@@ -22,7 +22,6 @@ _ANNOTATIONS = {
     "choice": "str",
     "activation": "str",
     "dtype": "dtype",
-    "axes": "Sequence[int]",
     "ints": "Sequence[int]",
 }
 
@@ -128,6 +127,12 @@ def is_number(param: Input | Attr) -> bool:
     return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
 
 
+def is_told(op: Operator, param: Input) -> bool:
+    """Whether the others say which type a 0-dim input has, so that what NumPy made of a number need not fit."""
+    others = {p.type.get("var") for p in op.inputs if not (p.optional or is_number(p))}
+    return param.type.get("var") in {None, *others}
+
+
 def number_type(
     op: Operator, param: Input, given: Sequence[tuple[Input, Sequence[Operand]]], attrs: Mapping[str, Any]
 ) -> str:
@@ -182,6 +187,12 @@ def refuse_none(op: Operator, attr: Attr) -> None:
         raise TypeError(f"{op.name}: {attr.name} is None, and cannot be left out so")
 
 
+def listed_axes(attr: Attr, value: Any) -> Any:
+    """What a user gives for an attribute; a single axis stands for a list of it."""
+    single = hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+    return [value] if attr.kind == "axes" and single else value
+
+
 def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[Any], str | None]) -> Any:
     """What a user gives for an attribute, as contracts have it. `dtype_name`: Tenon's name of a framework's type."""
     if value is None:
@@ -230,6 +241,7 @@ class Public:
 
     tensor = "Tensor"
     number = "Tensor | float"  # what a 0-dim input may be given as
+    axes = "Sequence[int]"  # what `axes` may be given as
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:
         self.op = op
@@ -249,7 +261,7 @@ class Public:
 
     def _annotation(self, param: Input | Attr) -> str:
         if isinstance(param, Attr):
-            kind = _ANNOTATIONS[param.kind]
+            kind = self.axes if param.kind == "axes" else _ANNOTATIONS[param.kind]
         elif param.list:
             kind = f"Sequence[{self.tensor}]"
         else:
@@ -321,6 +333,7 @@ class Public:
 class Returning(Public):
     """Where tensors are never written to: what a contract updates is returned. `written` says so."""
 
+    axes = "int | Sequence[int]"
     written = ": no tensor is written to"
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:

@@ -57,6 +57,25 @@ def test_donated_arguments_are_updated_where_they_are() -> None:
     assert (new_p == 0.5).all()
 
 
+@pytest.mark.parametrize("axes", [1, -1, np.int64(1), np.array(1), [1], np.array([1])], ids=repr)
+def test_a_single_axis_stands_for_a_list(axes: Any) -> None:
+    x = jnp.asarray(np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(tn.sum(x, axes=axes), [3, 12])
+
+
+NUMBERS = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.array(2), np.array(2.0), np.array(2.0, np.float32)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_what_numpy_makes_of_a_number(number: Any) -> None:
+    """For attributes, and for 0-dim inputs whose types other inputs say."""
+    x = jnp.asarray(np.ones(3, np.float32))
+    np.testing.assert_array_equal(tn.softmax(x, scale=number), tn.softmax(x, scale=2.0))
+    for kind in ("T", "f32"):
+        made = tn.fuse(f"f(x: T[*s], a: {kind}[]) -> y: T[*s] : x * a")(x, number)
+        assert made.dtype == jnp.float32 and (np.asarray(made) == 2).all()
+
+
 def test_numbers_for_tensors_without_dimensions() -> None:
     """Of the type that the contract says, traced or not."""
     p, g, m = jnp.ones(5, jnp.bfloat16), jnp.ones(5, jnp.bfloat16), jnp.zeros(5, jnp.float32)
@@ -140,6 +159,19 @@ def test_seeds_with_and_without_64_bits() -> None:
             assert (jax.jit(tn.dropout)(x, seed) == want).all()
         negative = tn.dropout(x, jnp.array([-5, 3], jnp.int32))
     assert (negative == tn.dropout(x, jnp.array([-5, 3]))).all()
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_keys_of_four_words(typed: bool) -> None:
+    """As many bits as a seed has, and each of them counts."""
+    x = jnp.ones(1000, jnp.float32)
+    key = (jax.random.key if typed else jax.random.PRNGKey)(7, impl="rbg")
+    words = np.asarray(jax.random.key_data(key) if typed else key, np.int64)
+    want = tn.dropout(x, words[::2] + (words[1::2] << 32))
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            assert (tn.dropout(x, key) == want).all()
+            assert (jax.jit(tn.dropout)(x, key) == want).all()
 
 
 def test_seeds_have_64_bits() -> None:

@@ -259,6 +259,32 @@ def test_promotion() -> None:
         tn.add(np.arange(3), np.arange(3))
 
 
+@pytest.mark.parametrize("axes", [1, -1, np.int64(1), np.array(1), [1], np.array([1])], ids=repr)
+def test_a_single_axis_stands_for_a_list(axes: Any) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(tn.sum(x, axes=axes), [3, 12])
+
+
+NUMBERS = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.array(2), np.array(2.0), np.array(2.0, np.float32)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_what_numpy_makes_of_a_number(number: Any) -> None:
+    """For attributes, and for 0-dim inputs whose types other inputs say."""
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(tn.softmax(x, scale=number), tn.softmax(x, scale=2.0))
+    for kind in ("T", "f32"):
+        made = tn.fuse(f"f(x: T[*s], a: {kind}[]) -> y: T[*s] : x * a")(x, number)
+        assert made.dtype == np.float32 and (made == 2).all()
+    p, m, v = x.copy(), 0 * x, 0 * x
+    tn.adamw_step(p, x, m, v, lr=number, step=np.array(1))
+    assert (p < 0).all()
+
+
+def test_an_array_of_one_that_nothing_else_types() -> None:
+    assert tn.fuse("f(x: T[], y: T[]) -> z: T[] : x * y")(np.array(2.0), np.array(3.0)).dtype == np.float64
+
+
 def test_plain_numbers() -> None:
     p, m, v = (np.ones(3, np.float16), np.ones(3, np.float32), np.ones(3, np.float32))
     tn.adamw_step(p, np.ones(3, np.float16), m, v, lr=1, step=np.float32(2))

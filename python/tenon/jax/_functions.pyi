@@ -89,7 +89,7 @@ def cross_entropy_grad(gx: Array, dloss: Array, reduction: str = "mean") -> Arra
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
-def sum(x: Array, axes: Sequence[int] = (), keepdim: bool = False) -> Array:
+def sum(x: Array, axes: int | Sequence[int] = (), keepdim: bool = False) -> Array:
     """The sum over some axes; [] is all of them.
 
     Contract:
@@ -98,7 +98,7 @@ def sum(x: Array, axes: Sequence[int] = (), keepdim: bool = False) -> Array:
     Returns y.
     """
 
-def sum_grad(dy: Array, shape: Sequence[int], axes: Sequence[int] = (), keepdim: bool = False) -> Array:
+def sum_grad(dy: Array, shape: Sequence[int], axes: int | Sequence[int] = (), keepdim: bool = False) -> Array:
     """The gradient of sum: dy, repeated along the axes that were summed.
 
     Contract:

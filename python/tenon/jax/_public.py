@@ -19,7 +19,9 @@ from tenon._public import (
     drop_absent,
     identifier,
     is_number,
+    is_told,
     listed,
+    listed_axes,
     number_type,
     shown_outputs,
 )
@@ -56,7 +58,7 @@ def _attribute(op: Operator, attr: Attr, value: Any) -> Any:
     if _is_traced(value) or (isinstance(value, list | tuple) and any(map(_is_traced, value))):
         message = "is an attribute, a constant of the compiled program, and this value is traced"
         raise TypeError(f"{op.name}: {attr.name} {message}; jax.jit(..., static_argnames=...) leaves it as it is")
-    made = attribute_value(op, attr, value, _dtype_name)
+    made = attribute_value(op, attr, listed_axes(attr, value), _dtype_name)
     return tuple(made) if isinstance(made, list) else made
 
 
@@ -73,14 +75,16 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
     if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
         return wide_array(value)
     made = value if isinstance(value, Array) else jnp.asarray(value)
-    return widened(made) if is_wide(param) else made
+    return widened(param, made) if is_wide(param) else made
 
 
-def _takes_number(param: Input, value: Any) -> bool:
+def _takes_number(op: Operator, param: Input, value: Any) -> bool:
     """Plain numbers, and arrays of one that have no type to insist on."""
     if not is_number(param) or value is None:
         return False
     if isinstance(value, bool | int | float | complex | np.generic):
+        return True
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf" and is_told(op, param):
         return True
     is_array = isinstance(value, Array | np.ndarray) and value.ndim == 0
     return is_array and (getattr(value, "weak_type", False) or jnp.issubdtype(value.dtype, jnp.integer))
@@ -99,7 +103,7 @@ class Arguments:
         numbers = []
         for param in op.inputs:
             value = given[param.name]
-            if _takes_number(param, value):
+            if _takes_number(op, param, value):
                 numbers.append(param)
             elif param.list and value is not None:
                 made[param.name] = [_array(op, param, v) for v in listed(op, param, value, "arrays")]

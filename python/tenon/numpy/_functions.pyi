@@ -103,7 +103,7 @@ def cross_entropy_grad(gx: Array, dloss: Array, reduction: str = "mean", *, out:
     With out=array the result is written there.
     """
 
-def sum(x: Array, axes: Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None) -> Array:
+def sum(x: Array, axes: int | Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None) -> Array:
     """The sum over some axes; [] is all of them.
 
     Contract:
@@ -114,7 +114,7 @@ def sum(x: Array, axes: Sequence[int] = (), keepdim: bool = False, *, out: Array
     """
 
 def sum_grad(
-    dy: Array, shape: Sequence[int], axes: Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None
+    dy: Array, shape: Sequence[int], axes: int | Sequence[int] = (), keepdim: bool = False, *, out: Array | None = None
 ) -> Array:
     """The gradient of sum: dy, repeated along the axes that were summed.
 

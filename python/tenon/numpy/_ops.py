@@ -21,6 +21,7 @@ from tenon._public import (
     formula_operator,
     identifier,
     is_number,
+    is_told,
     listed,
     number_type,
     shown_outputs,
@@ -86,6 +87,7 @@ class NumpyOp:
         self.inputs = [(i, p, f"{op.name}: {p.name}") for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
         self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
+        self.told = [i for i, p, _ in self.inputs if i in self.numbers and is_told(op, p)]
         self.alike = alike_inputs(op)
         places = [i for i, _, _ in self.inputs]
         self.outputs = [
@@ -166,22 +168,29 @@ class NumpyOp:
                 same = dict(zip(places, _same_type(given), strict=True))
                 args = [same.get(i, value) for i, value in enumerate(args)]
         for i in self.numbers:
-            if args[i] is not None and not is_array(args[i]):
+            if args[i] is not None and self._is_plain(i, args[i]):
                 args = [*args[:i], self._number(i, args), *args[i + 1 :]]
         return args
+
+    def _is_plain(self, place: int, value: Any) -> bool:
+        """Whether something is a number and no more: NumPy's arrays of one say little by their types."""
+        if place in self.told and isinstance(value, ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
+            return True
+        return not is_array(value)
 
     def _number(self, place: int, args: Sequence[Any]) -> Any:
         """A plain number as an array of the type that the contract says, where the others are."""
         param, value = self.op.params[place], args[place]
         assert isinstance(param, Input)
         what = f"{self.op.name}: {param.name}"
-        if not isinstance(value, int | float | numpy.number):
+        if not isinstance(value, int | float | numpy.number | numpy.bool_ | ndarray):
             raise TypeError(f"{what} must be a number or an array, not {type(value).__name__}")
         given: list[tuple[Input, list[Operand]]] = []
         gpu = None
         for i, other, name in self.inputs:
             values = args[i] if other.list and isinstance(args[i], list | tuple) else [args[i]]
-            tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in values if is_array(v)]
+            arrays = [v for v in values if not self._is_plain(i, v)]
+            tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in arrays]
             gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
             given.append((other, [operand(tensor) for _, tensor in tensors]))
         attrs = {self.op.params[i].name: args[i] for i in self.attrs}
@@ -212,6 +221,7 @@ class _Public(Public):
 
     tensor = "Array"
     number = "Array | float"
+    axes = "int | Sequence[int]"
 
     def __init__(self, made: NumpyOp) -> None:
         super().__init__(made.op, made.shown)

@@ -89,7 +89,7 @@ def cross_entropy_grad(gx: Tensor, dloss: Tensor, reduction: str = "mean") -> Te
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
-def sum(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Tensor:
+def sum(x: Tensor, axes: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
     """The sum over some axes; [] is all of them.
 
     Contract:
@@ -98,7 +98,7 @@ def sum(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Tensor:
     Returns y.
     """
 
-def sum_grad(dy: Tensor, shape: Sequence[int], axes: Sequence[int] = (), keepdim: bool = False) -> Tensor:
+def sum_grad(dy: Tensor, shape: Sequence[int], axes: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
     """The gradient of sum: dy, repeated along the axes that were summed.
 
     Contract:

@@ -17,7 +17,9 @@ from tenon._public import (
     drop_absent,
     identifier,
     is_number,
+    is_told,
     listed,
+    listed_axes,
     number_type,
     shown_outputs,
 )
@@ -78,11 +80,13 @@ def _instead(value: Any) -> str:
     return f"{type(value).__name__}; tf.constant(…) makes one"
 
 
-def _takes_number(param: Input, value: Any) -> bool:
+def _takes_number(op: Operator, param: Input, value: Any) -> bool:
     """Plain numbers, and integers such as a step that is counted."""
     if not is_number(param) or value is None:
         return False
     if isinstance(value, bool | int | float | complex | np.generic):
+        return True
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf" and is_told(op, param):
         return True
     return _is_tensor(value) and tf.TensorShape(value.shape).rank == 0 and tf.as_dtype(value.dtype).is_integer
 
@@ -104,7 +108,7 @@ class Arguments:
         numbers = []
         for param in op.inputs:
             value = given[param.name]
-            if _takes_number(param, value):
+            if _takes_number(op, param, value):
                 numbers.append(param)
             elif param.list and value is not None:
                 made[param.name] = [_tensor(op, param, v) for v in listed(op, param, value, "tensors")]
@@ -118,7 +122,7 @@ class Arguments:
         if isinstance(value, tf.Tensor | tf.Variable):
             message = "is an attribute, a constant of the graph, and this value is a tensor"
             raise TypeError(f"{self.op.name}: {attr.name} {message}")
-        return attribute_value(self.op, attr, value, dtype_name)
+        return attribute_value(self.op, attr, listed_axes(attr, value), dtype_name)
 
     def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> tf.Tensor:
         lists = [(p, made.get(p.name)) for p in self.op.inputs]
