@@ -305,6 +305,16 @@ def test_types_are_enforced() -> None:
         Node("softmax", [X.astype(np.int32)], [np.dtype(np.int32)])
 
 
+def test_registering_twice_is_registering() -> None:
+    options = tenon.onnxruntime.register(onnxruntime.SessionOptions())
+    assert tenon.onnxruntime.register(options) is options
+    node = helper.make_node("relu", ["x"], ["y"], domain="tenon")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("tenon", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8)
+    onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
 # ---- operators of plugins --------------------------------------------------------------------------------------------
 
 
@@ -316,7 +326,10 @@ def test_plugin(tmp_path: pathlib.Path) -> None:
     root = pathlib.Path(__file__).resolve().parents[2]
     source, made = root / "tests" / "python" / "plugin.c", tmp_path / "plugin.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", f"-I{root / 'include'}", source, "-o", made], check=True)
+    options = tenon.onnxruntime.register(onnxruntime.SessionOptions())
     tenon.load(made)
+    with pytest.raises(ValueError, match="these options have the operators from before tenon.load"):
+        tenon.onnxruntime.register(options)
     x = np.arange(12, dtype=np.float64).reshape(3, 4)
     np.testing.assert_array_equal(Node("joined", [x, x], [x.dtype]).run()[0], np.concatenate([x, x]))
     with pytest.raises(Exception, match="pooled: y is f32 here, but in ONNX Runtime pooled gives f64"):
