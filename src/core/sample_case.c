@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contract_parts.h"
+
 tn_value tni_setting_attr(const tni_setting *s, int32_t i) {
     if (s->attrs[i].kind != TN_UNSET) return s->attrs[i];
     if (s->contract->attrs[i].has_default) return s->contract->attrs[i].value;

@@ -98,7 +98,7 @@ static void gen_formula(generator *g, uint64_t seed) {
 }
 
 /* The rank of an input and its shape. */
-static int gen_shape(const generator *g, char name, int64_t n, int64_t c, int64_t shape[2]) {
+static inline int gen_shape(const generator *g, char name, int64_t n, int64_t c, int64_t shape[2]) {
     bool own = name == 'q' && !g->meets;
     shape[0] = name == 'b' ? c : own ? 2 : n;
     shape[1] = own ? 7 : c;
@@ -106,7 +106,7 @@ static int gen_shape(const generator *g, char name, int64_t n, int64_t c, int64_
 }
 
 /* The shapes of its inputs, in the order in which it takes them. */
-static const char *gen_shapes(const generator *g, int n, int c) {
+static inline const char *gen_shapes(const generator *g, int n, int c) {
     static char shapes[128];
     const char *const names = "xzbsq";
     bool seen[5] = {false};

@@ -317,8 +317,8 @@ static void test_twice(void) {
         for (int k = 0; g && k < g->contract->n_inputs; k++) {
             int64_t shape[2] = {3, 4};
             const tni_param *input = &g->contract->inputs[k];
-            bool row = tni_is_row(g, input, NULL) || input->shape.count < most;
-            array_make(&c.in[k], TN_F64, input->shape.count == 0 ? 0 : row ? 1 : 2, shape, 0);
+            bool narrow = tni_is_row(g, input, NULL) || input->shape.count < most;
+            array_make(&c.in[k], TN_F64, input->shape.count == 0 ? 0 : narrow ? 1 : 2, shape, 0);
             array_fill(&c.in[k], 0.3, 2);
         }
         if (g) check_both(formulas[i], &c, true);
