@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -89,6 +90,29 @@ def test_nested_and_other_axes() -> None:
     rows = tn.fuse("x - mean(x, -1)")
     assert_close(jax.vmap(rows)(x[0, 0]), jnp.zeros(4), "f64")  # elements without dimensions
     assert_close(jax.vmap(rows)(x), x - x.mean(-1, keepdims=True), "f64")
+
+
+MEETING = [
+    ("(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5) * g + b", [(4, 3), (3,), ()]),
+    ("-sum(exp(x - logsumexp(x, -1)) * t, -1)", [(3,), (4, 3)]),
+    ("w * sum(x * y, -1)", [(), (2, 4, 3), (4, 1)]),
+    ("m = mean(x, -1); y = x * w - m; z = m * w", [(), (4, 3)]),
+]
+
+
+@pytest.mark.parametrize(("formula", "shapes"), MEETING)
+def test_inputs_that_meet_behind_reductions(formula: str, shapes: list[tuple[int, ...]]) -> None:
+    """Of any of them a batch, as long as one of the dimensions, with the gradients of all."""
+    function, rng = tn.fuse(formula), np.random.default_rng(0)
+
+    def both(*arrays: Any) -> Any:
+        made, back = jax.vjp(function, *arrays)
+        return made, back(jax.tree.map(jnp.cos, made))
+
+    for moved in list(itertools.product((None, 0), repeat=len(shapes)))[1:]:
+        arrays = [rng.standard_normal(s if m is None else (3, *s)) for s, m in zip(shapes, moved, strict=True)]
+        elements = [[a if m is None else a[i] for a, m in zip(arrays, moved, strict=True)] for i in range(3)]
+        assert_close(jax.vmap(both, moved)(*arrays), stack(*(both(*one) for one in elements)), "f64", scale=8)
 
 
 def test_shapes_that_broadcast() -> None:

@@ -184,6 +184,28 @@ def test_updates_are_constants_to_gradients() -> None:
     assert np.all(mean != 0)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_inputs_that_meet_behind_reductions(known: bool) -> None:
+    """A graph that knows no sizes, or not even how many there are."""
+    norm = tn.fuse("(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5) * g + b")
+    given = [tf.constant(np.random.default_rng(0).standard_normal(s)) for s in ((4, 3), (3,), ())]
+
+    def plain(x: Any, g: Any, b: Any) -> Any:
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        return centred * tf.math.rsqrt(tf.reduce_mean(centred**2, -1, keepdims=True) + 1e-5) * g + b
+
+    def gradients(function: Any, *tensors: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            made = tf.sin(function(*tensors))
+        return tape.gradient(made, tensors)
+
+    specs = [tf.TensorSpec([None] * len(t.shape) if known else None, t.dtype) for t in given]
+    have = tf.function(lambda *tensors: gradients(norm, *tensors), input_signature=specs)(*given)
+    for d, want in zip(have, gradients(plain, *given), strict=True):
+        assert_close(d, want, "f64", scale=8)
+
+
 def test_what_has_steps_has_a_gradient_of_0() -> None:
     x, y = tf.linspace(-1.0, 1.0, 6), tf.ones(6)
     assert_close(gradient_of(lambda t: tn.fuse("floor(x) * y")(t, y), x), np.zeros(6))
