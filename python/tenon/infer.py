@@ -424,6 +424,7 @@ class Binding:
         plain = reduce(self._broadcast, (s for s, c in zip(shapes, columns, strict=True) if not c))
         reduced = [(*s[:-1], 1) if s else () for s, c in zip(shapes, columns, strict=True) if c]
         made = reduce(self._broadcast, reduced, plain)
+        reduce(self._broadcast, shapes)  # what columns are made of has to go with the others, too
         # Beside single numbers alone there is no last dimension.
         return made[:-1] if item["fn"] == "rows" or (reduced and not plain) else made
 

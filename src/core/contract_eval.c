@@ -285,6 +285,7 @@ bool tni_broadcast(tni_dims *to, const tni_dims *with) {
 
 bool tni_broadcast_all(const tni_item *item, const tni_dims *of, tni_dims *made, int32_t *bad) {
     bool dropped = item->kind == TNI_ITEM_ROWS, columns = false;
+    tni_dims whole = of[0]; /* what columns are made of has to go with the others, too */
     *made = of[0];
     for (int32_t k = 1; k <= item->n_more; k++) {
         tni_dims next = of[k];
@@ -294,7 +295,7 @@ bool tni_broadcast_all(const tni_item *item, const tni_dims *of, tni_dims *made,
             if (next.ndim > 0) next.d[next.ndim - 1] = 1;
         }
         *bad = k;
-        if (!tni_broadcast(made, &next)) return false;
+        if (!tni_broadcast(&whole, &of[k]) || !tni_broadcast(made, &next)) return false;
     }
     if (dropped && made->ndim > 0) made->ndim--;
     return true;
