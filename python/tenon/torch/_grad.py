@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from torch.autograd import Function
+from torch.autograd.function import _SingleLevelFunction
 
 from tenon import _rules
 from tenon._public import compile_source, identifier
@@ -354,7 +355,9 @@ def make_function(
     """
     writer = _Writer(op, fast, shown, functional, inside)
     source = _write(writer)
-    names: dict[str, Any] = {"Function": Function, "_run": run, "_zeros": _zeros, "_size": size}
+    # A transform that has sent a call on to its kernel has its own levels done.
+    base = _SingleLevelFunction if inside and not functional else Function
+    names: dict[str, Any] = {"Function": base, "_run": run, "_zeros": _zeros, "_size": size}
     names |= {"_is_recorded": torch.is_grad_enabled, "_Once": _Once}
     names["_hooks"] = torch._C._autograd._top_saved_tensors_default_hooks
     names["_keeps_graph"] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
