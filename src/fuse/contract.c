@@ -329,7 +329,7 @@ static void find_meetings(grouping *g) {
 static uint8_t number_of(const grouping *g, uint64_t items, uint8_t *numbers, int32_t *n) {
     if (!items) return 0;
     uint8_t *number = &numbers[g->of[__builtin_ctzll(items)]];
-    if (!*number) *number = (uint8_t)++ * n;
+    if (!*number) *number = (uint8_t)(*n += 1);
     return (uint8_t)(*number - 1);
 }
 
