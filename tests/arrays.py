@@ -78,3 +78,22 @@ def copies(args: Any) -> Any:
     if isinstance(args, list | tuple):
         return [copies(a) for a in args]
     return args.copy(order="K") if isinstance(args, np.ndarray) else args
+
+
+# ---- what users give for numbers and axes ----------------------------------------------------------------------------
+
+AXES = [1, -1, np.int64(1), np.array(1), [1], np.array([1])]
+NUMBERS = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.array(2), np.array(2.0), np.array(2.0, np.float32)]
+
+
+def assert_takes_axes(tn: Any, x: Any, axes: Any) -> None:
+    """x: 0 to 5 in two rows."""
+    np.testing.assert_array_equal(tn.sum(x, axes=axes), [3, 12])
+
+
+def assert_takes_number(tn: Any, x: Any, number: Any) -> None:
+    """For attributes, and for 0-dim inputs whose types other inputs say; x: three ones in f32."""
+    np.testing.assert_array_equal(tn.softmax(x, scale=number), tn.softmax(x, scale=2.0))
+    for kind in ("T", "f32"):
+        made = tn.fuse(f"f(x: T[*s], a: {kind}[]) -> y: T[*s] : x * a")(x, number)
+        assert made.dtype == x.dtype and (np.asarray(made) == 2).all()

@@ -47,15 +47,14 @@ static bool is_one(const char *key) {
     return strcmp(key, "1") == 0;
 }
 
-/* broadcast(*a, *b …) or rows(*a …), and nothing else. */
-static bool is_function(const tni_contract *c, const tni_shape *shape) {
+bool tni_is_shape_function(const tni_contract *c, const tni_shape *shape) {
     return shape->cond < 0 && shape->count == 1 && tni_takes_packs(c->items[shape->first].kind);
 }
 
 /* rows(*p), which an input can have, too. */
 static bool is_rows(const tni_contract *c, const tni_shape *shape) {
     const tni_item *item = &c->items[shape->first];
-    return is_function(c, shape) && item->kind == TNI_ITEM_ROWS && !item->n_more && !item->a.is_attr;
+    return tni_is_shape_function(c, shape) && item->kind == TNI_ITEM_ROWS && !item->n_more && !item->a.is_attr;
 }
 
 /* [*p], or [*p, n]. */
@@ -89,7 +88,7 @@ static bool is_numpy(const tni_contract *c) {
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
         bool pack = param->shape.count == 1 && is_pack(c, &param->shape);
         if (param->shape.cond >= 0) return false;
-        if (!seed && param->shape.count && !pack && !is_function(c, &param->shape)) return false;
+        if (!seed && param->shape.count && !pack && !tni_is_shape_function(c, &param->shape)) return false;
     }
     return true;
 }
@@ -208,7 +207,7 @@ static tn_status function_extent(const tni_fuse *f, const tni_param *param, tni_
 tn_status tni_param_extent(const tni_fuse *f, const tni_param *param, tni_extent *extent) {
     int32_t items[TN_MAX_RANK], count;
     *extent = (tni_extent){0, 0};
-    if (f->axes.numpy && is_function(f->contract, &param->shape)) return function_extent(f, param, extent);
+    if (f->axes.numpy && tni_is_shape_function(f->contract, &param->shape)) return function_extent(f, param, extent);
     TN_TRY(tni_param_items(f, param, items, &count));
     for (int k = 0; k < count; k++) {
         if (items[k] >= 0) *(tni_is_row(f, param, NULL) ? &extent->row : &extent->full) |= (uint64_t)1 << items[k];

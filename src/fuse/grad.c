@@ -285,10 +285,9 @@ static void mark_active(differ *d) {
 /* ---- outputs and inputs ------------------------------------------------------------------------------------------ */
 
 static tn_status items_of(const tni_fuse *f, const tni_param *param, uint64_t *bits) {
-    int32_t items[TN_MAX_RANK], count;
-    TN_TRY(tni_param_items(f, param, items, &count));
-    *bits = 0;
-    for (int i = 0; i < count; i++) *bits |= items[i] >= 0 ? (uint64_t)1 << items[i] : 0;
+    tni_extent extent;
+    TN_TRY(tni_param_extent(f, param, &extent));
+    *bits = extent.full | extent.row;
     return TN_OK;
 }
 
@@ -321,8 +320,7 @@ static tn_status output_extent(const tni_fuse *f, int32_t k, tni_extent *extent)
     if (f->axes.numpy) {
         return param->shape.count && first->kind == TNI_ITEM_PACK ? pack_extent(f, param, extent) : TN_OK;
     }
-    extent->row = 0;
-    return items_of(f, param, &extent->full);
+    return tni_param_extent(f, param, extent);
 }
 
 /* Whether something can arrive at an output: its value may be rounded to an integer when it is stored. */

@@ -203,11 +203,6 @@ static bool is_shared(const writer *w, const tni_param *param) {
     return w->f->axes.numpy && tni_broadcasts(w->f->contract, &param->shape);
 }
 
-/* broadcast() or rows(). */
-static bool is_function(const writer *w, const tni_param *param) {
-    return param->shape.count == 1 && tni_takes_packs(w->f->contract->items[param->shape.first].kind);
-}
-
 /* broadcast(*a, rows(*b)) has one dimension fewer where *a has none: those who have them say so. */
 static bool has_columns(const writer *w, const tni_param *param) {
     const tni_item *item = &w->f->contract->items[param->shape.first];
@@ -218,9 +213,10 @@ static bool has_columns(const writer *w, const tni_param *param) {
 static void print_param(tni_text *text, const writer *w, const char *before, const tni_param *param) {
     tni_text_add(text, "%s%s: ", before, param->name);
     tni_print_type(text, w->f->contract, &param->type);
-    if (is_function(w, param) && tni_is_row(w->f, param, NULL)) {
+    if (tni_is_shape_function(w->f->contract, &param->shape) && tni_is_row(w->f, param, NULL)) {
         tni_text_add(text, "[rows(*s_%s)]", param->name);
-    } else if (is_shared(w, param) || (is_function(w, param) && !has_columns(w, param))) {
+    } else if (is_shared(w, param) ||
+               (tni_is_shape_function(w->f->contract, &param->shape) && !has_columns(w, param))) {
         tni_text_add(text, param->shape.count == 2 ? "[*s_%s, n_%s]" : "[*s_%s]", param->name, param->name);
     } else {
         tni_print_shape(text, w->f->contract, &param->shape);

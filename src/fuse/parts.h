@@ -244,7 +244,9 @@ tn_status tni_param_extent(const tni_fuse *formula, const tni_param *param, tni_
 /* It has all but the last dimension; `ranks` of the inputs (-1: absent) decide of broadcast(*a, rows(*b)). */
 bool tni_is_row(const tni_fuse *formula, const tni_param *param, const int32_t *ranks);
 bool tni_broadcasts(const tni_contract *contract, const tni_shape *shape);
-tn_status tni_find_groups(tni_fuse *formula); /* when the graph and the outputs are there */
+bool tni_is_shape_function(const tni_contract *contract,
+                           const tni_shape *shape); /* broadcast() or rows(), nothing else */
+tn_status tni_find_groups(tni_fuse *formula);       /* when the graph and the outputs are there */
 /* A kernel sees `~` inputs in the shape of all: reductions must be of the whole shape. */
 tn_status tni_check_reductions(const tni_fuse *formula);
 int tni_param_type(const tni_type *type);
