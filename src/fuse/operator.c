@@ -190,11 +190,23 @@ static void drop(const tn_op *whole) {
 
 /* ---- tn_fuse ----------------------------------------------------------------------------------------------------- */
 
+static uint64_t add_to_hash(uint64_t hash, const char *text, size_t bytes) {
+    uint64_t word = 0;
+    memcpy(&word, text, bytes < sizeof word ? bytes : sizeof word);
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+/* Of the text's length and some words of it: a gradient may have 16 KB, and is looked up at every call. What is found
+ * is compared whole. */
 static uint64_t hash_of(const char *text, const char *name, bool fast) {
-    uint64_t h = fast ? 0x84222325cbf29ce4u : 0xcbf29ce484222325u;
-    for (const char *s = text; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
-    for (const char *s = name ? name : ""; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
-    return h ^ h >> 32;
+    enum { WORD = sizeof(uint64_t), MOST = 32 };
+    const size_t length = strlen(text), step = length / MOST > WORD ? length / MOST : WORD;
+    uint64_t hash = 2 * length + fast;
+    for (size_t i = 0; i < length; i += step) hash = add_to_hash(hash, text + i, length - i);
+    if (length > WORD) hash = add_to_hash(hash, text + length - WORD, WORD);
+    for (const char *s = name ? name : ""; *s; s++) hash = add_to_hash(hash, s, 1);
+    return hash ^ hash >> 32;
 }
 
 static bool same_name(const char *a, const char *b) {
