@@ -2,7 +2,8 @@
 
   speed   large tensors, f32 and bf16: forward, and forward with backward by autograd, against PyTorch eager and
           torch.compile. On a GPU time on the device, as bench/gpu.py has it; optimisers as steps that a user makes
-  calls   small tensors: what a call costs before it computes anything, against PyTorch eager
+  calls   small tensors: what a call costs before it computes anything, against PyTorch eager and, where a gradient is
+          recorded, a torch.autograd.Function that computes nothing
 
 The PyTorch code is that of bench/peers.py. Sides run on the same random data, taking turns; a side's time is the median
 over its turns. On a GPU, processes beside each other compile first what torch.compile will then find on disk. Names
@@ -90,6 +91,23 @@ def step(side: Side, dy: Tensor) -> Sequence[Tensor]:
     return torch.autograd.grad(side.call(), side.leaves, dy)
 
 
+class Empty(torch.autograd.Function):
+    """The least that an operator costs whose gradient is known to Python: memory for results, and nothing computed."""
+
+    @staticmethod
+    def forward(ctx: Any, shape: Sequence[int], *leaves: Tensor) -> Tensor:
+        ctx.save_for_backward(*leaves)
+        return leaves[0].new_empty(shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, *(torch.empty_like(leaf) for leaf in ctx.saved_tensors)
+
+
+Empty._backward_cls.apply = Empty.backward  # type: ignore[attr-defined]  # the short ways that tenon.torch goes, too
+empty = vars(torch._C._FunctionBase)["apply"].__get__(None, Empty)
+
+
 @dataclass(frozen=True)
 class Row:
     name: str
@@ -111,6 +129,8 @@ class Row:
             ours, theirs = sides["tenon"].call(), sides["eager"].call()  # a loss of bf16 is f32 in Tenon
         dy = gradient_like(theirs)
         dys = {name: dy.to(ours.dtype) if name == "tenon" else dy for name in sides}
+        sides["empty"] = Side(partial(empty, ours.shape, *sides["tenon"].leaves), sides["tenon"].leaves)
+        dys["empty"] = dys["tenon"]
         return {name: partial(step, side, dys[name]) for name, side in sides.items()}
 
 
@@ -216,10 +236,9 @@ def measured(row: Row, dtype: str, backward: bool, device: str, quick: bool) -> 
     found: dict[str, Any] = {"op": row.name, "shape": gpu.named(shape), "type": dtype}
     found["pass"] = "fwd+bwd" if backward else "forward"
     with torch.set_grad_enabled(backward):
-        calls = row.calls(SIZES[device], dtype, device, backward)
-        if quick:
-            del calls["compile"]
-        calls = {side: call for side, call in calls.items() if works(found, side, call)}
+        made = row.calls(SIZES[device], dtype, device, backward)
+        sides = ("tenon", "eager") if quick else ("tenon", "eager", "compile")
+        calls = {side: made[side] for side in sides if works(found, side, made[side])}
         if "tenon" in calls:
             us = times(row, found, calls, device, quick)
             found |= {f"{side}_us": round(t, 2) for side, t in us.items()}
@@ -286,19 +305,24 @@ def compile_ahead(names: Sequence[str], device: str) -> None:
 def calls(rows: Sequence[Row], device: str, quick: bool) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     found: list[dict[str, Any]] = []
-    print(f"  {'':<24} {'pass':<9}    tenon µs    torch µs   tenon / torch")
+    print(f"  {'':<24} {'pass':<9}    tenon µs    torch µs    empty µs   tenon / torch")
     for row, dtype, backward in cases(rows):
         if dtype != "f32":
             continue
         name = "fwd+bwd" if backward else "forward"
         with torch.set_grad_enabled(backward):
             sides = row.calls(SIZES["small"], dtype, device, backward)
-            us = compare_all({"tenon": sides["tenon"], "torch": sides["eager"]}, quick, TURNS, TURN_S)
+            compared = {"tenon": sides["tenon"], "torch": sides["eager"]}
+            if backward:
+                compared["empty"] = sides["empty"]
+            us = compare_all(compared, quick, TURNS, TURN_S)
         r: dict[str, Any] = {"op": row.name, "pass": name, **{f"{side}_us": round(t, 2) for side, t in us.items()}}
         r["times_torch"] = round(us["tenon"] / us["torch"], 2)
         found.append(r)
         mark = "  over" if r["times_torch"] > MOST[name] else ""
-        print(f"  {row.name:<24} {name:<9} {us['tenon']:>11.2f} {us['torch']:>11.2f} {r['times_torch']:>15.2f}{mark}")
+        nothing = f"{us['empty']:>11.2f}" if backward else 11 * " "
+        times = f"{us['tenon']:>11.2f} {us['torch']:>11.2f} {nothing} {r['times_torch']:>15.2f}{mark}"
+        print(f"  {row.name:<24} {name:<9} {times}")
     for name, most in MOST.items():
         of = [r["times_torch"] for r in found if r["pass"] == name]
         print(f"\n  {name}: {sum(ratio > most for ratio in of)} of {len(of)} over {most:g}")

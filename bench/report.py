@@ -224,11 +224,29 @@ def cost_of_calls(rows: Rows, side: str, name: str, most: dict[str, float]) -> l
     return lines
 
 
+def floor(rows: Rows) -> list[str]:
+    """What recording costs by itself."""
+    with_floor = [r for r in rows if "empty_us" in r]
+    if not with_floor:
+        return []
+    share = [r["empty_us"] / r["torch_us"] for r in with_floor]
+    ours = [r["tenon_us"] / r["empty_us"] for r in with_floor]
+    return [
+        "",
+        "A `torch.autograd.Function` that computes nothing, and only makes room for its results, costs"
+        f" {mean(share):.2f} times what PyTorch's forward and backward cost (geometric mean;"
+        f" {sum(x > 1 for x in share)} of {len(share)} over 1); Tenon's with all they compute {mean(ours):.2f} times"
+        " as much as that Function.",
+        "",
+    ]
+
+
 def calls(result: dict[str, Any], link: str) -> list[str]:
     where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
     return [
         f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
         f"times what PyTorch's code costs, less being better ({link}).",
+        *floor(result["rows"]),
         "",
         *cost_of_calls(result["rows"], "torch", "PyTorch", {"forward": 1.2, "fwd+bwd": 1.0}),
     ]

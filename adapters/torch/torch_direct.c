@@ -25,6 +25,7 @@ typedef struct python_object python_object; /* PyObject */
     X(const char *, PyUnicode_AsUTF8AndSize, (python_object * text, intptr_t * size))                      \
     X(python_object *, PyDict_GetItem, (python_object * dict, python_object * key))                        \
     X(long long, PyLong_AsLongLong, (python_object * number))                                              \
+    X(python_object *, PyLong_FromLongLong, (long long number))                                            \
     X(double, PyFloat_AsDouble, (python_object * number))                                                  \
     X(intptr_t, PySequence_Size, (python_object * sequence))                                               \
     X(python_object *, PyList_GetItem, (python_object * list, intptr_t index))                             \
@@ -562,4 +563,19 @@ TN_API void tn_torch_direct_record_by(python_object *function, python_object *wi
     py.Py_IncRef(with_grad);
     e->with_grad = with_grad;
     py.Py_DecRef(before);
+}
+
+/* Takes `count` numbers of a generator, whose methods these are: where they begin; -1 and a Python error. Between asking
+ * and setting no other thread of Python runs, as would be in Python itself. */
+TN_API int64_t tn_torch_take_numbers(python_object *get_offset, python_object *set_offset, int64_t count) {
+    python_object *now = py.PyObject_Vectorcall(get_offset, NULL, 0, NULL);
+    int64_t begin = now ? py.PyLong_AsLongLong(now) : -1;
+    if (now) py.Py_DecRef(now);
+    if (begin < 0) return -1;
+    python_object *next = py.PyLong_FromLongLong(begin + count);
+    python_object *none = next ? py.PyObject_Vectorcall(set_offset, &next, 1, NULL) : NULL;
+    if (next) py.Py_DecRef(next);
+    if (!none) return -1;
+    py.Py_DecRef(none);
+    return begin;
 }

@@ -31,6 +31,8 @@ _lib.tn_torch_direct.argtypes = [
 _lib.tn_torch_direct.restype = ctypes.py_object
 _lib.tn_torch_direct_record_by.argtypes = [ctypes.py_object] * 2
 _lib.tn_torch_direct_record_by.restype = None
+_lib.tn_torch_take_numbers.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_int64]
+_lib.tn_torch_take_numbers.restype = ctypes.c_int64
 
 
 def _knows_modes() -> bool:
@@ -123,3 +125,9 @@ def record_by(function: Callable[..., Any], with_grad: Callable[..., Any]) -> No
     """Calls of a function that `direct` made go to `with_grad` from now on, where they must be recorded."""
     if available:
         _lib.tn_torch_direct_record_by(function, with_grad)
+
+
+def take_numbers(generator: torch.Generator, count: int) -> int:
+    """Where the next `count` numbers of a GPU's generator begin, which nobody else gets; needs `available`."""
+    begin: int = _lib.tn_torch_take_numbers(generator.get_offset, generator.set_offset, count)
+    return begin

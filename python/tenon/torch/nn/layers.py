@@ -12,6 +12,7 @@ from torch.fx import Proxy
 import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
+from tenon.torch._seeds import draw
 from tenon.torch.nn._rows import OutOfPlace, leaf
 
 
@@ -166,8 +167,7 @@ class Dropout(OutOfPlace, nn.Dropout):
             return input
         if self.p == 1:
             return input * 0.0
-        seed = torch.randint(2**63 - 1, (2,), device=input.device)
-        return tn.dropout(input, seed, self.p)
+        return tn.dropout(input, draw(input.device), self.p)
 
 
 class ScaleBiasReLU(nn.Module):
