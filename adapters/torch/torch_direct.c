@@ -83,11 +83,18 @@ static struct {
 
 #define KEYS "_ZN3c104impl26raw_local_dispatch_key_setE" /* two words in each thread; 0 is the usual state */
 
-enum { MOST_STATES = 4, LARGE = 65536 };
+enum { MOST_STATES = 4, LARGE = 65536, METH_FASTCALL = 0x80 };
 
 /* Dispatch keys that a call may find: the usual ones, and those of torch.inference_mode(). */
 static uint64_t states[MOST_STATES][2];
 static int n_states;
+
+typedef struct method { /* PyMethodDef */
+    const char *name;
+    python_object *(*call)(python_object *self, python_object *const *args, intptr_t n);
+    int flags;
+    const char *doc;
+} method;
 
 /* What a Python function made here calls. */
 typedef struct entry {
@@ -466,6 +473,23 @@ static python_object *call(python_object *self, python_object *const *args, intp
     return made;
 }
 
+/* Where a generator stands, whose methods get_offset and set_offset the arguments are; `count` numbers behind that are
+ * taken. Between asking and setting no other thread of Python runs, as one might in Python itself. */
+static python_object *take(python_object *self, python_object *const *args, intptr_t n) {
+    (void)self;
+    python_object *now = n == 3 ? py.PyObject_Vectorcall(args[0], NULL, 0, NULL) : NULL;
+    if (!now) return NULL;
+    python_object *next = py.PyLong_FromLongLong(py.PyLong_AsLongLong(now) + py.PyLong_AsLongLong(args[2]));
+    python_object *none = next ? py.PyObject_Vectorcall(args[1], &next, 1, NULL) : NULL;
+    if (next) py.Py_DecRef(next);
+    if (none) {
+        py.Py_DecRef(none);
+        return now;
+    }
+    py.Py_DecRef(now);
+    return NULL;
+}
+
 /* ---- for Python's ctypes, which holds the lock of the interpreter ------------------------------------------------ */
 
 /* Once, before the functions below. The arguments are of torch: Tensor, Parameter, Tensor.is_neg, _increment_version,
@@ -531,19 +555,14 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
  * whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
 TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with_grad, python_object *general,
                                       uint64_t shown, bool all, int32_t over) {
-    static const struct { /* PyMethodDef */
-        const char *name;
-        python_object *(*call)(python_object *self, python_object *const *args, intptr_t n);
-        int flags;
-        const char *doc;
-    } method = {"call", call, 0x80 /* METH_FASTCALL */, NULL};
+    static const method called = {"call", call, METH_FASTCALL, NULL};
     entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */
     if (!e) return NULL;
     *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all, .over = over};
     e->over_in = tensor_place(op->contract, over);
     for (int32_t i = 0; i < op->contract->n_inputs; i++) e->mutates |= op->contract->inputs[i].inplace;
     python_object *self = py.PyCapsule_New(e, NULL, NULL);
-    python_object *function = self ? py.PyCFunction_NewEx((void *)&method, self, NULL) : NULL;
+    python_object *function = self ? py.PyCFunction_NewEx((void *)&called, self, NULL) : NULL;
     if (self) py.Py_DecRef(self);
     if (!function) {
         py.PyErr_Clear();
@@ -565,17 +584,8 @@ TN_API void tn_torch_direct_record_by(python_object *function, python_object *wi
     py.Py_DecRef(before);
 }
 
-/* Takes `count` numbers of a generator, whose methods these are: where they begin; -1 and a Python error. Between asking
- * and setting no other thread of Python runs, as would be in Python itself. */
-TN_API int64_t tn_torch_take_numbers(python_object *get_offset, python_object *set_offset, int64_t count) {
-    python_object *now = py.PyObject_Vectorcall(get_offset, NULL, 0, NULL);
-    int64_t begin = now ? py.PyLong_AsLongLong(now) : -1;
-    if (now) py.Py_DecRef(now);
-    if (begin < 0) return -1;
-    python_object *next = py.PyLong_FromLongLong(begin + count);
-    python_object *none = next ? py.PyObject_Vectorcall(set_offset, &next, 1, NULL) : NULL;
-    if (next) py.Py_DecRef(next);
-    if (!none) return -1;
-    py.Py_DecRef(none);
-    return begin;
+/* take(get_offset, set_offset, count) as a Python function. */
+TN_API python_object *tn_torch_take(void) {
+    static const method called = {"take", take, METH_FASTCALL, NULL};
+    return py.PyCFunction_NewEx((void *)&called, NULL, NULL);
 }

@@ -31,8 +31,7 @@ _lib.tn_torch_direct.argtypes = [
 _lib.tn_torch_direct.restype = ctypes.py_object
 _lib.tn_torch_direct_record_by.argtypes = [ctypes.py_object] * 2
 _lib.tn_torch_direct_record_by.restype = None
-_lib.tn_torch_take_numbers.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_int64]
-_lib.tn_torch_take_numbers.restype = ctypes.c_int64
+_lib.tn_torch_take.restype = ctypes.py_object
 
 
 def _knows_modes() -> bool:
@@ -98,6 +97,10 @@ def _set_up() -> bool:
 
 
 available = _set_up()
+# take(get_offset, set_offset, count): where a generator stands; as many numbers behind that are nobody else's.
+take: Callable[[Callable[[], int], Callable[[int], object], int], int] | None = (
+    _lib.tn_torch_take() if available else None
+)
 
 
 def direct(
@@ -125,9 +128,3 @@ def record_by(function: Callable[..., Any], with_grad: Callable[..., Any]) -> No
     """Calls of a function that `direct` made go to `with_grad` from now on, where they must be recorded."""
     if available:
         _lib.tn_torch_direct_record_by(function, with_grad)
-
-
-def take_numbers(generator: torch.Generator, count: int) -> int:
-    """Where the next `count` numbers of a GPU's generator begin, which nobody else gets; needs `available`."""
-    begin: int = _lib.tn_torch_take_numbers(generator.get_offset, generator.set_offset, count)
-    return begin

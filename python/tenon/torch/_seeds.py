@@ -7,65 +7,85 @@ same state of the generator gives the same seed, as torch.utils.checkpoint needs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import _C, Tensor
 
-from tenon.torch._direct import available, take_numbers
+from tenon.torch._direct import take
 
 _STEP = 4  # a generator counts in fours
-_ROOM = 256  # seeds that lie in memory together
+_ROOM, _GROUP = 1024, 16  # seeds that lie in memory together; those that become tensors of their own at a time
 _WORTH = 4  # of them must have been asked for one by one before
 _OURS = 0x9E3779B97F4A7C15  # torch's own numbers have the generator's seed itself as their key
 
 
 @dataclass
 class _Near:
-    """Seeds next to each other, on one stream of a GPU."""
+    """Seeds next to each other, on one stream of a GPU: their words are a key and a number that counts up."""
 
-    key: int  # the first word of all of them
-    first: int  # the second word of the first one
+    device: torch.device
+    seed: int  # of the generator
+    first: int  # number
     asked: int = 0
-    seeds: Tensor | None = None
+    groups: dict[int, Sequence[Tensor]] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> int:
+        return self.seed * _OURS >> 1 & 2**63 - 1
+
+    @cached_property
+    def words(self) -> Tensor:
+        """All of them, for calls with gradients and without."""
+        with torch.inference_mode(False):
+            words = torch.full((_ROOM, 2), self.key, device="cpu")
+            words[:, 1] = torch.arange(self.first, self.first + _ROOM, device="cpu")
+            return words.to(self.device, non_blocking=True)
+
+    def take(self, number: int) -> Tensor:
+        self.asked += 1
+        if self.asked <= _WORTH:
+            return torch.tensor([self.key, number], device="cpu").to(self.device, non_blocking=True)
+        group, within = divmod(number - self.first, _GROUP)
+        made = self.groups.get(group)
+        if made is None:
+            made = self.groups[group] = self.words[group * _GROUP :][:_GROUP].unbind(0)
+        return made[within]
 
 
-_near: dict[tuple[int, int], _Near] = {}
+class _Source:
+    """The generator of a GPU."""
+
+    def __init__(self, index: int) -> None:
+        generator = torch.cuda.default_generators[index]
+        self.get, self.set, self.seed = generator.get_offset, generator.set_offset, generator.initial_seed
+        self.near: dict[int, _Near] = {}  # by stream
 
 
-def _is_plain() -> bool:
-    """Nothing watches or replaces the call: no trace, no transform, no mode, no graph that is captured."""
-    return not (
-        torch.compiler.is_compiling()
-        or _C._are_functorch_transforms_active()
-        or _C._len_torch_dispatch_stack()
-        or torch.cuda.is_current_stream_capturing()
-    )
+_sources: dict[int, _Source] = {}
 
 
 def draw(device: torch.device) -> Tensor:
     """A seed on the device; torch.manual_seed decides which ones follow."""
-    if device.type != "cuda" or not available or not _is_plain():
+    # Traces, transforms, modes and graphs that are captured see an operator of torch.
+    if (
+        device.type != "cuda"
+        or torch.compiler.is_compiling()
+        or take is None
+        or _C._are_functorch_transforms_active()
+        or _C._len_torch_dispatch_stack()
+        or _C._cuda_isCurrentStreamCapturing()
+    ):
         return torch.randint(2**63 - 1, (2,), device=device)
     index = device.index
-    generator = torch.cuda.default_generators[index]
-    number = take_numbers(generator, _STEP) // _STEP
-    key = generator.initial_seed() * _OURS >> 1 & 2**63 - 1
-    stream = _C._cuda_getCurrentRawStream(index)
-    near = _near.get((index, stream))
-    if near is None or near.key != key or not 0 <= number - near.first < _ROOM:
-        near = _near[index, stream] = _Near(key, number)
-    near.asked += 1
-    if near.asked <= _WORTH:
-        return torch.tensor([key, number], device="cpu").to(device, non_blocking=True)
-    if near.seeds is None:
-        near.seeds = _make(near, device)
-    return near.seeds.select(0, number - near.first)
-
-
-def _make(near: _Near, device: torch.device) -> Tensor:
-    """All of them, one a row, for calls with gradients and without."""
-    with torch.inference_mode(False):
-        words = torch.full((_ROOM, 2), near.key, device="cpu")
-        words[:, 1] = torch.arange(near.first, near.first + _ROOM, device="cpu")
-        return words.to(device, non_blocking=True)
+    source = _sources.get(index)
+    if source is None:
+        source = _sources[index] = _Source(index)
+    number, seed = take(source.get, source.set, _STEP) // _STEP, source.seed()
+    stream: int = _C._cuda_getCurrentRawStream(index)
+    near = source.near.get(stream)
+    if near is None or near.seed != seed or not 0 <= number - near.first < _ROOM:
+        near = source.near[stream] = _Near(device, seed, number)
+    return near.take(number)
