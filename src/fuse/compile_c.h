@@ -23,9 +23,10 @@ enum {
     TNI_C_CALLS = 3,            /* whoever calls so often will call again */
 };
 
-/* at: the pass's values; memory: of the loop's loads, stores and sums, in their order */
+/* at: the pass's values; memory: of the loop's loads, stores and sums, in their order, what is pending in front of its
+ * sums; row: which the first one is, of `inner` */
 typedef void (*tni_c_loop)(void *const *at, char *const *memory, const uint64_t *constants, int64_t rows,
-                           int64_t columns);
+                           int64_t columns, int64_t row, int64_t inner);
 
 /* emit_c.c: adds the loops' text, and their places in the passes; returns how many there are. */
 int32_t tni_emit_c(tni_program *program, tni_text *text);

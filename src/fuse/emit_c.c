@@ -10,7 +10,6 @@
 
 enum {
     MOST_STEPS = 64, /* of a loop: longer ones only move values to the stack and back */
-    LONG_ROW = 64,   /* columns from which on a row's value is set once for each row, not spread over its elements */
 };
 
 /* What is known of a value of the pass. */
@@ -31,7 +30,7 @@ typedef struct emitter {
     int32_t first, count;
     bool by_rows;
     bool free; /* so far: nothing of it is in the scratch memory, and rows lie behind each other */
-    tni_text fields, begin, row, body, *text;
+    tni_text fields, begin, row, body, row_end, *text;
     uint8_t constant_seen[TNI_LANES * TNI_FUSE_NODES];
 } emitter;
 
@@ -135,26 +134,18 @@ static bool fits_loop(const emitter *e, const tni_step *s) {
     return (lane < 0 ? lane_of_argument(e, s, 1) : lane) == e->lane;
 }
 
-/* A sum for each column, of rows that are worth a loop each. */
-static bool sums_columns(const emitter *e, const tni_step *s) {
-    const tni_pass *pass = e->pass;
-    const tni_accumulator *acc = &pass->accumulators[s->operand];
-    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
-    return pass->columns >= LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
-}
-
 static bool fits(const emitter *e, const tni_step *s) {
     const tni_memory *m = s->operand >= 0 && s->operand < e->pass->n_memory ? &e->pass->memory[s->operand] : NULL;
     if (is_neutral(s)) return true;
     if (s->level != TNI_ELEMENT) return false;
     switch (s->kind) {
     case TNI_STEP_LOOP: return fits_loop(e, s);
-    case TNI_STEP_EXPAND: return s->lane == e->lane && (s->from_level == TNI_ONCE || e->pass->columns >= LONG_ROW);
+    case TNI_STEP_EXPAND: return s->lane == e->lane && (s->from_level == TNI_ONCE || e->pass->columns >= TNI_LONG_ROW);
     case TNI_STEP_LOAD:
         if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && is_dense(e->pass, m);
         return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
     case TNI_STEP_STORE: return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
-    case TNI_STEP_GATHER: return s->lane == e->lane && sums_columns(e, s);
+    case TNI_STEP_GATHER: return s->lane == e->lane && tni_sums_columns(e->pass, &e->pass->accumulators[s->operand]);
     default: return false;
     }
 }
@@ -260,7 +251,7 @@ static void take_outside(emitter *e, int32_t v, bool single) {
                      truth ? "" : ", 0");
         return;
     }
-    bool by_column = is_fixed(e, v) && e->pass->columns >= LONG_ROW;
+    bool by_column = is_fixed(e, v) && e->pass->columns >= TNI_LONG_ROW;
     e->by_rows |= by_column;
     e->free &= by_column || about->pointed;
     tni_text_add(&e->fields, " const void *p%d;", (int)v);
@@ -361,21 +352,28 @@ static void print_expand(emitter *e, const tni_step *s) {
     tni_text_add(&e->body, "    vreal t%d[4];\n    EACH t%d[k] = %s;\n", (int)s->out, (int)s->out, arg);
 }
 
-static void print_gather(emitter *e, const tni_step *s, int32_t j) {
+static void name_memory(emitter *e, int32_t j) {
+    tni_text_add(&e->fields, " char *q%d;", (int)j);
+    tni_text_add(&e->begin, ", .q%d = memory[%d]", (int)j, (int)j);
+}
+
+/* q<j>: the sums; where values are pending first, these, and the sums behind them. Returns how many that is. */
+static int32_t print_gather(emitter *e, const tni_step *s, int32_t j) {
+    bool pending = e->pass->accumulators[s->operand].pending >= 0;
     char arg[32];
     name_argument(e, s, 0, false, arg);
     e->by_rows = true;
-    tni_text_add(&e->body, "    EACH add_to(in->q%d, c + k * VL, left, %s);\n", (int)j, arg);
+    tni_text_add(&e->body, "    EACH %s(in->q%d, c + k * VL, left, %s);\n", pending ? "add_up" : "add_to", (int)j, arg);
+    if (!pending) return 1;
+    name_memory(e, j + 1);
+    tni_text_add(&e->row_end, "        if (settled) settle(in.q%d, in.q%d, columns);\n", (int)j + 1, (int)j);
+    return 2;
 }
 
-/* q<j>: the memory of the j-th load, store or sum of the loop. */
-static void print_memory_step(emitter *e, const tni_step *s, int32_t j) {
-    tni_text_add(&e->fields, " char *q%d;", (int)j);
-    tni_text_add(&e->begin, ", .q%d = memory[%d]", (int)j, (int)j);
-    if (s->kind == TNI_STEP_GATHER) {
-        print_gather(e, s, j);
-        return;
-    }
+/* q<j>: the memory of the j-th load, store or sum of the loop. Returns how many it has. */
+static int32_t print_memory_step(emitter *e, const tni_step *s, int32_t j) {
+    name_memory(e, j);
+    if (s->kind == TNI_STEP_GATHER) return print_gather(e, s, j);
     tn_type type = e->pass->memory[s->operand].type;
     if (type != TN_BOOL) print_fetch(e, type, 'q', j);
     if (s->kind == TNI_STEP_STORE) {
@@ -395,6 +393,7 @@ static void print_memory_step(emitter *e, const tni_step *s, int32_t j) {
         tni_text_add(&e->body, "    vreal t%d[4];\n    load_all(%s, in->q%d, i, left, u, t%d);\n", (int)s->out,
                      type_name(type), (int)j, (int)s->out);
     }
+    return 1;
 }
 
 static void print_kept(emitter *e, int32_t v) {
@@ -415,7 +414,7 @@ static void print_steps(emitter *e) {
         } else if (s->kind == TNI_STEP_EXPAND) {
             print_expand(e, s);
         } else {
-            print_memory_step(e, s, j++);
+            j += print_memory_step(e, s, j);
         }
         if (s->out >= 0 && is_stored(e, s->out)) print_kept(e, s->out);
     }
@@ -431,15 +430,19 @@ static void print_function(emitter *e, int32_t number, int32_t u) {
         n, n, e->body.data ? e->body.data : "");
     tni_text_add(t,
                  "void tn_loop_%d(void *const *at, char *const *memory, const uint64_t *constants, int64_t rows, "
-                 "int64_t columns) {\n    struct in_%d in = {.none = 0%s};\n",
+                 "int64_t columns, int64_t row, int64_t inner) {\n    struct in_%d in = {.none = 0%s};\n",
                  n, n, e->begin.data ? e->begin.data : "");
     const char *margin = e->by_rows ? "        " : "    ", *begin = e->by_rows ? "r * columns" : "0";
     if (e->by_rows) tni_text_add(t, "    for (int64_t r = 0; r < rows; r++) {\n%s", e->row.data ? e->row.data : "");
     tni_text_add(t, "%sint64_t i = %s, c = 0, n = %s;\n", margin, begin, e->by_rows ? "columns" : "rows * columns");
     tni_text_add(t, "%sfor (; c + %d * VL <= n; i += %d * VL, c += %d * VL) body_%d(&in, %d, i, c, VL);\n", margin,
                  (int)u, (int)u, (int)u, n, (int)u);
-    tni_text_add(t, "%sfor (; c < n; i += VL, c += VL) body_%d(&in, 1, i, c, n - c < VL ? n - c : VL);\n%s}\n", margin,
-                 n, e->by_rows ? "    }\n" : "");
+    tni_text_add(t, "%sfor (; c < n; i += VL, c += VL) body_%d(&in, 1, i, c, n - c < VL ? n - c : VL);\n", margin, n);
+    if (e->row_end.data) { /* as tni_is_settled says */
+        tni_text_add(t, "        bool settled = (row + r) %% %d == %d || row + r == inner - 1;\n%s", (int)TNI_GROUP,
+                     (int)TNI_GROUP - 1, e->row_end.data);
+    }
+    tni_text_add(t, e->by_rows ? "    }\n}\n" : "}\n");
 }
 
 /* Is it all of its segment, and can it go beyond a block? */
@@ -459,8 +462,9 @@ static bool is_free(const emitter *e) {
 }
 
 static void emit_loop(emitter *e, int32_t number, int32_t work, int32_t heavy) {
-    tni_text *const parts[] = {&e->fields, &e->begin, &e->row, &e->body};
-    for (int i = 0; i < 4; i++) *parts[i] = (tni_text){0};
+    tni_text *const parts[] = {&e->fields, &e->begin, &e->row, &e->body, &e->row_end};
+    enum { PARTS = sizeof parts / sizeof parts[0] };
+    for (int i = 0; i < PARTS; i++) *parts[i] = (tni_text){0};
     for (int32_t i = 0; i < e->pass->n_values; i++) e->values[i].seen = e->values[i].seen_row = false;
     memset(e->constant_seen, 0, sizeof e->constant_seen);
     e->by_rows = false;
@@ -468,7 +472,7 @@ static void emit_loop(emitter *e, int32_t number, int32_t work, int32_t heavy) {
     print_steps(e);
     bool shorter = strcmp(tni_loops_isa(), "neon") == 0; /* of such vectors more are under way at a time */
     print_function(e, number, heavy > shorter || work > 12 ? 2 : 4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < PARTS; i++) {
         e->text->failed |= parts[i]->failed;
         tni_free(parts[i]->data);
     }

@@ -134,6 +134,25 @@ TNI_INLINE void add_to(void *sums, int64_t i, int64_t left, vreal a) {
     }
 }
 
+/* The same of values that are not in double yet. */
+TNI_INLINE void add_up(void *pending, int64_t i, int64_t left, vreal a) {
+    real *to = (real *)pending + i;
+    if (left >= VL) {
+        v_store(V_NATIVE, to, 0, v_load(V_NATIVE, to, 0) + a);
+    } else {
+        for (int k = 0; k < left; k++) to[k] += a[k];
+    }
+}
+
+/* They go to the sums. */
+TNI_INLINE void settle(void *sums, void *pending, int64_t n) {
+    for (int64_t i = 0; i < n; i += VL) {
+        int64_t left = n - i < VL ? n - i : VL;
+        add_to(sums, i, left, load(V_NATIVE, pending, i, left));
+        store(V_NATIVE, pending, i, left, v_set(0));
+    }
+}
+
 TNI_INLINE vint mask(const void *p, int64_t i, int64_t left) {
     return left < VL ? v_mask_n(p, i, left) : v_mask(p, i);
 }

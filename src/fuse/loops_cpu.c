@@ -242,6 +242,19 @@ static void add_to(double *sums, const void *p, int64_t n) {
     for (; i < n; i++) sums[i] += (double)x[i];
 }
 
+static void add_row(void *pending, const void *x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        v_store(V_NATIVE, pending, i, v_load(V_NATIVE, pending, i) + v_load(V_NATIVE, x, i));
+    }
+    for (; i < n; i++) ((real *)pending)[i] += ((const real *)x)[i];
+}
+
+static void settle(double *sums, void *pending, int64_t n) {
+    add_to(sums, pending, n);
+    memset(pending, 0, (size_t)n * sizeof(real));
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 TNI_INLINE void load_as(const tn_type t, const void *from, void *to, int64_t n) {
@@ -332,6 +345,8 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .own_sin = true,
 #endif
     .add_to = add_to,
+    .add_row = add_row,
+    .settle = settle,
     .load = load,
     .store = store,
 };

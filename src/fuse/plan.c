@@ -368,6 +368,17 @@ static tn_status try_block(tni_planner *p, int64_t block) {
     return tni_plan_scratch(p);
 }
 
+bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *acc) {
+    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
+    return pass->columns >= TNI_LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+}
+
+static int64_t reserve(tni_program *program, int64_t bytes) {
+    int64_t begin = (int64_t)program->workspace;
+    program->workspace += ((size_t)bytes + 63) & ~(size_t)63;
+    return begin;
+}
+
 /* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
 static void set_pieces(tni_binding *b, tni_pass *pass) {
     enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
@@ -379,9 +390,10 @@ static void set_pieces(tni_binding *b, tni_pass *pass) {
     if (size > 0 && pass->pieces > elements / (WORTH * size)) pass->pieces = elements / (WORTH * size);
     if (pass->pieces < 1) pass->pieces = 1;
     for (int32_t i = 0; i < pass->n_accumulators; i++) {
-        pass->accumulators[i].partial = (int64_t)b->program->workspace;
-        size_t bytes = (size_t)(pass->accumulators[i].size * pass->pieces) * 8;
-        b->program->workspace += (bytes + 63) & ~(size_t)63;
+        tni_accumulator *acc = &pass->accumulators[i];
+        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_sums_columns(pass, acc);
+        acc->partial = reserve(b->program, acc->size * pass->pieces * 8);
+        acc->pending = groups ? reserve(b->program, acc->size * pass->pieces * 4) : -1;
     }
 }
 

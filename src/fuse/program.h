@@ -51,7 +51,9 @@ typedef struct tni_real_loops {
     double (*dot)(const void *x, const void *y, int64_t n);
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);
-    void (*add_to)(double *sums, const void *x, int64_t n); /* sums[i] += x[i] */
+    void (*add_to)(double *sums, const void *x, int64_t n);   /* sums[i] += x[i] */
+    void (*add_row)(void *pending, const void *x, int64_t n); /* pending[i] += x[i] */
+    void (*settle)(double *sums, void *pending, int64_t n);   /* sums[i] += pending[i], which becomes 0 */
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);
@@ -119,9 +121,17 @@ typedef struct tni_accumulator {
     int64_t size;    /* values of 8 bytes, for each piece */
     int64_t partial; /* bytes into the workspace: (pieces, size) */
     int64_t result;  /* bytes into the workspace: (size), 8 bytes each */
+    int64_t pending; /* bytes into the workspace: (pieces, size) floats; -1: none (tni_is_settled) */
     int32_t output;  /* of the call, which it becomes at once; -1: the workspace */
     int64_t strides[TN_MAX_RANK + 1];
 } tni_accumulator;
+
+/* A sum for each column, of rows that are worth a loop each. Where the values are floats, as many rows as a group has are
+ * added up as such, and then to the sums: to make doubles of all values would take longer than everything else. */
+enum { TNI_LONG_ROW = 64, TNI_GROUP = 16 };
+static inline bool tni_is_settled(int64_t row, int64_t rows) { /* after this row of so many */
+    return row % TNI_GROUP == TNI_GROUP - 1 || row == rows - 1;
+}
 
 typedef enum tni_segment_kind { TNI_SEGMENT_ONCE, TNI_SEGMENT_ROWS, TNI_SEGMENT_COLUMNS } tni_segment_kind;
 typedef struct tni_segment {
@@ -177,6 +187,8 @@ struct tni_program {
     struct tni_gpu_program *gpu; /* NULL: for the CPU */
     struct tni_c_code *code;     /* loops that are compiled, or to be; NULL: the interpreter does it all */
 };
+
+bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* plan.c */
 
 /* run.c */
 char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t part);

@@ -6,9 +6,9 @@
 #include "gpu.h"
 
 enum {
-    CHUNK = 256,        /* random numbers at a time */
-    MOST_OPERANDS = 64, /* of a compiled loop */
-    ENOUGH = 32768      /* elements for a thread to be worth waking */
+    CHUNK = 256,         /* random numbers at a time */
+    MOST_OPERANDS = 128, /* of a compiled loop */
+    ENOUGH = 32768       /* elements for a thread to be worth waking */
 };
 
 /* One thread's view of a pass: where it is, and where values are. */
@@ -222,17 +222,39 @@ static void reduce(const worker *w, const tni_step *s) {
     for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
 }
 
-/* This piece's partial results, from the block's first on. */
-static running *sums_of(const worker *w, const tni_step *s) {
+/* The block's first among this piece's partial results. */
+static int64_t sum_of(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t begin = w->offset[w->pass->n_memory + s->operand] + w->column * acc->strides[w->pass->n_dims];
-    return (running *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size + begin;
+    return w->piece * acc->size + begin;
+}
+
+static running *sums_of(const worker *w, const tni_step *s) {
+    return (running *)((char *)w->call->workspace + w->pass->accumulators[s->operand].partial) + sum_of(w, s);
+}
+
+/* NULL: nothing ever is pending. */
+static float *pending_of(const worker *w, const tni_step *s) {
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    bool any = s->level == TNI_ELEMENT && acc->pending >= 0;
+    return any ? (float *)((char *)w->call->workspace + acc->pending) + sum_of(w, s) : NULL;
+}
+
+/* Rows side by side, and which of them the block begins with. */
+static int64_t inner_of(const worker *w) {
+    return w->pass->n_dims ? w->pass->size[w->pass->n_dims - 1] : 1;
+}
+
+static int64_t row_of(const worker *w) {
+    return w->row % inner_of(w);
 }
 
 static void gather(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
     running *to = sums_of(w, s);
+    float *pending = pending_of(w, s);
+    const tni_real_loops *loops = s->lane == TNI_LANE_INT ? NULL : tni_real_loops_of(s->lane);
     const char *from = w->at[s->arg[0]];
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
     if (along == 0 && down == 0) { /* all of the block to one place */
@@ -242,8 +264,11 @@ static void gather(const worker *w, const tni_step *s) {
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
         if (along == 0) {
             *to = both(s->op, s->lane, *to, over_row(w, s, r, bytes, columns));
+        } else if (pending) {
+            loops->add_row(pending, from, columns);
+            if (tni_is_settled(row_of(w) + r, inner_of(w))) loops->settle(&to->real, pending, columns);
         } else if (along == 1 && s->lane != TNI_LANE_INT) {
-            tni_real_loops_of(s->lane)->add_to(&to->real, from, columns);
+            loops->add_to(&to->real, from, columns);
         } else {
             for (int64_t c = 0; c < columns; c++) {
                 running *one = to + c * along;
@@ -273,9 +298,10 @@ static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) 
         const tni_step *s = &w->pass->steps[i];
         if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
         if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_GATHER && pending_of(w, s)) memory[n++] = (char *)pending_of(w, s);
         if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
     }
-    w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns);
+    w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns, row_of(w), inner_of(w));
 }
 
 static void run_steps(worker *w, const tni_segment *segment) {
@@ -371,7 +397,7 @@ static int64_t take_more(worker *w, int64_t unit, int64_t end) {
     int64_t spans = pass->first_unit ? pass->first_unit[w->part + 1] - pass->first_unit[w->part] : pass->spans;
     if (spans > 1) return spans - w->span < end - unit ? spans - w->span : end - unit;
     if (!pass->n_dims || pass->columns > pass->block) return 1;
-    int64_t inner = pass->size[pass->n_dims - 1], left = inner - w->row % inner, most = (end - unit) * pass->rows;
+    int64_t left = inner_of(w) - row_of(w), most = (end - unit) * pass->rows;
     w->rows = left < most ? left : most;
     return (w->rows + pass->rows - 1) / pass->rows;
 }
@@ -404,10 +430,25 @@ void tni_clear_sums(const tni_accumulator *acc, void *sums) {
     for (int64_t k = 0; k < acc->size; k++) to[k] = none;
 }
 
+/* This piece's pending values of an accumulator that has some. */
+static float *all_pending(const worker *w, const tni_accumulator *acc) {
+    return (float *)((char *)w->call->workspace + acc->pending) + w->piece * acc->size;
+}
+
 static void clear_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
         tni_clear_sums(acc, (char *)w->call->workspace + acc->partial + w->piece * acc->size * 8);
+        if (acc->pending >= 0) memset(all_pending(w, acc), 0, (size_t)acc->size * sizeof(float));
+    }
+}
+
+/* A piece may end within a group of rows. */
+static void settle_partials(const worker *w) {
+    for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &w->pass->accumulators[i];
+        double *sums = (double *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size;
+        if (acc->pending >= 0) tni_real_loops_of(acc->lane)->settle(sums, all_pending(w, acc), acc->size);
     }
 }
 
@@ -442,8 +483,9 @@ static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece
                 .length = pass->columns};
     for (int32_t i = 0; i < pass->n_values; i++) at[i] = pass->offset[i] < 0 ? NULL : scratch + pass->offset[i];
     memset(offset, 0, sizeof offset);
-    if (pass->n_accumulators) clear_partials(&w);
+    clear_partials(&w);
     run_units(&w, begin, end);
+    settle_partials(&w);
 }
 
 static void do_units(void *arg, int64_t begin, int64_t end) {
