@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    MOST_STEPS = 64, /* of a loop: longer ones only move values to the stack and back */
-};
+enum { MOST_STEPS = 64 }; /* of a loop: longer ones only move values to the stack and back */
 
 /* What is known of a value of the pass. */
 typedef struct value {

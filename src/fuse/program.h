@@ -126,9 +126,9 @@ typedef struct tni_accumulator {
     int64_t strides[TN_MAX_RANK + 1];
 } tni_accumulator;
 
-/* A sum for each column, of rows that are worth a loop each. Where the values are floats, as many rows as a group has are
- * added up as such, and then to the sums: to make doubles of all values would take longer than everything else. */
-enum { TNI_LONG_ROW = 64, TNI_GROUP = 16 };
+/* Where there is a sum for each column and values are floats, a group of rows is added up as such, and then to the sums:
+ * to make doubles of all values would take longer than everything else. */
+enum { TNI_LONG_ROW = 64 /* columns: such a row is worth a loop */, TNI_GROUP = 16 /* rows */ };
 static inline bool tni_is_settled(int64_t row, int64_t rows) { /* after this row of so many */
     return row % TNI_GROUP == TNI_GROUP - 1 || row == rows - 1;
 }
@@ -188,7 +188,7 @@ struct tni_program {
     struct tni_c_code *code;     /* loops that are compiled, or to be; NULL: the interpreter does it all */
 };
 
-bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* plan.c */
+bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* plan.c: for each, of long rows */
 
 /* run.c */
 char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t part);

@@ -242,7 +242,8 @@ static float *pending_of(const worker *w, const tni_step *s) {
 
 /* Rows side by side, and which of them the block begins with. */
 static int64_t inner_of(const worker *w) {
-    return w->pass->n_dims ? w->pass->size[w->pass->n_dims - 1] : 1;
+    int64_t inner = w->pass->n_dims ? w->pass->size[w->pass->n_dims - 1] : 1;
+    return inner > 0 ? inner : 1; /* where there are none, single values are made all the same */
 }
 
 static int64_t row_of(const worker *w) {
