@@ -6,14 +6,12 @@ The layouts are those of tn_args, tn_attr, tn_spec and tn_tensor (include/tenon/
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Callable, Sequence
 from struct import Struct
-from struct import error as StructError
 from typing import Any
 
 from tenon._lib import check, lib
-from tenon._public import NEEDS, listed_axes, refuse_none
+from tenon._public import NEEDS, beyond, int64, listed_axes, refuse_none
 from tenon.contract import Attr, Operand, Operator
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -109,14 +107,16 @@ class _Attribute:
             if kind == "float":
                 return _FLOAT, 0, float(value)
             if kind in ("int", "axis"):
-                return _INT, 0, operator.index(value)
+                return _INT, 0, int64(value)
             if kind == "bool":
                 return _BOOL, 0, bool(value)
             if kind in ("axes", "ints"):
-                ints = [operator.index(v) for v in listed_axes(self.attr, value)]
+                ints = [int64(v) for v in listed_axes(self.attr, value)]
                 held.append((ctypes.c_int64 * len(ints))(*ints))
                 return _INTS, len(ints), ctypes.addressof(held[-1])
-        except (TypeError, ValueError, OverflowError):
+        except OverflowError:
+            raise beyond(self.op, self.attr, value) from None
+        except (TypeError, ValueError):
             raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS[kind]}") from None
         return self._dtype(value) if kind == "dtype" else self._text(value)
 
@@ -186,10 +186,7 @@ class Calls:
             for attribute, value in zip(self.attributes, attrs, strict=True):
                 kind, count, bits = attribute.fields(value, held)
                 fields += (0, kind, 0, count, bits)
-            try:
-                self._pack_attrs(frame.memory, frame.at_attrs, *fields)
-            except StructError:
-                raise ValueError(f"{self.op.name}: an attribute is beyond 64 bits") from None
+            self._pack_attrs(frame.memory, frame.at_attrs, *fields)
         status = _infer(self.op.address, frame.address, frame.specs)
         if status:
             check(status)

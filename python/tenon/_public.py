@@ -193,6 +193,18 @@ def listed_axes(attr: Attr, value: Any) -> Any:
     return [value] if attr.kind == "axes" and single else value
 
 
+def int64(value: Any) -> int:
+    """An integer as the C library has them; OverflowError where it needs more than 64 bits."""
+    made = operator.index(value)
+    if not -(1 << 63) <= made < 1 << 63:
+        raise OverflowError
+    return made
+
+
+def beyond(op: Operator, attr: Attr, value: Any) -> ValueError:
+    return ValueError(f"{op.name}: {attr.name} is {value!r}, beyond 64 bits")
+
+
 def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[Any], str | None]) -> Any:
     """What a user gives for an attribute, as contracts have it. `dtype_name`: Tenon's name of a framework's type."""
     if value is None:
@@ -204,15 +216,17 @@ def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[
                 return value
             raise TypeError
         if attr.kind in ("int", "axis"):
-            return operator.index(value)
+            return int64(value)
         if attr.kind in ("axes", "ints"):
-            return [operator.index(v) for v in value]
+            return [int64(v) for v in value]
         if attr.kind == "float":
             return float(value)
         if attr.kind == "bool":
             return bool(value)
         name = dtype_name(value) if attr.kind == "dtype" else None
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's, of a tensor with many elements
+    except OverflowError:
+        raise beyond(op, attr, value) from None
+    except (TypeError, ValueError, RuntimeError):  # the last is torch's, of a tensor with many elements
         name = None
     if name is None:
         raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {NEEDS[attr.kind]}")

@@ -179,6 +179,7 @@ def test_attributes_are_explained() -> None:
         with pytest.raises(TypeError, match=message):
             call()
     for call, message in (
+        (lambda: tn.softmax(x, axis=2**64), "softmax: axis is 18446744073709551616, beyond 64 bits"),
         (lambda: tn.dropout(x, here.tensor([1, 2]), 1.5), "dropout: needs p <= 1, but p is 1.5"),
         (lambda: tn.dropout(x, here.tensor([1, 2]), float("nan")), "dropout: needs p >= 0, but p is nan"),
         (lambda: tn.celu(x, 0.0), "celu: needs alpha != 0, but alpha is 0.0"),
