@@ -143,6 +143,23 @@ def number_type(
     return types.of(param.type) if known else "f32"
 
 
+def _is_of(value: Any, kind: str) -> bool:
+    """Whether a number is one of an element type, for floats after rounding."""
+    try:
+        if kind in FLOATS or kind == "bool":
+            return not getattr(value, "imag", 0) and float(value) is not None
+        low, high = (0, 1 << 8) if kind == "u8" else (-1 << (int(kind[1:]) - 1), 1 << (int(kind[1:]) - 1))
+        return bool(int(value) == value and low <= value < high)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def check_number(op: Operator, param: Input, value: Any, kind: str) -> None:
+    """Raises where a plain number for a 0-dim input is none of its type; frameworks would make an integer of 1.5."""
+    if not _is_of(value, kind):
+        raise ValueError(f"{op.name}: {param.name} is {value!r}, which is no {kind}")
+
+
 def free_inputs(op: Operator) -> list[tuple[int, Input]]:
     """The inputs, with their places among the parameters, that may be cast: of a type variable, alone and only read."""
     inputs = ((i, p) for i, p in enumerate(op.params) if isinstance(p, Input))

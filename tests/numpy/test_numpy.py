@@ -415,6 +415,7 @@ def test_gpu() -> None:
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 X = np.ones((2, 3), np.float32)
+TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
 
 
 @pytest.mark.parametrize(
@@ -433,6 +434,9 @@ X = np.ones((2, 3), np.float32)
         (lambda: tn.softmax(X, mask=X), TypeError, "softmax: mask has type f32, needs bool"),
         (lambda: tn.layer_norm(X, np.ones(4, np.float32)), ValueError, "layer_norm: gamma has shape"),
         (lambda: tn.mse(X, X, reduction="all"), ValueError, "mse: reduction is 'all'"),
+        (lambda: tn.sgd_step(X, X, X.copy(), lr=10**400), ValueError, "sgd_step: lr is 10*, which is no f32"),
+        (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),
+        (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
         (lambda: tn.mse(X, X, reduction=3), TypeError, "mse: reduction is 3, needs a str"),
         (lambda: tn.sum(X, axes="ab"), TypeError, "sum: axes is 'ab', needs ints"),
         (lambda: tn.softmax(X, axis=None), TypeError, "softmax: axis is None, and cannot be left out so"),

@@ -179,6 +179,8 @@ def test_attributes_are_explained() -> None:
         with pytest.raises(TypeError, match=message):
             call()
     for call, message in (
+        (lambda: tn.clip_grad_norm([x], 10**400), "clip_grad_norm: max_norm is 10*, which is no f32"),
+        (lambda: tn.fuse("times(x: T[*s], n: i32[]) -> y: T[*s] : x * n")(x, 1.5), "times: n is 1.5, which is no i32"),
         (lambda: tn.softmax(x, axis=2**64), "softmax: axis is 18446744073709551616, beyond 64 bits"),
         (lambda: tn.dropout(x, here.tensor([1, 2]), 1.5), "dropout: needs p <= 1, but p is 1.5"),
         (lambda: tn.dropout(x, here.tensor([1, 2]), float("nan")), "dropout: needs p >= 0, but p is nan"),

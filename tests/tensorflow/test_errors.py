@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from conftest import ROOT
@@ -16,6 +17,7 @@ from conftest import ROOT
 import tenon.tensorflow as tn
 
 X = tf.ones((2, 3))
+TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
 
 # What Python sees, in eager mode and when a graph is made.
 REFUSED = [
@@ -37,6 +39,10 @@ REFUSED = [
     (lambda: tn.clip_grad_norm((t for t in [X]), 1.0), TypeError, "clip_grad_norm: g must be a list of tensors, not"),
     (lambda: tn.scale(X), TypeError, "missing 1 required positional argument: 'c'"),
     (lambda: tn.adamw_step(X, X, X, X), TypeError, "adamw_step.. missing 1 required argument: 'lr'"),
+    (lambda: tn.sgd_step(X, X, X, lr=10**400), ValueError, "sgd_step: lr is 10*, which is no f32"),
+    (lambda: tn.sgd_step(X, X, X, lr=1j), ValueError, "sgd_step: lr is 1j, which is no f32"),
+    (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),
+    (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),

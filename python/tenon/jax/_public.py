@@ -15,6 +15,7 @@ from tenon._public import (
     Returning,
     alike_inputs,
     attribute_value,
+    check_number,
     compile_source,
     drop_absent,
     identifier,
@@ -127,7 +128,10 @@ class Arguments:
         arrays = {p.name: made.get(p.name) for p in self.op.inputs}
         lists = [(p, [] if arrays[p.name] is None else arrays[p.name]) for p in self.op.inputs]
         operands = [(p, [operand(p, a) for a in (v if isinstance(v, list) else [v])]) for p, v in lists]
-        return jnp.asarray(value, DTYPES[number_type(self.op, param, operands, made)])
+        kind = number_type(self.op, param, operands, made)
+        if not isinstance(value, Array):
+            check_number(self.op, param, value, kind)
+        return jnp.asarray(value, DTYPES[kind])
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------

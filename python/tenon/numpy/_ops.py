@@ -16,6 +16,7 @@ from tenon._public import (
     REQUIRED,
     Public,
     alike_inputs,
+    check_number,
     compile_source,
     drop_absent,
     formula_operator,
@@ -194,7 +195,9 @@ class NumpyOp:
             gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
             given.append((other, [operand(tensor) for _, tensor in tensors]))
         attrs = {self.op.params[i].name: args[i] for i in self.attrs}
-        number = type_number(number_type(self.op, param, given, attrs))
+        kind = number_type(self.op, param, given, attrs)
+        check_number(self.op, param, value, kind)
+        number = type_number(kind)
         if gpu is not None:
             return made_like(gpu, "full", (), number, what, value)
         return numpy.array(value, dtype_of(number, what))

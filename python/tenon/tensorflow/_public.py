@@ -13,6 +13,7 @@ from tenon._public import (
     REQUIRED,
     Returning,
     attribute_value,
+    check_number,
     compile_source,
     drop_absent,
     identifier,
@@ -128,8 +129,10 @@ class Arguments:
         lists = [(p, made.get(p.name)) for p in self.op.inputs]
         present = [(p, v if p.list else [v]) for p, v in lists if v is not None]
         operands = [(p, [(NAMES.get(t.dtype, t.dtype.name), _known(t.shape)) for t in v]) for p, v in present]
-        dtype = DTYPES[number_type(self.op, param, operands, made)]
-        return tf.cast(value, dtype) if _is_tensor(value) else tf.constant(value, dtype)
+        kind = number_type(self.op, param, operands, made)
+        if isinstance(value, int | float | complex | np.generic | np.ndarray):
+            check_number(self.op, param, value, kind)
+        return tf.cast(value, DTYPES[kind]) if _is_tensor(value) else tf.constant(value, DTYPES[kind])
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon._public import REQUIRED, Public, compile_source, identifier, is_number, number_type
+from tenon._public import REQUIRED, Public, check_number, compile_source, identifier, is_number, number_type
 from tenon.contract import Attr, Input
 from tenon.torch._ops import TorchOp, default_of, same_type
 from tenon.torch._param import Param, plain
@@ -114,7 +114,10 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         operands = [(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs]
-        return torch.tensor(value, dtype=DTYPES[number_type(made.op, param, operands, given)], device=device)
+        kind = number_type(made.op, param, operands, given)
+        if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
+            check_number(made.op, param, value, kind)
+        return torch.tensor(value, dtype=DTYPES[kind], device=device)
 
     return number
 
