@@ -52,6 +52,9 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.sgd_step(X, X, X, lr=1j), ValueError, "sgd_step: lr is 1j, which is no f32"),
         (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),
         (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
+        (lambda: tn.softmax(np.ones(3, ">f4")), TypeError, "softmax: x has type >f4, which JAX does not have"),
+        (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x has type object, which JAX does not have"),
+        (lambda: tn.softmax(np.ma.ones(3)), ValueError, "softmax: x: .*masked arrays are not supported"),
         (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
         (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
         (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
@@ -64,6 +67,11 @@ def test_refused(call: Any, error: type[Exception], message: str) -> None:
         call()
     with pytest.raises(error, match=message):
         jax.jit(call)()
+
+
+def test_types_that_jax_shall_not_promote() -> None:
+    with jax.numpy_dtype_promotion("strict"), pytest.raises(TypeError, match="add: y has type bf16, needs f32"):
+        tn.add(X, X.astype(jnp.bfloat16))
 
 
 def test_attributes_are_constants() -> None:

@@ -259,6 +259,12 @@ def test_promotion() -> None:
         tn.add(np.arange(3), np.arange(3))
 
 
+@needs_ml_dtypes
+def test_types_without_a_common_one() -> None:
+    with pytest.raises(TypeError, match="add: y has type f16, needs bf16"):
+        tn.add(np.ones(3, DTYPES["bf16"]), np.ones(3, np.float16))
+
+
 @pytest.mark.parametrize("axes", [1, -1, np.int64(1), np.array(1), [1], np.array([1])], ids=repr)
 def test_a_single_axis_stands_for_a_list(axes: Any) -> None:
     x = np.arange(6.0).reshape(2, 3)

@@ -43,6 +43,7 @@ REFUSED = [
     (lambda: tn.sgd_step(X, X, X, lr=1j), ValueError, "sgd_step: lr is 1j, which is no f32"),
     (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),
     (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
+    (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x is no tensor for TensorFlow"),
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),

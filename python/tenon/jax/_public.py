@@ -75,7 +75,13 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
         raise TypeError(f"{op.name}: {param.name} has type i64, and is updated; {X64.format('int64')}")
     if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
         return wide_array(value)
-    made = value if isinstance(value, Array) else jnp.asarray(value)
+    try:
+        made = value if isinstance(value, Array) else jnp.asarray(value)
+    except TypeError as error:
+        kind = getattr(value, "dtype", type(value).__name__)
+        raise TypeError(f"{op.name}: {param.name} has type {kind}, which JAX does not have") from error
+    except ValueError as error:  # a mask
+        raise ValueError(f"{op.name}: {param.name}: {error}") from error
     return widened(param, made) if is_wide(param) else made
 
 
@@ -120,7 +126,10 @@ class Arguments:
         for names in self.alike:
             arrays = [made[n] for n in names if n in made]
             if len({a.dtype for a in arrays}) > 1:
-                dtype = jnp.result_type(*arrays)
+                try:
+                    dtype = jnp.result_type(*arrays)
+                except (TypeError, ValueError):  # jax_numpy_dtype_promotion="strict": the call says which one it needs
+                    continue
                 if NAMES.get(dtype) in FLOATS:
                     made.update({n: made[n].astype(dtype) for n in names if n in made})
 

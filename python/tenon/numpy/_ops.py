@@ -61,7 +61,10 @@ def _same_type(given: Sequence[Any]) -> Sequence[Any]:
     arrays = [a for a in given if a is not None]
     for told in ([a for a in arrays if a.ndim > 0], arrays):
         if told:
-            dtype = reduce(numpy.promote_types, [a.dtype for a in told])
+            try:
+                dtype = reduce(numpy.promote_types, [a.dtype for a in told])
+            except TypeError:  # there is none, as for bf16 and f16: the call says which one it needs
+                return given
             if dtype_name(dtype) in FLOATS:
                 return [None if a is None else a.astype(dtype, copy=False) for a in given]
     return given

@@ -63,7 +63,10 @@ def _is_tensor(value: Any) -> bool:
 def _tensor(op: Operator, param: Input, value: Any) -> tf.Tensor:
     if not _is_tensor(value):
         raise TypeError(f"{op.name}: {param.name} must be a tensor, not {_instead(value)}")
-    made = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+    try:
+        made = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{op.name}: {param.name} is no tensor for TensorFlow: {error}") from error
     if param.type.get("fixed") == ["i64"] and made.dtype.is_integer:  # seeds
         return tf.cast(made, tf.int64)
     return made
