@@ -129,6 +129,23 @@ def test_sizes_that_broadcast_when_the_graph_runs() -> None:
     assert_close(both(y, x), [np.full((1, 3), 4.0), np.ones((4, 3))])
 
 
+def test_ranks_that_are_not_known() -> None:
+    x = tf.ones((4, 3))
+
+    @tf.function(input_signature=[tf.TensorSpec(None)], autograph=False)
+    def told(x: Any) -> Any:
+        x = tf.ensure_shape(x, [None, None])
+        return tf.gradients(tn.sum(x, axes=1), x)[0]
+
+    @tf.function(input_signature=[tf.TensorSpec(None)], autograph=False)
+    def untold(x: Any) -> Any:
+        return tf.gradients(tn.sum(x, axes=1), x)[0]
+
+    assert_close(told(x), np.ones((4, 3)))
+    with pytest.raises(NotImplementedError, match=r"sum: x has a rank that the gradient needs.*tf.ensure_shape"):
+        untold(x)
+
+
 def test_loops() -> None:
     x = tf.linspace(-1.0, 1.0, 6)
 

@@ -91,15 +91,19 @@ def _shape(tensor: tf.Tensor) -> tuple[Any, ...]:
 
 
 class _Unranked:
-    """The shape of a tensor whose rank is not known when a graph is made."""
+    """The shape of a tensor whose rank is not known when a graph is made; `what` names it ("sum: x")."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
 
     def __len__(self) -> NoReturn:
-        raise NotImplementedError("this gradient depends on a rank that is not known when the graph is made")
+        known = "is not known when the graph is made; tf.ensure_shape(…, [None, …]) tells it"
+        raise NotImplementedError(f"{self.what} has a rank that the gradient needs, and that {known}")
 
 
-def _operand(tensor: tf.Tensor) -> tuple[str, Any]:
+def _operand(what: str, tensor: tf.Tensor) -> tuple[str, Any]:
     if tensor.shape.rank is None:
-        return NAMES[tensor.dtype], _Unranked()
+        return NAMES[tensor.dtype], _Unranked(what)
     return NAMES[tensor.dtype], tuple(_Size(tensor, i) if n is None else n for i, n in enumerate(tensor.shape))
 
 
@@ -187,9 +191,10 @@ class _Node:
         return wanted
 
     def _operands(self) -> list[Argument]:
+        named = ((p, f"{self.row.op.name}: {p.name}", self.inputs[p.name]) for p in self.row.op.inputs)
         return [
-            None if not v else [_operand(t) for t in v] if p.list else _operand(v[0])
-            for p, v in zip(self.row.op.inputs, self.inputs.values(), strict=True)
+            None if not v else [_operand(what, t) for t in v] if p.list else _operand(what, v[0])
+            for p, what, v in named
         ]
 
     def gradient(self, grads: Sequence[Any]) -> list[Any]:
