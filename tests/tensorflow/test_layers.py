@@ -315,6 +315,15 @@ def test_ignored_classes_do_not_count() -> None:
     assert_close(mine(labels, logits, weights), theirs(labels, logits, weights))
 
 
+def test_labels_that_are_none() -> None:
+    logits, loss = tf.random.normal((3, 4), seed=1), layers.SparseCategoricalCrossentropy()
+    assert_close(loss([0, 1, 2], logits), loss(np.array([0, 1, 2]), logits))
+    with pytest.raises(ValueError, match=r"y_true has shape \(3, 4\), needs the indices of classes"):
+        loss(np.eye(4)[:3], logits)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"target\[1\] is -100, must be at least 0"):
+        loss(np.array([0, -100, 2]), logits)
+
+
 def test_arguments_are_those_of_keras() -> None:
     x = tf.random.normal((3, 8), seed=1)
     assert_close(layers.LayerNormalization(-1, 1e-5)(x), keras.layers.LayerNormalization(-1, 1e-5)(x))

@@ -314,6 +314,9 @@ class GatedMLP(keras.layers.Layer):  # type: ignore[misc]
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
+_NO_CLASS = -1 << 63  # without ignore_class, as in Keras: every label that is no class is an error
+
+
 @_serializable
 class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
     """tn.cross_entropy as a loss, for class indices and logits. Its gradient is made in the same pass over them.
@@ -340,9 +343,13 @@ class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
+        y_true = tf.convert_to_tensor(y_true)
         if len(y_true.shape) == len(y_pred.shape):
+            if y_true.shape[-1] not in (1, None):
+                what = f"y_true has shape {y_true.shape}, needs the indices of classes, such as tf.argmax(y_true, -1)"
+                raise ValueError(f"layers.SparseCategoricalCrossentropy: {what}")
             y_true = tf.squeeze(y_true, -1)
-        ignored = -100 if self.ignore_class is None else self.ignore_class
+        ignored = _NO_CLASS if self.ignore_class is None else self.ignore_class
         target = tf.cast(y_true, tf.int64)  # Keras has made floats of them
         losses = tn.cross_entropy(y_pred, target, None, ignored, self.label_smoothing, reduction="none")
         if self.ignore_class is not None:
