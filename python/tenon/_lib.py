@@ -37,12 +37,16 @@ def _places() -> Iterator[str]:
 
 
 def _open() -> ctypes.CDLL:
+    hint = "`make build` makes it, TENON_LIBRARY=<path> names another one"
     for place in _places():
         if os.path.isfile(place):
             # Operators from shared objects (tenon.load) find the library's functions in the process.
-            return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)
+            try:
+                return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)
+            except OSError as error:  # not for this machine, or its libc is too old
+                raise ImportError(f"{_NAME} cannot be loaded: {error}. {hint}") from None
     tried = "\n".join(f"  {place}" for place in _places())
-    raise ImportError(f"no {_NAME}: `make build` makes it, TENON_LIBRARY=<path> names another one. Tried:\n{tried}")
+    raise ImportError(f"no {_NAME}: {hint}. Tried:\n{tried}")
 
 
 lib = _open()

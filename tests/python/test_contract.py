@@ -308,18 +308,23 @@ print(took)
     assert fastest < 0.05
 
 
-def test_missing_library_is_explained() -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_missing_library_is_explained(tmp_path: pathlib.Path, exists: bool) -> None:
     import os
     import subprocess
     import sys
 
+    library = tmp_path / "libtenon.so"
+    if exists:
+        library.write_text("not a shared object")
     run = subprocess.run(
         [sys.executable, "-c", "import tenon"],
-        env={**os.environ, "TENON_LIBRARY": "/nowhere/libtenon.so"},
+        env={**os.environ, "TENON_LIBRARY": str(library)},
         capture_output=True,
         text=True,
     )
-    assert run.returncode != 0 and "/nowhere/libtenon.so" in run.stderr and "make build" in run.stderr
+    assert run.returncode != 0 and "ImportError" in run.stderr and "make build" in run.stderr
+    assert str(library) in run.stderr
 
 
 def test_load_reports_a_bad_file(tmp_path: pathlib.Path) -> None:
