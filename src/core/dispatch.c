@@ -1,5 +1,6 @@
 /* Running a call: the plan's views get their data, tensors that the kernel cannot take as they are get a dense copy,
  * workspace is borrowed, the kernel runs, and what was written into copies goes back. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,20 @@ static bool any_shared(const running *r) {
     return false;
 }
 
+static tn_status fail_both_written(const tni_plan *plan, int32_t i, int32_t j) {
+    char place[2][16] = {"", ""}; /* in lists */
+    const int32_t at[] = {i, j};
+    for (int k = 0; k < 2; k++) {
+        const tni_slot *slot = &plan->slots[at[k]];
+        if (slot->is_output || !plan->op->contract->inputs[slot->param].list) continue;
+        int32_t first = at[k];
+        while (first > 0 && plan->slots[first - 1].param == slot->param) first--;
+        (void)snprintf(place[k], sizeof place[k], "[%d]", at[k] - first);
+    }
+    return tn_fail(TN_BAD_VALUE, "%s: %s%s and %s%s are both written, but share memory", plan->op->contract->name,
+                   param_name(plan, &plan->slots[i]), place[0], param_name(plan, &plan->slots[j]), place[1]);
+}
+
 /* An output in the memory of an input goes through a copy, unless they are the same tensor and the kernel allows that;
  * two tensors that are both written may not share memory at all. needs_copy: (n_slots). */
 static tn_status check_aliases(const running *r, bool *needs_copy, bool *any) {
@@ -126,10 +141,7 @@ static tn_status check_aliases(const running *r, bool *needs_copy, bool *any) {
         for (int32_t j = 0; j < plan->n_slots; j++) {
             const tni_slot *other = &plan->slots[j];
             if (j == i || other->dropped || !overlap(r, i, j)) continue;
-            if (other->written) {
-                return tn_fail(TN_BAD_VALUE, "%s: %s and %s are both written, but share memory",
-                               plan->op->contract->name, param_name(plan, &plan->slots[i]), param_name(plan, other));
-            }
+            if (other->written) return fail_both_written(plan, i, j);
             if (plan->slots[i].dense || other->dense) continue; /* one of the two is a copy already */
             if ((plan->kernel->flags & TN_ALIAS) && identical(r, i, j)) continue;
             needs_copy[i] = true;
