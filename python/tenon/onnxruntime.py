@@ -23,7 +23,9 @@ def register(options: Any) -> Any:
 
     Options that have them already stay as they are: twice, no session could be made with them.
     """
-    add = options.register_custom_ops_library
+    add = getattr(options, "register_custom_ops_library", None)
+    if add is None:
+        raise TypeError(f"register: needs onnxruntime.SessionOptions, not {type(options).__name__}")
     have, count = _registered.get(options), len(table())
     if have is None:
         add(lib._name)

@@ -69,6 +69,14 @@ def test_refused(call: Any, error: type[Exception], message: str) -> None:
         jax.jit(call)()
 
 
+def test_integers_that_jax_would_cut_off() -> None:
+    target = np.array([0, 2**40])
+    with jax.enable_x64(False):
+        with pytest.raises(ValueError, match="cross_entropy: target has integers of more than 32 bits"):
+            tn.cross_entropy(X, target)
+        tn.cross_entropy(X, target % 3)
+
+
 def test_types_that_jax_shall_not_promote() -> None:
     with jax.numpy_dtype_promotion("strict"), pytest.raises(TypeError, match="add: y has type bf16, needs f32"):
         tn.add(X, X.astype(jnp.bfloat16))

@@ -307,6 +307,11 @@ def test_types_are_enforced() -> None:
         Node("softmax", [X.astype(np.int32)], [np.dtype(np.int32)])
 
 
+def test_registering_needs_options() -> None:
+    with pytest.raises(TypeError, match=r"register: needs onnxruntime\.SessionOptions, not NoneType"):
+        tenon.onnxruntime.register(None)
+
+
 def test_registering_twice_is_registering() -> None:
     options = tenon.onnxruntime.register(onnxruntime.SessionOptions())
     assert tenon.onnxruntime.register(options) is options

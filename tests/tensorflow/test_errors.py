@@ -44,6 +44,7 @@ REFUSED = [
     (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),
     (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
     (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x is no tensor for TensorFlow"),
+    (lambda: tn.softmax(np.ma.ones(3)), TypeError, "softmax: x has a mask, which TensorFlow would drop"),
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),

@@ -67,6 +67,15 @@ def _dtype_name(value: Any) -> str | None:
     return NAMES.get(np.dtype(value))
 
 
+def _refuse_cut(op: Operator, param: Input, value: Any) -> None:
+    """Raises where JAX would cut off integers in silence."""
+    if jax.config.jax_enable_x64 or not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
+        return
+    if value.dtype.itemsize == 8 and value.size and not -(1 << 31) <= value.min() <= value.max() < 1 << 31:
+        kind = value.dtype.name
+        raise ValueError(f"{op.name}: {param.name} has integers of more than 32 bits; {X64.format(kind)}")
+
+
 def _array(op: Operator, param: Input, value: Any) -> Any:
     if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
         what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
@@ -75,6 +84,7 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
         raise TypeError(f"{op.name}: {param.name} has type i64, and is updated; {X64.format('int64')}")
     if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
         return wide_array(value)
+    _refuse_cut(op, param, value)
     try:
         made = value if isinstance(value, Array) else jnp.asarray(value)
     except TypeError as error:

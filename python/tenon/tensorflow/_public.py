@@ -63,6 +63,8 @@ def _is_tensor(value: Any) -> bool:
 def _tensor(op: Operator, param: Input, value: Any) -> tf.Tensor:
     if not _is_tensor(value):
         raise TypeError(f"{op.name}: {param.name} must be a tensor, not {_instead(value)}")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{op.name}: {param.name} has a mask, which TensorFlow would drop; its .data has none")
     try:
         made = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
     except (TypeError, ValueError) as error:
