@@ -327,6 +327,18 @@ def test_cross_entropy(reduction: str, shape: tuple[int, ...], weighted: bool) -
     assert_close(x.grad, y.grad)
 
 
+def test_cross_entropy_with_weights_of_float64() -> None:
+    """No weight is rounded to f32 on the way."""
+    x, weight = here.randn(3, 7, dtype=torch.float64).requires_grad_(), here.rand(7, dtype=torch.float64)
+    target = here.tensor([0, 6, 2])
+    for kind in (torch.int64, torch.int32):
+        have, want = (m.CrossEntropyLoss(weight, label_smoothing=0.1) for m in (tn.nn, nn))
+        (have_x,) = torch.autograd.grad(have(x, target.to(kind)), x)
+        (want_x,) = torch.autograd.grad(want(x, target), x)
+        assert torch.allclose(have(x, target.to(kind)), want(x, target), rtol=1e-14, atol=0)
+        assert torch.allclose(have_x, want_x, rtol=1e-13, atol=1e-16)
+
+
 @pytest.mark.filterwarnings("ignore:reduction")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none", "batchmean"])
 def test_kl_div(reduction: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import Proxy
 
@@ -152,7 +153,12 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         if target.dtype == torch.uint8:
             target = target.long()
         logits = input.movedim(1, -1) if input.ndim > 2 else input
-        weight = None if self.weight is None else self.weight.float()
+        weight = self.weight
+        if weight is not None and weight.dtype != torch.float32:
+            if weight.dtype == input.dtype == torch.float64:  # the operator's weights are f32
+                settings = (None, self.ignore_index, None, self.reduction, self.label_smoothing)
+                return F.cross_entropy(input, target.long(), weight, *settings)
+            weight = weight.float()
         return tn.cross_entropy(
             logits, target, weight, self.ignore_index, self.label_smoothing, reduction=self.reduction
         )
