@@ -34,64 +34,15 @@ static tni_extent extent_of(const differ *d, int32_t node) {
 }
 
 static bool same_shape(const differ *d, int32_t a, int32_t b) {
-    return tni_same_extent(extent_of(d, a), extent_of(d, b));
+    if (a < 0 || b < 0) return tni_same_extent(extent_of(d, a), extent_of(d, b));
+    return tni_same_shape(&d->g->nodes[a], &d->g->nodes[b]);
 }
 
-/* ---- contributions ----------------------------------------------------------------------------------------------- */
-
-/* The group's values over all of its dimensions, summed to those of `node`. */
-static int32_t summed(differ *d, group from, int32_t node) {
-    if (same_shape(d, from.shape, node)) return from.node;
-    int32_t whole = tni_node2(d->g, TNI_P_EXPAND, from.node, from.shape);
-    return tni_node2(d->g, TNI_P_SUM_TO, whole, node);
+static bool may_be_absent(const differ *d, int32_t node) {
+    return node >= 0 && d->g->nodes[node].absent;
 }
 
-/* Values of rows and single ones take their sum at once. */
-static group sum_early(differ *d, group from, int32_t node) {
-    tni_extent have = extent_of(d, from.shape), want = extent_of(d, node);
-    bool all = tni_is_scalar(want) && !tni_is_scalar(have);
-    /* By name, the last pack may turn out to have no dimensions: then rows go along another one. */
-    bool rows = d->made->f->axes.numpy || !d->g->tail_pack;
-    bool row = rows && !tni_has_tail(d->g, want) && tni_has_tail(d->g, have);
-    if (!all && !row) return from;
-    int reach = all ? TNI_OVER_ALL : TNI_OVER_ROW;
-    int32_t whole = tni_node2(d->g, TNI_P_EXPAND, from.node, from.shape);
-    group made = {tni_node3(d->g, TNI_P_SUM, reach, whole, -1, -1), node};
-    int32_t shape = tni_node3(d->g, TNI_P_SUM, reach, from.shape, -1, -1);
-    if (!same_shape(d, shape, node)) made.shape = shape;
-    return made;
-}
-
-static void add(differ *d, int32_t node, group from) {
-    group *groups = d->groups[node];
-    if (from.node < 0) return;
-    from = sum_early(d, from, node);
-    if (d->n_groups[node] == GROUPS) from = (group){summed(d, from, node), node};
-    for (int32_t i = 0; i < d->n_groups[node]; i++) {
-        if (!same_shape(d, groups[i].shape, from.shape)) continue;
-        groups[i].node = tni_node2(d->g, TNI_P_ADD, groups[i].node, from.node);
-        return;
-    }
-    if (d->n_groups[node] == GROUPS) { /* none has the node's own dimensions: make room */
-        groups[0] = (group){summed(d, groups[0], node), node};
-        groups[0].node = tni_node2(d->g, TNI_P_ADD, groups[0].node, from.node);
-        return;
-    }
-    groups[d->n_groups[node]++] = from;
-}
-
-/* All that has arrived, as one. */
-static group arrived(differ *d, int32_t node) {
-    group made = {-1, node};
-    if (d->n_groups[node] == 1) return d->groups[node][0];
-    for (int32_t i = 0; i < d->n_groups[node]; i++) {
-        int32_t part = summed(d, d->groups[node][i], node);
-        made.node = made.node < 0 ? part : tni_node2(d->g, TNI_P_ADD, made.node, part);
-    }
-    return made;
-}
-
-/* ---- the chain rule ---------------------------------------------------------------------------------------------- */
+/* ---- conditions -------------------------------------------------------------------------------------------------- */
 
 /* Whether a call's attributes and absent inputs decide it: no element is looked at. */
 static bool is_decided(const differ *d, int32_t i) {
@@ -150,6 +101,72 @@ static int32_t guarded(differ *d, const guards *by, int32_t node) {
     }
     return node;
 }
+
+/* ---- contributions ----------------------------------------------------------------------------------------------- */
+
+/* The group's values over all of its dimensions, for a sum: a 0 where a condition does not hold can stay alone. */
+static int32_t whole(differ *d, group from) {
+    if (from.node < 0) return -1;
+    const guards by = take_guards(d, from.node, false);
+    return guarded(d, &by, tni_node2(d->g, TNI_P_EXPAND, by.inner, from.shape));
+}
+
+/* Those, summed to the dimensions of `node`. */
+static int32_t summed(differ *d, group from, int32_t node) {
+    if (same_shape(d, from.shape, node)) return from.node;
+    return tni_node2(d->g, TNI_P_SUM_TO, whole(d, from), node);
+}
+
+/* Values of rows and single ones take their sum at once. */
+static group sum_early(differ *d, group from, int32_t node) {
+    tni_extent have = extent_of(d, from.shape), want = extent_of(d, node);
+    bool all = tni_is_scalar(want) && !tni_is_scalar(have);
+    /* By name, the last pack may turn out to have no dimensions: then rows go along another one. */
+    bool rows = d->made->f->axes.numpy || !d->g->tail_pack;
+    bool row = rows && !tni_has_tail(d->g, want) && tni_has_tail(d->g, have);
+    if (!all && !row) return from;
+    int reach = all ? TNI_OVER_ALL : TNI_OVER_ROW;
+    group made = {tni_node3(d->g, TNI_P_SUM, reach, whole(d, from), -1, -1), node};
+    int32_t shape = tni_node3(d->g, TNI_P_SUM, reach, from.shape, -1, -1);
+    if (!same_shape(d, shape, node)) made.shape = shape;
+    return made;
+}
+
+/* The shape of a group must be there even where what arrived is not. */
+static void add(differ *d, int32_t node, group from) {
+    group *groups = d->groups[node];
+    if (from.node < 0) return;
+    from = sum_early(d, from, node);
+    if (may_be_absent(d, from.shape) && same_shape(d, from.shape, node)) from.shape = node;
+    if (d->n_groups[node] == GROUPS) from = (group){summed(d, from, node), node};
+    for (int32_t i = 0; i < d->n_groups[node]; i++) {
+        const bool lost = may_be_absent(d, groups[i].shape);
+        if (!same_shape(d, groups[i].shape, from.shape)) continue;
+        if (lost && may_be_absent(d, from.shape) && groups[i].shape != from.shape) continue;
+        groups[i].node = tni_node2(d->g, TNI_P_ADD, groups[i].node, from.node);
+        if (lost) groups[i].shape = from.shape;
+        return;
+    }
+    if (d->n_groups[node] == GROUPS) { /* none has the node's own dimensions: make room */
+        groups[0] = (group){summed(d, groups[0], node), node};
+        groups[0].node = tni_node2(d->g, TNI_P_ADD, groups[0].node, from.node);
+        return;
+    }
+    groups[d->n_groups[node]++] = from;
+}
+
+/* All that has arrived, as one. */
+static group arrived(differ *d, int32_t node) {
+    group made = {-1, node};
+    if (d->n_groups[node] == 1) return d->groups[node][0];
+    for (int32_t i = 0; i < d->n_groups[node]; i++) {
+        int32_t part = summed(d, d->groups[node][i], node);
+        made.node = made.node < 0 ? part : tni_node2(d->g, TNI_P_ADD, made.node, part);
+    }
+    return made;
+}
+
+/* ---- the chain rule ---------------------------------------------------------------------------------------------- */
 
 /* What passes through a choice between elements arrives at each side where that is taken. */
 static void mark_chosen(differ *d, int op, int32_t node) {
@@ -345,10 +362,11 @@ static tn_status start(differ *d) {
         TN_TRY(output_extent(f, k, &extent));
         int32_t leaf = tni_leaf(d->g, TNI_P_INPUT, tni_ref_of_d(f, k), 0, d->g->nodes[node].type, extent);
         if (leaf < 0) return d->g->status;
+        d->g->nodes[leaf].absent = f->contract->outputs[k].want != TNI_ALWAYS;
         d->made->arriving[k] = leaf;
         if (!d->active[node]) continue;
         int32_t arriving = leaf;
-        if (f->contract->outputs[k].want != TNI_ALWAYS) { /* what was not asked for has nothing that arrives */
+        if (d->g->nodes[leaf].absent) { /* what was not asked for has nothing that arrives */
             int32_t has = tni_leaf(d->g, TNI_P_HAS, tni_ref_of_d(f, k), 0, TN_BOOL, (tni_extent){0, 0});
             arriving = tni_node3(d->g, TNI_P_WHERE, 0, has, leaf, tni_const(d->g, TNI_TY_WEAK_FLOAT, 0));
         }

@@ -94,7 +94,7 @@ static bool may_save(const writer *w, int32_t k) {
     if (compared && w->f->graph.nodes[node->arg[0]].op != TNI_P_INPUT) return false;
     if (tni_param_type(&c->outputs[k].type) != node->type) return false; /* rounded to something else */
     return plain && tni_prims[node->op].arity > 0 && tni_class_of(&w->f->graph, node->type) == TNI_CLASS_FLOAT &&
-           w->made->arriving[k] >= 0 && tni_same_extent(node_at(w, w->made->arriving[k])->extent, node->extent);
+           w->made->arriving[k] >= 0 && tni_same_shape(node_at(w, w->made->arriving[k]), node);
 }
 
 static void choose_saved(writer *w) {
@@ -127,12 +127,13 @@ static int32_t leaf_ref(const writer *w, int32_t i) {
     return k >= 0 ? tni_ref_of_saved(w->f, k) : node_at(w, i)->op == TNI_P_INPUT ? node_at(w, i)->ref : -1;
 }
 
-/* Has a leaf a shape that can be asked for? What may be absent has one for itself alone. */
+/* Has a leaf a shape that can be asked for? What may be absent has one for itself alone: an optional input, and what
+ * arrives at an optional output. */
 static bool is_there(const writer *w, int32_t leaf, int32_t asks) {
     const tni_contract *c = w->f->contract;
     int32_t ref = leaf_ref(w, leaf);
-    if (ref < 0 || ref >= c->n_inputs) return ref >= 0 && w->taken[ref];
-    return !tni_is_seed(c, ref) && (leaf == asks || !c->inputs[ref].optional);
+    if (ref < 0 || (leaf != asks && node_at(w, leaf)->absent)) return false;
+    return ref >= c->n_inputs ? w->taken[ref] : !tni_is_seed(c, ref);
 }
 
 /* A leaf with the dimensions of `node`: one that is taken anyway, or any. */
@@ -140,7 +141,7 @@ static int32_t leaf_like(const writer *w, int32_t node) {
     int32_t found = -1;
     for (int32_t i = 0; i < w->made->g.n; i++) {
         int32_t ref = leaf_ref(w, i);
-        if (!is_there(w, i, node) || !tni_same_extent(node_at(w, i)->extent, node_at(w, node)->extent)) continue;
+        if (!is_there(w, i, node) || !tni_same_shape(node_at(w, i), node_at(w, node))) continue;
         if (w->taken[ref]) return i;
         if (found < 0) found = i;
     }
@@ -428,8 +429,13 @@ static int32_t copy_leaf(writer *w, tni_graph *g, int32_t i, const tni_contract 
     tni_gnode node = *node_at(w, i);
     int32_t ref = leaf_ref(w, i);
     if (ref >= 0) {
-        node = (tni_gnode){
-            .op = TNI_P_INPUT, .type = node.type, .arg = {-1, -1, -1}, .ref = w->place[ref], .extent = node.extent};
+        node = (tni_gnode){.op = TNI_P_INPUT,
+                           .type = node.type,
+                           .arg = {-1, -1, -1},
+                           .ref = w->place[ref],
+                           .extent = node.extent,
+                           .sure = node.extent,
+                           .absent = node.absent};
     } else if (node.op == TNI_P_RAND || node.op == TNI_P_HAS) {
         node.ref = w->place[node.ref];
     } else if (node.op == TNI_P_ATTR || node.op == TNI_P_ATTR_IS || node.op == TNI_P_HAS_ATTR) {

@@ -86,6 +86,14 @@ bool tni_same_extent(tni_extent a, tni_extent b) {
     return a.full == b.full && a.row == b.row;
 }
 
+bool tni_is_sure(const tni_gnode *node) {
+    return tni_same_extent(node->sure, node->extent);
+}
+
+bool tni_same_shape(const tni_gnode *a, const tni_gnode *b) {
+    return a == b || (tni_same_extent(a->extent, b->extent) && tni_is_sure(a) && tni_is_sure(b));
+}
+
 tni_extent tni_join(tni_extent a, tni_extent b) {
     tni_extent made = {a.full | b.full, a.row | b.row};
     made.row &= ~made.full;
@@ -96,13 +104,12 @@ bool tni_has_tail(const tni_graph *g, tni_extent a) {
     return (a.full & g->tail) != 0;
 }
 
-static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node) {
-    tni_extent made = {0, 0};
+/* Of arguments with the extents `of`. */
+static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node, const tni_extent *of) {
+    tni_extent made = {0, 0}, first = of[0], target = of[1];
     if (tni_prims[node->op].arity == 0) return node->extent;
     if (node->op == TNI_P_COUNT) return made;
-    tni_extent first = g->nodes[node->arg[0]].extent;
     if (node->op == TNI_P_SUM_TO) { /* some of both: what the target has */
-        tni_extent target = g->nodes[node->arg[1]].extent;
         return tni_covers(first, target) ? target : tni_covers(target, first) ? first : target;
     }
     if (tni_is_reduction(node->op)) {
@@ -111,8 +118,23 @@ static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node) {
         made.row = first.row | (g->tail_pack ? first.full & g->tail : 0);
         return made;
     }
-    for (int i = 0; i < 3 && node->arg[i] >= 0; i++) made = tni_join(made, g->nodes[node->arg[i]].extent);
+    for (int i = 0; i < 3; i++) made = tni_join(made, of[i]);
     return made;
+}
+
+/* Of a choice one side is enough, and then only that is there. */
+static void set_extents(const tni_graph *g, tni_gnode *node) {
+    tni_extent all[3] = {{0, 0}}, sure[3] = {{0, 0}};
+    bool absent[3] = {false}, choice = node->op == TNI_P_WHERE;
+    for (int i = 0; i < 3 && node->arg[i] >= 0; i++) {
+        const tni_gnode *arg = &g->nodes[node->arg[i]];
+        all[i] = arg->extent;
+        absent[i] = arg->absent;
+        if (!choice || !arg->absent) sure[i] = arg->sure;
+    }
+    node->extent = extent_of_result(g, node, all);
+    node->sure = extent_of_result(g, node, sure);
+    node->absent = absent[0] || (choice ? absent[1] && absent[2] : absent[1] || absent[2]);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -200,8 +222,8 @@ int32_t tni_node_as_is(tni_graph *g, const tni_gnode *node) {
 
 int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type, tni_extent extent) {
     if (g->status != TN_OK) return -1;
-    tni_gnode node = {
-        .op = (uint8_t)op, .type = (uint8_t)type, .arg = {-1, -1, -1}, .ref = ref, .value = value, .extent = extent};
+    tni_gnode node = {.op = (uint8_t)op, .type = (uint8_t)type, .arg = {-1, -1, -1}, .ref = ref, .value = value};
+    node.extent = node.sure = extent;
     return tni_node_as_is(g, &node);
 }
 
@@ -221,7 +243,7 @@ int32_t tni_node3(tni_graph *g, tni_prim op, int kind, int32_t a, int32_t b, int
     if (g->status != TN_OK || a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
     tni_gnode node = {.op = (uint8_t)op, .kind = (uint8_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = {a, b, c}, .ref = -1};
     node.type = (uint8_t)type_of_result(g, &node);
-    node.extent = extent_of_result(g, &node);
+    set_extents(g, &node);
     int32_t simpler = tni_simplify(g, &node);
     return simpler == -2 ? tni_node_as_is(g, &node) : simpler;
 }

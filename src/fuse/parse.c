@@ -308,6 +308,7 @@ static tn_status declare_inputs(tni_parser *p) {
         if (!p->scope->is_seed[i]) TN_TRY(tni_param_extent(f, param, &extent));
         int32_t node = tni_leaf(p->g, TNI_P_INPUT, i, 0, tni_param_type(&param->type), extent);
         TN_TRY(tni_parse_made(p, node));
+        p->g->nodes[node].absent = param->optional;
         TN_TRY(tni_add_name(p, param->name, node, i));
     }
     p->scope->n_inputs = c->n_inputs;

@@ -144,6 +144,8 @@ typedef struct tni_gnode {
     int32_t ref;
     double value;
     tni_extent extent;
+    tni_extent sure; /* what it has of that wherever it is there: `w if has(w) else 1` has nothing of w's */
+    bool absent;     /* it may be: it is made of an optional input, and no choice offers something else */
 } tni_gnode;
 
 typedef struct tni_graph {
@@ -176,6 +178,8 @@ int tni_promote(const tni_graph *g, int a, int b);
 bool tni_covers(tni_extent a, tni_extent b); /* a has every dimension that b has */
 bool tni_is_scalar(tni_extent a);
 bool tni_same_extent(tni_extent a, tni_extent b);
+bool tni_is_sure(const tni_gnode *node);                     /* it has its dimensions whatever inputs are absent */
+bool tni_same_shape(const tni_gnode *a, const tni_gnode *b); /* whatever inputs are absent */
 tni_extent tni_join(tni_extent a, tni_extent b);
 bool tni_has_tail(const tni_graph *g, tni_extent a);
 

@@ -195,7 +195,7 @@ static bool excludes(const tni_graph *g, int32_t c, int32_t a) {
 /* The second branch of a choice may take its place: it is of the same kind. */
 static bool is_like_second(const tni_graph *g, int32_t a) {
     const tni_gnode *all = node_at(g, a), *second = node_at(g, all->arg[2]);
-    return tni_same_extent(second->extent, all->extent) && second->type == all->type;
+    return tni_same_shape(second, all) && second->type == all->type;
 }
 
 static int32_t simplify_where(tni_graph *g, const tni_gnode *node) {
@@ -210,13 +210,20 @@ static int32_t simplify_where(tni_graph *g, const tni_gnode *node) {
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
+/* Has a node the shape of this argument, and is the argument there whenever the node is? */
+static bool is_shaped_by(const tni_graph *g, const tni_gnode *node, int32_t a) {
+    const tni_gnode *arg = node_at(g, a);
+    if (!tni_same_extent(arg->extent, node->extent)) return false;
+    return tni_prims[node->op].arity == 1 || (tni_is_sure(arg) && (node->absent || !arg->absent));
+}
+
 /* A node that stands for the shape of `a`: the plainest that has it, since its value does not matter. */
 static int32_t shape_of(const tni_graph *g, int32_t a) {
     for (bool more = true; more;) {
         const tni_gnode *node = node_at(g, a);
         more = false;
         for (int i = 0; i < 3 && node->arg[i] >= 0 && !more; i++) {
-            if (!tni_same_extent(node_at(g, node->arg[i])->extent, node->extent)) continue;
+            if (!is_shaped_by(g, node, node->arg[i])) continue;
             a = node->arg[i];
             more = true;
         }
@@ -227,8 +234,9 @@ static int32_t shape_of(const tni_graph *g, int32_t a) {
 static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
     int32_t a = node->arg[0], b = node->arg[node->op == TNI_P_COUNT ? 0 : 1], plain = shape_of(g, b);
     tni_extent have = node_at(g, a)->extent, other = node_at(g, b)->extent;
-    if (node->op == TNI_P_EXPAND && tni_covers(have, other)) return a;
-    if (node->op == TNI_P_SUM_TO && tni_covers(other, have)) return a;
+    bool sure = tni_is_sure(node_at(g, node->op == TNI_P_EXPAND ? a : b)) || shape_of(g, a) == plain;
+    if (node->op == TNI_P_EXPAND && sure && tni_covers(have, other)) return a;
+    if (node->op == TNI_P_SUM_TO && sure && tni_covers(other, have)) return a;
     if (node->op == TNI_P_SUM_TO && tni_is_scalar(other)) return tni_node3(g, TNI_P_SUM, TNI_OVER_ALL, a, -1, -1);
     if (node->op == TNI_P_COUNT) {
         bool one = node->kind == TNI_OVER_ALL ? tni_is_scalar(have) : !tni_has_tail(g, have);

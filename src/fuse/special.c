@@ -84,7 +84,7 @@ static int32_t make_around_absent(maker *m, const tni_gnode *node, const int32_t
         return absent;
     case TNI_P_MUL: return is_zero(m, arg[0]) ? arg[0] : is_zero(m, arg[1]) ? arg[1] : absent;
     case TNI_P_DIV: return is_zero(m, arg[0]) ? arg[0] : absent;
-    case TNI_P_EXPAND: return is_absent(arg[0]) ? arg[0] : is_number(m, arg[0]) ? arg[0] : absent;
+    case TNI_P_EXPAND: return is_absent(arg[0]) || is_number(m, arg[0]) || is_zero(m, arg[0]) ? arg[0] : absent;
     case TNI_P_SUM_TO: return is_zero(m, arg[0]) ? arg[0] : absent;
     default: return absent;
     }

@@ -238,6 +238,14 @@ static const char *const rows[][2] = {
      "2,5 - 5"},
     {"f(x: T[*r, c], g: T[c]?, b: T[c]?) -> y: T[*r, c] : m = x * g if has(g) else x; y = m + b if has(b) else m",
      "2,5 5 -"},
+    /* what is absent would have had most dimensions */
+    {"f(x: T[n, c], w: T[n, c]?, b: T[n]) -> y: T[n, c] : sum(sin((w if has(w) else 0.5) + b) + x, -1)", "3,4 - 3"},
+    {"f(x: T[n, c], w: T[n, c]?, b: T[c]) -> y: T[n, c] : x * mean((w if has(w) else 0.5) * b)", "3,4 - 4"},
+    {"f(x: T[n, c], w: T[n, c]?, b: T[n]) -> y: T[n, c] : x * sum(where(has(w), w * b, b * 2), -1)", "3,4 - 3"},
+    {"f(x: T[n, c], w: T[n, c]?, b: T[n]) -> y: T[n, c] : x * sum(where(has(w), w * b, b * 2), -1)", "3,4 3,4 3"},
+    {"f(x: T[n, c], v: T[n]?, w: T[n, c]?) -> y: T[n, c] : t = (v if has(v) else 2) * (w if has(w) else 3); "
+     "y = x + sum(t * t)",
+     "3,4 3 -"},
     {"f(x: T[n], y: T[m]) -> z: T[n, m] : x * y + x", "3 4"},
     {"f(x: T[n], y: T[m]) -> z: T[n, m], w: T[n] : z = sin(x * y); w = sum(x * y, -1)", "3 4"},
     {"f(x: T[n, c]) -> y: T[n, c] : sum(x * x, -1)", "3,4"},

@@ -77,6 +77,25 @@ def test_gradients(formula: str, same: Callable[..., Any], shapes: list[tuple[in
     assert gradgradcheck(function, inputs(shapes))
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["absent", "given"])
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "x + sum(sin((w if has(w) else 0.5) + b) + x, -1)",
+        "x + mean((w if has(w) else 0.5) * b)",
+        "x * sum(where(has(w), w * b, b * 2), -1)",
+        "x * logsumexp(tanh(w if has(w) else 0.5) * b + 0 * x)",
+    ],
+)
+def test_gradients_beside_an_optional_input(formula: str, given: bool) -> None:
+    """Where w is absent, so are the dimensions that only w would have had."""
+    function = tn.fuse(f"f(x: T[n, c], w: T[n, c]?, b: T[n]) -> y: T[n, c] : {formula}")
+    x, w, b = inputs([(3, 4), (3, 4), (3,)])
+    args = (x, b, w) if given else (x, b)
+    assert gradcheck(lambda x, b, w=None: function(x, w, b), args)
+    assert gradgradcheck(lambda x, b, w=None: function(x, w, b), args)
+
+
 # Inductor is slow: two formulas are enough for it.
 COMPILED = [("aot_eager", f, shapes) for f, _, shapes in FORMULAS]
 COMPILED += [("inductor", f, shapes) for f, _, shapes in FORMULAS if f in (FORMULAS[0][0], NORM)]
