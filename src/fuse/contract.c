@@ -249,6 +249,15 @@ static tn_status check_list_reductions(const tni_fuse *f) {
     return TN_OK;
 }
 
+static uint64_t items_of(tni_extent extent) {
+    return extent.full | extent.row;
+}
+
+/* How many arguments of a node it makes a difference for that they have their own shape, not one repeated. */
+static int n_measured(const tni_gnode *node) {
+    return node->op == TNI_P_SUM_TO ? 2 : tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+}
+
 tn_status tni_check_reductions(const tni_fuse *f) {
     uint64_t partial = 0;
     if (f->axes.list) return check_list_reductions(f);
@@ -257,14 +266,14 @@ tn_status tni_check_reductions(const tni_fuse *f) {
     }
     for (int32_t i = 0; partial && i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
-        if (!tni_is_reduction(node->op) && node->op != TNI_P_COUNT && node->op != TNI_P_SUM_TO) continue;
-        tni_extent e = f->graph.nodes[node->arg[0]].extent;
-        uint64_t has = e.full | e.row;
-        bool whole = (has & ~partial) || (has & partial) == partial; /* has *s itself, or all that makes it up */
-        if (whole || tni_is_scalar(e)) continue;
-        return tn_fail(TN_BAD_CONTRACT,
-                       "formula of '%s': %s of an input that broadcasts (~): give it a pack of its own",
-                       f->contract->name, tni_prims[node->op].name);
+        for (int k = 0; k < n_measured(node); k++) {
+            uint64_t has = items_of(f->graph.nodes[node->arg[k]].extent);
+            bool whole = (has & ~partial) || (has & partial) == partial; /* has *s itself, or all that makes it up */
+            if (whole || !has) continue;
+            return tn_fail(TN_BAD_CONTRACT,
+                           "formula of '%s': %s of an input that broadcasts (~): give it a pack of its own",
+                           f->contract->name, tni_prims[node->op].name);
+        }
     }
     return TN_OK;
 }
@@ -284,10 +293,6 @@ static void join_items(grouping *g, uint64_t items) {
         uint8_t from = g->of[next], to = g->of[i];
         for (int k = 0; k < 64; k++) g->of[k] = g->of[k] == from ? to : g->of[k];
     }
-}
-
-static uint64_t items_of(tni_extent extent) {
-    return extent.full | extent.row;
 }
 
 /* What an input has, in items of the graph: without a signature there is one for each. */
@@ -416,9 +421,10 @@ static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
     }
     for (int32_t i = 0; i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
-        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT || node->op == TNI_P_SUM_TO;
-        tni_extent e = measures ? known(f->graph.nodes[node->arg[0]].extent, all) : (tni_extent){all, 0};
-        if ((e.full | e.row) != all && !tni_is_scalar(e)) return false;
+        for (int k = 0; k < n_measured(node); k++) {
+            tni_extent e = known(f->graph.nodes[node->arg[k]].extent, all);
+            if (items_of(e) != all && !tni_is_scalar(e)) return false;
+        }
     }
     return true;
 }

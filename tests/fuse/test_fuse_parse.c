@@ -202,6 +202,7 @@ static const struct {
     {"f(x: T[n], y: T[m]) -> z: T[n] : x", "no argument has all dimensions", NULL},
     {"f(e: T[n]) -> z: T[n] : 1", "an input cannot be called 'e'", NULL},
     {"f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x / sum(b)", "sum of an input that broadcasts", NULL},
+    {"f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x + sum_to(x * b, b)", "sum_to of an input that broadcasts", NULL},
 };
 
 /* The column of the caret in the line below the excerpt, counted in the excerpt. */
