@@ -44,6 +44,7 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("exp(x - logsumexp(x, -1))", lambda x: F.softmax(x, -1), [(3, 6)]),
     ("mean((x - t) ** 2)", F.mse_loss, [(3, 4), (3, 4)]),
     ("sum(x, -1)", lambda x: x.sum(-1), [(2, 3, 4)]),
+    ("sum_to(x, b) * b", lambda x, b: x * b, [(4,), (3, 4)]),
     ("x + sum_to(x * b, b) * b", lambda x, b: x + (x * b).sum(0) * b, [(3, 4), (4,)]),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
