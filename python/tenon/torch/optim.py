@@ -54,6 +54,7 @@ class _Optimizer(torch.optim.Optimizer):
 
     _moments: tuple[str, ...]  # what the state keeps in the wide type
     _absent: tuple[str, ...]  # flags of torch's that have to be False
+    _sparse: str  # the optimiser of torch's that takes sparse gradients
 
     def _refuse(self, group: Group) -> None:
         name = type(self).__name__
@@ -88,7 +89,7 @@ class _Optimizer(torch.optim.Optimizer):
                 continue
             if grad.is_sparse:
                 name = type(self).__name__
-                raise NotImplementedError(f"tn.optim.{name} takes no sparse gradients; torch.optim.SparseAdam does")
+                raise NotImplementedError(f"tn.optim.{name} takes no sparse gradients; torch.optim.{self._sparse} does")
             sharded = _is_sharded(p)
             if sharded:
                 if grad.placements != p.placements:  # such as a sum that is still to be made
@@ -146,6 +147,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
 
     _moments = ("exp_avg", "exp_avg_sq", "master")
     _absent = ("amsgrad", "differentiable")
+    _sparse = "SparseAdam"
 
     def _refuse(self, group: Group) -> None:
         super()._refuse(group)
@@ -251,6 +253,7 @@ class SGD(_Optimizer, torch.optim.SGD):
 
     _moments = ("momentum_buffer",)
     _absent = ("differentiable",)
+    _sparse = "SGD"
 
     def __init__(
         self,
