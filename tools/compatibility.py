@@ -120,6 +120,12 @@ def with_row(rows: list[Row], new: Row) -> list[Row]:
     return [*kept, new]
 
 
+def pins(package: str, version: str) -> list[str]:
+    """What a wheel needs and does not say."""
+    numbers = [int(n) for n in re.findall(r"\d+", version)]
+    return ["numpy<2"] if package == "onnxruntime" and numbers < [1, 19] else []
+
+
 def environment(package: str, version: str) -> str:
     """The interpreter of an environment with this framework and what its tests need."""
     place = PLACE / f"{package}-{version}"
@@ -127,6 +133,7 @@ def environment(package: str, version: str) -> str:
     if not done.is_file():
         print(f"{package} {version}: pip install into {place}", flush=True)
         needs = [need for need in ("pytest", *FRAMEWORKS[package].needs) if need != package]
+        needs += pins(package, version)
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", f"{package}=={version}", *needs], check=True)
         done.touch()
