@@ -36,6 +36,11 @@ def norm(x: Tensor, w: Tensor | None = None, eps: float = 1e-5, sign: str = "plu
     return t if sign == "plus" else -t
 
 
+def _sum_to(x: Tensor, b: Tensor) -> Tensor:
+    """Of the shape of b, whichever of the two has more dimensions."""
+    return torch.broadcast_tensors(x, b)[0].sum_to_size(b.shape)
+
+
 # formula, the same in torch, shapes of the inputs
 FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("relu(x * s + b)", lambda x, s, b: F.relu(x * s + b), [(4, 5), (5,), (4, 1)]),
@@ -46,6 +51,9 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("sum(x, -1)", lambda x: x.sum(-1), [(2, 3, 4)]),
     ("sum_to(x, b) * b", lambda x, b: x * b, [(4,), (3, 4)]),
     ("x + sum_to(x * b, b) * b", lambda x, b: x + (x * b).sum(0) * b, [(3, 4), (4,)]),
+    ("sum_to(x, b) * 2", lambda x, b: _sum_to(x, b) * 2, [(1, 2, 2), (2, 1, 2)]),
+    ("mean(sum_to(x, b)) + mean(x - b)", lambda x, b: _sum_to(x, b).mean() + (x - b).mean(), [(3, 1), (1, 4)]),
+    ("var(tanh(sum_to(x, b)) * x)", lambda x, b: (_sum_to(x, b).tanh() * x).var(correction=0), [(1, 3), (4, 1)]),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
         "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",
