@@ -375,11 +375,13 @@ static int run(int count, const char *const *rest) {
     const tn_operator *op;
     tn_fuse_options options = {.fast = fast};
     tn_type T = tn_type_named(type_name);
+    tn_device where;
     if (count == 0) return usage_error(&verb_fuse, "which formula? tenon fuse \"relu(x * s + b)\"");
     if (count > 1) return usage_error(&verb_fuse, "one formula at a time, in quotes; '%s' is another word", rest[1]);
     if (T == TN_NO_TYPE) return usage_error(&verb_fuse, "there is no type '%s'", type_name);
     bool known = !show || strcmp(show, "cuda") == 0 || strcmp(show, "c") == 0 || strcmp(show, "graph") == 0;
     if (!known) return usage_error(&verb_fuse, "--show %s: expected cuda, c or graph", show);
+    if (read_device(device, &where) != TN_OK) return usage_error(&verb_fuse, "%s", tn_last_error());
     if (tn_fuse(rest[0], &options, &op) != TN_OK) return failed();
     written = op;
     if (!shape && !show && tie_shapes(&op, &options) != TN_OK) return failed();

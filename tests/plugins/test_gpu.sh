@@ -52,6 +52,7 @@ expect gpu_anywhere devices "was accepted: a GPU that there is not"
 
 says 2 "there is no cuda:9; this process sees 2 GPUs" check --device cuda:9
 says 2 "there is no device 'gpu'" bench softmax --device gpu
+says 2 "tenon fuse: there is no device 'gpu'" fuse x --device gpu
 says 0 "Fake GPU 1" devices
 says 0 '"device": "cuda:1"' devices --json
 says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
