@@ -39,8 +39,13 @@ typedef struct shared {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* A call without any has none, and nothing in it. */
+static char *workspace_at(const tn_call *call, int64_t offset) {
+    return call->workspace ? (char *)call->workspace + offset : NULL;
+}
+
 char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
-    if (m->where == TNI_FROM_WORKSPACE) return (char *)call->workspace + m->offset;
+    if (m->where == TNI_FROM_WORKSPACE) return workspace_at(call, m->offset);
     const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
     return args[m->index].views[m->list ? part : 0].data;
 }
@@ -230,14 +235,14 @@ static int64_t sum_of(const worker *w, const tni_step *s) {
 }
 
 static running *sums_of(const worker *w, const tni_step *s) {
-    return (running *)((char *)w->call->workspace + w->pass->accumulators[s->operand].partial) + sum_of(w, s);
+    return (running *)workspace_at(w->call, w->pass->accumulators[s->operand].partial) + sum_of(w, s);
 }
 
 /* NULL: nothing ever is pending. */
 static float *pending_of(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     bool any = s->level == TNI_ELEMENT && acc->pending >= 0;
-    return any ? (float *)((char *)w->call->workspace + acc->pending) + sum_of(w, s) : NULL;
+    return any ? (float *)workspace_at(w->call, acc->pending) + sum_of(w, s) : NULL;
 }
 
 /* Rows side by side, and which of them the block begins with. */
@@ -433,13 +438,14 @@ void tni_clear_sums(const tni_accumulator *acc, void *sums) {
 
 /* This piece's pending values of an accumulator that has some. */
 static float *all_pending(const worker *w, const tni_accumulator *acc) {
-    return (float *)((char *)w->call->workspace + acc->pending) + w->piece * acc->size;
+    return (float *)workspace_at(w->call, acc->pending) + w->piece * acc->size;
 }
 
 static void clear_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
-        tni_clear_sums(acc, (char *)w->call->workspace + acc->partial + w->piece * acc->size * 8);
+        if (acc->size == 0) continue;
+        tni_clear_sums(acc, workspace_at(w->call, acc->partial) + w->piece * acc->size * 8);
         if (acc->pending >= 0) memset(all_pending(w, acc), 0, (size_t)acc->size * sizeof(float));
     }
 }
@@ -448,8 +454,9 @@ static void clear_partials(const worker *w) {
 static void settle_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
-        double *sums = (double *)((char *)w->call->workspace + acc->partial) + w->piece * acc->size;
-        if (acc->pending >= 0) tni_real_loops_of(acc->lane)->settle(sums, all_pending(w, acc), acc->size);
+        if (acc->size == 0 || acc->pending < 0) continue;
+        double *sums = (double *)workspace_at(w->call, acc->partial) + w->piece * acc->size;
+        tni_real_loops_of(acc->lane)->settle(sums, all_pending(w, acc), acc->size);
     }
 }
 
@@ -526,8 +533,7 @@ static void add_pieces(void *arg, int64_t begin, int64_t end) {
 }
 
 void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
-    char *workspace = call->workspace;
-    sums s = {pass, acc, (const running *)(workspace + acc->partial), (running *)(workspace + acc->result)};
+    sums s = {pass, acc, (const running *)workspace_at(call, acc->partial), (running *)workspace_at(call, acc->result)};
     tn_parallel(call, acc->size, 1 + ENOUGH / pass->pieces, add_pieces, &s);
 }
 
