@@ -233,10 +233,9 @@ def floor(rows: Rows) -> list[str]:
     ours = mean([r["times_torch"] for r in over])
     return [
         "",
-        f"Of the {len(over)} rows with gradients that are over 1, nearly all are one operator of PyTorch, whose",
-        "gradient C++ code knows. A `torch.autograd.Function`, the only way without a build for each version of torch,",
-        f"costs {least:.2f} times as much as these before it computes anything (geometric mean); Tenon's, with the two",
-        f"kernels that they run, {ours:.2f}.",
+        f"In the {len(over)} rows with gradients that are over 1, a `torch.autograd.Function` that computes nothing",
+        f"costs {least:.2f} times what PyTorch's code costs, whose gradients C++ knows, and Tenon's {ours:.2f}",
+        "(geometric means). Without a build for each version of torch there is only that Function.",
     ]
 
 

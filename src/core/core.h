@@ -24,6 +24,12 @@ void *tni_arena_alloc(tni_arena *arena, size_t bytes); /* zeroed, 16-byte aligne
 char *tni_arena_text(tni_arena *arena, const char *begin, size_t length);
 void tni_arena_free(tni_arena *arena);
 
+/* ---- hashes, of this process only: quick, and whoever finds something compares it -------------------------------- */
+static inline uint64_t tni_hash_add(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
 /* ---- messages: whether this thread has failed with one since it was asked to ------------------------------------- */
 
 void tni_expect_error(void);

@@ -29,8 +29,7 @@ typedef struct key {
 
 static inline void key_add(key *k, uint64_t word) {
     k->words[k->count++] = word;
-    uint64_t h = (k->hash ^ word) * 0x9E3779B97F4A7C15u;
-    k->hash = h ^ h >> 29;
+    k->hash = tni_hash_add(k->hash, word);
 }
 
 static size_t key_most(const tn_operator *op, const tn_args *args, bool made) {

@@ -193,8 +193,7 @@ static void drop(const tn_op *whole) {
 static uint64_t add_to_hash(uint64_t hash, const char *text, size_t bytes) {
     uint64_t word = 0;
     memcpy(&word, text, bytes < sizeof word ? bytes : sizeof word);
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 29;
+    return tni_hash_add(hash, word);
 }
 
 /* Of the text's length and some words of it: a gradient may have 16 KB, and is looked up at every call. What is found

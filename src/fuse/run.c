@@ -359,8 +359,7 @@ static void go_to(worker *w, int64_t unit) {
         go_to_part(w, unit);
         return;
     }
-    int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
-    int64_t blocks = (inner + pass->rows - 1) / pass->rows;
+    int64_t inner = inner_of(w), blocks = (inner + pass->rows - 1) / pass->rows;
     int64_t block = unit / pass->spans % blocks, outer = unit / pass->spans / blocks, begin = block * pass->rows;
     int32_t n = pass->n_memory + pass->n_accumulators;
     w->unit = unit;
