@@ -1,7 +1,8 @@
-/* JAX: two XLA FFI handlers, for the CPU and for GPUs, run every operator of the table. A call says which in its
+/* JAX: XLA FFI handlers, for the CPU and for GPUs, run every operator of the table. A call says which in its
  * attributes (python/tenon/jax/_call.py writes them):
  *     _op        the operator's name, or _formula, its text, and _fast
  *     _counts    for each input how many tensors it has: 0 where it is absent
+ *     _scratch   true: the last result is memory for the call itself
  *     the others are the operator's own
  * Arguments are the tensors of all inputs; results are the outputs that were asked for and, behind them, each tensor that
  * is updated in place, which XLA has put where the argument is (input_output_aliases). */
@@ -24,7 +25,8 @@ typedef struct ffi_extension {
     struct ffi_extension *next;
 } ffi_extension;
 
-enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, ALIGNMENT = 16 }; /* the most that XLA promises */
+enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, TRAIT_CAPTURED = 1 };
+enum { ALIGNMENT = 16 }; /* the most that XLA promises */
 
 typedef struct ffi_version {
     size_t size;
@@ -35,7 +37,7 @@ typedef struct ffi_version {
 typedef struct ffi_metadata {
     size_t size;
     ffi_version version;
-    uint32_t traits; /* 1: calls may be captured in a command buffer */
+    uint32_t traits;
 } ffi_metadata;
 
 typedef struct ffi_metadata_extension {
@@ -197,6 +199,7 @@ typedef struct call {
     const tn_operator *op;
     tn_device device;
     const int64_t *counts; /* (n_inputs) */
+    int64_t n_results;     /* without scratch */
     tn_attr attrs[TNI_MAX_ARGS];
     int32_t n_attrs;
     int32_t lengths[TNI_MAX_ARGS];
@@ -379,7 +382,7 @@ static tn_status check_updates(const call *c, int64_t next) {
         for (int32_t k = 0; k < c->lengths[i] && contract->inputs[i].inplace; k++) {
             const tn_tensor *tensor = c->inputs[at + k];
             if (!tensor) continue;
-            if (next == rets->count) return wrong_number(c, "results", rets->count);
+            if (next == c->n_results) return wrong_number(c, "results", c->n_results);
             bool empty = false; /* nothing to update; it may be anywhere */
             for (int32_t d = 0; d < tensor->ndim; d++) empty = empty || tensor->shape[d] == 0;
             if (rets->items[next++]->data == tensor->data || empty) continue;
@@ -387,7 +390,7 @@ static tn_status check_updates(const call *c, int64_t next) {
                            contract->inputs[i].name);
         }
     }
-    return next == rets->count ? TN_OK : wrong_number(c, "results", rets->count);
+    return next == c->n_results ? TN_OK : wrong_number(c, "results", c->n_results);
 }
 
 static tn_status read_outputs(call *c) {
@@ -397,7 +400,7 @@ static tn_status read_outputs(call *c) {
     for (int32_t i = 0; i < contract->n_outputs; i++) {
         c->outputs[i] = NULL;
         if (!is_wanted(c, &contract->outputs[i])) continue;
-        if (next == rets->count) return wrong_number(c, "results", rets->count);
+        if (next == c->n_results) return wrong_number(c, "results", c->n_results);
         c->outputs[i] = c->tensors++;
         TN_TRY(read_buffer(c, &contract->outputs[i], rets->items[next++], c->outputs[i]));
     }
@@ -428,6 +431,12 @@ static tn_status run(call *c, const tn_host *host) {
     return tn_run(c->op, &args, host);
 }
 
+/* The memory that the call has for itself; NULL where it has none. */
+static const ffi_buffer *scratch_of(const ffi_frame *frame) {
+    const bool *last = find_scalar(frame, "_scratch", FFI_BOOL);
+    return last && *last && frame->rets.count > 0 ? frame->rets.items[frame->rets.count - 1] : NULL;
+}
+
 static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_host *host) {
     size_t n_tensors = (size_t)(frame->args.count + frame->rets.count);
     size_t n_inputs = (size_t)frame->args.count + TNI_MAX_ARGS; /* and the absent ones */
@@ -438,6 +447,7 @@ static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_ho
     char *memory = tni_malloc(n_tensors * sizeof(tn_tensor) + n_inputs * sizeof(tn_tensor *) + n_text);
     if (!memory) return TN_NO_MEMORY;
     call c = {.frame = frame, .device = device, .tensors = (tn_tensor *)(void *)memory};
+    c.n_results = frame->rets.count - (scratch_of(frame) != NULL);
     c.inputs = (tn_tensor **)(void *)(memory + n_tensors * sizeof(tn_tensor));
     c.text = (char *)(c.inputs + n_inputs);
     tn_status status = run(&c, host);
@@ -472,6 +482,13 @@ static void xla_release(void *context, tn_device device, tn_block block) {
     drop_error(frame, frame->api->memory_free(&memory));
 }
 
+/* A call that is captured runs again and again with the memory that it had: nothing but what was made for it before
+ * will do. Python has asked tn_workspace how much that is. */
+static tn_block no_alloc(void *context, tn_device device, size_t bytes) {
+    (void)context, (void)device, (void)bytes;
+    return (tn_block){0};
+}
+
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static ffi_error *error_of(const ffi_frame *frame, tn_status status) {
@@ -487,27 +504,21 @@ static ffi_error *error_of(const ffi_frame *frame, tn_status status) {
     return frame->api->error_create(&args);
 }
 
-/* True where XLA only asks what the handler is. No call may be captured in a command buffer: the first one loads its
- * kernel, and workspace would become a part of the graph. */
-static bool tell_metadata(const ffi_frame *frame) {
+/* True where XLA only asks what the handler is. */
+static bool tell_metadata(const ffi_frame *frame, uint32_t traits) {
     for (ffi_extension *e = frame->extensions; e; e = e->next) {
         if (e->type != EXTENSION_METADATA) continue;
         ffi_metadata *metadata = ((ffi_metadata_extension *)(void *)e)->metadata;
         metadata->version.major = 0;
         metadata->version.minor = 1;
-        metadata->traits = 0;
+        metadata->traits = traits;
         return true;
     }
     return false;
 }
 
-TN_API ffi_error *tn_jax_cpu(const ffi_frame *frame) {
-    if (tell_metadata(frame) || frame->stage != STAGE_EXECUTE) return NULL;
-    return error_of(frame, run_frame(frame, (tn_device){TN_CPU, 0}, NULL));
-}
-
-TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
-    if (tell_metadata(frame) || frame->stage != STAGE_EXECUTE) return NULL;
+/* `host`: with its memory; the stream is set here. */
+static ffi_error *run_on_gpu(const ffi_frame *frame, tn_host host) {
     const ffi_api *api = frame->api;
     ffi_stream_get stream = {.size = sizeof stream, .context = frame->context};
     ffi_error *error = api->stream_get(&stream);
@@ -519,9 +530,31 @@ TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
     ffi_ordinal_get ordinal = {.size = sizeof ordinal, .context = frame->context};
     error = api->ordinal_get(&ordinal);
     if (error) return error;
-    tn_host host = tn_stream_host(stream.stream);
+    host.stream = stream.stream;
+    return error_of(frame, run_frame(frame, (tn_device){TN_CUDA, ordinal.ordinal}, &host));
+}
+
+TN_API ffi_error *tn_jax_cpu(const ffi_frame *frame) {
+    if (tell_metadata(frame, 0) || frame->stage != STAGE_EXECUTE) return NULL;
+    return error_of(frame, run_frame(frame, (tn_device){TN_CPU, 0}, NULL));
+}
+
+TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
+    if (tell_metadata(frame, 0) || frame->stage != STAGE_EXECUTE) return NULL;
+    tn_host host = tn_stream_host(NULL);
     host.context = (void *)(uintptr_t)frame;
     host.alloc = xla_alloc;
     host.release = xla_release;
-    return error_of(frame, run_frame(frame, (tn_device){TN_CUDA, ordinal.ordinal}, &host));
+    return run_on_gpu(frame, host);
+}
+
+/* For calls that XLA may capture in a command buffer, a CUDA graph. */
+TN_API ffi_error *tn_jax_cuda_graph(const ffi_frame *frame) {
+    if (tell_metadata(frame, TRAIT_CAPTURED) || frame->stage != STAGE_EXECUTE) return NULL;
+    const ffi_buffer *given = scratch_of(frame);
+    tn_host host = tn_stream_host(NULL);
+    host.alloc = no_alloc;
+    tni_scratch scratch;
+    const size_t bytes = given ? (size_t)given->dims[0] : 0;
+    return run_on_gpu(frame, *tni_scratch_init(&scratch, &host, given ? given->data : NULL, bytes));
 }

@@ -17,6 +17,7 @@ from tenon.contract import Attr, Operand, Operator
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _infer: Callable[..., int] = _CALL(("tn_infer", lib))
 _run: Callable[..., int] = _CALL(("tn_run", lib))
+_workspace: Callable[..., int] = _CALL(("tn_workspace", lib))
 lib.tn_type_name.argtypes = [ctypes.c_int]
 lib.tn_type_name.restype = ctypes.c_char_p
 
@@ -198,17 +199,38 @@ class Calls:
         present, kind, ndim = _HEAD.unpack_from(frame.memory, at)
         return (kind, _SHAPES[ndim].unpack_from(frame.memory, at + _SHAPE_AT)) if present else None
 
+    def _begin_dense(
+        self, inputs: Sequence[Sequence[Operand | None]], attrs: Sequence[Any], device: tuple[int, int]
+    ) -> tuple[Frame, list[Any]]:
+        """A frame of a call with dense tensors without data, and what must live as long as it is used."""
+        flat = [one for part in inputs for one in part]
+        held: list[Any] = [one if one is None else make_tensor(0, device, one[0], one[1], None) for one in flat]
+        pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
+        return self.begin(pointers, [len(part) for part in inputs], attrs, held), held
+
     def infer(self, inputs: Sequence[Sequence[Operand | None]], attrs: Sequence[Any]) -> list[Operand | None]:
         """Types and shapes of a call's outputs; None: it was not asked for. `inputs`: those of each one's tensors, None
         for one that is absent; sizes may be -1, unknown."""
-        flat = [one for part in inputs for one in part]
-        held: list[Any] = [one if one is None else make_tensor(0, (1, 0), one[0], one[1], None) for one in flat]
-        pointers = [0 if tensor is None else ctypes.addressof(tensor) for tensor in held]
-        frame = self.begin(pointers, [len(part) for part in inputs], attrs, held)
+        frame, _ = self._begin_dense(inputs, attrs, (1, 0))
         specs = [self.spec(frame, i) for i in range(len(self.op.outputs))]
         if not self.has_lists:
             self._free.append(frame)
         return [None if spec is None else (type_name(spec[0]), spec[1]) for spec in specs]
+
+    def workspace(
+        self, inputs: Sequence[Sequence[Operand | None]], attrs: Sequence[Any], device: tuple[int, int]
+    ) -> int:
+        """The bytes that a call with dense tensors on a device needs for itself. What it needs of code is loaded."""
+        frame, held = self._begin_dense(inputs, attrs, device)
+        outputs = []
+        for i in range(len(self.op.outputs)):
+            spec = self.spec(frame, i)
+            held.append(None if spec is None else make_tensor(0, device, type_name(spec[0]), spec[1], None))
+            outputs.append(0 if spec is None else ctypes.addressof(held[-1]))
+        frame.pointers_out.pack_into(frame.memory, frame.at_out, *outputs)
+        needed = ctypes.c_size_t()
+        check(_workspace(self.op.address, frame.address, ctypes.byref(needed)))
+        return needed.value
 
     def run(self, frame: Frame, outputs: Sequence[int], host: int | None) -> None:
         """`outputs`: tensors, 0: not wanted; `host`: a tn_host, None: the default one."""

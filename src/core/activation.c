@@ -59,6 +59,7 @@ typedef struct activated {
     tn_kernel rows[2]; /* kernels of the call: this one */
     const tn_operator *op, *act;
     const char *wanted; /* kernel of the operator; NULL: any */
+    size_t step_bytes;  /* the most that a step needs for itself, behind the tensors between the steps */
 } activated;
 
 enum { MOST_STEPS = 3 };
@@ -205,22 +206,32 @@ static tn_status prepare_steps(const tn_call *call, void **state) {
     TN_TRY(find_steps(call, &s));
     for (int32_t i = 0; i < s.count; i++) {
         const char *name;
+        size_t bytes;
         TN_TRY(tn_explain(s.step[i].op, &s.step[i].args, &name, NULL));
+        TN_TRY(tn_workspace(s.step[i].op, &s.step[i].args, &bytes));
         if (s.step[i].op == a->op) a->rows[0].name = name;
+        if (bytes > a->step_bytes) a->step_bytes = bytes;
     }
     return TN_OK;
 }
 
-static size_t borrowed_bytes(const tn_call *call) {
+static size_t steps_bytes(const tn_call *call) {
+    const activated *a = call->kernel->data;
     steps s = {0};
-    return find_steps(call, &s) == TN_OK ? s.borrowed : 0; /* it was, in prepare */
+    return find_steps(call, &s) == TN_OK ? s.borrowed + a->step_bytes : 0; /* it was, in prepare */
 }
 
 static tn_status run_steps(const tn_call *call, void *state) {
+    const activated *a = call->kernel->data;
     steps s = {0};
     (void)state;
     TN_TRY(find_steps(call, &s));
-    for (int32_t i = 0; i < s.count; i++) TN_TRY(tn_run(s.step[i].op, &s.step[i].args, call->host));
+    char *behind = call->workspace ? (char *)call->workspace + s.borrowed : NULL;
+    for (int32_t i = 0; i < s.count; i++) {
+        tni_scratch own;
+        const tn_host *host = tni_scratch_init(&own, call->host, behind, a->step_bytes);
+        TN_TRY(tn_run(s.step[i].op, &s.step[i].args, host));
+    }
     return TN_OK;
 }
 
@@ -238,7 +249,7 @@ tn_status tni_activated_kernels(tni_arena *arena, const tn_operator *op, const t
     a->rows[0] = (tn_kernel){.name = wanted ? wanted : "steps",
                              .device = (tn_device_kind)call->device.kind,
                              .flags = TN_STRIDED | TN_ALIAS,
-                             .workspace = borrowed_bytes,
+                             .workspace = steps_bytes,
                              .prepare = prepare_steps,
                              .run = run_steps,
                              .data = a};

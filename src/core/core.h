@@ -11,7 +11,8 @@ void *tni_malloc(size_t bytes); /* NULL and a message when there is none; 0 byte
 void *tni_calloc(size_t count, size_t bytes);
 void *tni_realloc(void *memory, size_t bytes);
 char *tni_strdup(const char *string);
-void *tni_malloc_aligned(size_t bytes); /* at a multiple of 64 */
+enum { TNI_ALIGNMENT = 64 }; /* of memory that kernels get */
+void *tni_malloc_aligned(size_t bytes);
 void tni_free(void *memory);
 /* Tests: the n-th allocation from now (1 is the next) on any thread fails; 0: none. Returns how many were asked for
  * since. */
@@ -102,6 +103,15 @@ typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spe
  * An attribute without a name is the one at its place in the contract (TN_UNSET: the default). */
 tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
                          void *context);
+
+/* A host whose memory is a piece that somebody has set aside for one call, each block of it given out once, and whatever
+ * `outer` has where that is not enough; the rest is outer's. */
+typedef struct tni_scratch {
+    const tn_host *outer;
+    char *begin, *next, *end;
+    tn_host host;
+} tni_scratch;
+const tn_host *tni_scratch_init(tni_scratch *s, const tn_host *outer, void *data, size_t bytes);
 
 /* The default host's parallel loop (threads.c). */
 void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg);

@@ -155,11 +155,16 @@ static tn_status check_aliases(const running *r, bool *needs_copy, bool *any) {
 
 /* A dense copy; or, for an output that lies in an input's memory and a kernel that takes strides, one with the same
  * strides: the kernel has accepted just those. */
-static tn_status make_copy(running *r, int32_t i) {
-    const tni_slot *slot = &r->plan->slots[i];
+static size_t copy_bytes(const tni_slot *slot) {
     size_t dense = (size_t)tn_count(&slot->view) * tn_type_size(slot->view.type);
     size_t bytes = slot->dense ? dense : (size_t)(slot->high - slot->low);
-    tn_block block = r->host->alloc(r->host->context, r->plan->device, bytes ? bytes : 1);
+    return bytes ? bytes : 1;
+}
+
+static tn_status make_copy(running *r, int32_t i) {
+    const tni_slot *slot = &r->plan->slots[i];
+    const size_t bytes = copy_bytes(slot);
+    tn_block block = r->host->alloc(r->host->context, r->plan->device, bytes);
     if (!block.data) {
         return tn_fail(TN_NO_MEMORY, "%s: no memory for a copy of %s (%zu bytes)", r->plan->op->contract->name,
                        param_name(r->plan, slot), bytes);
@@ -288,6 +293,22 @@ tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
+    tni_plan_release(plan);
+    return TN_OK;
+}
+
+static size_t with_alignment(size_t bytes) {
+    return bytes ? bytes + TNI_ALIGNMENT - 1 : 0;
+}
+
+tn_status tn_workspace(const tn_operator *op, const tn_args *args, size_t *bytes) {
+    if (!op || !args || !bytes) return tn_fail(TN_BAD_VALUE, "tn_workspace: an argument is NULL");
+    tni_plan *plan;
+    TN_TRY(tni_plan_get(op, args, false, &plan));
+    *bytes = plan->idle ? 0 : with_alignment(plan->workspace);
+    for (int32_t i = 0; i < plan->n_slots && !plan->idle; i++) {
+        if (plan->slots[i].dense) *bytes += with_alignment(copy_bytes(&plan->slots[i]));
+    }
     tni_plan_release(plan);
     return TN_OK;
 }

@@ -37,9 +37,9 @@ void *tni_realloc(void *memory, size_t bytes) {
 }
 
 void *tni_malloc_aligned(size_t bytes) {
-    size_t rounded = (bytes + 63) & ~(size_t)63;
+    size_t rounded = (bytes + TNI_ALIGNMENT - 1) & ~(size_t)(TNI_ALIGNMENT - 1);
     bool fits = rounded >= bytes && !refuses();
-    return checked(fits ? aligned_alloc(64, rounded ? rounded : 64) : NULL, bytes);
+    return checked(fits ? aligned_alloc(TNI_ALIGNMENT, rounded ? rounded : TNI_ALIGNMENT) : NULL, bytes);
 }
 
 char *tni_strdup(const char *string) {

@@ -39,6 +39,17 @@ typedef struct tni_cuda_scope {
 tn_status tni_cuda_enter(const char *wanted, int index, tni_cuda_scope *scope);
 void tni_cuda_leave(tni_cuda_scope *scope);
 
+/* What is done to load a kernel is no part of a graph, and the driver allows it while one is captured, by this thread or
+ * another, where it is said before: between begin and end. */
+static inline int tni_cuda_begin_loading(const tni_cuda_api *cu) {
+    int mode = CU_CAPTURE_RELAXED;
+    cu->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+static inline void tni_cuda_end_loading(const tni_cuda_api *cu, int mode) {
+    cu->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 /* ---- kernels built in -------------------------------------------------------------------------------------------- */
 
 /* One compiled .cu file for one architecture; embedded by the build (cmake/cubins.cmake). */

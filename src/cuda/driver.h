@@ -45,6 +45,7 @@ typedef struct cu_pool_properties { /* CUmemPoolProps */
     uint8_t reserved[56];
 } cu_pool_properties;
 enum { CU_POOL_RELEASE_THRESHOLD = 4 };
+enum { CU_CAPTURE_RELAXED = 2 };
 
 /* X(name, version, result arguments). cuGetProcAddress picks the variant that this version introduced. */
 #define TNI_CUDA_FUNCTIONS(X)                                                                                         \
@@ -67,6 +68,7 @@ enum { CU_POOL_RELEASE_THRESHOLD = 4 };
     X(cuStreamDestroy, 4000, (cu_stream stream))                                                                      \
     X(cuStreamSynchronize, 2000, (cu_stream stream))                                                                  \
     X(cuStreamBeginCapture, 10010, (cu_stream stream, int mode))                                                      \
+    X(cuThreadExchangeStreamCaptureMode, 10010, (int *mode))                                                          \
     X(cuStreamEndCapture, 10000, (cu_stream stream, cu_graph * graph))                                                \
     X(cuGraphInstantiateWithFlags, 11040, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))           \
     X(cuGraphLaunch, 10000, (cu_graph_exec exec, cu_stream stream))                                                   \

@@ -97,7 +97,9 @@ static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu 
     const void *code;
     if (!image) return none(wanted, gpu);
     TN_TRY(tni_image_code(wanted, image, &memory, &code));
+    const int mode = tni_cuda_begin_loading(cu);
     int error = cu->cuLibraryLoadData(library, code, NULL, NULL, 0, NULL, NULL, 0);
+    tni_cuda_end_loading(cu, mode);
     tni_free(memory); /* the driver has a copy */
     if (!error) return TN_OK;
     char what[128], kind[32];

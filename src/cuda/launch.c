@@ -29,6 +29,16 @@ static int allow_shared(const tni_cuda_api *cu, cu_function function, const tni_
     return error ? error : cu->cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, gpu->shared_per_block - own);
 }
 
+static int allow(const tni_cuda_api *cu, const tni_launch *l, const tni_gpu *gpu) {
+    cu_function function;
+    const int mode = tni_cuda_begin_loading(cu);
+    int error = cu->cuKernelGetFunction(&function, l->kernel);
+    if (!error && l->shared > USUAL_SHARED) error = allow_shared(cu, function, gpu);
+    if (!error && l->cluster > USUAL_CLUSTER) error = cu->cuFuncSetAttribute(function, NON_PORTABLE_CLUSTER, 1);
+    tni_cuda_end_loading(cu, mode);
+    return error;
+}
+
 tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...) {
     va_list args;
     va_start(args, name);
@@ -46,10 +56,7 @@ tn_status tni_cuda_allow(const tn_call *call, const tni_launch *l) {
     TN_TRY(tni_gpu_get(call->name, index, &gpu));
     TN_TRY(tni_cuda_enter(call->name, index, &scope));
     const tni_cuda_api *cu = tni_cuda(call->name);
-    cu_function function;
-    int error = cu ? cu->cuKernelGetFunction(&function, l->kernel) : 0;
-    if (cu && !error && l->shared > USUAL_SHARED) error = allow_shared(cu, function, gpu);
-    if (cu && !error && l->cluster > USUAL_CLUSTER) error = cu->cuFuncSetAttribute(function, NON_PORTABLE_CLUSTER, 1);
+    const int error = cu ? allow(cu, l, gpu) : 0;
     tni_cuda_leave(&scope);
     if (!cu) return TN_SYSTEM;
     return error ? launch_failed(call->name, l, error) : TN_OK;
@@ -72,21 +79,28 @@ static cu_config config_of(const tni_launch *l, void *stream, cu_attribute attri
     return config;
 }
 
-tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most) {
-    tni_cuda_scope scope;
-    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope));
-    const tni_cuda_api *cu = tni_cuda(call->name);
+static int occupancy(const tni_cuda_api *cu, const tni_launch *l, int *most) {
     cu_function function;
-    int error = cu ? cu->cuKernelGetFunction(&function, l->kernel) : 0;
-    if (cu && !error && l->cluster > 1) {
+    const int mode = tni_cuda_begin_loading(cu);
+    int error = cu->cuKernelGetFunction(&function, l->kernel);
+    if (!error && l->cluster > 1) {
         cu_attribute attributes[2];
         tni_launch one = *l;
         one.grid = l->cluster;
         cu_config config = config_of(&one, NULL, attributes);
         error = cu->cuOccupancyMaxActiveClusters(most, function, &config);
-    } else if (cu && !error) {
+    } else if (!error) {
         error = cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(most, function, (int)l->block, l->shared);
     }
+    tni_cuda_end_loading(cu, mode);
+    return error;
+}
+
+tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most) {
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    const int error = cu ? occupancy(cu, l, most) : 0;
     tni_cuda_leave(&scope);
     if (!cu) return TN_SYSTEM;
     return error ? launch_failed(call->name, l, error) : TN_OK;

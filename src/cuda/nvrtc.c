@@ -181,21 +181,17 @@ tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *so
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* CUresult: what loading gives inside a capture */
-enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906 };
-
 tn_status tni_cuda_load(const char *wanted, int index, const tni_compiled_code *code, cu_library *library) {
     tni_cuda_scope scope;
     TN_TRY(tni_cuda_enter(wanted, index, &scope));
     const tni_cuda_api *cu = tni_cuda(wanted);
-    const int error = cu ? cu->cuLibraryLoadData(library, code->data, NULL, NULL, 0, NULL, NULL, 0) : 0;
+    int error = 0;
+    if (cu) {
+        const int mode = tni_cuda_begin_loading(cu);
+        error = cu->cuLibraryLoadData(library, code->data, NULL, NULL, 0, NULL, NULL, 0);
+        tni_cuda_end_loading(cu, mode);
+    }
     tni_cuda_leave(&scope);
     if (!cu) return TN_SYSTEM;
-    if (error == CAPTURE_UNSUPPORTED || error == CAPTURE_INVALIDATED || error == CAPTURE_IMPLICIT) {
-        return tn_fail(TN_UNSUPPORTED,
-                       "%s: used for the first time inside a CUDA graph capture, where no code can be loaded; prepare "
-                       "it, or call it once, before the capture",
-                       wanted);
-    }
     return error ? tni_cuda_failed(wanted, "loading what was compiled", error) : TN_OK;
 }

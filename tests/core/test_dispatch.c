@@ -174,6 +174,42 @@ static void kernels_are_chosen_in_order(void) {
     CHECK(tn_explain(add_op, &c.args, &kernel, &cost) == TN_OK && strcmp(kernel, "dense") == 0 && cost.bytes == 32);
 }
 
+static size_t taken; /* bytes, the alignment of each block included */
+
+static tn_block take(void *context, tn_device device, size_t bytes) {
+    taken += bytes + 63;
+    return tn_default_host()->alloc(context, device, bytes);
+}
+
+/* What tn_workspace says is what tn_run takes. */
+static void workspace_is_told_before(void) {
+    double x[12] = {0}, y[24];
+    int64_t shape[] = {3, 4}, by_column[] = {1, 3}, apart[] = {8, 2}, nothing[] = {0, 4};
+    tn_host host = *tn_default_host();
+    host.alloc = take;
+    size_t bytes = 1;
+    call c;
+    make_call(&c, x, y, 2, shape);
+    taken = 0; /* a kernel with a workspace */
+    CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes > 0);
+    CHECK(tn_run(add_op, &c.args, &host) == TN_OK && seen.workspace && taken == bytes);
+    c.args.kernel = "dense";
+    CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes == 0);
+    c.x.strides = by_column;
+    c.y.strides = apart;
+    c.x.data = c.y.data = NULL;
+    CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes >= 2 * sizeof x);
+    c.x.data = x;
+    c.y.data = y;
+    taken = 0;
+    CHECK(tn_run(add_op, &c.args, &host) == TN_OK && taken == bytes);
+    make_call(&c, x, y, 2, nothing);
+    c.y.strides = apart;
+    c.args.kernel = "dense";
+    CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes == 0);
+    CHECK(says(tn_workspace(add_op, &c.args, NULL), TN_BAD_VALUE, "tn_workspace: an argument is NULL"));
+}
+
 static void plans_are_kept_by_shape(void) {
     double x[8] = {0}, y[8];
     int64_t shape[] = {2, 4}, other[] = {4, 2};
@@ -510,6 +546,7 @@ int main(void) {
     add_op = tn_find("test_add");
     accumulate_op = tn_find("test_accumulate");
     kernels_are_chosen_in_order();
+    workspace_is_told_before();
     plans_are_kept_by_shape();
     tensors_become_dense_where_wanted();
     asked_outputs();

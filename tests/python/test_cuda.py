@@ -75,6 +75,36 @@ def test_graph(case: Case) -> None:
     assert_close([have, args], [want, mine])
 
 
+FIRST = """
+import torch, tenon.torch as tn
+x = torch.randn(64, 512, device="cuda")
+state = [torch.zeros_like(x) for _ in range(3)]
+first = {
+    "a formula": lambda: tn.fuse("silu(x) * 0.25 + sin(x)")(x),
+    "columns, made dense": lambda: tn.layer_norm(x.t()),
+    "much shared memory": lambda: tn.softmax(x.expand(8, 64, 512).reshape(8, -1)),
+    "partial sums": lambda: tn.sum(x, [0]),
+    "a list": lambda: tn.sgd_step_list([state[0]], [x], [state[1]], 0.1),
+}
+for name, call in first.items():
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="MODE"):
+        made = call()
+    x.normal_()
+    graph.replay()
+    want = call()
+    assert made is None or torch.equal(made, want), name
+"""
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local"])
+def test_first_use_in_a_graph(mode: str) -> None:
+    """Code is loaded while the graph is captured."""
+    code = FIRST.replace("MODE", mode)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_training_step_in_a_graph() -> None:
     x = torch.randn(64, 512, device="cuda", requires_grad=True)
     target = torch.randint(512, (64,), device="cuda")

@@ -17,7 +17,7 @@ import tenon.jax._need
 # isort: split
 from tenon import load as load
 from tenon._public import add_functions, formula_operator
-from tenon.jax import _call, _public
+from tenon.jax import _form, _primitive, _public
 
 
 @cache
@@ -30,12 +30,12 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     updates is returned behind its outputs.
     """
     op = formula_operator(formula, fast)
-    return _public.make_public(_call.row_of(op, fast), range(len(op.outputs)))
+    return _public.make_public(_form.row_of(op, fast), range(len(op.outputs)))
 
 
 def _refresh() -> None:
     """Makes the functions of operators that are new in the table."""
-    add_functions(globals(), _names, lambda op: _public.make_public(_call.row_of(op)))
+    add_functions(globals(), _names, lambda op: _public.make_public(_form.row_of(op)))
 
 
 def ops() -> list[str]:
@@ -44,7 +44,7 @@ def ops() -> list[str]:
 
 
 _names: list[str] = []
-_call.register()
+_primitive.register()
 _refresh()
 tenon._adapters.append(_refresh)
 

@@ -35,10 +35,10 @@ def spread(arrays: Sequence[Any]) -> list[Any]:
 
 
 def like(array: Any) -> dict[str, Any]:
-    """What jax.ShapeDtypeStruct is told of a result that varies as an array does."""
-    kind: Any = jax.typeof(array)
-    if not _axes(array) or kind.sharding.mesh.empty:
+    """What the type of a result is told that varies as an array does."""
+    kind: Any = array if isinstance(array, jax.core.ShapedArray) else jax.typeof(array)
+    mesh = jax.sharding.get_abstract_mesh() if kind.sharding.mesh.empty else kind.sharding.mesh
+    if mesh.empty:
         return {}
     name = "vma" if hasattr(kind, "vma") else "manual_axis_type"
-    sharding = jax.sharding.NamedSharding(kind.sharding.mesh, jax.sharding.PartitionSpec())
-    return {name: getattr(kind, name), "sharding": sharding}
+    return {name: getattr(kind, name), "sharding": jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())}

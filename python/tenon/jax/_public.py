@@ -27,7 +27,8 @@ from tenon._public import (
     shown_outputs,
 )
 from tenon.contract import FLOATS, Attr, Input, Operator
-from tenon.jax._call import Row, function, make_form
+from tenon.jax._call import function
+from tenon.jax._form import Row, make_form
 from tenon.jax._types import DTYPES, NAMES, X64, is_wide, operand, wide_array, widened
 
 

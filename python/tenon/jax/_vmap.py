@@ -15,7 +15,7 @@ from tenon.infer import Binding
 from tenon.jax._types import is_wide
 
 if TYPE_CHECKING:
-    from tenon.jax._call import Form
+    from tenon.jax._form import Form
 
 
 def one_by_one(run: Callable[..., Any], is_batched: Sequence[bool], arrays: Sequence[Any]) -> Any:
