@@ -78,13 +78,13 @@ def test_graph(case: Case) -> None:
 FIRST = """
 import torch, tenon.torch as tn
 x = torch.randn(64, 512, device="cuda")
-state = [torch.zeros_like(x) for _ in range(3)]
+p, m, lr = torch.zeros_like(x), torch.zeros_like(x), torch.tensor(0.1, device="cuda")
 first = {
     "a formula": lambda: tn.fuse("silu(x) * 0.25 + sin(x)")(x),
     "columns, made dense": lambda: tn.layer_norm(x.t()),
     "much shared memory": lambda: tn.softmax(x.expand(8, 64, 512).reshape(8, -1)),
     "partial sums": lambda: tn.sum(x, [0]),
-    "a list": lambda: tn.sgd_step_list([state[0]], [x], [state[1]], 0.1),
+    "a list": lambda: tn.sgd_step_list([p], [x], [m], lr),
 }
 for name, call in first.items():
     graph = torch.cuda.CUDAGraph()

@@ -40,6 +40,14 @@ def leaf(module: nn.Module, *args: Any) -> Tensor:
     return node
 
 
+def held(module: nn.Module, name: str) -> Tensor | None:
+    """A parameter or a buffer, past Module.__getattr__, which takes as long as a small operator."""
+    own = module._parameters.get(name)
+    if own is None:
+        own = module._buffers.get(name)
+    return getattr(module, name) if own is None else own  # None, or what parametrizations and their like have made
+
+
 def find(name: str) -> tuple[Operator, Callable[..., Any]]:
     """An operator of the table and its function."""
     return tenon.ops()[name], getattr(tn, identifier(name))

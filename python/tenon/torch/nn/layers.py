@@ -13,7 +13,7 @@ import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
 from tenon.torch._seeds import draw
-from tenon.torch.nn._rows import OutOfPlace, leaf
+from tenon.torch.nn._rows import OutOfPlace, held, leaf
 
 
 def _choices(op: str, attr: str) -> tuple[str, ...]:
@@ -36,6 +36,9 @@ def _flat(weight: Tensor | None) -> Tensor | None:
     return None if weight is None else weight.flatten()
 
 
+_EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
+
+
 class LayerNorm(nn.LayerNorm):
     """tn.layer_norm as a module; arguments as torch.nn.LayerNorm's."""
 
@@ -44,10 +47,10 @@ class LayerNorm(nn.LayerNorm):
             return leaf(self, input)
         shape = self.normalized_shape
         _check_rows(input, shape, "LayerNorm")
+        weight, bias = held(self, "weight"), held(self, "bias")
         if len(shape) == 1:
-            return tn.layer_norm(input, self.weight, self.bias, self.eps)
-        rows = input.flatten(-len(shape))
-        return tn.layer_norm(rows, _flat(self.weight), _flat(self.bias), self.eps).view_as(input)
+            return tn.layer_norm(input, weight, bias, self.eps)
+        return tn.layer_norm(input.flatten(-len(shape)), _flat(weight), _flat(bias), self.eps).view_as(input)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -56,13 +59,13 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(x, Proxy):
             return leaf(self, x)
-        shape, eps = self.normalized_shape, self.eps
+        shape, eps, weight = self.normalized_shape, self.eps, held(self, "weight")
         _check_rows(x, shape, "RMSNorm")
         if eps is None:  # that of the type that it is computed in
-            eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
+            eps = _EPS_64 if x.dtype == torch.float64 else _EPS_32
         if len(shape) == 1:
-            return tn.rms_norm(x, self.weight, eps)
-        return tn.rms_norm(x.flatten(-len(shape)), _flat(self.weight), eps).view_as(x)
+            return tn.rms_norm(x, weight, eps)
+        return tn.rms_norm(x.flatten(-len(shape)), _flat(weight), eps).view_as(x)
 
 
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -92,26 +95,29 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         if isinstance(input, Proxy):
             return leaf(self, input, residual)
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
-        if self.training or self.running_mean is None or self.running_var is None:
-            return self._train(input, residual)
-        statistics = (self.running_mean, self.running_var)
+        mean, var = held(self, "running_mean"), held(self, "running_var")
+        if self.training or mean is None or var is None:
+            return self._train(input, mean, var, residual)
         y: Tensor = tn.batch_norm_infer(
-            input, *statistics, self.weight, self.bias, residual, eps=self.eps, act=self.act
+            input, mean, var, held(self, "weight"), held(self, "bias"), residual, eps=self.eps, act=self.act
         )
         return y
 
-    def _train(self, input: Tensor, residual: Tensor | None) -> Tensor:
+    def _train(
+        self, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, residual: Tensor | None
+    ) -> Tensor:
         if input.numel() == input.shape[1]:
             raise ValueError(
                 f"tn.nn.{type(self).__name__}: one value per channel has no variance; input has shape "
                 f"{list(input.shape)}"
             )
-        running_mean, running_var = self.running_mean, self.running_var
         kept = self.training and self.track_running_stats and running_mean is not None and running_var is not None
         factor = self._next_factor(kept)
         wide = kept and running_mean is not None and running_mean.dtype == torch.float64  # the operator's are f32
-        mean, var = (self._statistic(t if kept and not wide else None, input) for t in (running_mean, running_var))
-        y: Tensor = tn.batch_norm(input, self.weight, self.bias, mean, var, residual, factor, self.eps, self.act)
+        mean = self._statistic(running_mean if kept and not wide else None, input)
+        var = self._statistic(running_var if kept and not wide else None, input)
+        weight, bias = held(self, "weight"), held(self, "bias")
+        y: Tensor = tn.batch_norm(input, weight, bias, mean, var, residual, factor, self.eps, self.act)
         if wide:
             with torch.no_grad():
                 F.batch_norm(input.double(), running_mean, running_var, training=True, momentum=factor)
@@ -123,10 +129,11 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def _next_factor(self, kept: bool) -> float:
         """How much of the running statistics this batch becomes; it is counted."""
-        if kept and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        count = held(self, "num_batches_tracked") if kept else None
+        if count is not None:
+            count.add_(1)
             if self.momentum is None:
-                return 1.0 / float(self.num_batches_tracked)
+                return 1.0 / float(count)
         return self.momentum or 0.0
 
     def _statistic(self, running: Tensor | None, input: Tensor) -> Tensor:
@@ -191,7 +198,7 @@ class ScaleBiasReLU(nn.Module):
         return f"{self.shape}"
 
     def forward(self, input: Tensor) -> Tensor:
-        return tn.scale_bias_relu(input, self.scale, self.bias)
+        return tn.scale_bias_relu(input, held(self, "scale"), held(self, "bias"))
 
 
 class GatedMLP(nn.Module):
