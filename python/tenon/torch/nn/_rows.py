@@ -40,9 +40,9 @@ def leaf(module: nn.Module, *args: Any) -> Tensor:
     return node
 
 
-def held(module: nn.Module, name: str) -> Tensor | None:
-    """A parameter or a buffer, past Module.__getattr__, which takes as long as a small operator."""
-    own = module._parameters.get(name)
+def held(module: nn.Module, name: str) -> Any:
+    """A parameter or a buffer, or None; past Module.__getattr__, which takes as long as a small operator."""
+    own: Tensor | None = module._parameters.get(name)
     if own is None:
         own = module._buffers.get(name)
     return getattr(module, name) if own is None else own  # None, or what parametrizations and their like have made
