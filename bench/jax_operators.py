@@ -1,8 +1,9 @@
 """Every operator in JAX:  python bench/jax_operators.py [--device cuda|cpu] [--part NAME] [--quick] [OPERATOR …]
 
-  speed   large arrays, f32 and bf16: forward, and forward with gradient, tenon.jax under jax.jit against jax.jit of the
-          same formula
-  calls   small arrays: what a call costs before it computes anything
+  speed     large arrays, f32 and bf16: forward, and forward with gradient, tenon.jax under jax.jit against jax.jit of
+            the same formula
+  calls     small arrays: what a call costs before it computes anything
+  programs  the same for one of 20 calls in a program, one after the other, which XLA makes a CUDA graph of
 
 The JAX code is that of bench/jax_peers.py. Sides run on the same random data, taking turns; a turn is as many calls as
 fill some milliseconds, with one wait at its end; a side's time is the median over its turns. The gradient arrives after
@@ -45,7 +46,8 @@ SIZES: dict[str, Mapping[str, Shape]] = {  # of x, by its form in bench/peers.py
     "cpu": {"rows": (512, 1024), "images": (8, 64, 32, 32)},
     "small": {"rows": (4, 64), "images": (2, 4, 3, 3)},
 }
-TURNS = {"speed": (7, 0.01), "calls": (15, 0.003)}  # how many, and seconds of each
+TURNS = {"speed": (7, 0.01), "calls": (15, 0.003), "programs": (9, 0.003)}  # how many, and seconds of each
+CALLS_OF = {"speed": 1, "calls": 1, "programs": 20}  # in a program
 COMPILERS = 12  # threads
 
 
@@ -72,11 +74,23 @@ def step(call: Callable[..., Any], leaves: Sequence[str], given: Given, dy: Any,
     return (y, *back(dy)), after
 
 
+def repeated(call: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """A program that makes a call several times, each behind the one before."""
+
+    def program(given: Given, dy: Any, state: State) -> tuple[Any, State]:
+        for _ in range(count):
+            made, state = call(given, dy, state)
+            made, given, dy, state = jax.lax.optimization_barrier((made, given, dy, state))
+        return made, state
+
+    return program if count > 1 else call
+
+
 class Case:
     """One comparison: the programs of both sides, and what they are given."""
 
-    def __init__(self, op: str, dtype: str, backward: bool, sizes: Mapping[str, Shape]) -> None:
-        self.op, self.dtype, self.backward = op, dtype, backward
+    def __init__(self, op: str, dtype: str, backward: bool, sizes: Mapping[str, Shape], count: int = 1) -> None:
+        self.op, self.dtype, self.backward, self.count = op, dtype, backward, count
         self.inputs, self.shape = CALLS[op].inputs, sizes[CALLS[op].form]
         names = list(kinds(self.inputs))
         self.updated = [p.name for p in tenon.ops()[op].inputs if p.inplace and p.name in names]
@@ -94,7 +108,7 @@ class Case:
         made = {
             s: partial(step, call, leaves) if backward else partial(forward, call) for s, call in self.calls.items()
         }
-        self.programs = {side: jax.jit(program, donate_argnums=2) for side, program in made.items()}
+        self.programs = {side: jax.jit(repeated(call, count), donate_argnums=2) for side, call in made.items()}
 
     def __str__(self) -> str:
         return f"{self.op}-{self.dtype}-{self.direction}"
@@ -145,12 +159,12 @@ class Side:
         return made
 
 
-def cases(ops: Iterable[str], sizes: Mapping[str, Shape], types: Sequence[str]) -> list[Case]:
+def cases(ops: Iterable[str], sizes: Mapping[str, Shape], types: Sequence[str], count: int = 1) -> list[Case]:
     made = []
     for op in ops:
         smooth = tenon.ops()[op].rule is not None and bool(LEAVES & set(kinds(CALLS[op].inputs).values()))
         for dtype in (t for t in CALLS[op].types if t in types):
-            made += [Case(op, dtype, backward, sizes) for backward in ((False, True) if smooth else (False,))]
+            made += [Case(op, dtype, backward, sizes, count) for backward in ((False, True) if smooth else (False,))]
     return made
 
 
@@ -217,7 +231,7 @@ def measured(case: Case, device: str, turns: int, turn_s: float) -> dict[str, An
             del sides[name]
     if device == "cpu" and "tenon" in sides:
         warm(partial(turn, sides["tenon"], 1))
-    return row | {f"{name}_us": round(us, 2) for name, us in compare(sides, turns, turn_s).items()}
+    return row | {f"{name}_us": round(us / case.count, 2) for name, us in compare(sides, turns, turn_s).items()}
 
 
 # ---- the parts -------------------------------------------------------------------------------------------------------
@@ -227,7 +241,7 @@ def run_part(part: str, names: Sequence[str], device: str, quick: bool) -> None:
     turns, turn_s = TURNS[part]
     turns = 3 if quick else turns
     sizes, types = (SIZES[device], ("f32", "bf16")) if part == "speed" else (SIZES["small"], ("f32",))
-    of = cases(names or OPERATORS, sizes, types)
+    of = cases(names or OPERATORS, sizes, types, CALLS_OF[part])
     print(part, flush=True)
     compile_all(of)
     state: dict[str, Any] = {}
@@ -238,7 +252,7 @@ def run_part(part: str, names: Sequence[str], device: str, quick: bool) -> None:
     print(f"  {'':<20} {'type':<5} {'pass':<8}   tenon µs     jit µs   jit / tenon")
     for case in of:
         r = measured(case, device, turns, turn_s)
-        if part == "calls" and "jit_us" in r and "tenon_us" in r:
+        if part != "speed" and "jit_us" in r and "tenon_us" in r:
             r["times_jit"] = round(r["tenon_us"] / r["jit_us"], 2)
         rows.append(r)
         ours, theirs = (r.get(f"{side}_us", math.nan) for side in ("tenon", "jit"))
@@ -254,6 +268,7 @@ def run_part(part: str, names: Sequence[str], device: str, quick: bool) -> None:
     if device == "cuda":
         state["state_after"] = gpu.gpu_state()
     method = f"median of {turns} turns of {turn_s * 1e3:g} ms each, the sides taking turns"
+    method += f"; a program makes {CALLS_OF[part]} calls, of which one is shown" if CALLS_OF[part] > 1 else ""
     state |= {"device": device, "jax": jax.__version__, "method": method}
     write_result(f"jax-{part}-{device}", {**environment(), **state, "rows": rows})
 

@@ -260,6 +260,16 @@ def jax_calls(result: dict[str, Any], link: str) -> list[str]:
     ]
 
 
+def jax_programs(result: dict[str, Any], link: str) -> list[str]:
+    where = result.get("gpu", result["cpu"])
+    return [
+        f"The same for one of 20 calls in a program, one after the other, {where}, {result['date']}: XLA makes CUDA",
+        f"graphs of such programs, and Tenon's calls are a part of them ({link}).",
+        "",
+        *cost_of_calls(result["rows"], "jit", "jax.jit", {"forward": 1.0, "fwd+bwd": 1.0}),
+    ]
+
+
 def formulas_first(result: dict[str, Any], link: str) -> list[str]:
     rows = result["rows"]
     where = result.get("gpu", result["cpu"])
@@ -307,6 +317,7 @@ SECTIONS = {
     "calls-cuda": calls,
     "jax-speed-cuda": jax_speed,
     "jax-calls-cuda": jax_calls,
+    "jax-programs-cuda": jax_programs,
     "formulas-gpu": formulas_gpu,
     "formulas-first-cuda": formulas_first,
     "cpu": cpu,
