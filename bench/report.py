@@ -250,24 +250,21 @@ def calls(result: dict[str, Any], link: str) -> list[str]:
     ]
 
 
+def jax_costs(begin: str, result: dict[str, Any]) -> list[str]:
+    return [begin, "", *cost_of_calls(result["rows"], "jit", "jax.jit", {"forward": 1.0, "fwd+bwd": 1.0})]
+
+
 def jax_calls(result: dict[str, Any], link: str) -> list[str]:
-    where = result.get("gpu", result["cpu"])
-    return [
-        f"What a compiled call costs on small arrays in JAX {result['jax']}, {where}, {result['date']}: µs, and how",
-        f"many times what `jax.jit` of the same formula costs, less being better ({link}).",
-        "",
-        *cost_of_calls(result["rows"], "jit", "jax.jit", {"forward": 1.0, "fwd+bwd": 1.0}),
-    ]
+    where = f"JAX {result['jax']}, {result.get('gpu', result['cpu'])}, {result['date']}"
+    begin = f"What a compiled call costs on small arrays in {where}: µs, and how\n"
+    return jax_costs(f"{begin}many times what `jax.jit` of the same formula costs, less being better ({link}).", result)
 
 
 def jax_programs(result: dict[str, Any], link: str) -> list[str]:
-    where = result.get("gpu", result["cpu"])
-    return [
-        f"The same for one of 20 calls in a program, one after the other, {where}, {result['date']}: XLA makes CUDA",
-        f"graphs of such programs, and Tenon's calls are a part of them ({link}).",
-        "",
-        *cost_of_calls(result["rows"], "jit", "jax.jit", {"forward": 1.0, "fwd+bwd": 1.0}),
-    ]
+    begin = (
+        "The same for one of 20 calls in a program, one after the other: XLA makes CUDA graphs of such programs, and\n"
+    )
+    return jax_costs(f"{begin}Tenon's calls are a part of them ({link}).", result)
 
 
 def formulas_first(result: dict[str, Any], link: str) -> list[str]:

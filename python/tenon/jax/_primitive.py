@@ -22,7 +22,7 @@ from tenon.jax._form import Arrays, Form
 from tenon.jax._types import DTYPES, X64
 
 _PLAIN, _CAPTURED = "tenon", "tenon_graph"  # names of the custom call
-_GPU = (2, 0)  # the first one, as DLPack names it
+_CUDA = 2  # as DLPack numbers kinds of devices
 _call: Any = Primitive("tenon")
 _call.multiple_results = True
 
@@ -123,8 +123,9 @@ def _scratch(ctx: Any, form: Form) -> int | None:
     if any(jax.export.is_symbolic_dim(n) for aval in ctx.avals_in for n in aval.shape):
         return None
     try:
-        return form.row.workspace(form.operands(ctx.avals_in), dict(form.attrs), _GPU)
-    except (RuntimeError, NotImplementedError):  # no such GPU here, or no kernel: whoever runs it is told
+        gpu = jax.local_devices(backend="cuda")[0].local_hardware_id  # those of a process are of one kind
+        return form.row.workspace(form.operands(ctx.avals_in), dict(form.attrs), (_CUDA, gpu or 0))
+    except (RuntimeError, NotImplementedError):  # no GPU here, or no kernel: whoever runs it is told
         return None
 
 
