@@ -79,7 +79,7 @@ def test_numbers_are_the_measured_ones(page: Path) -> None:
 def test_compatibility_is_what_was_tested() -> None:
     text = compatibility.DOCUMENT.read_text()
     rows = compatibility.read(text)
-    assert compatibility.write(rows) == text, "tools/compatibility.py writes it"
+    assert compatibility.write(rows) == text, "tools/compat writes it"
     for row in rows:
         assert row.failed == "0" and int(row.passed) > 1000 and len(row.library) == 64
         assert len({other.library for other in rows if other.same_machine(row)}) == 1, "one file for all versions"

@@ -1,10 +1,13 @@
+#!/usr/bin/env python3
 """Runs each framework's tests on one built library under several of its versions, and writes docs/compatibility.md.
 
-tools/compatibility.py torch==2.10.0 jax==0.8.1    installs each into an environment of its own in build/compatibility
-tools/compatibility.py torch jax --python python3  uses this interpreter as it is; needs no network
-tools/compatibility.py torch --python python3 --device cuda --jobs 8
+tools/compat                                 the versions that are promised: the oldest, some between, the newest
+tools/compat torch==2.10 jax==newest         these: the last 2.10, and the last of all
+tools/compat torch jax --python python3      what this interpreter has; needs no network
+tools/compat torch --python python3 --device cuda --jobs 8
 
-Rows of other machines, and of the same library file, stay. Uses nothing but the standard library.
+Each version is installed into an environment of its own in build/compatibility. Rows of other machines, and of the same
+library file, stay. Uses nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ DOCUMENT = ROOT / "docs" / "compatibility.md"
 HEAD = """# Which versions work
 
 One library file is built once, without any framework, and tested under each version: all tests of the framework, which
-are made from the operator table. `tools/compatibility.py` runs them and writes this page; `sha256sum build/libtenon.so`
-is what the last column has.
+are made from the operator table. `tools/compat` runs them and writes this page; `sha256sum build/libtenon.so` is what
+the last column has.
 
 """
 
@@ -61,6 +64,14 @@ FRAMEWORKS = {
     "tensorflow": Framework("TensorFlow", "tests/tensorflow", ("scikit-learn",)),
     "onnxruntime": Framework("ONNX Runtime", "tests/onnxruntime", ("onnx", "ml_dtypes")),
     "numpy": Framework("NumPy", "tests/numpy", ("ml_dtypes",)),
+}
+
+PROMISED = {
+    "torch": ("2.10", "2.12", "newest"),
+    "jax": ("0.8", "0.9", "newest"),
+    "tensorflow": ("2.16", "2.18", "newest"),
+    "onnxruntime": ("1.17", "1.20", "1.24", "newest"),
+    "numpy": ("1.26", "newest"),
 }
 
 
@@ -118,6 +129,20 @@ def with_row(rows: list[Row], new: Row) -> list[Row]:
     """The new row among the others; what other libraries of this machine were like is no longer of interest."""
     kept = [row for row in rows if not row.same_machine(new) or (row.library == new.library and row.key() != new.key())]
     return [*kept, new]
+
+
+def newest(package: str, series: str) -> str:
+    """The last version of a series, such as 2.10, or of all; what is a whole version is itself."""
+    command = [sys.executable, "-m", "pip", "index", "versions", package]
+    asked = subprocess.run(command, capture_output=True, text=True)
+    listed = re.search(r"^Available versions: (.*)$", asked.stdout, re.MULTILINE)
+    if listed is None:
+        sys.exit(f"{' '.join(command)} lists no versions: {asked.stderr.strip()[-300:]}")
+    versions = listed[1].split(", ")
+    of = [v for v in versions if series == "newest" or v == series or v.startswith(f"{series}.")]
+    if not of:
+        sys.exit(f"there is no {package} {series} for this Python; there are {', '.join(versions[:8])} …")
+    return of[0]
 
 
 def pins(package: str, version: str) -> list[str]:
@@ -180,16 +205,21 @@ def tested(package: str, python: str, library: Path, device: str, jobs: int) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", nargs="+", metavar="PACKAGE[==VERSION]", help=f"of {', '.join(FRAMEWORKS)}")
+    kinds = f"of {', '.join(FRAMEWORKS)}; VERSION may be a series, or newest"
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE[==VERSION]", help=kinds)
     parser.add_argument("--python", help="an interpreter that has those without a version (this one)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the tests (1)")
     parser.add_argument("--library", type=Path, default=ROOT / "build" / "libtenon.so")
     given = parser.parse_args()
-    wanted = [package.partition("==")[::2] for package in given.packages]
+    every = [f"{package}=={version}" for package, versions in PROMISED.items() for version in versions]
+    wanted = [package.partition("==")[::2] for package in given.packages or every]
     unknown = [package for package, _ in wanted if package not in FRAMEWORKS]
     if unknown:
         parser.error(f"there are no tests of {unknown[0]}, only of {', '.join(FRAMEWORKS)}")
+    if not given.library.is_file():
+        parser.error(f"there is no {given.library}; make build makes one")
+    wanted = [(package, newest(package, version) if version else "") for package, version in wanted]
     PLACE.mkdir(parents=True, exist_ok=True)
     copy = Path(tempfile.mkdtemp(dir=PLACE))  # nothing that is built meanwhile gets in between
     for file in (given.library, given.library.with_name("libtenon_tensorflow.so")):
