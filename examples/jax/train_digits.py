@@ -70,6 +70,13 @@ def model(params: Params, stats: Stats, x: jax.Array, key: jax.Array | None = No
     return x @ params["out"], tuple(stats)
 
 
+def accuracy(logits: jax.Array, labels: jax.Array, seconds: float) -> float:
+    """The share of right answers, printed."""
+    right = float((jnp.argmax(logits, -1) == labels).mean())
+    print(f"{right:.1%} of {len(labels)} digits right, trained in {seconds:.1f} s on {jax.devices()[0].platform}")
+    return right
+
+
 def main(epochs: int = 12, batch: int = 100) -> float:
     images, labels, test_images, test_labels = load()
     params = init(jax.random.key(0))
@@ -98,12 +105,7 @@ def main(epochs: int = 12, batch: int = 100) -> float:
         if epoch % 4 == 3:
             print(f"epoch {epoch + 1:2}: loss {float(jnp.mean(jnp.stack(losses))):.3f}")
     seconds = time.perf_counter() - begin
-    guess = jnp.argmax(jax.jit(model)(params, stats, test_images)[0], -1)
-    accuracy = float((guess == test_labels).mean())
-    print(
-        f"{accuracy:.1%} of {len(test_labels)} digits right, trained in {seconds:.1f} s on {jax.devices()[0].platform}"
-    )
-    return accuracy
+    return accuracy(jax.jit(model)(params, stats, test_images)[0], test_labels, seconds)
 
 
 if __name__ == "__main__":
