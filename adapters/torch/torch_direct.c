@@ -26,6 +26,8 @@ typedef struct python_object python_object; /* PyObject */
     X(python_object *, PyDict_GetItem, (python_object * dict, python_object * key))                        \
     X(long long, PyLong_AsLongLong, (python_object * number))                                              \
     X(python_object *, PyLong_FromLongLong, (long long number))                                            \
+    X(python_object *, PyLong_FromVoidPtr, (void *pointer))                                                \
+    X(unsigned long long, PyLong_AsUnsignedLongLongMask, (python_object * number))                         \
     X(double, PyFloat_AsDouble, (python_object * number))                                                  \
     X(intptr_t, PySequence_Size, (python_object * sequence))                                               \
     X(python_object *, PyList_GetItem, (python_object * list, intptr_t index))                             \
@@ -473,21 +475,56 @@ static python_object *call(python_object *self, python_object *const *args, intp
     return made;
 }
 
-/* Where a generator stands, whose methods get_offset and set_offset the arguments are; `count` numbers behind that are
- * taken. Between asking and setting no other thread of Python runs, as one might in Python itself. */
+/* Seeds that lie ready for a stream, as Python keeps them: the generator's seed, the number of the first, and a list with
+ * None for those that are not there. */
+static python_object *ready_seed(python_object *of_stream, uint64_t seed, int64_t number) {
+    if (!of_stream || py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(of_stream, 0)) != seed) return NULL;
+    const int64_t place = number - py.PyLong_AsLongLong(py.PyTuple_GetItem(of_stream, 1));
+    python_object *list = py.PyTuple_GetItem(of_stream, 2);
+    if (place < 0 || place >= py.PySequence_Size(list)) return NULL;
+    python_object *found = py.PyList_GetItem(list, (intptr_t)place);
+    return found == py._Py_NoneStruct ? NULL : found;
+}
+
+/* take(source, count, always): the seed that belongs to where a generator stands, or, if it does not lie ready, that place
+ * in steps of `count`; None where the call is not plain, unless `always`. The generator goes on by `count`: between asking
+ * and setting no other thread of Python runs, as one might in Python itself. source: (the generator's get_offset,
+ * set_offset and initial_seed, its GPU, {stream: what lies ready}). */
 static python_object *take(python_object *self, python_object *const *args, intptr_t n) {
-    (void)self;
-    python_object *now = n == 3 ? py.PyObject_Vectorcall(args[0], NULL, 0, NULL) : NULL;
-    if (!now) return NULL;
-    python_object *next = py.PyLong_FromLongLong(py.PyLong_AsLongLong(now) + py.PyLong_AsLongLong(args[2]));
-    python_object *none = next ? py.PyObject_Vectorcall(args[1], &next, 1, NULL) : NULL;
-    if (next) py.Py_DecRef(next);
-    if (none) {
-        py.Py_DecRef(none);
-        return now;
+    (void)self, (void)n;
+    void *stream = NULL;
+    python_object *source = args[0], *made = NULL, *next = NULL, *none = NULL;
+    const int64_t step = py.PyLong_AsLongLong(args[1]);
+    const int32_t gpu = (int32_t)py.PyLong_AsLongLong(py.PyTuple_GetItem(source, 3));
+    if ((args[2] != py._Py_TrueStruct && !is_plain()) || !tni_torch.aoti_torch_get_current_cuda_stream ||
+        tni_torch.aoti_torch_get_current_cuda_stream(gpu, &stream)) {
+        return wrap(NULL);
     }
-    py.Py_DecRef(now);
-    return NULL;
+    python_object *now = py.PyObject_Vectorcall(py.PyTuple_GetItem(source, 0), NULL, 0, NULL);
+    python_object *seed = now ? py.PyObject_Vectorcall(py.PyTuple_GetItem(source, 2), NULL, 0, NULL) : NULL;
+    if (!seed) { /* a stream that is captured */
+        if (now) py.Py_DecRef(now);
+        py.PyErr_Clear();
+        return wrap(NULL);
+    }
+    const int64_t at = py.PyLong_AsLongLong(now);
+    next = py.PyLong_FromLongLong(at + step);
+    if (next) none = py.PyObject_Vectorcall(py.PyTuple_GetItem(source, 1), &next, 1, NULL);
+    python_object *key = none ? py.PyLong_FromVoidPtr(stream) : NULL;
+    if (key) {
+        python_object *ready = py.PyDict_GetItem(py.PyTuple_GetItem(source, 4), key);
+        made = ready_seed(ready, py.PyLong_AsUnsignedLongLongMask(seed), at / step);
+        if (made) {
+            py.Py_IncRef(made);
+        } else {
+            made = py.PyLong_FromLongLong(at / step);
+        }
+    }
+    python_object *gone[] = {now, seed, next, none, key};
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
+        if (gone[i]) py.Py_DecRef(gone[i]);
+    }
+    return made;
 }
 
 /* ---- for Python's ctypes, which holds the lock of the interpreter ------------------------------------------------ */
@@ -584,7 +621,7 @@ TN_API void tn_torch_direct_record_by(python_object *function, python_object *wi
     py.Py_DecRef(before);
 }
 
-/* take(get_offset, set_offset, count) as a Python function. */
+/* take, see above, as a Python function. */
 TN_API python_object *tn_torch_take(void) {
     static const method called = {"take", take, METH_FASTCALL, NULL};
     return py.PyCFunction_NewEx((void *)&called, NULL, NULL);

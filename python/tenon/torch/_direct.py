@@ -97,10 +97,8 @@ def _set_up() -> bool:
 
 
 available = _set_up()
-# take(get_offset, set_offset, count): where a generator stands; as many numbers behind that are nobody else's.
-take: Callable[[Callable[[], int], Callable[[int], object], int], int] | None = (
-    _lib.tn_torch_take() if available else None
-)
+# take(source, count, always): see adapters/torch/torch_direct.c and _seeds.py.
+take: Callable[..., Any] | None = _lib.tn_torch_take() if available else None
 
 
 def direct(

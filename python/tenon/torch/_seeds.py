@@ -7,7 +7,6 @@ same state of the generator gives the same seed, as torch.utils.checkpoint needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,7 +29,7 @@ class _Near:
     seed: int  # of the generator
     first: int  # number
     asked: int = 0
-    groups: dict[int, Sequence[Tensor]] = field(default_factory=dict)
+    made: list[Tensor | None] = field(default_factory=lambda: [None] * _ROOM)
 
     @cached_property
     def key(self) -> int:
@@ -48,11 +47,11 @@ class _Near:
         self.asked += 1
         if self.asked <= _WORTH:
             return torch.tensor([self.key, number], device="cpu").to(self.device, non_blocking=True)
-        group, within = divmod(number - self.first, _GROUP)
-        made = self.groups.get(group)
-        if made is None:
-            made = self.groups[group] = self.words[group * _GROUP :][:_GROUP].unbind(0)
-        return made[within]
+        place = number - self.first
+        begin = place - place % _GROUP
+        made = self.words[begin : begin + _GROUP].unbind(0)
+        self.made[begin : begin + _GROUP] = made
+        return made[place - begin]
 
 
 class _Source:
@@ -60,8 +59,10 @@ class _Source:
 
     def __init__(self, index: int) -> None:
         generator = torch.cuda.default_generators[index]
-        self.get, self.set, self.seed = generator.get_offset, generator.set_offset, generator.initial_seed
+        self.seed = generator.initial_seed
         self.near: dict[int, _Near] = {}  # by stream
+        self.ready: dict[int, tuple[int, int, list[Tensor | None]]] = {}  # what `take` sees of it
+        self.given = (generator.get_offset, generator.set_offset, generator.initial_seed, index, self.ready)
 
 
 _sources: dict[int, _Source] = {}
@@ -69,23 +70,34 @@ _sources: dict[int, _Source] = {}
 
 def draw(device: torch.device) -> Tensor:
     """A seed on the device; torch.manual_seed decides which ones follow."""
-    # Traces, transforms, modes and graphs that are captured see an operator of torch.
-    if (
-        device.type != "cuda"
-        or torch.compiler.is_compiling()
-        or take is None
-        or _C._are_functorch_transforms_active()
-        or _C._len_torch_dispatch_stack()
-        or _C._cuda_isCurrentStreamCapturing()
-    ):
-        return torch.randint(2**63 - 1, (2,), device=device)
+    if torch.compiler.is_compiling() or device.type != "cuda" or take is None:
+        return _by_torch(device)
     index = device.index
     source = _sources.get(index)
     if source is None:
         source = _sources[index] = _Source(index)
-    number, seed = take(source.get, source.set, _STEP) // _STEP, source.seed()
-    stream: int = _C._cuda_getCurrentRawStream(index)
+    made = take(source.given, _STEP, False)
+    if made.__class__ is Tensor:
+        return made
+    if made is None:
+        # Transforms, modes and graphs that are captured see an operator of torch; nobody else notices anything.
+        hidden = not _C._are_functorch_transforms_active() and not _C._len_torch_dispatch_stack()
+        made = take(source.given, _STEP, True) if hidden and not _C._cuda_isCurrentStreamCapturing() else None
+        if made is None:
+            return _by_torch(device)
+    return made if isinstance(made, Tensor) else _make(source, device, made)
+
+
+def _by_torch(device: torch.device) -> Tensor:
+    return torch.randint(2**63 - 1, (2,), device=device)
+
+
+def _make(source: _Source, device: torch.device, number: int) -> Tensor:
+    """A seed that does not lie ready; those that are likely to come next will."""
+    seed = source.seed()
+    stream: int = _C._cuda_getCurrentRawStream(device.index)
     near = source.near.get(stream)
     if near is None or near.seed != seed or not 0 <= number - near.first < _ROOM:
         near = source.near[stream] = _Near(device, seed, number)
+        source.ready[stream] = seed, number, near.made
     return near.take(number)
