@@ -11,7 +11,7 @@ TN_API int tni_command(int argc, char **argv);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-typedef enum option_kind { FLAG, TEXT, NUMBER } option_kind;
+typedef enum option_kind { FLAG, TEXT, NUMBER, POSITIVE } option_kind; /* NUMBER: 0 or more */
 
 typedef struct option {
     const char *name;  /* "--dtype" */

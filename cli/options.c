@@ -60,8 +60,9 @@ static int set_option(const verb *v, const option *o, const char *value) {
     char *end;
     errno = 0;
     long long number = strtoll(value, &end, 10);
-    if (errno || *end || end == value || number < 0) {
-        return usage_error(v, "%s %s: expected a whole number, 0 or more", o->name, value);
+    const int least = o->kind == POSITIVE;
+    if (errno || *end || end == value || number < least) {
+        return usage_error(v, "%s %s: expected a whole number, %d or more", o->name, value, least);
     }
     *(int64_t *)o->to = number;
     return 0;
@@ -93,8 +94,10 @@ int parse_options(const verb *v, int argc, char **argv, const char **rest, int *
             *(bool *)o->to = true;
             continue;
         }
-        if (!joined && i + 1 >= argc) return usage_error(v, "%s needs a value: %s %s", o->name, o->name, o->value);
-        int status = set_option(v, o, joined ? text + length + 1 : argv[++i]);
+        const char *value = joined ? text + length + 1 : i + 1 < argc ? argv[++i] : NULL;
+        bool given = value && (o->kind == TEXT || value[0]);
+        if (!given) return usage_error(v, "%s needs a value: %s %s", o->name, o->name, o->value);
+        int status = set_option(v, o, value);
         if (status) return status;
     }
     return 0;

@@ -188,7 +188,9 @@ def test_unknown_checks_and_options(machine: Machine) -> None:
     done = machine.run("drivr")
     assert done.returncode == 2 and "did you mean driver?" in done.stderr
     assert machine.run("--jsno").returncode == 2
-    assert "expected a whole number of seconds, 1 or more" in machine.run("--timeout", "0").stderr
+    for value in ("0", "-3", "x"):
+        assert f"--timeout {value}: expected a whole number, 1 or more" in machine.run("--timeout", value).stderr
+    assert "--timeout needs a value: --timeout SECONDS" in machine.run("--timeout=").stderr
     assert "--timeout 0.5: expected a whole number" in machine.run("--timeout", "0.5").stderr
     done = machine.run("jax")
     assert done.returncode == 2 and "there is no check 'jax'; `python -m tenon.doctor` has more" in done.stderr
