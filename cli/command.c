@@ -1,4 +1,5 @@
 /* The command tenon: one verb per file (cmd_<verb>.c), one row per verb below. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,7 @@ static int load_plugins(int *argc, char **argv) {
     return 0;
 }
 
-int tni_command(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
     snprintf(command, sizeof command, "tenon");
     for (int i = 1; i < argc; i++) add_text(command, sizeof command, argv[i]);
     int count = argc - 1;
@@ -116,4 +117,13 @@ int tni_command(int argc, char **argv) {
     if (status == 0) status = v->run(n, rest);
     free(rest);
     return status < 0 ? 0 : status;
+}
+
+/* What was printed may not have arrived: the disk is full, the file is closed. */
+int tni_command(int argc, char **argv) {
+    int status = run_command(argc, argv);
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fprintf(stderr, "tenon: the output could not be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    return status ? status : 1;
 }

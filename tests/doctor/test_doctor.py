@@ -178,6 +178,14 @@ def test_json_is_as_documented(machine: Machine) -> None:
         assert f"`{key}`" in document, key
 
 
+@pytest.mark.parametrize("words", ["doctor cpu", "doctor cpu --json", "ops", "ops --json", "help check", "--version"])
+def test_output_that_cannot_be_written(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(TENON), *words.split()], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("tenon: the output could not be written")
+    assert done.stderr.count("\n") == 1
+
+
 def test_documented_checks_are_the_checks(machine: Machine) -> None:
     listed = dict(re.findall(r"^  (\w+) +(.*)$", machine.run("--list", python=True).stdout, re.MULTILINE))
     documented = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / "docs" / "doctor.md").read_text(), re.MULTILINE))
