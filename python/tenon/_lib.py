@@ -83,7 +83,7 @@ class _FuseOptions(ctypes.Structure):
 
 def last_error() -> str:
     """The message of this thread's last failure."""
-    return str(lib.tn_last_error().decode())
+    return str(lib.tn_last_error().decode(errors="replace"))
 
 
 def check(status: int) -> None:

@@ -330,6 +330,7 @@ typedef struct tni_text {
 void tni_text_add(tni_text *text, const char *format, ...) TN_PRINTF(2, 3);
 void tni_text_put(tni_text *text, const char *string);         /* as it is: long ones are added faster so */
 void tni_text_json_string(tni_text *text, const char *string); /* quoted and escaped */
+int tni_utf8_length(const char *string);                       /* of the character that it begins with; 0: none */
 
 void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */
 void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule); /* a value */

@@ -19,19 +19,42 @@ static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static char shown(char c) {
-    return is_space(c) ? ' ' : (unsigned char)c < 0x20 || (unsigned char)c > 0x7E ? '?' : c;
+static bool is_printable(char c) {
+    return (unsigned char)c >= 0x20 && (unsigned char)c <= 0x7E;
+}
+
+/* Of a character of several bytes, one that is not the first. */
+static bool is_within(char c) {
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+/* Bytes of the first character; what is none counts as one. */
+static size_t step(const char *text) {
+    const int length = tni_utf8_length(text);
+    return length ? (size_t)length : 1;
+}
+
+static size_t columns(const char *text, size_t bytes) {
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i += step(text + i)) n++;
+    return n;
 }
 
 /* The text around `at`, on one line, and a caret below it. */
 static void excerpt(const char *text, int32_t at, char *line, size_t size) {
     size_t length = strlen(text);
     size_t begin = length > EXCERPT && at > EXCERPT / 2 ? (size_t)at - EXCERPT / 2 : 0;
+    while (begin < (size_t)at && is_within(text[begin])) begin++;
     size_t end = length - begin > EXCERPT ? begin + EXCERPT : length;
+    while (end > (size_t)at && is_within(text[end])) end--;
     size_t n = (size_t)snprintf(line, size, "\n  %s", begin ? "... " : ""), margin = n - 1;
-    for (size_t i = begin; i < end; i++) line[n++] = shown(text[i]);
+    for (size_t i = begin, bytes; i < end; i += bytes, n += bytes) {
+        bytes = step(text + i);
+        memcpy(line + n, text + i, bytes);
+        if (bytes == 1) line[n] = is_space(text[i]) ? ' ' : is_printable(text[i]) ? text[i] : '?';
+    }
     n += (size_t)snprintf(line + n, size - n, "%s\n", end < length ? " ..." : "");
-    for (size_t i = 0; i < margin + (size_t)at - begin; i++) line[n++] = ' ';
+    for (size_t i = 0; i < margin + columns(text + begin, (size_t)at - begin); i++) line[n++] = ' ';
     snprintf(line + n, size - n, "^");
 }
 
@@ -44,7 +67,15 @@ tn_status tni_lex_fail(const tni_lexer *lex, int32_t at, const char *format, ...
     excerpt(lex->text, at, line, sizeof line);
     bool named = lex->name[0];
     return tn_fail(TN_BAD_CONTRACT, "%s%s%s%s: %s at column %d%s", lex->what, named ? " of '" : "", lex->name,
-                   named ? "'" : "", what, at + 1, line);
+                   named ? "'" : "", what, (int)columns(lex->text, (size_t)at) + 1, line);
+}
+
+tn_status tni_lex_unexpected(const tni_lexer *lex, int32_t at) {
+    const char *s = lex->text + at;
+    const int length = tni_utf8_length(s);
+    if (length > 1) return tni_lex_fail(lex, at, "the character '%.*s', not ASCII, is not understood", length, s);
+    if (is_printable(s[0])) return tni_lex_fail(lex, at, "unexpected character '%c'", s[0]);
+    return tni_lex_fail(lex, at, "unexpected byte 0x%02x", (unsigned char)s[0]);
 }
 
 tn_status tni_lex_expected(const tni_lexer *lex, const char *format, ...) {
@@ -124,10 +155,7 @@ static tn_status lex_string(tni_lexer *lex, const char *s) {
     int32_t n = 1;
     for (; s[n] != '\''; n++) {
         if (s[n] == 0) return tni_lex_fail(lex, token->at, "the string has no closing quote");
-        if ((unsigned char)s[n] < 0x20 || (unsigned char)s[n] > 0x7E) {
-            return tni_lex_fail(lex, token->at + n, "a string takes printable ASCII only, found byte 0x%02x",
-                                (unsigned char)s[n]);
-        }
+        if (!is_printable(s[n])) return tni_lex_fail(lex, token->at + n, "a string takes printable ASCII only");
     }
     token->kind = TNI_STRING;
     token->at++;
@@ -152,10 +180,7 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     token->kind = s[0];
     token->length = 1;
     if (strchr("()[]<>:;,?!~*=|+-/%", s[0])) return TN_OK;
-    if ((unsigned char)s[0] < 0x20 || (unsigned char)s[0] > 0x7E) {
-        return tni_lex_fail(lex, token->at, "unexpected byte 0x%02x", (unsigned char)s[0]);
-    }
-    return tni_lex_fail(lex, token->at, "unexpected character '%c'", s[0]);
+    return tni_lex_unexpected(lex, token->at);
 }
 
 tn_status tni_lex_next(tni_lexer *lex) {

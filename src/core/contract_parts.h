@@ -44,6 +44,8 @@ tn_status tni_lex_begin(tni_lexer *lex, const char *what, const char *name, cons
 tn_status tni_lex_next(tni_lexer *lex);
 /* TN_BAD_CONTRACT with the message, the column and the text with a caret under it. */
 tn_status tni_lex_fail(const tni_lexer *lex, int32_t at, const char *format, ...) TN_PRINTF(3, 4);
+/* The same for a character that nothing begins with. */
+tn_status tni_lex_unexpected(const tni_lexer *lex, int32_t at);
 /* "expected `what`", at the current token. */
 tn_status tni_lex_expected(const tni_lexer *lex, const char *format, ...) TN_PRINTF(2, 3);
 bool tni_lex_is(const tni_lexer *lex, const char *word); /* the current token is this name */

@@ -47,8 +47,8 @@ void tni_text_put(tni_text *text, const char *string) {
     text->length += length;
 }
 
-/* The length of the UTF-8 sequence at s, 0 where it is none. */
-static int utf8_length(const unsigned char *s) {
+int tni_utf8_length(const char *string) {
+    const unsigned char *s = (const unsigned char *)string;
     int length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
     for (int i = 1; i < length; i++) {
         if ((s[i] & 0xC0) != 0x80) return 0;
@@ -60,12 +60,9 @@ static int utf8_length(const unsigned char *s) {
 
 /* Characters from s on that stand for themselves in JSON, in bytes. */
 static size_t plain_length(const char *string) {
-    const unsigned char *s = (const unsigned char *)string;
-    for (;;) {
-        int length = utf8_length(s);
-        if (length == 0 || *s < 0x20 || *s == '"' || *s == '\\' || *s == 0x7F)
-            return (size_t)((const char *)s - string);
-        s += length;
+    for (size_t n = 0;; n += (size_t)tni_utf8_length(string + n)) {
+        const unsigned char c = (unsigned char)string[n];
+        if (tni_utf8_length(string + n) == 0 || c < 0x20 || c == '"' || c == '\\' || c == 0x7F) return n;
     }
 }
 
@@ -84,7 +81,7 @@ void tni_text_json_string(tni_text *text, const char *string) {
         string += plain;
         unsigned char c = (unsigned char)*string;
         if (c == 0) break;
-        if (utf8_length((const unsigned char *)string) == 0) {
+        if (tni_utf8_length(string) == 0) {
             add_bytes(text, "\\ufffd", 6);
         } else {
             tni_text_add(text, c == '"' || c == '\\' ? "\\%c" : "\\u%04x", c);

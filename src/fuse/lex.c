@@ -86,10 +86,7 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     }
     if (s[0] == '^') return tni_lex_fail(lex, token->at, "there is no '^'; a power is written a ** b");
     if (strchr("()<>:;,!=|&+-*/%", s[0])) return TN_OK;
-    if ((unsigned char)s[0] < 0x20 || (unsigned char)s[0] > 0x7E) {
-        return tni_lex_fail(lex, token->at, "unexpected byte 0x%02x", (unsigned char)s[0]);
-    }
-    return tni_lex_fail(lex, token->at, "unexpected character '%c'", s[0]);
+    return tni_lex_unexpected(lex, token->at);
 }
 
 /* Over blanks and comments, and line ends unless they count. */
