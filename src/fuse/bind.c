@@ -1,4 +1,5 @@
 /* A formula for one form of call: which values must wait for a whole pass, and which passes there are. */
+#include <math.h>
 #include <string.h>
 
 #include "compile_c.h"
@@ -113,6 +114,16 @@ static bool is_extreme_of_none(const tni_binding *b, int32_t i) {
            tni_mask_count(&b->domain, b->mask[i]) > 0;
 }
 
+/* where(abs(m) == inf, 0, m), what logsumexp takes of a maximum: 0 for that of no elements, which is -inf here. The sum
+ * is log(0) then, as it should be. */
+static bool takes_extreme_of_none(const tni_graph *g, int32_t i) {
+    const tni_gnode *where = &g->nodes[i];
+    if (where->op != TNI_P_WHERE || g->nodes[where->arg[0]].op != TNI_P_EQ) return false;
+    const int32_t *test = g->nodes[where->arg[0]].arg;
+    const tni_gnode *abs = &g->nodes[test[0]], *inf = &g->nodes[test[1]];
+    return abs->op == TNI_P_ABS && abs->arg[0] == where->arg[2] && inf->op == TNI_P_CONST && isinf(inf->value);
+}
+
 /* No element that is asked for may depend on the maximum of no elements. */
 static tn_status check_not_empty(const tni_binding *b, bool *reach) {
     const tni_graph *g = &b->special.graph;
@@ -125,8 +136,9 @@ static tn_status check_not_empty(const tni_binding *b, bool *reach) {
         if (reach[i] && is_extreme_of_none(b, i)) {
             return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name, tni_prims[g->nodes[i].op].name);
         }
+        if (!reach[i] || takes_extreme_of_none(g, i)) continue;
         for (int k = 0; k < 3; k++) {
-            if (reach[i] && takes_value(&g->nodes[i], k)) reach[g->nodes[i].arg[k]] = true;
+            if (takes_value(&g->nodes[i], k)) reach[g->nodes[i].arg[k]] = true;
         }
     }
     return TN_OK;

@@ -78,6 +78,8 @@ static const row rows[] = {
     {"exp(x - logsumexp(x, -1))", "37,51", -9, 9},
     {"exp(x - logsumexp(x, -1))", "3,10000", -9, 9},
     {"exp(x - logsumexp(x, -1))", "900,3", -9, 9},
+    {"exp(x - logsumexp(x, -1))", "3,0", -9, 9},
+    {"logsumexp(x) + sum(b)", "0,4 3", -9, 9},
     {"t = exp(x - max(x, -1)); t / sum(t, -1)", "64,64", -9, 9},
     {"t = x - mean(x, -1); t * rsqrt(var(x, -1) + 1e-5)", "11,130", -2, 2},
     {"t = x - mean(x, -1); t * rsqrt(mean(t * t, -1) + 1e-5)", "2,5001", -2, 2},

@@ -93,6 +93,12 @@ def test_formulas(formula: str, shapes: list[tuple[int, ...]], T: str) -> None:
     assert not {t.data_ptr() for t in tensors(have)} & {t.data_ptr() for t in given}
 
 
+def test_tensors_without_elements_stay_with_the_operator() -> None:
+    function = tn.fuse("logsumexp(x, -1) * 2")
+    compiled = torch.compile(lambda x: function(x.sin()), backend=BACKEND, fullgraph=True)
+    assert_close(compiled(here.randn(3, 0)), here.full((3,), -torch.inf))
+
+
 @pytest.mark.parametrize("case", cases(4096, lambda c: c.op.formula is not None and not c.op.mutates), ids=str)
 def test_rows(case: Case) -> None:
     for T in ("f32", "bf16", "f64"):

@@ -49,6 +49,8 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("exp(x - logsumexp(x, -1))", lambda x: F.softmax(x, -1), [(3, 6)]),
     ("mean((x - t) ** 2)", F.mse_loss, [(3, 4), (3, 4)]),
     ("sum(x, -1)", lambda x: x.sum(-1), [(2, 3, 4)]),
+    ("logsumexp(x, -1) * 2", lambda x: x.logsumexp(-1) * 2, [(3, 0)]),
+    ("exp(logsumexp(x)) - b", lambda x, b: x.flatten().logsumexp(0).exp() - b, [(0, 4), (2,)]),
     ("sum_to(x, b) * b", lambda x, b: x * b, [(4,), (3, 4)]),
     ("x + sum_to(x * b, b) * b", lambda x, b: x + (x * b).sum(0) * b, [(3, 4), (4,)]),
     ("sum_to(x, b) * 2", lambda x, b: _sum_to(x, b) * 2, [(1, 2, 2), (2, 1, 2)]),

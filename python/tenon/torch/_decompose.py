@@ -203,6 +203,10 @@ def _can_store(graph: Json, specs: Sequence[Operand | None]) -> bool:
     return True
 
 
+def _is_extreme(node: Json) -> bool:
+    return node["op"] in ("max", "min") and "over" in node
+
+
 # ---- the rule --------------------------------------------------------------------------------------------------------
 
 
@@ -230,10 +234,13 @@ def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor
     inputs, specs, device = bind_call(op, args)
     known = [None if t is None else operand(t) for t in inputs]
     types = tuple(k and k[0] for k in known)
-    if any(is_unknown(size) for _, shape in filter(None, known) for size in shape):  # is it 1, is it 0: nobody knows
+    sizes = [size for _, shape in filter(None, known) for size in shape]
+    if any(map(is_unknown, sizes)):  # is it 1, is it 0: nobody knows
         return None
     graph = graph_of(op.address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
     if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
+        return None
+    if any(map(_is_extreme, graph["nodes"])) and any(size == 0 for size in sizes):  # torch has none of no elements
         return None
     values = _compute(graph, inputs, device)
     outputs: list[Tensor | None] = []
