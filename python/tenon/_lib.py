@@ -131,8 +131,6 @@ def find(name: str) -> int:
 
 def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     """The operator that a formula is: its address, and what it is."""
-    if not isinstance(formula, str):
-        raise TypeError(f"a formula is a str, not {type(formula).__name__}")
     if "\0" in formula:
         raise ValueError(f"the formula has a NUL character, at column {formula.index(chr(0)) + 1}: {formula!r}")
     made = ctypes.c_void_p()

@@ -196,9 +196,15 @@ def table() -> Mapping[str, Operator]:
     return _table
 
 
-@cache
 def fused(formula: str, fast: bool = False) -> Operator:
     """The operator that a formula is."""
+    if not isinstance(formula, str):
+        raise TypeError(f"a formula is a str, not {type(formula).__name__}")
+    return _fused(formula, bool(fast))
+
+
+@cache
+def _fused(formula: str, fast: bool) -> Operator:
     address, row = _lib.fuse(formula, fast)
     return _operator(row, address)
 

@@ -263,7 +263,7 @@ def test_bad_formulas(formula: str, message: str) -> None:
 
 
 def test_what_is_no_text() -> None:
-    for bad in (None, 3, b"x"):
+    for bad in (None, 3, b"x", ["x"]):
         with pytest.raises(TypeError, match=f"a formula is a str, not {type(bad).__name__}"):
             tn.fuse(bad)
 

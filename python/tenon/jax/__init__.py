@@ -20,7 +20,6 @@ from tenon._public import add_functions, formula_operator
 from tenon.jax import _form, _primitive, _public
 
 
-@cache
 def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     """A function that computes a formula in one pass over memory, with its gradient.
 
@@ -29,6 +28,12 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. What a formula
     updates is returned behind its outputs.
     """
+    formula_operator(formula, fast)  # says what is wrong with it
+    return _function(formula, bool(fast))
+
+
+@cache
+def _function(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
     return _public.make_public(_form.row_of(op, fast), range(len(op.outputs)))
 

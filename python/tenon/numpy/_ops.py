@@ -274,7 +274,6 @@ def write_stub(op: Operator) -> str:
     return _Public(numpy_op(op.name)).stub()
 
 
-@cache
 def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     """A function that computes a formula in one pass over memory.
 
@@ -283,5 +282,11 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
     updates inputs writes to the arrays that it is given, and returns what outputs it has.
     """
+    formula_operator(formula, fast)  # says what is wrong with it
+    return _function(formula, bool(fast))
+
+
+@cache
+def _function(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
     return make_public(NumpyOp(op, range(len(op.outputs))))

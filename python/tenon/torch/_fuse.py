@@ -18,7 +18,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from tenon._public import attribute_value
+from tenon._public import attribute_value, formula_operator
 from tenon.contract import Attr, Input, Operator, attribute_words, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
@@ -173,7 +173,6 @@ def _on_one_line(formula: str) -> str:
     return made.strip()
 
 
-@cache
 def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     """A function that computes a formula in one pass over memory, with its gradient.
 
@@ -182,15 +181,13 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
     and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
     updates inputs writes to the tensors that it is given, and returns what outputs it has.
     """
-    fused(formula, fast)  # mistakes are shown in the lines as they were written
-    return _function(_on_one_line(formula), fast)
+    formula_operator(formula, fast)  # says what is wrong with it, in the lines as they were written
+    return _function(_on_one_line(formula), bool(fast))
 
 
 @cache
 def _function(formula: str, fast: bool) -> Callable[..., Any]:
     made = fused_op(formula, fast)
-    if not made.op.inputs:
-        raise ValueError(f"{made.op.name}: the formula has no inputs")
     lists = [p.name for p in made.op.inputs if p.list]
     if lists:
         raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
