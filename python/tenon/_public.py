@@ -39,9 +39,12 @@ class _Required:
 REQUIRED = _Required()
 
 
+_OWN = {"ctx", "isinstance", "tuple", "Tensor", "TypeError", "NotImplementedError"}  # what generated code uses
+
+
 def identifier(name: str) -> str:
-    """A contract's name as Python may write it; `ctx` and names with a leading underscore are generated code's own."""
-    return f"{name}_" if keyword.iskeyword(name) or name == "ctx" or name.startswith("_") else name
+    """A contract's name as Python may write it; generated code has names of its own, with a leading underscore too."""
+    return f"{name}_" if keyword.iskeyword(name) or name in _OWN or name.startswith("_") else name
 
 
 def compile_source(source: str, title: str, names: Mapping[str, Any]) -> dict[str, Any]:

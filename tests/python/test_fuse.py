@@ -182,6 +182,18 @@ def test_every_number_of_bf16(formula: str, exact: Callable[[Tensor], Tensor]) -
     assert torch.equal(tn.fuse(formula)(torch.full((9,), torch.nan, dtype=torch.bfloat16)).isnan(), torch.ones(9) > 0)
 
 
+@pytest.mark.parametrize("name", ["d_y", "o_y", "g_x", "_d_y", "ctx", "lambda", "tuple", "Tensor", "isinstance"])
+def test_names_that_the_code_of_gradients_may_have(name: str) -> None:
+    x = here.randn(5, requires_grad=True)
+    for head in ("y = ", f"f({name}: T[*s], a: T[]) -> y: T[*s] : a * "):
+        given = (x,) if head == "y = " else (x, 1.0)
+        made = tn.fuse(f"{head}sin({name}) * exp({name})")(*given)
+        assert_close(made, x.sin() * x.exp())
+        for weight in (1.0, 5.0):
+            (have,) = torch.autograd.grad((made * weight).sum(), x, retain_graph=True)
+            assert_close(have, (x.sin() + x.cos()) * x.exp() * weight)
+
+
 def test_one_gradient_of_two() -> None:
     x, y = here.randn(3, 4, requires_grad=True), here.randn(4)
     (tn.fuse("silu(x) * y")(x, y)).sum().backward()

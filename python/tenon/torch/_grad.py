@@ -6,17 +6,17 @@ code for softmax, whose rule is `x: softmax_grad(y, dy)`:
     class softmax(Function):
         @staticmethod
         def forward(ctx, x, mask, axis, scale, causal):
-            y = _run(x, mask, axis, scale, causal)
-            ctx.save_for_backward(y)
+            _o_y = _run(x, mask, axis, scale, causal)
+            ctx.save_for_backward(_o_y)
             ctx.kept = (axis, scale)
-            return y
+            return _o_y
 
         @staticmethod
-        def backward(ctx, d_y):
-            (y,) = ctx.saved_tensors
+        def backward(ctx, _d_y):
+            (_o_y,) = ctx.saved_tensors
             axis, scale = ctx.kept
-            g_x = _softmax_grad(y, d_y, axis, scale)
-            return g_x, None, None, None, None
+            _g_x = _softmax_grad(_o_y, _d_y, axis, scale)
+            return _g_x, None, None, None, None
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class _Writer:
         self.functional = functional
         self.params = [identifier(p.name) for p in op.params]
         # In functional form nothing is updated: what would be comes out as well.
-        self.updates = [f"u_{p.name}" for p in op.inputs if p.inplace] if functional else []
-        self.outs = [f"o_{o.name}" for o in op.outputs] + self.updates
+        self.updates = [f"_u_{p.name}" for p in op.inputs if p.inplace] if functional else []
+        self.outs = [f"_o_{o.name}" for o in op.outputs] + self.updates
         self.statements = _rules.statements_of(op)
         self.wanted = [p for p in op.params if _rules.may_need_grad(op, p)]
         self.taken: set[tuple[Statement, int]] = set()  # calls with a parameter whose memory they may take
         sources = [s for statement in self.statements for s in statement.sources]
-        self.saved = [identifier(n) for n in _rules.used(op, "input")] + [f"o_{n}" for n in _rules.used(op, "output")]
+        self.saved = [identifier(n) for n in _rules.used(op, "input")] + [f"_o_{n}" for n in _rules.used(op, "output")]
         self.kept: dict[str, str] = {}  # variable of the backward: what it is in the forward
         for s in sources:
             if s.kind == "attr":
@@ -116,7 +116,7 @@ class _Writer:
         return ["True" if p.name in forced else identifier(p.name) for p in self.op.params]
 
     def _returned(self, output: Output) -> str:
-        value = f"o_{output.name}"
+        value = f"_o_{output.name}"
         if output.want_attr is None or self.functional:
             return value
         return f"({value} if {identifier(output.want_attr)} else None)"
@@ -125,7 +125,7 @@ class _Writer:
         lines = [f"ctx.save_for_backward({', '.join(self.saved)})"] if self.saved else []
         if self.kept:
             lines.append(f"ctx.kept = {_tuple(list(self.kept.values()))}")
-        rough = [f"o_{o.name}" for o in self.shown if o not in self.smooth] + self.updates
+        rough = [f"_o_{o.name}" for o in self.shown if o not in self.smooth] + self.updates
         if rough:
             lines.append(f"ctx.mark_non_differentiable(*[_o for _o in {_tuple(rough)} if _o is not None])")
         if len(self.shown) > 1:
@@ -137,14 +137,14 @@ class _Writer:
         return lines
 
     def _like(self, output: Output) -> str:
-        value = f"o_{output.name}"
+        value = f"_o_{output.name}"
         meta = f"({value}.shape, {value}.dtype, {value}.device)"
         return meta if output.want == "always" else f"({meta} if {value} is not None else None)"
 
     # ---- backward
 
     def backward(self) -> list[str]:
-        arrived = [f"d_{o.name}" for o in self.shown] + [f"d_{name}" for name in self.updates]
+        arrived = [f"_d_{o.name}" for o in self.shown] + [f"_d_{name}" for name in self.updates]
         head = f"def backward(ctx, {', '.join(arrived)}):"
         if self.op.rule is None:
             return ["@staticmethod", head, *_indent([f"raise {_rules.no_rule(self.op)!r}"])]
@@ -161,13 +161,13 @@ class _Writer:
             lines.append(f"{_tuple(list(self.kept))} = ctx.kept")
         named = _rules.has_gradient(self.op)
         if len(self.wanted) > 1 or len(named) > 1:
-            lines += [f"g_{name} = None" for name in named]
+            lines += [f"_g_{name} = None" for name in named]
         done: set[str] = set()
         for statement in self.statements:
             lines += self._statement(statement, done)
         if self.once and self.inside:
-            lines += [f"g_{name} = _Once.apply(g_{name}, {identifier(name)}, {self._twice()!r})" for name in named]
-        returned = [f"g_{p.name}" if p.name in named else "None" for p in self.op.params]
+            lines += [f"_g_{name} = _Once.apply(_g_{name}, {identifier(name)}, {self._twice()!r})" for name in named]
+        returned = [f"_g_{p.name}" if p.name in named else "None" for p in self.op.params]
         return ["@staticmethod", head, *_indent([*lines, f"return {_tuple(returned)}"])]
 
     def _needs(self, name: str) -> str:
@@ -191,11 +191,11 @@ class _Writer:
         if len(self.shown) == 1:
             return []
         nothing = _tuple(["None"] * len(self.op.params))
-        names = [f"d_{o.name}" for o in self.smooth]
+        names = [f"_d_{o.name}" for o in self.smooth]
         lines = [f"if {' and '.join(f'{n} is None' for n in names)}:", f"    return {nothing}"]
         for i, output in enumerate(self.filled):
-            zeros = f"d_{output.name} = _zeros(*ctx.likes[{i}])"
-            lines += [f"if d_{output.name} is None and ctx.likes[{i}] is not None:", f"    {zeros}"]
+            zeros = f"_d_{output.name} = _zeros(*ctx.likes[{i}])"
+            lines += [f"if _d_{output.name} is None and ctx.likes[{i}] is not None:", f"    {zeros}"]
         return lines
 
     def _condition(self, statement: Statement) -> str:
@@ -224,10 +224,10 @@ class _Writer:
             given, condition = passed.get(result, ("", ""))
             if given:
                 tests = " and ".join(t for t in (needed, condition) if t)
-                lines += [f"if {tests}:", f"    g_{result} = {given}"] if tests else [f"g_{result} = {given}"]
+                lines += [f"if {tests}:", f"    _g_{result} = {given}"] if tests else [f"_g_{result} = {given}"]
             wants[output.want_attr] = needed if not given else "False"
             if condition:
-                wants[output.want_attr] = f"({needed} and g_{result} is None)"
+                wants[output.want_attr] = f"({needed} and _g_{result} is None)"
             if not given or condition:
                 computed.append(result)
         if not computed:
@@ -237,7 +237,7 @@ class _Writer:
         targets = ", ".join(f"_r_{r}" for r in statement.results)
         lines += [f"if {' or '.join(w for w in wants.values() if w != 'False')}:"]
         lines += [f"    {targets} = _{called.name}({arguments})"]
-        return lines + [f"    g_{r} = _r_{r} if g_{r} is None else g_{r}" for r in computed]
+        return lines + [f"    _g_{r} = _r_{r} if _g_{r} is None else _g_{r}" for r in computed]
 
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
         called = _rules.called(statement, self.fast)
@@ -251,7 +251,7 @@ class _Writer:
             simple = statement.local or len(self.wanted) < 2
             given[output.want_attr] = "True" if simple else self._needs(result)
         arguments = [given.get(p.name, _default(p)) for p in called.params]
-        targets = [f"l_{r}" if statement.local else f"g_{r}" for r in statement.results]
+        targets = [f"_l_{r}" if statement.local else f"_g_{r}" for r in statement.results]
         targets += ["_"] * (len(called.outputs) - len(targets))
         function = f"_{called.name}"
         given_up = self._given_up(statement)
@@ -287,7 +287,7 @@ class _Writer:
         return None
 
     def _source(self, source: Source) -> str:
-        prefix = {"output": "o_", "doutput": "d_", "local": "l_", "dim": "_dim_", "pack": "_pack_"}.get(source.kind)
+        prefix = {"output": "_o_", "doutput": "_d_", "local": "_l_", "dim": "_dim_", "pack": "_pack_"}.get(source.kind)
         if source.kind == "literal":
             return repr(source.value)
         return identifier(source.name) if prefix is None else f"{prefix}{source.name}"
