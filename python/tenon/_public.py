@@ -62,6 +62,16 @@ def refuse_taken(module: MutableMapping[str, Any], name: str) -> None:
         raise ValueError(f"{name}: {module['__name__']} has something else of this name; call the operator otherwise")
 
 
+def refuse_alike(op: Operator) -> None:
+    """Two parameters may be called otherwise in a contract and alike in Python."""
+    names: dict[str, str] = {}
+    for param in op.params:
+        python = identifier(param.name)
+        other = names.setdefault(python, param.name)
+        if other != param.name:
+            raise ValueError(f"{op.name}: {other} and {param.name} are both {python} in Python; call one otherwise")
+
+
 def add_functions(
     module: MutableMapping[str, Any], names: MutableSequence[str], make: Callable[[Operator], Callable[..., Any]]
 ) -> None:
@@ -278,6 +288,7 @@ class Public:
     axes = "Sequence[int]"  # what `axes` may be given as
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        refuse_alike(op)
         self.op = op
         self.shown: list[Output] = [op.outputs[i] for i in shown]
         # Outputs for the gradient are asked for by the gradient, not by users.

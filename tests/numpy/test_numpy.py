@@ -461,6 +461,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.fuse("3 * 4"), ValueError, "the formula has no inputs"),
         (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),
         (lambda: tn.fuse(["x"]), TypeError, "a formula is a str, not list"),
+        (lambda: tn.fuse("lambda * lambda_"), ValueError, "both lambda_ in Python"),
         (lambda: tn.fuse("x\0+ y"), ValueError, "NUL character, at column 2"),
     ],
 )

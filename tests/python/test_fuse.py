@@ -266,6 +266,7 @@ def test_random_numbers_are_the_same_in_the_gradient() -> None:
         ("x +", "expected a number, a name or '\\('"),
         ("x ^ 2", "a power is written a \\*\\* b"),
         ("2", "no inputs"),
+        ("lambda * lambda_", "lambda and lambda_ are both lambda_ in Python; call one otherwise"),
         ("x\0+ y", "NUL character, at column 2: 'x\\\\x00\\+ y'"),
     ],
 )
