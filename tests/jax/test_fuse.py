@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import assert_close
 from jax.test_util import check_grads
+from pickles import check_pickles
 
 import tenon.jax as tn
 
@@ -71,6 +72,10 @@ def test_updates_are_returned() -> None:
 
 def test_fast() -> None:
     assert_close(tn.fuse("exp(x) / exp(y)", fast=True)(X, Y), jnp.exp(X - Y), "f64", scale=1e3)
+
+
+def test_pickle() -> None:
+    check_pickles(tn.fuse)
 
 
 def test_lists() -> None:

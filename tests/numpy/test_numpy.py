@@ -17,6 +17,7 @@ import arrays
 import numpy as np
 import pytest
 from arrays import Case, cases, copies, flat, has_numpys_types, one_each, updated
+from pickles import check_pickles
 from samples import TOLERANCE
 
 import tenon
@@ -488,6 +489,10 @@ def test_fuse() -> None:
     np.testing.assert_array_equal(tn.fuse("_call * _required")(_call_=x, _required_=y), x * y)
     scaled = tn.fuse("scaled(x: T[*r, c], eps: float = 1.0) -> y: T[*r, c] : y = x / (mean(x * x) + eps)")
     np.testing.assert_allclose(scaled(x, eps=2.0), x / ((x * x).mean() + 2))
+
+
+def test_pickle() -> None:
+    check_pickles(tn.fuse)
 
 
 def test_threads() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import pathlib
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from cases import assert_close, tensors
+from pickles import check_pickles
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch.autograd import gradcheck, gradgradcheck
@@ -464,15 +462,7 @@ def test_pickle() -> None:
     torch.save(Gate(), saved)
     saved.seek(0)
     assert_close(torch.load(saved, weights_only=False)(x, y), F.silu(x) * y * 1.5)
-    for formula in (NORM, "# half\ny = x * 0.5\nz = x % 0.5", "f(x: T[*s], k: 'a%2E'|'.' = '.') -> y: T[*s] : y = x"):
-        for function in (tn.fuse(formula), tn.fuse(formula, fast=False), tn.fuse(formula, True)):
-            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-                assert pickle.loads(pickle.dumps(function, protocol)) is function
-    assert tn.fuse(NORM) is not tn.fuse(NORM, True)
-    program = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read()).__doc__)"
-    command = [sys.executable, "-c", program]
-    shown = subprocess.run(command, input=pickle.dumps(tn.fuse(NORM)), capture_output=True, check=True).stdout.decode()
-    assert shown == f"{tn.fuse(NORM).__doc__}\n"
+    check_pickles(tn.fuse)
 
 
 def test_export(tmp_path: pathlib.Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from cases import assert_close
 from conftest import ROOT
+from pickles import check_pickles
 
 import tenon.tensorflow as tn
 
@@ -60,3 +61,7 @@ def test_a_new_process(tmp_path: Path) -> None:
     assert_close([made["loss"], made["d"]], [loss, tape.gradient(loss, model.gamma)], "f64")
     assert_close(made["mean"], model.mean)
     assert np.any(made["mean"] != 0)
+
+
+def test_pickle() -> None:
+    check_pickles(tn.fuse)

@@ -15,7 +15,7 @@ import tenon.numpy._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions
+from tenon._public import add_functions, named_formula
 from tenon.numpy import _ops
 from tenon.numpy._ops import fuse as fuse
 
@@ -37,5 +37,7 @@ tenon._adapters.append(_refresh)
 if TYPE_CHECKING:
     from tenon.numpy._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # operators that load adds
-        ...
+
+def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
+    """The functions of formulas, for pickle."""
+    return named_formula(__name__, fuse, name)

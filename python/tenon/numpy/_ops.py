@@ -24,6 +24,7 @@ from tenon._public import (
     is_number,
     is_told,
     listed,
+    name_formula,
     number_type,
     shown_outputs,
 )
@@ -289,4 +290,4 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
 @cache
 def _function(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
-    return make_public(NumpyOp(op, range(len(op.outputs))))
+    return name_formula(make_public(NumpyOp(op, range(len(op.outputs)))), formula, fast)

@@ -17,7 +17,7 @@ import tenon.tensorflow._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions, formula_operator
+from tenon._public import add_functions, formula_operator, name_formula, named_formula
 from tenon.tensorflow import _call, _grad, _public
 
 
@@ -36,7 +36,7 @@ def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
 @cache
 def _function(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
-    return _public.make_public(_call.row_of(op, fast), range(len(op.outputs)))
+    return name_formula(_public.make_public(_call.row_of(op, fast), range(len(op.outputs))), formula, fast)
 
 
 def _refresh() -> None:
@@ -58,5 +58,7 @@ tenon._adapters.append(_refresh)
 if TYPE_CHECKING:
     from tenon.tensorflow._functions import *  # noqa: F403
 
-    def __getattr__(name: str) -> Any:  # operators that load adds
-        ...
+
+def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
+    """The functions of formulas, for pickle."""
+    return named_formula(__name__, fuse, name)

@@ -15,7 +15,7 @@ import tenon.torch._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import identifier, refuse_taken
+from tenon._public import identifier, named_formula, refuse_taken
 from tenon.torch import _fuse, _ops, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
@@ -52,7 +52,4 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
     """The functions of formulas, for pickle."""
-    function = _fuse.named_function(name)
-    if function is None:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return function
+    return named_formula(__name__, fuse, name)

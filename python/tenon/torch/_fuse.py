@@ -12,13 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
-from urllib.parse import unquote
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from tenon._public import attribute_value, formula_operator
+from tenon._public import attribute_value, formula_operator, name_formula
 from tenon.contract import Attr, Input, Operator, attribute_words, fused
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
@@ -191,22 +190,7 @@ def _function(formula: str, fast: bool) -> Callable[..., Any]:
     lists = [p.name for p in made.op.inputs if p.list]
     if lists:
         raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
-    function = make_public(made)
-    function.__qualname__ = (_FAST if fast else _EXACT) + formula.replace("%", "%25").replace(".", "%2E")
-    return function
-
-
-# pickle looks functions up by __qualname__, in parts between dots, so that has the text: tenon.torch.__getattr__ makes
-# the function of it again. Calls cost no more, as they would if an object stood for the function.
-_EXACT, _FAST = "fuse: ", "fast fuse: "
-
-
-def named_function(name: str) -> Callable[..., Any] | None:
-    """The function of this __qualname__, if that is one of a formula."""
-    for prefix, fast in ((_EXACT, False), (_FAST, True)):
-        if name.startswith(prefix):
-            return _function(unquote(name.removeprefix(prefix)), fast)
-    return None
+    return name_formula(make_public(made), formula, fast)
 
 
 # ---- the one operator of torch ---------------------------------------------------------------------------------------
