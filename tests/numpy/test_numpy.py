@@ -248,6 +248,18 @@ def test_out() -> None:
         tn.softmax(x, out=[1.0])
 
 
+def test_formulas_that_have_something_called_out() -> None:
+    x, b = np.arange(3.0), np.ones(3)
+    np.testing.assert_array_equal(tn.fuse("x - out")(x, b), [-1, 0, 1])  # an input, by its name too
+    np.testing.assert_array_equal(tn.fuse("x - out")(x, out=b), [-1, 0, 1])
+    np.testing.assert_array_equal(tn.fuse("f(x: T[*s], out: float) -> y: T[*s] : x - out")(x, out=2), [-2, -1, 0])
+    np.testing.assert_array_equal(b, 1)
+    assert tn.fuse("out = x - 1")(x, out=b) is b  # a result
+    np.testing.assert_array_equal(b, [-1, 0, 1])
+    assert tn.fuse("out! = x * 2")(x, b) is None
+    np.testing.assert_array_equal(b, [0, 2, 4])
+
+
 # ---- types -----------------------------------------------------------------------------------------------------------
 
 
