@@ -267,8 +267,11 @@ static void pass_on(differ *d, int32_t i) {
     group from = arrived(d, i);
     if (from.node < 0 || pass_softmax(d, i, from)) return;
     if (reduces) from = (group){summed(d, from, i), node.arg[0]};
-    /* What is summed to more dimensions than it has was repeated there. */
-    if (node.op == TNI_P_SUM_TO) from.node = tni_node2(d->g, TNI_P_SUM_TO, whole(d, from), node.arg[0]);
+    if (node.op == TNI_P_SUM_TO) { /* what is summed to more dimensions than it has was repeated there */
+        bool lacks = !tni_covers(extent_of(d, node.arg[0]), extent_of(d, node.arg[1]));
+        if (lacks) from.node = whole(d, (group){from.node, node.arg[1]});
+        from.node = tni_node2(d->g, TNI_P_SUM_TO, whole(d, from), node.arg[0]);
+    }
     if (from.node < 0) return;
     int32_t terms[MOST_TERMS], n = 0, rest = from.node;
     for (; n < MOST_TERMS - 1 && d->g->nodes[rest].op == TNI_P_ADD; rest = d->g->nodes[rest].arg[0])

@@ -340,10 +340,10 @@ static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* sum_to(a, b) has the shape of b, also in a call where b has dimensions that a has not. A contract says who has which. */
+/* sum_to(a, b) has the shape of b. Here a has some of its dimensions, and no others; else a call tells: special.c. */
 static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
     tni_extent have = g->nodes[a].extent, want = g->nodes[b].extent;
-    return tni_covers(have, want) || tni_covers(want, have) ? a : tni_node2(g, TNI_P_EXPAND, a, b);
+    return tni_covers(want, have) && !tni_covers(have, want) ? tni_node2(g, TNI_P_EXPAND, a, b) : a;
 }
 
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
@@ -355,7 +355,7 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
     int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
     if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
     for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
-    if (op == TNI_P_SUM_TO && !p->typed) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
+    if (op == TNI_P_SUM_TO) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
     if (op >= 0) {
         *node = tni_node3(p->g, (tni_prim)op, 0, args.nodes[0], args.nodes[1], args.nodes[2]);
     } else if (composite) {

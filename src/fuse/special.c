@@ -112,6 +112,32 @@ static int32_t make_var(tni_graph *g, int32_t a, int kind) {
     return make_mean(g, tni_node2(g, TNI_P_MUL, off, off), kind);
 }
 
+/* sum_to(a, b) has the shape of b. Formulas need not say that a has all dimensions of b, as those of gradients do not:
+ * where it lacks some in a call, the value is there once, and is repeated by what it meets. Before its shape counts it is
+ * repeated here, though by the formula alone it has these dimensions. */
+static int32_t in_full(tni_graph *g, int32_t node) {
+    bool reach[TNI_FUSE_NODES] = {false};
+    int32_t made = node;
+    reach[node] = true;
+    for (int32_t i = node; i >= 0 && made >= 0; i--) {
+        const tni_gnode *n = &g->nodes[i], *last = &g->nodes[made];
+        const bool sums = n->op == TNI_P_SUM_TO;
+        if (!reach[i] || n->op == TNI_P_COUNT || tni_is_reduction(n->op)) continue;
+        for (int k = 0; k < 3 && !sums && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
+        if (!sums || tni_covers(g->nodes[n->arg[0]].extent, g->nodes[n->arg[1]].extent)) continue;
+        tni_gnode whole = {.op = TNI_P_EXPAND, .type = last->type, .arg = {made, n->arg[1], -1}, .ref = -1};
+        whole.extent = whole.sure = last->extent;
+        made = tni_node_as_is(g, &whole);
+    }
+    return made;
+}
+
+/* Of which arguments the shape counts. */
+static bool is_measured(const tni_gnode *node, int k) {
+    if (k == 1) return node->op == TNI_P_SUM_TO || node->op == TNI_P_EXPAND;
+    return k == 0 && (node->op == TNI_P_SUM_TO || node->op == TNI_P_COUNT || tni_is_reduction(node->op));
+}
+
 static int32_t make_operation(maker *m, const tni_gnode *node, const int32_t *arg) {
     tni_graph *g = m->g;
     bool reals = node->op == TNI_P_VAR || node->op == TNI_P_LSE; /* of integers: as floats from the start */
@@ -132,6 +158,7 @@ static int32_t make_node(maker *m, const tni_gnode *node) {
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
         arg[k] = m->made[node->arg[k]];
         absent |= is_absent(arg[k]);
+        if (!is_absent(arg[k]) && is_measured(node, k)) arg[k] = in_full(m->g, arg[k]);
     }
     return absent ? make_around_absent(m, node, arg) : make_operation(m, node, arg);
 }

@@ -218,7 +218,7 @@ static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
         return made;
     }
     if (node->op == TNI_P_COUNT) return 0;
-    if (node->op == TNI_P_SUM_TO) return first & r->masks[node->arg[1]];
+    if (node->op == TNI_P_SUM_TO) return r->masks[node->arg[1]];
     if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~r->domain.tail;
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= r->masks[node->arg[k]];
     return made;
@@ -306,7 +306,13 @@ static inline double ref_value(const reference *r, const call_of *c, int32_t nod
 /* All elements of a node, in r->values; a count is the same for all elements of its result, and has but one. */
 static inline void ref_node(const reference *r, const call_of *c, int32_t node) {
     const tni_gnode *n = &r->f->graph.nodes[node];
-    if (tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO || n->op == TNI_P_COUNT) {
+    if (n->op == TNI_P_SUM_TO) { /* summed, then repeated over what the first has not */
+        uint32_t both = r->masks[n->arg[0]] & r->masks[node];
+        ref_reduce(r, n, both, r->values[node]);
+        for (int64_t i = 0; i < r->n; i++) r->values[node][i] = r->values[node][ref_project(r, i, both)];
+        return;
+    }
+    if (tni_is_reduction(n->op) || n->op == TNI_P_COUNT) {
         uint32_t gone = n->kind == TNI_OVER_ROW ? r->domain.tail : ~0u;
         ref_reduce(r, n, n->op == TNI_P_COUNT ? r->masks[n->arg[0]] & ~gone : r->masks[node], r->values[node]);
         return;

@@ -38,6 +38,7 @@ FORMULAS: list[tuple[str, list[tuple[int, ...]]]] = [
         "f(x: T[*a], b: T[*b]) -> y: T[broadcast(*a, *b)], s: T[*b] : y = expand(x, b); s = sum_to(x * b, b)",
         [(3, 6), (6,)],
     ),
+    ("f(x: T[*a], b: T[*b]) -> y: T[] : mean(sum_to(x, b) * x)", [(3, 1), (2, 1, 6)]),
     (
         "f(x: T[n, c, *s], b: T[c], w: T[c, n]) -> y: T[n, c, *s], z: T[c, 1] : y = gelu(x + b) * w; z = b",
         [(2, 3, 4), (3,), (3, 2)],

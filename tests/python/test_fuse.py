@@ -39,6 +39,7 @@ def _sum_to(x: Tensor, b: Tensor) -> Tensor:
     return torch.broadcast_tensors(x, b)[0].sum_to_size(b.shape)
 
 
+PACKS = "f(x: T[*a], b: T[*b]) -> y: T[]"
 # formula, the same in torch, shapes of the inputs
 FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("relu(x * s + b)", lambda x, s, b: F.relu(x * s + b), [(4, 5), (5,), (4, 1)]),
@@ -54,6 +55,18 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
     ("sum_to(x, b) * 2", lambda x, b: _sum_to(x, b) * 2, [(1, 2, 2), (2, 1, 2)]),
     ("mean(sum_to(x, b)) + mean(x - b)", lambda x, b: _sum_to(x, b).mean() + (x - b).mean(), [(3, 1), (1, 4)]),
     ("var(tanh(sum_to(x, b)) * x)", lambda x, b: (_sum_to(x, b).tanh() * x).var(correction=0), [(1, 3), (4, 1)]),
+    ("sum(sum_to(x, x * b))", lambda x, b: _sum_to(x, x * b).sum(), [(3, 1), (1, 4)]),
+    (f"{PACKS} : sum(tanh(sum_to(x, b)))", lambda x, b: _sum_to(x, b).tanh().sum(), [(4,), (3, 4)]),
+    (f"{PACKS} : mean(sum_to(x, b) * x)", lambda x, b: (_sum_to(x, b) * x).mean(), [(3, 1), (2, 1, 4)]),
+    (f"{PACKS} : sum(count(sum_to(x, b)) * x)", lambda x, b: (b.numel() * x).sum(), [(4,), (3, 4)]),
+    (f"{PACKS} : sum(sum_to(b, sum_to(x, b)) ** 2) * min(x)", lambda x, b: b.square().sum() * x.min(), [(4,), (3, 4)]),
+    (f"{PACKS} : sum(expand(2.0, sum_to(x, b))) * max(x)", lambda x, b: 2 * b.numel() * x.max(), [(4,), (3, 4)]),
+    (f"{PACKS} : sum(sum_to(sum_to(x, b), x))", lambda x, b: _sum_to(_sum_to(x, b), x).sum(), [(4,), (3, 4)]),
+    (
+        "f(x: T[c], b: T[n, c]) -> y: T[], z: T[n] : y = sum(sum_to(x, b)); z = sum(sum_to(x, b), -1)",
+        lambda x, b: (_sum_to(x, b).sum(), _sum_to(x, b).sum(-1)),
+        [(4,), (3, 4)],
+    ),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
         "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",
