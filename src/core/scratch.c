@@ -29,7 +29,7 @@ static int scratch_threads(void *context) {
 const tn_host *tni_scratch_init(tni_scratch *s, const tn_host *outer, void *data, size_t bytes) {
     s->outer = outer;
     s->begin = s->next = data;
-    s->end = s->begin + bytes;
+    s->end = data ? s->begin + bytes : s->begin; /* a call that needs none has none */
     s->host = (tn_host){s, outer->stream, scratch_alloc, scratch_release, scratch_parallel, scratch_threads};
     return &s->host;
 }
