@@ -120,6 +120,10 @@ if hasattr(jax, "set_mesh"):
             for a, b in zip(have, want):
                 assert np.allclose(a, b, atol=1e-5), (a, b)
         assert np.allclose(jax.vmap(tn.layer_norm)(spread, jax.device_put(ones, P("b"))), each, atol=1e-6)
+        for function in (jax.vmap(tn.silu), jax.grad(lambda x: (jax.vmap(local, (0, None))(x, w) ** 2).sum())):
+            for batch in (function, jax.jit(function)):
+                assert jax.typeof(batch(spread)) == jax.typeof(spread)  # that of a batch too
+                assert np.allclose(batch(spread), function(x), atol=1e-5)
 """
 
 

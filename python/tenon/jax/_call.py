@@ -34,7 +34,8 @@ def runner(form: Form) -> Callable[..., tuple[Any, ...]]:
         arrays = [_mesh.gathered(a) for a in given]
         merged = _vmap.merge(form, size, is_batched, arrays)
         results = _vmap.one_by_one(made, is_batched, arrays) if merged is None else runner(merged[0])(*merged[1])
-        return results, (True,) * len(results)
+        batches = [a for a, b in zip(given, is_batched, strict=True) if b]
+        return _mesh.scattered(results, batches), (True,) * len(results)
 
     made: Any = custom_vmap(run)
     made.def_vmap(batched)

@@ -16,13 +16,31 @@ def _axes(array: Any) -> frozenset[Any]:
     return frozenset(kind.manual_axis_type.varying)
 
 
+def _explicit(array: Any) -> Any:
+    """How an array is sharded, where that is a part of its type; None: it is whole, or XLA decides."""
+    sharding: Any = getattr(jax.typeof(array), "sharding", None)
+    if sharding is None or sharding.mesh.empty or not any(sharding.spec) or not hasattr(jax.sharding, "reshard"):
+        return None
+    return sharding
+
+
+def _resharded(array: Any, mesh: Any, *axes: Any) -> Any:
+    return jax.sharding.reshard(array, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)))
+
+
 def gathered(array: Any) -> Any:
     """Where shardings are explicit, they are a part of types: what XLA would gather for a custom call is gathered here,
     so that gradients are scattered again."""
-    sharding: Any = getattr(jax.typeof(array), "sharding", None)
-    if sharding is None or sharding.mesh.empty or not any(sharding.spec) or not hasattr(jax.sharding, "reshard"):
-        return array
-    return jax.sharding.reshard(array, jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()))
+    sharding = _explicit(array)
+    return array if sharding is None else _resharded(array, sharding.mesh)
+
+
+def scattered(results: Sequence[Any], batches: Sequence[Any]) -> tuple[Any, ...]:
+    """Results of a batch, whose dimension is sharded again as it is in the arrays `batches`; jax.vmap counts on it."""
+    for sharding in map(_explicit, batches):
+        if sharding is not None and sharding.spec[0] is not None:
+            return tuple(_resharded(r, sharding.mesh, sharding.spec[0]) for r in results)
+    return tuple(results)
 
 
 def spread(arrays: Sequence[Any]) -> list[Any]:
