@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,8 +35,16 @@ def test_names_that_generated_code_has() -> None:
 
 
 def test_nan_is_told_of_by_name() -> None:
-    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="tenon_formula"):
-        tn.fuse("log(x)")(-jnp.ones(3))
+    """Of the operator where it first comes up, with and without jit."""
+
+    def chain(x: Any) -> Any:
+        return tn.silu(tn.fuse("logarithm(x: T[*s]) -> y: T[*s] : log(x)")(x))
+
+    for call in (chain, jax.jit(chain), jax.vmap(chain), jax.grad(lambda x: chain(x).sum())):
+        with jax.debug_nans(True), pytest.raises(FloatingPointError, match=r"logarithm: invalid value \(nan\)"):
+            call(-jnp.ones(3))
+    with jax.debug_infs(True), pytest.raises(FloatingPointError, match=r"log: invalid value \(inf\)"):
+        tn.log(jnp.zeros(3))
 
 
 def test_several_outputs() -> None:

@@ -1,4 +1,4 @@
-"""Calls: what JAX traces and compiles of an operator, with its gradient and its batching.
+"""Calls: what JAX traces and compiles of an operator, with its gradient.
 
 A form (_form.py) has one function of arrays, which JAX compiles once for each set of shapes.
 """
@@ -12,35 +12,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
 from tenon import _rules
 from tenon.contract import Argument, Operator
-from tenon.jax import _mesh, _vmap
+from tenon.jax import _mesh
 from tenon.jax._form import Arrays, Form, make_form, row_of
 from tenon.jax._primitive import run as run_form
 from tenon.jax._types import DTYPES
-
-
-@lru_cache(maxsize=4096)
-def runner(form: Form) -> Callable[..., tuple[Any, ...]]:
-    """A call that can be batched."""
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        return run_form(form, arrays)
-
-    def batched(size: Any, is_batched: Sequence[bool], *given: Any) -> Any:
-        arrays = [_mesh.gathered(a) for a in given]
-        merged = _vmap.merge(form, size, is_batched, arrays)
-        results = _vmap.one_by_one(made, is_batched, arrays) if merged is None else runner(merged[0])(*merged[1])
-        batches = [a for a, b in zip(given, is_batched, strict=True) if b]
-        return _mesh.scattered(results, batches), (True,) * len(results)
-
-    made: Any = custom_vmap(run)
-    made.def_vmap(batched)
-    return made  # type: ignore[no-any-return]
-
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +104,7 @@ def function(form: Form) -> Callable[..., tuple[Any, ...]]:
     """The function of arrays that a form is: outputs that were asked for, then updated arrays."""
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        return runner(form)(*arrays)
+        return run_form(form, arrays)
 
     def forward(*primals: Any) -> Any:
         return _forward(form, *primals)

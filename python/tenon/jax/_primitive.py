@@ -1,4 +1,4 @@
-"""The custom call that XLA runs: one for all operators (adapters/jax/jax.c).
+"""The custom call that XLA runs: one for all operators (adapters/jax/jax.c), and JAX's primitive, which is one too.
 
 On a GPU it has a second name, of calls that XLA may capture in a command buffer, a CUDA graph. What such a call needs
 of memory, it must have from the beginning: it is one result more, whose size the C library says when the program is
@@ -7,17 +7,19 @@ lowered. Programs that go to a file may run on another GPU, and have the plain c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import batching, mlir
 
 from tenon._lib import lib
 from tenon.contract import Attr, Operator
-from tenon.jax import _mesh
+from tenon.jax import _mesh, _vmap
 from tenon.jax._form import Arrays, Form
 from tenon.jax._types import DTYPES, X64
 
@@ -87,10 +89,24 @@ def run(form: Form, arrays: Arrays) -> tuple[Any, ...]:
 
 
 def _run_now(*arrays: Any, form: Form) -> Any:
-    """Without jit."""
+    """Without jit, which jax_debug_nans and jax_debug_infs leave out where they have found something."""
     results = [jax.ShapeDtypeStruct(*spec) for spec in _specs(form, arrays)]
     call = jax.ffi.ffi_call(_PLAIN, results, input_output_aliases=_aliases(form, len(results)))
-    return call(*arrays, **_attributes(form))
+    try:
+        return call(*arrays, **_attributes(form))
+    except FloatingPointError as error:
+        raise FloatingPointError(f"{form.row.op.name}: {error}") from None
+
+
+def _batched(arrays: Arrays, places: Sequence[Any], *, form: Form) -> tuple[Sequence[Any], list[int]]:
+    """A batch of calls. `places`: the dimension of each array that is the batch, None where it has none."""
+    is_batched = [place is not None for place in places]
+    given = [a if place is None else jnp.moveaxis(a, place, 0) for a, place in zip(arrays, places, strict=True)]
+    batches = [a for a, b in zip(given, is_batched, strict=True) if b]
+    whole = [_mesh.gathered(a) for a in given]
+    merged = _vmap.merge(form, batches[0].shape[0], is_batched, whole)
+    results = run(*merged) if merged else _vmap.one_by_one(lambda *one: run(form, one), is_batched, whole)
+    return _mesh.scattered(results, batches), [0] * len(results)
 
 
 def _infer(*arrays: Any, form: Form) -> list[Any]:
@@ -131,5 +147,6 @@ def _scratch(ctx: Any, form: Form) -> int | None:
 
 _call.def_impl(_run_now)
 _call.def_abstract_eval(_infer)
+batching.primitive_batchers[_call] = _batched
 mlir.register_lowering(_call, _lower)
 mlir.register_lowering(_call, _lower_for_gpu, platform="cuda")
