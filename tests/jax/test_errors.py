@@ -18,6 +18,7 @@ import tenon.jax as tn
 from tenon._lib import lib
 
 X = jnp.ones((2, 3), jnp.float32)
+NOTHING = "nothing(x: T[*s]?, y: T[*s]?) -> z: T[*s] : x + y"
 TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
 
 
@@ -56,6 +57,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x has type object, which JAX does not have"),
         (lambda: tn.softmax(np.ma.ones(3)), ValueError, "softmax: x: .*masked arrays are not supported"),
         (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
+        (lambda: tn.fuse(NOTHING)(), ValueError, "nothing: .s, a size of z, cannot be told from the inputs given"),
         (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
         (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
         (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),

@@ -91,3 +91,9 @@ def test_pickle() -> None:
 def test_lists() -> None:
     norm = tn.fuse("norm(g: [T[*s]]) -> n: acc(T)[] : n = sqrt(sum(g * g))")
     assert_close(norm([X, W]), jnp.sqrt((X**2).sum() + (W**2).sum()), "f64")
+
+
+def test_no_array_at_all() -> None:
+    filled = tn.fuse("filled(x: f32[2]?, a: float) -> y: f32[2] : a")
+    for function in (filled, jax.jit(filled, static_argnames="a")):
+        np.testing.assert_array_equal(function(a=2.0), [2, 2])

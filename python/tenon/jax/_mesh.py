@@ -52,9 +52,11 @@ def spread(arrays: Sequence[Any]) -> list[Any]:
     return [jax.lax.pcast(a, m, to="varying") if m else a for a, m in zip(arrays, missing, strict=True)]
 
 
-def like(array: Any) -> dict[str, Any]:
-    """What the type of a result is told that varies as an array does."""
-    kind: Any = array if isinstance(array, jax.core.ShapedArray) else jax.typeof(array)
+def like(arrays: Sequence[Any]) -> dict[str, Any]:
+    """What the type of a result is told that varies as the arrays do, which `spread` made alike."""
+    if not arrays:
+        return {}
+    kind: Any = arrays[0] if isinstance(arrays[0], jax.core.ShapedArray) else jax.typeof(arrays[0])
     mesh = jax.sharding.get_abstract_mesh() if kind.sharding.mesh.empty else kind.sharding.mesh
     if mesh.empty:
         return {}

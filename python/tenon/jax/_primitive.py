@@ -111,7 +111,7 @@ def _batched(arrays: Arrays, places: Sequence[Any], *, form: Form) -> tuple[Sequ
 
 def _infer(*arrays: Any, form: Form) -> list[Any]:
     _attributes(form)  # or what is wrong with them
-    like = _mesh.like(arrays[0])
+    like = _mesh.like(arrays)
     return [jax.core.ShapedArray(shape, dtype, **like) for shape, dtype in _specs(form, arrays)]
 
 
