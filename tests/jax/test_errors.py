@@ -49,6 +49,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.adamw_step(X, X, X, X), TypeError, "adamw_step.. missing 1 required argument: 'lr'"),
         (lambda: tn.sgd_step_list([X], [X[0]], [X], 0.1), ValueError, "sgd_step_list: g.0. has shape .3., but"),
         (lambda: tn.clip_grad_norm([], 1.0), ValueError, "clip_grad_norm: g is missing"),
+        (lambda: tn.clip_grad_norm([X, None], 1.0), TypeError, r"clip_grad_norm: g\[1\] must be an array, not None"),
         (lambda: tn.sgd_step(X, X, X, lr=10**400), ValueError, "sgd_step: lr is 10*, which is no f32"),
         (lambda: tn.sgd_step(X, X, X, lr=1j), ValueError, "sgd_step: lr is 1j, which is no f32"),
         (lambda: tn.fuse(TIMES)(X, 1.5), ValueError, "times: n is 1.5, which is no i32"),

@@ -77,12 +77,13 @@ def _refuse_cut(op: Operator, param: Input, value: Any) -> None:
         raise ValueError(f"{op.name}: {param.name} has integers of more than 32 bits; {X64.format(kind)}")
 
 
-def _array(op: Operator, param: Input, value: Any) -> Any:
+def _array(op: Operator, param: Input, value: Any, name: str) -> Any:
+    """What a user gives for an input, or for one place of a list; `name` is that of the place."""
     if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
         what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
-        raise TypeError(f"{op.name}: {param.name} must be an array, not {what}")
+        raise TypeError(f"{op.name}: {name} must be an array, not {what}")
     if is_wide(param) and param.inplace and not jax.config.jax_enable_x64:
-        raise TypeError(f"{op.name}: {param.name} has type i64, and is updated; {X64.format('int64')}")
+        raise TypeError(f"{op.name}: {name} has type i64, and is updated; {X64.format('int64')}")
     if is_wide(param) and isinstance(value, np.ndarray) and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
         return wide_array(value)
     _refuse_cut(op, param, value)
@@ -90,10 +91,14 @@ def _array(op: Operator, param: Input, value: Any) -> Any:
         made = value if isinstance(value, Array) else jnp.asarray(value)
     except TypeError as error:
         kind = getattr(value, "dtype", type(value).__name__)
-        raise TypeError(f"{op.name}: {param.name} has type {kind}, which JAX does not have") from error
+        raise TypeError(f"{op.name}: {name} has type {kind}, which JAX does not have") from error
     except ValueError as error:  # a mask
-        raise ValueError(f"{op.name}: {param.name}: {error}") from error
+        raise ValueError(f"{op.name}: {name}: {error}") from error
     return widened(param, made) if is_wide(param) else made
+
+
+def _arrays(op: Operator, param: Input, values: Sequence[Any]) -> list[Any]:
+    return [_array(op, param, value, f"{param.name}[{i}]") for i, value in enumerate(values)]
 
 
 def _takes_number(op: Operator, param: Input, value: Any) -> bool:
@@ -124,9 +129,9 @@ class Arguments:
             if _takes_number(op, param, value):
                 numbers.append(param)
             elif param.list and value is not None:
-                made[param.name] = [_array(op, param, v) for v in listed(op, param, value, "arrays")]
+                made[param.name] = _arrays(op, param, listed(op, param, value, "arrays"))
             elif value is not None or not param.optional:
-                made[param.name] = _array(op, param, value)
+                made[param.name] = _array(op, param, value, param.name)
         self._promote(made)
         for param in numbers:
             made[param.name] = self._number(param, given[param.name], made)
