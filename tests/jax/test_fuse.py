@@ -47,6 +47,11 @@ def test_nan_is_told_of_by_name() -> None:
         tn.log(jnp.zeros(3))
 
 
+def test_jaxprs_show_what_is_called() -> None:
+    text = str(jax.make_jaxpr(lambda x: tn.softmax(tn.fuse("silu(x) * 3")(x), axis=0))(X))
+    assert "silu(x) * 3" in text and "row=softmax" in text and "object at" not in text
+
+
 def test_several_outputs() -> None:
     both = tn.fuse("a = x * 2; b = sin(x) + y")
     a, b = both(X, Y)

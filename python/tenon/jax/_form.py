@@ -26,6 +26,10 @@ class Row:
         in_table = table().get(op.name) is op
         self.named: dict[str, Any] = {"_op": op.name} if in_table else {"_formula": op.formula, "_fast": fast}
 
+    def __repr__(self) -> str:
+        """As jaxprs show it: the name, or the formula that it is."""
+        return str(self.named.get("_op") or self.named["_formula"])
+
     @cached_property
     def calls(self) -> Calls:
         return Calls(self.op, lambda name: name)
