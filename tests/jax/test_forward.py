@@ -79,6 +79,17 @@ def test_numbers_for_tensors_without_dimensions() -> None:
     assert_close(jax.jit(lambda lr: tn.sgd_step(p, g, m, lr))(0.25), want)  # a weak type
 
 
+def test_numbers_of_64_bits() -> None:
+    """With and without jax_enable_x64, in a vmap too."""
+    times = tn.fuse("times(x: T[*s], n: i64[]) -> y: T[*s] : x * n")
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            x = jnp.ones((2, 3), jnp.float32)
+            for n in (-3, 2**40, np.int64(2**40), np.array(-3), jnp.int32(-3), jnp.asarray(7)):
+                assert (times(x, n) == float(n)).all()
+            assert (jax.vmap(times)(x, jnp.array([4, -5])) == jnp.array([[4.0], [-5.0]])).all()
+
+
 def test_constants_that_compare_equal() -> None:
     zero = -jnp.zeros(2)
     for c in (0.0, -0.0, 0.0):

@@ -154,9 +154,11 @@ class Arguments:
         lists = [(p, [] if arrays[p.name] is None else arrays[p.name]) for p in self.op.inputs]
         operands = [(p, [operand(p, a) for a in (v if isinstance(v, list) else [v])]) for p, v in lists]
         kind = number_type(self.op, param, operands, made)
-        if not isinstance(value, Array):
-            check_number(self.op, param, value, kind)
-        return jnp.asarray(value, DTYPES[kind])
+        if isinstance(value, Array):
+            return widened(param, value) if is_wide(param) else value.astype(DTYPES[kind])
+        check_number(self.op, param, value, kind)
+        number = np.asarray(value, np.dtype(DTYPES[kind]))  # JAX would run a program to make one
+        return wide_array(number) if is_wide(param) else number
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------
