@@ -3,7 +3,7 @@
   speed     large arrays, f32 and bf16: forward, and forward with gradient, tenon.jax under jax.jit against jax.jit of
             the same formula
   calls     small arrays: what a call costs before it computes anything
-  programs  the same for one of 20 calls in a program, one after the other, which XLA makes a CUDA graph of
+  programs  the same for one of 20 calls in a program, each with arrays of its own, which XLA makes a CUDA graph of
 
 The JAX code is that of bench/jax_peers.py. Sides run on the same random data, taking turns; a turn is as many calls as
 fill some milliseconds, with one wait at its end; a side's time is the median over its turns. The gradient arrives after
@@ -75,13 +75,16 @@ def step(call: Callable[..., Any], leaves: Sequence[str], given: Given, dy: Any,
 
 
 def repeated(call: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """A program that makes a call several times, each behind the one before."""
+    """A program that makes several calls, each behind the one before, with arrays of its own: XLA makes one call of two
+    that have the same."""
 
-    def program(given: Given, dy: Any, state: State) -> tuple[Any, State]:
-        for _ in range(count):
-            made, state = call(given, dy, state)
-            made, given, dy, state = jax.lax.optimization_barrier((made, given, dy, state))
-        return made, state
+    def program(given: Sequence[Given], dy: Sequence[Any], state: State) -> tuple[Any, State]:
+        every, rest = [], (list(given), list(dy))
+        for k in range(count):
+            made, state = call(rest[0][k], rest[1][k], state)
+            made, rest, state = jax.lax.optimization_barrier((made, rest, state))
+            every.append(made)
+        return every, state
 
     return program if count > 1 else call
 
@@ -122,6 +125,13 @@ class Case:
         made = make(self.inputs, self.shape, DTYPES[self.dtype])
         return made, tuple(made.pop(name) for name in self.updated)
 
+    def arguments(self, given: Given, dy: Any, state: State) -> tuple[Any, Any, State]:
+        """Those of a program, from those of a call."""
+        if self.count == 1:
+            return given, dy, state
+        copies = [jax.tree.map(jnp.copy, (given, dy)) for _ in range(self.count)]
+        return [one for one, _ in copies], [one for _, one in copies], state
+
     @cached_property
     def abstract(self) -> dict[str, tuple[Any, Any, Any]]:
         """The arguments of each side's program, without their numbers."""
@@ -140,12 +150,13 @@ class Case:
             if dy is not None:
                 dy = jax.random.normal(jax.random.key(1), dy.shape, dy.dtype) if dy.shape else jnp.ones((), dy.dtype)
             given, state = self.given()  # an updated input is each side's own
-            made[side] = Side(program, given, dy, state)
+            made[side] = Side(program, *self.arguments(given, dy, state))
         return made
 
     def compile(self) -> None:
         for side, program in self.programs.items():
-            program.lower(*self.abstract[side]).compile()  # jit finds it there
+            arguments = jax.eval_shape(self.arguments, *self.abstract[side])
+            program.lower(*arguments).compile()  # jit finds it there
 
 
 class Side:

@@ -262,7 +262,7 @@ def jax_calls(result: dict[str, Any], link: str) -> list[str]:
 
 def jax_programs(result: dict[str, Any], link: str) -> list[str]:
     begin = (
-        "The same for one of 20 calls in a program, one after the other: XLA makes CUDA graphs of such programs, and\n"
+        "The same for one of 20 calls in a program, each with arrays of its own: XLA makes CUDA graphs of these, and\n"
     )
     return jax_costs(f"{begin}Tenon's calls are a part of them ({link}).", result)
 
