@@ -1,5 +1,5 @@
 /* JAX: XLA FFI handlers, for the CPU and for GPUs, run every operator of the table. A call says which in its
- * attributes (python/tenon/jax/_call.py writes them):
+ * attributes (python/tenon/jax/_primitive.py writes them):
  *     _op        the operator's name, or _formula, its text, and _fast
  *     _counts    for each input how many tensors it has: 0 where it is absent
  *     _scratch   true: the last result is memory for the call itself
@@ -437,7 +437,8 @@ static const ffi_buffer *scratch_of(const ffi_frame *frame) {
     return last && *last && frame->rets.count > 0 ? frame->rets.items[frame->rets.count - 1] : NULL;
 }
 
-static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_host *host) {
+/* `scratch`: of the frame; NULL: none. */
+static tn_status run_frame(const ffi_frame *frame, const ffi_buffer *scratch, tn_device device, const tn_host *host) {
     size_t n_tensors = (size_t)(frame->args.count + frame->rets.count);
     size_t n_inputs = (size_t)frame->args.count + TNI_MAX_ARGS; /* and the absent ones */
     size_t n_text = 0;
@@ -447,7 +448,7 @@ static tn_status run_frame(const ffi_frame *frame, tn_device device, const tn_ho
     char *memory = tni_malloc(n_tensors * sizeof(tn_tensor) + n_inputs * sizeof(tn_tensor *) + n_text);
     if (!memory) return TN_NO_MEMORY;
     call c = {.frame = frame, .device = device, .tensors = (tn_tensor *)(void *)memory};
-    c.n_results = frame->rets.count - (scratch_of(frame) != NULL);
+    c.n_results = frame->rets.count - (scratch != NULL);
     c.inputs = (tn_tensor **)(void *)(memory + n_tensors * sizeof(tn_tensor));
     c.text = (char *)(c.inputs + n_inputs);
     tn_status status = run(&c, host);
@@ -518,7 +519,7 @@ static bool tell_metadata(const ffi_frame *frame, uint32_t traits) {
 }
 
 /* `host`: with its memory; the stream is set here. */
-static ffi_error *run_on_gpu(const ffi_frame *frame, tn_host host) {
+static ffi_error *run_on_gpu(const ffi_frame *frame, const ffi_buffer *scratch, tn_host host) {
     const ffi_api *api = frame->api;
     ffi_stream_get stream = {.size = sizeof stream, .context = frame->context};
     ffi_error *error = api->stream_get(&stream);
@@ -531,12 +532,12 @@ static ffi_error *run_on_gpu(const ffi_frame *frame, tn_host host) {
     error = api->ordinal_get(&ordinal);
     if (error) return error;
     host.stream = stream.stream;
-    return error_of(frame, run_frame(frame, (tn_device){TN_CUDA, ordinal.ordinal}, &host));
+    return error_of(frame, run_frame(frame, scratch, (tn_device){TN_CUDA, ordinal.ordinal}, &host));
 }
 
 TN_API ffi_error *tn_jax_cpu(const ffi_frame *frame) {
     if (tell_metadata(frame, 0) || frame->stage != STAGE_EXECUTE) return NULL;
-    return error_of(frame, run_frame(frame, (tn_device){TN_CPU, 0}, NULL));
+    return error_of(frame, run_frame(frame, scratch_of(frame), (tn_device){TN_CPU, 0}, NULL));
 }
 
 TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
@@ -545,16 +546,16 @@ TN_API ffi_error *tn_jax_cuda(const ffi_frame *frame) {
     host.context = (void *)(uintptr_t)frame;
     host.alloc = xla_alloc;
     host.release = xla_release;
-    return run_on_gpu(frame, host);
+    return run_on_gpu(frame, NULL, host);
 }
 
 /* For calls that XLA may capture in a command buffer, a CUDA graph. */
 TN_API ffi_error *tn_jax_cuda_graph(const ffi_frame *frame) {
     if (tell_metadata(frame, TRAIT_CAPTURED) || frame->stage != STAGE_EXECUTE) return NULL;
-    const ffi_buffer *given = scratch_of(frame);
+    const ffi_buffer *scratch = scratch_of(frame);
+    const size_t bytes = scratch ? (size_t)scratch->dims[0] : 0;
     tn_host host = tn_stream_host(NULL);
     host.alloc = no_alloc;
-    tni_scratch scratch;
-    const size_t bytes = given ? (size_t)given->dims[0] : 0;
-    return run_on_gpu(frame, *tni_scratch_init(&scratch, &host, given ? given->data : NULL, bytes));
+    tni_scratch memory;
+    return run_on_gpu(frame, scratch, *tni_scratch_init(&memory, &host, scratch ? scratch->data : NULL, bytes));
 }

@@ -72,6 +72,9 @@ void tni_image_describe(const tni_image *image, char text[static 32]);
 /* What the driver loads. The caller frees *memory, where it was unpacked to; NULL: nowhere. */
 tn_status tni_image_code(const char *wanted, const tni_image *image, void **memory, const void **code);
 
+/* Loads what NVRTC or the build made; the driver has a copy of it then. Returns CUDA's error. */
+int tni_cuda_load_code(const tni_cuda_api *cu, const void *code, cu_library *library);
+
 /* A kernel for this GPU; valid in every context of it. */
 tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const char *name, cu_kernel *kernel);
 

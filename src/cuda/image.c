@@ -90,6 +90,13 @@ tn_status tni_image_code(const char *wanted, const tni_image *image, void **memo
     return tn_fail(TN_SYSTEM, "%s: libtenon.so is damaged: the kernels of '%s' do not unpack", wanted, image->unit);
 }
 
+int tni_cuda_load_code(const tni_cuda_api *cu, const void *code, cu_library *library) {
+    const int mode = tni_cuda_begin_loading(cu);
+    const int error = cu->cuLibraryLoadData(library, code, NULL, NULL, 0, NULL, NULL, 0);
+    tni_cuda_end_loading(cu, mode);
+    return error;
+}
+
 static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu *gpu, const char *name,
                       cu_library *library) {
     const tni_image *image = tni_image_for(name, gpu->major, gpu->minor);
@@ -97,10 +104,8 @@ static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu 
     const void *code;
     if (!image) return none(wanted, gpu);
     TN_TRY(tni_image_code(wanted, image, &memory, &code));
-    const int mode = tni_cuda_begin_loading(cu);
-    int error = cu->cuLibraryLoadData(library, code, NULL, NULL, 0, NULL, NULL, 0);
-    tni_cuda_end_loading(cu, mode);
-    tni_free(memory); /* the driver has a copy */
+    int error = tni_cuda_load_code(cu, code, library);
+    tni_free(memory);
     if (!error) return TN_OK;
     char what[128], kind[32];
     tni_image_describe(image, kind);

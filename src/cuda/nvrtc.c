@@ -185,12 +185,7 @@ tn_status tni_cuda_load(const char *wanted, int index, const tni_compiled_code *
     tni_cuda_scope scope;
     TN_TRY(tni_cuda_enter(wanted, index, &scope));
     const tni_cuda_api *cu = tni_cuda(wanted);
-    int error = 0;
-    if (cu) {
-        const int mode = tni_cuda_begin_loading(cu);
-        error = cu->cuLibraryLoadData(library, code->data, NULL, NULL, 0, NULL, NULL, 0);
-        tni_cuda_end_loading(cu, mode);
-    }
+    const int error = cu ? tni_cuda_load_code(cu, code->data, library) : 0;
     tni_cuda_leave(&scope);
     if (!cu) return TN_SYSTEM;
     return error ? tni_cuda_failed(wanted, "loading what was compiled", error) : TN_OK;
