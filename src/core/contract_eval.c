@@ -247,7 +247,7 @@ tn_status tni_seq_dims(const tni_contract *contract, const tni_bound *bound, tni
                        value->count, TN_MAX_RANK);
     }
     for (int i = 0; i < value->count; i++) {
-        if (value->ints[i] < -1) {
+        if (value->ints[i] < 0) {
             return tn_fail(TN_BAD_VALUE, "%s: %s has a size of %lld", contract->name, name, (long long)value->ints[i]);
         }
         dims->d[i] = value->ints[i];

@@ -495,7 +495,7 @@ static const catalogue_row catalogue[] = {
     {"sum_grad(dy: T[reduce(*shape, axes, keepdim)], shape: ints, axes: axes = [], keepdim: bool = false) -> dx: "
      "T[*shape]",
      {"dy=f32[] shape=[2, 3] -> dx=f32[2, 3]", "dy=f32[2] shape=[2, 3] axes=[-1] -> dx=f32[2, 3]",
-      "dy=f32[2, 1] shape=[2, -1] axes=[1] keepdim=true -> dx=f32[2, ?]",
+      "dy=f32[2, 1] shape=[2, -1] axes=[1] keepdim=true -> !shape has a size of -1",
       "dy=f32[2] shape=[2, 3] axes=[0] -> !dy has shape (2), needs (3): reduce(*shape, axes, keepdim)",
       "dy=f32[2] shape=[2, 3] axes=[2] -> !axes has 2, shape has rank 2 (-2 … 1)",
       "dy=f32[] shape=[2, -3] -> !shape has a size of -3"}},

@@ -449,6 +449,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.softmax(X, axis=0.5), TypeError, "softmax: axis is 0.5, needs an int"),
         (lambda: tn.softmax(X, axis=2**70), ValueError, "softmax: axis is 1180591620717411303424, beyond 64 bits"),
         (lambda: tn.sum(X, axes=[2**64]), ValueError, "sum: axes is .18446744073709551616., beyond 64 bits"),
+        (lambda: tn.sum_grad(X, shape=[-1, 2]), ValueError, "sum_grad: shape has a size of -1"),
         (lambda: tn.softmax(X, scale="big"), TypeError, "softmax: scale is 'big', needs a float"),
         (lambda: tn.softmax(X, mask=X), TypeError, "softmax: mask has type f32, needs bool"),
         (lambda: tn.layer_norm(X, np.ones(4, np.float32)), ValueError, "layer_norm: gamma has shape"),

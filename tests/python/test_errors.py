@@ -29,6 +29,7 @@ BAD: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("choice", lambda s: s.cross_entropy(X, T, reduction="max"), ValueError, "cross_entropy: reduction is 'max'"),
     ("condition", lambda s: s.softmax(X, axis=0, causal=True), ValueError, "softmax: needs not causal or"),
     ("kind", lambda s: s.softmax(X, None, 0.5), (TypeError, RuntimeError), "axis"),
+    ("size", lambda s: s.sum_grad(here.tensor(1.0), [2, -1]), ValueError, "sum_grad: shape has a size of -1"),
     ("huge", lambda s: s.sum_grad(here.tensor(1.0), [2**40, 2**40]), ValueError, "larger than 2^63 bytes"),
 ]
 

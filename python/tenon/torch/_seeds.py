@@ -60,9 +60,9 @@ class _Source:
     def __init__(self, index: int) -> None:
         generator = torch.cuda.default_generators[index]
         self.seed = generator.initial_seed
-        self.near: dict[int, _Near] = {}  # by stream
-        self.ready: dict[int, tuple[int, int, list[Tensor | None]]] = {}  # what `take` sees of it
-        self.given = (generator.get_offset, generator.set_offset, generator.initial_seed, index, self.ready)
+        # By stream; `take` sees the generator's seed, the first number, and those that are made.
+        self.near: dict[int, tuple[int, int, list[Tensor | None], _Near]] = {}
+        self.given = (generator.get_offset, generator.set_offset, generator.initial_seed, index, self.near)
 
 
 _sources: dict[int, _Source] = {}
@@ -96,8 +96,9 @@ def _make(source: _Source, device: torch.device, number: int) -> Tensor:
     """A seed that does not lie ready; those that are likely to come next will."""
     seed = source.seed()
     stream: int = _C._cuda_getCurrentRawStream(device.index)
-    near = source.near.get(stream)
+    found = source.near.get(stream)
+    near = found[3] if found else None
     if near is None or near.seed != seed or not 0 <= number - near.first < _ROOM:
-        near = source.near[stream] = _Near(device, seed, number)
-        source.ready[stream] = seed, number, near.made
+        near = _Near(device, seed, number)
+        source.near[stream] = seed, number, near.made, near
     return near.take(number)
