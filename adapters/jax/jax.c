@@ -27,6 +27,7 @@ typedef struct ffi_extension {
 
 enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, TRAIT_CAPTURED = 1 };
 enum { ALIGNMENT = 16 }; /* the most that XLA promises */
+enum { USUAL = 1 << 15 }; /* bytes that tensors and texts of most calls take; a gradient's text is some kilobytes */
 
 typedef struct ffi_version {
     size_t size;
@@ -445,14 +446,17 @@ static tn_status run_frame(const ffi_frame *frame, const ffi_buffer *scratch, tn
     for (int64_t i = 0; i < frame->attrs.count; i++) {
         if (frame->attrs.kinds[i] == ATTR_STRING) n_text += ((const ffi_span *)frame->attrs.items[i])->length + 1;
     }
-    char *memory = tni_malloc(n_tensors * sizeof(tn_tensor) + n_inputs * sizeof(tn_tensor *) + n_text);
+    /* On the stack: to get and give back more than a kilobyte of the heap takes as long as a small operator does. */
+    _Alignas(tn_tensor) char usual[USUAL];
+    size_t bytes = n_tensors * sizeof(tn_tensor) + n_inputs * sizeof(tn_tensor *) + n_text;
+    char *memory = bytes <= USUAL ? usual : tni_malloc(bytes);
     if (!memory) return TN_NO_MEMORY;
     call c = {.frame = frame, .device = device, .tensors = (tn_tensor *)(void *)memory};
     c.n_results = frame->rets.count - (scratch != NULL);
     c.inputs = (tn_tensor **)(void *)(memory + n_tensors * sizeof(tn_tensor));
     c.text = (char *)(c.inputs + n_inputs);
     tn_status status = run(&c, host);
-    tni_free(memory);
+    if (memory != usual) tni_free(memory);
     return status;
 }
 
