@@ -8,7 +8,6 @@
  *                          not known when a graph is made. Gradients have such: sizes of a batch
  * and the attributes of the contract. Floats, and attributes that may be absent (''), are text: TensorFlow's floats have
  * 32 bits. python/tenon/tensorflow/_call.py makes calls by the same rules. */
-#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -123,9 +122,14 @@ static void add_choice(tni_text *text, uint32_t mask) {
     tni_text_add(text, "}");
 }
 
+/* toupper follows the host program's locale, and there is a Turkish i without an I. */
+static char capital(char c) {
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
 static void add_default(tni_text *text, tn_type type) {
     tni_text_add(text, " = DT_");
-    for (const char *s = tni_tf_types[type].name; *s; s++) tni_text_add(text, "%c", toupper((unsigned char)*s));
+    for (const char *s = tni_tf_types[type].name; *s; s++) tni_text_add(text, "%c", capital(*s));
 }
 
 /* ---- parts of a definition --------------------------------------------------------------------------------------- */
@@ -314,7 +318,7 @@ static tn_status register_operator(const tn_operator *op) {
     tni_text_add(&name, "Tenon");
     bool upper = true;
     for (const char *s = op->contract->name; *s; s++) {
-        if (*s != '_') tni_text_add(&name, "%c", upper ? toupper((unsigned char)*s) : *s);
+        if (*s != '_') tni_text_add(&name, "%c", upper ? capital(*s) : *s);
         upper = *s == '_';
     }
     tn_status made = name.failed ? TN_NO_MEMORY : register_with_status(name.data, op->contract, add_operator_parts);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/core/contract_parts.h"
 #include "torch.h"
 
 enum {
@@ -42,15 +43,6 @@ static const char *schema_dtype(tn_type type) {
     return names[type] ? names[type] : "float32";
 }
 
-static void add_float(tni_text *text, double value) {
-    char digits[40];
-    int precision = 15; /* the shortest that gives the value back */
-    do {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-    } while (precision++ < 17 && strtod(digits, NULL) != value);
-    tni_text_add(text, "%s%s", digits, strpbrk(digits, ".en") ? "" : ".0");
-}
-
 static void add_default(tni_text *text, const tni_attr *attr) {
     const tn_value *v = &attr->value;
     switch (v->kind) {
@@ -60,7 +52,7 @@ static void add_default(tni_text *text, const tni_attr *attr) {
     case TN_DTYPE: tni_text_add(text, "=%s", schema_dtype(v->type)); return;
     case TN_FLOAT:
         tni_text_add(text, "=");
-        add_float(text, v->f);
+        tni_text_double(text, v->f);
         return;
     case TN_INTS:
         tni_text_add(text, "=[");

@@ -6,6 +6,7 @@
 
 /* ---- numbers as text (text.c) ------------------------------------------------------------------------------------ */
 void tni_text_double(tni_text *text, double value);
+void tni_text_hex(tni_text *text, double value);
 bool tni_read_double(const char *text, size_t length, double *value);
 
 /* ---- tokens (contract_lex.c) ------------------------------------------------------------------------------------- */

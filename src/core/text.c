@@ -123,6 +123,21 @@ void tni_text_double(tni_text *text, double value) {
     tni_text_add(text, point ? "%s" : "%s.0", out);
 }
 
+/* As C has constants whose bits count: 0x1.8p+0. */
+void tni_text_hex(tni_text *text, double value) {
+    char digits[64], out[64];
+    size_t n = 0;
+    bool point = false;
+    snprintf(digits, sizeof digits, "%a", value);
+    for (const char *s = digits; *s; s++) {
+        bool plain = strchr("0123456789abcdefxp+-", *s) != NULL;
+        if (plain || !point) out[n++] = plain ? *s : '.'; /* as above */
+        point |= !plain;
+    }
+    out[n] = 0;
+    tni_text_put(text, out);
+}
+
 /* Reads digits [. digits] [e [+-] digits], all of text[0 … length - 1]. */
 bool tni_read_double(const char *text, size_t length, double *value) {
     char half[16], number[400];

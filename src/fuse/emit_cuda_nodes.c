@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "../core/contract_parts.h"
 #include "gpu.h"
 
 static bool is_number(const tni_gpu_part *part, int32_t node, double value) {
@@ -109,7 +110,8 @@ static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     }
     if (number && isnormal((float)by->value) && isnormal(inverse)) {
         tni_emit_value(part->text, part->p, n->arg[0], lane);
-        tni_text_add(part->text, " * (f32)%a", (double)inverse);
+        tni_text_add(part->text, " * (f32)");
+        tni_text_hex(part->text, (double)inverse);
     } else {
         tni_emit_value(part->text, part->p, n->arg[0], lane);
         tni_text_add(part->text, " * (1 / ");

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../core/contract_parts.h"
 #include "gpu.h"
 
 const char *tni_emit_lane(int lane) {
@@ -33,7 +34,8 @@ static void print_constant(tni_text *text, int lane, double value) {
     } else if (isnan(value) || isinf(value)) {
         tni_text_add(text, "(%s)%s", tni_emit_lane(lane), isnan(value) ? "TN_NAN" : value < 0 ? "-TN_INF" : "TN_INF");
     } else {
-        tni_text_add(text, "(%s)%a", tni_emit_lane(lane), value);
+        tni_text_add(text, "(%s)", tni_emit_lane(lane));
+        tni_text_hex(text, value);
     }
 }
 

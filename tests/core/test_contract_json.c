@@ -7,6 +7,7 @@
 
 #include "contract_call.h"
 #include "contract_catalogue.h"
+#include "core/contract_parts.h"
 
 static call_text call;
 
@@ -272,6 +273,10 @@ static void test_locale(void) {
         CHECK(printed && strcmp(printed, "f(x: T[n], a: float = 1.5, b: float = 0.0025) -> y: T[n]") == 0);
         tn_free(printed);
         tni_contract_free(c);
+        tni_text hex = {0};
+        tni_text_hex(&hex, -1.5);
+        CHECK(hex.data && strcmp(hex.data, "-0x1.8p+0") == 0);
+        tn_free(hex.data);
     }
     setlocale(LC_NUMERIC, "C");
 }

@@ -10,11 +10,13 @@ import sys
 import threading
 import timeit
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import here
 import pytest
 import torch
 from cases import Case, clone, differentiable_inputs, one_each, tensors
+from locales import make_locale
 
 import tenon.torch as tn
 
@@ -121,6 +123,16 @@ import torch, tenon.torch as tn
 assert tn.softmax(torch.zeros(2)).tolist() == [0.5, 0.5]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_locale_with_a_decimal_comma(tmp_path: Path) -> None:
+    code = """
+import locale; locale.setlocale(locale.LC_ALL, "de_DE")
+import torch, tenon.torch as tn
+assert tn.leaky_relu(torch.tensor([-1.0])).item() == torch.tensor(-0.01).item()
+assert tn.fuse("x * 0.5")(torch.ones(2)).tolist() == [0.5, 0.5]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=make_locale(tmp_path, "de_DE"))
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests")]
 import arrays  # noqa: E402, F401
 import differences  # noqa: E402, F401
+import locales  # noqa: E402, F401
 import pickles  # noqa: E402, F401
 import reference  # noqa: E402, F401
 import samples  # noqa: E402, F401

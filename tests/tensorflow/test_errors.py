@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from conftest import ROOT
+from locales import make_locale
 
 import tenon.tensorflow as tn
 
@@ -175,3 +176,17 @@ def test_old_tensorflow(tmp_path: Path) -> None:
 def test_registering_without_tensorflow() -> None:
     found = run("from tenon._lib import check, lib; check(lib.tn_tensorflow_register())")
     assert "LookupError: TensorFlow is not loaded in this process: `import tensorflow` comes first" in found.stderr
+
+
+TURKISH = """
+import locale; locale.setlocale(locale.LC_ALL, "tr_TR")
+import tenon, tenon.tensorflow as tn
+from tenon.tensorflow._call import _functions, op_name
+print([name for name in tenon.ops() if op_name(name) not in _functions])
+"""
+
+
+def test_a_locale_where_i_has_another_capital(tmp_path: Path) -> None:
+    environment = {**make_locale(tmp_path, "tr_TR"), "PYTHONPATH": str(ROOT / "python")}
+    found = subprocess.run([sys.executable, "-c", TURKISH], capture_output=True, text=True, env=environment)
+    assert found.stdout == "[]\n", found.stderr
