@@ -270,6 +270,9 @@ def test_promotion() -> None:
     assert tn.add(f32, np.arange(3, dtype=np.int8)).dtype == np.float32
     with pytest.raises(TypeError, match="add: x has type i64, needs"):
         tn.add(np.arange(3), np.arange(3))
+    for other, kind in ((np.array(1j), "c128"), (np.array("a"), "<U1"), (np.array(None), "object")):
+        with pytest.raises(TypeError, match=f"add: y has type {kind}"):
+            tn.add(f32, other)
 
 
 @needs_ml_dtypes

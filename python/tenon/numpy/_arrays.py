@@ -61,6 +61,11 @@ def dtype_name(dtype: Any) -> str | None:
         return None
 
 
+def is_real(dtype: Any) -> bool:
+    """Whether it is of numbers that a floating type may have: casts take dates and complex numbers too."""
+    return dtype.kind in "biuf" or dtype_name(dtype) in _EXTENSIONS
+
+
 def dtype_of(number: int, what: str) -> Any:
     """NumPy's dtype of a tn_type."""
     dtype = _DTYPES.get(number)

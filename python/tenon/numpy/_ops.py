@@ -35,6 +35,7 @@ from tenon.numpy._arrays import (
     dtype_of,
     is_array,
     is_on_gpu,
+    is_real,
     made_like,
     operand,
     read,
@@ -66,7 +67,7 @@ def _same_type(given: Sequence[Any]) -> Sequence[Any]:
                 dtype = reduce(numpy.promote_types, [a.dtype for a in told])
             except TypeError:  # there is none, as for bf16 and f16: the call says which one it needs
                 return given
-            if dtype_name(dtype) in FLOATS:
+            if dtype_name(dtype) in FLOATS and all(is_real(a.dtype) for a in arrays):
                 return [None if a is None else a.astype(dtype, copy=False) for a in given]
     return given
 
