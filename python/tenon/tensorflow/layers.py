@@ -343,7 +343,7 @@ class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        y_true = tf.convert_to_tensor(y_true)
+        y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
         if len(y_true.shape) == len(y_pred.shape):
             if y_true.shape[-1] not in (1, None):
                 what = f"y_true has shape {y_true.shape}, needs the indices of classes, such as tf.argmax(y_true, -1)"
