@@ -68,6 +68,7 @@ enum { ATTR_INT = 1, ATTR_INTS, ATTR_FLOAT, ATTR_FLOATS, ATTR_STRING };
     X(91, OrtStatus *, KernelContext_GetOutput, (ort_context *, size_t, const int64_t *, size_t, ort_value **))   \
     X(93, void, ReleaseStatus, (OrtStatus *))                                                                     \
     X(99, void, ReleaseTensorTypeAndShapeInfo, (ort_shape *))                                                     \
+    X(162, OrtStatus *, KernelInfoGetAttributeArray_float, (const ort_info *, const char *, float *, size_t *))   \
     X(163, OrtStatus *, KernelInfoGetAttributeArray_int64, (const ort_info *, const char *, int64_t *, size_t *)) \
     X(231, OrtStatus *, KernelInfo_GetOutputCount, (const ort_info *, size_t *))                                  \
     X(233, OrtStatus *, KernelInfo_GetOutputName, (const ort_info *, size_t, char *, size_t *size))               \

@@ -130,21 +130,29 @@ static tn_status read_text(const source *s, form *f, const char *who, const char
     return TN_OK;
 }
 
-/* ONNX Runtime reads a single number, or a string, as no integers at all. */
-static bool is_single(const source *s, const char *name) {
+static bool is_floats(const source *s, const char *name) {
+    size_t size = 0;
+    const ort_attr *attr = s->info ? NULL : inferred(s, name);
+    if (s->info) tni_ort_good(s->api, s->api->KernelInfoGetAttributeArray_float(s->info, name, NULL, &size));
+    if (attr) tni_ort_good(s->api, s->api->ReadOpAttr(attr, ATTR_FLOATS, NULL, 0, &size));
+    return size > 0;
+}
+
+/* ONNX Runtime reads floats, a single number, or a string, as no integers at all. */
+static bool is_other(const source *s, const char *name) {
     double number;
     void *text = NULL;
     size_t size;
     bool single = get_float(s, name, &number) == FOUND || get_bytes(s, name, false, &text, &size) == FOUND;
     tni_free(text);
-    return single;
+    return single || is_floats(s, name);
 }
 
 static tn_status read_ints(const source *s, form *f, const char *who, const char *name, found *result,
                            const int64_t **ints, size_t *count) {
     void *data;
     *result = get_bytes(s, name, true, &data, count);
-    if (*result == FOUND && !*count && is_single(s, name)) *result = OTHER_KIND;
+    if (*result == FOUND && !*count && is_other(s, name)) *result = OTHER_KIND;
     *count /= sizeof **ints;
     *ints = data;
     if (*result == FOUND && !data) return tn_fail(TN_NO_MEMORY, "%s: no memory for %s", who, name);

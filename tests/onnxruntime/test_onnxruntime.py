@@ -268,6 +268,7 @@ X = np.ones((2, 3), np.float32)
         ("sum", [X], {"axes": 1}, "sum: axes has another type in this node, needs"),
         ("sum", [X], {"axes": [0, 0]}, "sum: axes"),
         ("sum", [X], {"axes": "all"}, "sum: axes has another type in this node, needs"),
+        ("sum", [X], {"axes": [0.0]}, "sum: axes has another type in this node, needs"),
         ("mse", [X, X], {"reduction": "all"}, "mse: reduction is 'all'"),
         ("layer_norm", [X, np.ones(4, np.float32)], {}, "layer_norm: gamma has shape"),
         ("scale", [X], {}, "scale: c is missing"),
