@@ -10,7 +10,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tenon._lib import lib
+from tenon._need import need
 from tenon.contract import table
+
+need("onnxruntime", "ONNX Runtime", "1.17")
 
 DOMAIN = "tenon"
 VERSION = 1  # of its operators, for opset_import

@@ -603,11 +603,12 @@ def test_a_framework_that_hangs(machine: Machine) -> None:
     assert result["fix"].startswith(f'{sys.executable} -c "import torch"')
 
 
-def test_a_framework_that_is_too_old(machine: Machine) -> None:
-    machine.package("torch", '__version__ = "2.4.0"')
-    result = machine.check("torch", python=True)
-    assert result["state"] == "FAIL" and "torch 2.4.0, " in result["observed"]
-    assert result["fix"] == f"{sys.executable} -m pip install --upgrade torch"
+@pytest.mark.parametrize(("name", "version"), [("torch", "2.4.0"), ("onnxruntime", "1.9.0")])
+def test_a_framework_that_is_too_old(machine: Machine, name: str, version: str) -> None:
+    machine.package(name, f'__version__ = "{version}"')
+    result = machine.check(name, python=True)
+    assert result["state"] == "FAIL" and f"{name} {version}, " in result["observed"]
+    assert result["fix"] == f"{sys.executable} -m pip install --upgrade {name}"
 
 
 def test_a_framework_for_another_cuda(machine: Machine) -> None:
