@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _NAME = "libtenon.so"
+_HINT = "`make build` makes it, TENON_LIBRARY=<path> names another one"
 
 
 class TenonError(RuntimeError):
@@ -37,44 +38,50 @@ def _places() -> Iterator[str]:
 
 
 def _open() -> ctypes.CDLL:
-    hint = "`make build` makes it, TENON_LIBRARY=<path> names another one"
     for place in _places():
         if os.path.isfile(place):
             # Operators from shared objects (tenon.load) find the library's functions in the process.
             try:
                 return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)
             except OSError as error:  # not for this machine, or its libc is too old
-                raise ImportError(f"{_NAME} cannot be loaded: {error}. {hint}") from None
+                raise ImportError(f"{_NAME} cannot be loaded: {error}. {_HINT}") from None
     tried = "\n".join(f"  {place}" for place in _places())
-    raise ImportError(f"no {_NAME}: {hint}. Tried:\n{tried}")
+    raise ImportError(f"no {_NAME}: {_HINT}. Tried:\n{tried}")
+
+
+def _declare(lib: ctypes.CDLL) -> None:
+    """Types of the library's functions."""
+    lib.tn_version.restype = ctypes.c_char_p
+    lib.tn_last_error.restype = ctypes.c_char_p
+    lib.tn_status_name.restype = ctypes.c_char_p
+    lib.tn_status_name.argtypes = [ctypes.c_int]
+    lib.tn_operator_count.restype = ctypes.c_int
+    lib.tn_table_json.restype = ctypes.c_void_p
+    lib.tn_free.argtypes = [ctypes.c_void_p]
+    lib.tn_free.restype = None
+    lib.tn_load.argtypes = [ctypes.c_char_p]
+    lib.tn_load.restype = ctypes.c_int
+    lib.tn_find.argtypes = [ctypes.c_char_p]
+    lib.tn_find.restype = ctypes.c_void_p
+    lib.tn_operator_json.argtypes = [ctypes.c_void_p]
+    lib.tn_operator_json.restype = ctypes.c_void_p
+    lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
+    lib.tn_gradient_json.restype = ctypes.c_void_p
+    lib.tn_fuse_gradient.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    lib.tn_fuse_gradient.restype = ctypes.c_int
+    lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+    lib.tn_fuse.restype = ctypes.c_int
+    lib.tn_type_named.argtypes = [ctypes.c_char_p]
+    lib.tn_type_named.restype = ctypes.c_int
+    lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+    lib.tn_fuse_graph_json.restype = ctypes.c_void_p
 
 
 lib = _open()
-
-lib.tn_version.restype = ctypes.c_char_p
-lib.tn_last_error.restype = ctypes.c_char_p
-lib.tn_status_name.restype = ctypes.c_char_p
-lib.tn_status_name.argtypes = [ctypes.c_int]
-lib.tn_operator_count.restype = ctypes.c_int
-lib.tn_table_json.restype = ctypes.c_void_p
-lib.tn_free.argtypes = [ctypes.c_void_p]
-lib.tn_free.restype = None
-lib.tn_load.argtypes = [ctypes.c_char_p]
-lib.tn_load.restype = ctypes.c_int
-lib.tn_find.argtypes = [ctypes.c_char_p]
-lib.tn_find.restype = ctypes.c_void_p
-lib.tn_operator_json.argtypes = [ctypes.c_void_p]
-lib.tn_operator_json.restype = ctypes.c_void_p
-lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
-lib.tn_gradient_json.restype = ctypes.c_void_p
-lib.tn_fuse_gradient.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-lib.tn_fuse_gradient.restype = ctypes.c_int
-lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
-lib.tn_fuse.restype = ctypes.c_int
-lib.tn_type_named.argtypes = [ctypes.c_char_p]
-lib.tn_type_named.restype = ctypes.c_int
-lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
-lib.tn_fuse_graph_json.restype = ctypes.c_void_p
+try:
+    _declare(lib)
+except AttributeError as error:  # no libtenon, or one of another version
+    raise ImportError(f"{lib._name} is not the library of this package: {error}. {_HINT}") from None
 
 
 class _FuseOptions(ctypes.Structure):

@@ -308,15 +308,18 @@ print(took)
     assert fastest < 0.05
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_missing_library_is_explained(tmp_path: pathlib.Path, exists: bool) -> None:
+@pytest.mark.parametrize("what", ["nothing", "no library", "another library"])
+def test_missing_library_is_explained(tmp_path: pathlib.Path, what: str) -> None:
+    import _ctypes
     import os
     import subprocess
     import sys
 
     library = tmp_path / "libtenon.so"
-    if exists:
+    if what == "no library":
         library.write_text("not a shared object")
+    if what == "another library":
+        library.write_bytes(pathlib.Path(_ctypes.__file__).read_bytes())
     run = subprocess.run(
         [sys.executable, "-c", "import tenon"],
         env={**os.environ, "TENON_LIBRARY": str(library)},
