@@ -99,8 +99,11 @@ static bool can_make(const char *folder) {
     snprintf(path, sizeof path, "%s", folder);
     errno = 0;
     while (fstatat(AT_FDCWD, path, &about, 0) != 0) {
+        const int error = errno;
+        const bool is_link = fstatat(AT_FDCWD, path, &about, AT_SYMLINK_NOFOLLOW) == 0; /* to nothing */
         char *end = strrchr(path, '/');
-        if (errno != ENOENT) return false;
+        errno = error;
+        if (error != ENOENT || is_link) return false;
         if (!end) snprintf(path, sizeof path, ".");
         if (end) end[end == path] = 0;
     }

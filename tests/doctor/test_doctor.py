@@ -283,6 +283,15 @@ def test_a_cache_that_cannot_be_written_to(machine: Machine) -> None:
     assert result["fix"].startswith("export TENON_CACHE_DIR=")
 
 
+def test_a_cache_behind_a_link_to_nothing(machine: Machine) -> None:
+    link = machine.folder / "cache"
+    link.symlink_to("/scratch-that-is-not-mounted")
+    for folder in (link, link / "tenon"):
+        machine.env["TENON_CACHE_DIR"] = str(folder)
+        result = machine.check("cache")
+        assert result["state"] == "WARN" and f"{folder} cannot be written to: No such file" in result["observed"]
+
+
 def test_a_cache_that_others_can_write_to(machine: Machine) -> None:
     folder = machine.folder / "cache"
     folder.mkdir()
