@@ -247,6 +247,13 @@ def test_every_class_is_compared() -> None:
     assert all(getattr(tn.nn, name).__doc__ for name in tn.nn.__all__)
 
 
+@pytest.mark.parametrize("name", tn.nn.__all__)
+def test_subclasses(name: str) -> None:
+    """A user's class is derived from one of these as from torch's."""
+    base = getattr(tn.nn, name)
+    assert type("Own", (base,), {}).forward is base.forward
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_default_eps_of_rms_norm(dtype: torch.dtype) -> None:
     """That of the type that it is computed in: among numbers this small eps is most of the result."""
@@ -401,6 +408,8 @@ def test_scale_bias_relu(shape: int | tuple[int, ...]) -> None:
     for p, peer in zip(layer.parameters(), peers, strict=True):
         assert_close(p.grad, peer.grad, scale=10.0)
     assert repr(layer) == f"ScaleBiasReLU({layer.shape})"
+    layer.reset_parameters()  # as what makes modules on the meta device asks for
+    assert (layer.scale == 1).all() and (layer.bias == 0).all()
 
 
 def test_quick_gelu() -> None:

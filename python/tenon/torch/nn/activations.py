@@ -14,8 +14,10 @@ class _Activation(OutOfPlace):
     Attributes of the operator are fields of the module; `renamed` says what torch calls those that it names otherwise.
     """
 
-    def __init_subclass__(cls, row: str, **renamed: str) -> None:
+    def __init_subclass__(cls, row: str | None = None, **renamed: str) -> None:
         super().__init_subclass__()
+        if row is None:  # a user's, which inherits the forward
+            return
         op, function = find(row)
         source = f"def forward(self, input):\n    return _row(input{attributes(op, renamed)})\n"
         set_forward(cls, op, source, {"_row": function})

@@ -191,8 +191,13 @@ class ScaleBiasReLU(nn.Module):
     ) -> None:
         super().__init__()
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.scale = nn.Parameter(torch.ones(self.shape, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(self.shape, device=device, dtype=dtype))
+        self.scale = nn.Parameter(torch.empty(self.shape, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(self.shape, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.scale)
+        nn.init.zeros_(self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.shape}"

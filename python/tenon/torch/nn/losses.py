@@ -39,8 +39,10 @@ def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 class _Loss:
     """In front of torch's module in the list of bases: its forward becomes the operator `row`."""
 
-    def __init_subclass__(cls, row: str, broadcasts: bool = True) -> None:
+    def __init_subclass__(cls, row: str | None = None, broadcasts: bool = True) -> None:
         super().__init_subclass__()
+        if row is None:  # a user's, which inherits the forward
+            return
         op, function = find(row)
         given = attributes(op, {})
         asked = (
