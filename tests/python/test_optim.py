@@ -198,6 +198,18 @@ def test_groups_and_missing_gradients(name: str, args: dict[str, Any]) -> None:
     assert_close(*results, scale=0.2)
 
 
+def test_steps_are_counted_in_any_default_type() -> None:
+    """Where that has 16 bits, the count is right above 256 all the same."""
+    p, g = nn.Parameter(here.ones(2)), here.ones(2)
+    optimizer = tn.optim.AdamW([p])
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        run(optimizer, [p], iter([[g]] * 258))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert optimizer.state[p]["step"] == 258
+
+
 @pytest.mark.parametrize(("name", "args"), SOME, ids=named)
 def test_schedule(name: str, args: dict[str, Any]) -> None:
     """A number, a tensor and a parameter follow the same schedule."""

@@ -197,7 +197,8 @@ class AdamW(_Optimizer, torch.optim.AdamW):
     def _stage(self, group: Group, p: Tensor) -> Hashable:
         state, wide = self.state[p], _wide(p.dtype)
         if not state:
-            state["step"] = torch.zeros((), device=p.device if group["capturable"] else "cpu")
+            place = p.device if group["capturable"] else "cpu"
+            state["step"] = torch.zeros((), dtype=torch.float32, device=place)  # 16 bits would stop at 256
             state["exp_avg"] = torch.zeros_like(p, dtype=wide)
             state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
         masters = self._has_masters(group, p)
