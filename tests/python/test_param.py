@@ -8,6 +8,7 @@ import here
 import pytest
 import torch
 from cases import Case, assert_close, clone, one_each
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tenon.torch as tn
 from tenon.contract import Input
@@ -53,6 +54,17 @@ def test_plain_numbers(case: Case, T: str) -> None:
     assert_close([have], [want], T)
     written = [i for i, p in enumerate(case.op.params) if isinstance(p, Input) and p.inplace]
     assert_close([args[i] for i in written], [peers[i] for i in written], T)
+
+
+def test_symbolic_numbers() -> None:
+    """Numbers that a graph does not know yet: arguments that change, and sizes."""
+    torch._dynamo.reset()
+    stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")
+    compiled = torch.compile(stretch, fullgraph=True, backend="aot_eager")
+    for k in (0.5, 1.5, 2.5, 3):
+        assert_close(compiled(here.ones(8), k), here.full((8,), k))
+    traced = make_fx(lambda x: stretch(x, x.shape[0]), tracing_mode="symbolic")(here.ones(8))
+    assert_close(traced(here.ones(5)), here.full((5,), 5.0))
 
 
 def test_another_thread_sets_it() -> None:

@@ -100,13 +100,17 @@ def write_stub(made: TorchOp) -> str:
     return _Public(made).stub()
 
 
+_SIMPLE = (int, float, torch.SymInt, torch.SymFloat)
+
+
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     """Plain numbers for 0-dim inputs become tensors of the type that the contract says, where the others are."""
 
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
             return value.tensor
-        if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        simple = isinstance(value, _SIMPLE)  # all that can be asked about a symbolic number
+        if not simple and not hasattr(value, "__float__") and not hasattr(value, "__index__"):
             what = "None" if value is None else type(value).__name__
             raise TypeError(f"{made.op.name}: {name} must be a number or a tensor without dimensions, not {what}")
         lists = {n: v if isinstance(v, list | tuple) else [plain(v)] for n, v in given.items()}
@@ -117,6 +121,8 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         kind = number_type(made.op, param, operands, given)
         if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
             check_number(made.op, param, value, kind)
+        if simple:  # a copy from the host would wait, and make a constant of what is symbolic
+            return torch.full((), value, dtype=DTYPES[kind], device=device)
         return torch.tensor(value, dtype=DTYPES[kind], device=device)
 
     return number
