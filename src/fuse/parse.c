@@ -211,15 +211,15 @@ static tn_status skip_separators(tni_parser *p) {
     return TN_OK;
 }
 
-/* The name of a bare expression. */
+/* The name of a bare expression; that of its gradient has to be free too. */
 static tn_status name_result(tni_parser *p, int32_t at, const char **name) {
-    static const char *const names[] = {"y", "z", "out", "result"};
+    static const char *const names[][2] = {{"y", "dy"}, {"z", "dz"}, {"out", "dout"}, {"result", "dresult"}};
     const tni_contract *c = p->typed ? p->formula->contract : NULL;
     if (c && c->n_outputs != 1)
         return tni_lex_fail(&p->lex, at, "expected 'name = …': the signature has %d outputs", c->n_outputs);
     *name = c ? c->outputs[0].name : NULL;
     for (size_t i = 0; !*name && i < sizeof names / sizeof names[0]; i++) {
-        if (!tni_find_name(p, names[i])) *name = names[i];
+        if (!tni_find_name(p, names[i][0]) && !tni_find_name(p, names[i][1])) *name = names[i][0];
     }
     return *name ? TN_OK : tni_lex_fail(&p->lex, at, "expected 'name = …'");
 }

@@ -8,6 +8,7 @@ static const char *const texts[][3] = {
     {"tanh(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = dy * (1 - y * y)"},
     {"relu(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = where(0 < y, dy, 0.0)"},
     {"x * 2", "x: f_grad(dy)", "f_grad(dy: T[*s]) -> dx: T[*s]? : dx = dy * 2"},
+    {"2 * dy", "dy: f_grad(dz)", "f_grad(dz: T[*s]) -> ddy: T[*s]? : ddy = dz * 2"},
     {"x + b", "x, b: f_grad(x, b, dy)",
      "f_grad(x: T[*s_x], b: T[*s_b], dy: T[*s]) -> dx: T[*s_x]?, db: T[*s_b]? : dx = sum_to(dy, x); db = sum_to(dy, "
      "b)"},
