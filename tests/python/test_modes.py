@@ -161,6 +161,12 @@ def test_fx_traces_calls() -> None:
     assert torch.equal(traced(X), model(X))
 
 
+def test_fx_traces_what_may_be_a_number() -> None:
+    stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")
+    traced = torch.fx.symbolic_trace(lambda x, k: stretch(x, k))
+    assert torch.equal(traced(X, here.tensor(2.0)), X * 2)
+
+
 def test_what_hooks_were_given_stays_as_it_is() -> None:
     """cross_entropy's backward may write over what it saved, but not where somebody else may have it."""
     kept: list[Tensor] = []

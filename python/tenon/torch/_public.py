@@ -110,6 +110,8 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         if isinstance(value, Param):
             return value.tensor
         simple = isinstance(value, _SIMPLE)  # all that can be asked about a symbolic number
+        if not simple and hasattr(value, "__torch_function__"):  # such as what torch.fx traces with
+            return value  # type: ignore[return-value]
         if not simple and not hasattr(value, "__float__") and not hasattr(value, "__index__"):
             what = "None" if value is None else type(value).__name__
             raise TypeError(f"{made.op.name}: {name} must be a number or a tensor without dimensions, not {what}")
