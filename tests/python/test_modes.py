@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import here
@@ -165,6 +166,16 @@ def test_fx_traces_what_may_be_a_number() -> None:
     stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")
     traced = torch.fx.symbolic_trace(lambda x, k: stretch(x, k))
     assert torch.equal(traced(X, here.tensor(2.0)), X * 2)
+
+
+@pytest.mark.parametrize("function", [tn.softmax, tn.fuse("exp(x - logsumexp(x, -1))")])
+def test_functionalize(function: Callable[[Tensor], Tensor]) -> None:
+    """As what torch.ops has: alone, and with other transforms around it."""
+    func = torch.func
+    assert_close(func.functionalize(lambda x: function(x.clone().add_(1)))(X), X.softmax(-1))
+    assert_close(func.vmap(func.functionalize(function))(X), X.softmax(-1))
+    have = func.grad(func.functionalize(lambda x: function(x).square().sum()))(X)
+    assert_close(have, func.grad(lambda x: x.softmax(-1).square().sum())(X))
 
 
 def test_what_hooks_were_given_stays_as_it_is() -> None:

@@ -37,6 +37,14 @@ def default_of(param: Input | Attr) -> Any:
     return DTYPES[param.default] if param.kind == "dtype" and param.default else param.default
 
 
+def _wants_functions() -> bool:
+    """Whether the innermost transform of torch.func has to see a Function; functionalize has no rule for them."""
+    if not _C._are_functorch_transforms_active():
+        return False
+    functorch = _C._functorch
+    return bool(functorch.peek_interpreter_stack().key() != functorch.TransformType.Functionalize)
+
+
 def same_type(*given: Any) -> Sequence[Any]:
     """Inputs of one type by the contract in the type that torch computes with, if that is a floating one.
 
@@ -130,7 +138,7 @@ class TorchOp:
         settled = self._settle(args)
         if settled is not args:
             return self.full(*settled)
-        if _C._are_functorch_transforms_active() and not (self.op.mutates and self.op.rule is None):
+        if _wants_functions() and not (self.op.mutates and self.op.rule is None):
             return self._transformed(*args)
         try:
             return self.overload(*args)
