@@ -138,6 +138,7 @@ def test_transforms_are_promoted() -> None:
         (lambda x: tn.add(x, x.to(torch.complex64)), "add: y has type c64, needs"),
         (lambda x: tn.softmax(x, here.ones(3, 4)), "softmax: mask has type f32, needs bool"),
         (lambda x: tn.fuse("x! = x * y")(x.detach(), x.detach().double()), "y has type f64, needs f32"),
+        (lambda x: tn.mul(x.detach().to(torch.float8_e5m2), x), "mul: x has type e5m2, needs f16, bf16, f32 or f64"),
     ],
 )
 def test_what_is_not_promoted_is_refused(call: Callable[[Tensor], Any], message: str) -> None:

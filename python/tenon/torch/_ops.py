@@ -53,6 +53,8 @@ def same_type(*given: Any) -> Sequence[Any]:
     tensors = [t for t in given if isinstance(t, Tensor)]
     if not tensors or all(t.dtype == tensors[0].dtype for t in tensors):
         return given
+    if any(t.dtype.is_floating_point and t.dtype.itemsize == 1 for t in tensors):  # torch does not promote these
+        return given
     dtype = reduce(torch.promote_types, [t.dtype for t in tensors if t.ndim > 0] or [t.dtype for t in tensors])
     if not dtype.is_floating_point:
         dtype = reduce(torch.promote_types, [t.dtype for t in tensors])
