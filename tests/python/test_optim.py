@@ -447,3 +447,10 @@ def test_clipping_of_what_occurs_twice() -> None:
         p.grad = here.ones(2)
         results.append((clip([p, p], 0.5), p.grad))
     assert_close(results[0], results[1])
+
+
+def test_clipping_of_complex_gradients() -> None:
+    p = nn.Parameter(here.ones(2, dtype=torch.complex64))
+    p.grad = here.tensor([3 + 4j, 0])
+    assert_close(tn.optim.clip_grad_norm_(p, 1.0), here.tensor(5.0))
+    assert_close(torch.view_as_real(p.grad), here.tensor([[0.6, 0.8], [0.0, 0.0]]))

@@ -317,13 +317,14 @@ def clip_grad_norm_(
     """torch.nn.utils.clip_grad_norm_ in two passes over the gradients: scales them so that the norm of all together is
     at most `max_norm`, and returns what it was.
 
-    Gradients of several types or devices, that occur twice or are DTensors, other norms and `error_if_nonfinite` go to
-    torch's.
+    Gradients of several types or devices, that are complex, DTensors or occur twice, other norms and
+    `error_if_nonfinite` go to torch's.
     """
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     alike = len({(g.device, g.dtype) for g in grads}) == 1 and len({id(g) for g in grads}) == len(grads)
-    if norm_type != 2.0 or error_if_nonfinite or not alike or any(map(_is_sharded, grads)):
+    ours = alike and not grads[0].is_complex() and not any(map(_is_sharded, grads))
+    if norm_type != 2.0 or error_if_nonfinite or not ours:
         norm: Tensor = torch.nn.utils.clip_grad_norm_(
             parameters, plain(max_norm), norm_type, error_if_nonfinite, foreach
         )
