@@ -88,6 +88,17 @@ def test_types_that_jax_shall_not_promote() -> None:
         tn.add(X, X.astype(jnp.bfloat16))
 
 
+@pytest.mark.parametrize("number", [1.5, 1j, jnp.int32(2**20)], ids=repr)
+def test_numbers_that_would_be_cut_off(number: Any) -> None:
+    """What jit makes an array of is told from what it would be cut off to, as plain numbers are."""
+    times = tn.fuse("times(x: T[*s], n: i8[]) -> y: T[*s] : x * n")
+    with pytest.raises(TypeError, match=r"times: n has type [fci]\d+, needs i8"):
+        jax.jit(times)(X, number)
+    with pytest.raises(TypeError, match=r"times: n has type [fci]\d+, needs i8"):
+        times(X, jnp.asarray(number))
+    assert (jax.jit(times)(X, 2) == 2).all()
+
+
 def test_attributes_are_constants() -> None:
     with pytest.raises(TypeError, match=r"softmax: axis is an attribute.*static_argnames"):
         jax.jit(lambda x, axis: tn.softmax(x, axis=axis))(X, 0)

@@ -113,6 +113,13 @@ def _takes_number(op: Operator, param: Input, value: Any) -> bool:
     return is_array and (getattr(value, "weak_type", False) or jnp.issubdtype(value.dtype, jnp.integer))
 
 
+def _cast(value: Array, dtype: Any) -> Any:
+    """An array of one number in a type that JAX computes with beside it; else as it is, and the call says which type it
+    needs: 1.5 that jit has made an array of is no integer."""
+    with jax.numpy_dtype_promotion("standard"):
+        return value.astype(dtype) if jnp.result_type(value, dtype) == dtype else value
+
+
 class Arguments:
     """What users give, as an operator's calls take it."""
 
@@ -155,7 +162,7 @@ class Arguments:
         operands = [(p, [operand(p, a) for a in (v if isinstance(v, list) else [v])]) for p, v in lists]
         kind = number_type(self.op, param, operands, made)
         if isinstance(value, Array):
-            return widened(param, value) if is_wide(param) else value.astype(DTYPES[kind])
+            return widened(param, value) if is_wide(param) else _cast(value, np.dtype(DTYPES[kind]))
         check_number(self.op, param, value, kind)
         number = np.asarray(value, np.dtype(DTYPES[kind]))  # JAX would run a program to make one
         return wide_array(number) if is_wide(param) else number
