@@ -12,6 +12,7 @@ import pytest
 from cases import Case, assert_close, cases, one_each
 
 import tenon.jax as tn
+from tenon.jax._call import function
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -77,6 +78,8 @@ def test_numbers_for_tensors_without_dimensions() -> None:
     for lr in (0.25, np.float64(0.25), jnp.asarray(0.25, jnp.float32), np.array(0.25, np.float32)):
         assert_close(tn.sgd_step(p, g, m, lr), want)
     assert_close(jax.jit(lambda lr: tn.sgd_step(p, g, m, lr))(0.25), want)  # a weak type
+    with jax.numpy_dtype_promotion("strict"):
+        assert_close(tn.sgd_step(p, g, m, jnp.int32(2)), tn.sgd_step(p, g, m, 2))
 
 
 def test_numbers_of_64_bits() -> None:
@@ -94,6 +97,14 @@ def test_constants_that_compare_equal() -> None:
     zero = -jnp.zeros(2)
     for c in (0.0, -0.0, 0.0):
         assert bool(jnp.signbit(tn.add_constant(zero, c))[0]) is (str(c) == "-0.0")
+
+
+def test_nan_is_one_constant() -> None:
+    """Though it does not compare equal: a program that was compiled is found again."""
+    assert jnp.isnan(tn.add_constant(jnp.ones(2), float("nan"))).all()
+    made = function.cache_info().misses
+    tn.add_constant(jnp.ones(2), float("nan"))
+    assert function.cache_info().misses == made
 
 
 def test_lists() -> None:

@@ -77,12 +77,19 @@ class _MinusZero(float):
         return hash(_MinusZero)
 
 
+def _number(value: float) -> float:
+    """A number as a key: all NaN are one object, which a dict finds, and -0.0 is not 0.0."""
+    if math.isnan(value):
+        return math.nan
+    return _MinusZero(value) if value == 0 and math.copysign(1, value) < 0 else value
+
+
 def constant(attr: Attr, value: Any) -> Any:
     """The value of an attribute in the one form that is a part of keys."""
     if value is None:
         return None
     if attr.kind == "float":
-        return _MinusZero(value) if value == 0 and math.copysign(1, value) < 0 else float(value)
+        return _number(float(value))
     return tuple(value) if attr.kind in ("axes", "ints") else bool(value) if attr.kind == "bool" else value
 
 
