@@ -19,6 +19,7 @@ from tenon._lib import lib
 
 X = jnp.ones((2, 3), jnp.float32)
 NOTHING = "nothing(x: T[*s]?, y: T[*s]?) -> z: T[*s] : x + y"
+NEEDED = "needed(x: T[*s], y: T[*s]?) -> z: T[*s] : x + y"
 TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
 
 
@@ -60,6 +61,9 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.softmax(np.ma.ones(3)), ValueError, "softmax: x: .*masked arrays are not supported"),
         (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
         (lambda: tn.fuse(NOTHING)(), ValueError, "nothing: .s, a size of z, cannot be told from the inputs given"),
+        (lambda: tn.fuse(NEEDED)(X), ValueError, "needed: z needs y, which is absent"),
+        (lambda: tn.fuse("a = sum(x); b = sum(x * y)")(X, X.T), ValueError, "y has 3 elements in dimension -2"),
+        (lambda: tn.fuse("max(x, -1)")(X[:, :0]), ValueError, "formula: max of no elements"),
         (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
         (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
         (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),

@@ -15,6 +15,7 @@ from tenon.contract import Argument, Attr, Operand, Operator, table
 from tenon.jax._types import operand
 
 Arrays = Sequence[Any]
+_CPU = (1, 0)  # as DLPack has it
 
 
 class Row:
@@ -42,7 +43,10 @@ class Row:
         sizes += [n for value in attrs.values() for n in (value if isinstance(value, tuple) else (value,))]
         if any(map(jax.export.is_symbolic_dim, sizes)):
             return self.op.infer(arguments, attrs)
-        return self.calls.infer(lists, self._values(attrs))
+        made = self.calls.infer(lists, self._values(attrs))
+        if self.op.formula is not None:
+            self.workspace(arguments, attrs, _CPU)  # prepares it, and says what contracts do not: an input is needed
+        return made
 
     def workspace(self, arguments: Sequence[Argument], attrs: Mapping[str, Any], device: tuple[int, int]) -> int:
         """The bytes that a call needs for itself on a device; its code is loaded there."""
