@@ -2,6 +2,7 @@
  * loop, or one started while another program thread uses the pool, runs on its own thread: always right, never a
  * deadlock. */
 #include <errno.h>
+#include <fenv.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,6 +18,7 @@ typedef struct loop {
     void *arg;
     int64_t n, piece;
     _Atomic int64_t next; /* first element that nobody has taken */
+    fenv_t rounding;      /* the caller's: XLA's threads make 0 of tiny numbers, and no part may differ */
 } loop;
 
 static struct {
@@ -68,6 +70,7 @@ static void *worker(void *arg) {
         if (l) atomic_fetch_add(&pool.inside, 1);
         pthread_mutex_unlock(&pool.lock);
         if (!l) continue;
+        fesetenv(&l->rounding);
         work(l);
         pthread_mutex_lock(&pool.lock);
         if (atomic_fetch_sub(&pool.inside, 1) == 1) pthread_cond_signal(&pool.done);
@@ -176,6 +179,7 @@ void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *a
     }
     int64_t pieces = threads * PIECES < most ? threads * PIECES : most;
     loop l = {.body = body, .arg = arg, .n = n, .piece = (n + pieces - 1) / pieces};
+    fegetenv(&l.rounding);
     run_loop(&l, threads);
     pthread_mutex_unlock(&pool.busy);
 }

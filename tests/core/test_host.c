@@ -1,4 +1,5 @@
 /* The default host: threads and pool; and copies between layouts, which use both. */
+#include <fenv.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -63,6 +64,23 @@ static void every_element_once(void) {
 
 static void count_up(void *arg, int64_t begin, int64_t end) {
     atomic_fetch_add((_Atomic int64_t *)arg, end - begin);
+}
+
+static void count_rounded_up(void *arg, int64_t begin, int64_t end) {
+    if (fegetround() == FE_UPWARD) count_up(arg, begin, end);
+}
+
+/* Workers compute as the caller does, whoever started them. */
+static void callers_rounding(void) {
+    tn_set_threads(4);
+    for (int i = 0; i < 50; i++) {
+        _Atomic int64_t total = 0;
+        bool up = i % 2;
+        fesetround(up ? FE_UPWARD : FE_TONEAREST);
+        tni_parallel(NULL, 100000, 100, count_rounded_up, &total);
+        CHECK(atomic_load(&total) == (up ? 100000 : 0));
+    }
+    fesetround(FE_TONEAREST);
 }
 
 static void *many_loops(void *arg) {
@@ -255,6 +273,7 @@ static void small_floats(tn_type type, uint32_t count) {
 
 int main(void) {
     every_element_once();
+    callers_rounding();
     many_callers_at_once();
     alive_again_after_fork();
     blocks_come_back();

@@ -12,6 +12,7 @@ import pytest
 from cases import Case, assert_close, cases, one_each
 
 import tenon.jax as tn
+import tenon.numpy
 from tenon.jax._call import function
 
 
@@ -157,6 +158,14 @@ def test_many_calls_beside_each_other() -> None:
     x = jnp.ones((64, 1000))
     many = jax.jit(lambda t: [tn.softmax(t * k) for k in range(20)])(x)
     assert all(np.allclose(y, 1e-3) for y in many)
+
+
+def test_every_thread_computes_alike() -> None:
+    """XLA's threads make 0 of tiny numbers; those that help them do so too, and do not when NumPy calls."""
+    x = np.full(1 << 20, 1e-310)
+    for _ in range(5):
+        assert len(np.unique(tn.scale(x, 2.0))) == 1
+        assert (tenon.numpy.scale(x, 2.0) == 2e-310).all()
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------
