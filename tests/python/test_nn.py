@@ -154,6 +154,14 @@ def test_state_and_repr(row: Row) -> None:
     assert_close(again.eval()(*args), ours.eval()(*args))
 
 
+@pytest.mark.parametrize(("name", "arg"), [("LayerNorm", 6), ("RMSNorm", 6), ("Softmax", -1)])
+def test_results_can_be_viewed(name: str, arg: int) -> None:
+    """Whatever the strides of the input are, as they can with torch's: tokens made of images are transposed."""
+    x = here.randn(2, 6, 5).transpose(1, 2)
+    have, want = getattr(tn.nn, name)(arg).to(here.DEVICE)(x), getattr(nn, name)(arg).to(here.DEVICE)(x)
+    assert_close(have.view(-1), want.view(-1))
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if r.args.get("momentum", 0) is not None], ids=str)
 def test_compiled(row: Row) -> None:
     torch._dynamo.reset()

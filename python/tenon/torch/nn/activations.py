@@ -123,4 +123,4 @@ class Softmax(nn.Softmax):
 
     def forward(self, input: Tensor) -> Tensor:
         assert self.dim is not None
-        return tn.softmax(input, axis=self.dim)
+        return tn.softmax(input.contiguous(), axis=self.dim)  # as LayerNorm

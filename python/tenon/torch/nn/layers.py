@@ -39,6 +39,10 @@ def _flat(weight: Tensor | None) -> Tensor | None:
 _EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
 
 
+# What normalises rows, softmax too, gets them contiguous, as torch's modules make them: the operators keep the layout
+# of their input, and a model may view the result.
+
+
 class LayerNorm(nn.LayerNorm):
     """tn.layer_norm as a module; arguments as torch.nn.LayerNorm's."""
 
@@ -49,7 +53,7 @@ class LayerNorm(nn.LayerNorm):
         _check_rows(input, shape, "LayerNorm")
         weight, bias = held(self, "weight"), held(self, "bias")
         if len(shape) == 1:
-            return tn.layer_norm(input, weight, bias, self.eps)
+            return tn.layer_norm(input.contiguous(), weight, bias, self.eps)
         return tn.layer_norm(input.flatten(-len(shape)), _flat(weight), _flat(bias), self.eps).view_as(input)
 
 
@@ -64,7 +68,7 @@ class RMSNorm(nn.RMSNorm):
         if eps is None:  # that of the type that it is computed in
             eps = _EPS_64 if x.dtype == torch.float64 else _EPS_32
         if len(shape) == 1:
-            return tn.rms_norm(x, weight, eps)
+            return tn.rms_norm(x.contiguous(), weight, eps)
         return tn.rms_norm(x.flatten(-len(shape)), _flat(weight), eps).view_as(x)
 
 
