@@ -423,8 +423,9 @@ def test_the_operator_of_torch() -> None:
     for bad in ("eps", "eps=1 = 2", "nothing=3", "sign='times'", "eps='a'"):
         with pytest.raises((ValueError, TypeError, RuntimeError)):
             torch.ops.tenon.fuse.raw(NORM, [x.detach(), None], bad)
-    with pytest.raises(ValueError, match="takes 2 tensors, got 3"):
-        torch.ops.tenon.fuse.raw(NORM, [x.detach()] * 3)
+    for operator in (torch.ops.tenon.fuse, torch.ops.tenon.fuse.raw):
+        with pytest.raises(ValueError, match="takes 2 tensors, got 3"):
+            operator(NORM, [x.detach()] * 3)
     for args in ((NORM, [x, w], "eps=0.25"), (NORM, [x, None]), ("silu(x) * y", [x, w])):
         torch.library.opcheck(torch.ops.tenon.fuse.default, args)
 

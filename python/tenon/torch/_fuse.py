@@ -211,6 +211,8 @@ def _decomposed(formula: str, inputs: Sequence[Tensor | None], attributes: str =
 
 def _autograd(formula: str, inputs: Sequence[Tensor | None], attributes: str = "", fast: bool = False) -> list[Tensor]:
     made = fused_op(formula, fast)
+    if made.op.mutates or len(inputs) != len(made.op.inputs):
+        torch.ops.tenon.fuse.raw(formula, inputs, attributes, fast)  # says what is wrong
     args = made.promote(made.arguments(inputs, attributes))
     needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     if needs or forward_ad._current_level >= 0:
