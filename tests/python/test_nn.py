@@ -154,6 +154,17 @@ def test_state_and_repr(row: Row) -> None:
     assert_close(again.eval()(*args), ours.eval()(*args))
 
 
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_modules_of_torch_become_ours(row: Row) -> None:
+    """By their class alone, as some convert a model."""
+    ours, theirs = pair(row)
+    want = repr(ours)
+    theirs.__class__ = type(ours)
+    assert repr(theirs) == want
+    args = [here.randn(shape) for shape in row.shapes]
+    assert_close(theirs(*args), ours(*args))
+
+
 @pytest.mark.parametrize(("name", "arg"), [("LayerNorm", 6), ("RMSNorm", 6), ("Softmax", -1)])
 def test_results_can_be_viewed(name: str, arg: int) -> None:
     """Whatever the strides of the input are, as they can with torch's: tokens made of images are transposed."""

@@ -75,6 +75,8 @@ class RMSNorm(nn.RMSNorm):
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     """In front of torch's module in the list of bases."""
 
+    act: str = "none"  # a module of torch's whose class is set to one of these has none of its own
+
     def __init__(
         self,
         num_features: int,
