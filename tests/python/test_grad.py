@@ -204,6 +204,12 @@ def test_what_is_updated_in_place_cannot_require_a_gradient() -> None:
     mean, var = here.zeros(3, requires_grad=True), here.ones(3)
     with pytest.raises(RuntimeError, match="running_mean is updated in place"):
         tn.batch_norm(here.randn(6, 3), None, None, mean, var)
+    p, g, m = torch.nn.Parameter(here.ones(3)), here.ones(3), here.zeros(3)
+    for step in (lambda: tn.sgd_step(p, g, m, 0.1), lambda: tn.sgd_step_list([p], [g], [m], 0.1)):
+        with pytest.raises(RuntimeError, match=r"p is updated in place.*; torch\.no_grad\(\) allows it"):
+            step()
+        with torch.no_grad():
+            step()
 
 
 # ---- rules that the built-in operators do not need -------------------------------------------------------------

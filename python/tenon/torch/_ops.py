@@ -257,13 +257,14 @@ class TorchOp:
         for param, value in zip(self.op.params, args, strict=True):
             if not isinstance(param, Input) or value is None:
                 continue
-            if param.inplace and not param.list and value.requires_grad:
-                raise RuntimeError(f"{self.op.name}: {param.name} is updated in place, so it cannot require a gradient")
-            if param.list and any(t.requires_grad for t in value):
+            if not any(t.requires_grad for t in (value if param.list else [value])):
+                continue
+            if param.inplace or lost:
+                written = "is updated in place, so it cannot require a gradient"
+                message = written if param.inplace else "requires a gradient, which an update in place does not give"
+                raise RuntimeError(f"{self.op.name}: {param.name} {message}; torch.no_grad() allows it")
+            if param.list:
                 raise NotImplementedError(f"{self.op.name}: there is no gradient for {param.name}, a list of tensors")
-            if lost and not param.list and value.requires_grad:
-                message = "requires a gradient, which an update in place does not give; torch.no_grad() allows it"
-                raise RuntimeError(f"{self.op.name}: {param.name} {message}")
 
     def _function(
         self, shown: Sequence[int], run: Callable[..., Any], functional: bool = False, inside: bool = False
