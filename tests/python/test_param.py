@@ -23,6 +23,7 @@ def test_set() -> None:
     assert_close(stretch(x, k=scale), x * -0.5)
     assert_close(tn.fuse("x * k")(x, scale), x * -0.5)  # what broadcasts takes it too
     assert_close(torch.mul(x, scale), x * -0.5)
+    assert_close(torch.stack([scale, scale]), here.tensor([-0.5, -0.5]))
     assert float(scale) == -0.5 and "tn.Param(-0.5" in repr(scale)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 
 class Param:
@@ -45,9 +46,9 @@ class Param:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """torch's own functions take the tensor."""
-        named = {name: plain(value) for name, value in (kwargs or {}).items()}
-        return function(*(plain(value) for value in args), **named)
+        """torch's own functions take the tensor, among others too."""
+        args, kwargs = tree_map(plain, (args, kwargs or {}))
+        return function(*args, **kwargs)
 
 
 def plain(value: Any) -> Any:
