@@ -120,6 +120,8 @@ class Types:
                 raise TypeError(f"{self.op.name}: nothing says what type {type_['var']} is")
         else:
             kind = self.attrs[type_["attr"]] if "attr" in type_ else type_["fixed"][0]
+            if kind is None:
+                raise ValueError(f"{self.op.name}: {type_['attr']} is missing; it needs a type")
         return _wrapped(str(kind), type_)
 
 

@@ -507,6 +507,17 @@ def test_fuse() -> None:
     np.testing.assert_allclose(scaled(x, eps=2.0), x / ((x * x).mean() + 2))
 
 
+def test_types_as_attributes() -> None:
+    """Tenon's i8 is another type than NumPy's."""
+    x = np.ones(3, np.float32)
+    for kind, dtype in (("f64", np.float64), ("i8", np.int8), ("bool", np.bool_)):
+        assert tn.fuse(f"f(x: T[*s], kind: dtype = {kind}) -> y: kind[*s] : x * 2")(x).dtype == dtype
+        times = tn.fuse(f"f(x: T[*s], n: kind[], kind: dtype = {kind}) -> y: kind[*s] : x * n")
+        assert times(x, 1).dtype == dtype and times(x, 3, kind="float32").tolist() == [3, 3, 3]
+    with pytest.raises(ValueError, match="f: kind is missing; it needs a type"):
+        tn.fuse("f(x: T[*s], n: kind[], kind: dtype) -> y: kind[*s] : x * n")(x, 1, None)
+
+
 def test_pickle() -> None:
     check_pickles(tn.fuse)
 

@@ -47,6 +47,7 @@ REFUSED = [
     (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x is no tensor for TensorFlow"),
     (lambda: tn.softmax(np.ma.ones(3)), TypeError, "softmax: x has a mask, which TensorFlow would drop"),
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
+    (lambda: tn.fuse("f(x: T[*s], out: dtype) -> y: out[*s] : x")(X, None), ValueError, "f: out is missing; it needs"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
     (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from cases import Case, assert_close, cases, one_each
 
 import tenon.tensorflow as tn
+from tenon.tensorflow._types import NAMES
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -201,6 +202,8 @@ def test_formulas() -> None:
     )
     assert_close([scaled(x), scaled(x, 3.0), scaled(x, kind="b")], [x * 2, x * 3, x])
     assert tn.fuse("silu(x) * y") is tn.fuse("silu(x) * y")
+    for kind in ("i8", "bf16", "e4m3"):  # the last is no attribute of tf
+        assert NAMES[tn.fuse(f"f(x: T[*s], out: dtype = {kind}) -> y: out[*s] : x")(x).dtype] == kind
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

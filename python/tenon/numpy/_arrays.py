@@ -56,7 +56,8 @@ Held = tuple[Any, int]  # what keeps a tensor alive, and its address
 def dtype_name(dtype: Any) -> str | None:
     """Tenon's name of an element type; None where it has none."""
     try:
-        return _KINDS.get(numpy.dtype(dtype).name)
+        named = isinstance(dtype, str) and dtype in _KINDS  # those of ml_dtypes, too, where it is not imported
+        return _KINDS[dtype] if named else _KINDS.get(numpy.dtype(dtype).name)
     except TypeError:
         return None
 

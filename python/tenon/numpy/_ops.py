@@ -16,6 +16,7 @@ from tenon._public import (
     REQUIRED,
     Public,
     alike_inputs,
+    attribute_value,
     check_number,
     compile_source,
     drop_absent,
@@ -30,6 +31,7 @@ from tenon._public import (
 )
 from tenon.contract import FLOATS, Attr, Input, Operand, Operator, followed, table
 from tenon.numpy._arrays import (
+    NAMES,
     Held,
     dtype_name,
     dtype_of,
@@ -92,6 +94,7 @@ class NumpyOp:
         self.calls = Calls(op, dtype_name)
         self.inputs = [(i, p, f"{op.name}: {p.name}") for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
+        self.dtypes = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Attr) and p.kind == "dtype"]
         self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
         self.told = [i for i, p, _ in self.inputs if i in self.numbers and is_told(op, p)]
         self.alike = alike_inputs(op)
@@ -199,7 +202,7 @@ class NumpyOp:
             tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in arrays]
             gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
             given.append((other, [operand(tensor) for _, tensor in tensors]))
-        attrs = {self.op.params[i].name: args[i] for i in self.attrs}
+        attrs = {p.name: attribute_value(self.op, p, args[i], dtype_name) for i, p in self.dtypes}
         kind = number_type(self.op, param, given, attrs)
         check_number(self.op, param, value, kind)
         number = type_number(kind)
@@ -235,6 +238,11 @@ class _Public(Public):
         super().__init__(made.op, made.shown)
         self.has_out = len(self.shown) == 1 and self.shown[0].want == "always" and not made.op.mutates
         self.has_out = self.has_out and all(p.name != "out" for p in made.op.params)
+
+    def default(self, param: Input | Attr) -> str:
+        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
+            return f'"{NAMES[param.default]}"'
+        return super().default(param)
 
     def parameters(self) -> list[str]:
         out = ["*", "out: Array | None = None"] if self.has_out else []

@@ -43,7 +43,7 @@ class _Public(Returning):
 
     def default(self, param: Input | Attr) -> str:
         if isinstance(param, Attr) and param.kind == "dtype" and param.default:
-            return f"tf.{DTYPES[param.default].name}"
+            return f'"{DTYPES[param.default].name}"'  # not all are attributes of tf
         return super().default(param)
 
 
