@@ -18,6 +18,7 @@ from locales import make_locale
 import tenon.tensorflow as tn
 
 X = tf.ones((2, 3))
+V = tf.Variable(X)
 TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
 
 # What Python sees, in eager mode and when a graph is made.
@@ -47,6 +48,8 @@ REFUSED = [
     (lambda: tn.softmax(np.array([None])), TypeError, "softmax: x is no tensor for TensorFlow"),
     (lambda: tn.softmax(np.ma.ones(3)), TypeError, "softmax: x has a mask, which TensorFlow would drop"),
     (lambda: tn.softmax(X, axes=[0]), TypeError, "unexpected keyword argument 'axes'"),
+    (lambda: tn.sgd_step(V, X, V, 0.1), ValueError, "sgd_step: p and m are both written, but are one variable"),
+    (lambda: tn.clip_grad_norm([V, V], 1.0), ValueError, r"clip_grad_norm: g\[0\] and g\[1\] are both written"),
     (lambda: tn.fuse("f(x: T[*s], out: dtype) -> y: out[*s] : x")(X, None), ValueError, "f: out is missing; it needs"),
     (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
     (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),

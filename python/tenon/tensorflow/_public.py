@@ -150,6 +150,7 @@ def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any
 
     def call(given: Mapping[str, Any]) -> Any:
         made = arguments(given)
+        _refuse_twice(row, given)
         if asked and _may_record():
             made |= asked
         outputs, updates = run(row, made)
@@ -162,6 +163,18 @@ def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any
         return drop_absent(tuple(results))
 
     return call
+
+
+def _refuse_twice(row: Row, given: Mapping[str, Any]) -> None:
+    """A variable that is updated in two places would keep one of the values."""
+    names: dict[int, str] = {}
+    for param in row.updated:
+        values = given[param.name] or () if param.list else [given[param.name]]
+        for k, value in enumerate(values):
+            name = f"{param.name}[{k}]" if param.list else param.name
+            other = names.setdefault(id(value), name)
+            if hasattr(value, "assign") and other != name:
+                raise ValueError(f"{row.op.name}: {other} and {name} are both written, but are one variable")
 
 
 def _assign(given: Any, fresh: Sequence[tf.Tensor]) -> None:
