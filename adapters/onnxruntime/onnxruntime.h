@@ -159,9 +159,9 @@ typedef struct source {
 /* What a call of a node is made with, whatever its tensors are. */
 typedef struct form {
     const tn_operator *op;
-    tn_attr attrs[TNI_MAX_ARGS];   /* by place */
-    int32_t lengths[TNI_MAX_ARGS]; /* (n_inputs) of lists; -1: all tensors that are left; 0: it is left out */
-    void *memory[TNI_MAX_ARGS + 2];
+    tn_attr attrs[TNI_MAX_ARGS];    /* by place */
+    int32_t lengths[TNI_MAX_ARGS];  /* (n_inputs) of lists; -1: all tensors that are left; 0: it is left out */
+    void *memory[TNI_MAX_ARGS + 3]; /* of attributes' values, and of a formula's own: its text, attributes, lengths */
     int32_t n_memory;
 } form;
 

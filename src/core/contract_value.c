@@ -136,6 +136,7 @@ static tn_status bad_attributes(const tni_contract *c, const char *text) {
 }
 
 tn_status tni_attrs_parse(const tni_contract *c, const char *text, tn_attr *attrs, void **memory, int32_t *n_memory) {
+    bool told[TNI_MAX_ARGS] = {false};
     for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
         char name[TNI_MAX_NAME + 1], value[LONGEST_VALUE];
         size_t length = strcspn(p, "= "), end = length + 1;
@@ -149,7 +150,10 @@ tn_status tni_attrs_parse(const tni_contract *c, const char *text, tn_attr *attr
         tn_attr attr;
         TN_TRY(tni_attr_parse(c, name, value, &attr, &memory[*n_memory]));
         ++*n_memory;
-        attrs[tni_attr_named(c, name)].value = attr.value;
+        const int32_t index = tni_attr_named(c, name);
+        if (told[index]) return tn_fail(TN_BAD_VALUE, "%s: %s is there twice, in '%s'", c->name, name, text);
+        told[index] = true;
+        attrs[index].value = attr.value;
         p += end;
     }
     return TN_OK;

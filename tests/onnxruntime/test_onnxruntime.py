@@ -252,11 +252,16 @@ def test_fuse_with_everything() -> None:
     rest = "f(x: T[*s], a: T[*s]?, b: T[*s]?) -> y: T[*s] : t = x + a if has(a) else x; y = t * b if has(b) else t"
     np.testing.assert_array_equal(Node("Fuse", [x, x], [x.dtype], formula=rest, lengths=[1, 0, 1]).run()[0], x * x)
     np.testing.assert_array_equal(Node("Fuse", [x, x], [x.dtype], formula=rest).run()[0], x + x)
+    names = [f"a{i}" for i in range(48)]  # as many as there may be
+    many = f"f(x: T[*s], {', '.join(f'{n}: int' for n in names)}) -> y: T[*s] : x * ({' + '.join(names)})"
+    told = {"attributes": " ".join(f"{n}=1" for n in names), "lengths": [1]}
+    np.testing.assert_array_equal(Node("Fuse", [x], [x.dtype], formula=many, **told).run()[0], x * 48)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 X = np.ones((2, 3), np.float32)
+TIMES = "times(x: T[*s], a: int = 1) -> y: T[*s] : x * a"
 
 
 @pytest.mark.parametrize(
@@ -288,6 +293,7 @@ X = np.ones((2, 3), np.float32)
         ("Fuse", [X], {}, "Fuse: needs the attribute formula, a string"),
         ("Fuse", [X], {"formula": "x +"}, r"\^"),
         ("Fuse", [X], {"formula": "x * 2", "attributes": "eps=1"}, "eps"),
+        ("Fuse", [X], {"formula": TIMES, "attributes": "a=2 a=3"}, "times: a is there twice, in 'a=2 a=3'"),
         ("Fuse", [X, X], {"formula": "x * 2"}, "takes 1 tensors, the node has 2"),
         ("Fuse", [X], {"formula": "x * y", "lengths": [1, 0]}, "lengths has 0 for y, needs 1"),
         ("Fuse", [X], {"formula": "x * y", "lengths": [1]}, "lengths must be 2 ints"),
