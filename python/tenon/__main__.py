@@ -13,7 +13,11 @@ def main() -> None:
         from tenon import doctor
 
         sys.exit(doctor.main(sys.argv[2:]))
-    os.execv(os.path.join(os.path.dirname(lib._name), "tenon"), ["tenon", *sys.argv[1:]])
+    program = os.path.join(os.path.dirname(lib._name), "tenon")
+    try:
+        os.execv(program, ["tenon", *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"tenon: {program}, the program beside the library, cannot be run: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -330,6 +330,22 @@ def test_missing_library_is_explained(tmp_path: pathlib.Path, what: str) -> None
     assert str(library) in run.stderr
 
 
+def test_a_library_without_the_program_beside_it(tmp_path: pathlib.Path) -> None:
+    import os
+    import shutil
+    import subprocess
+    import sys
+
+    library = shutil.copy(tenon.lib._name, tmp_path)
+    env = {**os.environ, "TENON_LIBRARY": library}
+    run = subprocess.run([sys.executable, "-m", "tenon", "ops"], env=env, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert (
+        run.stderr
+        == f"tenon: {tmp_path}/tenon, the program beside the library, cannot be run: No such file or directory\n"
+    )
+
+
 def test_load_reports_a_bad_file(tmp_path: pathlib.Path) -> None:
     bad = tmp_path / "bad.so"
     bad.write_text("not a shared object")
