@@ -97,6 +97,7 @@ MEETING = [
     ("-sum(exp(x - logsumexp(x, -1)) * t, -1)", [(3,), (4, 3)]),
     ("w * sum(x * y, -1)", [(), (2, 4, 3), (4, 1)]),
     ("m = mean(x, -1); y = x * w - m; z = m * w", [(), (4, 3)]),
+    ("a = x * y; b = x * w; c = sum(x, -1)", [(3,), (4, 1), ()]),  # outputs of other ranks
 ]
 
 

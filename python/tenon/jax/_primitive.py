@@ -105,7 +105,11 @@ def _batched(arrays: Arrays, places: Sequence[Any], *, form: Form) -> tuple[Sequ
     batches = [a for a, b in zip(given, is_batched, strict=True) if b]
     whole = [_mesh.gathered(a) for a in given]
     merged = _vmap.merge(form, batches[0].shape[0], is_batched, whole)
-    results = run(*merged) if merged else _vmap.one_by_one(lambda *one: run(form, one), is_batched, whole)
+    if merged is None:
+        results = _vmap.one_by_one(lambda *one: run(form, one), is_batched, whole)
+    else:
+        made = run(merged.form, merged.arrays)
+        results = [jnp.reshape(r, shape) for r, shape in zip(made, merged.shapes, strict=True)]
     return _mesh.scattered(results, batches), [0] * len(results)
 
 

@@ -4,7 +4,7 @@ runs for one element of the batch after the other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +87,15 @@ def _with_batch(param: Input, value: Any, batched: bool, size: Any, rank: int, b
     return value.reshape((value.shape[0],) + (1,) * missing + value.shape[1:])
 
 
-def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[Any]) -> tuple[Form, list[Any]] | None:
+class Merged(NamedTuple):
+    """A call that does a whole batch."""
+
+    form: Form
+    arrays: list[Any]
+    shapes: list[tuple[Any, ...]]  # of the results; it may make them with more dimensions, of size 1
+
+
+def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[Any]) -> Merged | None:
     """The call that does the whole batch; None where there is none."""
     op = form.row.op
     outputs = [op.outputs[i] for i in form.wanted()]
@@ -125,4 +133,5 @@ def merge(form: Form, size: Any, is_batched: Sequence[bool], arrays: Sequence[An
         op.infer(merged.operands(made), attrs)
     except ValueError:  # a condition on the rank
         return None
-    return merged, made
+    elements = op.infer(form.operands(one), dict(form.attrs))
+    return Merged(merged, made, [(size, *element[1]) for element in elements if element is not None])
