@@ -26,7 +26,7 @@ typedef struct ffi_extension {
 } ffi_extension;
 
 enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, TRAIT_CAPTURED = 1 };
-enum { ALIGNMENT = 16 }; /* the most that XLA promises */
+enum { ALIGNMENT = 16 };  /* the most that XLA promises */
 enum { USUAL = 1 << 15 }; /* bytes that tensors and texts of most calls take; a gradient's text is some kilobytes */
 
 typedef struct ffi_version {

@@ -25,6 +25,7 @@ _ANNOTATIONS = {
     "activation": "str",
     "dtype": "dtype",
     "ints": "Sequence[int]",
+    "axes": "int | Sequence[int]",
 }
 
 
@@ -307,7 +308,6 @@ class Public:
 
     tensor = "Tensor"
     number = "Tensor | float"  # what a 0-dim input may be given as
-    axes = "Sequence[int]"  # what `axes` may be given as
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:
         refuse_alike(op)
@@ -328,7 +328,7 @@ class Public:
 
     def _annotation(self, param: Input | Attr) -> str:
         if isinstance(param, Attr):
-            kind = self.axes if param.kind == "axes" else _ANNOTATIONS[param.kind]
+            kind = _ANNOTATIONS[param.kind]
         elif param.list:
             kind = f"Sequence[{self.tensor}]"
         else:
@@ -400,7 +400,6 @@ class Public:
 class Returning(Public):
     """Where tensors are never written to: what a contract updates is returned. `written` says so."""
 
-    axes = "int | Sequence[int]"
     written = ": no tensor is written to"
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:

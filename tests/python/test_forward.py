@@ -129,6 +129,16 @@ def test_channels_last_stays() -> None:
     assert tn.softmax(x[:, :, ::2]).is_contiguous()  # gaps do not stay
 
 
+def test_a_single_axis() -> None:
+    """It stands for a list, called directly and where a graph is made."""
+    x = here.randn(3, 4, 5, requires_grad=True)
+    for call in (tn.sum, torch.compile(tn.sum, fullgraph=True, backend="aot_eager")):
+        assert_close(call(x, 1), x.sum(1))
+        assert_close(call(x, axes=-1, keepdim=True), x.sum(-1, keepdim=True))
+    (dx,) = torch.autograd.grad(tn.sum(x, 1).sum(), x)
+    assert_close(dx, torch.ones_like(x))
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_negative_sign_and_conjugates_are_applied(known: bool) -> None:
     """Whether tensors are looked into for it, or asked."""

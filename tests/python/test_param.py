@@ -68,6 +68,13 @@ def test_symbolic_numbers() -> None:
     assert_close(traced(here.ones(5)), here.full((5,), 5.0))
 
 
+def test_numbers_of_a_type_that_is_an_attribute() -> None:
+    times = tn.fuse("f(x: T[*s], n: kind[], kind: dtype = f32) -> y: kind[*s] : x * n")
+    for kind in (torch.float32, torch.float64, torch.int8):
+        assert_close(times(here.ones(3), 3, kind), here.full((3,), 3, dtype=kind))
+    assert times(here.ones(3), 3).dtype == torch.float32
+
+
 def test_another_thread_sets_it() -> None:
     scale, x = tn.Param(0.0, device=here.DEVICE), here.ones(8)
     stretch = tn.fuse("f(x: T[*s], k: f32[]) -> y: T[*s] : x * k")

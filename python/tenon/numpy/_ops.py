@@ -232,7 +232,6 @@ class _Public(Public):
 
     tensor = "Array"
     number = "Array | float"
-    axes = "int | Sequence[int]"
 
     def __init__(self, made: NumpyOp) -> None:
         super().__init__(made.op, made.shown)

@@ -107,7 +107,7 @@ def cross_entropy_grad(gx: Tensor, dloss: Tensor, reduction: str = "mean", *, ou
     It has no gradient: differentiating through it raises NotImplementedError.
     """
 
-def sum(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+def sum(x: Tensor, axes: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The sum over some axes; [] is all of them.
 
     Contract:
@@ -118,7 +118,12 @@ def sum(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False, *, out: Tens
     """
 
 def sum_grad(
-    dy: Tensor, shape: Sequence[int], axes: Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
+    dy: Tensor,
+    shape: Sequence[int],
+    axes: int | Sequence[int] = (),
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The gradient of sum: dy, repeated along the axes that were summed.
 

@@ -11,11 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon._public import REQUIRED, Public, check_number, compile_source, identifier, is_number, number_type
+from tenon._public import (
+    REQUIRED,
+    Public,
+    attribute_value,
+    check_number,
+    compile_source,
+    identifier,
+    is_number,
+    number_type,
+)
 from tenon.contract import Attr, Input
 from tenon.torch._ops import TorchOp, default_of, same_type
 from tenon.torch._param import Param, plain
-from tenon.torch._types import DTYPES, operand
+from tenon.torch._types import DTYPES, NAMES, operand
 
 
 def _has_out(made: TorchOp) -> bool:
@@ -62,8 +71,10 @@ class _Public(Public):
         """What is done to arguments before the call."""
         lines = self.refuse_missing()
         for param in self.params:
+            name = identifier(param.name)
+            if isinstance(param, Attr) and param.kind == "axes":
+                lines += [f"if isinstance({name}, int):", f"    {name} = [{name}]"]
             if is_number(param):
-                name = identifier(param.name)
                 given = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
                 absent = f"{name} is not None and " if param.optional else ""
                 lines += [f"if {absent}not isinstance({name}, Tensor):"]
@@ -105,6 +116,7 @@ _SIMPLE = (int, float, torch.SymInt, torch.SymFloat)
 
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     """Plain numbers for 0-dim inputs become tensors of the type that the contract says, where the others are."""
+    dtypes = [a for a in made.op.attrs if a.kind == "dtype"]
 
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
@@ -120,7 +132,8 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         operands = [(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs]
-        kind = number_type(made.op, param, operands, given)
+        attrs = {a.name: attribute_value(made.op, a, given[a.name], NAMES.get) for a in dtypes}
+        kind = number_type(made.op, param, operands, attrs)
         if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
             check_number(made.op, param, value, kind)
         if simple:  # a copy from the host would wait, and make a constant of what is symbolic
