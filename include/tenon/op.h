@@ -158,6 +158,9 @@ typedef struct tn_plugin {
 #define TN_PLUGIN(table) \
     { TN_ABI, sizeof(tn_op), sizeof(tn_kernel), sizeof(table) / sizeof((table)[0]), table }
 
+/* Seen from outside in C++ too, and whatever -fvisibility says. */
+TN_API extern const tn_plugin tenon_plugin;
+
 #ifdef __cplusplus
 }
 #endif

@@ -20,4 +20,4 @@ static const tn_op twice = {
 };
 
 static const tn_op *const table[] = {&twice};
-TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);
+const tn_plugin tenon_plugin = TN_PLUGIN(table);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -151,3 +152,28 @@ def test_bad_rows_are_told_of_once(tmp_path: pathlib.Path) -> None:
     assert "load: tenon.torch has something else of this name" in said[2]
     assert said[3] == "loaded t_lists t_good"
     assert "t_lists: output 'ys' is a list" in said[4]
+
+
+CPP = """
+#include <tenon/op.h>
+static tn_status run(const tn_call *, void *) { return TN_OK; }
+static const tn_kernel kernels[] = {
+    {"ref", TN_CPU, 0, 0, 0, nullptr, nullptr, nullptr, nullptr, run, nullptr}, {}};
+static const tn_op row = {
+    "t_cpp(x: T[*s]) -> y: T[*s]", "A test.", nullptr, nullptr, nullptr, kernels, nullptr, nullptr};
+static const tn_op *const rows[] = {&row};
+const tn_plugin tenon_plugin = TN_PLUGIN(rows);
+"""
+
+
+def test_written_in_cpp(tmp_path: pathlib.Path) -> None:
+    """A const of C++ is its file's own unless something says otherwise; the header does."""
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    source = tmp_path / "cpp.cpp"
+    source.write_text(CPP)
+    made = compile_plugin(tmp_path, source, "cpp")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    loads = f"import tenon; tenon.load({str(made)!r}); print('t_cpp' in tenon.ops())"
+    said = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True, env=env).stdout
+    assert said == "True\n"
