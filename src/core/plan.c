@@ -38,7 +38,7 @@ static size_t key_most(const tn_operator *op, const tn_args *args, bool made) {
     for (int32_t i = 0; !made && i < args->n_out; i++) n += args->out[i] ? 2 + 2 * (size_t)args->out[i]->ndim : 1;
     for (int32_t i = 0; i < args->n_attrs; i++) {
         const tn_value *v = &args->attrs[i].value;
-        n += 2 + (v->kind == TN_INTS ? (size_t)v->count : 0);
+        n += 2 + (v->kind == TN_INTS && v->count > 0 ? (size_t)v->count : 0);
         n += v->kind == TN_STR && v->s ? strlen(v->s) / 8 + 1 : 0;
     }
     return n;

@@ -461,6 +461,18 @@ static tn_status no_kernel(const tni_plan *plan, const char *wanted, tn_type typ
     return tn_fail(TN_UNSUPPORTED, "%s: no kernel takes this call (%s on %s)", name, tn_type_name(type), device);
 }
 
+static tn_status prepare(const tn_call *call, void **state) {
+    const tn_kernel *k = call->kernel;
+    if (!k->prepare) return TN_OK;
+    tni_expect_error();
+    tn_status status = k->prepare(call, state);
+    if (status != TN_OK && !tni_error_is_said()) {
+        tn_fail(status, "%s: kernel '%s' could not be prepared and did not say why: %s", call->name, k->name,
+                tn_status_text(status));
+    }
+    return status;
+}
+
 static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
     uint32_t isa = tni_cpu_isa();
     bool device_known = false;
@@ -475,7 +487,7 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
         lay_out(plan, k);
         call.kernel = k;
         if (k->accepts && !k->accepts(&call)) continue;
-        if (k->prepare) TN_TRY(k->prepare(&call, &plan->state));
+        TN_TRY(prepare(&call, &plan->state));
         call.state = plan->state;
         plan->kernel = k;
         plan->workspace = k->workspace ? k->workspace(&call) : 0;

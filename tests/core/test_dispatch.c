@@ -119,6 +119,15 @@ static const tn_op op_accumulate = {.signature = "test_accumulate(xs: [T[*s]], m
                                     .doc = "m += sum of xs",
                                     .kernels = accumulate_kernels};
 
+static tn_status refuse_silently(const tn_call *call, void **state) {
+    (void)call, (void)state;
+    return TN_UNSUPPORTED;
+}
+static const tn_kernel unprepared_kernels[] = {
+    {.name = "ref", .device = TN_CPU, .prepare = refuse_silently, .run = add_pure}, {0}};
+static const tn_op op_unprepared = {
+    .signature = "test_unprepared(x: T[*s]) -> y: T[*s]", .doc = "x", .kernels = unprepared_kernels};
+
 static const tn_operator *add_op, *accumulate_op;
 
 /* ---- helpers ----------------------------------------------------------------------------------------------------- */
@@ -442,6 +451,12 @@ static void bad_calls_get_a_message(void) {
     CHECK(tn_run(add_op, &c.args, NULL) != TN_OK && strstr(tn_last_error(), "test_add"));
     unknown = (tn_attr){"c", {.kind = 99}};
     CHECK(tn_run(add_op, &c.args, NULL) != TN_OK && strstr(tn_last_error(), "test_add"));
+    unknown = tn_attr_ints("axes", NULL, -1000);
+    c.args.n_in = c.args.n_out = 1;
+    CHECK(says(tn_run(tn_find("sum"), &c.args, NULL), TN_BAD_VALUE, "axes has no elements behind its count of -1000"));
+    c.args.n_attrs = 0;
+    CHECK(says(tn_run(tn_find("test_unprepared"), &c.args, NULL), TN_UNSUPPORTED,
+               "test_unprepared: kernel 'ref' could not be prepared and did not say why"));
     CHECK(tn_find("sofmax") == NULL && strstr(tn_last_error(), "did you mean 'softmax'"));
     CHECK(tn_find("") == NULL && tn_find(NULL) == NULL);
     CHECK(tn_find("a name that is nowhere near any other and far too long to be one, at all, in any table") == NULL);
@@ -538,8 +553,8 @@ static void a_small_call_is_quick(void) {
 }
 
 int main(void) {
-    const tn_op *rows[] = {&op_add, &op_accumulate};
-    if (tni_table_add(rows, 2) != TN_OK) {
+    const tn_op *rows[] = {&op_add, &op_accumulate, &op_unprepared};
+    if (tni_table_add(rows, 3) != TN_OK) {
         printf("%s\n", tn_last_error());
         return 1;
     }
