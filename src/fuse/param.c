@@ -120,7 +120,7 @@ void tn_param_free(tn_param *param) {
 }
 
 const tn_tensor *tn_param_tensor(const tn_param *param) {
-    return &param->tensor;
+    return param ? &param->tensor : NULL;
 }
 
 tn_status tn_param_set(tn_param *param, double value, void *stream) {

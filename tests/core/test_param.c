@@ -37,6 +37,7 @@ static void test_refused(void) {
     CHECK(tn_param_make(TN_F32, (tn_device){TN_CUDA, 77}, 0, &param) != TN_OK && !param);
     CHECK(tn_param_make(TN_F32, (tn_device){TN_CPU, 0}, 0, NULL) == TN_BAD_VALUE);
     CHECK(tn_param_set(NULL, 1, NULL) == TN_BAD_VALUE);
+    CHECK(tn_param_tensor(NULL) == NULL);
     tn_param_free(NULL);
     tni_fail_allocation(1);
     CHECK(tn_param_make(TN_F32, (tn_device){TN_CPU, 0}, 0, &param) == TN_NO_MEMORY && !param);
