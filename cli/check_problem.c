@@ -129,6 +129,43 @@ static tn_status read_results(problem *p, const call *wide) {
     return TN_OK;
 }
 
+static bool has_bits(const array *a, int64_t k, char bits) {
+    const size_t size = tn_type_size(a->type);
+    const char *element = (const char *)a->tensor.data + (size_t)k * size; /* the reference's outputs are dense */
+    for (size_t i = 0; i < size; i++) {
+        if (element[i] != bits) return false;
+    }
+    return true;
+}
+
+static bool has_untouched(const call *wide) {
+    for (int32_t i = 0; i < wide->n_out; i++) {
+        for (int64_t k = 0; k < wide->out[i].count; k++) {
+            if (has_bits(&wide->out[i], k, (char)0xff)) return true;
+        }
+    }
+    return false;
+}
+
+/* Outputs have all bits set before the run, and what has them still may be a result. An element that has none set where
+ * there were none before is not written: every kernel that forgets it too would pass for right. */
+static tn_status check_written(const problem *p, const call *wide) {
+    call other;
+    if (!has_untouched(wide)) return TN_OK;
+    TN_TRY(problem_call(p, &other, (call_options){.flags = CALL_WIDE, .zero = true}));
+    tn_status status = run_reference(&other);
+    for (int32_t i = 0; i < wide->n_out && status == TN_OK; i++) {
+        for (int64_t k = 0; k < wide->out[i].count && status == TN_OK; k++) {
+            if (!has_bits(&wide->out[i], k, (char)0xff) || !has_bits(&other.out[i], k, 0)) continue;
+            status = tn_fail(TN_BAD_VALUE, "%s: kernel '%s', the reference, does not write element %lld of %s",
+                             tn_operator_name(p->op), reference_kernel(p->op), (long long)k,
+                             p->op->contract->outputs[i].name);
+        }
+    }
+    call_free(&other);
+    return status;
+}
+
 static bool is_float(tn_type type) {
     return TN_BIT(type) & (TN_FLOATS | TN_BIT(TN_E4M3) | TN_BIT(TN_E5M2));
 }
@@ -254,6 +291,7 @@ tn_status problem_solve(problem *p, bool bounds) {
     free_results(p);
     TN_TRY(problem_call(p, &wide, (call_options){.flags = CALL_WIDE}));
     tn_status status = run_reference(&wide);
+    if (status == TN_OK) status = check_written(p, &wide);
     if (status == TN_OK) status = add_results(p, &wide);
     if (status == TN_OK) status = read_results(p, &wide);
     if (status == TN_OK && bounds) status = find_bounds(p, &wide);

@@ -329,6 +329,8 @@ static const tn_sample masked_samples[] = {{"r=[4] n=33"}, {0}};
 
 OP(broken_none, TWICE, twice_ref, NULL, samples, .run = twice_ref)
 OP(broken_tail, TWICE, twice_ref, NULL, samples, .run = twice_tail)
+OP(broken_both, TWICE, twice_tail, NULL, samples, .run = twice_tail)
+OP(broken_index, "(x: T[*s]) -> y: i64[*s]", twice_tail, NULL, samples, .run = twice_tail)
 OP(broken_little, TWICE, twice_ref, NULL, samples, .run = twice_little)
 OP(broken_past, TWICE, twice_ref, NULL, samples, .run = twice_past)
 OP(broken_aligned, TWICE, twice_ref, NULL, samples, .run = twice_aligned)
@@ -360,6 +362,7 @@ static const tn_op *const table[] = {
     &broken_drift,     &broken_alias,  &broken_const,   &broken_strides, &broken_stride0,
     &broken_nan,       &broken_narrow, &broken_batch,   &broken_grad,    &broken_pieces,
     &broken_workspace, &broken_masked, &broken_inplace, &broken_crash,   &broken_little,
+    &broken_both,      &broken_index,
 };
 
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

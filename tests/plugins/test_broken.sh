@@ -47,6 +47,8 @@ fi
 expect broken_tail values
 expect broken_tail odd_rows
 expect broken_tail random
+expect broken_both values
+expect broken_index values
 expect broken_little values --dtype f32
 expect broken_little large --dtype f32
 expect broken_past values
