@@ -324,6 +324,12 @@ static bool has_cuda_kernel(const tn_operator *op) {
     return false;
 }
 
+/* Why nothing of an operator can be checked; NULL: it can. */
+static const char *unchecked(const checker *c, const tn_operator *op) {
+    if (c->gpu && !has_cuda_kernel(op)) return "no kernel for cuda";
+    return op->row->samples && op->row->samples[0].args ? NULL : "no samples to check it by";
+}
+
 static void check_operator(checker *c, const tn_operator *op) {
     tn_type types[TN_TYPE_COUNT];
     checker before = *c;
@@ -340,9 +346,10 @@ static void check_operator(checker *c, const tn_operator *op) {
     }
     int64_t failed = c->failed - before.failed, passed = c->passed - before.passed;
     clear_progress();
-    if (c->gpu && !has_cuda_kernel(op)) {
-        printf("%s%-24s%s %sno kernel for cuda%s\n", style_text(BOLD), op->contract->name, style_text(PLAIN),
-               style_text(YELLOW), style_text(PLAIN));
+    const char *why = unchecked(c, op);
+    if (why) {
+        printf("%s%-24s%s %s%s%s\n", style_text(BOLD), op->contract->name, style_text(PLAIN), style_text(YELLOW), why,
+               style_text(PLAIN));
         return;
     }
     if (c->shown > MOST_SHOWN) printf("     … and %lld more like these\n", (long long)(c->shown - MOST_SHOWN));

@@ -44,6 +44,11 @@ else
     fail "broken_none is right, but does not pass: $("$tenon" check broken_none --load "$plugin" --quick 2>&1)"
 fi
 
+case $("$tenon" check broken_bare --load "$plugin" --quick 2>&1) in
+*"no samples to check it by"*) passed=$((passed + 1)) ;;
+*) fail "broken_bare: nothing says that it has no samples" ;;
+esac
+
 expect broken_tail values
 expect broken_tail odd_rows
 expect broken_tail random
