@@ -75,6 +75,18 @@ static bool agrees(slope *s, int32_t i, int64_t at, const double *direction, dou
     return false;
 }
 
+/* place: "element 3". */
+static void fail_slope(slope *s, const char *name, const char *place, double expected, double seen) {
+    if (isnan(seen)) {
+        check_fail(s->c,
+                   "d%s %s is %.9g, but outputs are not finite for the numbers drawn: a sample with \"%s>0\" draws "
+                   "positive ones",
+                   name, place, expected, name);
+    } else {
+        check_fail(s->c, "d%s %s is %.9g, central differences say %.9g", name, place, expected, seen);
+    }
+}
+
 static void compare_slope(slope *s, int32_t i, const double *gradient) {
     const array *x = &s->k.in[i];
     const char *name = s->c->contract->inputs[s->k.param[i]].name;
@@ -85,8 +97,9 @@ static void compare_slope(slope *s, int32_t i, const double *gradient) {
     for (int64_t k = 0; k < count && !s->c->broken; k++) {
         int64_t e = x->count < ALL_BELOW ? k : random_below(&seed, x->count);
         if (!agrees(s, i, e, NULL, gradient[e], scale, &seen)) {
-            check_fail(s->c, "d%s element %lld is %.9g, central differences say %.9g", name, (long long)e, gradient[e],
-                       seen);
+            char place[32];
+            snprintf(place, sizeof place, "element %lld", (long long)e);
+            fail_slope(s, name, place, gradient[e], seen);
         }
     }
     double *direction = tni_malloc((size_t)x->count * sizeof *direction);
@@ -97,8 +110,7 @@ static void compare_slope(slope *s, int32_t i, const double *gradient) {
             expected += direction[e] * gradient[e];
         }
         if (!agrees(s, i, 0, direction, expected, scale, &seen)) {
-            check_fail(s->c, "d%s along a random direction is %.9g, central differences say %.9g", name, expected,
-                       seen);
+            fail_slope(s, name, "along a random direction", expected, seen);
         }
     }
     tni_free(direction);

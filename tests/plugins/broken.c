@@ -43,6 +43,13 @@ static tn_status twice_little(const tn_call *call, void *state) {
     return done(state);
 }
 
+/* Not defined everywhere. */
+static tn_status root_ref(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    for (int64_t i = 0; i < tn_count(x); i++) set(y, i, sqrt(get(x, i)));
+    return done(state);
+}
+
 /* Whole vectors of 8, past the end if need be. */
 static tn_status twice_past(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
@@ -356,14 +363,14 @@ OP(broken_masked, "(x: T[*r, n], mask: bool[*r, n]) -> y: T[*r]", masked_ref, NU
 OP(broken_inplace, "(x: T[*s], count: f32[]!) -> y: T[*s]", counting_ref, NULL, samples, .run = counting_not)
 /* The gradient of 2 x is 2 dy; that of relu is not. */
 OP(broken_grad, TWICE, twice_ref, "x: broken_nan(dy)", samples, .run = twice_ref)
+OP(broken_domain, TWICE, root_ref, "x: broken_none(dy)", samples, .run = root_ref)
 
 static const tn_op *const table[] = {
-    &broken_none,      &broken_tail,   &broken_past,    &broken_aligned, &broken_empty,
-    &broken_counter,   &broken_huge,   &broken_leak,    &broken_fork,    &broken_static,
-    &broken_drift,     &broken_alias,  &broken_const,   &broken_strides, &broken_stride0,
-    &broken_nan,       &broken_narrow, &broken_batch,   &broken_grad,    &broken_pieces,
-    &broken_workspace, &broken_masked, &broken_inplace, &broken_crash,   &broken_little,
-    &broken_both,      &broken_index,  &broken_bare,
+    &broken_none,   &broken_tail,    &broken_past,      &broken_aligned, &broken_empty,   &broken_counter,
+    &broken_huge,   &broken_leak,    &broken_fork,      &broken_static,  &broken_drift,   &broken_alias,
+    &broken_const,  &broken_strides, &broken_stride0,   &broken_nan,     &broken_narrow,  &broken_batch,
+    &broken_grad,   &broken_pieces,  &broken_workspace, &broken_masked,  &broken_inplace, &broken_crash,
+    &broken_little, &broken_both,    &broken_index,     &broken_bare,    &broken_domain,
 };
 
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

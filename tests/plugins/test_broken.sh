@@ -49,6 +49,11 @@ case $("$tenon" check broken_bare --load "$plugin" --quick 2>&1) in
 *) fail "broken_bare: nothing says that it has no samples" ;;
 esac
 
+case $("$tenon" check broken_domain --load "$plugin" --case grad --quick 2>&1) in
+*"outputs are not finite for the numbers drawn"*) passed=$((passed + 1)) ;;
+*) fail "broken_domain: nothing says why there is no slope" ;;
+esac
+
 expect broken_tail values
 expect broken_tail odd_rows
 expect broken_tail random
