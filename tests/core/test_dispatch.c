@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <tenon/ops.h>
+
 #include "core/plan.h"
 #include "test.h"
 
@@ -365,6 +367,30 @@ static tn_status made_output(void *context, int32_t output, const tn_spec *spec,
     return TN_OK;
 }
 
+/* The typed functions lay lists out one after the other, however many tensors there are. */
+static void typed_lists(void) {
+    enum { N = 5000 };
+    static float p[N], g[N], m[N];
+    static tn_tensor tensors[3][N];
+    static const tn_tensor *lists[3][N];
+    float lr = 0.5F;
+    tn_tensor rate = tn_dense(&lr, TN_F32, 0, NULL);
+    for (int i = 0; i < N; i++) {
+        float *const data[] = {p + i, g + i, m + i};
+        g[i] = (float)i;
+        for (int k = 0; k < 3; k++) {
+            tensors[k][i] = tn_dense(data[k], TN_F32, 0, NULL);
+            lists[k][i] = &tensors[k][i];
+        }
+    }
+    CHECK(tn_sgd_step_list(lists[0], N, lists[1], N, lists[2], N, &rate, NULL) == TN_OK);
+    CHECK(p[3] == -1.5F && p[N - 1] == -0.5F * (N - 1));
+    CHECK(says(tn_sgd_step_list(NULL, 2, lists[1], 2, lists[2], 2, &rate, NULL), TN_BAD_VALUE,
+               "sgd_step_list: the list p is NULL"));
+    CHECK(says(tn_sgd_step_list(lists[0], 2, lists[1], -2, lists[2], 2, &rate, NULL), TN_BAD_VALUE,
+               "sgd_step_list: the list g is NULL or has a negative length (-2)"));
+}
+
 static void outputs_made_on_the_way(void) {
     double x[24];
     for (int i = 0; i < 24; i++) x[i] = i;
@@ -567,6 +593,7 @@ int main(void) {
     asked_outputs();
     shared_memory();
     lists_and_in_place();
+    typed_lists();
     outputs_made_on_the_way();
     bad_calls_get_a_message();
     every_allocation_may_fail();
