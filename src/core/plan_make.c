@@ -68,7 +68,8 @@ static tn_status read_tensor(reading *r, const char *arg, const tn_tensor *t, bo
                        (long long)t->shape[d]);
     }
     bool typeless = t->dtype.code == 0 && t->dtype.bits == 0; /* how tn_infer says "not known yet" */
-    *operand = (tni_operand){tn_type_of(t->dtype), t->ndim, t->shape};
+    static const int64_t nothing; /* for single numbers without a shape: there may be 0 added to it */
+    *operand = (tni_operand){tn_type_of(t->dtype), t->ndim, t->shape ? t->shape : &nothing};
     if (operand->type == TN_NO_TYPE && !(unknown && typeless)) {
         static const char *const families[] = {"int", "uint",   "float",
                                                NULL,  "bfloat", "complex"}; /* by DLPack's code */

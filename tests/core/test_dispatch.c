@@ -289,6 +289,14 @@ static void tensors_become_dense_where_wanted(void) {
     CHECK(tn_run(add_op, &c.args, NULL) == TN_OK && y[11] == 111);
 }
 
+/* A single number has no shape to point at. */
+static void single_numbers(void) {
+    double x = 3, y = 0;
+    call c;
+    make_call(&c, &x, &y, 0, NULL);
+    CHECK(tn_run(add_op, &c.args, NULL) == TN_OK && y == 3);
+}
+
 static void asked_outputs(void) {
     double x[4] = {1, 2, 3, 4}, y[4], z[4];
     int64_t shape[] = {4};
@@ -590,6 +598,7 @@ int main(void) {
     workspace_is_told_before();
     plans_are_kept_by_shape();
     tensors_become_dense_where_wanted();
+    single_numbers();
     asked_outputs();
     shared_memory();
     lists_and_in_place();
