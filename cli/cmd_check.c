@@ -295,10 +295,11 @@ static void check_type(checker *c, bool first) {
     }
 }
 
-/* The types asked for that T may be; all floats where none are. */
+/* The types asked for that T may be; floats, i32 and i64 where none are, or what T may be if it may be none of these. */
 static int list_types(const checker *c, tn_type *types) {
     uint32_t mask = TN_FLOATS | TN_BIT(TN_I32) | TN_BIT(TN_I64), wanted = 0;
-    if (c->contract->n_types) mask &= c->contract->types[0].mask;
+    const uint32_t own = c->contract->n_types ? c->contract->types[0].mask : mask;
+    mask = own & mask ? own & mask : own & ~(TN_BIT(TN_C64) | TN_BIT(TN_C128)); /* complex numbers have no double */
     for (const char *p = dtypes; p && *p; p += strspn(p, ", ")) {
         char name[16];
         size_t n = strcspn(p, ", ");

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli.h"
-#include "core/sample.h"
 #include "data.h"
 #include "fuse/operator.h"
 
@@ -114,11 +113,6 @@ static void print_kernels(const tn_operator *op) {
     }
 }
 
-/* f32 where T may be that. */
-static tn_type usual_T(const tni_contract *c) {
-    return c->n_types ? tni_usual_type(c->types[0].mask) : TN_F32;
-}
-
 /* 33554432 bytes as "33.6 MB". */
 static void print_amount(double amount, const char *unit) {
     static const char *const prefixes[] = {"", "k", "M", "G", "T"};
@@ -131,7 +125,7 @@ static void print_amount(double amount, const char *unit) {
 static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
     tni_case *made;
     printf("  %2d  ", index);
-    if (tni_sample_case(op->contract, s->args, usual_T(op->contract), &made) != TN_OK) {
+    if (tni_sample_case(op->contract, s->args, tni_sample_type(op->contract), &made) != TN_OK) {
         printf("%s: %s\n", s->args, tn_last_error());
         return;
     }

@@ -356,6 +356,8 @@ typedef struct tni_case {
 
 /* T: the type that the type variable T takes; others are T unless the sample says `W=f32`. */
 tn_status tni_sample_case(const tni_contract *contract, const char *args, tn_type T, tni_case **made);
+/* T where nobody asks for one: f32 if it may be that. */
+tn_type tni_sample_type(const tni_contract *contract);
 /* A random call that the contract allows, near the sample: same options, other ranks of packs and sizes (0, 1, odd,
  * powers of two and their neighbours), drawn from *seed. `most`: elements of the largest input. */
 tn_status tni_sample_random(const tni_contract *contract, const char *args, tn_type T, uint64_t *seed, int64_t most,

@@ -83,7 +83,7 @@ static void add_sample_input(tni_text *text, const tni_contract *c, const tni_sa
 
 static tn_status add_sample(tni_text *text, const tni_contract *c, const tn_sample *sample) {
     tni_case *made;
-    TN_TRY(tni_sample_case(c, sample->args, TN_F32, &made));
+    TN_TRY(tni_sample_case(c, sample->args, tni_sample_type(c), &made));
     tni_text_add(text, "{");
     add_text(text, "text", sample->args);
     tni_text_add(text, ", \"tolerance\": ");

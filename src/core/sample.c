@@ -283,6 +283,11 @@ tn_type tni_usual_type(uint32_t mask) {
     return TN_NO_TYPE;
 }
 
+tn_type tni_sample_type(const tni_contract *c) {
+    const int32_t main = main_type(c);
+    return main < 0 || c->types[main].mask & TN_BIT(TN_F32) ? TN_F32 : tni_usual_type(c->types[main].mask);
+}
+
 static tn_status begin(tni_setting *s, tn_type T) {
     const tni_contract *c = s->contract;
     int32_t main = main_type(c);

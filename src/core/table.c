@@ -31,7 +31,11 @@ static uint32_t slot_of(const char *name) {
 
 static tn_status check_row(const tn_op *row, const tni_contract *contract) {
     const char *name = contract->name;
+    const char *cast = row->autocast;
     if (!row->doc) return tn_fail(TN_BAD_CONTRACT, "%s: the row has no doc", name);
+    if (cast && strcmp(cast, "16") != 0 && strcmp(cast, "32") != 0 && strcmp(cast, "widest") != 0) {
+        return tn_fail(TN_BAD_CONTRACT, "%s: autocast is '%.100s', needs '16', '32' or 'widest'", name, cast);
+    }
     if (!row->kernels || !row->kernels[0].name) {
         return tn_fail(TN_BAD_CONTRACT, "%s: the row has no kernels", name);
     }
@@ -160,6 +164,16 @@ static tn_status get_ready(void) {
     return status;
 }
 
+/* Whoever reads the table reads its samples: one that says nothing would be in the way of all rows. */
+static tn_status check_samples(const tn_operator *op) {
+    for (const tn_sample *s = op->row->samples; s && s->args; s++) {
+        tni_case *made;
+        TN_TRY(tni_sample_case(op->contract, s->args, tni_sample_type(op->contract), &made));
+        tni_case_free(made);
+    }
+    return TN_OK;
+}
+
 tn_status tni_table_add(const tn_op *const *rows, int n) {
     pthread_mutex_lock(&lock);
     tn_status status = add_builtin_locked();
@@ -167,8 +181,10 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     const int first = atomic_load(&count) - n;
     bool bad = false; /* rules may call each other's rows, so these are all there first */
     for (int i = 0; status == TN_OK && i < n; i++) {
+        const tn_operator *op = atomic_load(&operators[first + i]);
         const tni_rule *rule;
-        if (rows[i]->grad) status = tni_operator_rule(atomic_load(&operators[first + i]), &rule);
+        if (rows[i]->grad) status = tni_operator_rule(op, &rule);
+        if (status == TN_OK) status = check_samples(op);
         bad = status != TN_OK;
     }
     if (bad) take_back(n);

@@ -499,6 +499,25 @@ static void bad_calls_get_a_message(void) {
     CHECK(says(tni_table_add(again, 1), TN_BAD_CONTRACT, "test_add: the table already has"));
 }
 
+/* One row that cannot be read would keep everybody from reading the table. */
+static void rows_can_be_read(void) {
+    static const tn_sample typo[] = {{.args = "s=[3] axs=1"}, {0}}, right[] = {{.args = "s=[3]"}, {0}};
+    static tn_op row = {.signature = "test_row<T: i8 u8>(x: T[*s]) -> y: T[*s]", .doc = "x", .kernels = add_kernels};
+    const tn_op *rows[] = {&row};
+    const int before = tn_operator_count();
+    row.samples = typo;
+    CHECK(says(tni_table_add(rows, 1), TN_BAD_VALUE, "test_row: sample 's=[3] axs=1': nothing is named 'axs'"));
+    row.samples = right;
+    row.autocast = "64";
+    CHECK(says(tni_table_add(rows, 1), TN_BAD_CONTRACT, "test_row: autocast is '64'"));
+    CHECK(tn_operator_count() == before && tn_find("test_row") == NULL);
+    row.autocast = NULL;
+    CHECK(tni_table_add(rows, 1) == TN_OK);
+    char *table = tn_table_json();
+    CHECK(table && strstr(table, "test_row")); /* though T is never f32 */
+    tn_free(table);
+}
+
 static void every_allocation_may_fail(void) {
     double x[6] = {0}, y[6];
     int64_t shape[] = {3, 2}, columns[] = {1, 3};
@@ -605,6 +624,7 @@ int main(void) {
     typed_lists();
     outputs_made_on_the_way();
     bad_calls_get_a_message();
+    rows_can_be_read();
     every_allocation_may_fail();
     a_child_goes_on();
     many_threads();

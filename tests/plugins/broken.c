@@ -335,6 +335,7 @@ static const tn_sample masked_samples[] = {{"r=[4] n=33"}, {0}};
 #define ROWS "(x: T[*r, n]) -> y: T[*r]"
 
 OP(broken_none, TWICE, twice_ref, NULL, samples, .run = twice_ref)
+OP(broken_not, "<T: u8 bool>(x: T[*s]) -> y: i64[*s]", twice_ref, NULL, samples, .run = twice_ref)
 OP(broken_bare, TWICE, twice_ref, NULL, NULL, .run = twice_ref)
 OP(broken_tail, TWICE, twice_ref, NULL, samples, .run = twice_tail)
 OP(broken_both, TWICE, twice_tail, NULL, samples, .run = twice_tail)
@@ -370,7 +371,7 @@ static const tn_op *const table[] = {
     &broken_huge,   &broken_leak,    &broken_fork,      &broken_static,  &broken_drift,   &broken_alias,
     &broken_const,  &broken_strides, &broken_stride0,   &broken_nan,     &broken_narrow,  &broken_batch,
     &broken_grad,   &broken_pieces,  &broken_workspace, &broken_masked,  &broken_inplace, &broken_crash,
-    &broken_little, &broken_both,    &broken_index,     &broken_bare,    &broken_domain,
+    &broken_little, &broken_both,    &broken_index,     &broken_bare,    &broken_domain,  &broken_not,
 };
 
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

@@ -44,6 +44,12 @@ else
     fail "broken_none is right, but does not pass: $("$tenon" check broken_none --load "$plugin" --quick 2>&1)"
 fi
 
+if "$tenon" check broken_not --load "$plugin" --quick >/dev/null 2>&1; then
+    passed=$((passed + 1))
+else
+    fail "broken_not, of a type that is neither float nor i32 nor i64, does not pass"
+fi
+
 case $("$tenon" check broken_bare --load "$plugin" --quick 2>&1) in
 *"no samples to check it by"*) passed=$((passed + 1)) ;;
 *) fail "broken_bare: nothing says that it has no samples" ;;
