@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fuse/operator.h"
+
 /* The sample, grown along size k to so many elements. */
 static bool grown_problem(checker *c, int32_t k, int64_t elements, problem *p) {
     variant v;
@@ -376,7 +378,9 @@ static void fork_with(checker *c, const problem *p, call *k, const call *first) 
     pid_t child = fork();
     if (child == 0) {
         c->broken = true; /* says nothing: the parent speaks */
-        _exit((c->gpu ? child_is_told : child_repeats)(c, p, k, first) ? 0 : 1);
+        bool good = (c->gpu ? child_is_told : child_repeats)(c, p, k, first);
+        tni_c_end();
+        _exit(good ? 0 : 1);
     }
     int status = 0, signal = child > 0 ? wait_for(child, &status) : 0;
     if (child < 0) check_fail(c, "fork failed");

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "operator.h"
 
 enum {
     GENERATOR = 2,     /* raised with every change of flags or of what surrounds the text */
@@ -226,8 +227,7 @@ static bool make_folder(void) {
     return done;
 }
 
-/* A process that ends takes its compiler and its files along: the thread is given a moment to see that. */
-__attribute__((destructor)) static void end(void) {
+__attribute__((destructor)) void tni_c_end(void) {
     const struct timespec pause = {0, 1000000};
     atomic_store(&ending, true);
     for (int i = 0; i < 200 && atomic_load(&has_folder) && atomic_load(&busy); i++) {

@@ -13,4 +13,8 @@ tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed);
  * there is none. */
 int32_t tni_signature_end(const char *text);
 
+/* compile_c.c: a process that ends takes its compiler and its files along; the thread that compiles is given a moment to
+ * see that. Who goes by _exit, as the child of a fork does, calls it before. */
+void tni_c_end(void);
+
 #endif

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fuse/operator.h"
 #include "generator.h"
 #include "rows.h"
 
@@ -197,6 +198,45 @@ static void test_fork(void) {
     row_close(&c);
 }
 
+static int count_folders(void) {
+    int n = 0;
+    DIR *all = opendir(folder);
+    for (const struct dirent *one; all && (one = readdir(all));) n += strncmp(one->d_name, "tenon-", 6) == 0;
+    if (all) closedir(all);
+    return n;
+}
+
+/* A child that goes by _exit while it compiles takes the compiler's files along. */
+static void test_leaves_nothing(void) {
+    static views v;
+    row r = {"x * x * z - exp(x) + z", "300,300 300,300", -2, 2};
+    call_of c;
+    char slow[64], command[256]; /* a compiler that takes its time */
+    snprintf(slow, sizeof slow, "%s/slow", folder);
+    snprintf(command, sizeof command, "printf '#!/bin/sh\\nexec sleep 5\\n' > %s && chmod +x %s", slow, slow);
+    CHECK(system(command) == 0);
+    unsetenv("TENON_JIT");
+    if (row_open(&r, TN_F32, TN_F32, 0, 0, &c)) {
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+            tni_program *program = NULL;
+            const struct timespec pause = {0, 1000000};
+            setenv("TENON_CC", slow, 1);
+            make_views(&c, &v);
+            bool good = tni_fuse_bind(c.f, &v.call, &program) == TN_OK;
+            for (int k = 0; k < 3; k++) good &= tni_program_run(program, &v.call) == TN_OK;
+            for (int k = 0; k < 2000 && has_compiler && count_folders() == 0; k++) nanosleep(&pause, NULL);
+            tni_c_end();
+            _exit(!good);
+        }
+        int status = 1;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        CHECK(count_folders() == 0);
+    }
+    row_close(&c);
+}
+
 /* Nobody waits for what the cache on disk has: the first result is there before; the second call takes it. */
 static bool second_call_loads(call_of *c) {
     static views v;
@@ -278,6 +318,7 @@ int main(int argc, char **argv) {
     CHECK(!has_compiler || n_compiled > 5);
     test_rule();
     test_fork();
+    test_leaves_nothing();
     test_compilers(argv[0]);
     char command[128];
     snprintf(command, sizeof command, "rm -r %s", folder);
