@@ -16,6 +16,7 @@ have_c() { echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; }
 have_cxx() { echo '#include <cstddef>' | c++ -x c++ -E - >/dev/null 2>&1; }
 have_gxx() { command -v g++ >/dev/null; }
 have_ninja() { command -v ninja >/dev/null; }
+have_locales() { command -v localedef >/dev/null && [ -f /usr/share/i18n/locales/tr_TR ]; }
 have_clang() { command -v clang >/dev/null; }
 have_tidy() { command -v clang-tidy >/dev/null; }
 have_python() { [ -n "$user_python" ] && "$user_python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; }
@@ -69,7 +70,11 @@ tools_for() {
         need have_cmake cmake
         need have_ninja ninja-build
         ;;
-    demo | cubins | tensorflow) need have_python python3 ;;
+    demo | cubins) need have_python python3 ;;
+    tensorflow)
+        need have_python python3
+        need have_locales locales # its names must not depend on the language
+        ;;
     python)
         need have_python python3
         need have_gxx g++ # torch.compile looks for this one, and for Python.h
