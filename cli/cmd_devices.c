@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench.h"
 #include "cli.h"
+#include "cli/bench/bench.h"
 #include "nvml.h"
 
 static bool json;

@@ -5,7 +5,7 @@
 #ifndef CLI_MIRROR_H
 #define CLI_MIRROR_H
 
-#include "cuda/cuda.h"
+#include "cuda/driver/cuda.h"
 #include "data.h"
 
 enum { MIRROR_MOST = 8 * TNI_MAX_ARGS };

@@ -3,7 +3,7 @@
 #ifndef CLI_NVML_H
 #define CLI_NVML_H
 
-#include "cuda/cuda.h"
+#include "cuda/driver/cuda.h"
 
 typedef struct gpu_state {
     bool known;

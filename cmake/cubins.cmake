@@ -1,4 +1,4 @@
-# Device code: every .cu of src/ops and src/cuda is compiled for each of TENON_CUDA_ARCHS and embedded as data.
+# Device code: every .cu of src is compiled for each of TENON_CUDA_ARCHS and embedded as data.
 #   TENON_CUDA_ARCHS   e.g. "90a;100;ptx75": sm_90a and sm_100, and PTX for GPUs from sm_75 on that are newer than both;
 #                      empty: for the GPUs of this machine, and where there are none for 90a; "none": nothing
 #   TENON_CUBINS       a folder of files UNIT.ARCH.cubin, packed or not (tools/release_cubins.py makes it): used as they
@@ -7,8 +7,8 @@
 set(TENON_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for")
 set(TENON_CUBINS "" CACHE PATH "Folder with device code compiled before")
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS src/ops/*.cu src/cuda/*.cu)
-file(GLOB cuda_headers CONFIGURE_DEPENDS src/ops/*.cuh src/cuda/*.cuh)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/*.cu)
+file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS src/*.cuh)
 find_program(TENON_NVCC nvcc PATHS /usr/local/cuda/bin)
 
 set(archs ${TENON_CUDA_ARCHS})
@@ -67,7 +67,7 @@ elseif(TENON_NVCC)
       endif()
       add_custom_command(OUTPUT ${output}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cubins
-        COMMAND ${TENON_NVCC} ${target} -std=c++17 -O3 --fmad=true -I ${CMAKE_SOURCE_DIR}/src/cuda -o ${output} ${source}
+        COMMAND ${TENON_NVCC} ${target} -std=c++17 -O3 --fmad=true -I ${CMAKE_SOURCE_DIR}/src -o ${output} ${source}
         DEPENDS ${source} ${cuda_headers}
         COMMENT "nvcc ${unit}.cu for ${arch}")
       list(APPEND images "${unit}|${number}|${kind}|${output}")
@@ -96,7 +96,7 @@ endforeach()
 set(TENON_IMAGES ${CMAKE_BINARY_DIR}/generated/images.c)
 file(CONFIGURE OUTPUT ${TENON_IMAGES} @ONLY CONTENT
 "/* The device code, embedded; made by cmake/cubins.cmake. */
-#include \"cuda/cuda.h\"
+#include \"cuda/driver/cuda.h\"
 
 #define EMBED(symbol, file)                                                                                           \\
     __asm__(\".section .rodata\\n.balign 64\\n.hidden \" #symbol \"\\n.hidden \" #symbol \"_end\\n\"                          \\

@@ -2,7 +2,7 @@
 
 Works in a fresh copy of the project, or in --tree. The first line of a code block says what the block is for:
 
-    ```c file=src/ops/center.c       the block is this file
+    ```c file=src/ops/norm/center.c       the block is this file
     ```diff file=src/ops/list.h      lines with + go behind the line that has the space
     ```console                       commands behind $; what they print must show the lines below, where … is anything
     ```python needs=torch            a program, left out where the package (needs=jax,optax: one of them) is missing

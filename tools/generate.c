@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/contract_parts.h"
+#include "core/contract/parts.h"
 
 static const char *upper(const char *name) {
     static char text[128];

@@ -1,6 +1,6 @@
 """Device code for a release:  tools/release_cubins.py [--to FOLDER] [--arch 90a,ptx75] [--nvrtc PATH] [UNIT …]
 
-Compiles every .cu of src/ops and src/cuda with NVRTC into FOLDER/UNIT.ARCH.cubin.xz and FOLDER/UNIT.ptxARCH.ptx.xz,
+Compiles every .cu of src with NVRTC into FOLDER/UNIT.ARCH.cubin.xz and FOLDER/UNIT.ptxARCH.ptx.xz,
 which `cmake -DTENON_CUBINS=FOLDER` embeds as they are. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13
 both take. Needs no GPU and no CUDA installation; what has not changed since the last time is not compiled again.
 `make release-cubins`.
@@ -46,7 +46,7 @@ class Job:
         return f"compute_{self.arch[3:]}" if self.is_ptx else f"sm_{self.arch}"
 
     def options(self) -> list[str]:
-        folders = dict.fromkeys([self.source.parent, ROOT / "src" / "cuda"])
+        folders = (self.source.parent, ROOT / "src")
         return [f"--gpu-architecture={self.target}", *OPTIONS, *(f"-I{folder}" for folder in folders)]
 
 
@@ -117,7 +117,7 @@ def compile_one(job: Job, nvrtc: str) -> tuple[bool, str, float]:
         code = program.get("PTX" if job.is_ptx else "CUBIN")
         part = job.to.with_suffix(".part")
         whole = code.rstrip(b"\0") + b"\0" if job.is_ptx else code  # the driver reads PTX up to its 0
-        part.write_bytes(lzma.compress(whole, check=lzma.CHECK_NONE))  # src/cuda/unpack.c reads it
+        part.write_bytes(lzma.compress(whole, check=lzma.CHECK_NONE))  # src/cuda/driver/unpack.c reads it
         part.replace(job.to)
     return good, said, time.monotonic() - begin
 
@@ -130,7 +130,7 @@ def included(source: Path, seen: set[Path]) -> set[Path]:
     if source not in seen:
         seen.add(source)
         for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', source.read_text(), re.MULTILINE):
-            for folder in (source.parent, ROOT / "src" / "cuda"):
+            for folder in (source.parent, ROOT / "src"):
                 if (folder / name).is_file():
                     included((folder / name).resolve(), seen)
                     break
@@ -146,7 +146,7 @@ def digest(job: Job, version: str) -> str:
 
 
 def find_sources(units: list[str]) -> list[Path]:
-    found = {f.stem: f for folder in ("src/cuda", "src/ops") for f in sorted((ROOT / folder).glob("*.cu"))}
+    found = {f.stem: f for f in sorted((ROOT / "src").rglob("*.cu"))}
     if not units:
         return list(found.values())
     sources = []

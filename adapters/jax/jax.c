@@ -10,7 +10,7 @@
 
 #include <tenon/fuse.h>
 
-#include "../../src/core/core.h"
+#include "core/core.h"
 
 /* ---- what is used of XLA's FFI ----------------------------------------------------------------------------------- */
 /* Of its version 0.1 (jaxlib 0.4.38) where nothing else is said. Later versions only add to the ends of structs, which

@@ -17,7 +17,7 @@
 #ifndef TNI_ONNXRUNTIME_H
 #define TNI_ONNXRUNTIME_H
 
-#include "../../src/core/contract_parts.h"
+#include "core/contract/parts.h"
 
 /* ---- what is used of ONNX Runtime -------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #ifndef TNI_TENSORFLOW_H
 #define TNI_TENSORFLOW_H
 
-#include "../../src/core/core.h"
+#include "core/core.h"
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/core/contract_parts.h"
+#include "core/contract/parts.h"
 #include "tensorflow.h"
 
 struct tni_tensorflow tni_tf;

@@ -10,7 +10,7 @@
 #ifndef TNI_TORCH_H
 #define TNI_TORCH_H
 
-#include "../../src/core/core.h"
+#include "core/core.h"
 
 /* ---- torch's C symbols ------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * overload `inplace`, which says what it writes: torch must know. */
 #include <tenon/fuse.h>
 
-#include "../../src/core/contract_parts.h"
+#include "core/contract/parts.h"
 #include "torch.h"
 
 #define BEHIND "Tensor?[] inputs, str attributes=\"\", bool fast=False)"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/core/contract_parts.h"
+#include "core/contract/parts.h"
 #include "torch.h"
 
 enum {

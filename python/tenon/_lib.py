@@ -112,7 +112,7 @@ def _read_json(address: int | None) -> Any:
 
 
 def table_json() -> list[dict[str, Any]]:
-    """The operator table as the C library describes it (the format is in src/core/contract.h)."""
+    """The operator table as the C library describes it (the format is in src/core/contract/contract.h)."""
     table: list[dict[str, Any]] = _read_json(lib.tn_table_json())
     return table
 

@@ -1,6 +1,6 @@
 """The operator table in Python: rows as the C library parsed them, and inference of output types and shapes.
 
-The C parser is the only parser; its JSON is described in src/core/contract.h.
+The C parser is the only parser; its JSON is described in src/core/contract/contract.h.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "contract.h"
+#include "core/contract/contract.h"
 
 /* ---- memory of the core itself: every allocation goes through here, so that tests can make the Nth one fail ------ */
 void *tni_malloc(size_t bytes); /* NULL and a message when there is none; 0 bytes gives a valid pointer */
@@ -59,10 +59,10 @@ void tni_operator_keep(tn_operator *op);
 tn_operator *tni_operators_kept(void); /* the last one; the others follow by `next` */
 /* Letters to change, add or drop to get from one name to the other; stops counting at `most`. */
 int tni_edit_distance(const char *a, const char *b, int most);
-/* Rows compiled in; ends with NULL (src/ops/list.c). */
+/* Rows compiled in; ends with NULL (src/tenon.c). */
 extern const tn_op *const tni_builtin_ops[];
 
-/* Rows with a formula: whoever can compile one says so (src/fuse by src/ops/list.c). The core knows formulas by this
+/* Rows with a formula: whoever can compile one says so (src/fuse by src/tenon.c). The core knows formulas by this
  * alone; without it, such rows are refused. */
 typedef struct tni_formulas {
     /* The row with kernels that run its formula. It stays, unless drop is called. Looks at the formula when it must. */

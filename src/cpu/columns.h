@@ -4,8 +4,8 @@
 #ifndef TNI_COLUMNS_H
 #define TNI_COLUMNS_H
 
+#include "cpu/vec/vec.h"
 #include "rows.h"
-#include "vec.h"
 
 enum {
     COLUMNS_MOST = 16384 / (int)sizeof(real), /* of a block: an array of them stays in the first cache */

@@ -4,7 +4,7 @@
 #ifndef TNI_SPANS_H
 #define TNI_SPANS_H
 
-#include "vec.h"
+#include "cpu/vec/vec.h"
 
 enum {
     SPAN = 32768 / (int)sizeof(real), /* elements of a buffer on the stack */

@@ -4,7 +4,7 @@
 #ifndef TNI_FUSE_CACHE_H
 #define TNI_FUSE_CACHE_H
 
-#include "../core/core.h"
+#include "core/core.h"
 
 enum { TNI_CACHE_SCHEMA = 1 };
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "fuse/graph/formula.h"
 #include "operator.h"
-#include "parts.h"
 
 /* The signature in front, parsed alone. */
 static tn_status parse_signature(tni_fuse *f, const char *text, int32_t end) {

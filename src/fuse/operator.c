@@ -7,8 +7,8 @@
 
 #include <tenon/fuse.h>
 
-#include "program.h"
-#include "reference.h"
+#include "fuse/graph/reference.h"
+#include "fuse/plan/program.h"
 
 enum { BUCKETS = 256, KERNELS = 5 };
 

@@ -2,8 +2,8 @@
 #ifndef TNI_RUNS_H
 #define TNI_RUNS_H
 
-#include "../cpu/vec.h"
 #include "counts.h"
+#include "cpu/vec/vec.h"
 
 /* How many elements are worth handing to another thread. */
 enum { GRAIN = 32768 };

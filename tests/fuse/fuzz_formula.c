@@ -1,9 +1,9 @@
 /* libFuzzer target for formulas. The input is a formula, then (behind a zero byte) numbers that make a call of it.
  * Whatever parses must print back as itself, have a gradient that parses or a reason why not, and run to a status.
  * tests/fuzz/run.sh builds and runs it. */
-#include "../fuzz/driver.h"
+#include "tests/fuzz/fuzz_driver.h"
 
-#include "cuda/cuda.h"
+#include "cuda/driver/cuda.h"
 #include "fuse/fuse.h"
 
 const tn_op *const tni_builtin_ops[] = {NULL};

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
+#include "tests/test.h"
 
-#include "fuse/program.h"
+#include "fuse/plan/program.h"
 
 /* Built with a sanitizer: it sees how code is made of every formula, and nothing of what another compiler then makes of
  * that, so few of them are compiled. */

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "test.h"
+#include "tests/test.h"
 
 #include "fuse/cache.h"
 

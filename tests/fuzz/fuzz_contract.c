@@ -2,10 +2,10 @@
  * calls of it; one that begins with '@' is a gradient rule. Whatever parses must print back as itself, a call must end
  * with a status, and one of which less is known must get an answer that says less. tests/fuzz/run.sh builds and runs
  * it. */
-#include "driver.h"
+#include "fuzz_driver.h"
 
 #include "core/core.h"
-#include "cuda/cuda.h"
+#include "cuda/driver/cuda.h"
 
 /* A table of its own: something to call and something to activate with. */
 static tn_status run(const tn_call *call, void *state) {

@@ -14,7 +14,7 @@ aarch64) isas=neon ;;
 *) isas=vector ;;
 esac
 flags="-std=gnu11 -D_GNU_SOURCE -DTENON_VERSION=\"fuzz\" -g1 -O1 -fsanitize=fuzzer-no-link,address,undefined
-    -fno-sanitize-recover=undefined -I$root/include -I$root/src"
+    -fno-sanitize-recover=undefined -I$root/include -I$root/src -I$root"
 
 # What to compile, and how: a line each, the longest first.
 list() {
@@ -26,12 +26,12 @@ list() {
         esac
         for real in f32 f64; do
             for file in loops pairs; do
-                echo "$root/src/fuse/${file}_cpu.c -o $build/objects/${file}_${isa}_$real.o $machine -fwrapv" \
+                echo "$root/src/fuse/cpu/${file}_cpu.c -o $build/objects/${file}_${isa}_$real.o $machine -fwrapv" \
                     "-fno-sanitize=undefined -DTNI_ISA=$isa -DTNI_REAL=$real -DTNI_ISA_$isa -DTNI_REAL_$real"
             done
         done
     done
-    for source in "$root"/src/fuse/*.c "$root"/src/core/*.c "$root"/src/cuda/*.c "$root/src/cpu/isa.c" \
+    for source in $(find "$root/src/fuse" "$root/src/core" "$root/src/cuda" -name "*.c") "$root/src/cpu/isa.c" \
         "$root/src/cpu/rows.c" "$build/headers.c"; do
         case $source in
         *_cpu.c) ;;

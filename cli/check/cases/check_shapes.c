@@ -1,0 +1,118 @@
+/* Rows about sizes: none, one, odd, many. */
+#include "cli/check/check.h"
+
+#include <stdio.h>
+
+/* Slot k of the sample gets `size`, the others stay (or become `others`, where that is not 0). */
+static void with_size(checker *c, int32_t k, int64_t size, int64_t others) {
+    variant v;
+    problem p;
+    char what[96];
+    if (!variant_begin(c, &v)) return;
+    for (int32_t i = 0; others && i < v.n_slots; i++) *v.slots[i] = others;
+    *v.slots[k] = size;
+    snprintf(what, sizeof what, "with size %d as %lld", k, (long long)size);
+    if (variant_problem(c, &v, &p)) check_problem(c, &p, what);
+}
+
+static int32_t count_slots(checker *c, int32_t *row) {
+    variant v;
+    if (!variant_begin(c, &v)) return 0;
+    int32_t n = v.n_slots;
+    if (row) *row = v.row;
+    variant_drop(&v);
+    return n;
+}
+
+static void run_empty(checker *c) {
+    int32_t n = count_slots(c, NULL);
+    for (int32_t k = 0; k < n; k++) with_size(c, k, 0, 0);
+}
+
+static void run_zero_dim(checker *c) {
+    variant v;
+    problem p;
+    if (!variant_begin(c, &v)) return;
+    if (!variant_flatten(&v)) {
+        variant_drop(&v);
+    } else if (variant_problem(c, &v, &p)) {
+        check_problem(c, &p, "with packs of rank 0");
+    }
+}
+
+static void run_odd_rows(checker *c) {
+    static const int64_t sizes[] = {1,  2,  3,  5,  7,  8,  9,  11, 13, 15, 16,  17, 19,
+                                    23, 29, 31, 32, 33, 37, 47, 63, 64, 65, 127, 129};
+    int32_t row = -1;
+    count_slots(c, &row);
+    int step = c->options.quick ? 3 : 1;
+    for (size_t i = 0; row >= 0 && i < sizeof sizes / sizeof *sizes; i += (size_t)step) with_size(c, row, sizes[i], 0);
+}
+
+static void run_vocabulary(checker *c) {
+    static const int64_t sizes[] = {50257, 131072, 262144};
+    int32_t row = -1;
+    count_slots(c, &row);
+    for (int i = 0; row >= 0 && i < (c->options.quick ? 1 : 3); i++) with_size(c, row, sizes[i], 2);
+}
+
+static bool on_gpu_with_sizes(const checker *c) {
+    return on_gpu(c) && has_sizes(c);
+}
+
+/* A kernel for short rows gives way to one for longer ones somewhere: lengths around every power of 2. */
+static void run_row_lengths(checker *c) {
+    static const int64_t sizes[] = {255,  256,  513,   1000,  1024,  2047,  4096,  4097,
+                                    8192, 8193, 16384, 16387, 32768, 40001, 65536, 100003};
+    int32_t row = -1;
+    count_slots(c, &row);
+    int step = c->options.quick ? 3 : 1;
+    for (size_t i = 0; row >= 0 && i < sizeof sizes / sizeof *sizes; i += (size_t)step) with_size(c, row, sizes[i], 2);
+}
+
+static bool is_long_row(const checker *c) {
+    return on_gpu_with_sizes(c) && (c->T == TN_BF16 || c->T == TN_F32);
+}
+
+/* One row for the whole GPU: it is split over many blocks. */
+static void run_long_row(checker *c) {
+    int32_t row = -1;
+    count_slots(c, &row);
+    if (row >= 0) with_size(c, row, (1 << 20) + 3, 1);
+}
+
+/* A grid of a GPU ends at 65535 in two directions; 16-bit counters end there on any machine. */
+static void run_long_dims(checker *c) {
+    int32_t n = count_slots(c, NULL);
+    for (int32_t k = 0; k < n; k++) {
+        with_size(c, k, 65536, 1);
+        if (!c->options.quick) with_size(c, k, 65535, 2);
+    }
+}
+
+/* Enough elements for every thread to get some. */
+static void run_large(checker *c) {
+    int32_t n = count_slots(c, NULL);
+    for (int32_t k = 0; k < n; k++) {
+        variant v;
+        problem p;
+        if (!variant_begin(c, &v)) return;
+        variant_grow(&v, k, c->options.quick ? 40000 : 100000);
+        if (variant_problem(c, &v, &p)) check_problem(c, &p, "grown");
+    }
+}
+
+const check_row shape_rows[] = {
+    {"empty", "each dimension 0; no error is left behind", EACH, 0, has_sizes, run_empty},
+    {"zero_dim", "packs of rank 0", EACH, 0, has_sizes, run_zero_dim},
+    {"odd_rows", "last dimension from 1 to 129, around every vector width", FEW | LANES, 100000, has_sizes,
+     run_odd_rows},
+    {"vocabulary", "rows of 50257, 131072 and 262144", ONCE | NOT_REF, 0, has_sizes, run_vocabulary},
+    {"row_lengths", "rows of 255 to 100003, around every power of 2 (cuda)", RARE, 20000, on_gpu_with_sizes,
+     run_row_lengths},
+    {"long_row", "a single row of 2^20 + 3, split over many blocks (cuda; f32 and bf16)", RARE | SLOW, 20000,
+     is_long_row, run_long_row},
+    {"long_dims", "each dimension at 65535 and 65536", ONCE | NOT_REF, 0, has_sizes, run_long_dims},
+    {"large", "each dimension grown until all threads have work", RARE | NOT_REF, 100000, has_sizes, run_large},
+    {0},
+};

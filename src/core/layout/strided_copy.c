@@ -1,0 +1,156 @@
+/* Copies between layouts: the one place where tensors that a kernel cannot take are made dense, and put back. */
+#include <string.h>
+
+#include "core/core.h"
+
+enum {
+    GRAIN = 1 << 15, /* elements for a thread of its own */
+    TILE = 32,       /* edge of a block in a transposing copy: both sides stay in the L1 cache */
+};
+
+/* A copy as nested loops, dimension 0 outermost. */
+typedef struct loops {
+    char *to;
+    const char *from;
+    size_t size; /* of an element */
+    int32_t ndim;
+    int64_t shape[TN_MAX_RANK], to_step[TN_MAX_RANK], from_step[TN_MAX_RANK]; /* steps in bytes */
+} loops;
+
+static int64_t magnitude(int64_t x) {
+    return x < 0 ? -x : x;
+}
+
+/* Sorted by the destination's steps, single dimensions left out, neighbours that continue each other merged. */
+static void make_loops(loops *l, const tn_view *to, const tn_view *from) {
+    l->size = tn_type_size(to->type);
+    l->to = to->data;
+    l->from = from->data;
+    l->ndim = 0;
+    for (int32_t d = 0; d < to->ndim; d++) {
+        if (to->shape[d] == 1) continue;
+        int64_t step = to->strides[d] * (int64_t)l->size;
+        int32_t at = l->ndim++;
+        for (; at > 0 && magnitude(l->to_step[at - 1]) < magnitude(step); at--) {
+            l->shape[at] = l->shape[at - 1];
+            l->to_step[at] = l->to_step[at - 1];
+            l->from_step[at] = l->from_step[at - 1];
+        }
+        l->shape[at] = to->shape[d];
+        l->to_step[at] = step;
+        l->from_step[at] = from->strides[d] * (int64_t)l->size;
+    }
+    int32_t kept = 0;
+    for (int32_t d = 1; d < l->ndim; d++) {
+        bool continues = l->to_step[kept] == l->to_step[d] * l->shape[d] &&
+                         l->from_step[kept] == l->from_step[d] * l->shape[d];
+        if (continues) {
+            l->shape[kept] *= l->shape[d];
+        } else {
+            l->shape[++kept] = l->shape[d];
+        }
+        l->to_step[kept] = l->to_step[d];
+        l->from_step[kept] = l->from_step[d];
+    }
+    if (l->ndim) l->ndim = kept + 1;
+}
+
+/* One line of n elements; sizes are spelt out so that the compiler makes real loads of them. */
+static void copy_line(char *to, const char *from, int64_t n, int64_t to_step, int64_t from_step, size_t size) {
+    if (to_step == (int64_t)size && from_step == (int64_t)size) {
+        memcpy(to, from, (size_t)n * size);
+        return;
+    }
+    switch (size) {
+    case 1:
+        for (int64_t i = 0; i < n; i++) to[i * to_step] = from[i * from_step];
+        break;
+    case 2:
+        for (int64_t i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, 2);
+        break;
+    case 4:
+        for (int64_t i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, 4);
+        break;
+    case 8:
+        for (int64_t i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, 8);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, size);
+    }
+}
+
+/* The last two loops, in tiles: in a transpose one side jumps a row at every element. */
+static void copy_plane(const loops *l, char *to, const char *from) {
+    int32_t r = l->ndim - 2, c = l->ndim - 1;
+    for (int64_t i = 0; i < l->shape[r]; i += TILE) {
+        int64_t rows = l->shape[r] - i < TILE ? l->shape[r] - i : TILE;
+        for (int64_t j = 0; j < l->shape[c]; j += TILE) {
+            int64_t cols = l->shape[c] - j < TILE ? l->shape[c] - j : TILE;
+            for (int64_t k = i; k < i + rows; k++) {
+                copy_line(to + k * l->to_step[r] + j * l->to_step[c], from + k * l->from_step[r] + j * l->from_step[c],
+                          cols, l->to_step[c], l->from_step[c], l->size);
+            }
+        }
+    }
+}
+
+/* Whether tiles pay: the source is faster along another loop than the destination. */
+static bool transposes(const loops *l) {
+    int32_t c = l->ndim - 1;
+    return l->ndim >= 2 && magnitude(l->from_step[c - 1]) < magnitude(l->from_step[c]);
+}
+
+/* Inner blocks begin … end - 1, each one line or one plane. */
+static void copy_blocks(void *arg, int64_t begin, int64_t end) {
+    const loops *l = arg;
+    bool plane = transposes(l);
+    int32_t outer = l->ndim - (plane ? 2 : 1), c = l->ndim - 1;
+    for (int64_t b = begin; b < end; b++) {
+        char *to = l->to;
+        const char *from = l->from;
+        int64_t rest = b;
+        for (int32_t d = outer - 1; d >= 0; d--) {
+            int64_t i = rest % l->shape[d];
+            rest /= l->shape[d];
+            to += i * l->to_step[d];
+            from += i * l->from_step[d];
+        }
+        if (plane) {
+            copy_plane(l, to, from);
+        } else {
+            copy_line(to, from, l->shape[c], l->to_step[c], l->from_step[c], l->size);
+        }
+    }
+}
+
+/* A single block cannot be shared out, so a long one is cut in two loops first. */
+static void cut(loops *l) {
+    int32_t c = l->ndim - 1;
+    if (l->ndim != 1 || l->shape[c] < 2 * GRAIN || l->shape[c] % 64 != 0) return;
+    l->ndim = 2;
+    l->shape[1] = l->shape[0] / 64;
+    l->shape[0] = 64;
+    l->to_step[1] = l->to_step[0];
+    l->from_step[1] = l->from_step[0];
+    l->to_step[0] *= l->shape[1];
+    l->from_step[0] *= l->shape[1];
+}
+
+tn_status tni_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
+    loops l;
+    if (tn_count(to) == 0) return TN_OK;
+    if (call->device.kind == TN_CUDA) return tni_cuda_copy(call, to, from);
+    make_loops(&l, to, from);
+    if (l.ndim == 0) {
+        memcpy(l.to, l.from, l.size);
+        return TN_OK;
+    }
+    cut(&l);
+    int32_t inner = transposes(&l) ? 2 : 1;
+    int64_t blocks = 1, elements = 1;
+    for (int32_t d = 0; d < l.ndim - inner; d++) blocks *= l.shape[d];
+    for (int32_t d = l.ndim - inner; d < l.ndim; d++) elements *= l.shape[d];
+    int64_t grain = elements >= GRAIN ? 1 : GRAIN / elements;
+    tn_parallel(call, blocks, grain, copy_blocks, &l);
+    return TN_OK;
+}

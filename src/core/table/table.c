@@ -1,0 +1,280 @@
+/* The table: rows compiled in, then those of plugins. Rows are only ever added, so look-ups take no lock. */
+#include <pthread.h>
+#include <string.h>
+
+#include "core/core.h"
+
+enum { MOST = 4096, SLOTS = 2 * MOST };
+
+static _Atomic(tn_operator *) operators[MOST];
+static _Atomic(tn_operator *) slots[SLOTS]; /* by name, open addressing; never more than half full */
+static _Atomic int count;
+static _Atomic bool ready;                               /* the rows compiled in are there */
+static _Atomic(tn_operator *) kept;                      /* operators that are in no table */
+static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
+
+static uint32_t hash_name(const char *name) {
+    uint32_t h = 2166136261u;
+    for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
+    return h;
+}
+
+/* The slot that holds the name, or the empty one where it belongs. */
+static uint32_t slot_of(const char *name) {
+    uint32_t i = hash_name(name) % SLOTS;
+    for (;; i = (i + 1) % SLOTS) {
+        tn_operator *op = atomic_load_explicit(&slots[i], memory_order_acquire);
+        if (!op || strcmp(op->contract->name, name) == 0) return i;
+    }
+}
+
+static tn_status check_row(const tn_op *row, const tni_contract *contract) {
+    const char *name = contract->name;
+    const char *cast = row->autocast;
+    if (!row->doc) return tn_fail(TN_BAD_CONTRACT, "%s: the row has no doc", name);
+    if (cast && strcmp(cast, "16") != 0 && strcmp(cast, "32") != 0 && strcmp(cast, "widest") != 0) {
+        return tn_fail(TN_BAD_CONTRACT, "%s: autocast is '%.100s', needs '16', '32' or 'widest'", name, cast);
+    }
+    if (!row->kernels || !row->kernels[0].name) {
+        return tn_fail(TN_BAD_CONTRACT, "%s: the row has no kernels", name);
+    }
+    for (const tn_kernel *k = row->kernels; k->name; k++) {
+        if (!k->run) return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' has no run function", name, k->name);
+        if (k->device != TN_CPU && k->device != TN_CUDA) {
+            return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' names no device", name, k->name);
+        }
+    }
+    return TN_OK;
+}
+
+void tni_set_formulas(const tni_formulas *with) {
+    formulas = with;
+}
+
+void tni_operator_free(tn_operator *op) {
+    if (!op) return;
+    if (op->completed) formulas->drop(op->row);
+    tni_contract_free(op->contract);
+    tni_free(op);
+}
+
+/* Kernels from the formula, unless the row comes with some that were made from it. */
+static tn_status complete_row(tn_operator *op) {
+    if (!op->row->formula) return TN_OK;
+    if (!formulas) {
+        return tn_fail(TN_UNSUPPORTED, "%s: is a formula, which this program cannot compile", op->contract->name);
+    }
+    const tn_op *whole;
+    TN_TRY(formulas->complete(op->row, &whole));
+    op->completed = whole != op->row;
+    op->row = whole;
+    return TN_OK;
+}
+
+tn_status tni_operator_make(const tn_op *row, tn_operator **made) {
+    if (!row || !row->signature) return tn_fail(TN_BAD_CONTRACT, "a row of the table has no signature");
+    tn_operator *op = tni_calloc(1, sizeof *op);
+    if (!op) return TN_NO_MEMORY;
+    op->row = row;
+    op->index = -1;
+    tn_status status = tni_contract_parse(row->signature, &op->contract);
+    if (status == TN_OK) status = complete_row(op);
+    if (status == TN_OK) status = check_row(op->row, op->contract);
+    if (status != TN_OK) {
+        tni_operator_free(op);
+        return status;
+    }
+    *made = op;
+    return TN_OK;
+}
+
+void tni_operator_keep(tn_operator *op) {
+    op->next = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &op->next, op)) continue;
+}
+
+tn_operator *tni_operators_kept(void) {
+    return atomic_load(&kept);
+}
+
+/* Makes the rows known to look-ups; they are complete before anybody can see them. */
+static void publish(tn_operator *const *made, int n) {
+    int first = atomic_load(&count);
+    for (int i = 0; i < n; i++) {
+        made[i]->index = first + i;
+        atomic_store_explicit(&operators[first + i], made[i], memory_order_release);
+        atomic_store_explicit(&slots[slot_of(made[i]->contract->name)], made[i], memory_order_release);
+    }
+    atomic_store_explicit(&count, first + n, memory_order_release);
+}
+
+/* Takes the last n rows back. Whoever has found one in between keeps it. */
+static void take_back(int n) {
+    const int first = atomic_load(&count) - n;
+    atomic_store_explicit(&count, first, memory_order_release);
+    for (int i = first + n - 1; i >= first; i--) {
+        tn_operator *op = atomic_load(&operators[i]);
+        atomic_store_explicit(&slots[slot_of(op->contract->name)], NULL, memory_order_release);
+        tni_operator_keep(op);
+    }
+}
+
+static tn_status make_all(const tn_op *const *rows, int n, tn_operator **made) {
+    for (int i = 0; i < n; i++) {
+        TN_TRY(tni_operator_make(rows[i], &made[i]));
+        const char *name = made[i]->contract->name;
+        bool taken = atomic_load(&slots[slot_of(name)]) != NULL;
+        for (int j = 0; j < i; j++) taken |= strcmp(made[j]->contract->name, name) == 0;
+        if (taken) return tn_fail(TN_BAD_CONTRACT, "%s: the table already has an operator of this name", name);
+    }
+    return TN_OK;
+}
+
+/* All rows or none. The caller holds the lock. */
+static tn_status add_rows(const tn_op *const *rows, int n) {
+    if (n > MOST - atomic_load(&count)) return tn_fail(TN_BAD_VALUE, "the table holds at most %d operators", MOST);
+    tn_operator **made = tni_calloc((size_t)n, sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    tn_status status = make_all(rows, n, made);
+    if (status == TN_OK) {
+        publish(made, n);
+    } else {
+        for (int i = 0; i < n; i++) tni_operator_free(made[i]);
+    }
+    tni_free(made);
+    return status;
+}
+
+static tn_status add_builtin_locked(void) {
+    if (atomic_load(&ready)) return TN_OK;
+    int n = 0;
+    while (tni_builtin_ops[n]) n++;
+    TN_TRY(add_rows(tni_builtin_ops, n));
+    atomic_store_explicit(&ready, true, memory_order_release);
+    return TN_OK;
+}
+
+/* A failure (no memory) is not kept: the next call tries again. */
+static tn_status get_ready(void) {
+    if (atomic_load_explicit(&ready, memory_order_acquire)) return TN_OK;
+    pthread_mutex_lock(&lock);
+    tn_status status = add_builtin_locked();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Whoever reads the table reads its samples: one that says nothing would be in the way of all rows. */
+static tn_status check_samples(const tn_operator *op) {
+    for (const tn_sample *s = op->row->samples; s && s->args; s++) {
+        tni_case *made;
+        TN_TRY(tni_sample_case(op->contract, s->args, tni_sample_type(op->contract), &made));
+        tni_case_free(made);
+    }
+    return TN_OK;
+}
+
+tn_status tni_table_add(const tn_op *const *rows, int n) {
+    pthread_mutex_lock(&lock);
+    tn_status status = add_builtin_locked();
+    if (status == TN_OK) status = add_rows(rows, n);
+    const int first = atomic_load(&count) - n;
+    bool bad = false; /* rules may call each other's rows, so these are all there first */
+    for (int i = 0; status == TN_OK && i < n; i++) {
+        const tn_operator *op = atomic_load(&operators[first + i]);
+        const tni_rule *rule;
+        if (rows[i]->grad) status = tni_operator_rule(op, &rule);
+        if (status == TN_OK) status = check_samples(op);
+        bad = status != TN_OK;
+    }
+    if (bad) take_back(n);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* The operator whose name differs by the fewest letters, for the message. */
+static const char *nearest(const char *name) {
+    const char *best = NULL;
+    int least = 3;
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const char *other = tn_operator_name(tn_operator_at(i));
+        int d = tni_edit_distance(name, other, least);
+        if (d < least) {
+            least = d;
+            best = other;
+        }
+    }
+    return best;
+}
+
+const tn_operator *tn_find(const char *name) {
+    if (!name) {
+        tn_fail(TN_NOT_FOUND, "no operator: the name is NULL");
+        return NULL;
+    }
+    if (get_ready() != TN_OK) return NULL;
+    const tn_operator *op = atomic_load_explicit(&slots[slot_of(name)], memory_order_acquire);
+    if (op) return op;
+    const char *close = nearest(name);
+    if (close) {
+        tn_fail(TN_NOT_FOUND, "there is no operator '%s'; did you mean '%s'?", name, close);
+    } else {
+        tn_fail(TN_NOT_FOUND, "there is no operator '%s'; `tenon ops` lists them", name);
+    }
+    return NULL;
+}
+
+int tn_operator_count(void) {
+    return get_ready() == TN_OK ? atomic_load_explicit(&count, memory_order_acquire) : 0;
+}
+
+const tn_operator *tn_operator_at(int index) {
+    if (index < 0 || index >= tn_operator_count()) return NULL;
+    return atomic_load_explicit(&operators[index], memory_order_acquire);
+}
+
+const char *tn_operator_name(const tn_operator *op) {
+    return op ? op->contract->name : NULL;
+}
+
+const tn_op *tn_operator_row(const tn_operator *op) {
+    return op ? op->row : NULL;
+}
+
+/* The rule as written, or as derived from the formula; *rule is NULL where there is none. */
+static tn_status make_rule(const tn_operator *op, tni_rule **rule) {
+    char *text;
+    const tn_operator *called;
+    *rule = NULL;
+    if (op->row->grad) return tni_rule_parse(op->contract, op->row->grad, rule);
+    if (!op->row->formula || op->no_rule) return TN_OK;
+    TN_TRY(formulas->gradient(op->row, &text, &called));
+    if (!text) {
+        atomic_store(&((tn_operator *)op)->no_rule, true);
+        return TN_OK;
+    }
+    tn_status status = tni_rule_parse_with(op->contract, text, called, rule);
+    tni_free(text);
+    return status;
+}
+
+tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule) {
+    *rule = atomic_load_explicit(&op->rule, memory_order_acquire);
+    if (*rule) return TN_OK;
+    tni_rule *parsed;
+    TN_TRY(make_rule(op, &parsed));
+    if (!parsed) return TN_OK;
+    /* Two threads may have parsed it; the first to get here wins. */
+    const tni_rule *none = NULL;
+    if (atomic_compare_exchange_strong(&((tn_operator *)op)->rule, &none, parsed)) {
+        *rule = parsed;
+    } else {
+        tni_rule_free(parsed);
+        *rule = none;
+    }
+    return TN_OK;
+}
+
+const char *tn_version(void) {
+    return TENON_VERSION;
+}

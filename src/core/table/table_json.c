@@ -1,0 +1,186 @@
+/* Rows of the table as JSON: the contract, and what the row says beside it. */
+#include <string.h>
+
+#include "core/contract/parts.h"
+
+static void add_text(tni_text *text, const char *key, const char *value) {
+    tni_text_add(text, "\"%s\": ", key);
+    if (value) {
+        tni_text_json_string(text, value);
+    } else {
+        tni_text_add(text, "null");
+    }
+}
+
+static void add_kernels(tni_text *text, const tn_op *row) {
+    tni_text_add(text, "\"kernels\": [");
+    for (const tn_kernel *k = row->kernels; k && k->name; k++) {
+        tni_text_add(text, k > row->kernels ? ", {" : "{");
+        add_text(text, "name", k->name);
+        tni_text_add(text, ", \"device\": \"%s\", \"types\": [", k->device == TN_CUDA ? "cuda" : "cpu");
+        if (k->types) {
+            tni_text_add(text, "\"");
+            tni_print_mask(text, k->types, "\", \"", "\", \"");
+            tni_text_add(text, "\"");
+        }
+        tni_text_add(text, "]}");
+    }
+    tni_text_add(text, "]");
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
+/* The value of `name=` in a sample's arguments, and its length; NULL where it is not said. */
+static const char *sample_value(const char *args, const char *name, size_t *length) {
+    size_t n = strlen(name);
+    for (const char *s = args; *s;) {
+        while (*s == ' ') s++;
+        int depth = 0;
+        size_t end = 0;
+        for (bool quoted = false; s[end] && (s[end] != ' ' || depth || quoted); end++) {
+            quoted ^= s[end] == '\'';
+            depth += (s[end] == '[') - (s[end] == ']');
+        }
+        if (strncmp(s, name, n) == 0 && s[n] == '=') {
+            *length = end - n - 1;
+            return s + n + 1;
+        }
+        s += end;
+    }
+    return NULL;
+}
+
+static void add_sample_types(tni_text *text, const tni_contract *c, const char *args) {
+    const char *between = "";
+    tni_text_add(text, "\"types\": {");
+    for (int i = 0; i < c->n_types; i++) {
+        size_t length = 0;
+        const char *value = sample_value(args, c->types[i].name, &length);
+        if (!value) continue;
+        tni_text_add(text, "%s\"%s\": \"%.*s\"", between, c->types[i].name, (int)length, value);
+        between = ", ";
+    }
+    tni_text_add(text, "}");
+}
+
+static void add_sample_input(tni_text *text, const tni_contract *c, const tni_sample_input *input) {
+    const tni_param *param = &c->inputs[input->input];
+    tni_text_add(text, "{");
+    add_text(text, "name", param->name);
+    tni_text_add(text, ", \"shape\": [");
+    for (int i = 0; i < input->shape.ndim; i++) {
+        tni_text_add(text, "%s%lld", i ? ", " : "", (long long)input->shape.d[i]);
+    }
+    tni_text_add(text, "], ");
+    tni_json_type(text, c, &param->type);
+    if (input->below) {
+        tni_text_add(text, ", \"below\": %lld", (long long)input->below);
+    } else {
+        tni_text_add(text, ", \"below\": null");
+    }
+    tni_text_add(text, ", \"positive\": %s}", input->positive ? "true" : "false");
+}
+
+static tn_status add_sample(tni_text *text, const tni_contract *c, const tn_sample *sample) {
+    tni_case *made;
+    TN_TRY(tni_sample_case(c, sample->args, tni_sample_type(c), &made));
+    tni_text_add(text, "{");
+    add_text(text, "text", sample->args);
+    tni_text_add(text, ", \"tolerance\": ");
+    tni_text_double(text, sample->tolerance);
+    tni_text_add(text, ", \"bench\": %s, ", sample->bench ? "true" : "false");
+    add_sample_types(text, c, sample->args);
+    tni_text_add(text, ", \"inputs\": [");
+    for (int i = 0; i < made->n_inputs; i++) {
+        if (i) tni_text_add(text, ", ");
+        add_sample_input(text, c, &made->inputs[i]);
+    }
+    tni_text_add(text, "], \"attrs\": {");
+    for (int i = 0; i < made->n_attrs; i++) {
+        if (i) tni_text_add(text, ", ");
+        tni_text_json_string(text, made->attrs[i].name);
+        tni_text_add(text, ": ");
+        tni_json_value(text, &made->attrs[i].value);
+    }
+    tni_text_add(text, "}}");
+    tni_case_free(made);
+    return TN_OK;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* What is derived from a formula is made when it is asked for. */
+static tn_status add_gradient(tni_text *text, const tn_operator *op) {
+    const tni_rule *rule;
+    TN_TRY(tni_operator_rule(op, &rule));
+    tni_rule_json(text, op->contract, rule);
+    return TN_OK;
+}
+
+static tn_status add_operator(tni_text *text, const tn_operator *op) {
+    const tni_contract *c = op->contract;
+    char *signature = tni_contract_print(c);
+    if (!signature) return TN_NO_MEMORY;
+    tni_text_add(text, "{");
+    add_text(text, "name", c->name);
+    tni_text_add(text, ", ");
+    add_text(text, "signature", signature);
+    tni_free(signature);
+    tni_text_add(text, ", ");
+    add_text(text, "doc", op->row->doc);
+    tni_text_add(text, ", ");
+    add_text(text, "autocast", op->row->autocast);
+    tni_text_add(text, ", ");
+    add_text(text, "formula", op->row->formula);
+    tni_text_add(text, ", ");
+    tni_contract_json(text, c);
+    tni_text_add(text, ", \"grad\": ");
+    if (op->row->formula && !op->row->grad) {
+        tni_text_add(text, "\"derived\"");
+    } else {
+        TN_TRY(add_gradient(text, op));
+    }
+    tni_text_add(text, ", ");
+    add_kernels(text, op->row);
+    tni_text_add(text, ", \"samples\": [");
+    for (const tn_sample *sample = op->row->samples; sample && sample->args; sample++) {
+        if (sample > op->row->samples) tni_text_add(text, ", ");
+        TN_TRY(add_sample(text, c, sample));
+    }
+    tni_text_add(text, "]}");
+    return TN_OK;
+}
+
+static tn_status no_operator(const char *what) {
+    return tn_fail(TN_BAD_VALUE, "%s: the operator is NULL", what);
+}
+
+static char *finish(tni_text *text, tn_status status) {
+    if (status == TN_OK && !text->failed) return text->data;
+    tni_free(text->data);
+    return NULL;
+}
+
+char *tn_operator_json(const tn_operator *op) {
+    tni_text text = {0};
+    return finish(&text, op ? add_operator(&text, op) : no_operator("tn_operator_json"));
+}
+
+char *tn_gradient_json(const tn_operator *op) {
+    tni_text text = {0};
+    return finish(&text, op ? add_gradient(&text, op) : no_operator("tn_gradient_json"));
+}
+
+char *tn_table_json(void) {
+    tni_text text = {0};
+    tn_status status = TN_OK;
+    int count = tn_operator_count();
+    if (count == 0) return NULL; /* there are rows, so this is a failure, and its message stands */
+    tni_text_add(&text, "[");
+    for (int i = 0; i < count && status == TN_OK; i++) {
+        if (i) tni_text_add(&text, ",\n");
+        status = add_operator(&text, tn_operator_at(i));
+    }
+    tni_text_add(&text, "]");
+    return finish(&text, status);
+}

@@ -1,0 +1,184 @@
+/* Copies between layouts on the GPU: 16 bytes at a time where both sides allow it, and by tiles where the two are fast
+ * along different dimensions. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "copy.cuh"
+#include "cuda/driver/cuda.h"
+#include "walk.h"
+
+enum { TO, FROM };
+enum { LEAST_EDGE = 32 }; /* of two dimensions that are copied by tiles */
+
+/* ---- kernels, looked up once for each GPU ------------------------------------------------------------------------ */
+
+typedef enum family { LINES_SHORT, LINES_LONG, PAIRS_SHORT, PAIRS_LONG, FILL_SHORT, FILL_LONG, TILES, FAMILIES } family;
+static const char *const names[FAMILIES] = {
+    "copy_lines_%d_short", "copy_lines_%d_long", "copy_lines_pair_short", "copy_lines_pair_long",
+    "copy_fill_%d_short",  "copy_fill_%d_long",  "copy_tiles_%d",
+};
+
+static tn_status find(const tn_call *call, family f, int size, tni_launch *launch) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static tni_launch known[TNI_MOST_GPUS][FAMILIES][5];
+    const tni_gpu *gpu;
+    int power = 0;
+    while (1 << power < size) power++;
+    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu)); /* the index is one of an array's */
+    pthread_mutex_lock(&lock);
+    tni_launch *found = &known[call->device.index][f][power];
+    tn_status status = TN_OK;
+    if (!found->kernel) {
+        char name[64];
+        snprintf(name, sizeof name, names[f], size);
+        status = tni_cuda_find(call, found, "copy", "%s", name);
+        if (status != TN_OK) found->kernel = NULL;
+    }
+    *launch = *found;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- the copy as loops ------------------------------------------------------------------------------------------- */
+
+typedef struct copying {
+    char *to;
+    const char *from;
+    int size;      /* of an element */
+    tni_rows rows; /* all dimensions; strides of TO and FROM in elements */
+} copying;
+
+/* Dimensions that are written backwards are turned round on both sides, so that more of them can be merged. */
+static copying copying_of(const tn_view *to, const tn_view *from) {
+    copying c = {.to = to->data, .from = from->data, .size = (int)tn_type_size(to->type)};
+    int64_t strides[2][TN_MAX_RANK];
+    for (int d = 0; d < to->ndim; d++) {
+        const bool backwards = to->strides[d] < 0 && to->shape[d] > 1;
+        strides[TO][d] = backwards ? -to->strides[d] : to->strides[d];
+        strides[FROM][d] = backwards ? -from->strides[d] : from->strides[d];
+        if (!backwards) continue;
+        c.to += (to->shape[d] - 1) * to->strides[d] * c.size;
+        c.from += (to->shape[d] - 1) * from->strides[d] * c.size;
+    }
+    const tn_view a = {.shape = to->shape, .strides = strides[TO], .ndim = to->ndim};
+    const tn_view b = {.shape = to->shape, .strides = strides[FROM], .ndim = to->ndim};
+    const tn_view *views[] = {&a, &b};
+    c.rows = tni_rows_of(views, 2, -1);
+    return c;
+}
+
+/* The largest power of 2 up to `most` that divides the address and, in bytes, every stride but that of the last
+ * dimension. */
+static int64_t alignment(const copying *c, int view, int64_t most) {
+    uint64_t all = (uint64_t)(uintptr_t)(view == TO ? c->to : c->from) | (uint64_t)most;
+    for (int d = 0; d < c->rows.n_dims - 1; d++) all |= (uint64_t)(c->rows.strides[d][view] * c->size);
+    return (int64_t)(all & -all);
+}
+
+/* Elements that lie side by side become one of `size` bytes in the views that do: all but FROM of stride 0. */
+static void widen(copying *c, int64_t size, bool both) {
+    const int last = c->rows.n_dims - 1;
+    const int64_t times = size / c->size;
+    c->rows.shape[last] /= times;
+    c->rows.count /= times;
+    for (int d = 0; d < last; d++) {
+        c->rows.strides[d][TO] /= times;
+        if (both) c->rows.strides[d][FROM] /= times;
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+/* Widens the elements where both sides allow it, and names the kernels that take them. */
+static family widen_lines(copying *c) {
+    const int last = c->rows.n_dims - 1;
+    if (c->size == 16) return alignment(c, TO, 16) < 16 || alignment(c, FROM, 16) < 16 ? PAIRS_SHORT : LINES_SHORT;
+    if (last < 0 || c->rows.strides[last][TO] != 1) return LINES_SHORT;
+    const int64_t step = c->rows.strides[last][FROM], line = c->rows.shape[last] * c->size;
+    int64_t size = least(alignment(c, TO, 16), line & -line);
+    if (step == 0 && size >= 16) {
+        widen(c, 16, false);
+        return FILL_SHORT;
+    }
+    if (step == 1) size = least(size, alignment(c, FROM, 16));
+    if (step == 1 && size > c->size) {
+        widen(c, size, true);
+        c->size = (int)size;
+    }
+    return LINES_SHORT;
+}
+
+static tn_status run_lines(const tn_call *call, copying *c) {
+    const family f = widen_lines(c);
+    tni_copy_lines p = {.to = c->to, .from = c->from};
+    tni_walk_of(&p.walk, &c->rows);
+    const bool is_short = p.walk.is_short, few = f != LINES_SHORT || c->size == 16 || !is_short;
+    const int64_t block = TNI_COPY_THREADS * (few ? TNI_COPY_FEW_ITEMS : TNI_COPY_ITEMS);
+    const int64_t grid = (p.walk.count + block - 1) / block;
+    if (grid > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: a copy of so many elements is not possible", call->name);
+    tni_launch launch;
+    TN_TRY(find(call, is_short ? f : f + 1, c->size, &launch));
+    launch.grid = (uint32_t)grid;
+    launch.block = TNI_COPY_THREADS;
+    return tni_cuda_launch(call, &launch, (void *[]){&p});
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+
+/* The dimension that FROM is fastest along where that is not the last, which TO is fastest along; -1: none. */
+static int fast_in_from(const tni_rows *rows) {
+    const int last = rows->n_dims - 1;
+    int best = last;
+    for (int d = last; d >= 0; d--) {
+        const int64_t step = llabs(rows->strides[d][FROM]);
+        if (rows->shape[d] >= LEAST_EDGE && step != 0 && step < llabs(rows->strides[best][FROM])) best = d;
+    }
+    return best == last || rows->shape[last] < LEAST_EDGE ? -1 : best;
+}
+
+static bool is_wide(const copying *c, int view, const tni_rows *outer, int64_t fast, int64_t slow) {
+    const uintptr_t data = (uintptr_t)(view == TO ? c->to : c->from);
+    uint64_t all = data | (uint64_t)(slow * c->size);
+    for (int d = 0; d < outer->n_dims; d++) all |= (uint64_t)(outer->strides[d][view] * c->size);
+    return fast == 1 && all % 16 == 0;
+}
+
+/* *done: by tiles it was. */
+static tn_status run_tiles(const tn_call *call, const copying *c, bool *done) {
+    tni_rows outer = c->rows;
+    const int j = outer.n_dims > 1 ? fast_in_from(&outer) : -1;
+    *done = false;
+    if (j < 0 || (c->size == 16 && ((uintptr_t)c->to | (uintptr_t)c->from) % 16 != 0)) return TN_OK;
+    int64_t along_i[TNI_ROWS_MAX], along_j[TNI_ROWS_MAX];
+    tni_copy_tiles p = {.to = c->to, .from = c->from};
+    p.n_i = tni_rows_take(&outer, outer.n_dims - 1, along_i);
+    p.n_j = tni_rows_take(&outer, j, along_j);
+    p.to_i = along_i[TO], p.from_i = along_i[FROM];
+    p.to_j = along_j[TO], p.from_j = along_j[FROM];
+    p.wide_to = is_wide(c, TO, &outer, p.to_i, p.to_j);
+    p.wide_from = is_wide(c, FROM, &outer, p.from_j, p.from_i);
+    tni_walk_of(&p.outer, &outer);
+    const int64_t groups = c->size == 1 ? TNI_TILE_GROUPS / 2 : TNI_TILE_GROUPS, edge = groups * 16 / c->size;
+    p.tiles_i = (p.n_i + edge - 1) / edge;
+    p.tiles_j = (p.n_j + edge - 1) / edge;
+    if ((double)p.tiles_i * (double)p.tiles_j * (double)outer.count > INT32_MAX) return TN_OK;
+    tni_launch launch;
+    TN_TRY(find(call, TILES, c->size, &launch));
+    launch.grid = (uint32_t)(p.tiles_i * p.tiles_j * outer.count);
+    launch.block = (uint32_t)(groups * groups);
+    *done = true;
+    return tni_cuda_launch(call, &launch, (void *[]){&p});
+}
+
+tn_status tni_cuda_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
+    bool done;
+    if (tn_count(to) == 0) return TN_OK;
+    copying c = copying_of(to, from);
+    TN_TRY(run_tiles(call, &c, &done));
+    return done ? TN_OK : run_lines(call, &c);
+}

@@ -1,0 +1,558 @@
+/* Runs a program: for each pass, blocks of rows on the host's threads, the steps of the pass over each block. */
+#include <math.h>
+#include <string.h>
+
+#include "compile_c.h"
+#include "fuse/cuda/gpu.h"
+
+enum {
+    CHUNK = 256,         /* random numbers at a time */
+    MOST_OPERANDS = 128, /* of a compiled loop */
+    ENOUGH = 32768       /* elements for a thread to be worth waking */
+};
+
+/* One thread's view of a pass: where it is, and where values are. */
+typedef struct worker {
+    const tni_program *program;
+    const tni_pass *pass;
+    const tn_call *call;
+    const tni_c_loop *loops; /* that are compiled; NULL: none */
+    void **at;               /* (n_values) */
+    int64_t *offset;         /* (n_memory), in elements, of the block's first row; then (n_accumulators) */
+    int64_t row;             /* the block's first row, counted over all */
+    int64_t rows;            /* of this block */
+    int64_t column, columns;
+    int64_t unit, span;
+    int64_t piece;  /* of accumulators */
+    bool first;     /* block of a row */
+    int32_t part;   /* which tensor of the lists */
+    int64_t length; /* of a row; of lists, this tensor's */
+    int64_t number; /* elements of the lists before this tensor */
+} worker;
+
+typedef struct shared {
+    const tni_program *program;
+    const tni_pass *pass;
+    const tn_call *call;
+    const tni_c_loop *loops;
+} shared;
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* A call without any has none, and nothing in it. */
+static char *workspace_at(const tn_call *call, int64_t offset) {
+    return call->workspace ? (char *)call->workspace + offset : NULL;
+}
+
+char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
+    if (m->where == TNI_FROM_WORKSPACE) return workspace_at(call, m->offset);
+    const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
+    return args[m->index].views[m->list ? part : 0].data;
+}
+
+static char *base_of(const worker *w, const tni_memory *m) {
+    return tni_memory_base(w->call, m, w->part);
+}
+
+/* Where the block begins in it. */
+static char *block_of(const worker *w, int32_t i) {
+    const tni_memory *m = &w->pass->memory[i];
+    int64_t element = w->offset[i] + w->column * m->strides[w->pass->n_dims];
+    char *base = base_of(w, m);
+    return base ? base + element * (int64_t)tn_type_size(m->type) : NULL; /* no elements */
+}
+
+static int64_t row_stride(const worker *w, const int64_t *strides) {
+    return w->pass->n_dims ? strides[w->pass->n_dims - 1] : 0;
+}
+
+static int64_t count_at(const worker *w, uint8_t level) {
+    return level == TNI_ELEMENT ? w->rows * w->columns : level == TNI_ROW ? w->rows : 1;
+}
+
+static const void *value_at(const worker *w, int32_t value) {
+    return value < 0 ? (const void *)&w->program->constants[-2 - value] : w->at[value];
+}
+
+static void load(const worker *w, const tni_step *s) {
+    const tni_memory *m = &w->pass->memory[s->operand];
+    int64_t along = m->strides[w->pass->n_dims], down = row_stride(w, m->strides),
+            size = (int64_t)tn_type_size(m->type);
+    char *from = block_of(w, s->operand), *to = w->at[s->out];
+    if (s->level == TNI_ONCE) {
+        tni_load_values(s->lane, m->type, base_of(w, m), 1, to, 1);
+    } else if (s->level == TNI_ROW) {
+        tni_load_values(s->lane, m->type, from, down, to, w->rows);
+    } else if (along == 1 && down == w->columns) {
+        tni_load_values(s->lane, m->type, from, 1, to, w->rows * w->columns);
+    } else {
+        for (int64_t r = 0; from && r < w->rows; r++) {
+            tni_load_values(s->lane, m->type, from + r * down * size, along,
+                            to + r * w->columns * tni_lane_size(s->lane), w->columns);
+        }
+    }
+}
+
+static void store(const worker *w, const tni_step *s) {
+    const tni_memory *m = &w->pass->memory[s->operand];
+    int64_t along = m->strides[w->pass->n_dims], down = row_stride(w, m->strides),
+            size = (int64_t)tn_type_size(m->type);
+    char *to = block_of(w, s->operand);
+    const char *from = value_at(w, s->arg[0]);
+    if (s->level == TNI_ONCE) { /* the same for all blocks: one of them writes it */
+        if (w->unit == 0) tni_store_values(s->lane, m->type, from, to, 1, 1);
+    } else if (s->level == TNI_ROW) {
+        if (w->span == 0) tni_store_values(s->lane, m->type, from, to, down, w->rows);
+    } else if (along == 1 && down == w->columns) {
+        tni_store_values(s->lane, m->type, from, to, 1, w->rows * w->columns);
+    } else {
+        for (int64_t r = 0; to && r < w->rows; r++) {
+            tni_store_values(s->lane, m->type, from + r * w->columns * tni_lane_size(s->lane), to + r * down * size,
+                             along, w->columns);
+        }
+    }
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void fill(const char *from, int64_t size, char *to, int64_t n) {
+    if (size == 1) {
+        memset(to, *(const unsigned char *)from, (size_t)n);
+    } else if (size == 4) {
+        uint32_t word;
+        memcpy(&word, from, sizeof word);
+        for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, &word, sizeof word);
+    } else {
+        uint64_t word;
+        memcpy(&word, from, sizeof word);
+        for (int64_t i = 0; i < n; i++) memcpy(to + 8 * i, &word, sizeof word);
+    }
+}
+
+static void expand(const worker *w, const tni_step *s) {
+    const char *from = value_at(w, s->arg[0]);
+    char *to = w->at[s->out];
+    int64_t size = tni_lane_size(s->lane);
+    if (s->from_level == TNI_ONCE) {
+        fill(from, size, to, count_at(w, s->level));
+    } else {
+        for (int64_t r = 0; r < w->rows; r++) fill(from + r * size, size, to + r * w->columns * size, w->columns);
+    }
+}
+
+static void random_values(const worker *w, const tni_step *s) {
+    const int64_t *seed = (const int64_t *)base_of(w, &w->pass->memory[s->operand]);
+    const tn_view *view = w->call->in[w->pass->memory[s->operand].index].views;
+    int64_t both[2] = {seed[0], seed[view->strides[0]]};
+    for (int64_t r = 0; r < w->rows; r++) {
+        int64_t first = w->number + (w->row + r) * w->pass->columns + w->column;
+        char *to = (char *)w->at[s->out] + r * w->columns * tni_lane_size(s->lane);
+        for (int64_t c = 0; c < w->columns; c += CHUNK) {
+            float drawn[CHUNK];
+            int64_t some = w->columns - c < CHUNK ? w->columns - c : CHUNK;
+            tni_random(both, s->stream, first + c, drawn, some);
+            tni_load_values(s->lane, TN_F32, drawn, 1, to + c * tni_lane_size(s->lane), some);
+        }
+    }
+}
+
+/* A running result: a double, or an int64_t for integers. */
+typedef union running {
+    double real;
+    int64_t whole;
+} running;
+
+static running nothing(uint8_t op, uint8_t lane) {
+    running none;
+    if (lane == TNI_LANE_INT) {
+        none.whole = op == TNI_P_RMAX ? INT64_MIN : op == TNI_P_RMIN ? INT64_MAX : 0;
+    } else {
+        none.real = op == TNI_P_RMAX ? -(double)INFINITY : op == TNI_P_RMIN ? (double)INFINITY : 0;
+    }
+    return none;
+}
+
+static running both(uint8_t op, uint8_t lane, running a, running b) {
+    running made;
+    if (lane == TNI_LANE_INT) {
+        int64_t sum = (int64_t)((uint64_t)a.whole + (uint64_t)b.whole);
+        bool second = op == TNI_P_RMAX ? b.whole > a.whole : b.whole < a.whole;
+        made.whole = op == TNI_P_RMAX || op == TNI_P_RMIN ? (second ? b.whole : a.whole) : sum;
+    } else {
+        bool second = b.real != b.real || (op == TNI_P_RMAX ? b.real > a.real : b.real < a.real);
+        made.real = op == TNI_P_RMAX || op == TNI_P_RMIN ? (second && a.real == a.real ? b.real : a.real)
+                                                         : a.real + b.real;
+    }
+    return made;
+}
+
+/* y: what x is multiplied with; NULL: nothing. */
+static running over(uint8_t op, uint8_t lane, const void *x, const void *y, int64_t n) {
+    running made = nothing(op, lane);
+    if (lane == TNI_LANE_INT) {
+        for (int64_t i = 0; i < n; i++) made = both(op, lane, made, (running){.whole = ((const int64_t *)x)[i]});
+    } else if (n > 0) {
+        const tni_real_loops *loops = tni_real_loops_of(lane);
+        made.real = y                  ? loops->dot(x, y, n)
+                    : op == TNI_P_RMAX ? loops->max(x, n)
+                    : op == TNI_P_RMIN ? loops->min(x, n)
+                                       : loops->sum(x, n);
+    }
+    return made;
+}
+
+static void put(void *to, int64_t i, uint8_t lane, running value) {
+    if (lane == TNI_LANE_INT) {
+        ((int64_t *)to)[i] = value.whole;
+    } else if (lane == TNI_LANE_F32) {
+        ((float *)to)[i] = (float)value.real;
+    } else {
+        ((double *)to)[i] = value.real;
+    }
+}
+
+/* The values of a reduction from a place of the block on: of row r, so many bytes each. */
+static running over_row(const worker *w, const tni_step *s, int64_t r, int64_t bytes, int64_t n) {
+    const char *x = w->at[s->arg[0]], *y = s->n_args == 2 ? w->at[s->arg[1]] : NULL;
+    return over(s->op, s->lane, x + r * bytes, y ? y + r * bytes : NULL, n);
+}
+
+static void reduce(const worker *w, const tni_step *s) {
+    int64_t bytes = w->columns * tni_lane_size(s->lane);
+    if (w->pass->columns > w->pass->block) { /* a long row: gathered block by block */
+        running value = over_row(w, s, 0, bytes, w->columns), *sum = w->at[s->out];
+        *sum = w->first ? value : both(s->op, s->lane, *sum, value);
+        return;
+    }
+    for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
+}
+
+/* The block's first among this piece's partial results. */
+static int64_t sum_of(const worker *w, const tni_step *s) {
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    int64_t begin = w->offset[w->pass->n_memory + s->operand] + w->column * acc->strides[w->pass->n_dims];
+    return w->piece * acc->size + begin;
+}
+
+static running *sums_of(const worker *w, const tni_step *s) {
+    return (running *)workspace_at(w->call, w->pass->accumulators[s->operand].partial) + sum_of(w, s);
+}
+
+/* NULL: nothing ever is pending. */
+static float *pending_of(const worker *w, const tni_step *s) {
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    bool any = s->level == TNI_ELEMENT && acc->pending >= 0;
+    return any ? (float *)workspace_at(w->call, acc->pending) + sum_of(w, s) : NULL;
+}
+
+/* Rows side by side, and which of them the block begins with. */
+static int64_t inner_of(const worker *w) {
+    int64_t inner = w->pass->n_dims ? w->pass->size[w->pass->n_dims - 1] : 1;
+    return inner > 0 ? inner : 1; /* where there are none, single values are made all the same */
+}
+
+static int64_t row_of(const worker *w) {
+    return w->row % inner_of(w);
+}
+
+static void gather(const worker *w, const tni_step *s) {
+    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
+    int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
+    running *to = sums_of(w, s);
+    float *pending = pending_of(w, s);
+    const tni_real_loops *loops = s->lane == TNI_LANE_INT ? NULL : tni_real_loops_of(s->lane);
+    const char *from = w->at[s->arg[0]];
+    int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
+    if (along == 0 && down == 0) { /* all of the block to one place */
+        *to = both(s->op, s->lane, *to, over_row(w, s, 0, bytes, w->rows * columns));
+        return;
+    }
+    for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
+        if (along == 0) {
+            *to = both(s->op, s->lane, *to, over_row(w, s, r, bytes, columns));
+        } else if (pending) {
+            loops->add_row(pending, from, columns);
+            if (tni_is_settled(row_of(w) + r, inner_of(w))) loops->settle(&to->real, pending, columns);
+        } else if (along == 1 && s->lane != TNI_LANE_INT) {
+            loops->add_to(&to->real, from, columns);
+        } else {
+            for (int64_t c = 0; c < columns; c++) {
+                running *one = to + c * along;
+                *one = both(s->op, s->lane, *one, over(s->op, s->lane, from + c * tni_lane_size(s->lane), NULL, 1));
+            }
+        }
+    }
+}
+
+static void round_values(const worker *w, const tni_step *s) {
+    int64_t n = count_at(w, s->level);
+    memcpy(w->at[s->out], value_at(w, s->arg[0]), (size_t)(n * tni_lane_size(s->lane)));
+    tni_round_values(s->type, s->lane, w->at[s->out], n);
+}
+
+static void run_loop(const worker *w, const tni_step *s) {
+    const void *arg[3] = {NULL, NULL, NULL};
+    for (int k = 0; k < s->n_args; k++) arg[k] = value_at(w, s->arg[k]);
+    s->run(arg, s->scalars, w->at[s->out], count_at(w, s->level));
+}
+
+/* The compiled loop of steps `first` …: everything that they point at, then all of them at once. */
+static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) {
+    char *memory[MOST_OPERANDS];
+    int32_t n = 0;
+    for (int32_t i = first; i < first + place->count; i++) {
+        const tni_step *s = &w->pass->steps[i];
+        if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_GATHER && pending_of(w, s)) memory[n++] = (char *)pending_of(w, s);
+        if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
+    }
+    w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns, row_of(w), inner_of(w));
+}
+
+static void run_steps(worker *w, const tni_segment *segment) {
+    for (int32_t i = segment->first; i < segment->first + segment->count; i++) {
+        const tni_step *s = &w->pass->steps[i];
+        if (w->loops && w->pass->loops[i].number) {
+            run_compiled(w, i, &w->pass->loops[i]);
+            i += w->pass->loops[i].count - 1;
+            continue;
+        }
+        switch (s->kind) {
+        case TNI_STEP_NONE: break;
+        case TNI_STEP_LOOP: run_loop(w, s); break;
+        case TNI_STEP_LOAD: load(w, s); break;
+        case TNI_STEP_POINT: w->at[s->out] = block_of(w, s->operand); break;
+        case TNI_STEP_RAND: random_values(w, s); break;
+        case TNI_STEP_EXPAND: expand(w, s); break;
+        case TNI_STEP_ROUND: round_values(w, s); break;
+        case TNI_STEP_REDUCE: reduce(w, s); break;
+        case TNI_STEP_FINISH: put(w->at[s->out], 0, s->lane, *(const running *)w->at[s->arg[0]]); break;
+        case TNI_STEP_STORE: store(w, s); break;
+        case TNI_STEP_GATHER: gather(w, s); break;
+        }
+    }
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static const int64_t *strides_of(const tni_pass *pass, int32_t i) {
+    return i < pass->n_memory ? pass->memory[i].strides : pass->accumulators[i - pass->n_memory].strides;
+}
+
+/* Units come in order: the tensor that it is in is this one or one behind it. */
+static void go_to_part(worker *w, int64_t unit) {
+    const tni_program *program = w->program;
+    while (w->part + 1 < program->n_parts && w->pass->first_unit[w->part + 1] <= unit) {
+        w->number += program->parts[w->part++];
+    }
+    w->unit = unit;
+    w->span = unit - w->pass->first_unit[w->part];
+    w->rows = 1;
+    w->length = program->parts[w->part];
+}
+
+/* From the number of a unit to its rows and columns. */
+static void go_to(worker *w, int64_t unit) {
+    const tni_pass *pass = w->pass;
+    if (pass->first_unit) {
+        go_to_part(w, unit);
+        return;
+    }
+    int64_t inner = inner_of(w), blocks = (inner + pass->rows - 1) / pass->rows;
+    int64_t block = unit / pass->spans % blocks, outer = unit / pass->spans / blocks, begin = block * pass->rows;
+    int32_t n = pass->n_memory + pass->n_accumulators;
+    w->unit = unit;
+    w->span = unit % pass->spans;
+    w->row = outer * inner + begin;
+    w->rows = inner - begin < pass->rows ? inner - begin : pass->rows;
+    for (int32_t i = 0; i < n; i++) w->offset[i] = begin * row_stride(w, strides_of(pass, i));
+    for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
+        int64_t index = outer % pass->size[d];
+        outer /= pass->size[d];
+        for (int32_t i = 0; i < n; i++) w->offset[i] += index * strides_of(pass, i)[d];
+    }
+}
+
+/* The compiled loop that is all of a segment; NULL: none is. */
+static const tni_loop_place *free_loop(const worker *w, const tni_segment *segment) {
+    for (int32_t i = 0; w->loops && i < segment->count; i++) {
+        const tni_loop_place *place = &w->pass->loops[segment->first + i];
+        if (place->number) return place->free ? place : NULL;
+    }
+    return NULL;
+}
+
+/* Is everything that a unit does one compiled loop that needs no blocks? */
+static bool is_free(const worker *w) {
+    bool any = false;
+    for (int32_t i = 1; i < w->pass->n_segments; i++) {
+        const tni_segment *segment = &w->pass->segments[i];
+        if (segment->count == 0) continue;
+        if (any || !free_loop(w, segment)) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Units side by side that one compiled loop can do at once: more rows, or more of a row; how many they are. */
+static int64_t take_more(worker *w, int64_t unit, int64_t end) {
+    const tni_pass *pass = w->pass;
+    if (!is_free(w)) return 1;
+    int64_t spans = pass->first_unit ? pass->first_unit[w->part + 1] - pass->first_unit[w->part] : pass->spans;
+    if (spans > 1) return spans - w->span < end - unit ? spans - w->span : end - unit;
+    if (!pass->n_dims || pass->columns > pass->block) return 1;
+    int64_t left = inner_of(w) - row_of(w), most = (end - unit) * pass->rows;
+    w->rows = left < most ? left : most;
+    return (w->rows + pass->rows - 1) / pass->rows;
+}
+
+/* `count`: spans of a row, where it has several. */
+static void run_unit(worker *w, int64_t count) {
+    const tni_pass *pass = w->pass;
+    bool split = pass->spans > 1 || pass->first_unit;
+    int64_t begin = w->span * pass->span, end = begin + (split ? count : 1) * pass->span;
+    if (end > w->length) end = w->length;
+    for (int32_t i = 1; i < pass->n_segments; i++) {
+        const tni_segment *segment = &pass->segments[i];
+        w->column = begin;
+        w->columns = end - begin;
+        if (segment->kind == TNI_SEGMENT_ROWS) {
+            run_steps(w, segment);
+            continue;
+        }
+        int64_t block = free_loop(w, segment) ? end - begin : pass->block;
+        for (; w->column < end; w->column += block) {
+            w->first = w->column == begin;
+            w->columns = end - w->column < block ? end - w->column : block;
+            run_steps(w, segment);
+        }
+    }
+}
+
+void tni_clear_sums(const tni_accumulator *acc, void *sums) {
+    running none = nothing(acc->op, acc->lane), *to = sums;
+    for (int64_t k = 0; k < acc->size; k++) to[k] = none;
+}
+
+/* This piece's pending values of an accumulator that has some. */
+static float *all_pending(const worker *w, const tni_accumulator *acc) {
+    return (float *)workspace_at(w->call, acc->pending) + w->piece * acc->size;
+}
+
+static void clear_partials(const worker *w) {
+    for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &w->pass->accumulators[i];
+        if (acc->size == 0) continue;
+        tni_clear_sums(acc, workspace_at(w->call, acc->partial) + w->piece * acc->size * 8);
+        if (acc->pending >= 0) memset(all_pending(w, acc), 0, (size_t)acc->size * sizeof(float));
+    }
+}
+
+/* A piece may end within a group of rows. */
+static void settle_partials(const worker *w) {
+    for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &w->pass->accumulators[i];
+        if (acc->size == 0 || acc->pending < 0) continue;
+        double *sums = (double *)workspace_at(w->call, acc->partial) + w->piece * acc->size;
+        tni_real_loops_of(acc->lane)->settle(sums, all_pending(w, acc), acc->size);
+    }
+}
+
+static void run_units(worker *w, int64_t begin, int64_t end) {
+    const tni_pass *pass = w->pass;
+    w->unit = begin;
+    w->rows = pass->rows;
+    w->column = 0;
+    w->columns = pass->columns;
+    run_steps(w, &pass->segments[0]);
+    for (int64_t unit = begin, count; unit < end; unit += count) {
+        go_to(w, unit);
+        count = take_more(w, unit, end);
+        run_unit(w, count);
+    }
+}
+
+/* The scratch memory is this thread's stack: kernels do not allocate. */
+static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece) {
+    const tni_pass *pass = s->pass;
+    int32_t n = pass->n_memory + pass->n_accumulators;
+    char scratch[pass->scratch + 64] __attribute__((aligned(64)));
+    void *at[pass->n_values + 1];
+    int64_t offset[n + 1];
+    worker w = {.program = s->program,
+                .pass = pass,
+                .call = s->call,
+                .loops = s->loops,
+                .at = at,
+                .offset = offset,
+                .piece = piece,
+                .length = pass->columns};
+    for (int32_t i = 0; i < pass->n_values; i++) at[i] = pass->offset[i] < 0 ? NULL : scratch + pass->offset[i];
+    memset(offset, 0, sizeof offset);
+    clear_partials(&w);
+    run_units(&w, begin, end);
+    settle_partials(&w);
+}
+
+static void do_units(void *arg, int64_t begin, int64_t end) {
+    run_range(arg, begin, end, 0);
+}
+
+/* Which units a piece has depends on the shape alone, so the sums come out the same on any number of threads. */
+static void do_pieces(void *arg, int64_t begin, int64_t end) {
+    const shared *s = arg;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t first = s->pass->units * piece / s->pass->pieces, past = s->pass->units * (piece + 1) / s->pass->pieces;
+        run_range(s, first, past, piece);
+    }
+}
+
+typedef struct sums {
+    const tni_pass *pass;
+    const tni_accumulator *acc;
+    const running *from; /* (pieces, size) */
+    running *to;
+} sums;
+
+/* Piece by piece, so that memory is gone through as it lies. */
+static void add_pieces(void *arg, int64_t begin, int64_t end) {
+    const sums *s = arg;
+    const tni_accumulator *acc = s->acc;
+    bool adds = acc->op == TNI_P_SUM && acc->lane != TNI_LANE_INT;
+    memcpy(s->to + begin, s->from + begin, (size_t)(end - begin) * sizeof *s->to);
+    for (int64_t piece = 1; piece < s->pass->pieces; piece++) {
+        const running *more = s->from + piece * acc->size;
+        if (adds) {
+            tni_real_loops_of(TNI_LANE_F64)->add_to(&s->to[begin].real, &more[begin], end - begin);
+        } else {
+            for (int64_t k = begin; k < end; k++) s->to[k] = both(acc->op, acc->lane, s->to[k], more[k]);
+        }
+    }
+}
+
+void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
+    sums s = {pass, acc, (const running *)workspace_at(call, acc->partial), (running *)workspace_at(call, acc->result)};
+    tn_parallel(call, acc->size, 1 + ENOUGH / pass->pieces, add_pieces, &s);
+}
+
+tn_status tni_program_run(const tni_program *program, const tn_call *call) {
+    if (program->gpu) return tni_gpu_run(program, call);
+    const tni_c_loop *loops = tni_c_loops(program);
+    for (int32_t i = 0; i < program->n_passes; i++) {
+        const tni_pass *pass = &program->passes[i];
+        shared s = {program, pass, call, loops};
+        int64_t elements = pass->rows * (pass->span > 0 ? pass->span : 1), grain = 1;
+        if (pass->first_unit) { /* of lists, units may be small */
+            elements = 1 + pass->columns / pass->units;
+            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / pass->pieces);
+        }
+        if (pass->n_accumulators) {
+            tn_parallel(call, pass->pieces, grain, do_pieces, &s);
+        } else {
+            tn_parallel(call, pass->units, 1 + ENOUGH / elements, do_units, &s);
+        }
+        for (int32_t k = 0; k < pass->n_accumulators; k++) tni_add_sums(call, pass, &pass->accumulators[k]);
+    }
+    return TN_OK;
+}

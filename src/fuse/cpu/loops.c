@@ -1,0 +1,408 @@
+/* Loops over integers and truth values, conversions, memory of every type, random numbers. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/vec/variants.h"
+#include "fuse/plan/program.h"
+
+/* ---- the sets of this machine ------------------------------------------------------------------------------------ */
+
+#define DECLARE(isa, needs, none)                       \
+    extern const tni_real_loops fuse_loops_##isa##_f32; \
+    extern const tni_real_loops fuse_loops_##isa##_f64; \
+    extern const tni_pair_loops fuse_pairs_##isa##_f32; \
+    extern const tni_pair_loops fuse_pairs_##isa##_f64;
+TNI_VARIANTS(DECLARE, )
+
+static const struct {
+    const char *name;
+    uint32_t needs;
+    const tni_real_loops *f32, *f64;
+    const tni_pair_loops *pairs_f32, *pairs_f64;
+} variants[] = {
+#define ROW(isa, needs, none) \
+    {#isa, needs, &fuse_loops_##isa##_f32, &fuse_loops_##isa##_f64, &fuse_pairs_##isa##_f32, &fuse_pairs_##isa##_f64},
+    TNI_VARIANTS(ROW, )};
+
+static size_t best(void) {
+    size_t i = 0;
+    while (variants[i].needs & ~tni_cpu_isa()) i++; /* the last one needs nothing */
+    return i;
+}
+
+const tni_real_loops *tni_real_loops_of(int lane) {
+    return lane == TNI_LANE_F64 ? variants[best()].f64 : variants[best()].f32;
+}
+
+const char *tni_loops_isa(void) {
+    return variants[best()].name;
+}
+
+tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
+    const tni_pair_loops *pairs = lane == TNI_LANE_F64 ? variants[best()].pairs_f64 : variants[best()].pairs_f32;
+    return pairs->loop[first][second][relu];
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+
+#define INT_UNARY(name, expression)                                                          \
+    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int64_t *x = arg[0];                                                           \
+        int64_t *y = out;                                                                    \
+        (void)scalars;                                                                       \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                          \
+            const int64_t a = x[i];                                                          \
+            y[i] = expression;                                                               \
+        }                                                                                    \
+    }
+
+/* y[i] of a and b, each an element or one number for all; a loop of its own for what stands side by side. */
+#define BINARY_LOOPS(type, expression)              \
+    if (scalars == 0) {                             \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i], b = q[i];          \
+            y[i] = expression;                      \
+        }                                           \
+    } else if (scalars == 2) {                      \
+        const type b = q[0];                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else {                                        \
+        const type a = p[0];                        \
+        const int64_t by = scalars & 2 ? 0 : 1;     \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type b = q[by * i];               \
+            y[i] = expression;                      \
+        }                                           \
+    }
+
+#define INT_BINARY(name, result, expression)                                                 \
+    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int64_t *p = arg[0], *q = arg[1];                                              \
+        result *y = out;                                                                     \
+        BINARY_LOOPS(int64_t, expression)                                                    \
+    }
+
+/* Arithmetic wraps around, as the hardware's does. */
+static int64_t wrap_add(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static int64_t wrap_sub(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static int64_t wrap_mul(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+/* With the sign of b; 0 where b is. */
+static int64_t modulo(int64_t a, int64_t b) {
+    if (b == 0 || b == -1) return 0;
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static int64_t power(int64_t a, int64_t b) {
+    uint64_t made = 1, square = (uint64_t)a;
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    for (; b > 0; b /= 2, square *= square) made *= b % 2 ? square : 1;
+    return (int64_t)made;
+}
+
+INT_UNARY(neg, wrap_sub(0, a))
+INT_UNARY(abs, a < 0 ? wrap_sub(0, a) : a)
+INT_UNARY(sign, (a > 0) - (a < 0))
+INT_UNARY(same, a)
+INT_UNARY(relu, a > 0 ? a : 0)
+INT_BINARY(add, int64_t, wrap_add(a, b))
+INT_BINARY(sub, int64_t, wrap_sub(a, b))
+INT_BINARY(mul, int64_t, wrap_mul(a, b))
+INT_BINARY(mod, int64_t, modulo(a, b))
+INT_BINARY(pow, int64_t, power(a, b))
+INT_BINARY(min, int64_t, a < b ? a : b)
+INT_BINARY(max, int64_t, a > b ? a : b)
+INT_BINARY(lt, uint8_t, a < b)
+INT_BINARY(le, uint8_t, a <= b)
+INT_BINARY(eq, uint8_t, a == b)
+INT_BINARY(ne, uint8_t, a != b)
+
+#define WHERE(name, type)                                                                                 \
+    static void name##_where(const void *const *arg, unsigned scalars, void *out, int64_t n) {            \
+        const uint8_t *c = arg[0];                                                                        \
+        const type *a = arg[1], *b = arg[2];                                                              \
+        type *y = out;                                                                                    \
+        const int64_t by_c = scalars & 1 ? 0 : 1, by_a = scalars & 2 ? 0 : 1, by_b = scalars & 4 ? 0 : 1; \
+        for (int64_t i = 0; i < n; i++) y[i] = c[by_c * i] ? a[by_a * i] : b[by_b * i];                   \
+    }
+WHERE(int, int64_t)
+WHERE(bool, uint8_t)
+
+/* ---- truth values ------------------------------------------------------------------------------------------------ */
+
+static void bool_not(const void *const *arg, unsigned scalars, void *out, int64_t n) {
+    const uint8_t *x = arg[0];
+    uint8_t *y = out;
+    (void)scalars;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = !x[i];
+}
+
+#define BOOL_BINARY(name, op)                                                                 \
+    static void bool_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const uint8_t *p = arg[0], *q = arg[1];                                               \
+        uint8_t *y = out;                                                                     \
+        BINARY_LOOPS(uint8_t, a op b)                                                         \
+    }
+BOOL_BINARY(and, &)
+BOOL_BINARY(or, |)
+
+tni_loop tni_loop_of(int lane, int op) {
+    static const tni_loop ints[TNI_STEP_OPS] = {
+        [TNI_P_NEG] = int_neg,    [TNI_P_ABS] = int_abs,     [TNI_P_SIGN] = int_sign, [TNI_P_FLOOR] = int_same,
+        [TNI_P_ROUND] = int_same, [TNI_P_RELU] = int_relu,   [TNI_P_ADD] = int_add,   [TNI_P_SUB] = int_sub,
+        [TNI_P_MUL] = int_mul,    [TNI_P_MOD] = int_mod,     [TNI_P_POW] = int_pow,   [TNI_P_MIN] = int_min,
+        [TNI_P_MAX] = int_max,    [TNI_P_LT] = int_lt,       [TNI_P_LE] = int_le,     [TNI_P_EQ] = int_eq,
+        [TNI_P_NE] = int_ne,      [TNI_P_WHERE] = int_where,
+    };
+    static const tni_loop bools[TNI_STEP_OPS] = {
+        [TNI_P_NOT] = bool_not, [TNI_P_AND] = bool_and, [TNI_P_OR] = bool_or, [TNI_P_WHERE] = bool_where};
+    if (lane == TNI_LANE_BOOL) return bools[op];
+    return lane == TNI_LANE_INT ? ints[op] : tni_real_loops_of(lane)->op[op];
+}
+
+/* ---- from lane to lane ------------------------------------------------------------------------------------------- */
+
+#define CONVERT(name, from, to, expression)                                                      \
+    static void convert_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const from *x = arg[0];                                                                  \
+        to *y = out;                                                                             \
+        (void)scalars;                                                                           \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                              \
+            const from a = x[i];                                                                 \
+            y[i] = (to)(expression);                                                             \
+        }                                                                                        \
+    }
+CONVERT(bool_int, uint8_t, int64_t, a)
+CONVERT(bool_f32, uint8_t, float, a)
+CONVERT(bool_f64, uint8_t, double, a)
+CONVERT(int_bool, int64_t, uint8_t, a != 0)
+CONVERT(int_f32, int64_t, float, a)
+CONVERT(int_f64, int64_t, double, a)
+CONVERT(f32_bool, float, uint8_t, a != 0)
+CONVERT(f32_int, float, int64_t, tni_whole(a))
+CONVERT(f32_f64, float, double, a)
+CONVERT(f64_bool, double, uint8_t, a != 0)
+CONVERT(f64_int, double, int64_t, tni_whole(a))
+CONVERT(f64_f32, double, float, a)
+
+tni_loop tni_convert_loop(int from, int to) {
+    static const tni_loop loops[TNI_LANES][TNI_LANES] = {
+        {NULL, convert_bool_int, convert_bool_f32, convert_bool_f64},
+        {convert_int_bool, NULL, convert_int_f32, convert_int_f64},
+        {convert_f32_bool, convert_f32_int, NULL, convert_f32_f64},
+        {convert_f64_bool, convert_f64_int, convert_f64_f32, NULL},
+    };
+    return loops[from][to];
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+#define INTEGERS(X)    \
+    X(TN_I8, int8_t)   \
+    X(TN_U8, uint8_t)  \
+    X(TN_I16, int16_t) \
+    X(TN_I32, int32_t) \
+    X(TN_I64, int64_t)
+
+/* Integers become a lane's type, `by`; false: these are none. */
+#define LOAD_INTEGERS(lane, to_type, by)                                              \
+    static bool load_##lane(tn_type type, const void *from, to_type *to, int64_t n) { \
+        typedef to_type lane_type;                                                    \
+        switch (type) { INTEGERS(by) default : return false; }                        \
+        return true;                                                                  \
+    }
+#define AS_IT_IS(name, of)                                                 \
+    case name: {                                                           \
+        const of *x = from;                                                \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (lane_type)x[i]; \
+    } break;
+#define BY_DOUBLE(name, of)                                                        \
+    case name: {                                                                   \
+        const of *x = from;                                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) to[i] = (lane_type)(double)x[i]; \
+    } break;
+LOAD_INTEGERS(int, int64_t, AS_IT_IS)
+LOAD_INTEGERS(f32, float, BY_DOUBLE)
+LOAD_INTEGERS(f64, double, BY_DOUBLE)
+
+/* Integers wrap around. */
+#define STORE_INTEGERS(lane, from_type, whole)                                        \
+    static bool store_##lane(tn_type type, const from_type *x, void *to, int64_t n) { \
+        switch (type) { INTEGERS(whole) default : return false; }                     \
+        return true;                                                                  \
+    }
+#define WRAPPED(name, of)                                          \
+    case name: {                                                   \
+        of *y = to;                                                \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (of)x[i]; \
+    } break;
+#define CUT_OFF(name, of)                                                     \
+    case name: {                                                              \
+        of *y = to;                                                           \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (of)tni_whole(x[i]); \
+    } break;
+STORE_INTEGERS(int, int64_t, WRAPPED)
+STORE_INTEGERS(f32, float, CUT_OFF)
+STORE_INTEGERS(f64, double, CUT_OFF)
+
+/* Elements next to each other. */
+static void load_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
+    const uint8_t *truths = from;
+    uint8_t *made = to;
+    switch (lane) {
+    case TNI_LANE_BOOL: TNI_IVDEP for (int64_t i = 0; i < n; i++) made[i] = truths[i] != 0; return;
+    case TNI_LANE_INT:
+        if (load_int(type, from, to, n)) return;
+        break;
+    default:
+        if (TN_BIT(type) & TN_FLOATS) {
+            tni_real_loops_of(lane)->load(type, from, to, n);
+            return;
+        }
+        if (lane == TNI_LANE_F32 ? load_f32(type, from, to, n) : load_f64(type, from, to, n)) return;
+    }
+    for (int64_t i = 0; i < n; i++) tn_set(tni_lane_type(lane), to, i, tn_get(type, from, i));
+}
+
+static void store_dense(int lane, tn_type type, const void *from, void *to, int64_t n) {
+    switch (lane) {
+    case TNI_LANE_BOOL: memcpy(to, from, (size_t)n); return;
+    case TNI_LANE_INT:
+        if (store_int(type, from, to, n)) return;
+        break;
+    default:
+        if (TN_BIT(type) & TN_FLOATS) {
+            tni_real_loops_of(lane)->store(type, from, to, n);
+            return;
+        }
+        if (lane == TNI_LANE_F32 ? store_f32(type, from, to, n) : store_f64(type, from, to, n)) return;
+    }
+    for (int64_t i = 0; i < n; i++) tn_set(type, to, i, tn_get(tni_lane_type(lane), from, i));
+}
+
+/* Elements `step` apart, to or from a place where they are next to each other: words of any type, wherever they lie. */
+#define COPY_APART(bytes)                                                             \
+    typedef uint##bytes##_t word##bytes __attribute__((may_alias, aligned(1)));       \
+    static void gather##bytes(const void *from, int64_t step, void *to, int64_t n) {  \
+        const word##bytes *x = from;                                                  \
+        word##bytes *y = to;                                                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i * step];                 \
+    }                                                                                 \
+    static void scatter##bytes(const void *from, void *to, int64_t step, int64_t n) { \
+        const word##bytes *x = from;                                                  \
+        word##bytes *y = to;                                                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i * step] = x[i];                 \
+    }
+COPY_APART(8)
+COPY_APART(16)
+COPY_APART(32)
+COPY_APART(64)
+
+static void gather(size_t size, const void *from, int64_t step, void *to, int64_t n) {
+    switch (size) {
+    case 1: gather8(from, step, to, n); break;
+    case 2: gather16(from, step, to, n); break;
+    case 4: gather32(from, step, to, n); break;
+    default: gather64(from, step, to, n); break;
+    }
+}
+
+static void scatter(size_t size, const void *from, void *to, int64_t step, int64_t n) {
+    switch (size) {
+    case 1: scatter8(from, to, step, n); break;
+    case 2: scatter16(from, to, step, n); break;
+    case 4: scatter32(from, to, step, n); break;
+    default: scatter64(from, to, step, n); break;
+    }
+}
+
+/* Memory of this type has values as the lane does. */
+static bool is_native(int lane, tn_type type) {
+    return type == tni_lane_type(lane) && lane != TNI_LANE_BOOL; /* any byte but 0 is true */
+}
+
+enum { CHUNK = 256 };
+
+void tni_load_values(int lane, tn_type type, const void *from, int64_t step, void *to, int64_t n) {
+    int64_t size = (int64_t)tn_type_size(type), wide = tni_lane_size(lane);
+    char chunk[CHUNK * 8];
+    if (step == 1) {
+        load_dense(lane, type, from, to, n);
+        return;
+    }
+    if (is_native(lane, type)) {
+        gather((size_t)size, from, step, to, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        gather((size_t)size, (const char *)from + i * step * size, step, chunk, some);
+        load_dense(lane, type, chunk, (char *)to + i * wide, some);
+    }
+}
+
+void tni_store_values(int lane, tn_type type, const void *from, void *to, int64_t step, int64_t n) {
+    int64_t size = (int64_t)tn_type_size(type), wide = tni_lane_size(lane);
+    char chunk[CHUNK * 8];
+    if (step == 1) {
+        store_dense(lane, type, from, to, n);
+        return;
+    }
+    if (is_native(lane, type)) {
+        scatter((size_t)size, from, to, step, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        store_dense(lane, type, (const char *)from + i * wide, chunk, some);
+        scatter((size_t)size, chunk, (char *)to + i * step * size, step, some);
+    }
+}
+
+void tni_round_values(tn_type type, int lane, void *x, int64_t n) {
+    char chunk[CHUNK * 8];
+    int64_t wide = tni_lane_size(lane);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        store_dense(lane, type, (char *)x + i * wide, chunk, some);
+        load_dense(lane, type, chunk, (char *)x + i * wide, some);
+    }
+}
+
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+
+/* Philox 4x32 with 10 rounds: element i takes word i % 4 of the block with counter (i / 4, stream, seed[1]) under the
+ * key seed[0], so that any element can be had on its own. */
+static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
+        uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
+        memcpy(c, next, sizeof next);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n) {
+    uint64_t key = (uint64_t)seed[0], more = (uint64_t)seed[1] + ((uint64_t)stream << 32);
+    uint32_t words[4] = {0};
+    for (int64_t i = first; i < first + n; i++) {
+        uint64_t block = (uint64_t)i / 4;
+        if (i == first || i % 4 == 0) {
+            uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)more, (uint32_t)(more >> 32)};
+            memcpy(words, counter, sizeof words);
+            philox(words, (uint32_t)key, (uint32_t)(key >> 32));
+        }
+        out[i - first] = (float)(words[i % 4] >> 8) * 0x1p-24f;
+    }
+}

@@ -1,0 +1,352 @@
+/* Loops over blocks of floating values, one set for each instruction set and precision. Each does one primitive; the
+ * values of a block stay in the first-level cache between them. */
+#include "cpu/vec/vec.h"
+#include "functions.h"
+#include "fuse/plan/program.h"
+
+/* ---- one argument ------------------------------------------------------------------------------------------------ */
+
+TNI_INLINE void apply(vreal (*f)(vreal), const void *x, void *y, int64_t n) {
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        vreal made[4];
+        for (int k = 0; k < 4; k++) made[k] = f(v_load(V_NATIVE, x, i + k * VL));
+        for (int k = 0; k < 4; k++) v_store(V_NATIVE, y, i + k * VL, made[k]);
+    }
+    for (; i + VL <= n; i += VL) v_store(V_NATIVE, y, i, f(v_load(V_NATIVE, x, i)));
+    if (i < n) v_store_n(V_NATIVE, y, i, n - i, f(v_load_n(V_NATIVE, x, i, n - i, 0)));
+}
+
+#define VECTOR(name)                                                                          \
+    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        (void)scalars;                                                                        \
+        apply(f_##name, arg[0], out, n);                                                      \
+    }
+
+VECTOR(neg)
+VECTOR(sign)
+VECTOR(abs)
+VECTOR(sqrt)
+VECTOR(rsqrt)
+VECTOR(exp)
+VECTOR(log)
+VECTOR(log1p)
+VECTOR(expm1)
+VECTOR(sin)
+VECTOR(cos)
+VECTOR(tanh)
+VECTOR(erf)
+VECTOR(sigmoid)
+VECTOR(softplus)
+VECTOR(tanh_softplus)
+VECTOR(half_erf)
+VECTOR(relu)
+#if defined(TNI_REAL_f32)
+VECTOR(coarse_exp)
+VECTOR(coarse_sigmoid)
+VECTOR(coarse_tanh_softplus)
+#endif
+
+#define SCALAR(name, expression)                                                              \
+    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const real *x = arg[0];                                                               \
+        real *y = out;                                                                        \
+        (void)scalars;                                                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                           \
+            real a = x[i];                                                                    \
+            y[i] = expression;                                                                \
+        }                                                                                     \
+    }
+
+#if defined(TNI_REAL_f32)
+#define F(name) name##f
+#else
+#define F(name) name
+#endif
+
+SCALAR(floor, F(floor)(a))
+SCALAR(round, F(nearbyint)(a))
+
+/* ---- two and three ----------------------------------------------------------------------------------------------- */
+
+#define BINARY(name, result, expression)                                                      \
+    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const real *p = arg[0], *q = arg[1];                                                  \
+        result *y = out;                                                                      \
+        if (scalars == 1) {                                                                   \
+            const real a = *p;                                                                \
+            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
+                const real b = q[i];                                                          \
+                y[i] = expression;                                                            \
+            }                                                                                 \
+        } else if (scalars == 2) {                                                            \
+            const real b = *q;                                                                \
+            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
+                const real a = p[i];                                                          \
+                y[i] = expression;                                                            \
+            }                                                                                 \
+        } else {                                                                              \
+            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
+                const real a = p[i], b = q[i];                                                \
+                y[i] = expression;                                                            \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+/* The same in vectors, four at a time: for what takes less time than the loop around it would. */
+TNI_INLINE void apply_two(vreal (*f)(vreal, vreal), const real *p, const bool one_p, const real *q, const bool one_q,
+                          real *y, int64_t n) {
+    const vreal u = v_set(p[0]), v = v_set(q[0]);
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        vreal made[4];
+        for (int k = 0; k < 4; k++) {
+            int64_t at = i + k * VL;
+            made[k] = f(one_p ? u : v_load(V_NATIVE, p, at), one_q ? v : v_load(V_NATIVE, q, at));
+        }
+        for (int k = 0; k < 4; k++) v_store(V_NATIVE, y, i + k * VL, made[k]);
+    }
+    for (; i < n; i++) y[i] = f(v_set(p[one_p ? 0 : i]), v_set(q[one_q ? 0 : i]))[0];
+}
+
+#define VECTOR_TWO(name)                                                                      \
+    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        if (n == 0) return;                                                                   \
+        if (scalars == 1) {                                                                   \
+            apply_two(f_##name, arg[0], true, arg[1], false, out, n);                         \
+        } else if (scalars == 2) {                                                            \
+            apply_two(f_##name, arg[0], false, arg[1], true, out, n);                         \
+        } else {                                                                              \
+            apply_two(f_##name, arg[0], false, arg[1], false, out, n);                        \
+        }                                                                                     \
+    }
+
+VECTOR_TWO(add)
+VECTOR_TWO(sub)
+VECTOR_TWO(mul)
+VECTOR_TWO(div)
+VECTOR_TWO(min)
+VECTOR_TWO(max)
+
+/* With the sign of b, as in Python. */
+TNI_INLINE real modulo(real a, real b) {
+    real r = F(fmod)(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+BINARY(mod, real, modulo(a, b))
+BINARY(pow, real, F(pow)(a, b))
+BINARY(lt, uint8_t, a < b)
+BINARY(le, uint8_t, a <= b)
+BINARY(eq, uint8_t, a == b)
+BINARY(ne, uint8_t, a != b)
+
+/* x[i], or x[0] for every i */
+TNI_INLINE real at(const real *x, int64_t i, const bool single) {
+    return single ? x[0] : x[i];
+}
+
+TNI_INLINE void choose(const uint8_t *c, const real *a, const bool one_a, const real *b, const bool one_b, real *y,
+                       int64_t n) {
+    const real u = one_a ? a[0] : 0, v = one_b ? b[0] : 0;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) {
+        const real yes = one_a ? u : a[i], no = one_b ? v : b[i];
+        y[i] = c[i] ? yes : no;
+    }
+}
+
+static void loop_where(const void *const *arg, unsigned scalars, void *out, int64_t n) {
+    const uint8_t *c = arg[0];
+    const real *a = arg[1], *b = arg[2];
+    real *y = out;
+    if (scalars & 1) { /* one side, all of it */
+        const real *x = c[0] ? a : b;
+        const bool single = scalars & (c[0] ? 2 : 4);
+        for (int64_t i = 0; i < n; i++) y[i] = at(x, i, single);
+    } else if (scalars == 0) {
+        choose(c, a, false, b, false, y, n);
+    } else if (scalars == 2) {
+        choose(c, a, true, b, false, y, n);
+    } else if (scalars == 4) {
+        choose(c, a, false, b, true, y, n);
+    } else {
+        choose(c, a, true, b, true, y, n);
+    }
+}
+
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
+
+enum { SUM_BLOCK = 32 * VL }; /* elements that are added in `real`; the sums of those are added in double */
+
+/* a + x, or a + x y */
+TNI_INLINE vreal add_one(vreal a, const real *x, const real *y, int64_t i) {
+    return y ? v_fma(v_load(V_NATIVE, x, i), v_load(V_NATIVE, y, i), a) : a + v_load(V_NATIVE, x, i);
+}
+
+TNI_INLINE real sum_block(const real *x, const real *y, int64_t n) {
+    vreal sum[4] = {{0}, {0}, {0}, {0}};
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        for (int k = 0; k < 4; k++) sum[k] = add_one(sum[k], x, y, i + k * VL);
+    }
+    for (; i + VL <= n; i += VL) sum[0] = add_one(sum[0], x, y, i);
+    if (i < n) {
+        vreal last = v_load_n(V_NATIVE, x, i, n - i, 0);
+        sum[1] = y ? v_fma(last, v_load_n(V_NATIVE, y, i, n - i, 0), sum[1]) : sum[1] + last;
+    }
+    return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+TNI_INLINE double sum_all(const real *x, const real *y, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += SUM_BLOCK)
+        sum += (double)sum_block(x + i, y ? y + i : NULL, n - i < SUM_BLOCK ? n - i : SUM_BLOCK);
+    return sum;
+}
+
+static double sum_of(const void *x, int64_t n) {
+    return sum_all(x, NULL, n);
+}
+
+static double dot_of(const void *x, const void *y, int64_t n) {
+    return sum_all(x, y, n);
+}
+
+/* The largest of sign * x; NaN where there is one. */
+TNI_INLINE double most_of(const real *x, int64_t n, const real sign) {
+    const real none = -(real)INFINITY;
+    vreal most[2] = {v_set(none), v_set(none)};
+    int64_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        for (int k = 0; k < 2; k++) most[k] = v_max(most[k], v_load(V_NATIVE, x, i + k * VL) * sign);
+    }
+    for (; i < n; i += VL) {
+        int64_t left = n - i < VL ? n - i : VL;
+        most[0] = v_max(most[0], v_load_n(V_NATIVE, x, i, left, sign * none) * sign);
+    }
+    return (double)(sign * v_hmax(v_max(most[0], most[1])));
+}
+
+static double max_of(const void *x, int64_t n) {
+    return most_of(x, n, 1);
+}
+
+static double min_of(const void *x, int64_t n) {
+    return most_of(x, n, -1);
+}
+
+static void add_to(double *sums, const void *p, int64_t n) {
+    const real *x = p;
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_add_to(sums + i, v_load(V_NATIVE, x, i));
+    for (; i < n; i++) sums[i] += (double)x[i];
+}
+
+static void add_row(void *pending, const void *x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        v_store(V_NATIVE, pending, i, v_load(V_NATIVE, pending, i) + v_load(V_NATIVE, x, i));
+    }
+    for (; i < n; i++) ((real *)pending)[i] += ((const real *)x)[i];
+}
+
+static void settle(double *sums, void *pending, int64_t n) {
+    add_to(sums, pending, n);
+    memset(pending, 0, (size_t)n * sizeof(real));
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+TNI_INLINE void load_as(const tn_type t, const void *from, void *to, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(V_NATIVE, to, i, v_load(t, from, i));
+    for (; i < n; i++) r_store(V_NATIVE, to, i, r_load(t, from, i));
+}
+
+TNI_INLINE void store_as(const tn_type t, const void *from, void *to, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(t, to, i, v_load(V_NATIVE, from, i));
+    for (; i < n; i++) r_store(t, to, i, r_load(V_NATIVE, from, i));
+}
+
+static void load(tn_type type, const void *from, void *to, int64_t n) {
+    if (type == TN_F16) {
+        load_as(TN_F16, from, to, n);
+    } else if (type == TN_BF16) {
+        load_as(TN_BF16, from, to, n);
+    } else if (type == TN_F32) {
+        load_as(TN_F32, from, to, n);
+    } else {
+        load_as(TN_F64, from, to, n);
+    }
+}
+
+static void store(tn_type type, const void *from, void *to, int64_t n) {
+    if (type == TN_F16) {
+        store_as(TN_F16, from, to, n);
+    } else if (type == TN_BF16) {
+        store_as(TN_BF16, from, to, n);
+    } else if (type == TN_F32) {
+        store_as(TN_F32, from, to, n);
+    } else {
+        store_as(TN_F64, from, to, n);
+    }
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+const tni_real_loops TNI_CPU(fuse_loops) = {
+    .op =
+        {
+            [TNI_P_NEG] = loop_neg,
+            [TNI_P_ABS] = loop_abs,
+            [TNI_P_SIGN] = loop_sign,
+            [TNI_P_FLOOR] = loop_floor,
+            [TNI_P_ROUND] = loop_round,
+            [TNI_P_SQRT] = loop_sqrt,
+            [TNI_P_RSQRT] = loop_rsqrt,
+            [TNI_P_EXP] = loop_exp,
+            [TNI_P_LOG] = loop_log,
+            [TNI_P_LOG1P] = loop_log1p,
+            [TNI_P_EXPM1] = loop_expm1,
+            [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
+            [TNI_P_HALF_ERF] = loop_half_erf,
+#if defined(TNI_REAL_f32)
+            [TNI_P_COARSE_EXP] = loop_coarse_exp,
+            [TNI_P_COARSE_SIGMOID] = loop_coarse_sigmoid,
+            [TNI_P_COARSE_TANH_SOFTPLUS] = loop_coarse_tanh_softplus,
+#endif
+            [TNI_P_SIN] = loop_sin,
+            [TNI_P_COS] = loop_cos,
+            [TNI_P_TANH] = loop_tanh,
+            [TNI_P_ERF] = loop_erf,
+            [TNI_P_SIGMOID] = loop_sigmoid,
+            [TNI_P_SOFTPLUS] = loop_softplus,
+            [TNI_P_RELU] = loop_relu,
+            [TNI_P_ADD] = loop_add,
+            [TNI_P_SUB] = loop_sub,
+            [TNI_P_MUL] = loop_mul,
+            [TNI_P_DIV] = loop_div,
+            [TNI_P_MOD] = loop_mod,
+            [TNI_P_POW] = loop_pow,
+            [TNI_P_MIN] = loop_min,
+            [TNI_P_MAX] = loop_max,
+            [TNI_P_LT] = loop_lt,
+            [TNI_P_LE] = loop_le,
+            [TNI_P_EQ] = loop_eq,
+            [TNI_P_NE] = loop_ne,
+            [TNI_P_WHERE] = loop_where,
+        },
+    .sum = sum_of,
+    .dot = dot_of,
+    .max = max_of,
+    .min = min_of,
+#if defined(V_HAS_SIN)
+    .own_sin = true,
+#endif
+    .add_to = add_to,
+    .add_row = add_row,
+    .settle = settle,
+    .load = load,
+    .store = store,
+};

@@ -1,0 +1,194 @@
+/* What is computed: an expression for each node, or for several that are one operation together. */
+#include <math.h>
+#include <stdio.h>
+
+#include "core/contract/parts.h"
+#include "gpu.h"
+
+static bool is_number(const tni_gpu_part *part, int32_t node, double value) {
+    const tni_gnode *n = tni_gpu_node_of(part, tni_resolve(part->p, node));
+    return n->op == TNI_P_CONST && n->ref < 0 && n->value == value;
+}
+
+/* The argument of `op` of two where the other one is this number; -1: it is not so. */
+static int32_t beside_number(const tni_gpu_part *part, int32_t node, int op, double value) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    if (n->op != op || part->p->memory_of[node] >= 0) return -1;
+    if (is_number(part, n->arg[0], value)) return tni_resolve(part->p, n->arg[1]);
+    return is_number(part, n->arg[1], value) ? tni_resolve(part->p, n->arg[0]) : -1;
+}
+
+/* The argument of a node that is `op` of one; -1: it is not, or is kept for later stages, which have not its argument. */
+static int32_t inside(const tni_gpu_part *part, int32_t node, int op) {
+    if (node < 0 || tni_gpu_node_of(part, node)->op != op || part->p->memory_of[node] >= 0) return -1;
+    if (part->saved[node]) return -1;
+    return tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
+}
+
+static int count_uses(const tni_gpu_part *part, int32_t node) {
+    int uses = 0;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        const tni_gnode *n = tni_gpu_node_of(part, i);
+        for (int k = 0; k < 3 && part->needed[i] && n->arg[k] >= 0; k++)
+            uses += tni_resolve(part->p, n->arg[k]) == node;
+    }
+    return uses;
+}
+
+/* a * sigmoid(b) is a / (1 + exp(-b)), rounded once. */
+static bool print_gated(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    for (int k = 0; k < 2 && n->op == TNI_P_MUL && lane >= TNI_LANE_F32; k++) {
+        int32_t gate = tni_resolve(part->p, n->arg[k]), b = inside(part, gate, TNI_P_SIGMOID);
+        if (b < 0 || tni_gpu_lane_of(part, gate) != lane || count_uses(part, gate) != 1) continue;
+        tni_text_add(part->text, "tn_times_sigmoid(");
+        tni_emit_value(part->text, part->p, n->arg[1 - k], lane);
+        tni_text_add(part->text, ", ");
+        tni_emit_value(part->text, part->p, b, lane);
+        tni_text_add(part->text, ")");
+        return true;
+    }
+    return false;
+}
+
+/* What takes fewer instructions, and is more accurate, at once than one after the other. */
+static bool print_together(const tni_gpu_part *part, int32_t node) {
+    if (print_gated(part, node)) return true;
+    int32_t half = beside_number(part, node, TNI_P_ADD, 0.5), one = beside_number(part, node, TNI_P_ADD, 1);
+    int32_t erf = half >= 0 ? inside(part, beside_number(part, half, TNI_P_MUL, 0.5), TNI_P_ERF) : -1;
+    int32_t tanh = one >= 0 ? inside(part, one, TNI_P_TANH) : -1;
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int32_t mish = n->op == TNI_P_TANH ? inside(part, tni_resolve(part->p, n->arg[0]), TNI_P_SOFTPLUS) : -1;
+    const char *name = erf >= 0 ? "tn_half_erf" : tanh >= 0 ? "tn_one_tanh" : mish >= 0 ? "tn_tanh_softplus" : NULL;
+    if (!name) return false;
+    tni_text_add(part->text, "%s(", name);
+    tni_emit_value(part->text, part->p, erf >= 0 ? erf : tanh >= 0 ? tanh : mish, tni_gpu_lane_of(part, node));
+    tni_text_add(part->text, ")");
+    return true;
+}
+
+/* The product that a node is; -1: it is none, or there in memory. */
+int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane) {
+    node = tni_resolve(part->p, node);
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    bool real = lane == TNI_LANE_F32 || lane == TNI_LANE_F64;
+    return real && n->op == TNI_P_MUL && part->p->memory_of[node] < 0 && tni_gpu_lane_of(part, node) == lane ? node
+                                                                                                             : -1;
+}
+
+void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane) {
+    tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[0], lane);
+    tni_text_add(part->text, ", ");
+    tni_emit_value(part->text, part->p, tni_gpu_node_of(part, product)->arg[1], lane);
+}
+
+/* name(a, b) of a node's two arguments. */
+static void print_call(const tni_gpu_part *part, const char *name, int32_t node) {
+    tni_text_add(part->text, "%s(", name);
+    tni_gpu_factors(part, node, tni_gpu_lane_of(part, node));
+    tni_text_add(part->text, ")");
+}
+
+/* Where 16 bits are left of it, elements are divided by multiplying. What there is one of for a row is inverted once for
+ * the row, and the quotient put right where it is to be exact; beside reductions that takes longer than to divide. */
+static bool print_quotient(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT) return false;
+    int32_t divisor = tni_resolve(part->p, n->arg[1]);
+    const tni_gnode *by = tni_gpu_node_of(part, divisor);
+    float inverse = (float)(1 / by->value);
+    bool coarse = part->coarse || part->p->g->fast, number = by->op == TNI_P_CONST && by->ref < 0;
+    if (!number && part->p->level[divisor] == TNI_ELEMENT) {
+        if (coarse) print_call(part, "tn_quick", node);
+        return coarse;
+    }
+    if (!coarse) {
+        if (!part->reduces) print_call(part, "tn_over", node);
+        return !part->reduces;
+    }
+    if (number && isnormal((float)by->value) && isnormal(inverse)) {
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (f32)");
+        tni_text_hex(part->text, (double)inverse);
+    } else {
+        tni_emit_value(part->text, part->p, n->arg[0], lane);
+        tni_text_add(part->text, " * (1 / ");
+        tni_emit_value(part->text, part->p, n->arg[1], lane);
+        tni_text_add(part->text, ")");
+    }
+    return true;
+}
+
+/* A product with what is added to it or taken from it. Compilers would do that too, but not the same in each variant. */
+static bool print_fused(const tni_gpu_part *part, int32_t node) {
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    int lane = tni_gpu_lane_of(part, node);
+    if (n->op != TNI_P_ADD && n->op != TNI_P_SUB) return false;
+    for (int k = 0; k < 2; k++) {
+        int32_t product = tni_gpu_product(part, n->arg[k], lane);
+        if (product < 0) continue;
+        tni_text_add(part->text, n->op == TNI_P_SUB && k == 1 ? "tn_fma(-" : "tn_fma(");
+        tni_gpu_factors(part, product, lane);
+        tni_text_add(part->text, n->op == TNI_P_SUB && k == 0 ? ", -(" : ", (");
+        tni_emit_value(part->text, part->p, n->arg[1 - k], lane);
+        tni_text_add(part->text, "))");
+        return true;
+    }
+    return false;
+}
+
+/* Is the argument of a logarithm as it lies in memory in bf16? Then it is 1 or well apart from it. */
+static bool is_far_from_1(const tni_gpu_part *part, int32_t node) {
+    int32_t of = tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
+    return part->p->memory_of[of] >= 0 && tni_gpu_type_of(part, of) == TN_BF16;
+}
+
+static void print_operation(const tni_gpu_part *part, int32_t node) {
+    if (print_together(part, node) || print_quotient(part, node) || print_fused(part, node)) return;
+    const tni_gnode *n = tni_gpu_node_of(part, node);
+    bool apart = n->op == TNI_P_LOG && tni_gpu_lane_of(part, node) == TNI_LANE_F32 && is_far_from_1(part, node);
+    if (n->op == TNI_P_RSQRT || apart) {
+        tni_text_add(part->text, apart ? "tn_log_apart(" : "tn_rsqrt(");
+        tni_emit_value(part->text, part->p, n->arg[0], tni_gpu_lane_of(part, node));
+        tni_text_add(part->text, ")");
+    } else {
+        tni_emit_operation(part->text, part->p, node);
+    }
+}
+
+/* From what was loaded to the lane: truth values are 0 and 1. */
+void tni_gpu_loaded(const tni_gpu_part *part, int32_t node, const char *what) {
+    int lane = tni_gpu_lane_of(part, node);
+    tni_text_add(part->text, lane == TNI_LANE_BOOL ? "(u8)(tn_wide(%s) != 0)" : "(%2$s)tn_wide(%1$s)", what,
+                 tni_emit_lane(lane));
+}
+
+void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node) {
+    const tni_planner *p = part->p;
+    char what[64];
+    if (tni_gpu_node_of(part, node)->op == TNI_P_CONST) return;
+    tni_text_add(part->text, "%sconst %s t%d = ", margin, tni_emit_lane(tni_gpu_lane_of(part, node)), (int)node);
+    if (p->memory_of[node] >= 0 && p->level[node] == TNI_ROW) {
+        snprintf(what, sizeof what, part->reduces ? "x%d" : "x%d[u]", (int)node);
+        tni_gpu_loaded(part, node, what);
+    } else if (p->memory_of[node] >= 0) {
+        snprintf(what, sizeof what, "m%d[0]", (int)p->memory_of[node]);
+        tni_gpu_loaded(part, node, what);
+    } else if (tni_gpu_node_of(part, node)->op == TNI_P_CAST) {
+        tni_emit_cast(part->text, p, node);
+    } else {
+        print_operation(part, node);
+    }
+    tni_text_add(part->text, ";\n");
+}
+
+void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        bool row = part->needed[i] && p->level[i] == TNI_ROW && p->stage[i] == stage &&
+                   tni_gpu_node_of(part, i)->op != TNI_P_CONST;
+        if (row && (p->memory_of[i] >= 0 || !tni_reduces_rows(p, i))) tni_gpu_node(part, margin, i);
+    }
+}

@@ -1,0 +1,107 @@
+/* Values and operations as CUDA C: one expression each. */
+#include <math.h>
+#include <string.h>
+
+#include "core/contract/parts.h"
+#include "gpu.h"
+
+const char *tni_emit_lane(int lane) {
+    static const char *const names[] = {"u8", "i64", "f32", "f64"};
+    return names[lane];
+}
+
+const char *tni_emit_memory(tn_type type) {
+    switch (type) {
+    case TN_F16: return "f16";
+    case TN_BF16: return "bf16";
+    case TN_F32: return "f32";
+    case TN_F64: return "f64";
+    case TN_I8: return "signed char";
+    case TN_I16: return "short";
+    case TN_I32: return "int";
+    case TN_I64: return "i64";
+    default: return "u8";
+    }
+}
+
+static int lane_of(const tni_planner *p, int32_t node) {
+    return tni_lane_of(p->g, p->g->nodes[node].type);
+}
+
+static void print_constant(tni_text *text, int lane, double value) {
+    if (lane == TNI_LANE_BOOL || lane == TNI_LANE_INT) {
+        tni_text_add(text, "%lldLL", (long long)value);
+    } else if (isnan(value) || isinf(value)) {
+        tni_text_add(text, "(%s)%s", tni_emit_lane(lane), isnan(value) ? "TN_NAN" : value < 0 ? "-TN_INF" : "TN_INF");
+    } else {
+        tni_text_add(text, "(%s)", tni_emit_lane(lane));
+        tni_text_hex(text, value);
+    }
+}
+
+/* The value of a node in a lane. */
+void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane) {
+    node = tni_resolve(p, node);
+    if (p->g->nodes[node].op == TNI_P_CONST && p->g->nodes[node].ref >= 0) { /* a count: behind the sizes */
+        tni_text_add(text, "(%s)z[%d]", tni_emit_lane(lane), (int)(p->pass->n_dims + 1 + p->g->nodes[node].ref));
+        return;
+    }
+    if (p->g->nodes[node].op == TNI_P_CONST) {
+        print_constant(text, lane, p->g->nodes[node].value);
+        return;
+    }
+    int own = lane_of(p, node);
+    bool whole = own >= TNI_LANE_F32 && lane == TNI_LANE_INT, truth = lane == TNI_LANE_BOOL && own != lane;
+    tni_text_add(text,
+                 truth         ? "(t%d != 0)"
+                 : whole       ? "tn_whole(t%d)"
+                 : own == lane ? "t%d"
+                               : "(%2$s)t%1$d",
+                 (int)node, tni_emit_lane(lane));
+}
+
+/* What memory of a type holds of a value: what a cast to it gives. */
+static const char *rounding(tn_type type) {
+    switch (type) {
+    case TN_F16: return "tn_from_f16(tn_to_f16((f32)%s))";
+    case TN_BF16: return "tn_from_bf16(tn_to_bf16((f32)%s))";
+    case TN_I8: return "(signed char)%s";
+    case TN_I16: return "(short)%s";
+    case TN_I32: return "(int)%s";
+    case TN_U8: return "(u8)%s";
+    default: return "%s";
+    }
+}
+
+void tni_emit_cast(tni_text *text, const tni_planner *p, int32_t node) {
+    tni_text value = {0};
+    tni_emit_value(&value, p, p->g->nodes[node].arg[0], lane_of(p, node));
+    text->failed |= value.failed;
+    if (!value.failed) {
+        const char *form = rounding((tn_type)p->g->nodes[node].kind), *place = strstr(form, "%s");
+        tni_text_add(text, "%.*s%s%s", (int)(place - form), form, value.data, place + 2);
+    }
+    tni_free(value.data);
+}
+
+void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node) {
+    const tni_gnode *n = &p->g->nodes[node];
+    int lane = lane_of(p, node);
+    if (tni_prims[n->op].typing == TNI_TYPED_TEST) {
+        lane = tni_lane_of(p->g, tni_promote(p->g, p->g->nodes[n->arg[0]].type, p->g->nodes[n->arg[1]].type));
+        if (lane == TNI_LANE_BOOL) lane = TNI_LANE_INT;
+    }
+    bool wraps = lane == TNI_LANE_INT &&
+                 (n->op == TNI_P_ADD || n->op == TNI_P_SUB || n->op == TNI_P_MUL || n->op == TNI_P_NEG);
+    if (wraps) tni_text_add(text, "(i64)(");
+    for (const char *s = tni_prims[n->op].code; *s; s++) {
+        if (*s != '$') {
+            tni_text_add(text, "%c", *s);
+            continue;
+        }
+        int k = *++s - 'a';
+        if (wraps) tni_text_add(text, "(u64)");
+        tni_emit_value(text, p, n->arg[k], n->op == TNI_P_WHERE && k == 0 ? TNI_LANE_BOOL : lane);
+    }
+    if (wraps) tni_text_add(text, ")");
+}

@@ -1,0 +1,225 @@
+/* A pass on the GPU: one kernel for what it stores and sums alike, more where sums of another form are asked for.
+ *
+ * The rows of a pass are (kept, reduced): a sum keeps some of the rows' dimensions and perhaps the columns, and loses
+ * the others. A block has one kept row, or none where nothing is summed; a piece of the reduced rows, which it walks
+ * over; and a stretch of columns. So every partial result belongs to one thread or one block, and comes out the same
+ * each time. A second kernel adds the pieces up. Pieces interleave: all blocks together are near the same place of
+ * memory. Two forms of walking:
+ *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
+ *             row, rows are stretches of it.
+ *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in registers
+ *             between the stages of reductions (each thread has E vectors); longer ones are read once for each stage.
+ * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
+ * both add in the same order, which depends on the length of a row alone.
+ *
+ * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by bulk
+ * copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets slower).
+ *
+ * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
+ * for as many tensors as they have room for.
+ *
+ * A launch takes longer than small tensors do. Steps that one block is enough for are done by one launch, one behind the
+ * other: all of them where tensors are small, and what comes after a sum over everything. */
+#ifndef TNI_FUSE_GPU_H
+#define TNI_FUSE_GPU_H
+
+#include "cuda/driver/cuda.h"
+#include "cuda/driver/nvrtc.h"
+#include "fuse/plan/planner.h"
+
+enum {
+    TNI_GPU_THREADS = 256,         /* of a block of `plain`, at most */
+    TNI_GPU_PARAMS = 4000,         /* bytes that a kernel's parameters may have */
+    TNI_GPU_BLOCKS = 1024,         /* where sums walk without a ring: about so many */
+    TNI_GPU_SMS = 4,               /* where no GPU is asked: tests walk on the CPU then */
+    TNI_GPU_STAGES = 8,            /* of a ring, at most */
+    TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
+    TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
+    TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */
+    TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
+    TNI_GPU_RING_VECTORS = 12,
+    TNI_GPU_ROW_THREADS = 1024,
+    TNI_GPU_PARTS = 64, /* tensors of lists that one launch goes over, at most */
+    TNI_GPU_ROUNDS = 4, /* of a block, with one vector for each thread: so many are small */
+};
+
+/* Which part of a block's threads has what; the numbers that a kernel's parameters end with. */
+typedef struct tni_gpu_grid {
+    int64_t across;  /* threads side by side along a row */
+    int64_t down;    /* rows that a block has at the same time */
+    int64_t columns; /* blocks that a row's columns are split into */
+    int64_t span;    /* reduced rows of a piece */
+    int64_t pieces;
+    int64_t rows;         /* reduced rows */
+    int64_t kept;         /* rows that are kept */
+    int64_t room;         /* elements of a piece, where the row is that of lists */
+    int64_t stages, slot; /* of a ring; elements that a stage has of each tensor */
+    int64_t blocks;       /* that walk with rings */
+    uint32_t block, grid, shared;
+} tni_gpu_grid;
+
+typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
+
+/* Partial results that a launch adds up. */
+typedef struct tni_gpu_finish {
+    int32_t sum;         /* the accumulator */
+    int64_t partials[2]; /* how many there are after each variant */
+    int64_t across, blocks;
+} tni_gpu_finish;
+
+/* One launch, or a part of one. */
+typedef struct tni_gpu_step {
+    uint8_t kind;
+    int32_t pass, number; /* the part of the pass, see below */
+    char name[2][32];     /* kernels: the aligned variant, and the other one */
+    int32_t bound;        /* threads of a block, at most */
+    int32_t unroll[2];    /* what the body is a template of, with the next, */
+    bool whole;           /* rows are whole vectors, */
+    int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
+    bool small;           /* its blocks have little to do, all together */
+    bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t vector;       /* and VL */
+    tni_gpu_grid grid[2];
+    int32_t n_finish; /* FINISH: accumulators */
+    tni_gpu_finish *finish;
+    int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
+    tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
+} tni_gpu_step;
+
+typedef struct tni_gpu_program {
+    int32_t n_steps, capacity;
+    tni_gpu_step *steps;
+    const char *text;       /* in the program's arena, for the variant that is compiled later */
+    _Atomic bool loaded[2]; /* variants */
+} tni_gpu_program;
+
+/* What is emitted into, and what for. */
+typedef struct tni_gpu_part {
+    tni_planner *p;
+    tni_text *text;
+    int32_t index;  /* of the pass */
+    int32_t number; /* of the part */
+    bool main;      /* stores, too */
+    bool reduces, streams, flat, random, list;
+    bool wide;     /* a thread has several vectors of a row, not of several rows */
+    bool spread;   /* rows lie one behind the other: vectors go across their ends */
+    bool whole;    /* rows are whole vectors, or all of them together are */
+    bool coarse;   /* everything that it makes is rounded to bf16 */
+    bool ring;     /* what it reads comes through shared memory */
+    bool longer;   /* its sums go over so many rows that f32 alone would lose too much */
+    bool small;    /* so few elements that one block may do them all */
+    uint32_t kept; /* dimensions of rows that its sums keep */
+    bool column;   /* and they keep columns */
+    int32_t n_sums, sums[TNI_MAX_ARGS * 2];
+    int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
+    int32_t lanes, bound, n_slots;
+    int32_t threads;   /* of a block of `plain` */
+    int32_t sms;       /* of the GPU */
+    int64_t ring_most; /* bytes of shared memory that a ring may take there */
+    int32_t stages;
+    int32_t offsets;       /* memory, accumulators and the element's number: each has an offset */
+    bool *needed, *taken;  /* of each node, as all arrays but `used` */
+    bool *saved;           /* made in one stage, taken from registers in the next ones */
+    int32_t *made;         /* the stage that makes what is saved */
+    int32_t *beside;       /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
+    bool *along, *guarded; /* that sum; an infinite m counts as 0 in it */
+    bool *used;            /* offsets that are */
+} tni_gpu_part;
+
+static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t node) {
+    return &part->p->g->nodes[node];
+}
+static inline int tni_gpu_lane_of(const tni_gpu_part *part, int32_t node) {
+    return tni_lane_of(part->p->g, tni_gpu_node_of(part, node)->type);
+}
+/* Of what a leaf is loaded from. */
+static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
+    return part->p->pass->memory[part->p->memory_of[node]].type;
+}
+
+void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
+extern const char tni_cuda_math[];          /* emit_cuda_math.c */
+tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
+void tni_gpu_join(tni_program *program); /* behind the last pass: which steps are one launch? */
+extern bool tni_gpu_apart;               /* for tests: none are */
+/* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
+int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
+void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
+void tni_emit_cuda_wide(tni_gpu_part *part);
+void tni_emit_cuda_spread(tni_gpu_part *part);
+void tni_emit_cuda_rows(tni_gpu_part *part); /* emit_cuda_rows.c */
+void tni_emit_cuda_tail(tni_gpu_part *part);
+void tni_emit_cuda_finish(const tni_gpu_part *part);
+void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text); /* the entries, behind all bodies */
+
+/* emit_cuda_nodes.c */
+int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane); /* the product that a node is; -1: none */
+void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane);
+void tni_gpu_loaded(const tni_gpu_part *part, int32_t node, const char *what); /* from memory to the lane */
+void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
+void tni_gpu_row_nodes(const tni_gpu_part *part, const char *margin, int32_t stage);
+
+/* emit_cuda_parts.c, for both forms */
+bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t);
+bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node);    /* an element's, from memory that this part reads */
+void tni_gpu_begin(const tni_gpu_part *part);                    /* the kernel's template up to the sums */
+void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single values */
+/* Offsets of the rows with the dimensions of `mask`, number `from`, are added to o<i>. */
+void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
+/* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
+void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
+void tni_gpu_random(const tni_gpu_part *part, const char *margin);
+void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
+void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */
+void tni_gpu_slots(const tni_gpu_part *part);
+bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage); /* a row, at the end of a stage */
+void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, const char *index);
+/* Element j's values, what is stored of them into arrays, what is summed; then the arrays into memory. */
+void tni_gpu_elements(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index);
+/* Its pieces: room for results, the loop over the vector's elements, which begins with `guard`, and stores. */
+void tni_gpu_results(const tni_gpu_part *part, const char *margin, int32_t stage);
+void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index,
+                          const char *guard);
+void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage);
+void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
+void tni_gpu_end(const tni_gpu_part *part); /* partial results */
+bool tni_gpu_waits(const tni_gpu_part *part,
+                   int32_t t); /* for a kernel behind this one: updates of what all blocks read */
+void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t);
+void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there);
+const char *tni_gpu_operation(int op); /* tn_sum, tn_most, tn_least */
+
+/* emit_cuda_ring.c. Each does nothing where the part has no ring. */
+bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node);  /* a leaf that comes through it */
+void tni_gpu_ring(const tni_gpu_part *part);                     /* and its first rounds are sent */
+void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a barrier, if there was one */
+void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count); /* of a leaf: v<i>[u] */
+
+/* gpu_run.c */
+/* text: what follows the prelude */
+tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text);
+/* variant 0: the kernels for aligned memory, 1: those for any */
+tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
+                          tni_compiled_code *code);
+tn_status tni_gpu_run(const tni_program *program, const tn_call *call);
+/* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the grid.
+ * Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of tensors. */
+typedef struct tni_gpu_next {
+    int32_t part, words;   /* the words of the last step */
+    int64_t piece, number; /* blocks, and elements, so far */
+} tni_gpu_next;
+uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int k, const tn_call *call,
+                       tni_gpu_next *next, uint64_t *words);
+bool tni_gpu_is_done(const tni_program *program, const tni_gpu_step *step, const tni_gpu_next *next);
+/* Which variant a call takes; call NULL: which it takes where pointers are aligned. */
+int tni_gpu_variant(const tni_program *program, const tn_call *call);
+bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call);
+
+/* emit_value.c */
+const char *tni_emit_lane(int lane);
+const char *tni_emit_memory(tn_type type);
+void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane);
+void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node);
+void tni_emit_cast(tni_text *text, const tni_planner *p, int32_t node);
+
+#endif

@@ -1,0 +1,385 @@
+/* Calls of functions: has, rand, casts, reductions, primitives and the functions that are formulas themselves. */
+#include <string.h>
+
+#include "formula_parse.h"
+#include "fuse/operator.h"
+
+enum { MOST_ARGUMENTS = 3 };
+
+static const struct {
+    const char *name;
+    tni_prim op;
+} reductions[] = {{"sum", TNI_P_SUM}, {"mean", TNI_P_MEAN},     {"max", TNI_P_RMAX},   {"min", TNI_P_RMIN},
+                  {"var", TNI_P_VAR}, {"logsumexp", TNI_P_LSE}, {"count", TNI_P_COUNT}};
+enum { REDUCTIONS = sizeof reductions / sizeof reductions[0] };
+
+/* ---- names of functions ------------------------------------------------------------------------------------------ */
+
+static int primitive_named(const char *name) {
+    for (int op = 0; op < TNI_PRIMS; op++) {
+        bool function = tni_prims[op].binds == 0 && (tni_prims[op].eval || op >= TNI_P_SUM_TO);
+        if (function && strcmp(tni_prims[op].name, name) == 0) return op;
+    }
+    return -1;
+}
+
+static const tni_composite *composite_named(const char *name) {
+    for (const tni_composite *c = tni_composites; c->name; c++) {
+        if (strcmp(c->name, name) == 0) return c;
+    }
+    return NULL;
+}
+
+static int reduction_named(const char *name) {
+    for (int i = 0; i < REDUCTIONS; i++) {
+        if (strcmp(reductions[i].name, name) == 0) return i;
+    }
+    return -1;
+}
+
+static tn_type cast_named(const char *name) {
+    tn_type type = tn_type_named(name);
+    return type == TN_C64 || type == TN_C128 ? TN_NO_TYPE : type;
+}
+
+bool tni_is_function(const char *name) {
+    return primitive_named(name) >= 0 || composite_named(name) || reduction_named(name) >= 0 ||
+           cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
+}
+
+typedef struct nearest {
+    const char *wanted, *name;
+    int distance;
+} nearest;
+
+static void consider(nearest *best, const char *name) {
+    int distance = tni_edit_distance(best->wanted, name, best->distance);
+    if (distance >= best->distance) return;
+    best->distance = distance;
+    best->name = name;
+}
+
+static void consider_functions(nearest *best) {
+    for (int op = 0; op < TNI_PRIMS; op++) {
+        if (primitive_named(tni_prims[op].name) == op) consider(best, tni_prims[op].name);
+    }
+    for (const tni_composite *c = tni_composites; c->name; c++) consider(best, c->name);
+    for (int i = 0; i < REDUCTIONS; i++) consider(best, reductions[i].name);
+    for (int t = 1; t < TN_TYPE_COUNT; t++) {
+        const char *name = tn_type_name((tn_type)t);
+        if (cast_named(name) != TN_NO_TYPE) consider(best, name);
+    }
+    consider(best, "has");
+    consider(best, "rand");
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        if (tni_is_activation(op)) consider(best, op->contract->name);
+    }
+}
+
+/* "; did you mean 'softplus'?", or nothing. */
+static void suggest(tni_text *text, const tni_parser *p, const char *name, bool functions) {
+    nearest best = {name, NULL, 3};
+    if (functions) consider_functions(&best);
+    for (int i = 0; i < p->n_names && !functions; i++) consider(&best, p->names[i].name);
+    const tni_contract *c = p->typed ? p->formula->contract : NULL;
+    for (int i = 0; c && i < c->n_attrs && !functions; i++) consider(&best, c->attrs[i].name);
+    if (best.name && strlen(best.name) > (size_t)best.distance) {
+        tni_text_add(text, "; did you mean '%s'?", best.name);
+    }
+}
+
+tn_status tni_fail_near(tni_parser *p, int32_t at, tni_text *text, const char *name, bool functions) {
+    if (name) suggest(text, p, name, functions);
+    tn_status status = text->failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at, "%s", text->data);
+    tni_free(text->data);
+    return status;
+}
+
+static tn_status unknown_function(tni_parser *p, const tni_token *at, const char *name) {
+    tni_text text = {0};
+    bool known = tni_find_name(p, name) != NULL;
+    tni_text_add(&text, known ? "'%s' is a value; a product is written with '*'" : "there is no function '%s'", name);
+    return tni_fail_near(p, at->at, &text, known ? NULL : name, true);
+}
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+
+typedef struct arguments {
+    int32_t count, nodes[MOST_ARGUMENTS];
+    bool last; /* the second one is the last dimension: -1, dim=-1 */
+} arguments;
+
+static tn_status close_call(tni_parser *p, const char *what) {
+    if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "%s", what);
+    p->brackets--;
+    return tni_parse_next(p);
+}
+
+/* `-1 )`, `dim = -1 )`: moves over it up to the bracket. */
+static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
+    tni_token begin = p->lex.token;
+    bool named = tni_lex_is(&p->lex, "dim") || tni_lex_is(&p->lex, "axis");
+    *taken = false;
+    if (named) {
+        TN_TRY(tni_parse_next(p));
+        if (tni_parse_at(p, '=')) {
+            TN_TRY(tni_parse_next(p));
+        } else {
+            named = false;
+            p->lex.token = begin;
+        }
+    }
+    int32_t at = p->lex.token.at;
+    bool minus = tni_parse_at(p, '-');
+    if (minus) TN_TRY(tni_parse_next(p));
+    bool whole = tni_parse_at(p, TNI_INT), one = whole && p->lex.token.value == 1;
+    if (whole) TN_TRY(tni_parse_next(p));
+    *taken = whole && minus && one && tni_parse_at(p, ')');
+    bool elementwise = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
+    if (!*taken && (named || (whole && tni_parse_at(p, ')') && !elementwise))) {
+        return tni_lex_fail(&p->lex, at, "%s goes along the last dimension, -1, or over everything", name);
+    }
+    if (!*taken) p->lex.token = begin;
+    return TN_OK;
+}
+
+static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction, arguments *made) {
+    made->last = false;
+    made->count = 0;
+    if (tni_parse_at(p, ')')) return close_call(p, "");
+    for (bool more = true; more;) {
+        if (made->count == MOST_ARGUMENTS) {
+            return tni_lex_fail(&p->lex, p->lex.token.at, "%s has too many arguments", name);
+        }
+        if (made->count == 1 && reduction) TN_TRY(take_last_dim(p, name, &made->last));
+        if (made->last) break;
+        bool condition = made->count == 0 && strcmp(name, "where") == 0;
+        int32_t *node = &made->nodes[made->count++];
+        TN_TRY(condition ? tni_parse_condition(p, node) : tni_parse_expression(p, node));
+        TN_TRY(tni_parse_take(p, ',', &more));
+    }
+    return close_call(p, "',' or ')' after an argument");
+}
+
+static tn_status wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given) {
+    return tni_lex_fail(&p->lex, at->at, "%s takes %d argument%s, found %d", name, wanted, wanted == 1 ? "" : "s",
+                        given);
+}
+
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
+
+/* Is the last dimension gone because a reduction took it, and not because this was never along it? */
+static bool was_reduced(const tni_graph *g, int32_t node) {
+    bool reach[TNI_FUSE_NODES] = {false};
+    reach[node] = true;
+    for (int32_t i = node; i >= 0; i--) {
+        if (!reach[i]) continue;
+        if (tni_is_reduction(g->nodes[i].op)) return true;
+        for (int k = 0; k < 3; k++) {
+            if (g->nodes[i].arg[k] >= 0) reach[g->nodes[i].arg[k]] = true;
+        }
+    }
+    return false;
+}
+
+static tn_status check_last_dim(tni_parser *p, const tni_token *at, const char *name, int32_t node) {
+    tni_extent extent = p->g->nodes[node].extent;
+    if (tni_has_tail(p->g, extent) || tni_is_scalar(extent) || was_reduced(p->g, node)) return TN_OK;
+    return tni_lex_fail(&p->lex, at->at,
+                        "%s(…, -1) goes along %s, the last dimension of the formula, which this has not", name,
+                        p->formula->axes.items[p->formula->axes.n_items - 1].key);
+}
+
+static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char *name, tni_prim op, int32_t *node) {
+    arguments args;
+    TN_TRY(parse_arguments(p, name, true, &args));
+    bool pairs = op == TNI_P_RMAX || op == TNI_P_RMIN;
+    if (args.count == 2 && pairs) {
+        *node = tni_node2(p->g, op == TNI_P_RMAX ? TNI_P_MAX : TNI_P_MIN, args.nodes[0], args.nodes[1]);
+        return tni_parse_made(p, *node);
+    }
+    if (args.count != 1) return wrong_count(p, at, name, pairs ? 2 : 1, args.count);
+    int reach = p->formula ? (args.last ? TNI_OVER_ROW : TNI_OVER_ALL) : p->kind;
+    if (reach == TNI_OVER_ROW && p->typed) TN_TRY(check_last_dim(p, at, name, args.nodes[0]));
+    *node = tni_node3(p->g, op, reach, args.nodes[0], -1, -1);
+    return tni_parse_made(p, *node);
+}
+
+/* ---- has, rand --------------------------------------------------------------------------------------------------- */
+
+static tn_status no_such_input(tni_parser *p, int32_t at, const char *name) {
+    tni_text text = {0};
+    tni_text_add(&text, "there is no input or attribute '%s'", name);
+    return tni_fail_near(p, at, &text, name, false);
+}
+
+static tn_status parse_has(tni_parser *p, int32_t *node) {
+    const char *name;
+    if (!tni_parse_at(p, TNI_NAME)) return tni_lex_expected(&p->lex, "the name of an optional input");
+    int32_t at = p->lex.token.at;
+    TN_TRY(tni_parse_copy_name(p, &name));
+    TN_TRY(tni_parse_next(p));
+    const tni_contract *c = p->typed ? p->formula->contract : NULL;
+    int32_t input = c ? tni_input_named(c, name) : -1, attr = c ? tni_attr_named(c, name) : -1;
+    bool optional = input >= 0 ? c->inputs[input].optional : attr >= 0 && c->attrs[attr].optional;
+    if (c && input < 0 && attr < 0) return no_such_input(p, at, name);
+    if (!optional)
+        return tni_lex_fail(&p->lex, at, "'%s' is not optional: only a signature makes it so, with '?'", name);
+    tni_prim op = input >= 0 ? TNI_P_HAS : TNI_P_HAS_ATTR;
+    *node = tni_leaf(p->g, op, input >= 0 ? input : attr, 0, TN_BOOL, (tni_extent){0, 0});
+    TN_TRY(tni_parse_made(p, *node));
+    return close_call(p, "')' after the name");
+}
+
+static bool is_seed(const tni_parser *p, const tni_named *named) {
+    if (named->input < 0) return false;
+    if (!p->typed) return p->scope->is_seed[named->input];
+    return p->g->nodes[named->node].type == TN_I64 && p->scope->is_seed[named->input];
+}
+
+static tn_status parse_stream(tni_parser *p, double *stream) {
+    bool more;
+    *stream = 0;
+    TN_TRY(tni_parse_take(p, ',', &more));
+    if (!more) return TN_OK;
+    if (!tni_parse_at(p, TNI_INT) || p->lex.token.value > INT32_MAX) {
+        return tni_lex_expected(&p->lex, "a whole number that tells this rand from others with the same seed");
+    }
+    *stream = p->lex.token.number;
+    return tni_parse_next(p);
+}
+
+static tn_status parse_rand(tni_parser *p, int32_t *node) {
+    const char *name;
+    double stream;
+    if (!tni_parse_at(p, TNI_NAME)) return tni_lex_expected(&p->lex, "the name of the seed, an input of type i64[2]");
+    int32_t at = p->lex.token.at;
+    TN_TRY(tni_parse_copy_name(p, &name));
+    tni_named *named = tni_find_name(p, name);
+    if (!named && !p->typed) TN_TRY(tni_new_input(p, name, false, true, &named));
+    if (!named || !is_seed(p, named)) {
+        return tni_lex_fail(&p->lex, at, "'%s' is no seed: rand takes an input of type i64[2] that is nothing else",
+                            name);
+    }
+    named->used = true;
+    TN_TRY(tni_parse_next(p));
+    TN_TRY(parse_stream(p, &stream));
+    tni_extent whole = {p->g->all, 0};
+    *node = tni_leaf(p->g, TNI_P_RAND, named->input, stream, TNI_TY_WEAK_FLOAT, whole);
+    TN_TRY(tni_parse_made(p, *node));
+    return close_call(p, "',' or ')' after the seed");
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* The formula of a row of the table, at `x`, with the defaults of its attributes. */
+static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int32_t *node) {
+    const tni_fuse *row;
+    TN_TRY(tni_operator_formula(op, &row));
+    int32_t *made = tni_malloc((size_t)row->graph.n * sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < row->graph.n; i++) {
+        const tni_gnode *n = &row->graph.nodes[i];
+        const tn_value *v = tni_prims[n->op].arity == 0 && n->ref >= 0 && n->ref < row->contract->n_attrs
+                                ? &row->contract->attrs[n->ref].value
+                                : &(tn_value){0};
+        double number = v->kind == TN_INT       ? (double)v->i
+                        : v->kind == TN_BOOLEAN ? v->b
+                        : v->kind == TN_FLOAT   ? v->f
+                                                : 0;
+        int32_t arg[3] = {-1, -1, -1};
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) arg[k] = made[n->arg[k]];
+        switch (n->op) {
+        case TNI_P_INPUT: made[i] = x; break;
+        case TNI_P_CONST: made[i] = tni_const(p->g, n->type, n->value); break;
+        case TNI_P_ATTR: made[i] = tni_const(p->g, n->type, number); break;
+        case TNI_P_ATTR_IS: made[i] = tni_const(p->g, TN_BOOL, v->choice == (int)n->value); break;
+        case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_UNSET); break;
+        default: made[i] = tni_node3(p->g, (tni_prim)n->op, n->kind, arg[0], arg[1], arg[2]); break;
+        }
+    }
+    *node = made[row->outputs[0].node];
+    tni_free(made);
+    return TN_OK;
+}
+
+/* act(x) where `act` is an attribute: x itself, or one of the activations. When a call says which, the rest goes. */
+static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
+    const tni_contract *c = p->formula->contract;
+    arguments args;
+    TN_TRY(parse_arguments(p, c->attrs[attr].name, false, &args));
+    if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
+    *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: special.c */
+    for (int i = -1; i < p->formula->n_known; i++) {
+        const tn_operator *op = i < 0 ? NULL : tn_operator_at(i);
+        int32_t made = args.nodes[0];
+        if (op && !tni_is_activation(op)) continue;
+        if (op) TN_TRY(inline_row(p, op, args.nodes[0], &made));
+        int16_t choice = op ? tni_activation_choice(op->contract->name) : TNI_ACT_NONE;
+        int32_t is = tni_leaf(p->g, TNI_P_ATTR_IS, attr, choice, TN_BOOL, (tni_extent){0, 0});
+        *node = tni_node3(p->g, TNI_P_WHERE, 0, is, made, *node);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    return TN_OK;
+}
+
+/* mish(x): a row of the table. A row's own formula has those before it. */
+static const tn_operator *row_named(const tni_parser *p, const char *name) {
+    const tn_operator *op = p->formula ? tn_find(name) : NULL;
+    return op && op->index < p->formula->n_known && tni_is_activation(op) ? op : NULL;
+}
+
+static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator *op, int32_t *node) {
+    arguments args;
+    TN_TRY(parse_arguments(p, op->contract->name, false, &args));
+    if (args.count != 1) return wrong_count(p, at, op->contract->name, 1, args.count);
+    TN_TRY(inline_row(p, op, args.nodes[0], node));
+    return tni_parse_made(p, *node);
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+/* sum_to(a, b) has the shape of b. Here a has some of its dimensions, and no others; else a call tells: special.c. */
+static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
+    tni_extent have = g->nodes[a].extent, want = g->nodes[b].extent;
+    return tni_covers(want, have) && !tni_covers(have, want) ? tni_node2(g, TNI_P_EXPAND, a, b) : a;
+}
+
+static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
+    arguments args;
+    int op = primitive_named(name);
+    const tni_composite *composite = composite_named(name);
+    tn_type type = cast_named(name);
+    TN_TRY(parse_arguments(p, name, false, &args));
+    int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
+    if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
+    for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
+    if (op == TNI_P_SUM_TO) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
+    if (op >= 0) {
+        *node = tni_node3(p->g, (tni_prim)op, 0, args.nodes[0], args.nodes[1], args.nodes[2]);
+    } else if (composite) {
+        *node = tni_template(p->g, composite->formula, (int32_t[5]){args.nodes[0], args.nodes[1], -1, -1, -1}, 0);
+    } else {
+        *node = tni_node3(p->g, TNI_P_CAST, (int)type, args.nodes[0], -1, -1);
+    }
+    return tni_parse_made(p, *node);
+}
+
+tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
+    char text[TNI_MAX_NAME + 1] = "";
+    memcpy(text, p->lex.text + name->at, (size_t)name->length);
+    p->want_truth = false;
+    int reduction = reduction_named(text);
+    int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
+    if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
+        return parse_activation(p, name, attr, node);
+    }
+    const tn_operator *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
+    if (row) return parse_row(p, name, row, node);
+    if (!tni_is_function(text)) return unknown_function(p, name, text);
+    if (strcmp(text, "has") == 0) return parse_has(p, node);
+    if (strcmp(text, "rand") == 0) return parse_rand(p, node);
+    return reduction >= 0 ? parse_reduction(p, name, text, reductions[reduction].op, node)
+                          : parse_plain(p, name, text, node);
+}

@@ -1,0 +1,258 @@
+/* Expressions of a formula, from what binds least to what binds most:
+ *
+ *   expression  or [if or else expression]
+ *   or          and {or and}            also |
+ *   and         not {and not}           also &
+ *   not         not not | comparison    also !
+ *   comparison  sum [< sum]             they do not chain
+ *   sum         product {+ product}
+ *   product     sign {* sign}
+ *   sign        - sign | power
+ *   power       atom [** sign]
+ *   atom        number | name | name ( arguments ) | ( expression )                                               */
+#include <math.h>
+#include <string.h>
+
+#include "formula_parse.h"
+
+tn_status tni_parse_next(tni_parser *p) {
+    return tni_formula_next(&p->lex, p->brackets == 0);
+}
+
+bool tni_parse_at(const tni_parser *p, int kind) {
+    return p->lex.token.kind == kind;
+}
+
+tn_status tni_parse_take(tni_parser *p, int kind, bool *taken) {
+    *taken = tni_parse_at(p, kind);
+    return *taken ? tni_parse_next(p) : TN_OK;
+}
+
+tn_status tni_parse_made(const tni_parser *p, int32_t node) {
+    if (node >= 0 || p->g->status == TN_OK) return TN_OK;
+    if (p->g->status == TN_NO_MEMORY) return TN_NO_MEMORY;
+    if (!p->formula) return tn_fail(TN_BAD_CONTRACT, "it would have more than %d operations", TNI_FUSE_NODES);
+    return tni_lex_fail(&p->lex, p->lex.token.at, "%s", "the formula has too many operations");
+}
+
+static tn_status enter(tni_parser *p) {
+    if (p->depth++ < TNI_FUSE_DEPTH) return TN_OK;
+    return tni_lex_fail(&p->lex, p->lex.token.at, "brackets, signs, powers and choices are nested more than %d deep",
+                        TNI_FUSE_DEPTH);
+}
+
+/* Moves over an operator; its right side may stand on the next line. */
+static tn_status pass_operator(tni_parser *p) {
+    do {
+        TN_TRY(tni_parse_next(p));
+    } while (tni_parse_at(p, '\n'));
+    return TN_OK;
+}
+
+/* ---- atoms ------------------------------------------------------------------------------------------------------- */
+
+static tn_status parse_brackets(tni_parser *p, int32_t *node) {
+    p->brackets++;
+    TN_TRY(tni_parse_next(p));
+    TN_TRY(tni_parse_expression(p, node));
+    if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "')'");
+    p->brackets--;
+    return tni_parse_next(p);
+}
+
+static bool constant_named(const tni_lexer *lex, double *value) {
+    static const struct {
+        const char *name;
+        double value;
+    } constants[] = {
+        {"pi", 3.14159265358979323846}, {"e", 2.71828182845904523536}, {"inf", (double)INFINITY}, {"nan", (double)NAN}};
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        if (!tni_lex_is(lex, constants[i].name)) continue;
+        *value = constants[i].value;
+        return true;
+    }
+    return false;
+}
+
+static tn_status parse_name(tni_parser *p, int32_t *node) {
+    tni_token name = p->lex.token;
+    double value;
+    bool yes = tni_lex_is(&p->lex, "true"), truth = yes || tni_lex_is(&p->lex, "false");
+    bool constant = constant_named(&p->lex, &value);
+    if (!truth && tni_is_keyword(p->lex.text + name.at, name.length) && !tni_lex_is(&p->lex, "where")) {
+        return tni_lex_expected(&p->lex, "a value, but '%.*s' is a word of the language", (int)name.length,
+                                p->lex.text + name.at);
+    }
+    TN_TRY(tni_parse_next(p));
+    if (truth) *node = tni_const(p->g, TN_BOOL, yes);
+    if (constant) *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, value);
+    if (truth || constant) {
+        p->want_truth = false; /* the name that the condition begins with was this one */
+        return tni_parse_made(p, *node);
+    }
+    if (!tni_parse_at(p, '(')) return tni_value_of(p, &name, node);
+    p->brackets++;
+    TN_TRY(tni_parse_next(p));
+    return tni_parse_call(p, &name, node);
+}
+
+static tn_status parse_atom(tni_parser *p, int32_t *node) {
+    const tni_token *token = &p->lex.token;
+    if (token->kind == '(') return parse_brackets(p, node);
+    if (token->kind == TNI_NAME) return parse_name(p, node);
+    if (token->kind == TNI_STRING) {
+        return tni_lex_fail(&p->lex, token->at - 1, "a string is compared with an attribute: mode == 'sum'");
+    }
+    if (token->kind != TNI_INT && token->kind != TNI_FLOAT) {
+        return tni_lex_expected(&p->lex, "a number, a name or '('");
+    }
+    *node = tni_const(p->g, token->kind == TNI_INT ? TNI_TY_WEAK_INT : TNI_TY_WEAK_FLOAT, token->number);
+    TN_TRY(tni_parse_made(p, *node));
+    return tni_parse_next(p);
+}
+
+/* ---- operators --------------------------------------------------------------------------------------------------- */
+
+static tn_status parse_sign(tni_parser *p, int32_t *node);
+
+static tn_status parse_power(tni_parser *p, int32_t *node) {
+    int32_t right;
+    TN_TRY(parse_atom(p, node));
+    if (!tni_parse_at(p, TNI_TOKEN_POWER)) return TN_OK;
+    TN_TRY(enter(p));
+    TN_TRY(pass_operator(p));
+    TN_TRY(parse_sign(p, &right));
+    p->depth--;
+    *node = tni_node2(p->g, TNI_P_POW, *node, right);
+    return tni_parse_made(p, *node);
+}
+
+static tn_status parse_sign(tni_parser *p, int32_t *node) {
+    bool minus = tni_parse_at(p, '-');
+    if (!minus && !tni_parse_at(p, '+')) return parse_power(p, node);
+    TN_TRY(enter(p));
+    TN_TRY(pass_operator(p));
+    TN_TRY(parse_sign(p, node));
+    p->depth--;
+    if (minus) *node = tni_node1(p->g, TNI_P_NEG, *node);
+    return tni_parse_made(p, *node);
+}
+
+static tn_status parse_product(tni_parser *p, int32_t *node) {
+    TN_TRY(parse_sign(p, node));
+    for (;;) {
+        int32_t right;
+        int op = tni_parse_at(p, '*')   ? TNI_P_MUL
+                 : tni_parse_at(p, '/') ? TNI_P_DIV
+                 : tni_parse_at(p, '%') ? TNI_P_MOD
+                                        : -1;
+        if (op < 0) return TN_OK;
+        TN_TRY(pass_operator(p));
+        TN_TRY(parse_sign(p, &right));
+        *node = tni_node2(p->g, (tni_prim)op, *node, right);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+}
+
+static tn_status parse_sum(tni_parser *p, int32_t *node) {
+    TN_TRY(parse_product(p, node));
+    while (tni_parse_at(p, '+') || tni_parse_at(p, '-')) {
+        int32_t right;
+        tni_prim op = tni_parse_at(p, '+') ? TNI_P_ADD : TNI_P_SUB;
+        TN_TRY(pass_operator(p));
+        TN_TRY(parse_product(p, &right));
+        *node = tni_node2(p->g, op, *node, right);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    return TN_OK;
+}
+
+/* a > b is b < a: one primitive for both. */
+static bool comparison_at(const tni_parser *p, tni_prim *op, bool *swapped) {
+    static const struct {
+        int token;
+        tni_prim op;
+        bool swapped;
+    } comparisons[] = {{'<', TNI_P_LT, false},          {TNI_TOKEN_LE, TNI_P_LE, false},
+                       {'>', TNI_P_LT, true},           {TNI_TOKEN_GE, TNI_P_LE, true},
+                       {TNI_TOKEN_EQ, TNI_P_EQ, false}, {TNI_TOKEN_NE, TNI_P_NE, false}};
+    for (size_t i = 0; i < sizeof comparisons / sizeof comparisons[0]; i++) {
+        if (!tni_parse_at(p, comparisons[i].token)) continue;
+        *op = comparisons[i].op;
+        *swapped = comparisons[i].swapped;
+        return true;
+    }
+    return false;
+}
+
+static tn_status parse_comparison(tni_parser *p, int32_t *node) {
+    tni_prim op;
+    bool swapped;
+    int32_t right;
+    TN_TRY(parse_sum(p, node));
+    if (!comparison_at(p, &op, &swapped)) return TN_OK;
+    TN_TRY(pass_operator(p));
+    TN_TRY(parse_sum(p, &right));
+    *node = swapped ? tni_node2(p->g, op, right, *node) : tni_node2(p->g, op, *node, right);
+    TN_TRY(tni_parse_made(p, *node));
+    if (!comparison_at(p, &op, &swapped)) return TN_OK;
+    return tni_lex_fail(&p->lex, p->lex.token.at, "comparisons do not chain; write a < b and b < c");
+}
+
+static tn_status parse_not(tni_parser *p, int32_t *node) {
+    if (!tni_lex_is(&p->lex, "not") && !tni_parse_at(p, '!')) return parse_comparison(p, node);
+    TN_TRY(enter(p));
+    TN_TRY(pass_operator(p));
+    TN_TRY(parse_not(p, node));
+    p->depth--;
+    *node = tni_node1(p->g, TNI_P_NOT, *node);
+    return tni_parse_made(p, *node);
+}
+
+static tn_status parse_and(tni_parser *p, int32_t *node) {
+    TN_TRY(parse_not(p, node));
+    while (tni_lex_is(&p->lex, "and") || tni_parse_at(p, '&')) {
+        int32_t right;
+        TN_TRY(pass_operator(p));
+        TN_TRY(parse_not(p, &right));
+        *node = tni_node2(p->g, TNI_P_AND, *node, right);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    return TN_OK;
+}
+
+static tn_status parse_or(tni_parser *p, int32_t *node) {
+    TN_TRY(parse_and(p, node));
+    while (tni_lex_is(&p->lex, "or") || tni_parse_at(p, '|')) {
+        int32_t right;
+        TN_TRY(pass_operator(p));
+        TN_TRY(parse_and(p, &right));
+        *node = tni_node2(p->g, TNI_P_OR, *node, right);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    return TN_OK;
+}
+
+tn_status tni_parse_condition(tni_parser *p, int32_t *node) {
+    p->want_truth = tni_parse_at(p, TNI_NAME);
+    tn_status status = parse_or(p, node);
+    p->want_truth = false;
+    return status;
+}
+
+tn_status tni_parse_expression(tni_parser *p, int32_t *node) {
+    int32_t condition, other;
+    TN_TRY(enter(p));
+    TN_TRY(parse_or(p, node));
+    if (tni_lex_is(&p->lex, "if")) {
+        TN_TRY(pass_operator(p));
+        TN_TRY(tni_parse_condition(p, &condition));
+        if (!tni_lex_is(&p->lex, "else")) return tni_lex_expected(&p->lex, "'else' and the other value");
+        TN_TRY(pass_operator(p));
+        TN_TRY(tni_parse_expression(p, &other));
+        *node = tni_node3(p->g, TNI_P_WHERE, 0, condition, *node, other);
+        TN_TRY(tni_parse_made(p, *node));
+    }
+    p->depth--;
+    return TN_OK;
+}

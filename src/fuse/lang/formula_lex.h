@@ -1,0 +1,12 @@
+/* Tokens of formulas. They are those of contracts (core/contract_parts.h) and a few more; messages are the same. */
+#ifndef TNI_FUSE_LEX_H
+#define TNI_FUSE_LEX_H
+
+#include "fuse/graph/formula.h"
+
+enum { TNI_TOKEN_POWER = 300 }; /* ** */
+
+/* Moves to the next token. Line ends are tokens ('\n') where they end a statement: not inside brackets. */
+tn_status tni_formula_next(tni_lexer *lex, bool lines);
+
+#endif

@@ -1,0 +1,418 @@
+/* Statements of a formula, and what its names stand for. */
+#include "formula_parse.h"
+#include "fuse/operator.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+bool tni_is_reserved(const char *name) {
+    static const char *const constants[] = {"pi", "e", "inf", "nan"};
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        if (strcmp(name, constants[i]) == 0) return true;
+    }
+    return tni_is_keyword(name, (int32_t)strlen(name));
+}
+
+tn_status tni_parse_copy_name(tni_parser *p, const char **name) {
+    *name = tni_arena_text(p->formula->arena, p->lex.text + p->lex.token.at, (size_t)p->lex.token.length);
+    return *name ? TN_OK : TN_NO_MEMORY;
+}
+
+tni_named *tni_find_name(tni_parser *p, const char *name) {
+    for (int i = 0; i < p->n_names; i++) {
+        if (strcmp(p->names[i].name, name) == 0) return &p->names[i];
+    }
+    return NULL;
+}
+
+tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t input) {
+    if (p->n_names == TNI_FUSE_NAMES) {
+        return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d names", TNI_FUSE_NAMES);
+    }
+    p->names[p->n_names++] = (tni_named){name, node, input, false};
+    return TN_OK;
+}
+
+tn_status tni_new_input(tni_parser *p, const char *name, bool is_bool, bool is_seed, tni_named **made) {
+    tni_scope *scope = p->scope;
+    if (scope->n_inputs == TNI_MAX_ARGS) {
+        return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d inputs", TNI_MAX_ARGS);
+    }
+    int32_t input = scope->n_inputs++;
+    scope->inputs[input] = name;
+    scope->is_bool[input] = is_bool;
+    scope->is_seed[input] = is_seed;
+    tni_extent extent = {is_seed ? 0 : (uint64_t)1 << input, 0};
+    int type = is_seed ? TN_I64 : is_bool ? TN_BOOL : TNI_TY_VAR;
+    int32_t node = tni_leaf(p->g, TNI_P_INPUT, input, 0, type, extent);
+    TN_TRY(tni_parse_made(p, node));
+    TN_TRY(tni_add_name(p, name, node, input));
+    *made = &p->names[p->n_names - 1];
+    return TN_OK;
+}
+
+/* ---- values of names --------------------------------------------------------------------------------------------- */
+
+/* Which of the attribute's words this is; -1: none. */
+static int32_t choice_named(const tni_attr *a, const char *text, int32_t length) {
+    char word[TNI_MAX_NAME + 1] = "";
+    if (length > TNI_MAX_NAME) return -1;
+    memcpy(word, text, (size_t)length);
+    if (a->kind == TNI_A_ACTIVATION) return tni_activation_choice(word);
+    for (int i = 0; i < a->n_choices; i++) {
+        if (strcmp(a->choices[i], word) == 0) return i;
+    }
+    return -1;
+}
+
+/* mode == 'sum', at the comparison */
+static tn_status choice_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
+    const tni_attr *a = &p->formula->contract->attrs[attr];
+    const char *example = a->kind == TNI_A_ACTIVATION ? "none" : a->choices[0];
+    bool differs = tni_parse_at(p, TNI_TOKEN_NE);
+    if (!differs && !tni_parse_at(p, TNI_TOKEN_EQ)) {
+        return tni_lex_fail(&p->lex, at->at, "'%s' is a word: compare it, %s == '%s'", a->name, a->name, example);
+    }
+    TN_TRY(tni_parse_next(p));
+    if (!tni_parse_at(p, TNI_STRING)) return tni_lex_expected(&p->lex, "a word in quotes, such as '%s'", example);
+    int32_t which = choice_named(a, p->lex.text + p->lex.token.at, p->lex.token.length);
+    if (which < 0) return tni_lex_expected(&p->lex, "one of the words of '%s', such as '%s'", a->name, example);
+    *node = tni_leaf(p->g, TNI_P_ATTR_IS, attr, which, TN_BOOL, (tni_extent){0, 0});
+    if (differs) *node = tni_node1(p->g, TNI_P_NOT, *node);
+    TN_TRY(tni_parse_made(p, *node));
+    return tni_parse_next(p);
+}
+
+static tn_status attribute_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
+    const tni_attr *a = &p->formula->contract->attrs[attr];
+    int type = a->kind == TNI_A_INT ? TNI_TY_WEAK_INT : a->kind == TNI_A_FLOAT ? TNI_TY_WEAK_FLOAT : TN_BOOL;
+    if (a->kind == TNI_A_CHOICE || a->kind == TNI_A_ACTIVATION) return choice_value(p, at, attr, node);
+    if (a->kind != TNI_A_INT && a->kind != TNI_A_FLOAT && a->kind != TNI_A_BOOL) {
+        return tni_lex_fail(&p->lex, at->at,
+                            "the attribute '%s' has no value in a formula: only int, float, bool and words have",
+                            a->name);
+    }
+    *node = tni_leaf(p->g, TNI_P_ATTR, attr, 0, type, (tni_extent){0, 0});
+    return tni_parse_made(p, *node);
+}
+
+static tn_status unknown_name(tni_parser *p, const tni_token *at, const char *name) {
+    const tni_contract *c = p->formula->contract;
+    for (int i = 0; i < c->n_dims; i++) {
+        if (strcmp(c->dims[i], name) != 0) continue;
+        return tni_lex_fail(&p->lex, at->at, "'%s' is a dimension; count(x) and count(x, -1) give sizes", name);
+    }
+    tni_text text = {0};
+    tni_text_add(&text, "there is no '%s' in the signature, and it is not assigned before", name);
+    return tni_fail_near(p, at->at, &text, name, false);
+}
+
+static tn_status template_value(tni_parser *p, const tni_token *at, int32_t *node) {
+    static const char letters[] = "abcyd";
+    const char *letter = strchr(letters, p->lex.text[at->at]);
+    *node = letter && at->length == 1 ? p->nodes[letter - letters] : -1;
+    return TN_OK;
+}
+
+tn_status tni_value_of(tni_parser *p, const tni_token *at, int32_t *node) {
+    char text[TNI_MAX_NAME + 1] = "";
+    const char *name;
+    bool lone = p->want_truth && (tni_parse_at(p, ',') || tni_lex_is(&p->lex, "else"));
+    p->want_truth = false;
+    if (!p->formula) return template_value(p, at, node);
+    memcpy(text, p->lex.text + at->at, (size_t)at->length);
+    tni_named *named = tni_find_name(p, text);
+    int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
+    if (attr >= 0) return attribute_value(p, at, attr, node);
+    if (!named && p->typed) return unknown_name(p, at, text);
+    if (!named && tni_is_function(text))
+        return tni_lex_fail(&p->lex, at->at, "'%s' is a function: expected '(' behind it", text);
+    if (!named) {
+        name = tni_arena_text(p->formula->arena, text, (size_t)at->length);
+        if (!name) return TN_NO_MEMORY;
+        TN_TRY(tni_new_input(p, name, lone, false, &named));
+    }
+    if (named->input >= 0 && p->scope->is_seed[named->input]) {
+        return tni_lex_fail(&p->lex, at->at, "'%s' is a seed: it is for rand and has no value", text);
+    }
+    named->used = true;
+    *node = named->node;
+    return TN_OK;
+}
+
+/* ---- statements -------------------------------------------------------------------------------------------------- */
+
+static bool at_end(const tni_parser *p) {
+    return tni_parse_at(p, TNI_END) || tni_parse_at(p, ';') || tni_parse_at(p, '\n');
+}
+
+static tn_status parse_right_side(tni_parser *p, int32_t *node) {
+    TN_TRY(tni_parse_expression(p, node));
+    if (at_end(p)) return TN_OK;
+    if (tni_parse_at(p, '=')) {
+        return tni_lex_fail(&p->lex, p->lex.token.at, "'=' stands behind one name; '==' compares");
+    }
+    if (tni_parse_at(p, ')')) return tni_lex_fail(&p->lex, p->lex.token.at, "this ')' closes nothing");
+    return tni_lex_expected(&p->lex, "an operator or the end of the statement");
+}
+
+/* `x! = …`, or `x = …` for an input that the signature marks. */
+static tn_status update_input(tni_parser *p, int32_t at, tni_named *named, int32_t node) {
+    const tni_contract *c = p->typed ? p->formula->contract : NULL;
+    if (c && !c->inputs[named->input].inplace) {
+        return tni_lex_fail(&p->lex, at, "'%s' is an input that the signature does not mark '!'", named->name);
+    }
+    if (p->scope->is_seed[named->input]) return tni_lex_fail(&p->lex, at, "'%s' is a seed", named->name);
+    p->scope->is_updated[named->input] = true;
+    p->scope->updated_nodes[named->input] = node;
+    named->node = node;
+    return TN_OK;
+}
+
+static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update, int32_t node) {
+    tni_named *named = tni_find_name(p, name);
+    if (tni_is_reserved(name) || (p->typed && tni_attr_named(p->formula->contract, name) >= 0)) {
+        return tni_lex_fail(&p->lex, at, "'%s' cannot be assigned: it is a constant", name);
+    }
+    if (update && !named && !p->typed) TN_TRY(tni_new_input(p, name, false, false, &named));
+    if (update && (!named || named->input < 0))
+        return tni_lex_fail(&p->lex, at, "'%s' is no input: only inputs are updated", name);
+    if (named && named->input >= 0 && (update || p->typed)) return update_input(p, at, named, node);
+    if (named && named->input >= 0) {
+        return tni_lex_fail(&p->lex, at, "'%s' was read before, so it is an input; '%s! = …' would update it in place",
+                            name, name);
+    }
+    if (named) return tni_lex_fail(&p->lex, at, "'%s' is assigned twice", name);
+    return tni_add_name(p, name, node, -1);
+}
+
+/* `name =` or `name! =`: moves behind it. */
+static tn_status take_target(tni_parser *p, const char **name, bool *update) {
+    tni_token begin = p->lex.token;
+    *name = NULL;
+    *update = false;
+    if (!tni_parse_at(p, TNI_NAME)) return TN_OK;
+    TN_TRY(tni_parse_next(p));
+    TN_TRY(tni_parse_take(p, '!', update));
+    bool target = tni_parse_at(p, '=');
+    if (*update && !target) return tni_lex_expected(&p->lex, "'=' behind the '!' of a name that is updated");
+    tni_token behind = p->lex.token;
+    p->lex.token = begin;
+    if (!target) return TN_OK;
+    TN_TRY(tni_parse_copy_name(p, name));
+    p->lex.token = behind;
+    return tni_parse_next(p);
+}
+
+static tn_status skip_separators(tni_parser *p) {
+    while (tni_parse_at(p, ';') || tni_parse_at(p, '\n')) TN_TRY(tni_parse_next(p));
+    return TN_OK;
+}
+
+/* The name of a bare expression; that of its gradient has to be free too. */
+static tn_status name_result(tni_parser *p, int32_t at, const char **name) {
+    static const char *const names[][2] = {{"y", "dy"}, {"z", "dz"}, {"out", "dout"}, {"result", "dresult"}};
+    const tni_contract *c = p->typed ? p->formula->contract : NULL;
+    if (c && c->n_outputs != 1)
+        return tni_lex_fail(&p->lex, at, "expected 'name = …': the signature has %d outputs", c->n_outputs);
+    *name = c ? c->outputs[0].name : NULL;
+    for (size_t i = 0; !*name && i < sizeof names / sizeof names[0]; i++) {
+        if (!tni_find_name(p, names[i][0]) && !tni_find_name(p, names[i][1])) *name = names[i][0];
+    }
+    return *name ? TN_OK : tni_lex_fail(&p->lex, at, "expected 'name = …'");
+}
+
+static tn_status parse_statement(tni_parser *p) {
+    const char *name;
+    bool update;
+    int32_t node, at = p->lex.token.at;
+    TN_TRY(take_target(p, &name, &update));
+    TN_TRY(parse_right_side(p, &node));
+    bool bare = !name;
+    if (bare) TN_TRY(name_result(p, at, &name));
+    TN_TRY(assign(p, at, name, update, node));
+    TN_TRY(skip_separators(p));
+    if (bare && !tni_parse_at(p, TNI_END)) {
+        return tni_lex_fail(&p->lex, at, "expected 'name = …': only the last statement may be a bare expression");
+    }
+    return TN_OK;
+}
+
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
+
+static tn_status add_output(tni_parser *p, const char *name, int32_t node) {
+    tni_scope *scope = p->scope;
+    if (scope->n_outputs == TNI_MAX_ARGS)
+        return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d outputs", TNI_MAX_ARGS);
+    scope->outputs[scope->n_outputs] = name;
+    scope->output_nodes[scope->n_outputs++] = node;
+    return TN_OK;
+}
+
+/* What the signature lists; everything else must have been of use. */
+static tn_status collect_typed(tni_parser *p) {
+    const tni_contract *c = p->formula->contract;
+    int32_t at = p->lex.token.at;
+    for (int i = 0; i < c->n_outputs; i++) {
+        tni_named *named = tni_find_name(p, c->outputs[i].name);
+        if (!named)
+            return tni_lex_fail(&p->lex, at, "the output '%s' of the signature is not assigned", c->outputs[i].name);
+        named->used = true;
+        TN_TRY(add_output(p, named->name, named->node));
+    }
+    for (int i = 0; i < c->n_inputs; i++) {
+        if (!c->inputs[i].inplace || p->scope->is_updated[i]) continue;
+        return tni_lex_fail(&p->lex, at, "'%s' is marked '!' but not assigned", c->inputs[i].name);
+    }
+    for (int i = 0; i < p->n_names; i++) {
+        if (p->names[i].used || p->names[i].input >= 0) continue;
+        return tni_lex_fail(&p->lex, at, "'%s' is assigned, but no output of the signature and not used",
+                            p->names[i].name);
+    }
+    return TN_OK;
+}
+
+static tn_status collect_free(tni_parser *p) {
+    bool any = false;
+    for (int i = 0; i < p->n_names; i++) {
+        if (p->names[i].input < 0 && !p->names[i].used) TN_TRY(add_output(p, p->names[i].name, p->names[i].node));
+    }
+    for (int i = 0; i < p->scope->n_inputs; i++) any |= p->scope->is_updated[i];
+    if (any || p->scope->n_outputs) return TN_OK;
+    return tni_lex_expected(&p->lex, "an expression, or 'name = …'");
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static tn_status check_names(tni_parser *p) {
+    const tni_contract *c = p->formula->contract;
+    for (int i = 0; i < c->n_inputs + c->n_attrs; i++) {
+        const char *name = i < c->n_inputs ? c->inputs[i].name : c->attrs[i - c->n_inputs].name;
+        if (!tni_is_reserved(name)) continue;
+        return tni_lex_fail(&p->lex, 0, "an %s cannot be called '%s', which is a constant of the language",
+                            i < c->n_inputs ? "input" : "attribute", name);
+    }
+    return TN_OK;
+}
+
+static tn_status declare_inputs(tni_parser *p) {
+    tni_fuse *f = p->formula;
+    const tni_contract *c = f->contract;
+    TN_TRY(check_names(p));
+    for (int i = 0; i < c->n_inputs; i++) {
+        const tni_param *param = &c->inputs[i];
+        tni_extent extent = {0, 0};
+        p->scope->is_seed[i] = tni_is_seed(c, i);
+        if (!p->scope->is_seed[i]) TN_TRY(tni_param_extent(f, param, &extent));
+        int32_t node = tni_leaf(p->g, TNI_P_INPUT, i, 0, tni_param_type(&param->type), extent);
+        TN_TRY(tni_parse_made(p, node));
+        p->g->nodes[node].absent = param->optional;
+        TN_TRY(tni_add_name(p, param->name, node, i));
+    }
+    p->scope->n_inputs = c->n_inputs;
+    return TN_OK;
+}
+
+/* Without a signature each input has dimensions of its own, which broadcast. */
+static void set_graph_items(tni_parser *p) {
+    const tni_axes *axes = &p->formula->axes;
+    int n = p->typed ? axes->n_items : TNI_MAX_ARGS;
+    p->g->all = n ? ~(uint64_t)0 >> (64 - n) : 0;
+    bool by_name = p->typed && !axes->numpy;
+    p->g->tail = by_name && n ? (uint64_t)1 << (n - 1) : p->g->all;
+    p->g->tail_pack = !by_name || (n && axes->items[n - 1].pack);
+}
+
+tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, tni_scope *scope) {
+    tni_parser *p = tni_calloc(1, sizeof *p);
+    if (!p) return TN_NO_MEMORY;
+    p->g = &formula->graph;
+    p->formula = formula;
+    p->scope = scope;
+    p->typed = formula->contract != NULL;
+    p->lex = (tni_lexer){.text = text, .what = "formula", .token = {.kind = TNI_END, .at = begin}};
+    if (p->typed) memcpy(p->lex.name, formula->contract->name, strlen(formula->contract->name) + 1);
+    for (int i = 0; i < TNI_MAX_ARGS; i++) scope->updated_nodes[i] = -1;
+    set_graph_items(p);
+    tn_status status = p->typed ? declare_inputs(p) : TN_OK;
+    if (status == TN_OK) status = tni_parse_next(p);
+    if (status == TN_OK) status = skip_separators(p);
+    while (status == TN_OK && !tni_parse_at(p, TNI_END)) status = parse_statement(p);
+    if (status == TN_OK) status = p->typed ? collect_typed(p) : collect_free(p);
+    tni_free(p);
+    return status;
+}
+
+int32_t tni_template(tni_graph *g, const char *text, const int32_t nodes[5], int kind) {
+    int32_t node = -1;
+    tni_parser *p = g->status == TN_OK ? tni_calloc(1, sizeof *p) : NULL;
+    if (!p) {
+        if (g->status == TN_OK) g->status = TN_NO_MEMORY;
+        return -1;
+    }
+    p->g = g;
+    p->nodes = nodes;
+    p->kind = kind;
+    p->lex = (tni_lexer){.text = text, .what = "template", .token = {.kind = TNI_END}};
+    tn_status status = tni_parse_next(p);
+    if (status == TN_OK) status = tni_parse_expression(p, &node);
+    if (status != TN_OK && g->status == TN_OK) g->status = status;
+    tni_free(p);
+    return status == TN_OK ? node : -1;
+}
+
+/* Behind `name<T: any>(…)`, at the bracket that closes it; false where the text begins otherwise. */
+static bool skip_parameters(tni_lexer *lex) {
+    int32_t brackets = 0;
+    bool types;
+    if (tni_lex_next(lex) != TN_OK || lex->token.kind != TNI_NAME || tni_lex_next(lex) != TN_OK) return false;
+    types = lex->token.kind == '<';
+    while (types && lex->token.kind != '>') {
+        if (tni_lex_next(lex) != TN_OK || lex->token.kind == TNI_END || lex->token.kind == '(') return false;
+    }
+    if (types && tni_lex_next(lex) != TN_OK) return false;
+    if (lex->token.kind != '(') return false;
+    for (;;) {
+        if (lex->token.kind == '(' || lex->token.kind == '[') brackets++;
+        if (lex->token.kind == ')' || lex->token.kind == ']') brackets--;
+        if (brackets == 0) return true;
+        if (tni_lex_next(lex) != TN_OK || lex->token.kind == TNI_END) return false;
+    }
+}
+
+/* `name(x:` begins nothing but a signature. */
+static bool begins_signature(const char *text) {
+    tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
+    int kinds[4] = {0};
+    for (int i = 0; i < 4; i++) kinds[i] = tni_lex_next(&lex) == TN_OK ? lex.token.kind : TNI_END;
+    return kinds[0] == TNI_NAME && kinds[1] == '(' && kinds[2] == TNI_NAME && kinds[3] == ':';
+}
+
+/* The ':' that closes a signature is the first one behind the parameters that does not stand between the name of an
+ * output and its type. */
+int32_t tni_signature_end(const char *text) {
+    tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
+    char message[2048]; /* looking ahead is no failure */
+    snprintf(message, sizeof message, "%s", tn_last_error());
+    int32_t brackets = 0, end = -1;
+    bool name_next = false, inside = skip_parameters(&lex), behind = true; /* right behind the parameters */
+    while (inside && end < 0) {
+        int before = lex.token.kind;
+        if (tni_lex_next(&lex) != TN_OK || lex.token.kind == TNI_END) break;
+        int kind = lex.token.kind;
+        if (kind == '[' || kind == '(') brackets++;
+        if (kind == ']' || kind == ')') brackets--;
+        if (brackets > 0) continue;
+        if (behind && kind != TNI_ARROW && kind != ':' && !tni_lex_is(&lex, "where")) break;
+        behind = false;
+        if (kind == TNI_ARROW || (kind == ',' && (before == ']' || before == '?'))) name_next = true;
+        if (tni_lex_is(&lex, "where")) name_next = false;
+        if (kind == ':' && !(name_next && before == TNI_NAME)) end = lex.token.at;
+        if (kind == ':') name_next = false;
+    }
+    if (end < 0 && begins_signature(text)) end = (int32_t)strlen(text);
+    tn_fail(TN_OK, "%s", message);
+    return end;
+}

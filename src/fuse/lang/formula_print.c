@@ -1,0 +1,260 @@
+/* A graph as statements of the language. What is used more than once gets a name, t1, t2 …; so does what would nest too
+ * deeply to be read, by people or by the parser. */
+#include <math.h>
+#include <string.h>
+
+#include "fuse/graph/formula.h"
+
+enum { NESTED = 24, ATOM = 9, SIGN = 7 };
+
+typedef struct printer {
+    tni_text *text;
+    const tni_graph *g;
+    const tni_contract *c;
+    const char *prefix; /* of names for temporary values: nothing of the contract begins so */
+    int32_t nested;     /* deeper parts have names */
+    int32_t uses[TNI_FUSE_NODES];
+    int32_t depth[TNI_FUSE_NODES];
+    int32_t temporary[TNI_FUSE_NODES]; /* number of its name; 0: none yet */
+    const char *name[TNI_FUSE_NODES];  /* an output's name, once it is assigned */
+    bool wants_name[TNI_FUSE_NODES];
+} printer;
+
+static void print_node(printer *p, int32_t i, int lowest);
+
+/* ---- leaves ------------------------------------------------------------------------------------------------------ */
+
+/* A weak number as it is written; one that has a type with its cast. */
+static int print_const(printer *p, const tni_gnode *node) {
+    bool weak_int = node->type == TNI_TY_WEAK_INT, negative = signbit(node->value) && !isnan(node->value);
+    if (node->type == TN_BOOL) {
+        tni_text_add(p->text, node->value != 0 ? "true" : "false");
+        return ATOM;
+    }
+    bool cast = node->type < TNI_TY_VAR;
+    if (cast) tni_text_add(p->text, "%s(", tn_type_name((tn_type)node->type));
+    if (weak_int) {
+        tni_text_add(p->text, "%lld", (long long)node->value);
+    } else {
+        tni_text_double(p->text, node->value);
+    }
+    if (cast) tni_text_add(p->text, ")");
+    return negative && !cast ? SIGN : ATOM;
+}
+
+static void print_leaf(printer *p, const tni_gnode *node) {
+    const tni_contract *c = p->c;
+    switch (node->op) {
+    case TNI_P_INPUT: tni_text_add(p->text, "%s", c->inputs[node->ref].name); break;
+    case TNI_P_ATTR: tni_text_add(p->text, "%s", c->attrs[node->ref].name); break;
+    case TNI_P_HAS: tni_text_add(p->text, "has(%s)", c->inputs[node->ref].name); break;
+    case TNI_P_HAS_ATTR: tni_text_add(p->text, "has(%s)", c->attrs[node->ref].name); break;
+    case TNI_P_RAND:
+        tni_text_add(p->text, "rand(%s", c->inputs[node->ref].name);
+        if (node->value != 0) tni_text_add(p->text, ", %d", (int)node->value);
+        tni_text_add(p->text, ")");
+        break;
+    default: break;
+    }
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+/* Left to right, but for **; comparisons do not chain. */
+static void print_operator(printer *p, const tni_gnode *node) {
+    const tni_prim_row *row = &tni_prims[node->op];
+    if (row->arity == 1) {
+        tni_text_add(p->text, "%s", row->name);
+        print_node(p, node->arg[0], node->op == TNI_P_NOT ? 4 : SIGN);
+        return;
+    }
+    bool power = node->op == TNI_P_POW, chain = row->binds != 4 && !power;
+    print_node(p, node->arg[0], chain ? row->binds : power ? ATOM : row->binds + 1);
+    tni_text_add(p->text, "%s", row->name);
+    print_node(p, node->arg[1], power ? SIGN : row->binds + 1);
+}
+
+/* max(a, -1) would be read as the maximum along the last dimension. */
+static bool is_minus_one(const tni_gnode *node) {
+    return node->op == TNI_P_CONST && node->type == TNI_TY_WEAK_INT && node->value == -1;
+}
+
+static void print_function(printer *p, const tni_gnode *node) {
+    const char *name = node->op == TNI_P_CAST ? tn_type_name((tn_type)node->kind) : tni_prims[node->op].name;
+    tni_text_add(p->text, "%s(", name);
+    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+        if (k) tni_text_add(p->text, ", ");
+        if (k && is_minus_one(&p->g->nodes[node->arg[k]])) {
+            tni_text_add(p->text, "(-1)");
+        } else {
+            print_node(p, node->arg[k], 0);
+        }
+    }
+    bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+    tni_text_add(p->text, reaches && node->kind == TNI_OVER_ROW ? ", -1)" : ")");
+}
+
+static void print_operation(printer *p, int32_t i, int lowest) {
+    const tni_gnode *node = &p->g->nodes[i];
+    const tni_prim_row *row = &tni_prims[node->op];
+    if (node->op == TNI_P_CONST) {
+        size_t begin = p->text->length;
+        if (print_const(p, node) >= lowest || p->text->failed) return;
+        p->text->length = begin;
+        tni_text_add(p->text, "(");
+        print_const(p, node);
+        tni_text_add(p->text, ")");
+    } else if (node->op == TNI_P_ATTR_IS) {
+        const tni_attr *attr = &p->c->attrs[node->ref];
+        bool act = attr->kind == TNI_A_ACTIVATION;
+        tni_text_add(p->text, "(%s == '%s')", attr->name,
+                     act ? tni_activation_name((int16_t)node->value) : attr->choices[(int)node->value]);
+    } else if (row->arity == 0) {
+        print_leaf(p, node);
+    } else if (row->binds == 0) {
+        print_function(p, node);
+    } else {
+        if (row->binds < lowest) tni_text_add(p->text, "(");
+        print_operator(p, node);
+        if (row->binds < lowest) tni_text_add(p->text, ")");
+    }
+}
+
+/* In brackets where it binds less than `lowest`. */
+static void print_node(printer *p, int32_t i, int lowest) {
+    if (p->name[i]) {
+        tni_text_add(p->text, "%s", p->name[i]);
+    } else if (p->temporary[i]) {
+        tni_text_add(p->text, "%s%d", p->prefix, (int)p->temporary[i]);
+    } else {
+        print_operation(p, i, lowest);
+    }
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static bool begins(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_free(const tni_contract *c, const char *prefix) {
+    for (int i = 0; i < c->n_inputs; i++) {
+        if (begins(c->inputs[i].name, prefix)) return false;
+    }
+    for (int i = 0; i < c->n_outputs; i++) {
+        if (begins(c->outputs[i].name, prefix)) return false;
+    }
+    for (int i = 0; i < c->n_attrs; i++) {
+        if (begins(c->attrs[i].name, prefix)) return false;
+    }
+    return true;
+}
+
+static const char *free_prefix(const tni_contract *c) {
+    static const char *const prefixes[] = {"t", "u", "t_", "u_", "tmp", "v_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        if (is_free(c, prefixes[i])) return prefixes[i];
+    }
+    return "temporary_value_";
+}
+
+static void count_uses(printer *p, const tni_fuse_output *outputs, int32_t n) {
+    const tni_graph *g = p->g;
+    for (int32_t i = 0; i < n; i++) p->uses[outputs[i].node]++;
+    for (int32_t i = g->n - 1; i >= 0; i--) {
+        if (!p->uses[i]) continue;
+        for (int k = 0; k < 3 && g->nodes[i].arg[k] >= 0; k++) p->uses[g->nodes[i].arg[k]]++;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const tni_gnode *node = &g->nodes[i];
+        if (!p->uses[i] || tni_prims[node->op].arity == 0) continue;
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+            if (p->depth[node->arg[k]] >= p->depth[i]) p->depth[i] = p->depth[node->arg[k]] + 1;
+        }
+        p->wants_name[i] |= p->uses[i] > 1 || p->depth[i] > p->nested;
+        if (p->wants_name[i]) p->depth[i] = 0;
+    }
+}
+
+/* Several updates: the new values are all made before the first one is written. */
+static void name_updates(printer *p, const tni_fuse_output *outputs, int32_t n) {
+    int32_t updates = 0;
+    for (int32_t i = 0; i < n; i++) updates += outputs[i].inplace >= 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (outputs[i].inplace >= 0 && updates > 1) p->wants_name[outputs[i].node] = true;
+    }
+}
+
+static void separate(printer *p, bool *first) {
+    tni_text_add(p->text, *first ? "" : "; ");
+    *first = false;
+}
+
+/* A value that is used more than once, or written later, gets a name: that of the output that it is, if it is one. */
+static void print_named(printer *p, const tni_fuse_output *outputs, int32_t n, int32_t i, int32_t *named, bool *first) {
+    int32_t output = -1;
+    separate(p, first);
+    for (int32_t k = 0; k < n && output < 0; k++) {
+        if (outputs[k].node == i && outputs[k].inplace < 0) output = k;
+    }
+    if (output >= 0) {
+        tni_text_add(p->text, "%s = ", p->c->outputs[output].name);
+    } else {
+        tni_text_add(p->text, "%s%d = ", p->prefix, (int)++*named);
+    }
+    print_operation(p, i, 0);
+    if (output >= 0) p->name[i] = p->c->outputs[output].name;
+    if (output < 0) p->temporary[i] = *named;
+}
+
+/* Inputs come first: reading the text again, they are known before anything is computed. */
+static void print_all(printer *p, const tni_fuse_output *outputs, int32_t n) {
+    int32_t named = 0;
+    bool first = true;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < p->g->n; i++) {
+            const bool now = (p->g->nodes[i].op == TNI_P_INPUT) == (pass == 0);
+            if (now && p->uses[i] && p->wants_name[i]) print_named(p, outputs, n, i, &named, &first);
+        }
+    }
+    for (int32_t k = 0; k < n; k++) {
+        int32_t node = outputs[k].node;
+        const char *name = outputs[k].inplace >= 0 ? p->c->inputs[outputs[k].inplace].name : p->c->outputs[k].name;
+        if (p->name[node] && strcmp(p->name[node], name) == 0) continue;
+        separate(p, &first);
+        tni_text_add(p->text, "%s = ", name);
+        print_node(p, node, 0);
+    }
+}
+
+/* outputs: the contract's in order, then those that update inputs. */
+static void print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
+                             const tni_fuse_output *outputs, int32_t n_outputs, int32_t nested) {
+    printer *p = tni_calloc(1, sizeof *p);
+    if (!p) {
+        text->failed = true;
+        return;
+    }
+    p->text = text;
+    p->g = g;
+    p->c = contract;
+    p->prefix = free_prefix(contract);
+    p->nested = nested;
+    name_updates(p, outputs, n_outputs);
+    count_uses(p, outputs, n_outputs);
+    print_all(p, outputs, n_outputs);
+    tni_free(p);
+}
+
+void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
+                          const tni_fuse_output *outputs, int32_t n_outputs) {
+    print_statements(text, g, contract, outputs, n_outputs, NESTED);
+}
+
+char *tni_fuse_print_apart(const tni_fuse *f) {
+    tni_text text = {0};
+    print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs, 0);
+    if (!text.failed) return text.data;
+    tni_free(text.data);
+    return NULL;
+}

@@ -1,0 +1,471 @@
+/* A pass: which memory it walks over, in which order, in blocks of which size. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuse/cuda/gpu.h"
+
+bool tni_is_kept(const tni_planner *p, int32_t node) {
+    int32_t t = p->b->todo_of[node];
+    if (t < 0) return false;
+    return !(tni_in_pass(p->b, p->pass, &p->b->todo[t]) &&
+             !p->b->todo[t].gathers); /* else it is made here, to be kept */
+}
+
+/* Takes nothing away, or only adds dimensions: the same values. */
+int32_t tni_resolve(const tni_planner *p, int32_t node) {
+    for (;;) {
+        const tni_gnode *n = &p->g->nodes[node];
+        bool reduces = tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO;
+        bool same = n->op == TNI_P_EXPAND || (reduces && p->b->mask[n->arg[0]] == p->b->mask[node]);
+        if (!same) return node;
+        node = n->arg[0];
+    }
+}
+
+bool tni_reduces_rows(const tni_planner *p, int32_t node) {
+    const tni_gnode *n = &p->g->nodes[node];
+    bool reduces = tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO;
+    return reduces && !tni_is_kept(p, node) && p->b->mask[n->arg[0]] != p->b->mask[node];
+}
+
+bool tni_is_contiguous(const tni_planner *p, const tni_memory *memory) {
+    const tni_pass *pass = p->pass;
+    bool rows = pass->rows == 1 || memory->strides[pass->n_dims - 1] == pass->columns;
+    return memory->strides[pass->n_dims] == 1 && rows;
+}
+
+/* ---- what is needed ---------------------------------------------------------------------------------------------- */
+
+static void mark(tni_planner *p, int32_t node) {
+    p->needed[tni_resolve(p, node)] = true;
+}
+
+/* Walks from what is stored and gathered back to inputs, and to what an earlier pass has kept. */
+static void mark_needed(tni_planner *p) {
+    const tni_binding *b = p->b;
+    for (int32_t t = 0; t < b->n_todo; t++) {
+        const tni_item_todo *todo = &b->todo[t];
+        if (tni_in_pass(p->b, p->pass, todo)) mark(p, todo->gathers ? p->g->nodes[todo->node].arg[0] : todo->node);
+    }
+    for (int32_t i = p->g->n - 1; i >= 0; i--) {
+        const tni_gnode *node = &p->g->nodes[i];
+        if (!p->needed[i] || tni_is_kept(p, i)) continue;
+        p->pass->reduces |= tni_reduces_rows(p, i);
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+            if (!(node->op == TNI_P_SUM_TO && k == 1)) mark(p, node->arg[k]);
+        }
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+void tni_mask_strides(const tni_domain *d, uint32_t mask, int64_t *strides) {
+    int64_t stride = 1;
+    for (int k = d->n_dims - 1; k >= 0; k--) {
+        strides[k] = mask >> k & 1 ? stride : 0;
+        if (mask >> k & 1) stride *= d->size[k] > 0 ? d->size[k] : 1;
+    }
+}
+
+/* From the domain's dimensions to those of the pass: its rows', then the last one. */
+static void over_pass(const tni_planner *p, const int64_t *strides, int64_t *made) {
+    const tni_domain *d = &p->b->domain;
+    int32_t n = 0;
+    for (int k = 0; k < d->n_dims; k++) {
+        if (p->pass->rows_mask >> k & 1) made[n++] = strides[k];
+    }
+    made[n] = d->n_dims ? strides[d->n_dims - 1] : 0;
+    if (!d->tail) made[n] = 0;
+}
+
+static int32_t add_memory(tni_planner *p, uint8_t where, int32_t index, tn_type type, const int64_t *strides) {
+    tni_memory *memory = &p->pass->memory[p->pass->n_memory];
+    const tni_contract *c = p->b->f->contract;
+    bool list = where != TNI_FROM_WORKSPACE && (where == TNI_FROM_CALL_IN ? c->inputs : c->outputs)[index].list;
+    *memory = (tni_memory){.where = where, .index = index, .type = type, .list = list};
+    over_pass(p, strides, memory->strides);
+    return p->pass->n_memory++;
+}
+
+static tn_type kept_type(const tni_planner *p, const tni_item_todo *todo) {
+    int lane = tni_lane_of(p->g, p->g->nodes[todo->node].type);
+    if (!todo->gathers) return tni_lane_type(lane);
+    return lane == TNI_LANE_INT ? TN_I64 : TN_F64;
+}
+
+static void add_kept(tni_planner *p, const tni_item_todo *todo, int32_t *where) {
+    int64_t strides[TN_MAX_RANK] = {0};
+    tni_mask_strides(&p->b->domain, todo->mask, strides);
+    *where = add_memory(p, TNI_FROM_WORKSPACE, -1, kept_type(p, todo), strides);
+    p->pass->memory[*where].offset = todo->offset;
+}
+
+static void add_accumulator(tni_planner *p, int32_t t) {
+    const tni_item_todo *todo = &p->b->todo[t];
+    const tni_gnode *node = &p->g->nodes[todo->node];
+    int64_t strides[TN_MAX_RANK] = {0};
+    tni_accumulator *made = &p->pass->accumulators[p->pass->n_accumulators];
+    *made = (tni_accumulator){.op = node->op == TNI_P_SUM_TO ? TNI_P_SUM : node->op,
+                              .lane = (uint8_t)tni_lane_of(p->g, node->type),
+                              .size = tni_mask_count(&p->b->domain, todo->mask),
+                              .result = todo->offset,
+                              .output = todo->becomes};
+    tni_mask_strides(&p->b->domain, todo->mask, strides);
+    over_pass(p, strides, made->strides);
+    p->todo_memory[t] = p->pass->n_accumulators++;
+}
+
+static void add_output(tni_planner *p, int32_t t) {
+    const tni_item_todo *todo = &p->b->todo[t];
+    const tni_domain *d = &p->b->domain;
+    if (todo->output < 0) {
+        add_kept(p, todo, &p->todo_memory[t]);
+        return;
+    }
+    int32_t updated = p->b->f->outputs[todo->output].inplace;
+    uint8_t where = updated >= 0 ? TNI_FROM_CALL_IN : TNI_FROM_CALL_OUT;
+    p->todo_memory[t] = add_memory(p, where, updated >= 0 ? updated : todo->output, d->out[todo->output].type,
+                                   d->out[todo->output].strides);
+}
+
+static tn_status list_memory(tni_planner *p) {
+    tni_binding *b = p->b;
+    tni_pass *pass = p->pass;
+    size_t most = (size_t)p->g->n + (size_t)b->n_todo;
+    pass->memory = tni_arena_alloc(b->program->arena, most * sizeof *pass->memory);
+    pass->accumulators = tni_arena_alloc(b->program->arena, ((size_t)b->n_todo + 1) * sizeof *pass->accumulators);
+    if (!pass->memory || !pass->accumulators) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const tni_gnode *node = &p->g->nodes[i];
+        p->memory_of[i] = -1;
+        if (!p->needed[i]) continue;
+        if (tni_is_kept(p, i)) add_kept(p, &b->todo[b->todo_of[i]], &p->memory_of[i]);
+        bool input = node->op == TNI_P_INPUT || node->op == TNI_P_RAND;
+        if (input)
+            p->memory_of[i] = add_memory(p, TNI_FROM_CALL_IN, node->ref, b->domain.in[node->ref].type,
+                                         b->domain.in[node->ref].strides);
+    }
+    for (int32_t t = 0; t < b->n_todo; t++) {
+        if (!tni_in_pass(p->b, p->pass, &b->todo[t])) continue;
+        if (b->todo[t].gathers) {
+            add_accumulator(p, t);
+        } else {
+            add_output(p, t);
+        }
+    }
+    return TN_OK;
+}
+
+/* ---- dimensions -------------------------------------------------------------------------------------------------- */
+
+/* The strides of every piece of memory and every accumulator, one after the other. */
+static int64_t *strides_at(tni_pass *pass, int32_t i) {
+    return i < pass->n_memory ? pass->memory[i].strides : pass->accumulators[i - pass->n_memory].strides;
+}
+
+static bool can_merge(tni_pass *pass, int32_t d, int64_t inner) {
+    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
+        const int64_t *strides = strides_at(pass, i);
+        if (strides[d] != strides[d + 1] * inner) return false;
+    }
+    return true;
+}
+
+/* Dimension d takes the place of itself and the one behind it. */
+static void drop_stride(tni_pass *pass, int32_t d, bool keep_inner) {
+    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
+        int64_t *strides = strides_at(pass, i);
+        if (keep_inner) strides[d] = strides[d + 1];
+        memmove(strides + d + 1, strides + d + 2, (size_t)(TN_MAX_RANK - 1 - d) * sizeof *strides);
+    }
+}
+
+/* The dimensions that are walked over to reduce: more than those of a value that is only expanded to them. */
+static uint32_t reduced_mask(const tni_planner *p, int32_t node) {
+    return p->b->mask[p->g->nodes[node].arg[0]];
+}
+
+static void set_dims(tni_planner *p) {
+    const tni_domain *d = &p->b->domain;
+    tni_pass *pass = p->pass;
+    pass->n_dims = 0;
+    for (int k = 0; k < d->n_dims; k++) {
+        if (pass->rows_mask >> k & 1) pass->size[pass->n_dims++] = d->size[k];
+    }
+    uint32_t tail = 0;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (p->needed[i]) tail |= (p->b->mask[i] | (tni_reduces_rows(p, i) ? reduced_mask(p, i) : 0)) & d->tail;
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (!tni_in_pass(p->b, p->pass, todo)) continue;
+        tail |= (todo->gathers ? reduced_mask(p, todo->node) : todo->mask) & d->tail;
+    }
+    pass->columns = tail ? d->size[d->n_dims - 1] : 1;
+    p->list = tail && p->b->program->parts;
+}
+
+/* Is dimension a of the memory inside of b? What is written counts first, where all of it is in both. */
+static bool is_inside(tni_pass *pass, int32_t a, int32_t b) {
+    for (int32_t i = pass->n_memory - 1; i >= 0; i--) {
+        int64_t inner = llabs(pass->memory[i].strides[a]), outer = llabs(pass->memory[i].strides[b]);
+        if (inner && outer && inner != outer) return inner < outer;
+    }
+    return false;
+}
+
+static void swap_dims(tni_pass *pass, int32_t a, int32_t b) {
+    int64_t *sizes[] = {a < pass->n_dims ? &pass->size[a] : &pass->columns,
+                        b < pass->n_dims ? &pass->size[b] : &pass->columns};
+    int64_t size = *sizes[0];
+    *sizes[0] = *sizes[1];
+    *sizes[1] = size;
+    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
+        int64_t *strides = strides_at(pass, i), stride = strides[a];
+        strides[a] = strides[b];
+        strides[b] = stride;
+    }
+}
+
+/* Is something written that has not all n dimensions? It must be so once, when its row begins. */
+static bool writes_fewer(const tni_planner *p, int32_t n) {
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (todo->gathers || !tni_in_pass(p->b, p->pass, todo)) continue;
+        const int64_t *strides = p->pass->memory[p->todo_memory[t]].strides;
+        for (int32_t d = 0; d < n; d++) {
+            if (strides[d] == 0) return true;
+        }
+    }
+    return false;
+}
+
+/* The dimensions in memory's order, where nothing depends on which is the last one. */
+static void order_dims(tni_planner *p) {
+    tni_pass *pass = p->pass;
+    int32_t n = pass->n_dims + (pass->columns != 1);
+    bool fixed = pass->reduces || p->list || writes_fewer(p, n);
+    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
+    for (int32_t i = 1; i < n && !fixed; i++) {
+        for (int32_t d = i; d > 0 && is_inside(pass, d - 1, d); d--) swap_dims(pass, d - 1, d);
+    }
+}
+
+/* Fewer and longer dimensions: blocks are then whole more often, and there are fewer rows to find. */
+static void merge_dims(tni_pass *pass) {
+    for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
+        if (!can_merge(pass, d, pass->size[d + 1])) continue;
+        pass->size[d] *= pass->size[d + 1];
+        memmove(pass->size + d + 1, pass->size + d + 2, (size_t)(TN_MAX_RANK - 1 - d) * sizeof *pass->size);
+        drop_stride(pass, d, true);
+        pass->n_dims--;
+    }
+    while (pass->n_dims > 0 && !pass->reduces) {
+        int32_t d = pass->n_dims - 1;
+        bool single = pass->columns == 1;
+        if (!single && !can_merge(pass, d, pass->columns)) break;
+        pass->columns *= pass->size[d];
+        drop_stride(pass, d, !single);
+        pass->n_dims--;
+    }
+}
+
+/* ---- levels and stages ------------------------------------------------------------------------------------------- */
+
+static uint8_t level_of_memory(const tni_pass *pass, const tni_memory *memory) {
+    uint8_t level = TNI_ONCE;
+    for (int32_t d = 0; d < pass->n_dims; d++) {
+        if (memory->strides[d] != 0) level = TNI_ROW;
+    }
+    return memory->strides[pass->n_dims] != 0 ? TNI_ELEMENT : level;
+}
+
+/* Elements that depend on the column alone. */
+static bool is_fixed(const tni_planner *p, int32_t i) {
+    const tni_gnode *node = &p->g->nodes[i];
+    if (p->level[i] != TNI_ELEMENT || node->op == TNI_P_RAND || p->pass->n_dims == 0) return false;
+    if (p->memory_of[i] >= 0) {
+        const int64_t *strides = p->pass->memory[p->memory_of[i]].strides;
+        for (int32_t d = 0; d < p->pass->n_dims; d++) {
+            if (strides[d] != 0) return false;
+        }
+        return true;
+    }
+    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+        int32_t arg = tni_resolve(p, node->arg[k]);
+        if (p->level[arg] != TNI_ONCE && !p->fixed[arg]) return false;
+    }
+    return true;
+}
+
+static void set_levels(tni_planner *p) {
+    const tni_pass *pass = p->pass;
+    p->n_stages = 1;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const tni_gnode *node = &p->g->nodes[i];
+        if (!p->needed[i]) continue;
+        bool leaf = p->memory_of[i] >= 0;
+        p->level[i] = leaf ? level_of_memory(pass, &pass->memory[p->memory_of[i]]) : TNI_ONCE;
+        p->stage[i] = 0;
+        if (node->op == TNI_P_RAND) p->level[i] = TNI_ELEMENT;
+        for (int k = 0; k < 3 && !leaf && node->arg[k] >= 0; k++) {
+            if (node->op == TNI_P_SUM_TO && k == 1) continue;
+            int32_t arg = tni_resolve(p, node->arg[k]);
+            if (p->level[arg] > p->level[i]) p->level[i] = p->level[arg];
+            if (p->stage[arg] > p->stage[i]) p->stage[i] = p->stage[arg];
+        }
+        if (!leaf && tni_reduces_rows(p, i)) {
+            p->level[i] = TNI_ROW;
+            p->stage[i]++;
+        }
+        if (p->stage[i] >= p->n_stages) p->n_stages = p->stage[i] + 1;
+        p->fixed[i] = is_fixed(p, i);
+    }
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Each tensor of the lists has units of its own. */
+static void set_list_units(tni_pass *pass, const tni_program *program) {
+    pass->span = 8 * pass->block;
+    pass->spans = 1;
+    pass->units = 0;
+    for (int32_t k = 0; k < program->n_parts; k++) {
+        pass->first_unit[k] = pass->units;
+        pass->units += (program->parts[k] + pass->span - 1) / pass->span;
+    }
+    if (pass->units == 0) pass->units = 1; /* single values are there all the same */
+    pass->first_unit[program->n_parts] = pass->units;
+}
+
+static void set_units(tni_pass *pass) {
+    int64_t rows = 1, inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
+    for (int32_t d = 0; d + 1 < pass->n_dims; d++) rows *= pass->size[d];
+    pass->span = pass->columns;
+    pass->spans = 1;
+    if (pass->columns > pass->block && !pass->reduces) {
+        pass->span = 8 * pass->block;
+        pass->spans = (pass->columns + pass->span - 1) / pass->span;
+    }
+    pass->units = rows * ((inner + pass->rows - 1) / pass->rows) * pass->spans;
+}
+
+static tn_status try_block(tni_planner *p, int64_t block) {
+    tni_pass *pass = p->pass;
+    int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
+    pass->block = block;
+    p->streams = pass->columns > block || p->list;
+    pass->rows = p->streams ? 1 : block / (pass->columns > 0 ? pass->columns : 1);
+    if (pass->rows > inner) pass->rows = inner;
+    if (pass->rows < 1) pass->rows = 1;
+    if (p->list) {
+        set_list_units(pass, p->b->program);
+    } else {
+        set_units(pass);
+    }
+    pass->n_steps = pass->n_values = pass->n_segments = 0;
+    TN_TRY(tni_plan_steps(p));
+    return tni_plan_scratch(p);
+}
+
+bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *acc) {
+    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
+    return pass->columns >= TNI_LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+}
+
+static int64_t reserve(tni_program *program, int64_t bytes) {
+    int64_t begin = (int64_t)program->workspace;
+    program->workspace += ((size_t)bytes + 63) & ~(size_t)63;
+    return begin;
+}
+
+/* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
+static void set_pieces(tni_binding *b, tni_pass *pass) {
+    enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
+    int64_t size = 0, elements = pass->units * pass->rows * pass->span;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
+    if (!pass->n_accumulators) return;
+    pass->pieces = pass->units < MOST ? pass->units : MOST;
+    if (size > 0 && pass->pieces > BYTES / (8 * size)) pass->pieces = BYTES / (8 * size);
+    if (size > 0 && pass->pieces > elements / (WORTH * size)) pass->pieces = elements / (WORTH * size);
+    if (pass->pieces < 1) pass->pieces = 1;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        tni_accumulator *acc = &pass->accumulators[i];
+        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_sums_columns(pass, acc);
+        acc->partial = reserve(b->program, acc->size * pass->pieces * 8);
+        acc->pending = groups ? reserve(b->program, acc->size * pass->pieces * 4) : -1;
+    }
+}
+
+static tn_status keep(tni_planner *p) {
+    tni_pass *pass = p->pass;
+    tni_arena *arena = p->b->program->arena;
+    pass->steps = tni_arena_alloc(arena, (size_t)pass->n_steps * sizeof *pass->steps);
+    pass->segments = tni_arena_alloc(arena, (size_t)pass->n_segments * sizeof *pass->segments);
+    if (!pass->steps || !pass->segments) return TN_NO_MEMORY;
+    memcpy(pass->steps, p->steps, (size_t)pass->n_steps * sizeof *pass->steps);
+    memcpy(pass->segments, p->segments, (size_t)pass->n_segments * sizeof *pass->segments);
+    return TN_OK;
+}
+
+static tn_status plan(tni_planner *p) {
+    mark_needed(p);
+    TN_TRY(list_memory(p));
+    set_dims(p);
+    if (p->list) {
+        size_t bytes = ((size_t)p->b->program->n_parts + 1) * sizeof *p->pass->first_unit;
+        p->pass->first_unit = tni_arena_alloc(p->b->program->arena, bytes);
+        if (!p->pass->first_unit) return TN_NO_MEMORY;
+    }
+    order_dims(p);
+    merge_dims(p->pass);
+    set_levels(p);
+    if (p->b->cuda_text) {
+        int32_t index = (int32_t)(p->pass - p->b->program->passes);
+        TN_TRY(try_block(p, TNI_BLOCK)); /* its steps are counted as cost */
+        TN_TRY(tni_emit_cuda_pass(p, p->b->program->gpu, p->b->cuda_text, index));
+        return keep(p);
+    }
+    for (int64_t block = TNI_BLOCK_MOST; block >= 64; block /= 2) {
+        TN_TRY(try_block(p, block));
+        bool large = block > TNI_BLOCK;
+        bool light = p->moving <= TNI_SCRATCH_FEW && p->pass->scratch <= TNI_SCRATCH_FIXED;
+        if (large ? light : p->pass->scratch <= TNI_SCRATCH) break;
+    }
+    if (p->pass->scratch > TNI_SCRATCH_MOST) {
+        return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", p->b->f->contract->name);
+    }
+    set_pieces(p->b, p->pass);
+    return keep(p);
+}
+
+/* For what is known of each node in this pass. */
+static tn_status make_room(tni_planner *p) {
+    tni_arena *arena = p->b->arena;
+    const size_t n = (size_t)p->g->n + 1;
+    int32_t **const numbers[] = {&p->stage, &p->memory_of, &p->direct};
+    bool **const flags[] = {&p->needed, &p->fixed, &p->taken};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        *numbers[i] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        *flags[i] = tni_arena_alloc(arena, n * sizeof(bool));
+        if (!*numbers[i] || !*flags[i]) return TN_NO_MEMORY;
+    }
+    for (int lane = 0; lane < TNI_LANES; lane++) {
+        p->value[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        p->wide[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        if (!p->value[lane] || !p->wide[lane]) return TN_NO_MEMORY;
+    }
+    p->level = tni_arena_alloc(arena, n * sizeof *p->level);
+    p->todo_memory = tni_arena_alloc(arena, ((size_t)p->b->n_todo + 1) * sizeof *p->todo_memory);
+    return p->level && p->todo_memory ? TN_OK : TN_NO_MEMORY;
+}
+
+tn_status tni_plan_pass(tni_binding *b, tni_pass *pass) {
+    tni_planner p = {.b = b, .pass = pass, .g = &b->special.graph};
+    tn_status status = make_room(&p);
+    if (status == TN_OK) status = plan(&p);
+    tni_free(p.steps);
+    tni_free(p.values);
+    tni_free(p.segments);
+    return status;
+}

@@ -1,0 +1,522 @@
+/* batch_norm, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h).
+ *
+ * Two layouts are taken as they are (batch_norm.h): planes, where a channel's values lie side by side for each n, and
+ * rows, where all channels of a place do. Both go the same way: sums for each channel, in parts; from the sums what each
+ * channel is multiplied with and moved by; then every element. With planes and enough channels a thread does all of it
+ * for a channel at once, while the channel is in its cache. */
+#include "batch_norm.h"
+
+#include <math.h>
+
+#include "moments.h"
+
+enum { X, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, RESIDUAL };
+enum { MOMENTUM, EPS, ACT };
+enum { Y, MEAN, RSTD };
+
+enum { GRAD_RESIDUAL = BETA + 1, GRAD_MEAN, GRAD_RSTD, GRAD_DY };
+enum { GRAD_ACT };
+enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
+
+enum { LINE = 64 / V_BYTES };
+enum { KEPT = 28672 }; /* numbers of a channel that are kept in f32 */
+
+/* A tensor of the shape of x; data is NULL where it is absent. Steps in elements. */
+typedef struct big {
+    char *data;
+    int64_t n_step, c_step, row_step;
+} big;
+
+/* Both directions. In the forward one `from` are x and residual, `to` is y; in the backward one `from` are x, residual
+ * and dy, `to` are dx and dresidual. */
+typedef struct work {
+    const tn_call *call;
+    tn_type type;
+    bool grad, relu, rows;   /* rows: the layout */
+    int64_t n, c, s;         /* x: (n, c, s) */
+    int64_t parts, per_part; /* planes: of n; rows: of n * s */
+    big x, residual, dy, y, dx, dresidual;
+    /* (c) each: d = x - mean, z = d * scale + beta (+ residual); dx = g * scale - shift - slope * d */
+    real *mean, *scale, *beta, *shift, *slope;
+    double *sums; /* (parts, 3, c): n, mean, m2 of a part; backward: of g, and of g * d */
+} work;
+
+static void finish(const work *w, int64_t c);
+
+static big big_of(const tn_view *v) {
+    if (!v) return (big){0};
+    return (big){v->data, v->strides[0], v->strides[1], tni_batch_norm_step(v)};
+}
+
+TNI_INLINE void *plane_at(const tn_type t, const big *b, int64_t n, int64_t c) {
+    return b->data ? v_to(t, b->data, n * b->n_step + c * b->c_step) : NULL;
+}
+
+TNI_INLINE void *row_at(const tn_type t, const big *b, int64_t r) {
+    return b->data ? v_to(t, b->data, r * b->row_step) : NULL;
+}
+
+static double *sums_at(const work *w, int64_t part, int which, int64_t c) {
+    return w->sums + (part * TNI_BATCH_NORM_SUMS + which) * w->c + c;
+}
+
+/* ---- one vector ---------------------------------------------------------------------------------------------------- */
+
+/* What the elements of a vector are computed with: one channel's numbers, or those of neighbouring channels. */
+typedef struct numbers {
+    vreal mean, scale, beta, shift, slope;
+} numbers;
+
+TNI_INLINE numbers numbers_of(const work *w, int64_t c) {
+    return (numbers){v_set(w->mean[c]), v_set(w->scale[c]), v_set(w->beta[c]), v_set(w->grad ? w->shift[c] : 0),
+                     v_set(w->grad ? w->slope[c] : 0)};
+}
+
+TNI_INLINE numbers numbers_at(const work *w, int64_t c, int64_t left) {
+    numbers p = {v_load_some(V_NATIVE, w->mean, c, left, 0), v_load_some(V_NATIVE, w->scale, c, left, 0),
+                 v_load_some(V_NATIVE, w->beta, c, left, 0), v_set(0), v_set(0)};
+    if (!w->grad) return p;
+    p.shift = v_load_some(V_NATIVE, w->shift, c, left, 0);
+    p.slope = v_load_some(V_NATIVE, w->slope, c, left, 0);
+    return p;
+}
+
+/* What passes the activation: dy, or 0 where relu cut off. NaN passes. */
+TNI_INLINE vreal passed(const tn_type t, const bool relu, const numbers *p, vreal d, const void *residual,
+                        const void *dy, int64_t i, int64_t left) {
+    const vreal g = v_load_some(t, dy, i, left, 0);
+    if (!relu) return g;
+    vreal z = v_fma(d, p->scale, p->beta);
+    if (residual) z += v_load_some(t, residual, i, left, 0);
+    return v_select((vint)(z <= 0), v_set(0), g);
+}
+
+/* dx, from what passed the activation */
+TNI_INLINE vreal passed_on(const numbers *p, vreal d, vreal g) {
+    return v_fma(g, p->scale, v_fma(d, -p->slope, -p->shift));
+}
+
+TNI_INLINE void forward_vector(const tn_type t, const bool relu, const numbers *p, const void *x, const void *residual,
+                               void *y, int64_t i, int64_t left) {
+    vreal z = v_fma(v_load_some(t, x, i, left, 0) - p->mean, p->scale, p->beta);
+    if (residual) z += v_load_some(t, residual, i, left, 0);
+    if (relu) z = v_select((vint)(z < 0), v_set(0), z);
+    v_store_some(t, y, i, left, z);
+}
+
+TNI_INLINE void backward_vector(const tn_type t, const bool relu, const numbers *p, const void *x, const void *residual,
+                                const void *dy, void *dx, void *dresidual, int64_t i, int64_t left) {
+    const vreal d = v_load_some(t, x, i, left, 0) - p->mean;
+    const vreal g = passed(t, relu, p, d, residual, dy, i, left);
+    if (dx) v_store_some(t, dx, i, left, passed_on(p, d, g));
+    if (dresidual) v_store_some(t, dresidual, i, left, g);
+}
+
+/* Planes of one channel lie far apart: a short one is asked for ahead, because the processor sees no pattern. */
+TNI_INLINE void fetch_plane(const tn_type t, const work *w, const big *b, int64_t n, int64_t c) {
+    if (n >= w->n || !b->data) return;
+    const char *at = plane_at(t, b, n, c), *end = v_to(t, (void *)at, smaller(w->s, 4096));
+    for (; at < end; at += 64) __builtin_prefetch(at);
+}
+
+/* ---- planes ----------------------------------------------------------------------------------------------------------- */
+
+/* Mean and variance of channel c over first … last - 1 of n. Short planes share a part, as moments.h calls it. */
+TNI_INLINE moments plane_moments(const tn_type t, const work *w, int64_t c, int64_t first, int64_t last) {
+    moments all = {0};
+    if (w->s > MOMENTS_PART / 2) {
+        for (int64_t n = first; n < last; n++) {
+            moments_merge(&all, moments_of_run(t, plane_at(t, &w->x, n, c), w->s));
+        }
+        return all;
+    }
+    const int64_t together = larger(1, MOMENTS_PART / larger(1, w->s));
+    for (int64_t n = first; n < last && w->s > 0; n += together) {
+        const int64_t end = smaller(n + together, last);
+        shifted s = shifted_begin(t, plane_at(t, &w->x, n, c), w->s);
+        for (int64_t k = n; k < end; k++) {
+            fetch_plane(t, w, &w->x, k + 1, c);
+            shifted_add(t, &s, plane_at(t, &w->x, k, c), w->s);
+        }
+        moments_merge(&all, shifted_end(&s, (end - n) * w->s));
+    }
+    return all;
+}
+
+/* The sums of g and of g * d along one plane. */
+TNI_INLINE void plane_products(const tn_type t, const bool relu, const work *w, int64_t n, int64_t c, double *sum,
+                               double *dot) {
+    const numbers p = numbers_of(w, c);
+    const void *x = plane_at(t, &w->x, n, c), *residual = plane_at(t, &w->residual, n, c),
+               *dy = plane_at(t, &w->dy, n, c);
+    for (int64_t begin = 0, end; begin < w->s; begin = end) {
+        end = smaller(begin + MOMENTS_PART, w->s);
+        vreal sums[4] = {0}, dots[4] = {0};
+        int64_t i = begin;
+        for (; i + 4 * VL <= end; i += 4 * VL) {
+            for (int k = 0; k < 4; k++) {
+                const vreal d = v_load(t, x, i + k * VL) - p.mean;
+                const vreal g = passed(t, relu, &p, d, residual, dy, i + k * VL, VL);
+                sums[k] += g;
+                dots[k] = v_fma(g, d, dots[k]);
+            }
+        }
+        for (; i < end; i += VL) {
+            const vreal d = v_load_some(t, x, i, end - i, 0) - p.mean;
+            const vreal g = passed(t, relu, &p, d, residual, dy, i, end - i);
+            sums[0] += g; /* 0 where there is no element: so is dy */
+            dots[0] = v_fma(g, d, dots[0]);
+        }
+        *sum += (double)v_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        *dot += (double)v_sum((dots[0] + dots[1]) + (dots[2] + dots[3]));
+    }
+}
+
+TNI_INLINE void plane_sums(const tn_type t, const bool relu, const work *w, int64_t c, int64_t part) {
+    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n);
+    double *a = sums_at(w, part, 0, c), *b = sums_at(w, part, 1, c);
+    if (!w->grad) {
+        const moments m = plane_moments(t, w, c, first, last);
+        *a = m.n;
+        *b = m.mean;
+        *sums_at(w, part, 2, c) = m.m2;
+        return;
+    }
+    *a = *b = 0;
+    for (int64_t n = first; n < last; n++) {
+        fetch_plane(t, w, &w->x, n + 1, c);
+        fetch_plane(t, w, &w->dy, n + 1, c);
+        plane_products(t, relu, w, n, c, a, b);
+    }
+}
+
+TNI_INLINE void plane_apply(const tn_type t, const bool relu, const work *w, int64_t c, int64_t n) {
+    const numbers p = numbers_of(w, c);
+    const void *x = plane_at(t, &w->x, n, c), *residual = plane_at(t, &w->residual, n, c),
+               *dy = plane_at(t, &w->dy, n, c);
+    void *y = plane_at(t, &w->y, n, c), *dx = plane_at(t, &w->dx, n, c), *dresidual = plane_at(t, &w->dresidual, n, c);
+    int64_t i = 0;
+    if (w->grad && dx && !residual && !dresidual) { /* the common case, without a question for each vector */
+        for (; i + 4 * VL <= w->s; i += 4 * VL) {
+            vreal d[4], g[4];
+            for (int k = 0; k < 4; k++) {
+                d[k] = v_load(t, x, i + k * VL) - p.mean;
+                g[k] = passed(t, relu, &p, d[k], NULL, dy, i + k * VL, VL);
+            }
+            for (int k = 0; k < 4; k++) v_store(t, dx, i + k * VL, passed_on(&p, d[k], g[k]));
+        }
+    }
+    if (w->grad) {
+        for (; i + VL <= w->s; i += VL) backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, VL);
+        if (i < w->s) backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->s - i);
+    } else {
+        for (; i + VL <= w->s; i += VL) forward_vector(t, relu, &p, x, residual, y, i, VL);
+        if (i < w->s) forward_vector(t, relu, &p, x, residual, y, i, w->s - i);
+    }
+}
+
+/* The whole of a channel's dx where x and dy have 16 bits: what the first pass has widened is kept for the second. */
+TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, int64_t c) {
+    real kept[2][KEPT];
+    const numbers begin = numbers_of(w, c);
+    double sum = 0, dot = 0;
+    int64_t k = 0;
+    for (int64_t n = 0; n < w->n; n++) {
+        const void *x = plane_at(t, &w->x, n, c), *dy = plane_at(t, &w->dy, n, c);
+        fetch_plane(t, w, &w->x, n + 1, c);
+        fetch_plane(t, w, &w->dy, n + 1, c);
+        vreal sums[4] = {0}, dots[4] = {0};
+        int64_t i = 0;
+        for (; i + 4 * VL <= w->s; i += 4 * VL) {
+            for (int j = 0; j < 4; j++, k += VL) {
+                const vreal d = v_load(t, x, i + j * VL) - begin.mean;
+                const vreal g = passed(t, relu, &begin, d, NULL, dy, i + j * VL, VL);
+                v_store(V_NATIVE, kept[0], k, d);
+                v_store(V_NATIVE, kept[1], k, g);
+                sums[j] += g;
+                dots[j] = v_fma(g, d, dots[j]);
+            }
+        }
+        for (; i < w->s; i += VL, k += VL) {
+            const vreal d = v_load_some(t, x, i, w->s - i, 0) - begin.mean;
+            const vreal g = passed(t, relu, &begin, d, NULL, dy, i, w->s - i);
+            v_store(V_NATIVE, kept[0], k, d);
+            v_store(V_NATIVE, kept[1], k, g);
+            sums[0] += g; /* 0 where there is no element: so is dy */
+            dots[0] = v_fma(g, d, dots[0]);
+        }
+        sum += (double)v_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        dot += (double)v_sum((dots[0] + dots[1]) + (dots[2] + dots[3]));
+    }
+    *sums_at(w, 0, 0, c) = sum;
+    *sums_at(w, 0, 1, c) = dot;
+    finish(w, c);
+    const numbers p = numbers_of(w, c);
+    k = 0;
+    for (int64_t n = 0; n < w->n; n++) {
+        void *dx = plane_at(t, &w->dx, n, c);
+        fetch_plane(t, w, &w->dx, n + 1, c);
+        for (int64_t i = 0; i < w->s; i += VL, k += VL) {
+            const vreal v = passed_on(&p, v_load(V_NATIVE, kept[0], k), v_load(V_NATIVE, kept[1], k));
+            v_store_some(t, dx, i, w->s - i, v);
+        }
+    }
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------------- */
+
+/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are in
+ * the last vector. */
+TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
+                          int64_t left) {
+    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n * w->s);
+    vreal a[LINE] = {0}, b[LINE] = {0};
+    numbers p[LINE] = {0};
+    for (int k = 0; k < width; k++) {
+        if (w->grad) {
+            p[k] = numbers_at(w, c + k * VL, left);
+        } else {
+            p[k].mean = v_load_some(t, row_at(t, &w->x, first), c + k * VL, left, 0); /* the part's shift */
+        }
+    }
+    for (int64_t r = first; r < last; r++) {
+        const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
+        for (int k = 0; k < width; k++) {
+            const int64_t i = c + k * VL;
+            const vreal d = v_load_some(t, x, i, left, 0) - p[k].mean;
+            const vreal g = w->grad ? passed(t, relu, &p[k], d, residual, dy, i, left) : d;
+            a[k] += g;
+            b[k] = v_fma(g, d, b[k]);
+        }
+    }
+    for (int k = 0; k < width; k++) {
+        for (int j = 0; j < VL && j < left; j++) {
+            const int64_t i = c + k * VL + j;
+            moments m = {.n = (double)a[k][j], .mean = (double)b[k][j]}; /* backward: the two sums */
+            if (!w->grad) m = moments_of_sums((double)(last - first), p[k].mean[j], a[k][j], b[k][j]);
+            *sums_at(w, part, 0, i) = m.n;
+            *sums_at(w, part, 1, i) = m.mean;
+            *sums_at(w, part, 2, i) = m.m2;
+        }
+    }
+}
+
+TNI_INLINE void row_sums(const tn_type t, const bool relu, const work *w, int64_t part) {
+    int64_t c = 0;
+    for (; c + LINE * VL <= w->c; c += LINE * VL) line_sums(t, relu, LINE, w, part, c, VL);
+    for (; c < w->c; c += VL) line_sums(t, relu, 1, w, part, c, w->c - c);
+}
+
+TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64_t r) {
+    const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
+    void *y = row_at(t, &w->y, r), *dx = row_at(t, &w->dx, r), *dresidual = row_at(t, &w->dresidual, r);
+    for (int64_t i = 0; i < w->c; i += VL) {
+        const numbers p = numbers_at(w, i, w->c - i);
+        if (w->grad) {
+            backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->c - i);
+        } else {
+            forward_vector(t, relu, &p, x, residual, y, i, w->c - i);
+        }
+    }
+}
+
+/* ---- from the sums to each channel's numbers ----------------------------------------------------------------------------- */
+
+static real param(const work *w, int input, int64_t c, real absent) {
+    const tn_view *v = tn_in(w->call, input);
+    return v ? r_load(v->type, v->data, c * v->strides[0]) : absent;
+}
+
+static void set_output(const tn_view *v, int64_t c, double value) {
+    if (v) r_store(v->type, v->data, c * v->strides[0], (real)value);
+}
+
+/* Infinities would have made the mean NaN; the plain sum says what it is. */
+static double plain_mean(const work *w, int64_t c) {
+    double sum = 0;
+    for (int64_t n = 0; n < w->n; n++) {
+        for (int64_t i = 0; i < w->s; i++) {
+            const void *at = w->rows ? row_at(w->type, &w->x, n * w->s + i) : plane_at(w->type, &w->x, n, c);
+            sum += (double)r_load(w->type, at, w->rows ? c : i);
+        }
+    }
+    return sum / (double)(w->n * w->s);
+}
+
+static void move_running(const work *w, int input, int64_t c, double value) {
+    const tn_view *v = tn_in(w->call, input);
+    float *running = (float *)v->data + c * v->strides[0];
+    const double momentum = w->call->attrs[MOMENTUM].f;
+    *running = (float)((1 - momentum) * *running + momentum * value);
+}
+
+static void finish_forward(const work *w, int64_t c) {
+    moments all = {0};
+    for (int64_t part = 0; part < w->parts; part++) {
+        moments_merge(&all, (moments){*sums_at(w, part, 0, c), *sums_at(w, part, 1, c), *sums_at(w, part, 2, c)});
+    }
+    const int64_t m = w->n * w->s;
+    const double mean = m > 0 && isfinite(all.mean) ? all.mean : plain_mean(w, c);
+    const double variance = all.m2 / (double)m, rstd = 1 / sqrt(variance + w->call->attrs[EPS].f);
+    w->mean[c] = (real)mean;
+    w->scale[c] = (real)(rstd * (double)param(w, GAMMA, c, 1));
+    w->beta[c] = param(w, BETA, c, 0);
+    set_output(tn_out(w->call, MEAN), c, mean);
+    set_output(tn_out(w->call, RSTD), c, rstd);
+    if (m == 0) return;
+    move_running(w, RUNNING_MEAN, c, mean);
+    move_running(w, RUNNING_VAR, c, m > 1 ? all.m2 / (double)(m - 1) : variance);
+}
+
+static void begin_backward(const work *w, int64_t c) {
+    w->mean[c] = param(w, GRAD_MEAN, c, 0);
+    w->scale[c] = param(w, GRAD_RSTD, c, 0) * param(w, GAMMA, c, 1);
+    w->beta[c] = param(w, BETA, c, 0);
+}
+
+static void finish_backward(const work *w, int64_t c) {
+    double sum = 0, dot = 0;
+    for (int64_t part = 0; part < w->parts; part++) {
+        sum += *sums_at(w, part, 0, c);
+        dot += *sums_at(w, part, 1, c);
+    }
+    const double m = (double)(w->n * w->s), rstd = (double)param(w, GRAD_RSTD, c, 0);
+    const double scale = rstd * (double)param(w, GAMMA, c, 1);
+    w->shift[c] = (real)(scale * sum / m);
+    w->slope[c] = (real)(scale * rstd * rstd * dot / m);
+    set_output(tn_out(w->call, GRAD_DGAMMA), c, m > 0 ? rstd * dot : 0); /* without values rstd is NaN */
+    set_output(tn_out(w->call, GRAD_DBETA), c, sum);
+}
+
+static void finish(const work *w, int64_t c) {
+    if (w->grad) {
+        finish_backward(w, c);
+    } else {
+        finish_forward(w, c);
+    }
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------------------ */
+
+typedef enum stage { CHANNELS, PLANE_SUMS, PLANE_APPLY, ROW_SUMS, ROW_APPLY } stage;
+
+typedef struct loop {
+    const work *w;
+    stage stage;
+} loop;
+
+TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, int64_t begin, int64_t end) {
+    const work *w = l->w;
+    for (int64_t i = begin; i < end; i++) {
+        switch (l->stage) {
+        case CHANNELS:
+            if (t != V_NATIVE && w->grad && w->parts > 0 && w->dx.data && !w->residual.data && !w->dresidual.data &&
+                w->n * ((w->s + VL - 1) / VL * VL) <= KEPT) {
+                channel_kept(t, relu, w, i);
+                break;
+            }
+            if (w->parts > 0) plane_sums(t, relu, w, i, 0);
+            finish(w, i);
+            for (int64_t n = 0; n < w->n; n++) plane_apply(t, relu, w, i, n);
+            break;
+        case PLANE_SUMS: plane_sums(t, relu, w, i % w->c, i / w->c); break;
+        case PLANE_APPLY: plane_apply(t, relu, w, i % w->c, i / w->c); break;
+        case ROW_SUMS: row_sums(t, relu, w, i); break;
+        case ROW_APPLY: row_apply(t, relu, w, i); break;
+        }
+    }
+}
+
+TNI_INLINE void stage_of(const tn_type t, const loop *l, int64_t begin, int64_t end) {
+    if (l->w->relu) {
+        stage_of_type(t, true, l, begin, end);
+    } else {
+        stage_of_type(t, false, l, begin, end);
+    }
+}
+
+static void body(void *arg, int64_t begin, int64_t end) {
+    const loop *l = arg;
+    if (V_HALVES && l->w->type == TN_F16)
+        stage_of(TN_F16, l, begin, end);
+    else if (V_HALVES && l->w->type == TN_BF16)
+        stage_of(TN_BF16, l, begin, end);
+    else
+        stage_of(V_NATIVE, l, begin, end);
+}
+
+static void run_stage(const work *w, stage s, int64_t n, int64_t elements) {
+    loop l = {w, s};
+    tn_parallel(w->call, n, grain_of(elements), body, &l);
+}
+
+static void run(const work *w) {
+    if (w->rows) {
+        run_stage(w, ROW_SUMS, w->parts, w->per_part * w->c);
+    } else if (w->parts <= 1) {
+        run_stage(w, CHANNELS, w->c, w->n * w->s);
+        return;
+    } else {
+        run_stage(w, PLANE_SUMS, w->parts * w->c, w->per_part * w->s);
+    }
+    for (int64_t c = 0; c < w->c; c++) finish(w, c);
+    if (w->rows) {
+        run_stage(w, ROW_APPLY, w->n * w->s, w->c);
+    } else {
+        run_stage(w, PLANE_APPLY, w->n * w->c, w->s);
+    }
+}
+
+/* Every tensor is in rows, or (which `accepts` has seen to) every one is in planes. */
+static bool all_rows(const big *const *tensors, int count) {
+    for (int i = 0; i < count; i++) {
+        if (tensors[i]->data && tensors[i]->row_step == 0) return false;
+    }
+    return true;
+}
+
+static void set_up(work *w, const tn_call *call) {
+    const tn_view *x = tn_in(call, X);
+    const big *tensors[] = {&w->x, &w->residual, &w->dy, &w->y, &w->dx, &w->dresidual};
+    w->call = call;
+    w->type = x->type;
+    w->n = x->shape[0];
+    w->c = x->shape[1];
+    w->s = tn_product(x, 2, x->ndim);
+    w->rows = all_rows(tensors, 6);
+    const int64_t places = w->rows ? w->n * w->s : w->n;
+    w->per_part = w->rows ? tni_batch_norm_block(places) : larger(1, pieces(places, tni_batch_norm_parts(w->n, w->c)));
+    w->parts = pieces(places, w->per_part);
+    w->sums = (double *)call->workspace;
+    w->mean = (real *)(w->sums + w->parts * TNI_BATCH_NORM_SUMS * w->c);
+    w->scale = w->mean + w->c;
+    w->beta = w->mean + 2 * w->c;
+    w->shift = w->mean + 3 * w->c;
+    w->slope = w->mean + 4 * w->c;
+}
+
+tn_status TNI_CPU(batch_norm)(const tn_call *call, void *state) {
+    (void)state;
+    work w = {.relu = call->attrs[ACT].choice == 1,
+              .x = big_of(tn_in(call, X)),
+              .residual = big_of(tn_in(call, RESIDUAL)),
+              .y = big_of(tn_out(call, Y))};
+    set_up(&w, call);
+    run(&w);
+    return TN_OK;
+}
+
+tn_status TNI_CPU(batch_norm_grad)(const tn_call *call, void *state) {
+    (void)state;
+    work w = {.grad = true,
+              .relu = call->attrs[GRAD_ACT].choice == 1,
+              .x = big_of(tn_in(call, X)),
+              .residual = big_of(tn_in(call, GRAD_RESIDUAL)),
+              .dy = big_of(tn_in(call, GRAD_DY)),
+              .dx = big_of(tn_out(call, GRAD_DX)),
+              .dresidual = big_of(tn_out(call, GRAD_DRESIDUAL))};
+    set_up(&w, call);
+    for (int64_t c = 0; c < w.c; c++) begin_backward(&w, c);
+    run(&w);
+    return TN_OK;
+}

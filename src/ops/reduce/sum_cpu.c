@@ -1,0 +1,386 @@
+/* sum, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). x is read once, in the order
+ * of its memory, whatever the axes. Some hundred numbers at a time are added up in `real`, and those sums in double, so
+ * that the error does not grow with the count. */
+#include "sum.h"
+
+#include "ops/runs.h"
+
+enum { X };
+enum { AXES };
+enum { Y };
+
+enum { GRAD_DY };
+enum { GRAD_SHAPE, GRAD_AXES };
+enum { GRAD_DX };
+
+enum {
+    PART = 1024,          /* elements of a row added up in `real` */
+    SHALLOW = 64,         /* the same where they are added one by one */
+    DEEP = 256,           /* rows of columns added up in `real` */
+    TOGETHER = 8,         /* rows of columns added to the running sums at once */
+    NARROW = 64,          /* columns that are few */
+    NARROW_TOGETHER = 64, /* rows of few columns added to the running sums at once */
+    LINE = 64 / V_BYTES,  /* vectors in a cache line */
+    COPY = 16384,         /* elements that sum_grad writes as one unit of work */
+};
+
+typedef struct job {
+    tni_sum s;
+    tn_type type;
+    const void *x;
+    void *y;
+    double *parts; /* (parts, outputs), where they are added up in the end */
+} job;
+
+/* The result for output `o`, which is y[at], or a part of it. */
+TNI_INLINE void put(const tn_type t, const job *j, int64_t part, int64_t o, int64_t at, double value) {
+    if (j->s.sums > 0)
+        j->parts[part * j->s.outputs + o] = value;
+    else
+        r_store(t, j->y, at, (real)value);
+}
+
+/* ---- rows: the innermost dimension is summed up ------------------------------------------------------------------ */
+
+TNI_INLINE double sum_dense(const tn_type t, const void *p, int64_t count) {
+    double total = 0;
+    for (int64_t begin = 0, n; begin < count; begin += n) {
+        n = smaller(count - begin, PART);
+        const void *from = v_from(t, p, begin);
+        vreal sum[4] = {0};
+        int64_t i = 0;
+        for (; i + 4 * VL <= n; i += 4 * VL) {
+            for (int k = 0; k < 4; k++) sum[k] += v_load(t, v_from(t, from, i), k * VL);
+        }
+        for (; i + VL <= n; i += VL) sum[0] += v_load(t, from, i);
+        if (i < n) sum[1] += load_tail(t, from, i, n - i, 0);
+        total += (double)v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+    return total;
+}
+
+TNI_INLINE double sum_apart(const tn_type t, const void *p, int64_t n, int64_t step) {
+    double total = 0;
+    for (int64_t i = 0; i < n;) {
+        double part = 0;
+        for (const int64_t end = smaller(n, i + SHALLOW); i < end; i++) part += (double)r_load(t, p, i * step);
+        total += part;
+    }
+    return total;
+}
+
+TNI_INLINE double sum_run(const tn_type t, const void *p, int64_t n, int64_t step) {
+    return step == 1 && n >= VL ? sum_dense(t, p, n) : sum_apart(t, p, n, step);
+}
+
+TNI_INLINE double sum_units(const tn_type t, const job *j, const void *p, int64_t begin, int64_t end) {
+    const int64_t per_row = pieces(j->s.n, TNI_SUM_PIECE);
+    if (begin >= end) return 0;
+    tni_row row = tni_row_at(&j->s.reduced, begin / per_row);
+    double total = 0;
+    for (int64_t unit = begin, k = begin % per_row; unit < end; unit++) {
+        const int64_t from = k * TNI_SUM_PIECE, n = smaller(j->s.n - from, TNI_SUM_PIECE);
+        total += sum_run(t, v_from(t, p, row.at[0] + from * j->s.step), n, j->s.step);
+        if (++k == per_row) {
+            k = 0;
+            tni_row_next(&j->s.reduced, &row);
+        }
+    }
+    return total;
+}
+
+/* Rows that are an output each: `count` of them, x_stride apart, with results y_stride apart. */
+TNI_INLINE void sum_plain_rows(const tn_type t, const job *j, const void *x, int64_t x_stride, void *y,
+                               int64_t y_stride, int64_t count) {
+    const int64_t n = j->s.n, step = j->s.step;
+    if (step == 1 && n >= VL) {
+        for (int64_t i = 0; i < count; i++)
+            r_store(t, y, i * y_stride, (real)sum_dense(t, v_from(t, x, i * x_stride), n));
+    } else if (n <= SHALLOW) {
+        for (int64_t i = 0; i < count; i++) {
+            double total = 0;
+            for (int64_t k = 0; k < n; k++) total += (double)r_load(t, x, i * x_stride + k * step);
+            r_store(t, y, i * y_stride, (real)total);
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++)
+            r_store(t, y, i * y_stride, (real)sum_apart(t, v_from(t, x, i * x_stride), n, step));
+    }
+}
+
+TNI_INLINE void sum_each_row(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    const tni_rows *kept = &j->s.kept;
+    const int last = kept->n_dims - 1;
+    const int64_t size = last >= 0 ? kept->shape[last] : 1;
+    const int64_t *strides = kept->strides[last >= 0 ? last : 0];
+    for (int64_t o = begin, count; o < end; o += count) {
+        count = smaller(end - o, size - o % size);
+        const tni_row at = tni_row_at(kept, o);
+        sum_plain_rows(t, j, v_from(t, j->x, at.at[0]), strides[0], v_to(t, j->y, at.at[1]), strides[1], count);
+    }
+}
+
+/* Short rows of many outputs, in the order of memory: every unit adds one row to each output. */
+TNI_INLINE void sum_interleaved(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    const tni_sum *s = &j->s;
+    for (int64_t part = begin; part < end; part++) {
+        double *totals = j->parts + part * s->outputs;
+        const int64_t first = part * s->per_part, last = smaller(first + s->per_part, s->units);
+        memset(totals, 0, (size_t)s->outputs * sizeof(double));
+        tni_row unit = tni_row_at(&s->reduced, first);
+        for (int64_t u = first; u < last; u++, tni_row_next(&s->reduced, &unit)) {
+            tni_row at = tni_row_at(&s->kept, 0);
+            for (int64_t o = 0; o < s->outputs; o++, tni_row_next(&s->kept, &at))
+                totals[o] += sum_run(t, v_from(t, j->x, unit.at[0] + at.at[0]), s->n, s->step);
+        }
+    }
+}
+
+TNI_INLINE void sum_rows(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    const tni_sum *s = &j->s;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t part = i / s->outputs, o = i % s->outputs, first = part * s->per_part;
+        const tni_row at = tni_row_at(&s->kept, o);
+        const double total = sum_units(t, j, v_from(t, j->x, at.at[0]), first, smaller(first + s->per_part, s->units));
+        put(t, j, part, o, at.at[1], total);
+    }
+}
+
+/* ---- columns: the innermost dimension is kept -------------------------------------------------------------------- */
+
+/* The running sums of some columns: `sums` of the last rows in `real`, `total` of those before them. */
+typedef struct columns {
+    real sums[TNI_SUM_TILE];
+    double total[TNI_SUM_TILE];
+    int64_t width, depth;
+} columns;
+
+static void columns_flush(columns *c) {
+    for (int64_t i = 0; i < c->width; i++) c->total[i] += (double)c->sums[i];
+    memset(c->sums, 0, (size_t)c->width * sizeof(real));
+    c->depth = 0;
+}
+
+/* Adds `count` rows to `width` vectors of sums; the last vector may have only `left` columns. Even and odd rows are
+ * added apart: two chains of additions instead of one. */
+TNI_INLINE void add_vectors(const tn_type t, const int width, const void *p, int64_t count, int64_t stride, real *sums,
+                            int64_t left) {
+    vreal sum[2][LINE] = {0};
+    int64_t r = 0;
+    for (; r + 2 <= count; r += 2) {
+        const void *even = v_from(t, p, r * stride), *odd = v_from(t, p, (r + 1) * stride);
+        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
+        for (int k = 0; k < width; k++) sum[1][k] += v_load_some(t, odd, k * VL, left, 0);
+    }
+    if (r < count) {
+        const void *even = v_from(t, p, r * stride);
+        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
+    }
+    for (int k = 0; k < width; k++) {
+        const vreal both = sum[0][k] + sum[1][k];
+        v_store_some(V_NATIVE, sums, k * VL, left, v_load_some(V_NATIVE, sums, k * VL, left, 0) + both);
+    }
+}
+
+TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, real *sums) {
+    int64_t i = 0;
+    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, v_from(t, p, i), count, stride, sums + i, VL);
+    for (; i < width; i += VL) add_vectors(t, 1, v_from(t, p, i), count, stride, sums + i, width - i);
+}
+
+/* Rows `stride` apart, whose columns lie side by side, as many at once as fit into the nearest cache together. */
+TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t rows, int64_t stride) {
+    const int64_t together = c->width <= NARROW ? NARROW_TOGETHER : TOGETHER;
+    for (int64_t r = 0, count; r < rows; r += count) {
+        count = smaller(rows - r, together);
+        add_rows(t, v_from(t, p, r * stride), count, stride, c->width, c->sums);
+        c->depth += count;
+        if (c->depth >= DEEP) columns_flush(c);
+    }
+}
+
+/* Rows that lie one behind the other are taken `fold` at a time, as one long row; c->width is that of the long row. */
+TNI_INLINE void add_folded(const tn_type t, columns *c, const void *p, int64_t rows, int64_t fold) {
+    const int64_t whole = rows / fold, rest = rows % fold * (c->width / fold);
+    add_block(t, c, p, whole, c->width);
+    add_rows(t, v_from(t, p, whole * c->width), 1, 0, rest, c->sums);
+    if (++c->depth >= DEEP) columns_flush(c);
+}
+
+TNI_INLINE void add_scattered(const tn_type t, columns *c, const void *p, int64_t rows, int64_t stride, int64_t step) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < c->width; i++) c->sums[i] += r_load(t, p, r * stride + i * step);
+        if (++c->depth >= SHALLOW) columns_flush(c);
+    }
+}
+
+/* Units begin … end - 1 of the columns from p on. */
+TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void *p, int64_t begin, int64_t end) {
+    const tni_sum *s = &j->s;
+    const int last = s->reduced.n_dims - 1;
+    const int64_t size = last >= 0 ? s->reduced.shape[last] : 1, stride = last >= 0 ? s->reduced.strides[last][0] : 0;
+    for (int64_t unit = begin, rows; unit < end; unit += rows) {
+        rows = smaller(end - unit, size - unit % size);
+        const void *from = v_from(t, p, tni_row_at(&s->reduced, unit).at[0]);
+        if (s->step != 1)
+            add_scattered(t, c, from, rows, stride, s->step);
+        else if (s->fold > 1)
+            add_folded(t, c, from, rows, s->fold);
+        else
+            add_block(t, c, from, rows, stride);
+    }
+}
+
+TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    const tni_sum *s = &j->s;
+    const int64_t tiles = pieces(s->n, TNI_SUM_TILE);
+    columns c;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t part = i / s->items, item = i % s->items, tile = item % tiles * TNI_SUM_TILE;
+        const int64_t width = smaller(s->n - tile, TNI_SUM_TILE), first = part * s->per_part;
+        const tni_row at = tni_row_at(&s->kept, item / tiles);
+        c.width = width * s->fold;
+        c.depth = 0;
+        memset(c.sums, 0, (size_t)c.width * sizeof(real));
+        memset(c.total, 0, (size_t)c.width * sizeof(double));
+        add_units(t, j, &c, v_from(t, j->x, at.at[0] + tile * s->step), first, smaller(first + s->per_part, s->units));
+        columns_flush(&c);
+        for (int64_t k = 0; k < width; k++) {
+            for (int64_t f = 1; f < s->fold; f++) c.total[k] += c.total[f * width + k];
+            put(t, j, part, item / tiles * s->n + tile + k, at.at[1] + (tile + k) * s->y_step, c.total[k]);
+        }
+    }
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
+TNI_INLINE void sum_items(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    if (j->s.interleaved)
+        sum_interleaved(t, j, begin, end);
+    else if (j->s.by_rows && j->s.units == 1)
+        sum_each_row(t, j, begin, end);
+    else if (j->s.by_rows)
+        sum_rows(t, j, begin, end);
+    else
+        sum_columns(t, j, begin, end);
+}
+
+static void sum_body(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    if (V_HALVES && j->type == TN_F16)
+        sum_items(TN_F16, j, begin, end);
+    else if (V_HALVES && j->type == TN_BF16)
+        sum_items(TN_BF16, j, begin, end);
+    else
+        sum_items(V_NATIVE, j, begin, end);
+}
+
+static void add_parts(const job *j) {
+    const tni_sum *s = &j->s;
+    const int64_t inner = s->by_rows ? 1 : s->n;
+    tni_row at = tni_row_at(&s->kept, 0);
+    for (int64_t o = 0; o < s->outputs; o += inner, tni_row_next(&s->kept, &at)) {
+        for (int64_t k = 0; k < inner; k++) {
+            double total = 0;
+            for (int64_t part = 0; part < s->parts; part++) total += j->parts[part * s->outputs + o + k];
+            r_store(j->type, j->y, at.at[1] + k * s->y_step, (real)total);
+        }
+    }
+}
+
+tn_status TNI_CPU(sum)(const tn_call *call, void *state) {
+    (void)state;
+    const tn_view *x = tn_in(call, X), *y = tn_out(call, Y);
+    if (tn_count(y) == 0) return TN_OK;
+    job j = {.s = tni_sum_of(x, y, &call->attrs[AXES]),
+             .type = x->type,
+             .x = x->data,
+             .y = y->data,
+             .parts = call->workspace};
+    const int64_t items = j.s.items * j.s.parts;
+    tn_parallel(call, items, grain_of(tn_count(x) / items), sum_body, &j);
+    if (j.s.sums > 0) add_parts(&j);
+    return TN_OK;
+}
+
+/* ---- backward: dy repeated along the axes ------------------------------------------------------------------------ */
+
+typedef struct spread {
+    tni_rows rows; /* of dx, dy, the innermost dimension apart */
+    int64_t n, to_step, from_step;
+    char *dx;
+    const char *dy;
+} spread;
+
+typedef uint16_t halves __attribute__((vector_size(V_BYTES)));
+typedef uint32_t words __attribute__((vector_size(V_BYTES)));
+typedef uint64_t longs __attribute__((vector_size(V_BYTES)));
+
+/* The element's bits in every lane. Not through memory: a store elsewhere between two rows keeps some processors from
+ * seeing that whole cache lines are written, and they read each line before they write it. */
+TNI_INLINE vint repeated(const char *element, const size_t size) {
+    uint64_t bits = 0;
+    memcpy(&bits, element, size);
+    if (size == 2) return (vint)((halves){0} + (uint16_t)bits);
+    if (size == 4) return (vint)((words){0} + (uint32_t)bits);
+    return (vint)((longs){0} + bits);
+}
+
+/* n copies of one element. Short runs have no use for a vector of many. */
+TNI_INLINE void fill(char *to, const char *element, const size_t size, int64_t n) {
+    int64_t left = n * (int64_t)size;
+    if (left >= V_BYTES) {
+        const vint v = repeated(element, size);
+        for (; left >= 4 * V_BYTES; left -= 4 * V_BYTES, to += 4 * V_BYTES) {
+            for (int k = 0; k < 4; k++) memcpy(to + k * V_BYTES, &v, sizeof v);
+        }
+        for (; left >= V_BYTES; left -= V_BYTES, to += V_BYTES) memcpy(to, &v, sizeof v);
+    }
+    for (; left > 0; left -= (int64_t)size, to += size) memcpy(to, element, size);
+}
+
+TNI_INLINE void spread_units(const size_t size, const spread *s, int64_t begin, int64_t end) {
+    const int64_t bytes = (int64_t)size, per_row = pieces(s->n, COPY);
+    tni_row row = tni_row_at(&s->rows, begin / per_row);
+    for (int64_t unit = begin, k = begin % per_row; unit < end; unit++) {
+        const int64_t first = k * COPY, n = smaller(s->n - first, COPY);
+        char *to = s->dx + (row.at[0] + first * s->to_step) * bytes;
+        const char *from = s->dy + (row.at[1] + first * s->from_step) * bytes;
+        if (s->to_step == 1 && s->from_step == 1) {
+            memcpy(to, from, (size_t)n * size);
+        } else if (s->to_step == 1 && s->from_step == 0) {
+            fill(to, from, size, n);
+        } else {
+            for (int64_t i = 0; i < n; i++) memcpy(to + i * s->to_step * bytes, from + i * s->from_step * bytes, size);
+        }
+        if (++k == per_row) {
+            k = 0;
+            tni_row_next(&s->rows, &row);
+        }
+    }
+}
+
+static void spread_halves(void *arg, int64_t begin, int64_t end) {
+    spread_units(2, arg, begin, end);
+}
+
+static void spread_reals(void *arg, int64_t begin, int64_t end) {
+    spread_units(sizeof(real), arg, begin, end);
+}
+
+tn_status TNI_CPU(sum_grad)(const tn_call *call, void *state) {
+    (void)state;
+    const tn_view *dy = tn_in(call, GRAD_DY), *dx = tn_out(call, GRAD_DX);
+    if (tn_count(dx) == 0) return TN_OK;
+    int64_t strides[TN_MAX_RANK], inner[TNI_ROWS_MAX] = {1, 1};
+    tni_sum_strides(dx, dy, &call->attrs[GRAD_AXES], strides);
+    const tn_view wide = {.shape = dx->shape, .strides = strides, .ndim = dx->ndim};
+    const tn_view *views[] = {dx, &wide};
+    spread s = {.rows = tni_rows_of(views, 2, -1), .n = 1, .dx = dx->data, .dy = dy->data};
+    if (s.rows.n_dims > 0) s.n = tni_rows_take(&s.rows, s.rows.n_dims - 1, inner);
+    s.to_step = inner[0];
+    s.from_step = inner[1];
+    const tn_body body = dx->type == V_NATIVE ? spread_reals : spread_halves;
+    tn_parallel(call, s.rows.count * pieces(s.n, COPY), grain_of(smaller(s.n, COPY)), body, &s);
+    return TN_OK;
+}

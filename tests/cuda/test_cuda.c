@@ -1,0 +1,334 @@
+/* The GPU's side without a GPU: which image is chosen, what the loader says when something is missing, contexts, errors
+ * that stay, forks. Most of it runs against a driver that is made up (tests/plugins/fake_cuda.c), each time in a process of
+ * its own; what is left holds on machines with a GPU as well. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda/driver/cuda.h"
+#include "tests/test.h"
+
+static const char *fake_driver; /* the path of the shared object */
+
+static bool says(const char *text) {
+    if (strstr(tn_last_error(), text)) return true;
+    printf("the message is '%s', expected '%s'\n", tn_last_error(), text);
+    return false;
+}
+
+/* Runs the test in a child, where the driver is not open yet; with the made-up driver where `what` is not NULL. */
+static void in_child(void (*test)(void), const char *what) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        test_failed = 0;
+        if (what) {
+            setenv("FAKE_CUDA", what, 1);
+            if (!dlopen(fake_driver, RTLD_NOW | RTLD_GLOBAL)) _exit(2);
+        }
+        test();
+        fflush(NULL);
+        _exit(test_failed != 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK_ROW(child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s, status %d", what ? what : "no driver",
+              status);
+}
+
+/* ---- images -------------------------------------------------------------------------------------------------------- */
+
+static const unsigned char code[1];
+static const tni_image images[] = {
+    {"a", 75, 'p', code, code + 1},
+    {"a", 80, ' ', code, code + 1},
+    {"a", 86, ' ', code, code + 1},
+    {"a", 90, 'a', code, code + 1},
+    {"a", 100, ' ', code, code + 1},
+    {"a", 120, ' ', code, code + 1},
+    {"b", 90, 'a', code, code + 1},
+    {"c", 80, 'p', code, code + 1},
+    {"c", 90, 'p', code, code + 1},
+    {"d", 80, ' ', code, code + 1},
+    {0},
+};
+
+static const struct {
+    const char *unit;
+    int major, minor;
+    const char *gets; /* NULL: none fits */
+} choices[] = {
+    {"a", 7, 0, NULL},             /* older than everything */
+    {"a", 7, 5, "PTX for sm_75"},  /* Turing */
+    {"a", 8, 0, "sm_80"},          /* A100 */
+    {"a", 8, 6, "sm_86"},          /* the nearest one below, not just any */
+    {"a", 8, 7, "sm_86"},          /* Orin */
+    {"a", 8, 9, "sm_86"},          /* Ada: the same generation */
+    {"a", 9, 0, "sm_90a"},         /* H100, H200: the exact one */
+    {"a", 10, 0, "sm_100"},        /* B200 */
+    {"a", 10, 3, "sm_100"},        /* B300 */
+    {"a", 11, 0, "PTX for sm_75"}, /* a generation that nothing was made for */
+    {"a", 12, 0, "sm_120"},
+    {"a", 12, 1, "sm_120"},
+    {"a", 13, 5, "PTX for sm_75"}, /* the future */
+    {"b", 9, 0, "sm_90a"},
+    {"b", 9, 1, NULL}, /* 'a' is for one GPU only */
+    {"b", 10, 0, NULL},
+    {"b", 8, 9, NULL},
+    {"c", 8, 6, "PTX for sm_80"},
+    {"c", 12, 0, "PTX for sm_90"}, /* the newest PTX that fits */
+    {"c", 7, 5, NULL},
+    {"d", 9, 0, NULL}, /* a plain image is for its own generation */
+    {"no such unit", 9, 0, NULL},
+};
+
+static void test_choice(void) {
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const tni_image *got = tni_image_pick(images, choices[i].unit, choices[i].major, choices[i].minor);
+        char text[32] = "none";
+        if (got) tni_image_describe(got, text);
+        CHECK_ROW(strcmp(text, choices[i].gets ? choices[i].gets : "none") == 0, "%s on %d.%d gets %s", choices[i].unit,
+                  choices[i].major, choices[i].minor, text);
+    }
+}
+
+/* What is really built in: of the right kind, and findable. */
+static void test_built_in(void) {
+    for (const tni_image *i = tni_images; i->unit; i++) {
+        bool is_ptx = i->kind == 'p', is_cubin = i->kind == ' ' || i->kind == 'a';
+        void *memory = NULL;
+        const void *image = "";
+        CHECK_ROW(is_ptx || is_cubin, "%s", i->unit);
+        CHECK_ROW(i->end > i->data && *i->end == 0, "%s for %d", i->unit, i->arch);
+        CHECK_ROW(tni_image_code("test", i, &memory, &image) == TN_OK, "%s for %d", i->unit, i->arch);
+        CHECK_ROW(!is_cubin || strncmp(image, "\177ELF", 4) == 0, "%s for %d", i->unit, i->arch);
+        CHECK_ROW(!is_ptx || strstr(image, ".version"), "%s for %d", i->unit, i->arch);
+        CHECK_ROW(tni_image_for(i->unit, i->arch / 10, i->arch % 10), "%s for %d", i->unit, i->arch);
+        tni_free(memory);
+    }
+}
+
+/* ---- before anything is opened ------------------------------------------------------------------------------------- */
+
+static void test_idle(void) {
+    char *table = tn_table_json();
+    CHECK(table != NULL);
+    tn_free(table);
+    CHECK(tn_find("softmax") != NULL);
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == NULL); /* nobody needed a driver for that */
+}
+
+/* softmax of (2, 3) numbers at addresses that are never looked at. */
+static tn_status run_softmax(tn_device x_at, tn_device y_at, const tn_host *host) {
+    static int64_t shape[] = {2, 3};
+    tn_tensor x = tn_dense((void *)0x10000, TN_F32, 2, shape), y = tn_dense((void *)0x20000, TN_F32, 2, shape);
+    x.device = x_at;
+    y.device = y_at;
+    const tn_tensor *in[] = {&x};
+    tn_tensor *out[] = {&y};
+    return tn_run(tn_find("softmax"), &(tn_args){.in = in, .n_in = 1, .out = out, .n_out = 1}, host);
+}
+
+static bool has_cuda_kernel(const char *name) {
+    for (const tn_kernel *k = tn_operator_row(tn_find(name))->kernels; k->name; k++) {
+        if (k->device == TN_CUDA) return true;
+    }
+    return false;
+}
+
+static const tn_device cpu = {TN_CPU, 0}, gpu = {TN_CUDA, 0}, other_gpu = {TN_CUDA, 1}, far_gpu = {TN_CUDA, 7};
+
+static void test_mixed(void) {
+    CHECK(run_softmax(cpu, gpu, NULL) == TN_BAD_DEVICE && says("softmax: y is on cuda:0, but x is on cpu"));
+    CHECK(run_softmax(gpu, cpu, NULL) == TN_BAD_DEVICE && says("softmax: y is on cpu, but x is on cuda:0"));
+    CHECK(run_softmax(gpu, other_gpu, NULL) == TN_BAD_DEVICE && says("softmax: y is on cuda:1, but x is on cuda:0"));
+}
+
+/* ---- no driver, or one that cannot be used ------------------------------------------------------------------------- */
+
+/* With CUDA_VISIBLE_DEVICES empty there is no GPU anywhere. */
+static void test_missing(void) {
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    const tni_gpu *found;
+    CHECK(tni_cuda("the test") == NULL && says("the test: "));
+    CHECK(strstr(tn_last_error(), "NVIDIA driver") != NULL);
+    CHECK(tni_gpu_count("counting") == 0 && says("counting: "));
+    CHECK(tni_gpu_get("getting", 0, &found) == TN_SYSTEM && says("getting: "));
+    if (has_cuda_kernel("softmax")) {
+        CHECK(run_softmax(gpu, gpu, NULL) == TN_SYSTEM && says("softmax: "));
+        CHECK(strstr(tn_last_error(), "NVIDIA driver") != NULL);
+    } else {
+        CHECK(run_softmax(gpu, gpu, NULL) == TN_BAD_DEVICE && says("softmax: the tensors are on cuda:0"));
+    }
+    const tn_host host = tn_stream_host(NULL);
+    CHECK(host.alloc(host.context, gpu, 64).data == NULL && says("NVIDIA driver"));
+    tn_block block = host.alloc(host.context, cpu, 64); /* the CPU goes on */
+    CHECK(block.data != NULL);
+    host.release(host.context, cpu, block);
+    tn_pool_trim();
+}
+
+static void test_does_not_start(void) {
+    CHECK(!tni_cuda("a") && says("a: the NVIDIA driver does not start: CUDA error 100: "));
+    CHECK(!tni_cuda("b") && says("b: the NVIDIA driver does not start: CUDA error 100: ")); /* for everybody who asks */
+}
+
+static void test_old(void) {
+    CHECK(!tni_cuda("a") && says("a: the NVIDIA driver is for CUDA 11.8, Tenon needs CUDA 12.0 (driver 525) or newer"));
+}
+
+static void test_no_gpu(void) {
+    CHECK(!tni_cuda("a") && says("a: the NVIDIA driver sees no GPU"));
+}
+
+static void test_lacks(void) {
+    CHECK(!tni_cuda("a") && says("a: the NVIDIA driver has no cuLaunchKernelEx"));
+}
+
+/* ---- a driver that works ------------------------------------------------------------------------------------------- */
+
+static void test_gpus(void) {
+    const tni_gpu *found = NULL;
+    CHECK(tni_cuda("a") && tni_cuda("a")->version == 12040);
+    CHECK(tni_gpu_count("a") == 2);
+    CHECK(tni_gpu_get("a", 1, &found) == TN_OK && found->index == 1 && found->major == 9 && found->sms == 132);
+    CHECK(strcmp(found->name, "Fake GPU 1") == 0);
+    CHECK(tni_gpu_get("a", 7, &found) == TN_BAD_DEVICE && says("a: there is no cuda:7; this process sees 2 GPUs"));
+    CHECK(tni_gpu_get("a", -1, &found) == TN_BAD_DEVICE && says("a: there is no cuda:-1"));
+    unsigned flags;
+    int active = 1;
+    tni_cuda("a")->cuDevicePrimaryCtxGetState(1, &flags, &active);
+    CHECK(!active); /* looking makes no context */
+    if (has_cuda_kernel("softmax")) {
+        CHECK(run_softmax(far_gpu, far_gpu, NULL) == TN_BAD_DEVICE && says("softmax: there is no cuda:7"));
+    }
+}
+
+static cu_context current_context(void) {
+    cu_context current = NULL;
+    tni_cuda("a")->cuCtxGetCurrent(&current);
+    return current;
+}
+
+static void test_contexts(void) {
+    tni_cuda_scope first, second, third;
+    CHECK(tni_cuda("a") && current_context() == NULL);
+    CHECK(tni_cuda_enter("a", 0, &first) == TN_OK && first.pushed);
+    cu_context zero = current_context();
+    CHECK(zero != NULL);
+    CHECK(tni_cuda_enter("a", 0, &second) == TN_OK && !second.pushed); /* it is there already */
+    CHECK(tni_cuda_enter("a", 1, &third) == TN_OK && third.pushed);
+    CHECK(current_context() != zero);
+    tni_cuda_leave(&third);
+    CHECK(current_context() == zero);
+    tni_cuda_leave(&second);
+    CHECK(current_context() == zero);
+    tni_cuda_leave(&first);
+    CHECK(current_context() == NULL);
+}
+
+static void test_memory(void) {
+    const tn_host host = tn_stream_host((void *)0x50), *usual = tn_default_host();
+    CHECK(host.stream == (void *)0x50 && host.context == (void *)0x50 && usual->stream == NULL);
+    CHECK(host.alloc == usual->alloc && host.release == usual->release && host.parallel == usual->parallel);
+    tn_block block = host.alloc(host.context, gpu, 1000);
+    CHECK(block.data != NULL && (uintptr_t)block.data % 64 == 0);
+    host.release(host.context, gpu, block);
+    CHECK(current_context() == NULL);
+    tn_pool_trim();
+}
+
+static void test_no_memory(void) {
+    const tn_host host = tn_stream_host(NULL);
+    CHECK(host.alloc(host.context, gpu, 1000).data == NULL && says("CUDA error 2"));
+}
+
+/* ---- launches and errors ------------------------------------------------------------------------------------------- */
+
+static const tn_host *streaming(void) {
+    static tn_host host;
+    host = tn_stream_host(NULL);
+    return &host;
+}
+
+static tn_status launch(const char *name) {
+    const tn_call call = {.name = name, .device = {TN_CUDA, 0}, .host = streaming()};
+    const tni_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
+    return tni_cuda_launch(&call, &l, NULL);
+}
+
+static void test_launch(void) {
+    const tn_call call = {.name = "op", .device = {TN_CUDA, 0}, .host = streaming()};
+    CHECK(launch("op") == TN_OK && current_context() == NULL);
+    CHECK(tni_cuda_launch(&call, &(tni_launch){.name = "empty"}, NULL) == TN_OK); /* a grid of 0 does nothing */
+}
+
+static void test_sticky(void) {
+    CHECK(tni_cuda("a") != NULL);
+    CHECK(launch("op") == TN_SYSTEM && says("op: kernel made_up_f32 (grid 3, block 128, cluster 1"));
+    CHECK(says("CUDA error 700 (CUDA_ERROR_ILLEGAL_ADDRESS): an illegal memory access was encountered"));
+    CHECK(launch("later") == TN_SYSTEM && says("later: the GPU cannot be used any more in this process"));
+    CHECK(says("earlier error: op: kernel made_up_f32"));
+    CHECK(tni_cuda("a") == NULL && says("a: the GPU cannot be used any more"));
+}
+
+static void test_wrong_image(void) {
+    cu_kernel kernel;
+    CHECK(tni_cuda("a") != NULL);
+    const char *unit = tni_images[0].unit;
+    tn_status status = tni_cuda_kernel("op", 0, unit ? unit : "softmax", "name", &kernel);
+    if (unit && tni_image_for(unit, 9, 0)) {
+        CHECK(status == TN_SYSTEM && says("op: loading the kernels of '") && says("CUDA error 209"));
+    } else {
+        CHECK(status == TN_UNSUPPORTED && says("op: "));
+    }
+}
+
+/* ---- forks --------------------------------------------------------------------------------------------------------- */
+
+static void child_of_fork(void) {
+    const tni_gpu *found;
+    CHECK(!tni_cuda("a") && says("a: CUDA was used before this process was forked"));
+    CHECK(tni_gpu_get("a", 0, &found) == TN_SYSTEM && says("fork"));
+    if (has_cuda_kernel("softmax")) CHECK(run_softmax(gpu, gpu, NULL) == TN_SYSTEM && says("fork"));
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {0};
+    int64_t shape[] = {2, 3};
+    tn_tensor a = tn_dense(x, TN_F32, 2, shape), b = tn_dense(y, TN_F32, 2, shape);
+    const tn_tensor *in[] = {&a};
+    tn_tensor *out[] = {&b};
+    tn_args args = {.in = in, .n_in = 1, .out = out, .n_out = 1};
+    CHECK(tn_run(tn_find("softmax"), &args, NULL) == TN_OK && y[2] > y[1]); /* the CPU goes on */
+}
+
+static void test_fork(void) {
+    CHECK(tni_cuda("a") != NULL);
+    in_child(child_of_fork, NULL);
+    CHECK(tni_cuda("a") != NULL); /* the parent keeps it */
+}
+
+int main(int argc, char **argv) {
+    fake_driver = argc > 1 ? argv[1] : "fake_cuda.so";
+    test_choice();
+    test_built_in();
+    test_idle();
+    test_mixed();
+    in_child(test_missing, NULL);
+    const struct {
+        const char *what;
+        void (*test)(void);
+    } rows[] = {{"does not start", test_does_not_start},
+                {"old", test_old},
+                {"no GPU", test_no_gpu},
+                {"lacks a function", test_lacks},
+                {"works", test_gpus},
+                {"works", test_contexts},
+                {"works", test_memory},
+                {"works", test_launch},
+                {"works", test_fork},
+                {"no memory", test_no_memory},
+                {"illegal access", test_sticky},
+                {"wrong image", test_wrong_image}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) in_child(rows[i].test, rows[i].what);
+    return test_end();
+}

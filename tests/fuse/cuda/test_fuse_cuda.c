@@ -1,0 +1,420 @@
+/* Formulas as CUDA C. Without a GPU: NVRTC compiles them for several architectures, and the kernels run on the CPU,
+ * thread by thread (emulate.h), and are compared with the reference. With one: they run there. As many processes as there
+ * are processors share the work; with a GPU they fill the cache, and what is in it then runs.
+ *
+ * A sample of the formulas; with TENON_TEST_NVRTC NVRTC compiles all of them, those of the table, and 1,000 random ones;
+ * with TENON_TEST_ALL they run as well. TENON_TEST_ONLY=TEXT: rows that have it. TENON_TEST_PART=2/5: the second of five parts. What a machine lacks is left out, and said. */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/fuse/formula_rows.h"
+#include "tests/fuse/generator.h"
+
+#include "fuse/cuda/gpu.h"
+#include "fuse/operator.h"
+
+static char folder[64] = "/tmp/tenon-cuda-XXXXXX";
+static bool has_nvrtc, has_compiler, has_gpu;
+static int n_compiled, n_emulated, n_together, n_gpu; /* together: launches of several steps */
+
+/* ---- NVRTC ------------------------------------------------------------------------------------------------------- */
+
+static void compile(const char *text, const char *source, int arch) {
+    tni_compiled_code code = {0};
+    tn_status status = tni_nvrtc_compile("test", "formula.cu", source, arch / 10, arch % 10, NULL, &code);
+    CHECK_ROW(status == TN_OK && code.bytes > 0, "%s for sm_%d: %s", text, arch, tn_last_error());
+    tni_free(code.data);
+    n_compiled++;
+}
+
+/* ---- on the CPU -------------------------------------------------------------------------------------------------- */
+
+typedef void (*kernel)(const void *);
+typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block);
+
+static void *build(const char *source) {
+    char path[128], command[768];
+    snprintf(path, sizeof path, "%s/formula.cpp", folder);
+    FILE *file = fopen(path, "w");
+    if (!file) return NULL;
+    fputs(source, file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/formula.so", folder);
+    unlink(path);
+    snprintf(command, sizeof command,
+             "c++ -O0 -std=c++17 -ffp-contract=off -shared -fPIC -w -include %.*s/emulate.h %s/formula.cpp -o %s",
+             (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__, folder, path);
+    return system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+static void run_emulated(const char *text, const char *source, const tni_program *program, const tn_call *call) {
+    void *library = build(source), *found = library ? dlsym(library, "tn_emulate") : NULL;
+    emulate run;
+    CHECK_ROW(found, "%s: does not compile", text);
+    if (!found) return;
+    memcpy(&run, &found, sizeof run);
+    const int k = tni_gpu_variant(program, call);
+    uint64_t words[TNI_GPU_PARAMS / 8 + 8];
+    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
+        const tni_gpu_step *step = &program->gpu->steps[i];
+        kernel function;
+        if (!step->steps[k]) continue;
+        if (step->steps[k] > 1) n_together++;
+        found = dlsym(library, step->name[k]);
+        CHECK_ROW(found, "%s: no kernel %s", text, step->name[k]);
+        if (!found) break;
+        memcpy(&function, &found, sizeof function);
+        tni_gpu_next next = {0};
+        do {
+            uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
+            run(function, words, grid, step->grid[k].block);
+        } while (!tni_gpu_is_done(program, step, &next));
+    }
+    dlclose(library);
+    n_emulated++;
+}
+
+/* ---- on the GPU -------------------------------------------------------------------------------------------------- */
+
+static void run_on_gpu(const char *text, call_of *c) {
+    static views v;
+    tn_block blocks[2 * TNI_MAX_ARGS + 1] = {{0}};
+    tni_cuda_scope scope;
+    tn_device device = {TN_CUDA, 0};
+    make_views(c, &v);
+    v.call.device = device;
+    if (tni_cuda_enter("test", 0, &scope) != TN_OK) return;
+    const tni_cuda_api *cu = tni_cuda("test");
+    for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) {
+        const array *a = i < TNI_MAX_ARGS ? &c->in[i] : &c->out[i - TNI_MAX_ARGS];
+        if (!a->memory) continue;
+        blocks[i] = tni_cuda_alloc(device, a->bytes, NULL);
+        cu->cuMemcpyHtoDAsync((cu_pointer)(uintptr_t)blocks[i].data, a->memory, a->bytes, NULL);
+        v.views[i].data = (char *)blocks[i].data + (a->data - a->memory);
+        const tn_arg *arg = i < TNI_MAX_ARGS ? &v.in[i] : &v.out[i - TNI_MAX_ARGS];
+        for (int32_t k = 0; k < arg->count && arg->views != &v.views[i]; k++) { /* of a list */
+            tn_view *part = (tn_view *)(uintptr_t)&arg->views[k];
+            part->data = (char *)blocks[i].data + ((char *)part->data - a->memory);
+        }
+    }
+    tni_program *program = NULL;
+    tn_status status = tni_fuse_bind(c->f, &v.call, &program);
+    CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+    if (status == TN_OK) {
+        blocks[2 * TNI_MAX_ARGS] = tni_cuda_alloc(device, tni_program_workspace(program) + 64, NULL);
+        v.call.workspace = blocks[2 * TNI_MAX_ARGS].data;
+        status = tni_program_run(program, &v.call);
+        CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+    }
+    for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) {
+        array *a = i < TNI_MAX_ARGS ? &c->in[i] : &c->out[i - TNI_MAX_ARGS];
+        if (a->memory) cu->cuMemcpyDtoHAsync(a->memory, (cu_pointer)(uintptr_t)blocks[i].data, a->bytes, NULL);
+    }
+    int error = cu->cuStreamSynchronize(NULL);
+    CHECK_ROW(error == 0, "%s: CUDA error %d", text, error);
+    for (int i = 0; i <= 2 * TNI_MAX_ARGS; i++) {
+        if (blocks[i].data) tni_cuda_free(device, blocks[i], NULL);
+    }
+    tni_cuda_leave(&scope);
+    tni_program_free(program);
+    n_gpu++;
+}
+
+/* ---- cases ------------------------------------------------------------------------------------------------------- */
+
+enum { NVRTC = 1, EMULATE = 2 };
+
+typedef struct test_case {
+    const row *row;        /* NULL: a random formula */
+    const tn_operator *op; /* or a row of the table */
+    uint64_t seed;
+    tn_type T, W;
+    int layout, ways, arch;
+    bool apart; /* each step as a launch of its own, however small */
+} test_case;
+
+static test_case cases[4096];
+static int n_cases;
+
+static void run_here(const char *text, call_of *c, int ways, int arch) {
+    static views v;
+    tni_program *program = NULL;
+    char *source = NULL;
+    make_views(c, &v);
+    tn_status status = tni_fuse_emit_cuda(c->f, &v.call, &program, &source);
+    CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+    if (status != TN_OK) return;
+    if (getenv("TENON_TEST_SHOW")) printf("%s\n", strstr(source, "struct tn_params"));
+    if (has_nvrtc && ways & NVRTC) compile(text, source, arch);
+    if (has_compiler && ways & EMULATE) {
+        size_t bytes = (tni_program_workspace(program) + 64 + 63) / 64 * 64;
+        v.call.workspace = aligned_alloc(64, bytes);
+        memset(v.call.workspace, 0x5a, bytes);
+        run_emulated(text, source, program, &v.call);
+        free(v.call.workspace);
+    }
+    tni_program_free(program);
+    tn_free(source);
+}
+
+/* Into the cache: what binding will look for, and what the call will. */
+static void fill_cache(const char *text, call_of *c, int arch) {
+    static views v;
+    tni_program *program = NULL;
+    char *source = NULL;
+    make_views(c, &v);
+    if (tni_fuse_emit_cuda(c->f, &v.call, &program, &source) != TN_OK) return;
+    int first = tni_gpu_variant(program, NULL), second = tni_gpu_variant(program, &v.call);
+    for (int k = 0; k < 2; k++) {
+        tni_compiled_code code = {0};
+        if (k != first && k != second) continue;
+        tn_status status = tni_gpu_compile("test", strstr(source, "struct tn_params"), k, arch / 10, arch % 10, &code);
+        CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+        tni_free(code.data);
+        n_compiled++;
+    }
+    tni_program_free(program);
+    tn_free(source);
+}
+
+/* The first sample of a row of the table. */
+static void compile_row(const test_case *test) {
+    const tni_contract *contract = test->op->contract;
+    const tni_fuse *f;
+    tni_case *sample;
+    tn_status status = tni_operator_formula(test->op, &f);
+    if (status == TN_OK) status = tni_sample_case(contract, test->op->row->samples[0].args, test->T, &sample);
+    CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
+    if (status != TN_OK) return;
+    call_of c = {.f = f};
+    for (int i = 0; i < sample->n_inputs; i++) {
+        const tni_sample_input *in = &sample->inputs[i];
+        array_make(&c.in[in->input], in->type, in->shape.ndim, in->shape.d, 0);
+    }
+    for (int i = 0; i < sample->n_attrs; i++) c.attrs[c.n_attrs++] = sample->attrs[i];
+    status = call_make_outputs(&c, 0);
+    CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
+    if (status == TN_OK) run_here(contract->name, &c, NVRTC, test->arch);
+    call_free(&c);
+    tni_case_free(sample);
+}
+
+/* fill: of a GPU of architecture `fill`, only compile for it. */
+static void run_case(const test_case *test, int fill) {
+    static generator g;
+    tni_gpu_apart = test->apart;
+    if (test->op) {
+        compile_row(test);
+        return;
+    }
+    row random = {g.text, "", -2, 2};
+    const row *r = test->row ? test->row : &random;
+    if (!test->row) {
+        gen_formula(&g, test->seed);
+        random.shapes = gen_shapes(&g, 3, 5);
+    }
+    call_of c;
+    if (row_open(r, test->T, test->W, test->layout, test->layout == 1 ? 1 : 0, &c)) {
+        bool runs = !fill && (has_gpu || (has_compiler && test->ways & EMULATE));
+        double **want = runs ? ref_run(&c) : NULL;
+        if (fill) {
+            fill_cache(r->formula, &c, fill);
+        } else if (has_gpu) {
+            run_on_gpu(r->formula, &c);
+        } else {
+            run_here(r->formula, &c, test->ways, test->arch);
+        }
+        if (want) compare(r, &c, want, test->T, test->layout);
+        ref_free(c.f, want);
+    }
+    row_close(&c);
+}
+
+static void list_table(void) {
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        if (!op->row->formula || op->contract->has_lists) continue;
+        cases[n_cases++] = (test_case){.op = op, .T = TN_F32, .W = TN_F32, .ways = NVRTC, .arch = 90, .apart = true};
+        cases[n_cases++] = (test_case){.op = op, .T = TN_BF16, .W = TN_F32, .ways = NVRTC, .arch = 75};
+    }
+}
+
+static void list_rows(const char *only, size_t step, bool compiles_all) {
+    static const struct {
+        tn_type T, W;
+        int layout;
+    } ways[] = {
+        {TN_F32, TN_F32, 0}, {TN_BF16, TN_F32, 0}, {TN_F64, TN_F64, 0}, {TN_F16, TN_F16, 2}, {TN_F32, TN_F64, 1}};
+    static const int archs[] = {90, 75, 80, 100, 120};
+    const size_t n = sizeof rows / sizeof rows[0], m = sizeof longer / sizeof longer[0];
+    for (size_t i = 0; i < n + m; i++) {
+        const row *r = i < n ? &rows[i] : &longer[i - n];
+        if (only && !strstr(r->formula, only)) continue;
+        for (size_t k = 0; k < 5; k++) {
+            size_t which = i + k * (n + m);
+            int how = which % step == 0 ? NVRTC | EMULATE : compiles_all ? NVRTC : 0;
+            if (!how && !IS_CHECKED) continue;
+            cases[n_cases++] = (test_case){.row = r,
+                                           .T = ways[k].T,
+                                           .W = ways[k].W,
+                                           .layout = ways[k].layout,
+                                           .ways = how,
+                                           .arch = archs[which / step % 5],
+                                           .apart = (i + k) % 2};
+        }
+    }
+}
+
+static void list_cases(void) {
+    const char *only = getenv("TENON_TEST_ONLY"), *part = getenv("TENON_TEST_PART");
+    const bool all = getenv("TENON_TEST_ALL") != NULL || only, compiles_all = all || getenv("TENON_TEST_NVRTC");
+    const uint64_t random = only ? 0 : compiles_all ? 1000 : has_gpu ? 200 : 5;
+    const uint64_t emulated = only || has_gpu ? 0 : all ? 60 : 3;
+    if (compiles_all && !has_gpu && !only) list_table();
+    /* the steps have nothing in common with the 5 ways */
+    list_rows(only, all || has_gpu ? 1 : IS_CHECKED ? 51 : 17, compiles_all);
+    for (uint64_t seed = 1; seed <= random; seed++) {
+        int both = seed <= emulated ? NVRTC | EMULATE : NVRTC;
+        cases[n_cases++] = (test_case){.seed = seed,
+                                       .T = seed % 2 ? TN_F64 : TN_F32,
+                                       .W = TN_F64,
+                                       .ways = both,
+                                       .arch = 90,
+                                       .apart = seed / 2 % 2};
+    }
+    int which = 1, of = 1, n = 0;
+    if (part && (sscanf(part, "%d/%d", &which, &of) != 2 || of < 1 || which < 1 || which > of)) {
+        printf("TENON_TEST_PART is %s, not like 2/5\n", part);
+        exit(2);
+    }
+    for (int i = 0; i < n_cases; i++) {
+        if (i % of == which - 1) cases[n++] = cases[i];
+    }
+    n_cases = n;
+}
+
+/* ---- processes --------------------------------------------------------------------------------------------------- */
+
+typedef struct counts {
+    _Atomic int next, done, passed, failed, compiled, emulated, together;
+} counts;
+
+static void work(counts *shared, int number, int fill) {
+    size_t length = strlen(folder);
+    snprintf(folder + length, sizeof folder - length, "/%d", number);
+    mkdir(folder, 0700);
+    for (int i; (i = atomic_fetch_add(&shared->next, 1)) < n_cases; atomic_fetch_add(&shared->done, 1)) {
+        run_case(&cases[i], fill);
+        fflush(stdout);
+    }
+    atomic_fetch_add(&shared->passed, test_passed);
+    atomic_fetch_add(&shared->failed, test_failed);
+    atomic_fetch_add(&shared->compiled, n_compiled);
+    atomic_fetch_add(&shared->emulated, n_emulated);
+    atomic_fetch_add(&shared->together, n_together);
+}
+
+static void say(const char *what, int done, double begun) {
+    static time_t said;
+    static int last;
+    time_t now = time(NULL);
+    if (done == last || (now - said < 5 && done < n_cases)) return;
+    said = now;
+    last = done;
+    printf("%s: %d of %d after %.0f s\n", what, done, n_cases, (double)now - begun);
+    fflush(stdout);
+}
+
+/* All cases, by one process for each processor. They are forked before this one has opened anything of CUDA. */
+static void share_out(int fill) {
+    counts *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    long workers = sysconf(_SC_NPROCESSORS_ONLN);
+    double begun = (double)time(NULL);
+    if (shared == MAP_FAILED) exit(2);
+    if (workers < 1 || workers > 64) workers = workers < 1 ? 1 : 64;
+    fflush(stdout);
+    for (int i = 0; i < (int)workers; i++) {
+        if (fork() != 0) continue;
+        test_passed = test_failed = 0;
+        work(shared, i, fill);
+        fflush(stdout);
+        _exit(0);
+    }
+    for (long left = workers; left > 0;) {
+        int status = 0;
+        const struct timespec pause = {0, 50000000};
+        pid_t ended = waitpid(-1, &status, WNOHANG);
+        if (ended > 0) left--;
+        CHECK_ROW(ended <= 0 || status == 0, "a process of the test ended with status %d", status);
+        if (ended < 0) break;
+        if (ended == 0) nanosleep(&pause, NULL);
+        say(fill ? "compiled" : "tested", atomic_load(&shared->done), begun);
+    }
+    test_passed += shared->passed;
+    test_failed += shared->failed;
+    n_compiled += shared->compiled;
+    n_emulated += shared->emulated;
+    n_together += shared->together;
+    munmap(shared, sizeof *shared);
+}
+
+/* What does not compile is said with the user's own line, and is not cached; what does is found again. */
+static void test_compile(void) {
+    static const char bad[] = "#line 7 \"mine.cu\"\n__device__ int f() { return nothing; }\n";
+    static const char good[] = "extern \"C\" __global__ void f(float *x) { x[0] = 1; }\n";
+    tni_compiled_code code[2] = {{0}};
+    if (!has_nvrtc) return;
+    for (int i = 0; i < 2; i++) {
+        tn_status status = tni_gpu_compile("test", bad, 0, 9, 0, &code[0]);
+        CHECK_ROW(status != TN_OK && strstr(tn_last_error(), "mine.cu(7)"), "%s", tn_last_error());
+    }
+    for (int i = 0; i < 2; i++) CHECK(tni_gpu_compile("test", good, 0, 9, 0, &code[i]) == TN_OK);
+    CHECK(code[0].bytes == code[1].bytes && memcmp(code[0].data, code[1].data, code[0].bytes) == 0);
+    CHECK(!code[0].is_ptx);
+    tni_free(code[0].data);
+    tni_free(code[1].data);
+    CHECK(tni_nvrtc_compile("test", "f.cu", good, 99, 9, NULL, &code[0]) == TN_OK && code[0].is_ptx); /* yet to come */
+    tni_free(code[0].data);
+    CHECK(tni_nvrtc_compile("test", "f.cu", good, 1, 0, NULL, &code[0]) == TN_UNSUPPORTED);
+}
+
+/* In a process of its own, so that those which are forked later inherit nothing. 0: there is no GPU. */
+static int find_gpu(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        const tni_gpu *gpu;
+        bool found = tni_gpu_count("test") > 0 && tni_gpu_get("test", 0, &gpu) == TN_OK;
+        _exit(found ? gpu->major * 10 + gpu->minor : 0);
+    }
+    int status = 0;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+int main(void) {
+    if (!mkdtemp(folder)) return 1;
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    setenv("TENON_CACHE_DIR", folder, 1);
+    int arch = find_gpu();
+    has_gpu = arch > 0;
+    has_nvrtc = tni_nvrtc_version("test") > 0;
+    has_compiler = !has_gpu && system("command -v c++ >/dev/null 2>&1") == 0;
+    if (getenv("TENON_TEST_NVRTC")) CHECK_ROW(has_nvrtc, "%s", tn_last_error());
+    list_cases();
+    share_out(arch);
+    test_compile();
+    double begun = (double)time(NULL);
+    for (int i = 0; has_gpu && i < n_cases; i++) {
+        run_case(&cases[i], 0);
+        say("run on the GPU", i + 1, begun);
+    }
+    if (system(command) != 0) printf("%s stays\n", folder);
+    printf("%d compiled by NVRTC%s, %d run on the CPU (with %d launches of several steps), %d on the GPU\n", n_compiled,
+           has_nvrtc ? "" : " (there is none)", n_emulated, n_together, n_gpu);
+    return test_end();
+}

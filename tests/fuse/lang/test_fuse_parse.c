@@ -1,0 +1,379 @@
+/* Formulas: what is read, what contract comes of it, what is printed, what is refused. */
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "fuse/fuse.h"
+
+/* Parsing what was printed gives the same text again. */
+static void check_prints_back(const tni_fuse *f, const char *text) {
+    char *printed = tni_fuse_print(f), *again = NULL;
+    tni_fuse *second = NULL;
+    CHECK_ROW(printed && tni_fuse_parse(printed, NULL, &second) == TN_OK, "%s: %s: %s", text, printed, tn_last_error());
+    if (second) again = tni_fuse_print(second);
+    CHECK_ROW(again && strcmp(printed, again) == 0, "%s became %s", printed, again ? again : "nothing");
+    tni_fuse_free(second);
+    tn_free(printed);
+    tn_free(again);
+}
+
+static const char *const good[][2] = {
+    {"relu(x*s+b)", "f(x: T[~*s], s: T[~*s], b: T[~*s]) -> y: T[*s] : y = relu(x * s + b)"},
+    {"silu(x) * y", "f(x: T[~*s], y: T[~*s]) -> z: T[*s] : z = x * sigmoid(x) * y"},
+    {"x", "f(x: T[*s]) -> y: T[*s] : y = x"},
+    {"2", "f() -> y: i64[] : y = 2"},
+    {"y = x * 2; z = x - 1", "f(x: T[*s]) -> y: T[*s], z: T[*s] : y = x * 2; z = x - 1"},
+    {"t = exp(x)\n# a comment\ny = t * t\n", "f(x: T[*s]) -> y: T[*s] : t1 = exp(x); y = t1 * t1"},
+    {"y = x +\n  1", "f(x: T[*s]) -> y: T[*s] : y = x + 1"},
+    {"sum(x)", "f(x: T[*s]) -> y: T[] : y = sum(x)"},
+    {"sum(x, -1)", "f(x: T[*s, n]) -> y: T[*s] : y = sum(x, -1)"},
+    {"max(x, dim=-1)", "f(x: T[*s, n]) -> y: T[*s] : y = max(x, -1)"},
+    {"max(x, -1.0)", "f(x: T[*s]) -> y: T[*s] : y = max(x, -1.0)"},
+    {"max(x, -1)", "f(x: T[*s, n]) -> y: T[*s] : y = max(x, -1)"},
+    {"max(x, (-1))", "f(x: T[*s]) -> y: T[*s] : y = max(x, (-1))"},
+    {"x / sum(x, -1)", "f(x: T[*s]) -> y: T[*s] : y = x / sum(x, -1)"},
+    {"exp(x - logsumexp(x, -1))", "f(x: T[*s]) -> y: T[*s] : y = exp(x - logsumexp(x, -1))"},
+    {"mean((x - t) ** 2)", "f(x: T[~*s], t: T[~*s]) -> y: T[] : u1 = x - t; y = mean(u1 * u1)"},
+    {"y = x * 2; z = x + b",
+     "f(x: T[*s_x], b: T[*s_b]) -> y: T[*s_x], z: T[broadcast(*s_x, *s_b)] : y = x * 2; z = x + b"},
+    {"x / sum(b)", "f(x: T[*s_x], b: T[*s_b]) -> y: T[*s_x] : y = x / sum(b)"},
+    {"sum(x * y, -1)", "f(x: T[*s_x], y: T[*s_y]) -> z: T[rows(*s_x, *s_y)] : z = sum(x * y, -1)"},
+    {"w * sum(x, -1) * v",
+     "f(w: T[*s_w], x: T[*s_x], v: T[*s_v]) -> y: T[broadcast(*s_w, *s_v, rows(*s_x))] : y = w * sum(x, -1) * v"},
+    {"(x - mean(x, -1)) * g + b", "f(x: T[*s_x], g: T[*s_g], b: T[*s_b]) -> y: T[broadcast(*s_x, *s_g, *s_b)] : y = "
+                                  "(x - mean(x, -1)) * g + b"},
+    {"y = x + rand(s); z = mean(w, -1) * x",
+     "f(x: T[*s_x], s: i64[2], w: T[*s_w]) -> y: T[broadcast(*s_x, *s_w)], z: T[broadcast(*s_x, rows(*s_w))] : y = x + "
+     "rand(s); z = mean(w, -1) * x"},
+    {"where(pi > x, x, 0)", "f(x: T[*s]) -> y: T[*s] : y = where(x < 3.141592653589793, x, 0)"},
+    {"where(m, x, 0)", "f(m: bool[~*s], x: T[~*s]) -> y: T[*s] : y = where(m, x, 0)"},
+    {"x if m else -x", "f(x: T[~*s], m: bool[~*s]) -> y: T[*s] : y = where(m, x, -x)"},
+    {"x if x > 0 else 0.1 * x", "f(x: T[*s]) -> y: T[*s] : y = where(0 < x, x, 0.1 * x)"},
+    {"x > 0 and x < 1 or not x == 3", "f(x: T[*s]) -> y: bool[*s] : y = 0 < x and x < 1 or x != 3"},
+    {"(x > 0) & (x < 1) | !(x > 2)", "f(x: T[*s]) -> y: bool[*s] : y = 0 < x and x < 1 or not 2 < x"},
+    {"-x ** 2", "f(x: T[*s]) -> y: T[*s] : y = -(x * x)"},
+    {"2 ** -x", "f(x: T[*s]) -> y: T[*s] : y = 2 ** -x"},
+    {"(-2) ** x", "f(x: T[*s]) -> y: T[*s] : y = (-2) ** x"},
+    {"x ** 2 ** y", "f(x: T[~*s], y: T[~*s]) -> z: T[*s] : z = x ** 2 ** y"},
+    {"(x ** y) ** 2.5", "f(x: T[~*s], y: T[~*s]) -> z: T[*s] : z = (x ** y) ** 2.5"},
+    {"x - (y - z)", "f(x: T[~*s], y: T[~*s], z: T[~*s]) -> out: T[*s] : out = x - (y - z)"},
+    {"x - y - z", "f(x: T[~*s], y: T[~*s], z: T[~*s]) -> out: T[*s] : out = x - y - z"},
+    {"x / 8", "f(x: T[*s]) -> y: T[*s] : y = x * 0.125"},
+    {"x / 3", "f(x: T[*s]) -> y: T[*s] : y = x / 3"},
+    {"x * 1 + 0 * x", "f(x: T[*s]) -> y: T[*s] : y = x + 0 * x"},
+    {"x + -0.0", "f(x: T[*s]) -> y: T[*s] : y = x"},
+    {"exp(x - -0)", "f(x: T[*s]) -> y: T[*s] : y = exp(x)"},
+    {"x + 0", "f(x: T[*s]) -> y: T[*s] : y = x + 0"},
+    {"0.0 + x + 0.0 + 0.0", "f(x: T[*s]) -> y: T[*s] : y = 0.0 + x"},
+    {"x + (1 + 2) * pi", "f(x: T[*s]) -> y: T[*s] : y = x + 9.42477796076938"},
+    {"x * -1", "f(x: T[*s]) -> y: T[*s] : y = -x"},
+    {"a - -b", "f(a: T[~*s], b: T[~*s]) -> y: T[*s] : y = a + b"},
+    {"f32(x) * 2", "f(x: T[*s]) -> y: f32[*s] : y = f32(x) * 2"},
+    {"f32(x) * x", "f(x: T[*s]) -> y: acc(T)[*s] : y = f32(x) * x"},
+    {"i32(x) + 1", "f(x: T[*s]) -> y: i32[*s] : y = i32(x) + 1"},
+    {"i32(x) / 2", "f(x: T[*s]) -> y: f32[*s] : y = i32(x) * 0.5"},
+    {"where(rand(seed) < 0.5, x, 0)", "f(seed: i64[2], x: T[*s]) -> y: T[*s] : y = where(rand(seed) < 0.5, x, 0)"},
+    {"x + rand(s, 3)", "f(x: T[*s], s: i64[2]) -> y: T[*s] : y = x + rand(s, 3)"},
+    {"x! = x * 2", "f(x: T[*s]!) : x = x * 2"},
+    {"x! = x * 2; y = x + 1", "f(x: T[*s]!) -> y: T[*s] : t1 = x * 2; y = t1 + 1; x = t1"},
+    {"x! = x * 2; b! = a", "f(x: T[*s_x]!, a: T[*s_a], b: T[*s_b]!) : t1 = a; t2 = x * 2; x = t2; b = t1"},
+    {".5 * x + 1. + 1e3", "f(x: T[*s]) -> y: T[*s] : y = 0.5 * x + 1.0 + 1e3"},
+    {"x % 3", "f(x: T[*s]) -> y: T[*s] : y = x % 3"},
+    {"clamp(x, 0, 6)", "f(x: T[*s]) -> y: T[*s] : y = clamp(x, 0, 6)"},
+    {"gelu(x)", "f(x: T[*s]) -> y: T[*s] : y = x * (0.5 + 0.5 * erf(x * 0.7071067811865476))"},
+    {"min(x, max(y, 0))", "f(x: T[~*s], y: T[~*s]) -> z: T[*s] : z = min(x, max(y, 0))"},
+    {"inf - nan + x * e", "f(x: T[*s]) -> y: T[*s] : y = nan + x * 2.718281828459045"},
+    {"g(x: T[*r, c], w: W[c]?, eps: float = 1e-5) -> y: T[*r, c] : n = x * rsqrt(mean(x * x, -1) + eps); "
+     "y = n * w if has(w) else n",
+     "g(x: T[*r, c], w: W[c]?, eps: float = 1e-5) -> y: T[*r, c] : t1 = x * rsqrt(mean(x * x, -1) + eps); "
+     "y = where(has(w), t1 * w, t1)"},
+    {"g(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : x + b",
+     "g(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : y = x + b"},
+    {"g(x: T[*s], m: 'a'|'b' = 'a') -> y: T[*s] : y = x if m == 'a' else -x",
+     "g(x: T[*s], m: 'a'|'b' = 'a') -> y: T[*s] : y = where((m == 'a'), x, -x)"},
+    {"g(x: T[*s], m: 'a'|'b' = 'a', k: int = 2, f: bool = false) -> y: T[*s] : y = x * k if m != 'b' and f else -x",
+     "g(x: T[*s], m: 'a'|'b' = 'a', k: int = 2, f: bool = false) -> y: T[*s] : y = where(not (m == 'b') and f, x * k, "
+     "-x)"},
+    {"step(p: T[*s]!, g: G[*s], m: f32[*s]!, lr: f32[], b: float = 0.9) : m = b * m + (1 - b) * g; p = p - lr * m",
+     "step(p: T[*s]!, g: G[*s], m: f32[*s]!, lr: f32[], b: float = 0.9) : t1 = b * m + (1 - b) * g; t2 = p - lr * t1; "
+     "p = "
+     "t2; m = t1"},
+    {"step(p: T[*s]!, g: G[*s], m: f32[*s]!, lr: f32[], b: float = 0.9) -> n: f32[] : m = b * m + (1 - b) * g; p = p - "
+     "lr "
+     "* m; n = sum(g)",
+     "step(p: T[*s]!, g: G[*s], m: f32[*s]!, lr: f32[], b: float = 0.9) -> n: f32[] : t1 = b * m + (1 - b) * g; t2 = p "
+     "- "
+     "lr * t1; n = sum(g); p = t2; m = t1"},
+};
+
+static void test_good(void) {
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        tni_fuse *f;
+        tni_fuse_options options = {.name = "f"};
+        tn_status status = tni_fuse_parse(good[i][0], &options, &f);
+        CHECK_ROW(status == TN_OK, "%s: %s", good[i][0], tn_last_error());
+        if (status != TN_OK) continue;
+        char *printed = tni_fuse_print(f);
+        CHECK_ROW(printed && strcmp(printed, good[i][1]) == 0, "%s\n    gave   %s\n    wanted %s", good[i][0], printed,
+                  good[i][1]);
+        tn_free(printed);
+        check_prints_back(f, good[i][0]);
+        tni_fuse_free(f);
+    }
+}
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+/* The caret line points at the first character of `at`. */
+static const struct {
+    const char *text, *message, *at;
+} bad[] = {
+    {"", "expected an expression, or 'name = …'", ""},
+    {"   # nothing", "expected an expression", ""},
+    {"x +", "expected a number, a name or '('", ""},
+    {"x + * y", "expected a number, a name or '('", "* y"},
+    {"(x + 1", "expected ')'", ""},
+    {"x + 1)", "this ')' closes nothing", ")"},
+    {"x ^ 2", "a power is written a ** b", "^ 2"},
+    {"x // 2", "floor(a / b)", "// 2"},
+    {"x < y < z", "comparisons do not chain", "< z"},
+    {"sofplus(x)", "there is no function 'sofplus'; did you mean 'softplus'?", "sofplus"},
+    {"tahn(x) + 1", "did you mean 'tanh'?", "tahn"},
+    {"lgosumexp(x, -1)", "did you mean 'logsumexp'?", "lgosumexp"},
+    {"zzzzzz(x)", "there is no function 'zzzzzz' at", "zzzzzz"},
+    {"x = 1; x(2)", "'x' is a value; a product is written with '*'", "x(2)"},
+    {"exp(x, y)", "exp takes 1 argument, found 2", "exp"},
+    {"clamp(x)", "clamp takes 3 arguments, found 1", "clamp"},
+    {"max(x, y, z)", "max takes 2 arguments, found 3", "max"},
+    {"where(x, y, z, w)", "too many arguments", "w)"},
+    {"exp()", "exp takes 1 argument, found 0", "exp"},
+    {"sum(x, 0)", "sum goes along the last dimension, -1, or over everything", "0)"},
+    {"sum(x, dim=1)", "sum goes along the last dimension", "1)"},
+    {"sum(x, y)", "sum takes 1 argument, found 2", "sum"},
+    {"exp", "'exp' is a function: expected '(' behind it", "exp"},
+    {"x y", "expected an operator or the end of the statement", "y"},
+    {"x = y = 2", "'=' stands behind one name; '==' compares", "= 2"},
+    {"1x", "malformed number", "1x"},
+    {"1e400 * x", "the number is too large", "1e400"},
+    {"99999999999999999999 * x", "more than 53 bits", "99999999999999999999"},
+    {"x $ y", "unexpected character '$'", "$"},
+    {"x + \x01", "unexpected byte 0x01", "\x01"},
+    {"x + ä", "the character 'ä', not ASCII, is not understood", "ä"},
+    {"x − 1", "'−', not ASCII, is not understood at column 3\n  x − 1\n    ^", NULL},
+    {"x + # größer\n 1 $", "unexpected character '$' at column 17\n  x + # größer  1 $\n                  ^", NULL},
+    {"x + \xc3", "unexpected byte 0xc3 at column 5\n  x + ?\n      ^", "\xc3"},
+    {"x + \xc3 # ä", "unexpected byte 0xc3 at column 5\n  x + ? # ä\n      ^", "\xc3 "},
+    {"t = x; t = x + 1; y = t", "'t' is assigned twice", "t = x + 1"},
+    {"y = x; x = 2", "'x' was read before, so it is an input; 'x! = …' would update it", "x = 2"},
+    {"pi = 3; y = x", "'pi' cannot be assigned", "pi"},
+    {"t = x; t! = 3", "'t' is no input: only inputs are updated", "t! = 3"},
+    {"x! + 1", "expected '=' behind the '!'", "+ 1"},
+    {"x + 1; y = x", "only the last statement may be a bare expression", "x + 1; y"},
+    {"x if y", "expected 'else'", ""},
+    {"x if", "expected a number, a name or '('", ""},
+    {"if x", "'if' is a word of the language", "if x"},
+    {"rand(x) + x", "'x' is a seed: it is for rand", "x"},
+    {"x + rand(x)", "'x' is no seed", "x)"},
+    {"rand(1)", "expected the name of the seed", "1)"},
+    {"rand(s, x)", "expected a whole number", "x)"},
+    {"has(x)", "'x' is not optional", "x)"},
+    {"f(x: T[n], gate: T[n]?) -> y: T[n] : x + gate if has(gat) else x", "did you mean 'gate'?", "gat)"},
+    {"c64(x)", "there is no function 'c64'; did you mean 'f64'?", "c64"},
+    {"i + 9007199254740993", "the integer has more than 53 bits", "9007199254740993"},
+    {"x == 'a'", "a string is compared with an attribute", "'a'"},
+    {"x + 'a", "the string has no closing quote", "'a"},
+    {"f(x: T[*s]) -> y: T[*s] : y = x * scale", "there is no 'scale' in the signature", "scale"},
+    {"f(x: T[*s], scale: T[]) -> y: T[*s] : y = x * scal", "did you mean 'scale'?", "scal"},
+    {"f(x: T[*s]) -> y: T[*s] : z = x", "the output 'y' of the signature is not assigned", ""},
+    {"f(x: T[*s]) -> y: T[*s] : z = x; y = x", "'z' is assigned, but no output of the signature and not used", ""},
+    {"f(x: T[*s]) -> y: T[*s] : x = 2; y = x", "'x' is an input that the signature does not mark '!'", "x = 2"},
+    {"f(x: T[*s]!) -> y: T[*s] : y = x", "'x' is marked '!' but not assigned", ""},
+    {"f(x: T[*s], k: int = 1) -> y: T[*s] : k = 2; y = x", "'k' cannot be assigned", "k = 2"},
+    {"f(x: T[*s]) -> y: T[*s], z: T[*s] : x", "expected 'name = …': the signature has 2 outputs", "x"},
+    {"f(x: T[n, c], g: T[n]) -> y: T[n, c] : y = x * sum(g, -1)", "goes along c, the last dimension", "sum"},
+    {"f(x: T[n, c]) -> y: T[n] : y = sum(x, -1) * c", "'c' is a dimension", "c"},
+    {"f(x: T[*s], m: 'a'|'b') -> y: T[*s] : x if m else 0", "'m' is a word: compare it", "m else"},
+    {"f(x: T[*s], m: 'a'|'b') -> y: T[*s] : x if m == 'c' else 0", "expected one of the words of 'm'", "c'"},
+    {"f(x: T[*s], m: axis) -> y: T[*s] : x * m", "has no value in a formula", "m"},
+    {"f(x T[*s]) -> y: T[*s] : x", "expected ':' after 'x'", "T[*s]) "},
+    {"f(x: T[*s]) -> y: T[*s]", "expected ':' and the formula behind the signature", ""},
+    {"f(x: T[*s) -> y: T[*s] : x", "expected", NULL},
+    {"f(x: T[*s]) -> y: T[*q] : x", "*q", NULL},
+    {"f(xs: [T[*s, n]]) -> y: T[] : 1", "only single numbers (T[]), which xs is not", NULL},
+    {"f(xs: [T[*s]], b: T[n]) -> y: T[] : 1", "only single numbers (T[]), which b is not", NULL},
+    {"f(xs: [T[*s]]) -> y: T[] : sum(xs, -1)", "sum along the last dimension of a list", NULL},
+    {"f(x: T[n, n]) -> y: T[n] : 1", "has the dimension n twice", NULL},
+    {"f(x: T[n], y: T[m]) -> z: T[n] : x", "no argument has all dimensions", NULL},
+    {"f(e: T[n]) -> z: T[n] : 1", "an input cannot be called 'e'", NULL},
+    {"f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x / sum(b)", "sum of an input that broadcasts", NULL},
+    {"f(x: T[~*s], b: T[~*s]) -> y: T[*s] : x + sum_to(x * b, b)", "sum_to of an input that broadcasts", NULL},
+};
+
+/* The column of the caret in the line below the excerpt, counted in the excerpt. */
+static bool caret_at(const char *message, const char *text, const char *at) {
+    const char *line = strchr(message, '\n'), *caret = line ? strchr(line + 1, '\n') : NULL;
+    if (!caret || message[strlen(message) - 1] != '^') return false;
+    size_t column = strlen(caret + 1) - 3, want = strlen(text);
+    if (*at) {
+        const char *found = NULL; /* the last place: rows are written so */
+        for (const char *s = strstr(text, at); s; s = strstr(s + 1, at)) found = s;
+        if (!found) return false;
+        want = (size_t)(found - text);
+    } else {
+        return column >= 1 && column <= want; /* at the end, or at what ends there */
+    }
+    return column == want;
+}
+
+static void test_bad(void) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tni_fuse *f;
+        tn_status status = tni_fuse_parse(bad[i].text, NULL, &f);
+        CHECK_ROW(status == TN_BAD_CONTRACT && !f, "%s was taken", bad[i].text);
+        if (status == TN_OK) {
+            tni_fuse_free(f);
+            continue;
+        }
+        CHECK_ROW(strstr(tn_last_error(), bad[i].message), "%s: %s", bad[i].text, tn_last_error());
+        bool points = !bad[i].at || (bad[i].at[0] == 0 && bad[i].text[0] == 0) ||
+                      caret_at(tn_last_error(), bad[i].text, bad[i].at);
+        CHECK_ROW(points, "%s: %s", bad[i].text, tn_last_error());
+    }
+    tni_fuse *f;
+    CHECK(tni_fuse_parse(NULL, NULL, &f) == TN_BAD_CONTRACT && strstr(tn_last_error(), "there is no text"));
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+static void test_limits(void) {
+    static const struct {
+        const char *head, *middle, *tail;
+        int count;
+        const char *message; /* NULL: it is taken */
+    } limits[] = {
+        {"", "(", "x", 1 << 20, "nested more than 100 deep"},
+        {"x", ")", "", 1 << 20, "closes nothing"},
+        {"", "-", "x", 1 << 20, "nested more than 100 deep"},
+        {"", "- ", "x", 90, NULL},
+        {"", "not ", "x", 1 << 18, "nested more than 100 deep"},
+        {"", "x if x > 0 else ", "x", 1 << 16, "nested more than 100 deep"},
+        {"", "exp(", "x", 1 << 18, "nested more than 100 deep"},
+        {"2 ", "** 1 ", "", 90, NULL},
+        {"x ", "** x ", "", 1 << 18, "nested more than 100 deep"},
+        {"x", " + 1", "", 1 << 18, "too many operations"},
+        {"x", " + 1", "", 3000, NULL},
+        {"x", "x", "", 100, "the name is longer than 63 characters"},
+        {"y = ", "9", "", 1 << 20, "the number is too large"},
+        {"y = 0.", "3", "", 300, NULL},
+        {"x", ";", "", 1 << 20, NULL},
+        {"x", "\n", "", 1 << 20, NULL},
+        {"x", " ", "", 1 << 20, NULL},
+        {"x #", "#", "", 1 << 20, NULL},
+        {"f(", "(", "", 1 << 20, "there is no function 'f'"},
+        {"f(x: T[*s]) -> y: T[*s] : ", "(", "x", 1 << 20, "nested more than 100 deep"},
+        {"f(x: T[", "[", "", 1 << 20, "expected"},
+        {"max(", "x, ", "x)", 1 << 16, "too many arguments"},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        size_t step = strlen(limits[i].middle), size = strlen(limits[i].head) + step * (size_t)limits[i].count;
+        char *text = malloc(size + strlen(limits[i].tail) + 1);
+        strcpy(text, limits[i].head);
+        size_t n = strlen(text);
+        for (int k = 0; k < limits[i].count; k++, n += step) memcpy(text + n, limits[i].middle, step);
+        strcpy(text + n, limits[i].tail);
+        tni_fuse *f;
+        tn_status status = tni_fuse_parse(text, NULL, &f);
+        if (limits[i].message) {
+            CHECK_ROW(status == TN_BAD_CONTRACT && strstr(tn_last_error(), limits[i].message), "%s…: %s",
+                      limits[i].middle, status == TN_OK ? "taken" : tn_last_error());
+        } else {
+            CHECK_ROW(status == TN_OK, "%s…: %s", limits[i].middle, tn_last_error());
+        }
+        tni_fuse_free(f);
+        free(text);
+    }
+    char text[TNI_MAX_ARGS * 16] = "0";
+    for (int i = 0; i < TNI_MAX_ARGS + 1; i++) snprintf(text + strlen(text), 16, " + x%d", i);
+    tni_fuse *f;
+    CHECK(tni_fuse_parse(text, NULL, &f) == TN_BAD_CONTRACT && strstr(tn_last_error(), "more than 48 inputs"));
+}
+
+/* Every good formula, cut off at every place, and with one character replaced at every place. */
+static void test_damaged(void) {
+    static const char garbage[] = "(])[*~?!,:;='|<>-+9 aT\x80\n#.";
+    unsigned pick = 1;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char text[1024];
+        size_t length = strlen(good[i][0]);
+        for (size_t cut = 0; cut <= 3 * length; cut++) {
+            memcpy(text, good[i][0], length + 1);
+            if (cut < length) {
+                text[cut] = 0;
+            } else if (cut < 3 * length) {
+                pick = pick * 1664525u + 1013904223u;
+                text[cut % length] = garbage[(pick >> 16) % (sizeof garbage - 1)];
+            }
+            tni_fuse *f, *g;
+            char *rule;
+            tn_status status = tni_fuse_parse(text, NULL, &f);
+            CHECK_ROW(status == TN_OK || status == TN_BAD_CONTRACT, "%s: %s", text, tn_last_error());
+            if (status != TN_OK) continue;
+            check_prints_back(f, text);
+            status = tni_fuse_grad(f, &g, &rule);
+            CHECK_ROW(status == TN_OK || status == TN_BAD_CONTRACT || status == TN_UNSUPPORTED, "%s: %s", text,
+                      tn_last_error());
+            if (status == TN_OK) tn_free(rule);
+            tni_fuse_free(g);
+            tni_fuse_free(f);
+        }
+    }
+}
+
+/* The Nth allocation fails, for every N. */
+static void test_no_memory(void) {
+    static const char *const formulas[] = {
+        "relu(x*s+b)",
+        "f(x: T[*r, c], g: W[c]?, eps: float = 1e-5, m: 'a'|'b' = 'a') -> y: T[*r, c] : n = x * rsqrt(mean(x * x, "
+        "-1) + eps) if m == 'a' else x; y = n * g if has(g) else n"};
+    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
+        bool done = false;
+        for (int64_t n = 1; !done && n < 2000; n++) {
+            tni_fuse *f, *g = NULL;
+            char *rule = NULL, *printed = NULL;
+            tni_fail_allocation(n);
+            tn_status status = tni_fuse_parse(formulas[i], NULL, &f);
+            if (status == TN_OK) status = tni_fuse_grad(f, &g, &rule);
+            if (status == TN_OK) printed = tni_fuse_print(g);
+            done = printed != NULL;
+            tni_fail_allocation(0);
+            CHECK_ROW(done || status == TN_NO_MEMORY || status == TN_OK, "allocation %lld: %s", (long long)n,
+                      tn_last_error());
+            tn_free(rule);
+            tn_free(printed);
+            tni_fuse_free(g);
+            tni_fuse_free(f);
+        }
+        CHECK(done);
+    }
+}
+
+static void test_graph(void) {
+    static const char wanted[] = "0: T element an input x\n1: T row mean 0\n2: T element  -  0 1\n3: T scalar sum 2\n";
+    tni_fuse *f;
+    CHECK(tni_fuse_parse("sum(x - mean(x, -1))", NULL, &f) == TN_OK);
+    char *graph = tni_fuse_print_graph(f);
+    CHECK_ROW(graph && strcmp(graph, wanted) == 0, "%s", graph);
+    tn_free(graph);
+    tni_fuse_free(f);
+}
+
+int main(void) {
+    test_graph();
+    test_good();
+    test_bad();
+    test_limits();
+    test_damaged();
+    test_no_memory();
+    printf("%d formulas, %d refused\n", (int)(sizeof good / sizeof good[0]), (int)(sizeof bad / sizeof bad[0]));
+    return test_end();
+}
