@@ -76,7 +76,7 @@ static void gen_formula(generator *g, uint64_t seed) {
         if (outputs == 2) gen_add(g, random_below(2) ? ", y1: T[n]" : ", y1: T[]");
         gen_add(g, " : ");
     }
-    bool rows = g->signature ? strstr(g->text, "y1: T[n]") != NULL : random_below(2);
+    bool by_rows = g->signature ? strstr(g->text, "y1: T[n]") != NULL : random_below(2);
     for (int i = 0; i < locals; i++) {
         snprintf(name, sizeof name, "v%d = ", i);
         gen_add(g, name);
@@ -93,7 +93,7 @@ static void gen_formula(generator *g, uint64_t seed) {
     if (outputs < 2) return;
     gen_add(g, "; y1 = mean(x * ");
     gen_expression(g, 3);
-    gen_add(g, rows ? ", -1)" : ")");
+    gen_add(g, by_rows ? ", -1)" : ")");
     if (!g->signature && random_below(2)) gen_add(g, " * s");
 }
 
