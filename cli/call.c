@@ -1,4 +1,7 @@
 /* Calls: the tensors of a case, its attributes, and the outputs that follow. */
+#include "core/host/memory.h"
+#include "core/layout/layout.h"
+#include "core/table/table.h"
 #include "data.h"
 
 #include <math.h>

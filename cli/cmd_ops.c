@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "cpu/isa.h"
 #include "data.h"
 #include "fuse/operator.h"
 

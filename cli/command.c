@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenon/call.h>
+
 #include "cli.h"
-#include "core/core.h"
 
 static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_fuse,
                                     &verb_devices, &verb_doctor, &verb_flags, NULL};

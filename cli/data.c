@@ -1,5 +1,7 @@
 /* Arrays: memory, layouts, values. */
 #include "data.h"
+#include "core/host/memory.h"
+#include "core/layout/layout.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef CLI_DATA_H
 #define CLI_DATA_H
 
-#include "core/core.h"
+#include "core/table/sample.h"
 
 /* X(NAME, "name"): how the elements lie. */
 #define LAYOUTS(X)                                                                                                 \

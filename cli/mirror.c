@@ -1,5 +1,6 @@
 /* Mirrors: host memory copied to a GPU and back around a run. */
 #include "mirror.h"
+#include "core/table/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "core/host/text.h"
 
 const char *nearest_name(const char *name, const char *const *names) {
     const char *best = NULL;

@@ -1,7 +1,9 @@
-/* The table of built-in operators, made from list.h. */
+/* Wires the library: what each layer needs from those above it is handed in here, before anything can be called. */
 #include "ops/list.h"
 
-#include "core/core.h"
+#include "core/table/activations.h"
+#include "cpu/cpu_device.h"
+#include "cuda/cuda_device.h"
 #include "fuse/operator.h"
 #include "ops/formulas/formulas.h"
 
@@ -10,9 +12,14 @@ TNI_OPS(DECLARE)
 TNI_FORMULAS(DECLARE)
 
 #define ROW(name, ...) &tni_op_##name,
-const tn_op *const tni_builtin_ops[] = {TNI_OPS(ROW) TNI_FORMULAS(ROW) NULL};
+static const tn_op *const rows[] = {TNI_OPS(ROW) TNI_FORMULAS(ROW) NULL};
 
-/* Rows may be formulas. */
-static __attribute__((constructor)) void set_formulas(void) {
+/* Runs when the library is loaded or, where it is linked in, before main and before other constructors, which may call
+ * operators already. It only stores pointers. */
+static __attribute__((constructor(101))) void wire(void) {
+    tni_device_register(&tni_cpu_device);
+    tni_device_register(&tni_cuda_device);
+    tni_set_activations(&tni_table_activations);
     tni_set_formulas(&tni_fused_rows);
+    tni_set_builtin(rows);
 }

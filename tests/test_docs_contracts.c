@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "core/contract/contract.h"
 
 int main(void) {
     char line[4096];

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/contract/parts.h"
+#include "core/table/table.h"
 
 static const char *upper(const char *name) {
     static char text[128];
@@ -236,7 +236,7 @@ static void print_header(FILE *f) {
 
 static const char helpers[] =
     "/* The functions of tenon/ops.h, made from the table. Do not edit. */\n"
-    "#include <stdatomic.h>\n#include <string.h>\n\n#include <tenon.h>\n\n#include \"core/core.h\"\n\n"
+    "#include <stdatomic.h>\n#include <string.h>\n\n#include <tenon.h>\n\n#include \"core/host/memory.h\"\n\n"
     "typedef _Atomic(const tn_operator *) slot;\n\n"
     "static const tn_operator *look_up(slot *found, const char *name) {\n"
     "    const tn_operator *op = atomic_load_explicit(found, memory_order_acquire);\n"

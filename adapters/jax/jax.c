@@ -10,7 +10,8 @@
 
 #include <tenon/fuse.h>
 
-#include "core/core.h"
+#include "core/host/memory.h"
+#include "core/run/run.h"
 
 /* ---- what is used of XLA's FFI ----------------------------------------------------------------------------------- */
 /* Of its version 0.1 (jaxlib 0.4.38) where nothing else is said. Later versions only add to the ends of structs, which

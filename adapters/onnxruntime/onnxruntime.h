@@ -17,7 +17,7 @@
 #ifndef TNI_ONNXRUNTIME_H
 #define TNI_ONNXRUNTIME_H
 
-#include "core/contract/parts.h"
+#include "core/contract/contract.h"
 
 /* ---- what is used of ONNX Runtime -------------------------------------------------------------------------------- */
 

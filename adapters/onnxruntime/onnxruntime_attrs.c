@@ -4,6 +4,8 @@
 #include <string.h>
 #include <tenon/fuse.h>
 
+#include "core/contract/parts.h"
+#include "core/table/table.h"
 #include "onnxruntime.h"
 
 static const char *const fuse_name = "Fuse";

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/host/memory.h"
+#include "core/run/run.h"
 #include "onnxruntime.h"
 
 static tn_type type_of(int onnx) {

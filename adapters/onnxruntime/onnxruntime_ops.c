@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/host/memory.h"
+#include "core/table/table.h"
 #include "onnxruntime.h"
 
 const uint8_t tni_ort_types[TN_TYPE_COUNT] = {

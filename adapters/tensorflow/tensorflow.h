@@ -3,7 +3,7 @@
 #ifndef TNI_TENSORFLOW_H
 #define TNI_TENSORFLOW_H
 
-#include "core/core.h"
+#include "core/contract/contract.h"
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;

@@ -4,6 +4,8 @@
 
 #include <tenon/fuse.h>
 
+#include "core/host/memory.h"
+#include "core/run/run.h"
 #include "tensorflow.h"
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */

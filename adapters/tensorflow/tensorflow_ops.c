@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/contract/parts.h"
+#include "core/table/table.h"
 #include "tensorflow.h"
 
 struct tni_tensorflow tni_tf;

@@ -10,7 +10,7 @@
 #ifndef TNI_TORCH_H
 #define TNI_TORCH_H
 
-#include "core/core.h"
+#include "core/contract/contract.h"
 
 /* ---- torch's C symbols ------------------------------------------------------------------------------------------- */
 

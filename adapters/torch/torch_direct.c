@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "core/host/memory.h"
+#include "core/table/table.h"
 #include "torch.h"
 
 typedef struct python_object python_object; /* PyObject */

@@ -3,7 +3,8 @@
  * overload `inplace`, which says what it writes: torch must know. */
 #include <tenon/fuse.h>
 
-#include "core/contract/parts.h"
+#include "core/host/memory.h"
+#include "core/table/table.h"
 #include "torch.h"
 
 #define BEHIND "Tensor?[] inputs, str attributes=\"\", bool fast=False)"

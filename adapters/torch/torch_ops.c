@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/contract/parts.h"
+#include "core/host/memory.h"
+#include "core/table/table.h"
 #include "torch.h"
 
 enum {

@@ -1,6 +1,7 @@
 /* Finds the torch that is already in the process and its C symbols. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "torch.h"
 

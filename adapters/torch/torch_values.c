@@ -2,6 +2,8 @@
  */
 #include <string.h>
 
+#include "core/host/memory.h"
+#include "core/run/run.h"
 #include "torch.h"
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */

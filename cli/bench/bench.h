@@ -3,6 +3,7 @@
 #define CLI_BENCH_H
 
 #include "cli/data.h"
+#include "core/table/sample.h"
 
 /* ---- the machine (bench_machine.c) ------------------------------------------------------------------------------- */
 double bench_now(void);      /* seconds */

@@ -1,6 +1,7 @@
 /* Timing one call on a GPU. Work is queued in batches behind a head start, so that the GPU never waits for the CPU between
  * two events; copies of as many bytes take turns with the calls. */
 #include "bench_gpu.h"
+#include "cuda/copy/copy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* What machine this is. */
 #include "bench.h"
+#include "cpu/isa.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Timing one call. Beside every repeat of the call runs a copy of as many bytes as the call must move, on the same
  * threads and with buffers that rotate in the same way: what the memory (or the cache) gives at that very moment. */
 #include "bench.h"
+#include "core/host/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "bench_gpu.h"
 #include "cli/cli.h"
 #include "cli/mirror.h"
+#include "core/table/table.h"
 
 static const char *shape, *dtypes = "f32", *device, *kernel;
 static int64_t threads;

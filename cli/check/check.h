@@ -6,6 +6,7 @@
 #include "cli/data.h"
 #include "cli/mirror.h"
 #include "core/table/sample.h"
+#include "core/table/setting.h"
 
 /* Which sanitizer this was built with: gcc defines these, for clang the build would have to. */
 #ifdef __SANITIZE_ADDRESS__

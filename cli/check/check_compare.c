@@ -1,5 +1,6 @@
 /* Results against the reference, element by element. */
 #include "check.h"
+#include "core/table/table.h"
 
 #include <math.h>
 #include <stdio.h>

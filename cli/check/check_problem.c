@@ -13,6 +13,7 @@
  *    computes in f64, so does the reference, one number after the other: 4 (48 + n).
  * tiny: the smallest normal number of the accumulation type, or half of the smallest number of the output's. */
 #include "check.h"
+#include "core/table/table.h"
 
 #include <float.h>
 #include <math.h>

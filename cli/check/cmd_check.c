@@ -9,6 +9,8 @@
 
 #include "check.h"
 #include "cli/cli.h"
+#include "core/table/table.h"
+#include "cpu/isa.h"
 
 enum { MOST_SHOWN = 10, MOST_SAMPLES = 256, LONGEST_ROW = 600 /* seconds */ };
 

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenon/call.h>
+
 #include "core/host/library.h"
+#include "core/host/text.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/driver/nvrtc.h"
 #include "doctor.h"

@@ -13,6 +13,7 @@
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
 #include "cli/sha256.h"
+#include "core/host/threads.h"
 #include "doctor.h"
 #include "fuse/cache.h"
 

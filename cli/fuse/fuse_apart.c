@@ -8,6 +8,7 @@
 #include <tenon/fuse.h>
 
 #include "cli/bench/bench_gpu.h"
+#include "core/contract/parts.h"
 #include "fuse/graph/formula.h"
 #include "fuse/operator.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "isa.h"
 
 static uint32_t found;
 

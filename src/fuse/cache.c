@@ -1,5 +1,6 @@
 /* The cache on disk (cache.h). A file is a header and what is cached. */
 #include "cache.h"
+#include "core/host/memory.h"
 
 #include <dirent.h>
 #include <errno.h>

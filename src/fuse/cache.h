@@ -4,7 +4,9 @@
 #ifndef TNI_FUSE_CACHE_H
 #define TNI_FUSE_CACHE_H
 
-#include "core/core.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { TNI_CACHE_SCHEMA = 1 };
 

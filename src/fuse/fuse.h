@@ -33,7 +33,7 @@
 #ifndef TNI_FUSE_H
 #define TNI_FUSE_H
 
-#include "core/core.h"
+#include "core/contract/contract.h"
 
 typedef struct tni_fuse tni_fuse;
 

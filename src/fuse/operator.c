@@ -7,6 +7,8 @@
 
 #include <tenon/fuse.h>
 
+#include "core/host/hash.h"
+#include "core/layout/layout.h"
 #include "fuse/graph/reference.h"
 #include "fuse/plan/program.h"
 

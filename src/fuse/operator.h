@@ -2,6 +2,7 @@
 #ifndef TNI_FUSE_OPERATOR_H
 #define TNI_FUSE_OPERATOR_H
 
+#include "core/table/table.h"
 #include "fuse.h"
 
 /* For tni_set_formulas. */

@@ -1,6 +1,8 @@
 /* Whole calls of a formula: arguments checked by its contract, made into views, bound and run. */
 #include <string.h>
 
+#include "core/contract/parts.h"
+#include "core/layout/layout.h"
 #include "fuse/graph/formula.h"
 
 typedef struct tensors {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "cpu/isa.h"
 #include "cpu/vec/math_cpu.h"
 #include "tests/test.h"
 

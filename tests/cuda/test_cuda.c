@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/table/table.h"
 #include "cuda/driver/cuda.h"
 #include "tests/test.h"
 

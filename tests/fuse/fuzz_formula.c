@@ -3,11 +3,15 @@
  * tests/fuzz/run.sh builds and runs it. */
 #include "tests/fuzz/fuzz_driver.h"
 
+#include "cpu/cpu_device.h"
 #include "cuda/driver/cuda.h"
 #include "fuse/fuse.h"
 
-const tn_op *const tni_builtin_ops[] = {NULL};
 const tni_image tni_images[] = {{0}};
+
+static __attribute__((constructor)) void wire(void) {
+    tni_device_register(&tni_cpu_device);
+}
 
 static void check_prints_back(const tni_fuse *f) {
     tni_fuse *again;

@@ -9,6 +9,7 @@
 
 #include "tests/test.h"
 
+#include "core/contract/parts.h"
 #include "fuse/plan/program.h"
 
 /* Built with a sanitizer: it sees how code is made of every formula, and nothing of what another compiler then makes of

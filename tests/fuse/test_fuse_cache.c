@@ -10,6 +10,7 @@
 
 #include "tests/test.h"
 
+#include "core/host/memory.h"
 #include "fuse/cache.h"
 
 static char folder[] = "/tmp/tenon-cache-XXXXXX";

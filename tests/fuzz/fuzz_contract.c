@@ -4,7 +4,8 @@
  * it. */
 #include "fuzz_driver.h"
 
-#include "core/core.h"
+#include "core/table/activations.h"
+#include "cpu/cpu_device.h"
 #include "cuda/driver/cuda.h"
 
 /* A table of its own: something to call and something to activate with. */
@@ -22,8 +23,14 @@ static const tn_op grad = {
                  "false, two: ints[2] = [1, 2], label: str = '') -> dx: T[*s], dw: T[*q]?, dxs: [T[*p]]?",
     .doc = "",
     .kernels = kernels};
-const tn_op *const tni_builtin_ops[] = {&relu, &grad, NULL};
+static const tn_op *const rows[] = {&relu, &grad, NULL};
 const tni_image tni_images[] = {{0}}; /* and no device code */
+
+static __attribute__((constructor)) void wire(void) {
+    tni_device_register(&tni_cpu_device);
+    tni_set_activations(&tni_table_activations);
+    tni_set_builtin(rows);
+}
 
 static const char rule_contract[] =
     "op(x: T[*s, n], w: W[n]?, xs: [T[*p]], i: i32[n]?, axis: axis = -1, shape: ints = [], n2: "

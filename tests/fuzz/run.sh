@@ -32,7 +32,7 @@ list() {
         done
     done
     for source in $(find "$root/src/fuse" "$root/src/core" "$root/src/cuda" -name "*.c") "$root/src/cpu/isa.c" \
-        "$root/src/cpu/rows.c" "$build/headers.c"; do
+        "$root/src/cpu/cpu_device.c" "$root/src/cpu/rows.c" "$build/headers.c"; do
         case $source in
         *_cpu.c) ;;
         *) echo "$source -o $build/objects/$(echo "${source#"$root"/}" | tr / _).o" ;;

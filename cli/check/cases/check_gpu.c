@@ -1,5 +1,6 @@
 /* Rows about what only a GPU can get wrong: streams, graphs, contexts, devices, errors that stay. */
 #include "cli/check/check.h"
+#include "core/table/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

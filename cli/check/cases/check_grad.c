@@ -4,6 +4,7 @@
  * tried; a wrong gradient agrees with none. */
 #include "check_rule.h"
 #include "cli/check/check.h"
+#include "core/table/table.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* More than 2^31 elements: the elements at the end, and on both sides of element 2^31, against float64. Everything else
  * is 0 and takes no memory on the way in. (On a GPU: check_huge_gpu.c.) */
 #include "check_huge.h"
+#include "core/table/table.h"
 
 #include <stdio.h>
 #include <string.h>

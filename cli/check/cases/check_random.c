@@ -1,5 +1,6 @@
 /* Random calls near the samples: other ranks, sizes, axes, broadcasts, layouts. */
 #include "cli/check/check.h"
+#include "core/table/table.h"
 
 #include <stdio.h>
 

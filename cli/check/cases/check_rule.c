@@ -1,5 +1,6 @@
 /* Gradient rules, carried out. What a framework's adapter does with its own tensors is done here with arrays. */
 #include "check_rule.h"
+#include "core/table/table.h"
 
 #include <string.h>
 

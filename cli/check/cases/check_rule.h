@@ -3,6 +3,7 @@
 #define CLI_CHECK_RULE_H
 
 #include "cli/mirror.h"
+#include "core/table/grad_rule.h"
 
 typedef struct backward {
     const call *forward;

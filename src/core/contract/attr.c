@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/run/activation.h"
+#include "parts.h"
 
 int32_t tni_attr_named(const tni_contract *contract, const char *name) {
     for (int i = 0; i < contract->n_attrs; i++) {
@@ -101,11 +101,22 @@ static tn_status accept_choice(const char *who, const tni_attr *attr, const char
     return tni_fail_text(TN_BAD_VALUE, &text);
 }
 
-/* 'none', or a row of the table that is a formula of one tensor. */
+const tni_activations *tni_known_activations;
+
+void tni_set_activations(const tni_activations *activations) {
+    tni_known_activations = activations;
+}
+
+int16_t tni_activation_choice(const char *name) {
+    if (strcmp(name, "none") == 0) return TNI_ACT_NONE;
+    if (strcmp(name, "relu") == 0) return TNI_ACT_RELU;
+    return tni_known_activations ? tni_known_activations->choice(name) : -1;
+}
+
 static tn_status accept_activation(const char *who, const tni_attr *attr, const char *given, tn_value *value) {
     value->choice = tni_activation_choice(given);
     if (value->choice >= 0) return TN_OK;
-    const char *near = tni_activation_near(given);
+    const char *near = tni_known_activations ? tni_known_activations->nearest(given) : NULL;
     return tn_fail(TN_BAD_VALUE,
                    "%s: %s is '%.100s', needs 'none' or the name of an operator that is a formula of one "
                    "tensor, such as 'relu' or 'gelu'%s%s%s",

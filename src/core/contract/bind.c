@@ -49,6 +49,33 @@ static tn_status bind_presence(tni_binder *r) {
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
+tn_type tni_acc_type(tn_type type) {
+    switch (type) {
+    case TN_F16:
+    case TN_BF16:
+    case TN_E4M3:
+    case TN_E5M2: return TN_F32;
+    case TN_I8: return TN_I32;
+    case TN_I16:
+    case TN_I32:
+    case TN_U8:
+    case TN_BOOL: return TN_I64;
+    default: return type;
+    }
+}
+
+tn_type tni_complex_type(tn_type type) {
+    switch (type) {
+    case TN_F16:
+    case TN_BF16:
+    case TN_F32:
+    case TN_C64: return TN_C64;
+    case TN_F64:
+    case TN_C128: return TN_C128;
+    default: return TN_NO_TYPE;
+    }
+}
+
 static tn_type wrapped(tn_type type, tni_type_wrap wrap) {
     return wrap == TNI_ACC ? tni_acc_type(type) : wrap == TNI_COMPLEX ? tni_complex_type(type) : type;
 }

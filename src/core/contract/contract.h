@@ -1,10 +1,12 @@
-/* The contract language: what a signature says, once parsed. One parser (contract_parse.c), one printer
- * (contract_print.c), one evaluator that validates calls and infers outputs (contract_bind.c), one rule parser
- * (grad_rule.c). Other languages get the parsed form as JSON (contract_json.c) and never see the text. */
+/* The contract language: what a signature says, once parsed. One parser (parse.c), one printer (print.c), one evaluator
+ * that validates calls and infers outputs (bind.c). Other languages get the parsed form as JSON (json.c) and never see
+ * the text. */
 #ifndef TNI_CONTRACT_H
 #define TNI_CONTRACT_H
 
 #include <tenon/call.h>
+
+#include "core/host/text.h"
 
 enum {
     TNI_MAX_ARGS = 48,  /* inputs, outputs and attributes, each */
@@ -183,6 +185,25 @@ typedef struct tni_contract {
     void *arena;        /* owns all of the above */
 } tni_contract;
 
+/* What acc(T) and complex(T) are. */
+tn_type tni_acc_type(tn_type type);     /* TN_NO_TYPE for TN_NO_TYPE */
+tn_type tni_complex_type(tn_type type); /* TN_NO_TYPE where there is none */
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* tn_value.choice of an attribute of type `activation`; the others are TNI_ACT_OTHER and more. */
+enum { TNI_ACT_NONE, TNI_ACT_RELU, TNI_ACT_OTHER };
+/* The activations beyond 'none' and 'relu'. The language knows no operators: whoever does hands this in. */
+typedef struct tni_activations {
+    int16_t (*choice)(const char *name);      /* -1: there is none of that name */
+    const char *(*nearest)(const char *name); /* one that is spelt nearly so; NULL: there is none */
+    const char *(*next)(int *at);             /* all their names, from *at = 0 on; NULL: no more */
+} tni_activations;
+void tni_set_activations(const tni_activations *activations);
+int16_t tni_activation_choice(const char *name); /* -1: there is none of that name */
+
+/* ---- parsing and printing ---------------------------------------------------------------------------------------- */
+
 /* Error messages of the parser point at the character:
  *     contract of 'softmax': expected ':' after 'mask' at column 24
  *       softmax(x: T[*s], mask bool[~*s]?)
@@ -248,53 +269,6 @@ tn_status tni_attr_parse(const tni_contract *contract, const char *name, const c
 tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_attr *attrs, void **memory,
                           int32_t *n_memory);
 
-/* ---- gradient rules ---------------------------------------------------------------------------------------------- */
-
-typedef enum tni_source_kind {
-    TNI_FROM_INPUT,
-    TNI_FROM_OUTPUT,
-    TNI_FROM_DOUTPUT,
-    TNI_FROM_ATTR,
-    TNI_FROM_DIM,
-    TNI_FROM_PACK,
-    TNI_FROM_LOCAL,
-    TNI_FROM_LITERAL,
-} tni_source_kind;
-
-/* What a parameter of the called operator is given. */
-typedef struct tni_source {
-    tni_source_kind kind;
-    int32_t ref; /* input, output, attribute, dimension, pack or local */
-    tn_value literal;
-    bool to_attr;  /* the parameter is an attribute of the called operator */
-    int32_t param; /* which input or attribute of the called operator */
-} tni_source;
-
-typedef struct tni_statement {
-    int32_t n_results;
-    int32_t result_is_local;       /* 0: gradients of inputs results[]; 1: locals results[] */
-    int32_t results[TNI_MAX_ARGS]; /* result k is output k of the called operator */
-    const tn_operator *op;         /* the called operator */
-    int32_t n_sources;
-    tni_source *sources; /* same-named attributes that pass along are written out here */
-} tni_statement;
-
-typedef struct tni_rule {
-    int32_t n_locals, n_statements;
-    const char **locals;
-    tni_statement *statements;
-    bool *differentiable; /* (n_outputs of the operator): its d<output> occurs */
-    bool stands_in;       /* `~` in front: what it gives is not the derivative, and is meant not to be */
-    void *arena;
-} tni_rule;
-
-/* Called operators are looked up with tn_find; messages name the operator and point at the character. */
-tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule);
-/* The same, where the rule may also call `known`, which need not be in the table. */
-tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_operator *known,
-                              tni_rule **rule);
-void tni_rule_free(tni_rule *rule);
-
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 /* tn_operator_json gives
  *   {"name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null,
@@ -321,47 +295,6 @@ void tni_rule_free(tni_rule *rule);
  *   EXPR:  3 | true | {"str": "none"} | {"dim": "n"} | {"attr": "groups"} | {"attr": "stride", "at": 0} | {"rank": "s"}
  *          | {"op": "+ - * / % neg == != < <= > >= and or not", "args": [EXPR…]}                                   */
 
-/* A string that grows; writes after a failed allocation are dropped and `failed` stays set. */
-typedef struct tni_text {
-    char *data; /* NUL-terminated */
-    size_t length, capacity;
-    bool failed;
-} tni_text;
-void tni_text_add(tni_text *text, const char *format, ...) TN_PRINTF(2, 3);
-void tni_text_put(tni_text *text, const char *string);         /* as it is: long ones are added faster so */
-void tni_text_json_string(tni_text *text, const char *string); /* quoted and escaped */
-int tni_utf8_length(const char *string);                       /* of the character that it begins with; 0: none */
-
 void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */
-void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule); /* a value */
-
-/* ---- samples ----------------------------------------------------------------------------------------------------- */
-
-typedef struct tni_sample_input {
-    int32_t input; /* of the contract */
-    tn_type type;  /* for the given T */
-    tni_dims shape;
-    int64_t below; /* integers from 0 … below - 1; 0: not said */
-    bool positive;
-} tni_sample_input;
-
-/* A sample made concrete for one T. */
-typedef struct tni_case {
-    int32_t n_inputs; /* present tensors; the elements of a list follow each other */
-    tni_sample_input *inputs;
-    int32_t n_attrs;
-    tn_attr *attrs;
-    void *arena;
-} tni_case;
-
-/* T: the type that the type variable T takes; others are T unless the sample says `W=f32`. */
-tn_status tni_sample_case(const tni_contract *contract, const char *args, tn_type T, tni_case **made);
-/* T where nobody asks for one: f32 if it may be that. */
-tn_type tni_sample_type(const tni_contract *contract);
-/* A random call that the contract allows, near the sample: same options, other ranks of packs and sizes (0, 1, odd,
- * powers of two and their neighbours), drawn from *seed. `most`: elements of the largest input. */
-tn_status tni_sample_random(const tni_contract *contract, const char *args, tn_type T, uint64_t *seed, int64_t most,
-                            tni_case **made);
-void tni_case_free(tni_case *made);
 
 #endif

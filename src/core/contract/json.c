@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/run/activation.h"
+#include "parts.h"
 
 /* ---- small pieces ------------------------------------------------------------------------------------------------ */
 
@@ -229,10 +229,9 @@ static void add_attr(tni_text *text, const tni_contract *c, const tni_attr *attr
             if (i) tni_text_add(text, ", ");
             tni_text_json_string(text, attr->choices[i]);
         }
-        for (int i = 0; attr->kind == TNI_A_ACTIVATION && i < tn_operator_count(); i++) {
-            const tn_operator *op = tn_operator_at(i);
-            if (tni_is_activation(op)) tni_text_add(text, ", \"%s\"", op->contract->name);
-        }
+        const bool more = attr->kind == TNI_A_ACTIVATION && tni_known_activations;
+        const char *name;
+        for (int at = 0; more && (name = tni_known_activations->next(&at));) tni_text_add(text, ", \"%s\"", name);
         tni_text_add(text, "]");
     }
     tni_text_add(text, ", \"rank_of\": ");
@@ -287,84 +286,4 @@ void tni_contract_json(tni_text *text, const tni_contract *c) {
         tni_text_add(text, "}");
     }
     tni_text_add(text, "]");
-}
-
-/* ---- rules ------------------------------------------------------------------------------------------------------- */
-
-static const char *source_name(const tni_contract *c, const tni_rule *rule, const tni_source *source) {
-    switch (source->kind) {
-    case TNI_FROM_INPUT: return c->inputs[source->ref].name;
-    case TNI_FROM_OUTPUT:
-    case TNI_FROM_DOUTPUT: return c->outputs[source->ref].name;
-    case TNI_FROM_ATTR: return c->attrs[source->ref].name;
-    case TNI_FROM_DIM: return c->dims[source->ref];
-    case TNI_FROM_PACK: return c->packs[source->ref];
-    case TNI_FROM_LOCAL: return rule->locals[source->ref];
-    case TNI_FROM_LITERAL: break;
-    }
-    return NULL;
-}
-
-static void add_source(tni_text *text, const tni_contract *c, const tni_rule *rule, const tni_contract *called,
-                       const tni_source *source) {
-    static const char *const kinds[] = {
-        [TNI_FROM_INPUT] = "input", [TNI_FROM_OUTPUT] = "output",  [TNI_FROM_DOUTPUT] = "doutput",
-        [TNI_FROM_ATTR] = "attr",   [TNI_FROM_DIM] = "dim",        [TNI_FROM_PACK] = "pack",
-        [TNI_FROM_LOCAL] = "local", [TNI_FROM_LITERAL] = "literal"};
-    tni_text_add(text, "{");
-    add_string(text, "param", source->to_attr ? called->attrs[source->param].name : called->inputs[source->param].name);
-    tni_text_add(text, ", ");
-    add_bool(text, "attr", source->to_attr);
-    tni_text_add(text, ", \"from\": \"%s\", ", kinds[source->kind]);
-    if (source->kind == TNI_FROM_LITERAL) {
-        tni_text_add(text, "\"value\": ");
-        tni_json_value(text, &source->literal);
-    } else {
-        add_string(text, "name", source_name(c, rule, source));
-    }
-    tni_text_add(text, "}");
-}
-
-static void add_statement(tni_text *text, const tni_contract *c, const tni_rule *rule, const tni_statement *s) {
-    const tni_contract *called = s->op->contract;
-    tni_text_add(text, "{\"results\": [");
-    for (int i = 0; i < s->n_results; i++) {
-        const char *name = s->result_is_local ? rule->locals[s->results[i]] : c->inputs[s->results[i]].name;
-        tni_text_add(text, "%s\"%s\"", i ? ", " : "", name);
-    }
-    tni_text_add(text, "], ");
-    add_bool(text, "local", s->result_is_local);
-    tni_text_add(text, ", \"op\": \"%s\", ", called->name);
-    if (s->op->index < 0) { /* in no table: the formula says what it is */
-        add_string(text, "formula", s->op->row->formula);
-        tni_text_add(text, ", ");
-    }
-    tni_text_add(text, "\"args\": [");
-    for (int i = 0; i < s->n_sources; i++) {
-        if (i) tni_text_add(text, ", ");
-        add_source(text, c, rule, called, &s->sources[i]);
-    }
-    tni_text_add(text, "]}");
-}
-
-void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule) {
-    if (!rule) {
-        tni_text_add(text, "null");
-        return;
-    }
-    tni_text_add(text, "{\"stands_in\": %s, \"locals\": [", rule->stands_in ? "true" : "false");
-    for (int i = 0; i < rule->n_locals; i++) tni_text_add(text, "%s\"%s\"", i ? ", " : "", rule->locals[i]);
-    tni_text_add(text, "], \"differentiable\": [");
-    const char *between = "";
-    for (int i = 0; i < contract->n_outputs; i++) {
-        if (!rule->differentiable[i]) continue;
-        tni_text_add(text, "%s\"%s\"", between, contract->outputs[i].name);
-        between = ", ";
-    }
-    tni_text_add(text, "], \"statements\": [");
-    for (int i = 0; i < rule->n_statements; i++) {
-        if (i) tni_text_add(text, ", ");
-        add_statement(text, contract, rule, &rule->statements[i]);
-    }
-    tni_text_add(text, "]}");
 }

@@ -2,14 +2,10 @@
 #ifndef TNI_CONTRACT_PARTS_H
 #define TNI_CONTRACT_PARTS_H
 
-#include "core/core.h"
+#include "contract.h"
+#include "core/host/memory.h"
 
-/* ---- numbers as text (text.c) ------------------------------------------------------------------------------------ */
-void tni_text_double(tni_text *text, double value);
-void tni_text_hex(tni_text *text, double value);
-bool tni_read_double(const char *text, size_t length, double *value);
-
-/* ---- tokens (contract_lex.c) ------------------------------------------------------------------------------------- */
+/* ---- tokens (lex.c) ------------------------------------------------------------------------------------- */
 enum { TNI_MAX_NAME = 63 }; /* characters of a name */
 enum { TNI_FUNCTIONS = TNI_ITEM_CONCAT - TNI_ITEM_BROADCAST + 1 };
 
@@ -52,7 +48,7 @@ tn_status tni_lex_expected(const tni_lexer *lex, const char *format, ...) TN_PRI
 bool tni_lex_is(const tni_lexer *lex, const char *word); /* the current token is this name */
 bool tni_is_keyword(const char *text, int32_t length);
 
-/* ---- the parser's working copy (contract_parse.c, contract_resolve.c) -------------------------------------------- */
+/* ---- the parser's working copy (parse.c, resolve.c) -------------------------------------------- */
 
 /* A name and where it stands; attributes may be declared behind their use, so names are resolved at the end. */
 typedef struct tni_use {
@@ -102,19 +98,19 @@ tn_status tni_draft_copy_token(tni_draft *d, const char **text);
 tn_status tni_draft_take_name(tni_draft *d, const char *what, tni_use *use);
 tn_type tni_draft_type_at(const tni_draft *d); /* the type that the current token names, or TN_NO_TYPE */
 
-tn_status tni_parse_nested(tni_draft *d, int lowest, int32_t *index); /* an expression (contract_parse_shape.c) */
+tn_status tni_parse_nested(tni_draft *d, int lowest, int32_t *index); /* an expression (parse_shape.c) */
 tn_status tni_parse_shape(tni_draft *d, tni_shape *shape);
-bool tni_at_attribute(tni_draft *d, tni_attr_kind *kind); /* contract_parse_attr.c */
+bool tni_at_attribute(tni_draft *d, tni_attr_kind *kind); /* parse_attr.c */
 tn_status tni_parse_attribute(tni_draft *d, const tni_use *use, tni_attr_kind kind);
 
 int32_t tni_draft_attr(const tni_draft *d, const char *name); /* -1: none */
-tn_status tni_check_names(tni_draft *d);                      /* contract_check.c */
+tn_status tni_check_names(tni_draft *d);                      /* check.c */
 tn_status tni_check_meaning(tni_draft *d);
 
 /* Names become references, everything that the text alone can tell is checked, and the arrays are made. */
 tn_status tni_draft_resolve(tni_draft *draft);
 
-/* ---- printing of parts (contract_print.c) ------------------------------------------------------------------------ */
+/* ---- printing of parts (print.c) ------------------------------------------------------------------------ */
 void tni_print_node(tni_text *text, const tni_contract *contract, int32_t node);
 void tni_print_shape(tni_text *text, const tni_contract *contract, const tni_shape *shape); /* with its brackets */
 void tni_print_items(tni_text *text, const tni_contract *contract, int32_t first, int32_t count);
@@ -122,7 +118,7 @@ void tni_print_type(tni_text *text, const tni_contract *contract, const tni_type
 void tni_print_mask(tni_text *text, uint32_t mask, const char *separator, const char *last_separator);
 void tni_print_value(tni_text *text, const tn_value *value); /* as a signature writes it */
 
-/* ---- evaluation (contract_eval.c) -------------------------------------------------------------------------------- */
+/* ---- evaluation (eval.c) -------------------------------------------------------------------------------- */
 
 /* What an expression comes to. */
 typedef struct tni_result {
@@ -155,7 +151,7 @@ bool tni_takes_packs(tni_item_kind kind);
 extern const char *const tni_functions[TNI_FUNCTIONS];
 void tni_print_dims(tni_text *text, int32_t ndim, const int64_t *shape); /* "(2, ?, 3)" */
 
-/* ---- attributes (contract_attr.c) -------------------------------------------------------------------------------- */
+/* ---- attributes (attr.c) -------------------------------------------------------------------------------- */
 /* Fills bound->attrs: names, kinds, values, defaults. Axes are still as given. */
 tn_status tni_bind_attrs(const tni_contract *contract, const tn_attr *attrs, int32_t n_attrs, tni_bound *bound);
 /* Makes axes non-negative, given the rank they count in (-1: unknown) and whose it is ("x", "shape"). */
@@ -164,12 +160,13 @@ tn_status tni_bind_axes(const tni_contract *contract, int32_t attr, int32_t rank
 void tni_print_attr_kind(tni_text *text, const tni_attr *attr);
 /* Converts a value to what the attribute holds; ints are left where they are. The message begins with `who: `. */
 tn_status tni_attr_accept(const char *who, const tni_attr *attr, const tn_value *given, tn_value *value);
+extern const tni_activations *tni_known_activations;                     /* NULL: 'none' and 'relu' alone */
 int32_t tni_attr_named(const tni_contract *contract, const char *name);  /* -1: none */
 int32_t tni_input_named(const tni_contract *contract, const char *name); /* -1: none */
 int32_t tni_output_named(const tni_contract *contract, const char *name);
 tn_status tni_attr_unknown(const tni_contract *contract, const char *name); /* the failure, with what may be meant */
 
-/* ---- one call being checked (contract_bind.c, contract_bind_shape.c) --------------------------------------------- */
+/* ---- one call being checked (bind.c, bind_shape.c) --------------------------------------------- */
 
 typedef struct tni_binder {
     const tni_contract *c;
@@ -188,7 +185,7 @@ tn_status tni_bind_shapes(tni_binder *binder);
 tn_status tni_output_dims(const tni_binder *binder, const tni_param *output, tni_dims *dims);
 /* The dimensions of concat(*s, axis), over all elements of the list. */
 tn_status tni_concat_dims(const tni_binder *binder, const tni_item *item, tni_dims *dims);
-/* Finds the one open dimension of an expression on an input such that it is `size` (contract_solve.c). */
+/* Finds the one open dimension of an expression on an input such that it is `size` (solve.c). */
 tn_status tni_solve(tni_binder *binder, int32_t operand, int32_t root, int64_t size);
 int tni_open_dims(const tni_binder *binder, int32_t node);    /* in an expression, each occurrence counted */
 bool tni_has_unknown(const tni_binder *binder, int32_t node); /* something in it is bound, but to a size not known */
@@ -200,11 +197,8 @@ void tni_begin_message(tni_text *text, const tni_binder *binder, int32_t operand
 /* "x" or "xs[2]" */
 void tni_print_operand(tni_text *text, const tni_binder *binder, int32_t operand);
 
-/* ---- JSON (contract_json.c) -------------------------------------------------------------------------------------- */
+/* ---- JSON (json.c) -------------------------------------------------------------------------------------- */
 void tni_json_value(tni_text *text, const tn_value *value);
 void tni_json_type(tni_text *text, const tni_contract *contract, const tni_type *type); /* with its key "type" */
-
-/* tn_fail with a message that was put together in `text`, which is freed. */
-tn_status tni_fail_text(tn_status status, tni_text *text);
 
 #endif

@@ -184,9 +184,3 @@ char *tni_contract_print(const tni_contract *c) {
     tni_free(text.data);
     return NULL;
 }
-
-tn_status tni_fail_text(tn_status status, tni_text *text) {
-    if (!text->failed) tn_fail(status, "%s", text->data);
-    tni_free(text->data);
-    return text->failed ? TN_NO_MEMORY : status;
-}

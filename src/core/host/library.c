@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tni_cuda_folders[] = {"/usr/local/cuda/lib64", "/opt/cuda/lib64", NULL};
-
 static char told[PATH_MAX];
 
 void tni_library_look_in(const char *site_packages) {

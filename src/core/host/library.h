@@ -13,8 +13,6 @@ typedef struct tni_library {
     const char *const *folders; /* where installers put it that tell the loader nothing; NULL: none */
 } tni_library;
 
-extern const char *const tni_cuda_folders[];
-
 /* A site-packages folder to look in: of a Python that has no library of it open yet. */
 TN_API void tni_library_look_in(const char *site_packages);
 /* The file that the variable names; a copy that the process has already; what the loader finds; what lies in a Python

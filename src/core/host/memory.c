@@ -1,8 +1,11 @@
 /* The core's own memory. One door for all of it, so that a test can shut it at the Nth knock. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include <tenon/call.h>
+
+#include "memory.h"
 
 static _Atomic int64_t fail_at; /* counts down; the allocation that brings it to 0 fails */
 static _Atomic int64_t asked;   /* since the last tni_fail_allocation */

@@ -1,7 +1,7 @@
 /* How far two names are apart: for "did you mean". */
 #include <string.h>
 
-#include "core/core.h"
+#include "text.h"
 
 static int least(int a, int b) {
     return a < b ? a : b;

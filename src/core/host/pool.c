@@ -1,9 +1,8 @@
-/* The default host of plain C programs: freed workspaces are kept by size and handed out again. Its context is the
- * stream that GPU memory is ordered by. */
-#include <pthread.h>
-#include <stdlib.h>
+#include "pool.h"
 
-#include "core/core.h"
+#include <pthread.h>
+
+#include "memory.h"
 
 enum {
     CLASSES = 160, /* sizes 64 · 2^k · {1, 1.25, 1.5, 1.75} */
@@ -42,9 +41,8 @@ static int class_of(size_t bytes) {
     return c;
 }
 
-static tn_block pool_alloc(void *context, tn_device device, size_t bytes) {
+tn_block tni_pool_alloc(size_t bytes) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (device.kind == TN_CUDA) return tni_cuda_alloc(device, bytes, context);
     pthread_once(&once, watch_forks);
     int c = class_of(bytes);
     if (c >= CLASSES || bytes > MOST_KEPT) return (tn_block){tni_malloc_aligned(bytes), NULL};
@@ -59,11 +57,7 @@ static tn_block pool_alloc(void *context, tn_device device, size_t bytes) {
     return (tn_block){data, (void *)(uintptr_t)(c + 1)}; /* the handle: its class, from 1 */
 }
 
-static void pool_release(void *context, tn_device device, tn_block block) {
-    if (device.kind == TN_CUDA) {
-        tni_cuda_free(device, block, context);
-        return;
-    }
+void tni_pool_free(tn_block block) {
     int c = (int)(uintptr_t)block.handle - 1;
     bool kept = false;
     if (c >= 0) {
@@ -78,32 +72,11 @@ static void pool_release(void *context, tn_device device, tn_block block) {
     if (!kept) tni_free(block.data);
 }
 
-void tn_pool_trim(void) {
+void tni_pool_trim(void) {
     lock_pool();
     for (int c = 0; c < CLASSES; c++) {
         while (pool.counts[c] > 0) tni_free(pool.blocks[c][--pool.counts[c]]);
     }
     pool.kept = 0;
     unlock_pool();
-    tni_cuda_trim();
-}
-
-static int pool_threads(void *context) {
-    (void)context;
-    return tn_threads();
-}
-
-tn_host tn_stream_host(void *stream) {
-    return (tn_host){.context = stream,
-                     .stream = stream,
-                     .alloc = pool_alloc,
-                     .release = pool_release,
-                     .parallel = tni_parallel,
-                     .threads = pool_threads};
-}
-
-const tn_host *tn_default_host(void) {
-    static const tn_host host = {
-        .alloc = pool_alloc, .release = pool_release, .parallel = tni_parallel, .threads = pool_threads};
-    return &host;
 }

@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/core.h"
+#include "status.h"
 
 /* Long enough for a contract error, which quotes the signature and points into it. */
 static _Thread_local char message[2048];

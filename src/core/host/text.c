@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/contract/parts.h"
+#include "memory.h"
+#include "text.h"
 
 /* Room for `more` characters and the NUL. */
 static bool reserve(tni_text *text, size_t more) {
@@ -91,7 +92,6 @@ void tni_text_json_string(tni_text *text, const char *string) {
     add_bytes(text, "\"", 1);
 }
 
-/* The fewest digits that read back as the same number, always with a '.' or an exponent: 1.0, 1e-5, -inf. */
 void tni_text_double(tni_text *text, double value) {
     if (isnan(value) || isinf(value)) {
         tni_text_add(text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
@@ -123,7 +123,6 @@ void tni_text_double(tni_text *text, double value) {
     tni_text_add(text, point ? "%s" : "%s.0", out);
 }
 
-/* As C has constants whose bits count: 0x1.8p+0. */
 void tni_text_hex(tni_text *text, double value) {
     char digits[64], out[64];
     size_t n = 0;
@@ -138,7 +137,6 @@ void tni_text_hex(tni_text *text, double value) {
     tni_text_put(text, out);
 }
 
-/* Reads digits [. digits] [e [+-] digits], all of text[0 … length - 1]. */
 bool tni_read_double(const char *text, size_t length, double *value) {
     char half[16], number[400];
     snprintf(half, sizeof half, "%.1f", 0.5); /* "0.5" in the host's locale: what stands between is its point */
@@ -156,4 +154,10 @@ bool tni_read_double(const char *text, size_t length, double *value) {
     char *end;
     *value = strtod(number, &end);
     return n > 0 && *end == 0;
+}
+
+tn_status tni_fail_text(tn_status status, tni_text *text) {
+    if (!text->failed) tn_fail(status, "%s", text->data);
+    tni_free(text->data);
+    return text->failed ? TN_NO_MEMORY : status;
 }

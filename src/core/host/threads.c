@@ -6,10 +6,11 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/core.h"
+#include "threads.h"
 
 enum { PIECES = 4 /* per thread, so that a slow one is helped out */, SPINS = 4000 };
 

@@ -1,7 +1,7 @@
 /* Copies between layouts: the one place where tensors that a kernel cannot take are made dense, and put back. */
 #include <string.h>
 
-#include "core/core.h"
+#include "layout.h"
 
 enum {
     GRAIN = 1 << 15, /* elements for a thread of its own */
@@ -136,10 +136,9 @@ static void cut(loops *l) {
     l->from_step[0] *= l->shape[1];
 }
 
-tn_status tni_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
+tn_status tni_strided_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
     loops l;
     if (tn_count(to) == 0) return TN_OK;
-    if (call->device.kind == TN_CUDA) return tni_cuda_copy(call, to, from);
     make_loops(&l, to, from);
     if (l.ndim == 0) {
         memcpy(l.to, l.from, l.size);

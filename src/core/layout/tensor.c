@@ -1,5 +1,5 @@
 /* Element types, strides, and single elements. */
-#include "core/core.h"
+#include "layout.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,33 +45,6 @@ tn_type tn_type_of(tn_dtype dtype) {
         if (types[t].code == dtype.code && types[t].bits == dtype.bits) return (tn_type)t;
     }
     return TN_NO_TYPE;
-}
-
-tn_type tni_acc_type(tn_type type) {
-    switch (type) {
-    case TN_F16:
-    case TN_BF16:
-    case TN_E4M3:
-    case TN_E5M2: return TN_F32;
-    case TN_I8: return TN_I32;
-    case TN_I16:
-    case TN_I32:
-    case TN_U8:
-    case TN_BOOL: return TN_I64;
-    default: return type;
-    }
-}
-
-tn_type tni_complex_type(tn_type type) {
-    switch (type) {
-    case TN_F16:
-    case TN_BF16:
-    case TN_F32:
-    case TN_C64: return TN_C64;
-    case TN_F64:
-    case TN_C128: return TN_C128;
-    default: return TN_NO_TYPE;
-    }
 }
 
 tn_tensor tn_dense(void *data, tn_type type, int32_t ndim, int64_t *shape) {

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/host/status.h"
+#include "core/layout/layout.h"
 #include "plan.h"
+#include "run.h"
 
 enum { ON_STACK = 24 }; /* tensors of a call before memory is asked for */
 
@@ -171,7 +174,7 @@ static tn_status make_copy(running *r, int32_t i) {
     }
     r->copies[i] = block;
     r->views[i].data = (char *)block.data - (slot->dense ? 0 : slot->low);
-    return slot->is_output ? TN_OK : tni_copy(&r->call, &r->views[i], &r->own[i]);
+    return slot->is_output ? TN_OK : r->plan->ops->copy(&r->call, &r->views[i], &r->own[i]);
 }
 
 static tn_status release_copies(running *r, bool back) {
@@ -180,7 +183,7 @@ static tn_status release_copies(running *r, bool back) {
         const tni_slot *slot = &r->plan->slots[i];
         if (!r->copies[i].data) continue;
         if (back && status == TN_OK && slot->written && !slot->dropped) {
-            status = tni_copy(&r->call, &r->own[i], &r->views[i]);
+            status = r->plan->ops->copy(&r->call, &r->own[i], &r->views[i]);
         }
         r->host->release(r->host->context, r->plan->device, r->copies[i]);
     }
@@ -272,7 +275,7 @@ static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const 
                               void *context) {
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
-    tn_status status = plan->device.kind == TN_CUDA ? tni_cuda_usable(plan->op->contract->name) : TN_OK;
+    tn_status status = plan->ops->usable ? plan->ops->usable(plan->op->contract->name) : TN_OK;
     if (status == TN_OK) status = run_plan(plan, args, host ? host : tn_default_host(), make, context);
     tni_plan_release(plan);
     return status;

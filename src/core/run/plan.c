@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/host/hash.h"
 #include "plan.h"
 
 enum {
@@ -156,6 +157,18 @@ static struct tni_plans *plans_new(void) {
     return plans;
 }
 
+static void plans_free(struct tni_plans *plans) {
+    if (!plans) return;
+    for (int i = 0; i < BUCKETS; i++) {
+        for (tni_plan *p = plans->buckets[i].first, *next; p; p = next) {
+            next = p->next;
+            tni_plan_release(p);
+        }
+        pthread_mutex_destroy(&plans->buckets[i].lock);
+    }
+    tni_free(plans);
+}
+
 /* A fork may have happened while another thread held a bucket's lock. The child forgets the plans: they are made anew
  * when they are needed, and what the parent's threads were doing to them does not matter. */
 static void forget_plans(void) {
@@ -177,7 +190,7 @@ static struct tni_plans *plans_of(const tn_operator *op) {
     struct tni_plans *fresh = plans_new();
     if (!fresh) return NULL;
     if (atomic_compare_exchange_strong(&((tn_operator *)op)->plans, &plans, fresh)) return fresh;
-    tni_plans_free(fresh);
+    plans_free(fresh);
     return plans;
 }
 
@@ -213,18 +226,6 @@ static void insert(bucket *b, tni_plan *plan) {
 
 void tni_plan_release(tni_plan *plan) {
     if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) == 1) tni_plan_free(plan);
-}
-
-void tni_plans_free(struct tni_plans *plans) {
-    if (!plans) return;
-    for (int i = 0; i < BUCKETS; i++) {
-        for (tni_plan *p = plans->buckets[i].first, *next; p; p = next) {
-            next = p->next;
-            tni_plan_release(p);
-        }
-        pthread_mutex_destroy(&plans->buckets[i].lock);
-    }
-    tni_free(plans);
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
 #ifndef TNI_PLAN_H
 #define TNI_PLAN_H
 
-#include "core/core.h"
+#include "core/host/device.h"
+#include "core/host/memory.h"
+#include "core/table/table.h"
 
 /* One tensor of a plan. */
 typedef struct tni_slot {
@@ -29,8 +31,9 @@ typedef struct tni_plan {
     tn_spec *specs;                  /* (n_outputs) */
     int64_t (*strides)[TN_MAX_RANK]; /* (n_outputs) of outputs that are made on the way */
     tn_device device;
-    bool idle;   /* what it writes has no elements */
-    bool simple; /* no slot is dense or dropped, and nothing can go wrong but the pointers */
+    const tni_device *ops; /* of the device */
+    bool idle;             /* what it writes has no elements */
+    bool simple;           /* no slot is dense or dropped, and nothing can go wrong but the pointers */
 
     /* of the cache */
     struct tni_plan *next;

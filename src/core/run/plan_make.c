@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "activation.h"
+#include "core/host/status.h"
+#include "core/layout/layout.h"
 #include "plan.h"
+#include "run.h"
 
 /* A call as it is being read: what tni_bind wants. */
 typedef struct reading {
@@ -18,35 +21,29 @@ typedef struct reading {
     tn_attr *attrs;
     int32_t n_attrs;
     tn_device device;
+    const tni_device *ops; /* of the device */
     const char *device_of; /* the argument that set it; NULL: none yet */
 } reading;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-static void print_device(char text[24], tn_device device) {
-    if (device.kind == TN_CPU) {
-        snprintf(text, 24, "cpu");
-    } else if (device.kind == TN_CUDA) {
-        snprintf(text, 24, "cuda:%d", device.index);
-    } else {
-        snprintf(text, 24, "device %d:%d", device.kind, device.index);
-    }
-}
-
 static tn_status read_device(reading *r, const char *arg, tn_device device) {
     const char *name = r->op->contract->name;
-    char here[24], there[24];
-    if (device.kind == TN_CPU) device.index = 0;
-    print_device(here, device);
-    if (device.kind != TN_CPU && device.kind != TN_CUDA) {
-        return tn_fail(TN_BAD_DEVICE, "%s: %s is on %s (DLPack's numbers); Tenon runs on cpu and cuda", name, arg,
-                       here);
+    const tni_device *ops = tni_device_of(device.kind);
+    char here[TNI_DEVICE_TEXT], there[TNI_DEVICE_TEXT], all[TNI_DEVICES_TEXT];
+    if (!ops) {
+        tni_device_print(here, device);
+        tni_device_print_all(all);
+        return tn_fail(TN_BAD_DEVICE, "%s: %s is on %s (DLPack's numbers); Tenon runs on %s", name, arg, here, all);
     }
+    if (ops->single) device.index = 0;
     if (!r->device_of) {
         r->device_of = arg;
         r->device = device;
+        r->ops = ops;
     } else if (device.kind != r->device.kind || device.index != r->device.index) {
-        print_device(there, r->device);
+        tni_device_print(here, device);
+        tni_device_print(there, r->device);
         return tn_fail(TN_BAD_DEVICE, "%s: %s is on %s, but %s is on %s", name, arg, here, r->device_of, there);
     }
     return TN_OK;
@@ -449,8 +446,8 @@ static tn_type main_type(const tni_contract *c, const tni_bound *bound, const re
 
 static tn_status no_kernel(const tni_plan *plan, const char *wanted, tn_type type, bool device_known) {
     const char *name = plan->op->contract->name;
-    char device[24];
-    print_device(device, plan->device);
+    char device[TNI_DEVICE_TEXT];
+    tni_device_print(device, plan->device);
     if (!device_known) {
         return tn_fail(TN_BAD_DEVICE, "%s: the tensors are on %s, but this build of Tenon has no kernels for it", name,
                        device);
@@ -475,7 +472,7 @@ static tn_status prepare(const tn_call *call, void **state) {
 }
 
 static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
-    uint32_t isa = tni_cpu_isa();
+    const uint32_t isa = plan->ops->isa ? plan->ops->isa() : 0;
     bool device_known = false;
     tn_call call = tni_plan_call(plan);
     const tn_kernel *k = plan->op->row->kernels;
@@ -530,6 +527,7 @@ static tn_status fill(tni_plan *plan, const tn_args *args, bool made) {
     TN_TRY(fill_outputs(plan, &r, made));
     TN_TRY(keep_attrs(plan, &bound));
     plan->device = r.device_of ? r.device : (tn_device){TN_CPU, 0};
+    plan->ops = r.device_of ? r.ops : tni_device_of(TN_CPU);
     return choose(plan, args->kernel, main_type(c, &bound, &r));
 }
 

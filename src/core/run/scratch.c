@@ -1,5 +1,6 @@
 /* Memory that somebody has set aside for a call, as a host. */
-#include "core/core.h"
+#include "core/host/memory.h"
+#include "run.h"
 
 static tn_block scratch_alloc(void *context, tn_device device, size_t bytes) {
     tni_scratch *s = context;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/contract/parts.h"
+#include "table.h"
 
 enum { MOST_STATEMENTS = 32 };
 

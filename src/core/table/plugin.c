@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/core.h"
+#include "table.h"
 
 #define SYMBOL "tenon_plugin"
 

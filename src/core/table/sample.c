@@ -1,7 +1,7 @@
 /* Samples: one line of text that says with which sizes and options an operator is checked and measured, made into the
  * shapes and types of a call. The language is described at tn_sample in tenon/op.h. Two more forms: `target=i32` picks
  * one of the types that an input may have, and a bool attribute that is only named is true. */
-#include "sample.h"
+#include "setting.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -205,7 +205,7 @@ static tn_status set_attr(tni_setting *s, int32_t index, const char *text) {
 /* `mask=[1, 33]`, `xs=[[2, 3], [4, 3]]`, `target=i32`. */
 static tn_status set_input(tni_setting *s, int32_t index, const char *text) {
     const tni_param *p = &s->contract->inputs[index];
-    tni_given *g = &s->inputs[index];
+    tni_input_setting *g = &s->inputs[index];
     g->present = true;
     tn_type type = tn_type_named(text);
     if (type != TN_NO_TYPE) {
@@ -255,7 +255,7 @@ static tn_status set_alone(tni_setting *s, const token *t) {
 static tn_status set_range(tni_setting *s, const token *t) {
     int32_t input = find_input(s->contract, t->name);
     if (input < 0) return tni_setting_fail(s, TN_BAD_VALUE, "%s%c…: no input has that name", t->name, t->op);
-    tni_given *g = &s->inputs[input];
+    tni_input_setting *g = &s->inputs[input];
     if (t->op == '<') {
         g->below = t->value;
     } else if (!strcmp(t->value, "0")) {

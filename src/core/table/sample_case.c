@@ -1,5 +1,5 @@
 /* From a sample's sizes and options to the types and shapes of every input. */
-#include "sample.h"
+#include "setting.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -284,7 +284,7 @@ int32_t tni_setting_slots(tni_setting *s, int64_t **slots) {
 
 static tn_status input_type(const tni_setting *s, int32_t input, tn_type *type) {
     const tni_param *p = &s->contract->inputs[input];
-    const tni_given *g = &s->inputs[input];
+    const tni_input_setting *g = &s->inputs[input];
     tn_type t = TN_NO_TYPE;
     switch (p->type.kind) {
     case TNI_TYPE_FIXED: t = g->type != TN_NO_TYPE ? g->type : tni_usual_type(p->type.mask); break;
@@ -324,7 +324,7 @@ static int64_t dims_count(const tni_dims *dims) {
 }
 
 static tn_status make_input(const tni_setting *s, int32_t input, int32_t element, tni_sample_input *made) {
-    const tni_given *g = &s->inputs[input];
+    const tni_input_setting *g = &s->inputs[input];
     *made = (tni_sample_input){.input = input, .positive = g->positive};
     TN_TRY(input_type(s, input, &made->type));
     TN_TRY(below_value(s, input, &made->below));

@@ -1,6 +1,6 @@
 /* Random calls near a sample: its options stay, sizes, ranks, axes and broadcasts change. What comes out is a call that
  * the contract allows: a draw that the validator refuses is drawn again. */
-#include "sample.h"
+#include "setting.h"
 
 #include <string.h>
 

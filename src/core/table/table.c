@@ -2,7 +2,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "core/host/device.h"
+#include "core/host/memory.h"
+#include "sample.h"
+#include "table.h"
 
 enum { MOST = 4096, SLOTS = 2 * MOST };
 
@@ -12,6 +15,7 @@ static _Atomic int count;
 static _Atomic bool ready;                               /* the rows compiled in are there */
 static _Atomic(tn_operator *) kept;                      /* operators that are in no table */
 static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
+static const tn_op *const *builtin;                      /* rows compiled in; NULL ends */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
 
 static uint32_t hash_name(const char *name) {
@@ -41,8 +45,8 @@ static tn_status check_row(const tn_op *row, const tni_contract *contract) {
     }
     for (const tn_kernel *k = row->kernels; k->name; k++) {
         if (!k->run) return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' has no run function", name, k->name);
-        if (k->device != TN_CPU && k->device != TN_CUDA) {
-            return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' names no device", name, k->name);
+        if (!tni_device_of((int32_t)k->device)) {
+            return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' names no device of this build", name, k->name);
         }
     }
     return TN_OK;
@@ -50,6 +54,10 @@ static tn_status check_row(const tn_op *row, const tni_contract *contract) {
 
 void tni_set_formulas(const tni_formulas *with) {
     formulas = with;
+}
+
+void tni_set_builtin(const tn_op *const *rows) {
+    builtin = rows;
 }
 
 void tni_operator_free(tn_operator *op) {
@@ -149,8 +157,8 @@ static tn_status add_rows(const tn_op *const *rows, int n) {
 static tn_status add_builtin_locked(void) {
     if (atomic_load(&ready)) return TN_OK;
     int n = 0;
-    while (tni_builtin_ops[n]) n++;
-    TN_TRY(add_rows(tni_builtin_ops, n));
+    while (builtin && builtin[n]) n++;
+    TN_TRY(add_rows(builtin, n));
     atomic_store_explicit(&ready, true, memory_order_release);
     return TN_OK;
 }

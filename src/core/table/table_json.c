@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "core/contract/parts.h"
+#include "core/host/device.h"
+#include "sample.h"
+#include "table.h"
 
 static void add_text(tni_text *text, const char *key, const char *value) {
     tni_text_add(text, "\"%s\": ", key);
@@ -15,9 +18,10 @@ static void add_text(tni_text *text, const char *key, const char *value) {
 static void add_kernels(tni_text *text, const tn_op *row) {
     tni_text_add(text, "\"kernels\": [");
     for (const tn_kernel *k = row->kernels; k && k->name; k++) {
+        const tni_device *device = tni_device_of((int32_t)k->device); /* there is one: the table has looked */
         tni_text_add(text, k > row->kernels ? ", {" : "{");
         add_text(text, "name", k->name);
-        tni_text_add(text, ", \"device\": \"%s\", \"types\": [", k->device == TN_CUDA ? "cuda" : "cpu");
+        tni_text_add(text, ", \"device\": \"%s\", \"types\": [", device->name);
         if (k->types) {
             tni_text_add(text, "\"");
             tni_print_mask(text, k->types, "\", \"", "\", \"");
@@ -26,6 +30,83 @@ static void add_kernels(tni_text *text, const tn_op *row) {
         tni_text_add(text, "]}");
     }
     tni_text_add(text, "]");
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
+
+static const char *source_name(const tni_contract *c, const tni_rule *rule, const tni_source *source) {
+    switch (source->kind) {
+    case TNI_FROM_INPUT: return c->inputs[source->ref].name;
+    case TNI_FROM_OUTPUT:
+    case TNI_FROM_DOUTPUT: return c->outputs[source->ref].name;
+    case TNI_FROM_ATTR: return c->attrs[source->ref].name;
+    case TNI_FROM_DIM: return c->dims[source->ref];
+    case TNI_FROM_PACK: return c->packs[source->ref];
+    case TNI_FROM_LOCAL: return rule->locals[source->ref];
+    case TNI_FROM_LITERAL: break;
+    }
+    return NULL;
+}
+
+static void add_source(tni_text *text, const tni_contract *c, const tni_rule *rule, const tni_contract *called,
+                       const tni_source *source) {
+    static const char *const kinds[] = {
+        [TNI_FROM_INPUT] = "input", [TNI_FROM_OUTPUT] = "output",  [TNI_FROM_DOUTPUT] = "doutput",
+        [TNI_FROM_ATTR] = "attr",   [TNI_FROM_DIM] = "dim",        [TNI_FROM_PACK] = "pack",
+        [TNI_FROM_LOCAL] = "local", [TNI_FROM_LITERAL] = "literal"};
+    tni_text_add(text, "{");
+    add_text(text, "param", source->to_attr ? called->attrs[source->param].name : called->inputs[source->param].name);
+    tni_text_add(text, ", ");
+    tni_text_add(text, "\"attr\": %s, \"from\": \"%s\", ", source->to_attr ? "true" : "false", kinds[source->kind]);
+    if (source->kind == TNI_FROM_LITERAL) {
+        tni_text_add(text, "\"value\": ");
+        tni_json_value(text, &source->literal);
+    } else {
+        add_text(text, "name", source_name(c, rule, source));
+    }
+    tni_text_add(text, "}");
+}
+
+static void add_statement(tni_text *text, const tni_contract *c, const tni_rule *rule, const tni_statement *s) {
+    const tni_contract *called = s->op->contract;
+    tni_text_add(text, "{\"results\": [");
+    for (int i = 0; i < s->n_results; i++) {
+        const char *name = s->result_is_local ? rule->locals[s->results[i]] : c->inputs[s->results[i]].name;
+        tni_text_add(text, "%s\"%s\"", i ? ", " : "", name);
+    }
+    tni_text_add(text, "], \"local\": %s, \"op\": \"%s\", ", s->result_is_local ? "true" : "false", called->name);
+    if (s->op->index < 0) { /* in no table: the formula says what it is */
+        add_text(text, "formula", s->op->row->formula);
+        tni_text_add(text, ", ");
+    }
+    tni_text_add(text, "\"args\": [");
+    for (int i = 0; i < s->n_sources; i++) {
+        if (i) tni_text_add(text, ", ");
+        add_source(text, c, rule, called, &s->sources[i]);
+    }
+    tni_text_add(text, "]}");
+}
+
+void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule) {
+    if (!rule) {
+        tni_text_add(text, "null");
+        return;
+    }
+    tni_text_add(text, "{\"stands_in\": %s, \"locals\": [", rule->stands_in ? "true" : "false");
+    for (int i = 0; i < rule->n_locals; i++) tni_text_add(text, "%s\"%s\"", i ? ", " : "", rule->locals[i]);
+    tni_text_add(text, "], \"differentiable\": [");
+    const char *between = "";
+    for (int i = 0; i < contract->n_outputs; i++) {
+        if (!rule->differentiable[i]) continue;
+        tni_text_add(text, "%s\"%s\"", between, contract->outputs[i].name);
+        between = ", ";
+    }
+    tni_text_add(text, "], \"statements\": [");
+    for (int i = 0; i < rule->n_statements; i++) {
+        if (i) tni_text_add(text, ", ");
+        add_statement(text, contract, rule, &rule->statements[i]);
+    }
+    tni_text_add(text, "]}");
 }
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */

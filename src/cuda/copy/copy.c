@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "copy.cuh"
+#include "copy.h"
 #include "cuda/driver/cuda.h"
 #include "walk.h"
 

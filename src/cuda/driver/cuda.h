@@ -6,6 +6,7 @@
 #ifndef TNI_CUDA_H
 #define TNI_CUDA_H
 
+#include "core/host/memory.h"
 #include "driver.h"
 
 enum { TNI_MOST_GPUS = 64 };
@@ -38,6 +39,11 @@ typedef struct tni_cuda_scope {
 } tni_cuda_scope;
 tn_status tni_cuda_enter(const char *wanted, int index, tni_cuda_scope *scope);
 void tni_cuda_leave(tni_cuda_scope *scope);
+
+/* Memory in the order of a stream, for programs without an allocator of their own. */
+tn_status tni_cuda_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block);
+void tni_cuda_free(tn_device device, tn_block block, void *stream);
+void tni_cuda_trim(void); /* gives the pools' unused memory back */
 
 /* What is done to load a kernel is no part of a graph, and the driver allows it while one is captured, by this thread or
  * another, where it is said before: between begin and end. */

@@ -3,7 +3,7 @@
 #ifndef TNI_CUDA_DRIVER_H
 #define TNI_CUDA_DRIVER_H
 
-#include "core/core.h"
+#include <tenon/op.h>
 
 typedef uint64_t cu_pointer; /* CUdeviceptr */
 typedef struct CUctx_st *cu_context;
@@ -117,6 +117,7 @@ typedef struct tni_cuda_api {
 /* The driver's functions; NULL and a message where there is no driver, it is too old, sees no GPU, or this process is a
  * fork of one that used it. `wanted` (an operator, a command) begins the message. */
 const tni_cuda_api *tni_cuda(const char *wanted);
+tn_status tni_cuda_usable(const char *wanted); /* the same, without the functions */
 
 /* What was found, also where it cannot be used. */
 typedef struct tni_cuda_found {

@@ -1,5 +1,6 @@
 /* GPUs, their contexts and their memory. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cuda.h"
 
@@ -129,19 +130,19 @@ static int own_pool(const tni_cuda_api *cu, int index, cu_pool *pool) {
     return error;
 }
 
-tn_block tni_cuda_alloc(tn_device device, size_t bytes, void *stream) {
-    const char *wanted = "allocating GPU memory";
-    const tn_block none = {0};
+tn_status tni_cuda_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block) {
     tni_cuda_scope scope;
     cu_pool pool;
     cu_pointer data = 0;
-    if (tni_cuda_enter(wanted, device.index, &scope) != TN_OK) return none;
+    TN_TRY(tni_cuda_enter(wanted, device.index, &scope));
     const tni_cuda_api *cu = tni_cuda(wanted);
-    int error = cu ? own_pool(cu, device.index, &pool) : 1;
-    if (!error) error = cu->cuMemAllocFromPoolAsync(&data, bytes, pool, stream);
-    if (cu && error) tni_cuda_failed(wanted, "cuMemAllocFromPoolAsync", error);
+    int error = cu ? own_pool(cu, device.index, &pool) : 0;
+    if (cu && !error) error = cu->cuMemAllocFromPoolAsync(&data, bytes, pool, stream);
     tni_cuda_leave(&scope);
-    return error ? none : (tn_block){(void *)(uintptr_t)data, NULL};
+    if (!cu) return TN_SYSTEM;
+    if (error) return tni_cuda_failed(wanted, "allocating GPU memory", error);
+    *block = (tn_block){(void *)(uintptr_t)data, NULL};
+    return TN_OK;
 }
 
 void tni_cuda_free(tn_device device, tn_block block, void *stream) {

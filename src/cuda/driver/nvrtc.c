@@ -44,6 +44,7 @@ static char file[PATH_MAX]; /* it was opened from */
 
 /* ---- opening it -------------------------------------------------------------------------------------------------- */
 
+const char *const tni_cuda_folders[] = {"/usr/local/cuda/lib64", "/opt/cuda/lib64", NULL};
 static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
 static const char *const wheels[] = {"nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", NULL};
 static const tni_library places = {"TENON_NVRTC", names, wheels, tni_cuda_folders};

@@ -11,6 +11,8 @@ typedef struct tni_compiled_code {
     bool is_cached; /* it was not made now */
 } tni_compiled_code;
 
+extern const char *const tni_cuda_folders[]; /* of CUDA's libraries, where the loader may not know them; NULL ends */
+
 /* 13000 * … as CUDA counts: 12090 is 12.9; 0 and a message where there is no NVRTC. `wanted` begins the message. */
 int tni_nvrtc_version(const char *wanted);
 bool tni_nvrtc_knows(int major, int minor); /* code for such a GPU comes out, not PTX */

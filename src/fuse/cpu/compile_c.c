@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu/isa.h"
 #include "fuse/cache.h"
 #include "fuse/operator.h"
 

@@ -4,6 +4,7 @@
  * the functions in the place of their steps. So the order of everything stays, and so do the bits: the functions are
  * made of the same vector functions (functions.h), and products are rounded before they are added to (`apart`). */
 #include "compile_c.h"
+#include "cpu/isa.h"
 
 #include <stdio.h>
 #include <string.h>

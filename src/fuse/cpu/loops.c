@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/layout/layout.h"
+#include "cpu/isa.h"
 #include "cpu/vec/variants.h"
 #include "fuse/plan/program.h"
 

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/contract/parts.h"
 #include "gpu.h"
 
 static bool is_number(const tni_gpu_part *part, int32_t node, double value) {

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/contract/parts.h"
 #include "gpu.h"
 
 const char *tni_emit_lane(int lane) {

@@ -23,6 +23,8 @@
 #ifndef TNI_FUSE_GPU_H
 #define TNI_FUSE_GPU_H
 
+#include <stdatomic.h>
+
 #include "cuda/driver/cuda.h"
 #include "cuda/driver/nvrtc.h"
 #include "fuse/plan/planner.h"

@@ -2,7 +2,7 @@
 #ifndef TNI_FUSE_PARTS_H
 #define TNI_FUSE_PARTS_H
 
-#include "core/run/activation.h"
+#include "core/host/memory.h"
 #include "fuse/fuse.h"
 
 enum {

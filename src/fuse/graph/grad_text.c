@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/contract/parts.h"
 #include "formula.h"
 
 enum { LEAVES = 3 * TNI_MAX_ARGS, MOST_SAVED = 6 };

@@ -3,6 +3,7 @@
 
 #include <tenon/fuse.h>
 
+#include "core/contract/parts.h"
 #include "fuse/operator.h"
 #include "fuse/plan/program.h"
 

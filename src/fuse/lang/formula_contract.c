@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/contract/parts.h"
 #include "fuse/graph/formula.h"
 
 /* ---- with a signature -------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef TNI_FUSE_LEX_H
 #define TNI_FUSE_LEX_H
 
+#include "core/contract/parts.h"
 #include "fuse/graph/formula.h"
 
 enum { TNI_TOKEN_POWER = 300 }; /* ** */

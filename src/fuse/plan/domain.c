@@ -1,6 +1,7 @@
 /* The domain of a call: the shape that everything broadcasts to, and where each argument lies in it. */
 #include <string.h>
 
+#include "core/contract/parts.h"
 #include "program.h"
 
 /* One argument's dimensions: at[k] is the domain's dimension of its dimension k, -1 for a size of 1 that is none. */

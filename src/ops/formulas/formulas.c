@@ -1,7 +1,7 @@
 /* Rows of the table that are formulas, made from formulas.h, and what they are checked and measured with. */
 #include "formulas.h"
 
-#include "core/core.h"
+#include <tenon/op.h>
 
 static const tn_sample unary[] = {
     {"s=[7]"}, {"s=[4, 33]"}, {"s=[0, 5]"}, {"s=[]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true}, {0}};

@@ -1,6 +1,7 @@
 /* layer_norm and its gradient on the GPU: which kernels, and how the rows are shared out. */
 #include "layer_norm_cuda.h"
 
+#include "core/contract/contract.h"
 #include "cuda/device/vector.h"
 #include "cuda/rows/row_plan.h"
 #include "layer_norm.cuh"

@@ -1,6 +1,7 @@
 /* sum and sum_grad on the GPU: which kernels of sum_rows.cu and sum_columns.cu a call takes. */
 #include <string.h>
 
+#include "cuda/copy/copy.h"
 #include "cuda/copy/walk.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/rows/row_plan.h"

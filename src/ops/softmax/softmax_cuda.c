@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/contract/contract.h"
 #include "cuda/rows/row_plan.h"
 #include "softmax.cuh"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "core/contract/contract.h"
 
 enum { CALL_OPERANDS = 128, CALL_INTS = 512 };
 

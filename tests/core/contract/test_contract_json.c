@@ -7,7 +7,8 @@
 
 #include "contract_call.h"
 #include "contract_catalogue.h"
-#include "core/contract/parts.h"
+#include "core/host/memory.h"
+#include "core/table/grad_rule.h"
 
 static call_text call;
 

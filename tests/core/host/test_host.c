@@ -1,11 +1,14 @@
 /* The default host: threads and pool; and copies between layouts, which use both. */
 #include <fenv.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/core.h"
+#include "core/host/memory.h"
+#include "core/host/threads.h"
+#include "core/layout/layout.h"
 #include "tests/test.h"
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -220,7 +223,7 @@ static void compare_copies(tn_type type) {
     tn_view vf = {from + (size_t)first_a * size, shape, a, ndim, type};
     tn_view vt = {to + (size_t)first_b * size, shape, b, ndim, type};
     const tn_call call = {.device = {TN_CPU, 0}, .host = tn_default_host()};
-    CHECK(tni_copy(&call, &vt, &vf) == TN_OK);
+    CHECK(tni_strided_copy(&call, &vt, &vf) == TN_OK);
     bool right = true;
     for (int64_t i = 0; i < count; i++) {
         int64_t rest = i, x = 0, y = 0;

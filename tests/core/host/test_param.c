@@ -4,7 +4,7 @@
 #include <tenon/fuse.h>
 #include <tenon/param.h>
 
-#include "core/core.h"
+#include "core/host/memory.h"
 #include "tests/test.h"
 
 static tn_status scaled(const tn_tensor *scale, double x, double *y) {

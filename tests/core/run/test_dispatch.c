@@ -9,6 +9,7 @@
 #include <tenon/ops.h>
 
 #include "core/run/plan.h"
+#include "core/run/run.h"
 #include "tests/test.h"
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,8 @@
 
 #include <tenon/fuse.h>
 
-#include "core/core.h"
+#include "core/host/memory.h"
+#include "core/table/table.h"
 #include "tests/test.h"
 
 static const tn_operator *must(const char *text, const char *name) {

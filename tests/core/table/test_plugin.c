@@ -4,7 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/core.h"
+#include <tenon/call.h>
+
 #include "tests/test.h"
 
 static char folder[] = "/tmp/tenon-plugin-XXXXXX";

@@ -3,7 +3,7 @@
 
 #include "tests/test.h"
 
-#include "core/core.h"
+#include "core/table/table.h"
 
 /* ---- operators to call ------------------------------------------------------------------------------------------- */
 

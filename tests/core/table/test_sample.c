@@ -1,9 +1,10 @@
 /* Samples: text to shapes and types, wrong texts, random calls. */
-#include "core/core.h"
+#include "core/table/sample.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/host/memory.h"
 #include "tests/test.h"
 
 /* Shapes, types and attributes of a case in one line: "x f32[4, 33]; mask bool[1, 33]; axis". */

@@ -15,6 +15,7 @@
 #include "tests/fuse/formula_rows.h"
 #include "tests/fuse/generator.h"
 
+#include "core/table/sample.h"
 #include "fuse/cuda/gpu.h"
 #include "fuse/operator.h"
 
@@ -93,7 +94,7 @@ static void run_on_gpu(const char *text, call_of *c) {
     for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) {
         const array *a = i < TNI_MAX_ARGS ? &c->in[i] : &c->out[i - TNI_MAX_ARGS];
         if (!a->memory) continue;
-        blocks[i] = tni_cuda_alloc(device, a->bytes, NULL);
+        CHECK(tni_cuda_alloc(text, device, a->bytes, NULL, &blocks[i]) == TN_OK);
         cu->cuMemcpyHtoDAsync((cu_pointer)(uintptr_t)blocks[i].data, a->memory, a->bytes, NULL);
         v.views[i].data = (char *)blocks[i].data + (a->data - a->memory);
         const tn_arg *arg = i < TNI_MAX_ARGS ? &v.in[i] : &v.out[i - TNI_MAX_ARGS];
@@ -106,7 +107,8 @@ static void run_on_gpu(const char *text, call_of *c) {
     tn_status status = tni_fuse_bind(c->f, &v.call, &program);
     CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
     if (status == TN_OK) {
-        blocks[2 * TNI_MAX_ARGS] = tni_cuda_alloc(device, tni_program_workspace(program) + 64, NULL);
+        status = tni_cuda_alloc(text, device, tni_program_workspace(program) + 64, NULL, &blocks[2 * TNI_MAX_ARGS]);
+        CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
         v.call.workspace = blocks[2 * TNI_MAX_ARGS].data;
         status = tni_program_run(program, &v.call);
         CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());

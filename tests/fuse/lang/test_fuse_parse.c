@@ -3,6 +3,7 @@
 
 #include "tests/test.h"
 
+#include "core/host/memory.h"
 #include "fuse/fuse.h"
 
 /* Parsing what was printed gives the same text again. */

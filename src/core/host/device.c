@@ -1,0 +1,55 @@
+/* The devices that are registered, by kind. */
+#include "device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { KINDS = 64 }; /* DLPack numbers kinds of devices from 1 on; there are 18 */
+
+static _Atomic(const tni_device *) devices[KINDS];
+
+tn_status tni_device_register(const tni_device *device) {
+    const tni_device *none = NULL;
+    if ((int)device->kind <= 0 || (int)device->kind >= KINDS) {
+        return tn_fail(TN_BAD_DEVICE, "device '%s': its kind is %d, must be 1 to %d", device->name, (int)device->kind,
+                       KINDS - 1);
+    }
+    if (!atomic_compare_exchange_strong(&devices[device->kind], &none, device) && none != device) {
+        return tn_fail(TN_BAD_DEVICE, "device '%s': kind %d is '%s' already", device->name, (int)device->kind,
+                       none->name);
+    }
+    return TN_OK;
+}
+
+const tni_device *tni_device_of(int32_t kind) {
+    return kind > 0 && kind < KINDS ? atomic_load_explicit(&devices[kind], memory_order_acquire) : NULL;
+}
+
+const tni_device *tni_device_next(int32_t *at) {
+    const tni_device *found = NULL;
+    while (!found && *at < KINDS) found = tni_device_of((*at)++);
+    return found;
+}
+
+void tni_device_print(char text[TNI_DEVICE_TEXT], tn_device device) {
+    const tni_device *known = tni_device_of(device.kind);
+    if (!known) {
+        snprintf(text, TNI_DEVICE_TEXT, "device %d:%d", device.kind, device.index);
+    } else if (known->single) {
+        snprintf(text, TNI_DEVICE_TEXT, "%s", known->name);
+    } else {
+        snprintf(text, TNI_DEVICE_TEXT, "%s:%d", known->name, device.index);
+    }
+}
+
+void tni_device_print_all(char text[TNI_DEVICES_TEXT]) {
+    const tni_device *names[KINDS];
+    int n = 0;
+    size_t length = 0;
+    for (int32_t at = 0; n < KINDS && (names[n] = tni_device_next(&at));) n++;
+    text[0] = 0;
+    for (int i = 0; i < n && length < TNI_DEVICES_TEXT; i++) {
+        const char *before = i == 0 ? "" : i < n - 1 ? ", " : " and ";
+        length += (size_t)snprintf(text + length, TNI_DEVICES_TEXT - length, "%s%s", before, names[i]->name);
+    }
+}

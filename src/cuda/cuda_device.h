@@ -1,0 +1,9 @@
+/* GPUs of CUDA as a device. */
+#ifndef TNI_CUDA_DEVICE_H
+#define TNI_CUDA_DEVICE_H
+
+#include "core/host/device.h"
+
+extern const tni_device tni_cuda_device;
+
+#endif
