@@ -1,6 +1,6 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel format lint clean
+.PHONY: help build demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel wheels format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -56,9 +56,14 @@ release-cubins: ## device code for a release, by NVRTC 12, into build/release-cu
 	@tools/setup.sh cubins
 	@.venv/bin/python tools/release_cubins.py
 
-wheel: ## dist/tenon-….whl: library, device code for every GPU from sm_75 on, command, headers and Python
-	@tools/setup.sh build cubins
-	@.venv/bin/python tools/make_wheel.py
+wheel: ## dist/tenon-….whl: library, device code, command, headers and Python; ARCH=aarch64|x86_64: for that processor
+	@tools/setup.sh build cubins $(if $(ARCH),cross)
+	@.venv/bin/python tools/make_wheel.py $(ARCH:%=--arch %)
+
+wheels: ## both wheels; the one that is for another processor is tried in an emulator
+	@tools/setup.sh build cubins cross
+	@.venv/bin/python tools/make_wheel.py --arch x86_64 --arch aarch64
+	@.venv/bin/python -m pytest -q -p no:cacheprovider tests/test_cross_wheel.py
 
 format: ## clang-format and ruff format over the tree
 	@tools/setup.sh lint

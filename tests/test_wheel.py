@@ -80,6 +80,9 @@ def test_contents(wheel: Path) -> None:
         about = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
         listed = set(archive.namelist())
     assert about["Requires-Python"] == ">=3.10"
+    assert f"Source, {make_wheel.project()['urls']['Source']}" in about.get_all("Project-URL")
+    assert "PyTorch" in about["Keywords"].split(",") and "Typing :: Typed" in about.get_all("Classifier")
+    assert about["Description-Content-Type"] == "text/markdown" and about.get_payload().startswith("# Tenon\n")
     needs = about.get_all("Requires-Dist")
     assert 'torch>=2.10; extra == "torch"' in needs and all("; extra == " in need for need in needs)
     package = (

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Configures and builds a preset of CMakePresets.json: tools/build.sh release|debug|asan|tsan [TARGET…]
+# Configures and builds a preset of CMakePresets.json: tools/build.sh release|debug|asan|tsan|aarch64|x86_64 [TARGET…]
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 preset=$1
@@ -7,11 +7,12 @@ shift
 targets=(${@:+--target "$@"})
 # TENON_CUBINS=FOLDER: device code that was compiled before (make release-cubins); without it, this build's own.
 settings=()
-if [ "$preset" = release ]; then
+case $preset in release | aarch64 | x86_64)
     settings+=("-DTENON_CUBINS=${TENON_CUBINS:+$(realpath "$TENON_CUBINS")}")
     settings+=("-DTENON_CUDA_ARCHS=${TENON_CUDA_ARCHS:-}")
     settings+=("-DTENON_QUICK=${TENON_QUICK:-OFF}")
-fi
+    ;;
+esac
 # A folder that was configured with another compiler or at another path is configured anew.
 if ! cmake --preset "$preset" "${settings[@]}" >"build/logs/configure-$preset.log" 2>&1; then
     rm -f build/CMakeCache.txt "build/$preset/CMakeCache.txt"

@@ -55,6 +55,21 @@ def tidy() -> Part:
     return Part("tidy", "clang-tidy with the checks of .clang-tidy", [command])
 
 
+def github() -> Part:
+    """What GitHub reads, against the schemas that check-jsonschema brings."""
+    forms = [f for f in tracked(".yml") if f.startswith(".github/ISSUE_TEMPLATE/")]
+    schemas = {
+        "github-workflows": [f for f in tracked(".yml") if f.startswith(".github/workflows/")],
+        "github-issue-forms": [f for f in forms if not f.endswith("/config.yml")],
+        "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+        "dependabot": [".github/dependabot.yml"],
+    }
+    check = [f"{BIN}/check-jsonschema", "--builtin-schema"]
+    return Part(
+        "github", "workflows and forms", [[*check, f"vendor.{name}", *files] for name, files in schemas.items()]
+    )
+
+
 def parts() -> list[Part]:
     with_torch = (ROOT / "build" / "python").read_text().strip() if (ROOT / "build" / "python").is_file() else ""
     interpreter = [f"--python-executable={with_torch}"] if with_torch else []
@@ -62,6 +77,7 @@ def parts() -> list[Part]:
         Part("format", "clang-format", [[f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(*FORMATTED)]]),
         Part("ruff", "ruff: Python rules and form", [[f"{BIN}/ruff", "check"], [f"{BIN}/ruff", "format", "--check"]]),
         Part("mypy", "mypy --strict on python/tenon", [[f"{BIN}/mypy", *interpreter, "python/tenon"]]),
+        github(),
         warnings("gcc"),
         warnings("clang"),
         tidy(),

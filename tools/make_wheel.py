@@ -1,8 +1,10 @@
-"""The wheel:  tools/make_wheel.py [--to FOLDER]   (`make wheel`; also what `pip install .` builds with, see PEP 517)
+"""The wheel:  tools/make_wheel.py [--to FOLDER] [--arch x86_64|aarch64] …   (`make wheel`; PEP 517: `pip install .`)
 
 Builds the library as `make build` does, with device code for every GPU from sm_75 on (tools/release_cubins.py), and
 packs it with the command, the headers and python/tenon. Needs cmake, ninja and a C compiler, and no Python package.
 TENON_CUBINS or TENON_CUDA_ARCHS choose other device code, as for `make build`; TENON_CUDA_ARCHS=none leaves it out.
+--arch makes the wheel for that architecture, and may be given twice. For another one than this machine's, PyPI's
+ziglang compiles (cmake/zig.cmake). Device code is the same for both.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 30_000_000
 BUILT = ("libtenon.so", "libtenon_tensorflow.so", "tenon")  # of build/, into the package
+TARGETS = ("libtenon.so", "libtenon_tensorflow.so", "tenon_cli")  # what ninja calls them
+HERE = platform.machine()
 
 
 def say(text: str) -> None:
@@ -57,6 +61,14 @@ def name_and_version() -> str:
     return "{name}-{version}".format(**project())
 
 
+def description() -> str:
+    """The README for readers who do not have the files that it links to."""
+    about = project()
+    source = about["urls"]["Source"]
+    text = re.sub(r"(!\[[^]]*\]\()(?!\w+://|#)", rf"\1{source}/raw/main/", (ROOT / about["readme"]).read_text())
+    return re.sub(r"((?<!!)\[[^]]*\]\()(?!\w+://|#)", rf"\1{source}/blob/main/", text)
+
+
 def metadata() -> str:
     about = project()
     lines = [
@@ -66,12 +78,14 @@ def metadata() -> str:
         f"Summary: {about['description']}",
         f"License-Expression: {about['license']}",
         *(f"License-File: {name}" for name in about["license-files"]),
+        f"Keywords: {','.join(about['keywords'])}",
+        *(f"Project-URL: {name}, {url}" for name, url in about["urls"].items()),
         *(f"Classifier: {text}" for text in about["classifiers"]),
         f"Requires-Python: {about['requires-python']}",
     ]
     for extra, wanted in about["optional-dependencies"].items():
         lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {text}; extra == "{extra}"' for text in wanted)]
-    lines += ["Description-Content-Type: text/markdown", "", (ROOT / about["readme"]).read_text()]
+    lines += ["Description-Content-Type: text/markdown", "", description()]
     return "\n".join(lines)
 
 
@@ -94,11 +108,17 @@ def device_code() -> dict[str, str]:
     return {"TENON_CUDA_ARCHS": ""}
 
 
-def build() -> None:
+def build(machine: str = HERE) -> Path:
+    """Builds for an architecture; returns the folder with what was built.
+
+    This machine's build comes first in any case: another one needs programs of it that run here.
+    """
     if not shutil.which(os.environ.get("CC", "cc").split()[0]):
         raise SystemExit("tenon: building needs a C compiler (on Debian: apt-get install gcc libc6-dev); a wheel none")
-    command = ["tools/build.sh", "release", "libtenon.so", "libtenon_tensorflow.so", "tenon_cli"]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, **device_code()}, check=True)
+    env = {**os.environ, **device_code()}
+    for preset in ["release"] if machine == HERE else ["release", machine]:
+        subprocess.run(["tools/build.sh", preset, *TARGETS], cwd=ROOT, env=env, check=True)
+    return ROOT / "build" if machine == HERE else ROOT / "build" / machine
 
 
 # ---- packing -------------------------------------------------------------------------------------------------------
@@ -144,23 +164,23 @@ class Wheel:
         return path
 
 
-def tag_for(programs: list[Path]) -> str:
+def tag_for(programs: list[Path], machine: str) -> str:
     """manylinux_2_28 where nothing needs a newer glibc; a reason and the plain tag otherwise."""
-    machine = platform.machine()
     newer = sorted({line for file in programs for line in check_glibc.too_new(file)})
-    if not newer and platform.libc_ver()[0] == "glibc":
+    if not newer:
         return "py3-none-manylinux_{}_{}_{}".format(*check_glibc.MOST, machine)
-    say(f"this wheel is for systems like this one: it needs {', '.join(newer) or 'a C library other than glibc'}")
+    if machine != HERE:
+        raise SystemExit(f"tenon: the wheel for {machine} needs {', '.join(newer)}")
+    say(f"this wheel is for systems like this one: it needs {', '.join(newer)}")
     return f"py3-none-linux_{machine}"
 
 
-def strip(folder: Path) -> list[Path]:
-    """Copies of the built files without what only debuggers read."""
-    made = []
+def strip(built: Path, to: Path, machine: str) -> list[Path]:
+    """Copies of the built files without what only debuggers read. Those that zig links have none of it."""
     for name in BUILT:
-        subprocess.run(["strip", "-o", str(folder / name), str(ROOT / "build" / name)], check=True)
-        made.append(folder / name)
-    return made
+        command = ["strip", "-o", str(to / name)] if machine == HERE else ["cp", "-t", str(to)]
+        subprocess.run([*command, str(built / name)], check=True)
+    return [to / name for name in BUILT]
 
 
 def package_files() -> dict[str, Path]:
@@ -173,11 +193,11 @@ def package_files() -> dict[str, Path]:
     return found
 
 
-def make_wheel(to: Path) -> Path:
-    build()
-    with tempfile.TemporaryDirectory() as folder:
-        built = strip(Path(folder))
-        wheel = Wheel(tag_for(built))
+def make_wheel(to: Path, machine: str = HERE) -> Path:
+    folder = build(machine)
+    with tempfile.TemporaryDirectory() as scratch:
+        built = strip(folder, Path(scratch), machine)
+        wheel = Wheel(tag_for(built, machine))
         wheel.files = {name: path.read_bytes() for name, path in package_files().items()}
         wheel.files.update({f"tenon/{file.name}": file.read_bytes() for file in built})
         wheel.programs = {f"tenon/{name}" for name in BUILT}
@@ -238,7 +258,10 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=ROOT / "dist", metavar="FOLDER")
-    make_wheel(parser.parse_args().to)
+    parser.add_argument("--arch", action="append", choices=["aarch64", "x86_64"])
+    given = parser.parse_args()
+    for machine in given.arch or [HERE]:
+        make_wheel(given.to, machine)
     return 0
 
 

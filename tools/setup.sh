@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|tensorflow|lint … [-- COMMAND…]
+# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|cross|tensorflow|lint … [-- COMMAND…]
 # What is behind -- runs as soon as the tools are there, beside pip, which waits for the network and for one processor.
 # Whether it went well is for whoever comes next and needs what it makes.
 # Looks first and installs only what is missing: tools with apt-get, Python packages into .venv. When nothing is missing
@@ -19,6 +19,13 @@ have_ninja() { command -v ninja >/dev/null; }
 have_locales() { command -v localedef >/dev/null && [ -f /usr/share/i18n/locales/tr_TR ]; }
 have_clang() { command -v clang >/dev/null; }
 have_tidy() { command -v clang-tidy >/dev/null; }
+# An emulator of the other processor, and its glibc to run programs with.
+case $(uname -m) in
+x86_64) other=aarch64 other_libc=libc6-arm64-cross ;;
+*) other=x86_64 other_libc=libc6-amd64-cross ;;
+esac
+have_emulator() { command -v qemu-$other >/dev/null; }
+have_other_libc() { [ -f /usr/$other-linux-gnu/lib/libc.so.6 ]; }
 have_python() { [ -n "$user_python" ] && "$user_python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; }
 have_headers() {
     have_python && "$user_python" -c 'import os, sys, sysconfig
@@ -47,7 +54,7 @@ apt() {
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null || fail "please run as root, then try again: apt-get install $*"
         sudo=(sudo)
-        sudo -v || fail "please run as root, then try again: apt-get install $*"
+        sudo -n true 2>/dev/null || sudo -v || fail "please run as root, then try again: apt-get install $*"
     fi
     sudo+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
     [ -n "${updated:-}" ] || step apt-update "apt-get update" "${sudo[@]}" update
@@ -71,6 +78,11 @@ tools_for() {
         need have_ninja ninja-build
         ;;
     demo | cubins) need have_python python3 ;;
+    cross)
+        need have_python python3
+        need have_emulator qemu-user
+        need have_other_libc $other_libc
+        ;;
     tensorflow)
         need have_python python3
         need have_locales locales # its names must not depend on the language
@@ -87,7 +99,7 @@ tools_for() {
         need have_tidy clang-tidy
         need have_cxx g++
         ;;
-    *) fail "setup.sh knows build, demo, python, fuzz, cubins, tensorflow and lint, not '$1'" ;;
+    *) fail "setup.sh knows build, demo, python, fuzz, cubins, cross, tensorflow and lint, not '$1'" ;;
     esac
 }
 
@@ -189,6 +201,7 @@ for what in "${wanted[@]}"; do
     case $what in
     demo | python) python_for "$what" ;;
     cubins) venv cubins ;;
+    cross) venv cross ;;
     tensorflow) venv tensorflow .venv/tensorflow ;; # it wants packages of its own versions
     lint) venv lint ;;
     esac

@@ -141,7 +141,12 @@ def parts() -> list[Part]:
             [[*PYTEST, "tests/together"]],
             PYTHON_ENV,
         ),
-        Part("docs", "the documents, followed to the letter", [[*PYTEST, "tests/test_docs.py"]], COMPILE_ENV),
+        Part(
+            "docs",
+            "the documents, followed to the letter",
+            [[*PYTEST, "tests/test_docs.py", "tests/test_project.py"]],
+            COMPILE_ENV,
+        ),
         Part(
             "fuzz",
             "libFuzzer on the contract language and on formulas",

@@ -10,14 +10,24 @@ static uint32_t found;
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* The compiler's run-time check asks the processor, and the system whether it saves the wide registers. */
+/* The registers that the system saves when it switches threads: without it their instructions are not allowed. */
+static uint32_t saved_registers(void) {
+    uint32_t low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+/* Asks the processor itself: zig's libraries lack __builtin_cpu_supports. */
 static uint32_t detect(void) {
-    unsigned a, b, c = 0, d;
-    __builtin_cpu_init();
-    const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C; /* clang 14 cannot be asked for this one */
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    enum { YMM = 0x06, ZMM = 0xe6 };
+    const unsigned beside_avx2 = bit_FMA | bit_F16C | bit_OSXSAVE;
+    const unsigned all_avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & beside_avx2) != beside_avx2) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    const uint32_t saved = saved_registers();
+    const bool avx2 = b & bit_AVX2 && (saved & YMM) == YMM;
+    const bool avx512 = avx2 && (b & all_avx512) == all_avx512 && (saved & ZMM) == ZMM;
     return (avx2 ? TN_ISA_AVX2 : 0) | (avx512 ? TN_ISA_AVX512 : 0);
 }
 
