@@ -5,14 +5,12 @@
 #include "cpu/cpu_device.h"
 #include "cuda/cuda_device.h"
 #include "fuse/operator.h"
-#include "ops/formulas/formulas.h"
 
-#define DECLARE(name, ...) extern const tn_op tni_op_##name;
-TNI_OPS(DECLARE)
-TNI_FORMULAS(DECLARE)
+#define DECLARE(name) extern const tn_op tni_ops_##name[];
+TNI_FAMILIES(DECLARE)
 
-#define ROW(name, ...) &tni_op_##name,
-static const tn_op *const rows[] = {TNI_OPS(ROW) TNI_FORMULAS(ROW) NULL};
+#define FAMILY(name) tni_ops_##name,
+static const tn_op *const families[] = {TNI_FAMILIES(FAMILY) NULL};
 
 /* Runs when the library is loaded or, where it is linked in, before main and before other constructors, which may call
  * operators already. It only stores pointers. */
@@ -21,5 +19,5 @@ static __attribute__((constructor(101))) void wire(void) {
     tni_device_register(&tni_cuda_device);
     tni_set_activations(&tni_table_activations);
     tni_set_formulas(&tni_fused_rows);
-    tni_set_builtin(rows);
+    tni_set_builtin(families);
 }

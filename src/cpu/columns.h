@@ -4,6 +4,7 @@
 #ifndef TNI_COLUMNS_H
 #define TNI_COLUMNS_H
 
+#include "core/host/arith.h"
 #include "cpu/vec/vec.h"
 #include "rows.h"
 
@@ -16,17 +17,10 @@ enum {
 /* Columns of a block of n rows, when `bytes` are moved for each element; fewer where threads would have nothing to do.
  * Wide blocks lose less by being read twice than narrow ones by strides that a cache maps to few of its lines. */
 static inline int64_t column_width(const tn_call *call, const tni_rows *rows, int64_t columns, int64_t bytes) {
-    int64_t width = 2097152 / (rows->n * bytes) / 16 * 16;
-    if (width < COLUMNS_LEAST) width = COLUMNS_LEAST;
-    if (width > COLUMNS_MOST) width = COLUMNS_MOST;
+    const int64_t width = min(max(2097152 / (rows->n * bytes) / 16 * 16, COLUMNS_LEAST), COLUMNS_MOST);
     const int64_t threads = call->host->threads ? call->host->threads(call->host->context) : 1;
-    const int64_t each = (threads + rows->count - 1) / rows->count; /* blocks of a row of columns */
-    const int64_t share = ((columns + each - 1) / each + 15) / 16 * 16;
-    return share < width ? share : width;
-}
-
-static inline int64_t column_blocks(int64_t columns, int64_t width) {
-    return (columns + width - 1) / width;
+    const int64_t each = ceil_div(threads, rows->count); /* blocks of a row of columns */
+    return min(round_up(ceil_div(columns, each), 16), width);
 }
 
 /* VL columns, or the last `width` of them, the other lanes 0. */

@@ -10,8 +10,9 @@
  *             … x + row.at[0], y + row.at[2], mean + row.at[3]: elements; along the row rows->step[0] … apart
  *     }
  *
- * Rows come in no particular order; where speed is everything, a loop over evenly spaced rows is tni_row_run's. A kernel that must know a coordinate gives a view with stride 1 in that dimension
- * and 0 elsewhere: its at[] is the coordinate. */
+ * Rows come in no particular order; where speed is everything, tni_row_run finds evenly spaced rows to loop over. A
+ * kernel that must know a coordinate gives a view with stride 1 in that dimension and 0 elsewhere: its at[] is the
+ * coordinate. */
 #ifndef TNI_ROWS_H
 #define TNI_ROWS_H
 
@@ -54,9 +55,9 @@ static inline void tni_row_next(const tni_rows *rows, tni_row *row) {
     }
 }
 
-/* How many rows from here on, at most `left`, are evenly spaced: tni_row_apart(rows)[k] in tensor k. A loop over such a run only
- * adds to pointers and stores nothing of its own between rows: some processors write long stretches of memory without
- * reading it first, until another store comes between. tni_row_skip then moves on past the run. */
+/* How many rows from here on, at most `left`, are evenly spaced: tni_row_apart(rows)[k] in tensor k. A loop over such a
+ * run only adds to pointers and stores nothing of its own between rows: some processors write long stretches of memory
+ * without reading it first, until another store comes between. tni_row_skip then moves on past the run. */
 static inline int64_t tni_row_run(const tni_rows *rows, const tni_row *row, int64_t left) {
     int32_t last = rows->n_dims - 1;
     int64_t run = last < 0 ? 1 : rows->shape[last] - row->index[last];

@@ -4,6 +4,7 @@
 #ifndef TNI_SPANS_H
 #define TNI_SPANS_H
 
+#include "core/host/arith.h"
 #include "cpu/vec/vec.h"
 
 enum {
@@ -43,13 +44,15 @@ const spans *TNI_CPU(spans_of)(tn_type type);
 /* e = exp(scale * x - shift) * V_EXP_SCALE; returns the sum. */
 real TNI_CPU(span_exp)(const real *x, real *e, int64_t n, real scale, real shift);
 
-static inline int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Where element i is. */
 static inline void *span_at(const spans *s, const void *p, int64_t i) {
     return (char *)(uintptr_t)p + i * s->size;
+}
+
+/* n elements, `step` apart, become 0. */
+static inline void span_clear(const spans *s, void *y, int64_t step, int64_t n) {
+    if (step == 1) memset(y, 0, (size_t)(n * s->size));
+    for (int64_t i = 0; i < n && step != 1; i++) memset(span_at(s, y, i * step), 0, (size_t)s->size);
 }
 
 /* What is subtracted from scores whose largest is `most`. Infinite: every exponent must become NaN. */

@@ -2,10 +2,8 @@
  * overlaps the one before (v_load_last), loaded first, so that a function may run in place. */
 #include "spans.h"
 
-enum {
-    SUM_BLOCK = 1024
-}; /* elements that are added one after the other; then the sums of blocks are: long rows stay
-                              accurate */
+/* Elements that are added one after the other. Then the sums of blocks are added: long rows stay accurate. */
+enum { SUM_BLOCK = 1024 };
 
 /* Where `keep`, the scores are written. */
 TNI_INLINE real max_of(const tn_type t, const bool masked, const bool keep, const void *x, const uint8_t *mask,
@@ -72,14 +70,14 @@ TNI_INLINE real sum_block(const tn_type t, const bool store, const void *x, real
 TNI_INLINE real sum_of(const tn_type t, const void *x, int64_t n, real scale, real shift) {
     real sum = 0;
     for (int64_t i = 0; i < n; i += SUM_BLOCK)
-        sum += sum_block(t, false, r_at(t, x, i), NULL, least(n - i, SUM_BLOCK), v_set(scale), v_set(shift));
+        sum += sum_block(t, false, r_at(t, x, i), NULL, min(n - i, SUM_BLOCK), v_set(scale), v_set(shift));
     return sum;
 }
 
 real TNI_CPU(span_exp)(const real *x, real *e, int64_t n, real scale, real shift) {
     real sum = 0;
     for (int64_t i = 0; i < n; i += SUM_BLOCK)
-        sum += sum_block(V_NATIVE, true, x + i, e + i, least(n - i, SUM_BLOCK), v_set(scale), v_set(shift));
+        sum += sum_block(V_NATIVE, true, x + i, e + i, min(n - i, SUM_BLOCK), v_set(scale), v_set(shift));
     return sum;
 }
 
@@ -144,7 +142,7 @@ TNI_INLINE void short_rows_of(const tn_type t, const int many, const int vectors
 }
 
 TNI_INLINE void short_rows_to(const tn_type t, const row_run *run, real scale) {
-    switch ((run->n + VL - 1) / VL) {
+    switch (ceil_div(run->n, VL)) {
     case 1: short_rows_of(t, 4, 1, run, scale); break;
     case 2: short_rows_of(t, 2, 2, run, scale); break;
     case 3: short_rows_of(t, 1, 3, run, scale); break;

@@ -1,14 +1,16 @@
-/* Every built-in operator, one row each: X(name) stands for `const tn_op tni_op_name`. This list and the operator's own
- * file are all that an operator touches. */
-#define TNI_OPS(X)        \
-    X(softmax)            \
-    X(softmax_grad)       \
-    X(layer_norm)         \
-    X(layer_norm_grad)    \
-    X(cross_entropy)      \
-    X(cross_entropy_grad) \
-    X(sum)                \
-    X(sum_grad)           \
-    X(batch_norm)         \
-    X(batch_norm_grad)    \
-    X(fake_quantize)
+/* Every family of built-in operators: X(name) stands for `const tn_op tni_ops_name[]`, an array of rows that {0} ends. A
+ * new family is one file and one line here; a new operator of a family is a row in the family's file. */
+#define TNI_FAMILIES(X) \
+    X(softmax)          \
+    X(layer_norm)       \
+    X(cross_entropy)    \
+    X(sum)              \
+    X(batch_norm)       \
+    X(arithmetic)       \
+    X(activations)      \
+    X(gates)            \
+    X(residual)         \
+    X(normalisation)    \
+    X(losses)           \
+    X(optimisers)       \
+    X(quantisation)

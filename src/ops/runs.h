@@ -2,25 +2,9 @@
 #ifndef TNI_RUNS_H
 #define TNI_RUNS_H
 
-#include "counts.h"
+#include "core/host/arith.h"
+#include "cpu/rows.h"
 #include "cpu/vec/vec.h"
-
-/* How many elements are worth handing to another thread. */
-enum { GRAIN = 32768 };
-
-/* Loop elements of `work` numbers each: how many make a piece for a thread. */
-static inline int64_t grain_of(int64_t work) {
-    return work > 0 ? larger(1, GRAIN / work) : GRAIN;
-}
-
-/* Where element i is. */
-TNI_INLINE const void *v_from(const tn_type t, const void *p, int64_t i) {
-    return (const char *)p + i * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
-}
-
-TNI_INLINE void *v_to(const tn_type t, void *p, int64_t i) {
-    return (char *)p + i * (t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2);
-}
 
 /* Vectors that are not full: a function of their own, since they are many places in the code and few in the run. */
 static __attribute__((noinline, unused)) vreal load_tail(tn_type t, const void *p, int64_t i, int64_t n, real fill) {

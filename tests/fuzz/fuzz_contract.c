@@ -16,20 +16,22 @@ static tn_status run(const tn_call *call, void *state) {
 }
 
 static const tn_kernel kernels[] = {{.name = "ref", .device = TN_CPU, .run = run}, {0}};
-static const tn_op relu = {.signature = "relu(x: T[*s]) -> y: T[*s]", .doc = "", .kernels = kernels};
-static const tn_op grad = {
-    .signature = "g(x: T[*s], dy: T[*q]?, xs: [T[*p]]?, axis: axis = -1, shape: ints = [], n: int = 1, "
-                 "f: float = 1.0, m: 'a'|'b' = 'a', t: dtype = f32, act: activation = 'relu', b: bool = "
-                 "false, two: ints[2] = [1, 2], label: str = '') -> dx: T[*s], dw: T[*q]?, dxs: [T[*p]]?",
-    .doc = "",
-    .kernels = kernels};
-static const tn_op *const rows[] = {&relu, &grad, NULL};
+static const tn_op rows[] = {
+    {.signature = "relu(x: T[*s]) -> y: T[*s]", .doc = "", .kernels = kernels},
+    {.signature = "g(x: T[*s], dy: T[*q]?, xs: [T[*p]]?, axis: axis = -1, shape: ints = [], n: int = 1, "
+                  "f: float = 1.0, m: 'a'|'b' = 'a', t: dtype = f32, act: activation = 'relu', b: bool = "
+                  "false, two: ints[2] = [1, 2], label: str = '') -> dx: T[*s], dw: T[*q]?, dxs: [T[*p]]?",
+     .doc = "",
+     .kernels = kernels},
+    {0},
+};
+static const tn_op *const families[] = {rows, NULL};
 const tni_image tni_images[] = {{0}}; /* and no device code */
 
 static __attribute__((constructor)) void wire(void) {
     tni_device_register(&tni_cpu_device);
     tni_set_activations(&tni_table_activations);
-    tni_set_builtin(rows);
+    tni_set_builtin(families);
 }
 
 static const char rule_contract[] =

@@ -15,7 +15,7 @@ static _Atomic int count;
 static _Atomic bool ready;                               /* the rows compiled in are there */
 static _Atomic(tn_operator *) kept;                      /* operators that are in no table */
 static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
-static const tn_op *const *builtin;                      /* rows compiled in; NULL ends */
+static const tn_op *const *builtin;                      /* families compiled in: {0} ends each, NULL all */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
 
 static uint32_t hash_name(const char *name) {
@@ -56,8 +56,8 @@ void tni_set_formulas(const tni_formulas *with) {
     formulas = with;
 }
 
-void tni_set_builtin(const tn_op *const *rows) {
-    builtin = rows;
+void tni_set_builtin(const tn_op *const *families) {
+    builtin = families;
 }
 
 void tni_operator_free(tn_operator *op) {
@@ -156,9 +156,12 @@ static tn_status add_rows(const tn_op *const *rows, int n) {
 
 static tn_status add_builtin_locked(void) {
     if (atomic_load(&ready)) return TN_OK;
+    const tn_op *rows[MOST + 1]; /* one more than add_rows takes */
     int n = 0;
-    while (builtin && builtin[n]) n++;
-    TN_TRY(add_rows(builtin, n));
+    for (const tn_op *const *family = builtin; family && *family; family++) {
+        for (const tn_op *row = *family; row->signature && n <= MOST; row++) rows[n++] = row;
+    }
+    TN_TRY(add_rows(rows, n));
     atomic_store_explicit(&ready, true, memory_order_release);
     return TN_OK;
 }

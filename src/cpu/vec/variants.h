@@ -53,6 +53,11 @@
         .name = #set, .device = TN_CPU, .types = TN_BIT(TN_F64), .isa = needs, .run = op##_##set##_f64, __VA_ARGS__ \
     }
 
+/* KERNELS (TNI_CPU_KERNELS, TNI_CUDA_KERNEL) twice: as they are for the strides that `which` accepts, and for dense
+ * tensors, which the core makes of all others. */
+#define TNI_STRIDED_OR_DENSE(KERNELS, op, also, which, ...) \
+    KERNELS(op, .flags = TN_STRIDED | (also), .accepts = which, __VA_ARGS__), KERNELS(op, .flags = also, __VA_ARGS__)
+
 /* Inside a file that is compiled per variant: softmax -> softmax_avx2_f32. The build defines TNI_ISA and TNI_REAL. */
 #ifdef TNI_ISA
 #define TNI_CPU(op) TNI_CPU_(op, TNI_ISA, TNI_REAL)

@@ -11,9 +11,7 @@
  *         if (i < n) v_store_n(t, y, i, n - i, v_load_n(t, x, i, n - i, 0) * s);
  *     }
  *     static void scale_rows(tn_type t, …) {
- *         if (V_HALVES && t == TN_F16) scale_row(TN_F16, …);
- *         else if (V_HALVES && t == TN_BF16) scale_row(TN_BF16, …);
- *         else scale_row(V_NATIVE, …);
+ *         V_BY_TYPE(t, scale_row, x, y, n, s);
  *     }
  *
  * Every load and store takes all four floating types in both builds (a weight in f32 beside x in f64); those named
@@ -53,6 +51,17 @@ typedef int64_t int_of_real;
 #define V_NATIVE TN_F64
 enum { V_HALVES = 0 };
 #endif
+
+/* f(TN_F16, …), f(TN_BF16, …) or f(V_NATIVE, …), whichever t is. */
+#define V_BY_TYPE(t, f, ...)                 \
+    do {                                     \
+        if (V_HALVES && (t) == TN_F16)       \
+            f(TN_F16, __VA_ARGS__);          \
+        else if (V_HALVES && (t) == TN_BF16) \
+            f(TN_BF16, __VA_ARGS__);         \
+        else                                 \
+            f(V_NATIVE, __VA_ARGS__);        \
+    } while (0)
 
 enum { VL = V_BYTES / sizeof(real) };
 

@@ -25,6 +25,10 @@ typedef struct tni_gpu {
 int tni_gpu_count(const char *wanted); /* 0 and a message where there is no GPU */
 /* Looks at no context and makes none. */
 tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu);
+/* The GPU that a call runs on. */
+static inline tn_status tni_gpu_of(const tn_call *call, const tni_gpu **gpu) {
+    return tni_gpu_get(call->name, call->device.index, gpu);
+}
 
 /* What only people ask for: the driver takes a millisecond to find it. 0: it does not tell. */
 typedef struct tni_gpu_clocks {
@@ -111,8 +115,11 @@ tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **argum
 
 /* ---- rows of the table ------------------------------------------------------------------------------------------- */
 
-/* op_cuda.c defines prepare and run; the state that prepare makes is freed with tni_free. */
+/* X_cuda.c defines prepare and run, and accepts and workspace where the operator's kernels name them. The state that
+ * prepare makes is freed with tni_free. */
 #define TNI_CUDA_DECLARE(op)                                              \
+    bool tni_##op##_cuda_accepts(const tn_call *call);                    \
+    size_t tni_##op##_cuda_workspace(const tn_call *call);                \
     tn_status tni_##op##_cuda_prepare(const tn_call *call, void **state); \
     tn_status tni_##op##_cuda_run(const tn_call *call, void *state);
 #define TNI_CUDA_KERNEL(op, ...)                                                                    \
@@ -120,5 +127,9 @@ tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **argum
         .name = "cuda", .device = TN_CUDA, .prepare = tni_##op##_cuda_prepare, .release = tni_free, \
         .run = tni_##op##_cuda_run, __VA_ARGS__                                                     \
     }
+
+/* For `prepare`: makes a state of `size` bytes, all 0, and has `fill` fill it in. Frees it where that fails. */
+tn_status tni_cuda_prepare(const tn_call *call, size_t size, tn_status (*fill)(const tn_call *call, void *state),
+                           void **state);
 
 #endif

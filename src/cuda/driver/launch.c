@@ -119,3 +119,16 @@ tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **argum
     if (!cu) return TN_SYSTEM;
     return error ? launch_failed(call->name, l, error) : TN_OK;
 }
+
+tn_status tni_cuda_prepare(const tn_call *call, size_t size, tn_status (*fill)(const tn_call *call, void *state),
+                           void **state) {
+    void *made = tni_calloc(1, size);
+    if (!made) return TN_NO_MEMORY;
+    const tn_status status = fill(call, made);
+    if (status == TN_OK) {
+        *state = made;
+    } else {
+        tni_free(made);
+    }
+    return status;
+}

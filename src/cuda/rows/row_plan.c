@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-int tni_row_held(tn_type type, char piece) {
-    return (type == TN_F64 ? 16 : 32) / (piece == 's' ? 2 : 1);
+/* Elements that a thread holds at most (held in rows.cuh says the same). */
+static int held(tn_type type, tni_row_piece piece) {
+    return (type == TN_F64 ? 16 : 32) / (piece == TNI_PIECE_SINGLE ? 2 : 1);
 }
 
 static int64_t power_of_2_from(int64_t a) {
@@ -12,49 +13,50 @@ static int64_t power_of_2_from(int64_t a) {
     return p;
 }
 
-static char piece_of(tn_type type, int64_t n) {
-    return n % (16 / (int64_t)tn_type_size(type)) == 0 ? 'p' : 's';
+static tni_row_piece piece_of(tn_type type, int64_t n) {
+    return n % (16 / (int64_t)tn_type_size(type)) == 0 ? TNI_PIECE_WHOLE : TNI_PIECE_SINGLE;
 }
 
 int tni_row_clustered(const tn_call *call, const char *unit) {
     const tni_gpu *gpu;
-    if (!tni_cuda_has_90(call, unit) || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
+    if (!tni_cuda_has_90(call, unit) || tni_gpu_of(call, &gpu) != TN_OK) return 1;
     return gpu->major <= 10 ? TNI_ROW_CLUSTER : TNI_ROW_CLUSTER / 2;
 }
 
 /* As many lanes as can have something to do, and as few elements for each as kernels are made for. */
 static void share_lanes(tni_row_plan *plan, int most, int64_t n) {
-    const int few[] = {plan->piece == 'p' ? 8 : 2, plan->piece == 'p' ? 8 : 4};
+    const bool whole = plan->piece == TNI_PIECE_WHOLE;
+    const int fewest = whole ? 8 : 2, few = whole ? 8 : 4;
     plan->kind = TNI_ROW_LANES;
     plan->threads = TNI_ROW_WARP_BLOCK;
-    plan->each = n <= 32 * few[0] ? few[0] : n <= 32 * few[1] ? few[1] : most;
-    plan->lanes = (int)power_of_2_from((n + plan->each - 1) / plan->each);
+    plan->each = n <= 32 * fewest ? fewest : n <= 32 * few ? few : most;
+    plan->lanes = (int)power_of_2_from(ceil_div(n, plan->each));
 }
 
 tni_row_plan tni_row_plan_split(tn_type type, int64_t n) {
     tni_row_plan plan = {.kind = TNI_ROW_SPLIT, .piece = piece_of(type, n), .threads = TNI_ROW_BLOCK, .cluster = 1};
-    plan.each = tni_row_held(type, plan.piece);
+    plan.each = held(type, plan.piece);
     const int64_t tile = (int64_t)plan.each * TNI_ROW_BLOCK, least = 16384;
-    const int64_t split = (n + TNI_ROW_SPLITS - 1) / TNI_ROW_SPLITS;
-    plan.split = tni_round_up(split > least ? split : least, tile);
-    plan.splits = (int)((n + plan.split - 1) / plan.split);
+    plan.split = round_up(max(ceil_div(n, TNI_ROW_SPLITS), least), tile);
+    plan.splits = (int)ceil_div(n, plan.split);
     return plan;
 }
 
-static tni_row_plan plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows, char piece) {
+static tni_row_plan plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows,
+                            tni_row_piece piece) {
     tni_row_plan plan = {.kind = TNI_ROW_BLOCKS, .piece = piece, .cluster = 1};
-    plan.each = tni_row_held(type, plan.piece) / rows;
+    plan.each = held(type, plan.piece) / rows;
     const int64_t block = (int64_t)plan.each * TNI_ROW_BLOCK;
-    if (n <= 32 * plan.each && piece != 'r') {
+    if (n <= 32 * plan.each && piece != TNI_PIECE_RAGGED) {
         share_lanes(&plan, plan.each, n);
         return plan;
     }
     if (n > block) {
-        const int64_t cluster = power_of_2_from((n + block - 1) / block);
+        const int64_t cluster = power_of_2_from(ceil_div(n, block));
         if (cluster > tni_row_clustered(call, unit)) return tni_row_plan_split(type, n);
         plan.cluster = (int)cluster;
     }
-    plan.threads = (int)tni_round_up((n + plan.each * plan.cluster - 1) / (plan.each * plan.cluster), 32);
+    plan.threads = (int)round_up(ceil_div(n, plan.each * plan.cluster), 32);
     return plan;
 }
 
@@ -68,8 +70,8 @@ tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type
 
 tni_row_plan tni_row_plan_ragged(const tn_call *call, const char *unit, tn_type type, int64_t n) {
     const tni_row_plan plan = tni_row_plan_of(call, unit, type, n);
-    const bool may = tn_type_size(type) == 2 && plan.piece == 's' && plan.kind == TNI_ROW_BLOCKS;
-    return may ? plan_of(call, unit, type, n, 1, 'r') : plan;
+    const bool may = tn_type_size(type) == 2 && plan.piece == TNI_PIECE_SINGLE && plan.kind == TNI_ROW_BLOCKS;
+    return may ? plan_of(call, unit, type, n, 1, TNI_PIECE_RAGGED) : plan;
 }
 
 bool tni_rows_dense(const tni_gpu_rows *rows, int32_t views) {
@@ -88,20 +90,22 @@ int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most) {
 int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *rows) {
     const int64_t many = 16; /* for each multiprocessor */
     const tni_gpu *gpu;
-    if (tn_type_size(type) > 2 || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
+    if (tn_type_size(type) > 2 || tni_gpu_of(call, &gpu) != TN_OK) return 1;
     return rows->count >= many * gpu->sms ? 2 : 1;
 }
 
 uint32_t tni_row_grid(const tni_row_plan *plan, int64_t count) {
     if (plan->kind == TNI_ROW_LANES) {
         const int64_t rows = plan->threads / plan->lanes; /* of a block */
-        return (uint32_t)((count + rows - 1) / rows);
+        return (uint32_t)ceil_div(count, rows);
     }
     return (uint32_t)(count * (plan->kind == TNI_ROW_SPLIT ? plan->splits : plan->cluster));
 }
 
-bool tni_gpu_rows_of(tni_gpu_rows *to, const tni_rows *from) {
-    if (from->n_dims > TNI_ROW_DIMS) return false;
+tn_status tni_gpu_rows_of(const tn_call *call, tni_gpu_rows *to, const tni_rows *from) {
+    if (from->n_dims > TNI_ROW_DIMS) {
+        return tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
+    }
     memset(to, 0, sizeof *to);
     to->n = from->n;
     to->count = from->count;
@@ -110,5 +114,55 @@ bool tni_gpu_rows_of(tni_gpu_rows *to, const tni_rows *from) {
         to->shape[d] = from->shape[d];
         for (int32_t k = 0; k < from->n_views; k++) to->strides[d][k] = from->strides[d][k];
     }
-    return true;
+    return TN_OK;
+}
+
+bool tni_rows_beside(const tni_rows *rows, int32_t views) {
+    bool beside = true;
+    for (int32_t k = 0; k < views; k++) beside = beside && rows->step[k] == 1;
+    return (beside || rows->n <= 1) && rows->n_dims <= TNI_ROW_DIMS;
+}
+
+bool tni_rows_aligned(const tni_gpu_rows *rows, int32_t views, tn_type type) {
+    bool aligned = true;
+    for (int32_t d = 0; d < rows->n_dims; d++) {
+        for (int32_t k = 0; k < views; k++) aligned &= rows->strides[d][k] * (int64_t)tn_type_size(type) % 16 == 0;
+    }
+    return aligned;
+}
+
+bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, tn_type type,
+                      int32_t views, uint32_t bytes, uint32_t own) {
+    const tni_gpu *gpu;
+    if (tni_gpu_of(call, &gpu) != TN_OK || bytes + own > (uint32_t)gpu->shared_per_block) return false;
+    return plan->piece == TNI_PIECE_WHOLE && tni_rows_aligned(rows, views, type);
+}
+
+tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
+                             tni_launch *l) {
+    l->grid = tni_row_grid(plan, count);
+    l->block = (uint32_t)plan->threads;
+    return tni_cuda_find(call, l, call->name, "%s_warp_%c%d_%s", call->name, plan->piece, plan->each,
+                         tn_type_name(type));
+}
+
+tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tni_launch *l,
+                              int64_t *at_once) {
+    const tni_gpu *gpu;
+    int most;
+    TN_TRY(tni_gpu_of(call, &gpu));
+    l->block = (uint32_t)plan->threads;
+    l->cluster = (uint32_t)plan->cluster;
+    TN_TRY(tni_cuda_find(call, l, call->name, "%s_block_%c_%s", call->name, plan->piece, tn_type_name(type)));
+    TN_TRY(tni_cuda_occupancy(call, l, &most));
+    *at_once = plan->cluster > 1 ? most : (int64_t)most * gpu->sms;
+    return TN_OK;
+}
+
+tn_status tni_row_find_split(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
+                             tni_launch *first, tni_launch *second) {
+    const char *name = tn_type_name(type);
+    *first = *second = (tni_launch){.grid = tni_row_grid(plan, count), .block = (uint32_t)plan->threads};
+    TN_TRY(tni_cuda_find(call, first, call->name, "%s_split_%c_%s", call->name, plan->piece, name));
+    return tni_cuda_find(call, second, call->name, "%s_write_%c_%s", call->name, plan->piece, name);
 }

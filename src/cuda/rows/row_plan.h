@@ -3,6 +3,7 @@
 #ifndef TNI_CUDA_ROW_PLAN_H
 #define TNI_CUDA_ROW_PLAN_H
 
+#include "core/host/arith.h"
 #include "cpu/rows.h"
 #include "cuda/driver/cuda.h"
 #include "rows.cuh"
@@ -13,9 +14,16 @@ typedef enum tni_row_kind {
     TNI_ROW_SPLIT,  /* a row is cut into pieces, each for a block; what they find out is added up by a second kernel */
 } tni_row_kind;
 
+/* What a thread takes of a row at a time; kernels have the letter in their names. */
+typedef enum tni_row_piece {
+    TNI_PIECE_WHOLE = 'p',  /* 16 bytes */
+    TNI_PIECE_RAGGED = 'r', /* 16 bytes, of which the row's last piece may be short */
+    TNI_PIECE_SINGLE = 's', /* one element */
+} tni_row_piece;
+
 typedef struct tni_row_plan {
     tni_row_kind kind;
-    char piece;    /* 'p': a thread has pieces of 16 bytes; 's': single elements; 'r': pieces, the last may be short */
+    tni_row_piece piece;
     int each;      /* elements that a thread holds */
     int lanes;     /* of a row; LANES */
     int threads;   /* of a block */
@@ -47,18 +55,44 @@ int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *row
 /* Blocks that `count` rows take; 0 where there is nothing. */
 uint32_t tni_row_grid(const tni_row_plan *plan, int64_t count);
 
-/* The rows for kernels; false: they have too many dimensions. */
-bool tni_gpu_rows_of(tni_gpu_rows *to, const tni_rows *from);
+/* The rows for kernels; fails where they have too many dimensions. */
+tn_status tni_gpu_rows_of(const tn_call *call, tni_gpu_rows *to, const tni_rows *from);
 
-/* Elements that a thread holds at most. */
-int tni_row_held(tn_type type, char piece);
+/* Whether the elements of rows lie side by side in the first `views` tensors, and rows have dimensions that kernels
+ * take. */
+bool tni_rows_beside(const tni_rows *rows, int32_t views);
+/* Whether every row of the first `views` tensors begins at a multiple of 16 bytes if the first one does. */
+bool tni_rows_aligned(const tni_gpu_rows *rows, int32_t views, tn_type type);
+/* Whether a row can be fetched with 16-byte copies into `bytes` of shared memory: of the first `views` tensors, with
+ * kernels that have `own` bytes for themselves. */
+bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, tn_type type,
+                      int32_t views, uint32_t bytes, uint32_t own);
+
+static inline bool tni_is_aligned(const void *const *data, int count) {
+    uintptr_t all = 0;
+    for (int i = 0; i < count; i++) all |= (uintptr_t)data[i];
+    return all % 16 == 0;
+}
+
+/* Clusters may turn out not to fit; then rows are split after all. */
+static inline bool tni_row_may_split(const tni_row_plan *plan) {
+    return plan->kind == TNI_ROW_SPLIT || plan->cluster > 1;
+}
+
+/* ---- the kernels of an operator: OP_warp_…, OP_block_…, OP_split_… and OP_write_… in OP.cu ---------------------------- */
+
+/* Rows that some lanes have. */
+tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tni_launch *l);
+/* Rows that a block or a cluster has, and how many of them the GPU has under way at once: 0 where the cluster does not
+ * fit. l->shared is set before, l->grid after. */
+tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tni_launch *l,
+                              int64_t *at_once);
+/* Rows that are split: a launch that looks at the pieces and one that writes them. */
+tn_status tni_row_find_split(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
+                             tni_launch *first, tni_launch *second);
 
 static inline tni_number tni_number_of(double a) {
     return (tni_number){.f64 = a, .f32 = (float)a};
-}
-
-static inline int64_t tni_round_up(int64_t a, int64_t to) {
-    return (a + to - 1) / to * to;
 }
 
 #endif

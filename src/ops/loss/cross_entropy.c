@@ -6,85 +6,67 @@
 #include <stdio.h>
 
 #include "cpu/vec/variants.h"
-#include "cross_entropy_cuda.h"
-
-/* cross_entropy */
-enum { X, TARGET, WEIGHT };
-enum { IGNORE_INDEX, LABEL_SMOOTHING, Z_LOSS, REDUCTION };
-enum { LOSS, LSE, GX };
-enum { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
-
-/* cross_entropy_grad */
-enum { GRAD_GX, GRAD_DLOSS };
-enum { GRAD_REDUCTION };
-enum { GRAD_DX };
+#include "cuda/driver/cuda.h"
+#include "ops/reference.h"
 
 TNI_CPU_DECLARE(cross_entropy)
 TNI_CPU_DECLARE(cross_entropy_grad)
+TNI_CUDA_DECLARE(cross_entropy)
+TNI_CUDA_DECLARE(cross_entropy_grad)
 
 tn_status tni_cross_entropy_bad_target(const tn_call *call, int64_t row, int64_t value) {
-    const tn_view *x = tn_in(call, X), *target = tn_in(call, TARGET);
+    const cross_entropy_args a = cross_entropy_args_of(call);
     char place[TN_MAX_RANK * 24] = "";
     int used = 0;
-    for (int d = 0; d < target->ndim; d++) {
-        const int64_t inner = tn_product(target, d + 1, target->ndim);
+    for (int d = 0; d < a.target->ndim; d++) {
+        const int64_t inner = tn_product(a.target, d + 1, a.target->ndim);
         used += snprintf(place + used, sizeof(place) - (size_t)used, "%s%" PRId64, d ? ", " : "[",
-                         row / inner % target->shape[d]);
+                         row / inner % a.target->shape[d]);
     }
     return tn_fail(TN_BAD_VALUE, "%s: target%s%s is %" PRId64 ", must be %s %" PRId64 " or ignore_index %" PRId64,
                    call->name, place, used ? "]" : "", value,
-                   value < 0 ? "at least" : "below v =", value < 0 ? 0 : x->shape[x->ndim - 1],
-                   call->attrs[IGNORE_INDEX].i);
-}
-
-static double weight_of(const tn_view *weight, int64_t j) {
-    return weight ? tn_get(weight->type, weight->data, j) : 1;
-}
-
-static int64_t target_of(const tn_call *call, int64_t i) {
-    const tn_view *target = tn_in(call, TARGET);
-    return target->type == TN_I64 ? ((const int64_t *)target->data)[i] : ((const int32_t *)target->data)[i];
+                   value < 0 ? "at least" : "below v =", value < 0 ? 0 : a.x->shape[a.x->ndim - 1], a.ignore_index);
 }
 
 /* What 'mean' divides by: the weights of the targets that are not ignored. */
-static tn_status divisor_of(const tn_call *call, int64_t rows, int64_t v, double *divisor) {
+static tn_status divisor_of(const tn_call *call, const cross_entropy_args *a, int64_t rows, int64_t v,
+                            double *divisor) {
     *divisor = 0;
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t t = target_of(call, i);
-        if (t == call->attrs[IGNORE_INDEX].i) continue;
+        const int64_t t = target_at(a->target, i);
+        if (t == a->ignore_index) continue;
         if (t < 0 || t >= v) return tni_cross_entropy_bad_target(call, i, t);
-        *divisor += weight_of(tn_in(call, WEIGHT), t);
+        *divisor += get_or(a->weight, t, 1);
     }
     return TN_OK;
 }
 
 /* A row that holds +inf, or nothing but -inf, gives NaN: so does its loss. */
 static double log_sum_exp(const tn_view *x, int64_t first, int64_t v) {
-    double max = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < v; j++) max = fmax(max, tn_get(x->type, x->data, first + j));
-    for (int64_t j = 0; j < v; j++) sum += exp(tn_get(x->type, x->data, first + j) - max);
-    return max + log(sum);
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < v; j++) most = fmax(most, get(x, first + j));
+    for (int64_t j = 0; j < v; j++) sum += exp(get(x, first + j) - most);
+    return most + log(sum);
 }
 
 /* The loss of row i, whose log p[j] is x[j] - lse; s is label_smoothing:
  *     -(1 - s) * weight[t] * log p[t] - s / v * sum(weight * log p) + z_loss * lse^2
  * gx, where it is wanted, gets the gradient times `unit`. */
-static double row_ref(const tn_call *call, int64_t i, int64_t v, double lse, double unit) {
-    const tn_view *x = tn_in(call, X), *weight = tn_in(call, WEIGHT), *gx = tn_out(call, GX);
-    const int64_t t = target_of(call, i);
-    const double hard = (1 - call->attrs[LABEL_SMOOTHING].f) * weight_of(weight, t);
-    const double soft = call->attrs[LABEL_SMOOTHING].f / (double)v, z = call->attrs[Z_LOSS].f;
+static double row_ref(const cross_entropy_args *a, int64_t i, int64_t v, double lse, double unit) {
+    const int64_t t = target_at(a->target, i);
+    const double hard = (1 - a->label_smoothing) * get_or(a->weight, t, 1);
+    const double soft = a->label_smoothing / (double)v, z = a->z_loss;
 
-    double loss = hard * (lse - tn_get(x->type, x->data, i * v + t)) + z * lse * lse, weights = 0;
+    double loss = hard * (lse - get(a->x, i * v + t)) + z * lse * lse, weights = 0;
     for (int64_t j = 0; j < v && soft != 0; j++) {
-        loss += soft * weight_of(weight, j) * (lse - tn_get(x->type, x->data, i * v + j));
-        weights += weight_of(weight, j);
+        loss += soft * get_or(a->weight, j, 1) * (lse - get(a->x, i * v + j));
+        weights += get_or(a->weight, j, 1);
     }
-    for (int64_t j = 0; j < v && gx; j++) {
-        const double p = exp(tn_get(x->type, x->data, i * v + j) - lse);
+    for (int64_t j = 0; j < v && a->gx; j++) {
+        const double p = exp(get(a->x, i * v + j) - lse);
         double d = (hard + soft * weights + 2 * z * lse) * p - (j == t ? hard : 0);
-        if (soft != 0) d -= soft * weight_of(weight, j);
-        tn_set(gx->type, gx->data, i * v + j, d * unit);
+        if (soft != 0) d -= soft * get_or(a->weight, j, 1);
+        set(a->gx, i * v + j, d * unit);
     }
     return loss;
 }
@@ -92,53 +74,48 @@ static double row_ref(const tn_call *call, int64_t i, int64_t v, double lse, dou
 /* x: (rows, v). Ignored rows have loss 0 and gradient 0. */
 static tn_status cross_entropy_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *loss = tn_out(call, LOSS), *lse = tn_out(call, LSE), *gx = tn_out(call, GX);
-    const int64_t rows = tn_product(x, 0, x->ndim - 1), v = x->shape[x->ndim - 1];
-    const int reduction = call->attrs[REDUCTION].choice;
+    const cross_entropy_args a = cross_entropy_args_of(call);
+    const int64_t rows = tn_product(a.x, 0, a.x->ndim - 1), v = a.x->shape[a.x->ndim - 1];
     double divisor, total = 0;
-    TN_TRY(divisor_of(call, rows, v, &divisor));
+    TN_TRY(divisor_of(call, &a, rows, v, &divisor));
 
     for (int64_t i = 0; i < rows; i++) {
-        const bool ignored = target_of(call, i) == call->attrs[IGNORE_INDEX].i;
-        const double row_lse = log_sum_exp(x, i * v, v);
-        const double row = ignored ? 0 : row_ref(call, i, v, row_lse, reduction == REDUCE_MEAN ? 1 / divisor : 1);
-        for (int64_t j = 0; j < v && ignored && gx; j++) tn_set(gx->type, gx->data, i * v + j, 0);
-        tn_set(lse->type, lse->data, i, row_lse);
-        if (reduction == REDUCE_NONE) tn_set(loss->type, loss->data, i, row);
+        const bool ignored = target_at(a.target, i) == a.ignore_index;
+        const double row_lse = log_sum_exp(a.x, i * v, v);
+        const double row = ignored ? 0 : row_ref(&a, i, v, row_lse, a.reduction == REDUCE_MEAN ? 1 / divisor : 1);
+        for (int64_t j = 0; j < v && ignored && a.gx; j++) set(a.gx, i * v + j, 0);
+        set(a.lse, i, row_lse);
+        if (a.reduction == REDUCE_NONE) set(a.loss, i, row);
         total += row;
     }
-    if (reduction == REDUCE_SUM) tn_set(loss->type, loss->data, 0, total);
-    if (reduction == REDUCE_MEAN) tn_set(loss->type, loss->data, 0, total / divisor);
+    if (a.reduction == REDUCE_SUM) set(a.loss, 0, total);
+    if (a.reduction == REDUCE_MEAN) set(a.loss, 0, total / divisor);
     return TN_OK;
 }
 
 /* dx = gx * dloss; dloss is one number, or with reduction 'none' one per row */
 static tn_status cross_entropy_grad_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *gx = tn_in(call, GRAD_GX), *dloss = tn_in(call, GRAD_DLOSS), *dx = tn_out(call, GRAD_DX);
-    const int64_t rows = tn_product(gx, 0, gx->ndim - 1), v = gx->shape[gx->ndim - 1];
-    const bool each = call->attrs[GRAD_REDUCTION].choice == REDUCE_NONE;
+    const cross_entropy_grad_args a = cross_entropy_grad_args_of(call);
+    const int64_t rows = tn_product(a.gx, 0, a.gx->ndim - 1), v = a.gx->shape[a.gx->ndim - 1];
     for (int64_t i = 0; i < rows; i++) {
-        const double d = tn_get(dloss->type, dloss->data, each ? i : 0);
-        for (int64_t j = 0; j < v; j++)
-            tn_set(dx->type, dx->data, i * v + j, d * tn_get(gx->type, gx->data, i * v + j));
+        const double d = get(a.dloss, a.reduction == REDUCE_NONE ? i : 0);
+        for (int64_t j = 0; j < v; j++) set(a.dx, i * v + j, d * get(a.gx, i * v + j));
     }
     return TN_OK;
 }
 
 static const tn_kernel cross_entropy_kernels[] = {
     TNI_CPU_KERNELS(cross_entropy, .flags = TN_STRIDED),
-    TNI_CUDA_KERNEL(cross_entropy, .flags = TN_STRIDED, .accepts = tni_cross_entropy_cuda_accepts,
-                    .workspace = tni_cross_entropy_cuda_workspace),
-    TNI_CUDA_KERNEL(cross_entropy, .workspace = tni_cross_entropy_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, cross_entropy, 0, tni_cross_entropy_cuda_accepts,
+                         .workspace = tni_cross_entropy_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = cross_entropy_ref},
     {0},
 };
 
 static const tn_kernel cross_entropy_grad_kernels[] = {
     TNI_CPU_KERNELS(cross_entropy_grad, .flags = TN_STRIDED | TN_ALIAS),
-    TNI_CUDA_KERNEL(cross_entropy_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_cross_entropy_grad_cuda_accepts),
-    TNI_CUDA_KERNEL(cross_entropy_grad, .flags = TN_ALIAS),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, cross_entropy_grad, TN_ALIAS, tni_cross_entropy_grad_cuda_accepts),
     {.name = "ref", .device = TN_CPU, .run = cross_entropy_grad_ref},
     {0},
 };
@@ -179,22 +156,25 @@ static const tn_sample cross_entropy_grad_samples[] = {
     {0},
 };
 
-const tn_op tni_op_cross_entropy = {
-    .signature = "cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100, "
-                 "label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean') "
-                 "-> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad "
-                 "where label_smoothing >= 0, label_smoothing <= 1",
-    .doc = "The cross entropy of logits x with class indices, plus z_loss * lse^2 per row; gradient in the same pass.",
-    .grad = "x: cross_entropy_grad(gx, dloss)",
-    .autocast = "32",
-    .kernels = cross_entropy_kernels,
-    .samples = cross_entropy_samples,
-};
-
-const tn_op tni_op_cross_entropy_grad = {
-    .signature = "cross_entropy_grad(gx: T[*r, v], dloss: acc(T)[*r if reduction == 'none' else], "
-                 "reduction: 'mean'|'sum'|'none' = 'mean') -> dx: T[*r, v]",
-    .doc = "The gradient of cross_entropy: gx times what arrives at the loss.",
-    .kernels = cross_entropy_grad_kernels,
-    .samples = cross_entropy_grad_samples,
+const tn_op tni_ops_cross_entropy[] = {
+    {
+        .signature = "cross_entropy(x: T[*r, v], target: i32|i64[*r], weight: f32[v]?, ignore_index: int = -100, "
+                     "label_smoothing: float = 0.0, z_loss: float = 0.0, reduction: 'mean'|'sum'|'none' = 'mean') "
+                     "-> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r], gx: T[*r, v]?grad "
+                     "where label_smoothing >= 0, label_smoothing <= 1",
+        .doc = "The cross entropy of logits x with class indices, plus z_loss * lse^2 per row; gradient in the same "
+               "pass.",
+        .grad = "x: cross_entropy_grad(gx, dloss)",
+        .autocast = "32",
+        .kernels = cross_entropy_kernels,
+        .samples = cross_entropy_samples,
+    },
+    {
+        .signature = "cross_entropy_grad(gx: T[*r, v], dloss: acc(T)[*r if reduction == 'none' else], "
+                     "reduction: 'mean'|'sum'|'none' = 'mean') -> dx: T[*r, v]",
+        .doc = "The gradient of cross_entropy: gx times what arrives at the loss.",
+        .kernels = cross_entropy_grad_kernels,
+        .samples = cross_entropy_grad_samples,
+    },
+    {0},
 };

@@ -1,8 +1,24 @@
-/* What the kernels of cross_entropy share. */
+/* The arguments of cross_entropy and its gradient, and what its CPU kernels share. */
 #ifndef TNI_CROSS_ENTROPY_H
 #define TNI_CROSS_ENTROPY_H
 
-#include <tenon/op.h>
+#include "ops/arguments.h"
+
+#define CROSS_ENTROPY_ARGUMENTS(IN, OUT, ATTR)                                                                        \
+    IN(x)                                                                                                             \
+    IN(target)                                                                                                        \
+    IN(weight) ATTR(ignore_index, integer) ATTR(label_smoothing, number) ATTR(z_loss, number) ATTR(reduction, choice) \
+        OUT(loss) OUT(lse) OUT(gx)
+TNI_ARGUMENTS(cross_entropy, CROSS_ENTROPY_ARGUMENTS)
+
+#define CROSS_ENTROPY_GRAD_ARGUMENTS(IN, OUT, ATTR) IN(gx) IN(dloss) ATTR(reduction, choice) OUT(dx)
+TNI_ARGUMENTS(cross_entropy_grad, CROSS_ENTROPY_GRAD_ARGUMENTS)
+
+enum { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE }; /* the choices of reduction */
+
+static inline int64_t target_at(const tn_view *target, int64_t i) {
+    return target->type == TN_I64 ? ((const int64_t *)target->data)[i] : ((const int32_t *)target->data)[i];
+}
 
 /* The failure that row `row` of the target (counted in dense order) causes by being `value`: neither a class nor
  * ignore_index. */

@@ -11,18 +11,14 @@
 #include "cpu/rows.h"
 #include "cpu/spans.h"
 
-enum { X, TARGET, WEIGHT };
-enum { IGNORE_INDEX, LABEL_SMOOTHING, Z_LOSS, REDUCTION };
-enum { LOSS, LSE, GX };
-enum { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
-
 enum { ROW_X, ROW_GX, ROW_TARGET, ROW_LSE, ROW_LOSS, ROW_VIEWS };
 
 enum { CHUNKS = 1024, PART = 256 };
 
 typedef struct job {
-    tn_type type, target_type;
-    const void *x, *target;
+    tn_type type;
+    const tn_view *target;
+    const void *x;
     void *gx;            /* NULL: not wanted */
     real *lse, *loss;    /* loss NULL: reduced */
     const float *weight; /* NULL: all 1 */
@@ -38,10 +34,6 @@ typedef struct job {
 
 static double weight_at(const job *j, int64_t k) {
     return j->weight ? (double)j->weight[k * j->weight_step] : 1;
-}
-
-static int64_t target_at(tn_type type, const void *target, int64_t i) {
-    return type == TN_I64 ? ((const int64_t *)target)[i] : ((const int32_t *)target)[i];
 }
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
@@ -73,13 +65,13 @@ static row_sum sum_row(const spans *s, const void *x, void *gx, int64_t v, real 
 static row_sum sum_gathered_row(const spans *s, const void *x, int64_t step, int64_t v, real *buffer) {
     real most = -(real)INFINITY, sum = 0;
     for (int64_t i = 0; i < v; i += SPAN) {
-        const real span = gather_scores(s, x, step, i, least(v - i, SPAN), buffer);
+        const real span = gather_scores(s, x, step, i, min(v - i, SPAN), buffer);
         most = span > most ? span : most;
     }
     const real shift = shift_of(most);
     for (int64_t i = 0; i < v; i += SPAN) {
-        if (v > SPAN) gather_scores(s, x, step, i, least(v - i, SPAN), buffer);
-        sum += TNI_CPU(span_exp)(buffer, buffer, least(v - i, SPAN), 1, shift);
+        if (v > SPAN) gather_scores(s, x, step, i, min(v - i, SPAN), buffer);
+        sum += TNI_CPU(span_exp)(buffer, buffer, min(v - i, SPAN), 1, shift);
     }
     return (row_sum){shift, log((double)sum * (double)V_EXP_UNSCALE), sum, v <= SPAN};
 }
@@ -91,7 +83,7 @@ static double smooth_loss(const job *j, const spans *s, const void *x, double ls
     for (int64_t i = 0; i < v; i += PART) {
         real x_part[PART];
         double part = 0;
-        const int64_t n = least(v - i, PART);
+        const int64_t n = min(v - i, PART);
         s->gather(span_at(s, x, i * step), step, x_part, n);
         for (int64_t k = 0; k < n; k++) part += weight_at(j, i + k) * (lse - (double)x_part[k]);
         sum += part;
@@ -128,7 +120,7 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
         s->exp(x, gx, v, 1, shift, by);
     } else {
         for (int64_t i = 0; i < v; i += SPAN) {
-            const int64_t n = least(v - i, SPAN);
+            const int64_t n = min(v - i, SPAN);
             gather_scores(s, x, step, i, n, buffer);
             TNI_CPU(span_exp)(buffer, buffer, n, 1, shift);
             write_grad(j, s, buffer, gx, i, n, by, less);
@@ -141,15 +133,10 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
     s->scatter(&at_target, span_at(s, gx, target * j->rows.step[ROW_GX]), 1, 1);
 }
 
-static void zero_row(const spans *s, void *gx, int64_t step, int64_t v) {
-    if (step == 1) memset(gx, 0, (size_t)(v * s->size));
-    for (int64_t k = 0; k < v && step != 1; k++) memset(span_at(s, gx, k * step), 0, (size_t)s->size);
-}
-
 /* Returns the loss. */
 static double do_row(const job *j, const spans *s, const tni_row *row, real *buffer) {
     const int64_t v = j->rows.n, step = j->rows.step[ROW_X];
-    const int64_t target = target_at(j->target_type, j->target, row->at[ROW_TARGET]);
+    const int64_t target = target_at(j->target, row->at[ROW_TARGET]);
     const bool ignored = target == j->ignore_index;
     const void *x = span_at(s, j->x, row->at[ROW_X]);
     void *gx = j->gx ? span_at(s, j->gx, row->at[ROW_GX]) : NULL;
@@ -158,7 +145,7 @@ static double do_row(const job *j, const spans *s, const tni_row *row, real *buf
     const double lse = v > 0 ? sum.shift + sum.log_sum : -(double)INFINITY;
     j->lse[row->at[ROW_LSE]] = (real)lse;
     if (ignored) {
-        if (gx) zero_row(s, gx, j->rows.step[ROW_GX], v);
+        if (gx) span_clear(s, gx, j->rows.step[ROW_GX], v);
         return 0;
     }
     real x_target;
@@ -177,7 +164,7 @@ static void chunks_piece(void *arg, int64_t begin, int64_t end) {
     const tni_rows *rows = &j->rows;
     real buffer[SPAN];
     for (int64_t c = begin; c < end; c++) {
-        const int64_t first = c * j->chunk, last = least(first + j->chunk, rows->count);
+        const int64_t first = c * j->chunk, last = min(first + j->chunk, rows->count);
         double sum = 0;
         tni_row row = tni_row_at(rows, first);
         for (int64_t r = first; r < last; r++, tni_row_next(rows, &row)) {
@@ -191,7 +178,7 @@ static void chunks_piece(void *arg, int64_t begin, int64_t end) {
 
 /* Looks at every target before anything is read or written by it; `divisor`: what the mean divides by. */
 static tn_status check_targets(const tn_call *call, const job *j, double *divisor) {
-    const tn_view *target = tn_in(call, TARGET);
+    const tn_view *target = j->target;
     int64_t strides[TN_MAX_RANK + 1], dense = 1;
     for (int32_t d = target->ndim - 1; d >= 0; d--) {
         strides[d] = dense;
@@ -202,7 +189,7 @@ static tn_status check_targets(const tn_call *call, const job *j, double *diviso
     tni_row row = tni_row_at(&rows, 0);
     *divisor = 0;
     for (int64_t r = 0; r < rows.count; r++, tni_row_next(&rows, &row)) {
-        const int64_t t = target_at(target->type, target->data, row.at[0]);
+        const int64_t t = target_at(target, row.at[0]);
         if (t == j->ignore_index) continue;
         if (t < 0 || t >= j->rows.n) return tni_cross_entropy_bad_target(call, row.at[1], t);
         *divisor += weight_at(j, t);
@@ -220,38 +207,35 @@ static double sum_pairs(double *a, int64_t n) {
 
 tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *target = tn_in(call, TARGET), *weight = tn_in(call, WEIGHT);
-    const tn_view *loss = tn_out(call, LOSS), *lse = tn_out(call, LSE), *gx = tn_out(call, GX);
-    const int reduction = call->attrs[REDUCTION].choice;
-    const tn_view *views[ROW_VIEWS] = {x, gx, target, lse, reduction == REDUCE_NONE ? loss : NULL};
-    const double smoothing = call->attrs[LABEL_SMOOTHING].f;
+    const cross_entropy_args a = cross_entropy_args_of(call);
+    const bool mean = a.reduction == REDUCE_MEAN, each = a.reduction == REDUCE_NONE;
+    const tn_view *views[ROW_VIEWS] = {a.x, a.gx, a.target, a.lse, each ? a.loss : NULL};
     double sums[CHUNKS], divisor;
     job j = {
-        .type = x->type,
-        .target_type = target->type,
-        .x = x->data,
-        .target = target->data,
-        .gx = gx ? gx->data : NULL,
-        .lse = lse->data,
-        .loss = reduction == REDUCE_NONE ? loss->data : NULL,
-        .weight = weight ? weight->data : NULL,
-        .weight_step = weight ? weight->strides[0] : 0,
-        .ignore_index = call->attrs[IGNORE_INDEX].i,
-        .hard = 1 - smoothing,
-        .soft = smoothing / (double)x->shape[x->ndim - 1],
-        .z = call->attrs[Z_LOSS].f,
-        .rows = tni_rows_of(views, ROW_VIEWS, x->ndim - 1),
+        .type = a.x->type,
+        .target = a.target,
+        .x = a.x->data,
+        .gx = data_of(a.gx),
+        .lse = a.lse->data,
+        .loss = each ? a.loss->data : NULL,
+        .weight = data_of(a.weight),
+        .weight_step = a.weight ? a.weight->strides[0] : 0,
+        .ignore_index = a.ignore_index,
+        .hard = 1 - a.label_smoothing,
+        .soft = a.label_smoothing / (double)a.x->shape[a.x->ndim - 1],
+        .z = a.z_loss,
+        .rows = tni_rows_of(views, ROW_VIEWS, a.x->ndim - 1),
         .sums = sums,
     };
-    j.together = j.rows.step[ROW_X] == 1 && (!gx || j.rows.step[ROW_GX] == 1);
+    j.together = j.rows.step[ROW_X] == 1 && (!a.gx || j.rows.step[ROW_GX] == 1);
     TN_TRY(check_targets(call, &j, &divisor));
-    j.unit = reduction == REDUCE_MEAN ? 1 / divisor : 1;
-    for (int64_t k = 0; k < j.rows.n && smoothing != 0; k++) j.weights += weight_at(&j, k);
-    j.chunk = (j.rows.count + CHUNKS - 1) / CHUNKS;
-    const int64_t chunks = j.rows.count ? (j.rows.count + j.chunk - 1) / j.chunk : 0;
+    j.unit = mean ? 1 / divisor : 1;
+    for (int64_t k = 0; k < j.rows.n && a.label_smoothing != 0; k++) j.weights += weight_at(&j, k);
+    j.chunk = ceil_div(j.rows.count, CHUNKS);
+    const int64_t chunks = j.rows.count ? ceil_div(j.rows.count, j.chunk) : 0;
     tn_parallel(call, chunks, tni_row_grain(j.rows.n * j.chunk), chunks_piece, &j);
     double total = chunks > 0 ? sum_pairs(sums, chunks) : 0;
-    if (reduction == REDUCE_MEAN) total /= divisor;
-    if (reduction != REDUCE_NONE) *(real *)loss->data = (real)total;
+    if (mean) total /= divisor;
+    if (!each) *(real *)a.loss->data = (real)total;
     return TN_OK;
 }

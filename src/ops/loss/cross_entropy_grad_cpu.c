@@ -2,10 +2,7 @@
  * one is a copy of the other. */
 #include "cpu/rows.h"
 #include "cpu/spans.h"
-
-enum { GX, DLOSS };
-enum { REDUCTION };
-enum { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
+#include "cross_entropy.h"
 
 enum { ROW_GX, ROW_DX, ROW_DLOSS, ROW_VIEWS };
 
@@ -42,12 +39,7 @@ TNI_INLINE void do_rows(const tn_type t, const job *j, int64_t begin, int64_t en
 
 static void rows_piece(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        do_rows(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_rows(TN_BF16, j, begin, end);
-    else
-        do_rows(V_NATIVE, j, begin, end);
+    V_BY_TYPE(j->type, do_rows, j, begin, end);
 }
 
 /* One row, its elements begin … end - 1. */
@@ -59,21 +51,16 @@ TNI_INLINE void do_elements(const tn_type t, const job *j, int64_t begin, int64_
 
 static void elements_piece(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        do_elements(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_elements(TN_BF16, j, begin, end);
-    else
-        do_elements(V_NATIVE, j, begin, end);
+    V_BY_TYPE(j->type, do_elements, j, begin, end);
 }
 
 tn_status TNI_CPU(cross_entropy_grad)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *gx = tn_in(call, GX), *dloss = tn_in(call, DLOSS), *dx = tn_out(call, 0);
-    const bool each = call->attrs[REDUCTION].choice == REDUCE_NONE;
-    const tn_view *views[ROW_VIEWS] = {gx, dx, each ? dloss : NULL};
-    job j = {.type = gx->type, .gx = gx->data, .dloss = dloss->data, .dx = dx->data};
-    j.rows = tni_rows_of(views, ROW_VIEWS, each ? gx->ndim - 1 : -1);
+    const cross_entropy_grad_args a = cross_entropy_grad_args_of(call);
+    const bool each = a.reduction == REDUCE_NONE;
+    const tn_view *views[ROW_VIEWS] = {a.gx, a.dx, each ? a.dloss : NULL};
+    job j = {.type = a.gx->type, .gx = a.gx->data, .dloss = a.dloss->data, .dx = a.dx->data};
+    j.rows = tni_rows_of(views, ROW_VIEWS, each ? a.gx->ndim - 1 : -1);
     if (j.rows.n == 0 || j.rows.count == 0) return TN_OK;
     /* One number for all: the rows are as long as memory allows. */
     if (!each && j.rows.n_dims > 0) j.rows.n = tni_rows_take(&j.rows, j.rows.n_dims - 1, j.rows.step);

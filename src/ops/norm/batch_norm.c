@@ -2,30 +2,15 @@
 #include "batch_norm.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
-
-/* batch_norm */
-enum { X, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, RESIDUAL };
-enum { MOMENTUM, EPS, ACT };
-enum { Y, MEAN, RSTD };
-enum { ACT_NONE, ACT_RELU };
-
-/* batch_norm_grad: the inputs begin as those of batch_norm */
-enum { GRAD_RESIDUAL = BETA + 1, GRAD_MEAN, GRAD_RSTD, GRAD_DY };
-enum { GRAD_ACT };
-enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
+#include "ops/reference.h"
 
 TNI_CPU_DECLARE(batch_norm)
 TNI_CPU_DECLARE(batch_norm_grad)
 TNI_CUDA_DECLARE(batch_norm)
 TNI_CUDA_DECLARE(batch_norm_grad)
-
-static double element(const tn_view *v, int64_t i, double absent) {
-    return v ? tn_get(v->type, v->data, i) : absent;
-}
 
 /* x is (n, c, s): where value i of n * s in a channel is. */
 static int64_t place(const tn_view *x, int64_t channel, int64_t i) {
@@ -35,83 +20,73 @@ static int64_t place(const tn_view *x, int64_t channel, int64_t i) {
 
 /* Mean and variance of a channel's m values. The running ones move towards them by `momentum`, the variance as an
  * estimate from a sample, over m - 1; a batch without values leaves them alone. */
-static void statistics_ref(const tn_call *call, int64_t channel, int64_t m, double *mean, double *variance) {
-    const tn_view *x = tn_in(call, X), *running_mean = tn_in(call, RUNNING_MEAN),
-                  *running_var = tn_in(call, RUNNING_VAR);
-    const double momentum = call->attrs[MOMENTUM].f;
+static void statistics_ref(const batch_norm_args *a, int64_t channel, int64_t m, double *mean, double *variance) {
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < m; i++) sum += element(x, place(x, channel, i), 0);
+    for (int64_t i = 0; i < m; i++) sum += get(a->x, place(a->x, channel, i));
     *mean = sum / (double)m;
     for (int64_t i = 0; i < m; i++) {
-        const double d = element(x, place(x, channel, i), 0) - *mean;
+        const double d = get(a->x, place(a->x, channel, i)) - *mean;
         squares += d * d;
     }
     *variance = squares / (double)m;
     if (m == 0) return;
 
-    const double old_mean = element(running_mean, channel, 0), old_var = element(running_var, channel, 0);
-    const double unbiased = m > 1 ? squares / (double)(m - 1) : *variance;
-    tn_set(running_mean->type, running_mean->data, channel, (1 - momentum) * old_mean + momentum * *mean);
-    tn_set(running_var->type, running_var->data, channel, (1 - momentum) * old_var + momentum * unbiased);
+    const double unbiased = m > 1 ? squares / (double)(m - 1) : *variance, old = 1 - a->momentum;
+    set(a->running_mean, channel, old * get(a->running_mean, channel) + a->momentum * *mean);
+    set(a->running_var, channel, old * get(a->running_var, channel) + a->momentum * unbiased);
 }
 
 /* y = act(gamma * (x - mean) * rstd + beta + residual) */
 static tn_status batch_norm_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
-    const tn_view *residual = tn_in(call, RESIDUAL);
-    const tn_view *y = tn_out(call, Y), *mean_out = tn_out(call, MEAN), *rstd_out = tn_out(call, RSTD);
-    const int64_t c = x->shape[1], m = x->shape[0] * tn_product(x, 2, x->ndim);
+    const batch_norm_args a = batch_norm_args_of(call);
+    const int64_t c = a.x->shape[1], m = a.x->shape[0] * tn_product(a.x, 2, a.x->ndim);
     for (int64_t k = 0; k < c; k++) {
         double mean, variance;
-        statistics_ref(call, k, m, &mean, &variance);
-        const double rstd = 1 / sqrt(variance + call->attrs[EPS].f);
+        statistics_ref(&a, k, m, &mean, &variance);
+        const double rstd = 1 / sqrt(variance + a.eps);
         for (int64_t i = 0; i < m; i++) {
-            const int64_t at = place(x, k, i);
-            const double xhat = (element(x, at, 0) - mean) * rstd;
-            const double z = element(gamma, k, 1) * xhat + element(beta, k, 0) + element(residual, at, 0);
-            tn_set(y->type, y->data, at, call->attrs[ACT].choice == ACT_RELU && z < 0 ? 0 : z);
+            const int64_t at = place(a.x, k, i);
+            const double xhat = (get(a.x, at) - mean) * rstd;
+            const double z = get_or(a.gamma, k, 1) * xhat + get_or(a.beta, k, 0) + get_or(a.residual, at, 0);
+            set(a.y, at, a.act == ACT_RELU && z < 0 ? 0 : z);
         }
-        tn_set(mean_out->type, mean_out->data, k, mean);
-        tn_set(rstd_out->type, rstd_out->data, k, rstd);
+        set(a.mean, k, mean);
+        set(a.rstd, k, rstd);
     }
     return TN_OK;
 }
 
 /* What passes the activation: dy, or 0 where relu cut off. */
-static double passed(const tn_call *call, int64_t k, int64_t at, double xhat) {
-    const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
-    const tn_view *residual = tn_in(call, GRAD_RESIDUAL), *dy = tn_in(call, GRAD_DY);
-    const double z = element(gamma, k, 1) * xhat + element(beta, k, 0) + element(residual, at, 0);
-    return call->attrs[GRAD_ACT].choice == ACT_RELU && z <= 0 ? 0 : element(dy, at, 0);
+static double passed(const batch_norm_grad_args *a, int64_t k, int64_t at, double xhat) {
+    const double z = get_or(a->gamma, k, 1) * xhat + get_or(a->beta, k, 0) + get_or(a->residual, at, 0);
+    return a->act == ACT_RELU && z <= 0 ? 0 : get(a->dy, at);
 }
 
 /* With g what passes the activation: dresidual = g, dbeta = sum(g), dgamma = sum(g * xhat) and
  * dx = gamma * rstd * (g - dbeta / m - xhat * dgamma / m). */
 static tn_status batch_norm_grad_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *mean = tn_in(call, GRAD_MEAN), *rstd = tn_in(call, GRAD_RSTD);
-    const tn_view *dx = tn_out(call, GRAD_DX), *dresidual = tn_out(call, GRAD_DRESIDUAL);
-    const tn_view *dgamma = tn_out(call, GRAD_DGAMMA), *dbeta = tn_out(call, GRAD_DBETA);
-    const int64_t c = x->shape[1], m = x->shape[0] * tn_product(x, 2, x->ndim);
+    const batch_norm_grad_args a = batch_norm_grad_args_of(call);
+    const int64_t c = a.x->shape[1], m = a.x->shape[0] * tn_product(a.x, 2, a.x->ndim);
     for (int64_t k = 0; k < c; k++) {
-        const double scale = element(rstd, k, 0), shift = element(mean, k, 0);
+        const double scale = get(a.rstd, k), shift = get(a.mean, k);
         double sum = 0, dot = 0;
         for (int64_t i = 0; i < m; i++) {
-            const int64_t at = place(x, k, i);
-            const double xhat = (element(x, at, 0) - shift) * scale, g = passed(call, k, at, xhat);
+            const int64_t at = place(a.x, k, i);
+            const double xhat = (get(a.x, at) - shift) * scale, g = passed(&a, k, at, xhat);
             sum += g;
             dot += g * xhat;
         }
         for (int64_t i = 0; i < m; i++) {
-            const int64_t at = place(x, k, i);
-            const double xhat = (element(x, at, 0) - shift) * scale, g = passed(call, k, at, xhat);
-            const double d = element(tn_in(call, GAMMA), k, 1) * scale * (g - (sum + xhat * dot) / (double)m);
-            if (dx) tn_set(dx->type, dx->data, at, d);
-            if (dresidual) tn_set(dresidual->type, dresidual->data, at, g);
+            const int64_t at = place(a.x, k, i);
+            const double xhat = (get(a.x, at) - shift) * scale, g = passed(&a, k, at, xhat);
+            const double d = get_or(a.gamma, k, 1) * scale * (g - (sum + xhat * dot) / (double)m);
+            if (a.dx) set(a.dx, at, d);
+            if (a.dresidual) set(a.dresidual, at, g);
         }
-        if (dgamma) tn_set(dgamma->type, dgamma->data, k, dot);
-        if (dbeta) tn_set(dbeta->type, dbeta->data, k, sum);
+        if (a.dgamma) set(a.dgamma, k, dot);
+        if (a.dbeta) set(a.dbeta, k, sum);
     }
     return TN_OK;
 }
@@ -128,42 +103,43 @@ static bool same_layout(const tn_view *const *tensors, int count) {
 }
 
 static bool batch_norm_accepts(const tn_call *call) {
-    const tn_view *tensors[] = {tn_in(call, X), tn_in(call, RESIDUAL), tn_out(call, Y)};
-    return same_layout(tensors, 3);
+    const batch_norm_args a = batch_norm_args_of(call);
+    return same_layout((const tn_view *[]){a.x, a.residual, a.y}, 3);
 }
 
 static bool batch_norm_grad_accepts(const tn_call *call) {
-    const tn_view *tensors[] = {tn_in(call, X), tn_in(call, GRAD_RESIDUAL), tn_in(call, GRAD_DY), tn_out(call, GRAD_DX),
-                                tn_out(call, GRAD_DRESIDUAL)};
-    return same_layout(tensors, 5);
+    const batch_norm_grad_args a = batch_norm_grad_args_of(call);
+    return same_layout((const tn_view *[]){a.x, a.residual, a.dy, a.dx, a.dresidual}, 5);
 }
 
 /* For whichever layout needs more. */
-static size_t workspace(const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
+static size_t workspace(const tn_view *x) {
     const int64_t n = x->shape[0], c = x->shape[1], places = n * tn_product(x, 2, x->ndim);
-    const int64_t block = tni_batch_norm_block(places), blocks = (places + block - 1) / block;
-    const int64_t planes = tni_batch_norm_parts(n, c), parts = blocks > planes ? blocks : planes;
+    const int64_t parts = max(ceil_div(places, rows_summed_together(places)), tni_batch_norm_parts(n, c));
     return (size_t)(parts * TNI_BATCH_NORM_SUMS + TNI_BATCH_NORM_PER_CHANNEL) * (size_t)c * sizeof(double);
 }
 
+static size_t batch_norm_workspace(const tn_call *call) {
+    return workspace(batch_norm_args_of(call).x);
+}
+
+static size_t batch_norm_grad_workspace(const tn_call *call) {
+    return workspace(batch_norm_grad_args_of(call).x);
+}
+
 static const tn_kernel batch_norm_kernels[] = {
-    TNI_CPU_KERNELS(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts, .workspace = workspace),
-    TNI_CPU_KERNELS(batch_norm, .flags = TN_ALIAS, .workspace = workspace),
-    TNI_CUDA_KERNEL(batch_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_accepts,
-                    .workspace = tni_batch_norm_cuda_workspace),
-    TNI_CUDA_KERNEL(batch_norm, .flags = TN_ALIAS, .workspace = tni_batch_norm_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, batch_norm, TN_ALIAS, batch_norm_accepts, .workspace = batch_norm_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, batch_norm, TN_ALIAS, batch_norm_accepts,
+                         .workspace = tni_batch_norm_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_ref},
     {0},
 };
 
 static const tn_kernel batch_norm_grad_kernels[] = {
-    TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_grad_accepts,
-                    .workspace = workspace),
-    TNI_CPU_KERNELS(batch_norm_grad, .flags = TN_ALIAS, .workspace = workspace),
-    TNI_CUDA_KERNEL(batch_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = batch_norm_grad_accepts,
-                    .workspace = tni_batch_norm_grad_cuda_workspace),
-    TNI_CUDA_KERNEL(batch_norm_grad, .flags = TN_ALIAS, .workspace = tni_batch_norm_grad_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, batch_norm_grad, TN_ALIAS, batch_norm_grad_accepts,
+                         .workspace = batch_norm_grad_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, batch_norm_grad, TN_ALIAS, batch_norm_grad_accepts,
+                         .workspace = tni_batch_norm_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = batch_norm_grad_ref},
     {0},
 };
@@ -217,27 +193,27 @@ static const tn_sample batch_norm_grad_samples[] = {
     {0},
 };
 
-const tn_op tni_op_batch_norm = {
-    .signature = "batch_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, running_mean: f32[c]!, running_var: f32[c]!, "
-                 "residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, act: activation = 'none') "
-                 "-> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], "
-                 "z: T[n, c, *s if act != 'none' and act != 'relu' else 0]",
-
-    .doc = "In training: normalises each channel over the batch, times gamma, plus beta, plus residual, then act; "
-           "moves the running statistics.",
-    .grad = "x, gamma, beta, residual: batch_norm_grad(x, gamma, beta, residual, mean, rstd, dy, z)",
-    .kernels = batch_norm_kernels,
-    .samples = batch_norm_samples,
-};
-
-const tn_op tni_op_batch_norm_grad = {
-    .signature = "batch_norm_grad(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, mean: acc(T)[c], "
-                 "rstd: acc(T)[c], dy: T[n, c, *s], z: T[n, c, *s if act != 'none' and act != 'relu' else 0]?, act: "
-                 "activation = 'none') "
-                 "-> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta: W[c]?, dresidual: T[n, c, *s]?",
-    .doc =
-        "The gradients of batch_norm that are asked for; what relu cut off is computed again, other activations need "
-        "z, the values before them.",
-    .kernels = batch_norm_grad_kernels,
-    .samples = batch_norm_grad_samples,
+const tn_op tni_ops_batch_norm[] = {
+    {
+        .signature = "batch_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, running_mean: f32[c]!, "
+                     "running_var: f32[c]!, residual: T[n, c, *s]?, momentum: float = 0.1, eps: float = 1e-5, "
+                     "act: activation = 'none') -> y: T[n, c, *s], mean: acc(T)[c], rstd: acc(T)[c], "
+                     "z: T[n, c, *s if act != 'none' and act != 'relu' else 0]",
+        .doc = "In training: normalises each channel over the batch, times gamma, plus beta, plus residual, then act; "
+               "moves the running statistics.",
+        .grad = "x, gamma, beta, residual: batch_norm_grad(x, gamma, beta, residual, mean, rstd, dy, z)",
+        .kernels = batch_norm_kernels,
+        .samples = batch_norm_samples,
+    },
+    {
+        .signature = "batch_norm_grad(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, residual: T[n, c, *s]?, "
+                     "mean: acc(T)[c], rstd: acc(T)[c], dy: T[n, c, *s], "
+                     "z: T[n, c, *s if act != 'none' and act != 'relu' else 0]?, act: activation = 'none') "
+                     "-> dx: T[n, c, *s]?, dgamma: W[c]?, dbeta: W[c]?, dresidual: T[n, c, *s]?",
+        .doc = "The gradients of batch_norm that are asked for; what relu cut off is computed again, other activations "
+               "need z, the values before them.",
+        .kernels = batch_norm_grad_kernels,
+        .samples = batch_norm_grad_samples,
+    },
+    {0},
 };

@@ -1,8 +1,24 @@
-/* The two layouts that the vectorised kernels of batch_norm take as they are, and how they divide their work. */
+/* The arguments of batch_norm and its gradient, the two layouts that the vectorised kernels take as they are, and how
+ * they divide their work. */
 #ifndef TNI_BATCH_NORM_H
 #define TNI_BATCH_NORM_H
 
-#include <tenon/op.h>
+#include "norm.h"
+#include "ops/arguments.h"
+
+#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                   \
+    IN(x)                                                                                                     \
+    IN(gamma) IN(beta) IN(running_mean) IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) \
+        ATTR(act, choice) OUT(y) OUT(mean) OUT(rstd) OUT(z)
+TNI_ARGUMENTS(batch_norm, BATCH_NORM_ARGUMENTS)
+
+#define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR)                                                                    \
+    IN(x)                                                                                                           \
+    IN(gamma) IN(beta) IN(residual) IN(mean) IN(rstd) IN(dy) IN(z) ATTR(act, choice) OUT(dx) OUT(dgamma) OUT(dbeta) \
+        OUT(dresidual)
+TNI_ARGUMENTS(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS)
+
+enum { ACT_NONE, ACT_RELU }; /* the choices of act that kernels see; the core does the others */
 
 /* Numbers in the workspace: SUMS for each channel of each part, PER_CHANNEL for each channel. */
 enum { TNI_BATCH_NORM_SUMS = 3, TNI_BATCH_NORM_PER_CHANNEL = 5 };
@@ -31,22 +47,10 @@ static inline int64_t tni_batch_norm_step(const tn_view *v) {
     return step == 0 ? v->shape[1] : step;
 }
 
-/* Sums over a channel are made in parts that depend on the shape alone, so that threads do not show in the result. */
-
-/* Rows that are summed up together: enough parts to share out, none so long that the sums lose accuracy. */
-static inline int64_t tni_batch_norm_block(int64_t places) {
-    const int64_t sixteenth = (places + 15) / 16;
-    return sixteenth < 8 ? 8 : sixteenth > 256 ? 256 : sixteenth;
-}
-
-/* Parts of n whose planes are summed up apart, where there are few channels. */
+/* Parts of n whose planes are summed up apart, where there are few channels. By the shape alone, as rows are. */
 static inline int64_t tni_batch_norm_parts(int64_t n, int64_t c) {
     if (c >= 16 || n <= 1) return 1;
-    return n < 16 ? n : 16;
+    return min(n, 16);
 }
-
-/* Of the kernels in batch_norm_cuda.c. */
-size_t tni_batch_norm_cuda_workspace(const tn_call *call);
-size_t tni_batch_norm_grad_cuda_workspace(const tn_call *call);
 
 #endif

@@ -10,14 +10,6 @@
 
 #include "moments.h"
 
-enum { X, GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, RESIDUAL };
-enum { MOMENTUM, EPS, ACT };
-enum { Y, MEAN, RSTD };
-
-enum { GRAD_RESIDUAL = BETA + 1, GRAD_MEAN, GRAD_RSTD, GRAD_DY };
-enum { GRAD_ACT };
-enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA, GRAD_DRESIDUAL };
-
 enum { LINE = 64 / V_BYTES };
 enum { KEPT = 28672 }; /* numbers of a channel that are kept in f32 */
 
@@ -31,6 +23,8 @@ typedef struct big {
  * and dy, `to` are dx and dresidual. */
 typedef struct work {
     const tn_call *call;
+    batch_norm_args forward;
+    batch_norm_grad_args backward;
     tn_type type;
     bool grad, relu, rows;   /* rows: the layout */
     int64_t n, c, s;         /* x: (n, c, s) */
@@ -49,11 +43,11 @@ static big big_of(const tn_view *v) {
 }
 
 TNI_INLINE void *plane_at(const tn_type t, const big *b, int64_t n, int64_t c) {
-    return b->data ? v_to(t, b->data, n * b->n_step + c * b->c_step) : NULL;
+    return b->data ? r_at(t, b->data, n * b->n_step + c * b->c_step) : NULL;
 }
 
 TNI_INLINE void *row_at(const tn_type t, const big *b, int64_t r) {
-    return b->data ? v_to(t, b->data, r * b->row_step) : NULL;
+    return b->data ? r_at(t, b->data, r * b->row_step) : NULL;
 }
 
 static double *sums_at(const work *w, int64_t part, int which, int64_t c) {
@@ -115,7 +109,7 @@ TNI_INLINE void backward_vector(const tn_type t, const bool relu, const numbers 
 /* Planes of one channel lie far apart: a short one is asked for ahead, because the processor sees no pattern. */
 TNI_INLINE void fetch_plane(const tn_type t, const work *w, const big *b, int64_t n, int64_t c) {
     if (n >= w->n || !b->data) return;
-    const char *at = plane_at(t, b, n, c), *end = v_to(t, (void *)at, smaller(w->s, 4096));
+    const char *at = plane_at(t, b, n, c), *end = r_at(t, (void *)at, min(w->s, 4096));
     for (; at < end; at += 64) __builtin_prefetch(at);
 }
 
@@ -130,9 +124,9 @@ TNI_INLINE moments plane_moments(const tn_type t, const work *w, int64_t c, int6
         }
         return all;
     }
-    const int64_t together = larger(1, MOMENTS_PART / larger(1, w->s));
+    const int64_t together = max(1, MOMENTS_PART / max(1, w->s));
     for (int64_t n = first; n < last && w->s > 0; n += together) {
-        const int64_t end = smaller(n + together, last);
+        const int64_t end = min(n + together, last);
         shifted s = shifted_begin(t, plane_at(t, &w->x, n, c), w->s);
         for (int64_t k = n; k < end; k++) {
             fetch_plane(t, w, &w->x, k + 1, c);
@@ -150,7 +144,7 @@ TNI_INLINE void plane_products(const tn_type t, const bool relu, const work *w, 
     const void *x = plane_at(t, &w->x, n, c), *residual = plane_at(t, &w->residual, n, c),
                *dy = plane_at(t, &w->dy, n, c);
     for (int64_t begin = 0, end; begin < w->s; begin = end) {
-        end = smaller(begin + MOMENTS_PART, w->s);
+        end = min(begin + MOMENTS_PART, w->s);
         vreal sums[4] = {0}, dots[4] = {0};
         int64_t i = begin;
         for (; i + 4 * VL <= end; i += 4 * VL) {
@@ -173,7 +167,7 @@ TNI_INLINE void plane_products(const tn_type t, const bool relu, const work *w, 
 }
 
 TNI_INLINE void plane_sums(const tn_type t, const bool relu, const work *w, int64_t c, int64_t part) {
-    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n);
+    const int64_t first = part * w->per_part, last = min(first + w->per_part, w->n);
     double *a = sums_at(w, part, 0, c), *b = sums_at(w, part, 1, c);
     if (!w->grad) {
         const moments m = plane_moments(t, w, c, first, last);
@@ -269,7 +263,7 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
  * the last vector. */
 TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
                           int64_t left) {
-    const int64_t first = part * w->per_part, last = smaller(first + w->per_part, w->n * w->s);
+    const int64_t first = part * w->per_part, last = min(first + w->per_part, w->n * w->s);
     vreal a[LINE] = {0}, b[LINE] = {0};
     numbers p[LINE] = {0};
     for (int k = 0; k < width; k++) {
@@ -322,8 +316,7 @@ TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64
 
 /* ---- from the sums to each channel's numbers ----------------------------------------------------------------------------- */
 
-static real param(const work *w, int input, int64_t c, real absent) {
-    const tn_view *v = tn_in(w->call, input);
+static real param(const tn_view *v, int64_t c, real absent) {
     return v ? r_load(v->type, v->data, c * v->strides[0]) : absent;
 }
 
@@ -343,49 +336,50 @@ static double plain_mean(const work *w, int64_t c) {
     return sum / (double)(w->n * w->s);
 }
 
-static void move_running(const work *w, int input, int64_t c, double value) {
-    const tn_view *v = tn_in(w->call, input);
+static void move_running(const tn_view *v, int64_t c, double momentum, double value) {
     float *running = (float *)v->data + c * v->strides[0];
-    const double momentum = w->call->attrs[MOMENTUM].f;
     *running = (float)((1 - momentum) * *running + momentum * value);
 }
 
 static void finish_forward(const work *w, int64_t c) {
+    const batch_norm_args *a = &w->forward;
     moments all = {0};
     for (int64_t part = 0; part < w->parts; part++) {
         moments_merge(&all, (moments){*sums_at(w, part, 0, c), *sums_at(w, part, 1, c), *sums_at(w, part, 2, c)});
     }
     const int64_t m = w->n * w->s;
     const double mean = m > 0 && isfinite(all.mean) ? all.mean : plain_mean(w, c);
-    const double variance = all.m2 / (double)m, rstd = 1 / sqrt(variance + w->call->attrs[EPS].f);
+    const double variance = all.m2 / (double)m, rstd = 1 / sqrt(variance + a->eps);
     w->mean[c] = (real)mean;
-    w->scale[c] = (real)(rstd * (double)param(w, GAMMA, c, 1));
-    w->beta[c] = param(w, BETA, c, 0);
-    set_output(tn_out(w->call, MEAN), c, mean);
-    set_output(tn_out(w->call, RSTD), c, rstd);
+    w->scale[c] = (real)(rstd * (double)param(a->gamma, c, 1));
+    w->beta[c] = param(a->beta, c, 0);
+    set_output(a->mean, c, mean);
+    set_output(a->rstd, c, rstd);
     if (m == 0) return;
-    move_running(w, RUNNING_MEAN, c, mean);
-    move_running(w, RUNNING_VAR, c, m > 1 ? all.m2 / (double)(m - 1) : variance);
+    move_running(a->running_mean, c, a->momentum, mean);
+    move_running(a->running_var, c, a->momentum, m > 1 ? all.m2 / (double)(m - 1) : variance);
 }
 
 static void begin_backward(const work *w, int64_t c) {
-    w->mean[c] = param(w, GRAD_MEAN, c, 0);
-    w->scale[c] = param(w, GRAD_RSTD, c, 0) * param(w, GAMMA, c, 1);
-    w->beta[c] = param(w, BETA, c, 0);
+    const batch_norm_grad_args *a = &w->backward;
+    w->mean[c] = param(a->mean, c, 0);
+    w->scale[c] = param(a->rstd, c, 0) * param(a->gamma, c, 1);
+    w->beta[c] = param(a->beta, c, 0);
 }
 
 static void finish_backward(const work *w, int64_t c) {
+    const batch_norm_grad_args *a = &w->backward;
     double sum = 0, dot = 0;
     for (int64_t part = 0; part < w->parts; part++) {
         sum += *sums_at(w, part, 0, c);
         dot += *sums_at(w, part, 1, c);
     }
-    const double m = (double)(w->n * w->s), rstd = (double)param(w, GRAD_RSTD, c, 0);
-    const double scale = rstd * (double)param(w, GAMMA, c, 1);
+    const double m = (double)(w->n * w->s), rstd = (double)param(a->rstd, c, 0);
+    const double scale = rstd * (double)param(a->gamma, c, 1);
     w->shift[c] = (real)(scale * sum / m);
     w->slope[c] = (real)(scale * rstd * rstd * dot / m);
-    set_output(tn_out(w->call, GRAD_DGAMMA), c, m > 0 ? rstd * dot : 0); /* without values rstd is NaN */
-    set_output(tn_out(w->call, GRAD_DBETA), c, sum);
+    set_output(a->dgamma, c, m > 0 ? rstd * dot : 0); /* without values rstd is NaN */
+    set_output(a->dbeta, c, sum);
 }
 
 static void finish(const work *w, int64_t c) {
@@ -411,7 +405,7 @@ TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, i
         switch (l->stage) {
         case CHANNELS:
             if (t != V_NATIVE && w->grad && w->parts > 0 && w->dx.data && !w->residual.data && !w->dresidual.data &&
-                w->n * ((w->s + VL - 1) / VL * VL) <= KEPT) {
+                w->n * round_up(w->s, VL) <= KEPT) {
                 channel_kept(t, relu, w, i);
                 break;
             }
@@ -437,17 +431,12 @@ TNI_INLINE void stage_of(const tn_type t, const loop *l, int64_t begin, int64_t 
 
 static void body(void *arg, int64_t begin, int64_t end) {
     const loop *l = arg;
-    if (V_HALVES && l->w->type == TN_F16)
-        stage_of(TN_F16, l, begin, end);
-    else if (V_HALVES && l->w->type == TN_BF16)
-        stage_of(TN_BF16, l, begin, end);
-    else
-        stage_of(V_NATIVE, l, begin, end);
+    V_BY_TYPE(l->w->type, stage_of, l, begin, end);
 }
 
 static void run_stage(const work *w, stage s, int64_t n, int64_t elements) {
     loop l = {w, s};
-    tn_parallel(w->call, n, grain_of(elements), body, &l);
+    tn_parallel(w->call, n, tni_row_grain(elements), body, &l);
 }
 
 static void run(const work *w) {
@@ -475,8 +464,7 @@ static bool all_rows(const big *const *tensors, int count) {
     return true;
 }
 
-static void set_up(work *w, const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
+static void set_up(work *w, const tn_call *call, const tn_view *x) {
     const big *tensors[] = {&w->x, &w->residual, &w->dy, &w->y, &w->dx, &w->dresidual};
     w->call = call;
     w->type = x->type;
@@ -485,8 +473,8 @@ static void set_up(work *w, const tn_call *call) {
     w->s = tn_product(x, 2, x->ndim);
     w->rows = all_rows(tensors, 6);
     const int64_t places = w->rows ? w->n * w->s : w->n;
-    w->per_part = w->rows ? tni_batch_norm_block(places) : larger(1, pieces(places, tni_batch_norm_parts(w->n, w->c)));
-    w->parts = pieces(places, w->per_part);
+    w->per_part = w->rows ? rows_summed_together(places) : max(1, ceil_div(places, tni_batch_norm_parts(w->n, w->c)));
+    w->parts = ceil_div(places, w->per_part);
     w->sums = (double *)call->workspace;
     w->mean = (real *)(w->sums + w->parts * TNI_BATCH_NORM_SUMS * w->c);
     w->scale = w->mean + w->c;
@@ -497,25 +485,26 @@ static void set_up(work *w, const tn_call *call) {
 
 tn_status TNI_CPU(batch_norm)(const tn_call *call, void *state) {
     (void)state;
-    work w = {.relu = call->attrs[ACT].choice == 1,
-              .x = big_of(tn_in(call, X)),
-              .residual = big_of(tn_in(call, RESIDUAL)),
-              .y = big_of(tn_out(call, Y))};
-    set_up(&w, call);
+    const batch_norm_args a = batch_norm_args_of(call);
+    work w = {
+        .forward = a, .relu = a.act == ACT_RELU, .x = big_of(a.x), .residual = big_of(a.residual), .y = big_of(a.y)};
+    set_up(&w, call, a.x);
     run(&w);
     return TN_OK;
 }
 
 tn_status TNI_CPU(batch_norm_grad)(const tn_call *call, void *state) {
     (void)state;
-    work w = {.grad = true,
-              .relu = call->attrs[GRAD_ACT].choice == 1,
-              .x = big_of(tn_in(call, X)),
-              .residual = big_of(tn_in(call, GRAD_RESIDUAL)),
-              .dy = big_of(tn_in(call, GRAD_DY)),
-              .dx = big_of(tn_out(call, GRAD_DX)),
-              .dresidual = big_of(tn_out(call, GRAD_DRESIDUAL))};
-    set_up(&w, call);
+    const batch_norm_grad_args a = batch_norm_grad_args_of(call);
+    work w = {.backward = a,
+              .grad = true,
+              .relu = a.act == ACT_RELU,
+              .x = big_of(a.x),
+              .residual = big_of(a.residual),
+              .dy = big_of(a.dy),
+              .dx = big_of(a.dx),
+              .dresidual = big_of(a.dresidual)};
+    set_up(&w, call, a.x);
     for (int64_t c = 0; c < w.c; c++) begin_backward(&w, c);
     run(&w);
     return TN_OK;

@@ -1,96 +1,85 @@
 /* layer_norm: contract, gradient, reference. The vectorised kernels are in layer_norm_cpu.c. */
+#include "layer_norm.h"
+
 #include <math.h>
 
 #include "cpu/vec/variants.h"
-#include "layer_norm.h"
-#include "layer_norm_cuda.h"
-
-/* layer_norm */
-enum { X, GAMMA, BETA };
-enum { EPS };
-enum { Y, MEAN, RSTD };
-
-/* layer_norm_grad: the inputs begin as those of layer_norm */
-enum { GRAD_MEAN = BETA + 1, GRAD_RSTD, GRAD_DY };
-enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA };
+#include "cuda/driver/cuda.h"
+#include "norm.h"
+#include "ops/reference.h"
 
 TNI_CPU_DECLARE(layer_norm)
 TNI_CPU_DECLARE(layer_norm_grad)
+TNI_CUDA_DECLARE(layer_norm)
+TNI_CUDA_DECLARE(layer_norm_grad)
 
 /* x: (rows, c). */
 static tn_status layer_norm_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
-    const tn_view *y = tn_out(call, Y), *mean_out = tn_out(call, MEAN), *rstd_out = tn_out(call, RSTD);
-    const int64_t rows = tn_product(x, 0, x->ndim - 1), c = x->shape[x->ndim - 1];
+    const layer_norm_args a = layer_norm_args_of(call);
+    const int64_t rows = tn_product(a.x, 0, a.x->ndim - 1), c = a.x->shape[a.x->ndim - 1];
     for (int64_t i = 0; i < rows; i++) {
         double mean = 0, variance = 0;
-        for (int64_t j = 0; j < c; j++) mean += tn_get(x->type, x->data, i * c + j);
+        for (int64_t j = 0; j < c; j++) mean += get(a.x, i * c + j);
         mean /= (double)c;
         for (int64_t j = 0; j < c; j++) {
-            const double d = tn_get(x->type, x->data, i * c + j) - mean;
+            const double d = get(a.x, i * c + j) - mean;
             variance += d * d;
         }
         variance /= (double)c;
-        const double rstd = 1 / sqrt(variance + call->attrs[EPS].f);
+        const double rstd = 1 / sqrt(variance + a.eps);
 
         for (int64_t j = 0; j < c; j++) {
-            double v = (tn_get(x->type, x->data, i * c + j) - mean) * rstd;
-            if (gamma) v *= tn_get(gamma->type, gamma->data, j);
-            if (beta) v += tn_get(beta->type, beta->data, j);
-            tn_set(y->type, y->data, i * c + j, v);
+            double v = (get(a.x, i * c + j) - mean) * rstd;
+            if (a.gamma) v *= get(a.gamma, j);
+            if (a.beta) v += get(a.beta, j);
+            set(a.y, i * c + j, v);
         }
-        tn_set(mean_out->type, mean_out->data, i, mean);
-        tn_set(rstd_out->type, rstd_out->data, i, rstd);
+        set(a.mean, i, mean);
+        set(a.rstd, i, rstd);
     }
     return TN_OK;
 }
 
 /* The normalised x[i][j], and what arrives at it: g = dy * gamma. */
-static double normalised(const tn_call *call, int64_t i, int64_t j, int64_t c) {
-    const tn_view *x = tn_in(call, X), *mean = tn_in(call, GRAD_MEAN), *rstd = tn_in(call, GRAD_RSTD);
-    const double d = tn_get(x->type, x->data, i * c + j) - tn_get(mean->type, mean->data, i);
-    return d * tn_get(rstd->type, rstd->data, i);
+static double normalised(const layer_norm_grad_args *a, int64_t i, int64_t j, int64_t c) {
+    return (get(a->x, i * c + j) - get(a->mean, i)) * get(a->rstd, i);
 }
 
-static double arriving(const tn_call *call, int64_t i, int64_t j, int64_t c) {
-    const tn_view *gamma = tn_in(call, GAMMA), *dy = tn_in(call, GRAD_DY);
-    const double d = tn_get(dy->type, dy->data, i * c + j);
-    return gamma ? d * tn_get(gamma->type, gamma->data, j) : d;
+static double arriving(const layer_norm_grad_args *a, int64_t i, int64_t j, int64_t c) {
+    return get(a->dy, i * c + j) * get_or(a->gamma, j, 1);
 }
 
 /* dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), the means taken along the row */
-static void layer_norm_dx_ref(const tn_call *call, const tn_view *dx, int64_t rows, int64_t c) {
-    const tn_view *rstd = tn_in(call, GRAD_RSTD);
+static void layer_norm_dx_ref(const layer_norm_grad_args *a, int64_t rows, int64_t c) {
     for (int64_t i = 0; i < rows; i++) {
         double g_mean = 0, gx_mean = 0;
         for (int64_t j = 0; j < c; j++) {
-            const double g = arriving(call, i, j, c);
+            const double g = arriving(a, i, j, c);
             g_mean += g / (double)c;
-            gx_mean += g * normalised(call, i, j, c) / (double)c;
+            gx_mean += g * normalised(a, i, j, c) / (double)c;
         }
         for (int64_t j = 0; j < c; j++) {
-            const double d = arriving(call, i, j, c) - g_mean - normalised(call, i, j, c) * gx_mean;
-            tn_set(dx->type, dx->data, i * c + j, d * tn_get(rstd->type, rstd->data, i));
+            const double d = arriving(a, i, j, c) - g_mean - normalised(a, i, j, c) * gx_mean;
+            set(a->dx, i * c + j, d * get(a->rstd, i));
         }
     }
 }
 
 static tn_status layer_norm_grad_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *dy = tn_in(call, GRAD_DY);
-    const tn_view *dx = tn_out(call, GRAD_DX), *dgamma = tn_out(call, GRAD_DGAMMA), *dbeta = tn_out(call, GRAD_DBETA);
-    const int64_t rows = tn_product(x, 0, x->ndim - 1), c = x->shape[x->ndim - 1];
-    if (dx) layer_norm_dx_ref(call, dx, rows, c);
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const int64_t rows = tn_product(a.x, 0, a.x->ndim - 1), c = a.x->shape[a.x->ndim - 1];
+    if (a.dx) layer_norm_dx_ref(&a, rows, c);
     for (int64_t j = 0; j < c; j++) {
         double scale = 0, shift = 0;
         for (int64_t i = 0; i < rows; i++) {
-            const double d = tn_get(dy->type, dy->data, i * c + j);
-            scale += d * normalised(call, i, j, c);
+            const double d = get(a.dy, i * c + j);
+            scale += d * normalised(&a, i, j, c);
             shift += d;
         }
-        if (dgamma) tn_set(dgamma->type, dgamma->data, j, scale);
-        if (dbeta) tn_set(dbeta->type, dbeta->data, j, shift);
+        if (a.dgamma) set(a.dgamma, j, scale);
+        if (a.dbeta) set(a.dbeta, j, shift);
     }
     return TN_OK;
 }
@@ -101,46 +90,42 @@ static bool has_unit_rows(const tn_view *v) {
 }
 
 static bool layer_norm_accepts(const tn_call *call) {
-    return has_unit_rows(tn_in(call, X)) && has_unit_rows(tn_out(call, Y));
+    const layer_norm_args a = layer_norm_args_of(call);
+    return has_unit_rows(a.x) && has_unit_rows(a.y);
 }
 
 static bool layer_norm_grad_accepts(const tn_call *call) {
-    return has_unit_rows(tn_in(call, X)) && has_unit_rows(tn_in(call, GRAD_DY)) && has_unit_rows(tn_out(call, GRAD_DX));
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    return has_unit_rows(a.x) && has_unit_rows(a.dy) && has_unit_rows(a.dx);
 }
 
 /* gamma and beta in the type of the arithmetic */
 static size_t layer_norm_workspace(const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
-    return 2 * (size_t)x->shape[x->ndim - 1] * tn_type_size(tn_out(call, MEAN)->type);
+    const layer_norm_args a = layer_norm_args_of(call);
+    return 2 * (size_t)a.x->shape[a.x->ndim - 1] * tn_type_size(a.mean->type);
 }
 
 /* gamma, and for each block of rows the sums of dgamma and dbeta */
 static size_t layer_norm_grad_workspace(const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
-    const int64_t rows = tn_product(x, 0, x->ndim - 1), block = tni_layer_norm_block(rows);
-    const bool params = tn_out(call, GRAD_DGAMMA) || tn_out(call, GRAD_DBETA);
-    const int64_t sums = params ? 2 * ((rows + block - 1) / block) : 0;
-    return (size_t)((1 + sums) * x->shape[x->ndim - 1]) * tn_type_size(tn_in(call, GRAD_MEAN)->type);
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const int64_t rows = tn_product(a.x, 0, a.x->ndim - 1);
+    const int64_t sums = a.dgamma || a.dbeta ? 2 * ceil_div(rows, rows_summed_together(rows)) : 0;
+    return (size_t)((1 + sums) * a.x->shape[a.x->ndim - 1]) * tn_type_size(a.mean->type);
 }
 
 static const tn_kernel layer_norm_kernels[] = {
-    TNI_CPU_KERNELS(layer_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = layer_norm_accepts,
-                    .workspace = layer_norm_workspace),
-    TNI_CPU_KERNELS(layer_norm, .flags = TN_ALIAS, .workspace = layer_norm_workspace),
-    TNI_CUDA_KERNEL(layer_norm, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_layer_norm_cuda_accepts,
-                    .workspace = tni_layer_norm_cuda_workspace),
-    TNI_CUDA_KERNEL(layer_norm, .flags = TN_ALIAS, .workspace = tni_layer_norm_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, layer_norm, TN_ALIAS, layer_norm_accepts, .workspace = layer_norm_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm, TN_ALIAS, tni_layer_norm_cuda_accepts,
+                         .workspace = tni_layer_norm_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_ref},
     {0},
 };
 
 static const tn_kernel layer_norm_grad_kernels[] = {
-    TNI_CPU_KERNELS(layer_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = layer_norm_grad_accepts,
-                    .workspace = layer_norm_grad_workspace),
-    TNI_CPU_KERNELS(layer_norm_grad, .flags = TN_ALIAS, .workspace = layer_norm_grad_workspace),
-    TNI_CUDA_KERNEL(layer_norm_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_layer_norm_grad_cuda_accepts,
-                    .workspace = tni_layer_norm_grad_cuda_workspace),
-    TNI_CUDA_KERNEL(layer_norm_grad, .flags = TN_ALIAS, .workspace = tni_layer_norm_grad_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, layer_norm_grad, TN_ALIAS, layer_norm_grad_accepts,
+                         .workspace = layer_norm_grad_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm_grad, TN_ALIAS, tni_layer_norm_grad_cuda_accepts,
+                         .workspace = tni_layer_norm_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_grad_ref},
     {0},
 };
@@ -167,43 +152,47 @@ static const tn_sample layer_norm_samples[] = {
     {0},
 };
 
+#define ALL "want_dx=true want_dgamma=true want_dbeta=true"
+
 static const tn_sample layer_norm_grad_samples[] = {
     {"r=[] c=7 rstd>0 want_dx=true"},
-    {"r=[5] c=33 rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[2, 3] c=64 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[2, 3] c=65 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
+    {"r=[5] c=33 rstd>0 " ALL},
+    {"r=[2, 3] c=64 gamma beta rstd>0 " ALL},
+    {"r=[2, 3] c=65 gamma beta W=f32 rstd>0 " ALL},
     {"r=[300] c=17 gamma rstd>0 want_dgamma=true"},
     {"r=[4, 1, 3] c=100 beta W=f32 rstd>0 want_dbeta=true"},
     {"r=[9] c=31 gamma rstd>0 want_dx=true want_dgamma=true"},
-    {"r=[3] c=1 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[2] c=5003 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[0] c=8 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[3] c=0 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[40] c=2048 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[150] c=264 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[5] c=1000 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[3] c=12296 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[3] c=40960 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true"},
-    {"r=[4096] c=1024 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},
-    {"r=[64, 128] c=768 gamma beta W=f32 rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},
-    {"r=[256] c=16384 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", .bench = true},
+    {"r=[3] c=1 gamma beta rstd>0 " ALL},
+    {"r=[2] c=5003 gamma beta rstd>0 " ALL},
+    {"r=[0] c=8 gamma beta rstd>0 " ALL},
+    {"r=[3] c=0 gamma beta rstd>0 " ALL},
+    {"r=[40] c=2048 gamma beta W=f32 rstd>0 " ALL},
+    {"r=[150] c=264 gamma beta rstd>0 " ALL},
+    {"r=[5] c=1000 gamma beta W=f32 rstd>0 " ALL},
+    {"r=[3] c=12296 gamma beta rstd>0 " ALL},
+    {"r=[3] c=40960 gamma beta rstd>0 " ALL},
+    {"r=[4096] c=1024 gamma beta rstd>0 " ALL, .bench = true},
+    {"r=[64, 128] c=768 gamma beta W=f32 rstd>0 " ALL, .bench = true},
+    {"r=[256] c=16384 gamma beta rstd>0 " ALL, .bench = true},
     {0},
 };
 
-const tn_op tni_op_layer_norm = {
-    .signature = "layer_norm(x: T[*r, c], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5) "
-                 "-> y: T[*r, c], mean: acc(T)[*r], rstd: acc(T)[*r]",
-    .doc = "Normalises the last dimension to mean 0 and variance 1, then times gamma, plus beta.",
-    .grad = "x, gamma, beta: layer_norm_grad(x, gamma, beta, mean, rstd, dy)",
-    .autocast = "32",
-    .kernels = layer_norm_kernels,
-    .samples = layer_norm_samples,
-};
-
-const tn_op tni_op_layer_norm_grad = {
-    .signature = "layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], "
-                 "dy: T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?",
-    .doc = "The gradients of layer_norm that are asked for.",
-    .kernels = layer_norm_grad_kernels,
-    .samples = layer_norm_grad_samples,
+const tn_op tni_ops_layer_norm[] = {
+    {
+        .signature = "layer_norm(x: T[*r, c], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5) "
+                     "-> y: T[*r, c], mean: acc(T)[*r], rstd: acc(T)[*r]",
+        .doc = "Normalises the last dimension to mean 0 and variance 1, then times gamma, plus beta.",
+        .grad = "x, gamma, beta: layer_norm_grad(x, gamma, beta, mean, rstd, dy)",
+        .autocast = "32",
+        .kernels = layer_norm_kernels,
+        .samples = layer_norm_samples,
+    },
+    {
+        .signature = "layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], "
+                     "dy: T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?",
+        .doc = "The gradients of layer_norm that are asked for.",
+        .kernels = layer_norm_grad_kernels,
+        .samples = layer_norm_grad_samples,
+    },
+    {0},
 };

@@ -1,14 +1,14 @@
-/* What the kernels of layer_norm and the sizes of their workspace agree on. */
+/* The arguments of layer_norm and its gradient. */
 #ifndef TNI_LAYER_NORM_H
 #define TNI_LAYER_NORM_H
 
-#include <stdint.h>
+#include "ops/arguments.h"
 
-/* Rows whose part of dgamma and dbeta is summed up together: enough blocks to share out, few enough that adding them up
- * is little work, and none so long that the sums lose accuracy. */
-static inline int64_t tni_layer_norm_block(int64_t rows) {
-    const int64_t sixteenth = (rows + 15) / 16;
-    return sixteenth < 8 ? 8 : sixteenth > 256 ? 256 : sixteenth;
-}
+#define LAYER_NORM_ARGUMENTS(IN, OUT, ATTR) IN(x) IN(gamma) IN(beta) ATTR(eps, number) OUT(y) OUT(mean) OUT(rstd)
+TNI_ARGUMENTS(layer_norm, LAYER_NORM_ARGUMENTS)
+
+#define LAYER_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR) \
+    IN(x) IN(gamma) IN(beta) IN(mean) IN(rstd) IN(dy) OUT(dx) OUT(dgamma) OUT(dbeta)
+TNI_ARGUMENTS(layer_norm_grad, LAYER_NORM_GRAD_ARGUMENTS)
 
 #endif

@@ -1,16 +1,10 @@
 /* layer_norm, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). */
+#include "layer_norm.h"
+
 #include <math.h>
 
-#include "cpu/rows.h"
-#include "layer_norm.h"
 #include "moments.h"
-
-enum { X, GAMMA, BETA };
-enum { EPS };
-enum { Y, MEAN, RSTD };
-
-enum { GRAD_MEAN = BETA + 1, GRAD_RSTD, GRAD_DY };
-enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA };
+#include "norm.h"
 
 /* ---- forward: x is read for the statistics, and again, from the cache, to be normalised -------------------------- */
 
@@ -28,7 +22,7 @@ typedef struct forward {
  * independent, and y may be x. */
 TNI_INLINE void normalise(const tn_type t, const real *gamma, const real *beta, const void *x, int64_t i, vreal mean,
                           vreal rstd, vreal *v, const int count) {
-    for (int k = 0; k < count; k++) v[k] = (v_load(t, v_from(t, x, i), k * VL) - mean) * rstd;
+    for (int k = 0; k < count; k++) v[k] = (v_load(t, r_at(t, x, i), k * VL) - mean) * rstd;
     for (int k = 0; k < count; k++)
         v[k] = v_fma(v[k], v_load(V_NATIVE, gamma + i, k * VL), v_load(V_NATIVE, beta + i, k * VL));
 }
@@ -47,7 +41,7 @@ TNI_INLINE void normalise_row(const tn_type t, const forward *f, const void *x, 
     int64_t i = 0;
     for (; i + 4 * VL <= n; i += 4 * VL) {
         normalise(t, gamma, beta, x, i, mean, rstd, v, 4);
-        for (int k = 0; k < 4; k++) v_store(t, v_to(t, y, i), k * VL, v[k]);
+        for (int k = 0; k < 4; k++) v_store(t, r_at(t, y, i), k * VL, v[k]);
     }
     for (; i < end; i += VL) {
         normalise(t, gamma, beta, x, i, mean, rstd, v, 1);
@@ -67,11 +61,11 @@ TNI_INLINE void forward_rows(const tn_type t, const forward *f, int64_t begin, i
     const int64_t n = f->rows.n;
     tni_row row = tni_row_at(&f->rows, begin);
     for (int64_t r = begin; r < end; r++, tni_row_next(&f->rows, &row)) {
-        const void *x = v_from(t, f->x, row.at[0]);
+        const void *x = r_at(t, f->x, row.at[0]);
         moments m = moments_of_run(t, x, n);
         if (!isfinite(m.mean) || n == 0) m.mean = plain_mean(t, x, n);
         const real mean = (real)m.mean, rstd = (real)(1 / sqrt(m.m2 / (double)n + f->eps));
-        normalise_row(t, f, x, v_to(t, f->y, row.at[1]), v_set(mean), v_set(rstd));
+        normalise_row(t, f, x, r_at(t, f->y, row.at[1]), v_set(mean), v_set(rstd));
         f->mean[row.at[2]] = mean;
         f->rstd[row.at[3]] = rstd;
     }
@@ -79,28 +73,24 @@ TNI_INLINE void forward_rows(const tn_type t, const forward *f, int64_t begin, i
 
 static void forward_body(void *arg, int64_t begin, int64_t end) {
     const forward *f = arg;
-    if (V_HALVES && f->type == TN_F16)
-        forward_rows(TN_F16, f, begin, end);
-    else if (V_HALVES && f->type == TN_BF16)
-        forward_rows(TN_BF16, f, begin, end);
-    else
-        forward_rows(V_NATIVE, f, begin, end);
+    V_BY_TYPE(f->type, forward_rows, f, begin, end);
 }
 
 tn_status TNI_CPU(layer_norm)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *views[] = {tn_in(call, X), tn_out(call, Y), tn_out(call, MEAN), tn_out(call, RSTD)};
-    forward f = {.rows = tni_rows_of(views, 4, views[0]->ndim - 1),
-                 .type = views[0]->type,
-                 .x = views[0]->data,
-                 .y = views[1]->data,
-                 .mean = views[2]->data,
-                 .rstd = views[3]->data,
-                 .eps = call->attrs[EPS].f};
+    const layer_norm_args a = layer_norm_args_of(call);
+    const tn_view *views[] = {a.x, a.y, a.mean, a.rstd};
+    forward f = {.rows = tni_rows_of(views, 4, a.x->ndim - 1),
+                 .type = a.x->type,
+                 .x = a.x->data,
+                 .y = a.y->data,
+                 .mean = a.mean->data,
+                 .rstd = a.rstd->data,
+                 .eps = a.eps};
     const int64_t n = f.rows.n;
-    f.gamma = reals_of(tn_in(call, GAMMA), n, 1, call->workspace);
-    f.beta = reals_of(tn_in(call, BETA), n, 0, (real *)call->workspace + n);
-    tn_parallel(call, f.rows.count, grain_of(n), forward_body, &f);
+    f.gamma = reals_of(a.gamma, n, 1, call->workspace);
+    f.beta = reals_of(a.beta, n, 0, (real *)call->workspace + n);
+    tn_parallel(call, f.rows.count, tni_row_grain(n), forward_body, &f);
     return TN_OK;
 }
 
@@ -146,13 +136,13 @@ TNI_INLINE void sum_row(const tn_type t, const backward *b, grad_row *row) {
     const vreal mean = v_set(row->mean);
     double g = 0, dot = 0;
     for (int64_t begin = 0, n; begin < b->rows.n; begin += n) {
-        n = smaller(b->rows.n - begin, MOMENTS_PART);
-        const void *x = v_from(t, row->x, begin), *dy = v_from(t, row->dy, begin);
+        n = min(b->rows.n - begin, MOMENTS_PART);
+        const void *x = r_at(t, row->x, begin), *dy = r_at(t, row->dy, begin);
         const real *gamma = b->gamma + begin;
         grad_sums s = {0};
         int64_t i = 0;
         for (; i + 4 * VL <= n; i += 4 * VL) {
-            const void *xi = v_from(t, x, i), *dyi = v_from(t, dy, i);
+            const void *xi = r_at(t, x, i), *dyi = r_at(t, dy, i);
             for (int k = 0; k < 4; k++)
                 add_products(&s, k, v_load(t, xi, k * VL) - mean, v_load(t, dyi, k * VL),
                              v_load(V_NATIVE, gamma + i, k * VL));
@@ -179,8 +169,8 @@ TNI_INLINE void grad_vectors(const tn_type t, const int width, const backward *b
     vreal gamma[LINE], dgamma[LINE] = {0}, dbeta[LINE] = {0}, d[LINE], dy[LINE];
     for (int k = 0; k < width; k++) gamma[k] = v_load_some(V_NATIVE, scale, k * VL, left, 0);
     for (const grad_row *row = rows; row < rows + count; row++) {
-        for (int k = 0; k < width; k++) d[k] = v_load_some(t, v_from(t, row->x, i), k * VL, left, 0) - row->mean;
-        for (int k = 0; k < width; k++) dy[k] = v_load_some(t, v_from(t, row->dy, i), k * VL, left, 0);
+        for (int k = 0; k < width; k++) d[k] = v_load_some(t, r_at(t, row->x, i), k * VL, left, 0) - row->mean;
+        for (int k = 0; k < width; k++) dy[k] = v_load_some(t, r_at(t, row->dy, i), k * VL, left, 0);
         if (params) {
             for (int k = 0; k < width; k++) dbeta[k] += dy[k];
         }
@@ -191,7 +181,7 @@ TNI_INLINE void grad_vectors(const tn_type t, const int width, const backward *b
         if (dx) {
             for (int k = 0; k < width; k++)
                 d[k] = v_fma(dy[k], gamma[k], v_fma(d[k], v_set(-row->slope), v_set(-row->shift)));
-            for (int k = 0; k < width; k++) v_store_some(t, v_to(t, row->dx, i), k * VL, left, d[k]);
+            for (int k = 0; k < width; k++) v_store_some(t, r_at(t, row->dx, i), k * VL, left, d[k]);
         }
     }
     if (params) {
@@ -217,11 +207,11 @@ TNI_INLINE void backward_rows(const tn_type t, const backward *b, int64_t begin,
     tni_row at = tni_row_at(&b->rows, begin);
     grad_row rows[TOGETHER];
     for (int64_t r = begin, count; r < end; r += count) {
-        count = smaller(end - r, TOGETHER);
+        count = min(end - r, TOGETHER);
         for (grad_row *row = rows; row < rows + count; row++, tni_row_next(&b->rows, &at)) {
-            row->x = v_from(t, b->x, at.at[0]);
-            row->dy = v_from(t, b->dy, at.at[1]);
-            row->dx = b->dx ? v_to(t, b->dx, at.at[2]) : NULL;
+            row->x = r_at(t, b->x, at.at[0]);
+            row->dy = r_at(t, b->dy, at.at[1]);
+            row->dx = b->dx ? r_at(t, b->dx, at.at[2]) : NULL;
             row->mean = b->mean[at.at[3]];
             row->rstd = b->rstd[at.at[4]];
             if (b->dx) sum_row(t, b, row);
@@ -235,25 +225,20 @@ static void backward_block(void *arg, int64_t first, int64_t last) {
     const int64_t c = b->rows.n;
     for (int64_t k = first; k < last; k++) {
         real *sums = b->sums + 2 * c * k;
-        const int64_t begin = k * b->rows_per_block, end = smaller(begin + b->rows_per_block, b->rows.count);
+        const int64_t begin = k * b->rows_per_block, end = min(begin + b->rows_per_block, b->rows.count);
         if (b->params && c > 0) memset(sums, 0, 2 * (size_t)c * sizeof(real));
-        if (V_HALVES && b->type == TN_F16)
-            backward_rows(TN_F16, b, begin, end, sums);
-        else if (V_HALVES && b->type == TN_BF16)
-            backward_rows(TN_BF16, b, begin, end, sums);
-        else
-            backward_rows(V_NATIVE, b, begin, end, sums);
+        V_BY_TYPE(b->type, backward_rows, b, begin, end, sums);
     }
 }
 
 /* Adds the blocks up: columns first * TILE … of dgamma, then of dbeta. */
 static void add_blocks(void *arg, int64_t first, int64_t last) {
     const backward *b = arg;
-    const int64_t c = b->rows.n, tiles = pieces(c, TILE);
+    const int64_t c = b->rows.n, tiles = ceil_div(c, TILE);
     for (int64_t k = first; k < last; k++) {
         const tn_view *to = k < tiles ? b->dgamma : b->dbeta;
         if (!to) continue;
-        const int64_t begin = k % tiles * TILE, width = smaller(c - begin, TILE);
+        const int64_t begin = k % tiles * TILE, width = min(c - begin, TILE);
         double total[TILE] = {0};
         for (int64_t block = 0; block < b->blocks; block++) {
             const real *sums = b->sums + (2 * block + (k >= tiles)) * c + begin;
@@ -265,25 +250,24 @@ static void add_blocks(void *arg, int64_t first, int64_t last) {
 
 tn_status TNI_CPU(layer_norm_grad)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *dy = tn_in(call, GRAD_DY), *dx = tn_out(call, GRAD_DX);
-    const tn_view *mean = tn_in(call, GRAD_MEAN), *rstd = tn_in(call, GRAD_RSTD);
-    const tn_view *views[] = {x, dy, dx, mean, rstd};
-    backward b = {.rows = tni_rows_of(views, 5, x->ndim - 1),
-                  .type = x->type,
-                  .x = x->data,
-                  .dy = dy->data,
-                  .dx = dx ? dx->data : NULL,
-                  .mean = mean->data,
-                  .rstd = rstd->data,
-                  .dgamma = tn_out(call, GRAD_DGAMMA),
-                  .dbeta = tn_out(call, GRAD_DBETA)};
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const tn_view *views[] = {a.x, a.dy, a.dx, a.mean, a.rstd};
+    backward b = {.rows = tni_rows_of(views, 5, a.x->ndim - 1),
+                  .type = a.x->type,
+                  .x = a.x->data,
+                  .dy = a.dy->data,
+                  .dx = data_of(a.dx),
+                  .mean = a.mean->data,
+                  .rstd = a.rstd->data,
+                  .dgamma = a.dgamma,
+                  .dbeta = a.dbeta};
     const int64_t c = b.rows.n, rows = b.rows.count;
     b.params = b.dgamma || b.dbeta;
-    b.gamma = reals_of(tn_in(call, GAMMA), c, 1, call->workspace);
+    b.gamma = reals_of(a.gamma, c, 1, call->workspace);
     b.sums = (real *)call->workspace + c;
-    b.rows_per_block = tni_layer_norm_block(rows);
-    b.blocks = pieces(rows, b.rows_per_block);
-    if (b.dx || b.params) tn_parallel(call, b.blocks, grain_of(b.rows_per_block * c), backward_block, &b);
-    if (b.params) tn_parallel(call, 2 * pieces(c, TILE), grain_of(b.blocks * TILE), add_blocks, &b);
+    b.rows_per_block = rows_summed_together(rows);
+    b.blocks = ceil_div(rows, b.rows_per_block);
+    if (b.dx || b.params) tn_parallel(call, b.blocks, tni_row_grain(b.rows_per_block * c), backward_block, &b);
+    if (b.params) tn_parallel(call, 2 * ceil_div(c, TILE), tni_row_grain(b.blocks * TILE), add_blocks, &b);
     return TN_OK;
 }

@@ -1,97 +1,43 @@
 /* layer_norm and its gradient on the GPU: which kernels, and how the rows are shared out. */
-#include "layer_norm_cuda.h"
+#include "layer_norm.h"
 
 #include "core/contract/contract.h"
 #include "cuda/device/vector.h"
 #include "cuda/rows/row_plan.h"
 #include "layer_norm.cuh"
-#include "ops/counts.h"
 
-/* layer_norm */
-enum { X, GAMMA, BETA };
-enum { EPS };
-enum { Y, MEAN, RSTD };
-
-/* layer_norm_grad: the inputs begin as those of layer_norm */
-enum { GRAD_MEAN = BETA + 1, GRAD_RSTD, GRAD_DY };
-enum { GRAD_DX, GRAD_DGAMMA, GRAD_DBETA };
-
-static tni_rows rows_of(const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
-    const tn_view *views[LAYER_NORM_VIEWS] = {x, tn_out(call, Y), tn_out(call, MEAN), tn_out(call, RSTD)};
-    return tni_rows_of(views, LAYER_NORM_VIEWS, x->ndim - 1);
+static tni_rows rows_of(const layer_norm_args *a) {
+    const tn_view *views[LAYER_NORM_VIEWS] = {a->x, a->y, a->mean, a->rstd};
+    return tni_rows_of(views, LAYER_NORM_VIEWS, a->x->ndim - 1);
 }
 
-static tni_rows grad_rows_of(const tn_call *call) {
-    const tn_view *x = tn_in(call, X);
-    const tn_view *views[LAYER_NORM_GRAD_VIEWS] = {x, tn_in(call, GRAD_DY), tn_out(call, GRAD_DX),
-                                                   tn_in(call, GRAD_MEAN), tn_in(call, GRAD_RSTD)};
-    return tni_rows_of(views, LAYER_NORM_GRAD_VIEWS, x->ndim - 1);
+static tni_rows grad_rows_of(const layer_norm_grad_args *a) {
+    const tn_view *views[LAYER_NORM_GRAD_VIEWS] = {a->x, a->dy, a->dx, a->mean, a->rstd};
+    return tni_rows_of(views, LAYER_NORM_GRAD_VIEWS, a->x->ndim - 1);
 }
 
 bool tni_layer_norm_cuda_accepts(const tn_call *call) {
-    const tni_rows rows = rows_of(call);
-    const bool beside = rows.step[LAYER_NORM_X] == 1 && rows.step[LAYER_NORM_Y] == 1;
-    return (beside || rows.n <= 1) && rows.n_dims <= TNI_ROW_DIMS;
+    const layer_norm_args a = layer_norm_args_of(call);
+    const tni_rows rows = rows_of(&a);
+    return tni_rows_beside(&rows, 2);
 }
 
 bool tni_layer_norm_grad_cuda_accepts(const tn_call *call) {
-    const tni_rows rows = grad_rows_of(call);
-    const bool beside = rows.step[LAYER_NORM_GRAD_X] == 1 && rows.step[LAYER_NORM_GRAD_DY] == 1 &&
-                        (!tn_out(call, GRAD_DX) || rows.step[LAYER_NORM_GRAD_DX] == 1);
-    return (beside || rows.n <= 1) && rows.n_dims <= TNI_ROW_DIMS;
-}
-
-static void *data_of(const tn_view *v) {
-    return v ? v->data : NULL;
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const tni_rows rows = grad_rows_of(&a);
+    return tni_rows_beside(&rows, a.dx ? 3 : 2);
 }
 
 /* ---- sharing out ---------------------------------------------------------------------------------------------------- */
 
 enum { OTHER_SHARED = 2048 }; /* bytes that a kernel uses by itself, at most */
 
-/* Whether the first `views` tensors' rows are as far apart as 16-byte copies need, and the GPU has `bytes` for them. */
-static bool may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, int32_t views,
-                     uint32_t bytes) {
-    const int64_t vector = 16 / (int64_t)tn_type_size(tn_in(call, X)->type);
-    const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return false;
-    bool may = plan->piece == 'p' && bytes + OTHER_SHARED <= (uint32_t)gpu->shared_per_block;
-    for (int32_t d = 0; d < rows->n_dims; d++) {
-        for (int32_t k = 0; k < views; k++) may &= rows->strides[d][k] % vector == 0;
-    }
-    return may;
-}
-
-/* Clusters may turn out not to fit; then rows are split after all. */
-static bool may_split(const tni_row_plan *plan) {
-    return plan->kind == TNI_ROW_SPLIT || plan->cluster > 1;
-}
-
 static tn_status find_split(const tn_call *call, tn_type type, tni_layer_norm_shape *s, tni_launch *first,
                             tni_launch *second) {
     const tni_row_plan plan = tni_row_plan_split(type, s->rows.n);
-    const char *name = tn_type_name(type);
     s->splits = plan.splits;
     s->split = plan.split;
-    *first = *second = (tni_launch){.grid = tni_row_grid(&plan, s->rows.count), .block = (uint32_t)plan.threads};
-    TN_TRY(tni_cuda_find(call, first, call->name, "%s_split_%c_%s", call->name, plan.piece, name));
-    return tni_cuda_find(call, second, call->name, "%s_write_%c_%s", call->name, plan.piece, name);
-}
-
-/* The kernel for rows that a block or a cluster holds, and how many rows the GPU has under way at once: 0 where the
- * cluster does not fit. */
-static tn_status find_blocks(const tn_call *call, tn_type type, const tni_row_plan *plan, tni_launch *l,
-                             int64_t *at_once) {
-    const tni_gpu *gpu;
-    int most;
-    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    l->block = (uint32_t)plan->threads;
-    l->cluster = (uint32_t)plan->cluster;
-    TN_TRY(tni_cuda_find(call, l, call->name, "%s_block_%c_%s", call->name, plan->piece, tn_type_name(type)));
-    TN_TRY(tni_cuda_occupancy(call, l, &most));
-    *at_once = plan->cluster > 1 ? most : (int64_t)most * gpu->sms;
-    return TN_OK;
+    return tni_row_find_split(call, &plan, type, s->rows.count, first, second);
 }
 
 /* ---- layer_norm ----------------------------------------------------------------------------------------------------- */
@@ -106,12 +52,6 @@ static bool is_vector(const tni_gpu_rows *rows, int view) {
     return rows->n_dims == 0 || rows->strides[0][view] == 1;
 }
 
-static bool are_aligned(const void *const *data, int count) {
-    uintptr_t all = 0;
-    for (int i = 0; i < count; i++) all |= (uintptr_t)data[i];
-    return (all & 15) == 0;
-}
-
 typedef struct forward_state {
     tni_launch first, second; /* second: writes, where rows are split */
     tni_launch dense;         /* instead of both where everything is aligned; a grid of 0 where there is none */
@@ -121,41 +61,43 @@ typedef struct forward_state {
 } forward_state;
 
 size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
-    const tni_rows rows = rows_of(call);
-    const tn_type type = tn_in(call, X)->type;
+    const layer_norm_args a = layer_norm_args_of(call);
+    const tni_rows rows = rows_of(&a);
+    const tn_type type = a.x->type;
     const tni_row_plan plan = tni_row_plan_of(call, call->name, type, rows.n);
-    if (!may_split(&plan)) return 0;
+    if (!tni_row_may_split(&plan)) return 0;
     const int64_t pieces = rows.count * tni_row_plan_split(type, rows.n).splits;
     return (size_t)pieces * 3 * tn_type_size(tni_acc_type(type));
 }
 
-static tn_status find_lanes(const tn_call *call, tn_type type, forward_state *s) {
-    const int64_t n = s->p.s.rows.n, count = s->p.s.rows.count;
-    for (s->lanes = 1; s->lanes * LAYER_NORM_LANES_EACH < n;) s->lanes *= 2;
+static tn_status find_lanes(const tn_call *call, const layer_norm_args *a, forward_state *s) {
+    for (s->lanes = 1; s->lanes * LAYER_NORM_LANES_EACH < s->p.s.rows.n;) s->lanes *= 2;
     const int64_t rows = TNI_ROW_WARP_BLOCK / s->lanes; /* of a block */
-    s->dense = (tni_launch){.grid = (uint32_t)((count + rows - 1) / rows), .block = TNI_ROW_WARP_BLOCK};
-    return tni_cuda_find(call, &s->dense, call->name, "layer_norm_lanes_%s_%s", tn_type_name(type),
-                         tn_type_name(tn_in(call, GAMMA)->type));
+    s->dense = (tni_launch){.grid = (uint32_t)ceil_div(s->p.s.rows.count, rows), .block = TNI_ROW_WARP_BLOCK};
+    return tni_cuda_find(call, &s->dense, call->name, "layer_norm_lanes_%s_%s", tn_type_name(a->x->type),
+                         tn_type_name(a->gamma->type));
 }
 
 /* The kernels for the common case: some lanes have a short row, a block has a longer one. */
-static tn_status find_dense(const tn_call *call, tn_type type, forward_state *s) {
-    const tn_view *gamma = tn_in(call, GAMMA), *beta = tn_in(call, BETA);
+static tn_status find_dense(const tn_call *call, const layer_norm_args *a, forward_state *s) {
+    const tn_type type = a->x->type;
     const tni_gpu_rows *rows = &s->p.s.rows;
     const int64_t n = rows->n, size = (int64_t)tn_type_size(type);
-    if (type == TN_F64 || !is_plain(gamma, type) || !is_plain(beta, type) || beta->type != gamma->type) return TN_OK;
+    if (type == TN_F64 || !is_plain(a->gamma, type) || !is_plain(a->beta, type)) return TN_OK;
+    if (a->beta->type != a->gamma->type) return TN_OK;
     if (n == 0 || n % (16 / size) || !tni_rows_dense(rows, 2)) return TN_OK;
     if (!is_vector(rows, LAYER_NORM_MEAN) || !is_vector(rows, LAYER_NORM_RSTD)) return TN_OK;
-    if (n <= 32 * LAYER_NORM_LANES_EACH) return find_lanes(call, type, s);
+    if (n <= 32 * LAYER_NORM_LANES_EACH) return find_lanes(call, a, s);
     const int each = n * size <= 1536 || (size == 4 && n <= 4096) ? 8 : n <= 8192 ? 16 : 32;
-    const int64_t threads = tni_round_up((n + each - 1) / each, 32);
+    const int64_t threads = round_up(ceil_div(n, each), 32);
     if (threads > TNI_ROW_BLOCK) return TN_OK;
     s->dense = (tni_launch){.grid = (uint32_t)rows->count, .block = (uint32_t)threads};
     return tni_cuda_find(call, &s->dense, call->name, "layer_norm_dense_%d_%s_%s", each, tn_type_name(type),
-                         tn_type_name(gamma->type));
+                         tn_type_name(a->gamma->type));
 }
 
-static tn_status find_forward(const tn_call *call, tn_type type, forward_state *s) {
+static tn_status find_forward(const tn_call *call, const layer_norm_args *a, forward_state *s) {
+    const tn_type type = a->x->type;
     tni_layer_norm_shape *shape = &s->p.s;
     const tni_row_plan plan = tni_row_plan_of(call, call->name, type, shape->rows.n);
     const int64_t count = shape->rows.count;
@@ -163,54 +105,47 @@ static tn_status find_forward(const tn_call *call, tn_type type, forward_state *
     shape->cluster = plan.cluster;
     if (count == 0) return TN_OK;
     if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, shape, &s->first, &s->second);
-    TN_TRY(find_dense(call, type, s));
-    if (plan.kind == TNI_ROW_LANES) {
-        s->first = (tni_launch){.grid = tni_row_grid(&plan, count), .block = (uint32_t)plan.threads};
-        return tni_cuda_find(call, &s->first, call->name, "layer_norm_warp_%c%d_%s", plan.piece, plan.each,
-                             tn_type_name(type));
-    }
+    TN_TRY(find_dense(call, a, s));
+    if (plan.kind == TNI_ROW_LANES) return tni_row_find_lanes(call, &plan, type, count, &s->first);
     int64_t at_once;
     const uint32_t bytes = (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
-    s->may_feed = may_feed(call, &shape->rows, &plan, 1, bytes);
+    s->may_feed = tni_row_may_feed(call, &shape->rows, &plan, type, 1, bytes, OTHER_SHARED);
     s->first.shared = s->may_feed ? bytes : 0;
-    TN_TRY(find_blocks(call, type, &plan, &s->first, &at_once));
+    TN_TRY(tni_row_find_blocks(call, &plan, type, &s->first, &at_once));
     if (at_once == 0) return find_split(call, type, shape, &s->first, &s->second);
-    s->first.grid = (uint32_t)((s->may_feed ? smaller(count, at_once) : count) * plan.cluster);
+    s->first.grid = (uint32_t)((s->may_feed ? min(count, at_once) : count) * plan.cluster);
     return TN_OK;
 }
 
-tn_status tni_layer_norm_cuda_prepare(const tn_call *call, void **state) {
-    const tni_rows rows = rows_of(call);
-    forward_state *s = tni_calloc(1, sizeof *s);
-    if (!s) return TN_NO_MEMORY;
-    s->p.gamma = tni_vector_of(tn_in(call, GAMMA));
-    s->p.beta = tni_vector_of(tn_in(call, BETA));
-    s->p.eps = tni_number_of(call->attrs[EPS].f);
+static tn_status fill(const tn_call *call, void *state) {
+    const layer_norm_args a = layer_norm_args_of(call);
+    const tni_rows rows = rows_of(&a);
+    forward_state *s = state;
+    s->p.gamma = tni_vector_of(a.gamma);
+    s->p.beta = tni_vector_of(a.beta);
+    s->p.eps = tni_number_of(a.eps);
     s->p.share = tni_number_of(rows.n ? 1 / (double)rows.n : 0);
-    tn_status status = tni_gpu_rows_of(&s->p.s.rows, &rows)
-                           ? find_forward(call, tn_in(call, X)->type, s)
-                           : tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
-    if (status == TN_OK) {
-        *state = s;
-    } else {
-        tni_free(s);
-    }
-    return status;
+    TN_TRY(tni_gpu_rows_of(call, &s->p.s.rows, &rows));
+    return find_forward(call, &a, s);
+}
+
+tn_status tni_layer_norm_cuda_prepare(const tn_call *call, void **state) {
+    return tni_cuda_prepare(call, sizeof(forward_state), fill, state);
 }
 
 tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
+    const layer_norm_args a = layer_norm_args_of(call);
     const forward_state *s = state;
     tni_layer_norm p = s->p;
-    p.x = tn_in(call, X)->data;
-    p.gamma.data = data_of(tn_in(call, GAMMA));
-    p.beta.data = data_of(tn_in(call, BETA));
-    p.y = tn_out(call, Y)->data;
-    p.mean = tn_out(call, MEAN)->data;
-    p.rstd = tn_out(call, RSTD)->data;
+    p.x = a.x->data;
+    p.gamma.data = data_of(a.gamma);
+    p.beta.data = data_of(a.beta);
+    p.y = a.y->data;
+    p.mean = a.mean->data;
+    p.rstd = a.rstd->data;
     p.partials = call->workspace;
-    p.s.fed = s->may_feed && ((uintptr_t)p.x & 15) == 0;
-    const void *const data[] = {p.x, p.y, p.gamma.data, p.beta.data};
-    if (s->dense.grid && are_aligned(data, 4)) {
+    p.s.fed = s->may_feed && tni_is_aligned(&p.x, 1);
+    if (s->dense.grid && tni_is_aligned((const void *[]){p.x, p.y, p.gamma.data, p.beta.data}, 4)) {
         p.s.lanes = s->lanes;
         return tni_cuda_launch(call, &s->dense, (void *[]){&p});
     }
@@ -231,18 +166,17 @@ typedef struct grad_state {
     bool may_feed;
 } grad_state;
 
-static bool wants_sums(const tn_call *call) {
-    return tn_out(call, GRAD_DGAMMA) || tn_out(call, GRAD_DBETA);
+static bool wants_sums(const layer_norm_grad_args *a) {
+    return a->dgamma || a->dbeta;
 }
 
 /* Blocks, or clusters, that each have a part of the rows, at most. */
 static int64_t most_parts(const tn_call *call, const tni_row_plan *plan, int64_t count) {
     const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
-    if (plan->kind == TNI_ROW_LANES) return smaller(tni_row_grid(plan, count), (int64_t)gpu->sms * BLOCKS_OF_LANES);
+    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    if (plan->kind == TNI_ROW_LANES) return min(tni_row_grid(plan, count), (int64_t)gpu->sms * BLOCKS_OF_LANES);
     const int64_t blocks = plan->threads < TNI_ROW_BLOCK ? TNI_ROW_BLOCK / plan->threads : 1; /* of an SM */
-    const int64_t most = gpu->sms * blocks / plan->cluster;
-    return smaller(count, most > 0 ? most : 1);
+    return min(count, max(gpu->sms * blocks / plan->cluster, 1));
 }
 
 /* Threads of a block that walks with a ring, and how many elements of a row each has. 0: there is no such block. */
@@ -250,7 +184,7 @@ static int ring_threads(tn_type type, int64_t n, int *each) {
     const int64_t shortest = 256, size = (int64_t)tn_type_size(type);
     if (type == TN_F64 || n < shortest || n % (16 / size)) return 0;
     for (*each = 32 / (int)size; *each <= 64 / (int)size; *each *= 2) {
-        const int64_t threads = tni_round_up((n + *each - 1) / *each, 32);
+        const int64_t threads = round_up(ceil_div(n, *each), 32);
         if (threads <= TNI_ROW_BLOCK) return (int)threads;
     }
     return 0;
@@ -259,152 +193,144 @@ static int ring_threads(tn_type type, int64_t n, int *each) {
 /* Blocks with rings: as many as have that many threads together. */
 static int64_t ring_parts(const tn_call *call, int64_t threads, int64_t count) {
     const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
-    return smaller(count, gpu->sms * (TNI_ROW_BLOCK / threads));
+    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    return min(count, gpu->sms * (TNI_ROW_BLOCK / threads));
 }
 
 /* The same where each column is walked along: so many that all SMs have something to do. */
 static int64_t column_parts(const tn_call *call, int64_t n, int64_t count) {
     const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 1;
-    const int64_t blocks = (n + LAYER_NORM_GRAD_COLUMNS - 1) / LAYER_NORM_GRAD_COLUMNS;
-    const int64_t parts = 4 * (int64_t)gpu->sms / (blocks > 0 ? blocks : 1);
-    return smaller(parts > 1 ? parts : 1, count > 0 ? count : 1);
+    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const int64_t parts = 4 * (int64_t)gpu->sms / max(ceil_div(n, LAYER_NORM_GRAD_COLUMNS), 1);
+    return min(max(parts, 1), max(count, 1));
 }
 
 /* Bytes of the pairs of pieces of rows, and of all. */
-static size_t grad_room(const tn_call *call, const tni_rows *rows, size_t *sums) {
-    const tn_type type = tn_in(call, X)->type;
+static size_t grad_room(const tn_call *call, const layer_norm_grad_args *a, const tni_rows *rows, size_t *sums) {
+    const tn_type type = a->x->type;
     const int64_t size = (int64_t)tn_type_size(tni_acc_type(type));
     const tni_row_plan plan = tni_row_plan_of_some(call, call->name, type, rows->n, ROWS_HELD);
-    const bool splits = may_split(&plan);
+    const bool splits = tni_row_may_split(&plan);
     const int64_t pieces = splits ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
     int64_t parts = plan.kind == TNI_ROW_SPLIT ? 0 : most_parts(call, &plan, rows->count);
     int each;
     const int threads = ring_threads(type, rows->n, &each);
     const int64_t rings = threads ? ring_parts(call, threads, rows->count) : 0;
     const int64_t along = splits ? column_parts(call, rows->n, rows->count) : 0;
-    if (rings > parts) parts = rings;
-    if (along > parts) parts = along;
-    *sums = (size_t)tni_round_up(2 * pieces * size, 64);
-    return *sums + (wants_sums(call) ? (size_t)(2 * parts * rows->n * size) : 0);
+    parts = max(parts, max(rings, along));
+    *sums = (size_t)round_up(2 * pieces * size, 64);
+    return *sums + (wants_sums(a) ? (size_t)(2 * parts * rows->n * size) : 0);
 }
 
 size_t tni_layer_norm_grad_cuda_workspace(const tn_call *call) {
-    const tni_rows rows = grad_rows_of(call);
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const tni_rows rows = grad_rows_of(&a);
     size_t sums;
-    return grad_room(call, &rows, &sums);
+    return grad_room(call, &a, &rows, &sums);
 }
 
-static tn_status find_grad_split(const tn_call *call, tn_type type, grad_state *s) {
+static tn_status find_grad_split(const tn_call *call, const layer_norm_grad_args *a, grad_state *s) {
+    const tn_type type = a->x->type;
     const int64_t n = s->p.s.rows.n, count = s->p.s.rows.count;
     s->first = (tni_launch){0};
-    if (tn_out(call, GRAD_DX)) TN_TRY(find_split(call, type, &s->p.s, &s->first, &s->second));
-    if (!wants_sums(call)) return TN_OK;
+    if (a->dx) TN_TRY(find_split(call, type, &s->p.s, &s->first, &s->second));
+    if (!wants_sums(a)) return TN_OK;
     const int64_t parts = column_parts(call, n, count);
-    s->p.part_rows = (count + parts - 1) / parts;
-    s->p.parts = (int)((count + s->p.part_rows - 1) / s->p.part_rows);
-    const int64_t blocks = (n + LAYER_NORM_GRAD_COLUMNS - 1) / LAYER_NORM_GRAD_COLUMNS;
+    s->p.part_rows = ceil_div(count, parts);
+    s->p.parts = (int)ceil_div(count, s->p.part_rows);
+    const int64_t blocks = ceil_div(n, LAYER_NORM_GRAD_COLUMNS);
     s->columns = (tni_launch){.grid = (uint32_t)(blocks * s->p.parts), .block = LAYER_NORM_GRAD_COLUMNS};
     return tni_cuda_find(call, &s->columns, call->name, "layer_norm_grad_columns_%s", tn_type_name(type));
 }
 
-static tn_status find_grad_ring(const tn_call *call, tn_type type, grad_state *s) {
-    const tn_view *gamma = tn_in(call, GAMMA);
+static tn_status find_grad_ring(const tn_call *call, const layer_norm_grad_args *a, grad_state *s) {
+    const tn_type type = a->x->type;
     const tni_gpu_rows *rows = &s->p.s.rows;
     const tni_gpu *gpu;
     int each;
     const int threads = ring_threads(type, rows->n, &each);
-    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    if (!threads || !is_plain(gamma, type) || !tn_out(call, GRAD_DX) || !wants_sums(call)) return TN_OK;
+    TN_TRY(tni_gpu_of(call, &gpu));
+    if (!threads || !is_plain(a->gamma, type) || !a->dx || !wants_sums(a)) return TN_OK;
     if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
     if (!tni_rows_dense(rows, 3) || !tni_cuda_has_90(call, call->name)) return TN_OK;
-    const int64_t stage = 2 * tni_round_up(rows->n * (int64_t)tn_type_size(type), 128);
+    const int64_t stage = 2 * round_up(rows->n * (int64_t)tn_type_size(type), 128);
     const int64_t blocks = TNI_ROW_BLOCK / threads, room = gpu->shared_per_sm - blocks * OTHER_SHARED;
-    const int64_t bytes = smaller(each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG, room);
-    const int64_t stages = smaller(bytes / (blocks * stage), LAYER_NORM_RING_STAGES);
-    s->p.stages = (int)smaller(stages, (gpu->shared_per_block - OTHER_SHARED) / stage);
+    const int64_t bytes = min(each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG, room);
+    const int64_t stages = min(bytes / (blocks * stage), LAYER_NORM_RING_STAGES);
+    s->p.stages = (int)min(stages, (gpu->shared_per_block - OTHER_SHARED) / stage);
     if (s->p.stages < 2) return TN_OK;
     s->ring = (tni_launch){.grid = (uint32_t)ring_parts(call, threads, rows->count),
                            .block = (uint32_t)threads,
                            .shared = (uint32_t)(s->p.stages * stage + 128)};
     return tni_cuda_find(call, &s->ring, call->name, "layer_norm_grad_ring_%d_%s_%s", each, tn_type_name(type),
-                         tn_type_name(gamma->type));
+                         tn_type_name(a->gamma->type));
 }
 
-static tn_status find_grad_rows(const tn_call *call, tn_type type, grad_state *s) {
+static tn_status find_grad_rows(const tn_call *call, const layer_norm_grad_args *a, grad_state *s) {
+    const tn_type type = a->x->type;
     tni_layer_norm_shape *shape = &s->p.s;
     const tni_row_plan plan = tni_row_plan_of_some(call, call->name, type, shape->rows.n, ROWS_HELD);
     int64_t parts = most_parts(call, &plan, shape->rows.count), at_once;
     shape->lanes = plan.lanes;
     shape->cluster = plan.cluster;
-    if (plan.kind == TNI_ROW_SPLIT) return find_grad_split(call, type, s);
-    TN_TRY(find_grad_ring(call, type, s));
+    if (plan.kind == TNI_ROW_SPLIT) return find_grad_split(call, a, s);
+    TN_TRY(find_grad_ring(call, a, s));
     if (plan.kind == TNI_ROW_LANES) {
         s->p.parts = (int)parts;
-        s->first.grid = (uint32_t)parts;
-        s->first.block = (uint32_t)plan.threads;
         s->first.shared = (uint32_t)(2 * shape->rows.n) * (uint32_t)tn_type_size(tni_acc_type(type));
-        return tni_cuda_find(call, &s->first, call->name, "layer_norm_grad_warp_%c%d_%s", plan.piece, plan.each,
-                             tn_type_name(type));
+        TN_TRY(tni_row_find_lanes(call, &plan, type, shape->rows.count, &s->first));
+        s->first.grid = (uint32_t)parts;
+        return TN_OK;
     }
     const uint32_t bytes = 4 * (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
-    s->may_feed = may_feed(call, &shape->rows, &plan, 2, bytes); /* x and dy, two rows ahead */
+    s->may_feed = tni_row_may_feed(call, &shape->rows, &plan, type, 2, bytes,
+                                   OTHER_SHARED); /* x and dy, 2 rows ahead */
     s->first.shared = s->may_feed ? bytes : 0;
-    TN_TRY(find_blocks(call, type, &plan, &s->first, &at_once));
-    if (at_once == 0) return find_grad_split(call, type, s);
-    parts = smaller(parts, at_once);
+    TN_TRY(tni_row_find_blocks(call, &plan, type, &s->first, &at_once));
+    if (at_once == 0) return find_grad_split(call, a, s);
+    parts = min(parts, at_once);
     s->p.parts = (int)parts;
     s->first.grid = (uint32_t)(parts * plan.cluster);
     return TN_OK;
 }
 
-static tn_status find_grad(const tn_call *call, grad_state *s) {
-    const tn_type type = tn_in(call, X)->type;
-    const int64_t n = s->p.s.rows.n;
-    if (s->p.s.rows.count > 0 && n > 0) TN_TRY(find_grad_rows(call, type, s));
-    if (!wants_sums(call)) return TN_OK;
-    s->add.grid = (uint32_t)((n + LAYER_NORM_ADD_COLUMNS - 1) / LAYER_NORM_ADD_COLUMNS);
+static tn_status fill_grad(const tn_call *call, void *state) {
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    const tni_rows rows = grad_rows_of(&a);
+    grad_state *s = state;
+    s->p.gamma = tni_vector_of(a.gamma);
+    s->p.dgamma = tni_vector_of(a.dgamma);
+    s->p.dbeta = tni_vector_of(a.dbeta);
+    grad_room(call, &a, &rows, &s->sums);
+    TN_TRY(tni_gpu_rows_of(call, &s->p.s.rows, &rows));
+    if (rows.count > 0 && rows.n > 0) TN_TRY(find_grad_rows(call, &a, s));
+    if (!wants_sums(&a)) return TN_OK;
+    s->add.grid = (uint32_t)ceil_div(rows.n, LAYER_NORM_ADD_COLUMNS);
     s->add.block = LAYER_NORM_ADD_COLUMNS * LAYER_NORM_ADD_WAYS;
     s->add.programmatic = tni_cuda_has_90(call, call->name);
-    return tni_cuda_find(call, &s->add, call->name, "layer_norm_grad_add_%s", type == TN_F64 ? "f64" : "f32");
+    return tni_cuda_find(call, &s->add, call->name, "layer_norm_grad_add_%s", a.x->type == TN_F64 ? "f64" : "f32");
 }
 
 tn_status tni_layer_norm_grad_cuda_prepare(const tn_call *call, void **state) {
-    const tni_rows rows = grad_rows_of(call);
-    grad_state *s = tni_calloc(1, sizeof *s);
-    if (!s) return TN_NO_MEMORY;
-    s->p.gamma = tni_vector_of(tn_in(call, GAMMA));
-    s->p.dgamma = tni_vector_of(tn_out(call, GRAD_DGAMMA));
-    s->p.dbeta = tni_vector_of(tn_out(call, GRAD_DBETA));
-    grad_room(call, &rows, &s->sums);
-    tn_status status = tni_gpu_rows_of(&s->p.s.rows, &rows)
-                           ? find_grad(call, s)
-                           : tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
-    if (status == TN_OK) {
-        *state = s;
-    } else {
-        tni_free(s);
-    }
-    return status;
+    return tni_cuda_prepare(call, sizeof(grad_state), fill_grad, state);
 }
 
 tn_status tni_layer_norm_grad_cuda_run(const tn_call *call, void *state) {
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
     const grad_state *s = state;
     tni_layer_norm_grad p = s->p;
-    p.x = tn_in(call, X)->data;
-    p.dy = tn_in(call, GRAD_DY)->data;
-    p.mean = tn_in(call, GRAD_MEAN)->data;
-    p.rstd = tn_in(call, GRAD_RSTD)->data;
-    p.gamma.data = data_of(tn_in(call, GAMMA));
-    p.dgamma.data = data_of(tn_out(call, GRAD_DGAMMA));
-    p.dbeta.data = data_of(tn_out(call, GRAD_DBETA));
-    p.dx = data_of(tn_out(call, GRAD_DX));
+    p.x = a.x->data;
+    p.dy = a.dy->data;
+    p.mean = a.mean->data;
+    p.rstd = a.rstd->data;
+    p.gamma.data = data_of(a.gamma);
+    p.dgamma.data = data_of(a.dgamma);
+    p.dbeta.data = data_of(a.dbeta);
+    p.dx = data_of(a.dx);
     p.partials = call->workspace;
     p.sums = (char *)call->workspace + s->sums;
-    p.s.fed = s->may_feed && (((uintptr_t)p.x | (uintptr_t)p.dy) & 15) == 0;
-    const void *const data[] = {p.x, p.dy, p.dx, p.gamma.data};
-    if (s->ring.grid && are_aligned(data, 4)) {
+    p.s.fed = s->may_feed && tni_is_aligned((const void *[]){p.x, p.dy}, 2);
+    if (s->ring.grid && tni_is_aligned((const void *[]){p.x, p.dy, p.dx, p.gamma.data}, 4)) {
         p.parts = (int)s->ring.grid;
         TN_TRY(tni_cuda_launch(call, &s->ring, (void *[]){&p}));
         return tni_cuda_launch(call, &s->add, (void *[]){&p});

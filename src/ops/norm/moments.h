@@ -46,7 +46,7 @@ TNI_INLINE void shifted_one(shifted *s, int k, vreal d) {
 /* n > 0 numbers are at p. */
 TNI_INLINE shifted shifted_begin(const tn_type t, const void *p, int64_t n) {
     shifted s = {.shift = r_load(t, p, 0)};
-    const int64_t vectors = smaller(n / VL, MOMENTS_FIRST);
+    const int64_t vectors = min(n / VL, MOMENTS_FIRST);
     if (vectors == 0) return s;
     vreal first = v_load(t, p, 0);
     for (int64_t k = 1; k < vectors; k++) first += v_load(t, p, k * VL);
@@ -75,8 +75,8 @@ TNI_INLINE moments shifted_end(const shifted *s, int64_t n) {
 TNI_INLINE moments moments_of_run(const tn_type t, const void *p, int64_t n) {
     moments all = {0};
     for (int64_t i = 0; i < n; i += MOMENTS_PART) {
-        const int64_t part = smaller(n - i, MOMENTS_PART);
-        const void *from = v_from(t, p, i);
+        const int64_t part = min(n - i, MOMENTS_PART);
+        const void *from = r_at(t, p, i);
         shifted s = shifted_begin(t, from, part);
         shifted_add(t, &s, from, part);
         moments_merge(&all, shifted_end(&s, part));

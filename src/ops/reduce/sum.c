@@ -5,16 +5,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
-
-/* sum */
-enum { X };
-enum { AXES, KEEPDIM };
-enum { Y };
-
-/* sum_grad */
-enum { GRAD_DY };
-enum { GRAD_SHAPE, GRAD_AXES, GRAD_KEEPDIM };
-enum { GRAD_DX };
+#include "ops/reference.h"
 
 TNI_CPU_DECLARE(sum)
 TNI_CPU_DECLARE(sum_grad)
@@ -49,27 +40,25 @@ static int64_t reduced_count(const tn_view *x, const tn_value *axes) {
 
 static tn_status sum_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *y = tn_out(call, Y);
-    const tn_value *axes = &call->attrs[AXES];
-    const int64_t outputs = tn_count(y), n = reduced_count(x, axes);
+    const sum_args a = sum_args_of(call);
+    const int64_t outputs = tn_count(a.y), n = reduced_count(a.x, a.axes);
     for (int64_t i = 0; i < outputs; i++) {
-        const int64_t first = place(x, axes, false, i);
+        const int64_t first = place(a.x, a.axes, false, i);
         double sum = 0;
-        for (int64_t j = 0; j < n; j++) sum += tn_get(x->type, x->data, first + place(x, axes, true, j));
-        tn_set(y->type, y->data, i, sum);
+        for (int64_t j = 0; j < n; j++) sum += get(a.x, first + place(a.x, a.axes, true, j));
+        set(a.y, i, sum);
     }
     return TN_OK;
 }
 
 static tn_status sum_grad_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *dy = tn_in(call, GRAD_DY), *dx = tn_out(call, GRAD_DX);
-    const tn_value *axes = &call->attrs[GRAD_AXES];
-    const int64_t outputs = tn_count(dy), n = reduced_count(dx, axes);
+    const sum_grad_args a = sum_grad_args_of(call);
+    const int64_t outputs = tn_count(a.dy), n = reduced_count(a.dx, a.axes);
     for (int64_t i = 0; i < outputs; i++) {
-        const int64_t first = place(dx, axes, false, i);
-        const double d = tn_get(dy->type, dy->data, i);
-        for (int64_t j = 0; j < n; j++) tn_set(dx->type, dx->data, first + place(dx, axes, true, j), d);
+        const int64_t first = place(a.dx, a.axes, false, i);
+        const double d = get(a.dy, i);
+        for (int64_t j = 0; j < n; j++) set(a.dx, first + place(a.dx, a.axes, true, j), d);
     }
     return TN_OK;
 }
@@ -85,16 +74,7 @@ void tni_sum_strides(const tn_view *like, const tn_view *v, const tn_value *axes
     }
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t rounded_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-/* Takes every dimension out of `all` that the other walk has. */
-static tni_rows only(const tni_rows *all, bool reduced) {
+tni_rows tni_sum_dims(const tni_rows *all, bool reduced) {
     tni_rows rows = {.n = 1, .count = 1, .n_views = all->n_views};
     for (int d = 0; d < all->n_dims; d++) {
         if ((all->strides[d][1] == 0) != reduced) continue;
@@ -108,10 +88,10 @@ static tni_rows only(const tni_rows *all, bool reduced) {
 /* Enough parts to share out, but each with some thousand numbers to add and, of columns, some tens of rows. */
 static void divide(tni_sum *s, int64_t elements) {
     const int64_t rows = !s->by_rows ? 64 : s->interleaved ? 4 : 1; /* at least, in a part */
-    const int64_t most = least(elements / s->items / 16384, s->units / rows);
-    const int64_t parts = least(rounded_up(64, s->items), most);
-    s->per_part = parts > 1 ? rounded_up(s->units, parts) : s->units;
-    s->parts = s->units > 0 ? rounded_up(s->units, s->per_part) : 1;
+    const int64_t most = min(elements / s->items / 16384, s->units / rows);
+    const int64_t parts = min(ceil_div(64, s->items), most);
+    s->per_part = parts > 1 ? ceil_div(s->units, parts) : s->units;
+    s->parts = s->units > 0 ? ceil_div(s->units, s->per_part) : 1;
     s->sums = s->interleaved || s->parts > 1 ? s->parts * s->outputs : 0;
 }
 
@@ -131,18 +111,18 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes) {
         s.y_step = inner[1];
         s.by_rows = s.y_step == 0;
     }
-    s.kept = only(&all, false);
-    s.reduced = only(&all, true);
+    s.kept = tni_sum_dims(&all, false);
+    s.reduced = tni_sum_dims(&all, true);
     const int last = s.reduced.n_dims - 1;
     if (s.by_rows) {
-        s.units = s.reduced.count * rounded_up(s.n, TNI_SUM_PIECE);
+        s.units = s.reduced.count * ceil_div(s.n, TNI_SUM_PIECE);
         s.interleaved = s.outputs > 1 && s.n < TNI_SUM_SHORT && s.units >= 8;
         s.items = s.interleaved ? 1 : s.outputs;
     } else {
         if (s.n < TNI_SUM_NARROW && s.step == 1 && last >= 0 && s.reduced.strides[last][0] == s.n)
             s.fold = 16 / (s.n % 16 == 0 ? 16 : s.n % 8 == 0 ? 8 : s.n % 4 == 0 ? 4 : s.n % 2 == 0 ? 2 : 1);
         s.units = s.reduced.count;
-        s.items = s.kept.count * rounded_up(s.n, TNI_SUM_TILE);
+        s.items = s.kept.count * ceil_div(s.n, TNI_SUM_TILE);
     }
     divide(&s, tn_count(x));
     return s;
@@ -150,9 +130,9 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes) {
 
 /* The sums of the parts */
 static size_t sum_workspace(const tn_call *call) {
-    const tn_view *x = tn_in(call, X), *y = tn_out(call, Y);
-    if (tn_count(y) == 0) return 0;
-    return (size_t)tni_sum_of(x, y, &call->attrs[AXES]).sums * sizeof(double);
+    const sum_args a = sum_args_of(call);
+    if (tn_count(a.y) == 0) return 0;
+    return (size_t)tni_sum_of(a.x, a.y, a.axes).sums * sizeof(double);
 }
 
 static const tn_kernel sum_kernels[] = {
@@ -210,20 +190,22 @@ static const tn_sample sum_grad_samples[] = {
     {0},
 };
 
-const tn_op tni_op_sum = {
-    .signature = "sum(x: T[*s], axes: axes = [], keepdim: bool = false) -> y: T[reduce(*s, axes, keepdim)]",
-    .doc = "The sum over some axes; [] is all of them.",
-    .grad = "x: sum_grad(dy, *s)",
-    .autocast = "32",
-    .kernels = sum_kernels,
-    .samples = sum_samples,
-};
-
-const tn_op tni_op_sum_grad = {
-    .signature = "sum_grad(dy: T[reduce(*shape, axes, keepdim)], shape: ints, axes: axes = [], keepdim: bool = false) "
-                 "-> dx: T[*shape]",
-    .doc = "The gradient of sum: dy, repeated along the axes that were summed.",
-    .grad = "dy: sum(ddx)",
-    .kernels = sum_grad_kernels,
-    .samples = sum_grad_samples,
+const tn_op tni_ops_sum[] = {
+    {
+        .signature = "sum(x: T[*s], axes: axes = [], keepdim: bool = false) -> y: T[reduce(*s, axes, keepdim)]",
+        .doc = "The sum over some axes; [] is all of them.",
+        .grad = "x: sum_grad(dy, *s)",
+        .autocast = "32",
+        .kernels = sum_kernels,
+        .samples = sum_samples,
+    },
+    {
+        .signature = "sum_grad(dy: T[reduce(*shape, axes, keepdim)], shape: ints, axes: axes = [], "
+                     "keepdim: bool = false) -> dx: T[*shape]",
+        .doc = "The gradient of sum: dy, repeated along the axes that were summed.",
+        .grad = "dy: sum(ddx)",
+        .kernels = sum_grad_kernels,
+        .samples = sum_grad_samples,
+    },
+    {0},
 };

@@ -1,9 +1,17 @@
-/* How sum divides its work. Which numbers are added up together depends on shapes and strides alone, so the result has
+/* The arguments of sum and its gradient, and how sum divides its work. Which numbers are added up together depends on shapes and strides alone, so the result has
  * the same bits with any number of threads. */
 #ifndef TNI_SUM_H
 #define TNI_SUM_H
 
+#include "core/host/arith.h"
 #include "cpu/rows.h"
+#include "ops/arguments.h"
+
+#define SUM_ARGUMENTS(IN, OUT, ATTR) IN(x) ATTR(axes, list) ATTR(keepdim, boolean) OUT(y)
+TNI_ARGUMENTS(sum, SUM_ARGUMENTS)
+
+#define SUM_GRAD_ARGUMENTS(IN, OUT, ATTR) IN(dy) ATTR(shape, list) ATTR(axes, list) ATTR(keepdim, boolean) OUT(dx)
+TNI_ARGUMENTS(sum_grad, SUM_GRAD_ARGUMENTS)
 
 enum {
     TNI_SUM_TILE = 512,   /* columns that are summed up side by side */
@@ -32,6 +40,7 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes);
 /* `v` has the dimensions of `like` less those summed up, or with size 1: its strides in all of them, 0 where summed. */
 void tni_sum_strides(const tn_view *like, const tn_view *v, const tn_value *axes, int64_t *strides);
 
-size_t tni_sum_cuda_workspace(const tn_call *call); /* of the kernels in sum_cuda.c */
+/* The dimensions of `all` that are summed up, or those that are kept; its views are x and y as tni_sum_strides has it. */
+tni_rows tni_sum_dims(const tni_rows *all, bool reduced);
 
 #endif

@@ -5,14 +5,6 @@
 
 #include "ops/runs.h"
 
-enum { X };
-enum { AXES };
-enum { Y };
-
-enum { GRAD_DY };
-enum { GRAD_SHAPE, GRAD_AXES };
-enum { GRAD_DX };
-
 enum {
     PART = 1024,          /* elements of a row added up in `real` */
     SHALLOW = 64,         /* the same where they are added one by one */
@@ -45,12 +37,12 @@ TNI_INLINE void put(const tn_type t, const job *j, int64_t part, int64_t o, int6
 TNI_INLINE double sum_dense(const tn_type t, const void *p, int64_t count) {
     double total = 0;
     for (int64_t begin = 0, n; begin < count; begin += n) {
-        n = smaller(count - begin, PART);
-        const void *from = v_from(t, p, begin);
+        n = min(count - begin, PART);
+        const void *from = r_at(t, p, begin);
         vreal sum[4] = {0};
         int64_t i = 0;
         for (; i + 4 * VL <= n; i += 4 * VL) {
-            for (int k = 0; k < 4; k++) sum[k] += v_load(t, v_from(t, from, i), k * VL);
+            for (int k = 0; k < 4; k++) sum[k] += v_load(t, r_at(t, from, i), k * VL);
         }
         for (; i + VL <= n; i += VL) sum[0] += v_load(t, from, i);
         if (i < n) sum[1] += load_tail(t, from, i, n - i, 0);
@@ -63,7 +55,7 @@ TNI_INLINE double sum_apart(const tn_type t, const void *p, int64_t n, int64_t s
     double total = 0;
     for (int64_t i = 0; i < n;) {
         double part = 0;
-        for (const int64_t end = smaller(n, i + SHALLOW); i < end; i++) part += (double)r_load(t, p, i * step);
+        for (const int64_t end = min(n, i + SHALLOW); i < end; i++) part += (double)r_load(t, p, i * step);
         total += part;
     }
     return total;
@@ -74,13 +66,13 @@ TNI_INLINE double sum_run(const tn_type t, const void *p, int64_t n, int64_t ste
 }
 
 TNI_INLINE double sum_units(const tn_type t, const job *j, const void *p, int64_t begin, int64_t end) {
-    const int64_t per_row = pieces(j->s.n, TNI_SUM_PIECE);
+    const int64_t per_row = ceil_div(j->s.n, TNI_SUM_PIECE);
     if (begin >= end) return 0;
     tni_row row = tni_row_at(&j->s.reduced, begin / per_row);
     double total = 0;
     for (int64_t unit = begin, k = begin % per_row; unit < end; unit++) {
-        const int64_t from = k * TNI_SUM_PIECE, n = smaller(j->s.n - from, TNI_SUM_PIECE);
-        total += sum_run(t, v_from(t, p, row.at[0] + from * j->s.step), n, j->s.step);
+        const int64_t from = k * TNI_SUM_PIECE, n = min(j->s.n - from, TNI_SUM_PIECE);
+        total += sum_run(t, r_at(t, p, row.at[0] + from * j->s.step), n, j->s.step);
         if (++k == per_row) {
             k = 0;
             tni_row_next(&j->s.reduced, &row);
@@ -95,7 +87,7 @@ TNI_INLINE void sum_plain_rows(const tn_type t, const job *j, const void *x, int
     const int64_t n = j->s.n, step = j->s.step;
     if (step == 1 && n >= VL) {
         for (int64_t i = 0; i < count; i++)
-            r_store(t, y, i * y_stride, (real)sum_dense(t, v_from(t, x, i * x_stride), n));
+            r_store(t, y, i * y_stride, (real)sum_dense(t, r_at(t, x, i * x_stride), n));
     } else if (n <= SHALLOW) {
         for (int64_t i = 0; i < count; i++) {
             double total = 0;
@@ -104,7 +96,7 @@ TNI_INLINE void sum_plain_rows(const tn_type t, const job *j, const void *x, int
         }
     } else {
         for (int64_t i = 0; i < count; i++)
-            r_store(t, y, i * y_stride, (real)sum_apart(t, v_from(t, x, i * x_stride), n, step));
+            r_store(t, y, i * y_stride, (real)sum_apart(t, r_at(t, x, i * x_stride), n, step));
     }
 }
 
@@ -114,9 +106,9 @@ TNI_INLINE void sum_each_row(const tn_type t, const job *j, int64_t begin, int64
     const int64_t size = last >= 0 ? kept->shape[last] : 1;
     const int64_t *strides = kept->strides[last >= 0 ? last : 0];
     for (int64_t o = begin, count; o < end; o += count) {
-        count = smaller(end - o, size - o % size);
+        count = min(end - o, size - o % size);
         const tni_row at = tni_row_at(kept, o);
-        sum_plain_rows(t, j, v_from(t, j->x, at.at[0]), strides[0], v_to(t, j->y, at.at[1]), strides[1], count);
+        sum_plain_rows(t, j, r_at(t, j->x, at.at[0]), strides[0], r_at(t, j->y, at.at[1]), strides[1], count);
     }
 }
 
@@ -125,13 +117,13 @@ TNI_INLINE void sum_interleaved(const tn_type t, const job *j, int64_t begin, in
     const tni_sum *s = &j->s;
     for (int64_t part = begin; part < end; part++) {
         double *totals = j->parts + part * s->outputs;
-        const int64_t first = part * s->per_part, last = smaller(first + s->per_part, s->units);
+        const int64_t first = part * s->per_part, last = min(first + s->per_part, s->units);
         memset(totals, 0, (size_t)s->outputs * sizeof(double));
         tni_row unit = tni_row_at(&s->reduced, first);
         for (int64_t u = first; u < last; u++, tni_row_next(&s->reduced, &unit)) {
             tni_row at = tni_row_at(&s->kept, 0);
             for (int64_t o = 0; o < s->outputs; o++, tni_row_next(&s->kept, &at))
-                totals[o] += sum_run(t, v_from(t, j->x, unit.at[0] + at.at[0]), s->n, s->step);
+                totals[o] += sum_run(t, r_at(t, j->x, unit.at[0] + at.at[0]), s->n, s->step);
         }
     }
 }
@@ -141,7 +133,7 @@ TNI_INLINE void sum_rows(const tn_type t, const job *j, int64_t begin, int64_t e
     for (int64_t i = begin; i < end; i++) {
         const int64_t part = i / s->outputs, o = i % s->outputs, first = part * s->per_part;
         const tni_row at = tni_row_at(&s->kept, o);
-        const double total = sum_units(t, j, v_from(t, j->x, at.at[0]), first, smaller(first + s->per_part, s->units));
+        const double total = sum_units(t, j, r_at(t, j->x, at.at[0]), first, min(first + s->per_part, s->units));
         put(t, j, part, o, at.at[1], total);
     }
 }
@@ -168,12 +160,12 @@ TNI_INLINE void add_vectors(const tn_type t, const int width, const void *p, int
     vreal sum[2][LINE] = {0};
     int64_t r = 0;
     for (; r + 2 <= count; r += 2) {
-        const void *even = v_from(t, p, r * stride), *odd = v_from(t, p, (r + 1) * stride);
+        const void *even = r_at(t, p, r * stride), *odd = r_at(t, p, (r + 1) * stride);
         for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
         for (int k = 0; k < width; k++) sum[1][k] += v_load_some(t, odd, k * VL, left, 0);
     }
     if (r < count) {
-        const void *even = v_from(t, p, r * stride);
+        const void *even = r_at(t, p, r * stride);
         for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
     }
     for (int k = 0; k < width; k++) {
@@ -184,16 +176,16 @@ TNI_INLINE void add_vectors(const tn_type t, const int width, const void *p, int
 
 TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, real *sums) {
     int64_t i = 0;
-    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, v_from(t, p, i), count, stride, sums + i, VL);
-    for (; i < width; i += VL) add_vectors(t, 1, v_from(t, p, i), count, stride, sums + i, width - i);
+    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, r_at(t, p, i), count, stride, sums + i, VL);
+    for (; i < width; i += VL) add_vectors(t, 1, r_at(t, p, i), count, stride, sums + i, width - i);
 }
 
 /* Rows `stride` apart, whose columns lie side by side, as many at once as fit into the nearest cache together. */
 TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t rows, int64_t stride) {
     const int64_t together = c->width <= NARROW ? NARROW_TOGETHER : TOGETHER;
     for (int64_t r = 0, count; r < rows; r += count) {
-        count = smaller(rows - r, together);
-        add_rows(t, v_from(t, p, r * stride), count, stride, c->width, c->sums);
+        count = min(rows - r, together);
+        add_rows(t, r_at(t, p, r * stride), count, stride, c->width, c->sums);
         c->depth += count;
         if (c->depth >= DEEP) columns_flush(c);
     }
@@ -203,7 +195,7 @@ TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t ro
 TNI_INLINE void add_folded(const tn_type t, columns *c, const void *p, int64_t rows, int64_t fold) {
     const int64_t whole = rows / fold, rest = rows % fold * (c->width / fold);
     add_block(t, c, p, whole, c->width);
-    add_rows(t, v_from(t, p, whole * c->width), 1, 0, rest, c->sums);
+    add_rows(t, r_at(t, p, whole * c->width), 1, 0, rest, c->sums);
     if (++c->depth >= DEEP) columns_flush(c);
 }
 
@@ -220,8 +212,8 @@ TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void 
     const int last = s->reduced.n_dims - 1;
     const int64_t size = last >= 0 ? s->reduced.shape[last] : 1, stride = last >= 0 ? s->reduced.strides[last][0] : 0;
     for (int64_t unit = begin, rows; unit < end; unit += rows) {
-        rows = smaller(end - unit, size - unit % size);
-        const void *from = v_from(t, p, tni_row_at(&s->reduced, unit).at[0]);
+        rows = min(end - unit, size - unit % size);
+        const void *from = r_at(t, p, tni_row_at(&s->reduced, unit).at[0]);
         if (s->step != 1)
             add_scattered(t, c, from, rows, stride, s->step);
         else if (s->fold > 1)
@@ -233,17 +225,17 @@ TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void 
 
 TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_t end) {
     const tni_sum *s = &j->s;
-    const int64_t tiles = pieces(s->n, TNI_SUM_TILE);
+    const int64_t tiles = ceil_div(s->n, TNI_SUM_TILE);
     columns c;
     for (int64_t i = begin; i < end; i++) {
         const int64_t part = i / s->items, item = i % s->items, tile = item % tiles * TNI_SUM_TILE;
-        const int64_t width = smaller(s->n - tile, TNI_SUM_TILE), first = part * s->per_part;
+        const int64_t width = min(s->n - tile, TNI_SUM_TILE), first = part * s->per_part;
         const tni_row at = tni_row_at(&s->kept, item / tiles);
         c.width = width * s->fold;
         c.depth = 0;
         memset(c.sums, 0, (size_t)c.width * sizeof(real));
         memset(c.total, 0, (size_t)c.width * sizeof(double));
-        add_units(t, j, &c, v_from(t, j->x, at.at[0] + tile * s->step), first, smaller(first + s->per_part, s->units));
+        add_units(t, j, &c, r_at(t, j->x, at.at[0] + tile * s->step), first, min(first + s->per_part, s->units));
         columns_flush(&c);
         for (int64_t k = 0; k < width; k++) {
             for (int64_t f = 1; f < s->fold; f++) c.total[k] += c.total[f * width + k];
@@ -267,12 +259,7 @@ TNI_INLINE void sum_items(const tn_type t, const job *j, int64_t begin, int64_t 
 
 static void sum_body(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        sum_items(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        sum_items(TN_BF16, j, begin, end);
-    else
-        sum_items(V_NATIVE, j, begin, end);
+    V_BY_TYPE(j->type, sum_items, j, begin, end);
 }
 
 static void add_parts(const job *j) {
@@ -290,15 +277,12 @@ static void add_parts(const job *j) {
 
 tn_status TNI_CPU(sum)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *y = tn_out(call, Y);
-    if (tn_count(y) == 0) return TN_OK;
-    job j = {.s = tni_sum_of(x, y, &call->attrs[AXES]),
-             .type = x->type,
-             .x = x->data,
-             .y = y->data,
-             .parts = call->workspace};
+    const sum_args a = sum_args_of(call);
+    if (tn_count(a.y) == 0) return TN_OK;
+    job j = {
+        .s = tni_sum_of(a.x, a.y, a.axes), .type = a.x->type, .x = a.x->data, .y = a.y->data, .parts = call->workspace};
     const int64_t items = j.s.items * j.s.parts;
-    tn_parallel(call, items, grain_of(tn_count(x) / items), sum_body, &j);
+    tn_parallel(call, items, tni_row_grain(tn_count(a.x) / items), sum_body, &j);
     if (j.s.sums > 0) add_parts(&j);
     return TN_OK;
 }
@@ -340,10 +324,10 @@ TNI_INLINE void fill(char *to, const char *element, const size_t size, int64_t n
 }
 
 TNI_INLINE void spread_units(const size_t size, const spread *s, int64_t begin, int64_t end) {
-    const int64_t bytes = (int64_t)size, per_row = pieces(s->n, COPY);
+    const int64_t bytes = (int64_t)size, per_row = ceil_div(s->n, COPY);
     tni_row row = tni_row_at(&s->rows, begin / per_row);
     for (int64_t unit = begin, k = begin % per_row; unit < end; unit++) {
-        const int64_t first = k * COPY, n = smaller(s->n - first, COPY);
+        const int64_t first = k * COPY, n = min(s->n - first, COPY);
         char *to = s->dx + (row.at[0] + first * s->to_step) * bytes;
         const char *from = s->dy + (row.at[1] + first * s->from_step) * bytes;
         if (s->to_step == 1 && s->from_step == 1) {
@@ -370,10 +354,11 @@ static void spread_reals(void *arg, int64_t begin, int64_t end) {
 
 tn_status TNI_CPU(sum_grad)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *dy = tn_in(call, GRAD_DY), *dx = tn_out(call, GRAD_DX);
+    const sum_grad_args a = sum_grad_args_of(call);
+    const tn_view *dy = a.dy, *dx = a.dx;
     if (tn_count(dx) == 0) return TN_OK;
     int64_t strides[TN_MAX_RANK], inner[TNI_ROWS_MAX] = {1, 1};
-    tni_sum_strides(dx, dy, &call->attrs[GRAD_AXES], strides);
+    tni_sum_strides(dx, dy, a.axes, strides);
     const tn_view wide = {.shape = dx->shape, .strides = strides, .ndim = dx->ndim};
     const tn_view *views[] = {dx, &wide};
     spread s = {.rows = tni_rows_of(views, 2, -1), .n = 1, .dx = dx->data, .dy = dy->data};
@@ -381,6 +366,6 @@ tn_status TNI_CPU(sum_grad)(const tn_call *call, void *state) {
     s.to_step = inner[0];
     s.from_step = inner[1];
     const tn_body body = dx->type == V_NATIVE ? spread_reals : spread_halves;
-    tn_parallel(call, s.rows.count * pieces(s.n, COPY), grain_of(smaller(s.n, COPY)), body, &s);
+    tn_parallel(call, s.rows.count * ceil_div(s.n, COPY), tni_row_grain(min(s.n, COPY)), body, &s);
     return TN_OK;
 }

@@ -1,21 +1,11 @@
 /* sum and sum_grad on the GPU: which kernels of sum_rows.cu and sum_columns.cu a call takes. */
-#include <string.h>
+#include "sum.h"
 
 #include "cuda/copy/copy.h"
 #include "cuda/copy/walk.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/rows/row_plan.h"
-#include "ops/counts.h"
 #include "sum.cuh"
-#include "sum.h"
-
-enum { X };
-enum { AXES };
-enum { Y };
-
-enum { GRAD_DY };
-enum { GRAD_SHAPE, GRAD_AXES };
-enum { GRAD_DX };
 
 enum {
     THREAD_PACKS = 2,       /* up to so many packs are added up by one thread, */
@@ -28,13 +18,11 @@ enum {
     PART_PACKS = 4096,      /* or of so much, if they are many */
     ONE_OUTPUTS = 16384,    /* up to so many sums of one number need no fast copy */
     BUSY = 2,               /* blocks for each multiprocessor that are enough for long sums */
-    OLD_PARTS =
-        8, /* without clusters, a block does so many parts one after the other rather than have a second kernel */
+    OLD_PARTS = 8, /* that a block does one after the other without clusters, rather than have a second kernel */
 
-    FEW_ROWS = 64, /* columns: so many rows are few */
-    FEW_ROWS_PACKS =
-        64,     /* and so many packs of columns for each multiprocessor are enough for a thread to do them all */
-    PART = 512, /* columns: rows of a part, at least */
+    FEW_ROWS = 64,       /* columns: so many rows are few */
+    FEW_ROWS_PACKS = 64, /* of columns, for each multiprocessor: so many are enough for a thread to do them all */
+    PART = 512,          /* columns: rows of a part, at least */
     MOST_PARTS = 4096,
     LANES = 8,      /* columns: packs side by side that a block takes, or twice as many, */
     ODD_LANES = 16, /* where rows begin anywhere, each with a piece of one more */
@@ -75,10 +63,6 @@ typedef struct sum_plan {
     };
 } sum_plan;
 
-static int64_t round_up(int64_t a, int64_t to) {
-    return pieces(a, to) * to;
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 /* Views: x, and y spread over x's shape, with stride 0 where it is summed up. */
@@ -92,17 +76,6 @@ typedef struct shapes {
     int cluster; /* blocks that may end columns together */
 } shapes;
 
-static tni_rows only(const tni_rows *all, bool reduced) {
-    tni_rows rows = {.n = 1, .count = 1, .n_views = all->n_views};
-    for (int d = 0; d < all->n_dims; d++) {
-        if ((all->strides[d][1] == 0) != reduced) continue;
-        rows.shape[rows.n_dims] = all->shape[d];
-        memcpy(rows.strides[rows.n_dims++], all->strides[d], sizeof all->strides[d]);
-        rows.count *= all->shape[d];
-    }
-    return rows;
-}
-
 /* Twice as many as every GPU takes, where this one does. */
 static int column_cluster(const tn_call *call) {
     tni_launch l = {.cluster = 2 * TNI_SUM_CLUSTER, .block = TNI_SUM_ODD_THREADS};
@@ -114,15 +87,16 @@ static int column_cluster(const tn_call *call) {
 }
 
 static shapes shapes_of(const tn_call *call) {
-    const tn_view *x = tn_in(call, X), *y = tn_out(call, Y);
+    const sum_args a = sum_args_of(call);
+    const tn_view *x = a.x, *y = a.y;
     int64_t strides[TN_MAX_RANK], inner[TNI_ROWS_MAX];
-    tni_sum_strides(x, y, &call->attrs[AXES], strides);
+    tni_sum_strides(x, y, a.axes, strides);
     const tn_view spread = {.shape = x->shape, .strides = strides, .ndim = x->ndim};
     const tn_view *views[] = {x, &spread};
     shapes s = {.all = tni_rows_of(views, 2, -1), .n = 1, .step = 1, .outputs = tn_count(y)};
     s.size = (int)tn_type_size(x->type);
     s.has_90 = tni_cuda_has_90(call, "sum_rows");
-    s.terms = only(&s.all, true).count;
+    s.terms = tni_sum_dims(&s.all, true).count;
     s.by_rows = s.all.n_dims == 0 || s.terms == 0 || s.all.strides[s.all.n_dims - 1][1] == 0;
     if (s.terms == 0) {
         s.n = 0;
@@ -131,8 +105,8 @@ static shapes shapes_of(const tn_call *call) {
         s.step = inner[0];
         s.y_step = inner[1];
     }
-    s.kept = only(&s.all, false);
-    s.reduced = only(&s.all, true);
+    s.kept = tni_sum_dims(&s.all, false);
+    s.reduced = tni_sum_dims(&s.all, true);
     s.cluster = s.by_rows || !s.has_90 ? 1 : column_cluster(call);
     return s;
 }
@@ -141,8 +115,8 @@ static shapes shapes_of(const tn_call *call) {
 
 /* How a row of so many packs is cut: by its length alone. */
 static int64_t row_parts(const shapes *s) {
-    const int64_t packs = pieces(s->n, 16 / s->size) * s->reduced.count, few = pieces(packs, FEW_PARTS_PACKS);
-    return packs == 0 ? 1 : few <= TNI_SUM_WHOLE ? few : pieces(packs, PART_PACKS);
+    const int64_t packs = ceil_div(s->n, 16 / s->size) * s->reduced.count, few = ceil_div(packs, FEW_PARTS_PACKS);
+    return packs == 0 ? 1 : few <= TNI_SUM_WHOLE ? few : ceil_div(packs, PART_PACKS);
 }
 
 /* How many blocks share a sum's parts and end it; 0: there are too many, and each goes to memory. */
@@ -161,7 +135,7 @@ static int64_t row_blocks(const shapes *s, int64_t parts, const tni_gpu *gpu) {
 static void walk_packs(tni_walk *walk, const shapes *s) {
     const int64_t lanes = 16 / s->size;
     walk->count = 1;
-    tni_walk_push(walk, pieces(s->n, lanes), lanes * s->step, lanes);
+    tni_walk_push(walk, ceil_div(s->n, lanes), lanes * s->step, lanes);
     for (int d = s->reduced.n_dims - 1; d >= 0; d--) {
         tni_walk_push(walk, s->reduced.shape[d], s->reduced.strides[d][0], 0);
     }
@@ -186,7 +160,7 @@ static bool rows_are_aligned(const shapes *s) {
 /* Adds up the parts of each sum. */
 static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     const tni_sum_rows *all = &plan->rows.all;
-    const tn_type type = tn_in(call, X)->type;
+    const tn_type type = sum_args_of(call).x->type;
     const int64_t per_pack = type == TN_F64 ? 2 : 4;
     tni_sum_rows *end = &plan->rows.end;
     *end = (tni_sum_rows){.n = all->n_parts,
@@ -197,11 +171,11 @@ static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
                           .per_block = 1,
                           .ends = 1,
                           .aligned = all->n_parts % per_pack == 0};
-    end->n_packs = end->chunk = pieces(end->n, per_pack);
+    end->n_packs = end->chunk = ceil_div(end->n, per_pack);
     walk_parts(&end->kept, &all->kept, all->n_parts);
     const bool warp = all->n_parts <= TNI_SUM_WHOLE;
     tni_launch *last = &plan->rows.last;
-    last->grid = (uint32_t)(warp ? pieces(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
+    last->grid = (uint32_t)(warp ? ceil_div(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
     last->block = TNI_SUM_THREADS;
     last->programmatic = tni_cuda_has_90(call, "sum_rows");
     return tni_cuda_find(call, last, "sum_rows", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
@@ -215,41 +189,41 @@ static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *
     tni_walk_of(&all->kept, &s->kept);
     walk_packs(&all->packs, s);
     all->n_packs = all->packs.count;
-    all->chunk = parts <= TNI_SUM_WHOLE ? pieces(all->n_packs, parts) : PART_PACKS;
+    all->chunk = parts <= TNI_SUM_WHOLE ? ceil_div(all->n_packs, parts) : PART_PACKS;
     all->n_parts = (int)parts;
     all->ends = blocks > 0;
     all->blocks = (int)(all->ends ? blocks : parts);
-    all->per_block = (int)pieces(parts, all->blocks);
+    all->per_block = (int)ceil_div(parts, all->blocks);
     plan->aligned = rows_are_aligned(s);
     const bool flat = s->reduced.n_dims == 0;
     const char *kind = "block";
     int64_t blocks_of_all = s->outputs * all->blocks;
     if (flat && all->n_packs <= THREAD_PACKS) {
         kind = "thread";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS);
     } else if (all->n_packs <= FEW_PACKS) {
         kind = "few";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 8);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS / 8);
     } else if (flat && all->n_packs <= WORD_PACKS && s->n * s->size % 16 != 0) {
         const int64_t words = s->n * s->size / (s->size == 8 ? 8 : 4) + 1; /* with halves at both ends */
         const int rows = words <= 4 * 32 ? 4 : words <= 8 * 32 ? 2 : 1;
         kind = words <= 3 * 32 ? "four_short_words" : rows == 4 ? "four_words" : rows == 2 ? "two_words" : "words";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 32 * rows);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS / 32 * rows);
     } else if (flat && all->n_packs <= EIGHT_PACKS) {
         kind = "eight";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 8);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS / 8);
     } else if (flat && all->n_packs <= HALF_PACKS) {
         kind = "half";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 16);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS / 16);
     } else if (all->n_packs <= WARP_PACKS) {
         kind = "warp";
-        blocks_of_all = pieces(s->outputs, TNI_SUM_THREADS / 32);
+        blocks_of_all = ceil_div(s->outputs, TNI_SUM_THREADS / 32);
     }
     first->grid = (uint32_t)blocks_of_all;
     first->block = TNI_SUM_THREADS;
     first->cluster = all->ends ? (uint32_t)all->blocks : 1;
     TN_TRY(tni_cuda_find(call, first, "sum_rows", "sum_%s%s_%s", kind, flat ? "" : "_segments",
-                         tn_type_name(tn_in(call, X)->type)));
+                         tn_type_name(sum_args_of(call).x->type)));
     return all->ends ? TN_OK : plan_row_end(call, plan);
 }
 
@@ -260,11 +234,11 @@ static void cut_rows(tni_sum_columns *p, int64_t per_pack) {
     const bool few = p->n_rows <= FEW_ROWS;
     p->slots = few ? (int)per_pack : TNI_SUM_SLOTS;
     p->ways = few ? 1 : TNI_SUM_WAYS;
-    p->per_part = few ? FEW_ROWS : larger(PART, round_up(pieces(p->n_rows, MOST_PARTS), TNI_SUM_SLOTS * 8));
+    p->per_part = few ? FEW_ROWS : max(PART, round_up(ceil_div(p->n_rows, MOST_PARTS), TNI_SUM_SLOTS * 8));
     p->per_slot = (int)(p->per_part / p->slots);
-    p->n_parts = (int)pieces(p->n_rows, p->per_part);
-    p->per_chapter = (int)pieces(p->n_parts, TNI_SUM_CHAPTERS);
-    p->chapters = (int)pieces(p->n_parts, p->per_chapter);
+    p->n_parts = (int)ceil_div(p->n_rows, p->per_part);
+    p->per_chapter = (int)ceil_div(p->n_parts, TNI_SUM_CHAPTERS);
+    p->chapters = (int)ceil_div(p->n_parts, p->per_chapter);
 }
 
 /* Whether these strides are multiples of 16 bytes. */
@@ -290,10 +264,10 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
     /* Where rows begin anywhere, a row of a tile takes a pack more than it fills. */
     const int64_t more = any || aligned ? 0 : 1;
     const int64_t most = p->n_rows <= FEW_ROWS ? FEW_ROWS_LANES : more ? ODD_LANES : LANES;
-    const int64_t room = (int64_t)BLOCKS * gpu->sms, items = pieces(p->c, most * per_pack) * p->kept.count;
+    const int64_t room = (int64_t)BLOCKS * gpu->sms, items = ceil_div(p->c, most * per_pack) * p->kept.count;
     const bool wide = !any && p->side_by_side && p->n_parts > 1 && items > room && items <= 2 * room;
-    p->tiles = pieces(p->c, (wide ? 2 : 1) * most * per_pack); /* so that all run at once */
-    p->width = (int)round_up(pieces(p->c, p->tiles), per_pack);
+    p->tiles = ceil_div(p->c, (wide ? 2 : 1) * most * per_pack); /* so that all run at once */
+    p->width = (int)round_up(ceil_div(p->c, p->tiles), per_pack);
     p->lanes = (int)(p->width / per_pack + more);
     p->groups = p->slots;
     const int64_t packs = p->c / per_pack * p->kept.count / gpu->sms;
@@ -311,11 +285,11 @@ static void share_out(tni_sum_columns *p, int size, layout how, int cluster, con
     p->items = p->tiles * p->kept.count;
     p->ends = p->blocks = 1;
     if (p->n_parts == 1) {
-        p->together = (int)smaller(at_once, p->items);
+        p->together = (int)min(at_once, p->items);
         return;
     }
     const int64_t bytes = p->n_rows * p->c * p->kept.count * size / p->items; /* of an item */
-    const int64_t most = smaller(cluster, p->chapters);
+    const int64_t most = min(cluster, p->chapters);
     while (p->blocks * 2 <= most && p->items * p->blocks * 2 <= room && bytes / p->blocks > SMALL_BYTES) {
         const bool busy = p->items * p->blocks * 8 >= (int64_t)gpu->sms * 15; /* nearly two on each multiprocessor */
         if (busy && how == PACKS && bytes / p->blocks >= STREAM_BYTES) break;
@@ -325,13 +299,13 @@ static void share_out(tni_sum_columns *p, int size, layout how, int cluster, con
     const bool at_a_time = all <= room && all * 5 >= (int64_t)gpu->sms * 4;
     p->ends = kept_bytes <= TNI_SUM_CHAPTER_BYTES && (at_a_time || bytes / p->blocks <= LARGE_BYTES);
     if (!p->ends) {
-        const int64_t wanted = larger(room / p->items, pieces(bytes, MEDIUM_BYTES));
-        const int64_t fast = pieces((int64_t)SMALL_BYTES * p->n_parts, bytes); /* parts of so much */
-        p->per_block = (int)larger(pieces(p->n_parts, wanted), smaller(at_once, fast));
-        p->blocks = (int)pieces(p->n_parts, p->per_block);
+        const int64_t wanted = max(room / p->items, ceil_div(bytes, MEDIUM_BYTES));
+        const int64_t fast = ceil_div((int64_t)SMALL_BYTES * p->n_parts, bytes); /* parts of so much */
+        p->per_block = (int)max(ceil_div(p->n_parts, wanted), min(at_once, fast));
+        p->blocks = (int)ceil_div(p->n_parts, p->per_block);
     }
-    const int64_t mine = p->ends ? smaller(pieces(p->chapters, p->blocks) * p->per_chapter, p->n_parts) : p->per_block;
-    p->together = (int)pieces(mine, pieces(mine, at_once));
+    const int64_t mine = p->ends ? min(ceil_div(p->chapters, p->blocks) * p->per_chapter, p->n_parts) : p->per_block;
+    p->together = (int)ceil_div(mine, ceil_div(mine, at_once));
 }
 
 static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu, tni_sum_columns *p) {
@@ -347,7 +321,7 @@ static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu,
 }
 
 static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
-    const tn_view *x = tn_in(call, X);
+    const tn_view *x = sum_args_of(call).x;
     bool ends = true;
     for (int aligned = 0; aligned < 2; aligned++) {
         tni_sum_columns *p = &plan->columns.all[aligned];
@@ -356,12 +330,12 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
         ends = ends && p->ends;
         if (how >= FEW) {
             const int64_t of_warp = s->size == 2 ? TNI_SUM_FEW_PAIRS : TNI_SUM_FEW_SINGLES;
-            const int64_t threads = how == FEW ? p->c / (16 / s->size) : pieces(p->c, of_warp) * 32;
+            const int64_t threads = how == FEW ? p->c / (16 / s->size) : ceil_div(p->c, of_warp) * 32;
             first->block = TNI_SUM_FEW_THREADS;
-            first->grid = (uint32_t)pieces(threads * p->kept.count, first->block);
+            first->grid = (uint32_t)ceil_div(threads * p->kept.count, first->block);
         } else {
             first->block = (uint32_t)round_up((int64_t)p->together * p->groups * p->lanes, 32);
-            first->grid = (uint32_t)(pieces(p->items, p->n_parts == 1 ? p->together : 1) * p->blocks);
+            first->grid = (uint32_t)(ceil_div(p->items, p->n_parts == 1 ? p->together : 1) * p->blocks);
             first->cluster = p->ends ? (uint32_t)p->blocks : 1;
         }
         TN_TRY(
@@ -369,8 +343,8 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
     }
     for (int d = 0; d < x->ndim; d++) {
         const int64_t reach = (x->shape[d] - 1) * x->strides[d];
-        plan->columns.low += smaller(0, reach);
-        plan->columns.high += larger(0, reach);
+        plan->columns.low += min(0, reach);
+        plan->columns.high += max(0, reach);
     }
     plan->columns.high++;
     if (ends) return TN_OK;
@@ -382,7 +356,7 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
                                       .n_parts = p->n_parts,
                                       .per_chapter = p->per_chapter};
     tni_launch *last = &plan->columns.last;
-    last->grid = (uint32_t)pieces(s->outputs, TNI_SUM_END_LANES);
+    last->grid = (uint32_t)ceil_div(s->outputs, TNI_SUM_END_LANES);
     last->block = TNI_SUM_END_LANES * TNI_SUM_CHAPTERS;
     last->programmatic = tni_cuda_has_90(call, "sum_rows");
     return tni_cuda_find(call, last, "sum_columns", "sum_end_columns_%s", tn_type_name(x->type));
@@ -393,7 +367,7 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
 size_t tni_sum_cuda_workspace(const tn_call *call) {
     const shapes s = shapes_of(call);
     const tni_gpu *gpu;
-    if (s.outputs == 0 || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return 0;
+    if (s.outputs == 0 || tni_gpu_of(call, &gpu) != TN_OK) return 0;
     const size_t size = s.size == 8 ? 8 : 4, outputs = (size_t)s.outputs;
     if (s.terms <= 1) return 0;
     if (s.by_rows) {
@@ -412,9 +386,9 @@ static tn_status plan_one(const tn_call *call, const shapes *s, sum_plan *plan) 
     tni_walk_of(&all->kept, &s->kept);
     if (!s->by_rows) tni_walk_push(&all->kept, s->n, s->step, s->y_step);
     all->outputs = (unsigned)s->outputs;
-    launch->grid = (uint32_t)pieces(s->outputs, TNI_SUM_THREADS);
+    launch->grid = (uint32_t)ceil_div(s->outputs, TNI_SUM_THREADS);
     launch->block = TNI_SUM_THREADS;
-    return tni_cuda_find(call, launch, "sum_rows", "sum_one_%s", tn_type_name(tn_in(call, X)->type));
+    return tni_cuda_find(call, launch, "sum_rows", "sum_one_%s", tn_type_name(sum_args_of(call).x->type));
 }
 
 static tn_status load_copies(const tn_call *call) {
@@ -423,48 +397,45 @@ static tn_status load_copies(const tn_call *call) {
 }
 
 /* Between a tensor and a smaller one of its sums, which is seen with stride 0 along what is summed up. */
-static tn_status copy_sums(const tn_call *call, const tn_view *wide, const tn_view *sums, int axes, bool to_sums) {
+static tn_status copy_sums(const tn_call *call, const tn_view *wide, const tn_view *sums, const tn_value *axes,
+                           bool to_sums) {
     int64_t strides[TN_MAX_RANK];
-    tni_sum_strides(wide, sums, &call->attrs[axes], strides);
+    tni_sum_strides(wide, sums, axes, strides);
     const tn_view spread = {
         .data = sums->data, .shape = wide->shape, .strides = strides, .ndim = wide->ndim, .type = wide->type};
     return to_sums ? tni_cuda_copy(call, &spread, wide) : tni_cuda_copy(call, wide, &spread);
 }
 
-tn_status tni_sum_cuda_prepare(const tn_call *call, void **state) {
+static tn_status fill(const tn_call *call, void *state) {
     const tni_gpu *gpu;
-    TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    sum_plan *plan = tni_calloc(1, sizeof *plan);
-    if (!plan) return TN_NO_MEMORY;
+    TN_TRY(tni_gpu_of(call, &gpu));
     const shapes s = shapes_of(call);
+    sum_plan *plan = state;
     plan->empty = s.outputs == 0;
     plan->is_one = s.terms == 1 && s.outputs <= ONE_OUTPUTS;
     plan->copies = s.terms == 1 && !plan->is_one;
     plan->by_rows = s.by_rows;
-    tn_status status = plan->empty    ? TN_OK
-                       : plan->is_one ? plan_one(call, &s, plan)
-                       : plan->copies ? load_copies(call)
-                       : s.by_rows    ? plan_rows(call, &s, gpu, plan)
-                                      : plan_columns(call, &s, gpu, plan);
-    if (status == TN_OK) {
-        *state = plan;
-    } else {
-        tni_free(plan);
-    }
-    return status;
+    if (plan->empty) return TN_OK;
+    if (plan->is_one) return plan_one(call, &s, plan);
+    if (plan->copies) return load_copies(call);
+    return s.by_rows ? plan_rows(call, &s, gpu, plan) : plan_columns(call, &s, gpu, plan);
 }
 
-static tn_status run_one(const tn_call *call, const sum_plan *plan) {
+tn_status tni_sum_cuda_prepare(const tn_call *call, void **state) {
+    return tni_cuda_prepare(call, sizeof(sum_plan), fill, state);
+}
+
+static tn_status run_one(const tn_call *call, const sum_args *a, const sum_plan *plan) {
     tni_sum_one all = plan->one.all;
-    all.x = tn_in(call, X)->data;
-    all.y = tn_out(call, Y)->data;
+    all.x = a->x->data;
+    all.y = a->y->data;
     return tni_cuda_launch(call, &plan->one.launch, (void *[]){&all});
 }
 
-static tn_status run_rows(const tn_call *call, const sum_plan *plan) {
+static tn_status run_rows(const tn_call *call, const sum_args *a, const sum_plan *plan) {
     tni_sum_rows all = plan->rows.all;
-    all.x = tn_in(call, X)->data;
-    all.y = tn_out(call, Y)->data;
+    all.x = a->x->data;
+    all.y = a->y->data;
     all.parts = call->workspace;
     all.aligned = plan->aligned && (uintptr_t)all.x % 16 == 0;
     TN_TRY(tni_cuda_launch(call, &plan->rows.first, (void *[]){&all}));
@@ -476,13 +447,13 @@ static tn_status run_rows(const tn_call *call, const sum_plan *plan) {
     return tni_cuda_launch(call, &plan->rows.last, (void *[]){&end});
 }
 
-static tn_status run_columns(const tn_call *call, const sum_plan *plan) {
-    const tn_view *x = tn_in(call, X);
+static tn_status run_columns(const tn_call *call, const sum_args *a, const sum_plan *plan) {
+    const tn_view *x = a->x;
     const bool aligned = (uintptr_t)x->data % 16 == 0;
     const int64_t size = (int64_t)tn_type_size(x->type);
     tni_sum_columns all = plan->columns.all[aligned];
     all.x = x->data;
-    all.y = tn_out(call, Y)->data;
+    all.y = a->y->data;
     all.parts = call->workspace;
     all.low = (const char *)all.x + plan->columns.low * size;
     all.high = (const char *)all.x + plan->columns.high * size;
@@ -495,11 +466,12 @@ static tn_status run_columns(const tn_call *call, const sum_plan *plan) {
 }
 
 tn_status tni_sum_cuda_run(const tn_call *call, void *state) {
+    const sum_args a = sum_args_of(call);
     const sum_plan *plan = state;
     if (plan->empty) return TN_OK;
-    if (plan->is_one) return run_one(call, plan);
-    if (plan->copies) return copy_sums(call, tn_in(call, X), tn_out(call, Y), AXES, true);
-    return plan->by_rows ? run_rows(call, plan) : run_columns(call, plan);
+    if (plan->is_one) return run_one(call, &a, plan);
+    if (plan->copies) return copy_sums(call, a.x, a.y, a.axes, true);
+    return plan->by_rows ? run_rows(call, &a, plan) : run_columns(call, &a, plan);
 }
 
 /* ---- the gradient: a copy of dy, seen with stride 0 along what was summed up ------------------------------------------ */
@@ -511,5 +483,6 @@ tn_status tni_sum_grad_cuda_prepare(const tn_call *call, void **state) {
 
 tn_status tni_sum_grad_cuda_run(const tn_call *call, void *state) {
     (void)state;
-    return copy_sums(call, tn_out(call, GRAD_DX), tn_in(call, GRAD_DY), GRAD_AXES, false);
+    const sum_grad_args a = sum_grad_args_of(call);
+    return copy_sums(call, a.dx, a.dy, a.axes, false);
 }

@@ -1,55 +1,47 @@
 /* softmax: contract, gradient, reference. The vectorised kernels are in softmax_cpu.c. */
+#include "softmax.h"
+
 #include <math.h>
 
 #include "cpu/vec/variants.h"
-#include "softmax_cuda.h"
-
-/* softmax */
-enum { X, MASK };
-enum { AXIS, SCALE, CAUSAL };
-enum { Y };
-
-/* softmax_grad: the attributes are the first two of softmax */
-enum { GRAD_Y, GRAD_DY };
-enum { GRAD_DX };
+#include "cuda/driver/cuda.h"
+#include "ops/reference.h"
 
 TNI_CPU_DECLARE(softmax)
 TNI_CPU_DECLARE(softmax_grad)
+TNI_CUDA_DECLARE(softmax)
+TNI_CUDA_DECLARE(softmax_grad)
 
 /* One row: n elements, `step` apart, from `first` on. Only the keys below `visible` can take part. A row with nothing
  * left is 0; one that is left with nothing but -inf is NaN. */
-static void softmax_row_ref(const tn_call *call, int64_t first, int64_t step, int64_t n, int64_t visible) {
-    const tn_view *x = tn_in(call, X), *mask = tn_in(call, MASK), *y = tn_out(call, Y);
-    const uint8_t *keep = mask ? mask->data : NULL;
-    const double scale = call->attrs[SCALE].f;
-
-    double max = -INFINITY, sum = 0;
+static void softmax_row_ref(const softmax_args *a, int64_t first, int64_t step, int64_t n, int64_t visible) {
+    const uint8_t *keep = data_of(a->mask);
+    double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n && j < visible; j++) {
         const int64_t i = first + j * step;
-        if (!keep || keep[i]) max = fmax(max, scale * tn_get(x->type, x->data, i));
+        if (!keep || keep[i]) most = fmax(most, a->scale * get(a->x, i));
     }
     for (int64_t j = 0; j < n && j < visible; j++) {
         const int64_t i = first + j * step;
-        if (!keep || keep[i]) sum += exp(scale * tn_get(x->type, x->data, i) - max);
+        if (!keep || keep[i]) sum += exp(a->scale * get(a->x, i) - most);
     }
     for (int64_t j = 0; j < n; j++) {
         const int64_t i = first + j * step;
         const bool kept = j < visible && (!keep || keep[i]);
-        tn_set(y->type, y->data, i, kept ? exp(scale * tn_get(x->type, x->data, i) - max) / sum : 0);
+        set(a->y, i, kept ? exp(a->scale * get(a->x, i) - most) / sum : 0);
     }
 }
 
 /* x: (outer, n, inner), a row for each of outer and inner. With `causal`, inner is 1 and outer is (…, m queries). */
 static tn_status softmax_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X);
-    const int axis = (int)call->attrs[AXIS].i;
-    const bool causal = call->attrs[CAUSAL].b;
-    const int64_t outer = tn_product(x, 0, axis), n = x->shape[axis], inner = tn_product(x, axis + 1, x->ndim);
+    const softmax_args a = softmax_args_of(call);
+    const int axis = (int)a.axis;
+    const int64_t outer = tn_product(a.x, 0, axis), n = a.x->shape[axis], inner = tn_product(a.x, axis + 1, a.x->ndim);
     for (int64_t o = 0; o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
-            const int64_t m = causal ? x->shape[axis - 1] : 1;
-            softmax_row_ref(call, o * n * inner + i, inner, n, causal ? o % m + n - m + 1 : n);
+            const int64_t m = a.causal ? a.x->shape[axis - 1] : 1;
+            softmax_row_ref(&a, o * n * inner + i, inner, n, a.causal ? o % m + n - m + 1 : n);
         }
     }
     return TN_OK;
@@ -58,23 +50,16 @@ static tn_status softmax_ref(const tn_call *call, void *state) {
 /* dx = scale * y * (dy - sum(y * dy)) along the axis */
 static tn_status softmax_grad_ref(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *y = tn_in(call, GRAD_Y), *dy = tn_in(call, GRAD_DY), *dx = tn_out(call, GRAD_DX);
-    const int axis = (int)call->attrs[AXIS].i;
-    const double scale = call->attrs[SCALE].f;
-    const int64_t outer = tn_product(y, 0, axis), n = y->shape[axis], inner = tn_product(y, axis + 1, y->ndim);
+    const softmax_grad_args a = softmax_grad_args_of(call);
+    const int axis = (int)a.axis;
+    const int64_t outer = tn_product(a.y, 0, axis), n = a.y->shape[axis], inner = tn_product(a.y, axis + 1, a.y->ndim);
     for (int64_t o = 0; o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
-            const int64_t first = o * n * inner + i;
+            const int64_t first = o * n * inner + i, end = first + n * inner;
             double sum = 0;
-            for (int64_t j = 0; j < n; j++) {
-                const int64_t at = first + j * inner;
-                sum += tn_get(y->type, y->data, at) * tn_get(dy->type, dy->data, at);
-            }
-            for (int64_t j = 0; j < n; j++) {
-                const int64_t at = first + j * inner;
-                const double g = tn_get(dy->type, dy->data, at) - sum;
-                tn_set(dx->type, dx->data, at, scale * tn_get(y->type, y->data, at) * g);
-            }
+            for (int64_t at = first; at < end; at += inner) sum += get(a.y, at) * get(a.dy, at);
+            for (int64_t at = first; at < end; at += inner)
+                set(a.dx, at, a.scale * get(a.y, at) * (get(a.dy, at) - sum));
         }
     }
     return TN_OK;
@@ -82,18 +67,16 @@ static tn_status softmax_grad_ref(const tn_call *call, void *state) {
 
 static const tn_kernel softmax_kernels[] = {
     TNI_CPU_KERNELS(softmax, .flags = TN_STRIDED | TN_ALIAS),
-    TNI_CUDA_KERNEL(softmax, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_softmax_cuda_accepts,
-                    .workspace = tni_softmax_cuda_workspace),
-    TNI_CUDA_KERNEL(softmax, .flags = TN_ALIAS, .workspace = tni_softmax_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax, TN_ALIAS, tni_softmax_cuda_accepts,
+                         .workspace = tni_softmax_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = softmax_ref},
     {0},
 };
 
 static const tn_kernel softmax_grad_kernels[] = {
     TNI_CPU_KERNELS(softmax_grad, .flags = TN_STRIDED | TN_ALIAS),
-    TNI_CUDA_KERNEL(softmax_grad, .flags = TN_STRIDED | TN_ALIAS, .accepts = tni_softmax_grad_cuda_accepts,
-                    .workspace = tni_softmax_grad_cuda_workspace),
-    TNI_CUDA_KERNEL(softmax_grad, .flags = TN_ALIAS, .workspace = tni_softmax_grad_cuda_workspace),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax_grad, TN_ALIAS, tni_softmax_grad_cuda_accepts,
+                         .workspace = tni_softmax_grad_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = softmax_grad_ref},
     {0},
 };
@@ -141,20 +124,22 @@ static const tn_sample softmax_grad_samples[] = {
     {0},
 };
 
-const tn_op tni_op_softmax = {
-    .signature = "softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool = false) "
-                 "-> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)",
-    .doc = "exp(scale * x), normalised along an axis; a false mask, or with causal a key after its query, takes an "
-           "element out, and a row without any is 0.",
-    .grad = "x: softmax_grad(y, dy)",
-    .autocast = "32",
-    .kernels = softmax_kernels,
-    .samples = softmax_samples,
-};
-
-const tn_op tni_op_softmax_grad = {
-    .signature = "softmax_grad(y: T[*s], dy: T[*s], axis: axis = -1, scale: float = 1.0) -> dx: T[*s]",
-    .doc = "The gradient of softmax, from its output.",
-    .kernels = softmax_grad_kernels,
-    .samples = softmax_grad_samples,
+const tn_op tni_ops_softmax[] = {
+    {
+        .signature = "softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool = false) "
+                     "-> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)",
+        .doc = "exp(scale * x), normalised along an axis; a false mask, or with causal a key after its query, takes an "
+               "element out, and a row without any is 0.",
+        .grad = "x: softmax_grad(y, dy)",
+        .autocast = "32",
+        .kernels = softmax_kernels,
+        .samples = softmax_samples,
+    },
+    {
+        .signature = "softmax_grad(y: T[*s], dy: T[*s], axis: axis = -1, scale: float = 1.0) -> dx: T[*s]",
+        .doc = "The gradient of softmax, from its output.",
+        .kernels = softmax_grad_kernels,
+        .samples = softmax_grad_samples,
+    },
+    {0},
 };

@@ -20,7 +20,7 @@ TNI_INLINE vint columns_kept(const block *b, int64_t i, int64_t c, int64_t width
     if (b->across_mask == 0) return v_seti(-(int_of_real)(*mask != 0));
     if (b->across_mask == 1 && width >= VL) return v_mask(mask, 0);
     vint kept = {0};
-    for (int64_t lane = 0; lane < least(width, VL); lane++)
+    for (int64_t lane = 0; lane < min(width, VL); lane++)
         kept[lane] = -(int_of_real)(mask[lane * b->across_mask] != 0);
     return kept;
 }
@@ -120,7 +120,7 @@ TNI_INLINE void do_block(const tn_type t, block *b) {
 
 TNI_INLINE void do_blocks(const tn_type t, const softmax_job *j, int64_t begin, int64_t end) {
     const tni_rows *rows = &j->rows;
-    const int64_t blocks = column_blocks(j->columns, j->width);
+    const int64_t blocks = ceil_div(j->columns, j->width);
     real buffer[SPAN];
     block b;
     b.n = rows->n;
@@ -135,7 +135,7 @@ TNI_INLINE void do_blocks(const tn_type t, const softmax_job *j, int64_t begin, 
         b.x = r_at(t, j->x, row.at[ROW_X] + first);
         b.y = r_at(t, j->y, row.at[ROW_Y] + first);
         b.mask = j->mask ? j->mask + row.at[ROW_MASK] + first * b.across_mask : NULL;
-        b.width = least(j->width, j->columns - first);
+        b.width = min(j->width, j->columns - first);
         b.e = t == V_NATIVE ? b.y : b.n * b.width <= SPAN ? buffer : NULL;
         b.step_e = t == V_NATIVE ? b.step_y : b.width;
         do_block(t, &b);
@@ -144,10 +144,5 @@ TNI_INLINE void do_blocks(const tn_type t, const softmax_job *j, int64_t begin, 
 
 void TNI_CPU(softmax_columns)(void *arg, int64_t begin, int64_t end) {
     const softmax_job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        do_blocks(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_blocks(TN_BF16, j, begin, end);
-    else
-        do_blocks(V_NATIVE, j, begin, end);
+    V_BY_TYPE(j->type, do_blocks, j, begin, end);
 }

@@ -11,9 +11,6 @@
  * than -inf, or nothing was kept: such a row is NaN where kept and 0 elsewhere. */
 #include "softmax_cpu.h"
 
-enum { X, MASK };
-enum { AXIS, SCALE, CAUSAL };
-
 /* One row that lies together, without a mask. */
 static void do_row(const spans *s, const void *x, void *y, int64_t n, real scale) {
     if (s->native) {
@@ -73,20 +70,20 @@ static void write_improper(const spans *s, const any_row *r) {
 static void do_any_row(const spans *s, const any_row *r) {
     real e[SPAN], most = -(real)INFINITY, sum = 0;
     for (int64_t i = 0; i < r->n; i += SPAN) {
-        const real span = gather_scores(s, r, i, least(r->n - i, SPAN), e);
+        const real span = gather_scores(s, r, i, min(r->n - i, SPAN), e);
         most = span > most ? span : most;
     }
     const real shift = shift_of(most);
     for (int64_t i = 0; i < r->n; i += SPAN) {
-        if (r->n > SPAN) gather_scores(s, r, i, least(r->n - i, SPAN), e);
-        sum += TNI_CPU(span_exp)(e, e, least(r->n - i, SPAN), 1, shift);
+        if (r->n > SPAN) gather_scores(s, r, i, min(r->n - i, SPAN), e);
+        sum += TNI_CPU(span_exp)(e, e, min(r->n - i, SPAN), 1, shift);
     }
     if (!is_proper(sum)) {
         write_improper(s, r);
         return;
     }
     for (int64_t i = 0; i < r->n; i += SPAN) {
-        const int64_t n = least(r->n - i, SPAN);
+        const int64_t n = min(r->n - i, SPAN);
         void *y = span_at(s, r->y, i * r->step_y);
         if (r->n > SPAN) gather_scores(s, r, i, n, e);
         if (r->n > SPAN) TNI_CPU(span_exp)(e, e, n, 1, shift);
@@ -98,12 +95,6 @@ static void do_any_row(const spans *s, const any_row *r) {
     }
 }
 
-/* The rest of a row, which a causal mask hides. */
-static void write_zeros(const spans *s, void *y, int64_t step, int64_t from, int64_t n) {
-    if (step == 1) memset(span_at(s, y, from), 0, (size_t)((n - from) * s->size));
-    for (int64_t i = from; i < n && step != 1; i++) memset(span_at(s, y, i * step), 0, (size_t)s->size);
-}
-
 static void do_any_rows(const softmax_job *j, const spans *s, int64_t begin, int64_t end) {
     const tni_rows *rows = &j->rows;
     const int64_t n = rows->n, step_mask = rows->step[ROW_MASK];
@@ -113,7 +104,7 @@ static void do_any_rows(const softmax_job *j, const spans *s, int64_t begin, int
             .x = span_at(s, j->x, row.at[ROW_X]),
             .mask = j->mask ? j->mask + row.at[ROW_MASK] : NULL,
             .y = span_at(s, j->y, row.at[ROW_Y]),
-            .n = j->causal ? least(j->visible + row.at[ROW_QUERY], n) : n,
+            .n = j->causal ? min(j->visible + row.at[ROW_QUERY], n) : n,
             .step_x = rows->step[ROW_X],
             .step_mask = step_mask,
             .step_y = rows->step[ROW_Y],
@@ -126,7 +117,7 @@ static void do_any_rows(const softmax_job *j, const spans *s, int64_t begin, int
             do_row(s, r.x, r.y, r.n, j->scale);
         else
             do_any_row(s, &r);
-        write_zeros(s, r.y, r.step_y, r.n, n);
+        span_clear(s, span_at(s, r.y, r.n * r.step_y), r.step_y, n - r.n); /* what a causal mask hides */
     }
 }
 
@@ -157,15 +148,16 @@ static void rows_piece(void *arg, int64_t begin, int64_t end) {
 
 tn_status TNI_CPU(softmax)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *x = tn_in(call, X), *mask = tn_in(call, MASK), *y = tn_out(call, 0);
-    const int32_t axis = (int32_t)call->attrs[AXIS].i;
+    const softmax_args a = softmax_args_of(call);
+    const tn_view *x = a.x;
+    const int32_t axis = (int32_t)a.axis;
     softmax_job j = {
         .type = x->type,
         .x = x->data,
-        .mask = mask ? mask->data : NULL,
-        .y = y->data,
-        .scale = (real)call->attrs[SCALE].f,
-        .causal = call->attrs[CAUSAL].b,
+        .mask = data_of(a.mask),
+        .y = a.y->data,
+        .scale = (real)a.scale,
+        .causal = a.causal,
     };
     /* A tensor whose elements are the number of their query. */
     int64_t query_strides[TN_MAX_RANK] = {0};
@@ -174,7 +166,7 @@ tn_status TNI_CPU(softmax)(const tn_call *call, void *state) {
         query_strides[x->ndim - 2] = 1;
         j.visible = x->shape[axis] - x->shape[x->ndim - 2] + 1;
     }
-    const tn_view *views[ROW_VIEWS] = {x, y, mask, j.causal ? &query : NULL};
+    const tn_view *views[ROW_VIEWS] = {x, a.y, a.mask, j.causal ? &query : NULL};
     j.rows = tni_rows_of(views, ROW_VIEWS, axis);
     if (j.rows.n == 0 || j.rows.count == 0) return TN_OK;
     j.columns = j.causal ? 0 : take_columns(&j.rows, 2, j.across);
@@ -184,8 +176,8 @@ tn_status TNI_CPU(softmax)(const tn_call *call, void *state) {
         /* of the 16-bit types as many as fit into the buffer, where that is not too few */
         const int64_t fit = SPAN / j.rows.n / 16 * 16;
         j.width = column_width(call, &j.rows, j.columns, 2 * (int64_t)sizeof(real));
-        if (j.type != V_NATIVE && fit >= 16) j.width = least(j.width, fit);
-        const int64_t blocks = j.rows.count * column_blocks(j.columns, j.width);
+        if (j.type != V_NATIVE && fit >= 16) j.width = min(j.width, fit);
+        const int64_t blocks = j.rows.count * ceil_div(j.columns, j.width);
         tn_parallel(call, blocks, tni_row_grain(j.rows.n * j.width), TNI_CPU(softmax_columns), &j);
     }
     return TN_OK;

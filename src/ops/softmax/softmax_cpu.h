@@ -4,6 +4,7 @@
 
 #include "cpu/columns.h"
 #include "cpu/spans.h"
+#include "softmax.h"
 
 enum { ROW_X, ROW_Y, ROW_MASK, ROW_QUERY, ROW_VIEWS }; /* columns need stride 1 in the first two */
 

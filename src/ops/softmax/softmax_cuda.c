@@ -1,18 +1,10 @@
 /* softmax and its gradient on the GPU: which kernel, and how the rows are shared out. */
-#include "softmax_cuda.h"
-
 #include <string.h>
 
 #include "core/contract/contract.h"
 #include "cuda/rows/row_plan.h"
 #include "softmax.cuh"
-
-/* softmax */
-enum { X, MASK };
-enum { AXIS, SCALE, CAUSAL };
-
-/* softmax_grad */
-enum { GRAD_Y, GRAD_DY };
+#include "softmax.h"
 
 static const double LOG2_E = 1.4426950408889634074;
 
@@ -48,31 +40,31 @@ typedef struct query_view {
 } query_view;
 
 /* `query` becomes a tensor whose elements are the number of their query. */
-static bool lay_out_softmax(layout *l, const tn_call *call, query_view *query) {
-    const tn_view *x = tn_in(call, X);
-    const bool causal = call->attrs[CAUSAL].b;
+static bool lay_out_softmax(layout *l, const softmax_args *a, query_view *query) {
     memset(query, 0, sizeof *query);
-    query->view = (tn_view){.shape = x->shape, .strides = query->strides, .ndim = x->ndim};
-    if (causal) query->strides[x->ndim - 2] = 1;
-    const tn_view *views[SOFTMAX_VIEWS] = {x, tn_out(call, 0), tn_in(call, MASK), causal ? &query->view : NULL};
-    const bool good = lay_out(l, views, SOFTMAX_VIEWS, 2, (int32_t)call->attrs[AXIS].i);
-    return good && !(causal && l->columns);
+    query->view = (tn_view){.shape = a->x->shape, .strides = query->strides, .ndim = a->x->ndim};
+    if (a->causal) query->strides[a->x->ndim - 2] = 1;
+    const tn_view *views[SOFTMAX_VIEWS] = {a->x, a->y, a->mask, a->causal ? &query->view : NULL};
+    const bool good = lay_out(l, views, SOFTMAX_VIEWS, 2, (int32_t)a->axis);
+    return good && !(a->causal && l->columns);
 }
 
-static bool lay_out_grad(layout *l, const tn_call *call) {
-    const tn_view *views[SOFTMAX_GRAD_VIEWS] = {tn_in(call, GRAD_Y), tn_in(call, GRAD_DY), tn_out(call, 0)};
-    return lay_out(l, views, SOFTMAX_GRAD_VIEWS, SOFTMAX_GRAD_VIEWS, (int32_t)call->attrs[AXIS].i);
+static bool lay_out_grad(layout *l, const softmax_grad_args *a) {
+    const tn_view *views[SOFTMAX_GRAD_VIEWS] = {a->y, a->dy, a->dx};
+    return lay_out(l, views, SOFTMAX_GRAD_VIEWS, SOFTMAX_GRAD_VIEWS, (int32_t)a->axis);
 }
 
 bool tni_softmax_cuda_accepts(const tn_call *call) {
+    const softmax_args a = softmax_args_of(call);
     layout l;
     query_view query;
-    return lay_out_softmax(&l, call, &query);
+    return lay_out_softmax(&l, &a, &query);
 }
 
 bool tni_softmax_grad_cuda_accepts(const tn_call *call) {
+    const softmax_grad_args a = softmax_grad_args_of(call);
     layout l;
-    return lay_out_grad(&l, call);
+    return lay_out_grad(&l, &a);
 }
 
 /* ---- sharing out -------------------------------------------------------------------------------------------------- */
@@ -81,13 +73,8 @@ bool tni_softmax_grad_cuda_accepts(const tn_call *call) {
 static int column_splits(int64_t n, int64_t *split) {
     const int64_t least = n <= 8192 ? 128 : 512, tile = TNI_COLUMN_SPLIT_WAYS * TNI_COLUMN_PART;
     if (n <= TNI_COLUMN_WAYS * TNI_COLUMN_PART) return 0;
-    const int64_t even = (n + TNI_COLUMN_SPLITS - 1) / TNI_COLUMN_SPLITS;
-    *split = tni_round_up(even > least ? even : least, tile);
-    return (int)((n + *split - 1) / *split);
-}
-
-static int column_ways(int64_t n) {
-    return (int)((n + TNI_COLUMN_PART - 1) / TNI_COLUMN_PART);
+    *split = round_up(max(ceil_div(n, TNI_COLUMN_SPLITS), least), tile);
+    return (int)ceil_div(n, *split);
 }
 
 /* Columns of a block: enough to fill it, and to read whole sectors of memory. */
@@ -114,7 +101,7 @@ typedef struct launches {
 
 /* Blocks of a cluster that holds a column; 0: none does. By the length alone. */
 static int column_cluster(const tn_call *call, const tni_softmax_shape *s) {
-    const int blocks = (s->splits + TNI_COLUMN_PIECES - 1) / TNI_COLUMN_PIECES;
+    const int64_t blocks = ceil_div(s->splits, TNI_COLUMN_PIECES);
     int cluster = 1;
     while (cluster < blocks) cluster *= 2;
     const bool whole = s->split == TNI_COLUMN_SPLIT_WAYS * TNI_COLUMN_PART; /* a piece is what threads hold at once */
@@ -124,7 +111,7 @@ static int column_cluster(const tn_call *call, const tni_softmax_shape *s) {
 /* So few columns that most SMs would have nothing to do. */
 static bool is_few(const tn_call *call, const tni_softmax_shape *s) {
     const tni_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return false;
+    if (tni_gpu_of(call, &gpu) != TN_OK) return false;
     return s->rows.count * s->columns <= gpu->sms / 4;
 }
 
@@ -134,11 +121,11 @@ static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
     int64_t split = 0;
     s->splits = column_splits(s->rows.n, &split);
     s->split = split;
-    s->ways = s->splits ? TNI_COLUMN_SPLIT_WAYS : column_ways(s->rows.n);
+    s->ways = s->splits ? TNI_COLUMN_SPLIT_WAYS : (int)ceil_div(s->rows.n, TNI_COLUMN_PART);
     const int64_t across = s->splits ? 32 : columns_of_block(s->ways);
-    const int64_t blocks = (s->rows.count * s->columns + across - 1) / across;
+    const int64_t blocks = ceil_div(s->rows.count * s->columns, across);
     l->first.block = l->second.block = (uint32_t)(across * s->ways);
-    l->first.grid = (uint32_t)(blocks * (s->splits ? s->splits : 1));
+    l->first.grid = (uint32_t)(blocks * max(s->splits, 1));
     if (!s->splits) return tni_cuda_find(call, &l->first, call->name, "%s_columns_%s", call->name, type);
     const int cluster = l->tensors == 1 && of != TN_F64 ? column_cluster(call, s) : 0;
     if (cluster && is_few(call, s)) {
@@ -162,17 +149,15 @@ static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
     return tni_cuda_find(call, &l->second, call->name, "%s_columns_write_%s", call->name, type);
 }
 
-static tn_status find_split(const tn_call *call, const char *type, const tni_row_plan *plan, launches *l) {
-    l->shape.splits = plan->splits;
-    l->shape.split = plan->split;
-    l->first = l->second = (tni_launch){.grid = tni_row_grid(plan, l->shape.rows.count),
-                                        .block = (uint32_t)plan->threads};
-    TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_split_%c_%s", call->name, plan->piece, type));
-    return tni_cuda_find(call, &l->second, call->name, "%s_write_%c_%s", call->name, plan->piece, type);
+static tn_status find_split(const tn_call *call, tn_type type, launches *l) {
+    const tni_row_plan plan = tni_row_plan_split(type, l->shape.rows.n);
+    l->shape.splits = plan.splits;
+    l->shape.split = plan.split;
+    return tni_row_find_split(call, &plan, type, l->shape.rows.count, &l->first, &l->second);
 }
 
-/* Rows that lie one behind the other and cannot be read 16 bytes at a time one by one go through shared memory, many of them
- * at once: short ones are a thread's each, longer ones a warp's. By the length and the strides alone. */
+/* Dense rows that do not begin at multiples of 16 bytes go through shared memory, many of them at once: a thread has a
+ * short one, a warp a longer one. By the length and the strides alone. */
 static bool fits_tiles(tn_type type, const launches *l) {
     const int64_t n = l->shape.rows.n;
     return n <= 32 * SOFTMAX_TILE_MOST && n % (16 / (int64_t)tn_type_size(type)) != 0 &&
@@ -184,10 +169,9 @@ static tn_status find_tiles(const tn_call *call, tn_type type, launches *l) {
     const bool is_short = bytes * TNI_TILE_THREADS <= TNI_TILE_BYTES;
     /* as many rows as there are threads, or warps; and the next tile begins at a multiple of 16 bytes */
     const int64_t few = is_short ? TNI_TILE_THREADS : tn_type_size(type) == 2 ? 8 : TNI_TILE_THREADS / 32;
-    const int64_t times = TNI_TILE_BYTES / 2 / (few * bytes);
-    l->shape.tile = (int)(few * (times > 1 ? times : 1));
+    l->shape.tile = (int)(few * max(TNI_TILE_BYTES / 2 / (few * bytes), 1));
     l->first.shared = (uint32_t)(l->shape.tile * bytes);
-    l->first.grid = (uint32_t)((l->shape.rows.count + l->shape.tile - 1) / l->shape.tile);
+    l->first.grid = (uint32_t)ceil_div(l->shape.rows.count, l->shape.tile);
     l->first.block = TNI_TILE_THREADS;
     const char *name = tn_type_name(type);
     if (is_short) return tni_cuda_find(call, &l->first, call->name, "%s_tile_%s", call->name, name);
@@ -201,39 +185,33 @@ static int full_threads(tn_type type, const launches *l) {
     return tni_row_full(&l->shape.rows, 2, type == TN_F32 ? 8 : 16, type == TN_F32 ? 1024 : 512);
 }
 
+static tn_status find_full(const tn_call *call, tn_type type, int threads, launches *l) {
+    const int rows = tni_row_full_rows(call, type, &l->shape.rows);
+    l->full = (tni_launch){.grid = (uint32_t)ceil_div(l->shape.rows.count, rows), .block = (uint32_t)threads};
+    return tni_cuda_find(call, &l->full, call->name, "%s_%s_%d_%s", call->name, rows > 1 ? "two" : "full", threads,
+                         tn_type_name(type));
+}
+
 static tn_status find_rows(const tn_call *call, tn_type type, launches *l) {
-    const char *name = tn_type_name(type);
+    const int64_t count = l->shape.rows.count;
     if (l->plain && fits_tiles(type, l)) return find_tiles(call, type, l);
     const tni_row_plan plan = row_plan(call, type, l->shape.rows.n, l->tensors);
-    if (plan.kind == TNI_ROW_SPLIT) return find_split(call, name, &plan, l);
+    if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, l);
     l->shape.lanes = plan.lanes;
     l->shape.cluster = plan.cluster;
-    l->first.grid = tni_row_grid(&plan, l->shape.rows.count);
-    l->first.block = (uint32_t)plan.threads;
-    l->first.cluster = (uint32_t)plan.cluster;
-    if (plan.kind == TNI_ROW_LANES) {
-        return tni_cuda_find(call, &l->first, call->name, "%s_warp_%c%d_%s", call->name, plan.piece, plan.each, name);
-    }
+    if (plan.kind == TNI_ROW_LANES) return tni_row_find_lanes(call, &plan, type, count, &l->first);
     const int full = full_threads(type, l);
-    if (full) {
-        const int rows = tni_row_full_rows(call, type, &l->shape.rows);
-        l->full = (tni_launch){.grid = (uint32_t)((l->shape.rows.count + rows - 1) / rows), .block = (uint32_t)full};
-        const char *kind = rows > 1 ? "two" : "full";
-        TN_TRY(tni_cuda_find(call, &l->full, call->name, "%s_%s_%d_%s", call->name, kind, full, name));
-    }
-    TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_block_%c_%s", call->name, plan.piece, name));
-    int fits = 1;
-    if (plan.cluster > 1) TN_TRY(tni_cuda_occupancy(call, &l->first, &fits));
-    const tni_row_plan split = tni_row_plan_split(type, l->shape.rows.n);
-    return fits > 0 ? TN_OK : find_split(call, name, &split, l);
+    if (full) TN_TRY(find_full(call, type, full, l));
+    int64_t at_once;
+    TN_TRY(tni_row_find_blocks(call, &plan, type, &l->first, &at_once));
+    l->first.grid = tni_row_grid(&plan, count);
+    return plan.cluster == 1 || at_once > 0 ? TN_OK : find_split(call, type, l);
 }
 
 /* An empty tensor leaves both grids 0: nothing is launched. */
 static tn_status share_out(const tn_call *call, const layout *from, tn_type type, launches *l) {
     if (from->rows.n == 0 || from->rows.count == 0) return TN_OK;
-    if (!tni_gpu_rows_of(&l->shape.rows, &from->rows)) {
-        return tn_fail(TN_UNSUPPORTED, "%s: tensors of too many dimensions", call->name);
-    }
+    TN_TRY(tni_gpu_rows_of(call, &l->shape.rows, &from->rows));
     l->shape.columns = from->columns;
     for (int32_t k = 0; k < from->rows.n_views; k++) l->shape.step[k] = from->rows.step[k];
     return from->columns ? find_columns(call, type, l) : find_rows(call, type, l);
@@ -241,7 +219,7 @@ static tn_status share_out(const tn_call *call, const layout *from, tn_type type
 
 /* Numbers that the first of two launches leaves for the second: one for each piece of a row or column. */
 static size_t count_left(const layout *from, const launches *l) {
-    return l->second.grid ? (size_t)(from->rows.count * (from->columns ? from->columns : 1) * l->shape.splits) : 0;
+    return l->second.grid ? (size_t)(from->rows.count * max(from->columns, 1) * l->shape.splits) : 0;
 }
 
 /* ---- softmax ------------------------------------------------------------------------------------------------------ */
@@ -251,52 +229,50 @@ typedef struct forward_state {
     tni_softmax p;
 } forward_state;
 
-static tn_status plan_softmax(const tn_call *call, layout *from, launches *l) {
+static tn_status plan_softmax(const tn_call *call, const softmax_args *a, layout *from, launches *l) {
     query_view query;
-    lay_out_softmax(from, call, &query);
-    *l = (launches){.tensors = 1};
-    l->plain = !tn_in(call, MASK) && !call->attrs[CAUSAL].b;
-    l->positive = call->attrs[SCALE].f > 0;
-    return share_out(call, from, tn_in(call, X)->type, l);
+    lay_out_softmax(from, a, &query);
+    *l = (launches){.tensors = 1, .plain = !a->mask && !a->causal, .positive = a->scale > 0};
+    return share_out(call, from, a->x->type, l);
 }
 
 size_t tni_softmax_cuda_workspace(const tn_call *call) {
+    const softmax_args a = softmax_args_of(call);
     layout from;
     launches l;
-    if (plan_softmax(call, &from, &l) != TN_OK) return 0;
-    return 2 * count_left(&from, &l) * tn_type_size(tni_acc_type(tn_in(call, X)->type));
+    if (plan_softmax(call, &a, &from, &l) != TN_OK) return 0;
+    return 2 * count_left(&from, &l) * tn_type_size(tni_acc_type(a.x->type));
 }
 
-tn_status tni_softmax_cuda_prepare(const tn_call *call, void **state) {
-    const tn_view *x = tn_in(call, X);
+static tn_status fill(const tn_call *call, void *state) {
+    const softmax_args a = softmax_args_of(call);
+    forward_state *s = state;
     layout l;
-    forward_state *s = tni_calloc(1, sizeof *s);
-    if (!s) return TN_NO_MEMORY;
-    const tn_status status = plan_softmax(call, &l, &s->l);
-    if (status != TN_OK) {
-        tni_free(s);
-        return status;
-    }
+    TN_TRY(plan_softmax(call, &a, &l, &s->l));
     s->p.s = s->l.shape;
     s->p.s.across_mask = l.columns ? l.across[SOFTMAX_MASK] : 0;
-    s->p.factor = tni_number_of(call->attrs[SCALE].f * LOG2_E);
+    s->p.factor = tni_number_of(a.scale * LOG2_E);
     s->p.mask_step = l.rows.step[SOFTMAX_MASK];
-    s->p.causal = call->attrs[CAUSAL].b;
-    if (s->p.causal) s->p.visible = x->shape[x->ndim - 1] - x->shape[x->ndim - 2] + 1;
-    *state = s;
+    s->p.causal = a.causal;
+    if (a.causal) s->p.visible = a.x->shape[a.x->ndim - 1] - a.x->shape[a.x->ndim - 2] + 1;
     return TN_OK;
 }
 
+tn_status tni_softmax_cuda_prepare(const tn_call *call, void **state) {
+    return tni_cuda_prepare(call, sizeof(forward_state), fill, state);
+}
+
 tn_status tni_softmax_cuda_run(const tn_call *call, void *state) {
+    const softmax_args a = softmax_args_of(call);
     const forward_state *s = state;
-    const tn_view *mask = tn_in(call, MASK);
     tni_softmax p = s->p;
-    p.x = tn_in(call, X)->data;
-    p.mask = mask ? mask->data : NULL;
-    p.y = tn_out(call, 0)->data;
+    p.x = a.x->data;
+    p.mask = data_of(a.mask);
+    p.y = a.y->data;
     p.partials = call->workspace;
-    const bool full = s->l.full.grid && (((uintptr_t)p.x | (uintptr_t)p.y) & 15) == 0;
-    if (full) return tni_cuda_launch(call, &s->l.full, (void *[]){&p});
+    if (s->l.full.grid && tni_is_aligned((const void *[]){p.x, p.y}, 2)) {
+        return tni_cuda_launch(call, &s->l.full, (void *[]){&p});
+    }
     TN_TRY(tni_cuda_launch(call, &s->l.first, (void *[]){&p}));
     return tni_cuda_launch(call, &s->l.second, (void *[]){&p});
 }
@@ -308,40 +284,41 @@ typedef struct grad_state {
     tni_softmax_grad p;
 } grad_state;
 
-static tn_status plan_grad(const tn_call *call, layout *from, launches *l) {
-    lay_out_grad(from, call);
+static tn_status plan_grad(const tn_call *call, const softmax_grad_args *a, layout *from, launches *l) {
+    lay_out_grad(from, a);
     *l = (launches){.tensors = 2, .plain = true};
-    return share_out(call, from, tn_in(call, GRAD_Y)->type, l);
+    return share_out(call, from, a->y->type, l);
 }
 
 size_t tni_softmax_grad_cuda_workspace(const tn_call *call) {
+    const softmax_grad_args a = softmax_grad_args_of(call);
     layout from;
     launches l;
-    if (plan_grad(call, &from, &l) != TN_OK) return 0;
-    return count_left(&from, &l) * tn_type_size(tni_acc_type(tn_in(call, GRAD_Y)->type));
+    if (plan_grad(call, &a, &from, &l) != TN_OK) return 0;
+    return count_left(&from, &l) * tn_type_size(tni_acc_type(a.y->type));
 }
 
-tn_status tni_softmax_grad_cuda_prepare(const tn_call *call, void **state) {
+static tn_status fill_grad(const tn_call *call, void *state) {
+    const softmax_grad_args a = softmax_grad_args_of(call);
+    grad_state *s = state;
     layout l;
-    grad_state *s = tni_calloc(1, sizeof *s);
-    if (!s) return TN_NO_MEMORY;
-    const tn_status status = plan_grad(call, &l, &s->l);
-    if (status != TN_OK) {
-        tni_free(s);
-        return status;
-    }
+    TN_TRY(plan_grad(call, &a, &l, &s->l));
     s->p.s = s->l.shape;
-    s->p.scale = tni_number_of(call->attrs[SCALE].f);
-    *state = s;
+    s->p.scale = tni_number_of(a.scale);
     return TN_OK;
 }
 
+tn_status tni_softmax_grad_cuda_prepare(const tn_call *call, void **state) {
+    return tni_cuda_prepare(call, sizeof(grad_state), fill_grad, state);
+}
+
 tn_status tni_softmax_grad_cuda_run(const tn_call *call, void *state) {
+    const softmax_grad_args a = softmax_grad_args_of(call);
     const grad_state *s = state;
     tni_softmax_grad p = s->p;
-    p.y = tn_in(call, GRAD_Y)->data;
-    p.dy = tn_in(call, GRAD_DY)->data;
-    p.dx = tn_out(call, 0)->data;
+    p.y = a.y->data;
+    p.dy = a.dy->data;
+    p.dx = a.dx->data;
     p.partials = call->workspace;
     TN_TRY(tni_cuda_launch(call, &s->l.first, (void *[]){&p}));
     return tni_cuda_launch(call, &s->l.second, (void *[]){&p});

@@ -2,9 +2,7 @@
  * softmax_cpu.c; a row is read twice, the second time from cache. dx may be y or dy. */
 #include "cpu/columns.h"
 #include "cpu/spans.h"
-
-enum { Y, DY };
-enum { AXIS, SCALE };
+#include "softmax.h"
 
 enum { ROW_Y, ROW_DY, ROW_DX, ROW_VIEWS };
 
@@ -36,7 +34,7 @@ TNI_INLINE real part_dot(const tn_type t, const bool keep, const void *y, const 
         }
     }
     for (; i < n; i += VL) {
-        const int64_t left = least(n - i, VL);
+        const int64_t left = min(n - i, VL);
         vreal u = v_load_columns(t, y, i, left), v = v_load_columns(t, dy, i, left);
         if (keep) v_store_columns(V_NATIVE, a, i, left, u);
         if (keep) v_store_columns(V_NATIVE, b, i, left, v);
@@ -61,7 +59,7 @@ TNI_INLINE void write_span(const tn_type from, const tn_type t, const bool scale
         for (int k = 0; k < 4; k++) v_store(t, dx, i + k * VL, a[k]);
     }
     for (; i < n; i += VL) {
-        const int64_t left = least(n - i, VL);
+        const int64_t left = min(n - i, VL);
         vreal a = v_load_columns(from, y, i, left) * centred(scaled, v_load_columns(from, dy, i, left), s, m);
         v_store_columns(t, dx, i, left, a);
     }
@@ -83,7 +81,7 @@ TNI_INLINE void do_row(const tn_type t, const void *y, const void *dy, void *dx,
         write_grad(V_NATIVE, t, a, b, dx, n, scale, scale * sum);
     } else {
         for (int64_t i = 0; i < n; i += PART)
-            sum += part_dot(t, false, r_at(t, y, i), r_at(t, dy, i), NULL, NULL, least(n - i, PART));
+            sum += part_dot(t, false, r_at(t, y, i), r_at(t, dy, i), NULL, NULL, min(n - i, PART));
         write_grad(t, t, y, dy, dx, n, scale, scale * sum);
     }
 }
@@ -108,13 +106,13 @@ static void do_gathered_row(const spans *s, const tni_rows *rows, const void *y,
     real a[PART], b[PART], sum = 0;
     const int64_t step_y = rows->step[ROW_Y], step_dy = rows->step[ROW_DY];
     for (int64_t i = 0; i < rows->n; i += PART) {
-        const int64_t n = least(rows->n - i, PART);
+        const int64_t n = min(rows->n - i, PART);
         s->gather(span_at(s, y, i * step_y), step_y, a, n);
         s->gather(span_at(s, dy, i * step_dy), step_dy, b, n);
         sum += part_dot(V_NATIVE, false, a, b, NULL, NULL, n);
     }
     for (int64_t i = 0; i < rows->n; i += PART) {
-        const int64_t n = least(rows->n - i, PART);
+        const int64_t n = min(rows->n - i, PART);
         s->gather(span_at(s, y, i * step_y), step_y, a, n);
         s->gather(span_at(s, dy, i * step_dy), step_dy, b, n);
         write_grad(V_NATIVE, V_NATIVE, a, b, a, n, scale, scale * sum);
@@ -142,7 +140,7 @@ TNI_INLINE void do_run(const tn_type t, const int vectors, const job *j, const t
 }
 
 TNI_INLINE void do_short_run(const tn_type t, const job *j, const tni_row *row, int64_t run) {
-    switch ((j->rows.n + VL - 1) / VL) {
+    switch (ceil_div(j->rows.n, VL)) {
     case 1: do_run(t, 1, j, row, run); break;
     case 2: do_run(t, 2, j, row, run); break;
     case 3: do_run(t, 3, j, row, run); break;
@@ -151,12 +149,7 @@ TNI_INLINE void do_short_run(const tn_type t, const job *j, const tni_row *row, 
 }
 
 static __attribute__((noinline)) void short_run(const job *j, const tni_row *row, int64_t run) {
-    if (V_HALVES && j->type == TN_F16)
-        do_short_run(TN_F16, j, row, run);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_short_run(TN_BF16, j, row, run);
-    else
-        do_short_run(V_NATIVE, j, row, run);
+    V_BY_TYPE(j->type, do_short_run, j, row, run);
 }
 
 static __attribute__((noinline)) void half_run(const job *j, const tni_row *row, int64_t run) {
@@ -226,38 +219,33 @@ TNI_INLINE void do_block(const tn_type t, const int64_t *step, const void *y, co
 
 TNI_INLINE void do_blocks(const tn_type t, const job *j, int64_t begin, int64_t end) {
     const tni_rows *rows = &j->rows;
-    const int64_t blocks = column_blocks(j->columns, j->width);
+    const int64_t blocks = ceil_div(j->columns, j->width);
     for (int64_t r = begin; r < end; r++) {
         const tni_row row = tni_row_at(rows, r / blocks);
         const int64_t first = r % blocks * j->width;
         do_block(t, rows->step, r_at(t, j->y, row.at[ROW_Y] + first), r_at(t, j->dy, row.at[ROW_DY] + first),
-                 r_at(t, j->dx, row.at[ROW_DX] + first), rows->n, least(j->width, j->columns - first), j->scale);
+                 r_at(t, j->dx, row.at[ROW_DX] + first), rows->n, min(j->width, j->columns - first), j->scale);
     }
 }
 
 static void blocks_piece(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (V_HALVES && j->type == TN_F16)
-        do_blocks(TN_F16, j, begin, end);
-    else if (V_HALVES && j->type == TN_BF16)
-        do_blocks(TN_BF16, j, begin, end);
-    else
-        do_blocks(V_NATIVE, j, begin, end);
+    V_BY_TYPE(j->type, do_blocks, j, begin, end);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 tn_status TNI_CPU(softmax_grad)(const tn_call *call, void *state) {
     (void)state;
-    const tn_view *y = tn_in(call, Y), *dy = tn_in(call, DY), *dx = tn_out(call, 0);
-    const tn_view *views[ROW_VIEWS] = {y, dy, dx};
+    const softmax_grad_args a = softmax_grad_args_of(call);
+    const tn_view *views[ROW_VIEWS] = {a.y, a.dy, a.dx};
     job j = {
-        .type = y->type,
-        .y = y->data,
-        .dy = dy->data,
-        .dx = dx->data,
-        .scale = (real)call->attrs[SCALE].f,
-        .rows = tni_rows_of(views, ROW_VIEWS, (int32_t)call->attrs[AXIS].i),
+        .type = a.y->type,
+        .y = a.y->data,
+        .dy = a.dy->data,
+        .dx = a.dx->data,
+        .scale = (real)a.scale,
+        .rows = tni_rows_of(views, ROW_VIEWS, (int32_t)a.axis),
     };
     if (j.rows.n == 0 || j.rows.count == 0) return TN_OK;
     j.columns = take_columns(&j.rows, ROW_VIEWS, j.across);
@@ -265,7 +253,7 @@ tn_status TNI_CPU(softmax_grad)(const tn_call *call, void *state) {
         tn_parallel(call, j.rows.count, tni_row_grain(j.rows.n), rows_piece, &j);
     } else {
         j.width = column_width(call, &j.rows, j.columns, 2 * (int64_t)tn_type_size(j.type));
-        const int64_t blocks = j.rows.count * column_blocks(j.columns, j.width);
+        const int64_t blocks = j.rows.count * ceil_div(j.columns, j.width);
         tn_parallel(call, blocks, tni_row_grain(j.rows.n * j.width), blocks_piece, &j);
     }
     return TN_OK;

@@ -1,0 +1,23 @@
+/* Normalisations that are formulas; layer_norm and batch_norm, which have kernels of their own, are in src/ops/norm. */
+#include "formula.h"
+
+const tn_op tni_ops_normalisation[] = {
+    FORMULA("rms_norm(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r, c]",
+            "n = x * rsqrt(mean(x * x, -1) + eps); w = n * gamma; "
+            "y = (w + n if zero_centered else w) if has(gamma) else n",
+            .autocast = "32",
+            .doc = "x over the root of its mean square along the last dimension, times gamma or 1 + gamma.",
+            SAMPLES({"r=[7] c=5"}, {"r=[4] c=33 gamma"}, {"r=[2, 3] c=64 gamma W=f32 zero_centered=true"},
+                    {"r=[0] c=5 gamma"}, {"r=[2] c=5000 gamma eps=1e-3"}, {"r=[12] c=1024 gamma"},
+                    {"r=[20] c=2048 gamma W=f32"}, {"r=[4096] c=4096 gamma", .bench = true})),
+    FORMULA("batch_norm_infer(x: T[n, c, *s], mean: M[c], var: M[c], gamma: W[c]?, beta: W[c]?, "
+            "residual: T[n, c, *s]?, eps: float = 1e-5, act: activation = 'none') -> y: T[n, c, *s]",
+            "t = (x - mean) * rsqrt(var + eps); u = t * gamma if has(gamma) else t; v = u + beta if has(beta) else u; "
+            "y = act(v + residual if has(residual) else v)",
+            .autocast = "widest",
+            .doc = "batch_norm as it is once it has been trained: with the statistics given, plus residual, then act.",
+            SAMPLES({"n=4 c=5 s=[3, 2] var>0"}, {"n=2 c=7 s=[] var>0 gamma beta act='relu'"},
+                    {"n=3 c=4 s=[9] var>0 gamma residual act='silu' W=f32"}, {"n=0 c=3 s=[4] var>0 gamma beta"},
+                    {"n=32 c=64 s=[56, 56] var>0 gamma beta W=f32 M=f32 act='relu'", .bench = true})),
+    {0},
+};

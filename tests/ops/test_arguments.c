@@ -1,0 +1,119 @@
+/* Hand-written kernels take their arguments by position. The list of each operator's arguments (ops/arguments.h) has the
+ * names, the order and the kinds of its contract, and every operator with kernels of its own has such a list. */
+#include "core/table/table.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/norm/batch_norm.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/reduce/sum.h"
+#include "ops/softmax/softmax.h"
+#include "tests/test.h"
+
+typedef struct arguments {
+    const char *op;
+    const char *const *inputs, *const *outputs, *const *attrs, *const *kinds; /* NULL ends each */
+} arguments;
+
+#define NAME(name) #name,
+#define ATTR_NAME(name, kind) #name,
+#define ATTR_KIND(name, kind) #kind,
+#define NAMES (const char *const[])
+#define ROW(op, LIST)                                                                    \
+    {                                                                                    \
+#op, NAMES{LIST(NAME, TNI_ARG_NONE, TNI_ARG_NONE) NULL },                        \
+                   NAMES{LIST(TNI_ARG_NONE, NAME, TNI_ARG_NONE) NULL },                  \
+                         NAMES{LIST(TNI_ARG_NONE, TNI_ARG_NONE, ATTR_NAME) NULL },       \
+                               NAMES{LIST(TNI_ARG_NONE, TNI_ARG_NONE, ATTR_KIND) NULL }, \
+    }
+
+static const arguments lists[] = {
+    ROW(softmax, SOFTMAX_ARGUMENTS),
+    ROW(softmax_grad, SOFTMAX_GRAD_ARGUMENTS),
+    ROW(layer_norm, LAYER_NORM_ARGUMENTS),
+    ROW(layer_norm_grad, LAYER_NORM_GRAD_ARGUMENTS),
+    ROW(cross_entropy, CROSS_ENTROPY_ARGUMENTS),
+    ROW(cross_entropy_grad, CROSS_ENTROPY_GRAD_ARGUMENTS),
+    ROW(sum, SUM_ARGUMENTS),
+    ROW(sum_grad, SUM_GRAD_ARGUMENTS),
+    ROW(batch_norm, BATCH_NORM_ARGUMENTS),
+    ROW(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS),
+};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+static const char *const kinds[] = {
+    [TNI_A_INT] = "integer",   [TNI_A_FLOAT] = "number",      [TNI_A_BOOL] = "boolean", [TNI_A_STR] = "text",
+    [TNI_A_DTYPE] = "type",    [TNI_A_AXIS] = "integer",      [TNI_A_AXES] = "list",    [TNI_A_INTS] = "list",
+    [TNI_A_CHOICE] = "choice", [TNI_A_ACTIVATION] = "choice",
+};
+
+static void check_tensors(const char *op, const char *const *names, const tni_param *params, int32_t count) {
+    int32_t i = 0;
+    for (; names[i]; i++) {
+        const char *have = i < count ? params[i].name : "nothing";
+        CHECK_ROW(strcmp(names[i], have) == 0, "%s: '%s' is at place %d, where the contract has '%s'", op, names[i], i,
+                  have);
+    }
+    CHECK_ROW(i == count, "%s: %d tensors in the list, %d in the contract", op, i, count);
+}
+
+static void check_attrs(const arguments *a, const tni_contract *c) {
+    int32_t i = 0;
+    for (; a->attrs[i]; i++) {
+        const tni_attr *attr = i < c->n_attrs ? &c->attrs[i] : NULL;
+        CHECK_ROW(attr && !attr->implied && strcmp(attr->name, a->attrs[i]) == 0 &&
+                      strcmp(kinds[attr->kind], a->kinds[i]) == 0,
+                  "%s: attribute %d is '%s', %s, in the list; the contract has '%s', %s", a->op, i, a->attrs[i],
+                  a->kinds[i], attr ? attr->name : "nothing", attr ? kinds[attr->kind] : "");
+    }
+    CHECK_ROW(i == c->n_attrs || c->attrs[i].implied, "%s: the list ends before attribute '%s'", a->op,
+              c->attrs[i].name);
+}
+
+static const arguments *list_of(const char *op) {
+    for (int i = 0; i < LISTS; i++) {
+        if (strcmp(lists[i].op, op) == 0) return &lists[i];
+    }
+    return NULL;
+}
+
+static void lists_are_the_contracts(void) {
+    int found = 0;
+    for (int i = 0; i < tn_operator_count(); i++) {
+        const tn_operator *op = tn_operator_at(i);
+        if (op->row->formula) continue;
+        const arguments *a = list_of(op->contract->name);
+        CHECK_ROW(a, "%s has no list of its arguments", op->contract->name);
+        if (!a) continue;
+        found++;
+        check_tensors(a->op, a->inputs, op->contract->inputs, op->contract->n_inputs);
+        check_tensors(a->op, a->outputs, op->contract->outputs, op->contract->n_outputs);
+        check_attrs(a, op->contract);
+    }
+    CHECK(found == LISTS);
+}
+
+/* The choices that kernels compare with. */
+static void check_choice(const char *op, const char *name, int choice, const char *text) {
+    const tni_contract *c = tn_find(op)->contract;
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (strcmp(c->attrs[i].name, name) != 0) continue;
+        CHECK_ROW(choice < c->attrs[i].n_choices && strcmp(c->attrs[i].choices[choice], text) == 0,
+                  "%s: choice %d of %s is not '%s'", op, choice, name, text);
+        return;
+    }
+    CHECK_ROW(false, "%s has no attribute '%s'", op, name);
+}
+
+static void choices_are_the_contracts(void) {
+    const char *const ops[] = {"cross_entropy", "cross_entropy_grad"};
+    for (int i = 0; i < 2; i++) {
+        check_choice(ops[i], "reduction", REDUCE_MEAN, "mean");
+        check_choice(ops[i], "reduction", REDUCE_SUM, "sum");
+        check_choice(ops[i], "reduction", REDUCE_NONE, "none");
+    }
+}
+
+int main(void) {
+    lists_are_the_contracts();
+    choices_are_the_contracts();
+    return test_end();
+}
