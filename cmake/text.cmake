@@ -1,6 +1,16 @@
 # Files as texts in a C source:  cmake -DOUT=… -DROOT=… -P text.cmake
-# They are what src/fuse gives to the host's compiler, besides what it writes itself.
-# There they lie in one folder, so their includes lose the folders.
+# They are what src/fuse gives to compilers on the user's machine, besides what it writes itself.
+cmake_minimum_required(VERSION 3.24)
+
+# DEFINITION: `static const char NAME[] = {…};` of a text.
+function(define_text definition name text)
+  file(WRITE ${OUT}.part "${text}")
+  file(READ ${OUT}.part hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  set(${definition} "const char ${name}[] = {${bytes}0};\n" PARENT_SCOPE)
+endfunction()
+
+# For the host's compiler: headers, which lie in one folder there, so their includes lose the folders.
 file(GLOB files ${ROOT}/src/cpu/vec/vec*.h)
 list(APPEND files ${ROOT}/src/cpu/vec/variants.h ${ROOT}/src/fuse/cpu/functions.h ${ROOT}/src/fuse/cpu/loop.h)
 set(texts "")
@@ -10,10 +20,37 @@ foreach(file ${files})
   string(MAKE_C_IDENTIFIER ${name} id)
   file(READ ${file} text)
   string(REGEX REPLACE "(#include \")[^\"\n]*/" "\\1" text "${text}")
-  file(WRITE ${OUT}.part "${text}")
-  file(READ ${OUT}.part hex HEX)
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-  string(APPEND texts "static const char ${id}[] = {${bytes}0};\n")
+  define_text(definition ${id} "${text}")
+  string(APPEND texts "static ${definition}")
   string(APPEND rows "    {\"${name}\", ${id}},\n")
 endforeach()
-file(WRITE ${OUT} "#include \"fuse/cpu/compile_c.h\"\n\n${texts}\nconst tni_c_file tni_c_files[] = {\n${rows}    {0},\n};\n")
+
+# For NVRTC: formula.cuh behind what it includes, each file once, as one text. Includes stand at the top of a file.
+function(flatten name)
+  get_property(seen GLOBAL PROPERTY flattened)
+  if(name IN_LIST seen)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY flattened ${name})
+  file(READ ${ROOT}/src/cuda/device/${name} text)
+  string(REGEX MATCHALL "#include \"[^\"\n]*\"" includes "${text}")
+  foreach(include ${includes})
+    string(REGEX REPLACE ".*\"(.*)\"" "\\1" include "${include}")
+    flatten(${include})
+  endforeach()
+  string(REGEX REPLACE "#(include \"[^\"\n]*\"|pragma once)\n" "" text "${text}")
+  set_property(GLOBAL APPEND_STRING PROPERTY flat_text "${text}")
+endfunction()
+flatten(formula.cuh)
+get_property(text GLOBAL PROPERTY flat_text)
+define_text(prelude tni_cuda_prelude "${text}")
+
+file(WRITE ${OUT} "#include \"fuse/cpu/compile_c.h\"
+#include \"fuse/cuda/gpu.h\"
+
+${texts}
+const tni_c_file tni_c_files[] = {
+${rows}    {0},
+};
+
+${prelude}")

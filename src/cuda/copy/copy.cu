@@ -1,6 +1,4 @@
 /* Copies between layouts. */
-#include "cuda/device/device.cuh"
-
 #include "copy.cuh"
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */

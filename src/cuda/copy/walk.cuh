@@ -20,6 +20,7 @@ typedef struct tni_walk {
 } tni_walk;
 
 #ifdef __CUDACC__
+#include "cuda/device/device.cuh"
 
 struct place {
     i64 at[TNI_WALK_VIEWS];

@@ -18,7 +18,7 @@ template <class W, int V> struct alignas(sizeof(W) * V > 16 ? 16 : sizeof(W) * V
 template <class W, int V, class A> TN_DEVICE void read_several(const tni_vector &v, i64 i, A (&to)[V]) {
     const W *from = (const W *)v.data;
     if (V > 1 && v.step == 1 && is_aligned(from)) {
-        const several<W, V> all = *(const several<W, V> *)(from + i);
+        const vec<W, V> all = *(const vec<W, V> *)(from + i);
 #pragma unroll
         for (int j = 0; j < V; j++) to[j] = (A)widen(all.v[j]);
     } else {

@@ -125,11 +125,6 @@ template <class T> TN_DEVICE words shifted(const words &a, const words &b, u32 l
     return r;
 }
 
-/* Elements of 16 bytes that lie before p in memory. */
-template <class T> TN_DEVICE u32 lead_of(const T *p) {
-    return (u32)((u64)p & 15) / (u32)sizeof(T);
-}
-
 /* As row_part::load. Nothing outside the row is read: where a piece touches 16 bytes that are not all of the row, it is read
  * element by element. */
 template <class T, int E>

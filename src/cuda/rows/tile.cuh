@@ -8,6 +8,7 @@ enum {
 };
 
 #ifdef __CUDACC__
+#include "cuda/device/device.cuh"
 
 /* `count` elements that lie side by side, into shared memory or out of it. All loads of a thread are under way before the
  * first is used. */

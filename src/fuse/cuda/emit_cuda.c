@@ -20,7 +20,7 @@ static void print_room(const tni_gpu_part *part, const char *margin, const char 
         bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW;
         const char *type = p->memory_of[i] >= 0 ? tni_emit_memory(tni_gpu_type_of(part, i)) : "";
         if (tni_gpu_is_leaf(part, i) && !p->fixed[i]) {
-            tni_text_add(part->text, "%stn_vec<%s, VL> v%d[U];\n", margin, type, (int)p->memory_of[i]);
+            tni_text_add(part->text, "%svec<%s, VL> v%d[U];\n", margin, type, (int)p->memory_of[i]);
         } else if (row) {
             tni_text_add(part->text, "%s%s x%d[%s];\n", margin, type, (int)i, rows);
         }
@@ -43,7 +43,7 @@ static void print_loads(const tni_gpu_part *part) {
                  there_text(part));
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
+                                 "            const int n = count_left<MODE>(c, length, VL);\n");
     tni_gpu_row_begin(part, "            ", "d");
     take_moving(part, "there ? n : 0");
     tni_gpu_row_loads(part, "            ", "[u]", "there");
@@ -55,13 +55,14 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     tni_gpu_begin(part);
     tni_gpu_slots(part);
     if (!part->flat) {
-        tni_text_add(part->text,
-                     "    const i64 c = (column * across + x) * VL;\n    const int n = tn_left<MODE>(c, z[%d], VL);\n",
-                     (int)p->pass->n_dims);
+        tni_text_add(
+            part->text,
+            "    const i64 c = (column * across + x) * VL;\n    const int n = count_left<MODE>(c, z[%d], VL);\n",
+            (int)p->pass->n_dims);
     }
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || !p->fixed[i]) continue;
-        tni_text_add(part->text, "    const tn_vec<%s, VL> v%d = ", tni_emit_memory(tni_gpu_type_of(part, i)),
+        tni_text_add(part->text, "    const vec<%s, VL> v%d = ", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)p->memory_of[i]);
         tni_gpu_vector(part, i, "b", "n");
         tni_text_add(part->text, ";\n");
@@ -79,7 +80,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                  there_text(part));
     if (part->flat)
         tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = tn_left<MODE>(c, length, VL);\n");
+                                 "            const int n = count_left<MODE>(c, length, VL);\n");
     tni_gpu_row_begin(part, "            ", "d");
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
     tni_gpu_row_results(part, "            ", 0,
@@ -97,7 +98,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
 void tni_emit_cuda_wide(tni_gpu_part *part) {
     static const char column[] = "#pragma unroll\n    for (int u = 0; u < U; u++) {\n"
                                  "        const i64 c = ((column * U + u) * across + x) * VL;\n"
-                                 "        const int n = tn_left<MODE>(c, z[%d], VL);\n";
+                                 "        const int n = count_left<MODE>(c, z[%d], VL);\n";
     const int width = part->p->pass->n_dims;
     tni_gpu_begin(part);
     tni_text_add(part->text, "    const i64 d = first + y;\n    const int u = 0;\n"
@@ -122,18 +123,18 @@ void tni_emit_cuda_wide(tni_gpu_part *part) {
 /* Each thread has one vector, the elements up to `cut` of one row and the others of the next. */
 void tni_emit_cuda_spread(tni_gpu_part *part) {
     tni_gpu_begin(part);
-    tni_text_add(
-        part->text,
-        "    const i64 width = z[%d], c = (piece * across + x) * VL;\n    const int n = tn_left<MODE>(c, past * width, "
-        "VL), u = 0;\n    (void)first, (void)length, (void)y;\n    if (n <= 0) return;\n",
-        (int)part->p->pass->n_dims);
+    tni_text_add(part->text,
+                 "    const i64 width = z[%d], c = (piece * across + x) * VL;\n    const int n = count_left<MODE>(c, "
+                 "past * width, "
+                 "VL), u = 0;\n    (void)first, (void)length, (void)y;\n    if (n <= 0) return;\n",
+                 (int)part->p->pass->n_dims);
     for (int32_t i = 0; i < part->offsets; i++) {
         if (part->used[i]) tni_text_add(part->text, "    const i64 o%d = 0;\n", (int)i);
     }
     print_room(part, "    ", "1");
     take_moving(part, "n");
     tni_gpu_once(part, "    ");
-    tni_text_add(part->text, "    i64 d = c;\n    const i64 cut = width - tn_split(d, width);\n");
+    tni_text_add(part->text, "    i64 d = c;\n    const i64 cut = width - divide(d, width);\n");
     tni_gpu_results(part, "    ", 0);
     tni_text_add(part->text, "    for (int h = 0; h < (cut < n ? 2 : 1); h++, d++) {\n");
     tni_gpu_row_begin(part, "        ", "d");
@@ -168,15 +169,15 @@ void tni_emit_cuda_tail(tni_gpu_part *part) {
 
 /* Blocks have one sum after the other. */
 void tni_emit_cuda_finish(const tni_gpu_part *part) {
-    tni_text_add(part->text, "TN_DEVICE void tn_finish_%d_%d(const tn_finishes<%d> &p, i64 block) {\n",
-                 (int)part->index, (int)part->number, (int)part->n_sums);
+    tni_text_add(part->text, "TN_DEVICE void tn_finish_%d_%d(const finishes<%d> &p, i64 block) {\n", (int)part->index,
+                 (int)part->number, (int)part->n_sums);
     for (int32_t i = 0; i < part->n_sums; i++) {
         const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[i]];
         bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
         const char *lane = whole ? "i64" : "f64", *to = lane;
         if (acc->output >= 0) to = tni_emit_memory(part->p->b->domain.out[acc->output].type);
         tni_text_add(part->text,
-                     "    if (block >= 0 && block < p.sum[%d].blocks) tn_finish<%s, %s, %s, %s>(p.sum[%d], block);\n"
+                     "    if (block >= 0 && block < p.sum[%d].blocks) finish<%s, %s, %s, %s>(p.sum[%d], block);\n"
                      "    block -= p.sum[%d].blocks;\n",
                      (int)i, tni_gpu_operation(acc->op), whole ? "i64" : tni_emit_lane(acc->lane), lane, to, (int)i,
                      (int)i);
@@ -188,7 +189,7 @@ void tni_emit_cuda_finish(const tni_gpu_part *part) {
 
 static void print_type(const tni_gpu_step *step, tni_text *text) {
     if (step->kind == TNI_GPU_FINISH) {
-        tni_text_add(text, "tn_finishes<%d>", (int)step->n_finish);
+        tni_text_add(text, "finishes<%d>", (int)step->n_finish);
     } else {
         tni_text_add(text, "tn_params_%d", (int)step->pass);
     }
@@ -197,8 +198,9 @@ static void print_type(const tni_gpu_step *step, tni_text *text) {
 /* A block that does several steps does what blocks of theirs would, one after the other. */
 static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
     const int pass = (int)step->pass, number = (int)step->number;
-    const char *block = alone ? "TN_BLOCK" : step->grid[k].grid == 1 ? "0" : "b";
-    if (*block == 'b') tni_text_add(text, "    for (u32 b = 0; b < %u; b++, tn_sync())\n    ", step->grid[k].grid);
+    const char *block = alone ? "blockIdx.x" : step->grid[k].grid == 1 ? "0" : "b";
+    if (*block == 'b')
+        tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
@@ -220,19 +222,19 @@ static void print_kernel(const tni_gpu_step *step, int k, tni_text *text) {
         }
         tni_text_add(text, " };\n");
     }
-    tni_text_add(text, "TN_KERNEL(%d) %s(TN_PARAMS(", (int)step->bound, step->name[k]);
+    tni_text_add(text, "TN_KERNEL(%s, %d, (TN_PARAMS(", step->name[k], (int)step->bound);
     if (n > 1) {
         tni_text_add(text, "%s_steps", step->name[k]);
     } else {
         print_type(step, text);
     }
-    tni_text_add(text, ")) {\n%s", step->kind == TNI_GPU_FINISH ? "    tn_after();\n" : "");
+    tni_text_add(text, ")),\n%s", step->kind == TNI_GPU_FINISH ? "    wait_for_last();\n" : "");
     for (int32_t i = 0; i < n; i++) {
         snprintf(place, sizeof place, "p.p%d", (int)i);
-        if (i) tni_text_add(text, "    tn_sync();\n");
+        if (i) tni_text_add(text, "    __syncthreads();\n");
         print_call(step + i, k, n == 1, n == 1 ? "p" : place, text);
     }
-    tni_text_add(text, "}\n");
+    tni_text_add(text, ")\n");
 }
 
 void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text) {

@@ -160,7 +160,7 @@ static void print_operation(const tni_gpu_part *part, int32_t node) {
 /* From what was loaded to the lane: truth values are 0 and 1. */
 void tni_gpu_loaded(const tni_gpu_part *part, int32_t node, const char *what) {
     int lane = tni_gpu_lane_of(part, node);
-    tni_text_add(part->text, lane == TNI_LANE_BOOL ? "(u8)(tn_wide(%s) != 0)" : "(%2$s)tn_wide(%1$s)", what,
+    tni_text_add(part->text, lane == TNI_LANE_BOOL ? "(u8)(widen(%s) != 0)" : "(%2$s)widen(%1$s)", what,
                  tni_emit_lane(lane));
 }
 

@@ -7,7 +7,7 @@
 #include "gpu.h"
 
 const char *tni_gpu_operation(int op) {
-    return op == TNI_P_RMAX ? "tn_most" : op == TNI_P_RMIN ? "tn_least" : "tn_sum";
+    return op == TNI_P_RMAX ? "take_max_nan" : op == TNI_P_RMIN ? "take_min_nan" : "take_sum";
 }
 
 /* Partial results are in the lane itself: f32, f64, i64. */
@@ -63,7 +63,7 @@ void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask
         if (d == first) {
             tni_text_add(part->text, " const i64 k = q;");
         } else {
-            tni_text_add(part->text, " { const i64 k = tn_split(q, z[%d]);", (int)d);
+            tni_text_add(part->text, " { const i64 k = divide(q, z[%d]);", (int)d);
         }
         for (int32_t i = 0; i < part->offsets; i++) {
             if (part->used[i])
@@ -88,9 +88,10 @@ void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char 
 void tni_gpu_slots(const tni_gpu_part *part) {
     if (!part->n_slots) return;
     bool turns = part->reduces && part->n_sums;
-    tni_text_add(part->text, "    TN_SHARED u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
+    tni_text_add(part->text, "    __shared__ u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
                  turns ? "    u32 set = 0;\n" : "");
-    if (part->reduces) tni_text_add(part->text, "    const u32 lanes = tn_power(across / 32);\n    (void)lanes;\n");
+    if (part->reduces)
+        tni_text_add(part->text, "    const u32 lanes = power_of_2_from(across / 32);\n    (void)lanes;\n");
 }
 
 enum { COARSE = 8 };
@@ -106,20 +107,20 @@ static void print_seed(const tni_gpu_part *part, int32_t node) {
 
 /* Which part of the work a block has: rows from `first` on, one round of the block in each step. */
 static const char place[] =
-    "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid % across, y = tid / across;\n"
+    "    const u32 tid = threadIdx.x, across = (u32)p.across, x = tid % across, y = tid / across;\n"
     "    const u32 far = block / (u32)p.columns;\n"
     "    const i64 column = block % (u32)p.columns;\n"
     "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
     "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
     "    (void)at, (void)column, (void)length, (void)step;\n";
 /* One long row: a block has a stretch of it. */
-static const char flat_place[] = "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n"
+static const char flat_place[] = "    const u32 tid = threadIdx.x, across = (u32)p.across, x = tid, y = 0;\n"
                                  "    const i64 column = 0, piece = block, at = 0, length = z[0], round = U;\n"
                                  "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
                                  "    (void)at, (void)column, (void)step;\n";
 /* The last tensor that begins at this block or before it; its rows are stretches of it. */
 static const char list_place[] =
-    "    const u32 tid = TN_THREAD, across = (u32)p.across, x = tid, y = 0;\n    const i64 round = U;\n"
+    "    const u32 tid = threadIdx.x, across = (u32)p.across, x = tid, y = 0;\n    const i64 round = U;\n"
     "    u32 part = 0;\n"
     "    for (u32 step = 32; step; step /= 2) {\n"
     "        if (part + step < (u32)p.parts && p.begin[part + step] <= block) part += step;\n"
@@ -183,7 +184,7 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         const tni_accumulator *acc = &pass->accumulators[part->sums[i]];
         bool along = acc->strides[pass->n_dims] != 0;
         if (along && part->streams) continue;
-        tni_text_add(part->text, "    %s<%s, %s> r%d%s;\n", part->longer ? "tn_run" : "tn_short",
+        tni_text_add(part->text, "    %s<%s, %s> r%d%s;\n", part->longer ? "long_partial" : "short_partial",
                      tni_gpu_operation(acc->op), sum_text(acc), (int)part->sums[i],
                      !along          ? ""
                      : part->reduces ? "[U][VL]"
@@ -233,11 +234,11 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
     const char *type = tni_emit_memory(part->p->pass->memory[i].type);
     if (step_of(part, i) == 1) {
         bool again = part->reduces && part->p->fixed[node]; /* by the next block */
-        tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", again ? "tn_load_kept" : "tn_load", type,
+        tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", again ? "load_kept" : "load_vector", type,
                      (int)i, at, (int)i, count);
     } else {
         int width = part->p->pass->n_dims + 1;
-        tni_text_add(part->text, "tn_load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,
+        tni_text_add(part->text, "load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,
                      (int)i * width + width - 1, (int)i * width + width - 1, count);
     }
 }
@@ -250,8 +251,7 @@ void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char 
         const int m = (int)p->memory_of[i];
         const char *type = tni_emit_memory(p->pass->memory[m].type);
         if (part->reduces) tni_text_add(part->text, "%s%s x%d;\n", margin, type, (int)i);
-        tni_text_add(part->text, "%sx%d%s = %s ? m%d[o%d] : tn_zero<%s>();\n", margin, (int)i, index, there, m, m,
-                     type);
+        tni_text_add(part->text, "%sx%d%s = %s ? m%d[o%d] : %s{};\n", margin, (int)i, index, there, m, m, type);
     }
 }
 
@@ -259,8 +259,8 @@ void tni_gpu_random(const tni_gpu_part *part, const char *margin) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!part->taken[i] || tni_gpu_node_of(part, i)->op != TNI_P_RAND) continue;
-        tni_text_add(part->text, "%sf32 w%d[VL];\n%stn_random(key%d, more%d, %lldLL, o%d + c, w%d);\n", margin, (int)i,
-                     margin, (int)i, (int)i, (long long)tni_gpu_node_of(part, i)->value, (int)part->offsets - 1,
+        tni_text_add(part->text, "%sf32 w%d[VL];\n%srandom_numbers(key%d, more%d, %lldLL, o%d + c, w%d);\n", margin,
+                     (int)i, margin, (int)i, (int)i, (long long)tni_gpu_node_of(part, i)->value, (int)part->offsets - 1,
                      (int)i);
     }
 }
@@ -279,11 +279,11 @@ static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, c
     bool along = acc->strides[p->pass->n_dims] != 0;
     tni_text_add(part->text, "%s", margin);
     if (along && part->streams) { /* its place in memory belongs to this thread */
-        tni_text_add(part->text, "if (j < n) g%d[(c + j) * s[%d]] = tn_both(%s{}, g%d[(c + j) * s[%d]], (%s)", (int)i,
+        tni_text_add(part->text, "if (j < n) g%d[(c + j) * s[%d]] = %s::of(g%d[(c + j) * s[%d]], (%s)", (int)i,
                      (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), tni_gpu_operation(acc->op), (int)i,
                      (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), sum_text(acc));
     } else {
-        if (!row) tni_text_add(part->text, "if (tn_in<MODE>(j, n)) ");
+        if (!row) tni_text_add(part->text, "if (is_in<MODE>(j, n)) ");
         int32_t product = acc->op == TNI_P_SUM ? tni_gpu_product(part, tni_todo_node(p, &p->b->todo[t]), acc->lane)
                                                : -1;
         tni_text_add(part->text, "r%d%s%s.add(", (int)i, along && part->reduces ? index : "", along ? "[j]" : "");
@@ -312,10 +312,11 @@ void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage)
         int i = (int)p->todo_memory[t];
         const char *type = tni_emit_memory(p->pass->memory[i].type);
         if (step_of(part, i) == 1) {
-            tni_text_add(part->text, "%stn_store<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n", margin, type, i, i, (int)t);
+            tni_text_add(part->text, "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n", margin, type, i, i,
+                         (int)t);
         } else {
-            tni_text_add(part->text, "%stn_store_apart<%s, VL>(m%d + o%d + c * s[%d], s[%d], y%d, n);\n", margin, type,
-                         i, i, i * width + width - 1, i * width + width - 1, (int)t);
+            tni_text_add(part->text, "%sstore_apart<%s, VL>(m%d + o%d + c * s[%d], s[%d], y%d, n);\n", margin, type, i,
+                         i, i * width + width - 1, i * width + width - 1, (int)t);
         }
     }
 }
@@ -333,7 +334,7 @@ void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, 
             tni_text_add(part->text, "%sconst %s t%d = w%d[j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
                          (int)i, (int)i);
         } else if (tni_gpu_is_leaf(part, i)) {
-            snprintf(what, sizeof what, "tn_at(v%d%s, j)", (int)p->memory_of[i],
+            snprintf(what, sizeof what, "widen_at(v%d%s, j)", (int)p->memory_of[i],
                      p->fixed[i] && !part->reduces ? "" : index);
             tni_text_add(part->text, "%sconst %s t%d = ", inner, tni_emit_lane(tni_gpu_lane_of(part, i)), (int)i);
             tni_gpu_loaded(part, i, what);
@@ -368,7 +369,7 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
         const tni_gnode *n = tni_gpu_node_of(part, i);
         int lane = tni_gpu_lane_of(part, i);
         int32_t product = n->op == TNI_P_SUM ? tni_gpu_product(part, n->arg[0], lane) : -1;
-        tni_text_add(part->text, "%sif (tn_in<MODE>(j, n)) a%d.add(", inner, (int)i);
+        tni_text_add(part->text, "%sif (is_in<MODE>(j, n)) a%d.add(", inner, (int)i);
         if (product >= 0) {
             tni_gpu_factors(part, product, lane);
         } else {
@@ -403,9 +404,9 @@ void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t) {
     const tni_planner *p = part->p;
     int i = (int)p->todo_memory[t];
     int32_t node = tni_todo_node(p, &p->b->todo[t]);
-    tni_text_add(part->text, "%stn_put(m%d + o%d, ", margin, i, i);
+    tni_text_add(part->text, "%snarrow(", margin);
     tni_emit_value(part->text, p, node, lane_for_store(part, node, p->pass->memory[i].type));
-    tni_text_add(part->text, ");\n");
+    tni_text_add(part->text, ", m%d[o%d]);\n", i, i);
 }
 
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition) {
@@ -436,24 +437,25 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
     if (acc->strides[pass->n_dims] == 0) {
         tni_text_add(
             part->text,
-            "    {\n        const %s total = tn_block(%s{}, r%d.total(), (u32)p.threads, slots[0]);\n"
+            "    {\n        const %s total = reduce_block<%s>(r%d.total(), (u32)p.threads, (%s *)slots[0]);\n"
             "        if (tid == 0) ((%s *)p.sums[%d])[(piece * p.columns + column) * p.size[%d] + b%d] = total;\n"
             "    }\n",
-            type, tni_gpu_operation(acc->op), (int)i, type, (int)i, (int)i, at);
+            type, tni_gpu_operation(acc->op), (int)i, type, type, (int)i, (int)i, at);
     } else if (part->reduces) {
         tni_text_add(
             part->text,
             "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
             "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
             "            const i64 c = ((i64)u * across + x) * VL;\n"
-            "            tn_totals<MODE>(g + c * s[%d], s[%d], r%d[u], tn_left<MODE>(c, z[%d], VL));\n        }\n    "
+            "            store_totals<MODE>(g + c * s[%d], s[%d], r%d[u], count_left<MODE>(c, z[%d], VL));\n        "
+            "}\n    "
             "}\n",
             type, type, (int)i, (int)i, at, step, step, (int)i, (int)pass->n_dims);
     } else {
         tni_text_add(
             part->text,
             "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
-            "        tn_totals<MODE>(g + c * s[%d], s[%d], r%d, n);\n    }\n",
+            "        store_totals<MODE>(g + c * s[%d], s[%d], r%d, n);\n    }\n",
             type, type, (int)i, (int)i, at, step, step, (int)i);
     }
 }

@@ -22,13 +22,13 @@ void tni_gpu_ring(const tni_gpu_part *part) {
     const int all = bytes_before(part, p->g->n);
     if (!part->ring) return;
     tni_text_add(part->text,
-                 "    constexpr bool RING = MODE > 0 && TN_BULK;\n    TN_SHARED u64 full[%d];\n"
-                 "    char *const ring = tn_ring();\n"
+                 "    constexpr bool RING = MODE > 0 && TN_BULK;\n    __shared__ u64 full[%d];\n"
+                 "    char *const ring = (char *)dynamic_shared<128>();\n"
                  "    const u32 pitch = (u32)z[%d], slot = (u32)p.slot, stages = (u32)p.stages;\n"
                  "    u32 stage = 0, phase = 0, duty = 0;\n"
                  "    auto send = [&](i64 base, u32 k) {\n        const i64 d = base + tid %% 32;\n"
                  "        if (base >= past) return;\n"
-                 "        if (tid %% 32 == 0) tn_expect(full + k, (u32)(tn_min(past - base, round) * pitch) * %d);\n"
+                 "        if (tid %% 32 == 0) bulk_expect(full + k, (u32)(tn_min(past - base, round) * pitch) * %d);\n"
                  "        if (tid %% 32 >= round || d >= past) return;\n",
                  TNI_GPU_STAGES, (int)p->pass->n_dims, all);
     tni_gpu_row_begin(part, "        ", "d");
@@ -36,13 +36,13 @@ void tni_gpu_ring(const tni_gpu_part *part) {
         if (!tni_gpu_is_moving(part, i)) continue;
         const int m = (int)p->memory_of[i], size = (int)tn_type_size(tni_gpu_type_of(part, i));
         tni_text_add(part->text,
-                     "        tn_bulk(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d, pitch * %d, "
+                     "        bulk_fetch(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d, pitch * %d, "
                      "full + k);\n",
                      all, bytes_before(part, i), size, m, m, size);
     }
     tni_text_add(part->text,
-                 "    };\n    if constexpr (RING) {\n        if (tid == 0) tn_ring_begin(full, stages);\n"
-                 "        tn_sync();\n"
+                 "    };\n    if constexpr (RING) {\n        if (tid == 0) bulk_prepare(full, stages);\n"
+                 "        __syncthreads();\n"
                  "        for (u32 k = 0; k < stages && tid < 32; k++) send(first + k * step, k);\n    }\n");
 }
 
@@ -50,7 +50,7 @@ void tni_gpu_ring(const tni_gpu_part *part) {
 void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced) {
     if (part->ring)
         tni_text_add(part->text,
-                     "        if constexpr (RING) {\n            %stn_sync();\n"
+                     "        if constexpr (RING) {\n            %s__syncthreads();\n"
                      "            if (tid / 32 == duty) send(base + stages * step, stage);\n"
                      "            if (++stage == stages) stage = 0, phase ^= 1;\n"
                      "            if (++duty == p.threads / 32) duty = 0;\n        }\n",
@@ -63,12 +63,13 @@ void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const 
     const int m = (int)p->memory_of[node];
     if (part->ring && !p->fixed[node]) {
         const char *type = tni_emit_memory(tni_gpu_type_of(part, node));
-        tni_text_add(part->text,
-                     "            if constexpr (RING) v%d[u] = tn_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * "
-                     "pitch + (u32)c) * %d, "
-                     "%s);\n            else v%d[u] = ",
-                     m, type, bytes_before(part, p->g->n), bytes_before(part, node),
-                     (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
+        tni_text_add(
+            part->text,
+            "            if constexpr (RING) v%d[u] = load_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * "
+            "pitch + (u32)c) * %d, "
+            "%s);\n            else v%d[u] = ",
+            m, type, bytes_before(part, p->g->n), bytes_before(part, node),
+            (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
     } else {
         tni_text_add(part->text, "            v%d[u] = ", m);
     }

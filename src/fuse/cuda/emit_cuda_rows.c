@@ -66,7 +66,7 @@ static void find_saved(tni_gpu_part *part) {
 static void print_place(const tni_gpu_part *part, const char *there) {
     tni_text_add(part->text,
                  "            const i64 c = %s((i64)u * across + x) * VL;\n"
-                 "            const int n = %s ? tn_left<MODE>(c, z[%d], VL) : 0;\n",
+                 "            const int n = %s ? count_left<MODE>(c, z[%d], VL) : 0;\n",
                  part->streams ? "tile + " : "", there, (int)part->p->pass->n_dims);
 }
 
@@ -78,7 +78,7 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
     bool any = false;
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
-        tni_text_add(part->text, "        tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+        tni_text_add(part->text, "        vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)p->memory_of[i]);
         any = true;
     }
@@ -157,7 +157,7 @@ static void find_pairs(tni_gpu_part *part) {
 static void print_fixed(const tni_gpu_part *part) {
     for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
         if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
-        tni_text_add(part->text, "            tn_vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+        tni_text_add(part->text, "            vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)part->p->memory_of[i]);
         tni_gpu_take(part, i, "b", "n");
     }
@@ -167,8 +167,8 @@ static void print_fixed(const tni_gpu_part *part) {
 static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
     const int x = (int)tni_resolve(part->p, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
     mark_value(part, stage, x);
-    tni_text_add(part->text, "        const auto low%d = tn_finite(a%d.s);\n", sum, (int)m);
-    if (part->streams) tni_text_add(part->text, "        a%d.scale(tn_factor(was%d, a%d.s));\n", sum, sum, (int)m);
+    tni_text_add(part->text, "        const auto low%d = zero_if_infinite(a%d.s);\n", sum, (int)m);
+    if (part->streams) tni_text_add(part->text, "        a%d.scale(rescaling(was%d, a%d.s));\n", sum, sum, (int)m);
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
     print_place(part, "there");
     print_fixed(part);
@@ -176,7 +176,7 @@ static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
                  "            if (MODE != 2 || n > 0) {\n#pragma unroll\n            for (int j = 0; j < VL; j++) {\n");
     tni_gpu_values(part, "                ", stage, "[u]");
     tni_text_add(part->text,
-                 "                if (tn_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n"
+                 "                if (is_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n"
                  "        }\n",
                  sum, x, sum);
 }
@@ -195,8 +195,8 @@ static void print_joined(const tni_gpu_part *part, int32_t stage, const char *ma
         if (!reduces_alone(part, i, stage)) continue;
         if (!any) tni_text_add(part->text, "%sfor (u32 o = %s / 2; o; o /= 2) {\n", margin, lanes);
         any = true;
-        tni_text_add(part->text, "%1$s    t%2$d = tn_both(%3$s{}, t%2$d, tn_shuffle(t%2$d, o));\n", margin, (int)i,
-                     tni_gpu_operation(tni_gpu_node_of(part, i)->op));
+        tni_text_add(part->text, "%1$s    t%2$d = %3$s::of(t%2$d, __shfl_xor_sync(0xffffffffu, t%2$d, o));\n", margin,
+                     (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op));
     }
     if (any) tni_text_add(part->text, "%s}\n", margin);
 }
@@ -206,10 +206,11 @@ static void print_lane_reductions(const tni_gpu_part *part, int32_t stage) {
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *form = reduces_alone(part, i, stage)
-                               ? "        %1$s t%2$d = a%2$d.total();\n"
-                               : "        tn_pair<%1$s> q%2$d = tn_lanes_pair(tn_pair<%1$s>{a%2$d.s, a%3$d.total()}, "
-                                 "across);\n        %1$s t%2$d = q%2$d.most;\n";
+        const char *form =
+            reduces_alone(part, i, stage)
+                ? "        %1$s t%2$d = a%2$d.total();\n"
+                : "        max_and_sum<%1$s> q%2$d = join_lanes(max_and_sum<%1$s>{a%2$d.s, a%3$d.total()}, "
+                  "across);\n        %1$s t%2$d = q%2$d.most;\n";
         tni_text_add(part->text, form, lane, (int)i, (int)part->beside[i]);
     }
     print_joined(part, stage, "        ", "(across < 32 ? across : 32)");
@@ -233,7 +234,7 @@ static void print_slots(const tni_gpu_part *part, int32_t stage, int *slot) {
 /* Over what the warps have left: as many lanes as there are warps, or more. */
 static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
     char at[48], other[48];
-    tni_text_add(part->text, "        if (across > 32) {\n            tn_sync();\n"
+    tni_text_add(part->text, "        if (across > 32) {\n            __syncthreads();\n"
                              "            const u32 w = tid & (lanes - 1);\n");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
@@ -241,13 +242,13 @@ static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int s
         slot_text(part, slot++, at);
         if (reduces_alone(part, i, stage)) {
             tni_text_add(part->text,
-                         "            t%1$d = w < across / 32 ? ((const %2$s *)%3$s)[w] : tn_none(%4$s{}, %2$s{});\n",
+                         "            t%1$d = w < across / 32 ? ((const %2$s *)%3$s)[w] : %4$s::none<%2$s>();\n",
                          (int)i, lane, at, tni_gpu_operation(tni_gpu_node_of(part, i)->op));
             continue;
         }
         slot_text(part, slot++, other);
         tni_text_add(part->text,
-                     "            q%1$d = tn_warps_pair((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
+                     "            q%1$d = join_warps((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
                      "            t%1$d = q%1$d.most;\n",
                      (int)i, lane, at, other);
     }
@@ -268,7 +269,7 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
         if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
         /* inf - inf is what one element has, unless it is guarded against */
         const char *form = part->guarded[sum] ? "        const auto t%d = q%d.sum;\n"
-                                              : "        const auto t%d = tn_unless_infinite(q%d);\n";
+                                              : "        const auto t%d = sum_unless_infinite(q%d);\n";
         tni_text_add(part->text, form, sum, (int)i);
     }
 }
@@ -286,10 +287,10 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *kind = part->streams ? "tn_run" : "tn_short";
+        const char *kind = part->streams ? "long_partial" : "short_partial";
         tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", kind, op, lane, (int)i, (int)i);
         if (part->beside[i] >= 0)
-            tni_text_add(part->text, "        %s<tn_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
+            tni_text_add(part->text, "        %s<take_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
                          (int)part->beside[i], (int)part->beside[i]);
     }
     if (part->streams) {
@@ -306,7 +307,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
         bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
-        if (there) tni_text_add(part->text, "            tn_hide(v%d[u]);\n", (int)p->memory_of[i]);
+        if (there) tni_text_add(part->text, "            hide(v%d[u]);\n", (int)p->memory_of[i]);
     }
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", stage, "[u]");
@@ -334,13 +335,13 @@ static void begin_sums(const tni_gpu_part *part) {
         const tni_accumulator *acc = &pass->accumulators[i];
         const char *type = tni_emit_lane(acc->lane == TNI_LANE_BOOL ? TNI_LANE_INT : acc->lane);
         if (acc->strides[pass->n_dims] == 0) continue;
-        tni_text_add(
-            part->text,
-            "    %s *const g%d = (%s *)p.sums[%d] + piece * p.size[%d] + b%d;\n"
-            "    for (i64 c = (i64)x * VL; c < z[%d]; c += (i64)across * VL) {\n"
-            "        for (int j = 0; j < VL && c + j < z[%d]; j++) g%d[(c + j) * s[%d]] = tn_none(%s{}, %s{});\n"
-            "    }\n",
-            type, i, type, i, i, at, (int)pass->n_dims, (int)pass->n_dims, i, along, tni_gpu_operation(acc->op), type);
+        tni_text_add(part->text,
+                     "    %s *const g%d = (%s *)p.sums[%d] + piece * p.size[%d] + b%d;\n"
+                     "    for (i64 c = (i64)x * VL; c < z[%d]; c += (i64)across * VL) {\n"
+                     "        for (int j = 0; j < VL && c + j < z[%d]; j++) g%d[(c + j) * s[%d]] = %s::none<%s>();\n"
+                     "    }\n",
+                     type, i, type, i, i, at, (int)pass->n_dims, (int)pass->n_dims, i, along,
+                     tni_gpu_operation(acc->op), type);
     }
 }
 
@@ -349,7 +350,7 @@ static void keep_places(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         if (tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT)
-            tni_text_add(part->text, "        tn_opaque(o%d);\n", (int)p->todo_memory[t]);
+            tni_text_add(part->text, "        hide(o%d);\n", (int)p->todo_memory[t]);
     }
 }
 
@@ -374,7 +375,7 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     }
     if (part->ring) {
         keep_places(part);
-        tni_text_add(part->text, "        if constexpr (RING) tn_wait(full + stage, phase);\n");
+        tni_text_add(part->text, "        if constexpr (RING) bulk_wait(full + stage, phase);\n");
     }
     if (!part->streams) print_row_loads(part, part->needed, false);
     for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);

@@ -15,9 +15,9 @@ const char *tni_emit_memory(tn_type type) {
     case TN_BF16: return "bf16";
     case TN_F32: return "f32";
     case TN_F64: return "f64";
-    case TN_I8: return "signed char";
-    case TN_I16: return "short";
-    case TN_I32: return "int";
+    case TN_I8: return "i8";
+    case TN_I16: return "i16";
+    case TN_I32: return "i32";
     case TN_I64: return "i64";
     default: return "u8";
     }
@@ -31,7 +31,11 @@ static void print_constant(tni_text *text, int lane, double value) {
     if (lane == TNI_LANE_BOOL || lane == TNI_LANE_INT) {
         tni_text_add(text, "%lldLL", (long long)value);
     } else if (isnan(value) || isinf(value)) {
-        tni_text_add(text, "(%s)%s", tni_emit_lane(lane), isnan(value) ? "TN_NAN" : value < 0 ? "-TN_INF" : "TN_INF");
+        tni_text_add(text, "%s<%s>()",
+                     isnan(value) ? "not_a_number"
+                     : value < 0  ? "-infinity"
+                                  : "infinity",
+                     tni_emit_lane(lane));
     } else {
         tni_text_add(text, "(%s)", tni_emit_lane(lane));
         tni_text_hex(text, value);
@@ -62,11 +66,11 @@ void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane
 /* What memory of a type holds of a value: what a cast to it gives. */
 static const char *rounding(tn_type type) {
     switch (type) {
-    case TN_F16: return "tn_from_f16(tn_to_f16((f32)%s))";
-    case TN_BF16: return "tn_from_bf16(tn_to_bf16((f32)%s))";
-    case TN_I8: return "(signed char)%s";
-    case TN_I16: return "(short)%s";
-    case TN_I32: return "(int)%s";
+    case TN_F16: return "rounded<f16>((f32)%s)";
+    case TN_BF16: return "rounded<bf16>((f32)%s)";
+    case TN_I8: return "(i8)%s";
+    case TN_I16: return "(i16)%s";
+    case TN_I32: return "(i32)%s";
     case TN_U8: return "(u8)%s";
     default: return "%s";
     }

@@ -139,8 +139,8 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
     return part->p->pass->memory[part->p->memory_of[node]].type;
 }
 
-void tni_emit_cuda_prelude(tni_text *text); /* emit_cuda_text.c */
-extern const char tni_cuda_math[];          /* emit_cuda_math.c */
+/* What the text of every formula begins with: src/cuda/device/formula.cuh and what it includes (cmake/text.cmake). */
+extern const char tni_cuda_prelude[];
 tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
 void tni_gpu_join(tni_program *program); /* behind the last pass: which steps are one launch? */
 extern bool tni_gpu_apart;               /* for tests: none are */
@@ -189,7 +189,7 @@ bool tni_gpu_waits(const tni_gpu_part *part,
                    int32_t t); /* for a kernel behind this one: updates of what all blocks read */
 void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t);
 void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there);
-const char *tni_gpu_operation(int op); /* tn_sum, tn_most, tn_least */
+const char *tni_gpu_operation(int op); /* take_sum, take_max_nan, take_min_nan */
 
 /* emit_cuda_ring.c. Each does nothing where the part has no ring. */
 bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node);  /* a leaf that comes through it */

@@ -640,7 +640,7 @@ static bool is_one_block(const tni_gpu_step *step, int k) {
 }
 
 void tni_gpu_join(tni_program *program) {
-    enum { FINISH_WORDS = 6 }; /* of tn_finish_params */
+    enum { FINISH_WORDS = 6 }; /* of finish_params */
     tni_gpu_program *made = program->gpu;
     for (int k = 0; k < 2; k++) {
         tni_gpu_step *first = NULL; /* of the launch so far */

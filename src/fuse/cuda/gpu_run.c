@@ -45,10 +45,7 @@ static tn_status keep_loaded(const tni_cache_key *key, int device, cu_library li
 static tni_cache_key prelude_key; /* of what every text begins with */
 
 static void hash_prelude(void) {
-    tni_text text = {0};
-    tni_emit_cuda_prelude(&text);
-    prelude_key = tni_cache_key_of("prelude", text.failed ? "" : text.data);
-    tni_free(text.data);
+    prelude_key = tni_cache_key_of("prelude", tni_cuda_prelude);
 }
 
 /* The first byte says what the rest is. */
@@ -87,7 +84,7 @@ static tn_status compile_with(const char *wanted, const char *text, int variant,
     const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0", "--fmad=false",
                                    tni_nvrtc_version(wanted) >= MINIMAL ? "--minimal" : NULL, NULL};
     tni_text source = {0};
-    tni_emit_cuda_prelude(&source);
+    tni_text_put(&source, tni_cuda_prelude);
     tni_text_put(&source, text);
     tn_status status = source.failed
                            ? TN_NO_MEMORY
@@ -223,7 +220,7 @@ static int32_t add_strides(const tni_pass *pass, uint64_t *words, int32_t n) {
     return n;
 }
 
-/* As tn_finishes of the text. */
+/* As finishes of the text. */
 static int32_t finish_words(const tni_pass *pass, const tni_gpu_step *step, int k, const tn_call *call,
                             uint64_t *words) {
     const uint64_t *const first = words;

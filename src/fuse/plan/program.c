@@ -464,7 +464,7 @@ tn_status tni_fuse_emit_c(const tni_fuse *f, const tn_call *call, tni_program **
 
 tn_status tni_fuse_emit_cuda(const tni_fuse *f, const tn_call *call, tni_program **made, char **source) {
     tni_text text = {0};
-    tni_emit_cuda_prelude(&text);
+    tni_text_put(&text, tni_cuda_prelude);
     return give_text(bind_with(f, call, &text, made), &text, made, source);
 }
 

@@ -193,7 +193,7 @@ template <class A> struct slope {
         rest *= by_what;
     }
     TN_MEMBER A at_target(A e) const {
-        return multiply_add(multiply_add(e, share, (A)-1), aimed, e * rest);
+        return tn_fma(tn_fma(e, share, (A)-1), aimed, e * rest);
     }
 };
 
@@ -321,7 +321,7 @@ TN_DEVICE void finish_row(const tni_cross_entropy &p, const row_part<T, V, E> &p
     const bool writes = g.rank == 0 && there_is_row;
     const aim<A> a = aim_at(p, at.x, target, writes);
     group.join_all(row, p.soft.f32 != 0);
-    const A d = logarithm(row.sum);
+    const A d = tn_log(row.sum);
     if (writes) write_loss(p, at, row, a, d);
     if (!p.gx) return;
     slope<A> s = slope_of(p, row, a, row.most + d, unit);
@@ -564,7 +564,7 @@ template <class T> TN_DEVICE void cross_entropy_long(const tni_cross_entropy &p)
         const bool writes = threadIdx.x == 0 && cluster_rank() == 0, more = row + step < p.rows.count;
         const aim<A> a = aim_at(p, at.x, target, writes);
         group.join_all(r, false);
-        const A d = logarithm(r.sum);
+        const A d = tn_log(r.sum);
         if (writes) write_loss(p, at, r, a, d);
         const slope<A> s = slope_of(p, r, a, r.most + d, unit);
         const T *next = more ? place_at<T>(p, row + step).x + chunks.begin : (const T *)p.x;
@@ -600,7 +600,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_ent
     group.join_all(all, p.soft.f32 != 0);
     if (threadIdx.x != 0) return;
     if (p.whole) {
-        write_loss(p, at, all, aim_at(p, at.x, target_at(p, at.target), true), logarithm(all.sum));
+        write_loss(p, at, all, aim_at(p, at.x, target_at(p, at.target), true), tn_log(all.sum));
     } else {
         ((partial<A> *)p.partials)[blockIdx.x] = all;
     }
@@ -621,7 +621,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
         join(row, ((const partial<A> *)p.partials)[row_index * p.splits + i]);
     block_group<A> group = {shared, 1, 0};
     group.join_all(row, p.soft.f32 != 0);
-    const A d = logarithm(row.sum), unit = (A)unit_of(p);
+    const A d = tn_log(row.sum), unit = (A)unit_of(p);
     if (blockIdx.x % p.writers == 0 && threadIdx.x == 0) write_loss(p, at, row, a, d);
     if (!p.gx) return;
     const slope<A> s = slope_of(p, row, a, row.most + d, unit);

@@ -1,8 +1,6 @@
 /* batch_norm. Where a channel fits into the shared memory of a few blocks, one kernel, which reads x once; else three.
  * Many blocks sum up each channel in parts, a few end the sums, many write. x is read twice; the last kernel goes
  * backwards, so that it begins with what the first one has left in the L2 cache. */
-#include "cuda/device/device.cuh"
-
 #include "batch_norm.cuh"
 
 /* ---- mean and variance without cancellation -------------------------------------------------------------------------- */

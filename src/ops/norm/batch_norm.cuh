@@ -166,7 +166,7 @@ TN_DEVICE void numbers_at(const tni_batch_norm &p, int which, const rows_share &
     typedef acc<T> A;
     constexpr int VL = pack<T>::VL;
     if (WIDE) {
-        const several<A, VL> all = *(const several<A, VL> *)number_at<A>(p, which, r.column);
+        const vec<A, VL> all = *(const vec<A, VL> *)number_at<A>(p, which, r.column);
 #pragma unroll
         for (int i = 0; i < VL; i++) to[i] = all.v[i];
     } else {
@@ -299,15 +299,6 @@ template <class T> struct kept_packs {
         return load_shared(slots + k * blockDim.x);
     }
 };
-
-template <class T> TN_DEVICE pack<T> pack_of(const words &a) {
-    union {
-        words w;
-        pack<T> a;
-    } r;
-    r.w = a;
-    return r.a;
-}
 
 /* Until the packs of a stage are there; each stage is a group, also one without packs. */
 TN_DEVICE void wait_for_stage(int stage) {

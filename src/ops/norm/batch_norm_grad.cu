@@ -2,8 +2,6 @@
  * else three. Many blocks sum up g and g * d for each channel in parts, a few end the sums, many write dx and dresidual,
  * backwards: they begin with what is still in the L2 cache. g is what passes the activation, which is computed again;
  * d = x - mean. */
-#include "cuda/device/device.cuh"
-
 #include "batch_norm.cuh"
 
 /* What the elements of a thread's packs are computed with. */

@@ -20,17 +20,10 @@ template <class T> TN_DEVICE place<T> place_at(const tni_layer_norm &p, i64 row)
     return {(const T *)p.x + at[LAYER_NORM_X], (T *)p.y + at[LAYER_NORM_Y], at[LAYER_NORM_MEAN], at[LAYER_NORM_RSTD]};
 }
 
-TN_DEVICE float root(float a) {
-    return sqrtf(a);
-}
-TN_DEVICE double root(double a) {
-    return sqrt(a);
-}
-
 /* sum / n, given share = 1 / n: exact where that is, as for rows that are the same number all over. */
 template <class A> TN_DEVICE A mean_of(A sum, int n, A share) {
-    const A near = sum * share, rest = multiply_add(-near, (A)n, sum);
-    return rest == rest ? multiply_add(rest, share, near) : near; /* infinity stays what it is */
+    const A near = sum * share, rest = tn_fma(-near, (A)n, sum);
+    return rest == rest ? tn_fma(rest, share, near) : near; /* infinity stays what it is */
 }
 
 /* a / b, the last bits aside. */
@@ -60,14 +53,14 @@ template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A m
     if (there == all_of<E>::bits) {
 #pragma unroll
         for (int i = 0; i < E; i += 2) {
-            even = multiply_add(x[i] - mean, x[i] - mean, even);
-            odd = multiply_add(x[i + 1] - mean, x[i + 1] - mean, odd);
+            even = tn_fma(x[i] - mean, x[i] - mean, even);
+            odd = tn_fma(x[i + 1] - mean, x[i + 1] - mean, odd);
         }
     } else {
 #pragma unroll
         for (int i = 0; i < E; i += 2) {
-            if (there >> i & 1) even = multiply_add(x[i] - mean, x[i] - mean, even);
-            if (there >> (i + 1) & 1) odd = multiply_add(x[i + 1] - mean, x[i + 1] - mean, odd);
+            if (there >> i & 1) even = tn_fma(x[i] - mean, x[i] - mean, even);
+            if (there >> (i + 1) & 1) odd = tn_fma(x[i + 1] - mean, x[i + 1] - mean, odd);
         }
     }
     return even + odd;
@@ -109,7 +102,7 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
     next();
     const A mean = group.add(two<A>{sum, 0}).a / count;
     const A squares = squares_of(x, elements_below<V, E>(n, g), mean);
-    const A rstd = 1 / root(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
+    const A rstd = 1 / tn_sqrt(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
     hide(row);
     if (row < 0) return;
     normalise<V>(p, x, mean, rstd, g, 0, n);
@@ -201,8 +194,8 @@ TN_DEVICE acc<T> squares_dense(const row_part<T, V, E> &part, acc<T> mean, row_g
 #pragma unroll
         for (int j = 0; j < V; j += 2) {
             const acc<T> a = part.get(k * V + j) - mean, b = part.get(k * V + j + 1) - mean;
-            even = multiply_add(a, a, even);
-            odd = multiply_add(b, b, odd);
+            even = tn_fma(a, a, even);
+            odd = tn_fma(b, b, odd);
         }
     }
     return even + odd;
@@ -218,18 +211,18 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
     const row_group g = {(int)threadIdx.x & (lanes - 1), lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     row_part<T, V, E> part;
-    several<W, V> gamma[E / V], beta[E / V];
+    vec<W, V> gamma[E / V], beta[E / V];
     load_dense(part, (const T *)p.x + row * n, g, n, there);
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         if (piece_at<V>(g, k) >= n) continue;
-        gamma[k] = *(const several<W, V> *)((const W *)p.gamma.data + piece_at<V>(g, k));
-        beta[k] = *(const several<W, V> *)((const W *)p.beta.data + piece_at<V>(g, k));
+        gamma[k] = *(const vec<W, V> *)((const W *)p.gamma.data + piece_at<V>(g, k));
+        beta[k] = *(const vec<W, V> *)((const W *)p.beta.data + piece_at<V>(g, k));
     }
     const A share = number<A>(p.share);
     const A mean = mean_of(reduce_some_lanes<take_sum>(sum_dense(part), lanes), n, share);
     const A squares = reduce_some_lanes<take_sum>(squares_dense(part, mean, g, n), lanes);
-    const A rstd = 1 / root(squares * share + number<A>(p.eps));
+    const A rstd = 1 / tn_sqrt(squares * share + number<A>(p.eps));
     if (!there) return;
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
@@ -238,7 +231,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const A d = (part.get(k * V + j) - mean) * rstd;
-            y[j] = multiply_add(d, (A)widen(gamma[k].v[j]), (A)widen(beta[k].v[j]));
+            y[j] = tn_fma(d, (A)widen(gamma[k].v[j]), (A)widen(beta[k].v[j]));
         }
         store_pack((T *)p.y + row * n + piece_at<V>(g, k), narrow_pack<T>(y));
     }
@@ -282,8 +275,8 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     const two<A> s = mine ? shared[lane] : two<A>{0, 0};
     const A share = number<A>(p.share), mean = mean_of(reduce_lanes<take_sum, 32>(s.a), n, share);
     const A apart = mine ? quotient(s.a, count) - mean : 0; /* the warp's mean, as it was */
-    const A all = reduce_lanes<take_sum, 32>(multiply_add(apart * apart, count, s.b));
-    const A rstd = 1 / root(all * share + number<A>(p.eps));
+    const A all = reduce_lanes<take_sum, 32>(tn_fma(apart * apart, count, s.b));
+    const A rstd = 1 / tn_sqrt(all * share + number<A>(p.eps));
     forget_widened(part);
     hide(g.rank); /* where y goes is computed now, and not kept all the while */
 #pragma unroll
@@ -293,12 +286,12 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
 #pragma unroll
         for (int i = 0; i < V; i += FEW) {
             const int at = piece_at<V>(g, k) + i;
-            const several<W, FEW> gamma = *(const several<W, FEW> *)((const W *)p.gamma.data + at);
-            const several<W, FEW> beta = *(const several<W, FEW> *)((const W *)p.beta.data + at);
+            const vec<W, FEW> gamma = *(const vec<W, FEW> *)((const W *)p.gamma.data + at);
+            const vec<W, FEW> beta = *(const vec<W, FEW> *)((const W *)p.beta.data + at);
 #pragma unroll
             for (int j = 0; j < FEW; j++) {
                 const A d = (part.get(k * V + i + j) - mean) * rstd;
-                y[i + j] = multiply_add(d, (A)widen(gamma.v[j]), (A)widen(beta.v[j]));
+                y[i + j] = tn_fma(d, (A)widen(gamma.v[j]), (A)widen(beta.v[j]));
             }
         }
         store_pack((T *)p.y + row + piece_at<V>(g, k), narrow_pack<T>(y));
@@ -375,7 +368,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         all = join(all, ((const moments<A> *)p.partials)[row * p.s.splits + i]);
     all = join_block(all, shared);
-    const A mean = all.mean, rstd = 1 / root(all.squares / (A)p.s.rows.n + number<A>(p.eps));
+    const A mean = all.mean, rstd = 1 / tn_sqrt(all.squares / (A)p.s.rows.n + number<A>(p.eps));
     if (begin == 0 && threadIdx.x == 0) write_moments(p, at, mean, rstd);
     for (i64 first = begin; first < end; first += TILE) {
         const int n = (int)(end - first < TILE ? end - first : TILE);

@@ -56,7 +56,7 @@ template <class T, int V, int E> struct row_state {
             for (int j = 0; j < V; j++) {
                 const acc<T> a = dy.get(k * V + j) * gamma[j];
                 s.a += a;
-                s.b = multiply_add(a, xhat[k * V + j], s.b);
+                s.b = tn_fma(a, xhat[k * V + j], s.b);
             }
         }
         return s;
@@ -74,7 +74,7 @@ template <class T, int V, int E> struct row_state {
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 acc<T> &a = xhat[k * V + j];
-                a = multiply_add(-a, mean.b, multiply_add(dy.get(k * V + j), gamma[j], -mean.a)) * rstd;
+                a = tn_fma(-a, mean.b, tn_fma(dy.get(k * V + j), gamma[j], -mean.a)) * rstd;
             }
         }
         store_part<T, V>(dx + first, n, g, xhat);
@@ -92,7 +92,7 @@ template <class A, int E> struct column_sums {
     template <class T, int V> TN_MEMBER void add(const row_state<T, V, E> &row) {
 #pragma unroll
         for (int e = 0; e < E; e++) {
-            dgamma[e] = multiply_add(row.dy.get(e), row.xhat[e], dgamma[e]);
+            dgamma[e] = tn_fma(row.dy.get(e), row.xhat[e], dgamma[e]);
             dbeta[e] += row.dy.get(e);
         }
     }
@@ -282,8 +282,8 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
     }
     A gamma[E], dgamma[E], dbeta[E];
     const auto open_gamma = [&](int k) {
-        several<W, V> g = {};
-        if (piece_at<V>(own, k) < n) g = *(const several<W, V> *)((const W *)p.gamma.data + piece_at<V>(own, k));
+        vec<W, V> g = {};
+        if (piece_at<V>(own, k) < n) g = *(const vec<W, V> *)((const W *)p.gamma.data + piece_at<V>(own, k));
 #pragma unroll
         for (int j = 0; j < V; j++) gamma[k * V + j] = (A)widen(g.v[j]);
     };
@@ -327,10 +327,10 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const int e = k * V + j;
-                dgamma[e] = multiply_add(d[j], xhat[e], dgamma[e]);
+                dgamma[e] = tn_fma(d[j], xhat[e], dgamma[e]);
                 dbeta[e] += d[j];
                 sums.a += g[e];
-                sums.b = multiply_add(g[e], xhat[e], sums.b);
+                sums.b = tn_fma(g[e], xhat[e], sums.b);
             }
         }
         sums.a = reduce_lanes<take_sum, 32>(sums.a);
@@ -347,7 +347,7 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
         for (int k = 0; k < E / V; k++) {
             if (!HELD) open(k);
 #pragma unroll
-            for (int j = k * V; j < k * V + V; j++) g[j] = multiply_add(-xhat[j], sums.b, g[j] - sums.a) * m.rstd;
+            for (int j = k * V; j < k * V + V; j++) g[j] = tn_fma(-xhat[j], sums.b, g[j] - sums.a) * m.rstd;
             if (piece_at<V>(own, k) < n) store_pack(to + piece_at<V>(own, k), narrow_pack<T>(g + k * V));
         }
         if (++stage == stages) {
@@ -440,7 +440,7 @@ template <class T> TN_DEVICE void grad_columns(const tni_layer_norm_grad &p) {
         const place<T> at = place_at<T>(p, row);
         const moments<A> m = moments_at<A>(p, row);
         const A dy = widen(at.dy[column]);
-        dgamma = multiply_add(dy, (widen(at.x[column]) - m.mean) * m.rstd, dgamma);
+        dgamma = tn_fma(dy, (widen(at.x[column]) - m.mean) * m.rstd, dgamma);
         dbeta += dy;
     }
     sums_at<A>(p, part)[column] = dgamma;

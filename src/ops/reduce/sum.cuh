@@ -81,6 +81,7 @@ typedef struct tni_sum_end {
 } tni_sum_end;
 
 #ifdef __CUDACC__
+#include "cuda/device/device.cuh"
 
 /* ---- packs ------------------------------------------------------------------------------------------------------- */
 
@@ -125,35 +126,6 @@ template <class T, int BATCH> TN_DEVICE void load_packs(words (&a)[BATCH], const
     for (int k = 0; k < BATCH; k++) a[k] = load_words_if(at + k * step, k < count);
 }
 
-/* Element i of a pack whose words are 0 before. */
-template <class T> TN_DEVICE void put_element(words &a, int i, T value) {
-    a.w[i / 2] |= (u32)value.bits << i % 2 * 16;
-}
-template <> TN_MEMBER void put_element<float>(words &a, int i, float value) {
-    a.w[i] = __float_as_uint(value);
-}
-template <> TN_MEMBER void put_element<double>(words &a, int i, double value) {
-    a.w[2 * i] = (u32)__double2loint(value);
-    a.w[2 * i + 1] = (u32)__double2hiint(value);
-}
-
-/* How many elements p is behind a multiple of 16 bytes. */
-template <class T> TN_DEVICE int offset_of(const T *p) {
-    return (int)((u64)p & 15) / (int)sizeof(T);
-}
-
-TN_DEVICE void load_two_if(const void *p, bool there, u32 &first, u32 &second) {
-    asm volatile("{\n\t"
-                 ".reg .pred t;\n\t"
-                 "setp.ne.u32 t, %3, 0;\n\t"
-                 "mov.u32 %0, 0;\n\t"
-                 "mov.u32 %1, 0;\n\t"
-                 "@t ld.global.v2.u32 {%0,%1}, [%2];\n\t"
-                 "}"
-                 : "=&r"(first), "=&r"(second)
-                 : "l"(p), "r"((u32)there));
-}
-
 /* 4 bytes, which are a pair of small elements, or one larger element. */
 template <class T> struct alignas(sizeof(T) == 8 ? 8 : 4) lane_word {
     u32 w[sizeof(T) == 8 ? 2 : 1];
@@ -167,7 +139,9 @@ template <class T> struct alignas(sizeof(T) == 8 ? 8 : 4) lane_word {
     /* Loads that the compiler does not put off. */
     TN_MEMBER void load_if(const lane_word *p, bool there) {
         if (sizeof(T) == 8) {
-            load_two_if(p, there, w[0], w[sizeof(T) == 8]);
+            const half_words a = load_half_words_if(p, there);
+            w[0] = a.w[0];
+            w[sizeof(T) == 8] = a.w[1];
         } else {
             asm volatile("{\n\t"
                          ".reg .pred t;\n\t"
@@ -183,18 +157,10 @@ template <class T> struct alignas(sizeof(T) == 8 ? 8 : 4) lane_word {
 
 /* The elements of a pack that are at `low` or behind and before `high`, else zeros. */
 template <class T> TN_DEVICE words some_of_pack(const T *p, const T *low, const T *high) {
-    words a = {};
+    pack<T> a;
 #pragma unroll
-    for (int i = 0; i < pack<T>::VL; i++) put_element(a, i, p + i >= low && p + i < high ? p[i] : T{});
-    return a;
-}
-
-/* The first `left` elements of a pack, `step` apart, then zeros. */
-template <class T> TN_DEVICE words far_pack(const T *p, i64 step, i64 left) {
-    words a = {};
-#pragma unroll
-    for (int i = 0; i < pack<T>::VL; i++) put_element(a, i, i < left ? p[i * step] : T{});
-    return a;
+    for (int i = 0; i < pack<T>::VL; i++) a.v[i] = p + i >= low && p + i < high ? p[i] : T{};
+    return words_of(a);
 }
 
 #endif

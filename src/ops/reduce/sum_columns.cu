@@ -1,7 +1,5 @@
 /* sum over dimensions of which the innermost is none: the columns of a matrix. x is read once, 16 bytes at a time
  * wherever they lie. */
-#include "cuda/device/device.cuh"
-
 #include "sum.cuh"
 
 /* The rows of a part are dealt out in turn to `slots` sums. How a part's rows and columns are dealt out to threads:
@@ -83,7 +81,7 @@ template <class T, bool ODD> struct column_stream {
         const int more = (end - 1 - w.part) / p.together; /* parts */
         const i64 rows = p.n_rows - (w.part + (i64)more * p.together) * p.per_part - slot, most = p.per_part - slot;
         next = w.x + (w.begin + slot) * p.rows.strides[0][0];
-        const int place = lane * VL - (ODD ? offset_of(next) : 0);
+        const int place = lane * VL - (ODD ? (int)lead_of(next) : 0);
         const bool there = w.there && w.part < end && place < p.width && w.column + place < p.c;
         left = there ? more * p.per_slot + times(rows < most ? rows : most, p.slots) : 0;
         next += place;
@@ -145,8 +143,9 @@ TN_DEVICE void add_any(const tni_sum_columns &p, const column_work<T> &w, int sl
             const T *at = x + (r < w.end ? walk_any(p.rows, (u64)r).at[0] : 0);
             a[k] = words{};
             if (r >= w.end) continue;
-            a[k] = p.side_by_side ? load_words_if(at, true)
-                                  : far_pack(at, p.lanes * p.step, (left + p.lanes - 1) / p.lanes);
+            a[k] = p.side_by_side
+                       ? load_words_if(at, true)
+                       : words_of(load_apart<T, pack<T>::VL>(at, p.lanes * p.step, (left + p.lanes - 1) / p.lanes));
         }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) sums.add(a[k]);
@@ -273,7 +272,7 @@ TN_DEVICE void end_items(const tni_sum_columns &p, column_shared<T> &shared, i64
     for (int k = threadIdx.x; k - (int)threadIdx.x < all; k += blockDim.x) {
         const int one = k < all ? k / p.ways : 0, other = one / p.width, column = one - other * p.width;
         const column_work<T> its(p, item + other, 0);
-        const acc<T> sum = sum_slots<T, LAYOUT>(p, offset_of(its.x), shared.sums[0], other, column, way);
+        const acc<T> sum = sum_slots<T, LAYOUT>(p, (int)lead_of(its.x), shared.sums[0], other, column, way);
         if (k >= all || way > 0 || !its.there || its.column + column >= p.c) continue;
         put_column<T>(p, its.outer, its.column + column, sum);
     }
@@ -312,7 +311,7 @@ template <class T, column_layout LAYOUT> TN_DEVICE void sum_columns(const tni_su
     mine.there = mine.there && group < p.together;
     column_stream<T, LAYOUT == ODD> stream;
     if (STREAM) stream.begin(p, mine, share.end, slot, lane);
-    if (threadIdx.x == 0) shared.item = {mine.outer, mine.column, offset_of(mine.x)};
+    if (threadIdx.x == 0) shared.item = {mine.outer, mine.column, (int)lead_of(mine.x)};
     int sums_at = group < p.together ? row * lines_of<T>(p) + lane : -1, turn = 0;
 #pragma unroll 1
     for (int part = share.first; part < share.end; part += p.together, turn ^= 1) {

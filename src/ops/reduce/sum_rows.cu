@@ -1,7 +1,5 @@
 /* sum over the innermost dimension, and others. x is read once, 16 bytes at a time wherever they lie: a row that begins
  * elsewhere is summed up as it lies, and the sums are put in their places at the end. */
-#include "cuda/device/device.cuh"
-
 #include "sum.cuh"
 
 /* The numbers of a row are dealt out to LANES threads: place i of pack q is added to sum i of thread q % LANES. A row
@@ -11,7 +9,7 @@
 template <class T, int LANES, int BATCH>
 TN_DEVICE void add_row(const T *x, int n, int lane, bool aligned, pack_sums<T> &sums) {
     constexpr int VL = pack<T>::VL;
-    const int before = aligned ? 0 : offset_of(x), full = (before + n) / VL;
+    const int before = aligned ? 0 : (int)lead_of(x), full = (before + n) / VL;
     const T *from = x - before;
     /* The first and the last pack may be short. */
     const bool has_head = before > 0 && lane == 0, has_tail = full * VL < before + n && full % LANES == lane;
@@ -34,7 +32,7 @@ TN_DEVICE void add_far_row(const tni_sum_rows &p, const T *x, i64 q, i64 end, pa
         const T *at = x + here.at[0];
         const i64 left = p.n - here.at[1];
         const bool wide = p.step == 1 && left >= pack<T>::VL && is_aligned(at);
-        sums.add(wide ? load_words_if(at, true) : far_pack(at, p.step, left));
+        sums.add(wide ? load_words_if(at, true) : words_of(load_apart<T, pack<T>::VL>(at, p.step, left)));
     }
 }
 
@@ -48,7 +46,7 @@ TN_DEVICE int add_share(const tni_sum_rows &p, const T *x, int lane, i64 begin, 
     }
     const i64 last = end * VL < p.n ? end * VL : p.n;
     add_row<T, LANES, BATCH>(x + begin * VL, (int)(last - begin * VL), lane, p.aligned, sums);
-    return p.aligned ? 0 : offset_of(x);
+    return p.aligned ? 0 : (int)lead_of(x);
 }
 
 template <int BY, class A, int N> TN_DEVICE void shift_if(A (&w)[N], bool wanted) {

@@ -157,7 +157,7 @@ template <int E, class A> TN_DEVICE pair<A> exponentials_of(A (&e)[E], A most, A
     const A shift = shift_of(most);
     A sum = 0, more = 0;
 #pragma unroll
-    for (int i = 0; i < E; i++) e[i] = power_of_2(multiply_add(e[i], factor, -shift));
+    for (int i = 0; i < E; i++) e[i] = power_of_2(tn_fma(e[i], factor, -shift));
 #pragma unroll
     for (int i = 0; i < E; i += 2) {
         sum += e[i];
@@ -212,10 +212,10 @@ template <class T> TN_DEVICE void softmax_of(T *row, int n, acc<T> factor) {
     for (int i = 0; i < n; i++) most = take_max::of(most, widen(row[i]) * factor);
     const A shift = shift_of(most);
 #pragma unroll 4
-    for (int i = 0; i < n; i++) sum += power_of_2(multiply_add(widen(row[i]), factor, -shift));
+    for (int i = 0; i < n; i++) sum += power_of_2(tn_fma(widen(row[i]), factor, -shift));
     const A by = 1 / sum;
 #pragma unroll 4
-    for (int i = 0; i < n; i++) narrow(power_of_2(multiply_add(widen(row[i]), factor, -shift)) * by, row[i]);
+    for (int i = 0; i < n; i++) narrow(power_of_2(tn_fma(widen(row[i]), factor, -shift)) * by, row[i]);
 }
 
 /* x: (rows, n), without gaps. */
@@ -252,7 +252,7 @@ template <class T, int E> TN_DEVICE void softmax_tile_warp(const tni_softmax &p)
 #pragma unroll
         for (int i = 0; i < E; i++) {
             if (32 * i >= n) break; /* all lanes agree */
-            e[i] = power_of_2(multiply_add(e[i], factor, -shift));
+            e[i] = power_of_2(tn_fma(e[i], factor, -shift));
             if (32 * i + lane < n) sum += e[i];
         }
         const A by = 1 / reduce_lanes<take_sum, 32>(sum);
@@ -393,7 +393,7 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
         A e[E];
 #pragma unroll
         for (int i = 0; i < E; i++) {
-            e[i] = power_of_2(multiply_add(part.get(i), factor, -shift)) * by;
+            e[i] = power_of_2(tn_fma(part.get(i), factor, -shift)) * by;
             if (!(kept >> i & 1)) e[i] = 0;
         }
         store_part<T, V>(at.y, at.n, g, e);
@@ -467,7 +467,7 @@ TN_DEVICE void write_column(const tni_softmax &p, const column<T> &c, i64 first,
     const u32 kept = load_column(p, c, first, end, part);
 #pragma unroll
     for (int i = 0; i < E; i++) {
-        e[i] = power_of_2(multiply_add(part.get(i), factor, -shift)) * by;
+        e[i] = power_of_2(tn_fma(part.get(i), factor, -shift)) * by;
         if (!(kept >> i & 1)) e[i] = 0;
     }
     store_column(p, c, first, end, e);

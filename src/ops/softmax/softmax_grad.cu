@@ -53,8 +53,8 @@ template <class T, int V, int E> struct two_parts {
         acc<T> even = 0, odd = 0;
 #pragma unroll
         for (int e = 0; e < E; e += 2) {
-            even = multiply_add(y.get(e), dy.get(e), even);
-            odd = multiply_add(y.get(e + 1), dy.get(e + 1), odd);
+            even = tn_fma(y.get(e), dy.get(e), even);
+            odd = tn_fma(y.get(e + 1), dy.get(e + 1), odd);
         }
         return even + odd;
     }
@@ -160,7 +160,7 @@ template <class T, int E> struct column_parts {
     TN_MEMBER acc<T> sum() const {
         acc<T> sum = 0;
 #pragma unroll
-        for (int e = 0; e < E; e++) sum = multiply_add(y[e], dy[e], sum);
+        for (int e = 0; e < E; e++) sum = tn_fma(y[e], dy[e], sum);
         return sum;
     }
     TN_MEMBER void store(const tni_softmax_grad &p, const column<T> &c, i64 first, i64 end, acc<T> sum) const {
@@ -234,7 +234,7 @@ template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
     for (int r = threadIdx.x; r < rows; r += TNI_TILE_THREADS) {
         acc<T> sum = 0;
 #pragma unroll 4
-        for (int i = r * n; i < r * n + n; i++) sum = multiply_add(widen(y[i]), widen(dy[i]), sum);
+        for (int i = r * n; i < r * n + n; i++) sum = tn_fma(widen(y[i]), widen(dy[i]), sum);
 #pragma unroll 4
         for (int i = r * n; i < r * n + n; i++)
             narrow(number<acc<T>>(p.scale) * widen(y[i]) * (widen(dy[i]) - sum), dy[i]);
@@ -262,7 +262,7 @@ template <class T, int E> TN_DEVICE void grad_tile_warp(const tni_softmax_grad &
         for (int i = 0; i < E; i++) {
             if (32 * i + lane >= n) break;
             d[i] = widen(row[32 * i]);
-            sum = multiply_add(widen(from[32 * i]), d[i], sum);
+            sum = tn_fma(widen(from[32 * i]), d[i], sum);
         }
         sum = reduce_lanes<take_sum, 32>(sum);
 #pragma unroll

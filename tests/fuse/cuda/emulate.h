@@ -1,24 +1,39 @@
 /* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block is a coroutine that
- * runs until it waits for the others. This stands in for the first part of src/fuse/cuda/emit_cuda_text.c. */
+ * runs until it waits for the others. This stands in for CUDA's own words, and for two files of src/cuda/device:
+ * instructions.cuh and bulk.cuh, which find their guards defined. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
-#define TN_MACHINE
+#define TNI_CUDA_INSTRUCTIONS
+#define TNI_CUDA_BULK
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef float f32;
+typedef double f64;
+
 #define TN_DEVICE static inline
 #define TN_CALLED static inline
 #define TN_MEMBER inline
-#define TN_INF (__builtin_inff())
-#define TN_NAN (__builtin_nanf(""))
-#define TN_THREAD tn_thread
-#define TN_BLOCK tn_block_index
-#define TN_SHARED static
-#define TN_KERNEL(most) extern "C" void
 #define TN_PARAMS(type) const type &p
+#define __shared__ static
+#define __global__
+#define __launch_bounds__(...)
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+static struct { u32 x; } threadIdx, blockIdx;
 
 enum { TN_MOST_THREADS = 1024, TN_STACK = 65536 };
-static unsigned tn_thread, tn_block_index, tn_threads;
+static unsigned tn_threads;
 static ucontext_t tn_main, tn_contexts[TN_MOST_THREADS];
 static bool tn_done[TN_MOST_THREADS];
 static char *tn_stacks;
@@ -30,14 +45,14 @@ static void tn_let_go();
 static unsigned tn_running;
 static void tn_start() {
     tn_kernel(tn_arguments);
-    tn_done[tn_thread] = true;
+    tn_done[threadIdx.x] = true;
     tn_running--;
     if (tn_running) tn_let_go();
-    swapcontext(&tn_contexts[tn_thread], &tn_main);
+    swapcontext(&tn_contexts[threadIdx.x], &tn_main);
 }
 
 static inline void tn_yield() {
-    swapcontext(&tn_contexts[tn_thread], &tn_main);
+    swapcontext(&tn_contexts[threadIdx.x], &tn_main);
 }
 
 /* Until every thread that has not ended is here. */
@@ -47,22 +62,22 @@ static void tn_let_go() {
     tn_arrived = 0;
     tn_generation++;
 }
-static inline void tn_sync() {
+static inline void __syncthreads() {
     unsigned generation = tn_generation;
     tn_arrived++;
     tn_let_go();
     while (generation == tn_generation) tn_yield();
 }
 
-static inline void tn_after() {
+static inline void wait_for_last() {
 }
 
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
-template <class T> static inline T tn_shuffle(T a, unsigned lane) {
-    memcpy(&tn_slots[tn_thread], &a, sizeof a);
-    tn_sync();
-    memcpy(&a, &tn_slots[tn_thread ^ lane], sizeof a);
-    tn_sync();
+template <class T> static inline T __shfl_xor_sync(u32, T a, unsigned lane, int = 32) {
+    memcpy(&tn_slots[threadIdx.x], &a, sizeof a);
+    __syncthreads();
+    memcpy(&a, &tn_slots[threadIdx.x ^ lane], sizeof a);
+    __syncthreads();
     return a;
 }
 
@@ -80,7 +95,7 @@ static void tn_run_block() {
     while (tn_running) {
         for (unsigned i = 0; i < tn_threads; i++) {
             if (tn_done[i]) continue;
-            tn_thread = i;
+            threadIdx.x = i;
             swapcontext(&tn_main, &tn_contexts[i]);
         }
     }
@@ -92,127 +107,152 @@ extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, 
     tn_threads = block;
     tn_stacks = (char *)malloc((size_t)TN_MOST_THREADS * TN_STACK);
     for (unsigned i = 0; i < grid; i++) {
-        tn_block_index = i;
+        blockIdx.x = i;
         tn_run_block();
     }
     free(tn_stacks);
 }
 
-static inline float tn_bits(unsigned a) {
-    float f;
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static inline f32 __uint_as_float(u32 a) {
+    f32 f;
     memcpy(&f, &a, 4);
     return f;
 }
-static inline unsigned tn_word(float a) {
-    unsigned w;
+static inline f32 __int_as_float(int a) {
+    return __uint_as_float((u32)a);
+}
+static inline u32 __float_as_uint(f32 a) {
+    u32 w;
     memcpy(&w, &a, 4);
     return w;
 }
-static inline float tn_ex2(float a) {
-    return exp2f(a);
+static inline f64 __longlong_as_double(i64 a) {
+    f64 f;
+    memcpy(&f, &a, 8);
+    return f;
 }
-static inline float tn_lg2(float a) {
-    return log2f(a);
+static inline u32 __umulhi(u32 a, u32 b) {
+    return (u32)((u64)a * b >> 32);
 }
-static inline float tn_rcp(float a) {
-    return 1 / a;
+static inline f32 __fmul_rn(f32 a, f32 b) {
+    return a * b;
 }
-static inline unsigned tn_high(unsigned a, unsigned b) {
-    return (unsigned)((unsigned long long)a * b >> 32);
+static inline f64 __dmul_rn(f64 a, f64 b) {
+    return a * b;
 }
-static inline void tn_opaque(unsigned &) {
-}
-static inline void tn_opaque(long long &) {
-}
-static inline float tn_root(float a) {
-    return sqrtf(a);
-}
-static inline float rsqrtf(float a) {
+static inline f32 rsqrtf(f32 a) {
     return 1 / sqrtf(a);
 }
-static inline double rsqrt(double a) {
+static inline f64 rsqrt(f64 a) {
     return 1 / sqrt(a);
 }
-static inline float tn_max(float a, float b) {
+static inline f32 ex2_approx(f32 a) {
+    return exp2f(a);
+}
+static inline f32 lg2_approx(f32 a) {
+    return log2f(a);
+}
+static inline f32 rcp_approx(f32 a) {
+    return 1 / a;
+}
+static inline f32 sqrt_approx(f32 a) {
+    return sqrtf(a);
+}
+static inline f32 max_nan(f32 a, f32 b) {
     return a > b || a != a ? a : b;
 }
-static inline float tn_min(float a, float b) {
+static inline f32 min_nan(f32 a, f32 b) {
     return a < b || a != a ? a : b;
 }
-static inline float tn_from_f16(unsigned short h) {
-    unsigned s = (unsigned)(h & 0x8000) << 16, m = h & 0x7fff, b = (m << 13) + (112u << 23);
+static inline f32 f16_to_f32(u16 h) {
+    u32 s = (u32)(h & 0x8000) << 16, m = h & 0x7fff, b = (m << 13) + (112u << 23);
     if (m >= 0x7c00)
         b += 112u << 23;
     else if (m < 0x400)
-        b = tn_word(tn_bits(m << 13 | 113u << 23) - 0x1p-14f);
-    return tn_bits(b | s);
+        b = __float_as_uint(__uint_as_float(m << 13 | 113u << 23) - 0x1p-14f);
+    return __uint_as_float(b | s);
 }
-static inline unsigned short tn_to_f16(float f) {
-    unsigned b = tn_word(f), s = b >> 16 & 0x8000, m = b & 0x7fffffff, h;
+static inline u16 f32_to_f16(f32 f) {
+    u32 b = __float_as_uint(f), s = b >> 16 & 0x8000, m = b & 0x7fffffff, h;
     if (m > 0x7f800000)
         h = 0x7e00 | (m >> 13 & 0x3ff);
     else if (m >= 0x47800000)
         h = 0x7c00;
     else if (m < 0x38800000)
-        h = tn_word(tn_bits(m) + 0.5f) - tn_word(0.5f);
+        h = __float_as_uint(__uint_as_float(m) + 0.5f) - __float_as_uint(0.5f);
     else
         h = (m + 0xfff + (m >> 13 & 1) - (112u << 23)) >> 13;
-    return (unsigned short)(h | s);
+    return (u16)(h | s);
 }
-static inline unsigned short tn_to_bf16(float f) {
-    unsigned b = tn_word(f);
-    return (unsigned short)(f != f ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
+static inline u16 f32_to_bf16(f32 f) {
+    u32 b = __float_as_uint(f);
+    return (u16)(f != f ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
-static inline unsigned tn_pair_bf16(float a, float b) {
-    return tn_to_bf16(a) | (unsigned)tn_to_bf16(b) << 16;
+static inline u32 f32_to_f16x2(f32 low, f32 high) {
+    return f32_to_f16(low) | (u32)f32_to_f16(high) << 16;
 }
-static inline unsigned tn_pair_f16(float a, float b) {
-    return tn_to_f16(a) | (unsigned)tn_to_f16(b) << 16;
+static inline u32 f32_to_bf16x2(f32 low, f32 high) {
+    return f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16;
 }
-/* A ring's barriers: the lowest bit is the phase; above it the bytes that are still to come. */
+static inline void hide(u32 &) {
+}
+static inline void hide(i64 &) {
+}
+
+/* ---- memory: misaligned vectors are what a GPU would stop at ------------------------------------------------------- */
+
+struct words {
+    u32 w[4];
+};
+struct half_words {
+    u32 w[2];
+};
+template <class W> static inline W tn_load_if(const void *p, bool there) {
+    W w = {};
+    if (there && (size_t)p % sizeof w) abort();
+    if (there) memcpy(&w, p, sizeof w);
+    return w;
+}
+template <class W> static inline void tn_store(void *p, const W &w) {
+    if ((size_t)p % sizeof w) abort();
+    memcpy(p, &w, sizeof w);
+}
+static inline words load_words_if(const void *p, bool there) {
+    return tn_load_if<words>(p, there);
+}
+static inline words load_shared_if(const void *p, bool there) {
+    return tn_load_if<words>(p, there);
+}
+static inline half_words load_half_words_if(const void *p, bool there) {
+    return tn_load_if<half_words>(p, there);
+}
+static inline void store_words(void *p, const words &w) {
+    tn_store(p, w);
+}
+static inline void store_half_words(void *p, const half_words &w) {
+    tn_store(p, w);
+}
+
+/* A barrier of bulk copies: the lowest bit is the phase; above it the bytes that are still to come. */
 #define TN_BULK true
-static inline char *tn_ring() {
-    alignas(128) static char dynamic[227 << 10];
-    return dynamic;
+template <int ALIGN> static inline words *dynamic_shared() {
+    alignas(ALIGN) static char dynamic[227 << 10];
+    return (words *)dynamic;
 }
-static inline void tn_ring_begin(unsigned long long *full, unsigned stages) {
-    for (unsigned k = 0; k < stages; k++) full[k] = 0;
+static inline void bulk_prepare(u64 *barriers, int count) {
+    for (int k = 0; k < count; k++) barriers[k] = 0;
 }
-static inline void tn_expect(unsigned long long *full, unsigned bytes) {
-    *full += 2ull * bytes;
+static inline void bulk_expect(u64 *barrier, u32 bytes) {
+    *barrier += 2ull * bytes;
 }
-static inline void tn_bulk(void *to, const void *from, unsigned bytes, unsigned long long *full) {
-    if (((size_t)to | (size_t)from | bytes) % 16 || *full < 2ull * bytes) abort();
+static inline void bulk_fetch(void *to, const void *from, u32 bytes, u64 *barrier) {
+    if (((size_t)to | (size_t)from | bytes) % 16 || *barrier < 2ull * bytes) abort();
     memcpy(to, from, bytes);
-    *full -= 2ull * bytes;
-    if (*full < 2) *full ^= 1;
+    *barrier -= 2ull * bytes;
+    if (*barrier < 2) *barrier ^= 1;
 }
-static inline void tn_wait(unsigned long long *barrier, unsigned phase) {
+static inline void bulk_wait(u64 *barrier, u32 phase) {
     while ((*barrier & 1) == phase) tn_yield();
-}
-/* Misaligned vectors are what a GPU would stop at. */
-static inline void tn_get4(const void *p, bool there, unsigned *w) {
-    if (there && (size_t)p % 16) abort();
-    if (there)
-        memcpy(w, p, 16);
-    else
-        memset(w, 0, 16);
-}
-static inline void tn_near4(const void *p, bool there, unsigned *w) {
-    tn_get4(p, there, w);
-}
-static inline void tn_get2(const void *p, bool there, unsigned *w) {
-    if (there && (size_t)p % 8) abort();
-    if (there)
-        memcpy(w, p, 8);
-    else
-        memset(w, 0, 8);
-}
-static inline void tn_put4(void *p, const unsigned *w) {
-    if ((size_t)p % 16) abort();
-    memcpy(p, w, 16);
-}
-static inline void tn_put2(void *p, const unsigned *w) {
-    if ((size_t)p % 8) abort();
-    memcpy(p, w, 8);
 }

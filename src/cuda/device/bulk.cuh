@@ -1,0 +1,59 @@
+/* Whole rows into shared memory, fetched by one thread (sm_90 and later). emulate.h stands in for this file, too. */
+#ifndef TNI_CUDA_BULK
+#define TNI_CUDA_BULK
+
+#include "instructions.cuh"
+
+/* The block's dynamic shared memory. All calls of a kernel ask for the same alignment. */
+template <int ALIGN = 16> TN_DEVICE words *dynamic_shared() {
+    extern __shared__ alignas(ALIGN) words memory[];
+    return memory;
+}
+
+#if __CUDA_ARCH__ >= 900
+#define TN_BULK true
+/* Barriers are in shared memory; each waits for one thread and its bytes at a time. One thread prepares all of them; the
+ * block synchronises before the first is used. */
+TN_DEVICE void bulk_prepare(u64 *barriers, int count) {
+    for (int i = 0; i < count; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((u32)__cvta_generic_to_shared(barriers + i))
+                     : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/* How many bytes are to arrive before those who wait go on. */
+TN_DEVICE void bulk_expect(u64 *barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"((u32)__cvta_generic_to_shared(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Multiples of 16 bytes, both sides aligned to 16. */
+TN_DEVICE void bulk_fetch(void *to, const void *from, u32 bytes, u64 *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     (u32)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes), "r"((u32)__cvta_generic_to_shared(barrier))
+                 : "memory");
+}
+/* Until everything has arrived; phase: 0 the first time, then 1, 0, … */
+TN_DEVICE void bulk_wait(u64 *barrier, u32 phase) {
+    asm volatile("{\n\t"
+                 ".reg .pred there;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
+                 "@!there bra again;\n\t"
+                 "}" ::"r"((u32)__cvta_generic_to_shared(barrier)),
+                 "r"(phase)
+                 : "memory");
+}
+#else
+#define TN_BULK false
+TN_DEVICE void bulk_prepare(u64 *, int) {
+}
+TN_DEVICE void bulk_expect(u64 *, u32) {
+}
+TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {
+}
+TN_DEVICE void bulk_wait(u64 *, u32) {
+}
+#endif
+
+#endif

@@ -1,0 +1,90 @@
+/* Element types: what is stored, and what it is computed in. */
+#pragma once
+
+#include "instructions.cuh"
+
+struct f16 {
+    u16 bits;
+};
+struct bf16 {
+    u16 bits;
+};
+
+/* What a type is computed in. */
+template <class T> struct acc_of { typedef f32 type; };
+template <> struct acc_of<f64> { typedef f64 type; };
+template <class T> using acc = typename acc_of<T>::type;
+
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
+
+TN_DEVICE f32 widen(f16 a) {
+    return f16_to_f32(a.bits);
+}
+TN_DEVICE f32 widen(bf16 a) {
+    return __uint_as_float((u32)a.bits << 16);
+}
+template <class T> TN_DEVICE T widen(T a) {
+    return a;
+}
+
+/* Rounded to odd: rounding to 16 bits afterwards rounds once. */
+TN_DEVICE f32 round_to_odd(f64 a) {
+    f32 f = (f32)a;
+    u32 bits = __float_as_uint(f);
+    if ((f64)f == a || f != f || (bits & 1)) return f;
+    return __uint_as_float(bits + (fabs((f64)f) > fabs(a) ? -1u : 1u));
+}
+TN_DEVICE f32 round_to_odd(f32 a) {
+    return a;
+}
+
+template <class A> TN_DEVICE void narrow(A a, f16 &to) {
+    to.bits = f32_to_f16(round_to_odd(a));
+}
+template <class A> TN_DEVICE void narrow(A a, bf16 &to) {
+    to.bits = f32_to_bf16(round_to_odd(a));
+}
+template <class A, class T> TN_DEVICE void narrow(A a, T &to) {
+    to = (T)a;
+}
+
+/* Two numbers of a 16-bit type, the first one in the lower half. */
+TN_DEVICE u32 narrow_pair(f16, f32 low, f32 high) {
+    return f32_to_f16x2(low, high);
+}
+TN_DEVICE u32 narrow_pair(bf16, f32 low, f32 high) {
+    return f32_to_bf16x2(low, high);
+}
+
+/* What is left of a number in type T. */
+template <class T> TN_DEVICE acc<T> rounded(acc<T> a) {
+    T t;
+    narrow(a, t);
+    return widen(t);
+}
+
+/* ---- numbers that are the same in all types ---------------------------------------------------------------------- */
+
+/* No number is larger. */
+template <class A> TN_DEVICE A infinity();
+template <> TN_MEMBER f32 infinity<f32>() {
+    return __int_as_float(0x7f800000);
+}
+template <> TN_MEMBER f64 infinity<f64>() {
+    return __longlong_as_double(0x7ff0000000000000ll);
+}
+template <> TN_MEMBER i64 infinity<i64>() {
+    return 0x7fffffffffffffffll;
+}
+
+/* No number is smaller. */
+template <class A> TN_DEVICE A minus_infinity() {
+    return -infinity<A>();
+}
+template <> TN_MEMBER i64 minus_infinity<i64>() {
+    return -infinity<i64>() - 1;
+}
+
+template <class A> TN_DEVICE A not_a_number() {
+    return (A)__int_as_float(0x7fffffff);
+}

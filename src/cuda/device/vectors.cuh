@@ -1,0 +1,170 @@
+/* Several elements at a time, 16 bytes or fewer, wherever they are. */
+#pragma once
+
+#include "types.cuh"
+
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) vec {
+    static constexpr int VL = N;
+    T v[N];
+};
+
+template <class T> struct is_half { static constexpr bool value = false; };
+template <> struct is_half<f16> { static constexpr bool value = true; };
+template <> struct is_half<bf16> { static constexpr bool value = true; };
+
+template <class T> TN_DEVICE bool is_aligned(const T *p) {
+    return ((u64)p & 15) == 0;
+}
+
+/* Element j as a number; of bf16 by one instruction, out of the pair that it is in. */
+template <class T, int N> TN_DEVICE auto widen_at(const vec<T, N> &a, int j) {
+    return widen(a.v[j]);
+}
+template <int N> TN_DEVICE f32 widen_at(const vec<bf16, N> &a, int j) {
+    if constexpr (N == 1) {
+        return widen(a.v[0]);
+    } else {
+        union {
+            vec<bf16, N> a;
+            u32 w[N / 2];
+        } r;
+        r.a = a;
+        return __uint_as_float(j % 2 ? r.w[j / 2] & 0xffff0000u : r.w[j / 2] << 16);
+    }
+}
+
+/* N numbers rounded to T: the 16-bit types in pairs. */
+template <class T, int N, class A> TN_DEVICE vec<T, N> narrow_vector(const A *a) {
+    union {
+        vec<T, N> all;
+        u32 w[(sizeof(T) * N + 3) / 4];
+    } r;
+    if constexpr (is_half<T>::value && N > 1) {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) r.w[i] = narrow_pair(T{}, round_to_odd(a[2 * i]), round_to_odd(a[2 * i + 1]));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) narrow(a[i], r.all.v[i]);
+    }
+    return r.all;
+}
+
+/* As hide of a number. */
+template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
+    constexpr int W = (int)sizeof(T) * N / 4;
+    if constexpr (W > 0) {
+        union {
+            vec<T, N> a;
+            u32 w[W];
+        } r;
+        r.a = a;
+#pragma unroll
+        for (int i = 0; i < W; i++) hide(r.w[i]);
+        a = r.a;
+    }
+}
+
+/* ---- loads: the first n of N elements; the others are 0 ------------------------------------------------------------ */
+
+/* `step` elements apart. */
+template <class T, int N, class I> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, I n) {
+    vec<T, N> r;
+#pragma unroll
+    for (int i = 0; i < N; i++) r.v[i] = i < n ? p[i * step] : T{};
+    return r;
+}
+
+/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are whole
+ * vectors. */
+template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
+    constexpr int W = (int)sizeof(T) * N / 4;
+    union {
+        vec<T, N> a;
+        words w[W >= 4 ? W / 4 : 1];
+        half_words half;
+    } r;
+    if (MODE > 0 && N > 1 && W >= 2) {
+        if constexpr (W >= 4) {
+            for (int i = 0; i < W / 4; i++) r.w[i] = load_words_if((const char *)p + 16 * i, n == N);
+        } else if constexpr (W == 2) {
+            r.half = load_half_words_if(p, n == N);
+        }
+        if (MODE == 2 || n == N || n <= 0) return r.a;
+    } else if (MODE > 0 && N > 1 && n == N) {
+        return *(const vec<T, N> *)p;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) r.a.v[i] = i < n ? p[i] : T{};
+    return r.a;
+}
+
+/* The same, of what is worth a place in the nearest cache. */
+template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_kept(const T *p, int n) {
+    constexpr int W = (int)sizeof(T) * N / 4;
+    if constexpr (MODE > 0 && W > 0) {
+        union {
+            vec<u32, W> w;
+            vec<T, N> a;
+        } r;
+        r.w = {};
+        if (n == N) r.w = *(const vec<u32, W> *)p;
+        if (MODE == 2 || n == N) return r.a;
+    }
+    return load_vector<T, N, 0>(p, n);
+}
+
+/* From shared memory, where vectors have whole 16 bytes: all of it or nothing. */
+template <class T, int N> TN_DEVICE vec<T, N> load_near(const char *p, int n) {
+    constexpr int W = (int)sizeof(T) * N / 16;
+    union {
+        vec<T, N> a;
+        words w[W];
+    } r;
+    for (int i = 0; i < W; i++) r.w[i] = load_shared_if(p + 16 * i, n > 0);
+    return r.a;
+}
+
+/* ---- stores ------------------------------------------------------------------------------------------------------ */
+
+template <class T, int N, class A> TN_DEVICE void store_apart(T *p, i64 step, const A (&y)[N], int n) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) narrow(y[i], p[i * step]);
+    }
+}
+
+template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, const A (&y)[N], int n) {
+    constexpr int W = (int)sizeof(T) * N / 4;
+    if (MODE > 0 && N > 1 && n == N) {
+        union {
+            vec<T, N> a;
+            words w[W >= 4 ? W / 4 : 1];
+            half_words half;
+        } r;
+        r.a = narrow_vector<T, N>(y);
+        if constexpr (W >= 4) {
+            for (int i = 0; i < W / 4; i++) store_words((char *)p + 16 * i, r.w[i]);
+        } else if constexpr (W == 2) {
+            store_half_words(p, r.half);
+        } else {
+            *(vec<T, N> *)p = r.a;
+        }
+        return;
+    }
+    if (MODE == 2) return;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) narrow(y[i], p[i]);
+    }
+}
+
+/* Is element j one of the n that are there? */
+template <int MODE> TN_DEVICE bool is_in(int j, int n) {
+    return MODE == 2 || j < n;
+}
+/* How many of `most` elements from `from` on there are. */
+template <int MODE> TN_DEVICE int count_left(i64 from, i64 past, int most) {
+    if (MODE == 2) return from < past ? most : 0;
+    i64 n = past - from;
+    return n <= 0 ? 0 : n < most ? (int)n : most;
+}
