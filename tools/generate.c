@@ -236,8 +236,8 @@ static void print_header(FILE *f) {
 
 static const char helpers[] =
     "/* The functions of tenon/ops.h, made from the table. Do not edit. */\n"
-    "#include <stdatomic.h>\n#include <string.h>\n\n#include <tenon.h>\n\n#include \"core/host/memory.h\"\n#include "
-    "\"core/table/table.h\"\n\n"
+    "#include <stdatomic.h>\n#include <string.h>\n\n#include <tenon.h>\n\n"
+    "#include \"core/host/memory.h\"\n#include \"core/table/table.h\"\n\n"
     "typedef _Atomic(const tn_operator *) slot;\n\n"
     "static const tn_operator *look_up(slot *found, const char *name) {\n"
     "    const tn_operator *op = atomic_load_explicit(found, memory_order_acquire);\n"

@@ -48,7 +48,7 @@ static tn_status cpu_wait(const char *wanted, tn_device device, void *stream) {
     return TN_OK;
 }
 
-const tni_device tni_cpu_device = {
+const tni_device_ops tni_cpu_device = {
     .kind = TN_CPU,
     .name = "cpu",
     .single = true,

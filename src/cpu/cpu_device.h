@@ -4,6 +4,6 @@
 
 #include "core/host/device.h"
 
-extern const tni_device tni_cpu_device;
+extern const tni_device_ops tni_cpu_device;
 
 #endif

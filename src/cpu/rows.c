@@ -2,56 +2,7 @@
 
 #include <string.h>
 
-static int64_t magnitude(int64_t a) {
-    return a < 0 ? -a : a;
-}
-
-/* Does dimension a step further through memory than b? Tensors decide in their order; a stride of 0 says nothing. */
-static bool outer(const tni_rows *rows, int32_t a, int32_t b) {
-    for (int32_t k = 0; k < rows->n_views; k++) {
-        int64_t sa = magnitude(rows->strides[a][k]), sb = magnitude(rows->strides[b][k]);
-        if (sa != sb && sa != 0 && sb != 0) return sa > sb;
-    }
-    return false;
-}
-
-static void swap(tni_rows *rows, int32_t a, int32_t b) {
-    int64_t size = rows->shape[a], strides[TNI_ROWS_MAX];
-    memcpy(strides, rows->strides[a], sizeof strides);
-    rows->shape[a] = rows->shape[b];
-    memcpy(rows->strides[a], rows->strides[b], sizeof strides);
-    rows->shape[b] = size;
-    memcpy(rows->strides[b], strides, sizeof strides);
-}
-
-static bool can_merge(const tni_rows *rows, int32_t a, int32_t b) {
-    for (int32_t k = 0; k < rows->n_views; k++) {
-        if (rows->strides[a][k] != rows->strides[b][k] * rows->shape[b]) return false;
-    }
-    return true;
-}
-
-/* Adds a dimension inside the last, and lets it sink outwards to its place in memory order. */
-static void push(tni_rows *rows, int64_t size, const int64_t *strides) {
-    int32_t d = rows->n_dims++;
-    rows->shape[d] = size;
-    memcpy(rows->strides[d], strides, sizeof rows->strides[d]);
-    for (; d > 0 && outer(rows, d, d - 1); d--) swap(rows, d, d - 1);
-}
-
-static void merge(tni_rows *rows) {
-    int32_t kept = 0;
-    for (int32_t d = 0; d < rows->n_dims; d++) {
-        if (kept > 0 && can_merge(rows, kept - 1, d)) {
-            rows->shape[kept - 1] *= rows->shape[d];
-            memcpy(rows->strides[kept - 1], rows->strides[d], sizeof rows->strides[d]);
-        } else {
-            if (kept != d) swap(rows, kept, d);
-            kept++;
-        }
-    }
-    rows->n_dims = kept;
-}
+#include "core/layout/nest.h"
 
 /* The stride of `view` in dimension d of the first view, whose rank is ndim. */
 static int64_t stride_in(const tn_view *view, int32_t ndim, int32_t d, int32_t axis) {
@@ -68,6 +19,8 @@ tni_rows tni_rows_of(const tn_view *const *views, int32_t n_views, int32_t axis)
     rows.n_dims = 0;
     memset(rows.step, 0, sizeof rows.step);
     memset(rows.strides[0], 0, sizeof rows.strides[0]); /* of no dimension */
+    int64_t *columns[TNI_ROWS_MAX];                     /* of `strides`: those of one view */
+    for (int32_t k = 0; k < n_views; k++) columns[k] = &rows.strides[0][k];
     for (int32_t d = 0; d < first->ndim; d++) {
         int64_t strides[TNI_ROWS_MAX] = {0};
         for (int32_t k = 0; k < n_views; k++) strides[k] = stride_in(views[k], first->ndim, d, axis);
@@ -76,10 +29,15 @@ tni_rows tni_rows_of(const tn_view *const *views, int32_t n_views, int32_t axis)
             memcpy(rows.step, strides, sizeof strides);
         } else {
             rows.count *= first->shape[d];
-            if (first->shape[d] != 1) push(&rows, first->shape[d], strides);
+            if (first->shape[d] == 1) continue;
+            rows.shape[rows.n_dims] = first->shape[d];
+            memcpy(rows.strides[rows.n_dims++], strides, sizeof strides);
         }
     }
-    merge(&rows);
+    tni_nest nest = {rows.n_dims, n_views, rows.shape, columns, TNI_ROWS_MAX};
+    tni_nest_sort(&nest, n_views);
+    tni_nest_merge(&nest);
+    rows.n_dims = nest.n_loops;
     return rows;
 }
 

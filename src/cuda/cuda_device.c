@@ -37,7 +37,7 @@ static tn_status cuda_wait(const char *wanted, tn_device device, void *stream) {
     return error ? tni_cuda_failed(wanted, "waiting for the GPU", error) : TN_OK;
 }
 
-const tni_device tni_cuda_device = {
+const tni_device_ops tni_cuda_device = {
     .kind = TN_CUDA,
     .name = "cuda",
     .usable = tni_cuda_usable,

@@ -4,6 +4,6 @@
 
 #include "core/host/device.h"
 
-extern const tni_device tni_cuda_device;
+extern const tni_device_ops tni_cuda_device;
 
 #endif

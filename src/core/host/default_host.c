@@ -4,14 +4,14 @@
 #include "threads.h"
 
 static tn_block default_alloc(void *stream, tn_device device, size_t bytes) {
-    const tni_device *ops = tni_device_of(device.kind);
+    const tni_device_ops *ops = tni_device_of(device.kind);
     tn_block block = {0};
     if (ops) ops->alloc("the default host", device, bytes, stream, &block);
     return block;
 }
 
 static void default_release(void *stream, tn_device device, tn_block block) {
-    const tni_device *ops = tni_device_of(device.kind);
+    const tni_device_ops *ops = tni_device_of(device.kind);
     if (ops) ops->free(device, block, stream);
 }
 
@@ -21,7 +21,7 @@ static int default_threads(void *stream) {
 }
 
 void tn_pool_trim(void) {
-    const tni_device *device;
+    const tni_device_ops *device;
     for (int32_t at = 0; (device = tni_device_next(&at));) {
         if (device->trim) device->trim();
     }

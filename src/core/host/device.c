@@ -6,10 +6,10 @@
 
 enum { KINDS = 64 }; /* DLPack numbers kinds of devices from 1 on; there are 18 */
 
-static _Atomic(const tni_device *) devices[KINDS];
+static _Atomic(const tni_device_ops *) devices[KINDS];
 
-tn_status tni_device_register(const tni_device *device) {
-    const tni_device *none = NULL;
+tn_status tni_device_register(const tni_device_ops *device) {
+    const tni_device_ops *none = NULL;
     if ((int)device->kind <= 0 || (int)device->kind >= KINDS) {
         return tn_fail(TN_BAD_DEVICE, "device '%s': its kind is %d, must be 1 to %d", device->name, (int)device->kind,
                        KINDS - 1);
@@ -21,18 +21,18 @@ tn_status tni_device_register(const tni_device *device) {
     return TN_OK;
 }
 
-const tni_device *tni_device_of(int32_t kind) {
+const tni_device_ops *tni_device_of(int32_t kind) {
     return kind > 0 && kind < KINDS ? atomic_load_explicit(&devices[kind], memory_order_acquire) : NULL;
 }
 
-const tni_device *tni_device_next(int32_t *at) {
-    const tni_device *found = NULL;
+const tni_device_ops *tni_device_next(int32_t *at) {
+    const tni_device_ops *found = NULL;
     while (!found && *at < KINDS) found = tni_device_of((*at)++);
     return found;
 }
 
 void tni_device_print(char text[TNI_DEVICE_TEXT], tn_device device) {
-    const tni_device *known = tni_device_of(device.kind);
+    const tni_device_ops *known = tni_device_of(device.kind);
     if (!known) {
         snprintf(text, TNI_DEVICE_TEXT, "device %d:%d", device.kind, device.index);
     } else if (known->single) {
@@ -43,7 +43,7 @@ void tni_device_print(char text[TNI_DEVICE_TEXT], tn_device device) {
 }
 
 void tni_device_print_all(char text[TNI_DEVICES_TEXT]) {
-    const tni_device *names[KINDS];
+    const tni_device_ops *names[KINDS];
     int n = 0;
     size_t length = 0;
     for (int32_t at = 0; n < KINDS && (names[n] = tni_device_next(&at));) n++;

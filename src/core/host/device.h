@@ -6,7 +6,7 @@
 
 #include <tenon/op.h>
 
-typedef struct tni_device {
+typedef struct tni_device_ops {
     tn_device_kind kind;   /* DLPack's number for it */
     const char *name;      /* "cpu", "cuda": in messages and JSON */
     bool single;           /* there is one of it: messages leave its index out, and it is always 0 */
@@ -25,12 +25,12 @@ typedef struct tni_device {
     tn_status (*read)(const char *wanted, tn_device device, void *to, const void *from, size_t bytes, void *stream);
     /* Returns when the device has done all that is in the stream. */
     tn_status (*wait)(const char *wanted, tn_device device, void *stream);
-} tni_device;
+} tni_device_ops;
 
 /* The struct must stay where it is. Refused where its kind has another one already. */
-tn_status tni_device_register(const tni_device *device);
-const tni_device *tni_device_of(int32_t kind);  /* NULL: none is registered */
-const tni_device *tni_device_next(int32_t *at); /* all of them, from *at = 0 on; NULL: no more */
+tn_status tni_device_register(const tni_device_ops *device);
+const tni_device_ops *tni_device_of(int32_t kind);  /* NULL: none is registered */
+const tni_device_ops *tni_device_next(int32_t *at); /* all of them, from *at = 0 on; NULL: no more */
 
 enum { TNI_DEVICE_TEXT = 32, TNI_DEVICES_TEXT = 128 };
 /* "cpu", "cuda:1"; "device 77:0", DLPack's numbers, where none is registered. */

@@ -11,7 +11,7 @@ enum { ROOM = 16 }; /* bytes of a value */
 struct tn_param {
     tn_tensor tensor;
     tn_type type;
-    const tni_device *device;
+    const tni_device_ops *device;
     tn_block block;
 };
 
@@ -24,7 +24,7 @@ static tn_status set(tn_param *param, double value, void *stream) {
 
 /* Every stream may use the value from here on, so the first one is waited for. */
 static tn_status fill(tn_param *param, double value) {
-    const tni_device *device = param->device;
+    const tni_device_ops *device = param->device;
     if (device->usable) TN_TRY(device->usable("tn_param"));
     TN_TRY(device->alloc("tn_param", param->tensor.device, ROOM, NULL, &param->block));
     param->tensor.data = param->block.data;
@@ -38,7 +38,7 @@ tn_status tn_param_make(tn_type type, tn_device device, double value, tn_param *
     if (type <= TN_NO_TYPE || type >= TN_TYPE_COUNT || type == TN_C64 || type == TN_C128) {
         return tn_fail(TN_BAD_TYPE, "tn_param: the type must be a real one");
     }
-    const tni_device *known = tni_device_of(device.kind);
+    const tni_device_ops *known = tni_device_of(device.kind);
     if (!known) {
         char there[TNI_DEVICE_TEXT], all[TNI_DEVICES_TEXT];
         tni_device_print(there, device);

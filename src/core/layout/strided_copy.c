@@ -1,7 +1,9 @@
 /* Copies between layouts: the one place where tensors that a kernel cannot take are made dense, and put back. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "layout.h"
+#include "nest.h"
 
 enum {
     GRAIN = 1 << 15, /* elements for a thread of its own */
@@ -17,42 +19,21 @@ typedef struct loops {
     int64_t shape[TN_MAX_RANK], to_step[TN_MAX_RANK], from_step[TN_MAX_RANK]; /* steps in bytes */
 } loops;
 
-static int64_t magnitude(int64_t x) {
-    return x < 0 ? -x : x;
-}
-
-/* Sorted by the destination's steps, single dimensions left out, neighbours that continue each other merged. */
+/* In the destination's memory order, single dimensions left out, neighbours that continue each other merged. */
 static void make_loops(loops *l, const tn_view *to, const tn_view *from) {
     l->size = tn_type_size(to->type);
     l->to = to->data;
     l->from = from->data;
-    l->ndim = 0;
+    tni_nest nest = {.n_views = 2, .sizes = l->shape, .strides = (int64_t *[]){l->to_step, l->from_step}, .apart = 1};
     for (int32_t d = 0; d < to->ndim; d++) {
         if (to->shape[d] == 1) continue;
-        int64_t step = to->strides[d] * (int64_t)l->size;
-        int32_t at = l->ndim++;
-        for (; at > 0 && magnitude(l->to_step[at - 1]) < magnitude(step); at--) {
-            l->shape[at] = l->shape[at - 1];
-            l->to_step[at] = l->to_step[at - 1];
-            l->from_step[at] = l->from_step[at - 1];
-        }
-        l->shape[at] = to->shape[d];
-        l->to_step[at] = step;
-        l->from_step[at] = from->strides[d] * (int64_t)l->size;
+        l->shape[nest.n_loops] = to->shape[d];
+        l->to_step[nest.n_loops] = to->strides[d] * (int64_t)l->size;
+        l->from_step[nest.n_loops++] = from->strides[d] * (int64_t)l->size;
     }
-    int32_t kept = 0;
-    for (int32_t d = 1; d < l->ndim; d++) {
-        bool continues = l->to_step[kept] == l->to_step[d] * l->shape[d] &&
-                         l->from_step[kept] == l->from_step[d] * l->shape[d];
-        if (continues) {
-            l->shape[kept] *= l->shape[d];
-        } else {
-            l->shape[++kept] = l->shape[d];
-        }
-        l->to_step[kept] = l->to_step[d];
-        l->from_step[kept] = l->from_step[d];
-    }
-    if (l->ndim) l->ndim = kept + 1;
+    tni_nest_sort(&nest, 1);
+    tni_nest_merge(&nest);
+    l->ndim = nest.n_loops;
 }
 
 /* One line of n elements; sizes are spelt out so that the compiler makes real loads of them. */
@@ -97,7 +78,7 @@ static void copy_plane(const loops *l, char *to, const char *from) {
 /* Whether tiles pay: the source is faster along another loop than the destination. */
 static bool transposes(const loops *l) {
     int32_t c = l->ndim - 1;
-    return l->ndim >= 2 && magnitude(l->from_step[c - 1]) < magnitude(l->from_step[c]);
+    return l->ndim >= 2 && llabs(l->from_step[c - 1]) < llabs(l->from_step[c]);
 }
 
 /* Inner blocks begin … end - 1, each one line or one plane. */

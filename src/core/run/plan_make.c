@@ -21,7 +21,7 @@ typedef struct reading {
     tn_attr *attrs;
     int32_t n_attrs;
     tn_device device;
-    const tni_device *ops; /* of the device */
+    const tni_device_ops *ops; /* of the device */
     const char *device_of; /* the argument that set it; NULL: none yet */
 } reading;
 
@@ -29,7 +29,7 @@ typedef struct reading {
 
 static tn_status read_device(reading *r, const char *arg, tn_device device) {
     const char *name = r->op->contract->name;
-    const tni_device *ops = tni_device_of(device.kind);
+    const tni_device_ops *ops = tni_device_of(device.kind);
     char here[TNI_DEVICE_TEXT], there[TNI_DEVICE_TEXT], all[TNI_DEVICES_TEXT];
     if (!ops) {
         tni_device_print(here, device);

@@ -18,7 +18,7 @@ static void add_text(tni_text *text, const char *key, const char *value) {
 static void add_kernels(tni_text *text, const tn_op *row) {
     tni_text_add(text, "\"kernels\": [");
     for (const tn_kernel *k = row->kernels; k && k->name; k++) {
-        const tni_device *device = tni_device_of((int32_t)k->device); /* there is one: the table has looked */
+        const tni_device_ops *device = tni_device_of((int32_t)k->device); /* there is one: the table has looked */
         tni_text_add(text, k > row->kernels ? ", {" : "{");
         add_text(text, "name", k->name);
         tni_text_add(text, ", \"device\": \"%s\", \"types\": [", device->name);

@@ -1,7 +1,7 @@
 /* A pass: which memory it walks over, in which order, in blocks of which size. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/layout/nest.h"
 #include "fuse/cuda/gpu.h"
 
 bool tni_is_kept(const tni_planner *p, int32_t node) {
@@ -158,28 +158,6 @@ static tn_status list_memory(tni_planner *p) {
 
 /* ---- dimensions -------------------------------------------------------------------------------------------------- */
 
-/* The strides of every piece of memory and every accumulator, one after the other. */
-static int64_t *strides_at(tni_pass *pass, int32_t i) {
-    return i < pass->n_memory ? pass->memory[i].strides : pass->accumulators[i - pass->n_memory].strides;
-}
-
-static bool can_merge(tni_pass *pass, int32_t d, int64_t inner) {
-    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
-        const int64_t *strides = strides_at(pass, i);
-        if (strides[d] != strides[d + 1] * inner) return false;
-    }
-    return true;
-}
-
-/* Dimension d takes the place of itself and the one behind it. */
-static void drop_stride(tni_pass *pass, int32_t d, bool keep_inner) {
-    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
-        int64_t *strides = strides_at(pass, i);
-        if (keep_inner) strides[d] = strides[d + 1];
-        memmove(strides + d + 1, strides + d + 2, (size_t)(TN_MAX_RANK - 1 - d) * sizeof *strides);
-    }
-}
-
 /* The dimensions that are walked over to reduce: more than those of a value that is only expanded to them. */
 static uint32_t reduced_mask(const tni_planner *p, int32_t node) {
     return p->b->mask[p->g->nodes[node].arg[0]];
@@ -205,28 +183,6 @@ static void set_dims(tni_planner *p) {
     p->list = tail && p->b->program->parts;
 }
 
-/* Is dimension a of the memory inside of b? What is written counts first, where all of it is in both. */
-static bool is_inside(tni_pass *pass, int32_t a, int32_t b) {
-    for (int32_t i = pass->n_memory - 1; i >= 0; i--) {
-        int64_t inner = llabs(pass->memory[i].strides[a]), outer = llabs(pass->memory[i].strides[b]);
-        if (inner && outer && inner != outer) return inner < outer;
-    }
-    return false;
-}
-
-static void swap_dims(tni_pass *pass, int32_t a, int32_t b) {
-    int64_t *sizes[] = {a < pass->n_dims ? &pass->size[a] : &pass->columns,
-                        b < pass->n_dims ? &pass->size[b] : &pass->columns};
-    int64_t size = *sizes[0];
-    *sizes[0] = *sizes[1];
-    *sizes[1] = size;
-    for (int32_t i = 0; i < pass->n_memory + pass->n_accumulators; i++) {
-        int64_t *strides = strides_at(pass, i), stride = strides[a];
-        strides[a] = strides[b];
-        strides[b] = stride;
-    }
-}
-
 /* Is something written that has not all n dimensions? It must be so once, when its row begins. */
 static bool writes_fewer(const tni_planner *p, int32_t n) {
     for (int32_t t = 0; t < p->b->n_todo; t++) {
@@ -240,34 +196,36 @@ static bool writes_fewer(const tni_planner *p, int32_t n) {
     return false;
 }
 
-/* The dimensions in memory's order, where nothing depends on which is the last one. */
-static void order_dims(tni_planner *p) {
+/* The pass's loops over each piece of memory and each accumulator. What is written counts first in memory order. */
+static tn_status make_nest(const tni_planner *p, int32_t n_loops, tni_nest *nest) {
     tni_pass *pass = p->pass;
-    int32_t n = pass->n_dims + (pass->columns != 1);
-    bool fixed = pass->reduces || p->list || writes_fewer(p, n);
-    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
-    for (int32_t i = 1; i < n && !fixed; i++) {
-        for (int32_t d = i; d > 0 && is_inside(pass, d - 1, d); d--) swap_dims(pass, d - 1, d);
-    }
+    int64_t **strides = tni_arena_alloc(p->b->arena, (size_t)(pass->n_memory + pass->n_accumulators) * sizeof *strides);
+    if (!strides) return TN_NO_MEMORY;
+    *nest = (tni_nest){.n_loops = n_loops, .sizes = pass->size, .strides = strides, .apart = 1};
+    for (int32_t i = pass->n_memory - 1; i >= 0; i--) strides[nest->n_views++] = pass->memory[i].strides;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) strides[nest->n_views++] = pass->accumulators[i].strides;
+    return TN_OK;
 }
 
-/* Fewer and longer dimensions: blocks are then whole more often, and there are fewer rows to find. */
-static void merge_dims(tni_pass *pass) {
-    for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
-        if (!can_merge(pass, d, pass->size[d + 1])) continue;
-        pass->size[d] *= pass->size[d + 1];
-        memmove(pass->size + d + 1, pass->size + d + 2, (size_t)(TN_MAX_RANK - 1 - d) * sizeof *pass->size);
-        drop_stride(pass, d, true);
-        pass->n_dims--;
+/* Fewer and longer dimensions: blocks are then whole more often, and there are fewer rows to find. They are in memory
+ * order too, where nothing depends on which is the last one. */
+static tn_status merge_dims(tni_planner *p) {
+    tni_pass *pass = p->pass;
+    const int32_t rows = pass->n_dims, n = rows + (pass->columns != 1);
+    tni_nest nest;
+    bool fixed = pass->reduces || p->list || writes_fewer(p, n);
+    for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
+    TN_TRY(make_nest(p, pass->reduces ? rows : n, &nest));
+    pass->size[rows] = pass->columns;
+    if (!fixed) tni_nest_sort(&nest, pass->n_memory);
+    tni_nest_merge(&nest);
+    pass->n_dims = nest.n_loops;
+    if (pass->reduces) { /* the columns stay apart, behind the rows' dimensions */
+        for (int32_t i = 0; i < nest.n_views; i++) nest.strides[i][pass->n_dims] = nest.strides[i][rows];
+    } else if (pass->n_dims > 0) {
+        pass->columns = pass->size[--pass->n_dims];
     }
-    while (pass->n_dims > 0 && !pass->reduces) {
-        int32_t d = pass->n_dims - 1;
-        bool single = pass->columns == 1;
-        if (!single && !can_merge(pass, d, pass->columns)) break;
-        pass->columns *= pass->size[d];
-        drop_stride(pass, d, !single);
-        pass->n_dims--;
-    }
+    return TN_OK;
 }
 
 /* ---- levels and stages ------------------------------------------------------------------------------------------- */
@@ -417,8 +375,7 @@ static tn_status plan(tni_planner *p) {
         p->pass->first_unit = tni_arena_alloc(p->b->program->arena, bytes);
         if (!p->pass->first_unit) return TN_NO_MEMORY;
     }
-    order_dims(p);
-    merge_dims(p->pass);
+    TN_TRY(merge_dims(p));
     set_levels(p);
     if (p->b->cuda_text) {
         int32_t index = (int32_t)(p->pass - p->b->program->passes);

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
 #include "cli/bench/bench.h"
-#include "nvml.h"
+#include "cli/cli.h"
+#include "cli/nvml.h"
 
 static bool json;
 
