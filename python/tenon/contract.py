@@ -237,6 +237,15 @@ def attribute_text(kind: str, value: Any) -> str:
     return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
 
 
+def read_attribute(kind: str, text: str) -> Any:
+    """The value of an attribute from what `attribute_text` wrote."""
+    if kind in ("axes", "ints"):
+        return [int(n) for n in re.findall(r"-?\d+", text)]
+    if kind == "bool":
+        return text == "true"
+    return float(text) if kind == "float" else int(text) if kind in ("int", "axis") else text.strip("'")
+
+
 def attribute_words(text: str) -> list[tuple[str, str]]:
     """Names and texts of attributes that stand side by side: "eps=0.1 mode='a b'"."""
     return re.findall(r"(\w+)=('[^']*'|\S+)", text)

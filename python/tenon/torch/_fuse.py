@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tenon._arguments import attribute_value
 from tenon._public import make_fuse
-from tenon.contract import Attr, Input, Operator, attribute_words, fused
+from tenon.contract import Attr, Input, Operator, attribute_words, fused, read_attribute
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
@@ -98,13 +98,7 @@ def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[
 
 
 def _read(attr: Attr, text: str) -> Any:
-    if attr.kind in ("int", "axis"):
-        return int(text)
-    if attr.kind == "float":
-        return float(text)
-    if attr.kind == "bool":
-        return text == "true"
-    return DTYPES[text] if attr.kind == "dtype" else text.strip("'")
+    return DTYPES[text] if attr.kind == "dtype" else read_attribute(attr.kind, text)
 
 
 class FusedOp(_ops.TorchOp):
