@@ -70,6 +70,7 @@ format: ## clang-format and ruff format over the tree
 	@.venv/bin/python tools/lint.py --fix
 
 lint: ## formatting, clang-tidy, warnings of gcc and clang, headers, ruff, mypy
+	@[ -f build/libtenon.so ] || $(MAKE) build
 	@tools/setup.sh build python lint
 	@.venv/bin/python tools/lint.py
 

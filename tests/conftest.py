@@ -1,15 +1,18 @@
-"""What all tests have: --deal, by which several processes share them."""
+"""What all tests have: the modules of shared/, a plugin, and --deal, by which several processes share the tests."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 
 import pytest
 
+TESTS = pathlib.Path(__file__).resolve().parent
 # pytest has put this folder there. It has folders jax, numpy and so on, which imports would take for the packages where
 # those are missing.
-sys.path.remove(str(pathlib.Path(__file__).parent))
+sys.path.remove(str(TESTS))
+sys.path.insert(0, str(TESTS / "shared"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,3 +24,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if deal is not None:
         first, among = (int(number) for number in deal.split("/"))
         items[:] = items[first - 1 :: among]
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Operators whose contracts use what the built-in ones do not, compiled and loaded."""
+    if os.environ.get("TENON_TEST_DEVICE", "cpu") != "cpu":
+        pytest.skip("the plugin's kernels are for the CPU")
+    from plugin import compile_plugin
+
+    import tenon
+
+    made = compile_plugin(tmp_path_factory.mktemp("plugin"))
+    tenon.load(made)
+    return made

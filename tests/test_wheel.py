@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_glibc  # noqa: E402
 import follow_doc  # noqa: E402
 import make_wheel  # noqa: E402
+import stubs  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +94,7 @@ def test_contents(wheel: Path) -> None:
         "include/tenon.h",
         "include/tenon/ops.h",
         "torch/__init__.py",
+        *(f"{framework}/{stubs.NAME}" for framework in stubs.NAMES),
     )
     assert {f"tenon/{name}" for name in package} | {f"{info}/licenses/LICENSE"} <= listed
 

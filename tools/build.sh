@@ -24,3 +24,7 @@ if [ -t 1 ]; then
 else
     step "build-$preset" "build ($preset)" cmake --build --preset "$preset" "${targets[@]}"
 fi
+# What type checkers and editors read of the operator table.
+if [ "$preset" = release ] && command -v python3 >/dev/null && [ -f build/libtenon.so ]; then
+    TENON_LIBRARY=build/libtenon.so python3 tools/stubs.py
+fi

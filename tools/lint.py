@@ -76,7 +76,11 @@ def parts() -> list[Part]:
     return [
         Part("format", "clang-format", [[f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(*FORMATTED)]]),
         Part("ruff", "ruff: Python rules and form", [[f"{BIN}/ruff", "check"], [f"{BIN}/ruff", "format", "--check"]]),
-        Part("mypy", "mypy --strict on python/tenon", [[f"{BIN}/mypy", *interpreter, "python/tenon"]]),
+        Part(
+            "mypy",
+            "mypy --strict on python/tenon",
+            [[sys.executable, "tools/stubs.py"], [f"{BIN}/mypy", *interpreter, "python/tenon"]],
+        ),
         github(),
         warnings("gcc"),
         warnings("clang"),

@@ -28,6 +28,7 @@ from typing import Any
 import check_glibc
 import follow_doc
 import release_cubins
+import stubs
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -199,6 +200,8 @@ def make_wheel(to: Path, machine: str = HERE) -> Path:
         built = strip(folder, Path(scratch), machine)
         wheel = Wheel(tag_for(built, machine))
         wheel.files = {name: path.read_bytes() for name, path in package_files().items()}
+        if not all(f"tenon/{framework}/{stubs.NAME}" in wheel.files for framework in stubs.NAMES):
+            raise SystemExit(f"tenon: the wheel would lack {stubs.NAME}: tools/stubs.py writes it once build/ is built")
         wheel.files.update({f"tenon/{file.name}": file.read_bytes() for file in built})
         wheel.programs = {f"tenon/{name}" for name in BUILT}
     path = wheel.write(to)

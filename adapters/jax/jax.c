@@ -10,6 +10,7 @@
 
 #include <tenon/fuse.h>
 
+#include "adapters/absl.h"
 #include "core/host/memory.h"
 #include "core/run/run.h"
 
@@ -47,19 +48,11 @@ typedef struct ffi_metadata_extension {
     ffi_metadata *metadata;
 } ffi_metadata_extension;
 
-typedef enum ffi_code {
-    CODE_INVALID_ARGUMENT = 3,
-    CODE_NOT_FOUND = 5,
-    CODE_RESOURCE_EXHAUSTED = 8,
-    CODE_UNIMPLEMENTED = 12,
-    CODE_INTERNAL = 13,
-} ffi_code;
-
 typedef struct ffi_error_create {
     size_t size;
     ffi_extension *extensions;
     const char *message;
-    ffi_code code;
+    tni_absl_code code;
 } ffi_error_create;
 
 typedef struct ffi_error_destroy {
@@ -498,15 +491,8 @@ static tn_block no_alloc(void *context, tn_device device, size_t bytes) {
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static ffi_error *error_of(const ffi_frame *frame, tn_status status) {
-    static const ffi_code codes[] = {
-        [TN_BAD_VALUE] = CODE_INVALID_ARGUMENT,    [TN_BAD_TYPE] = CODE_INVALID_ARGUMENT,
-        [TN_BAD_SHAPE] = CODE_INVALID_ARGUMENT,    [TN_BAD_DEVICE] = CODE_INVALID_ARGUMENT,
-        [TN_BAD_CONTRACT] = CODE_INVALID_ARGUMENT, [TN_BAD_PLUGIN] = CODE_INVALID_ARGUMENT,
-        [TN_NOT_FOUND] = CODE_NOT_FOUND,           [TN_UNSUPPORTED] = CODE_UNIMPLEMENTED,
-        [TN_NO_MEMORY] = CODE_RESOURCE_EXHAUSTED,  [TN_SYSTEM] = CODE_INTERNAL,
-    };
     if (status == TN_OK) return NULL;
-    ffi_error_create args = {.size = sizeof args, .message = tn_last_error(), .code = codes[status]};
+    ffi_error_create args = {.size = sizeof args, .message = tn_last_error(), .code = tni_absl_code_of(status)};
     return frame->api->error_create(&args);
 }
 

@@ -3,6 +3,7 @@
 #ifndef TNI_TENSORFLOW_H
 #define TNI_TENSORFLOW_H
 
+#include "adapters/absl.h"
 #include "core/contract/contract.h"
 
 typedef struct TF_Status TF_Status;
@@ -12,15 +13,6 @@ typedef struct TF_KernelBuilder TF_KernelBuilder;
 typedef struct TF_ShapeInferenceContext TF_ShapeInferenceContext;
 typedef struct TF_OpKernelConstruction TF_OpKernelConstruction;
 typedef struct TF_OpKernelContext TF_OpKernelContext;
-
-typedef enum tf_code {
-    TF_OK = 0,
-    TF_INVALID_ARGUMENT = 3,
-    TF_NOT_FOUND = 5,
-    TF_RESOURCE_EXHAUSTED = 8,
-    TF_UNIMPLEMENTED = 12,
-    TF_INTERNAL = 13,
-} tf_code;
 
 typedef void (*tf_shape_function)(TF_ShapeInferenceContext *, TF_Status *);
 typedef void *(*tf_create)(TF_OpKernelConstruction *);
@@ -48,8 +40,8 @@ typedef void (*tf_delete)(void *kernel);
 #define TNI_TF_FUNCTIONS(X)                                                                                            \
     X(TF_Status *, TF_NewStatus, (void))                                                                               \
     X(void, TF_DeleteStatus, (TF_Status *))                                                                            \
-    X(void, TF_SetStatus, (TF_Status *, tf_code, const char *message))                                                 \
-    X(tf_code, TF_GetCode, (const TF_Status *))                                                                        \
+    X(void, TF_SetStatus, (TF_Status *, tni_absl_code, const char *message))                                           \
+    X(tni_absl_code, TF_GetCode, (const TF_Status *))                                                                  \
     X(const char *, TF_Message, (const TF_Status *))                                                                   \
     X(TF_OpDefinitionBuilder *, TF_NewOpDefinitionBuilder, (const char *name))                                         \
     X(void, TF_OpDefinitionBuilderAddAttr, (TF_OpDefinitionBuilder *, const char *spec))                               \

@@ -11,18 +11,11 @@
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void set_status(TF_Status *to, tn_status status) {
-    static const tf_code codes[] = {
-        [TN_BAD_VALUE] = TF_INVALID_ARGUMENT,    [TN_BAD_TYPE] = TF_INVALID_ARGUMENT,
-        [TN_BAD_SHAPE] = TF_INVALID_ARGUMENT,    [TN_BAD_DEVICE] = TF_INVALID_ARGUMENT,
-        [TN_BAD_CONTRACT] = TF_INVALID_ARGUMENT, [TN_BAD_PLUGIN] = TF_INVALID_ARGUMENT,
-        [TN_NOT_FOUND] = TF_NOT_FOUND,           [TN_UNSUPPORTED] = TF_UNIMPLEMENTED,
-        [TN_NO_MEMORY] = TF_RESOURCE_EXHAUSTED,  [TN_SYSTEM] = TF_INTERNAL,
-    };
-    tni_tf.TF_SetStatus(to, codes[status], tn_last_error());
+    tni_tf.TF_SetStatus(to, tni_absl_code_of(status), tn_last_error());
 }
 
 static tn_status status_of(const TF_Status *status) {
-    if (tni_tf.TF_GetCode(status) == TF_OK) return TN_OK;
+    if (tni_tf.TF_GetCode(status) == TNI_ABSL_OK) return TN_OK;
     return tn_fail(TN_SYSTEM, "%s", tni_tf.TF_Message(status));
 }
 
@@ -200,7 +193,7 @@ static tn_status make_kernel(const maker *m) {
     if (status == TN_OK) {
         status = make_operator(m, text);
     } else if (status != TN_NO_MEMORY) {
-        tni_tf.TF_SetStatus(m->status, TF_OK, "");
+        tni_tf.TF_SetStatus(m->status, TNI_ABSL_OK, "");
         tni_free(text);
         text = NULL;
         status = get_text(m, "formula", &text);

@@ -285,7 +285,7 @@ static void know_no_shape(TF_ShapeInferenceContext *context, TF_Status *status) 
 }
 
 static tn_status status_of(const char *op, const TF_Status *status) {
-    if (tni_tf.TF_GetCode(status) == TF_OK) return TN_OK;
+    if (tni_tf.TF_GetCode(status) == TNI_ABSL_OK) return TN_OK;
     return tn_fail(TN_SYSTEM, "TensorFlow does not take the op %s: %s", op, tni_tf.TF_Message(status));
 }
 

@@ -1,7 +1,5 @@
-"""Calls of operators through ctypes: the memory that tn_infer and tn_run read, written with struct.
-
-The layouts are those of tn_args, tn_attr, tn_spec and tn_tensor (include/tenon/call.h, op.h, tensor.h).
-"""
+"""Calls of operators through ctypes: the memory that tn_infer and tn_run read, as tenon._structs declares it. It is
+written with the module struct, which is faster than ctypes."""
 
 from __future__ import annotations
 
@@ -10,52 +8,36 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
+from tenon import _structs
+from tenon._arguments import attribute_value
 from tenon._lib import check, lib
-from tenon._public import NEEDS, beyond, int64, listed_axes, refuse_none
+from tenon._structs import CPU, MAX_RANK, Args, Attribute, Spec, Tensor
 from tenon.contract import Attr, Operand, Operator
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _infer: Callable[..., int] = _CALL(("tn_infer", lib))
 _run: Callable[..., int] = _CALL(("tn_run", lib))
 _workspace: Callable[..., int] = _CALL(("tn_workspace", lib))
-lib.tn_type_name.argtypes = [ctypes.c_int]
-lib.tn_type_name.restype = ctypes.c_char_p
 
-MAX_RANK = 16
-_ARGS = Struct("@PiPPiPiP")
-_ATTR = Struct("@PhhiQ")
-_SPEC = Struct(f"@?ii{MAX_RANK}q")
-_HEAD = Struct("@?ii")
-_SHAPE_AT = _SPEC.size - 8 * MAX_RANK
+
+def _format(kind: Any) -> str:
+    """How the module struct writes what a type of ctypes is."""
+    if issubclass(kind, ctypes.Array):
+        return f"{kind._length_}{_format(kind._type_)}"
+    if issubclass(kind, ctypes.Union):
+        return "Q"
+    if issubclass(kind, ctypes.Structure):
+        return "".join(_format(field[1]) for field in kind._fields_)
+    pointer = not isinstance(kind._type_, str) or kind._type_ in "zP"
+    return "P" if pointer else str(kind._type_)
+
+
+_ARGS = Struct(f"@{_format(Args)}")
+_ATTR = Struct(f"@{_format(Attribute)}")
+_SPEC = Struct(f"@{_format(Spec)}")
+_SHAPE_AT: int = Spec.shape.offset
+_HEAD = Struct("@" + "".join(_format(field[1]) for field in Spec._fields_ if field[0] != "shape"))
 _SHAPES = [Struct(f"@{n}q") for n in range(MAX_RANK + 1)]
-_UNSET, _INT, _FLOAT, _BOOL, _STR, _DTYPE, _INTS = range(7)  # tn_kind
-
-
-class Tensor(ctypes.Structure):
-    """A tn_tensor, which is DLPack's DLTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_kind", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class _DType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-lib.tn_dtype_of.argtypes = [ctypes.c_int]
-lib.tn_dtype_of.restype = _DType
-lib.tn_type_of.argtypes = [_DType]
-lib.tn_type_of.restype = ctypes.c_int
 
 
 def type_number(name: str) -> int:
@@ -70,7 +52,7 @@ def type_name(number: int) -> str:
 
 def kind_of(tensor: Tensor) -> str:
     """The name of a tensor's element type, "?" where Tenon has none."""
-    number = lib.tn_type_of(_DType(tensor.code, tensor.bits, tensor.lanes))
+    number = lib.tn_type_of(tensor.dtype)
     return type_name(number)
 
 
@@ -80,10 +62,12 @@ def make_tensor(
     """A tensor over memory that somebody else owns; strides in elements, None: dense."""
     dtype, sizes = lib.tn_dtype_of(type_number(kind)), ctypes.c_int64 * len(shape)
     steps = None if strides is None else sizes(*strides)
-    return Tensor(data, *device, len(shape), dtype.code, dtype.bits, dtype.lanes, sizes(*shape), steps, 0)
+    return Tensor(data, device, len(shape), dtype, sizes(*shape), steps, 0)
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------
+
+_PLAIN = {"int": _structs.INT, "axis": _structs.INT, "float": _structs.FLOAT, "bool": _structs.BOOLEAN}
 
 
 class _Attribute:
@@ -98,42 +82,22 @@ class _Attribute:
 
     def fields(self, value: Any, held: list[Any]) -> tuple[int, int, Any]:
         """`held` keeps what the value points to."""
+        made = attribute_value(self.op, self.attr, value, self.dtype_name)
+        if made is None:
+            return _structs.UNSET, 0, 0
         kind = self.attr.kind
-        if value is None:
-            refuse_none(self.op, self.attr)
-            return _UNSET, 0, 0
-        try:
-            if isinstance(value, str) and kind in ("float", "bool"):  # which would read it
-                raise TypeError
-            if kind == "float":
-                return _FLOAT, 0, float(value)
-            if kind in ("int", "axis"):
-                return _INT, 0, int64(value)
-            if kind == "bool":
-                return _BOOL, 0, bool(value)
-            if kind in ("axes", "ints"):
-                ints = [int64(v) for v in listed_axes(self.attr, value)]
-                held.append((ctypes.c_int64 * len(ints))(*ints))
-                return _INTS, len(ints), ctypes.addressof(held[-1])
-        except OverflowError:
-            raise beyond(self.op, self.attr, value) from None
-        except (TypeError, ValueError):
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS[kind]}") from None
-        return self._dtype(value) if kind == "dtype" else self._text(value)
+        if kind in _PLAIN:
+            return _PLAIN[kind], 0, made
+        if kind in ("axes", "ints"):
+            held.append((ctypes.c_int64 * len(made))(*made))
+            return _structs.INTS, len(made), ctypes.addressof(held[-1])
+        return (_structs.DTYPE, 0, type_number(made)) if kind == "dtype" else (_structs.STR, 0, self._text(made))
 
-    def _dtype(self, value: Any) -> tuple[int, int, Any]:
-        name = self.dtype_name(value)
-        if name is None:
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS['dtype']}")
-        return _DTYPE, 0, type_number(name)
-
-    def _text(self, value: Any) -> tuple[int, int, Any]:
-        if not isinstance(value, str):
-            raise TypeError(f"{self.op.name}: {self.attr.name} is {value!r}, needs {NEEDS['str']}")
+    def _text(self, value: str) -> int:
         made = self.texts.get(value)
         if made is None:  # kept: there are few, and somebody may be reading them
             made = self.texts.setdefault(value, ctypes.create_string_buffer(value.encode()))
-        return _STR, 0, ctypes.addressof(made)
+        return ctypes.addressof(made)
 
 
 # ---- a call ----------------------------------------------------------------------------------------------------------
@@ -211,7 +175,7 @@ class Calls:
     def infer(self, inputs: Sequence[Sequence[Operand | None]], attrs: Sequence[Any]) -> list[Operand | None]:
         """Types and shapes of a call's outputs; None: it was not asked for. `inputs`: those of each one's tensors, None
         for one that is absent; sizes may be -1, unknown."""
-        frame, _ = self._begin_dense(inputs, attrs, (1, 0))
+        frame, _ = self._begin_dense(inputs, attrs, (CPU, 0))
         specs = [self.spec(frame, i) for i in range(len(self.op.outputs))]
         if not self.has_lists:
             self._free.append(frame)

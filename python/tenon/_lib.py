@@ -1,14 +1,14 @@
-"""libtenon.so through ctypes: finding it, its functions, its errors."""
+"""The functions of libtenon.so, through ctypes, and its errors."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-_NAME = "libtenon.so"
-_HINT = "`make build` makes it, TENON_LIBRARY=<path> names another one"
+from tenon._open import another_version
+from tenon._open import lib as lib
+from tenon._structs import DType, FuseOptions
 
 
 class TenonError(RuntimeError):
@@ -24,29 +24,6 @@ _ERRORS: dict[str, type[Exception]] = {
     "UNSUPPORTED": NotImplementedError,
     "NO_MEMORY": MemoryError,
 }
-
-
-def _places() -> Iterator[str]:
-    """Where the library may be: where the user says, installed with the package, built in the checkout."""
-    said = os.environ.get("TENON_LIBRARY")
-    if said:
-        yield said
-        return
-    package = os.path.dirname(os.path.realpath(__file__))
-    yield os.path.join(package, _NAME)
-    yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", _NAME)
-
-
-def _open() -> ctypes.CDLL:
-    for place in _places():
-        if os.path.isfile(place):
-            # Operators from shared objects (tenon.load) find the library's functions in the process.
-            try:
-                return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)
-            except OSError as error:  # not for this machine, or its libc is too old
-                raise ImportError(f"{_NAME} cannot be loaded: {error}. {_HINT}") from None
-    tried = "\n".join(f"  {place}" for place in _places())
-    raise ImportError(f"no {_NAME}: {_HINT}. Tried:\n{tried}")
 
 
 def _declare(lib: ctypes.CDLL) -> None:
@@ -73,19 +50,20 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_fuse.restype = ctypes.c_int
     lib.tn_type_named.argtypes = [ctypes.c_char_p]
     lib.tn_type_named.restype = ctypes.c_int
+    lib.tn_type_name.argtypes = [ctypes.c_int]
+    lib.tn_type_name.restype = ctypes.c_char_p
+    lib.tn_dtype_of.argtypes = [ctypes.c_int]
+    lib.tn_dtype_of.restype = DType
+    lib.tn_type_of.argtypes = [DType]
+    lib.tn_type_of.restype = ctypes.c_int
     lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
     lib.tn_fuse_graph_json.restype = ctypes.c_void_p
 
 
-lib = _open()
 try:
     _declare(lib)
 except AttributeError as error:  # no libtenon, or one of another version
-    raise ImportError(f"{lib._name} is not the library of this package: {error}. {_HINT}") from None
-
-
-class _FuseOptions(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("fast", ctypes.c_bool)]
+    raise another_version(error) from None
 
 
 def last_error() -> str:
@@ -141,7 +119,7 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     if "\0" in formula:
         raise ValueError(f"the formula has a NUL character, at column {formula.index(chr(0)) + 1}: {formula!r}")
     made = ctypes.c_void_p()
-    options = _FuseOptions(None, fast)
+    options = FuseOptions(None, fast)
     status = lib.tn_fuse(formula.encode(), ctypes.byref(options), ctypes.byref(made))
     if status != 0 and lib.tn_status_name(status) == b"BAD_CONTRACT":
         raise ValueError(last_error())

@@ -1,19 +1,19 @@
 """What the functions that users call, `tn.softmax(x)`, have in common in all frameworks: names, parameters, docstrings,
-which outputs they return."""
+which outputs they return. What users give for their parameters is in _arguments.py."""
 
 from __future__ import annotations
 
 import keyword
 import linecache
-import operator
 import string
 import textwrap
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
-from tenon.contract import FLOATS, Attr, Input, Operand, Operator, Output, fused, table
-from tenon.infer import Types
+from tenon._arguments import is_number
+from tenon.contract import FLOATS, NUMPY_NAMES, Attr, Input, Operator, Output, fused, table
 
 _ANNOTATIONS = {
     "int": "int",
@@ -101,6 +101,44 @@ def add_functions(
 _refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of
 
 
+class Fuse(Protocol):
+    """The function fuse of a framework's module."""
+
+    def __call__(self, formula: str, fast: bool = False) -> Callable[..., Any]: ...
+
+
+_FUSE = """A function that computes a formula in one pass over memory{gradient}.
+
+``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
+language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
+and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0.
+{updates}
+"""
+
+
+def make_fuse(
+    module: str,
+    make: Callable[[str, bool], Callable[..., Any]],
+    updates: str,
+    gradient: str = ", with its gradient",
+    as_kept: Callable[[str], str] = str,
+) -> Fuse:
+    """fuse of a module. `make` makes the function of a formula and is asked once for each text, which `as_kept` may
+    write in another way; `updates` says what a formula does with inputs that it updates."""
+
+    @cache
+    def function(formula: str, fast: bool) -> Callable[..., Any]:
+        return _name_formula(make(formula, fast), formula, fast)
+
+    def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
+        formula_operator(formula, fast)  # says what is wrong with it, in the lines as they were written
+        return function(as_kept(formula), bool(fast))
+
+    fuse.__module__, fuse.__qualname__ = module, "fuse"
+    fuse.__doc__ = _FUSE.format(gradient=gradient, updates=updates)
+    return fuse
+
+
 def formula_operator(formula: str, fast: bool) -> Operator:
     """The operator that a formula is; one without inputs would not know where to run."""
     op = fused(formula, fast)
@@ -115,7 +153,7 @@ _EXACT, _FAST = "fuse: ", "fast fuse: "
 _PLAIN = string.punctuation.replace("%", " ")
 
 
-def name_formula(function: Callable[..., Any], formula: str, fast: bool) -> Callable[..., Any]:
+def _name_formula(function: Callable[..., Any], formula: str, fast: bool) -> Callable[..., Any]:
     """The function of a formula, by a name that `named_formula` knows."""
     function.__qualname__ = (_FAST if fast else _EXACT) + quote(formula, _PLAIN).replace(".", "%2E")
     return function
@@ -155,137 +193,6 @@ def drop_absent(outputs: Any) -> Any:
     return present[0] if len(present) == 1 else present
 
 
-# ---- inputs ----------------------------------------------------------------------------------------------------------
-
-
-def is_number(param: Input | Attr) -> bool:
-    """A 0-dim input, which may be given as a plain number."""
-    return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
-
-
-def is_told(op: Operator, param: Input) -> bool:
-    """Whether the others say which type a 0-dim input has, so that what NumPy made of a number need not fit."""
-    others = {p.type.get("var") for p in op.inputs if not (p.optional or is_number(p))}
-    return param.type.get("var") in {None, *others}
-
-
-def number_type(
-    op: Operator, param: Input, given: Sequence[tuple[Input, Sequence[Operand]]], attrs: Mapping[str, Any]
-) -> str:
-    """The element type that a plain number for `param` gets in a call with the tensors `given`."""
-    types = Types(op, attrs)
-    types.bind(given)
-    known = types.bound or "var" not in param.type  # else the call says which tensor is missing
-    return types.of(param.type) if known else "f32"
-
-
-def _is_of(value: Any, kind: str) -> bool:
-    """Whether a number is one of an element type, for floats after rounding."""
-    try:
-        if kind in FLOATS or kind == "bool":
-            return not getattr(value, "imag", 0) and float(value) is not None
-        low, high = (0, 1 << 8) if kind == "u8" else (-1 << (int(kind[1:]) - 1), 1 << (int(kind[1:]) - 1))
-        return bool(int(value) == value and low <= value < high)
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
-def check_number(op: Operator, param: Input, value: Any, kind: str) -> None:
-    """Raises where a plain number for a 0-dim input is none of its type; frameworks would make an integer of 1.5."""
-    if not _is_of(value, kind):
-        raise ValueError(f"{op.name}: {param.name} is {value!r}, which is no {kind}")
-
-
-def free_inputs(op: Operator) -> list[tuple[int, Input]]:
-    """The inputs, with their places among the parameters, that may be cast: of a type variable, alone and only read."""
-    inputs = ((i, p) for i, p in enumerate(op.params) if isinstance(p, Input))
-    return [(i, p) for i, p in inputs if "var" in p.type and not (p.type.get("wrap") or p.inplace or p.list)]
-
-
-def alike_inputs(op: Operator) -> list[list[int]]:
-    """Places of inputs that have one type by the contract, where calls may have more: several, none of them written."""
-    written = {p.type.get("var") for p in op.inputs if p.inplace or p.list}
-    places: dict[str, list[int]] = {}
-    for i, param in free_inputs(op):
-        places.setdefault(param.type["var"], []).append(i)
-    return [found for var, found in places.items() if len(found) > 1 and var not in written]
-
-
-# ---- attributes ------------------------------------------------------------------------------------------------------
-
-NEEDS = {
-    "int": "an int",
-    "axis": "an int",
-    "axes": "ints",
-    "ints": "ints",
-    "float": "a float",
-    "bool": "a bool",
-    "dtype": "a type that Tenon has",
-    "str": "a str",
-    "choice": "a str",
-    "activation": "a str",
-}
-
-
-def listed(op: Operator, param: Input, value: Any, of: str) -> Sequence[Any]:
-    """What a user gives for a list of tensors: an array is one as well, of its rows, and nobody means that."""
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"{op.name}: {param.name} must be a list of {of}, not {type(value).__name__}")
-    return value
-
-
-def refuse_none(op: Operator, attr: Attr) -> None:
-    """None is no way to ask for a default, which may be something else than what None says elsewhere."""
-    if not attr.optional and not attr.required:
-        raise TypeError(f"{op.name}: {attr.name} is None, and cannot be left out so")
-
-
-def listed_axes(attr: Attr, value: Any) -> Any:
-    """What a user gives for an attribute; a single axis stands for a list of it."""
-    single = hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
-    return [value] if attr.kind == "axes" and single else value
-
-
-def int64(value: Any) -> int:
-    """An integer as the C library has them; OverflowError where it needs more than 64 bits."""
-    made = operator.index(value)
-    if not -(1 << 63) <= made < 1 << 63:
-        raise OverflowError
-    return made
-
-
-def beyond(op: Operator, attr: Attr, value: Any) -> ValueError:
-    return ValueError(f"{op.name}: {attr.name} is {value!r}, beyond 64 bits")
-
-
-def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: Callable[[Any], str | None]) -> Any:
-    """What a user gives for an attribute, as contracts have it. `dtype_name`: Tenon's name of a framework's type."""
-    if value is None:
-        refuse_none(op, attr)
-        return None
-    try:
-        if isinstance(value, str) and attr.kind != "dtype":
-            if attr.kind in ("str", "choice", "activation"):
-                return value
-            raise TypeError
-        if attr.kind in ("int", "axis"):
-            return int64(value)
-        if attr.kind in ("axes", "ints"):
-            return [int64(v) for v in value]
-        if attr.kind == "float":
-            return float(value)
-        if attr.kind == "bool":
-            return bool(value)
-        name = dtype_name(value) if attr.kind == "dtype" else None
-    except OverflowError:
-        raise beyond(op, attr, value) from None
-    except (TypeError, ValueError, RuntimeError):  # the last is torch's, of a tensor with many elements
-        name = None
-    if name is None:
-        raise TypeError(f"{op.name}: {attr.name} is {value!r}, needs {NEEDS[attr.kind]}")
-    return name
-
-
 # ---- as text ---------------------------------------------------------------------------------------------------------
 
 
@@ -301,13 +208,15 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 class Public:
-    """The public function of one operator as text: parameters, result, docstring.
+    """The public function of one operator as text: parameters, result, docstring, source.
 
-    A framework derives a class of it that says what things are called there.
+    A framework derives a class of it that says what things are called there (_frameworks.py).
     """
 
+    module: str
     tensor = "Tensor"
     number = "Tensor | float"  # what a 0-dim input may be given as
+    dtype = '"{}"'  # a default that is a type, with NumPy's name of it
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:
         refuse_alike(op)
@@ -322,6 +231,8 @@ class Public:
     def default(self, param: Input | Attr) -> str:
         """The default of a parameter as source."""
         value = param.default if isinstance(param, Attr) else None
+        if isinstance(param, Attr) and param.kind == "dtype" and value:
+            return self.dtype.format(NUMPY_NAMES[value])
         if isinstance(value, str):
             return f'"{value}"'
         return repr(tuple(value) if isinstance(value, list) else value)
@@ -360,6 +271,28 @@ class Public:
             lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
         return lines
 
+    # ---- source
+
+    def body(self) -> list[str]:
+        """The lines of the function: arguments go to `_call` by name."""
+        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+        return [*self.refuse_missing(), f"return _call({{{arguments}}})"]
+
+    def source(self) -> str:
+        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in self.body()), ""])
+
+    def compiled(self, names: Mapping[str, Any]) -> Callable[..., Any]:
+        """The function; `names` are what its source and its annotations mention."""
+        names = {"Any": Any, "Sequence": Sequence, "_required": REQUIRED, **names}
+        function = compile_source(self.source(), self.op.name, names)[identifier(self.op.name)]
+        return self.finished(function)
+
+    def finished(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__doc__ = self.doc()
+        function.__module__ = self.module
+        return function
+
     # ---- docstring
 
     def results(self) -> str:
@@ -374,12 +307,12 @@ class Public:
         asked = [o.name for o in self.op.outputs if o.want == "asked"]
         lines = [f"Only when asked for (want_<name>=True): {', '.join(asked)}."] if asked else []
         if self.op.grad is None or (self.op.mutates and self.op.grad == "derived"):  # nothing is derived of an update
-            lines.append(self.no_gradient())
+            lines += self.no_gradient()
         return lines
 
-    def no_gradient(self) -> str:
+    def no_gradient(self) -> list[str]:
         """What to know of an operator without a gradient."""
-        return "It has no gradient: differentiating through it raises NotImplementedError."
+        return ["It has no gradient: differentiating through it raises NotImplementedError."]
 
     def doc(self) -> str:
         lines = [*_wrapped(self.op.doc, ""), "", "Contract:", *_wrapped(self.op.signature, "    ")]
@@ -420,9 +353,23 @@ class Returning(Public):
         absent = " One that was not given is left out." if any(p.optional for p in self.updated) else ""
         return f"Returns {names}, as updated{self.written}.{absent}"
 
-    def source(self) -> str:
-        """The function: `_call` gets its arguments by name."""
-        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
-        body = [*self.refuse_missing(), f"return _call({{{arguments}}})"]
-        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([head, *(f"    {line}" for line in body), ""])
+
+class Writing(Public):
+    """Where tensors are written to: what a contract updates, and `out=`, which takes the result if it is a single
+    one. `written` says what is to be known of that."""
+
+    written = "With out=tensor the result is written there."
+
+    def __init__(self, op: Operator, shown: Sequence[int]) -> None:
+        super().__init__(op, shown)
+        single = list(shown) == [0] and op.outputs[0].want == "always"
+        self.has_out = single and not op.mutates and all(p.name != "out" for p in op.params)
+        # All parameters by position, as the operator takes them.
+        self.arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in op.params]
+
+    def parameters(self) -> list[str]:
+        out = ["*", f"out: {self.tensor} | None = None"] if self.has_out else []
+        return [*super().parameters(), *out]
+
+    def notes(self) -> list[str]:
+        return [*([self.written] if self.has_out else []), *super().notes()]

@@ -20,6 +20,23 @@ Argument = Operand | Sequence[Operand] | None  # a tensor, a list of them, or no
 
 FLOATS = frozenset(("f16", "bf16", "f32", "f64", "e4m3", "e5m2"))
 COMPLEX = frozenset(("c64", "c128"))
+# NumPy's names of the element types, which frameworks use too; those of the last three come from ml_dtypes.
+NUMPY_NAMES = {
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "bool": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+    "bf16": "bfloat16",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+}
 
 
 @dataclass(frozen=True)
@@ -218,6 +235,15 @@ def attribute_text(kind: str, value: Any) -> str:
     if kind in ("axes", "ints"):
         return f"{[int(v) for v in value]}"
     return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
+
+
+def read_attribute(kind: str, text: str) -> Any:
+    """The value of an attribute from what `attribute_text` wrote."""
+    if kind in ("axes", "ints"):
+        return [int(n) for n in re.findall(r"-?\d+", text)]
+    if kind == "bool":
+        return text == "true"
+    return float(text) if kind == "float" else int(text) if kind in ("int", "axis") else text.strip("'")
 
 
 def attribute_words(text: str) -> list[tuple[str, str]]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import DEVICE, ROOT
+from conftest import DEVICE
+from imports import assert_asks_for, assert_refuses
 
 import tenon.jax as tn
 from tenon._lib import lib
@@ -139,28 +137,9 @@ def test_handler_for_gpus_asks_xla_for_the_stream() -> None:
         call(X, _op="silu", _counts=np.ones(1, np.int64)).block_until_ready()
 
 
-def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(str(p) for p in (folder, ROOT / "python") if p)
-    environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-
-
-HIDE = """
-import importlib.abc, sys
-class Hide(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name == "jax":
-            raise ModuleNotFoundError("there is none", name="jax")
-sys.meta_path.insert(0, Hide())
-import tenon.jax
-"""
-
-
 def test_no_jax() -> None:
-    assert "ImportError: tenon.jax needs JAX 0.8 or newer, and there is none: pip install jax" in run(HIDE).stderr
+    assert_asks_for("jax", "JAX", "0.8")
 
 
 def test_old_jax(tmp_path: Path) -> None:
-    (tmp_path / "jax.py").write_text("__version__ = '0.4.30'")
-    found = run("import tenon.jax", tmp_path)
-    assert "jax.py is 0.4.30: pip install --upgrade jax" in found.stderr
+    assert_refuses("jax", "0.4.30", tmp_path)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import sys
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from examples import examples, follow, run_example
 
-sys.path.insert(0, str(ROOT / "tools"))
-import follow_doc
-
-EXAMPLES = sorted((ROOT / "examples" / "jax").glob("*.py"))
+NEEDED = {"train_digits": ("optax", "sklearn"), "flax_digits": ("flax", "sklearn")}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
-def test_runs(example: pathlib.Path) -> None:
-    needed = {"train_digits": ("optax", "sklearn"), "flax_digits": ("flax", "sklearn")}
-    for name in needed[example.stem]:
+@pytest.mark.parametrize("example", examples("jax"), ids=lambda e: e.stem)
+def test_runs(example: Path) -> None:
+    for name in NEEDED[example.stem]:
         pytest.importorskip(name)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    status, output = follow_doc.run_program(example, ROOT, environment, ["jax"])
-    assert status == 0, output
-    assert "digits right" in output
+    assert "digits right" in run_example(example, "jax")
 
 
-def test_document(tmp_path: pathlib.Path) -> None:
-    for name in ("build", "python", "include"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    follow_doc.follow(ROOT / "docs" / "jax.md", tmp_path, tmp_path / "plugin")
+def test_document(tmp_path: Path) -> None:
+    follow("jax.md", tmp_path)

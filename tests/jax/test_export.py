@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import assert_close
 from conftest import DEVICE, ROOT
+from functional import assert_close
 from jax import export
 
 import tenon.jax as tn

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import assert_close
+from functional import assert_close
 from jax.test_util import check_grads
 from pickles import check_pickles
 

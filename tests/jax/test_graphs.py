@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import Case, assert_close, one_each
+from cases import Case, one_each
 from conftest import DEVICE
+from functional import assert_close
 from jax import export
 from test_export import CHECKS
 
@@ -48,8 +49,8 @@ def test_a_program_makes_as_many_calls() -> None:
 @pytest.mark.parametrize("case", one_each(), ids=str)
 def test_calls(case: Case) -> None:
     made = [case.make(again=k) for k in range(ENOUGH)]
-    static = {n: v for n, v in made[0].items() if n not in case.arrays}
-    assert_captured(lambda arrays: case.call(arrays | static), [{n: m[n] for n in case.arrays} for m in made])
+    static = {n: v for n, v in made[0].items() if n not in case.tensors}
+    assert_captured(lambda arrays: case.call(arrays | static), [{n: m[n] for n in case.tensors} for m in made])
 
 
 @needs_gpu

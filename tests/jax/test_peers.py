@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import pytest
-from cases import assert_close
+from functional import assert_close
 
 import tenon
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import assert_close
+from functional import assert_close
 
 import tenon
 import tenon.jax as tn

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import Case, assert_close, has_rule, one_each
+from cases import Case, one_each
+from functional import assert_close, has_rule
 
 import tenon.jax as tn
 
@@ -25,19 +26,19 @@ def batched(case: Case, names: list[str], T: str) -> tuple[dict[str, Any], dict[
     first = elements[0]
     elements = [{n: (v if n in names else first[n]) for n, v in one.items()} for one in elements]
     stacked = {n: stack(*(one[n] for one in elements)) for n in names}
-    axes = {n: 0 if n in names else None for n in case.arrays}
-    return {n: stacked.get(n, first[n]) for n in case.arrays}, axes, elements
+    axes = {n: 0 if n in names else None for n in case.tensors}
+    return {n: stacked.get(n, first[n]) for n in case.tensors}, axes, elements
 
 
 def choices(case: Case) -> list[list[str]]:
     """All inputs; each of them alone."""
-    present = [n for n, v in case.make().items() if n in case.arrays and v is not None]
+    present = [n for n, v in case.make().items() if n in case.tensors and v is not None]
     return [present] + ([[n] for n in present] if len(present) > 1 else [])
 
 
 @pytest.mark.parametrize("case", one_each(), ids=str)
 def test_every_choice_of_inputs(case: Case) -> None:
-    static = {n: v for n, v in case.make().items() if n not in case.arrays}
+    static = {n: v for n, v in case.make().items() if n not in case.tensors}
     for names in choices(case):
         arrays, axes, elements = batched(case, names, "f64")
         have = jax.vmap(lambda given: case.call(given | static), in_axes=(axes,))(arrays)
@@ -47,7 +48,7 @@ def test_every_choice_of_inputs(case: Case) -> None:
 
 @pytest.mark.parametrize("case", one_each(has_rule), ids=str)
 def test_of_gradients(case: Case) -> None:
-    static = {n: v for n, v in case.make().items() if n not in case.arrays}
+    static = {n: v for n, v in case.make().items() if n not in case.tensors}
 
     def gradients(given: dict[str, Any]) -> Any:
         smooth = case.smooth(given)
@@ -58,7 +59,7 @@ def test_of_gradients(case: Case) -> None:
     for names in choices(case):
         arrays, axes, elements = batched(case, names, "f64")
         have = jax.jit(jax.vmap(gradients, in_axes=(axes,)))(arrays)
-        assert_close(have, stack(*(single({n: one[n] for n in case.arrays}) for one in elements)), "f64")
+        assert_close(have, stack(*(single({n: one[n] for n in case.tensors}) for one in elements)), "f64")
 
 
 def loops(function: Any, *args: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The samples of the table become models of one node; see tests/arrays.py.
+"""The samples of the table become models of one node; see tests/shared/arrays.py.
 
 PYTHONPATH=python python -m pytest tests/onnxruntime
 """
@@ -6,8 +6,6 @@ PYTHONPATH=python python -m pytest tests/onnxruntime
 from __future__ import annotations
 
 import importlib.util
-import pathlib
-import sys
 
 
 def is_installed(package: str) -> bool:
@@ -16,4 +14,3 @@ def is_installed(package: str) -> bool:
 
 
 collect_ignore_glob = [] if all(map(is_installed, ("onnx", "onnxruntime", "ml_dtypes"))) else ["test_*.py"]
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))

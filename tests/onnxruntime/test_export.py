@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from arrays import Case, one_each
+from arrays import Case, each_operator
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("onnxscript")
@@ -85,7 +85,7 @@ class Everything(torch.nn.Module):
 
 
 def test_every_operator() -> None:
-    calls = one_each(is_exported)
+    calls = each_operator(is_exported)
     assert len(calls) > 50
     dtypes = {kind: getattr(np, str(dtype).removeprefix("torch."), None) for kind, dtype in DTYPES.items()}
     made = [(case, case.arrays("f32", dtypes)) for case in calls]

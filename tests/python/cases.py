@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import here
+import numpy as np
 import samples
 import torch
-from samples import TOLERANCE
 from samples import differentiable_inputs as differentiable_inputs
 from torch import Tensor
 
@@ -36,32 +37,24 @@ class Case(samples.Case):
 
         `change` may lay the tensors out in another way; `same`: all type variables are T, whatever the sample says.
         """
-        made: dict[str, Any] = {p.name: None for p in self.op.inputs}
-        for given in self.sample["inputs"]:
-            tensor = self._tensor(given, DTYPES[self.kind(given, T, same)])
-            param = next(p for p in self.op.inputs if p.name == given["name"])
-            if change is not None and not param.inplace:
-                tensor = change(tensor)
-            if grad and tensor.is_floating_point() and not param.inplace:
-                tensor.requires_grad_()
-            if param.list:
-                made[param.name] = [*(made[param.name] or ()), tensor]
-            else:
-                made[param.name] = tensor
+        random = np.random.default_rng(int(torch.randint(1 << 62, ())))  # torch.manual_seed decides
+
+        def convert(values: np.ndarray, kind: str) -> Tensor:
+            return torch.tensor(values).to(device=here.DEVICE, dtype=DTYPES[kind])
+
+        def changed(tensor: Tensor) -> Tensor:
+            tensor = tensor if change is None else change(tensor)
+            return tensor.requires_grad_() if grad and tensor.is_floating_point() else tensor
+
+        made = self.inputs(T, random, convert, same)
+        for param in self.op.inputs:
+            value = made[param.name]
+            if value is not None and not param.inplace:
+                made[param.name] = [changed(t) for t in value] if param.list else changed(value)
         for attr, default in zip(self.op.params, self.torch_op.defaults, strict=True):
             if isinstance(attr, Attr):
                 made[attr.name] = self.sample["attrs"].get(attr.name, default)
         return [made[p.name] for p in self.op.params]
-
-    @staticmethod
-    def _tensor(given: Any, dtype: torch.dtype) -> Tensor:
-        shape = given["shape"]
-        if dtype == torch.bool:
-            return here.rand(shape) > 0.3
-        if not dtype.is_floating_point:
-            return here.randint(0, given["below"] or 3, shape, dtype=dtype)
-        values = here.rand(shape, dtype=torch.float64) + 0.5 if given["positive"] else here.randn(shape).double()
-        return values.to(dtype)
 
     def public(self, args: list[Any]) -> dict[str, Any]:
         """The same arguments for the public function, by name."""
@@ -74,14 +67,8 @@ class Case(samples.Case):
         return getattr(tn, self.op.name)(**self.public(args))
 
 
-def cases(most: int | None = None, where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
-    """Every sample that is not for benchmarks."""
-    return samples.cases(Case, most, where)
-
-
-def one_each(where: Callable[[Case], bool] = lambda case: True) -> list[Case]:
-    """For each operator the sample with most inputs."""
-    return samples.one_each(Case, where)
+cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)
+every_sample, each_operator = partial(samples.every_sample, Case), partial(samples.each_operator, Case)
 
 
 def tensors(values: Any) -> Iterator[Tensor]:
@@ -105,16 +92,5 @@ def clone(args: list[Any]) -> list[Any]:
 
 
 def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> None:
-    have, want = list(tensors(have)), list(tensors(want))
-    assert len(have) == len(want)
-    rtol, atol = TOLERANCE[T]
-    for a, b in zip(have, want, strict=True):
-        assert a.shape == b.shape
-        torch.testing.assert_close(
-            a.double(), b.double(), rtol=scale * rtol, atol=scale * atol, equal_nan=True, check_device=False
-        )
-
-
-def smooth_outputs(case: Case, outputs: Any) -> list[Tensor]:
-    """The outputs that a gradient flows through."""
-    return [t for t in tensors(outputs) if t.requires_grad]
+    made = [[t.detach().cpu().double().numpy() for t in tensors(side)] for side in (have, want)]
+    samples.assert_all_close(*made, T, scale)

@@ -11,12 +11,10 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "tests"), str(ROOT / "bench")]  # its table of peers
+sys.path.insert(0, str(ROOT / "bench"))  # its table of peers
 torch = pytest.importorskip("torch", minversion="2.10")
 
-import here  # noqa: E402
 import torch._dynamo.guards as guards  # noqa: E402
-from plugin import compile_plugin  # noqa: E402
 
 # After each compilation torch measures how long its guards take, and empties the caches of the processor for that.
 if hasattr(guards, "profile_guard_manager"):
@@ -26,17 +24,3 @@ if hasattr(guards, "profile_guard_manager"):
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
-
-
-@pytest.fixture(scope="session")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Operators whose contracts use what the built-in ones do not, compiled and loaded."""
-    if here.DEVICE != "cpu":
-        pytest.skip("the plugin's kernels are for the CPU")
-    made = compile_plugin(tmp_path_factory.mktemp("plugin"))
-
-    import tenon
-    import tenon.torch
-
-    tenon.load(made)
-    return made

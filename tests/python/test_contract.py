@@ -9,128 +9,31 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cases import cases
+from cases import every_sample
+from reference import make_args
 
 import tenon
+from tenon._frame import make_tensor, type_name
 from tenon._lib import last_error, lib
-from tenon.contract import Attr, Operand, Operator, dense_strides, fused, is_permuted_dense
+from tenon._structs import CPU, TYPE_COUNT, Args, Spec, Tensor
+from tenon.contract import Operand, Operator, dense_strides, fused, is_permuted_dense
 
-MAX_RANK = 16
-TYPES = ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool", "c64", "c128", "e4m3", "e5m2"]
-
-
-class DType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_kind", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("dtype", DType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Value(ctypes.Union):
-    _fields_ = [
-        ("i", ctypes.c_int64),
-        ("f", ctypes.c_double),
-        ("b", ctypes.c_bool),
-        ("s", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("ints", ctypes.POINTER(ctypes.c_int64)),
-    ]
-
-
-class AttrValue(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("kind", ctypes.c_int16),
-        ("choice", ctypes.c_int16),
-        ("count", ctypes.c_int32),
-        ("value", Value),
-    ]
-
-
-class Args(ctypes.Structure):
-    _fields_ = [
-        ("inputs", ctypes.POINTER(ctypes.POINTER(Tensor))),
-        ("n_in", ctypes.c_int32),
-        ("lengths", ctypes.POINTER(ctypes.c_int32)),
-        ("attrs", ctypes.POINTER(AttrValue)),
-        ("n_attrs", ctypes.c_int32),
-        ("out", ctypes.c_void_p),
-        ("n_out", ctypes.c_int32),
-        ("kernel", ctypes.c_char_p),
-    ]
-
-
-class Spec(ctypes.Structure):
-    _fields_ = [
-        ("present", ctypes.c_bool),
-        ("type", ctypes.c_int),
-        ("ndim", ctypes.c_int32),
-        ("shape", ctypes.c_int64 * MAX_RANK),
-    ]
-
-
+TYPES = [type_name(number) for number in range(1, TYPE_COUNT)]
 lib.tn_infer.argtypes = [ctypes.c_void_p, ctypes.POINTER(Args), ctypes.POINTER(Spec)]
-lib.tn_dtype_of.restype = DType
-lib.tn_dtype_of.argtypes = [ctypes.c_int]
 
 
-def c_tensor(operand: Operand) -> Any:
-    kind, shape = operand
-    sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    t = Tensor(device_kind=1, ndim=len(shape), dtype=lib.tn_dtype_of(TYPES.index(kind) + 1), shape=sizes)
-    return ctypes.pointer(t)
-
-
-def c_attr(attr: Attr, value: Any) -> AttrValue:
-    made = AttrValue(name=attr.name.encode())
-    if attr.kind in ("int", "axis"):
-        made.kind, made.value.i = 1, value
-    elif attr.kind == "float":
-        made.kind, made.value.f = 2, value
-    elif attr.kind == "bool":
-        made.kind, made.value.b = 3, value
-    elif attr.kind in ("str", "choice", "activation"):
-        made.kind, made.value.s = 4, value.encode()
-    elif attr.kind == "dtype":
-        made.kind, made.value.type = 5, TYPES.index(value) + 1
-    else:
-        made.kind, made.count = 6, len(value)
-        made.value.ints = (ctypes.c_int64 * max(len(value), 1))(*value)
-    return made
+def c_tensor(operand: Operand | None) -> Tensor | None:
+    return None if operand is None else make_tensor(0, (CPU, 0), *operand, None)
 
 
 def infer_in_c(op: Operator, inputs: Sequence[Any], attrs: dict[str, Any]) -> list[Operand | None] | str:
     """The outputs, or the message."""
-    flat, lengths = [], []
-    for param, argument in zip(op.inputs, inputs, strict=True):
-        operands = (argument or []) if param.list else [argument]
-        flat += [ctypes.POINTER(Tensor)() if o is None else c_tensor(o) for o in operands]
-        lengths.append(len(operands))
-    made = [c_attr(a, attrs[a.name]) for a in op.attrs if attrs.get(a.name) is not None]
-    args = Args(
-        inputs=(ctypes.POINTER(Tensor) * max(len(flat), 1))(*flat),
-        n_in=len(flat),
-        lengths=(ctypes.c_int32 * len(lengths))(*lengths),
-        attrs=(AttrValue * max(len(made), 1))(*made),
-        n_attrs=len(made),
-    )
-    specs = (Spec * max(len(op.outputs), 1))()
+    parts = [(a or []) if p.list else [a] for p, a in zip(op.inputs, inputs, strict=True)]
+    args = make_args(op, [[c_tensor(operand) for operand in part] for part in parts], attrs)
+    specs = (Spec * len(op.outputs))()
     if lib.tn_infer(op.address, args, specs) != 0:
         return last_error()
-    found: list[Operand | None] = []
-    for spec in specs[: len(op.outputs)]:
-        found.append((TYPES[spec.type - 1], tuple(spec.shape[: spec.ndim])) if spec.present else None)
-    return found
+    return [(type_name(s.type), tuple(s.shape[: s.ndim])) if s.present else None for s in specs]
 
 
 def infer_in_python(op: Operator, inputs: Sequence[Any], attrs: dict[str, Any]) -> list[Operand | None] | str:
@@ -161,7 +64,7 @@ def inputs_of(case: Any, T: str) -> list[Any]:
     return [made[p.name] for p in case.op.inputs]
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", every_sample(), ids=str)
 def test_samples(case: Any) -> None:
     for T in ("f16", "bf16", "f32", "f64"):
         assert compare(case.op, inputs_of(case, T), case.sample["attrs"])
@@ -217,7 +120,7 @@ def changed(operand: Operand, what: int, rng: random.Random) -> Operand:
 def test_changed_samples() -> None:
     rng = random.Random(1)
     counts = [0, 0]
-    for case in cases():
+    for case in every_sample():
         for _ in range(60):
             inputs, attrs = inputs_of(case, rng.choice(["f32", "f64", "bf16"])), dict(case.sample["attrs"])
             for _ in range(rng.randint(1, 3)):

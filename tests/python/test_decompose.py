@@ -8,7 +8,7 @@ from typing import Any
 import here
 import pytest
 import torch
-from cases import Case, assert_close, cases, clone, tensors
+from cases import Case, assert_close, clone, every_sample, tensors
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 
@@ -100,7 +100,7 @@ def test_tensors_without_elements_stay_with_the_operator() -> None:
     assert_close(compiled(here.randn(3, 0)), here.full((3,), -torch.inf))
 
 
-@pytest.mark.parametrize("case", cases(4096, lambda c: c.op.formula is not None and not c.op.mutates), ids=str)
+@pytest.mark.parametrize("case", every_sample(4096, lambda c: c.op.formula is not None and not c.op.mutates), ids=str)
 def test_rows(case: Case) -> None:
     for T in ("f32", "bf16", "f64"):
         for change in (None, lambda t: t.transpose(0, -1).contiguous().transpose(0, -1) if t.ndim > 1 else t):

@@ -1,4 +1,4 @@
-"""Every operator on every sample: element types, ways to call, layouts of memory."""
+"""Every operator: element types, ways to call, layouts of memory."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import here
 import pytest
 import torch
-from cases import assert_close, one_each
+from cases import assert_close, each_operator
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -69,7 +69,7 @@ def test_fake_tensors() -> None:
 
 
 def test_profiler_sees_every_operator() -> None:
-    todo = [(case, case.make()) for case in one_each()]
+    todo = [(case, case.make()) for case in each_operator()]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for case, args in todo:
             case.call(args)

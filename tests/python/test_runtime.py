@@ -15,7 +15,7 @@ from pathlib import Path
 import here
 import pytest
 import torch
-from cases import Case, clone, differentiable_inputs, one_each, tensors
+from cases import Case, clone, differentiable_inputs, each_operator, one_each, tensors
 from locales import make_locale
 
 import tenon.torch as tn
@@ -43,7 +43,7 @@ def test_eight_threads_against_one() -> None:
 
 def test_backward_in_threads() -> None:
     """Every operator that has a gradient, with Functions that two threads ask for at once."""
-    todo = [(case, case.make("f64", same=True)) for case in one_each(lambda c: c.op.rule is not None)]
+    todo = [(case, case.make("f64", same=True)) for case in each_operator(lambda c: c.op.rule is not None)]
 
     def gradients() -> list[torch.Tensor]:
         found: list[torch.Tensor] = []

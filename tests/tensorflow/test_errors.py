@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import ROOT
+from imports import assert_asks_for, assert_refuses, run
 from locales import make_locale
 
 import tenon.tensorflow as tn
@@ -149,37 +147,17 @@ def test_nothing_is_left_behind() -> None:
 # ---- importing -------------------------------------------------------------------------------------------------------
 
 
-def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(str(p) for p in (folder, ROOT / "python") if p)
-    environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-
-
-HIDE = """
-import importlib.abc, sys
-class Hide(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name == "tensorflow":
-            raise ModuleNotFoundError("there is none", name="tensorflow")
-sys.meta_path.insert(0, Hide())
-import tenon.tensorflow
-"""
-
-
 def test_no_tensorflow() -> None:
-    message = "ImportError: tenon.tensorflow needs TensorFlow 2.16 or newer, and there is none: pip install tensorflow"
-    assert message in run(HIDE).stderr
+    assert_asks_for("tensorflow", "TensorFlow", "2.16")
 
 
 def test_old_tensorflow(tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text("__version__ = '2.15.1'")
-    found = run("import tenon.tensorflow", tmp_path)
-    assert "tensorflow.py is 2.15.1: pip install --upgrade tensorflow" in found.stderr
+    assert_refuses("tensorflow", "2.15.1", tmp_path)
 
 
 def test_registering_without_tensorflow() -> None:
-    found = run("from tenon._lib import check, lib; check(lib.tn_tensorflow_register())")
-    assert "LookupError: TensorFlow is not loaded in this process: `import tensorflow` comes first" in found.stderr
+    said = run("from tenon._lib import check, lib; check(lib.tn_tensorflow_register())")[1]
+    assert "LookupError: TensorFlow is not loaded in this process: `import tensorflow` comes first" in said
 
 
 TURKISH = """
@@ -191,6 +169,5 @@ print([name for name in tenon.ops() if op_name(name) not in _functions])
 
 
 def test_a_locale_where_i_has_another_capital(tmp_path: Path) -> None:
-    environment = {**make_locale(tmp_path, "tr_TR"), "PYTHONPATH": str(ROOT / "python")}
-    found = subprocess.run([sys.executable, "-c", TURKISH], capture_output=True, text=True, env=environment)
-    assert found.stdout == "[]\n", found.stderr
+    printed, said = run(TURKISH, environment=make_locale(tmp_path, "tr_TR"))
+    assert printed == "[]\n", said

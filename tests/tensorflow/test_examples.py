@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import sys
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
-import follow_doc
-
-EXAMPLES = sorted((ROOT / "examples" / "tensorflow").glob("*.py"))
+from examples import examples, follow, run_example
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
-def test_runs(example: pathlib.Path) -> None:
+@pytest.mark.parametrize("example", examples("tensorflow"), ids=lambda e: e.stem)
+def test_runs(example: Path) -> None:
     pytest.importorskip("sklearn")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    status, output = follow_doc.run_program(example, ROOT, environment, ["tensorflow"])
-    assert status == 0, output
-    assert "digits right" in output
+    assert "digits right" in run_example(example, "tensorflow")
 
 
-def test_document(tmp_path: pathlib.Path) -> None:
-    for name in ("build", "python", "include"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    follow_doc.follow(ROOT / "docs" / "tensorflow.md", tmp_path, tmp_path / "plugin")
+def test_document(tmp_path: Path) -> None:
+    follow("tensorflow.md", tmp_path)

@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import Case, assert_close, cases, has_rule, one_each
+from cases import Case, cases, each_operator, one_each
 from differences import assert_gradients
+from functional import assert_close, is_exact, is_rough
 
 import tenon.tensorflow as tn
-
-
-def is_exact(case: Case) -> bool:
-    """Whether its rule is the derivative, and the result has one everywhere."""
-    rough = {"sign", "floor"}  # 0, but for steps that differences may meet
-    return has_rule(case) and not case.op.rule.stands_in and case.op.name not in rough
 
 
 @pytest.mark.parametrize("case", cases(300, is_exact), ids=str)
@@ -61,7 +56,7 @@ def gradients(case: Case, given: Any, names: list[str]) -> list[Any]:
     return tape.gradient(total, values)
 
 
-@pytest.mark.parametrize("case", one_each(has_rule), ids=str)
+@pytest.mark.parametrize("case", [*one_each(is_exact), *each_operator(is_rough)], ids=str)
 def test_in_graphs_and_for_some_inputs(case: Case) -> None:
     """The same gradient from a graph, from a graph without sizes, from outside of a graph, and of each input alone."""
     given = case.make("f64")

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import assert_close
 from conftest import ROOT
+from functional import assert_close
 
 import tenon.tensorflow as tn
 from tenon.tensorflow import layers

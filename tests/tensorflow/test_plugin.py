@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pathlib
-import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import assert_close
-from conftest import ROOT
+from functional import assert_close
 
 import tenon
 import tenon.tensorflow as tn
@@ -21,14 +18,7 @@ X = tf.constant(np.random.default_rng(0).standard_normal((3, 4)))
 WAYS = pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
-    library = tmp_path_factory.mktemp("plugin") / "plugin.so"
-    source = ROOT / "tests" / "python" / "plugin.c"
-    command = ["cc", "-shared", "-fPIC", "-std=gnu11", f"-I{ROOT / 'include'}", str(source), "-o", str(library)]
-    subprocess.run(command, check=True)
-    tn.load(library)
-    yield library
+pytestmark = pytest.mark.usefixtures("plugin")
 
 
 def gradient_of(function: Any, *values: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from cases import assert_close
 from conftest import ROOT
+from functional import assert_close
 from pickles import check_pickles
 
 import tenon.tensorflow as tn

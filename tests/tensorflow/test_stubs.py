@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signatures
+from pathlib import Path
+
+from signatures import assert_says_what_functions_are, write_stub
 
 import tenon.tensorflow as tn
 
 
-def test_up_to_date() -> None:
-    signatures.assert_up_to_date("tensorflow")
-
-
-def test_says_what_the_functions_are() -> None:
-    signatures.assert_says_what_functions_are("tensorflow", tn)
+def test_says_what_the_functions_are(tmp_path: Path) -> None:
+    assert_says_what_functions_are(write_stub("tensorflow", tmp_path), tn)

@@ -10,62 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tenon._public import (
-    REQUIRED,
-    Returning,
-    alike_inputs,
-    attribute_value,
-    check_number,
-    compile_source,
-    drop_absent,
-    identifier,
-    is_number,
-    is_told,
-    listed,
-    listed_axes,
-    number_type,
-    shown_outputs,
-)
-from tenon.contract import FLOATS, Attr, Input, Operator
+from tenon._arguments import alike_inputs, check_number
+from tenon._by_name import Arguments
+from tenon._frameworks import JaxFunction
+from tenon._public import drop_absent, shown_outputs
+from tenon.contract import FLOATS, Input, Operand, Operator
 from tenon.jax._call import function
 from tenon.jax._form import Row, make_form
 from tenon.jax._types import DTYPES, NAMES, X64, is_wide, operand, wide_array, widened
-
-
-class _Public(Returning):
-    tensor = "Array"
-    number = "Array | float"
-    written = ": no array is written to"
-
-    def default(self, param: Input | Attr) -> str:
-        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
-            return f"jax.numpy.{np.dtype(DTYPES[param.default]).name}"
-        return super().default(param)
-
-
-def write_stub(op: Operator) -> str:
-    """The public function of an operator as type checkers and editors read it."""
-    return _Public(op, shown_outputs(op)).stub()
-
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
-
-
-def _attribute(op: Operator, attr: Attr, value: Any) -> Any:
-    """A constant of the program, in the form that contracts and forms have it in."""
-    if _is_traced(value) or (isinstance(value, list | tuple) and any(map(_is_traced, value))):
-        message = "is an attribute, a constant of the compiled program, and this value is traced"
-        raise TypeError(f"{op.name}: {attr.name} {message}; jax.jit(..., static_argnames=...) leaves it as it is")
-    made = attribute_value(op, attr, listed_axes(attr, value), _dtype_name)
-    return tuple(made) if isinstance(made, list) else made
-
-
-def _dtype_name(value: Any) -> str | None:
-    return NAMES.get(np.dtype(value))
 
 
 def _refuse_cut(op: Operator, param: Input, value: Any) -> None:
@@ -97,22 +55,6 @@ def _array(op: Operator, param: Input, value: Any, name: str) -> Any:
     return widened(param, made) if is_wide(param) else made
 
 
-def _arrays(op: Operator, param: Input, values: Sequence[Any]) -> list[Any]:
-    return [_array(op, param, value, f"{param.name}[{i}]") for i, value in enumerate(values)]
-
-
-def _takes_number(op: Operator, param: Input, value: Any) -> bool:
-    """Plain numbers, and arrays of one that have no type to insist on."""
-    if not is_number(param) or value is None:
-        return False
-    if isinstance(value, bool | int | float | complex | np.generic):
-        return True
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf" and is_told(op, param):
-        return True
-    is_array = isinstance(value, Array | np.ndarray) and value.ndim == 0
-    return is_array and (getattr(value, "weak_type", False) or jnp.issubdtype(value.dtype, jnp.integer))
-
-
 def _cast(value: Array, dtype: Any) -> Any:
     """An array of one number in a type that JAX computes with beside it; else as it is, and the call says which type it
     needs: 1.5 that jit has made an array of is no integer."""
@@ -120,31 +62,41 @@ def _cast(value: Array, dtype: Any) -> Any:
         return value.astype(dtype) if jnp.result_type(value, dtype) == dtype else value
 
 
-class Arguments:
-    """What users give, as an operator's calls take it."""
+class _Arguments(Arguments):
+    tensors = "arrays"
 
     def __init__(self, op: Operator) -> None:
-        self.op = op
+        super().__init__(op)
         self.alike = [[op.params[i].name for i in places] for places in alike_inputs(op)]
 
-    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        op = self.op
-        made = {a.name: _attribute(op, a, given[a.name]) for a in op.attrs if a.name in given}
-        numbers = []
-        for param in op.inputs:
-            value = given[param.name]
-            if _takes_number(op, param, value):
-                numbers.append(param)
-            elif param.list and value is not None:
-                made[param.name] = _arrays(op, param, listed(op, param, value, "arrays"))
-            elif value is not None or not param.optional:
-                made[param.name] = _array(op, param, value, param.name)
-        self._promote(made)
-        for param in numbers:
-            made[param.name] = self._number(param, given[param.name], made)
-        return made
+    def dtype_name(self, value: Any) -> str | None:
+        return NAMES.get(np.dtype(value))
 
-    def _promote(self, made: dict[str, Any]) -> None:
+    def refuse_attribute(self, value: Any) -> str | None:
+        if _is_traced(value) or (isinstance(value, list | tuple) and any(map(_is_traced, value))):
+            fixed = "jax.jit(..., static_argnames=...) leaves it as it is"
+            return f"a constant of the compiled program, and this value is traced; {fixed}"
+        return None
+
+    def make_tensor(self, param: Input, value: Any, name: str) -> Any:
+        return _array(self.op, param, value, name)
+
+    def is_untyped(self, value: Any) -> bool:
+        """Arrays that have no type to insist on, and integers."""
+        is_array = isinstance(value, Array | np.ndarray) and value.ndim == 0
+        return is_array and (getattr(value, "weak_type", False) or jnp.issubdtype(value.dtype, jnp.integer))
+
+    def operand(self, param: Input, tensor: Any) -> Operand:
+        return operand(param, tensor)
+
+    def make_number(self, param: Input, value: Any, kind: str) -> Any:
+        if isinstance(value, Array):
+            return widened(param, value) if is_wide(param) else _cast(value, np.dtype(DTYPES[kind]))
+        check_number(self.op, param, value, kind)
+        number = np.asarray(value, np.dtype(DTYPES[kind]))  # JAX would run a program to make one
+        return wide_array(number) if is_wide(param) else number
+
+    def promoted(self, made: dict[str, Any]) -> dict[str, Any]:
         """Inputs of one type by the contract in the type that JAX computes with, if that is a floating one."""
         for names in self.alike:
             arrays = [made[n] for n in names if n in made]
@@ -154,18 +106,8 @@ class Arguments:
                 except (TypeError, ValueError):  # jax_numpy_dtype_promotion="strict": the call says which one it needs
                     continue
                 if NAMES.get(dtype) in FLOATS:
-                    made.update({n: made[n].astype(dtype) for n in names if n in made})
-
-    def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> Any:
-        arrays = {p.name: made.get(p.name) for p in self.op.inputs}
-        lists = [(p, [] if arrays[p.name] is None else arrays[p.name]) for p in self.op.inputs]
-        operands = [(p, [operand(p, a) for a in (v if isinstance(v, list) else [v])]) for p, v in lists]
-        kind = number_type(self.op, param, operands, made)
-        if isinstance(value, Array):
-            return widened(param, value) if is_wide(param) else _cast(value, np.dtype(DTYPES[kind]))
-        check_number(self.op, param, value, kind)
-        number = np.asarray(value, np.dtype(DTYPES[kind]))  # JAX would run a program to make one
-        return wide_array(number) if is_wide(param) else number
+                    made |= {n: made[n].astype(dtype) for n in names if n in made}
+        return made
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------
@@ -173,7 +115,7 @@ class Arguments:
 
 def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any]:
     op = row.op
-    arguments = Arguments(op)
+    arguments = _Arguments(op)
     updated = [i for i, p in enumerate(op.inputs) if p.inplace]
     has_rule = op.mutates and op.rule is not None
 
@@ -195,17 +137,5 @@ def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any
 def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
     """The public function of an operator."""
     shown = shown_outputs(row.op) if shown is None else shown
-    writer = _Public(row.op, shown)
-    names = {
-        "Array": Array,
-        "Any": Any,
-        "Sequence": Sequence,
-        "dtype": np.dtype,
-        "jax": jax,
-        "_required": REQUIRED,
-        "_call": _caller(row, shown),
-    }
-    made = compile_source(writer.source(), row.op.name, names)[identifier(row.op.name)]
-    made.__doc__ = writer.doc()
-    made.__module__ = "tenon.jax"
-    return made  # type: ignore[no-any-return]
+    names = {"Array": Array, "dtype": np.dtype, "jax": jax, "_call": _caller(row, shown)}
+    return JaxFunction(row.op, shown).compiled(names)

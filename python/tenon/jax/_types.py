@@ -8,24 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tenon.contract import Input, Operand
+from tenon.contract import NUMPY_NAMES, Input, Operand
 
-DTYPES: dict[str, Any] = {
-    "f16": jnp.float16,
-    "bf16": jnp.bfloat16,
-    "f32": jnp.float32,
-    "f64": jnp.float64,
-    "i8": jnp.int8,
-    "i16": jnp.int16,
-    "i32": jnp.int32,
-    "i64": jnp.int64,
-    "u8": jnp.uint8,
-    "bool": jnp.bool_,
-    "c64": jnp.complex64,
-    "c128": jnp.complex128,
-    "e4m3": jnp.float8_e4m3fn,
-    "e5m2": jnp.float8_e5m2,
-}
+DTYPES: dict[str, Any] = {name: getattr(jnp, theirs) for name, theirs in NUMPY_NAMES.items()}
 NAMES: dict[Any, str] = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 

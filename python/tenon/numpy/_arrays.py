@@ -14,32 +14,18 @@ from typing import Any
 import numpy
 from numpy import ndarray
 
-from tenon._frame import MAX_RANK, Tensor, kind_of, make_tensor, type_number
-from tenon.contract import Operand
+from tenon._frame import kind_of, make_tensor, type_number
+from tenon._structs import CPU, CUDA, MAX_RANK, Tensor
+from tenon.contract import NUMPY_NAMES, Operand
 
-# NumPy's names of Tenon's element types; the last three are of ml_dtypes.
-NAMES = {
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "bool": "bool",
-    "c64": "complex64",
-    "c128": "complex128",
-    "bf16": "bfloat16",
-    "e4m3": "float8_e4m3fn",
-    "e5m2": "float8_e5m2",
-}
 _EXTENSIONS = ("bf16", "e4m3", "e5m2")
-_KINDS = {name: kind for kind, name in NAMES.items()}
-_NUMBERS = {type_number(kind): kind for kind in NAMES}  # tn_type
-_DTYPES: dict[int, Any] = {number: numpy.dtype(NAMES[k]) for number, k in _NUMBERS.items() if k not in _EXTENSIONS}
+_KINDS = {name: kind for kind, name in NUMPY_NAMES.items()}
+_NUMBERS = {type_number(kind): kind for kind in NUMPY_NAMES}  # tn_type
+_DTYPES: dict[int, Any] = {
+    number: numpy.dtype(NUMPY_NAMES[k]) for number, k in _NUMBERS.items() if k not in _EXTENSIONS
+}
 
-_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
+_CUDA_HOST, _CUDA_MANAGED = 3, 13  # of DLDeviceType; Tenon has CPU and CUDA alone
 _READ_ONLY, _COPIED = 1, 2  # flags of a DLManagedTensorVersioned
 _FLAGS_AT, _TENSOR_AT = 24, 32  # where it has them and the tensor; the older struct begins with the tensor
 
@@ -73,7 +59,7 @@ def dtype_of(number: int, what: str) -> Any:
     if dtype is None:
         kind = _NUMBERS[number]
         try:
-            dtype = numpy.dtype(getattr(importlib.import_module("ml_dtypes"), NAMES[kind]))
+            dtype = numpy.dtype(getattr(importlib.import_module("ml_dtypes"), NUMPY_NAMES[kind]))
         except ModuleNotFoundError:
             message = f"{what} is {kind}, which NumPy has with the package ml_dtypes alone: pip install ml_dtypes"
             raise TypeError(message) from None
@@ -144,7 +130,7 @@ def _numpy_tensor(array: ndarray[Any, Any], what: str, written: bool) -> Held:
             raise ValueError(f"{what} is written to, so its elements must be aligned and in the machine's byte order")
         array = array.astype(array.dtype.newbyteorder("="), order="C")
         strides = None
-    tensor = make_tensor(array.ctypes.data, (_CPU, 0), kind, array.shape, strides)
+    tensor = make_tensor(array.ctypes.data, (CPU, 0), kind, array.shape, strides)
     return (array, tensor), ctypes.addressof(tensor)
 
 
@@ -157,7 +143,7 @@ def _cuda_tensor(value: Any, interface: Any, what: str, written: bool) -> Held:
     steps = None if strides is None else _in_elements(strides, dtype.itemsize)
     if strides is not None and steps is None:
         raise ValueError(f"{what} has strides of {tuple(strides)} bytes, which are no multiples of its elements")
-    tensor = make_tensor(data, (_CUDA, _gpu_of(value)), kind, shape, steps)
+    tensor = make_tensor(data, (CUDA, _gpu_of(value)), kind, shape, steps)
     return (value, tensor), ctypes.addressof(tensor)
 
 
@@ -171,8 +157,8 @@ def _gpu_of(value: Any) -> int:
 def _capsule_of(value: Any, what: str) -> Any:
     """The capsule; on a GPU the memory is ready for the default stream."""
     try:
-        kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
-        named = {"stream": 1} if kind in (_CUDA, _CUDA_MANAGED) else {}
+        kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else CPU
+        named = {"stream": 1} if kind in (CUDA, _CUDA_MANAGED) else {}
         try:
             return value.__dlpack__(max_version=(1, 0), **named)
         except TypeError:  # from before DLPack 1.0
@@ -215,15 +201,15 @@ def _dlpack_tensor(value: Any, what: str, written: bool) -> Held:
         why = "this array is read-only" if flags & _READ_ONLY else "its memory cannot be shared"
         raise ValueError(f"{what} is written to, but {why}")
     tensor = Tensor.from_address(address)
-    if tensor.device_kind in (_CPU, _CUDA):
+    if tensor.device.kind in (CPU, CUDA):
         return (capsule, value), address
-    if tensor.device_kind not in (_CUDA_HOST, _CUDA_MANAGED):
-        raise TypeError(f"{what} is on a device that Tenon does not know (DLPack's number {tensor.device_kind})")
+    if tensor.device.kind not in (_CUDA_HOST, _CUDA_MANAGED):
+        raise TypeError(f"{what} is on a device that Tenon does not know (DLPack's number {tensor.device.kind})")
     moved = Tensor.from_buffer_copy(tensor)
-    if tensor.device_kind == _CUDA_HOST:  # pinned memory is the CPU's
-        moved.device_kind, moved.device_index = _CPU, 0
+    if tensor.device.kind == _CUDA_HOST:  # pinned memory is the CPU's
+        moved.device = (CPU, 0)
     else:
-        moved.device_kind = _CUDA
+        moved.device.kind = CUDA
     return (capsule, value, moved), ctypes.addressof(moved)
 
 
@@ -231,7 +217,7 @@ def _dlpack_tensor(value: Any, what: str, written: bool) -> Held:
 
 
 def is_on_gpu(held: Held) -> bool:
-    return bool(Tensor.from_address(held[1]).device_kind == _CUDA)
+    return bool(Tensor.from_address(held[1]).device.kind == CUDA)
 
 
 def stream_of(value: Any) -> int | None:
@@ -246,6 +232,6 @@ def made_like(value: Any, maker: str, shape: Sequence[int], number: int, what: s
     make = getattr(sys.modules.get(root), maker, None)
     if make is None:
         raise TypeError(f"{what} would be an array of {root}, which has no {root}.{maker} to make one with")
-    dtype = getattr(sys.modules[root], NAMES[_NUMBERS[number]], None) or _DTYPES.get(number)
+    dtype = getattr(sys.modules[root], NUMPY_NAMES[_NUMBERS[number]], None) or _DTYPES.get(number)
     with value.device:
         return make(tuple(shape), *more, dtype=dtype)

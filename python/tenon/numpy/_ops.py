@@ -10,28 +10,14 @@ from typing import Any
 import numpy
 from numpy import ndarray
 
+from tenon._arguments import alike_inputs, check_number, is_number, is_told, listed, number_type
 from tenon._frame import Calls, type_name, type_number
+from tenon._frameworks import NumpyFunction
 from tenon._lib import lib
-from tenon._public import (
-    REQUIRED,
-    Public,
-    alike_inputs,
-    attribute_value,
-    check_number,
-    compile_source,
-    drop_absent,
-    formula_operator,
-    identifier,
-    is_number,
-    is_told,
-    listed,
-    name_formula,
-    number_type,
-    shown_outputs,
-)
+from tenon._public import drop_absent, formula_operator, make_fuse, shown_outputs
+from tenon._structs import Host
 from tenon.contract import FLOATS, Attr, Input, Operand, Operator, followed, table
 from tenon.numpy._arrays import (
-    NAMES,
     Held,
     dtype_name,
     dtype_of,
@@ -47,14 +33,8 @@ from tenon.numpy._arrays import (
 _NUMPYS = (ndarray, numpy.generic)
 
 
-class _Host(ctypes.Structure):
-    """A tn_host."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("context", "stream", "alloc", "release", "parallel", "threads")]
-
-
 lib.tn_stream_host.argtypes = [ctypes.c_void_p]
-lib.tn_stream_host.restype = _Host
+lib.tn_stream_host.restype = Host
 
 
 def _same_type(given: Sequence[Any]) -> Sequence[Any]:
@@ -94,7 +74,6 @@ class NumpyOp:
         self.calls = Calls(op, dtype_name)
         self.inputs = [(i, p, f"{op.name}: {p.name}") for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
-        self.dtypes = [(i, p) for i, p in enumerate(op.params) if isinstance(p, Attr) and p.kind == "dtype"]
         self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
         self.told = [i for i, p, _ in self.inputs if i in self.numbers and is_told(op, p)]
         self.alike = alike_inputs(op)
@@ -202,8 +181,8 @@ class NumpyOp:
             tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in arrays]
             gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
             given.append((other, [operand(tensor) for _, tensor in tensors]))
-        attrs = {p.name: attribute_value(self.op, p, args[i], dtype_name) for i, p in self.dtypes}
-        kind = number_type(self.op, param, given, attrs)
+        named = {p.name: value for p, value in zip(self.op.params, args, strict=True)}
+        kind = number_type(self.op, param, given, named, dtype_name)
         check_number(self.op, param, value, kind)
         number = type_number(kind)
         if gpu is not None:
@@ -227,48 +206,9 @@ class NumpyOp:
 # ---- public functions ------------------------------------------------------------------------------------------------
 
 
-class _Public(Public):
-    """Writes the public function of one operator."""
-
-    tensor = "Array"
-    number = "Array | float"
-
-    def __init__(self, made: NumpyOp) -> None:
-        super().__init__(made.op, made.shown)
-        self.has_out = len(self.shown) == 1 and self.shown[0].want == "always" and not made.op.mutates
-        self.has_out = self.has_out and all(p.name != "out" for p in made.op.params)
-
-    def default(self, param: Input | Attr) -> str:
-        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
-            return f'"{NAMES[param.default]}"'
-        return super().default(param)
-
-    def parameters(self) -> list[str]:
-        out = ["*", "out: Array | None = None"] if self.has_out else []
-        return [*super().parameters(), *out]
-
-    def notes(self) -> list[str]:
-        out = ["With out=array the result is written there."] if self.has_out else []
-        return [*out, *(line for line in super().notes() if line)]
-
-    def no_gradient(self) -> str:
-        return ""  # nothing is differentiated here
-
-    def source(self) -> str:
-        arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in self.op.params]
-        call = f"return _call({', '.join(['out' if self.has_out else 'None', *arguments])})"
-        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([head, *(f"    {line}" for line in [*self.refuse_missing(), call]), ""])
-
-
 def make_public(made: NumpyOp) -> Callable[..., Any]:
     """The public function of an operator."""
-    writer = _Public(made)
-    names = {"Array": Any, "Sequence": Sequence, "dtype": Any, "_required": REQUIRED, "_call": made}
-    function: Callable[..., Any] = compile_source(writer.source(), made.op.name, names)[identifier(made.op.name)]
-    function.__doc__ = writer.doc()
-    function.__module__ = "tenon.numpy"
-    return function
+    return NumpyFunction(made.op, made.shown).compiled({"Array": Any, "dtype": Any, "_call": made})
 
 
 @cache
@@ -278,24 +218,10 @@ def numpy_op(name: str) -> NumpyOp:
     return NumpyOp(op, shown_outputs(op))
 
 
-def write_stub(op: Operator) -> str:
-    """The public function of an operator as type checkers and editors read it."""
-    return _Public(numpy_op(op.name)).stub()
-
-
-def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
-    """A function that computes a formula in one pass over memory.
-
-    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
-    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
-    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
-    updates inputs writes to the arrays that it is given, and returns what outputs it has.
-    """
-    formula_operator(formula, fast)  # says what is wrong with it
-    return _function(formula, bool(fast))
-
-
-@cache
-def _function(formula: str, fast: bool) -> Callable[..., Any]:
+def _make_formula(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
-    return name_formula(make_public(NumpyOp(op, range(len(op.outputs)))), formula, fast)
+    return make_public(NumpyOp(op, range(len(op.outputs))))
+
+
+_UPDATES = "A formula that updates inputs writes to the arrays that it is given, and returns what outputs it has."
+fuse = make_fuse("tenon.numpy", _make_formula, _UPDATES, gradient="")

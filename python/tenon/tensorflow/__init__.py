@@ -9,7 +9,6 @@ makes one of a formula. What an operator updates, it returns; a tf.Variable that
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import tenon
@@ -17,26 +16,16 @@ import tenon.tensorflow._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions, formula_operator, name_formula, named_formula
+from tenon._public import add_functions, formula_operator, make_fuse, named_formula
 from tenon.tensorflow import _call, _grad, _public
 
 
-def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
-    """A function that computes a formula in one pass over memory, with its gradient.
-
-    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
-    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
-    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. What a formula
-    updates is returned behind its outputs.
-    """
-    formula_operator(formula, fast)  # says what is wrong with it
-    return _function(formula, bool(fast))
-
-
-@cache
-def _function(formula: str, fast: bool) -> Callable[..., Any]:
+def _make_formula(formula: str, fast: bool) -> Callable[..., Any]:
     op = formula_operator(formula, fast)
-    return name_formula(_public.make_public(_call.row_of(op, fast), range(len(op.outputs))), formula, fast)
+    return _public.make_public(_call.row_of(op, fast), range(len(op.outputs)))
+
+
+fuse = make_fuse(__name__, _make_formula, "What a formula updates is returned behind its outputs.")
 
 
 def _refresh() -> None:

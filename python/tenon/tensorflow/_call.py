@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import keyword
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ import tensorflow as tf
 
 from tenon._frame import Calls
 from tenon._lib import check, lib
-from tenon.contract import Attr, Input, Operator, Output, attribute_text, attribute_words, table
+from tenon.contract import Attr, Input, Operator, Output, attribute_text, attribute_words, read_attribute, table
 from tenon.infer import Types
 from tenon.tensorflow._types import DTYPES, NAMES, dtype_name
 
@@ -74,13 +73,7 @@ def _text(attr: Attr, value: Any) -> str:
 
 def read_text(attr: Attr, text: str) -> Any:
     """The value of an attribute from what `_text` wrote."""
-    if text == "":
-        return None
-    if attr.kind in ("axes", "ints"):
-        return [int(n) for n in re.findall(r"-?\d+", text)]
-    if attr.kind == "bool":
-        return text == "true"
-    return float(text) if attr.kind == "float" else int(text) if attr.kind in ("int", "axis") else text.strip("'")
+    return None if text == "" else read_attribute(attr.kind, text)
 
 
 def _is_known(value: Any) -> bool:

@@ -9,22 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from tenon import _rules
-from tenon._public import (
-    REQUIRED,
-    Returning,
-    attribute_value,
-    check_number,
-    compile_source,
-    drop_absent,
-    identifier,
-    is_number,
-    is_told,
-    listed,
-    listed_axes,
-    number_type,
-    shown_outputs,
-)
-from tenon.contract import Attr, Input, Operator
+from tenon._arguments import check_number
+from tenon._by_name import Arguments
+from tenon._frameworks import TensorFlowFunction
+from tenon._public import drop_absent, shown_outputs
+from tenon.contract import Input, Operand, Operator
 from tenon.tensorflow._call import Row, run
 from tenon.tensorflow._types import DTYPES, NAMES, dtype_name
 
@@ -36,22 +25,6 @@ except ImportError:  # a call then always makes what its gradient needs
         return True
 
 
-class _Public(Returning):
-    """Variables among what is updated are assigned as well."""
-
-    written = "; a tf.Variable among them is assigned"
-
-    def default(self, param: Input | Attr) -> str:
-        if isinstance(param, Attr) and param.kind == "dtype" and param.default:
-            return f'"{DTYPES[param.default].name}"'  # not all are attributes of tf
-        return super().default(param)
-
-
-def write_stub(op: Operator) -> str:
-    """The public function of an operator as type checkers and editors read it."""
-    return _Public(op, shown_outputs(op)).stub()
-
-
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -60,15 +33,16 @@ def _is_tensor(value: Any) -> bool:
     return is_plain or (hasattr(value, "__tf_tensor__") and not hasattr(value, "_keras_history"))
 
 
-def _tensor(op: Operator, param: Input, value: Any) -> tf.Tensor:
+def _tensor(op: Operator, param: Input, value: Any, name: str) -> tf.Tensor:
+    """What a user gives for an input, or for one place of a list; `name` is that of the place."""
     if not _is_tensor(value):
-        raise TypeError(f"{op.name}: {param.name} must be a tensor, not {_instead(value)}")
+        raise TypeError(f"{op.name}: {name} must be a tensor, not {_instead(value)}")
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{op.name}: {param.name} has a mask, which TensorFlow would drop; its .data has none")
+        raise TypeError(f"{op.name}: {name} has a mask, which TensorFlow would drop; its .data has none")
     try:
         made = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{op.name}: {param.name} is no tensor for TensorFlow: {error}") from error
+        raise TypeError(f"{op.name}: {name} is no tensor for TensorFlow: {error}") from error
     if param.type.get("fixed") == ["i64"] and made.dtype.is_integer:  # seeds
         return tf.cast(made, tf.int64)
     return made
@@ -86,55 +60,30 @@ def _instead(value: Any) -> str:
     return f"{type(value).__name__}; tf.constant(…) makes one"
 
 
-def _takes_number(op: Operator, param: Input, value: Any) -> bool:
-    """Plain numbers, and integers such as a step that is counted."""
-    if not is_number(param) or value is None:
-        return False
-    if isinstance(value, bool | int | float | complex | np.generic):
-        return True
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf" and is_told(op, param):
-        return True
-    return _is_tensor(value) and tf.TensorShape(value.shape).rank == 0 and tf.as_dtype(value.dtype).is_integer
-
-
 def _known(shape: Any) -> tuple[Any, ...]:
     """The sizes; none where not even their number is known, as types are all that is asked for."""
     return () if shape.rank is None else tuple(shape)
 
 
-class Arguments:
-    """What users give, as an operator's calls take it."""
+class _Arguments(Arguments):
+    def dtype_name(self, value: Any) -> str | None:
+        return dtype_name(value)
 
-    def __init__(self, op: Operator) -> None:
-        self.op = op
+    def refuse_attribute(self, value: Any) -> str | None:
+        is_tensor = isinstance(value, tf.Tensor | tf.Variable)
+        return "a constant of the graph, and this value is a tensor" if is_tensor else None
 
-    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        op = self.op
-        made = {a.name: self._attribute(a, given[a.name]) for a in op.attrs if a.name in given}
-        numbers = []
-        for param in op.inputs:
-            value = given[param.name]
-            if _takes_number(op, param, value):
-                numbers.append(param)
-            elif param.list and value is not None:
-                made[param.name] = [_tensor(op, param, v) for v in listed(op, param, value, "tensors")]
-            elif value is not None or not param.optional:
-                made[param.name] = _tensor(op, param, value)
-        for param in numbers:
-            made[param.name] = self._number(param, given[param.name], made)
-        return made
+    def make_tensor(self, param: Input, value: Any, name: str) -> tf.Tensor:
+        return _tensor(self.op, param, value, name)
 
-    def _attribute(self, attr: Attr, value: Any) -> Any:
-        if isinstance(value, tf.Tensor | tf.Variable):
-            message = "is an attribute, a constant of the graph, and this value is a tensor"
-            raise TypeError(f"{self.op.name}: {attr.name} {message}")
-        return attribute_value(self.op, attr, listed_axes(attr, value), dtype_name)
+    def is_untyped(self, value: Any) -> bool:
+        """Integers, such as a step that is counted."""
+        return _is_tensor(value) and tf.TensorShape(value.shape).rank == 0 and tf.as_dtype(value.dtype).is_integer
 
-    def _number(self, param: Input, value: Any, made: Mapping[str, Any]) -> tf.Tensor:
-        lists = [(p, made.get(p.name)) for p in self.op.inputs]
-        present = [(p, v if p.list else [v]) for p, v in lists if v is not None]
-        operands = [(p, [(NAMES.get(t.dtype, t.dtype.name), _known(t.shape)) for t in v]) for p, v in present]
-        kind = number_type(self.op, param, operands, made)
+    def operand(self, param: Input, tensor: tf.Tensor) -> Operand:
+        return NAMES.get(tensor.dtype, tensor.dtype.name), _known(tensor.shape)
+
+    def make_number(self, param: Input, value: Any, kind: str) -> tf.Tensor:
         if isinstance(value, int | float | complex | np.generic | np.ndarray):
             check_number(self.op, param, value, kind)
         return tf.cast(value, DTYPES[kind]) if _is_tensor(value) else tf.constant(value, DTYPES[kind])
@@ -145,7 +94,7 @@ class Arguments:
 
 def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any]:
     op = row.op
-    arguments = Arguments(op)
+    arguments = _Arguments(op)
     asked = dict.fromkeys(_rules.asked_for(op), True)
 
     def call(given: Mapping[str, Any]) -> Any:
@@ -186,18 +135,7 @@ def _assign(given: Any, fresh: Sequence[tf.Tensor]) -> None:
 def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
     """The public function of an operator."""
     shown = shown_outputs(row.op) if shown is None else shown
-    writer = _Public(row.op, shown)
-    names = {
-        "Tensor": tf.Tensor,
-        "Any": Any,
-        "Sequence": Sequence,
-        "dtype": tf.DType,
-        "tf": tf,
-        "_required": REQUIRED,
-        "_call": _caller(row, shown),
-    }
-    made = compile_source(writer.source(), row.op.name, names)[identifier(row.op.name)]
-    made.__doc__ = writer.doc()
-    made.__module__ = "tenon.tensorflow"
+    names = {"Tensor": tf.Tensor, "dtype": tf.DType, "tf": tf, "_call": _caller(row, shown)}
     # Keras and AutoGraph read the source of what they call; there is nothing in it for them to convert.
+    made = TensorFlowFunction(row.op, shown).compiled(names)
     return tf.autograph.experimental.do_not_convert(made)  # type: ignore[no-any-return]

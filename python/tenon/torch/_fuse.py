@@ -17,8 +17,9 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from tenon._public import attribute_value, formula_operator, name_formula
-from tenon.contract import Attr, Input, Operator, attribute_words, fused
+from tenon._arguments import attribute_value
+from tenon._public import make_fuse
+from tenon.contract import Attr, Input, Operator, attribute_words, fused, read_attribute
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
 from tenon.torch._inductor import add_decomposition
@@ -97,13 +98,7 @@ def _updater(op: Operator, overload: Any, formula: str, fast: bool) -> Callable[
 
 
 def _read(attr: Attr, text: str) -> Any:
-    if attr.kind in ("int", "axis"):
-        return int(text)
-    if attr.kind == "float":
-        return float(text)
-    if attr.kind == "bool":
-        return text == "true"
-    return DTYPES[text] if attr.kind == "dtype" else text.strip("'")
+    return DTYPES[text] if attr.kind == "dtype" else read_attribute(attr.kind, text)
 
 
 class FusedOp(_ops.TorchOp):
@@ -172,25 +167,16 @@ def _on_one_line(formula: str) -> str:
     return made.strip()
 
 
-def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
-    """A function that computes a formula in one pass over memory, with its gradient.
-
-    ``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
-    language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
-    and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0. A formula that
-    updates inputs writes to the tensors that it is given, and returns what outputs it has.
-    """
-    formula_operator(formula, fast)  # says what is wrong with it, in the lines as they were written
-    return _function(_on_one_line(formula), bool(fast))
-
-
-@cache
-def _function(formula: str, fast: bool) -> Callable[..., Any]:
+def _make_formula(formula: str, fast: bool) -> Callable[..., Any]:
     made = fused_op(formula, fast)
     lists = [p.name for p in made.op.inputs if p.list]
     if lists:
         raise NotImplementedError(f"{made.op.name}: {lists[0]} is a list of tensors; tn.fuse takes single ones")
-    return name_formula(make_public(made), formula, fast)
+    return make_public(made)
+
+
+_UPDATES = "A formula that updates inputs writes to the tensors that it is given, and returns what outputs it has."
+fuse = make_fuse("tenon.torch", _make_formula, _UPDATES, as_kept=_on_one_line)
 
 
 # ---- the one operator of torch ---------------------------------------------------------------------------------------

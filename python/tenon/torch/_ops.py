@@ -12,7 +12,8 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from tenon import _lib
-from tenon._public import NEEDS, alike_inputs, attribute_value, drop_absent, free_inputs, shown_outputs
+from tenon._arguments import alike_inputs, attribute_value, free_inputs, listed, wrong_attribute
+from tenon._public import drop_absent, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.torch._direct import available, direct, record_by
 from tenon.torch._fake import bind, fake_kernel
@@ -155,12 +156,10 @@ class TorchOp:
         for param, value in zip(self.op.params, args, strict=True):
             if isinstance(param, Attr):
                 if (value is None and param.required) or (isinstance(value, Tensor) and value.ndim > 0):
-                    raise TypeError(f"{self.op.name}: {param.name} is {value}, needs {NEEDS[param.kind]}")
+                    raise wrong_attribute(self.op, param, value)
                 attribute_value(self.op, param, value, NAMES.get)
-            elif param.list and not isinstance(value, list | tuple):
-                raise TypeError(f"{self.op.name}: {param.name} must be a list of tensors, not {type(value).__name__}")
             elif param.list:
-                for k, one in enumerate(value):
+                for k, one in enumerate(listed(self.op, param, value, "tensors")):
                     if not isinstance(one, Tensor):
                         what = f"{param.name}[{k}] must be a tensor, not {type(one).__name__}"
                         raise TypeError(f"{self.op.name}: {what}")

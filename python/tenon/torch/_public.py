@@ -11,61 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon._public import (
-    REQUIRED,
-    Public,
-    attribute_value,
-    check_number,
-    compile_source,
-    identifier,
-    is_number,
-    number_type,
-)
+from tenon._arguments import check_number, is_number, number_type
+from tenon._frameworks import TorchFunction
+from tenon._public import REQUIRED, compile_source, identifier
 from tenon.contract import Attr, Input
-from tenon.torch._ops import TorchOp, default_of, same_type
+from tenon.torch._ops import TorchOp, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, operand
 
 
-def _has_out(made: TorchOp) -> bool:
-    """A single result may be written into a tensor that the caller has."""
-    single = list(made.shown) == [0] and made.op.outputs[0].want == "always"
-    return single and not made.op.mutates and all(p.name != "out" for p in made.op.params)
-
-
-class _Public(Public):
+class _Writer(TorchFunction):
     """Writes the public function of one operator."""
-
-    number = "Tensor | Param | float"
 
     def __init__(self, made: TorchOp) -> None:
         super().__init__(made.op, made.shown)
         self.made = made
-        self.arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in self.op.params]
-        self.has_out = _has_out(made)
-
-    def parameters(self) -> list[str]:
-        out = ["*", "out: Tensor | None = None"] if self.has_out else []
-        return [*super().parameters(), *out]
-
-    def default(self, param: Input | Attr) -> str:
-        value = default_of(param)
-        return str(value) if isinstance(value, torch.dtype) else super().default(param)
-
-    def results(self) -> str:
-        if len(self.shown) == len(self.op.outputs):
-            return super().results()
-        every = ", ".join(o.name + ("?" if o.want != "always" else "") for o in self.op.outputs)
-        return f"{super().results()} torch.ops.tenon.{self.op.name} returns {every}."
-
-    def notes(self) -> list[str]:
-        out = ["With out=tensor the result is written there; nothing can then be differentiated."]
-        return [*(out if self.has_out else []), *super().notes()]
-
-    def no_gradient(self) -> str:
-        if self.op.mutates:
-            return "Tensors that require a gradient are taken inside of torch.no_grad() only."
-        return super().no_gradient()
 
     def prepared(self) -> list[str]:
         """What is done to arguments before the call."""
@@ -101,22 +61,12 @@ class _Public(Public):
         lines = [*self.prepared(), f"return _call_into({', '.join(self.arguments)}, out)"]
         return "\n".join([f"def _writing(out, {', '.join(names)}):", *(f"    {line}" for line in lines), ""])
 
-    def source(self) -> str:
-        signature = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([signature, *(f"    {line}" for line in self.body()), ""])
-
-
-def write_stub(made: TorchOp) -> str:
-    """The public function of an operator as type checkers and editors read it."""
-    return _Public(made).stub()
-
 
 _SIMPLE = (int, float, torch.SymInt, torch.SymFloat)
 
 
 def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
     """Plain numbers for 0-dim inputs become tensors of the type that the contract says, where the others are."""
-    dtypes = [a for a in made.op.attrs if a.kind == "dtype"]
 
     def number(name: str, value: float | Param, given: dict[str, Any]) -> Tensor:
         if isinstance(value, Param):
@@ -132,8 +82,7 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         device = next((t.device for values in tensors.values() for t in values), torch.device("cpu"))
         param = next(p for p in made.op.inputs if p.name == name)
         operands = [(p, [operand(t) for t in tensors[p.name]]) for p in made.op.inputs]
-        attrs = {a.name: attribute_value(made.op, a, given[a.name], NAMES.get) for a in dtypes}
-        kind = number_type(made.op, param, operands, attrs)
+        kind = number_type(made.op, param, operands, given, NAMES.get)
         if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
             check_number(made.op, param, value, kind)
         if simple:  # a copy from the host would wait, and make a constant of what is symbolic
@@ -171,7 +120,7 @@ def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor
         if _tracing():
             return copied(out, function(*args))
         if writing is None:
-            writing = compile_source(_Public(made).writing_source(), f"{name}, out=", _names(made))["_writing"]
+            writing = compile_source(_Writer(made).writing_source(), f"{name}, out=", _names(made))["_writing"]
         result = writing(out, *args)
         return out if result is out else copied(out, result)
 
@@ -216,13 +165,13 @@ def _of_three(a: Any, b: Any, c: Any, *, out: Tensor | None = None) -> Any:
 _OF_TENSORS = {1: _of_one, 2: _of_two, 3: _of_three}
 
 
-def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
+def _of_tensors(writer: _Writer) -> Callable[..., Any] | None:
     """The public function, where it is one of up to three tensors of one type with one result."""
-    op = made.op
+    made, op = writer.made, writer.op
     if len(op.params) > 1 and made.alike != [made.tensors]:
         return None
     plain = all(isinstance(p, Input) and not (p.optional or p.list or is_number(p)) for p in op.params)
-    if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not _has_out(made):
+    if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not writer.has_out:
         return None
     params, name = [identifier(p.name) for p in op.params], identifier(op.name)
     code = _OF_TENSORS[len(params)].__code__.replace(co_varnames=(*params, "out"), co_name=name)
@@ -238,10 +187,8 @@ def _of_tensors(made: TorchOp) -> Callable[..., Any] | None:
 
 def make_public(made: TorchOp) -> Callable[..., Any]:
     """The public function of an operator."""
-    function = _of_tensors(made) or _from_source(made)
-    function.__doc__ = _Public(made).doc()
-    function.__module__ = "tenon.torch"
-    return function
+    writer = _Writer(made)
+    return writer.finished(_of_tensors(writer) or _from_source(writer))
 
 
 def _names(made: TorchOp) -> dict[str, Any]:
@@ -263,8 +210,9 @@ def _names(made: TorchOp) -> dict[str, Any]:
     }
 
 
-def _from_source(made: TorchOp) -> Callable[..., Any]:
-    namespace = compile_source(_Public(made).source(), made.op.name, _names(made))
+def _from_source(writer: _Writer) -> Callable[..., Any]:
+    made = writer.made
+    namespace = compile_source(writer.source(), made.op.name, _names(made))
     function: Callable[..., Any] = namespace[identifier(made.op.name)]
     namespace["_write"] = _writer(made, function)
     return function

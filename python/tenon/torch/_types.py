@@ -8,24 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tenon.contract import Argument, Attr, Operand, Operator, attribute_text
+from tenon.contract import NUMPY_NAMES, Argument, Attr, Operand, Operator, attribute_text
 
-DTYPES: dict[str, torch.dtype] = {
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "i8": torch.int8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-    "e4m3": torch.float8_e4m3fn,
-    "e5m2": torch.float8_e5m2,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, theirs) for name, theirs in NUMPY_NAMES.items()}
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 
 

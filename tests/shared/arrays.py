@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import samples
 
-from tenon.contract import Input
+from tenon.contract import NUMPY_NAMES, Input
 
 # The types that NumPy has itself.
-DTYPES: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i32": np.int32}
-DTYPES |= {"i64": np.int64, "bool": np.bool_}
+DTYPES: dict[str, Any] = {
+    kind: np.dtype(NUMPY_NAMES[kind]) for kind in ("f16", "f32", "f64", "i8", "i32", "i64", "bool")
+}
 
 
 class Case(samples.Case):
@@ -20,14 +22,7 @@ class Case(samples.Case):
 
     def arrays(self, T: str, dtypes: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by name; None where one is absent. The same numbers in every T, but for rounding."""
-        rng = np.random.default_rng(0)
-        made: dict[str, Any] = {p.name: None for p in self.op.inputs}
-        for given in self.sample["inputs"]:
-            param = next(p for p in self.op.inputs if p.name == given["name"])
-            kind = self.kind(given, T)
-            array = np.asarray(_values(rng, given, kind), dtypes[kind])
-            made[param.name] = [*(made[param.name] or ()), array] if param.list else array
-        return made
+        return self.inputs(T, np.random.default_rng(0), lambda values, kind: np.asarray(values, dtypes[kind]))
 
     def arguments(self, T: str, dtypes: Mapping[str, Any]) -> list[Any]:
         """All parameters by position: the arrays, the sample's attributes, and defaults."""
@@ -35,28 +30,12 @@ class Case(samples.Case):
         return [given[p.name] for p in self.op.params]
 
 
-def _values(rng: np.random.Generator, given: Any, kind: str) -> Any:
-    """Numbers for an input, as its sample wants them."""
-    shape = given["shape"]
-    if kind == "bool":
-        return rng.random(shape) > 0.3
-    if kind[0] in "iu":
-        return rng.integers(0, given["below"] or 3, shape)
-    return rng.random(shape) + 0.5 if given["positive"] else rng.standard_normal(shape)
-
-
-def cases(where: samples.Where[Case] = lambda case: True) -> list[Case]:
-    """Every sample that is not for benchmarks."""
-    return samples.cases(Case, where=where)
+cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)
+each_operator = partial(samples.each_operator, Case)
 
 
 def has_numpys_types(case: Case) -> bool:
     return all(case.kind(given, "f32") in DTYPES for given in case.sample["inputs"])
-
-
-def one_each(where: samples.Where[Case] = lambda case: True) -> list[Case]:
-    """For each operator the sample with most inputs."""
-    return samples.one_each(Case, where)
 
 
 def flat(values: Any) -> Iterator[Any]:
@@ -78,6 +57,10 @@ def copies(args: Any) -> Any:
     if isinstance(args, list | tuple):
         return [copies(a) for a in args]
     return args.copy(order="K") if isinstance(args, np.ndarray) else args
+
+
+def assert_close(have: Any, want: Any, T: str, scale: float = 4.0) -> None:
+    samples.assert_all_close(list(flat(have)), list(flat(want)), T, scale)
 
 
 # ---- what users give for numbers and axes ----------------------------------------------------------------------------

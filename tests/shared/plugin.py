@@ -1,4 +1,4 @@
-"""Operators whose contracts use what the built-in ones do not (python/plugin.c), as a shared object."""
+"""Operators whose contracts use what the built-in ones do not (plugin.c), as a shared object."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import subprocess
 
 import pytest
 
-TESTS = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def compile_plugin(
-    folder: pathlib.Path, source: pathlib.Path = TESTS / "python" / "plugin.c", name: str = "plugin"
+    folder: pathlib.Path, source: pathlib.Path = HERE / "plugin.c", name: str = "plugin"
 ) -> pathlib.Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")
     made = folder / f"{name}.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", f"-I{TESTS.parent / 'include'}", str(source), "-o", str(made)]
+    command = [compiler, "-shared", "-fPIC", "-O1", f"-I{HERE.parents[1] / 'include'}", str(source), "-o", str(made)]
     subprocess.run(command, check=True)
     return made

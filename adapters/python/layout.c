@@ -1,0 +1,84 @@
+/* Numbers of the public headers, by name, for callers that cannot read C: Python declares the same structs for ctypes
+ * and compares them with these when it opens the library (python/tenon/_structs.py). */
+#include <string.h>
+
+#include <tenon/fuse.h>
+
+#define CONSTANT(name) \
+    { #name, name }
+#define SIZE(type) \
+    { #type, sizeof(type) }
+#define FIELD(type, field) \
+    { #type "." #field, offsetof(type, field) }
+
+static const struct {
+    const char *name;
+    size_t value;
+} numbers[] = {
+    CONSTANT(TN_MAX_RANK),
+    CONSTANT(TN_TYPE_COUNT),
+    CONSTANT(TN_UNSET),
+    CONSTANT(TN_INT),
+    CONSTANT(TN_FLOAT),
+    CONSTANT(TN_BOOLEAN),
+    CONSTANT(TN_STR),
+    CONSTANT(TN_DTYPE),
+    CONSTANT(TN_INTS),
+    CONSTANT(TN_CPU),
+    CONSTANT(TN_CUDA),
+    SIZE(tn_dtype),
+    FIELD(tn_dtype, code),
+    FIELD(tn_dtype, bits),
+    FIELD(tn_dtype, lanes),
+    SIZE(tn_device),
+    FIELD(tn_device, kind),
+    FIELD(tn_device, index),
+    SIZE(tn_tensor),
+    FIELD(tn_tensor, data),
+    FIELD(tn_tensor, device),
+    FIELD(tn_tensor, ndim),
+    FIELD(tn_tensor, dtype),
+    FIELD(tn_tensor, shape),
+    FIELD(tn_tensor, strides),
+    FIELD(tn_tensor, byte_offset),
+    SIZE(tn_value),
+    FIELD(tn_value, kind),
+    FIELD(tn_value, choice),
+    FIELD(tn_value, count),
+    FIELD(tn_value, i),
+    SIZE(tn_attr),
+    FIELD(tn_attr, name),
+    FIELD(tn_attr, value),
+    SIZE(tn_args),
+    FIELD(tn_args, in),
+    FIELD(tn_args, n_in),
+    FIELD(tn_args, lengths),
+    FIELD(tn_args, attrs),
+    FIELD(tn_args, n_attrs),
+    FIELD(tn_args, out),
+    FIELD(tn_args, n_out),
+    FIELD(tn_args, kernel),
+    SIZE(tn_spec),
+    FIELD(tn_spec, present),
+    FIELD(tn_spec, type),
+    FIELD(tn_spec, ndim),
+    FIELD(tn_spec, shape),
+    SIZE(tn_host),
+    FIELD(tn_host, context),
+    FIELD(tn_host, stream),
+    FIELD(tn_host, alloc),
+    FIELD(tn_host, release),
+    FIELD(tn_host, parallel),
+    FIELD(tn_host, threads),
+    SIZE(tn_fuse_options),
+    FIELD(tn_fuse_options, name),
+    FIELD(tn_fuse_options, fast),
+};
+
+TN_API int64_t tn_layout(const char *name); /* a constant, sizeof a struct or offsetof a field; -1: there is none */
+
+int64_t tn_layout(const char *name) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(numbers[i].name, name)) return (int64_t)numbers[i].value;
+    return -1;
+}

@@ -1,0 +1,54 @@
+"""Which samples the tests of frameworks call operators with (tests/shared/samples.py)."""
+
+from __future__ import annotations
+
+from samples import Case, cases, each_operator, every_sample, family, features, one_each
+
+import tenon
+from tenon.contract import Operator
+
+
+def names(chosen: list[Case]) -> set[str]:
+    return {case.op.name for case in chosen}
+
+
+def is_formula(op: Operator) -> bool:
+    return op.formula is not None
+
+
+def test_every_operator_is_called() -> None:
+    assert names(cases(Case)) == names(each_operator(Case)) == set(tenon.ops())
+    smooth = {name for name, op in tenon.ops().items() if op.rule is not None}
+    assert names(cases(Case, 300, lambda c: c.op.rule is not None)) == smooth
+
+
+def test_operators_with_kernels_of_their_own_are_called_with_every_sample() -> None:
+    own = [case for case in every_sample(Case) if not is_formula(case.op)]
+    assert [case for case in cases(Case) if not is_formula(case.op)] == own
+    assert names([case for case in one_each(Case) if not is_formula(case.op)]) == names(own)
+
+
+def test_formulas_are_called_with_all_that_an_adapter_can_tell_apart() -> None:
+    def kinds(chosen: list[Case]) -> set[object]:
+        return {(family(case.op), features(case)) for case in chosen}
+
+    assert kinds(cases(Case)) == kinds(every_sample(Case))
+    assert len(cases(Case)) < len(every_sample(Case))
+    families = [family(case.op) for case in one_each(Case) if is_formula(case.op)]
+    assert len(families) == len(set(families))
+    assert set(families) == {family(op) for op in tenon.ops().values() if is_formula(op)}
+
+
+def test_families() -> None:
+    """Names and numbers make none, what adapters do does."""
+    ops = tenon.ops()
+    assert family(ops["gelu"]) == family(ops["silu"])  # x in, y out, the gradient from x
+    assert family(ops["gelu"]) != family(ops["sigmoid"])  # whose gradient reads y
+    assert family(ops["add"]) != family(ops["mul"])  # the gradient of one is passed on
+    assert family(ops["mse"]) != family(ops["huber"])  # one attribute more
+    assert family(ops["sgd_step"]) != family(ops["sgd_step_list"])
+
+
+def test_features() -> None:
+    """Of the samples of rms_norm: without a weight, with one, of another type, of no rows, with an attribute."""
+    assert len({features(case) for case in every_sample(Case) if case.op.name == "rms_norm"}) > 4

@@ -1,0 +1,205 @@
+"""The table's samples as calls to test with, for every framework: their cases derive from these.
+
+An operator with kernels of its own is called with each of its samples. Formulas share one way through an adapter, so
+what a framework is tested with is what an adapter can tell apart: the family of the operator, which is its contract and
+gradient rule without names and numbers, and the features of the sample, such as which optional inputs it has. Each
+formula is called with its first sample, and each family with one sample for each set of features. `tenon check` runs
+every sample of every operator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+import tenon
+from tenon._rules import has_gradient, passed_on
+from tenon.contract import Input, Json, Operator, table
+from tenon.infer import Types
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of one operator."""
+
+    op: Operator
+    sample: Any
+
+    def __str__(self) -> str:
+        return f"{self.op.name} {self.sample['text']}".replace(" ", "-")
+
+    @property
+    def numel(self) -> int:
+        return max((math.prod(i["shape"]) for i in self.sample["inputs"]), default=0)
+
+    def kind(self, given: Any, T: str, same: bool = False) -> str:
+        """The element type of an input of the sample; `same`: all type variables are T, whatever it says."""
+        types = Types(self.op, self.sample["attrs"])
+        said = {} if same else self.sample["types"]
+        types.bound.update({name: said.get(name, T) for name in self.op.types}, T=T)
+        return types.of(given["type"])
+
+    def inputs(
+        self, T: str, random: np.random.Generator, convert: Callable[[np.ndarray, str], Any], same: bool = False
+    ) -> dict[str, Any]:
+        """The inputs by name: what `convert` makes of an array and the name of its element type, a list of that, or
+        None where one is absent."""
+        made: dict[str, Any] = {p.name: None for p in self.op.inputs}
+        lists = {p.name for p in self.op.inputs if p.list}
+        for given in self.sample["inputs"]:
+            name, kind = given["name"], self.kind(given, T, same)
+            tensor = convert(_values(random, given, kind), kind)
+            made[name] = [*(made[name] or ()), tensor] if name in lists else tensor
+        return made
+
+
+def _values(random: np.random.Generator, given: Any, kind: str) -> np.ndarray:
+    """Numbers for an input, as its sample wants them."""
+    shape = given["shape"]
+    if kind == "bool":
+        return np.asarray(random.random(shape) > 0.3)
+    if kind.startswith(("i", "u")):
+        return np.asarray(random.integers(0, given["below"] or 3, shape))
+    return np.asarray(random.random(shape) + 0.5 if given["positive"] else random.standard_normal(shape))
+
+
+# ---- what an adapter can tell apart ----------------------------------------------------------------------------------
+
+
+class _Names:
+    """Names of a contract, by the order in which they occur."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        return self.known.setdefault(name, len(self.known))
+
+    def without(self, part: Json) -> Hashable:
+        """A type or a shape of a contract without its names."""
+        if isinstance(part, dict):
+            named = ("attr", "dim", "pack", "var")
+            return tuple(
+                (key, self.number(value) if key in named and isinstance(value, str) else self.without(value))
+                for key, value in sorted(part.items())
+            )
+        return tuple(map(self.without, part)) if isinstance(part, list) else part
+
+
+def family(op: Operator) -> Hashable:
+    """An operator's contract and gradient rule without names, defaults and bounds: what an adapter makes of it."""
+    return _family(op.name)
+
+
+@cache
+def _family(name: str) -> Hashable:
+    op, names = table()[name], _Names()
+    params: list[Hashable] = []
+    for p in op.params:
+        names.number(p.name)
+        if isinstance(p, Input):
+            params.append((names.without(p.type), names.without(p.shape), p.optional, p.inplace, p.list))
+        else:
+            params.append((p.kind, p.optional, p.required, p.implied, p.length, names.without(p.rank_of)))
+    outputs = [(names.without(o.type), names.without(o.shape), o.want, o.list) for o in op.outputs]
+    return tuple(params), tuple(outputs), tuple(op.types.values()), bool(op.where), op.autocast, _rule(op, names)
+
+
+def _rule(op: Operator, names: _Names) -> Hashable:
+    """What a gradient keeps of a call, computes and returns."""
+    if op.rule is None:
+        return None
+    places = {o.name: i for i, o in enumerate(op.outputs)}
+    statements = tuple(
+        (
+            tuple(map(names.number, s.results)),
+            s.formula is None,
+            s.local,
+            tuple((a.kind, places.get(a.name) if "output" in a.kind else names.number(a.name)) for a in s.sources),
+            tuple(map(names.number, passed_on(op, s))),
+        )
+        for s in op.rule.statements
+    )
+    return statements, tuple(sorted(places[name] for name in op.rule.differentiable)), op.rule.stands_in
+
+
+def features(case: Case) -> Hashable:
+    """What a sample adds to its family: which inputs it has, how many of a list, which are empty, of no dimensions, of
+    another shape than the first or of a type of their own, and which attributes it sets."""
+    sample = case.sample
+    given = [[g["shape"] for g in sample["inputs"] if g["name"] == p.name] for p in case.op.inputs]
+    inputs = tuple((min(len(part), 2), any(0 in s for s in part), [] in part, part == given[0]) for part in given)
+    return inputs, tuple(a.name in sample["attrs"] for a in case.op.attrs), tuple(sorted(sample["types"].items()))
+
+
+# ---- choosing --------------------------------------------------------------------------------------------------------
+
+C = TypeVar("C", bound=Case)
+Where = Callable[[C], bool]
+
+
+def every_sample(kind: type[C], most: int | None = None, where: Where[C] = lambda case: True) -> list[C]:
+    """All samples, but for those of benchmarks; `most`: elements of an input."""
+    made = [kind(op, s) for op in tenon.ops().values() for s in op.samples if not s["bench"]]
+    return [c for c in made if where(c) and (most is None or c.numel <= most)]
+
+
+def cases(kind: type[C], most: int | None = None, where: Where[C] = lambda case: True) -> list[C]:
+    """Every sample of an operator with kernels of its own. Of formulas: the first of each operator, and one for each
+    family and set of features."""
+    return list(_chosen(every_sample(kind, most, where)))
+
+
+def _chosen(samples: list[C]) -> Iterator[C]:
+    seen: set[Hashable] = set()
+    for case in samples:
+        keys = {case.op.name, (family(case.op), features(case))}
+        if case.op.formula is None or not keys <= seen:
+            yield case
+        seen |= keys
+
+
+def each_operator(kind: type[C], where: Where[C] = lambda case: True) -> list[C]:
+    """For each operator the sample with most inputs."""
+    return _fullest(kind, where, lambda op: op.name)
+
+
+def one_each(kind: type[C], where: Where[C] = lambda case: True) -> list[C]:
+    """For each operator with kernels of its own, and for each family of formulas, the sample with most inputs."""
+    return _fullest(kind, where, lambda op: op.name if op.formula is None else family(op))
+
+
+def _fullest(kind: type[C], where: Where[C], group: Callable[[Operator], Hashable]) -> list[C]:
+    best: dict[Hashable, C] = {}
+    for case in every_sample(kind, 4096, where):
+        other = best.get(group(case.op))
+        if case.numel and (other is None or len(case.sample["inputs"]) > len(other.sample["inputs"])):
+            best[group(case.op)] = case
+    return list(best.values())
+
+
+def differentiable_inputs(case: Case) -> list[int]:
+    """The parameters that the rule has gradients for."""
+    named = has_gradient(case.op)
+    return [i for i, p in enumerate(case.op.params) if p.name in named]
+
+
+# ---- comparing -------------------------------------------------------------------------------------------------------
+
+# How far results of a type may be from those of float64, relative and absolute. The exact bounds are `tenon check`'s.
+TOLERANCE = {"f64": (1e-9, 1e-9), "f32": (2e-4, 2e-5), "bf16": (5e-2, 5e-2), "f16": (1e-2, 1e-2)}
+
+
+def assert_all_close(have: list[np.ndarray], want: list[np.ndarray], T: str = "f32", scale: float = 1.0) -> None:
+    """As many results, of the same shapes, no further from each other than T may be, times `scale`."""
+    assert len(have) == len(want)
+    rtol, atol = TOLERANCE[T]
+    for a, b in zip(have, want, strict=True):
+        assert a.shape == b.shape
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=scale * rtol, atol=scale * atol, equal_nan=True)
