@@ -46,7 +46,7 @@ tn_type wide_type(const tni_contract *contract, const tni_type *declared, tn_typ
     return is_float && (variable || declared->kind == TNI_TYPE_ATTR) ? TN_F64 : type;
 }
 
-void call_link(call *c) {
+void call_link(made_call *c) {
     const tni_contract *contract = c->op->contract;
     int32_t flat = 0, given = 0;
     for (int32_t i = 0; i < contract->n_inputs; i++) {
@@ -66,7 +66,7 @@ void call_link(call *c) {
     c->args.n_out = c->n_out;
 }
 
-static tn_status no_memory(call *c) {
+static tn_status no_memory(made_call *c) {
     call_free(c);
     return tn_fail(TN_NO_MEMORY, "out of memory for the tensors of a call");
 }
@@ -81,14 +81,14 @@ static bool make_array(array *a, const call_options *o, tn_type type, int32_t nd
     return o->zero ? array_make_zero(a, type, ndim, shape) : array_make(a, type, ndim, shape, o->how, o->offset);
 }
 
-static void set_attr(call *c, tn_attr attr) {
+static void set_attr(made_call *c, tn_attr attr) {
     int32_t at = 0;
     while (at < c->args.n_attrs && strcmp(c->attrs[at].name, attr.name) != 0) at++;
     c->attrs[at] = attr;
     if (at == c->args.n_attrs) c->args.n_attrs++;
 }
 
-static void set_attrs(call *c, const tni_case *sample, uint32_t flags) {
+static void set_attrs(made_call *c, const tni_case *sample, uint32_t flags) {
     const tni_contract *contract = c->op->contract;
     for (int32_t i = 0; i < sample->n_attrs; i++) {
         tn_attr attr = sample->attrs[i];
@@ -102,7 +102,7 @@ static void set_attrs(call *c, const tni_case *sample, uint32_t flags) {
     }
 }
 
-tn_status call_outputs(call *c, call_options options) {
+tn_status call_outputs(made_call *c, call_options options) {
     if (options.dense_out) options.how = DENSE;
     call_link(c);
     TN_TRY(tn_infer(c->op, &c->args, c->specs));
@@ -116,7 +116,7 @@ tn_status call_outputs(call *c, call_options options) {
     return TN_OK;
 }
 
-tn_status call_make(call *c, const tn_operator *op, const tni_case *sample, call_options options) {
+tn_status call_make(made_call *c, const tn_operator *op, const tni_case *sample, call_options options) {
     const tni_contract *contract = op->contract;
     memset(c, 0, sizeof *c);
     c->op = op;
@@ -139,7 +139,7 @@ tn_status call_make(call *c, const tn_operator *op, const tni_case *sample, call
     return status;
 }
 
-void call_free(call *c) {
+void call_free(made_call *c) {
     for (int32_t i = 0; c->in && i < c->n_in; i++) array_free(&c->in[i]);
     for (int32_t i = 0; c->out && i < c->n_out; i++) array_free(&c->out[i]);
     tni_free(c->in);

@@ -132,7 +132,7 @@ static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
     }
     const char *kernel = "none";
     tn_cost cost = {0, 0};
-    call k;
+    made_call k;
     bool known = call_make(&k, op, made, (call_options){.bare = true}) == TN_OK &&
                  tn_explain(op, &k.args, &kernel, &cost) == TN_OK;
     printf("%-48s  %s%s", s->args, style_text(DIM), s->bench ? "(bench) " : "");

@@ -60,7 +60,7 @@ bool array_watch(array *a);
 bool array_intact(const array *a, bool whole);
 
 /* ---- one call ---------------------------------------------------------------------------------------------------- */
-typedef struct call {
+typedef struct made_call {
     const tn_operator *op;
     int32_t n_in;                    /* tensors given, as in tni_case */
     array *in;                       /* (n_in) */
@@ -73,7 +73,7 @@ typedef struct call {
     tn_tensor *out_list[TNI_MAX_ARGS];
     tn_attr attrs[TNI_MAX_ARGS];
     tn_args args; /* points to the above: a call must stay where it is */
-} call;
+} made_call;
 
 enum {
     CALL_WIDE = 1, /* every type variable is f64: what the reference runs in */
@@ -90,12 +90,12 @@ typedef struct call_options {
 } call_options;
 
 /* Tensors for a case: inputs without values, outputs as inferred. Frees itself and leaves a message on failure. */
-tn_status call_make(call *c, const tn_operator *op, const tni_case *sample, call_options options);
+tn_status call_make(made_call *c, const tn_operator *op, const tni_case *sample, call_options options);
 /* Outputs follow from the inputs in place: for calls that were built by hand. */
-tn_status call_outputs(call *c, call_options options);
+tn_status call_outputs(made_call *c, call_options options);
 /* Points args at the arrays again, after in or out has changed. */
-void call_link(call *c);
-void call_free(call *c);
+void call_link(made_call *c);
+void call_free(made_call *c);
 /* Random values that suit input i of the case. */
 void case_values(const tni_sample_input *input, tn_type type, uint64_t seed, double *values);
 int64_t dims_count(const tni_dims *dims);

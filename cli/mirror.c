@@ -188,7 +188,7 @@ tn_status mirror_begin(mirror *m, array *const *arrays, int n) {
     return TN_OK;
 }
 
-tn_status mirror_begin_call(mirror *m, call *k) {
+tn_status mirror_begin_call(mirror *m, made_call *k) {
     array *arrays[MIRROR_MOST];
     int n = 0;
     for (int32_t i = 0; i < k->n_in; i++) arrays[n++] = &k->in[i];
@@ -240,7 +240,7 @@ tn_status mirror_end(mirror *m) {
     return status;
 }
 
-tn_status call_run(call *k, mirror *on, const tn_host *host) {
+tn_status call_run(made_call *k, mirror *on, const tn_host *host) {
     if (!on) return tn_run(k->op, &k->args, host);
     const tn_host streaming = tn_stream_host(on->stream);
     TN_TRY(mirror_begin_call(on, k));

@@ -37,13 +37,13 @@ tn_status mirror_open(mirror *m, int device);
 void mirror_close(mirror *m);
 /* Copies the arrays to the GPU and points their tensors there. The same arrays get the same addresses again. */
 tn_status mirror_begin(mirror *m, array *const *arrays, int n);
-tn_status mirror_begin_call(mirror *m, call *k);
+tn_status mirror_begin_call(mirror *m, made_call *k);
 /* Waits for the stream, copies everything back, points the tensors to the host again (also on failure). */
 tn_status mirror_end(mirror *m);
 
 /* Runs the call on the CPU (`on` is NULL) or, with its tensors mirrored, on a GPU. host NULL: the default one, on the
  * mirror's stream. */
-tn_status call_run(call *k, mirror *on, const tn_host *host);
+tn_status call_run(made_call *k, mirror *on, const tn_host *host);
 
 /* Reads what follows --device: "cpu", "cuda" or "cuda:1" (NULL: cpu). Else, or where there is no such GPU, a message. */
 tn_status read_device(const char *text, tn_device *device);

@@ -36,7 +36,7 @@ typedef struct bench {
     cu_stream stream;
     tn_host host;
     const tn_operator *op;
-    call *calls; /* (buffers) */
+    made_call *calls; /* (buffers) */
     int made, buffers;
     bool flushed;
     int64_t turn;
@@ -120,7 +120,7 @@ static tn_status place_array(bench *b, array *a) {
 }
 
 /* Arrays of a bare call own no memory of the host; what they have on the GPU is freed here. */
-static void drop_call(const bench *b, call *k) {
+static void drop_call(const bench *b, made_call *k) {
     for (int32_t i = 0; k->in && i < k->n_in + k->n_out; i++) {
         array *a = i < k->n_in ? &k->in[i] : &k->out[i - k->n_in];
         if (a->tensor.data) b->cu->cuMemFree((uintptr_t)a->tensor.data);
@@ -129,7 +129,7 @@ static void drop_call(const bench *b, call *k) {
     call_free(k);
 }
 
-static tn_status make_call(bench *b, call *k, const tni_case *sample, const char *kernel) {
+static tn_status make_call(bench *b, made_call *k, const tni_case *sample, const char *kernel) {
     TN_TRY(call_make(k, b->op, sample, (call_options){.bare = true}));
     b->made++;
     k->args.kernel = kernel;
@@ -153,7 +153,7 @@ static tn_status copy_by_kernel(bench *b, cu_pointer to, cu_pointer from) {
 static tn_status queue(bench *b, work w, int64_t turn) {
     const int64_t at = turn % b->buffers;
     const cu_pointer from = b->from + (uint64_t)at * b->half, to = b->to + (uint64_t)at * b->half;
-    const call *k = &b->calls[w == RUN_HOT ? 0 : at];
+    const made_call *k = &b->calls[w == RUN_HOT ? 0 : at];
     switch (w) {
     case COPY_ENGINE: return failed("copying", b->cu->cuMemcpyDtoDAsync(to, from, b->half, b->stream));
     case COPY_KERNEL: return copy_by_kernel(b, to, from);
@@ -352,7 +352,7 @@ static void drop(bench *b) {
 
 /* The kernel that would be taken, and the bytes that must move. */
 static tn_status explain(const bench *b, const tni_case *sample, const char *kernel, gpu_measurement *m) {
-    call bare;
+    made_call bare;
     TN_TRY(call_make(&bare, b->op, sample, (call_options){.bare = true}));
     for (int32_t i = 0; i < bare.n_in; i++) bare.in[i].tensor.device = b->device;
     for (int32_t i = 0; i < bare.n_out; i++) bare.out[i].tensor.device = b->device;

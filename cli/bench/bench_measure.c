@@ -13,7 +13,7 @@ static const double MOST_BYTES = 6e9;  /* of all buffers */
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Large inputs repeat a million random numbers: drawing more takes longer than measuring. */
-static bool fill(call *k, const tni_case *sample) {
+static bool fill(made_call *k, const tni_case *sample) {
     const int64_t most = 1000003;
     double *values = tni_malloc((size_t)most * sizeof *values);
     if (!values) return false;
@@ -82,7 +82,7 @@ spread bench_spread(double *times, int n) {
 }
 
 typedef struct timing {
-    call *calls; /* (buffers) */
+    made_call *calls; /* (buffers) */
     int buffers, inner;
     copier copy;
     int64_t turn;
@@ -91,7 +91,7 @@ typedef struct timing {
 static tn_status time_calls(timing *t, double *seconds) {
     double begin = bench_now();
     for (int i = 0; i < t->inner; i++) {
-        call *k = &t->calls[(t->turn + i) % t->buffers];
+        made_call *k = &t->calls[(t->turn + i) % t->buffers];
         TN_TRY(tn_run(k->op, &k->args, NULL));
     }
     *seconds = (bench_now() - begin) / t->inner;
@@ -147,7 +147,7 @@ static int choose_buffers(const measurement *m) {
 
 tn_status bench_measure(const tn_operator *op, const tni_case *sample, const char *kernel, double seconds,
                         measurement *m) {
-    call bare;
+    made_call bare;
     *m = (measurement){0};
     TN_TRY(call_make(&bare, op, sample, (call_options){.bare = true}));
     bare.args.kernel = kernel;

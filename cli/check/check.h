@@ -52,8 +52,8 @@ tn_status problem_make(problem *p, const tn_operator *op, tni_case *sample, cons
 tn_status problem_solve(problem *p, bool bounds);
 void problem_free(problem *p);
 /* A call with the problem's values in it. */
-tn_status problem_call(const problem *p, call *c, call_options options);
-void problem_write(const problem *p, call *c);
+tn_status problem_call(const problem *p, made_call *c, call_options options);
+void problem_write(const problem *p, made_call *c);
 /* The values of input i, as its type rounds them. */
 void problem_round(problem *p, int32_t i);
 const char *reference_kernel(const tn_operator *op);
@@ -157,16 +157,16 @@ bool check_declined(checker *c, tn_status status);
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 /* Every result of the call against the problem's. `what` is put into the message: "base 3 elements off". */
-bool compare_call(checker *c, const problem *p, const call *k, const char *what);
+bool compare_call(checker *c, const problem *p, const made_call *k, const char *what);
 /* Elements begin … begin + result's count - 1 along nothing else: one result against an array. */
 bool compare_result(checker *c, const result *r, const array *a, const char *what);
 /* Runs the call with the checker's kernel (or `kernel`) and compares; false after a failure. */
-bool run_and_compare(checker *c, const problem *p, call *k, const char *what);
+bool run_and_compare(checker *c, const problem *p, made_call *k, const char *what);
 /* The same bits in two arrays of the same shape; a failure says where. */
 bool same_bits(checker *c, const char *name, const array *a, const array *b, const char *what);
-bool same_results(checker *c, const call *a, const call *b, const char *what);
+bool same_results(checker *c, const made_call *a, const made_call *b, const char *what);
 /* The array that holds result r of a call. */
-array *result_array(const call *k, const result *r);
+array *result_array(const made_call *k, const result *r);
 
 /* ---- making problems in rows ------------------------------------------------------------------------------------- */
 

@@ -69,7 +69,7 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
     return !wrong;
 }
 
-bool compare_call(checker *c, const problem *p, const call *k, const char *what) {
+bool compare_call(checker *c, const problem *p, const made_call *k, const char *what) {
     bool good = true;
     for (int32_t i = 0; i < p->n_results; i++) {
         const result *r = &p->results[i];
@@ -80,7 +80,7 @@ bool compare_call(checker *c, const problem *p, const call *k, const char *what)
 }
 
 /* Nothing but the results may have been written. */
-static bool check_untouched(checker *c, const call *k, const char *what) {
+static bool check_untouched(checker *c, const made_call *k, const char *what) {
     for (int32_t i = 0; i < k->n_in; i++) {
         const tni_param *param = &c->contract->inputs[k->param[i]];
         if (array_intact(&k->in[i], !param->inplace)) continue;
@@ -97,13 +97,13 @@ static bool check_untouched(checker *c, const call *k, const char *what) {
 }
 
 /* The maximum of no elements has no value: a formula that asks for it is right to say so. */
-static bool asks_for_none(const checker *c, const call *k, tn_status status) {
+static bool asks_for_none(const checker *c, const made_call *k, tn_status status) {
     bool empty = false;
     for (int32_t i = 0; i < k->n_in; i++) empty |= k->in[i].count == 0;
     return status == TN_BAD_SHAPE && empty && c->op->row->formula && strstr(tn_last_error(), "of no elements");
 }
 
-bool run_and_compare(checker *c, const problem *p, call *k, const char *what) {
+bool run_and_compare(checker *c, const problem *p, made_call *k, const char *what) {
     bool watched = true;
     for (int32_t i = 0; i < k->n_in; i++) watched &= array_watch(&k->in[i]);
     for (int32_t i = 0; i < k->n_out; i++) watched &= k->out[i].count < 0 || array_watch(&k->out[i]);
@@ -140,7 +140,7 @@ bool same_bits(checker *c, const char *name, const array *a, const array *b, con
     return true;
 }
 
-bool same_results(checker *c, const call *a, const call *b, const char *what) {
+bool same_results(checker *c, const made_call *a, const made_call *b, const char *what) {
     for (int32_t i = 0; i < a->n_out; i++) {
         if (a->out[i].count < 0 || b->out[i].count < 0) continue;
         if (!same_bits(c, c->contract->outputs[i].name, &a->out[i], &b->out[i], what)) return false;

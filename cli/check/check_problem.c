@@ -73,31 +73,31 @@ void problem_free(problem *p) {
     *p = (problem){0};
 }
 
-void problem_write(const problem *p, call *c) {
+void problem_write(const problem *p, made_call *c) {
     for (int32_t i = 0; i < c->n_in; i++) array_write(&c->in[i], p->in[i]);
 }
 
-tn_status problem_call(const problem *p, call *c, call_options options) {
+tn_status problem_call(const problem *p, made_call *c, call_options options) {
     TN_TRY(call_make(c, p->op, p->sample, options));
     problem_write(p, c);
     return TN_OK;
 }
 
-array *result_array(const call *k, const result *r) {
+array *result_array(const made_call *k, const result *r) {
     return r->output >= 0 ? &k->out[r->output] : &k->in[r->input];
 }
 
 /* ---- solving ----------------------------------------------------------------------------------------------------- */
 
-static tn_status run_reference(call *c) {
+static tn_status run_reference(made_call *c) {
     c->args.kernel = reference_kernel(c->op);
     return tn_run(c->op, &c->args, NULL);
 }
 
 /* Types of the call that is checked, not of the reference. */
-static tn_status add_results(problem *p, const call *wide) {
+static tn_status add_results(problem *p, const made_call *wide) {
     const tni_contract *contract = p->op->contract;
-    call narrow;
+    made_call narrow;
     TN_TRY(call_make(&narrow, p->op, p->sample, (call_options){.flags = 0}));
     for (int32_t i = 0; i < wide->n_out; i++) {
         p->results[p->n_results++] = (result){.present = wide->out[i].count >= 0,
@@ -115,7 +115,7 @@ static tn_status add_results(problem *p, const call *wide) {
     return TN_OK;
 }
 
-static tn_status read_results(problem *p, const call *wide) {
+static tn_status read_results(problem *p, const made_call *wide) {
     for (int32_t i = 0; i < p->n_results; i++) {
         result *r = &p->results[i];
         if (!r->present) continue;
@@ -139,7 +139,7 @@ static bool has_bits(const array *a, int64_t k, char bits) {
     return true;
 }
 
-static bool has_untouched(const call *wide) {
+static bool has_untouched(const made_call *wide) {
     for (int32_t i = 0; i < wide->n_out; i++) {
         for (int64_t k = 0; k < wide->out[i].count; k++) {
             if (has_bits(&wide->out[i], k, (char)0xff)) return true;
@@ -150,8 +150,8 @@ static bool has_untouched(const call *wide) {
 
 /* Outputs have all bits set before the run, and what has them still may be a result. An element that has none set where
  * there were none before is not written: every kernel that forgets it too would pass for right. */
-static tn_status check_written(const problem *p, const call *wide) {
-    call other;
+static tn_status check_written(const problem *p, const made_call *wide) {
+    made_call other;
     if (!has_untouched(wide)) return TN_OK;
     TN_TRY(problem_call(p, &other, (call_options){.flags = CALL_WIDE, .zero = true}));
     tn_status status = run_reference(&other);
@@ -193,7 +193,7 @@ static double tiny(tn_type type) {
     }
 }
 
-static void nudge(const problem *p, call *wide, uint64_t *seed) {
+static void nudge(const problem *p, made_call *wide, uint64_t *seed) {
     for (int32_t i = 0; i < wide->n_in; i++) {
         if (!is_float(wide->in[i].type)) {
             array_write(&wide->in[i], p->in[i]);
@@ -227,7 +227,7 @@ static double longest_sum(const problem *p) {
 }
 
 /* The bound holds s until the last run has been looked at. */
-static void add_movement(const problem *p, const call *wide) {
+static void add_movement(const problem *p, const made_call *wide) {
     for (int32_t i = 0; i < p->n_results; i++) {
         const result *r = &p->results[i];
         if (!r->present || !r->bound) continue;
@@ -262,7 +262,7 @@ static tn_status finish_bound(const problem *p, result *r, tn_type held) {
     return TN_OK;
 }
 
-static tn_status find_bounds(problem *p, call *wide) {
+static tn_status find_bounds(problem *p, made_call *wide) {
     uint64_t seed = mix_seed(p->seed, 0xb0);
     for (int32_t i = 0; i < p->n_results; i++) {
         result *r = &p->results[i];
@@ -285,7 +285,7 @@ static tn_status find_bounds(problem *p, call *wide) {
 }
 
 tn_status problem_solve(problem *p, bool bounds) {
-    call wide;
+    made_call wide;
     free_results(p);
     const uint64_t key = solved_key(p, bounds);
     if (solved_find(key, p)) return TN_OK;

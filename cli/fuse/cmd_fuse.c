@@ -134,7 +134,7 @@ static void print_tensor(const char *name, tn_type type, int32_t ndim, const int
     printf("]");
 }
 
-static void print_shapes(const call *k) {
+static void print_shapes(const made_call *k) {
     const tni_contract *c = k->op->contract;
     printf("  ");
     for (int32_t i = 0; i < k->n_in; i++) {
@@ -148,7 +148,7 @@ static void print_shapes(const call *k) {
     putchar('\n');
 }
 
-static int print_all(const tn_operator *op, const call *k) {
+static int print_all(const tn_operator *op, const made_call *k) {
     const tni_fuse *formula;
     const tn_operator *gradient;
     if (tni_operator_formula(op, &formula) != TN_OK) return failed();
@@ -172,7 +172,7 @@ static int print_all(const tn_operator *op, const call *k) {
 
 typedef tn_status (*emitter)(const tni_fuse *formula, const tn_call *call, tni_program **made, char **source);
 
-static tn_status emit(const tni_fuse *formula, call *k, emitter how, tn_device_kind kind) {
+static tn_status emit(const tni_fuse *formula, made_call *k, emitter how, tn_device_kind kind) {
     tni_plan *plan;
     tni_program *program;
     char *source;
@@ -197,7 +197,7 @@ static tn_status show_graph(const tni_fuse *formula) {
     return TN_OK;
 }
 
-static int show_source(const tn_operator *op, call *k) {
+static int show_source(const tn_operator *op, made_call *k) {
     const tni_fuse *formula;
     tn_status status = tni_operator_formula(op, &formula);
     if (status == TN_OK) {
@@ -223,7 +223,7 @@ static void add_tensor(backward_case *b, int32_t param, tn_type type, int32_t nd
     memcpy(input->shape.d, dims, (size_t)ndim * sizeof *dims);
 }
 
-static void add_source(backward_case *b, const call *k, const tni_source *s) {
+static void add_source(backward_case *b, const made_call *k, const tni_source *s) {
     if (s->kind == TNI_FROM_INPUT) {
         for (int32_t i = 0; i < k->n_in; i++) {
             const array *a = &k->in[i];
@@ -235,7 +235,7 @@ static void add_source(backward_case *b, const call *k, const tni_source *s) {
     }
 }
 
-static void make_backward(backward_case *b, const call *k, const tni_statement *statement) {
+static void make_backward(backward_case *b, const made_call *k, const tni_statement *statement) {
     const tni_contract *c = statement->op->contract;
     *b = (backward_case){.made = {.inputs = b->inputs, .attrs = b->attrs}};
     for (int32_t param = 0; param < c->n_inputs; param++) { /* in the order of the contract */
@@ -257,7 +257,7 @@ static void make_backward(backward_case *b, const call *k, const tni_statement *
 }
 
 /* The same without fusing. What cannot be taken apart has nothing to be compared with. */
-static int compare_apart(const tn_operator *op, const tni_case *sample, const call *k) {
+static int compare_apart(const tn_operator *op, const tni_case *sample, const made_call *k) {
     apart made;
     tn_device where;
     char text[24];
@@ -268,7 +268,7 @@ static int compare_apart(const tn_operator *op, const tni_case *sample, const ca
     return 0;
 }
 
-static int measure(const tn_operator *op, const tni_case *forward, const call *k, tn_type T) {
+static int measure(const tn_operator *op, const tni_case *forward, const made_call *k, tn_type T) {
     static backward_case backward;
     const tni_rule *rule;
     const tn_operator *ops[2] = {op};
@@ -287,7 +287,7 @@ static int measure(const tn_operator *op, const tni_case *forward, const call *k
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static int run_with(const tn_operator *op, const tni_case *sample, tn_type T) {
-    call k;
+    made_call k;
     if (call_make(&k, op, sample, (call_options){.bare = true, .flags = CALL_ALL}) != TN_OK) return failed();
     int status = show ? show_source(op, &k) : print_all(written, &k);
     if (!status && !show && !no_check) {

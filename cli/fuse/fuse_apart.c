@@ -113,7 +113,7 @@ static bool time_statements(values *v, char *text, const tn_operator *op, const 
     return made->operations > 1;
 }
 
-bool time_apart(const tn_operator *op, const tni_case *sample, const call *k, tn_device device, apart *made) {
+bool time_apart(const tn_operator *op, const tni_case *sample, const made_call *k, tn_device device, apart *made) {
     const tni_fuse *formula;
     static values v;
     *made = (apart){0};

@@ -11,7 +11,7 @@ static bool same_shape(const array *a, const array *b) {
 
 /* Output o lies in the memory of input i, `shift` elements later. */
 static void run_pair(checker *c, const problem *p, int32_t i, int32_t o, int64_t shift) {
-    call k;
+    made_call k;
     char what[128];
     if (problem_call(p, &k, (call_options){0}) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
@@ -74,7 +74,7 @@ static void run_overlap(checker *c) {
 /* Two outputs in one place cannot both be right: this must be refused. */
 static void run_double(checker *c) {
     problem p;
-    call k;
+    made_call k;
     if (!sample_problem(c, &p)) return;
     if (problem_call(&p, &k, (call_options){0}) == TN_OK) {
         for (int32_t a = 0; a < k.n_out; a++) {

@@ -66,7 +66,7 @@ void slice_view(array *view, const array *a, int32_t d, int64_t at) {
 }
 
 /* The inputs of a call for one element: copies of what the large call has. */
-static void take_inputs(const slice *s, const call *many, call *one, int64_t at) {
+static void take_inputs(const slice *s, const made_call *many, made_call *one, int64_t at) {
     for (int32_t i = 0; i < many->n_in; i++) {
         array view;
         slice_view(&view, &many->in[i], s->in_dim[i], at);
@@ -74,12 +74,12 @@ static void take_inputs(const slice *s, const call *many, call *one, int64_t at)
     }
 }
 
-static int32_t result_count(const call *k) {
+static int32_t result_count(const made_call *k) {
     return k->n_out + k->n_in;
 }
 
 /* Outputs, then inputs in place. NULL: absent. */
-static const array *nth_result(const tni_contract *contract, const call *k, int32_t i) {
+static const array *nth_result(const tni_contract *contract, const made_call *k, int32_t i) {
     if (i < k->n_out) return k->out[i].count >= 0 ? &k->out[i] : NULL;
     return contract->inputs[k->param[i - k->n_out]].inplace ? &k->in[i - k->n_out] : NULL;
 }
@@ -93,14 +93,14 @@ static bool equal_bits(const array *a, const array *b) {
     return true;
 }
 
-static tn_status run_two(const slice *s, call *many, call *one, int64_t at, const char *kernel, mirror *gpu) {
+static tn_status run_two(const slice *s, made_call *many, made_call *one, int64_t at, const char *kernel, mirror *gpu) {
     take_inputs(s, many, one, at);
     many->args.kernel = one->args.kernel = kernel;
     TN_TRY(call_run(one, gpu, NULL));
     return call_run(many, gpu, NULL);
 }
 
-static bool make_two(checker *c, const slice *s, call *many, call *one, uint32_t flags, uint64_t seed) {
+static bool make_two(checker *c, const slice *s, made_call *many, made_call *one, uint32_t flags, uint64_t seed) {
     call_options options = {.flags = flags};
     if (call_make(many, c->op, s->many, options) != TN_OK) return false;
     if (call_make(one, c->op, s->one, options) != TN_OK) {
@@ -125,7 +125,7 @@ static int64_t place(const slice *s, int i) {
 enum { PLACES = 3 };
 
 /* A result stays comparable while it is the same at every place: of causal rows only some are. */
-static void compare_place(checker *c, slice *s, const call *many, const call *one, int i) {
+static void compare_place(checker *c, slice *s, const made_call *many, const made_call *one, int i) {
     for (int32_t r = 0; r < result_count(many); r++) {
         const array *a = nth_result(c->contract, many, r), *b = nth_result(c->contract, one, r);
         array view;
@@ -139,7 +139,7 @@ static void compare_place(checker *c, slice *s, const call *many, const call *on
 }
 
 bool slice_compare_reference(checker *c, slice *s) {
-    call many, one;
+    made_call many, one;
     bool any = false, ran = true;
     for (int32_t r = 0; r < 5 * TNI_MAX_ARGS; r++) s->out_dim[r] = -1;
     for (int i = 0; i < PLACES && ran; i++) {
@@ -170,7 +170,7 @@ static bool is_leading(const slice *s, int32_t n_in, int32_t n_results) {
 }
 
 static void compare_rows(checker *c, const slice *s, int64_t at) {
-    call many, one;
+    made_call many, one;
     char what[96];
     if (!make_two(c, s, &many, &one, 0, check_seed(c, 78))) {
         check_fail(c, "%s", tn_last_error());

@@ -23,7 +23,7 @@ static bool solved_problem(checker *c, problem *p, uint64_t with) {
 }
 
 /* The sample's problem and a call of it. False: failure reported. */
-static bool solved_call(checker *c, problem *p, call *k, layout how) {
+static bool solved_call(checker *c, problem *p, made_call *k, layout how) {
     if (!solved_problem(c, p, 0)) return false;
     if (problem_call(p, k, (call_options){.how = how}) == TN_OK) return true;
     check_fail(c, "%s", tn_last_error());
@@ -32,7 +32,7 @@ static bool solved_call(checker *c, problem *p, call *k, layout how) {
 }
 
 /* Outputs without a result, inputs with the values of the problem. */
-static void refill(const problem *p, call *k) {
+static void refill(const problem *p, made_call *k) {
     problem_write(p, k);
     for (int32_t i = 0; i < k->n_out; i++) {
         if (k->out[i].count >= 0) array_fill(&k->out[i]);
@@ -102,7 +102,7 @@ static void run_workspace(checker *c) {
     static const layout layouts[] = {DENSE, SLICED}; /* sliced: copies lie in such memory, too */
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && !c->broken; i++) {
         problem p;
-        call k;
+        made_call k;
         if (!solved_call(c, &p, &k, layouts[i])) return;
         guarded g = {.gpu = c->gpu};
         tn_host host = tn_stream_host(c->gpu->stream);
@@ -126,7 +126,7 @@ static void run_side_stream(checker *c) {
     static const layout layouts[] = {DENSE, SLICED};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && !c->broken && !c->skipping; i++) {
         problem p;
-        call k;
+        made_call k;
         if (!solved_call(c, &p, &k, layouts[i])) return;
         bool good = run_and_compare(c, &p, &k, "before anything else"); /* kernels are loaded, memory is there */
         if (good && !c->skipping) {
@@ -145,7 +145,7 @@ static void run_default_stream(checker *c) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     tni_cuda_scope scope;
     problem p;
-    call k;
+    made_call k;
     if (!cu || !solved_call(c, &p, &k, DENSE)) return;
     k.args.kernel = c->kernel;
     tn_status status = mirror_begin_call(c->gpu, &k);
@@ -171,7 +171,7 @@ static void run_default_stream(checker *c) {
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 /* The call as a graph; its tensors are on the GPU. NULL: failure reported. */
-static cu_graph_exec capture(checker *c, call *k) {
+static cu_graph_exec capture(checker *c, made_call *k) {
     const int everywhere = 0; /* CU_STREAM_CAPTURE_MODE_GLOBAL: whatever a capture forbids fails */
     const tni_cuda_api *cu = tni_cuda(WANTED);
     tni_cuda_scope scope;
@@ -197,7 +197,7 @@ static cu_graph_exec capture(checker *c, call *k) {
 }
 
 /* Other values at the same addresses, then the graph. */
-static void replay(checker *c, const problem *p, call *k, cu_graph_exec exec, const char *what) {
+static void replay(checker *c, const problem *p, made_call *k, cu_graph_exec exec, const char *what) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     tni_cuda_scope scope;
     refill(p, k);
@@ -220,7 +220,7 @@ static void replay(checker *c, const problem *p, call *k, cu_graph_exec exec, co
 }
 
 static void run_graph_with(checker *c, problem *p, problem *other, layout how) {
-    call k;
+    made_call k;
     if (problem_call(p, &k, (call_options){.how = how}) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return;
@@ -261,7 +261,7 @@ static void run_graph(checker *c) {
 
 /* ---- contexts and devices ---------------------------------------------------------------------------------------- */
 
-static void run_in_context(checker *c, const problem *p, call *k, cu_context current, const char *what) {
+static void run_in_context(checker *c, const problem *p, made_call *k, cu_context current, const char *what) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     cu_context before = NULL, after = NULL;
     if (!cu || cu->cuCtxGetCurrent(&before) != 0 || cu->cuCtxSetCurrent(current) != 0) return;
@@ -276,7 +276,7 @@ static void run_context(checker *c) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     const tni_gpu *gpu;
     problem p;
-    call k;
+    made_call k;
     if (!cu || !solved_call(c, &p, &k, SLICED)) return;
     run_in_context(c, &p, &k, NULL, "with no context current");
     if (tni_gpu_get(WANTED, c->gpu->device, &gpu) == TN_OK && gpu->primary) {
@@ -292,7 +292,7 @@ static void run_context(checker *c) {
 }
 
 /* The call must be refused because of a device, in a message that says which. */
-static void expect_device(checker *c, call *k, const char *says, const char *what) {
+static void expect_device(checker *c, made_call *k, const char *says, const char *what) {
     const tn_host host = tn_stream_host(c->gpu->stream);
     const char *name = c->contract->name;
     if (c->broken) return;
@@ -305,7 +305,7 @@ static void expect_device(checker *c, call *k, const char *says, const char *wha
     }
 }
 
-static void try_devices(checker *c, call *k) {
+static void try_devices(checker *c, made_call *k) {
     const tn_device here = {TN_CUDA, c->gpu->device}, cpu = {TN_CPU, 0};
     const tni_cuda_api *cu = tni_cuda(WANTED);
     const int32_t n = k->n_in + k->n_out;
@@ -330,7 +330,7 @@ static void try_devices(checker *c, call *k) {
 
 static void run_devices(checker *c) {
     problem p;
-    call k;
+    made_call k;
     if (!solved_call(c, &p, &k, DENSE)) return;
     if (mirror_begin_call(c->gpu, &k) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
@@ -354,7 +354,7 @@ void check_idle(int device) {
     for (int i = 0; i < tn_operator_count(); i++) {
         const tn_operator *op = tn_operator_at(i);
         tni_case *made;
-        call k;
+        made_call k;
         const char *sample = op->row->samples ? op->row->samples[0].args : NULL;
         if (!sample || tni_sample_case(op->contract, sample, TN_F32, &made) != TN_OK) continue;
         if (call_make(&k, op, made, (call_options){.bare = true}) == TN_OK) call_free(&k);
@@ -373,7 +373,7 @@ static void run_idle(checker *c) {
 static const char CHILD[] = "TENON_CHECK_CHILD";
 
 /* Inputs at addresses that nothing lies at. */
-static void provoke(checker *c, call *k) {
+static void provoke(checker *c, made_call *k) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     const tn_host host = tn_stream_host(c->gpu->stream);
     tni_cuda_scope scope;
@@ -392,7 +392,7 @@ static void provoke(checker *c, call *k) {
 static void break_context(checker *c) {
     const tn_host host = tn_stream_host(c->gpu->stream);
     problem p;
-    call k;
+    made_call k;
     if (!solved_call(c, &p, &k, DENSE)) return;
     if (run_and_compare(c, &p, &k, "") && mirror_begin_call(c->gpu, &k) == TN_OK) {
         provoke(c, &k);

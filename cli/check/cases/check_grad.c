@@ -17,7 +17,7 @@ static const double STEPS[] = {0x1p-13, 0x1p-10, 0x1p-16};
 typedef struct slope {
     checker *c;
     problem *p;
-    call k;
+    made_call k;
     array *projection; /* (outputs); count -1: not differentiable, or nobody used it */
     double size;       /* the sum of |projection * output|: what L's rounding is measured by */
 } slope;

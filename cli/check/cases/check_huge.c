@@ -37,7 +37,7 @@ static void long_rows(variant *v, int32_t slot) {
 
 /* Elements of the largest tensor of a case, outputs included, and the bytes of all tensors. */
 static bool measure(const checker *c, const tni_case *sample, int64_t *most, double *bytes) {
-    call k;
+    made_call k;
     *most = 0;
     *bytes = 0;
     if (call_make(&k, c->op, sample, (call_options){.bare = true}) != TN_OK) return false;
@@ -96,7 +96,7 @@ bool huge_problem(checker *c, const slice *s, problem *p, uint64_t seed) {
 }
 
 /* Element `at` of the large call's inputs gets the values of a problem of its own. */
-static bool place_problem(checker *c, const slice *s, call *large, problem *p, int64_t at, uint64_t seed) {
+static bool place_problem(checker *c, const slice *s, made_call *large, problem *p, int64_t at, uint64_t seed) {
     if (!huge_problem(c, s, p, seed)) return false;
     for (int32_t i = 0; i < large->n_in; i++) {
         array view;
@@ -106,7 +106,7 @@ static bool place_problem(checker *c, const slice *s, call *large, problem *p, i
     return true;
 }
 
-static void compare_place(checker *c, const slice *s, const call *large, const problem *p, int64_t at) {
+static void compare_place(checker *c, const slice *s, const made_call *large, const problem *p, int64_t at) {
     char what[96];
     snprintf(what, sizeof what, "element %lld of %lld", (long long)at, (long long)s->n);
     for (int32_t i = 0; i < p->n_results && !c->broken; i++) {
@@ -134,7 +134,7 @@ enum { PLACES = 4 };
 static void run_at(checker *c, slice *s, int64_t boundary) {
     const int64_t places[PLACES] = {0, boundary - 1, boundary, s->n - 1};
     problem problems[PLACES];
-    call large;
+    made_call large;
     int made = 0;
     if (call_make(&large, c->op, s->many, (call_options){.zero = true}) != TN_OK) {
         check_skip(c, "%s", tn_last_error());

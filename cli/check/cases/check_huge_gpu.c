@@ -13,7 +13,7 @@ typedef struct huge {
     checker *c;
     const slice *s;
     const tni_cuda_api *cu;
-    call k;
+    made_call k;
     problem problems[PROBLEMS];
     int made;
 } huge;

@@ -15,7 +15,7 @@ static bool solved_problem(checker *c, problem *p) {
 }
 
 static void run_with(checker *c, const problem *p, call_options options, const char *what) {
-    call k;
+    made_call k;
     if (problem_call(p, &k, options) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return;
@@ -47,7 +47,7 @@ static void run_mixed(checker *c) {
     problem p;
     if (!solved_problem(c, &p)) return;
     for (int first = 0; first < LAYOUT_COUNT && !c->broken; first++) {
-        call k;
+        made_call k;
         char what[64];
         if (problem_call(&p, &k, (call_options){0}) != TN_OK) break;
         bool good = true;
@@ -96,7 +96,7 @@ static void repeat_values(double *values, const tni_dims *shape, int32_t d) {
 /* Input i repeats one element along `d`; d == ndim: along all, a single number for the whole tensor. */
 static void run_expanded_once(checker *c, int32_t i, int32_t d) {
     problem p;
-    call k;
+    made_call k;
     char what[96];
     if (!sample_problem(c, &p)) return;
     const tni_dims *shape = &p.sample->inputs[i].shape;

@@ -31,7 +31,7 @@ static void run_one(checker *c, uint64_t seed) {
     uint64_t draws = mix_seed(mix_seed(seed, hash_text(c->contract->name)), 3);
     tni_case *made;
     problem p;
-    call k;
+    made_call k;
     char what[512];
     int n = 0;
     while (c->op->row->samples[n].args && !c->op->row->samples[n].bench) n++;

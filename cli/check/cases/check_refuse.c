@@ -8,7 +8,7 @@
 /* A good call, and the one thing that is to be wrong in it. */
 typedef struct attempt {
     checker *c;
-    call k;
+    made_call k;
     tn_tensor tensor; /* the changed one */
     int64_t shape[TN_MAX_RANK + 2];
     array *memory; /* (n_in) room for shapes that are larger than they should be */

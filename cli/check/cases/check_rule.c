@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static int32_t tensor_of(const call *c, int32_t param) {
+static int32_t tensor_of(const made_call *c, int32_t param) {
     for (int32_t i = 0; i < c->n_in; i++) {
         if (c->param[i] == param) return i;
     }
@@ -39,19 +39,19 @@ static tn_value source_value(const backward *b, const tni_source *s) {
     }
 }
 
-static void add_attr(call *k, const char *name, tn_value value) {
+static void add_attr(made_call *k, const char *name, tn_value value) {
     if (value.kind != TN_UNSET) k->attrs[k->args.n_attrs++] = (tn_attr){name, value};
 }
 
 /* A gradient that did not arrive is 0 where the called operator insists on one. */
-static tn_status add_zeros(const backward *b, call *k, const tni_source *s) {
+static tn_status add_zeros(const backward *b, made_call *k, const tni_source *s) {
     const array *like = &b->forward->out[s->ref];
     if (!array_make_zero(&k->in[k->n_in], like->type, like->tensor.ndim, like->shape)) return TN_NO_MEMORY;
     k->param[k->n_in++] = s->param;
     return TN_OK;
 }
 
-static tn_status add_inputs(const backward *b, call *k, const tni_statement *st) {
+static tn_status add_inputs(const backward *b, made_call *k, const tni_statement *st) {
     const tni_contract *called = st->op->contract;
     for (int32_t param = 0; param < called->n_inputs; param++) {
         for (int32_t i = 0; i < st->n_sources; i++) {
@@ -87,7 +87,7 @@ static bool has_kernel(const tn_operator *op, const char *name) {
 
 static tn_status run_statement(backward *b, const tni_statement *st) {
     const tni_contract *called = st->op->contract;
-    call k = {.op = st->op, .n_out = called->n_outputs};
+    made_call k = {.op = st->op, .n_out = called->n_outputs};
     k.in = tni_calloc((size_t)st->n_sources + 1, sizeof *k.in);
     k.out = tni_calloc((size_t)called->n_outputs + 1, sizeof *k.out);
     tn_status status = k.in && k.out ? TN_OK : TN_NO_MEMORY;
@@ -110,7 +110,7 @@ static tn_status run_statement(backward *b, const tni_statement *st) {
 }
 
 static tn_status bind_forward(backward *b) {
-    const call *f = b->forward;
+    const made_call *f = b->forward;
     tni_operand operands[4 * TNI_MAX_ARGS];
     int32_t counts[TNI_MAX_ARGS] = {0};
     for (int32_t i = 0; i < f->n_in; i++) {
@@ -123,8 +123,8 @@ static tn_status bind_forward(backward *b) {
     return tni_bind(f->op->contract, &inputs, f->attrs, f->args.n_attrs, b->bound, NULL);
 }
 
-tn_status backward_run(backward *b, const call *forward, const tni_rule *rule, const array *dout, const char *kernel,
-                       mirror *gpu) {
+tn_status backward_run(backward *b, const made_call *forward, const tni_rule *rule, const array *dout,
+                       const char *kernel, mirror *gpu) {
     *b = (backward){.forward = forward, .rule = rule, .dout = dout, .kernel = kernel, .gpu = gpu};
     for (int32_t i = 0; i < TNI_MAX_ARGS; i++) b->locals[i].count = -1;
     for (int32_t i = 0; i < 4 * TNI_MAX_ARGS; i++) b->din[i].count = -1;

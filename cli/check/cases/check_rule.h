@@ -6,7 +6,7 @@
 #include "core/table/grad_rule.h"
 
 typedef struct backward {
-    const call *forward;
+    const made_call *forward;
     const tni_rule *rule;
     tni_bound *bound;            /* of the forward call: dimensions, packs, attributes */
     const array *dout;           /* (outputs) what arrives; count -1: nothing */
@@ -17,8 +17,8 @@ typedef struct backward {
 } backward;
 
 /* Runs the rule; afterwards din holds the gradients of all inputs that the rule names and the call has. */
-tn_status backward_run(backward *b, const call *forward, const tni_rule *rule, const array *dout, const char *kernel,
-                       mirror *gpu);
+tn_status backward_run(backward *b, const made_call *forward, const tni_rule *rule, const array *dout,
+                       const char *kernel, mirror *gpu);
 void backward_free(backward *b);
 
 #endif

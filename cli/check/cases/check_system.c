@@ -26,7 +26,7 @@ static bool grown_problem(checker *c, int32_t k, int64_t elements, problem *p) {
 }
 
 /* A dense call with the problem's values, run once. False: failure reported, nothing to free. */
-static bool first_run(checker *c, const problem *p, call *k, const tn_host *host) {
+static bool first_run(checker *c, const problem *p, made_call *k, const tn_host *host) {
     if (problem_call(p, k, (call_options){0}) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return false;
@@ -40,7 +40,8 @@ static bool first_run(checker *c, const problem *p, call *k, const tn_host *host
 }
 
 /* Run again into memory that holds nothing of the first run; inputs in place get their first values back. */
-static bool again(checker *c, const problem *p, call *k, const tn_host *host, const call *first, const char *what) {
+static bool again(checker *c, const problem *p, made_call *k, const tn_host *host, const made_call *first,
+                  const char *what) {
     for (int32_t i = 0; i < k->n_out; i++) {
         if (k->out[i].count >= 0) array_fill(&k->out[i]);
     }
@@ -56,7 +57,7 @@ static bool again(checker *c, const problem *p, call *k, const tn_host *host, co
 
 static void run_repeat(checker *c) {
     problem p;
-    call first, k;
+    made_call first, k;
     bool ref = strcmp(c->kernel, reference_kernel(c->op)) == 0;
     int repeats = !c->options.quick && !ref ? 1000 : c->gpu ? 50 : 20;
     if (!grown_problem(c, 0, ref ? 500 : 20000, &p)) return;
@@ -118,7 +119,7 @@ static void guarded_release(void *context, tn_device device, tn_block block) {
     tni_free(block.data);
 }
 
-static void compare_threads(checker *c, const problem *p, const call *one, call *k) {
+static void compare_threads(checker *c, const problem *p, const made_call *one, made_call *k) {
     static const int counts[] = {2, 3, 8};
     char what[64];
     bool good = true;
@@ -144,7 +145,7 @@ static void run_threads(checker *c) {
     int before = tn_threads();
     for (int round = 0; round < 2 && !c->broken; round++) {
         problem p;
-        call one, k;
+        made_call one, k;
         if (!grown_problem(c, round ? -1 : 0, c->options.quick ? 40000 : 100000, &p)) break;
         tn_set_threads(1);
         if (first_run(c, &p, &one, NULL)) {
@@ -168,7 +169,7 @@ typedef struct caller {
     checker *c;
     mirror gpu; /* with a stream of its own, where the checker has a GPU */
     problem p;
-    call serial, k;
+    made_call serial, k;
     _Atomic int *go;
     int repeats;
     char wrong[512]; /* "" when all went well */
@@ -272,7 +273,7 @@ static int64_t heap_bytes(void) {
 
 static bool use_often(checker *c, const problem *p, int times) {
     for (int i = 0; i < times; i++) {
-        call k;
+        made_call k;
         if (!first_run(c, p, &k, NULL)) return false;
         call_free(&k);
     }
@@ -358,14 +359,14 @@ static int wait_for(pid_t child, int *status) {
 }
 
 /* On the CPU a child goes on as if nothing had happened. */
-static bool child_repeats(checker *c, const problem *p, call *k, const call *first) {
+static bool child_repeats(checker *c, const problem *p, made_call *k, const made_call *first) {
     return again(c, p, k, NULL, first, "");
 }
 
 /* On the GPU it is told why it cannot; its CPU goes on all the same. The tensors are on the GPU already. */
-static bool child_is_told(checker *c, const problem *p, call *k, const call *first) {
+static bool child_is_told(checker *c, const problem *p, made_call *k, const made_call *first) {
     (void)first;
-    call on_cpu_call;
+    made_call on_cpu_call;
     const tn_host streaming = tn_stream_host(c->gpu->stream);
     bool told = tn_run(c->op, &k->args, &streaming) == TN_SYSTEM && strstr(tn_last_error(), "fork") != NULL;
     bool runs = problem_call(p, &on_cpu_call, (call_options){0}) == TN_OK &&
@@ -373,7 +374,7 @@ static bool child_is_told(checker *c, const problem *p, call *k, const call *fir
     return told && runs;
 }
 
-static void fork_with(checker *c, const problem *p, call *k, const call *first) {
+static void fork_with(checker *c, const problem *p, made_call *k, const made_call *first) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -394,7 +395,7 @@ static void fork_with(checker *c, const problem *p, call *k, const call *first) 
 
 static void run_fork(checker *c) {
     problem p;
-    call first, k;
+    made_call first, k;
     if (CHECK_TSAN) {
         check_skip(c, "ThreadSanitizer cannot follow a fork");
         return;

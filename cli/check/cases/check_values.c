@@ -16,7 +16,7 @@ static const char *input_name(const checker *c, const problem *p, int32_t i) {
 
 /* Solves, runs, compares; the problem stays. */
 static bool solve_and_run(checker *c, problem *p, const char *what) {
-    call k;
+    made_call k;
     if (problem_solve(p, true) != TN_OK || problem_call(p, &k, (call_options){0}) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return false;
@@ -39,7 +39,7 @@ static void run_outputs(checker *c) {
     if (!sample_problem(c, &p)) return;
     if (problem_solve(&p, true) != TN_OK) check_fail(c, "the reference refused: %s", tn_last_error());
     for (int32_t only = 0; only < c->contract->n_outputs && !c->broken; only++) {
-        call k;
+        made_call k;
         char what[96];
         if (problem_call(&p, &k, (call_options){0}) != TN_OK) break;
         bool present = k.out[only].count >= 0;

@@ -150,7 +150,7 @@ bool variant_problem(checker *c, variant *v, problem *p) {
 }
 
 bool check_problem(checker *c, problem *p, const char *what) {
-    call k;
+    made_call k;
     bool good = problem_solve(p, true) == TN_OK;
     if (!good) {
         check_fail(c, "the reference refused: %s", tn_last_error());
