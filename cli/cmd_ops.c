@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "cli.h"
+#include "core/table/table.h"
 #include "cpu/isa.h"
 #include "data.h"
-#include "fuse/operator.h"
+#include "fuse/lang/language.h"
 
 static bool json;
 

@@ -19,5 +19,6 @@ static __attribute__((constructor(101))) void wire(void) {
     tni_device_register(&tni_cuda_device);
     tni_set_activations(&tni_table_activations);
     tni_set_formulas(&tni_fused_rows);
+    tni_set_backends(tni_formula_backends);
     tni_set_builtin(families);
 }

@@ -123,9 +123,20 @@ def test_examples_of_the_help_run(verb: str) -> None:
         assert done.returncode == 0, line
 
 
-def test_adding_an_operator() -> None:
-    """In a copy of the project: one file, one row, and the operator is in the command line, in C and in PyTorch."""
-    tool, document = ROOT / "tools" / "follow_doc.py", ROOT / "docs" / "adding-an-operator.md"
-    env = {**os.environ, "TENON_QUICK": "ON"}  # its kernels need not be fast
-    done = subprocess.run([sys.executable, tool, document], env=env, text=True, capture_output=True)
+@pytest.fixture(scope="module")
+def copy_of_the_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all documents that add something: after the first, a build compiles only what the next one adds."""
+    tree = tmp_path_factory.mktemp("tree")
+    follow_doc.copy_tree(tree)
+    return tree
+
+
+@pytest.mark.parametrize("document", ["adding-an-operator", "adding-a-primitive"])
+def test_adding(document: str, copy_of_the_project: Path) -> None:
+    """In a copy of the project: one file, one row, and it is in the command line, in C and in PyTorch."""
+    command = [sys.executable, ROOT / "tools" / "follow_doc.py", ROOT / "docs" / f"{document}.md"]
+    env = {**os.environ, "TENON_QUICK": "ON"}  # kernels need not be fast
+    done = subprocess.run(
+        [*command, "--tree", copy_of_the_project], env=env, text=True, capture_output=True, cwd=copy_of_the_project
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@
 #include "cli/sha256.h"
 #include "core/host/threads.h"
 #include "doctor.h"
-#include "fuse/cache.h"
+#include "fuse/cache/cache.h"
 
 /* ---- what checks share --------------------------------------------------------------------------------------------- */
 

@@ -170,16 +170,14 @@ static int print_all(const tn_operator *op, const made_call *k) {
 
 /* ---- what it is compiled to -------------------------------------------------------------------------------------- */
 
-typedef tn_status (*emitter)(const tni_fuse *formula, const tn_call *call, tni_program **made, char **source);
-
-static tn_status emit(const tni_fuse *formula, made_call *k, emitter how, tn_device_kind kind) {
+static tn_status emit(const tni_fuse *formula, made_call *k, const char *backend, tn_device_kind kind) {
     tni_plan *plan;
     tni_program *program;
     char *source;
     TN_TRY(tni_plan_get(k->op, &k->args, false, &plan));
     tn_call planned = tni_plan_call(plan);
     planned.device = (tn_device){kind, 0};
-    tn_status status = how(formula, &planned, &program, &source);
+    tn_status status = tni_fuse_emit(formula, &planned, backend, &program, &source);
     if (status == TN_OK) {
         fputs(source, stdout);
         tni_program_free(program);
@@ -202,8 +200,8 @@ static int show_source(const tn_operator *op, made_call *k) {
     tn_status status = tni_operator_formula(op, &formula);
     if (status == TN_OK) {
         status = strcmp(show, "graph") == 0  ? show_graph(formula)
-                 : strcmp(show, "cuda") == 0 ? emit(formula, k, tni_fuse_emit_cuda, TN_CUDA)
-                                             : emit(formula, k, tni_fuse_emit_c, TN_CPU);
+                 : strcmp(show, "cuda") == 0 ? emit(formula, k, "cuda", TN_CUDA)
+                                             : emit(formula, k, "c", TN_CPU);
     }
     return status == TN_OK ? 0 : failed();
 }

@@ -33,7 +33,8 @@ TN_API tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **gra
  *     DIMS: for each dimension that the formula goes over, which one of the tensor it is; -1: the tensor has it not
  *     NODE: {"op": "input", "type", "input": i} | {"op": "number", "type", "value" (null: NaN)} |
  *           {"op": "+", "type", "in": what the arguments are computed in, "args": [nodes before], "over": "row"|"all" of
- *            reductions and counts, "to" of casts}; types of values are f32, f64, i64 and bool
+ *            reductions and counts, "to" of casts, "torch": the function of PyTorch that does the same, where there is
+ *            one}; types of values are f32, f64, i64 and bool
  * The caller frees it with tn_free; NULL and a message where there is no such thing. */
 TN_API char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int32_t *ranks,
                                 const char *attributes);

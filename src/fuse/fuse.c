@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "fuse/graph/formula.h"
+#include "fuse/grad/gradient.h"
+#include "fuse/lang/language.h"
 #include "operator.h"
 
 /* The signature in front, parsed alone. */
@@ -57,6 +58,7 @@ tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_
     if (!f) return TN_NO_MEMORY;
     f->fast = options && options->fast;
     f->n_known = tn_operator_count();
+    f->formula_of = tni_operator_formula;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();
     tn_status status = f->arena ? parse(f, text, options) : TN_NO_MEMORY;
@@ -93,7 +95,13 @@ char *tni_fuse_print(const tni_fuse *f) {
     if (!contract) return NULL;
     tni_text_add(&text, "%s : ", contract);
     tni_free(contract);
-    tni_print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs);
+    tni_print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs, TNI_NESTED);
+    return finish(&text);
+}
+
+char *tni_fuse_print_apart(const tni_fuse *f) {
+    tni_text text = {0};
+    tni_print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs, 0);
     return finish(&text);
 }
 
@@ -129,4 +137,26 @@ char *tni_fuse_print_graph(const tni_fuse *f) {
         tni_text_add(&text, "\n");
     }
     return finish(&text);
+}
+
+tn_status tni_fuse_grad(const tni_fuse *f, tni_fuse **grad, char **rule) {
+    tni_text text = {0}, calls = {0};
+    *grad = NULL;
+    *rule = NULL;
+    tni_gradient *made = tni_calloc(1, sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    made->f = f;
+    tn_status status = tni_differentiate(made);
+    if (status == TN_OK) status = tni_gradient_text(made, &text, &calls);
+    tni_fuse_options options = {.fast = f->fast};
+    if (status == TN_OK) status = tni_fuse_parse(text.data, &options, grad);
+    if (status == TN_OK) {
+        *rule = calls.data;
+    } else {
+        tni_free(calls.data);
+    }
+    tni_free(text.data);
+    tni_graph_clear(&made->g);
+    tni_free(made);
+    return status;
 }

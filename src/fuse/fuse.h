@@ -18,10 +18,9 @@
  *   statements read the new value (before it is rounded to x's type).
  * - Operators: or and not (| & !), < <= > >= == !=, + -, * / %, unary -, ** (right to left, before the minus to its
  *   left), `a if c else b`. / is true division, % has the sign of its right side, as in Python.
- * - Functions: min max clamp pow exp log log1p expm1 sqrt rsqrt abs sign floor round sin cos tanh erf sigmoid softplus
- *   relu gelu gelu_tanh silu where; casts f16 bf16 f32 f64 i8 i16 i32 i64 u8 bool; has(b): an optional input or
- *   attribute was given; rand(seed) and rand(seed, 1 … ): uniform in [0, 1), by the element's index in the whole shape
- *   of the formula, each second argument its own stream.
+ * - Functions: those of graph/primitive_list.h and of tni_composites; casts f16 bf16 f32 f64 i8 i16 i32 i64 u8 bool;
+ *   has(b): an optional input or attribute was given; rand(seed) and rand(seed, 1 … ): uniform in [0, 1), by the
+ *   element's index in the whole shape of the formula, each second argument its own stream.
  * - Reductions: sum mean max min var logsumexp of x, over everything, or with a second argument -1 (also dim=-1,
  *   axis=-1) along the last dimension, which stays as a size of 1 and so broadcasts back. var divides by the count.
  *   An output that is reduced loses the dimension unless a signature keeps it as 1. `max(x, -1)` reduces; `max(x,
@@ -33,9 +32,7 @@
 #ifndef TNI_FUSE_H
 #define TNI_FUSE_H
 
-#include "core/contract/contract.h"
-
-typedef struct tni_fuse tni_fuse;
+#include "fuse/plan/program.h"
 
 typedef struct tni_fuse_options {
     const char *name; /* of a formula without a signature; NULL: "formula" */
@@ -49,6 +46,8 @@ void tni_fuse_free(tni_fuse *formula); /* NULL is fine */
 const tni_contract *tni_fuse_contract(const tni_fuse *formula); /* inputs, outputs, attributes */
 /* The contract, ':' and statements; parsing it gives the same formula. The caller frees it with tn_free. */
 char *tni_fuse_print(const tni_fuse *formula);
+/* Its statements with one operation in each, split by "; ". The caller frees it with tn_free. */
+char *tni_fuse_print_apart(const tni_fuse *formula);
 /* One line for each operation with its type and level, for `--show`. */
 char *tni_fuse_print_graph(const tni_fuse *formula);
 
@@ -58,35 +57,5 @@ char *tni_fuse_print_graph(const tni_fuse *formula);
  * outputs d<input> (d_<input> where that is taken) are made only when asked for. Which outputs it takes instead of
  * computing them again is decided by the bytes that move. The caller frees both. */
 tn_status tni_fuse_grad(const tni_fuse *formula, tni_fuse **grad, char **rule);
-
-/* Its statements with one operation in each, split by "; ". The caller frees it with tn_free. */
-char *tni_fuse_print_apart(const tni_fuse *formula);
-
-/* Types and shapes of the outputs, as tn_infer. */
-tn_status tni_fuse_infer(const tni_fuse *formula, const tn_args *args, tn_spec *specs);
-
-/* A formula made ready for calls of one form: types, shapes, strides, attributes, which optional ones are present. */
-typedef struct tni_program tni_program;
-/* For a kernel's prepare: looks at no data. For a GPU it compiles, unless the cache has it, and loads. */
-tn_status tni_fuse_bind(const tni_fuse *formula, const tn_call *call, tni_program **made);
-void tni_program_free(tni_program *program); /* NULL is fine */
-size_t tni_program_workspace(const tni_program *program);
-tn_cost tni_program_cost(const tni_program *program);
-/* Any call of that form, on the device that it was bound for; on the GPU in the call's stream. Inputs that the formula
- * updates are written; no other memory may be shared. */
-tn_status tni_program_run(const tni_program *program, const tn_call *call);
-
-/* The same program, and C for the loops that a host compiler makes of it (compile_c.h says when that is done). Sizes,
- * strides and constants are arguments, so the text serves every call of the same types and structure. The caller frees
- * it. */
-tn_status tni_fuse_emit_c(const tni_fuse *formula, const tn_call *call, tni_program **made, char **source);
-bool tni_program_is_compiled(const tni_program *program); /* by now: its next run uses compiled loops */
-
-/* The same program, and CUDA C for it: needs no GPU. Sizes and strides are parameters; of the lengths of rows the text
- * knows only how many a thread keeps. The caller frees it. A program that is made so does not run. */
-tn_status tni_fuse_emit_cuda(const tni_fuse *formula, const tn_call *call, tni_program **made, char **source);
-
-/* Everything at once: checks, binds and runs. host NULL: the default one. */
-tn_status tni_fuse_run(const tni_fuse *formula, const tn_args *args, const tn_host *host);
 
 #endif

@@ -9,8 +9,7 @@
 
 #include "core/host/hash.h"
 #include "core/layout/layout.h"
-#include "fuse/graph/reference.h"
-#include "fuse/plan/program.h"
+#include "fuse/lang/language.h"
 
 enum { BUCKETS = 256, KERNELS = 5 };
 
@@ -111,16 +110,11 @@ static const formula *formula_of(const tn_op *row) {
 static tn_cost cost(const tn_call *call) {
     const formula *f = NULL;
     const tni_fuse *parsed;
-    tni_program *program;
     tn_cost made = {0, 0};
     if (call->kernel->run == run) return tni_program_cost(call->state);
     for (const tn_kernel *k = call->kernel; k->name && !f; k++)
         f = k->run == run || k->run == run_reference ? k->data : f;
-    tn_call on_cpu = *call;
-    on_cpu.device = (tn_device){TN_CPU, 0};
-    if (!f || parsed_of(f, &parsed) != TN_OK || tni_fuse_bind(parsed, &on_cpu, &program) != TN_OK) return made;
-    made = tni_program_cost(program);
-    tni_program_free(program);
+    if (!f || parsed_of(f, &parsed) != TN_OK || tni_fuse_cost(parsed, call, &made) != TN_OK) return (tn_cost){0, 0};
     return made;
 }
 

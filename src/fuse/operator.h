@@ -4,18 +4,12 @@
 
 #include "core/table/table.h"
 #include "fuse.h"
+#include "fuse/plan/backend.h"
 
-/* For tni_set_formulas. */
-extern const tni_formulas tni_fused_rows;
+extern const tni_formulas tni_fused_rows;               /* for tni_set_formulas */
+extern const tni_backend *const tni_formula_backends[]; /* for tni_set_backends */
 
 /* The formula of an operator that is one. */
 tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed);
-/* Where the signature in front of a formula ends, at its ':' or, where that is missing, with the text; -1:
- * there is none. */
-int32_t tni_signature_end(const char *text);
-
-/* compile_c.c: a process that ends takes its compiler and its files along; the thread that compiles is given a moment to
- * see that. Who goes by _exit, as the child of a fork does, calls it before. */
-void tni_c_end(void);
 
 #endif

@@ -5,12 +5,14 @@
 
 #include "cpu/cpu_device.h"
 #include "cuda/driver/cuda.h"
-#include "fuse/fuse.h"
+#include "fuse/operator.h"
+#include "tests/fuse/run_formula.h"
 
 const tni_image tni_images[] = {{0}};
 
 static __attribute__((constructor)) void wire(void) {
     tni_device_register(&tni_cpu_device);
+    tni_set_backends(tni_formula_backends);
 }
 
 static void check_prints_back(const tni_fuse *f) {
@@ -59,7 +61,7 @@ static void run(const tni_fuse *f, source *from) {
         in[i] = made ? &tensors[i] : NULL;
     }
     tn_args args = {.in = in, .n_in = c->n_inputs, .out = out, .n_out = c->n_outputs};
-    if (tni_fuse_infer(f, &args, specs) == TN_OK) {
+    if (run_infer(f, &args, specs) == TN_OK) {
         bool fits = true;
         for (int i = 0; i < c->n_outputs && fits; i++) {
             int64_t n = 1;
@@ -71,7 +73,7 @@ static void run(const tni_fuse *f, source *from) {
             if (fits) *t = tn_dense(calloc((size_t)n + 1, 16), specs[i].type, specs[i].ndim, shapes[TNI_MAX_ARGS + i]);
             out[i] = fits ? t : NULL;
         }
-        if (fits) (void)tni_fuse_run(f, &args, NULL);
+        if (fits) (void)run_formula(f, &args, NULL);
     }
     for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) free(tensors[i].data);
 }

@@ -10,7 +10,9 @@
 #include "tests/test.h"
 
 #include "core/contract/parts.h"
-#include "fuse/plan/program.h"
+#include "fuse/cpu/compile_c.h"
+#include "fuse/operator.h"
+#include "tests/fuse/run_formula.h"
 
 /* Built with a sanitizer: it sees how code is made of every formula, and nothing of what another compiler then makes of
  * that, so few of them are compiled. */
@@ -172,7 +174,7 @@ static inline tn_status call_make_outputs(call_of *c, int layout) {
     tn_spec specs[TNI_MAX_ARGS];
     call_args a;
     call_arguments(c, true, &a);
-    TN_TRY(tni_fuse_infer(c->f, &a.args, specs));
+    TN_TRY(run_infer(c->f, &a.args, specs));
     for (int i = 0; i < tni_fuse_contract(c->f)->n_outputs; i++) {
         array_make(&c->out[i], specs[i].type, specs[i].ndim, specs[i].shape, layout);
     }
@@ -182,7 +184,7 @@ static inline tn_status call_make_outputs(call_of *c, int layout) {
 static inline tn_status call_run(call_of *c) {
     call_args a;
     call_arguments(c, false, &a);
-    return tni_fuse_run(c->f, &a.args, NULL);
+    return run_formula(c->f, &a.args, NULL);
 }
 
 /* ---- the reference ----------------------------------------------------------------------------------------------- */

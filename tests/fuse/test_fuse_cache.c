@@ -11,7 +11,7 @@
 #include "tests/test.h"
 
 #include "core/host/memory.h"
-#include "fuse/cache.h"
+#include "fuse/cache/cache.h"
 
 static char folder[] = "/tmp/tenon-cache-XXXXXX";
 

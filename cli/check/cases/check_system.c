@@ -8,13 +8,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fuse/operator.h"
+#include "core/table/table.h"
+#include "fuse/cpu/compile_c.h"
 
 /* The sample, grown along size k to so many elements. */
 static bool grown_problem(checker *c, int32_t k, int64_t elements, problem *p) {

@@ -31,47 +31,19 @@ def _sign(x: Tensor) -> Tensor:
     return torch.where(x == x, torch.sign(x), x)  # of NaN it is NaN, for torch 0
 
 
-# By name and number of arguments. What is not here stays an operator of Tenon: random numbers, and %, which Inductor
-# gets wrong for large numbers and by infinity, and torch raises at by 0 for integers.
-_FUNCTIONS: dict[tuple[str, int], Callable[..., Tensor]] = {
-    ("-", 1): torch.neg,
-    ("abs", 1): torch.abs,
-    ("sign", 1): _sign,
-    ("floor", 1): torch.floor,
-    ("round", 1): torch.round,
-    ("sqrt", 1): torch.sqrt,
-    ("rsqrt", 1): torch.rsqrt,
-    ("exp", 1): torch.exp,
-    ("log", 1): torch.log,
-    ("log1p", 1): torch.log1p,
-    ("expm1", 1): torch.expm1,
-    ("sin", 1): torch.sin,
-    ("cos", 1): torch.cos,
-    ("tanh", 1): torch.tanh,
-    ("erf", 1): torch.erf,
-    ("sigmoid", 1): torch.sigmoid,
-    ("softplus", 1): _softplus,
-    ("relu", 1): torch.relu,
-    ("not", 1): torch.logical_not,
-    ("+", 2): torch.add,
-    ("-", 2): torch.sub,
-    ("*", 2): torch.mul,
-    ("/", 2): torch.div,
-    ("**", 2): torch.pow,
-    ("min", 2): torch.minimum,
-    ("max", 2): torch.maximum,
-    ("<", 2): torch.lt,
-    ("<=", 2): torch.le,
-    ("==", 2): torch.eq,
-    ("!=", 2): torch.ne,
-    ("and", 2): torch.logical_and,
-    ("or", 2): torch.logical_or,
-    ("where", 3): torch.where,
-}
-_REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
 _SHAPES = {"sum_to", "expand"}  # of the second argument only the shape counts
 _INTEGERS = {"i8", "i16", "i32", "i64", "u8"}
 _WIDTH = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
+
+# What torch lacks under a name of its own. A node names its function; one that names none stays an operator of Tenon
+# (src/fuse/graph/primitive_list.h).
+_OWN: dict[str, Callable[..., Tensor]] = {"_softplus": _softplus, "_sign": _sign}
+
+
+def _function(node: Json) -> Callable[..., Tensor]:
+    name: str = node["torch"]
+    found: Callable[..., Tensor] = _OWN[name] if name in _OWN else getattr(torch, name)
+    return found
 
 
 # ---- what can be said in operations of torch -------------------------------------------------------------------------
@@ -85,9 +57,7 @@ def _loses(kind: str, to: str) -> bool:
 def _can_say(node: Json, nodes: Sequence[Json]) -> bool:
     if node["op"] in ("input", "number"):
         return True
-    count = len(node["args"])
-    reduces = node["op"] in _REDUCTIONS and "over" in node
-    known = reduces or node["op"] in _SHAPES or node["op"] in ("count", "cast") or (node["op"], count) in _FUNCTIONS
+    known = "torch" in node or node["op"] in _SHAPES or node["op"] in ("count", "cast")
     if not known or (node["in"] == "i64" and node["op"] == "**"):  # below 0: torch raises
         return False
     taken = node["args"][:1] if node["op"] in _SHAPES or node["op"] == "count" else node["args"]
@@ -140,10 +110,10 @@ def _operation(node: Json, args: Values, device: torch.device) -> Tensor:
         return args[0].expand(_broadcast_shapes(*(a.shape for a in args)))
     if "over" in node:
         dims = list(range(args[0].ndim))[-1 if node["over"] == "row" else 0 :]
-        return _REDUCTIONS[op](args[0], dims, keepdim=True) if dims else args[0]
+        return _function(node)(args[0], dims, keepdim=True) if dims else args[0]
     if op == "cast":
         return args[0].to(DTYPES[node["to"]]).to(DTYPES[node["type"]])
-    return _FUNCTIONS[op, len(args)](*args)
+    return _function(node)(*args)
 
 
 def _number(node: Json, device: torch.device) -> Tensor:

@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 #include "cpu/isa.h"
-#include "fuse/cache.h"
-#include "fuse/operator.h"
+#include "fuse/cache/cache.h"
 
 enum {
     GENERATOR = 2,     /* raised with every change of flags or of what surrounds the text */
@@ -439,26 +438,40 @@ static struct tni_c_code *find_code(char *source, int32_t n_loops) {
     return code;
 }
 
-void tni_c_look(tni_program *program) {
+static bool is_asked_for(const char *when) {
     const char *jit = getenv("TENON_JIT");
-    bool now = jit && strcmp(jit, "now") == 0;
-    if (jit && strcmp(jit, "0") == 0) return;
-    if (!now && program->cost.bytes < TNI_C_BYTES) return;
+    return jit && strcmp(jit, when) == 0;
+}
+
+static bool accepts(const tni_program *program) {
+    return !is_asked_for("0") && (is_asked_for("now") || program->cost.bytes >= TNI_C_BYTES);
+}
+
+static tn_status emit(tni_program *program, tni_text *text) {
+    tni_emit_c(program, text);
+    return TN_OK;
+}
+
+/* Nothing fails here: what is not compiled is interpreted. */
+static tn_status look(tni_program *program, const tn_call *call) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    bool now = is_asked_for("now");
+    (void)call;
     pthread_once(&once, begin);
     tni_text text = {0};
     int32_t n_loops = tni_emit_c(program, &text);
     if (n_loops == 0 || text.failed) {
         tni_free(text.data);
-        return;
+        return TN_OK;
     }
-    struct tni_c_code *code = program->code = find_code(text.data, n_loops);
+    struct tni_c_code *code = tni_on_cpu(program)->code = find_code(text.data, n_loops);
     if (code && (now || program->cost.bytes >= TNI_C_BYTES_SOON)) look_on_disk(code, true);
     if (now && code && !atomic_load(&code->loops) && take_over(code)) make(code);
+    return TN_OK;
 }
 
-const tni_c_loop *tni_c_loops(const tni_program *program) {
-    struct tni_c_code *code = program->code;
+/* For each call; NULL: none yet. */
+static const tni_c_loop *loops_of(struct tni_c_code *code) {
     if (!code) return NULL;
     const tni_c_loop *loops = atomic_load_explicit(&code->loops, memory_order_acquire);
     if (loops || atomic_load_explicit(&code->calls, memory_order_relaxed) > MOST_CALLS) return loops;
@@ -469,6 +482,20 @@ const tni_c_loop *tni_c_loops(const tni_program *program) {
     return loops;
 }
 
-bool tni_program_is_compiled(const tni_program *program) {
-    return program->code && atomic_load(&program->code->loops);
+static tn_status run_program(const tni_program *program, const tn_call *call) {
+    return tni_interpret(program, call, loops_of(tni_on_cpu(program)->code));
 }
+
+bool tni_program_is_compiled(const tni_program *program) {
+    if (program->backend != &tni_c_backend) return false;
+    const struct tni_c_code *code = tni_on_cpu(program)->code;
+    return code && atomic_load(&code->loops);
+}
+
+const tni_backend tni_c_backend = {.name = "c",
+                                   .device = TN_CPU,
+                                   .accepts = accepts,
+                                   .plan = tni_plan_cpu,
+                                   .emit = emit,
+                                   .load = look,
+                                   .run = run_program};

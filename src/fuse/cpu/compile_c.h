@@ -15,7 +15,7 @@
 #ifndef TNI_FUSE_COMPILE_C_H
 #define TNI_FUSE_COMPILE_C_H
 
-#include "fuse/plan/program.h"
+#include "steps.h"
 
 enum {
     TNI_C_BYTES = 1 << 18,      /* less is in the caches, and over before a loop could make a difference */
@@ -31,9 +31,17 @@ typedef void (*tni_c_loop)(void *const *at, char *const *memory, const uint64_t 
 /* emit_c.c: adds the loops' text, and their places in the passes; returns how many there are. */
 int32_t tni_emit_c(tni_program *program, tni_text *text);
 
+extern const tni_backend tni_c_backend;           /* compile_c.c */
+extern const tni_backend tni_interpreter_backend; /* interpret.c */
+
+/* interpret.c: loop n is loops[n - 1]; NULL: none is compiled */
+tn_status tni_interpret(const tni_program *program, const tn_call *call, const tni_c_loop *loops);
+
 /* compile_c.c */
-void tni_c_look(tni_program *program);                     /* when a program is bound */
-const tni_c_loop *tni_c_loops(const tni_program *program); /* for each call: loop n is [n - 1]; NULL: none yet */
+bool tni_program_is_compiled(const tni_program *program); /* by now: its next run uses compiled loops */
+/* A process that ends takes its compiler and its files along; the thread that compiles is given a moment to see that.
+ * Who goes by _exit, as the child of a fork does, calls it before. */
+void tni_c_end(void);
 
 /* The command, which may be several words: TENON_CC, CC or cc. */
 const char *tni_c_compiler(void);

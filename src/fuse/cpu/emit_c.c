@@ -24,6 +24,7 @@ typedef struct value {
 typedef struct emitter {
     const tni_program *program;
     const tni_pass *pass;
+    tni_cpu_pass *made;
     value *values;
     uint8_t lane; /* f32 or f64: what the text is about */
     int32_t first, count;
@@ -33,61 +34,50 @@ typedef struct emitter {
     uint8_t constant_seen[TNI_LANES * TNI_FUSE_NODES];
 } emitter;
 
-static const char *function_of(int op) {
-    static const char *const names[TNI_STEP_OPS] = {
-        [TNI_P_NEG] = "f_neg",
-        [TNI_P_ABS] = "f_abs",
-        [TNI_P_SIGN] = "f_sign",
-        [TNI_P_SQRT] = "f_sqrt",
-        [TNI_P_RSQRT] = "f_rsqrt",
-        [TNI_P_EXP] = "f_exp",
-        [TNI_P_LOG] = "f_log",
-        [TNI_P_LOG1P] = "f_log1p",
-        [TNI_P_EXPM1] = "f_expm1",
-        [TNI_P_SIN] = "f_sin",
-        [TNI_P_COS] = "f_cos",
-        [TNI_P_TANH] = "f_tanh",
-        [TNI_P_ERF] = "f_erf",
-        [TNI_P_SIGMOID] = "f_sigmoid",
-        [TNI_P_SOFTPLUS] = "f_softplus",
-        [TNI_P_RELU] = "f_relu",
-        [TNI_P_ADD] = "f_add",
-        [TNI_P_SUB] = "f_sub",
-        [TNI_P_MUL] = "f_mul",
-        [TNI_P_DIV] = "f_div",
-        [TNI_P_MIN] = "f_min",
-        [TNI_P_MAX] = "f_max",
-        [TNI_P_TANH_SOFTPLUS] = "f_tanh_softplus",
-        [TNI_P_HALF_ERF] = "f_half_erf",
-        [TNI_P_COARSE_EXP] = "f_coarse_exp",
-        [TNI_P_COARSE_SIGMOID] = "f_coarse_sigmoid",
-        [TNI_P_COARSE_TANH_SOFTPLUS] = "f_coarse_tanh_softplus",
+/* The vector function of a primitive; NULL: it has none. */
+static const char *function_of(int op, bool coarse) {
+#define NAME_VECTOR(f) "f_" #f
+#define NAME_VECTOR_2(f) "f_" #f
+#define NAME_SCALAR(expression) NULL
+#define NAME_SCALAR_2(expression) NULL
+#define NAME_TEST(op) NULL
+#define NAME_CHOICE NULL
+#define NAME_REFERENCE NULL
+#define NAME_NONE NULL
+#define NAME_COARSE(f) "f_" #f
+#define PRIMITIVE(id, value, real, ...) NAME_##real,
+    static const char *const names[TNI_PRIMS] = {
+#include "fuse/graph/primitive_list.h"
     };
-    return names[op];
+#define PRIMITIVE(id, value, real, whole, truth, quick, ...) NAME_##quick,
+    static const char *const quick[TNI_PRIMS] = {
+#include "fuse/graph/primitive_list.h"
+    };
+    return (coarse ? quick : names)[op];
 }
 
-static const char *test_of(int op) {
-    return op == TNI_P_LT ? "<" : op == TNI_P_LE ? "<=" : op == TNI_P_EQ ? "==" : op == TNI_P_NE ? "!=" : NULL;
+static bool is_test(int op) {
+    return tni_prims[op].typing == TNI_TYPED_TEST;
 }
 
 /* Long enough that two vectors keep the machine busy, or that four would not fit into registers. */
 static bool is_heavy(int op) {
-    return op >= TNI_PRIMS || (function_of(op) && op >= TNI_P_EXP && op <= TNI_P_SOFTPLUS);
+    return tni_prims[op].effort == TNI_HEAVY && function_of(op, false);
 }
 
 /* ---- which steps ------------------------------------------------------------------------------------------------- */
 
-static int32_t segment_of(const tni_pass *pass, int32_t step) {
+static int32_t segment_of(const tni_cpu_pass *made, int32_t step) {
     int32_t i = 0;
-    while (step >= pass->segments[i].first + pass->segments[i].count) i++;
+    while (step >= made->segments[i].first + made->segments[i].count) i++;
     return i;
 }
 
 static void learn_values(emitter *e) {
-    const tni_pass *pass = e->pass;
-    for (int32_t i = 0; i < pass->n_values; i++) e->values[i] = (value){.maker = -1, .first = INT32_MAX, .last = -1};
-    for (int32_t i = 0; i < pass->n_steps; i++) {
-        const tni_step *s = &pass->steps[i];
+    const tni_cpu_pass *made = e->made;
+    for (int32_t i = 0; i < made->n_values; i++) e->values[i] = (value){.maker = -1, .first = INT32_MAX, .last = -1};
+    for (int32_t i = 0; i < made->n_steps; i++) {
+        const tni_step *s = &made->steps[i];
         for (int k = 0; k < 3; k++) {
             if (s->arg[k] < 0) continue;
             value *v = &e->values[s->arg[k]];
@@ -97,7 +87,7 @@ static void learn_values(emitter *e) {
         if (s->out < 0) continue;
         e->values[s->out].lane = s->lane;
         e->values[s->out].level = s->level;
-        e->values[s->out].segment = segment_of(pass, i);
+        e->values[s->out].segment = segment_of(made, i);
         if (s->kind == TNI_STEP_POINT) {
             e->values[s->out].pointed = true;
         } else {
@@ -110,8 +100,9 @@ static bool is_neutral(const tni_step *s) {
     return s->kind == TNI_STEP_NONE || s->kind == TNI_STEP_POINT;
 }
 
-static bool is_dense(const tni_pass *pass, const tni_memory *m) {
-    return m->strides[pass->n_dims] == 1 && (pass->rows == 1 || m->strides[pass->n_dims - 1] == pass->columns);
+static bool is_dense(const emitter *e, const tni_memory *m) {
+    const tni_pass *pass = e->pass;
+    return m->strides[pass->n_dims] == 1 && (e->made->rows == 1 || m->strides[pass->n_dims - 1] == pass->columns);
 }
 
 static int lane_of_argument(const emitter *e, const tni_step *s, int k) {
@@ -119,16 +110,16 @@ static int lane_of_argument(const emitter *e, const tni_step *s, int k) {
 }
 
 static bool fits_loop(const emitter *e, const tni_step *s) {
-    bool linked = s->op == TNI_P_SIN || s->op == TNI_P_COS; /* no loop is linked with the C library */
-    if (linked && !tni_real_loops_of(e->lane)->own_sin) return false;
-    if (s->pair >= 0 || function_of(s->op)) return s->lane == e->lane;
+    bool linked = tni_prims[s->op].calls_libm && !tni_real_loops_of(e->lane)->own_sin;
+    if (linked) return false; /* no loop is linked with the C library */
+    if (s->pair >= 0 || function_of(s->op, s->coarse)) return s->lane == e->lane;
     if (s->op == TNI_P_WHERE) return s->lane == e->lane;
     if (s->op == TNI_P_AND || s->op == TNI_P_OR || s->op == TNI_P_NOT) return true;
     if (s->op == TNI_P_CAST) {
         int from = lane_of_argument(e, s, 0);
         return (from == TNI_LANE_BOOL && s->lane == e->lane) || (from == e->lane && s->lane == TNI_LANE_BOOL);
     }
-    if (!test_of(s->op)) return false;
+    if (!is_test(s->op)) return false;
     int lane = lane_of_argument(e, s, 0);
     return (lane < 0 ? lane_of_argument(e, s, 1) : lane) == e->lane;
 }
@@ -141,9 +132,9 @@ static bool fits(const emitter *e, const tni_step *s) {
     case TNI_STEP_LOOP: return fits_loop(e, s);
     case TNI_STEP_EXPAND: return s->lane == e->lane && (s->from_level == TNI_ONCE || e->pass->columns >= TNI_LONG_ROW);
     case TNI_STEP_LOAD:
-        if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && is_dense(e->pass, m);
-        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
-    case TNI_STEP_STORE: return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e->pass, m);
+        if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && is_dense(e, m);
+        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e, m);
+    case TNI_STEP_STORE: return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e, m);
     case TNI_STEP_GATHER: return s->lane == e->lane && tni_sums_columns(e->pass, &e->pass->accumulators[s->operand]);
     default: return false;
     }
@@ -163,16 +154,16 @@ static bool is_stored(const emitter *e, int32_t v) {
 }
 
 static int64_t bytes_of(const emitter *e, int32_t v) {
-    const tni_pass *pass = e->pass;
-    int64_t n = pass->columns < pass->block ? pass->rows * pass->columns : pass->block;
-    if (e->values[v].level != TNI_ELEMENT) n = e->values[v].level == TNI_ROW ? pass->rows : 1;
+    int64_t columns = e->pass->columns, block = e->made->block, rows = e->made->rows;
+    int64_t n = columns < block ? rows * columns : block;
+    if (e->values[v].level != TNI_ELEMENT) n = e->values[v].level == TNI_ROW ? rows : 1;
     return n * tni_lane_size(e->values[v].lane);
 }
 
 /* In the scratch memory values take the place of others that nobody needs any more: of one that this loop still reads,
  * only element by element. */
 static bool disturbs(const emitter *e, int32_t made, int32_t read) {
-    const int64_t *at = e->pass->offset;
+    const int64_t *at = e->made->offset;
     const value *a = &e->values[made], *b = &e->values[read];
     if (is_made_here(e, read) || a->pointed || b->pointed || at[made] < 0 || at[read] < 0) return false;
     if (at[made] >= at[read] + bytes_of(e, read) || at[read] >= at[made] + bytes_of(e, made)) return false;
@@ -180,12 +171,12 @@ static bool disturbs(const emitter *e, int32_t made, int32_t read) {
 }
 
 static bool is_bad(const emitter *e, int32_t step) {
-    const tni_step *s = &e->pass->steps[step];
+    const tni_step *s = &e->made->steps[step];
     if (is_neutral(s) || s->out < 0 || !is_stored(e, s->out)) return false;
     if (e->values[s->out].lane != e->lane) return true; /* truth stays in registers */
     for (int32_t i = e->first; i < e->first + e->count; i++) {
         for (int k = 0; k < 3; k++) {
-            int32_t read = e->pass->steps[i].arg[k];
+            int32_t read = e->made->steps[i].arg[k];
             if (read >= 0 && disturbs(e, s->out, read)) return true;
         }
     }
@@ -194,7 +185,7 @@ static bool is_bad(const emitter *e, int32_t step) {
 
 /* The steps from e->first on that can be one loop. */
 static void find_run(emitter *e, int32_t past) {
-    const tni_step *steps = e->pass->steps;
+    const tni_step *steps = e->made->steps;
     e->count = 0;
     while (e->first + e->count < past && e->count < MOST_STEPS && fits(e, &steps[e->first + e->count])) e->count++;
     for (bool whole = false; !whole;) {
@@ -211,7 +202,7 @@ static void find_run(emitter *e, int32_t past) {
 static int32_t count_work(const emitter *e, int32_t *heavy) {
     int32_t n = 0;
     for (int32_t i = e->first; i < e->first + e->count; i++) {
-        const tni_step *s = &e->pass->steps[i];
+        const tni_step *s = &e->made->steps[i];
         n += is_neutral(s) ? 0 : s->pair >= 0 ? 2 : 1;
         *heavy += s->kind == TNI_STEP_LOOP && s->pair < 0 && is_heavy(s->op);
     }
@@ -230,7 +221,7 @@ static tn_type native(const emitter *e) {
 
 /* The same in every row: made once, or lying so in memory. */
 static bool is_fixed(const emitter *e, int32_t v) {
-    return e->values[v].segment == 0 && e->pass->n_dims > 0 && e->pass->columns <= e->pass->block;
+    return e->values[v].segment == 0 && e->pass->n_dims > 0 && e->pass->columns <= e->made->block;
 }
 
 /* The memory of `field` is gone through from one end to the other. */
@@ -323,11 +314,11 @@ static void print_loop_step(emitter *e, const tni_step *s) {
         tni_text_add(t, "%s %s %s;\n", arg[0], s->op == TNI_P_AND ? "&" : "|", arg[1]);
     } else if (s->op == TNI_P_CAST) {
         tni_text_add(t, truth ? "(vint)(%s != 0);\n" : "number(%s);\n", arg[0]);
-    } else if (test_of(s->op)) {
-        tni_text_add(t, "(vint)(%s %s %s);\n", arg[0], test_of(s->op), arg[1]);
+    } else if (is_test(s->op)) {
+        tni_text_add(t, "(vint)(%s%s%s);\n", arg[0], tni_prims[s->op].name, arg[1]);
     } else {
         bool rounds = s->op == TNI_P_MUL || is_heavy(s->op);
-        tni_text_add(t, "%s%s(%s%s%s)%s;\n", rounds ? "apart(" : "", function_of(s->op), arg[0],
+        tni_text_add(t, "%s%s(%s%s%s)%s;\n", rounds ? "apart(" : "", function_of(s->op, s->coarse), arg[0],
                      s->n_args == 2 ? ", " : "", arg[1], rounds ? ")" : "");
     }
 }
@@ -358,7 +349,7 @@ static void name_memory(emitter *e, int32_t j) {
 
 /* q<j>: the sums; where values are pending first, these, and the sums behind them. Returns how many that is. */
 static int32_t print_gather(emitter *e, const tni_step *s, int32_t j) {
-    bool pending = e->pass->accumulators[s->operand].pending >= 0;
+    bool pending = e->made->pending[s->operand] >= 0;
     char arg[32];
     name_argument(e, s, 0, false, arg);
     e->by_rows = true;
@@ -406,7 +397,7 @@ static void print_kept(emitter *e, int32_t v) {
 static void print_steps(emitter *e) {
     int32_t j = 0;
     for (int32_t i = e->first; i < e->first + e->count; i++) {
-        const tni_step *s = &e->pass->steps[i];
+        const tni_step *s = &e->made->steps[i];
         if (is_neutral(s)) continue;
         if (s->kind == TNI_STEP_LOOP) {
             print_loop_step(e, s);
@@ -447,10 +438,10 @@ static void print_function(emitter *e, int32_t number, int32_t u) {
 /* Is it all of its segment, and can it go beyond a block? */
 static bool is_free(const emitter *e) {
     const tni_pass *pass = e->pass;
-    const tni_segment *segment = &pass->segments[segment_of(pass, e->first)];
+    const tni_segment *segment = &e->made->segments[segment_of(e->made, e->first)];
     if (!e->free || segment->kind == TNI_SEGMENT_ONCE) return false;
     for (int32_t i = segment->first; i < segment->first + segment->count; i++) {
-        const tni_step *s = &pass->steps[i];
+        const tni_step *s = &e->made->steps[i];
         if (!is_inside(e, i) && !is_neutral(s)) return false;
         bool touches = s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE || s->kind == TNI_STEP_POINT;
         if (!touches || segment->kind == TNI_SEGMENT_COLUMNS) continue;
@@ -464,7 +455,7 @@ static void emit_loop(emitter *e, int32_t number, int32_t work, int32_t heavy) {
     tni_text *const parts[] = {&e->fields, &e->begin, &e->row, &e->body, &e->row_end};
     enum { PARTS = sizeof parts / sizeof parts[0] };
     for (int i = 0; i < PARTS; i++) *parts[i] = (tni_text){0};
-    for (int32_t i = 0; i < e->pass->n_values; i++) e->values[i].seen = e->values[i].seen_row = false;
+    for (int32_t i = 0; i < e->made->n_values; i++) e->values[i].seen = e->values[i].seen_row = false;
     memset(e->constant_seen, 0, sizeof e->constant_seen);
     e->by_rows = false;
     e->free = true;
@@ -479,14 +470,15 @@ static void emit_loop(emitter *e, int32_t number, int32_t work, int32_t heavy) {
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
-static bool emit_pass(emitter *e, tni_pass *pass, int32_t *n_loops) {
+static bool emit_pass(emitter *e, const tni_pass *pass, tni_cpu_pass *made, int32_t *n_loops) {
     e->pass = pass;
-    e->values = tni_malloc(((size_t)pass->n_values + 1) * sizeof *e->values);
-    pass->loops = tni_arena_alloc(e->program->arena, (size_t)pass->n_steps * sizeof *pass->loops);
-    bool room = e->values && pass->loops;
+    e->made = made;
+    e->values = tni_malloc(((size_t)made->n_values + 1) * sizeof *e->values);
+    made->loops = tni_arena_alloc(e->program->arena, (size_t)made->n_steps * sizeof *made->loops);
+    bool room = e->values && made->loops;
     if (room) learn_values(e);
-    for (int32_t i = 0; room && i < pass->n_segments; i++) {
-        const tni_segment *segment = &pass->segments[i];
+    for (int32_t i = 0; room && i < made->n_segments; i++) {
+        const tni_segment *segment = &made->segments[i];
         int32_t past = segment->first + segment->count;
         for (e->first = segment->first; e->first<past; e->first += e->count> 0 ? e->count : 1) {
             int32_t heavy = 0;
@@ -494,20 +486,20 @@ static bool emit_pass(emitter *e, tni_pass *pass, int32_t *n_loops) {
             int32_t work = count_work(e, &heavy);
             if (work == 0 || (work == 1 && heavy)) continue; /* the interpreter's own loop is as good */
             emit_loop(e, ++*n_loops, work, heavy);
-            pass->loops[e->first] = (tni_loop_place){*n_loops, e->count, is_free(e)};
+            made->loops[e->first] = (tni_loop_place){*n_loops, e->count, is_free(e)};
         }
     }
     tni_free(e->values);
-    if (!room) pass->loops = NULL;
+    if (!room) made->loops = NULL;
     return room;
 }
 
 static bool has_lane(const tni_program *program, int lane) {
     for (int32_t i = 0; i < program->n_passes; i++) {
-        const tni_pass *pass = &program->passes[i];
-        for (int32_t k = 0; k < pass->n_steps; k++) {
-            bool here = pass->steps[k].level == TNI_ELEMENT && pass->steps[k].kind == TNI_STEP_LOOP;
-            if (here && pass->steps[k].lane == lane) return true;
+        const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
+        for (int32_t k = 0; k < made->n_steps; k++) {
+            bool here = made->steps[k].level == TNI_ELEMENT && made->steps[k].kind == TNI_STEP_LOOP;
+            if (here && made->steps[k].lane == lane) return true;
         }
     }
     return false;
@@ -525,7 +517,9 @@ int32_t tni_emit_c(tni_program *program, tni_text *text) {
     e->lane = has_lane(program, TNI_LANE_F32) ? TNI_LANE_F32 : TNI_LANE_F64;
     tni_text_add(text, "#define TNI_ISA_%s\n#define TNI_REAL_%s\n%s#include \"loop.h\"\n", tni_loops_isa(),
                  e->lane == TNI_LANE_F64 ? "f64" : "f32", tni_cpu_bf16() ? "#define TNI_BF16\n" : "");
-    for (int32_t i = 0; i < program->n_passes; i++) text->failed |= !emit_pass(e, &program->passes[i], &n_loops);
+    for (int32_t i = 0; i < program->n_passes; i++) {
+        text->failed |= !emit_pass(e, &program->passes[i], &tni_on_cpu(program)->passes[i], &n_loops);
+    }
     tni_free(e);
     return n_loops;
 }

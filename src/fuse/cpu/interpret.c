@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "compile_c.h"
-#include "fuse/cuda/gpu.h"
 
 enum {
     CHUNK = 256,         /* random numbers at a time */
@@ -15,6 +14,7 @@ enum {
 typedef struct worker {
     const tni_program *program;
     const tni_pass *pass;
+    const tni_cpu_pass *made;
     const tn_call *call;
     const tni_c_loop *loops; /* that are compiled; NULL: none */
     void **at;               /* (n_values) */
@@ -33,6 +33,7 @@ typedef struct worker {
 typedef struct shared {
     const tni_program *program;
     const tni_pass *pass;
+    const tni_cpu_pass *made;
     const tn_call *call;
     const tni_c_loop *loops;
 } shared;
@@ -42,12 +43,6 @@ typedef struct shared {
 /* A call without any has none, and nothing in it. */
 static char *workspace_at(const tn_call *call, int64_t offset) {
     return call->workspace ? (char *)call->workspace + offset : NULL;
-}
-
-char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
-    if (m->where == TNI_FROM_WORKSPACE) return workspace_at(call, m->offset);
-    const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
-    return args[m->index].views[m->list ? part : 0].data;
 }
 
 static char *base_of(const worker *w, const tni_memory *m) {
@@ -71,7 +66,7 @@ static int64_t count_at(const worker *w, uint8_t level) {
 }
 
 static const void *value_at(const worker *w, int32_t value) {
-    return value < 0 ? (const void *)&w->program->constants[-2 - value] : w->at[value];
+    return value < 0 ? (const void *)&tni_on_cpu(w->program)->constants[-2 - value] : w->at[value];
 }
 
 static void load(const worker *w, const tni_step *s) {
@@ -219,7 +214,7 @@ static running over_row(const worker *w, const tni_step *s, int64_t r, int64_t b
 
 static void reduce(const worker *w, const tni_step *s) {
     int64_t bytes = w->columns * tni_lane_size(s->lane);
-    if (w->pass->columns > w->pass->block) { /* a long row: gathered block by block */
+    if (w->pass->columns > w->made->block) { /* a long row: gathered block by block */
         running value = over_row(w, s, 0, bytes, w->columns), *sum = w->at[s->out];
         *sum = w->first ? value : both(s->op, s->lane, *sum, value);
         return;
@@ -240,9 +235,9 @@ static running *sums_of(const worker *w, const tni_step *s) {
 
 /* NULL: nothing ever is pending. */
 static float *pending_of(const worker *w, const tni_step *s) {
-    const tni_accumulator *acc = &w->pass->accumulators[s->operand];
-    bool any = s->level == TNI_ELEMENT && acc->pending >= 0;
-    return any ? (float *)workspace_at(w->call, acc->pending) + sum_of(w, s) : NULL;
+    int64_t pending = w->made->pending[s->operand];
+    bool any = s->level == TNI_ELEMENT && pending >= 0;
+    return any ? (float *)workspace_at(w->call, pending) + sum_of(w, s) : NULL;
 }
 
 /* Rows side by side, and which of them the block begins with. */
@@ -301,21 +296,22 @@ static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) 
     char *memory[MOST_OPERANDS];
     int32_t n = 0;
     for (int32_t i = first; i < first + place->count; i++) {
-        const tni_step *s = &w->pass->steps[i];
+        const tni_step *s = &w->made->steps[i];
         if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
         if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
         if (s->kind == TNI_STEP_GATHER && pending_of(w, s)) memory[n++] = (char *)pending_of(w, s);
         if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
     }
-    w->loops[place->number - 1](w->at, memory, w->program->constants, w->rows, w->columns, row_of(w), inner_of(w));
+    w->loops[place->number - 1](w->at, memory, tni_on_cpu(w->program)->constants, w->rows, w->columns, row_of(w),
+                                inner_of(w));
 }
 
 static void run_steps(worker *w, const tni_segment *segment) {
     for (int32_t i = segment->first; i < segment->first + segment->count; i++) {
-        const tni_step *s = &w->pass->steps[i];
-        if (w->loops && w->pass->loops[i].number) {
-            run_compiled(w, i, &w->pass->loops[i]);
-            i += w->pass->loops[i].count - 1;
+        const tni_step *s = &w->made->steps[i];
+        if (w->loops && w->made->loops[i].number) {
+            run_compiled(w, i, &w->made->loops[i]);
+            i += w->made->loops[i].count - 1;
             continue;
         }
         switch (s->kind) {
@@ -343,11 +339,11 @@ static const int64_t *strides_of(const tni_pass *pass, int32_t i) {
 /* Units come in order: the tensor that it is in is this one or one behind it. */
 static void go_to_part(worker *w, int64_t unit) {
     const tni_program *program = w->program;
-    while (w->part + 1 < program->n_parts && w->pass->first_unit[w->part + 1] <= unit) {
+    while (w->part + 1 < program->n_parts && w->made->first_unit[w->part + 1] <= unit) {
         w->number += program->parts[w->part++];
     }
     w->unit = unit;
-    w->span = unit - w->pass->first_unit[w->part];
+    w->span = unit - w->made->first_unit[w->part];
     w->rows = 1;
     w->length = program->parts[w->part];
 }
@@ -355,17 +351,18 @@ static void go_to_part(worker *w, int64_t unit) {
 /* From the number of a unit to its rows and columns. */
 static void go_to(worker *w, int64_t unit) {
     const tni_pass *pass = w->pass;
-    if (pass->first_unit) {
+    const tni_cpu_pass *made = w->made;
+    if (made->first_unit) {
         go_to_part(w, unit);
         return;
     }
-    int64_t inner = inner_of(w), blocks = (inner + pass->rows - 1) / pass->rows;
-    int64_t block = unit / pass->spans % blocks, outer = unit / pass->spans / blocks, begin = block * pass->rows;
+    int64_t inner = inner_of(w), blocks = (inner + made->rows - 1) / made->rows;
+    int64_t block = unit / made->spans % blocks, outer = unit / made->spans / blocks, begin = block * made->rows;
     int32_t n = pass->n_memory + pass->n_accumulators;
     w->unit = unit;
-    w->span = unit % pass->spans;
+    w->span = unit % made->spans;
     w->row = outer * inner + begin;
-    w->rows = inner - begin < pass->rows ? inner - begin : pass->rows;
+    w->rows = inner - begin < made->rows ? inner - begin : made->rows;
     for (int32_t i = 0; i < n; i++) w->offset[i] = begin * row_stride(w, strides_of(pass, i));
     for (int32_t d = pass->n_dims - 2; d >= 0; d--) {
         int64_t index = outer % pass->size[d];
@@ -377,7 +374,7 @@ static void go_to(worker *w, int64_t unit) {
 /* The compiled loop that is all of a segment; NULL: none is. */
 static const tni_loop_place *free_loop(const worker *w, const tni_segment *segment) {
     for (int32_t i = 0; w->loops && i < segment->count; i++) {
-        const tni_loop_place *place = &w->pass->loops[segment->first + i];
+        const tni_loop_place *place = &w->made->loops[segment->first + i];
         if (place->number) return place->free ? place : NULL;
     }
     return NULL;
@@ -386,8 +383,8 @@ static const tni_loop_place *free_loop(const worker *w, const tni_segment *segme
 /* Is everything that a unit does one compiled loop that needs no blocks? */
 static bool is_free(const worker *w) {
     bool any = false;
-    for (int32_t i = 1; i < w->pass->n_segments; i++) {
-        const tni_segment *segment = &w->pass->segments[i];
+    for (int32_t i = 1; i < w->made->n_segments; i++) {
+        const tni_segment *segment = &w->made->segments[i];
         if (segment->count == 0) continue;
         if (any || !free_loop(w, segment)) return false;
         any = true;
@@ -398,30 +395,31 @@ static bool is_free(const worker *w) {
 /* Units side by side that one compiled loop can do at once: more rows, or more of a row; how many they are. */
 static int64_t take_more(worker *w, int64_t unit, int64_t end) {
     const tni_pass *pass = w->pass;
+    const tni_cpu_pass *made = w->made;
     if (!is_free(w)) return 1;
-    int64_t spans = pass->first_unit ? pass->first_unit[w->part + 1] - pass->first_unit[w->part] : pass->spans;
+    int64_t spans = made->first_unit ? made->first_unit[w->part + 1] - made->first_unit[w->part] : made->spans;
     if (spans > 1) return spans - w->span < end - unit ? spans - w->span : end - unit;
-    if (!pass->n_dims || pass->columns > pass->block) return 1;
-    int64_t left = inner_of(w) - row_of(w), most = (end - unit) * pass->rows;
+    if (!pass->n_dims || pass->columns > made->block) return 1;
+    int64_t left = inner_of(w) - row_of(w), most = (end - unit) * made->rows;
     w->rows = left < most ? left : most;
-    return (w->rows + pass->rows - 1) / pass->rows;
+    return (w->rows + made->rows - 1) / made->rows;
 }
 
 /* `count`: spans of a row, where it has several. */
 static void run_unit(worker *w, int64_t count) {
-    const tni_pass *pass = w->pass;
-    bool split = pass->spans > 1 || pass->first_unit;
-    int64_t begin = w->span * pass->span, end = begin + (split ? count : 1) * pass->span;
+    const tni_cpu_pass *made = w->made;
+    bool split = made->spans > 1 || made->first_unit;
+    int64_t begin = w->span * made->span, end = begin + (split ? count : 1) * made->span;
     if (end > w->length) end = w->length;
-    for (int32_t i = 1; i < pass->n_segments; i++) {
-        const tni_segment *segment = &pass->segments[i];
+    for (int32_t i = 1; i < made->n_segments; i++) {
+        const tni_segment *segment = &made->segments[i];
         w->column = begin;
         w->columns = end - begin;
         if (segment->kind == TNI_SEGMENT_ROWS) {
             run_steps(w, segment);
             continue;
         }
-        int64_t block = free_loop(w, segment) ? end - begin : pass->block;
+        int64_t block = free_loop(w, segment) ? end - begin : made->block;
         for (; w->column < end; w->column += block) {
             w->first = w->column == begin;
             w->columns = end - w->column < block ? end - w->column : block;
@@ -430,22 +428,24 @@ static void run_unit(worker *w, int64_t count) {
     }
 }
 
-void tni_clear_sums(const tni_accumulator *acc, void *sums) {
-    running none = nothing(acc->op, acc->lane), *to = sums;
+static void clear_sums(const tni_accumulator *acc, running *to) {
+    running none = nothing(acc->op, acc->lane);
     for (int64_t k = 0; k < acc->size; k++) to[k] = none;
 }
 
-/* This piece's pending values of an accumulator that has some. */
-static float *all_pending(const worker *w, const tni_accumulator *acc) {
-    return (float *)workspace_at(w->call, acc->pending) + w->piece * acc->size;
+/* This piece's pending values of accumulator i; NULL: it has none. */
+static float *all_pending(const worker *w, int32_t i) {
+    int64_t pending = w->made->pending[i];
+    return pending >= 0 ? (float *)workspace_at(w->call, pending) + w->piece * w->pass->accumulators[i].size : NULL;
 }
 
 static void clear_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
         if (acc->size == 0) continue;
-        tni_clear_sums(acc, workspace_at(w->call, acc->partial) + w->piece * acc->size * 8);
-        if (acc->pending >= 0) memset(all_pending(w, acc), 0, (size_t)acc->size * sizeof(float));
+        float *pending = all_pending(w, i);
+        clear_sums(acc, (running *)workspace_at(w->call, acc->partial) + w->piece * acc->size);
+        if (pending) memset(pending, 0, (size_t)acc->size * sizeof *pending);
     }
 }
 
@@ -453,19 +453,20 @@ static void clear_partials(const worker *w) {
 static void settle_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
-        if (acc->size == 0 || acc->pending < 0) continue;
+        float *pending = all_pending(w, i);
+        if (acc->size == 0 || !pending) continue;
         double *sums = (double *)workspace_at(w->call, acc->partial) + w->piece * acc->size;
-        tni_real_loops_of(acc->lane)->settle(sums, all_pending(w, acc), acc->size);
+        tni_real_loops_of(acc->lane)->settle(sums, pending, acc->size);
     }
 }
 
 static void run_units(worker *w, int64_t begin, int64_t end) {
-    const tni_pass *pass = w->pass;
+    const tni_cpu_pass *made = w->made;
     w->unit = begin;
-    w->rows = pass->rows;
+    w->rows = made->rows;
     w->column = 0;
-    w->columns = pass->columns;
-    run_steps(w, &pass->segments[0]);
+    w->columns = w->pass->columns;
+    run_steps(w, &made->segments[0]);
     for (int64_t unit = begin, count; unit < end; unit += count) {
         go_to(w, unit);
         count = take_more(w, unit, end);
@@ -476,19 +477,21 @@ static void run_units(worker *w, int64_t begin, int64_t end) {
 /* The scratch memory is this thread's stack: kernels do not allocate. */
 static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece) {
     const tni_pass *pass = s->pass;
+    const tni_cpu_pass *made = s->made;
     int32_t n = pass->n_memory + pass->n_accumulators;
-    char scratch[pass->scratch + 64] __attribute__((aligned(64)));
-    void *at[pass->n_values + 1];
+    char scratch[made->scratch + 64] __attribute__((aligned(64)));
+    void *at[made->n_values + 1];
     int64_t offset[n + 1];
     worker w = {.program = s->program,
                 .pass = pass,
+                .made = made,
                 .call = s->call,
                 .loops = s->loops,
                 .at = at,
                 .offset = offset,
                 .piece = piece,
                 .length = pass->columns};
-    for (int32_t i = 0; i < pass->n_values; i++) at[i] = pass->offset[i] < 0 ? NULL : scratch + pass->offset[i];
+    for (int32_t i = 0; i < made->n_values; i++) at[i] = made->offset[i] < 0 ? NULL : scratch + made->offset[i];
     memset(offset, 0, sizeof offset);
     clear_partials(&w);
     run_units(&w, begin, end);
@@ -503,13 +506,13 @@ static void do_units(void *arg, int64_t begin, int64_t end) {
 static void do_pieces(void *arg, int64_t begin, int64_t end) {
     const shared *s = arg;
     for (int64_t piece = begin; piece < end; piece++) {
-        int64_t first = s->pass->units * piece / s->pass->pieces, past = s->pass->units * (piece + 1) / s->pass->pieces;
+        int64_t first = s->made->units * piece / s->made->pieces, past = s->made->units * (piece + 1) / s->made->pieces;
         run_range(s, first, past, piece);
     }
 }
 
 typedef struct sums {
-    const tni_pass *pass;
+    int64_t pieces;
     const tni_accumulator *acc;
     const running *from; /* (pieces, size) */
     running *to;
@@ -521,7 +524,7 @@ static void add_pieces(void *arg, int64_t begin, int64_t end) {
     const tni_accumulator *acc = s->acc;
     bool adds = acc->op == TNI_P_SUM && acc->lane != TNI_LANE_INT;
     memcpy(s->to + begin, s->from + begin, (size_t)(end - begin) * sizeof *s->to);
-    for (int64_t piece = 1; piece < s->pass->pieces; piece++) {
+    for (int64_t piece = 1; piece < s->pieces; piece++) {
         const running *more = s->from + piece * acc->size;
         if (adds) {
             tni_real_loops_of(TNI_LANE_F64)->add_to(&s->to[begin].real, &more[begin], end - begin);
@@ -531,28 +534,34 @@ static void add_pieces(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-void tni_add_sums(const tn_call *call, const tni_pass *pass, const tni_accumulator *acc) {
-    sums s = {pass, acc, (const running *)workspace_at(call, acc->partial), (running *)workspace_at(call, acc->result)};
-    tn_parallel(call, acc->size, 1 + ENOUGH / pass->pieces, add_pieces, &s);
+static void add_sums(const tn_call *call, int64_t pieces, const tni_accumulator *acc) {
+    sums s = {pieces, acc, (const running *)workspace_at(call, acc->partial),
+              (running *)workspace_at(call, acc->result)};
+    tn_parallel(call, acc->size, 1 + ENOUGH / pieces, add_pieces, &s);
 }
 
-tn_status tni_program_run(const tni_program *program, const tn_call *call) {
-    if (program->gpu) return tni_gpu_run(program, call);
-    const tni_c_loop *loops = tni_c_loops(program);
+tn_status tni_interpret(const tni_program *program, const tn_call *call, const tni_c_loop *loops) {
     for (int32_t i = 0; i < program->n_passes; i++) {
         const tni_pass *pass = &program->passes[i];
-        shared s = {program, pass, call, loops};
-        int64_t elements = pass->rows * (pass->span > 0 ? pass->span : 1), grain = 1;
-        if (pass->first_unit) { /* of lists, units may be small */
-            elements = 1 + pass->columns / pass->units;
-            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / pass->pieces);
+        const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
+        shared s = {program, pass, made, call, loops};
+        int64_t elements = made->rows * (made->span > 0 ? made->span : 1), grain = 1;
+        if (made->first_unit) { /* of lists, units may be small */
+            elements = 1 + pass->columns / made->units;
+            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / made->pieces);
         }
         if (pass->n_accumulators) {
-            tn_parallel(call, pass->pieces, grain, do_pieces, &s);
+            tn_parallel(call, made->pieces, grain, do_pieces, &s);
         } else {
-            tn_parallel(call, pass->units, 1 + ENOUGH / elements, do_units, &s);
+            tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &s);
         }
-        for (int32_t k = 0; k < pass->n_accumulators; k++) tni_add_sums(call, pass, &pass->accumulators[k]);
+        for (int32_t k = 0; k < pass->n_accumulators; k++) add_sums(call, made->pieces, &pass->accumulators[k]);
     }
     return TN_OK;
 }
+
+static tn_status run(const tni_program *program, const tn_call *call) {
+    return tni_interpret(program, call, NULL);
+}
+
+const tni_backend tni_interpreter_backend = {.name = "interpreter", .device = TN_CPU, .plan = tni_plan_cpu, .run = run};

@@ -2,10 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "block_loops.h"
 #include "core/layout/layout.h"
 #include "cpu/isa.h"
 #include "cpu/vec/variants.h"
-#include "fuse/plan/program.h"
 
 /* ---- the sets of this machine ------------------------------------------------------------------------------------ */
 
@@ -47,17 +47,6 @@ tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-#define INT_UNARY(name, expression)                                                          \
-    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        const int64_t *x = arg[0];                                                           \
-        int64_t *y = out;                                                                    \
-        (void)scalars;                                                                       \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                          \
-            const int64_t a = x[i];                                                          \
-            y[i] = expression;                                                               \
-        }                                                                                    \
-    }
-
 /* y[i] of a and b, each an element or one number for all; a loop of its own for what stands side by side. */
 #define BINARY_LOOPS(type, expression)              \
     if (scalars == 0) {                             \
@@ -80,12 +69,25 @@ tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
         }                                           \
     }
 
-#define INT_BINARY(name, result, expression)                                                 \
-    static void int_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        const int64_t *p = arg[0], *q = arg[1];                                              \
-        result *y = out;                                                                     \
-        BINARY_LOOPS(int64_t, expression)                                                    \
+#define UNARY(type, expression)                 \
+    const type *x = arg[0];                     \
+    type *y = out;                              \
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+        const type a = x[i];                    \
+        y[i] = expression;                      \
     }
+
+#define BINARY(type, result, expression) \
+    const type *p = arg[0], *q = arg[1]; \
+    result *y = out;                     \
+    BINARY_LOOPS(type, expression)
+
+#define WHERE(type)                                                                                   \
+    const uint8_t *c = arg[0];                                                                        \
+    const type *a = arg[1], *b = arg[2];                                                              \
+    type *y = out;                                                                                    \
+    const int64_t by_c = scalars & 1 ? 0 : 1, by_a = scalars & 2 ? 0 : 1, by_b = scalars & 4 ? 0 : 1; \
+    for (int64_t i = 0; i < n; i++) y[i] = c[by_c * i] ? a[by_a * i] : b[by_b * i];
 
 /* Arithmetic wraps around, as the hardware's does. */
 static int64_t wrap_add(int64_t a, int64_t b) {
@@ -112,62 +114,63 @@ static int64_t power(int64_t a, int64_t b) {
     return (int64_t)made;
 }
 
-INT_UNARY(neg, wrap_sub(0, a))
-INT_UNARY(abs, a < 0 ? wrap_sub(0, a) : a)
-INT_UNARY(sign, (a > 0) - (a < 0))
-INT_UNARY(same, a)
-INT_UNARY(relu, a > 0 ? a : 0)
-INT_BINARY(add, int64_t, wrap_add(a, b))
-INT_BINARY(sub, int64_t, wrap_sub(a, b))
-INT_BINARY(mul, int64_t, wrap_mul(a, b))
-INT_BINARY(mod, int64_t, modulo(a, b))
-INT_BINARY(pow, int64_t, power(a, b))
-INT_BINARY(min, int64_t, a < b ? a : b)
-INT_BINARY(max, int64_t, a > b ? a : b)
-INT_BINARY(lt, uint8_t, a < b)
-INT_BINARY(le, uint8_t, a <= b)
-INT_BINARY(eq, uint8_t, a == b)
-INT_BINARY(ne, uint8_t, a != b)
-
-#define WHERE(name, type)                                                                                 \
-    static void name##_where(const void *const *arg, unsigned scalars, void *out, int64_t n) {            \
-        const uint8_t *c = arg[0];                                                                        \
-        const type *a = arg[1], *b = arg[2];                                                              \
-        type *y = out;                                                                                    \
-        const int64_t by_c = scalars & 1 ? 0 : 1, by_a = scalars & 2 ? 0 : 1, by_b = scalars & 4 ? 0 : 1; \
-        for (int64_t i = 0; i < n; i++) y[i] = c[by_c * i] ? a[by_a * i] : b[by_b * i];                   \
+/* By the reference, which has numbers of 53 bits. */
+static void by_reference(int op, const void *const *arg, unsigned scalars, int64_t *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double v[3] = {0};
+        for (int k = 0; k < tni_prims[op].arity; k++)
+            v[k] = (double)((const int64_t *)arg[k])[scalars >> k & 1 ? 0 : i];
+        y[i] = tni_whole(tni_prims[op].eval(v[0], v[1], v[2]));
     }
-WHERE(int, int64_t)
-WHERE(bool, uint8_t)
+}
+
+#define INT_INTEGER(expression) UNARY(int64_t, expression)
+#define INT_INTEGER_2(expression) BINARY(int64_t, int64_t, expression)
+#define INT_TEST(op) BINARY(int64_t, uint8_t, a op b)
+#define INT_CHOICE WHERE(int64_t)
+#define INT_REFERENCE by_reference(op_of_this, arg, scalars, out, n);
+#define INT_NONE
+#define PRIMITIVE(id, value, real, whole, ...)                                             \
+    static void int_##id(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int op_of_this = TNI_P_##id;                                                 \
+        (void)op_of_this, (void)arg, (void)scalars, (void)out, (void)n;                    \
+        INT_##whole                                                                        \
+    }
+#include "fuse/graph/primitive_list.h"
 
 /* ---- truth values ------------------------------------------------------------------------------------------------ */
 
-static void bool_not(const void *const *arg, unsigned scalars, void *out, int64_t n) {
-    const uint8_t *x = arg[0];
-    uint8_t *y = out;
-    (void)scalars;
-    TNI_IVDEP for (int64_t i = 0; i < n; i++) y[i] = !x[i];
-}
-
-#define BOOL_BINARY(name, op)                                                                 \
-    static void bool_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        const uint8_t *p = arg[0], *q = arg[1];                                               \
-        uint8_t *y = out;                                                                     \
-        BINARY_LOOPS(uint8_t, a op b)                                                         \
+#define BOOL_TRUTH(expression) UNARY(uint8_t, expression)
+#define BOOL_TRUTH_2(expression) BINARY(uint8_t, uint8_t, expression)
+#define BOOL_CHOICE WHERE(uint8_t)
+#define BOOL_NONE
+#define PRIMITIVE(id, value, real, whole, truth, ...)                                       \
+    static void bool_##id(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        (void)arg, (void)scalars, (void)out, (void)n;                                       \
+        BOOL_##truth                                                                        \
     }
-BOOL_BINARY(and, &)
-BOOL_BINARY(or, |)
+#include "fuse/graph/primitive_list.h"
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+#define HAS_INTEGER(expression) 1
+#define HAS_INTEGER_2(expression) 1
+#define HAS_TEST(op) 1
+#define HAS_TRUTH(expression) 1
+#define HAS_TRUTH_2(expression) 1
+#define HAS_CHOICE 1
+#define HAS_REFERENCE 1
+#define HAS_NONE 0
 
 tni_loop tni_loop_of(int lane, int op) {
-    static const tni_loop ints[TNI_STEP_OPS] = {
-        [TNI_P_NEG] = int_neg,    [TNI_P_ABS] = int_abs,     [TNI_P_SIGN] = int_sign, [TNI_P_FLOOR] = int_same,
-        [TNI_P_ROUND] = int_same, [TNI_P_RELU] = int_relu,   [TNI_P_ADD] = int_add,   [TNI_P_SUB] = int_sub,
-        [TNI_P_MUL] = int_mul,    [TNI_P_MOD] = int_mod,     [TNI_P_POW] = int_pow,   [TNI_P_MIN] = int_min,
-        [TNI_P_MAX] = int_max,    [TNI_P_LT] = int_lt,       [TNI_P_LE] = int_le,     [TNI_P_EQ] = int_eq,
-        [TNI_P_NE] = int_ne,      [TNI_P_WHERE] = int_where,
+#define PRIMITIVE(id, value, real, whole, ...) [TNI_P_##id] = HAS_##whole ? int_##id : NULL,
+    static const tni_loop ints[TNI_PRIMS] = {
+#include "fuse/graph/primitive_list.h"
     };
-    static const tni_loop bools[TNI_STEP_OPS] = {
-        [TNI_P_NOT] = bool_not, [TNI_P_AND] = bool_and, [TNI_P_OR] = bool_or, [TNI_P_WHERE] = bool_where};
+#define PRIMITIVE(id, value, real, whole, truth, ...) [TNI_P_##id] = HAS_##truth ? bool_##id : NULL,
+    static const tni_loop bools[TNI_PRIMS] = {
+#include "fuse/graph/primitive_list.h"
+    };
     if (lane == TNI_LANE_BOOL) return bools[op];
     return lane == TNI_LANE_INT ? ints[op] : tni_real_loops_of(lane)->op[op];
 }
@@ -378,33 +381,5 @@ void tni_round_values(tn_type type, int lane, void *x, int64_t n) {
         int64_t some = n - i < CHUNK ? n - i : CHUNK;
         store_dense(lane, type, (char *)x + i * wide, chunk, some);
         load_dense(lane, type, chunk, (char *)x + i * wide, some);
-    }
-}
-
-/* ---- random numbers ---------------------------------------------------------------------------------------------- */
-
-/* Philox 4x32 with 10 rounds: element i takes word i % 4 of the block with counter (i / 4, stream, seed[1]) under the
- * key seed[0], so that any element can be had on its own. */
-static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
-        memcpy(c, next, sizeof next);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-}
-
-void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n) {
-    uint64_t key = (uint64_t)seed[0], more = (uint64_t)seed[1] + ((uint64_t)stream << 32);
-    uint32_t words[4] = {0};
-    for (int64_t i = first; i < first + n; i++) {
-        uint64_t block = (uint64_t)i / 4;
-        if (i == first || i % 4 == 0) {
-            uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)more, (uint32_t)(more >> 32)};
-            memcpy(words, counter, sizeof words);
-            philox(words, (uint32_t)key, (uint32_t)(key >> 32));
-        }
-        out[i - first] = (float)(words[i % 4] >> 8) * 0x1p-24f;
     }
 }

@@ -1,8 +1,8 @@
 /* Loops over blocks of floating values, one set for each instruction set and precision. Each does one primitive; the
  * values of a block stay in the first-level cache between them. */
+#include "block_loops.h"
 #include "cpu/vec/vec.h"
 #include "functions.h"
-#include "fuse/plan/program.h"
 
 /* ---- one argument ------------------------------------------------------------------------------------------------ */
 
@@ -17,83 +17,7 @@ TNI_INLINE void apply(vreal (*f)(vreal), const void *x, void *y, int64_t n) {
     if (i < n) v_store_n(V_NATIVE, y, i, n - i, f(v_load_n(V_NATIVE, x, i, n - i, 0)));
 }
 
-#define VECTOR(name)                                                                          \
-    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        (void)scalars;                                                                        \
-        apply(f_##name, arg[0], out, n);                                                      \
-    }
-
-VECTOR(neg)
-VECTOR(sign)
-VECTOR(abs)
-VECTOR(sqrt)
-VECTOR(rsqrt)
-VECTOR(exp)
-VECTOR(log)
-VECTOR(log1p)
-VECTOR(expm1)
-VECTOR(sin)
-VECTOR(cos)
-VECTOR(tanh)
-VECTOR(erf)
-VECTOR(sigmoid)
-VECTOR(softplus)
-VECTOR(tanh_softplus)
-VECTOR(half_erf)
-VECTOR(relu)
-#if defined(TNI_REAL_f32)
-VECTOR(coarse_exp)
-VECTOR(coarse_sigmoid)
-VECTOR(coarse_tanh_softplus)
-#endif
-
-#define SCALAR(name, expression)                                                              \
-    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        const real *x = arg[0];                                                               \
-        real *y = out;                                                                        \
-        (void)scalars;                                                                        \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                           \
-            real a = x[i];                                                                    \
-            y[i] = expression;                                                                \
-        }                                                                                     \
-    }
-
-#if defined(TNI_REAL_f32)
-#define F(name) name##f
-#else
-#define F(name) name
-#endif
-
-SCALAR(floor, F(floor)(a))
-SCALAR(round, F(nearbyint)(a))
-
-/* ---- two and three ----------------------------------------------------------------------------------------------- */
-
-#define BINARY(name, result, expression)                                                      \
-    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        const real *p = arg[0], *q = arg[1];                                                  \
-        result *y = out;                                                                      \
-        if (scalars == 1) {                                                                   \
-            const real a = *p;                                                                \
-            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
-                const real b = q[i];                                                          \
-                y[i] = expression;                                                            \
-            }                                                                                 \
-        } else if (scalars == 2) {                                                            \
-            const real b = *q;                                                                \
-            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
-                const real a = p[i];                                                          \
-                y[i] = expression;                                                            \
-            }                                                                                 \
-        } else {                                                                              \
-            TNI_IVDEP for (int64_t i = 0; i < n; i++) {                                       \
-                const real a = p[i], b = q[i];                                                \
-                y[i] = expression;                                                            \
-            }                                                                                 \
-        }                                                                                     \
-    }
-
-/* The same in vectors, four at a time: for what takes less time than the loop around it would. */
+/* Four vectors at a time: for what takes less time than the loop around it would. */
 TNI_INLINE void apply_two(vreal (*f)(vreal, vreal), const real *p, const bool one_p, const real *q, const bool one_q,
                           real *y, int64_t n) {
     const vreal u = v_set(p[0]), v = v_set(q[0]);
@@ -109,38 +33,6 @@ TNI_INLINE void apply_two(vreal (*f)(vreal, vreal), const real *p, const bool on
     for (; i < n; i++) y[i] = f(v_set(p[one_p ? 0 : i]), v_set(q[one_q ? 0 : i]))[0];
 }
 
-#define VECTOR_TWO(name)                                                                      \
-    static void loop_##name(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
-        if (n == 0) return;                                                                   \
-        if (scalars == 1) {                                                                   \
-            apply_two(f_##name, arg[0], true, arg[1], false, out, n);                         \
-        } else if (scalars == 2) {                                                            \
-            apply_two(f_##name, arg[0], false, arg[1], true, out, n);                         \
-        } else {                                                                              \
-            apply_two(f_##name, arg[0], false, arg[1], false, out, n);                        \
-        }                                                                                     \
-    }
-
-VECTOR_TWO(add)
-VECTOR_TWO(sub)
-VECTOR_TWO(mul)
-VECTOR_TWO(div)
-VECTOR_TWO(min)
-VECTOR_TWO(max)
-
-/* With the sign of b, as in Python. */
-TNI_INLINE real modulo(real a, real b) {
-    real r = F(fmod)(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-BINARY(mod, real, modulo(a, b))
-BINARY(pow, real, F(pow)(a, b))
-BINARY(lt, uint8_t, a < b)
-BINARY(le, uint8_t, a <= b)
-BINARY(eq, uint8_t, a == b)
-BINARY(ne, uint8_t, a != b)
-
 /* x[i], or x[0] for every i */
 TNI_INLINE real at(const real *x, int64_t i, const bool single) {
     return single ? x[0] : x[i];
@@ -155,7 +47,7 @@ TNI_INLINE void choose(const uint8_t *c, const real *a, const bool one_a, const 
     }
 }
 
-static void loop_where(const void *const *arg, unsigned scalars, void *out, int64_t n) {
+static void choose_each(const void *const *arg, unsigned scalars, void *out, int64_t n) {
     const uint8_t *c = arg[0];
     const real *a = arg[1], *b = arg[2];
     real *y = out;
@@ -173,6 +65,98 @@ static void loop_where(const void *const *arg, unsigned scalars, void *out, int6
         choose(c, a, true, b, true, y, n);
     }
 }
+
+/* ---- all primitives ---------------------------------------------------------------------------------------------- */
+
+#if defined(TNI_REAL_f32)
+#define F(name) name##f
+#else
+#define F(name) name
+#endif
+
+/* With the sign of b, as in Python. */
+TNI_INLINE real modulo(real a, real b) {
+    real r = F(fmod)(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* One element after the other, in double. */
+static void by_reference(int op, const void *const *arg, unsigned scalars, real *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double v[3] = {0};
+        for (int k = 0; k < tni_prims[op].arity; k++) v[k] = (double)((const real *)arg[k])[scalars >> k & 1 ? 0 : i];
+        y[i] = (real)tni_prims[op].eval(v[0], v[1], v[2]);
+    }
+}
+
+#define LOOP_VECTOR(f) apply(f_##f, arg[0], out, n);
+
+#define LOOP_VECTOR_2(f)                                        \
+    if (n == 0) return;                                         \
+    if (scalars == 1) {                                         \
+        apply_two(f_##f, arg[0], true, arg[1], false, out, n);  \
+    } else if (scalars == 2) {                                  \
+        apply_two(f_##f, arg[0], false, arg[1], true, out, n);  \
+    } else {                                                    \
+        apply_two(f_##f, arg[0], false, arg[1], false, out, n); \
+    }
+
+#define LOOP_SCALAR(expression)                 \
+    const real *x = arg[0];                     \
+    real *y = out;                              \
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+        real a = x[i];                          \
+        y[i] = expression;                      \
+    }
+
+#define BINARY(result, expression)                  \
+    const real *p = arg[0], *q = arg[1];            \
+    result *y = out;                                \
+    if (scalars == 1) {                             \
+        const real a = *p;                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const real b = q[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else if (scalars == 2) {                      \
+        const real b = *q;                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const real a = p[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else {                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const real a = p[i], b = q[i];          \
+            y[i] = expression;                      \
+        }                                           \
+    }
+
+#define LOOP_SCALAR_2(expression) BINARY(real, expression)
+#define LOOP_TEST(op) BINARY(uint8_t, a op b)
+#define LOOP_CHOICE choose_each(arg, scalars, out, n);
+#define LOOP_REFERENCE by_reference(op_of_this, arg, scalars, out, n);
+#define LOOP_NONE
+#define PRIMITIVE(id, value, real, ...)                                                     \
+    static void loop_##id(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        const int op_of_this = TNI_P_##id;                                                  \
+        (void)op_of_this, (void)arg, (void)scalars, (void)out, (void)n;                     \
+        LOOP_##real                                                                         \
+    }
+#include "fuse/graph/primitive_list.h"
+
+#if defined(TNI_REAL_f32)
+#define LOOP_COARSE(f) apply(f_##f, arg[0], out, n);
+#define HAS_COARSE(f) 1
+#else
+#define LOOP_COARSE(f)
+#define HAS_COARSE(f) 0
+#endif
+#define PRIMITIVE(id, value, real, whole, truth, quick, ...)                                  \
+    static void coarse_##id(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
+        (void)arg, (void)scalars, (void)out, (void)n;                                         \
+        LOOP_##quick                                                                          \
+    }
+#include "fuse/graph/primitive_list.h"
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
 
@@ -295,48 +279,20 @@ static void store(tn_type type, const void *from, void *to, int64_t n) {
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+#define HAS_VECTOR(f) 1
+#define HAS_VECTOR_2(f) 1
+#define HAS_SCALAR(expression) 1
+#define HAS_SCALAR_2(expression) 1
+#define HAS_TEST(op) 1
+#define HAS_CHOICE 1
+#define HAS_REFERENCE 1
+#define HAS_NONE 0
+
 const tni_real_loops TNI_CPU(fuse_loops) = {
-    .op =
-        {
-            [TNI_P_NEG] = loop_neg,
-            [TNI_P_ABS] = loop_abs,
-            [TNI_P_SIGN] = loop_sign,
-            [TNI_P_FLOOR] = loop_floor,
-            [TNI_P_ROUND] = loop_round,
-            [TNI_P_SQRT] = loop_sqrt,
-            [TNI_P_RSQRT] = loop_rsqrt,
-            [TNI_P_EXP] = loop_exp,
-            [TNI_P_LOG] = loop_log,
-            [TNI_P_LOG1P] = loop_log1p,
-            [TNI_P_EXPM1] = loop_expm1,
-            [TNI_P_TANH_SOFTPLUS] = loop_tanh_softplus,
-            [TNI_P_HALF_ERF] = loop_half_erf,
-#if defined(TNI_REAL_f32)
-            [TNI_P_COARSE_EXP] = loop_coarse_exp,
-            [TNI_P_COARSE_SIGMOID] = loop_coarse_sigmoid,
-            [TNI_P_COARSE_TANH_SOFTPLUS] = loop_coarse_tanh_softplus,
-#endif
-            [TNI_P_SIN] = loop_sin,
-            [TNI_P_COS] = loop_cos,
-            [TNI_P_TANH] = loop_tanh,
-            [TNI_P_ERF] = loop_erf,
-            [TNI_P_SIGMOID] = loop_sigmoid,
-            [TNI_P_SOFTPLUS] = loop_softplus,
-            [TNI_P_RELU] = loop_relu,
-            [TNI_P_ADD] = loop_add,
-            [TNI_P_SUB] = loop_sub,
-            [TNI_P_MUL] = loop_mul,
-            [TNI_P_DIV] = loop_div,
-            [TNI_P_MOD] = loop_mod,
-            [TNI_P_POW] = loop_pow,
-            [TNI_P_MIN] = loop_min,
-            [TNI_P_MAX] = loop_max,
-            [TNI_P_LT] = loop_lt,
-            [TNI_P_LE] = loop_le,
-            [TNI_P_EQ] = loop_eq,
-            [TNI_P_NE] = loop_ne,
-            [TNI_P_WHERE] = loop_where,
-        },
+#define PRIMITIVE(id, value, real, ...) .op[TNI_P_##id] = HAS_##real ? loop_##id : NULL,
+#include "fuse/graph/primitive_list.h"
+#define PRIMITIVE(id, value, real, whole, truth, quick, ...) .coarse[TNI_P_##id] = HAS_##quick ? coarse_##id : NULL,
+#include "fuse/graph/primitive_list.h"
     .sum = sum_of,
     .dot = dot_of,
     .max = max_of,

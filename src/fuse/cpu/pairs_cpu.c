@@ -1,8 +1,8 @@
 /* Two operations in one loop, (a + b) * c and the like, perhaps with relu behind: half the traffic between the loops.
  * This file is compiled without contraction, so that a product is rounded before it is added to: the same bits as in
  * two loops. */
+#include "block_loops.h"
 #include "cpu/vec/vec.h"
-#include "fuse/plan/program.h"
 
 enum { UNROLL = 4 };
 

@@ -1,9 +1,9 @@
-/* Steps that can be one: a sum, difference or product whose only use is another, and relu behind that; tanh(softplus(a)),
- * 0.5 + 0.5 * erf(a); the sum of a product. And functions that need not be as exact as they are. */
-#include "fuse/plan/planner.h"
+/* Steps that can be one: a sum, difference or product whose only use is another, and relu behind that; what the lowered
+ * graph says is one function, and sums of products. And functions that need not be as exact as they are. */
+#include "steps.h"
 
 typedef struct pairing {
-    tni_planner *p;
+    tni_cpu_planner *c;
     int32_t *uses;   /* of values */
     int32_t *makers; /* the step that makes a value */
 } pairing;
@@ -19,10 +19,10 @@ static bool is_real(const tni_step *s) {
 /* The step that makes argument k for this one alone, in the same segment; NULL: there is none. */
 static tni_step *sole_maker(const pairing *a, const tni_segment *segment, const tni_step *s, int k, uint8_t level) {
     int32_t value = s->arg[k];
-    if (value < 0 || s->scalars >> k & 1 || a->uses[value] != 1 || a->p->values[value].elsewhere) return NULL;
+    if (value < 0 || s->scalars >> k & 1 || a->uses[value] != 1 || a->c->values[value].elsewhere) return NULL;
     int32_t maker = a->makers[value];
     if (maker < segment->first || maker >= segment->first + segment->count) return NULL;
-    tni_step *made = &a->p->steps[maker];
+    tni_step *made = &a->c->steps[maker];
     return is_real(made) && made->lane == s->lane && made->level == level ? made : NULL;
 }
 
@@ -46,46 +46,44 @@ static void join(tni_step *s, tni_step *inner, int k) {
     drop(inner);
 }
 
-/* s becomes a function of what `inner` is one of. */
-static void become(tni_step *s, tni_step *inner, int op) {
-    s->op = (uint8_t)op;
-    s->n_args = 1;
-    s->arg[0] = inner->arg[0];
-    s->arg[1] = -1;
-    s->scalars = inner->scalars;
-    s->run = tni_loop_of(s->lane, op);
-    drop(inner);
-}
-
-/* The step that makes the argument beside 0.5; NULL: there is none. */
-static tni_step *beside_half(const pairing *a, const tni_segment *segment, const tni_step *s, int op) {
-    for (int k = 0; k < 2 && s && s->op == op && s->pair < 0; k++) {
-        if (tni_is_number(a->p, s, 1 - k, 0.5)) return sole_maker(a, segment, s, k, s->level);
+/* The step that makes `node` for s alone; NULL: there is none. */
+static tni_step *maker_of(const pairing *a, const tni_segment *segment, const tni_step *s, int32_t node) {
+    for (int k = 0; k < s->n_args; k++) {
+        tni_step *made = sole_maker(a, segment, s, k, s->level);
+        if (made && made->node == node && made->op == a->c->g->nodes[node].op && made->pair < 0) return made;
     }
     return NULL;
 }
 
-static bool try_function(const pairing *a, const tni_segment *segment, tni_step *s) {
-    tni_step *softplus = s->op == TNI_P_TANH ? sole_maker(a, segment, s, 0, s->level) : NULL;
-    tni_step *half = beside_half(a, segment, s, TNI_P_ADD), *erf = beside_half(a, segment, half, TNI_P_MUL);
-    if (softplus && softplus->op == TNI_P_SOFTPLUS) {
-        become(s, softplus, TNI_P_TANH_SOFTPLUS);
-        return true;
+/* s becomes the form that its node is, in the place of the steps of what is inside. */
+static bool try_form(const pairing *a, const tni_segment *segment, tni_step *s) {
+    const tni_form *form = &a->c->b->lowered[s->node].forms[0];
+    tni_step *inside[2] = {NULL, NULL};
+    const tni_step *outer = s;
+    if (s->pair >= 0 || !form->n_inside || !tni_loop_of(s->lane, form->op)) return false;
+    for (int k = 0; k < form->n_inside; k++) {
+        outer = inside[k] = maker_of(a, segment, outer, form->inside[k]);
+        if (!outer) return false;
     }
-    if (!erf || erf->op != TNI_P_ERF) return false;
-    become(s, erf, TNI_P_HALF_ERF);
-    drop(half);
+    s->op = form->op;
+    s->n_args = 1;
+    s->arg[0] = outer->arg[0];
+    s->arg[1] = -1;
+    s->scalars = outer->scalars;
+    s->run = tni_loop_of(s->lane, form->op);
+    for (int k = 0; k < form->n_inside; k++) drop(inside[k]);
     return true;
 }
 
 /* A sum that loses its columns, of products that nobody else needs. */
 static void try_product(const pairing *a, const tni_segment *segment, tni_step *s) {
-    const tni_pass *pass = a->p->pass;
+    const tni_pass *pass = a->c->pass;
     bool gathers = s->kind == TNI_STEP_GATHER, reduces = s->kind == TNI_STEP_REDUCE;
     if (s->op != TNI_P_SUM || !(reduces || gathers)) return;
     if (gathers && (s->level != TNI_ELEMENT || pass->accumulators[s->operand].strides[pass->n_dims] != 0)) return;
     tni_step *inner = sole_maker(a, segment, s, 0, TNI_ELEMENT);
-    if (!inner || inner->op != TNI_P_MUL || inner->pair >= 0 || inner->scalars) return;
+    if (!inner || inner->node != a->c->b->lowered[s->node].product || inner->op != TNI_P_MUL) return;
+    if (inner->pair >= 0 || inner->scalars) return;
     if (inner->arg[0] < 0 || inner->arg[1] < 0) return;
     s->arg[0] = inner->arg[0];
     s->arg[1] = inner->arg[1];
@@ -95,7 +93,7 @@ static void try_product(const pairing *a, const tni_segment *segment, tni_step *
 
 static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) {
     try_product(a, segment, s);
-    if (!is_real(s) || try_function(a, segment, s) || s->level != TNI_ELEMENT) return;
+    if (!is_real(s) || (s->node >= 0 && try_form(a, segment, s)) || s->level != TNI_ELEMENT) return;
     if (s->op == TNI_P_RELU) {
         tni_step *inner = sole_maker(a, segment, s, 0, s->level);
         if (!inner || inner->pair < 0 || inner->relu) return;
@@ -114,34 +112,31 @@ static void try_join(const pairing *a, const tni_segment *segment, tni_step *s) 
 }
 
 static void make_coarse(tni_step *s) {
-    int op = s->op == TNI_P_EXP             ? TNI_P_COARSE_EXP
-             : s->op == TNI_P_SIGMOID       ? TNI_P_COARSE_SIGMOID
-             : s->op == TNI_P_TANH_SOFTPLUS ? TNI_P_COARSE_TANH_SOFTPLUS
-                                            : -1;
-    if (op < 0 || s->kind != TNI_STEP_LOOP || s->lane != TNI_LANE_F32 || s->level != TNI_ELEMENT || s->pair >= 0)
-        return;
-    s->op = (uint8_t)op;
-    s->run = tni_loop_of(s->lane, op);
+    bool real = s->kind == TNI_STEP_LOOP && s->lane == TNI_LANE_F32 && s->level == TNI_ELEMENT && s->pair < 0;
+    tni_loop loop = real ? tni_real_loops_of(s->lane)->coarse[s->op] : NULL;
+    if (!loop) return;
+    s->coarse = true;
+    s->run = loop;
 }
 
-tn_status tni_plan_pairs(tni_planner *p) {
-    size_t n = (size_t)p->pass->n_values + 1;
-    pairing a = {.p = p, .uses = tni_calloc(2 * n, sizeof *a.uses)};
+tn_status tni_plan_pairs(tni_cpu_planner *c) {
+    size_t n = (size_t)c->made->n_values + 1;
+    pairing a = {.c = c, .uses = tni_calloc(2 * n, sizeof *a.uses)};
     if (!a.uses) return TN_NO_MEMORY;
     a.makers = a.uses + n;
-    for (int32_t i = 0; i < p->pass->n_steps; i++) {
-        const tni_step *s = &p->steps[i];
+    for (int32_t i = 0; i < c->made->n_steps; i++) {
+        const tni_step *s = &c->steps[i];
         for (int k = 0; k < 3; k++) {
             if (s->arg[k] >= 0) a.uses[s->arg[k]]++;
         }
         if (s->out >= 0) a.makers[s->out] = i;
     }
-    for (int32_t i = 0; i < p->pass->n_segments; i++) {
-        const tni_segment *segment = &p->segments[i];
-        for (int32_t k = 0; k < segment->count; k++) try_join(&a, segment, &p->steps[segment->first + k]);
+    for (int32_t i = 0; i < c->made->n_segments; i++) {
+        const tni_segment *segment = &c->segments[i];
+        for (int32_t k = 0; k < segment->count; k++) try_join(&a, segment, &c->steps[segment->first + k]);
     }
     tni_free(a.uses);
-    const bool coarse = tni_makes_bf16(p) && !p->pass->reduces;
-    for (int32_t i = 0; coarse && i < p->pass->n_steps; i++) make_coarse(&p->steps[i]);
+    const bool coarse = c->pass->coarse && !c->pass->reduces;
+    for (int32_t i = 0; coarse && i < c->made->n_steps; i++) make_coarse(&c->steps[i]);
     return TN_OK;
 }

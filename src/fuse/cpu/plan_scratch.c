@@ -1,22 +1,22 @@
 /* Where the values of a pass are kept. Those that live inside one segment share memory as soon as the last step that
  * uses one is through; the fewer bytes, the larger the blocks that fit into the first-level cache. */
-#include "fuse/plan/planner.h"
+#include "steps.h"
 
 typedef struct hole {
     int64_t offset, bytes;
 } hole;
 
 typedef struct allocator {
-    tni_planner *p;
+    const tni_cpu_planner *c;
     hole *holes;
     int32_t n_holes;
     int64_t top;
 } allocator;
 
-static int64_t bytes_of(const tni_planner *p, const tni_value *value) {
-    const tni_pass *pass = p->pass;
-    int64_t elements = pass->columns < pass->block ? pass->rows * pass->columns : pass->block;
-    int64_t n = value->level == TNI_ELEMENT ? elements : value->level == TNI_ROW ? pass->rows : 1;
+static int64_t bytes_of(const tni_cpu_planner *c, const tni_value *value) {
+    int64_t columns = c->pass->columns, block = c->made->block, rows = c->made->rows;
+    int64_t elements = columns < block ? rows * columns : block;
+    int64_t n = value->level == TNI_ELEMENT ? elements : value->level == TNI_ROW ? rows : 1;
     int64_t bytes = n * (value->gathered ? 8 : tni_lane_size(value->lane));
     return (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
 }
@@ -33,14 +33,14 @@ static int64_t take(allocator *a, int64_t bytes) {
 }
 
 static void give(allocator *a, int32_t value) {
-    int64_t *offset = &a->p->pass->offset[value];
-    a->holes[a->n_holes++] = (hole){*offset, bytes_of(a->p, &a->p->values[value])};
+    int64_t *offset = &a->c->made->offset[value];
+    a->holes[a->n_holes++] = (hole){*offset, bytes_of(a->c, &a->c->values[value])};
 }
 
 /* Only values of this segment alone are ever given back. */
 static bool ends_here(const allocator *a, int32_t value, int32_t step) {
     if (value < 0) return false;
-    const tni_value *v = &a->p->values[value];
+    const tni_value *v = &a->c->values[value];
     return !v->elsewhere && !v->crosses && v->last == step;
 }
 
@@ -52,43 +52,43 @@ static void give_arguments(allocator *a, const tni_step *step, int32_t index) {
 }
 
 /* A loop may write over an argument, element by element, if both have elements of one size. */
-static bool may_overwrite(const tni_planner *p, const tni_step *step) {
+static bool may_overwrite(const tni_cpu_planner *c, const tni_step *step) {
     if (step->kind != TNI_STEP_LOOP || step->scalars) return false;
     for (int k = 0; k < 3; k++) {
-        if (step->arg[k] >= 0 && tni_lane_size(p->values[step->arg[k]].lane) != tni_lane_size(step->lane)) return false;
+        if (step->arg[k] >= 0 && tni_lane_size(c->values[step->arg[k]].lane) != tni_lane_size(step->lane)) return false;
     }
     return true;
 }
 
 static void place(allocator *a, int32_t index) {
-    tni_planner *p = a->p;
-    const tni_step *step = &p->steps[index];
-    bool overwrites = may_overwrite(p, step);
+    const tni_cpu_planner *c = a->c;
+    const tni_step *step = &c->steps[index];
+    bool overwrites = may_overwrite(c, step);
     if (overwrites) give_arguments(a, step, index);
-    if (step->out >= 0 && p->pass->offset[step->out] < 0 && !p->values[step->out].elsewhere) {
-        p->pass->offset[step->out] = take(a, bytes_of(p, &p->values[step->out]));
+    if (step->out >= 0 && c->made->offset[step->out] < 0 && !c->values[step->out].elsewhere) {
+        c->made->offset[step->out] = take(a, bytes_of(c, &c->values[step->out]));
     }
     if (!overwrites) give_arguments(a, step, index);
-    bool unused = step->out >= 0 && p->values[step->out].last == index;
+    bool unused = step->out >= 0 && c->values[step->out].last == index;
     if (unused && ends_here(a, step->out, index)) give(a, step->out);
 }
 
-tn_status tni_plan_scratch(tni_planner *p) {
-    tni_pass *pass = p->pass;
-    pass->offset = tni_arena_alloc(p->b->program->arena, (size_t)pass->n_values * sizeof *pass->offset);
-    allocator a = {.p = p, .holes = tni_malloc((size_t)(pass->n_values + 1) * sizeof *a.holes)};
-    if (!pass->offset || !a.holes) {
+tn_status tni_plan_scratch(tni_cpu_planner *c) {
+    tni_cpu_pass *made = c->made;
+    made->offset = tni_arena_alloc(c->b->program->arena, (size_t)made->n_values * sizeof *made->offset);
+    allocator a = {.c = c, .holes = tni_malloc((size_t)(made->n_values + 1) * sizeof *a.holes)};
+    if (!made->offset || !a.holes) {
         tni_free(a.holes);
         return TN_NO_MEMORY;
     }
-    for (int32_t i = 0; i < pass->n_values; i++) pass->offset[i] = -1;
-    for (int32_t i = 0; i < pass->n_values; i++) {
-        if (p->values[i].crosses && !p->values[i].elsewhere) pass->offset[i] = take(&a, bytes_of(p, &p->values[i]));
+    for (int32_t i = 0; i < made->n_values; i++) made->offset[i] = -1;
+    for (int32_t i = 0; i < made->n_values; i++) {
+        if (c->values[i].crosses && !c->values[i].elsewhere) made->offset[i] = take(&a, bytes_of(c, &c->values[i]));
     }
     int64_t fixed = a.top;
-    for (int32_t i = 0; i < pass->n_steps; i++) place(&a, i);
-    pass->scratch = a.top;
-    p->moving = a.top - fixed;
+    for (int32_t i = 0; i < made->n_steps; i++) place(&a, i);
+    made->scratch = a.top;
+    c->moving = a.top - fixed;
     tni_free(a.holes);
     return TN_OK;
 }

@@ -4,76 +4,48 @@
 
 #include "gpu.h"
 
-static bool is_number(const tni_gpu_part *part, int32_t node, double value) {
-    const tni_gnode *n = tni_gpu_node_of(part, tni_resolve(part->p, node));
-    return n->op == TNI_P_CONST && n->ref < 0 && n->value == value;
-}
-
-/* The argument of `op` of two where the other one is this number; -1: it is not so. */
-static int32_t beside_number(const tni_gpu_part *part, int32_t node, int op, double value) {
-    const tni_gnode *n = tni_gpu_node_of(part, node);
-    if (n->op != op || part->p->memory_of[node] >= 0) return -1;
-    if (is_number(part, n->arg[0], value)) return tni_resolve(part->p, n->arg[1]);
-    return is_number(part, n->arg[1], value) ? tni_resolve(part->p, n->arg[0]) : -1;
-}
-
-/* The argument of a node that is `op` of one; -1: it is not, or is kept for later stages, which have not its argument. */
-static int32_t inside(const tni_gpu_part *part, int32_t node, int op) {
-    if (node < 0 || tni_gpu_node_of(part, node)->op != op || part->p->memory_of[node] >= 0) return -1;
-    if (part->saved[node]) return -1;
-    return tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
-}
-
 static int count_uses(const tni_gpu_part *part, int32_t node) {
     int uses = 0;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         const tni_gnode *n = tni_gpu_node_of(part, i);
         for (int k = 0; k < 3 && part->needed[i] && n->arg[k] >= 0; k++)
-            uses += tni_resolve(part->p, n->arg[k]) == node;
+            uses += tni_resolve(part->p->b, n->arg[k]) == node;
     }
     return uses;
 }
 
-/* a * sigmoid(b) is a / (1 + exp(-b)), rounded once. */
-static bool print_gated(const tni_gpu_part *part, int32_t node) {
-    const tni_gnode *n = tni_gpu_node_of(part, node);
-    int lane = tni_gpu_lane_of(part, node);
-    for (int k = 0; k < 2 && n->op == TNI_P_MUL && lane >= TNI_LANE_F32; k++) {
-        int32_t gate = tni_resolve(part->p, n->arg[k]), b = inside(part, gate, TNI_P_SIGMOID);
-        if (b < 0 || tni_gpu_lane_of(part, gate) != lane || count_uses(part, gate) != 1) continue;
-        tni_text_add(part->text, "tn_times_sigmoid(");
-        tni_emit_value(part->text, part->p, n->arg[1 - k], lane);
-        tni_text_add(part->text, ", ");
-        tni_emit_value(part->text, part->p, b, lane);
-        tni_text_add(part->text, ")");
+/* Is everything inside of a form made here? What is kept for later stages has its own value there, and not what it was
+ * made of. A gate that others need too is computed once for all of them. */
+static bool is_inside(const tni_gpu_part *part, const tni_form *form) {
+    for (int k = 0; k < form->n_inside; k++) {
+        if (part->p->memory_of[form->inside[k]] >= 0 || part->saved[form->inside[k]]) return false;
+    }
+    return form->op != TNI_P_TIMES_SIGMOID || count_uses(part, form->inside[0]) == 1;
+}
+
+/* What takes fewer instructions, and is more accurate, at once than one after the other. */
+static bool print_form(const tni_gpu_part *part, int32_t node) {
+    for (int k = 0; k < 2; k++) {
+        const tni_form *form = &part->p->b->lowered[node].forms[k];
+        if (!form->n_inside || !is_inside(part, form)) continue;
+        tni_emit_form(part->text, part->p, form, tni_gpu_lane_of(part, node));
         return true;
     }
     return false;
 }
 
-/* What takes fewer instructions, and is more accurate, at once than one after the other. */
-static bool print_together(const tni_gpu_part *part, int32_t node) {
-    if (print_gated(part, node)) return true;
-    int32_t half = beside_number(part, node, TNI_P_ADD, 0.5), one = beside_number(part, node, TNI_P_ADD, 1);
-    int32_t erf = half >= 0 ? inside(part, beside_number(part, half, TNI_P_MUL, 0.5), TNI_P_ERF) : -1;
-    int32_t tanh = one >= 0 ? inside(part, one, TNI_P_TANH) : -1;
-    const tni_gnode *n = tni_gpu_node_of(part, node);
-    int32_t mish = n->op == TNI_P_TANH ? inside(part, tni_resolve(part->p, n->arg[0]), TNI_P_SOFTPLUS) : -1;
-    const char *name = erf >= 0 ? "tn_half_erf" : tanh >= 0 ? "tn_one_tanh" : mish >= 0 ? "tn_tanh_softplus" : NULL;
-    if (!name) return false;
-    tni_text_add(part->text, "%s(", name);
-    tni_emit_value(part->text, part->p, erf >= 0 ? erf : tanh >= 0 ? tanh : mish, tni_gpu_lane_of(part, node));
-    tni_text_add(part->text, ")");
-    return true;
-}
-
 /* The product that a node is; -1: it is none, or there in memory. */
-int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane) {
-    node = tni_resolve(part->p, node);
+static int32_t product_at(const tni_gpu_part *part, int32_t node, int lane) {
+    node = tni_resolve(part->p->b, node);
     const tni_gnode *n = tni_gpu_node_of(part, node);
     bool real = lane == TNI_LANE_F32 || lane == TNI_LANE_F64;
     return real && n->op == TNI_P_MUL && part->p->memory_of[node] < 0 && tni_gpu_lane_of(part, node) == lane ? node
                                                                                                              : -1;
+}
+
+int32_t tni_gpu_product_of(const tni_gpu_part *part, int32_t sum) {
+    int32_t product = part->p->b->lowered[sum].product;
+    return product >= 0 && part->p->memory_of[product] < 0 ? product : -1;
 }
 
 void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane) {
@@ -95,7 +67,7 @@ static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     const tni_gnode *n = tni_gpu_node_of(part, node);
     int lane = tni_gpu_lane_of(part, node);
     if (n->op != TNI_P_DIV || lane != TNI_LANE_F32 || part->p->level[node] != TNI_ELEMENT) return false;
-    int32_t divisor = tni_resolve(part->p, n->arg[1]);
+    int32_t divisor = tni_resolve(part->p->b, n->arg[1]);
     const tni_gnode *by = tni_gpu_node_of(part, divisor);
     float inverse = (float)(1 / by->value);
     bool coarse = part->coarse || part->p->g->fast, number = by->op == TNI_P_CONST && by->ref < 0;
@@ -126,7 +98,7 @@ static bool print_fused(const tni_gpu_part *part, int32_t node) {
     int lane = tni_gpu_lane_of(part, node);
     if (n->op != TNI_P_ADD && n->op != TNI_P_SUB) return false;
     for (int k = 0; k < 2; k++) {
-        int32_t product = tni_gpu_product(part, n->arg[k], lane);
+        int32_t product = product_at(part, n->arg[k], lane);
         if (product < 0) continue;
         tni_text_add(part->text, n->op == TNI_P_SUB && k == 1 ? "tn_fma(-" : "tn_fma(");
         tni_gpu_factors(part, product, lane);
@@ -140,16 +112,16 @@ static bool print_fused(const tni_gpu_part *part, int32_t node) {
 
 /* Is the argument of a logarithm as it lies in memory in bf16? Then it is 1 or well apart from it. */
 static bool is_far_from_1(const tni_gpu_part *part, int32_t node) {
-    int32_t of = tni_resolve(part->p, tni_gpu_node_of(part, node)->arg[0]);
+    int32_t of = tni_resolve(part->p->b, tni_gpu_node_of(part, node)->arg[0]);
     return part->p->memory_of[of] >= 0 && tni_gpu_type_of(part, of) == TN_BF16;
 }
 
 static void print_operation(const tni_gpu_part *part, int32_t node) {
-    if (print_together(part, node) || print_quotient(part, node) || print_fused(part, node)) return;
+    if (print_form(part, node) || print_quotient(part, node) || print_fused(part, node)) return;
     const tni_gnode *n = tni_gpu_node_of(part, node);
     bool apart = n->op == TNI_P_LOG && tni_gpu_lane_of(part, node) == TNI_LANE_F32 && is_far_from_1(part, node);
-    if (n->op == TNI_P_RSQRT || apart) {
-        tni_text_add(part->text, apart ? "tn_log_apart(" : "tn_rsqrt(");
+    if (apart) {
+        tni_text_add(part->text, "tn_log_apart(");
         tni_emit_value(part->text, part->p, n->arg[0], tni_gpu_lane_of(part, node));
         tni_text_add(part->text, ")");
     } else {

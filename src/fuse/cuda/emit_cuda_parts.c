@@ -94,9 +94,14 @@ void tni_gpu_slots(const tni_gpu_part *part) {
         tni_text_add(part->text, "    const u32 lanes = power_of_2_from(across / 32);\n    (void)lanes;\n");
 }
 
-enum { COARSE = 8 };
-static const char *const coarse[COARSE] = {"tn_exp",      "tn_sigmoid",       "tn_times_sigmoid", "tn_tanh",
-                                           "tn_one_tanh", "tn_tanh_softplus", "tn_sqrt",          "tn_half_erf"};
+/* Before a kernel whose results are rounded to bf16, and behind it: `#define tn_exp tn_exp_coarse`. */
+static void print_coarse(const tni_gpu_part *part, bool begins) {
+    for (int op = 0; op < TNI_PRIMS && part->coarse; op++) {
+        const char *name = tni_prims[op].coarse;
+        if (!name) continue;
+        tni_text_add(part->text, begins ? "#define %1$s %1$s_coarse\n" : "#undef %1$s\n", name);
+    }
+}
 
 static void print_seed(const tni_gpu_part *part, int32_t node) {
     const tn_view *seed = part->p->b->call->in[tni_gpu_node_of(part, node)->ref].views;
@@ -150,14 +155,13 @@ void tni_gpu_begin(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
     const tni_pass *pass = p->pass;
     int32_t width = pass->n_dims + 1;
-    for (int i = 0; part->coarse && i < COARSE; i++)
-        tni_text_add(part->text, "#define %s %s_coarse\n", coarse[i], coarse[i]);
+    print_coarse(part, true);
     tni_text_add(
         part->text,
         "\ntemplate <int VL, int U, int MODE> TN_DEVICE void tn_body_%d_%d(const tn_params_%d &p, u32 block) {\n"
         "    const i64 (&s)[%d] = p.s;\n    const i64 (&z)[%d] = p.z;\n    (void)s, (void)z;\n",
         (int)part->index, (int)part->number, (int)part->index, (int)(part->offsets * width),
-        (int)(width + p->b->n_counts));
+        (int)(width + p->b->program->n_counts));
     if (part->list || part->flat || part->spread) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
     } else {
@@ -284,8 +288,7 @@ static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, c
                      (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), sum_text(acc));
     } else {
         if (!row) tni_text_add(part->text, "if (is_in<MODE>(j, n)) ");
-        int32_t product = acc->op == TNI_P_SUM ? tni_gpu_product(part, tni_todo_node(p, &p->b->todo[t]), acc->lane)
-                                               : -1;
+        int32_t product = tni_gpu_product_of(part, p->b->todo[t].node);
         tni_text_add(part->text, "r%d%s%s.add(", (int)i, along && part->reduces ? index : "", along ? "[j]" : "");
         if (product >= 0) {
             tni_gpu_factors(part, product, acc->lane);
@@ -368,7 +371,7 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const tni_gnode *n = tni_gpu_node_of(part, i);
         int lane = tni_gpu_lane_of(part, i);
-        int32_t product = n->op == TNI_P_SUM ? tni_gpu_product(part, n->arg[0], lane) : -1;
+        int32_t product = n->op == TNI_P_SUM ? tni_gpu_product_of(part, i) : -1;
         tni_text_add(part->text, "%sif (is_in<MODE>(j, n)) a%d.add(", inner, (int)i);
         if (product >= 0) {
             tni_gpu_factors(part, product, lane);
@@ -467,5 +470,5 @@ void tni_gpu_end(const tni_gpu_part *part) {
         if (!along || !part->streams) print_partial(part, part->sums[i]);
     }
     tni_text_add(part->text, "}\n");
-    for (int i = 0; part->coarse && i < COARSE; i++) tni_text_add(part->text, "#undef %s\n", coarse[i]);
+    print_coarse(part, false);
 }

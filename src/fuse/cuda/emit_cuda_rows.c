@@ -1,5 +1,4 @@
 /* Kernels that reduce rows: stage by stage, a reduction of all lanes that have a row behind each (gpu.h). */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,14 +30,10 @@ static bool mark_stage(tni_gpu_part *part, int32_t stage) {
         if (p->memory_of[i] >= 0 || !(now || element)) continue;
         if (element && part->saved[i] && part->made[i] < stage) continue;
         for (int k = 0; k < 3 && n->arg[k] >= 0; k++) {
-            if (!(n->op == TNI_P_SUM_TO && k == 1)) part->taken[tni_resolve(p, n->arg[k])] = true;
+            if (!(n->op == TNI_P_SUM_TO && k == 1)) part->taken[tni_resolve(p->b, n->arg[k])] = true;
         }
     }
     return any;
-}
-
-static bool is_dear(int op) {
-    return (op >= TNI_P_SQRT && op <= TNI_P_SOFTPLUS) || op == TNI_P_POW || op == TNI_P_MOD || op == TNI_P_RAND;
 }
 
 /* What takes long to compute and is needed in several stages is kept, as far as registers allow. What is rounded to bf16
@@ -52,7 +47,9 @@ static void find_saved(tni_gpu_part *part) {
         if (!mark_stage(part, stage)) continue;
         for (int32_t i = 0; i < p->g->n; i++) {
             bool element = part->taken[i] && tni_gpu_node_of(part, i)->op != TNI_P_CONST && p->level[i] == TNI_ELEMENT;
-            if (!element || p->memory_of[i] >= 0 || !is_dear(tni_gpu_node_of(part, i)->op) || part->saved[i]) continue;
+            if (!element || p->memory_of[i] >= 0 || tni_prims[tni_gpu_node_of(part, i)->op].effort == TNI_CHEAP ||
+                part->saved[i])
+                continue;
             if (part->made[i] < 0) {
                 part->made[i] = stage;
             } else if (left > 0 && tni_gpu_lane_of(part, i) == TNI_LANE_F32) {
@@ -105,25 +102,19 @@ static bool mark_value(tni_gpu_part *part, int32_t stage, int32_t node) {
         bool element = part->taken[i] && n->op != TNI_P_CONST && p->level[i] == TNI_ELEMENT && p->memory_of[i] < 0;
         plain &= !(part->taken[i] && n->op == TNI_P_RAND);
         if (!element || (part->saved[i] && part->made[i] < stage)) continue;
-        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) part->taken[tni_resolve(p, n->arg[k])] = true;
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) part->taken[tni_resolve(p->b, n->arg[k])] = true;
     }
     return plain;
 }
 
-/* where(abs(m) == inf, 0, m), which logsumexp takes away instead of m. */
-static bool is_guarded(const tni_gpu_part *part, int32_t *m) {
-    const tni_planner *p = part->p;
-    const tni_gnode *where = tni_gpu_node_of(part, *m);
-    if (where->op != TNI_P_WHERE || p->memory_of[*m] >= 0) return false;
-    const tni_gnode *zero = tni_gpu_node_of(part, where->arg[1]), *test = tni_gpu_node_of(part, where->arg[0]);
-    int32_t inner = tni_resolve(p, where->arg[2]);
-    if (zero->op != TNI_P_CONST || zero->ref >= 0 || zero->value != 0 || test->op != TNI_P_EQ) return false;
-    const tni_gnode *abs = tni_gpu_node_of(part, tni_resolve(p, test->arg[0])),
-                    *inf = tni_gpu_node_of(part, tni_resolve(p, test->arg[1]));
-    bool is = abs->op == TNI_P_ABS && tni_resolve(p, abs->arg[0]) == inner && inf->op == TNI_P_CONST &&
-              isinf(inf->value);
-    if (is) *m = inner;
-    return is;
+/* Is what stands between a sum of exponentials and its maximum made here? */
+static bool is_between(const tni_gpu_part *part, int32_t sum) {
+    const tni_binding *b = part->p->b;
+    int32_t exp = tni_resolve(b, tni_gpu_node_of(part, sum)->arg[0]);
+    int32_t less = tni_resolve(b, tni_gpu_node_of(part, exp)->arg[0]);
+    int32_t shift = tni_resolve(b, tni_gpu_node_of(part, less)->arg[1]);
+    const int32_t *memory_of = part->p->memory_of;
+    return memory_of[exp] < 0 && memory_of[less] < 0 && memory_of[shift] < 0;
 }
 
 /* sum(exp(x - max(x))) needs no stage of its own: each thread has the maximum of its elements and their sum with that,
@@ -132,24 +123,14 @@ static void find_pairs(tni_gpu_part *part) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) part->beside[i] = -1;
     for (int32_t i = 0; i < p->g->n; i++) {
-        const tni_gnode *sum = tni_gpu_node_of(part, i);
-        bool here = part->needed[i] && sum->op == TNI_P_SUM && p->memory_of[i] < 0 && tni_reduces_rows(p, i);
-        int32_t exp = here ? tni_resolve(p, sum->arg[0]) : -1;
-        if (exp < 0 || tni_gpu_node_of(part, exp)->op != TNI_P_EXP || p->memory_of[exp] >= 0) continue;
-        int32_t less = tni_resolve(p, tni_gpu_node_of(part, exp)->arg[0]);
-        if (tni_gpu_node_of(part, less)->op != TNI_P_SUB || p->memory_of[less] >= 0) continue;
-        int32_t x = tni_resolve(p, tni_gpu_node_of(part, less)->arg[0]),
-                most = tni_resolve(p, tni_gpu_node_of(part, less)->arg[1]);
-        bool guarded = is_guarded(part, &most);
-        const tni_gnode *m = tni_gpu_node_of(part, most);
-        bool fits = m->op == TNI_P_RMAX && p->memory_of[most] < 0 && part->needed[most] && tni_reduces_rows(p, most) &&
-                    tni_resolve(p, m->arg[0]) == x && part->beside[most] < 0 && p->stage[i] == p->stage[most] + 1;
-        bool alike = tni_gpu_lane_of(part, i) == tni_gpu_lane_of(part, x) && tni_gpu_lane_of(part, i) >= TNI_LANE_F32 &&
-                     tni_gpu_lane_of(part, most) == tni_gpu_lane_of(part, i);
-        if (!fits || !alike || !mark_value(part, 0, x)) continue;
+        int32_t most = p->b->lowered[i].most;
+        bool here = most >= 0 && part->needed[i] && p->memory_of[i] < 0 && tni_reduces_rows(p, i);
+        if (!here || !is_between(part, i)) continue;
+        bool fits = p->memory_of[most] < 0 && part->needed[most] && tni_reduces_rows(p, most) &&
+                    part->beside[most] < 0 && p->stage[i] == p->stage[most] + 1;
+        if (!fits || !mark_value(part, 0, tni_resolve(p->b, tni_gpu_node_of(part, most)->arg[0]))) continue;
         part->beside[most] = i;
         part->along[i] = true;
-        part->guarded[i] = guarded;
     }
 }
 
@@ -165,7 +146,7 @@ static void print_fixed(const tni_gpu_part *part) {
 
 /* The sum beside maximum m, of the elements that this thread has at hand: behind the loop that has found their maximum. */
 static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
-    const int x = (int)tni_resolve(part->p, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
+    const int x = (int)tni_resolve(part->p->b, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
     mark_value(part, stage, x);
     tni_text_add(part->text, "        const auto low%d = zero_if_infinite(a%d.s);\n", sum, (int)m);
     if (part->streams) tni_text_add(part->text, "        a%d.scale(rescaling(was%d, a%d.s));\n", sum, sum, (int)m);
@@ -268,8 +249,8 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
         const int sum = (int)part->beside[i];
         if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
         /* inf - inf is what one element has, unless it is guarded against */
-        const char *form = part->guarded[sum] ? "        const auto t%d = q%d.sum;\n"
-                                              : "        const auto t%d = sum_unless_infinite(q%d);\n";
+        const char *form = p->b->lowered[sum].guarded ? "        const auto t%d = q%d.sum;\n"
+                                                      : "        const auto t%d = sum_unless_infinite(q%d);\n";
         tni_text_add(part->text, form, sum, (int)i);
     }
 }

@@ -44,7 +44,7 @@ static void print_constant(tni_text *text, int lane, double value) {
 
 /* The value of a node in a lane. */
 void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane) {
-    node = tni_resolve(p, node);
+    node = tni_resolve(p->b, node);
     if (p->g->nodes[node].op == TNI_P_CONST && p->g->nodes[node].ref >= 0) { /* a count: behind the sizes */
         tni_text_add(text, "(%s)z[%d]", tni_emit_lane(lane), (int)(p->pass->n_dims + 1 + p->g->nodes[node].ref));
         return;
@@ -87,24 +87,28 @@ void tni_emit_cast(tni_text *text, const tni_planner *p, int32_t node) {
     tni_free(value.data);
 }
 
-void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node) {
-    const tni_gnode *n = &p->g->nodes[node];
-    int lane = lane_of(p, node);
-    if (tni_prims[n->op].typing == TNI_TYPED_TEST) {
-        lane = tni_lane_of(p->g, tni_promote(p->g, p->g->nodes[n->arg[0]].type, p->g->nodes[n->arg[1]].type));
-        if (lane == TNI_LANE_BOOL) lane = TNI_LANE_INT;
-    }
-    bool wraps = lane == TNI_LANE_INT &&
-                 (n->op == TNI_P_ADD || n->op == TNI_P_SUB || n->op == TNI_P_MUL || n->op == TNI_P_NEG);
+/* The primitive's CUDA form with the values of these nodes, in this lane. */
+static void print_form(tni_text *text, const tni_planner *p, int op, const int32_t *of, int lane) {
+    bool wraps = lane == TNI_LANE_INT && tni_prims[op].wraps;
     if (wraps) tni_text_add(text, "(i64)(");
-    for (const char *s = tni_prims[n->op].code; *s; s++) {
+    for (const char *s = tni_prims[op].cuda; *s; s++) {
         if (*s != '$') {
             tni_text_add(text, "%c", *s);
             continue;
         }
         int k = *++s - 'a';
         if (wraps) tni_text_add(text, "(u64)");
-        tni_emit_value(text, p, n->arg[k], n->op == TNI_P_WHERE && k == 0 ? TNI_LANE_BOOL : lane);
+        tni_emit_value(text, p, of[k], op == TNI_P_WHERE && k == 0 ? TNI_LANE_BOOL : lane);
     }
     if (wraps) tni_text_add(text, ")");
+}
+
+void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node) {
+    const tni_gnode *n = &p->g->nodes[node];
+    bool test = tni_prims[n->op].typing == TNI_TYPED_TEST;
+    print_form(text, p, n->op, n->arg, test ? tni_lane_of_test(p->g, n) : lane_of(p, node));
+}
+
+void tni_emit_form(tni_text *text, const tni_planner *p, const tni_form *form, int lane) {
+    print_form(text, p, form->op, form->of, lane);
 }

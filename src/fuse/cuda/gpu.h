@@ -91,16 +91,21 @@ typedef struct tni_gpu_step {
 typedef struct tni_gpu_program {
     int32_t n_steps, capacity;
     tni_gpu_step *steps;
-    const char *text;       /* in the program's arena, for the variant that is compiled later */
+    const char *text;       /* what follows the prelude */
     _Atomic bool loaded[2]; /* variants */
 } tni_gpu_program;
 
+static inline tni_gpu_program *tni_on_gpu(const tni_program *program) {
+    return program->own;
+}
+
 /* What is emitted into, and what for. */
 typedef struct tni_gpu_part {
-    tni_planner *p;
+    const tni_planner *p;
     tni_text *text;
     int32_t index;  /* of the pass */
     int32_t number; /* of the part */
+    int32_t parts;  /* of lists: tensors that a launch has room for */
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
     bool wide;     /* a thread has several vectors of a row, not of several rows */
@@ -119,13 +124,13 @@ typedef struct tni_gpu_part {
     int32_t sms;       /* of the GPU */
     int64_t ring_most; /* bytes of shared memory that a ring may take there */
     int32_t stages;
-    int32_t offsets;       /* memory, accumulators and the element's number: each has an offset */
-    bool *needed, *taken;  /* of each node, as all arrays but `used` */
-    bool *saved;           /* made in one stage, taken from registers in the next ones */
-    int32_t *made;         /* the stage that makes what is saved */
-    int32_t *beside;       /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
-    bool *along, *guarded; /* that sum; an infinite m counts as 0 in it */
-    bool *used;            /* offsets that are */
+    int32_t offsets;      /* memory, accumulators and the element's number: each has an offset */
+    bool *needed, *taken; /* of each node, as all arrays but `used` */
+    bool *saved;          /* made in one stage, taken from registers in the next ones */
+    int32_t *made;        /* the stage that makes what is saved */
+    int32_t *beside;      /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
+    bool *along;          /* that sum */
+    bool *used;           /* offsets that are */
 } tni_gpu_part;
 
 static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t node) {
@@ -141,9 +146,15 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
 
 /* What the text of every formula begins with: src/cuda/device/formula.cuh and what it includes (cmake/text.cmake). */
 extern const char tni_cuda_prelude[];
-tn_status tni_emit_cuda_pass(tni_planner *p, tni_gpu_program *made, tni_text *text, int32_t index); /* gpu_plan.c */
-void tni_gpu_join(tni_program *program); /* behind the last pass: which steps are one launch? */
-extern bool tni_gpu_apart;               /* for tests: none are */
+static inline int64_t tni_ceil_div(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+
+tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
+/* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */
+tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
+tn_status tni_gpu_set_tail_grids(tni_gpu_part *part, tni_gpu_step *step);
+extern bool tni_gpu_apart; /* for tests: no steps are joined in one launch */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
@@ -155,7 +166,7 @@ void tni_emit_cuda_finish(const tni_gpu_part *part);
 void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text); /* the entries, behind all bodies */
 
 /* emit_cuda_nodes.c */
-int32_t tni_gpu_product(const tni_gpu_part *part, int32_t node, int lane); /* the product that a node is; -1: none */
+int32_t tni_gpu_product_of(const tni_gpu_part *part, int32_t sum); /* what a sum is the sum of; -1: no product */
 void tni_gpu_factors(const tni_gpu_part *part, int32_t product, int lane);
 void tni_gpu_loaded(const tni_gpu_part *part, int32_t node, const char *what); /* from memory to the lane */
 void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node); /* not of an element's leaf */
@@ -198,12 +209,10 @@ void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a bar
 void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count); /* of a leaf: v<i>[u] */
 
 /* gpu_run.c */
-/* text: what follows the prelude */
-tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text);
-/* variant 0: the kernels for aligned memory, 1: those for any */
+extern const tni_backend tni_cuda_backend;
+/* text: what follows the prelude; variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
                           tni_compiled_code *code);
-tn_status tni_gpu_run(const tni_program *program, const tn_call *call);
 /* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the grid.
  * Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of tensors. */
 typedef struct tni_gpu_next {
@@ -222,6 +231,7 @@ const char *tni_emit_lane(int lane);
 const char *tni_emit_memory(tn_type type);
 void tni_emit_value(tni_text *text, const tni_planner *p, int32_t node, int lane);
 void tni_emit_operation(tni_text *text, const tni_planner *p, int32_t node);
+void tni_emit_form(tni_text *text, const tni_planner *p, const tni_form *form, int lane);
 void tni_emit_cast(tni_text *text, const tni_planner *p, int32_t node);
 
 #endif

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fuse/cache.h"
+#include "fuse/cache/cache.h"
 #include "gpu.h"
 
 /* ---- code -------------------------------------------------------------------------------------------------------- */
@@ -155,9 +155,9 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
     cu_library library;
     const tni_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
-    TN_TRY(load_library(call, program->gpu->text, k, &library));
-    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
-        tni_gpu_step *step = &program->gpu->steps[i];
+    TN_TRY(load_library(call, tni_on_gpu(program)->text, k, &library));
+    for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
+        tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
         tni_launch *l = &step->launch[k];
         if (!step->steps[k]) continue;
         *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
@@ -165,36 +165,38 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
         l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
         TN_TRY(find_kernel(call, library, l));
     }
-    atomic_store_explicit(&program->gpu->loaded[k], true, memory_order_release);
+    atomic_store_explicit(&tni_on_gpu(program)->loaded[k], true, memory_order_release);
     return TN_OK;
 }
 
 /* What a pointer that is not aligned needs is compiled when the first one comes. */
 static tn_status need_variant(const tni_program *program, const tn_call *call, int k) {
     static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
-    if (atomic_load_explicit(&program->gpu->loaded[k], memory_order_acquire)) return TN_OK;
+    if (atomic_load_explicit(&tni_on_gpu(program)->loaded[k], memory_order_acquire)) return TN_OK;
     pthread_mutex_lock(&loading);
-    tn_status status = atomic_load(&program->gpu->loaded[k]) ? TN_OK : load_variant(program, call, k);
+    tn_status status = atomic_load(&tni_on_gpu(program)->loaded[k]) ? TN_OK : load_variant(program, call, k);
     pthread_mutex_unlock(&loading);
     return status;
 }
 
 /* The variant that every step of the program runs with: one whose kernels all are of one library. */
 int tni_gpu_variant(const tni_program *program, const tn_call *call) {
-    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
-        const tni_gpu_step *step = &program->gpu->steps[i];
+    for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
+        const tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
         bool any = step->kind == TNI_GPU_FINISH || step->kind == TNI_GPU_TAIL;
         if (!any && !(call ? tni_gpu_aligned(program, step, call) : step->aligned)) return 1;
     }
     return 0;
 }
 
-tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text) {
-    size_t bytes = strlen(text) + 1;
-    char *copy = tni_arena_alloc(program->arena, bytes);
-    if (!copy) return TN_NO_MEMORY;
-    program->gpu->text = memcpy(copy, text, bytes);
+static tn_status load(tni_program *program, const tn_call *call) {
     return need_variant(program, call, tni_gpu_variant(program, NULL));
+}
+
+static tn_status emit(tni_program *program, tni_text *text) {
+    tni_text_put(text, tni_cuda_prelude);
+    tni_text_put(text, tni_on_gpu(program)->text);
+    return TN_OK;
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -328,12 +330,12 @@ bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
+static tn_status run(const tni_program *program, const tn_call *call) {
     uint64_t words[TNI_GPU_PARAMS / 8 + 8];
     int k = tni_gpu_variant(program, call);
     TN_TRY(need_variant(program, call, k));
-    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
-        const tni_gpu_step *step = &program->gpu->steps[i];
+    for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
+        const tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
         tni_gpu_next next = {0};
         if (!step->steps[k]) continue;
         do {
@@ -344,3 +346,11 @@ tn_status tni_gpu_run(const tni_program *program, const tn_call *call) {
     }
     return TN_OK;
 }
+
+const tni_backend tni_cuda_backend = {.name = "cuda",
+                                      .device = TN_CUDA,
+                                      .writes_sums = true, /* each kernel less counts */
+                                      .plan = tni_plan_cuda,
+                                      .emit = emit,
+                                      .load = load,
+                                      .run = run};

@@ -2,7 +2,7 @@
  * stand in an order in which arguments come first. */
 #include <string.h>
 
-#include "formula.h"
+#include "graph.h"
 
 static const uint32_t INTS = TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8);
 static const uint32_t REALS = TN_FLOATS | TN_BIT(TN_E4M3) | TN_BIT(TN_E5M2);

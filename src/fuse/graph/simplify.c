@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "formula.h"
+#include "graph.h"
 
 enum { AS_IS = -2 };
 
@@ -214,7 +214,7 @@ static int32_t simplify_where(tni_graph *g, const tni_gnode *node) {
 static bool is_shaped_by(const tni_graph *g, const tni_gnode *node, int32_t a) {
     const tni_gnode *arg = node_at(g, a);
     if (!tni_same_extent(arg->extent, node->extent)) return false;
-    if (node->op == TNI_P_EXPAND && a == node->arg[0]) return false; /* it was repeated for a reason: special.c */
+    if (node->op == TNI_P_EXPAND && a == node->arg[0]) return false; /* it was repeated for a reason: specialize.c */
     return tni_prims[node->op].arity == 1 || (tni_is_sure(arg) && (node->absent || !arg->absent));
 }
 

@@ -9,7 +9,7 @@ enum { ABSENT = -10 }; /* ABSENT - i: needs input i, which is not there; below -
 
 typedef struct maker {
     const tni_fuse *f;
-    const tni_given *given;
+    const tni_call_form *given;
     tni_graph *g;
     int32_t made[TNI_FUSE_NODES]; /* node of the new graph for each of the old */
     bool needed[TNI_FUSE_NODES];
@@ -29,7 +29,7 @@ static int32_t make_attribute(maker *m, const tni_gnode *node) {
 }
 
 static int32_t make_leaf(maker *m, const tni_gnode *node) {
-    const tni_given *given = m->given;
+    const tni_call_form *given = m->given;
     switch (node->op) {
     case TNI_P_INPUT:
         if (given->types[node->ref] == TN_NO_TYPE) return ABSENT - node->ref;
@@ -190,7 +190,7 @@ static tn_status set_output(const maker *m, int32_t i, int32_t *output) {
 }
 
 /* Branches that the call does not take are gone from here on. */
-static tn_status keep_live(tni_special *made) {
+static tn_status keep_live(tni_specialized *made) {
     tni_graph *all = &made->graph, live;
     int32_t place[TNI_FUSE_NODES];
     bool needed[TNI_FUSE_NODES] = {false};
@@ -220,7 +220,7 @@ static tn_status keep_live(tni_special *made) {
     return live.status;
 }
 
-static tn_status specialise(maker *m, tni_special *made) {
+static tn_status specialize(maker *m, tni_specialized *made) {
     const tni_graph *g = &m->f->graph;
     mark_needed(m);
     for (int32_t i = 0; i < g->n; i++) {
@@ -232,7 +232,7 @@ static tn_status specialise(maker *m, tni_special *made) {
     return m->f->contract->n_attrs ? keep_live(made) : TN_OK;
 }
 
-tn_status tni_specialise(const tni_fuse *f, const tni_given *given, tni_special *made) {
+tn_status tni_specialize(const tni_fuse *f, const tni_call_form *given, tni_specialized *made) {
     const tni_contract *c = f->contract;
     tni_graph_init(&made->graph, f->fast);
     made->graph.tail = f->graph.tail;
@@ -259,7 +259,7 @@ tn_status tni_specialise(const tni_fuse *f, const tni_given *given, tni_special 
     m->f = f;
     m->given = given;
     m->g = &made->graph;
-    tn_status status = specialise(m, made);
+    tn_status status = specialize(m, made);
     tni_free(m);
     if (status != TN_OK) tni_graph_clear(&made->graph);
     return status;

@@ -3,23 +3,24 @@
 
 #include "core/table/activations.h"
 #include "formula_parse.h"
-#include "fuse/operator.h"
 
 enum { MOST_ARGUMENTS = 3 };
 
-static const struct {
-    const char *name;
-    tni_prim op;
-} reductions[] = {{"sum", TNI_P_SUM}, {"mean", TNI_P_MEAN},     {"max", TNI_P_RMAX},   {"min", TNI_P_RMIN},
-                  {"var", TNI_P_VAR}, {"logsumexp", TNI_P_LSE}, {"count", TNI_P_COUNT}};
-enum { REDUCTIONS = sizeof reductions / sizeof reductions[0] };
-
 /* ---- names of functions ------------------------------------------------------------------------------------------ */
 
-static int primitive_named(const char *name) {
+static bool is_function(int op) {
+    const tni_prim_row *row = &tni_prims[op];
+    return row->kind == TNI_RESHAPE || (row->kind == TNI_ELEMENTWISE && row->binds == 0);
+}
+
+/* What is written with a second argument that says how far it goes. */
+static bool is_reduction(int op) {
+    return tni_is_reduction(op) || op == TNI_P_COUNT;
+}
+
+static int op_named(const char *name, bool (*which)(int op)) {
     for (int op = 0; op < TNI_PRIMS; op++) {
-        bool function = tni_prims[op].binds == 0 && (tni_prims[op].eval || op >= TNI_P_SUM_TO);
-        if (function && strcmp(tni_prims[op].name, name) == 0) return op;
+        if (which(op) && strcmp(tni_prims[op].name, name) == 0) return op;
     }
     return -1;
 }
@@ -31,20 +32,13 @@ static const tni_composite *composite_named(const char *name) {
     return NULL;
 }
 
-static int reduction_named(const char *name) {
-    for (int i = 0; i < REDUCTIONS; i++) {
-        if (strcmp(reductions[i].name, name) == 0) return i;
-    }
-    return -1;
-}
-
 static tn_type cast_named(const char *name) {
     tn_type type = tn_type_named(name);
     return type == TN_C64 || type == TN_C128 ? TN_NO_TYPE : type;
 }
 
 bool tni_is_function(const char *name) {
-    return primitive_named(name) >= 0 || composite_named(name) || reduction_named(name) >= 0 ||
+    return op_named(name, is_function) >= 0 || composite_named(name) || op_named(name, is_reduction) >= 0 ||
            cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
 }
 
@@ -62,10 +56,12 @@ static void consider(nearest *best, const char *name) {
 
 static void consider_functions(nearest *best) {
     for (int op = 0; op < TNI_PRIMS; op++) {
-        if (primitive_named(tni_prims[op].name) == op) consider(best, tni_prims[op].name);
+        if (is_function(op)) consider(best, tni_prims[op].name);
     }
     for (const tni_composite *c = tni_composites; c->name; c++) consider(best, c->name);
-    for (int i = 0; i < REDUCTIONS; i++) consider(best, reductions[i].name);
+    for (int op = 0; op < TNI_PRIMS; op++) {
+        if (is_reduction(op)) consider(best, tni_prims[op].name);
+    }
     for (int t = 1; t < TN_TYPE_COUNT; t++) {
         const char *name = tn_type_name((tn_type)t);
         if (cast_named(name) != TN_NO_TYPE) consider(best, name);
@@ -277,7 +273,7 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
 /* The formula of a row of the table, at `x`, with the defaults of its attributes. */
 static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int32_t *node) {
     const tni_fuse *row;
-    TN_TRY(tni_operator_formula(op, &row));
+    TN_TRY(p->formula->formula_of(op, &row));
     int32_t *made = tni_malloc((size_t)row->graph.n * sizeof *made);
     if (!made) return TN_NO_MEMORY;
     for (int32_t i = 0; i < row->graph.n; i++) {
@@ -311,7 +307,7 @@ static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t at
     arguments args;
     TN_TRY(parse_arguments(p, c->attrs[attr].name, false, &args));
     if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
-    *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: special.c */
+    *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: specialize.c */
     for (int i = -1; i < p->formula->n_known; i++) {
         const tn_operator *op = i < 0 ? NULL : tn_operator_at(i);
         int32_t made = args.nodes[0];
@@ -341,7 +337,7 @@ static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* sum_to(a, b) has the shape of b. Here a has some of its dimensions, and no others; else a call tells: special.c. */
+/* sum_to(a, b) has the shape of b. Here a has some of its dimensions, and no others; else a call tells: specialize.c. */
 static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
     tni_extent have = g->nodes[a].extent, want = g->nodes[b].extent;
     return tni_covers(want, have) && !tni_covers(have, want) ? tni_node2(g, TNI_P_EXPAND, a, b) : a;
@@ -349,7 +345,7 @@ static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
 
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
     arguments args;
-    int op = primitive_named(name);
+    int op = op_named(name, is_function);
     const tni_composite *composite = composite_named(name);
     tn_type type = cast_named(name);
     TN_TRY(parse_arguments(p, name, false, &args));
@@ -371,7 +367,7 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     char text[TNI_MAX_NAME + 1] = "";
     memcpy(text, p->lex.text + name->at, (size_t)name->length);
     p->want_truth = false;
-    int reduction = reduction_named(text);
+    int reduction = op_named(text, is_reduction);
     int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
     if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
@@ -381,6 +377,6 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);
-    return reduction >= 0 ? parse_reduction(p, name, text, reductions[reduction].op, node)
+    return reduction >= 0 ? parse_reduction(p, name, text, (tni_prim)reduction, node)
                           : parse_plain(p, name, text, node);
 }

@@ -1,9 +1,9 @@
-/* Tokens of formulas. They are those of contracts (core/contract_parts.h) and a few more; messages are the same. */
+/* Tokens of formulas. They are those of contracts (core/contract/parts.h) and a few more; messages are the same. */
 #ifndef TNI_FUSE_LEX_H
 #define TNI_FUSE_LEX_H
 
 #include "core/contract/parts.h"
-#include "fuse/graph/formula.h"
+#include "language.h"
 
 enum { TNI_TOKEN_POWER = 300 }; /* ** */
 

@@ -1,6 +1,5 @@
 /* Statements of a formula, and what its names stand for. */
 #include "formula_parse.h"
-#include "fuse/operator.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/table/activations.h"
-#include "fuse/graph/formula.h"
+#include "language.h"
 
-enum { NESTED = 24, ATOM = 9, SIGN = 7 };
+enum { ATOM = 9, SIGN = 7 };
 
 typedef struct printer {
     tni_text *text;
@@ -229,8 +229,8 @@ static void print_all(printer *p, const tni_fuse_output *outputs, int32_t n) {
 }
 
 /* outputs: the contract's in order, then those that update inputs. */
-static void print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
-                             const tni_fuse_output *outputs, int32_t n_outputs, int32_t nested) {
+void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
+                          const tni_fuse_output *outputs, int32_t n_outputs, int32_t nested) {
     printer *p = tni_calloc(1, sizeof *p);
     if (!p) {
         text->failed = true;
@@ -245,17 +245,4 @@ static void print_statements(tni_text *text, const tni_graph *g, const tni_contr
     count_uses(p, outputs, n_outputs);
     print_all(p, outputs, n_outputs);
     tni_free(p);
-}
-
-void tni_print_statements(tni_text *text, const tni_graph *g, const tni_contract *contract,
-                          const tni_fuse_output *outputs, int32_t n_outputs) {
-    print_statements(text, g, contract, outputs, n_outputs, NESTED);
-}
-
-char *tni_fuse_print_apart(const tni_fuse *f) {
-    tni_text text = {0};
-    print_statements(&text, &f->graph, f->contract, f->outputs, f->n_outputs, 0);
-    if (!text.failed) return text.data;
-    tni_free(text.data);
-    return NULL;
 }

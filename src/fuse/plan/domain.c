@@ -209,6 +209,29 @@ tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *do
     return TN_OK;
 }
 
+tn_status tni_specialize_in(const tni_fuse *f, const tni_domain *domain, const tn_value *attrs, tni_specialized *made) {
+    tni_call_form form = {.attrs = attrs};
+    for (int i = 0; i < f->contract->n_inputs; i++) form.types[i] = domain->in[i].type;
+    for (int i = 0; i < f->n_outputs; i++) form.wanted[i] = domain->out[i].present;
+    return tni_specialize(f, &form, made);
+}
+
+uint32_t tni_node_mask(const tni_domain *d, const tni_gnode *node, const uint32_t *masks) {
+    uint32_t made = 0, first = node->arg[0] >= 0 ? masks[node->arg[0]] : 0;
+    switch (node->op) {
+    case TNI_P_INPUT: return d->in[node->ref].mask;
+    case TNI_P_RAND:
+        for (int k = 0; k < d->n_dims; k++) made |= d->size[k] != 1 ? 1u << k : 0;
+        return made;
+    case TNI_P_COUNT: return 0;
+    case TNI_P_SUM_TO: return first & masks[node->arg[1]];
+    default: break;
+    }
+    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~d->tail;
+    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= masks[node->arg[k]];
+    return made;
+}
+
 int64_t tni_mask_count(const tni_domain *domain, uint32_t mask) {
     int64_t count = 1;
     for (int d = 0; d < domain->n_dims; d++) {

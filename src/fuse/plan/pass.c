@@ -1,8 +1,6 @@
-/* A pass: which memory it walks over, in which order, in blocks of which size. */
-#include <string.h>
-
+/* A pass: which memory it walks over, in which order, and what is known of each node in it. */
 #include "core/layout/nest.h"
-#include "fuse/cuda/gpu.h"
+#include "planner.h"
 
 bool tni_is_kept(const tni_planner *p, int32_t node) {
     int32_t t = p->b->todo_of[node];
@@ -11,33 +9,16 @@ bool tni_is_kept(const tni_planner *p, int32_t node) {
              !p->b->todo[t].gathers); /* else it is made here, to be kept */
 }
 
-/* Takes nothing away, or only adds dimensions: the same values. */
-int32_t tni_resolve(const tni_planner *p, int32_t node) {
-    for (;;) {
-        const tni_gnode *n = &p->g->nodes[node];
-        bool reduces = tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO;
-        bool same = n->op == TNI_P_EXPAND || (reduces && p->b->mask[n->arg[0]] == p->b->mask[node]);
-        if (!same) return node;
-        node = n->arg[0];
-    }
-}
-
 bool tni_reduces_rows(const tni_planner *p, int32_t node) {
     const tni_gnode *n = &p->g->nodes[node];
     bool reduces = tni_is_reduction(n->op) || n->op == TNI_P_SUM_TO;
     return reduces && !tni_is_kept(p, node) && p->b->mask[n->arg[0]] != p->b->mask[node];
 }
 
-bool tni_is_contiguous(const tni_planner *p, const tni_memory *memory) {
-    const tni_pass *pass = p->pass;
-    bool rows = pass->rows == 1 || memory->strides[pass->n_dims - 1] == pass->columns;
-    return memory->strides[pass->n_dims] == 1 && rows;
-}
-
 /* ---- what is needed ---------------------------------------------------------------------------------------------- */
 
 static void mark(tni_planner *p, int32_t node) {
-    p->needed[tni_resolve(p, node)] = true;
+    p->needed[tni_resolve(p->b, node)] = true;
 }
 
 /* Walks from what is stored and gathered back to inputs, and to what an earlier pass has kept. */
@@ -250,7 +231,7 @@ static bool is_fixed(const tni_planner *p, int32_t i) {
         return true;
     }
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
-        int32_t arg = tni_resolve(p, node->arg[k]);
+        int32_t arg = tni_resolve(p->b, node->arg[k]);
         if (p->level[arg] != TNI_ONCE && !p->fixed[arg]) return false;
     }
     return true;
@@ -268,7 +249,7 @@ static void set_levels(tni_planner *p) {
         if (node->op == TNI_P_RAND) p->level[i] = TNI_ELEMENT;
         for (int k = 0; k < 3 && !leaf && node->arg[k] >= 0; k++) {
             if (node->op == TNI_P_SUM_TO && k == 1) continue;
-            int32_t arg = tni_resolve(p, node->arg[k]);
+            int32_t arg = tni_resolve(p->b, node->arg[k]);
             if (p->level[arg] > p->level[i]) p->level[i] = p->level[arg];
             if (p->stage[arg] > p->stage[i]) p->stage[i] = p->stage[arg];
         }
@@ -281,148 +262,70 @@ static void set_levels(tni_planner *p) {
     }
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Each tensor of the lists has units of its own. */
-static void set_list_units(tni_pass *pass, const tni_program *program) {
-    pass->span = 8 * pass->block;
-    pass->spans = 1;
-    pass->units = 0;
-    for (int32_t k = 0; k < program->n_parts; k++) {
-        pass->first_unit[k] = pass->units;
-        pass->units += (program->parts[k] + pass->span - 1) / pass->span;
-    }
-    if (pass->units == 0) pass->units = 1; /* single values are there all the same */
-    pass->first_unit[program->n_parts] = pass->units;
+int tni_lane_of_test(const tni_graph *g, const tni_gnode *node) {
+    int lane = tni_lane_of(g, tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type));
+    return lane == TNI_LANE_BOOL ? TNI_LANE_INT : lane;
 }
 
-static void set_units(tni_pass *pass) {
-    int64_t rows = 1, inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
-    for (int32_t d = 0; d + 1 < pass->n_dims; d++) rows *= pass->size[d];
-    pass->span = pass->columns;
-    pass->spans = 1;
-    if (pass->columns > pass->block && !pass->reduces) {
-        pass->span = 8 * pass->block;
-        pass->spans = (pass->columns + pass->span - 1) / pass->span;
-    }
-    pass->units = rows * ((inner + pass->rows - 1) / pass->rows) * pass->spans;
+int32_t tni_todo_node(const tni_planner *p, const tni_item_todo *todo) {
+    return tni_resolve(p->b, todo->gathers ? p->g->nodes[todo->node].arg[0] : todo->node);
 }
 
-static tn_status try_block(tni_planner *p, int64_t block) {
-    tni_pass *pass = p->pass;
-    int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
-    pass->block = block;
-    p->streams = pass->columns > block || p->list;
-    pass->rows = p->streams ? 1 : block / (pass->columns > 0 ? pass->columns : 1);
-    if (pass->rows > inner) pass->rows = inner;
-    if (pass->rows < 1) pass->rows = 1;
-    if (p->list) {
-        set_list_units(pass, p->b->program);
-    } else {
-        set_units(pass);
-    }
-    pass->n_steps = pass->n_values = pass->n_segments = 0;
-    TN_TRY(tni_plan_steps(p));
-    return tni_plan_scratch(p);
+uint8_t tni_level_of_todo(const tni_planner *p, int32_t t) {
+    const tni_item_todo *todo = &p->b->todo[t];
+    const tni_pass *pass = p->pass;
+    if (todo->gathers) return pass->narrow && pass->reduces ? TNI_ROW : TNI_ELEMENT;
+    int32_t node = tni_todo_node(p, todo);
+    uint8_t stored = level_of_memory(pass, &pass->memory[p->todo_memory[t]]);
+    uint8_t level = p->g->nodes[node].op == TNI_P_CONST ? TNI_ONCE : p->level[node];
+    return stored > level ? stored : level;
 }
 
-bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *acc) {
-    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
-    return pass->columns >= TNI_LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+/* When a todo is done. Updates wait for the last stage: what they overwrite may be read until then. */
+int32_t tni_stage_of_todo(const tni_planner *p, int32_t t) {
+    const tni_item_todo *todo = &p->b->todo[t];
+    int32_t node = tni_todo_node(p, todo);
+    bool updates = todo->output >= 0 && p->b->f->outputs[todo->output].inplace >= 0;
+    return updates ? p->n_stages - 1 : p->g->nodes[node].op == TNI_P_CONST ? 0 : p->stage[node];
 }
 
-static int64_t reserve(tni_program *program, int64_t bytes) {
-    int64_t begin = (int64_t)program->workspace;
-    program->workspace += ((size_t)bytes + 63) & ~(size_t)63;
-    return begin;
+/* Is everything that the pass makes rounded to bf16? What another pass has computed of the same values, and exactly, may
+ * be compared with them, so nothing may be kept for one. */
+static bool makes_bf16(const tni_planner *p) {
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        const tni_item_todo *todo = &p->b->todo[t];
+        if (todo->gathers || todo->output < 0) return false;
+        if (tni_in_pass(p->b, p->pass, todo) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
+    }
+    return true;
 }
 
-/* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
-static void set_pieces(tni_binding *b, tni_pass *pass) {
-    enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
-    int64_t size = 0, elements = pass->units * pass->rows * pass->span;
-    for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
-    if (!pass->n_accumulators) return;
-    pass->pieces = pass->units < MOST ? pass->units : MOST;
-    if (size > 0 && pass->pieces > BYTES / (8 * size)) pass->pieces = BYTES / (8 * size);
-    if (size > 0 && pass->pieces > elements / (WORTH * size)) pass->pieces = elements / (WORTH * size);
-    if (pass->pieces < 1) pass->pieces = 1;
-    for (int32_t i = 0; i < pass->n_accumulators; i++) {
-        tni_accumulator *acc = &pass->accumulators[i];
-        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_sums_columns(pass, acc);
-        acc->partial = reserve(b->program, acc->size * pass->pieces * 8);
-        acc->pending = groups ? reserve(b->program, acc->size * pass->pieces * 4) : -1;
-    }
-}
-
-static tn_status keep(tni_planner *p) {
-    tni_pass *pass = p->pass;
-    tni_arena *arena = p->b->program->arena;
-    pass->steps = tni_arena_alloc(arena, (size_t)pass->n_steps * sizeof *pass->steps);
-    pass->segments = tni_arena_alloc(arena, (size_t)pass->n_segments * sizeof *pass->segments);
-    if (!pass->steps || !pass->segments) return TN_NO_MEMORY;
-    memcpy(pass->steps, p->steps, (size_t)pass->n_steps * sizeof *pass->steps);
-    memcpy(pass->segments, p->segments, (size_t)pass->n_segments * sizeof *pass->segments);
-    return TN_OK;
-}
-
-static tn_status plan(tni_planner *p) {
-    mark_needed(p);
-    TN_TRY(list_memory(p));
-    set_dims(p);
-    if (p->list) {
-        size_t bytes = ((size_t)p->b->program->n_parts + 1) * sizeof *p->pass->first_unit;
-        p->pass->first_unit = tni_arena_alloc(p->b->program->arena, bytes);
-        if (!p->pass->first_unit) return TN_NO_MEMORY;
-    }
-    TN_TRY(merge_dims(p));
-    set_levels(p);
-    if (p->b->cuda_text) {
-        int32_t index = (int32_t)(p->pass - p->b->program->passes);
-        TN_TRY(try_block(p, TNI_BLOCK)); /* its steps are counted as cost */
-        TN_TRY(tni_emit_cuda_pass(p, p->b->program->gpu, p->b->cuda_text, index));
-        return keep(p);
-    }
-    for (int64_t block = TNI_BLOCK_MOST; block >= 64; block /= 2) {
-        TN_TRY(try_block(p, block));
-        bool large = block > TNI_BLOCK;
-        bool light = p->moving <= TNI_SCRATCH_FEW && p->pass->scratch <= TNI_SCRATCH_FIXED;
-        if (large ? light : p->pass->scratch <= TNI_SCRATCH) break;
-    }
-    if (p->pass->scratch > TNI_SCRATCH_MOST) {
-        return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", p->b->f->contract->name);
-    }
-    set_pieces(p->b, p->pass);
-    return keep(p);
-}
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* For what is known of each node in this pass. */
 static tn_status make_room(tni_planner *p) {
     tni_arena *arena = p->b->arena;
     const size_t n = (size_t)p->g->n + 1;
-    int32_t **const numbers[] = {&p->stage, &p->memory_of, &p->direct};
-    bool **const flags[] = {&p->needed, &p->fixed, &p->taken};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        *numbers[i] = tni_arena_alloc(arena, n * sizeof(int32_t));
-        *flags[i] = tni_arena_alloc(arena, n * sizeof(bool));
-        if (!*numbers[i] || !*flags[i]) return TN_NO_MEMORY;
-    }
-    for (int lane = 0; lane < TNI_LANES; lane++) {
-        p->value[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
-        p->wide[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
-        if (!p->value[lane] || !p->wide[lane]) return TN_NO_MEMORY;
-    }
+    p->needed = tni_arena_alloc(arena, n * sizeof *p->needed);
     p->level = tni_arena_alloc(arena, n * sizeof *p->level);
+    p->fixed = tni_arena_alloc(arena, n * sizeof *p->fixed);
+    p->stage = tni_arena_alloc(arena, n * sizeof *p->stage);
+    p->memory_of = tni_arena_alloc(arena, n * sizeof *p->memory_of);
     p->todo_memory = tni_arena_alloc(arena, ((size_t)p->b->n_todo + 1) * sizeof *p->todo_memory);
-    return p->level && p->todo_memory ? TN_OK : TN_NO_MEMORY;
+    bool there = p->needed && p->level && p->fixed && p->stage && p->memory_of && p->todo_memory;
+    return there ? TN_OK : TN_NO_MEMORY;
 }
 
-tn_status tni_plan_pass(tni_binding *b, tni_pass *pass) {
-    tni_planner p = {.b = b, .pass = pass, .g = &b->special.graph};
-    tn_status status = make_room(&p);
-    if (status == TN_OK) status = plan(&p);
-    tni_free(p.steps);
-    tni_free(p.values);
-    tni_free(p.segments);
-    return status;
+tn_status tni_plan_pass(tni_binding *b, tni_pass *pass, tni_planner *p) {
+    *p = (tni_planner){.b = b, .pass = pass, .g = &b->specialized.graph};
+    TN_TRY(make_room(p));
+    mark_needed(p);
+    TN_TRY(list_memory(p));
+    set_dims(p);
+    TN_TRY(merge_dims(p));
+    set_levels(p);
+    pass->coarse = makes_bf16(p);
+    return TN_OK;
 }

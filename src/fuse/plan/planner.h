@@ -1,61 +1,87 @@
-/* What the files that plan a pass share: its memory and dimensions (plan.c), its steps (plan_steps.c), its scratch
- * memory (plan_scratch.c). */
-#ifndef TNI_FUSE_PLAN_H
-#define TNI_FUSE_PLAN_H
+/* What a backend plans from: the lowered graph of one call, what is to be done, and each pass with what is known of every
+ * node in it. */
+#ifndef TNI_FUSE_PLANNER_H
+#define TNI_FUSE_PLANNER_H
 
-#include "program.h"
+#include "backend.h"
 
-typedef struct tni_value {
-    uint8_t level, lane;
-    bool elsewhere; /* in an argument's memory, no scratch */
-    bool gathered;  /* 8 bytes, whatever the lane: a reduction under way */
-    int32_t segment;
-    bool crosses; /* used outside of its segment */
-    int32_t last; /* step that uses it */
-} tni_value;
+/* ---- the lowered graph (lower.c) --------------------------------------------------------------------------------- */
+
+/* A node that is several at once. A backend that has the form takes it where what is inside is needed by nothing else,
+ * or is not worth keeping. */
+typedef struct tni_form {
+    uint8_t op;        /* a primitive of kind TNI_FORM */
+    int8_t n_inside;   /* 0: there is none */
+    int32_t inside[2]; /* the nodes between it and its arguments, from the outside in */
+    int32_t of[2];     /* its arguments */
+} tni_form;
+
+typedef struct tni_lowered {
+    tni_form forms[2];
+    int32_t product; /* of a sum: the product that it is the sum of; -1: none */
+    int32_t most;    /* of sum(exp(x - m)): the maximum m of x; -1: none */
+    bool guarded;    /* and an infinite m counts as 0 in it */
+} tni_lowered;
+
+/* What is to be done: a value stored, or one accumulated. */
+typedef struct tni_item_todo {
+    int32_t node;
+    int32_t output;  /* of the formula; -1: to the workspace */
+    bool gathers;    /* a reduction over more than rows: its argument is accumulated */
+    int32_t becomes; /* where it gathers: the output that it is, and nothing else is made of it; -1: the workspace */
+    uint32_t mask;   /* of the result */
+    int32_t phase;
+    int64_t offset; /* in the workspace */
+} tni_item_todo;
+
+typedef struct tni_binding {
+    const tni_fuse *f;
+    const tn_call *call;
+    tni_domain domain;
+    tni_specialized specialized; /* counts are numbers in it: `ref` is their place in program->counts */
+    tni_program *program;
+    tni_arena *arena; /* of what is needed until the program is made; all that follows has room for every node */
+    uint32_t *mask;   /* dimensions of each node */
+    tni_lowered *lowered;
+    int32_t *phase;   /* after which its value is there */
+    int32_t *todo_of; /* what keeps it in the workspace; -1: nothing does */
+    int32_t n_todo;
+    tni_item_todo *todo;
+    struct tni_planner *planners; /* (passes) */
+} tni_binding;
+
+tn_status tni_lower(tni_binding *b);
+int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */
+/* where(abs(m) == inf, …, m), what logsumexp takes of a maximum: that m; -1: it is something else. */
+int32_t tni_unless_infinite(const tni_binding *b, int32_t node);
+
+/* ---- a pass (pass.c) --------------------------------------------------------------------------------------------- */
 
 typedef struct tni_planner {
     tni_binding *b;
     tni_pass *pass;
     const tni_graph *g;
-    bool streams;  /* rows are longer than a block, or that of lists */
-    bool list;     /* the pass goes over lists */
-    int32_t parts; /* on a GPU: tensors of them that a launch has room for */
-    bool failed;   /* no memory */
-    bool *needed;  /* of each node, as all arrays but todo_memory */
+    bool list;    /* the pass goes over lists */
+    bool *needed; /* of each node, as all arrays but todo_memory */
     uint8_t *level;
-    bool *fixed;    /* the same in every row: made once where blocks are whole rows */
+    bool *fixed;    /* the same in every row */
     int32_t *stage; /* of row reductions that must be through before */
-    int32_t n_stages, current;
-    int32_t *memory_of;        /* of inputs and what is in the workspace; -1: none */
-    int32_t *value[TNI_LANES]; /* in each lane, at the node's own level; -1: none */
-    int32_t *wide[TNI_LANES];  /* the same, expanded to elements */
-    int32_t *direct;           /* the memory that the node's values are made in; -1: none */
-    int32_t *todo_memory;      /* memory or accumulator of each todo of this pass; -1 */
-    tni_step *steps;
-    tni_value *values;
-    tni_segment *segments;
-    int32_t step_capacity, value_capacity, segment_capacity;
-    bool *taken;    /* for walks over the graph */
-    int64_t moving; /* bytes of scratch memory that each block writes anew */
+    int32_t n_stages;
+    int32_t *memory_of;   /* of inputs and what is in the workspace; -1: none */
+    int32_t *todo_memory; /* memory or accumulator of each todo of this pass; -1 */
 } tni_planner;
 
-int32_t tni_resolve(const tni_planner *p, int32_t node); /* past nodes that only change a shape */
-bool tni_is_kept(const tni_planner *p, int32_t node);    /* comes from the workspace */
+tn_status tni_plan_pass(tni_binding *b, tni_pass *pass, tni_planner *made);
+
+bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo);
+bool tni_is_kept(const tni_planner *p, int32_t node); /* comes from the workspace */
 bool tni_reduces_rows(const tni_planner *p, int32_t node);
-bool tni_is_contiguous(const tni_planner *p, const tni_memory *memory);
+/* What a comparison of a node's two arguments compares in. */
+int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 
 /* Of todo t of this pass: the node whose value it takes, how many values there are, and when it is done. */
 int32_t tni_todo_node(const tni_planner *p, const tni_item_todo *todo);
 uint8_t tni_level_of_todo(const tni_planner *p, int32_t t);
-bool tni_makes_bf16(const tni_planner *p); /* the pass, and nothing else: functions need not be exact to more */
 int32_t tni_stage_of_todo(const tni_planner *p, int32_t t);
-/* Sets `taken` for the element values that this stage's reductions and results need; false: it has none. */
-bool tni_mark_elements(tni_planner *p, int32_t stage);
-
-tn_status tni_plan_steps(tni_planner *p);                                         /* for pass->block and pass->rows */
-tn_status tni_plan_pairs(tni_planner *p);                                         /* joins steps (plan_pairs.c) */
-bool tni_is_number(const tni_planner *p, const tni_step *s, int k, double value); /* is argument k this constant? */
-tn_status tni_plan_scratch(tni_planner *p); /* offsets of values; sets pass->scratch */
 
 #endif

@@ -1,9 +1,7 @@
 /* A formula for one form of call: which values must wait for a whole pass, and which passes there are. */
-#include <math.h>
 #include <string.h>
 
-#include "fuse/cpu/compile_c.h"
-#include "fuse/cuda/gpu.h"
+#include "planner.h"
 
 tni_lane tni_lane_of(const tni_graph *g, int type) {
     if (type == TN_BOOL) return TNI_LANE_BOOL;
@@ -18,45 +16,36 @@ tn_type tni_lane_type(int lane) {
 
 /* ---- dimensions of values ---------------------------------------------------------------------------------------- */
 
-static uint32_t mask_of(const tni_binding *b, const tni_gnode *node) {
-    const tni_domain *d = &b->domain;
-    uint32_t made = 0, first = node->arg[0] >= 0 ? b->mask[node->arg[0]] : 0;
-    switch (node->op) {
-    case TNI_P_INPUT: return d->in[node->ref].mask;
-    case TNI_P_RAND:
-        for (int k = 0; k < d->n_dims; k++) made |= d->size[k] != 1 ? 1u << k : 0;
-        return made;
-    case TNI_P_COUNT: return 0;
-    case TNI_P_SUM_TO: return first & b->mask[node->arg[1]];
-    default: break;
-    }
-    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~d->tail;
-    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= b->mask[node->arg[k]];
-    return made;
-}
-
 /* The dimensions that a node takes away from its argument. */
 static uint32_t reduced(const tni_binding *b, int32_t i) {
-    const tni_gnode *node = &b->special.graph.nodes[i];
+    const tni_gnode *node = &b->specialized.graph.nodes[i];
     bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO;
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
 }
 
-/* How many: a constant, now that the sizes are known. */
+/* How many nodes are a count, and one more. */
+static size_t count_nodes(const tni_binding *b) {
+    const tni_graph *g = &b->specialized.graph;
+    size_t n = 1;
+    for (int32_t i = 0; i < g->n; i++) n += g->nodes[i].op == TNI_P_COUNT;
+    return n;
+}
+
+/* How many elements: a constant, now that the sizes are known. */
 static void count_elements(tni_binding *b) {
-    tni_graph *g = &b->special.graph;
+    tni_graph *g = &b->specialized.graph;
     for (int32_t i = 0; i < g->n; i++) {
         tni_gnode *node = &g->nodes[i];
-        b->mask[i] = mask_of(b, node);
+        b->mask[i] = tni_node_mask(&b->domain, node, b->mask);
         if (node->op != TNI_P_COUNT) continue;
         uint32_t of = b->mask[node->arg[0]];
         if (node->kind == TNI_OVER_ROW) of &= b->domain.tail;
         *node = (tni_gnode){.op = TNI_P_CONST,
                             .type = node->type,
                             .arg = {-1, -1, -1},
-                            .ref = b->n_counts,
+                            .ref = b->program->n_counts,
                             .value = (double)tni_mask_count(&b->domain, of)};
-        b->counts[b->n_counts++] = tni_mask_count(&b->domain, of);
+        b->program->counts[b->program->n_counts++] = tni_mask_count(&b->domain, of);
     }
 }
 
@@ -69,18 +58,18 @@ static bool gathers(const tni_binding *b, int32_t i) {
     const tni_domain *d = &b->domain;
     uint32_t gone = reduced(b, i);
     if (gone == 0 || gone != d->tail) return gone != 0;
-    bool all = b->special.graph.nodes[i].kind == TNI_OVER_ALL;
+    bool all = b->specialized.graph.nodes[i].kind == TNI_OVER_ALL;
     return b->f->axes.list || d->size[d->n_dims - 1] > (all ? LONG_ALL : LONG_ROW);
 }
 
 static uint32_t rows_of(const tni_binding *b, const tni_item_todo *todo) {
-    uint32_t mask = todo->gathers ? b->mask[b->special.graph.nodes[todo->node].arg[0]] : todo->mask;
+    uint32_t mask = todo->gathers ? b->mask[b->specialized.graph.nodes[todo->node].arg[0]] : todo->mask;
     return mask & ~b->domain.tail;
 }
 
 /* Gathers values that have not the last dimension, where others have: they must not be counted once for each column. */
 static bool is_narrow(const tni_binding *b, const tni_item_todo *todo) {
-    return todo->gathers && !(b->mask[b->special.graph.nodes[todo->node].arg[0]] & b->domain.tail);
+    return todo->gathers && !(b->mask[b->specialized.graph.nodes[todo->node].arg[0]] & b->domain.tail);
 }
 
 /* An output that a reduction becomes. */
@@ -109,34 +98,25 @@ static bool takes_value(const tni_gnode *node, int k) {
 }
 
 static bool is_extreme_of_none(const tni_binding *b, int32_t i) {
-    const tni_gnode *node = &b->special.graph.nodes[i];
+    const tni_gnode *node = &b->specialized.graph.nodes[i];
     return (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) && tni_mask_count(&b->domain, reduced(b, i)) == 0 &&
            tni_mask_count(&b->domain, b->mask[i]) > 0;
 }
 
-/* where(abs(m) == inf, 0, m), what logsumexp takes of a maximum: 0 for that of no elements, which is -inf here. The sum
- * is log(0) then, as it should be. */
-static bool takes_extreme_of_none(const tni_graph *g, int32_t i) {
-    const tni_gnode *where = &g->nodes[i];
-    if (where->op != TNI_P_WHERE || g->nodes[where->arg[0]].op != TNI_P_EQ) return false;
-    const int32_t *test = g->nodes[where->arg[0]].arg;
-    const tni_gnode *abs = &g->nodes[test[0]], *inf = &g->nodes[test[1]];
-    return abs->op == TNI_P_ABS && abs->arg[0] == where->arg[2] && inf->op == TNI_P_CONST && isinf(inf->value);
-}
-
-/* No element that is asked for may depend on the maximum of no elements. */
+/* No element that is asked for may depend on the maximum of no elements. logsumexp does not: what it takes of a maximum
+ * is 0 where that is -inf, and the sum is log(0) then, as it should be. */
 static tn_status check_not_empty(const tni_binding *b, bool *reach) {
-    const tni_graph *g = &b->special.graph;
+    const tni_graph *g = &b->specialized.graph;
     memset(reach, 0, (size_t)g->n * sizeof *reach);
-    for (int32_t i = 0; i < b->special.n_outputs; i++) {
-        bool any = b->special.outputs[i] >= 0 && tni_mask_count(&b->domain, b->domain.out[i].mask) > 0;
-        if (any) reach[b->special.outputs[i]] = true;
+    for (int32_t i = 0; i < b->specialized.n_outputs; i++) {
+        bool any = b->specialized.outputs[i] >= 0 && tni_mask_count(&b->domain, b->domain.out[i].mask) > 0;
+        if (any) reach[b->specialized.outputs[i]] = true;
     }
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (reach[i] && is_extreme_of_none(b, i)) {
             return tn_fail(TN_BAD_SHAPE, "%s: %s of no elements", b->f->contract->name, tni_prims[g->nodes[i].op].name);
         }
-        if (!reach[i] || takes_extreme_of_none(g, i)) continue;
+        if (!reach[i] || tni_unless_infinite(b, i) >= 0) continue;
         for (int k = 0; k < 3; k++) {
             if (takes_value(&g->nodes[i], k)) reach[g->nodes[i].arg[k]] = true;
         }
@@ -146,7 +126,7 @@ static tn_status check_not_empty(const tni_binding *b, bool *reach) {
 
 /* Everything that todo t computes on its way; what must be there before becomes a todo of its own. */
 static void find_waits(tni_binding *b, int32_t t, bool *reach) {
-    const tni_graph *g = &b->special.graph;
+    const tni_graph *g = &b->specialized.graph;
     const tni_item_todo todo = b->todo[t];
     uint32_t rows = rows_of(b, &todo);
     memset(reach, 0, (size_t)g->n * sizeof *reach);
@@ -178,10 +158,10 @@ static tn_status check_output(const tni_binding *b, int32_t i, int32_t node) {
 }
 
 static tn_status list_todo(tni_binding *b) {
-    int32_t n = b->special.graph.n;
+    int32_t n = b->specialized.graph.n;
     for (int32_t i = 0; i < n; i++) b->todo_of[i] = -1;
-    for (int32_t i = 0; i < b->special.n_outputs; i++) {
-        int32_t node = b->special.outputs[i];
+    for (int32_t i = 0; i < b->specialized.n_outputs; i++) {
+        int32_t node = b->specialized.outputs[i];
         if (node < 0) continue;
         TN_TRY(check_output(b, i, node));
         add_todo(b, node, i, b->domain.out[i].mask);
@@ -193,20 +173,20 @@ static tn_status list_todo(tni_binding *b) {
     return TN_OK;
 }
 
-/* On a GPU, where each kernel counts, a reduction that is nothing but an output goes there at once. */
+/* A reduction that is nothing but an output. */
 static bool is_output_alone(const tni_binding *b, const tni_item_todo *output) {
     const tni_domain *d = &b->domain;
     int64_t dense[TN_MAX_RANK];
     int32_t t = b->todo_of[output->node];
     if (t < 0 || !b->todo[t].gathers || b->f->outputs[output->output].inplace >= 0 || b->f->axes.list) return false;
-    for (int32_t i = 0; i < b->special.graph.n; i++) {
+    for (int32_t i = 0; i < b->specialized.graph.n; i++) {
         for (int k = 0; k < 3; k++) {
-            if (takes_value(&b->special.graph.nodes[i], k) && b->special.graph.nodes[i].arg[k] == output->node)
+            if (takes_value(&b->specialized.graph.nodes[i], k) && b->specialized.graph.nodes[i].arg[k] == output->node)
                 return false;
         }
     }
-    for (int32_t i = 0; i < b->special.n_outputs; i++) {
-        if (i != output->output && b->special.outputs[i] == output->node) return false;
+    for (int32_t i = 0; i < b->specialized.n_outputs; i++) {
+        if (i != output->output && b->specialized.outputs[i] == output->node) return false;
     }
     tni_mask_strides(d, b->todo[t].mask, dense);
     for (int k = 0; k < d->n_dims; k++) {
@@ -216,7 +196,7 @@ static bool is_output_alone(const tni_binding *b, const tni_item_todo *output) {
 }
 
 static void find_direct(tni_binding *b) {
-    for (int32_t t = 0; t < b->n_todo && b->cuda_text; t++) {
+    for (int32_t t = 0; t < b->n_todo && b->program->backend->writes_sums; t++) {
         const tni_item_todo *todo = &b->todo[t];
         if (todo->output >= 0 && is_output_alone(b, todo)) b->todo[b->todo_of[todo->node]].becomes = todo->output;
     }
@@ -225,7 +205,7 @@ static void find_direct(tni_binding *b) {
 /* ---- phases, workspace ------------------------------------------------------------------------------------------- */
 
 static void set_phases(tni_binding *b) {
-    const tni_graph *g = &b->special.graph;
+    const tni_graph *g = &b->specialized.graph;
     int32_t last = 0;
     for (int32_t i = 0; i < g->n; i++) {
         int32_t phase = 0;
@@ -309,29 +289,6 @@ static tn_status check_updates(const tni_binding *b) {
     return TN_OK;
 }
 
-static void add_cost(tni_binding *b) {
-    const tni_domain *d = &b->domain;
-    tn_cost *cost = &b->program->cost;
-    bool read[TNI_MAX_ARGS] = {false};
-    for (int32_t i = 0; i < b->program->n_passes; i++) {
-        const tni_pass *pass = &b->program->passes[i];
-        double elements = (double)pass->columns;
-        for (int32_t k = 0; k < pass->n_dims; k++) elements *= (double)pass->size[k];
-        for (int32_t k = 0; k < pass->n_steps; k++) {
-            bool counts = pass->steps[k].kind == TNI_STEP_LOOP && pass->steps[k].level == TNI_ELEMENT;
-            if (counts) cost->flops += elements;
-        }
-        for (int32_t k = 0; k < b->f->contract->n_inputs; k++) read[k] |= reads(pass, k);
-    }
-    for (int32_t k = 0; k < b->f->contract->n_inputs; k++) {
-        if (read[k]) cost->bytes += (double)tni_mask_count(d, d->in[k].mask) * (double)tn_type_size(d->in[k].type);
-    }
-    for (int32_t k = 0; k < b->f->n_outputs; k++) {
-        if (b->special.outputs[k] < 0) continue;
-        cost->bytes += (double)tni_mask_count(d, d->out[k].mask) * (double)tn_type_size(d->out[k].type);
-    }
-}
-
 static tn_status make_passes(tni_binding *b) {
     tni_program *program = b->program;
     program->passes = tni_arena_alloc(program->arena, (size_t)(b->n_todo + 1) * sizeof *program->passes);
@@ -342,19 +299,45 @@ static tn_status make_passes(tni_binding *b) {
         pass->last |= updates_input(b, &b->todo[t]);
     }
     sort_passes(program);
-    for (int32_t i = 0; i < program->n_passes; i++) TN_TRY(tni_plan_pass(b, &program->passes[i]));
+    b->planners = tni_arena_alloc(b->arena, (size_t)(program->n_passes + 1) * sizeof *b->planners);
+    if (!b->planners) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < program->n_passes; i++) {
+        TN_TRY(tni_plan_pass(b, &program->passes[i], &b->planners[i]));
+    }
     return check_updates(b);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-static tn_status specialise(tni_binding *b) {
-    const tni_fuse *f = b->f;
-    tni_given given = {.attrs = b->call->attrs};
-    for (int i = 0; i < f->contract->n_inputs; i++) given.types[i] = b->domain.in[i].type;
-    for (int i = 0; i < f->n_outputs; i++) given.wanted[i] = b->domain.out[i].present;
-    return tni_specialise(f, &given, &b->special);
+/* Bytes: every input that is read or updated, once, and every output. Operations: one for each element of each elementwise node. */
+static void add_cost(tni_binding *b, bool *reach) {
+    const tni_domain *d = &b->domain;
+    const tni_graph *g = &b->specialized.graph;
+    tn_cost *cost = &b->program->cost;
+    bool read[TNI_MAX_ARGS] = {false};
+    memset(reach, 0, (size_t)g->n * sizeof *reach);
+    for (int32_t k = 0; k < b->specialized.n_outputs; k++) {
+        int32_t node = b->specialized.outputs[k];
+        if (node < 0) continue;
+        reach[node] = true;
+        if (b->f->outputs[k].inplace >= 0) read[b->f->outputs[k].inplace] = true;
+        cost->bytes += (double)tni_mask_count(d, d->out[k].mask) * (double)tn_type_size(d->out[k].type);
+    }
+    for (int32_t i = g->n - 1; i >= 0; i--) {
+        const tni_gnode *node = &g->nodes[i];
+        if (!reach[i]) continue;
+        if (node->op == TNI_P_INPUT || node->op == TNI_P_RAND) read[node->ref] = true;
+        if (tni_prims[node->op].kind == TNI_ELEMENTWISE) cost->flops += (double)tni_mask_count(d, b->mask[i]);
+        for (int k = 0; k < 3; k++) {
+            if (takes_value(node, k)) reach[node->arg[k]] = true;
+        }
+    }
+    for (int32_t k = 0; k < b->f->contract->n_inputs; k++) {
+        if (read[k]) cost->bytes += (double)tni_mask_count(d, d->in[k].mask) * (double)tn_type_size(d->in[k].type);
+    }
 }
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static tn_status note_parts(const tni_binding *b) {
     tni_program *program = b->program;
@@ -369,124 +352,137 @@ static tn_status note_parts(const tni_binding *b) {
 
 /* For what is known of each node. */
 static tn_status make_room(tni_binding *b) {
-    const size_t n = (size_t)b->special.graph.n + 1;
+    const size_t n = (size_t)b->specialized.graph.n + 1;
     b->mask = tni_arena_alloc(b->arena, n * sizeof *b->mask);
     b->phase = tni_arena_alloc(b->arena, n * sizeof *b->phase);
     b->todo_of = tni_arena_alloc(b->arena, n * sizeof *b->todo_of);
     b->todo = tni_arena_alloc(b->arena, (n + 2 * TNI_MAX_ARGS) * sizeof *b->todo);
-    b->constants = tni_arena_alloc(b->arena, TNI_LANES * n * sizeof *b->constants);
-    b->counts = tni_arena_alloc(b->arena, n * sizeof *b->counts);
-    bool there = b->mask && b->phase && b->todo_of && b->todo && b->constants && b->counts;
-    for (int lane = 0; lane < TNI_LANES && there; lane++) {
-        b->constant_of[lane] = tni_arena_alloc(b->arena, n * sizeof *b->constant_of[lane]);
-        there = b->constant_of[lane];
-    }
-    return there ? TN_OK : TN_NO_MEMORY;
+    b->program->counts = tni_arena_alloc(b->program->arena, count_nodes(b) * sizeof *b->program->counts);
+    return b->mask && b->phase && b->todo_of && b->todo && b->program->counts ? TN_OK : TN_NO_MEMORY;
 }
 
-static tn_status bind(tni_binding *b) {
+/* The graph of the call, with what every backend and the cost are made from. */
+static tn_status lower(tni_binding *b) {
     TN_TRY(tni_make_domain(b->f, b->call, &b->domain));
     TN_TRY(note_parts(b));
-    TN_TRY(specialise(b));
+    TN_TRY(tni_specialize_in(b->f, &b->domain, b->call->attrs, &b->specialized));
     TN_TRY(make_room(b));
     count_elements(b);
+    bool *reach = tni_arena_alloc(b->arena, ((size_t)b->specialized.graph.n + 1) * sizeof *reach);
+    if (!reach) return TN_NO_MEMORY;
+    add_cost(b, reach);
+    return tni_lower(b);
+}
+
+static const tni_backend *const no_backends[] = {NULL};
+static const tni_backend *const *backends = no_backends;
+
+void tni_set_backends(const tni_backend *const *list) {
+    backends = list;
+}
+
+const tni_backend *const *tni_backends(void) {
+    return backends;
+}
+
+/* The first backend of the call's device that takes it. */
+static tn_status choose_backend(tni_binding *b) {
+    const tni_backend *const *list = backends;
+    for (; *list; list++) {
+        bool here = (int32_t)(*list)->device == b->call->device.kind;
+        if (here && (!(*list)->accepts || (*list)->accepts(b->program))) break;
+    }
+    b->program->backend = *list;
+    return *list ? TN_OK : tn_fail(TN_UNSUPPORTED, "%s: formulas have nothing for this device", b->f->contract->name);
+}
+
+/* For program->backend; NULL: for the one that is best. */
+static tn_status bind(tni_binding *b) {
+    TN_TRY(lower(b));
+    if (!b->program->backend) TN_TRY(choose_backend(b));
     TN_TRY(list_todo(b));
     find_direct(b);
     set_phases(b);
     place_in_workspace(b);
     TN_TRY(make_passes(b));
-    add_cost(b);
-    size_t bytes = (size_t)b->n_constants * sizeof *b->constants;
-    b->program->constants = tni_arena_alloc(b->program->arena, bytes);
-    if (!b->program->constants) return TN_NO_MEMORY;
-    memcpy(b->program->constants, b->constants, bytes);
-    b->program->n_constants = b->n_constants;
-    b->program->n_counts = b->n_counts;
-    b->program->counts = tni_arena_alloc(b->program->arena, ((size_t)b->n_counts + 1) * sizeof *b->counts);
-    if (!b->program->counts) return TN_NO_MEMORY;
-    memcpy(b->program->counts, b->counts, (size_t)b->n_counts * sizeof *b->counts);
-    if (b->cuda_text) {
-        tni_gpu_join(b->program);
-        tni_emit_cuda_kernels(b->program->gpu, b->cuda_text);
-    }
-    return TN_OK;
+    return b->program->backend->plan(b);
 }
 
-static tn_status bind_with(const tni_fuse *f, const tn_call *call, tni_text *cuda_text, tni_program **made) {
+/* Begins a program and does `what` with it; where that fails, there is none. */
+static tn_status make_program(const tni_fuse *f, const tn_call *call, const tni_backend *backend,
+                              tn_status (*what)(tni_binding *b), tni_program **made) {
     *made = NULL;
     tni_binding *b = tni_calloc(1, sizeof *b);
     if (!b) return TN_NO_MEMORY;
     b->f = f;
     b->call = call;
-    b->cuda_text = cuda_text;
     b->arena = tni_arena_new();
     tni_arena *arena = tni_arena_new();
     b->program = arena && b->arena ? tni_arena_alloc(arena, sizeof *b->program) : NULL;
     tn_status status = TN_NO_MEMORY;
-    if (b->program && cuda_text) b->program->gpu = tni_arena_alloc(arena, sizeof *b->program->gpu);
-    if (b->program && (b->program->gpu || !cuda_text)) {
+    if (b->program) {
         b->program->arena = arena;
-        status = bind(b);
+        b->program->backend = backend;
+        status = what(b);
     }
     if (status == TN_OK) {
         *made = b->program;
     } else {
         tni_arena_free(arena);
     }
-    tni_graph_clear(&b->special.graph);
+    tni_graph_clear(&b->specialized.graph);
     tni_arena_free(b->arena);
     tni_free(b);
     return status;
 }
 
-/* The text becomes the caller's, or is freed where something failed. */
-static tn_status give_text(tn_status status, tni_text *text, tni_program **made, char **source) {
-    *source = NULL;
-    if (status == TN_OK && text->failed) {
-        tni_program_free(*made);
-        *made = NULL;
-        status = TN_NO_MEMORY;
-    }
-    if (status == TN_OK) {
-        *source = text->data;
-    } else {
-        tni_free(text->data);
-    }
-    return status;
-}
-
-tn_status tni_fuse_emit_c(const tni_fuse *f, const tn_call *call, tni_program **made, char **source) {
-    tni_text text = {0};
-    tn_status status = bind_with(f, call, NULL, made);
-    if (status == TN_OK) tni_emit_c(*made, &text);
-    return give_text(status, &text, made, source);
-}
-
-tn_status tni_fuse_emit_cuda(const tni_fuse *f, const tn_call *call, tni_program **made, char **source) {
-    tni_text text = {0};
-    tni_text_put(&text, tni_cuda_prelude);
-    return give_text(bind_with(f, call, &text, made), &text, made, source);
-}
-
 tn_status tni_fuse_bind(const tni_fuse *f, const tn_call *call, tni_program **made) {
-    char *source;
-    if (call->device.kind != TN_CUDA) {
-        TN_TRY(bind_with(f, call, NULL, made));
-        tni_c_look(*made);
-        return TN_OK;
-    }
-    tni_text text = {0};
-    TN_TRY(give_text(bind_with(f, call, &text, made), &text, made, &source));
-    tn_status status = tni_gpu_load(*made, call, source);
-    tni_free(source);
+    TN_TRY(make_program(f, call, NULL, bind, made));
+    const tni_backend *backend = (*made)->backend;
+    tn_status status = backend->load ? backend->load(*made, call) : TN_OK;
     if (status == TN_OK) return TN_OK;
     tni_program_free(*made);
     *made = NULL;
     return status;
 }
 
+static const tni_backend *backend_named(const char *name) {
+    const tni_backend *const *list = backends;
+    while (*list && strcmp((*list)->name, name) != 0) list++;
+    return *list;
+}
+
+tn_status tni_fuse_emit(const tni_fuse *f, const tn_call *call, const char *name, tni_program **made, char **source) {
+    const tni_backend *backend = backend_named(name);
+    tni_text text = {0};
+    *made = NULL;
+    *source = NULL;
+    if (!backend || !backend->emit) return tn_fail(TN_BAD_VALUE, "no backend '%s' compiles formulas", name);
+    TN_TRY(make_program(f, call, backend, bind, made));
+    tn_status status = backend->emit(*made, &text);
+    if (status == TN_OK && text.failed) status = TN_NO_MEMORY;
+    if (status == TN_OK) {
+        *source = text.data;
+        return TN_OK;
+    }
+    tni_free(text.data);
+    tni_program_free(*made);
+    *made = NULL;
+    return status;
+}
+
+tn_status tni_fuse_cost(const tni_fuse *f, const tn_call *call, tn_cost *cost) {
+    tni_program *program;
+    TN_TRY(make_program(f, call, NULL, lower, &program));
+    *cost = program->cost;
+    tni_program_free(program);
+    return TN_OK;
+}
+
 void tni_program_free(tni_program *program) {
-    if (program) tni_arena_free(program->arena);
+    if (!program) return;
+    if (program->backend && program->backend->release) program->backend->release(program);
+    tni_arena_free(program->arena);
 }
 
 size_t tni_program_workspace(const tni_program *program) {
@@ -495,4 +491,15 @@ size_t tni_program_workspace(const tni_program *program) {
 
 tn_cost tni_program_cost(const tni_program *program) {
     return program->cost;
+}
+
+tn_status tni_program_run(const tni_program *program, const tn_call *call) {
+    return program->backend->run(program, call);
+}
+
+/* A call without a workspace has no memory there, and nothing in it. */
+char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
+    if (m->where == TNI_FROM_WORKSPACE) return call->workspace ? (char *)call->workspace + m->offset : NULL;
+    const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
+    return args[m->index].views[m->list ? part : 0].data;
 }

@@ -162,7 +162,7 @@ static void test_graph_json(void) {
     char *json = tn_fuse_graph_json(op, (tn_type[]){TN_BF16, TN_BF16}, (int32_t[]){2, 1}, "k=3 want_s=true");
     CHECK_ROW(json && strstr(json, "{\"inputs\": [[0, 1], [-1, 0]]"), "%s", json ? json : tn_last_error());
     CHECK(json && strstr(json, "\"value\": 3") &&
-          strstr(json, "{\"op\": \"sum\", \"type\": \"f32\", \"in\": \"f32\","
+          strstr(json, "{\"op\": \"sum\", \"type\": \"f32\", \"torch\": \"sum\", \"in\": \"f32\","
                        " \"over\": \"row\", \"args\": [0]}"));
     CHECK(json && strstr(json, "\"dims\": [0, -1]}]}"));
     tn_free(json);

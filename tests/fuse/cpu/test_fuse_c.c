@@ -55,7 +55,7 @@ static bool has_loops(call_of *c) {
     tni_program *program = NULL;
     char *source = NULL;
     make_views(c, &v);
-    CHECK(tni_fuse_emit_c(c->f, &v.call, &program, &source) == TN_OK);
+    CHECK(tni_fuse_emit(c->f, &v.call, "c", &program, &source) == TN_OK);
     bool any = source && strstr(source, "tn_loop_1(");
     tni_program_free(program);
     tn_free(source);

@@ -105,7 +105,7 @@ static void test_calls(void) {
     const tn_tensor *in[2] = {&tx, &tb};
     tn_args args = {.in = in, .n_in = 2};
     tn_spec specs[2];
-    CHECK_ROW(tni_fuse_infer(f, &args, specs) == TN_OK, "%s", tn_last_error());
+    CHECK_ROW(run_infer(f, &args, specs) == TN_OK, "%s", tn_last_error());
     CHECK(specs[0].ndim == 2 && specs[0].shape[0] == -1 && specs[0].shape[1] == 4 && specs[0].type == TN_BF16);
     CHECK(specs[1].ndim == 0 && specs[1].type == TN_BF16);
     tni_fuse_free(f);

@@ -61,8 +61,8 @@ static void run_emulated(const char *text, const char *source, const tni_program
     memcpy(&run, &found, sizeof run);
     const int k = tni_gpu_variant(program, call);
     uint64_t words[TNI_GPU_PARAMS / 8 + 8];
-    for (int32_t i = 0; i < program->gpu->n_steps; i++) {
-        const tni_gpu_step *step = &program->gpu->steps[i];
+    for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
+        const tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
         kernel function;
         if (!step->steps[k]) continue;
         if (step->steps[k] > 1) n_together++;
@@ -148,7 +148,7 @@ static void run_here(const char *text, call_of *c, int ways, int arch) {
     tni_program *program = NULL;
     char *source = NULL;
     make_views(c, &v);
-    tn_status status = tni_fuse_emit_cuda(c->f, &v.call, &program, &source);
+    tn_status status = tni_fuse_emit(c->f, &v.call, "cuda", &program, &source);
     CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
     if (status != TN_OK) return;
     if (getenv("TENON_TEST_SHOW")) printf("%s\n", strstr(source, "struct tn_params"));
@@ -170,7 +170,7 @@ static void fill_cache(const char *text, call_of *c, int arch) {
     tni_program *program = NULL;
     char *source = NULL;
     make_views(c, &v);
-    if (tni_fuse_emit_cuda(c->f, &v.call, &program, &source) != TN_OK) return;
+    if (tni_fuse_emit(c->f, &v.call, "cuda", &program, &source) != TN_OK) return;
     int first = tni_gpu_variant(program, NULL), second = tni_gpu_variant(program, &v.call);
     for (int k = 0; k < 2; k++) {
         tni_compiled_code code = {0};

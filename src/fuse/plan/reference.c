@@ -1,33 +1,19 @@
 /* The reference of formulas: the graph of the call, one operation after the other over all of its elements, every value
  * a double. Slow, and with nothing of the plans and loops that it is there to check. */
-#include "reference.h"
-
 #include <math.h>
 
-#include "fuse/plan/program.h"
+#include "program.h"
 
 typedef struct evaluation {
     const tni_fuse *f;
     const tn_call *call;
     tni_domain domain;
-    tni_special special;
+    tni_specialized specialized;
     double **values; /* (nodes) each over the dimensions that its node has, the last one fastest */
     uint32_t *masks; /* (nodes) which those are */
 } evaluation;
 
 /* ---- dimensions -------------------------------------------------------------------------------------------------- */
-
-static uint32_t mask_of(const evaluation *e, const tni_gnode *node) {
-    const tni_domain *d = &e->domain;
-    uint32_t all = 0, first = node->arg[0] >= 0 ? e->masks[node->arg[0]] : 0;
-    if (node->op == TNI_P_INPUT) return d->in[node->ref].mask;
-    for (int k = 0; node->op == TNI_P_RAND && k < d->n_dims; k++) all |= d->size[k] != 1 ? 1u << k : 0;
-    if (node->op == TNI_P_COUNT) return 0;
-    if (node->op == TNI_P_SUM_TO) return first & e->masks[node->arg[1]];
-    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~d->tail;
-    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) all |= e->masks[node->arg[k]];
-    return all;
-}
 
 /* Elements of the domain's dimensions in `mask`, a row of the last of them at a time, and where it is in up to three
  * things. */
@@ -184,9 +170,9 @@ static void evaluate(const evaluation *e, const tni_gnode *node, uint32_t mask, 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static tn_status evaluate_all(evaluation *e) {
-    const tni_graph *g = &e->special.graph;
+    const tni_graph *g = &e->specialized.graph;
     for (int32_t i = 0; i < g->n; i++) {
-        e->masks[i] = mask_of(e, &g->nodes[i]);
+        e->masks[i] = tni_node_mask(&e->domain, &g->nodes[i], e->masks);
         int64_t n = tni_mask_count(&e->domain, e->masks[i]);
         e->values[i] = tni_calloc((size_t)n + 1, sizeof **e->values);
         if (!e->values[i]) return TN_NO_MEMORY;
@@ -196,7 +182,7 @@ static tn_status evaluate_all(evaluation *e) {
 }
 
 static void write_output(const evaluation *e, int32_t i) {
-    int32_t node = e->special.outputs[i], updated = e->f->outputs[i].inplace;
+    int32_t node = e->specialized.outputs[i], updated = e->f->outputs[i].inplace;
     const tn_arg *arg = updated >= 0 ? &e->call->in[updated] : &e->call->out[i];
     const tn_view *view = arg->views;
     const tni_contract *c = e->f->contract;
@@ -213,21 +199,14 @@ static void write_output(const evaluation *e, int32_t i) {
     }
 }
 
-static tn_status specialise(evaluation *e) {
-    tni_given given = {.attrs = e->call->attrs};
-    for (int i = 0; i < e->f->contract->n_inputs; i++) given.types[i] = e->domain.in[i].type;
-    for (int i = 0; i < e->f->n_outputs; i++) given.wanted[i] = e->domain.out[i].present;
-    return tni_specialise(e->f, &given, &e->special);
-}
-
 /* Outputs are written last: they may lie where inputs do. */
 static tn_status run(evaluation *e) {
-    size_t n = (size_t)e->special.graph.n;
+    size_t n = (size_t)e->specialized.graph.n;
     e->values = tni_calloc(n + 1, sizeof *e->values);
     e->masks = tni_calloc(n + 1, sizeof *e->masks);
     tn_status status = e->values && e->masks ? evaluate_all(e) : TN_NO_MEMORY;
-    for (int32_t i = 0; status == TN_OK && i < e->special.n_outputs; i++) {
-        if (e->special.outputs[i] >= 0) write_output(e, i);
+    for (int32_t i = 0; status == TN_OK && i < e->specialized.n_outputs; i++) {
+        if (e->specialized.outputs[i] >= 0) write_output(e, i);
     }
     for (size_t i = 0; e->values && i < n; i++) tni_free(e->values[i]);
     tni_free(e->values);
@@ -241,10 +220,10 @@ tn_status tni_fuse_reference(const tni_fuse *f, const tn_call *call) {
     e->f = f;
     e->call = call;
     tn_status status = tni_make_domain(f, call, &e->domain);
-    if (status == TN_OK) status = specialise(e);
+    if (status == TN_OK) status = tni_specialize_in(f, &e->domain, call->attrs, &e->specialized);
     if (status == TN_OK) {
         status = run(e);
-        tni_graph_clear(&e->special.graph);
+        tni_graph_clear(&e->specialized.graph);
     }
     tni_free(e);
     return status;

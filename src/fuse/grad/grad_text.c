@@ -1,10 +1,11 @@
-/* The gradient as a formula: what it takes (inputs, outputs, attributes, what arrives), its contract, its statements.
- * */
+/* The gradient as a formula: what it takes (inputs, outputs, attributes, what arrives), its contract, its
+ * statements. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/contract/parts.h"
-#include "formula.h"
+#include "fuse/lang/language.h"
+#include "gradient.h"
 
 enum { LEAVES = 3 * TNI_MAX_ARGS, MOST_SAVED = 6 };
 
@@ -472,7 +473,7 @@ static tn_status print_gradient(writer *w, tni_text *text, const tni_contract *c
     }
     if (status == TN_OK) {
         tni_text_add(text, " : ");
-        tni_print_statements(text, &g, contract, outputs, n);
+        tni_print_statements(text, &g, contract, outputs, n, TNI_NESTED);
     }
     tni_graph_clear(&g);
     return status == TN_OK && text->failed ? TN_NO_MEMORY : status;

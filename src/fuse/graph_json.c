@@ -4,8 +4,7 @@
 #include <tenon/fuse.h>
 
 #include "core/contract/parts.h"
-#include "fuse/operator.h"
-#include "fuse/plan/program.h"
+#include "operator.h"
 
 /* A call of which types and ranks are known, and no more. */
 typedef struct form {
@@ -23,7 +22,7 @@ typedef struct form {
     tn_view views[2 * TNI_MAX_ARGS];
     tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tni_domain domain;
-    tni_special special;
+    tni_specialized specialized;
 } form;
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
@@ -70,13 +69,6 @@ static tn_status place(form *m) {
     return tni_make_domain(m->f, &call, &m->domain);
 }
 
-static tn_status specialise(form *m) {
-    tni_given given = {.attrs = m->bound.attrs};
-    for (int i = 0; i < m->f->contract->n_inputs; i++) given.types[i] = m->domain.in[i].type;
-    for (int i = 0; i < m->f->n_outputs; i++) given.wanted[i] = m->domain.out[i].present;
-    return tni_specialise(m->f, &given, &m->special);
-}
-
 /* Kernels see an input that broadcasts (~) in the shape of all. Where that makes no difference it need not be said. */
 static tn_status check(const form *m) {
     const tni_contract *c = m->f->contract;
@@ -94,7 +86,7 @@ static tn_status check(const form *m) {
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static const char *lane_name(const form *m, int type) {
-    return tn_type_name(tni_lane_type(tni_lane_of(&m->special.graph, type)));
+    return tn_type_name(tni_lane_type(tni_lane_of(&m->specialized.graph, type)));
 }
 
 /* Which dimension of the tensor each of the domain's is; -1: none. */
@@ -108,7 +100,7 @@ static void add_dims(tni_text *text, const tni_domain *domain, uint32_t mask, co
 
 /* What its arguments are computed in. */
 static const char *lane_of_arguments(const form *m, const tni_gnode *node) {
-    const tni_graph *g = &m->special.graph;
+    const tni_graph *g = &m->specialized.graph;
     if (tni_prims[node->op].typing != TNI_TYPED_TEST) return lane_name(m, node->type);
     int type = tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type);
     return lane_name(m, type == TN_BOOL ? TN_I64 : type);
@@ -135,6 +127,7 @@ static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
         tni_json_value(text, &(tn_value){.kind = TN_FLOAT, .f = node->value});
     }
     if (node->op == TNI_P_INPUT) tni_text_add(text, ", \"input\": %d", (int)node->ref);
+    if (tni_prims[node->op].torch) tni_text_add(text, ", \"torch\": \"%s\"", tni_prims[node->op].torch);
     if (tni_prims[node->op].arity) tni_text_add(text, ", \"in\": \"%s\"", lane_of_arguments(m, node));
     if (reaches) tni_text_add(text, ", \"over\": \"%s\"", node->kind == TNI_OVER_ROW ? "row" : "all");
     tni_text_add(text, ", \"args\": [");
@@ -151,13 +144,13 @@ static char *print(const form *m) {
         add_dims(&text, d, d->in[i].mask, d->in[i].strides);
     }
     tni_text_add(&text, "],\n\"nodes\": [");
-    for (int32_t i = 0; i < m->special.graph.n; i++) {
+    for (int32_t i = 0; i < m->specialized.graph.n; i++) {
         tni_text_add(&text, i ? ",\n" : "");
-        add_node(&text, m, &m->special.graph.nodes[i]);
+        add_node(&text, m, &m->specialized.graph.nodes[i]);
     }
     tni_text_add(&text, "],\n\"outputs\": [");
-    for (int32_t i = 0; i < m->special.n_outputs; i++) {
-        tni_text_add(&text, "%s{\"node\": %d, \"dims\": ", i ? ", " : "", (int)m->special.outputs[i]);
+    for (int32_t i = 0; i < m->specialized.n_outputs; i++) {
+        tni_text_add(&text, "%s{\"node\": %d, \"dims\": ", i ? ", " : "", (int)m->specialized.outputs[i]);
         add_dims(&text, d, d->out[i].mask, d->out[i].strides);
         tni_text_add(&text, "}");
     }
@@ -179,10 +172,10 @@ char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int3
     if (status == TN_OK) status = check(m);
     if (status == TN_OK) status = bind(m, types, ranks, attributes ? attributes : "");
     if (status == TN_OK) status = place(m);
-    if (status == TN_OK) status = specialise(m);
+    if (status == TN_OK) status = tni_specialize_in(m->f, &m->domain, m->bound.attrs, &m->specialized);
     if (status == TN_OK) {
         text = print(m);
-        tni_graph_clear(&m->special.graph);
+        tni_graph_clear(&m->specialized.graph);
     }
     for (int32_t i = 0; i < m->n_memory; i++) tni_free(m->memory[i]);
     tni_free(m);

@@ -1,4 +1,4 @@
-/* Reverse-mode gradients. Each primitive's derivative is a formula in its row (prims.c); here they are chained, from
+/* Reverse-mode gradients. Each primitive's derivative is a formula in its row (graph/primitive_list.h); here they are chained, from
  * the outputs back to the inputs, into a graph that contains the formula's own.
  *
  * Shapes: what arrives at a node may have more dimensions than the node, which was broadcast; it must be summed over
@@ -8,7 +8,8 @@
  * repeated, and is repeated before it is summed. */
 #include <string.h>
 
-#include "formula.h"
+#include "fuse/lang/language.h"
+#include "gradient.h"
 
 enum { GROUPS = 3, MOST_GUARDS = 16, MOST_TERMS = 16 };
 
@@ -463,29 +464,5 @@ tn_status tni_differentiate(tni_gradient *made) {
     }
     if (status == TN_OK) status = finish(d);
     tni_free(d);
-    return status;
-}
-
-/* ---- the object -------------------------------------------------------------------------------------------------- */
-
-tn_status tni_fuse_grad(const tni_fuse *f, tni_fuse **grad, char **rule) {
-    tni_text text = {0}, calls = {0};
-    *grad = NULL;
-    *rule = NULL;
-    tni_gradient *made = tni_calloc(1, sizeof *made);
-    if (!made) return TN_NO_MEMORY;
-    made->f = f;
-    tn_status status = tni_differentiate(made);
-    if (status == TN_OK) status = tni_gradient_text(made, &text, &calls);
-    tni_fuse_options options = {.fast = f->fast};
-    if (status == TN_OK) status = tni_fuse_parse(text.data, &options, grad);
-    if (status == TN_OK) {
-        *rule = calls.data;
-    } else {
-        tni_free(calls.data);
-    }
-    tni_free(text.data);
-    tni_graph_clear(&made->g);
-    tni_free(made);
     return status;
 }

@@ -1,11 +1,14 @@
 /* Whole calls of a formula: arguments checked by its contract, made into views, bound and run. */
+#ifndef TENON_TEST_RUN_FORMULA_H
+#define TENON_TEST_RUN_FORMULA_H
+
 #include <string.h>
 
 #include "core/contract/parts.h"
 #include "core/layout/layout.h"
-#include "fuse/graph/formula.h"
+#include "fuse/fuse.h"
 
-typedef struct tensors {
+typedef struct run_tensors {
     tni_operand operands[TNI_MAX_ARGS];
     int32_t counts[TNI_MAX_ARGS];
     tni_bound bound;
@@ -13,14 +16,14 @@ typedef struct tensors {
     tn_view views[2 * TNI_MAX_ARGS];
     tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     int64_t shapes[2 * TNI_MAX_ARGS][TN_MAX_RANK], strides[2 * TNI_MAX_ARGS][TN_MAX_RANK];
-} tensors;
+} run_tensors;
 
-static const tn_tensor *given(const tn_args *args, int32_t i) {
+static inline const tn_tensor *run_given(const tn_args *args, int32_t i) {
     return i < args->n_in ? args->in[i] : NULL;
 }
 
 /* Inputs of shapes that the contract does not tie together must broadcast all the same. */
-static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
+static inline tn_status run_check_broadcast(const tni_fuse *f, const run_tensors *t) {
     const tni_contract *c = f->contract;
     tni_dims groups[TNI_MAX_ARGS] = {{.ndim = 0}};
     int32_t ranks[TNI_MAX_ARGS];
@@ -45,14 +48,14 @@ static tn_status check_broadcast(const tni_fuse *f, const tensors *t) {
     return TN_OK;
 }
 
-static tn_status check(const tni_fuse *f, const tn_args *args, tensors *t) {
+static inline tn_status run_check(const tni_fuse *f, const tn_args *args, run_tensors *t) {
     const tni_contract *c = f->contract;
     int32_t n = 0;
     if (args->n_in > c->n_inputs) {
         return tn_fail(TN_BAD_VALUE, "%s: takes %d inputs, found %d", c->name, c->n_inputs, args->n_in);
     }
     for (int i = 0; i < c->n_inputs; i++) {
-        const tn_tensor *tensor = given(args, i);
+        const tn_tensor *tensor = run_given(args, i);
         t->counts[i] = tensor != NULL;
         if (!tensor) continue;
         if (tensor->ndim > TN_MAX_RANK) {
@@ -63,13 +66,14 @@ static tn_status check(const tni_fuse *f, const tn_args *args, tensors *t) {
     }
     tni_inputs inputs = {t->operands, t->counts};
     TN_TRY(tni_bind(c, &inputs, args->attrs, args->n_attrs, &t->bound, t->specs));
-    return check_broadcast(f, t);
+    return run_check_broadcast(f, t);
 }
 
-tn_status tni_fuse_infer(const tni_fuse *f, const tn_args *args, tn_spec *specs) {
-    tensors *t = tni_calloc(1, sizeof *t);
+/* Types and shapes of the outputs, as tn_infer. */
+static inline tn_status run_infer(const tni_fuse *f, const tn_args *args, tn_spec *specs) {
+    run_tensors *t = tni_calloc(1, sizeof *t);
     if (!t) return TN_NO_MEMORY;
-    tn_status status = check(f, args, t);
+    tn_status status = run_check(f, args, t);
     if (status == TN_OK) memcpy(specs, t->specs, (size_t)f->contract->n_outputs * sizeof *specs);
     tni_free(t);
     return status;
@@ -77,7 +81,7 @@ tn_status tni_fuse_infer(const tni_fuse *f, const tn_args *args, tn_spec *specs)
 
 /* ---- views ------------------------------------------------------------------------------------------------------- */
 
-static tn_view *set_view(tensors *t, int32_t i, const tn_tensor *tensor) {
+static inline tn_view *run_set_view(run_tensors *t, int32_t i, const tn_tensor *tensor) {
     int64_t own[TN_MAX_RANK];
     tn_view *view = &t->views[i];
     tni_dense_strides(tensor->ndim, tensor->shape, own);
@@ -92,7 +96,7 @@ static tn_view *set_view(tensors *t, int32_t i, const tn_tensor *tensor) {
 }
 
 /* An input that broadcasts gets its full shape, with strides of 0. */
-static void broaden(tensors *t, int32_t i, const tni_dims *full) {
+static inline void run_broaden(run_tensors *t, int32_t i, const tni_dims *full) {
     tn_view *view = &t->views[i];
     int32_t missing = full->ndim - view->ndim;
     if (missing < 0) return;
@@ -104,20 +108,20 @@ static void broaden(tensors *t, int32_t i, const tni_dims *full) {
     view->ndim = full->ndim;
 }
 
-static tn_status set_inputs(const tni_fuse *f, const tn_args *args, tensors *t) {
+static inline tn_status run_set_inputs(const tni_fuse *f, const tn_args *args, run_tensors *t) {
     const tni_contract *c = f->contract;
     for (int i = 0, n = 0; i < c->n_inputs; i++) {
-        const tn_tensor *tensor = given(args, i);
+        const tn_tensor *tensor = run_given(args, i);
         if (!tensor) continue;
         tni_dims full;
-        t->in[i] = (tn_arg){set_view(t, i, tensor), 1};
+        t->in[i] = (tn_arg){run_set_view(t, i, tensor), 1};
         TN_TRY(tni_input_shape(c, &t->bound, i, &t->operands[n++], &full));
-        broaden(t, i, &full);
+        run_broaden(t, i, &full);
     }
     return TN_OK;
 }
 
-static tn_status set_outputs(const tni_fuse *f, const tn_args *args, tensors *t) {
+static inline tn_status run_set_outputs(const tni_fuse *f, const tn_args *args, run_tensors *t) {
     const tni_contract *c = f->contract;
     for (int i = 0; i < c->n_outputs && i < args->n_out; i++) {
         const tn_tensor *tensor = args->out[i];
@@ -130,12 +134,12 @@ static tn_status set_outputs(const tni_fuse *f, const tn_args *args, tensors *t)
             return tn_fail(TN_BAD_TYPE, "%s: the tensor for %s has type %s, needs %s", c->name, c->outputs[i].name,
                            tn_type_name(tn_type_of(tensor->dtype)), tn_type_name(spec->type));
         }
-        t->out[i] = (tn_arg){set_view(t, TNI_MAX_ARGS + i, tensor), 1};
+        t->out[i] = (tn_arg){run_set_view(t, TNI_MAX_ARGS + i, tensor), 1};
     }
     return TN_OK;
 }
 
-static tn_status run(const tni_fuse *f, tn_call *call) {
+static inline tn_status run_program(const tni_fuse *f, tn_call *call) {
     tni_program *program;
     TN_TRY(tni_fuse_bind(f, call, &program));
     tn_block block = {0};
@@ -153,7 +157,7 @@ static tn_status run(const tni_fuse *f, tn_call *call) {
 }
 
 /* `?` outputs that are given are wanted. */
-static tn_status check_wanted(const tni_fuse *f, const tn_args *args, tensors *t) {
+static inline tn_status run_check_wanted(const tni_fuse *f, const tn_args *args, run_tensors *t) {
     const tni_contract *c = f->contract;
     tn_attr attrs[2 * TNI_MAX_ARGS];
     int32_t n = 0;
@@ -166,22 +170,25 @@ static tn_status check_wanted(const tni_fuse *f, const tn_args *args, tensors *t
     tn_args with = *args;
     with.attrs = attrs;
     with.n_attrs = n;
-    return check(f, &with, t);
+    return run_check(f, &with, t);
 }
 
-tn_status tni_fuse_run(const tni_fuse *f, const tn_args *args, const tn_host *host) {
-    tensors *t = tni_calloc(1, sizeof *t);
+/* Everything at once: checks, binds and runs on the CPU. host NULL: the default one. */
+static inline tn_status run_formula(const tni_fuse *f, const tn_args *args, const tn_host *host) {
+    run_tensors *t = tni_calloc(1, sizeof *t);
     if (!t) return TN_NO_MEMORY;
-    tn_status status = check_wanted(f, args, t);
-    if (status == TN_OK) status = set_inputs(f, args, t);
-    if (status == TN_OK) status = set_outputs(f, args, t);
+    tn_status status = run_check_wanted(f, args, t);
+    if (status == TN_OK) status = run_set_inputs(f, args, t);
+    if (status == TN_OK) status = run_set_outputs(f, args, t);
     tn_call call = {.name = f->contract->name,
                     .in = t->in,
                     .out = t->out,
                     .attrs = t->bound.attrs,
                     .device = {TN_CPU, 0},
                     .host = host ? host : tn_default_host()};
-    if (status == TN_OK) status = run(f, &call);
+    if (status == TN_OK) status = run_program(f, &call);
     tni_free(t);
     return status;
 }
+
+#endif

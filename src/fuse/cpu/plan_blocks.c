@@ -1,0 +1,151 @@
+/* A program for the CPU: blocks of which size, pieces of work for threads, partial results. */
+#include <string.h>
+
+#include "steps.h"
+
+/* Each tensor of the lists has units of its own. */
+static void set_list_units(tni_cpu_pass *made, const tni_program *program) {
+    made->span = 8 * made->block;
+    made->spans = 1;
+    made->units = 0;
+    for (int32_t k = 0; k < program->n_parts; k++) {
+        made->first_unit[k] = made->units;
+        made->units += (program->parts[k] + made->span - 1) / made->span;
+    }
+    if (made->units == 0) made->units = 1; /* single values are there all the same */
+    made->first_unit[program->n_parts] = made->units;
+}
+
+static void set_units(const tni_pass *pass, tni_cpu_pass *made) {
+    int64_t rows = 1, inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
+    for (int32_t d = 0; d + 1 < pass->n_dims; d++) rows *= pass->size[d];
+    made->span = pass->columns;
+    made->spans = 1;
+    if (pass->columns > made->block && !pass->reduces) {
+        made->span = 8 * made->block;
+        made->spans = (pass->columns + made->span - 1) / made->span;
+    }
+    made->units = rows * ((inner + made->rows - 1) / made->rows) * made->spans;
+}
+
+static tn_status try_block(tni_cpu_planner *c, int64_t block) {
+    const tni_pass *pass = c->pass;
+    tni_cpu_pass *made = c->made;
+    int64_t inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
+    made->block = block;
+    c->streams = pass->columns > block || c->p->list;
+    made->rows = c->streams ? 1 : block / (pass->columns > 0 ? pass->columns : 1);
+    if (made->rows > inner) made->rows = inner;
+    if (made->rows < 1) made->rows = 1;
+    if (c->p->list) {
+        set_list_units(made, c->b->program);
+    } else {
+        set_units(pass, made);
+    }
+    made->n_steps = made->n_values = made->n_segments = 0;
+    TN_TRY(tni_plan_steps(c));
+    return tni_plan_scratch(c);
+}
+
+/* The largest block whose values stay in the first-level cache. */
+static tn_status choose_block(tni_cpu_planner *c) {
+    for (int64_t block = TNI_BLOCK_MOST; block >= 64; block /= 2) {
+        TN_TRY(try_block(c, block));
+        bool large = block > TNI_BLOCK;
+        bool light = c->moving <= TNI_SCRATCH_FEW && c->made->scratch <= TNI_SCRATCH_FIXED;
+        if (large ? light : c->made->scratch <= TNI_SCRATCH) break;
+    }
+    if (c->made->scratch <= TNI_SCRATCH_MOST) return TN_OK;
+    return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", c->b->f->contract->name);
+}
+
+bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *acc) {
+    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
+    return pass->columns >= TNI_LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+}
+
+static int64_t reserve(tni_program *program, int64_t bytes) {
+    int64_t begin = (int64_t)program->workspace;
+    program->workspace += ((size_t)bytes + 63) & ~(size_t)63;
+    return begin;
+}
+
+/* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
+static void set_pieces(tni_program *program, tni_pass *pass, tni_cpu_pass *made) {
+    enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
+    int64_t size = 0, elements = made->units * made->rows * made->span;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
+    if (!pass->n_accumulators) return;
+    made->pieces = made->units < MOST ? made->units : MOST;
+    if (size > 0 && made->pieces > BYTES / (8 * size)) made->pieces = BYTES / (8 * size);
+    if (size > 0 && made->pieces > elements / (WORTH * size)) made->pieces = elements / (WORTH * size);
+    if (made->pieces < 1) made->pieces = 1;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        tni_accumulator *acc = &pass->accumulators[i];
+        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_sums_columns(pass, acc);
+        acc->partial = reserve(program, acc->size * made->pieces * 8);
+        made->pending[i] = groups ? reserve(program, acc->size * made->pieces * 4) : -1;
+    }
+}
+
+static tn_status keep(tni_cpu_planner *c) {
+    tni_cpu_pass *made = c->made;
+    tni_arena *arena = c->b->program->arena;
+    made->steps = tni_arena_alloc(arena, (size_t)made->n_steps * sizeof *made->steps);
+    made->segments = tni_arena_alloc(arena, (size_t)made->n_segments * sizeof *made->segments);
+    if (!made->steps || !made->segments) return TN_NO_MEMORY;
+    memcpy(made->steps, c->steps, (size_t)made->n_steps * sizeof *made->steps);
+    memcpy(made->segments, c->segments, (size_t)made->n_segments * sizeof *made->segments);
+    return TN_OK;
+}
+
+/* For what is known of each node in this pass. */
+static tn_status make_room(tni_cpu_planner *c) {
+    const size_t n = (size_t)c->g->n + 1;
+    tni_arena *arena = c->b->arena, *kept = c->b->program->arena;
+    for (int lane = 0; lane < TNI_LANES; lane++) {
+        c->value[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        c->wide[lane] = tni_arena_alloc(arena, n * sizeof(int32_t));
+        if (!c->value[lane] || !c->wide[lane]) return TN_NO_MEMORY;
+    }
+    c->direct = tni_arena_alloc(arena, n * sizeof *c->direct);
+    c->taken = tni_arena_alloc(arena, n * sizeof *c->taken);
+    c->made->pending = tni_arena_alloc(kept, ((size_t)c->pass->n_accumulators + 1) * sizeof *c->made->pending);
+    if (!c->direct || !c->taken || !c->made->pending) return TN_NO_MEMORY;
+    if (!c->p->list) return TN_OK;
+    c->made->first_unit = tni_arena_alloc(kept, ((size_t)c->b->program->n_parts + 1) * sizeof *c->made->first_unit);
+    return c->made->first_unit ? TN_OK : TN_NO_MEMORY;
+}
+
+static tn_status plan_pass(const tni_planner *p, tni_cpu_pass *made, tni_constants *constants) {
+    tni_cpu_planner c = {.p = p, .b = p->b, .g = p->g, .pass = p->pass, .made = made, .constants = constants};
+    tn_status status = make_room(&c);
+    if (status == TN_OK) status = choose_block(&c);
+    if (status == TN_OK) set_pieces(p->b->program, p->pass, made);
+    if (status == TN_OK) status = keep(&c);
+    tni_free(c.steps);
+    tni_free(c.values);
+    tni_free(c.segments);
+    return status;
+}
+
+tn_status tni_plan_cpu(tni_binding *b) {
+    tni_program *program = b->program;
+    const size_t n = (size_t)b->specialized.graph.n + 1;
+    tni_cpu_program *made = program->own = tni_arena_alloc(program->arena, sizeof *made);
+    tni_constants constants = {.bits = tni_arena_alloc(b->arena, TNI_LANES * n * sizeof *constants.bits)};
+    if (!made || !constants.bits) return TN_NO_MEMORY;
+    made->passes = tni_arena_alloc(program->arena, (size_t)program->n_passes * sizeof *made->passes);
+    if (!made->passes) return TN_NO_MEMORY;
+    for (int lane = 0; lane < TNI_LANES; lane++) {
+        constants.place[lane] = tni_arena_alloc(b->arena, n * sizeof(int32_t));
+        if (!constants.place[lane]) return TN_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < program->n_passes; i++) {
+        TN_TRY(plan_pass(&b->planners[i], &made->passes[i], &constants));
+    }
+    made->constants = tni_arena_alloc(program->arena, (size_t)constants.n * sizeof *made->constants);
+    if (!made->constants) return TN_NO_MEMORY;
+    memcpy(made->constants, constants.bits, (size_t)constants.n * sizeof *made->constants);
+    return TN_OK;
+}

@@ -1,0 +1,25 @@
+/* Gradients: the graph that is derived from a formula, and that graph as another formula's text. */
+#ifndef TNI_FUSE_GRADIENT_H
+#define TNI_FUSE_GRADIENT_H
+
+#include "fuse/graph/formula.h"
+
+/* The gradient's graph is over the formula's inputs, then one leaf for the d of each output, then one for each output
+ * itself, which stands for its value where that is taken instead of computed again. */
+typedef struct tni_gradient {
+    const tni_fuse *f;
+    tni_graph g;
+    int32_t result[TNI_MAX_ARGS];   /* the gradient of each input; -1: none */
+    int32_t arriving[TNI_MAX_ARGS]; /* leaves of the outputs' d; -1: not differentiable */
+} tni_gradient;
+
+static inline int32_t tni_ref_of_d(const tni_fuse *f, int32_t output) {
+    return f->contract->n_inputs + output;
+}
+static inline int32_t tni_ref_of_saved(const tni_fuse *f, int32_t output) {
+    return f->contract->n_inputs + f->contract->n_outputs + output;
+}
+tn_status tni_differentiate(tni_gradient *gradient);
+tn_status tni_gradient_text(const tni_gradient *gradient, tni_text *text, tni_text *rule);
+
+#endif

@@ -1,0 +1,88 @@
+/* The graph of a formula: types, dimensions, nodes. */
+#ifndef TNI_FUSE_GRAPH_H
+#define TNI_FUSE_GRAPH_H
+
+#include "core/contract/contract.h"
+#include "core/host/memory.h"
+#include "primitives.h"
+
+enum { TNI_FUSE_NODES = 4096 }; /* operations of a formula */
+
+/* ---- types of values --------------------------------------------------------------------------------------------- */
+
+/* A tn_type, or one of these. A graph for one call has tn_types and weak ones only. */
+enum {
+    TNI_TY_VAR = 32,      /* + k: type variable k of the contract */
+    TNI_TY_ACC = 48,      /* + k: acc() of it */
+    TNI_TY_WEAK_INT = 64, /* a number in the text takes the type of what it meets */
+    TNI_TY_WEAK_FLOAT,
+    TNI_TY_SOME_FLOAT, /* depends on type variables in a way that the contract language has no word for */
+    TNI_TY_SOME,
+};
+
+typedef enum tni_class { TNI_CLASS_BOOL, TNI_CLASS_INT, TNI_CLASS_FLOAT, TNI_CLASS_ANY } tni_class;
+
+/* ---- nodes ----------------------------------------------------------------------------------------- */
+
+/* Which dimensions a value has. Bits are items of the formula's shapes: dimensions and packs, or where there is no
+ * signature one for each input. */
+typedef struct tni_extent {
+    uint64_t full; /* all of the item */
+    uint64_t row;  /* of packs: all but the last dimension, which was reduced */
+} tni_extent;
+
+typedef struct tni_gnode {
+    uint8_t op;   /* tni_prim */
+    uint8_t kind; /* tni_reach of reductions and counts, tn_type of casts */
+    uint8_t type;
+    int32_t arg[3]; /* nodes before this one; -1: none */
+    int32_t ref;
+    double value;
+    tni_extent extent;
+    tni_extent sure; /* what it has of that wherever it is there: `w if has(w) else 1` has nothing of w's */
+    bool absent;     /* it may be: it is made of an optional input, and no choice offers something else */
+} tni_gnode;
+
+typedef struct tni_graph {
+    tni_gnode *nodes; /* arguments come before their users */
+    int32_t n, capacity;
+    int32_t *table; /* open hashing over nodes; -1: empty */
+    int32_t table_size;
+    bool fast;
+    bool wide;        /* something is f64: so are numbers without a type that are not constants */
+    tn_status status; /* the first failure; nodes are -1 from then on */
+    uint32_t masks[TNI_MAX_TYPES];
+    uint64_t tail;  /* the items that have the last dimension */
+    bool tail_pack; /* they are packs, so that taking the last dimension away leaves something */
+    uint64_t all;   /* every item */
+} tni_graph;
+
+void tni_graph_init(tni_graph *g, bool fast);
+void tni_graph_clear(tni_graph *g);
+/* The same node for the same thing; folded and simplified. Where an argument is -1, so is the result. */
+int32_t tni_node3(tni_graph *g, tni_prim op, int kind, int32_t a, int32_t b, int32_t c);
+int32_t tni_node2(tni_graph *g, tni_prim op, int32_t a, int32_t b);
+int32_t tni_node1(tni_graph *g, tni_prim op, int32_t a);
+int32_t tni_const(tni_graph *g, int type, double value);
+int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type, tni_extent extent);
+/* A node as it is, nothing simplified: simplify.c ends here. */
+int32_t tni_node_as_is(tni_graph *g, const tni_gnode *node);
+
+tni_class tni_class_of(const tni_graph *g, int type);
+int tni_promote(const tni_graph *g, int a, int b);
+bool tni_covers(tni_extent a, tni_extent b); /* a has every dimension that b has */
+bool tni_is_scalar(tni_extent a);
+bool tni_same_extent(tni_extent a, tni_extent b);
+bool tni_is_sure(const tni_gnode *node);                     /* it has its dimensions whatever inputs are absent */
+bool tni_same_shape(const tni_gnode *a, const tni_gnode *b); /* whatever inputs are absent */
+tni_extent tni_join(tni_extent a, tni_extent b);
+bool tni_has_tail(const tni_graph *g, tni_extent a);
+
+/* simplify.c: a node with the same value, or -2: as it is */
+int32_t tni_simplify(tni_graph *g, const tni_gnode *node);
+double tni_round_to(int type, double value);
+
+/* random.c: numbers first … first + n - 1 of rand(seed, stream), uniform in [0, 1) */
+void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n);
+
+#endif

@@ -1,0 +1,71 @@
+/* The primitives of formulas. Each is one row of primitive_list.h; everything here is made from that list. */
+#ifndef TNI_FUSE_PRIMITIVES_H
+#define TNI_FUSE_PRIMITIVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum tni_prim {
+#define PRIMITIVE(id, ...) TNI_P_##id,
+#include "primitive_list.h"
+    TNI_PRIMS
+} tni_prim;
+
+typedef enum tni_prim_kind {
+    TNI_ELEMENTWISE, /* a function or an operator, of each element by itself */
+    TNI_BUILT_IN,    /* the language writes it in a way of its own: numbers, inputs, casts */
+    TNI_REDUCTION,   /* node kind: tni_reach */
+    TNI_RESHAPE,     /* of the second argument only the shape counts */
+    TNI_FORM,        /* several primitives at once: plan/lower.c finds it, the language does not know it */
+} tni_prim_kind;
+
+typedef enum tni_reach { TNI_OVER_ROW, TNI_OVER_ALL } tni_reach;
+
+typedef enum tni_typing {
+    TNI_TYPED_BY_HAND, /* leaves, casts */
+    TNI_TYPED_SAME,    /* what the arguments promote to; a truth value counts as an integer */
+    TNI_TYPED_FLOAT,   /* the same, and an integer becomes a float */
+    TNI_TYPED_TEST,    /* a comparison: bool */
+    TNI_TYPED_LOGIC,   /* bool of bools */
+    TNI_TYPED_CHOICE,  /* what arguments 1 and 2 promote to */
+    TNI_TYPED_FIRST,   /* argument 0's */
+} tni_typing;
+
+/* How long one element takes. */
+typedef enum tni_effort {
+    TNI_CHEAP, /* about as long as an addition */
+    TNI_DEAR,  /* longer than to keep the result in a register */
+    TNI_HEAVY, /* a long run of instructions: two vectors at a time keep a machine busy */
+} tni_effort;
+
+typedef struct tni_prim_row {
+    const char *name; /* as the language writes it */
+    int8_t arity;
+    int8_t binds; /* of an operator: how strongly, 1 … 8; 0: written as a function */
+    uint8_t kind, typing, effort;
+    bool commutes;
+    bool wraps;                                   /* in integers: computed without a sign */
+    bool calls_libm;                              /* its vector form may be the C library's function */
+    double (*eval)(double a, double b, double c); /* NULL: not of plain numbers */
+    /* The gradient of each argument as a formula of a, b, c, the result y and what arrives, d. NULL: none. */
+    const char *grad[3];
+    const char *cuda;   /* CUDA C; $a $b $c stand for the arguments */
+    const char *coarse; /* the CUDA function that has a <name>_coarse for results that are rounded to bf16 */
+    const char *torch;  /* the function of torch, or of tenon.torch._decompose where it begins with '_' */
+} tni_prim_row;
+
+extern const tni_prim_row tni_prims[TNI_PRIMS];
+
+static inline bool tni_is_reduction(int op) {
+    return tni_prims[op].kind == TNI_REDUCTION;
+}
+
+/* Functions that are formulas themselves. */
+typedef struct tni_composite {
+    const char *name;
+    int8_t arity;
+    const char *formula; /* of a, b, c */
+} tni_composite;
+extern const tni_composite tni_composites[]; /* ends with a NULL name */
+
+#endif

@@ -1,0 +1,31 @@
+/* Who does the passes of a program. A backend is one of these structs; src/fuse/backends.c lists all of them, the best
+ * first.
+ *
+ * A backend is given the lowered graph and its passes (planner.h), which know of no device, and makes of them whatever
+ * it runs. What that is hangs off program->own and lives in program->arena. */
+#ifndef TNI_FUSE_BACKEND_H
+#define TNI_FUSE_BACKEND_H
+
+#include "program.h"
+
+struct tni_binding;
+
+typedef struct tni_backend {
+    const char *name;
+    tn_device_kind device;
+    /* A reduction over more than rows that is nothing but an output is written there, not to the workspace first. */
+    bool writes_sums;
+    bool (*accepts)(const tni_program *program);  /* by its cost; NULL: all */
+    tn_status (*plan)(struct tni_binding *b);     /* sets own; may take workspace */
+    tn_status (*emit)(tni_program *, tni_text *); /* the text that it compiles; NULL: it compiles nothing */
+    tn_status (*load)(tni_program *program,
+                      const tn_call *call); /* compiles, or finds what is compiled; NULL: neither */
+    tn_status (*run)(const tni_program *program, const tn_call *call);
+    void (*release)(tni_program *program); /* what is not in the arena; NULL: nothing */
+} tni_backend;
+
+/* An ordered list, which ends with NULL and stays where it is. */
+void tni_set_backends(const tni_backend *const *list);
+const tni_backend *const *tni_backends(void);
+
+#endif
