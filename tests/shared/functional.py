@@ -37,7 +37,7 @@ class Case(samples.Case):
         given = {a.name: self.sample["attrs"].get(a.name) for a in self.op.attrs if a.name not in hidden}
         told = {a.name for a in self.op.attrs if a.required} | set(self.sample["attrs"])
         attrs = {name: value for name, value in given.items() if name in told}
-        return self.inputs(T, random, self.convert, same) | attrs
+        return self.inputs(T, random, lambda values, kind: self.convert(np.asarray(values), kind), same) | attrs
 
     def call(self, given: Arguments) -> list[Any]:
         """What the public function returns, one after the other."""
@@ -81,6 +81,8 @@ class Case(samples.Case):
 
 def leaves(values: Any) -> list[Any]:
     """The tensors in arguments or results, those in lists too."""
+    if isinstance(values, dict):
+        return leaves([values[key] for key in sorted(values)])
     if isinstance(values, list | tuple):
         return [leaf for value in values for leaf in leaves(value)]
     return [] if values is None else [values]
