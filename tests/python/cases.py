@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import here
-import numpy as np
 import samples
 import torch
 from samples import differentiable_inputs as differentiable_inputs
@@ -17,6 +16,19 @@ import tenon.torch as tn
 from tenon.contract import Attr
 from tenon.torch._ops import TorchOp, torch_op
 from tenon.torch._types import DTYPES
+
+
+class _Random:
+    """Random numbers of torch, on the device of the tests; torch.manual_seed decides which."""
+
+    def random(self, shape: Any) -> Tensor:
+        return here.rand(shape, dtype=torch.float64)
+
+    def integers(self, low: int, high: int, shape: Any) -> Tensor:
+        return here.randint(low, high, shape)
+
+    def standard_normal(self, shape: Any) -> Tensor:
+        return here.randn(shape)
 
 
 class Case(samples.Case):
@@ -37,16 +49,12 @@ class Case(samples.Case):
 
         `change` may lay the tensors out in another way; `same`: all type variables are T, whatever the sample says.
         """
-        random = np.random.default_rng(int(torch.randint(1 << 62, ())))  # torch.manual_seed decides
-
-        def convert(values: np.ndarray, kind: str) -> Tensor:
-            return torch.tensor(values).to(device=here.DEVICE, dtype=DTYPES[kind])
 
         def changed(tensor: Tensor) -> Tensor:
             tensor = tensor if change is None else change(tensor)
             return tensor.requires_grad_() if grad and tensor.is_floating_point() else tensor
 
-        made = self.inputs(T, random, convert, same)
+        made = self.inputs(T, _Random(), lambda values, kind: values.to(DTYPES[kind]), same)
         for param in self.op.inputs:
             value = made[param.name]
             if value is not None and not param.inplace:

@@ -17,8 +17,9 @@ def is_formula(op: Operator) -> bool:
 
 
 def test_every_operator_is_called() -> None:
-    assert names(cases(Case)) == names(each_operator(Case)) == set(tenon.ops())
-    smooth = {name for name, op in tenon.ops().items() if op.rule is not None}
+    ops = {name: op for name, op in tenon.ops().items() if op.samples}  # those of the tests' plugin have none
+    assert names(cases(Case)) == names(each_operator(Case)) == set(ops)
+    smooth = {name for name, op in ops.items() if op.rule is not None}
     assert names(cases(Case, 300, lambda c: c.op.rule is not None)) == smooth
 
 
@@ -36,7 +37,7 @@ def test_formulas_are_called_with_all_that_an_adapter_can_tell_apart() -> None:
     assert len(cases(Case)) < len(every_sample(Case))
     families = [family(case.op) for case in one_each(Case) if is_formula(case.op)]
     assert len(families) == len(set(families))
-    assert set(families) == {family(op) for op in tenon.ops().values() if is_formula(op)}
+    assert set(families) == {family(op) for op in tenon.ops().values() if is_formula(op) and op.samples}
 
 
 def test_families() -> None:

@@ -37,7 +37,7 @@ class Case(samples.Case):
         given = {a.name: self.sample["attrs"].get(a.name) for a in self.op.attrs if a.name not in hidden}
         told = {a.name for a in self.op.attrs if a.required} | set(self.sample["attrs"])
         attrs = {name: value for name, value in given.items() if name in told}
-        return self.inputs(T, random, self.convert, same) | attrs
+        return self.inputs(T, random, lambda values, kind: self.convert(np.asarray(values), kind), same) | attrs
 
     def call(self, given: Arguments) -> list[Any]:
         """What the public function returns, one after the other."""
@@ -47,7 +47,7 @@ class Case(samples.Case):
     def expected(self, given: Arguments) -> list[np.ndarray]:
         """The same from the C reference, in float64."""
         free = {p.name for p in self.op.inputs if "var" in p.type}  # fixed types stay
-        wide = {n: each(self._wide if n in free else np.asarray, given[n]) for n in self.tensors}
+        wide = {n: each(self._wide if n in free else array, given[n]) for n in self.tensors}
         outputs, inputs = reference(self.op, given | wide)
         shown = [outputs[i] for i in shown_outputs(self.op)]
         return leaves([shown, [inputs[p.name] for p in self.op.inputs if p.inplace]])
@@ -58,8 +58,7 @@ class Case(samples.Case):
         assert_close(self.call(given), self.expected(given), T, scale=4)
 
     def _wide(self, tensor: Any) -> np.ndarray:
-        array = np.asarray(tensor)
-        return array.astype(np.float64) if self.is_floating(tensor) else array
+        return array(tensor).astype(np.float64) if self.is_floating(tensor) else array(tensor)
 
     def smooth(self, given: Arguments) -> list[str]:
         """The inputs that a gradient may be asked of."""
@@ -82,9 +81,16 @@ class Case(samples.Case):
 
 def leaves(values: Any) -> list[Any]:
     """The tensors in arguments or results, those in lists too."""
+    if isinstance(values, dict):
+        return leaves([values[key] for key in sorted(values)])
     if isinstance(values, list | tuple):
         return [leaf for value in values for leaf in leaves(value)]
     return [] if values is None else [values]
+
+
+def array(tensor: Any) -> np.ndarray:
+    """What NumPy has of a tensor. TensorFlow's may be converted to an array, but for one number in bf16."""
+    return np.asarray(tensor.numpy() if hasattr(tensor, "numpy") else tensor)
 
 
 def each(function: Callable[[Any], Any], value: Any) -> Any:
@@ -108,4 +114,4 @@ def is_rough(case: samples.Case) -> bool:
 
 
 def assert_close(have: Any, want: Any, T: str = "f32", scale: float = 1.0) -> None:
-    samples.assert_all_close([np.asarray(a) for a in leaves(have)], [np.asarray(a) for a in leaves(want)], T, scale)
+    samples.assert_all_close([array(a) for a in leaves(have)], [array(a) for a in leaves(want)], T, scale)

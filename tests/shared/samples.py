@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,14 @@ import tenon
 from tenon._rules import has_gradient, passed_on
 from tenon.contract import Input, Json, Operator, table
 from tenon.infer import Types
+
+
+class Random(Protocol):
+    """Random numbers in arrays of any kind; NumPy's generators are such."""
+
+    def random(self, shape: Any) -> Any: ...
+    def integers(self, low: int, high: int, shape: Any) -> Any: ...
+    def standard_normal(self, shape: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -44,10 +52,8 @@ class Case:
         types.bound.update({name: said.get(name, T) for name in self.op.types}, T=T)
         return types.of(given["type"])
 
-    def inputs(
-        self, T: str, random: np.random.Generator, convert: Callable[[np.ndarray, str], Any], same: bool = False
-    ) -> dict[str, Any]:
-        """The inputs by name: what `convert` makes of an array and the name of its element type, a list of that, or
+    def inputs(self, T: str, random: Random, convert: Callable[[Any, str], Any], same: bool = False) -> dict[str, Any]:
+        """The inputs by name: what `convert` makes of numbers and the name of their element type, a list of that, or
         None where one is absent."""
         made: dict[str, Any] = {p.name: None for p in self.op.inputs}
         lists = {p.name for p in self.op.inputs if p.list}
@@ -58,14 +64,14 @@ class Case:
         return made
 
 
-def _values(random: np.random.Generator, given: Any, kind: str) -> np.ndarray:
+def _values(random: Random, given: Any, kind: str) -> Any:
     """Numbers for an input, as its sample wants them."""
     shape = given["shape"]
     if kind == "bool":
-        return np.asarray(random.random(shape) > 0.3)
+        return random.random(shape) > 0.3
     if kind.startswith(("i", "u")):
-        return np.asarray(random.integers(0, given["below"] or 3, shape))
-    return np.asarray(random.random(shape) + 0.5 if given["positive"] else random.standard_normal(shape))
+        return random.integers(0, given["below"] or 3, shape)
+    return random.random(shape) + 0.5 if given["positive"] else random.standard_normal(shape)
 
 
 # ---- what an adapter can tell apart ----------------------------------------------------------------------------------
