@@ -84,14 +84,9 @@ template <class T> TN_DEVICE T rescaling(T from, T to) {
     return from == to ? (T)1 : tn_exp(from - to);
 }
 
-/* `lanes` may be more than a warp has: a warp at most is joined. */
 template <class T> TN_DEVICE max_and_sum<T> join_lanes(const max_and_sum<T> &a, u32 lanes) {
-    if (lanes >= 32) {
-        const T most = reduce_lanes<take_max_nan, 32>(a.most);
-        return {most, reduce_lanes<take_sum, 32>(a.sum * rescaling(a.most, most))};
-    }
-    const T most = reduce_some_lanes<take_max_nan>(a.most, (int)lanes);
-    return {most, reduce_some_lanes<take_sum>(a.sum * rescaling(a.most, most), (int)lanes)};
+    const T most = reduce_warp_lanes<take_max_nan>(a.most, lanes);
+    return {most, reduce_warp_lanes<take_sum>(a.sum * rescaling(a.most, most), lanes)};
 }
 template <class T> TN_DEVICE max_and_sum<T> join_warps(const T *most, const T *sum, u32 warps) {
     const u32 w = threadIdx.x % 32;
