@@ -198,6 +198,9 @@ void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const 
 /* gpu_run.c */
 /* text: what follows the prelude */
 tn_status tni_gpu_load(tni_program *program, const tn_call *call, const char *text);
+/* What a text without the prelude is compiled with: NULL ends; returns how many. It leaves out what it does not need. */
+enum { TNI_GPU_OPTIONS = 5 };
+int tni_gpu_options(const char *wanted, const char *text, const char **options);
 /* variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
                           tni_compiled_code *code);
