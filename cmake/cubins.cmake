@@ -104,8 +104,16 @@ file(CONFIGURE OUTPUT ${TENON_IMAGES} @ONLY CONTENT
             \"_end:\\n.byte 0\\n.previous\\n\");                                                                         \\
     extern const unsigned char symbol[], symbol##_end[];
 @declarations@
-const tni_image tni_images[] = {
+/* weak: a test has others */
+__attribute__((weak)) const tni_image tni_images[] = {
 @rows@    {0},
 };
 ")
 set_source_files_properties(${TENON_IMAGES} PROPERTIES OBJECT_DEPENDS "${image_files}")
+
+# The names of all kernels, for a test.
+set(TENON_KERNELS ${CMAKE_BINARY_DIR}/generated/kernels.c)
+add_custom_command(OUTPUT ${TENON_KERNELS}
+  COMMAND ${CMAKE_COMMAND} -DOUT=${TENON_KERNELS} -DROOT=${CMAKE_SOURCE_DIR} -DCC=${CMAKE_C_COMPILER}
+    -P ${CMAKE_SOURCE_DIR}/cmake/kernels.cmake
+  DEPENDS ${cuda_sources} ${cuda_headers} cmake/kernels.cmake COMMENT "Names of kernels")

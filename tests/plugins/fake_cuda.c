@@ -51,10 +51,18 @@ static int total_memory(size_t *bytes, int device) {
     *bytes = (size_t)80 << 30;
     return 0;
 }
+/* Where kernels are asked for (test_kernels.c): an H200 and an A100. */
+static int asks(void) {
+    return is("kernels") || is("no cluster fits");
+}
 static int attribute(int *value, int which, int device) {
-    enum { SMS = 16, MAJOR = 75, MINOR = 76 };
-    (void)device;
-    *value = which == SMS ? 132 : which == MAJOR ? 9 : which == MINOR ? 0 : 1024;
+    enum { SMS = 16, L2 = 38, SM_THREADS = 39, MAJOR = 75, MINOR = 76, SM_SHARED = 81, BLOCK_SHARED = 97 };
+    const int old = asks() && device == 1;
+    *value = which == SMS ? 132 : which == MAJOR ? 9 - old : which == MINOR ? 0 : 1024;
+    if (asks() && which == L2) *value = 50 << 20;
+    if (asks() && which == SM_THREADS) *value = 2048;
+    if (asks() && which == SM_SHARED) *value = (old ? 164 : 228) << 10;
+    if (asks() && which == BLOCK_SHARED) *value = (old ? 163 : 227) << 10;
     return 0;
 }
 
@@ -166,12 +174,24 @@ static int bus_id(char *text, int length, int device) {
     return 0;
 }
 static int load(void **library, const void *code, int *a, void **b, unsigned c, int *d, void **e, unsigned f) {
-    (void)code, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
-    return is("wrong image") ? NO_BINARY : make(library);
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    if (is("wrong image")) return NO_BINARY;
+    *library = (void *)(uintptr_t)code;
+    return 0;
 }
+/* Is told of every kernel that is asked for, and the code it is to be in. */
+__attribute__((visibility("default"))) void (*fake_asked)(const char *code, const char *name);
 static int find_kernel(void **kernel, void *library, const char *name) {
-    (void)library, (void)name;
+    if (fake_asked) fake_asked(library, name);
     return make(kernel);
+}
+static int fitting_blocks(int *most) {
+    *most = 2;
+    return 0;
+}
+static int fitting_clusters(int *most) {
+    *most = is("no cluster fits") ? 0 : 2;
+    return 0;
 }
 static int launch(const void *config, void *function, void **arguments, void **extra) {
     (void)config, (void)function, (void)arguments, (void)extra;
@@ -221,6 +241,8 @@ static const struct {
     {"cuCtxSetCurrent", (function)set_current},
     {"cuLibraryLoadData", (function)load},
     {"cuLibraryGetKernel", (function)find_kernel},
+    {"cuOccupancyMaxActiveBlocksPerMultiprocessor", (function)fitting_blocks},
+    {"cuOccupancyMaxActiveClusters", (function)fitting_clusters},
     {"cuLaunchKernelEx", (function)launch},
 };
 

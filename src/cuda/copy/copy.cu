@@ -69,10 +69,9 @@ template <class To, class From, class I> TN_DEVICE void copy_lines(const tni_cop
     }
 }
 
-#define LINES(name, To, From)                                                             \
-    TN_KERNEL(name##_short, TNI_COPY_THREADS, (const __grid_constant__ tni_copy_lines p), \
-              (copy_lines<To, From, u32>(p)))                                             \
-    TN_KERNEL(name##_long, TNI_COPY_THREADS, (const __grid_constant__ tni_copy_lines p), (copy_lines<To, From, u64>(p)))
+#define LINES(name, To, From)                                                                              \
+    TN_KERNEL(name##_short, TNI_COPY_THREADS, (TN_PARAMS(tni_copy_lines)), (copy_lines<To, From, u32>(p))) \
+    TN_KERNEL(name##_long, TNI_COPY_THREADS, (TN_PARAMS(tni_copy_lines)), (copy_lines<To, From, u64>(p)))
 
 LINES(copy_lines_1, u8, u8)
 LINES(copy_lines_2, u16, u16)
@@ -216,7 +215,7 @@ template <class U> TN_DEVICE void copy_tiles(const tni_copy_tiles &p) {
     const u32 row = blockIdx.x / across;
     const i64 j = (i64)(blockIdx.x % across) * EDGE, i = (i64)(row % down) * EDGE;
     const place outer = walk_to(p.outer, row / down);
-    const int rows = (int)(p.n_i - i < EDGE ? p.n_i - i : EDGE), cols = (int)(p.n_j - j < EDGE ? p.n_j - j : EDGE);
+    const int rows = (int)min(p.n_i - i, (i64)EDGE), cols = (int)min(p.n_j - j, (i64)EDGE);
     const U *from = (const U *)p.from + outer.at[1] + i * p.from_i + j * p.from_j;
     U *to = (U *)p.to + outer.at[0] + i * p.to_i + j * p.to_j;
     if (p.wide_from)
@@ -230,7 +229,7 @@ template <class U> TN_DEVICE void copy_tiles(const tni_copy_tiles &p) {
         write_narrow(p, to, rows, cols, shared);
 }
 
-#define TILES(name, U) TN_KERNEL(name, tile<U>::THREADS, (const __grid_constant__ tni_copy_tiles p), (copy_tiles<U>(p)))
+#define TILES(name, U) TN_KERNEL(name, tile<U>::THREADS, (TN_PARAMS(tni_copy_tiles)), (copy_tiles<U>(p)))
 
 TILES(copy_tiles_1, u8)
 TILES(copy_tiles_2, u16)

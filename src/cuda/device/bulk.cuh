@@ -6,7 +6,7 @@
 
 /* The block's dynamic shared memory. All calls of a kernel ask for the same alignment. */
 template <int ALIGN = 16> TN_DEVICE words *dynamic_shared() {
-    extern __shared__ alignas(ALIGN) words memory[];
+    extern __shared__ __align__(ALIGN) words memory[];
     return memory;
 }
 

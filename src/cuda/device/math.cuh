@@ -6,6 +6,12 @@
 
 /* ---- whole numbers ----------------------------------------------------------------------------------------------- */
 
+template <class I> TN_DEVICE I ceil_div(I a, I b) {
+    return (a + b - 1) / b;
+}
+template <class I> TN_DEVICE I round_up(I a, I to) {
+    return ceil_div(a, to) * to;
+}
 TN_DEVICE i64 tn_abs(i64 a) {
     return a < 0 ? (i64)(0 - (u64)a) : a;
 }

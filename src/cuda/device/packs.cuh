@@ -45,6 +45,9 @@ template <class T> TN_DEVICE void store_pack(T *p, const pack<T> &a) {
 template <class T> TN_DEVICE acc<T> widen_word(const words &a, int i) {
     return widen_at(pack_of<T>(a), i);
 }
+template <> TN_MEMBER f32 widen_word<f16>(const words &a, int i) {
+    return f16_to_f32((u16)(i % 2 ? a.w[i / 2] >> 16 : a.w[i / 2]));
+}
 
 /* VL numbers rounded to T. */
 template <class T> TN_DEVICE pack<T> narrow_pack(const acc<T> *a) {

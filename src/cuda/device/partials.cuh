@@ -4,6 +4,9 @@
 #include "reduce.cuh"
 #include "vectors.cuh"
 
+/* Formulas that reduce nothing leave it out: NVRTC takes 0.8 ms to read it. */
+#ifndef TN_NO_PARTIALS
+
 /* ---- of a thread ------------------------------------------------------------------------------------------------- */
 
 /* A reduction of few numbers. */
@@ -84,14 +87,9 @@ template <class T> TN_DEVICE T rescaling(T from, T to) {
     return from == to ? (T)1 : tn_exp(from - to);
 }
 
-/* `lanes` may be more than a warp has: a warp at most is joined. */
 template <class T> TN_DEVICE max_and_sum<T> join_lanes(const max_and_sum<T> &a, u32 lanes) {
-    if (lanes >= 32) {
-        const T most = reduce_lanes<take_max_nan, 32>(a.most);
-        return {most, reduce_lanes<take_sum, 32>(a.sum * rescaling(a.most, most))};
-    }
-    const T most = reduce_some_lanes<take_max_nan>(a.most, (int)lanes);
-    return {most, reduce_some_lanes<take_sum>(a.sum * rescaling(a.most, most), (int)lanes)};
+    const T most = reduce_warp_lanes<take_max_nan>(a.most, lanes);
+    return {most, reduce_warp_lanes<take_sum>(a.sum * rescaling(a.most, most), lanes)};
 }
 template <class T> TN_DEVICE max_and_sum<T> join_warps(const T *most, const T *sum, u32 warps) {
     const u32 w = threadIdx.x % 32;
@@ -125,3 +123,5 @@ template <class Op, class T, class R, class To> TN_DEVICE void finish(const fini
     }
     if (way == 0 && i < p.size) narrow(slots[threadIdx.x], ((To *)p.to)[i]);
 }
+
+#endif

@@ -55,6 +55,11 @@ template <class Op, class A> TN_DEVICE A reduce_some_lanes(A a, int lanes) {
     return a;
 }
 
+/* The same where `lanes` may be more than a warp has: over the whole warp then. */
+template <class Op, class A> TN_DEVICE A reduce_warp_lanes(A a, u32 lanes) {
+    return lanes >= 32 ? reduce_lanes<Op, 32>(a) : reduce_some_lanes<Op>(a, (int)lanes);
+}
+
 /* Over `count` numbers, at most 32, by every warp that calls it. */
 template <class Op, class A> TN_DEVICE A reduce_few(const A *a, u32 count) {
     const u32 lane = threadIdx.x % 32;

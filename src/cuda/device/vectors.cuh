@@ -4,13 +4,19 @@
 #include "types.cuh"
 
 template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) vec {
-    static constexpr int VL = N;
+    enum { VL = N }; /* no variable: each would be one in the compiled code */
     T v[N];
 };
 
-template <class T> struct is_half { static constexpr bool value = false; };
-template <> struct is_half<f16> { static constexpr bool value = true; };
-template <> struct is_half<bf16> { static constexpr bool value = true; };
+template <class T> struct is_half {
+    enum { value = false };
+};
+template <> struct is_half<f16> {
+    enum { value = true };
+};
+template <> struct is_half<bf16> {
+    enum { value = true };
+};
 
 template <class T> TN_DEVICE bool is_aligned(const T *p) {
     return ((u64)p & 15) == 0;

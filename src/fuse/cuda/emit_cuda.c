@@ -198,9 +198,9 @@ static void print_type(const tni_gpu_step *step, tni_text *text) {
 /* A block that does several steps does what blocks of theirs would, one after the other. */
 static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
     const int pass = (int)step->pass, number = (int)step->number;
-    const char *block = alone ? "blockIdx.x" : step->grid[k].grid == 1 ? "0" : "b";
-    if (*block == 'b')
-        tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
+    const bool walks = !alone && step->grid[k].grid != 1;
+    const char *block = alone ? "blockIdx.x" : walks ? "b" : "0";
+    if (walks) tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {

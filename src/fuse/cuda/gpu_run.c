@@ -78,11 +78,23 @@ static tni_cache_key key_of(const char *text, int variant, int major, int minor,
                             (unsigned long long)prelude_key.hash[1], variant, major, minor, ptx_version);
 }
 
+int tni_gpu_options(const char *wanted, const char *text, const char **options) {
+    const bool reduces = strstr(text, "_partial<") || strstr(text, "finishes<");
+    int n = 0;
+    options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
+    if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";
+    if (!strstr(text, "random_numbers(")) options[n++] = "-DTN_NO_RANDOM";
+    if (!reduces) options[n++] = "-DTN_NO_PARTIALS";
+    options[n] = NULL;
+    return n;
+}
+
 static tn_status compile_with(const char *wanted, const char *text, int variant, int major, int minor,
                               tni_compiled_code *code) {
-    /* products and sums are joined where the text says so: variants must not differ */
-    const char *const options[] = {variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0", "--fmad=false",
-                                   tni_nvrtc_version(wanted) >= MINIMAL ? "--minimal" : NULL, NULL};
+    const char *options[TNI_GPU_OPTIONS + 2];
+    int n = tni_gpu_options(wanted, text, options);
+    options[n++] = variant ? "-DTN_VARIANT=1" : "-DTN_VARIANT=0";
+    options[n] = NULL;
     tni_text source = {0};
     tni_text_put(&source, tni_cuda_prelude);
     tni_text_put(&source, text);

@@ -581,12 +581,12 @@ template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_ent
     typedef acc<T> A;
     __shared__ exchange<A> shared[4];
     const i64 begin = (i64)(blockIdx.x % p.splits) * p.split;
-    const i64 end = begin + p.split < p.rows.n ? begin + p.split : p.rows.n;
+    const i64 end = min(begin + p.split, p.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.splits);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     partial<A> all = {-infinity<A>(), 0, 0, 0};
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
         const u32 there = elements_below<V, E>(n, g);
@@ -612,7 +612,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
     typedef acc<T> A;
     __shared__ exchange<A> shared[4];
     const i64 row_index = blockIdx.x / p.writers, begin = (i64)(blockIdx.x % p.writers) * p.split;
-    const i64 end = begin + p.split < p.rows.n ? begin + p.split : p.rows.n;
+    const i64 end = min(begin + p.split, p.rows.n);
     const place<T> at = place_at<T>(p, row_index);
     const aim<A> a = aim_at(p, at.x, target_at(p, at.target), true);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
@@ -627,7 +627,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
     const slope<A> s = slope_of(p, row, a, row.most + d, unit);
     const A base = base_of(row.most);
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
         A e[E];
@@ -644,7 +644,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
 TN_DEVICE void add_divisor(const tni_cross_entropy &p) {
     __shared__ double shared[32];
     const i64 first = blockIdx.x * p.part_rows;
-    const i64 end = first + p.part_rows < p.rows.count ? first + p.part_rows : p.rows.count;
+    const i64 end = min(first + p.part_rows, p.rows.count);
     const double sum = add_block(add_weights(p, first, end), shared);
     if (threadIdx.x == 0) p.sums->divisor[blockIdx.x] = sum;
     if (threadIdx.x == 0 && blockIdx.x == 0) p.sums->arrived = 0;
@@ -655,7 +655,7 @@ template <class A> TN_DEVICE void cross_entropy_total(const tni_cross_entropy &p
     __shared__ double shared[32];
     __shared__ u32 arrived;
     const i64 first = blockIdx.x * p.part_rows;
-    const i64 end = first + p.part_rows < p.rows.count ? first + p.part_rows : p.rows.count;
+    const i64 end = min(first + p.part_rows, p.rows.count);
     double sum = add_block(add_losses<A>(p, first, end), shared);
     if (p.ends_alone) { /* nobody has needed the divisor yet */
         __syncthreads();

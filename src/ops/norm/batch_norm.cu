@@ -117,7 +117,7 @@ template <class T> TN_DEVICE void statistics_of_planes(const tni_batch_norm &p) 
     constexpr int WARPS = TNI_BN_THREADS / 32;
     __shared__ moments<double> scratch[WARPS];
     const i64 c = (i64)quotient((u64)blockIdx.x, (u64)p.n_parts), part = blockIdx.x - c * p.n_parts;
-    const i64 begin = part * p.per_part, end = begin + p.per_part < p.units ? begin + p.per_part : p.units;
+    const i64 begin = part * p.per_part, end = min(begin + p.per_part, p.units);
     let_next_begin();
     moments<double> m = moments_of_packs<T>(p, c, begin + threadIdx.x, end);
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = m;
@@ -311,7 +311,7 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_planes(const tni_batc
     constexpr int VL = pack<T>::VL, BATCH = 4, STEP = TNI_BN_THREADS;
     const u64 block = gridDim.x - 1 - blockIdx.x;
     const i64 c = (i64)quotient(block, (u64)p.n_blocks), begin = (i64)(block - c * p.n_blocks) * p.per_block;
-    const i64 end = begin + p.per_block < p.units ? begin + p.per_block : p.units;
+    const i64 end = min(begin + p.per_block, p.units);
     wait_for_last();
     A mean[VL], scale[VL], beta[VL];
 #pragma unroll

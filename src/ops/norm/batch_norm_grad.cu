@@ -92,7 +92,7 @@ template <class T, bool RELU> TN_DEVICE void sums_of_planes(const tni_batch_norm
     constexpr int VL = pack<T>::VL, WARPS = TNI_BN_THREADS / 32;
     __shared__ A scratch[2][WARPS];
     const i64 c = (i64)quotient((u64)blockIdx.x, (u64)p.n_parts), part = blockIdx.x - c * p.n_parts;
-    const i64 begin = part * p.per_part, end = begin + p.per_part < p.units ? begin + p.per_part : p.units;
+    const i64 begin = part * p.per_part, end = min(begin + p.per_part, p.units);
     numbers<T> by;
     sums<T> s = {};
     let_next_begin();
@@ -260,7 +260,7 @@ template <class T, bool RELU> TN_DEVICE void write_planes(const tni_batch_norm &
     constexpr int VL = pack<T>::VL, BATCH = RELU ? 2 : 4, STEP = TNI_BN_THREADS;
     const u64 block = gridDim.x - 1 - blockIdx.x;
     const i64 c = (i64)quotient(block, (u64)p.n_blocks), begin = (i64)(block - c * p.n_blocks) * p.per_block;
-    const i64 end = begin + p.per_block < p.units ? begin + p.per_block : p.units;
+    const i64 end = min(begin + p.per_block, p.units);
     wait_for_last();
     more_numbers<T> n;
 #pragma unroll

@@ -246,7 +246,7 @@ template <int V, int E> TN_DEVICE int count_of_warp(int warp, int n) {
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         const int left = n - (k * (int)blockDim.x + warp * 32) * V;
-        count += left < 0 ? 0 : left < 32 * V ? left : 32 * V;
+        count += left < 0 ? 0 : min(left, 32 * V);
     }
     return count;
 }
@@ -337,12 +337,12 @@ template <class T, int V> TN_DEVICE void layer_norm_split(const tni_layer_norm &
     typedef acc<T> A;
     __shared__ moments<A> shared[32];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     moments<A> all = {0, 0, 0};
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
         A x[E];
@@ -361,7 +361,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     typedef acc<T> A;
     __shared__ moments<A> shared[32];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     moments<A> all = {0, 0, 0};
@@ -371,7 +371,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     const A mean = all.mean, rstd = 1 / tn_sqrt(all.squares / (A)p.s.rows.n + number<A>(p.eps));
     if (begin == 0 && threadIdx.x == 0) write_moments(p, at, mean, rstd);
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
         A x[E];

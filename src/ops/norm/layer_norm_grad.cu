@@ -153,7 +153,7 @@ template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_layer_norm_g
     const i64 groups = (i64)gridDim.x * (TNI_ROW_WARP_BLOCK / p.s.lanes);
     const i64 first = row_of_lanes(p.s.lanes);
     row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
-    const i64 count = p.s.rows.count, turns = (count + groups - 1) / groups;
+    const i64 count = p.s.rows.count, turns = ceil_div(count, groups);
     lane_sums group = {p.s.lanes};
     column_sums<A, E> sums;
     sums.clear();
@@ -262,11 +262,11 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
     __shared__ two<A> shared[2][16];
     const int warps = blockDim.x / 32, lane = threadIdx.x % 32;
     const int n = (int)p.s.rows.n, count = (int)p.s.rows.count, step = (int)gridDim.x, stages = p.stages;
-    const u32 bytes = (u32)n * sizeof(T), pitch = (bytes + 127) / 128 * 128;
+    const u32 bytes = (u32)n * sizeof(T), pitch = round_up(bytes, 128u);
     const row_group own = {(int)threadIdx.x, (int)blockDim.x};
     const A share = 1 / (A)n;
     /* (stages, x and dy, pitch). What arrives at multiples of 128 bytes arrives a fifth sooner. */
-    u8 *ring = (u8 *)(((u64)dynamic_shared() + 127) / 128 * 128);
+    u8 *ring = (u8 *)round_up((u64)dynamic_shared(), (u64)128);
     const auto fetch = [&](int row, int stage) { /* by one thread */
                                                  if (row >= count) return;
                                                  u8 *to = ring + (u32)stage * 2 * pitch;
@@ -377,13 +377,13 @@ template <class T, int V> TN_DEVICE void grad_split(const tni_layer_norm_grad &p
     typedef acc<T> A;
     __shared__ sum_exchange<A> shared[2];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
     const moments<A> m = moments_at<A>(p, blockIdx.x / p.s.splits);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     two<A> all = {0, 0};
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> x;
         row_state<T, V, E> state;
         x.load(at.x + first, n, g);
@@ -403,7 +403,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_layer_norm_grad &p
     typedef acc<T> A;
     __shared__ sum_exchange<A> shared[2];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
-    const i64 end = begin + p.s.split < p.s.rows.n ? begin + p.s.split : p.s.rows.n;
+    const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);
     const moments<A> m = moments_at<A>(p, row);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
@@ -418,7 +418,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_layer_norm_grad &p
     mean.a /= (A)p.s.rows.n;
     mean.b /= (A)p.s.rows.n;
     for (i64 first = begin; first < end; first += TILE) {
-        const int n = (int)(end - first < TILE ? end - first : TILE);
+        const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> x;
         row_state<T, V, E> state;
         x.load(at.x + first, n, g);
@@ -432,7 +432,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_layer_norm_grad &p
 template <class T> TN_DEVICE void grad_columns(const tni_layer_norm_grad &p) {
     typedef acc<T> A;
     const i64 part = blockIdx.x % p.parts, column = (i64)(blockIdx.x / p.parts) * blockDim.x + threadIdx.x;
-    const i64 end = (part + 1) * p.part_rows < p.s.rows.count ? (part + 1) * p.part_rows : p.s.rows.count;
+    const i64 end = min((part + 1) * p.part_rows, p.s.rows.count);
     A dgamma = 0, dbeta = 0;
     if (column >= p.s.rows.n) return;
 #pragma unroll 4

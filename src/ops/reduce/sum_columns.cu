@@ -31,7 +31,7 @@ template <class T> struct column_work {
     }
     TN_MEMBER void find_rows(const tni_sum_columns &p) {
         begin = part * p.per_part;
-        end = begin + p.per_part < p.n_rows ? begin + p.per_part : p.n_rows;
+        end = min(begin + p.per_part, p.n_rows);
     }
     TN_MEMBER void go_on(const tni_sum_columns &p) {
         part += p.together;
@@ -39,7 +39,8 @@ template <class T> struct column_work {
     }
 };
 
-TN_DEVICE int times(i64 length, i64 step) {
+/* How many steps it takes to the end of a length. */
+TN_DEVICE int count_steps(i64 length, i64 step) {
     return length > 0 ? (int)quotient((u64)(length + step - 1), (u64)step) : 0;
 }
 
@@ -83,7 +84,7 @@ template <class T, bool ODD> struct column_stream {
         next = w.x + (w.begin + slot) * p.rows.strides[0][0];
         const int place = lane * VL - (ODD ? (int)lead_of(next) : 0);
         const bool there = w.there && w.part < end && place < p.width && w.column + place < p.c;
-        left = there ? more * p.per_slot + times(rows < most ? rows : most, p.slots) : 0;
+        left = there ? more * p.per_slot + count_steps(min(rows, most), p.slots) : 0;
         next += place;
         tail = NO_TAIL;
         const bool has_head = ODD && left > 0 && is_beyond(next, low, high);
@@ -119,7 +120,7 @@ template <class T>
 TN_DEVICE void add_dense(const tni_sum_columns &p, const column_work<T> &w, int group, int lane, pack_sums<T> &sums) {
     const T *first = w.x + w.begin * p.c, *end = w.x + w.end * p.c;
     const i64 at = (group * p.c + lane) * pack<T>::VL, step = p.slots * p.c;
-    const int count = times(end - first - at, step);
+    const int count = count_steps(end - first - at, step);
     const T *last = first + at + (count - 1) * step;
     const bool has_tail = count > 0 && is_beyond(last, first, end);
     words a[16];
@@ -145,7 +146,7 @@ TN_DEVICE void add_any(const tni_sum_columns &p, const column_work<T> &w, int sl
             if (r >= w.end) continue;
             a[k] = p.side_by_side
                        ? load_words_if(at, true)
-                       : words_of(load_apart<T, pack<T>::VL>(at, p.lanes * p.step, (left + p.lanes - 1) / p.lanes));
+                       : words_of(load_apart<T, pack<T>::VL>(at, p.lanes * p.step, ceil_div(left, (i64)p.lanes)));
         }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) sums.add(a[k]);
@@ -210,7 +211,7 @@ TN_DEVICE void add_to_chapters(const tni_sum_columns &p, column_shared<T> &share
     const int chapter = first / p.per_chapter, last = (end - 1) / p.per_chapter;
     for (int k = threadIdx.x; k < (last - chapter + 1) * p.width; k += blockDim.x) {
         const int mine = chapter + k / p.width, column = k % p.width;
-        const int from = mine * p.per_chapter, to = from + p.per_chapter < end ? from + p.per_chapter : end;
+        const int from = mine * p.per_chapter, to = min(from + p.per_chapter, end);
         acc<T> &sum = shared.chapters[mine * p.width + column];
         acc<T> total = from >= first ? 0 : sum;
 #pragma unroll 4
@@ -333,7 +334,7 @@ template <class T, column_layout LAYOUT> TN_DEVICE void sum_columns(const tni_su
         end_parts<T, LAYOUT>(p, shared, part, share.end, turn);
         if (!p.ends || p.together == 1) continue;
         __syncthreads();
-        add_to_chapters<T>(p, shared, part, part + p.together < share.end ? part + p.together : share.end);
+        add_to_chapters<T>(p, shared, part, min(part + p.together, share.end));
     }
     const column_share done(p);
     if (many_items)
@@ -500,8 +501,7 @@ template <class A, class Y> TN_DEVICE void sum_end_columns(const tni_sum_end &p)
     __shared__ A chapters[TNI_SUM_CHAPTERS][LANES];
     const int lane = threadIdx.x % LANES, chapter = threadIdx.x / LANES;
     const i64 output = (i64)blockIdx.x * LANES + lane;
-    const int first = chapter * p.per_chapter,
-              end = first + p.per_chapter < p.n_parts ? first + p.per_chapter : p.n_parts;
+    const int first = chapter * p.per_chapter, end = min(first + p.per_chapter, p.n_parts);
     A sum = 0;
     wait_for_last();
     if (output < p.outputs) {

@@ -13,7 +13,7 @@ TN_DEVICE void add_row(const T *x, int n, int lane, bool aligned, pack_sums<T> &
     const T *from = x - before;
     /* The first and the last pack may be short. */
     const bool has_head = before > 0 && lane == 0, has_tail = full * VL < before + n && full % LANES == lane;
-    const int first = has_head ? LANES : lane, count = (full - first + LANES - 1) / LANES;
+    const int first = has_head ? LANES : lane, count = ceil_div(full - first, LANES);
     words a[BATCH], head = {}, tail = {};
     load_packs(a, from + first * VL, LANES * VL, count);
     if (has_head) head = some_of_pack(from, x, x + n);
@@ -44,7 +44,7 @@ TN_DEVICE int add_share(const tni_sum_rows &p, const T *x, int lane, i64 begin, 
         add_far_row<T, LANES, FLAT>(p, x, begin + lane, end, sums);
         return 0;
     }
-    const i64 last = end * VL < p.n ? end * VL : p.n;
+    const i64 last = min(end * VL, p.n);
     add_row<T, LANES, BATCH>(x + begin * VL, (int)(last - begin * VL), lane, p.aligned, sums);
     return p.aligned ? 0 : (int)lead_of(x);
 }
@@ -255,11 +255,11 @@ template <class T, class Y, bool FLAT> TN_DEVICE void sum_block(const tni_sum_ro
     const u32 output = blockIdx.x / p.blocks, rank = blockIdx.x - output * p.blocks;
     const place here = walk_any(p.kept, output);
     const T *x = (const T *)p.x + here.at[0];
-    const int first = (int)rank * p.per_block, last = first + p.per_block < p.n_parts ? first + p.per_block : p.n_parts;
+    const int first = (int)rank * p.per_block, last = min(first + p.per_block, p.n_parts);
     if (p.ends && p.blocks > 1) cluster_begin();
     if (!p.ends) let_next_begin();
     for (int part = first; part < last; part++) {
-        const i64 begin = part * p.chunk, end = begin + p.chunk < p.n_packs ? begin + p.chunk : p.n_packs;
+        const i64 begin = part * p.chunk, end = min(begin + p.chunk, p.n_packs);
         pack_sums<T> sums = {};
         const int places = add_share<T, TNI_SUM_THREADS, 8, FLAT>(p, x, threadIdx.x, begin, end, sums);
         const acc<T> sum = block.of(sums, !FLAT || p.aligned, places, part % 2);

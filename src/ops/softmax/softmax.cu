@@ -363,7 +363,7 @@ template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
     pair<A> own = {-infinity<A>(), 0};
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
-        const place<T> at = place_at<T>(p, w.row, first, (int)(left < TNI_ROW_BLOCK * E ? left : TNI_ROW_BLOCK * E));
+        const place<T> at = place_at<T>(p, w.row, first, (int)min(left, (i64)(TNI_ROW_BLOCK * E)));
         row_part<T, V, E> part;
         part.load(at.x, at.limit, g);
         A e[E];
@@ -386,7 +386,7 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     const A shift = shift_of(row.most), by = 1 / row.sum, factor = number<A>(p.factor);
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
-        const place<T> at = place_at<T>(p, w.row, first, (int)(left < TNI_ROW_BLOCK * E ? left : TNI_ROW_BLOCK * E));
+        const place<T> at = place_at<T>(p, w.row, first, (int)min(left, (i64)(TNI_ROW_BLOCK * E)));
         row_part<T, V, E> part;
         part.load(at.x, at.limit, g);
         const u32 kept = kept_of<V, E>(at, p.mask_step, g);

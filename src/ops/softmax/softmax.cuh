@@ -50,7 +50,7 @@ struct split_walk {
 
 TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
     const i64 row = blockIdx.x / s.splits, first = (i64)(blockIdx.x % s.splits) * s.split;
-    return {row, first, first + s.split < s.rows.n ? first + s.split : s.rows.n};
+    return {row, first, min(first + s.split, s.rows.n)};
 }
 
 /* ---- columns: the axis is not the fastest dimension ------------------------------------------------------------------ */

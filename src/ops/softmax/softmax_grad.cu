@@ -107,7 +107,7 @@ template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
     acc<T> sum = 0;
     for (i64 first = w.first; first < w.end; first += TILE) {
         two_parts<T, V, E> part;
-        part.load(place_at<T>(p, w.row, first), (int)(w.end - first < TILE ? w.end - first : TILE), g);
+        part.load(place_at<T>(p, w.row, first), (int)min(w.end - first, (i64)TILE), g);
         sum += part.sum();
     }
     sum = add_block(sum, shared);
@@ -124,7 +124,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_softmax_grad &p) {
         sum += ((const acc<T> *)p.partials)[w.row * p.s.splits + i];
     sum = add_block(sum, shared);
     for (i64 first = w.first; first < w.end; first += TILE) {
-        const int n = (int)(w.end - first < TILE ? w.end - first : TILE);
+        const int n = (int)min(w.end - first, (i64)TILE);
         const place<T> at = place_at<T>(p, w.row, first);
         two_parts<T, V, E> part;
         part.load(at, n, g);

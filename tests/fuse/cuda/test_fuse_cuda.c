@@ -27,7 +27,9 @@ static int n_compiled, n_emulated, n_together, n_gpu; /* together: launches of s
 
 static void compile(const char *text, const char *source, int arch) {
     tni_compiled_code code = {0};
-    tn_status status = tni_nvrtc_compile("test", "formula.cu", source, arch / 10, arch % 10, NULL, &code);
+    const char *options[TNI_GPU_OPTIONS];
+    tni_gpu_options("test", strstr(source, "struct tn_params"), options);
+    tn_status status = tni_nvrtc_compile("test", "formula.cu", source, arch / 10, arch % 10, options, &code);
     CHECK_ROW(status == TN_OK && code.bytes > 0, "%s for sm_%d: %s", text, arch, tn_last_error());
     tni_free(code.data);
     n_compiled++;
