@@ -1,6 +1,6 @@
 /* The GPU's side without a GPU: which image is chosen, what the loader says when something is missing, contexts, errors
- * that stay, forks. Most of it runs against a driver that is made up (tests/plugins/fake_cuda.c), each time in a process of
- * its own; what is left holds on machines with a GPU as well. */
+ * that stay, forks. Most of it runs against a driver that is made up (tests/plugins/fake_cuda.c), each time in a
+ * process of its own; what is left holds on machines with a GPU as well. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ static void in_child(void (*test)(void), const char *what) {
               status);
 }
 
-/* ---- images -------------------------------------------------------------------------------------------------------- */
+/* ---- images ------------------------------------------------------------------------------------------------------ */
 
 static const unsigned char code[1];
 static const tni_image images[] = {
@@ -110,7 +110,7 @@ static void test_built_in(void) {
     }
 }
 
-/* ---- before anything is opened ------------------------------------------------------------------------------------- */
+/* ---- before anything is opened ----------------------------------------------------------------------------------- */
 
 static void test_idle(void) {
     char *table = tn_table_json();
@@ -146,7 +146,7 @@ static void test_mixed(void) {
     CHECK(run_softmax(gpu, other_gpu, NULL) == TN_BAD_DEVICE && says("softmax: y is on cuda:1, but x is on cuda:0"));
 }
 
-/* ---- no driver, or one that cannot be used ------------------------------------------------------------------------- */
+/* ---- no driver, or one that cannot be used ----------------------------------------------------------------------- */
 
 /* With CUDA_VISIBLE_DEVICES empty there is no GPU anywhere. */
 static void test_missing(void) {
@@ -187,7 +187,7 @@ static void test_lacks(void) {
     CHECK(!tni_cuda("a") && says("a: the NVIDIA driver has no cuLaunchKernelEx"));
 }
 
-/* ---- a driver that works ------------------------------------------------------------------------------------------- */
+/* ---- a driver that works ----------------------------------------------------------------------------------------- */
 
 static void test_gpus(void) {
     const tni_gpu *found = NULL;
@@ -245,7 +245,7 @@ static void test_no_memory(void) {
     CHECK(host.alloc(host.context, gpu, 1000).data == NULL && says("CUDA error 2"));
 }
 
-/* ---- launches and errors ------------------------------------------------------------------------------------------- */
+/* ---- launches and errors ----------------------------------------------------------------------------------------- */
 
 static const tn_host *streaming(void) {
     static tn_host host;
@@ -286,7 +286,7 @@ static void test_wrong_image(void) {
     }
 }
 
-/* ---- forks --------------------------------------------------------------------------------------------------------- */
+/* ---- forks ------------------------------------------------------------------------------------------------------- */
 
 static void child_of_fork(void) {
     const tni_gpu *found;
