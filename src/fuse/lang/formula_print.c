@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "fuse/graph/formula.h"
 
 enum { NESTED = 24, ATOM = 9, SIGN = 7 };
