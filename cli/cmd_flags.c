@@ -18,8 +18,8 @@ static bool find_library(char folder[static PATH_MAX]) {
     return true;
 }
 
-/* Headers are in a folder beside the library; of a build and of an installation they are, or the rest of them is, beside
- * the library's folder. */
+/* Headers are in a folder beside the library; of a build and of an installation they are, or the rest of them is,
+ * beside the library's folder. */
 static int print_cflags(const char *library) {
     static const char *const places[][2] = {{"include", "tenon/ops.h"}, {"../include", "tenon.h"}};
     int printed = 0;

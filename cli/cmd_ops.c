@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "core/host/device.h"
 #include "core/table/table.h"
-#include "cpu/isa.h"
 #include "data.h"
 #include "fuse/lang/language.h"
 
@@ -106,9 +106,9 @@ static void print_types(uint32_t types) {
 static void print_kernels(const tn_operator *op) {
     heading("kernels, best first");
     for (const tn_kernel *k = op->row->kernels; k->name; k++) {
-        bool here = k->device == TN_CUDA || !(k->isa & ~tni_cpu_isa());
-        printf("  %s%-12s%s %-5s ", style_text(here ? BOLD : DIM), k->name, style_text(PLAIN),
-               k->device == TN_CPU ? "cpu" : "cuda");
+        const tni_device_ops *device = tni_device_of((int32_t)k->device);
+        bool here = !(k->isa & ~(device->isa ? device->isa() : 0));
+        printf("  %s%-12s%s %-5s ", style_text(here ? BOLD : DIM), k->name, style_text(PLAIN), device->name);
         print_types(k->types);
         printf("%s%s%s\n", k->flags & TN_STRIDED ? ", any strides" : "", k->accepts ? ", some calls" : "",
                here ? "" : ", not on this machine");

@@ -1,7 +1,7 @@
 /* A call's tensors on a GPU. The host's arrays stay what they are, with their guards, gaps and patterns; a mirror has a
  * copy of all of that memory on the GPU, as far from a 64-byte boundary and shared between tensors as on the host, with
- * guards of its own around it. It points the tensors there for a while and then brings everything back: whoever compares
- * looks at the host's memory alone. */
+ * guards of its own around it. It points the tensors there for a while and then brings everything back: whoever
+ * compares looks at the host's memory alone. */
 #ifndef CLI_MIRROR_H
 #define CLI_MIRROR_H
 
@@ -45,7 +45,8 @@ tn_status mirror_end(mirror *m);
  * mirror's stream. */
 tn_status call_run(made_call *k, mirror *on, const tn_host *host);
 
-/* Reads what follows --device: "cpu", "cuda" or "cuda:1" (NULL: cpu). Else, or where there is no such GPU, a message. */
+/* Reads what follows --device: "cpu", "cuda" or "cuda:1" (NULL: cpu). Else, or where there is no such GPU, a
+ * message. */
 tn_status read_device(const char *text, tn_device *device);
 
 #endif

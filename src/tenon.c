@@ -1,7 +1,7 @@
 /* Wires the library: what each layer needs from those above it is handed in here, before anything can be called. */
 #include "ops/list.h"
 
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "cpu/cpu_device.h"
 #include "cuda/cuda_device.h"
 #include "fuse/operator.h"

@@ -144,7 +144,7 @@ def parts() -> list[Part]:
         Part(
             "docs",
             "the documents, followed to the letter",
-            [[*PYTEST, "tests/test_docs.py", "tests/test_project.py"]],
+            [[*PYTEST, "tests/test_docs.py", "tests/test_layers.py", "tests/test_project.py"]],
             COMPILE_ENV,
         ),
         Part(

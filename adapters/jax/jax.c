@@ -1,11 +1,11 @@
-/* JAX: XLA FFI handlers, for the CPU and for GPUs, run every operator of the table. A call says which in its
- * attributes (python/tenon/jax/_primitive.py writes them):
+/* JAX: XLA FFI handlers, for the CPU and for GPUs, run every operator of the table. A call says which in its attributes
+ * (python/tenon/jax/_primitive.py writes them):
  *     _op        the operator's name, or _formula, its text, and _fast
  *     _counts    for each input how many tensors it has: 0 where it is absent
  *     _scratch   true: the last result is memory for the call itself
  *     the others are the operator's own
- * Arguments are the tensors of all inputs; results are the outputs that were asked for and, behind them, each tensor that
- * is updated in place, which XLA has put where the argument is (input_output_aliases). */
+ * Arguments are the tensors of all inputs; results are the outputs that were asked for and, behind them, each tensor
+ * that is updated in place, which XLA has put where the argument is (input_output_aliases). */
 #include <string.h>
 
 #include <tenon/fuse.h>

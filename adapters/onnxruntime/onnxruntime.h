@@ -1,14 +1,14 @@
 /* ONNX Runtime from pure C: every row of the table as a custom operator of the domain `tenon`, and formulas as `Fuse`.
  *
  * A session asks for RegisterCustomOps in the file that it is told to load. No header of ONNX Runtime is included and
- * nothing of it is linked: what is used of its tables of functions is declared below, by place. Places never change once
- * a version is out; all of these are there since 1.17.
+ * nothing of it is linked: what is used of its tables of functions is declared below, by place. Places never change
+ * once a version is out; all of these are there since 1.17.
  *
  * A contract becomes a node like this:
  *   - inputs in the contract's order, lists behind all others, where ONNX Runtime has its one variadic input. Several
  *     lists follow each other; the attribute `lengths` then says how many tensors each has;
- *   - outputs in the contract's order, then the new values of inputs that are updated in place. All but the first may be
- *     left out;
+ *   - outputs in the contract's order, then the new values of inputs that are updated in place. All but the first may
+ *     be left out;
  *   - attributes by their names; a type is its name ("f32"), a truth value an int.
  *
  * onnxruntime_attrs.c   attributes of a node, errors

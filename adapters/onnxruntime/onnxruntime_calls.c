@@ -136,8 +136,8 @@ static void set_shape(const source *s, const tn_spec *spec) {
     api->ReleaseTensorTypeAndShapeInfo(shape);
 }
 
-/* The first output's shape. Those of others may not be set: ONNX Runtime up to 1.27 aborts where a node leaves them out.
- * What is wrong with a node is not told here, where nobody listens, but when its kernel is made or runs. */
+/* The first output's shape. Those of others may not be set: ONNX Runtime up to 1.27 aborts where a node leaves them
+ * out. What is wrong with a node is not told here, where nobody listens, but when its kernel is made or runs. */
 OrtStatus *tni_ort_infer(const custom_op *op, ort_inference *inference) {
     const variant *v = (const variant *)op;
     const source s = {v->api, NULL, inference};

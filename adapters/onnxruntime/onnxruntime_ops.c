@@ -172,8 +172,8 @@ static tn_status add_variant(builder *b, const variant *like) {
     return TN_OK;
 }
 
-/* Every choice for type variables from `var` on, then for inputs of one of several types. A variable that an absent input
- * leaves open is T, and ONNX Runtime takes the first operator that fits: those come first where all are T. */
+/* Every choice for type variables from `var` on, then for inputs of one of several types. A variable that an absent
+ * input leaves open is T, and ONNX Runtime takes the first operator that fits: those come first where all are T. */
 static tn_status choose(builder *b, int32_t var, int32_t input) {
     const tni_contract *c = b->op->contract;
     if (var < c->n_types) {

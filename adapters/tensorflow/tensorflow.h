@@ -96,7 +96,8 @@ typedef struct tni_tf_type {
 extern const tni_tf_type tni_tf_types[TN_TYPE_COUNT];
 tn_type tni_tf_type_of(int code); /* TN_NO_TYPE where Tenon has none */
 
-/* The name of a parameter in op definitions: TensorFlow writes Python functions of these, and `lambda` becomes `lambda_`. */
+/* The name of a parameter in op definitions: TensorFlow writes Python functions of these, and `lambda` becomes
+ * `lambda_`. */
 const char *tni_tf_name(const char *name);
 
 /* Whether an attribute of a contract is text in TensorFlow: its floats have 32 bits, and nothing in it is optional. */

@@ -1,5 +1,5 @@
-/* The kernel of every op of tensorflow_ops.c: attributes are read when TensorFlow makes it, tensors when it runs. It runs
- * on the CPU, on the core's own threads: TensorFlow hands none of its own to kernels in C. */
+/* The kernel of every op of tensorflow_ops.c: attributes are read when TensorFlow makes it, tensors when it runs. It
+ * runs on the CPU, on the core's own threads: TensorFlow hands none of its own to kernels in C. */
 #include <string.h>
 
 #include <tenon/fuse.h>

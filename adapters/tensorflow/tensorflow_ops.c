@@ -4,10 +4,10 @@
  *     T, x_type            types: of a variable of the contract, or, where this is no plain variable, of one tensor
  *     y: T, z: num_z * T   outputs; one that is made when asked for has a number, 0 or 1, that asks for it
  *     updated_x: T         behind them, what is updated in place: TensorFlow's tensors are never written to
- *     shape_tensor         behind them an input of 0 or 1 tensors for each attribute of integers: its value, where that is
- *                          not known when a graph is made. Gradients have such: sizes of a batch
- * and the attributes of the contract. Floats, and attributes that may be absent (''), are text: TensorFlow's floats have
- * 32 bits. python/tenon/tensorflow/_call.py makes calls by the same rules. */
+ *     shape_tensor         behind them an input of 0 or 1 tensors for each attribute of integers: its value, where that
+ *                          is not known when a graph is made. Gradients have such: sizes of a batch
+ * and the attributes of the contract. Floats, and attributes that may be absent (''), are text: TensorFlow's floats
+ * have 32 bits. python/tenon/tensorflow/_call.py makes calls by the same rules. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,10 +36,10 @@ const char *tni_tf_name(const char *name) {
 #define WORD(word) \
     { #word, #word "_" }
     static const char *const reserved[][2] = {
-        WORD(and),    WORD(as),     WORD(assert), WORD(async), WORD(await),    WORD(break), WORD(class),  WORD(continue),
-        WORD(def),    WORD(del),    WORD(elif),   WORD(else),  WORD(except),   WORD(finally), WORD(for),  WORD(from),
-        WORD(global), WORD(if),     WORD(import), WORD(in),    WORD(is),       WORD(lambda), WORD(nonlocal), WORD(not),
-        WORD(or),     WORD(pass),   WORD(raise),  WORD(return), WORD(try),     WORD(while), WORD(with),   WORD(yield),
+        WORD(and), WORD(as), WORD(assert), WORD(async), WORD(await), WORD(break), WORD(class), WORD(continue),
+        WORD(def), WORD(del), WORD(elif), WORD(else), WORD(except), WORD(finally), WORD(for), WORD(from),
+        WORD(global), WORD(if), WORD(import), WORD(in), WORD(is), WORD(lambda), WORD(nonlocal), WORD(not),
+        WORD(or), WORD(pass), WORD(raise), WORD(return), WORD(try), WORD(while), WORD(with), WORD(yield),
         WORD(name), /* a parameter that every function has */
     };
 #undef WORD

@@ -110,8 +110,8 @@ typedef struct tni_torch_frame {
     tn_tensor out_tensors[TNI_MAX_ARGS];
     uint64_t given;                     /* outputs that the caller has made, in out_tensors */
     tni_torch_handle out[TNI_MAX_ARGS]; /* (n_outputs) NULL: not there, or given */
-    /* A tensor that gives its memory to the first output. It becomes NULL where the two are laid out differently, and the
-     * output is made as usual. */
+    /* A tensor that gives its memory to the first output. It becomes NULL where the two are laid out differently, and
+     * the output is made as usual. */
     const tn_tensor *over;
 } tni_torch_frame;
 

@@ -79,8 +79,8 @@ static struct {
     bool (*function_mode)(void);
     bool (*profiling)(void);
     void *keys_library; /* of the thread's set of dispatch keys */
-    /* where a Python tensor points to torch's, and where that has its dispatch keys; the key that says what is_neg does. 0:
-     * not known, and is_neg is asked */
+    /* where a Python tensor points to torch's, and where that has its dispatch keys; the key that says what is_neg
+     * does. 0: not known, and is_neg is asked */
     int64_t torch_at, keys_at;
     uint64_t negative;
 } py;
@@ -477,8 +477,8 @@ static python_object *call(python_object *self, python_object *const *args, intp
     return made;
 }
 
-/* Seeds that lie ready for a stream, as Python keeps them: the generator's seed, the number of the first, and a list with
- * None for those that are not there. */
+/* Seeds that lie ready for a stream, as Python keeps them: the generator's seed, the number of the first, and a list
+ * with None for those that are not there. */
 static python_object *ready_seed(python_object *of_stream, uint64_t seed, int64_t number) {
     if (!of_stream || py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(of_stream, 0)) != seed) return NULL;
     const int64_t place = number - py.PyLong_AsLongLong(py.PyTuple_GetItem(of_stream, 1));
@@ -488,10 +488,10 @@ static python_object *ready_seed(python_object *of_stream, uint64_t seed, int64_
     return found == py._Py_NoneStruct ? NULL : found;
 }
 
-/* take(source, count, always): the seed that belongs to where a generator stands, or, if it does not lie ready, that place
- * in steps of `count`; None where the call is not plain, unless `always`. The generator goes on by `count`: between asking
- * and setting no other thread of Python runs, as one might in Python itself. source: (the generator's get_offset,
- * set_offset and initial_seed, its GPU, {stream: what lies ready}). */
+/* take(source, count, always): the seed that belongs to where a generator stands, or, if it does not lie ready, that
+ * place in steps of `count`; None where the call is not plain, unless `always`. The generator goes on by `count`:
+ * between asking and setting no other thread of Python runs, as one might in Python itself. source: (the generator's
+ * get_offset, set_offset and initial_seed, its GPU, {stream: what lies ready}). */
 static python_object *take(python_object *self, python_object *const *args, intptr_t n) {
     (void)self, (void)n;
     void *stream = NULL;
@@ -588,10 +588,11 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
     return k < 0 ? -1 : place;
 }
 
-/* A Python function that takes all parameters of the operator's schema by position and, if the caller likes, a tensor for
- * the first output: it is what is returned where that could be written directly, a new one is where not. `shown`: the outputs to return, a
- * bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the parameter, a tensor,
- * whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
+/* A Python function that takes all parameters of the operator's schema by position and, if the caller likes, a tensor
+ * for the first output: it is what is returned where that could be written directly, a new one is where not. `shown`:
+ * the outputs to return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones;
+ * `over`: the parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message
+ * on failure. */
 TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with_grad, python_object *general,
                                       uint64_t shown, bool all, int32_t over) {
     static const method called = {"call", call, METH_FASTCALL, NULL};

@@ -1,4 +1,5 @@
-/* What `tenon bench` measures with: a call on buffers that rotate, a copy of as many bytes beside it, and the machine. */
+/* What `tenon bench` measures with: a call on buffers that rotate, a copy of as many bytes beside it, and the
+ * machine. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -35,8 +36,8 @@ tn_status bench_measure(const tn_operator *op, const tni_case *sample, const cha
 
 /* ---- the verb (cmd_bench.c) -------------------------------------------------------------------------------------- */
 
-/* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of `tenon
- * bench` with these names in its first column. Returns the exit status. */
+/* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of
+ * `tenon bench` with these names in its first column. Returns the exit status. */
 int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
                 const char *const *names, tn_type T, const char *device);
 const char *bench_time(double seconds, char text[24]); /* "3.21 ms" */

@@ -1,5 +1,5 @@
-/* Timing one call on a GPU. Work is queued in batches behind a head start, so that the GPU never waits for the CPU between
- * two events; copies of as many bytes take turns with the calls. */
+/* Timing one call on a GPU. Work is queued in batches behind a head start, so that the GPU never waits for the CPU
+ * between two events; copies of as many bytes take turns with the calls. */
 #include "bench_gpu.h"
 #include "cuda/copy/copy.h"
 
@@ -53,7 +53,7 @@ static tn_status failed(const char *what, int error) {
     return error ? tni_cuda_failed(WANTED, what, error) : TN_OK;
 }
 
-/* ---- workspace: what a framework's caching allocator does --------------------------------------------------------- */
+/* ---- workspace: what a framework's caching allocator does -------------------------------------------------------- */
 
 static tn_block arena_alloc(void *context, tn_device device, size_t bytes) {
     bench *b = context;
@@ -80,7 +80,7 @@ static void arena_release(void *context, tn_device device, tn_block block) {
     if (at < b->arena_used) b->arena_used = at;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 /* Large inputs repeat a million random numbers, on the GPU by copies that double. */
 static tn_status fill_input(bench *b, array *a, const tni_sample_input *input, uint64_t seed) {
@@ -140,7 +140,7 @@ static tn_status make_call(bench *b, made_call *k, const tni_case *sample, const
     return TN_OK;
 }
 
-/* ---- one piece of work ----------------------------------------------------------------------------------------------- */
+/* ---- one piece of work ------------------------------------------------------------------------------------------- */
 
 static tn_status copy_by_kernel(bench *b, cu_pointer to, cu_pointer from) {
     const int64_t shape[] = {(int64_t)(b->half / 16)}, strides[] = {1};
@@ -165,7 +165,7 @@ static tn_status flush(bench *b) {
     return failed("flushing L2", b->cu->cuMemsetD8Async(b->flush, 0, b->flush_bytes, b->stream));
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static tn_status time_events(bench *b, work w) {
     series *s = &b->series[w];
@@ -187,7 +187,7 @@ static tn_status time_events(bench *b, work w) {
     return TN_OK;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 static tn_status capture(bench *b, work w) {
     const int this_thread = 1; /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
@@ -218,7 +218,7 @@ static tn_status time_graph(bench *b, work w) {
     return TN_OK;
 }
 
-/* ---- the CPU's part ---------------------------------------------------------------------------------------------------- */
+/* ---- the CPU's part ---------------------------------------------------------------------------------------------- */
 
 static tn_status time_call(bench *b, spread *to) {
     enum { TIMES = 15, CALLS = 50 }; /* fewer than the driver's queue holds */
@@ -233,7 +233,7 @@ static tn_status time_call(bench *b, spread *to) {
     return failed("waiting for the GPU", b->cu->cuStreamSynchronize(b->stream));
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* How long one call takes, roughly; also the warm-up. */
 static tn_status estimate(bench *b) {
@@ -381,7 +381,7 @@ tn_status bench_gpu(const tn_operator *op, const tni_case *sample, const char *k
     return status;
 }
 
-/* ---- arithmetic -------------------------------------------------------------------------------------------------------- */
+/* ---- arithmetic -------------------------------------------------------------------------------------------------- */
 
 double bench_fma(int device, tn_type type) {
     enum { CHAINS = 16, ROUNDS = 4096, TIMES = 5 };
@@ -417,7 +417,7 @@ double bench_fma(int device, tn_type type) {
     return error || best <= 0 ? 0 : flops / ((double)best * 1e-3);
 }
 
-/* ---- what a launch costs by itself ---------------------------------------------------------------------------------- */
+/* ---- what a launch costs by itself ------------------------------------------------------------------------------- */
 
 double bench_launch(int device) {
     enum { TIMES = 15, LAUNCHES = 50 }; /* as time_call */

@@ -29,7 +29,8 @@ tn_status bench_gpu(const tn_operator *op, const tni_case *sample, const char *k
                     gpu_measurement *m);
 /* Multiply-adds in registers, flop/s; 0 where this build has no such kernel for the GPU. type: TN_F32 or TN_F64. */
 double bench_fma(int device, tn_type type);
-/* Seconds of the CPU that the driver takes to launch a kernel that does nothing: what `call` is held against. 0 as above. */
+/* Seconds of the CPU that the driver takes to launch a kernel that does nothing: what `call` is held against. 0 as
+ * above. */
 double bench_launch(int device);
 
 #endif

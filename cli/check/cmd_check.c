@@ -297,7 +297,8 @@ static void check_type(checker *c, bool first) {
     }
 }
 
-/* The types asked for that T may be; floats, i32 and i64 where none are, or what T may be if it may be none of these. */
+/* The types asked for that T may be; floats, i32 and i64 where none are, or what T may be if it may be none of
+ * these. */
 static int list_types(const checker *c, tn_type *types) {
     uint32_t mask = TN_FLOATS | TN_BIT(TN_I32) | TN_BIT(TN_I64), wanted = 0;
     const uint32_t own = c->contract->n_types ? c->contract->types[0].mask : mask;

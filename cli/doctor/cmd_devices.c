@@ -10,7 +10,7 @@ static bool json;
 
 static const char WANTED[] = "tenon devices";
 
-/* ---- what is built in ---------------------------------------------------------------------------------------------- */
+/* ---- what is built in -------------------------------------------------------------------------------------------- */
 
 static int count_units(void) {
     int n = 0;
@@ -49,7 +49,7 @@ static void print_images(const tni_gpu *gpu) {
     }
 }
 
-/* ---- one GPU --------------------------------------------------------------------------------------------------------- */
+/* ---- one GPU ----------------------------------------------------------------------------------------------------- */
 
 /* Both edges of the clock, every line of the bus. */
 static double bandwidth(const tni_gpu_clocks *clocks) {
@@ -85,7 +85,7 @@ static void print_cpu(void) {
            (double)bench_cache() / 1048576.0);
 }
 
-/* ---- for programs ------------------------------------------------------------------------------------------------------ */
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
 
 static void json_images(tni_text *t, const tni_gpu *gpu) {
     const char *unit;
@@ -151,7 +151,7 @@ static int print_json(const tni_cuda_api *cu, const char *why_not, int n) {
     return failed;
 }
 
-/* ---- the verb ---------------------------------------------------------------------------------------------------------- */
+/* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static int run(int count, const char *const *rest) {
     char why_not[512] = "";

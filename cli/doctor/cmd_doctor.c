@@ -15,7 +15,7 @@ static const char *const state_names[] = {[PASSED] = "PASS", [WARNED] = "WARN", 
 
 enum { MOST_CHECKS = 64, MOST_ADDED = 16, MOST_ID = 32, COLUMN = 22 };
 
-/* ---- the rows ------------------------------------------------------------------------------------------------------ */
+/* ---- the rows ---------------------------------------------------------------------------------------------------- */
 
 static struct { char id[MOST_ID], what[128]; } added_text[MOST_ADDED];
 static doctor_row added[MOST_ADDED + 1];
@@ -46,7 +46,7 @@ double tni_doctor_timeout(void) {
     return (double)timeout;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void add_text(char *to, size_t size, const char *format, va_list args) {
     const size_t n = strlen(to);
@@ -98,7 +98,7 @@ void tni_doctor_say(doctor_result *r, const char *state, const char *observed, c
     snprintf(r->fix, sizeof r->fix, "%s", fix);
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------------------ */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static const style styles[] = {[PASSED] = GREEN, [WARNED] = YELLOW, [FAILED] = RED, [SKIPPED] = DIM};
 
@@ -179,7 +179,7 @@ static int print_json(const doctor_row *const *rows, const doctor_result *result
     return failed;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------------------------ */
+/* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static void print_rows(void) {
     for (int i = 0; row_at(i); i++) {

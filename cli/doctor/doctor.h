@@ -40,8 +40,8 @@ TN_API void tni_doctor_say(doctor_result *r, const char *state, const char *obse
                            const char *reason, const char *fix);
 TN_API double tni_doctor_timeout(void); /* seconds that a check may take */
 TN_API int tni_doctor_cuda(void);       /* the driver's version of CUDA: 13000; 0: there is no GPU to use */
-/* With NVRTC open: libraries of which this process has more than one, "libnvrtc: FILE and FILE; …", "" where there are none. The caller
- * frees it with tn_free; NULL: no memory. */
+/* With NVRTC open: libraries of which this process has more than one, "libnvrtc: FILE and FILE; …", "" where there are
+ * none. The caller frees it with tn_free; NULL: no memory. */
 TN_API char *tni_doctor_duplicates(void);
 
 /* ---- for checks -------------------------------------------------------------------------------------------------- */
@@ -52,8 +52,8 @@ void require(doctor_result *r, const char *format, ...) TN_PRINTF(2, 3);
 /* The worse state stays; a reason and a fix are added to those before. */
 void judge(doctor_result *r, check_state state, const char *reason, const char *fix, ...) TN_PRINTF(4, 5);
 
-/* Runs checks, in processes of their own but for those that are to be run here, and hands each result to `done`. A check
- * that crashes or takes more than `seconds` has failed, and the others go on. */
+/* Runs checks, in processes of their own but for those that are to be run here, and hands each result to `done`. A
+ * check that crashes or takes more than `seconds` has failed, and the others go on. */
 void run_checks(const doctor_row *const *rows, int n, double seconds, doctor_result *results,
                 void (*done)(const doctor_row *row, const doctor_result *r));
 

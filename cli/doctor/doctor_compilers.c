@@ -30,7 +30,7 @@ static int version_behind(const char *text, const char *word) {
     return 0;
 }
 
-/* ---- the C compiler ------------------------------------------------------------------------------------------------ */
+/* ---- the C compiler ---------------------------------------------------------------------------------------------- */
 
 /* `variable`: what chose it, if something did. */
 static void judge_compiler(doctor_result *r, const char *variable) {
@@ -62,7 +62,7 @@ static void check_compiler(doctor_result *r) {
     observe(r, ", %.*s", (int)strcspn(end.output, "\n"), end.output);
 }
 
-/* ---- nvcc ---------------------------------------------------------------------------------------------------------- */
+/* ---- nvcc -------------------------------------------------------------------------------------------------------- */
 
 static bool find_nvcc(char path[static PATH_MAX]) {
     static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
@@ -104,7 +104,7 @@ static void check_nvcc(doctor_result *r) {
     if (!has_older) judge(r, WARNED, reason, "%s", install_driver());
 }
 
-/* ---- nvcc and the host's compiler ---------------------------------------------------------------------------------- */
+/* ---- nvcc and the host's compiler -------------------------------------------------------------------------------- */
 
 /* The newest version that a condition lets pass, of `#if macro > 15` or `>= 16`; 0: it is about something else. */
 static int most_by(const char *line, const char *macro) {

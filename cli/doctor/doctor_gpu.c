@@ -12,7 +12,7 @@
 
 static const char WANTED[] = "tenon doctor";
 
-/* ---- what the machine has ------------------------------------------------------------------------------------------ */
+/* ---- what the machine has ---------------------------------------------------------------------------------------- */
 
 int least_driver(int cuda_major) {
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : 450;
@@ -74,7 +74,7 @@ static const char *library_version(const char *file) {
     return text;
 }
 
-/* ---- driver -------------------------------------------------------------------------------------------------------- */
+/* ---- driver ------------------------------------------------------------------------------------------------------ */
 
 const char *install_driver(void) {
     static const package_names names = {"nvidia-driver", "akmod-nvidia", "nvidia-driver-G06-kmp-default", "nvidia",
@@ -199,7 +199,7 @@ static void check_driver(doctor_result *r) {
     }
 }
 
-/* ---- which GPUs are shown ------------------------------------------------------------------------------------------ */
+/* ---- which GPUs are shown ---------------------------------------------------------------------------------------- */
 
 static void check_visible(doctor_result *r) {
     const tni_cuda_found *found = tni_cuda_look();
@@ -225,7 +225,7 @@ static void check_visible(doctor_result *r) {
     }
 }
 
-/* ---- what is built in ---------------------------------------------------------------------------------------------- */
+/* ---- what is built in -------------------------------------------------------------------------------------------- */
 
 typedef struct fit {
     int exact, compiled, none; /* files of kernels: for this GPU; as PTX; not at all */

@@ -16,7 +16,7 @@
 
 static const char WANTED[] = "tenon doctor";
 
-/* ---- NVRTC, which formulas need on the GPU ------------------------------------------------------------------------- */
+/* ---- NVRTC, which formulas need on the GPU ----------------------------------------------------------------------- */
 
 static const char *get_nvrtc(void) {
     return driver_cuda_major() == 12 ? "python -m pip install nvidia-cuda-nvrtc-cu12"
@@ -76,7 +76,7 @@ static void check_nvrtc(doctor_result *r) {
     }
 }
 
-/* ---- others -------------------------------------------------------------------------------------------------------- */
+/* ---- others ------------------------------------------------------------------------------------------------------ */
 
 /* "13.0.0" or the like; false: it does not say. */
 typedef bool (*ask_version)(void *library, char *text, size_t size, int *cuda);
@@ -225,7 +225,7 @@ CHECK(mpi, 3)
 CHECK(blas, 4)
 #undef CHECK
 
-/* ---- the same library twice ---------------------------------------------------------------------------------------- */
+/* ---- the same library twice -------------------------------------------------------------------------------------- */
 
 static const char *const single[] = {"libcuda", "libcudart", "libnvrtc", "libcublas", "libcublasLt", "libcudnn",
                                      "libnccl", "libmpi",    "libtenon", "libgomp",   "libopenblas"};

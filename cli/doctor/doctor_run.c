@@ -15,7 +15,7 @@
 #include "cli/bench/bench.h"
 #include "doctor.h"
 
-/* ---- reading with an end ------------------------------------------------------------------------------------------- */
+/* ---- reading with an end ----------------------------------------------------------------------------------------- */
 
 /* Fills `to`; fewer bytes at the end of the file, or when the time is over (*late). */
 static size_t read_until(int file, void *to, size_t bytes, double deadline, bool *late) {
@@ -51,7 +51,7 @@ void describe_end(const program_end *end, double seconds, char text[static 128])
     }
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static void run_one(const doctor_row *row, doctor_result *r) {
     const double begin = bench_now();
@@ -152,7 +152,7 @@ void run_checks(const doctor_row *const *rows, int n, double seconds, doctor_res
     }
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------ */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 bool find_program(const char *name, char *path, size_t size) {
     const char *folders = getenv("PATH");

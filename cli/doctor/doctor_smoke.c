@@ -15,7 +15,7 @@
 #include "fuse/cpu/compile_c.h"
 #include "fuse/operator.h"
 
-/* ---- by the program itself ----------------------------------------------------------------------------------------- */
+/* ---- by the program itself --------------------------------------------------------------------------------------- */
 
 /* `tenon words…`, in a process of its own: the program beside the library. */
 static void try_command(doctor_result *r, const char *const *words) {
@@ -73,7 +73,7 @@ static void check_formula_gpu(doctor_result *r) {
     }
 }
 
-/* ---- a formula on the CPU ------------------------------------------------------------------------------------------ */
+/* ---- a formula on the CPU ---------------------------------------------------------------------------------------- */
 
 enum { ROWS = 8, COLUMNS = 100 };
 

@@ -17,7 +17,7 @@
 #include "doctor.h"
 #include "fuse/cache/cache.h"
 
-/* ---- what checks share --------------------------------------------------------------------------------------------- */
+/* ---- what checks share ------------------------------------------------------------------------------------------- */
 
 bool machine_path(char *path, size_t size, const char *name) {
     const char *root = getenv("TENON_DOCTOR_ROOT");
@@ -58,7 +58,7 @@ bool own_file(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-/* ---- library, CPU -------------------------------------------------------------------------------------------------- */
+/* ---- library, CPU ------------------------------------------------------------------------------------------------ */
 
 static void check_library(doctor_result *r) {
     char path[PATH_MAX], hash[65];
@@ -80,7 +80,7 @@ static void check_cpu(doctor_result *r) {
     if (held_back && *held_back) observe(r, " (TENON_ISA=%s)", held_back);
 }
 
-/* ---- folders ------------------------------------------------------------------------------------------------------- */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 /* Puts a file there and takes it away. */
 static bool can_write(const char *folder) {
@@ -153,7 +153,7 @@ static void check_temporary(doctor_result *r) {
     }
 }
 
-/* ---- environment --------------------------------------------------------------------------------------------------- */
+/* ---- environment ------------------------------------------------------------------------------------------------- */
 
 /* Everything that is read somewhere: a test compares it with the sources. */
 typedef struct variable {

@@ -1,5 +1,5 @@
-/* Runs operators and formulas from plain C: the kernel that the library picks against the plain reference, both timed, and the
- * error against the reference in float64. A line each:
+/* Runs operators and formulas from plain C: the kernel that the library picks against the plain reference, both timed,
+ * and the error against the reference in float64. A line each:
  *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the reference
  *
  *     make build

@@ -70,9 +70,9 @@ TN_API tn_status tn_run(const tn_operator *op, const tn_args *args, const tn_hos
 /* Does everything of tn_run but the running: the kernel's plan is made and kept. Data pointers may be NULL. */
 TN_API tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host);
 
-/* The most bytes that tn_run takes from the host, each block at a multiple of 64, unless an output lies in the memory of an
- * input: a host that gives out pieces of what it has set aside needs no more. The plan is made and kept, as tn_prepare
- * does it; outputs that are wanted must be there. */
+/* The most bytes that tn_run takes from the host, each block at a multiple of 64, unless an output lies in the memory
+ * of an input: a host that gives out pieces of what it has set aside needs no more. The plan is made and kept, as
+ * tn_prepare does it; outputs that are wanted must be there. */
 TN_API tn_status tn_workspace(const tn_operator *op, const tn_args *args, size_t *bytes);
 
 /* The name of the kernel that tn_run would take, and what must be moved and done. Either may be NULL. */

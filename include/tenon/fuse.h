@@ -1,9 +1,9 @@
-/* Formulas as operators: one line of text becomes kernels for every device, a contract and a gradient
- * (docs/formulas.md has the language).
+/* Formulas as operators: one line of text becomes kernels for every device, a contract and a gradient (docs/formulas.md
+ * has the language).
  *
  *     const tn_operator *gate;
  *     if (tn_fuse("silu(x) * y", NULL, &gate) != TN_OK) puts(tn_last_error());
- *     tn_run(gate, &args, NULL);                                                                                       */
+ *     tn_run(gate, &args, NULL); */
 #ifndef TENON_FUSE_H
 #define TENON_FUSE_H
 
@@ -27,14 +27,15 @@ TN_API tn_status tn_fuse(const char *text, const tn_fuse_options *options, const
  * d<output> for each output. TN_UNSUPPORTED where there is none. */
 TN_API tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **gradient);
 
-/* What a call of an operator that is a formula computes, as JSON, for frameworks that can do it with operations of their
- * own. `types` and `ranks` are of the inputs (TN_NO_TYPE: absent), `attributes` text: "eps=1e-05 mode='sum'".
+/* What a call of an operator that is a formula computes, as JSON, for frameworks that can do it with operations of
+ * their own. `types` and `ranks` are of the inputs (TN_NO_TYPE: absent), `attributes` text: "eps=1e-05 mode='sum'".
  *     {"inputs": [DIMS…], "nodes": [NODE…], "outputs": [{"node": k (-1: not asked for), "dims": DIMS}…]}
  *     DIMS: for each dimension that the formula goes over, which one of the tensor it is; -1: the tensor has it not
  *     NODE: {"op": "input", "type", "input": i} | {"op": "number", "type", "value" (null: NaN)} |
- *           {"op": "+", "type", "in": what the arguments are computed in, "args": [nodes before], "over": "row"|"all" of
- *            reductions and counts, "to" of casts, "torch": the function of PyTorch that does the same, where there is
- *            one}; types of values are f32, f64, i64 and bool
+ *           {"op": "+", "type", "in": what the arguments are computed in, "args": [nodes before],
+ *            "over": "row"|"all" of reductions and counts, "to" of casts,
+ *            "torch": the function of PyTorch that does the same, where there is one};
+ *           types of values are f32, f64, i64 and bool
  * The caller frees it with tn_free; NULL and a message where there is no such thing. */
 TN_API char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int32_t *ranks,
                                 const char *attributes);

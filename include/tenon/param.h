@@ -1,11 +1,11 @@
 /* Dynamic parameters: a number that changes between calls (a learning rate, a scale) is a 0-dim input, and this is one
- * that is set with one call. Nothing is compiled or launched anew; a captured CUDA graph uses the new value from its next
- * replay on.
+ * that is set with one call. Nothing is compiled or launched anew; a captured CUDA graph uses the new value from its
+ * next replay on.
  *
  *     tn_param *lr;
  *     tn_param_make(TN_F32, (tn_device){TN_CUDA, 0}, 1e-3, &lr);
  *     … tn_param_tensor(lr) is an input like any other …
- *     tn_param_set(lr, 1e-4, stream);                                                                                  */
+ *     tn_param_set(lr, 1e-4, stream); */
 #ifndef TENON_PARAM_H
 #define TENON_PARAM_H
 

@@ -1,5 +1,5 @@
-/* Loops take four vectors at a time, which keeps two multiply-add units busy; the elements left over are one vector that
- * overlaps the one before (v_load_last), loaded first, so that a function may run in place. */
+/* Loops take four vectors at a time, which keeps two multiply-add units busy; the elements left over are one vector
+ * that overlaps the one before (v_load_last), loaded first, so that a function may run in place. */
 #include "spans.h"
 
 /* Elements that are added one after the other. Then the sums of blocks are added: long rows stay accurate. */
@@ -104,7 +104,8 @@ TNI_INLINE void exp_to(const tn_type t, const void *x, void *y, int64_t n, real 
     if (i < n) v_store_last(t, y, n, v_exp_scaled(v_fma(last, s, -m)) * by);
 }
 
-/* `many` rows of at most `vectors` vectors. The last vector overlaps the one before; `fresh` are its lanes that do not. */
+/* `many` rows of at most `vectors` vectors. The last vector overlaps the one before; `fresh` are its lanes that do
+ * not. */
 TNI_INLINE void short_softmax(const tn_type t, const int many, const int vectors, const void *x, int64_t apart_x,
                               void *y, int64_t apart_y, int64_t n, vint fresh, vreal scale) {
     const int last = vectors - 1;

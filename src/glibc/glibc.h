@@ -1,6 +1,6 @@
 /* What is built on a new system runs on glibc 2.28, which every wheel of PyTorch needs as well. The compiler reads this
- * file before every other one (CMakeLists.txt): functions that later versions of glibc have in a new edition are taken in
- * their first one. tools/check_glibc.py finds what is missing here. */
+ * file before every other one (CMakeLists.txt): functions that later versions of glibc have in a new edition are taken
+ * in their first one. tools/check_glibc.py finds what is missing here. */
 #ifndef TNI_GLIBC_H
 #define TNI_GLIBC_H
 

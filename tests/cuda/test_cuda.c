@@ -1,12 +1,15 @@
 /* The GPU's side without a GPU: which image is chosen, what the loader says when something is missing, contexts, errors
- * that stay, forks. Most of it runs against a driver that is made up (tests/plugins/fake_cuda.c), each time in a process of
- * its own; what is left holds on machines with a GPU as well. */
+ * that stay, forks. Most of it runs against a driver that is made up (tests/plugins/fake_cuda.c), each time in a
+ * process of its own; what is left holds on machines with a GPU as well. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tenon/param.h>
+
 #include "core/table/table.h"
+#include "cuda/cuda_device.h"
 #include "cuda/driver/cuda.h"
 #include "tests/test.h"
 
@@ -38,7 +41,7 @@ static void in_child(void (*test)(void), const char *what) {
               status);
 }
 
-/* ---- images -------------------------------------------------------------------------------------------------------- */
+/* ---- images ------------------------------------------------------------------------------------------------------ */
 
 static const unsigned char code[1];
 static const tni_image images[] = {
@@ -110,7 +113,7 @@ static void test_built_in(void) {
     }
 }
 
-/* ---- before anything is opened ------------------------------------------------------------------------------------- */
+/* ---- before anything is opened ----------------------------------------------------------------------------------- */
 
 static void test_idle(void) {
     char *table = tn_table_json();
@@ -146,7 +149,7 @@ static void test_mixed(void) {
     CHECK(run_softmax(gpu, other_gpu, NULL) == TN_BAD_DEVICE && says("softmax: y is on cuda:1, but x is on cuda:0"));
 }
 
-/* ---- no driver, or one that cannot be used ------------------------------------------------------------------------- */
+/* ---- no driver, or one that cannot be used ----------------------------------------------------------------------- */
 
 /* With CUDA_VISIBLE_DEVICES empty there is no GPU anywhere. */
 static void test_missing(void) {
@@ -187,7 +190,7 @@ static void test_lacks(void) {
     CHECK(!tni_cuda("a") && says("a: the NVIDIA driver has no cuLaunchKernelEx"));
 }
 
-/* ---- a driver that works ------------------------------------------------------------------------------------------- */
+/* ---- a driver that works ----------------------------------------------------------------------------------------- */
 
 static void test_gpus(void) {
     const tni_gpu *found = NULL;
@@ -245,7 +248,30 @@ static void test_no_memory(void) {
     CHECK(host.alloc(host.context, gpu, 1000).data == NULL && says("CUDA error 2"));
 }
 
-/* ---- launches and errors ------------------------------------------------------------------------------------------- */
+/* A parameter is in the GPU's memory, and is written there in the order of a stream. */
+static void test_param(void) {
+    static char stream;
+    const tn_device second = {TN_CUDA, 1};
+    tn_param *param;
+    float got = 0;
+    CHECK(tn_param_make(TN_F32, second, 0.5, &param) == TN_OK && current_context() == NULL);
+    const tn_tensor *t = tn_param_tensor(param);
+    CHECK(t->device.kind == TN_CUDA && t->device.index == 1 && t->ndim == 0 && t->data);
+    CHECK(tni_cuda_device.read("test", second, &got, t->data, sizeof got, NULL) == TN_OK && got == 0.5F);
+    CHECK(tn_param_set(param, -3, &stream) == TN_OK);
+    CHECK(tni_cuda_device.wait("test", second, &stream) == TN_OK && current_context() == NULL);
+    CHECK(tni_cuda_device.read("test", second, &got, t->data, sizeof got, &stream) == TN_OK && got == -3);
+    tn_param_free(param);
+    CHECK(tn_param_make(TN_F32, (tn_device){TN_CUDA, 7}, 0, &param) == TN_BAD_DEVICE && !param);
+    CHECK(says("tn_param: there is no cuda:7; this process sees 2 GPUs"));
+}
+
+static void test_param_no_memory(void) {
+    tn_param *param;
+    CHECK(tn_param_make(TN_F32, gpu, 0, &param) == TN_NO_MEMORY && !param && says("tn_param: allocating GPU memory"));
+}
+
+/* ---- launches and errors ----------------------------------------------------------------------------------------- */
 
 static const tn_host *streaming(void) {
     static tn_host host;
@@ -286,7 +312,7 @@ static void test_wrong_image(void) {
     }
 }
 
-/* ---- forks --------------------------------------------------------------------------------------------------------- */
+/* ---- forks ------------------------------------------------------------------------------------------------------- */
 
 static void child_of_fork(void) {
     const tni_gpu *found;
@@ -327,7 +353,9 @@ int main(int argc, char **argv) {
                 {"works", test_memory},
                 {"works", test_launch},
                 {"works", test_fork},
+                {"works", test_param},
                 {"no memory", test_no_memory},
+                {"no memory", test_param_no_memory},
                 {"illegal access", test_sticky},
                 {"wrong image", test_wrong_image}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) in_child(rows[i].test, rows[i].what);

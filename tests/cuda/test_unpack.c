@@ -1,5 +1,5 @@
-/* Packed device code: files come back as they were; damaged ones are refused, or come back wrong, but never write out of
- * bounds. Arguments: files that have their packed form beside them as FILE.xz. */
+/* Packed device code: files come back as they were; damaged ones are refused, or come back wrong, but never write out
+ * of bounds. Arguments: files that have their packed form beside them as FILE.xz. */
 #include <stdlib.h>
 
 #include "cuda/driver/unpack.h"

@@ -4,7 +4,7 @@
  * it. */
 #include "fuzz_driver.h"
 
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "cpu/cpu_device.h"
 #include "cuda/driver/cuda.h"
 

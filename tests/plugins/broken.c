@@ -1,5 +1,5 @@
-/* Operators that are wrong, each in its own way, beside a reference that is right: `tenon check` must catch every one of
- * them by the case that is meant for it (test_broken.sh). */
+/* Operators that are wrong, each in its own way, beside a reference that is right: `tenon check` must catch every one
+ * of them by the case that is meant for it (test_broken.sh). */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>

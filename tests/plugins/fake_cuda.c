@@ -1,6 +1,6 @@
-/* A CUDA driver for machines without one: two GPUs of memory that is the host's, kernels that do nothing. What goes wrong
- * with it is set by FAKE_CUDA, so that the loader and its messages can be tested anywhere. Built as libcuda.so.1: opened
- * first, it is what the library finds under that name. */
+/* A CUDA driver for machines without one: two GPUs of memory that is the host's, kernels that do nothing. What goes
+ * wrong with it is set by FAKE_CUDA, so that the loader and its messages can be tested anywhere. Built as libcuda.so.1:
+ * opened first, it is what the library finds under that name. */
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int is(const char *what) {
     return set && strcmp(set, what) == 0;
 }
 
-/* ---- the driver and its GPUs --------------------------------------------------------------------------------------- */
+/* ---- the driver and its GPUs ------------------------------------------------------------------------------------- */
 
 static int init(unsigned flags) {
     (void)flags;
@@ -66,7 +66,7 @@ static int attribute(int *value, int which, int device) {
     return 0;
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------------------------ */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 static char contexts[DEVICES];
 static int active[DEVICES];
@@ -108,7 +108,7 @@ static int pop(void **context) {
     return 0;
 }
 
-/* ---- memory and kernels -------------------------------------------------------------------------------------------- */
+/* ---- memory and kernels ------------------------------------------------------------------------------------------ */
 
 static int make(void **thing) {
     *thing = malloc(1);

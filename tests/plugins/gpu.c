@@ -1,5 +1,5 @@
-/* Operators for the made-up GPU of fake_cuda.c, whose memory is the host's: y = 2 x, once right, and broken in the ways that
- * `tenon check --device cuda` must catch. */
+/* Operators for the made-up GPU of fake_cuda.c, whose memory is the host's: y = 2 x, once right, and broken in the ways
+ * that `tenon check --device cuda` must catch. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 enum { GPUS = 2 };
 
-/* What a kernel that is looked up in the driver gets for nothing: a GPU that is not there, or not any more, is refused. */
+/* What a kernel that is looked up in the driver gets for nothing: a GPU that is not there, or not any more, is
+ * refused. */
 static tn_status prepare(const tn_call *call, void **state) {
     char why[512];
     *state = NULL;

@@ -129,7 +129,12 @@ def test_checkpoint_and_hooks() -> None:
     tn.layer_norm(tn.softmax(y)).square().sum().backward()
     assert_close(x.grad, y.grad)
     packed: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):  # type: ignore[func-returns-value]
+
+    def pack(tensor: Tensor) -> Tensor:
+        packed.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         tn.softmax(x)
     assert len(packed) == 1
 

@@ -342,7 +342,7 @@ static void run_devices(checker *c) {
     problem_free(&p);
 }
 
-/* ---- contexts that nobody asked for ------------------------------------------------------------------------------- */
+/* ---- contexts that nobody asked for ------------------------------------------------------------------------------ */
 
 static int made_context = -1; /* by naming and describing: 0 or 1; -1: not known */
 
@@ -367,7 +367,7 @@ static void run_idle(checker *c) {
     if (made_context != 0) check_fail(c, "naming and describing operators makes a CUDA context");
 }
 
-/* ---- errors that stay ---------------------------------------------------------------------------------------------- */
+/* ---- errors that stay -------------------------------------------------------------------------------------------- */
 
 /* Set in the process that gets its context broken on purpose. */
 static const char CHILD[] = "TENON_CHECK_CHILD";

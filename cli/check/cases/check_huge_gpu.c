@@ -1,5 +1,6 @@
-/* More than 2^31 elements on a GPU. A few problems, one after the other along the slice, are copied there once and doubled
- * until the tensors are full; so every element of the slice has a known result, and many of them are looked at. */
+/* More than 2^31 elements on a GPU. A few problems, one after the other along the slice, are copied there once and
+ * doubled until the tensors are full; so every element of the slice has a known result, and many of them are looked
+ * at. */
 #include "check_huge.h"
 #include "core/layout/layout.h"
 

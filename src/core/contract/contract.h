@@ -247,11 +247,14 @@ typedef struct tni_inputs {
     const int32_t *counts; /* (n_inputs) */
 } tni_inputs;
 
-/* Checks everything that needs no data and fills `bound` and `specs` (n_outputs; NULL: not wanted). The messages are
- * in the user's terms and begin with the operator's name: "softmax: x has rank 0, needs at least 1".
- * Lists: a name that only lists have is each element's own, and they agree element by element; one that something
+/* Checks everything that needs no data and fills `bound` and `specs` (n_outputs; NULL: not wanted). The messages are in
+ * the user's terms and begin with the operator's name: "softmax: x has rank 0, needs at least 1".
+ *
+ * Lists: a name that only lists have is each element's own, and they agree element by element. A name that something
  * else uses too is the same for all. `bound` and the spec of a list output say what holds for the first element.
- * The dims of permute(*s, dims) are made non-negative like axes. A name that only `~` uses is what those broadcast to. */
+ *
+ * The dims of permute(*s, dims) become non-negative, as axes do. A name that only `~` uses is what those broadcast
+ * to. */
 tn_status tni_bind(const tni_contract *contract, const tni_inputs *inputs, const tn_attr *attrs, int32_t n_attrs,
                    tni_bound *bound, tn_spec *specs);
 
@@ -264,36 +267,46 @@ tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, 
  * "sum". Strings and ints of the value live in `arena` memory that the caller frees with tn_free. */
 tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
                          void **memory);
-/* All attributes of a call, "eps=1e-05 mode='sum' want_dx=true": each value to its place in `attrs`. The caller frees the
- * first *n_memory of `memory` (TNI_MAX_ARGS), also after a failure. */
+/* All attributes of a call, "eps=1e-05 mode='sum' want_dx=true": each value to its place in `attrs`. The caller frees
+ * the first *n_memory of `memory` (TNI_MAX_ARGS), also after a failure. */
 tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_attr *attrs, void **memory,
                           int32_t *n_memory);
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
-/* tn_operator_json gives
- *   {"name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null,
- *    "types":   [{"name": "T", "of": ["f16", …]}],
- *    "params":  [{"kind": "input", "name", "type": TYPE, "shape": SHAPE, "optional", "inplace", "list"} |
- *                {"kind": "attr", "name", "type": "int|float|bool|str|dtype|axis|axes|ints|choice|activation",
- *                 "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
- *                 "choices": [str] (of choice and activation), "rank_of": SEQ|null (null: the first input)}],   as written, implied
- * last "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null,
- * "list"}], "where":   [{"text", "expr": EXPR}], "grad":    null | "derived" (tn_gradient_json has it) |
- *               {"locals": [str], "stands_in": bool, "differentiable": [output names],
- *                "statements": [{"results": [names], "local": bool, "op": name,
- *                  "formula": str (of a called operator that is in no table: tn_fuse makes it),
- *                  "args": [{"param": name in the called operator, "attr": bool,
- *                            "from": "input|output|doutput|attr|dim|pack|local|literal", "name": str | "value":
- * value}]}]}, "kernels": [{"name", "device": "cpu|cuda", "types": [..]}], "samples": [{"text", "tolerance", "bench",
- * "types": {"W": "f32"}, "inputs": [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool}  (present
- * ones; of a list input one entry per element)], "attrs": {name: value}}]} TYPE:  {"var": "T"} | {"fixed": ["i32",
- * "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped SHAPE: [DIM…] | {"if": EXPR, "then":
- * [DIM…], "else": [DIM…]} DIM:   {"expr": EXPR} | {"pack": "s"} | {"spread": "shape"}, each with "broadcast": true
- * where `~` | {"fn": "broadcast"|"rows", "of": [SEQ ("rows": true: of rows)]} | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
+/* clang-format off: it would reflow this */
+/* tn_operator_json gives an object with the members
+ *
+ *   "name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null
+ *   "types":   [{"name": "T", "of": ["f16", …]}]
+ *   "params":  as written, implied ones last:
+ *              [{"kind": "input", "name", "type": TYPE, "shape": SHAPE, "optional", "inplace", "list"} |
+ *               {"kind": "attr", "name", "type": "int|float|bool|str|dtype|axis|axes|ints|choice|activation",
+ *                "optional", "required", "default": value (only where there is one), "implied", "length": n|null,
+ *                "choices": [str] (of choice and activation), "rank_of": SEQ|null (null: the first input)}]
+ *   "outputs": [{"name", "type": TYPE, "shape": SHAPE, "want": "always"|"asked"|"grad", "want_attr": str|null, "list"}]
+ *   "where":   [{"text", "expr": EXPR}]
+ *   "grad":    null | "derived" (tn_gradient_json has it) |
+ *              {"locals": [str], "stands_in": bool, "differentiable": [output names],
+ *               "statements": [{"results": [names], "local": bool, "op": name,
+ *                               "formula": str (of a called operator that is in no table: tn_fuse makes it),
+ *                               "args": [{"param": name in the called operator, "attr": bool,
+ *                                         "from": "input|output|doutput|attr|dim|pack|local|literal",
+ *                                         "name": str | "value": value}]}]}
+ *   "kernels": [{"name", "device": "cpu" …, "types": [..]}]
+ *   "samples": [{"text", "tolerance", "bench", "types": {"W": "f32"}, "attrs": {name: value},
+ *                "inputs": present ones, of a list input one entry per element:
+ *                          [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool}]}]
+ *
+ *   TYPE:  {"var": "T"} | {"fixed": ["i32", "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped
+ *   SHAPE: [DIM…] | {"if": EXPR, "then": [DIM…], "else": [DIM…]}
+ *   DIM:   {"expr": EXPR} | {"pack": "s"} | {"spread": "shape"}, each with "broadcast": true where `~`
+ *          | {"fn": "broadcast"|"rows", "of": [SEQ ("rows": true: of rows)]}
+ *          | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
  *          | {"fn": "permute", "a": SEQ, "dims": attr} | {"fn": "concat", "a": SEQ, "axis": attr}
  *   SEQ:   {"pack": "s"} | {"attr": "shape"}
  *   EXPR:  3 | true | {"str": "none"} | {"dim": "n"} | {"attr": "groups"} | {"attr": "stride", "at": 0} | {"rank": "s"}
- *          | {"op": "+ - * / % neg == != < <= > >= and or not", "args": [EXPR…]}                                   */
+ *          | {"op": "+ - * / % neg == != < <= > >= and or not", "args": [EXPR…]} */
+/* clang-format on */
 
 void tni_contract_json(tni_text *text, const tni_contract *contract); /* "types" … "where": members without braces */
 

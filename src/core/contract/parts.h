@@ -143,7 +143,8 @@ tn_status tni_choose(const tni_contract *contract, const tni_bound *bound, const
                      int32_t *count);
 /* NumPy's broadcasting; false where the two do not. */
 bool tni_broadcast(tni_dims *to, const tni_dims *with);
-/* What broadcast() or rows() makes of its operands' dimensions; false where the `bad`-th does not go with those before. */
+/* What broadcast() or rows() makes of its operands' dimensions; false where the `bad`-th does not go with those
+ * before. */
 bool tni_broadcast_all(const tni_item *item, const tni_dims *of, tni_dims *made, int32_t *bad);
 bool tni_is_sequence(const tni_item *item); /* stands for any number of dimensions */
 /* broadcast or rows: the names of shape functions are tni_functions[kind - TNI_ITEM_BROADCAST]. */

@@ -16,7 +16,8 @@ typedef struct tni_library {
 /* A site-packages folder to look in: of a Python that has no library of it open yet. */
 TN_API void tni_library_look_in(const char *site_packages);
 /* The file that the variable names; a copy that the process has already; what the loader finds; what lies in a Python
- * environment (TENON_SITE_PACKAGES, where it was told to look, those that this process has libraries of); the folders. NULL: nowhere. */
+ * environment (TENON_SITE_PACKAGES, where it was told to look, those that this process has libraries of); the folders.
+ * NULL: nowhere. */
 void *tni_library_open(const tni_library *l);
 /* The file that a library was opened from, links resolved. */
 bool tni_library_file(void *library, char *path, size_t size);

@@ -1,7 +1,7 @@
 /* Attributes of type `activation`. Hand-written kernels have 'none' and 'relu' themselves. A call that asks for another
  * one is planned like any other, but its kernel is the one made here, which runs other operators: the same one with
- * 'none' into a tensor of values before the activation, then the activation's formula over those. An operator that takes
- * `z` and `dy` is a gradient: its dy goes through the activation's own gradient first. */
+ * 'none' into a tensor of values before the activation, then the activation's formula over those. An operator that
+ * takes `z` and `dy` is a gradient: its dy goes through the activation's own gradient first. */
 #include "activation.h"
 #include "core/contract/parts.h"
 #include "core/layout/layout.h"

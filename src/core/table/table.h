@@ -26,8 +26,8 @@ tn_status tni_operator_make(const tn_op *row, tn_operator **made);
 void tni_operator_free(tn_operator *op); /* NULL is fine */
 void tni_operator_keep(tn_operator *op);
 tn_operator *tni_operators_kept(void); /* the last one; the others follow by `next` */
-/* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is first
- * asked for something. */
+/* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is
+ * first asked for something. */
 void tni_set_builtin(const tn_op *const *families);
 
 /* Rows with a formula: whoever can compile one says so. The table knows formulas by this alone; without it, such rows

@@ -1,7 +1,7 @@
 /* exp, log, tanh and erf of vectors; included by vec.h. Errors, over all inputs (denormals, infinities, NaN and -0 give
- * what the C library gives): f32 below 2 ulp, f64 below 3 ulp. No gather, no branch. Without fused
- * multiply-add the bounds hold as well: products that must be exact have few enough bits. Also sin and cos: of f32, where
- * there is fused multiply-add, with a branch for large x; else the C library's.
+ * what the C library gives): f32 below 2 ulp, f64 below 3 ulp. No gather, no branch. Without fused multiply-add the
+ * bounds hold as well: products that must be exact have few enough bits. Also sin and cos: of f32, where there is fused
+ * multiply-add, with a branch for large x; else the C library's.
  *
  * The polynomials are minimax fits; what each one approximates is said where it is used. */
 #ifndef TNI_VEC_MATH_H
@@ -187,8 +187,9 @@ TNI_INLINE vreal v_tanh(vreal x) {
 
 #if defined(TNI_ISA_avx512) && defined(TNI_REAL_f32)
 
-/* A register holds a table of 16: a polynomial for each of 16 stretches, around k ERF_STEP, takes half the time of one for
- * all. erf(x) = slope x + c[0] + c[1] d + … + c[5] d^5, d = x - k ERF_STEP; the slope keeps small results precise. */
+/* A register holds a table of 16: a polynomial for each of 16 stretches, around k ERF_STEP, takes half the time of one
+ * for all. erf(x) = slope x + c[0] + c[1] d + … + c[5] d^5, d = x - k ERF_STEP; the slope keeps small results
+ * precise. */
 static const real ERF_STEP = 0x1.04p-2f, ERF_PER_STEP = 0x1.f81f82p+1f, ERF_LAST = 0x1.f70a3ep+1f;
 static const real ERF_SLOPE[16] = {1, 1, 1, 1, 1};
 static const real ERF_TABLE[][16] = {
@@ -258,7 +259,8 @@ TNI_INLINE vreal fused(vreal a, vreal b, vreal c) {
 #endif
 }
 
-/* How many quarter turns x is from 0, and what is left of it, for |x| >= SIN_FAR: of 2 / pi those bits that count, times the mantissa, in whole numbers. */
+/* How many quarter turns x is from 0, and what is left of it, for |x| >= SIN_FAR: of 2 / pi those bits that count,
+ * times the mantissa, in whole numbers. */
 static __attribute__((noinline, unused)) real turn_far(real x, int32_t *quarters) {
     static const uint32_t two_over_pi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
                                            0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};

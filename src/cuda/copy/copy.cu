@@ -139,8 +139,8 @@ template <> struct square<1> {
     }
 };
 
-/* A tile in shared memory, as it is written: EDGE lines j of GROUPS times 16 bytes along i. Where a group lies depends on
- * its line, so that neither side of the exchange has threads waiting for the same bank. */
+/* A tile in shared memory, as it is written: EDGE lines j of GROUPS times 16 bytes along i. Where a group lies depends
+ * on its line, so that neither side of the exchange has threads waiting for the same bank. */
 template <class U> struct tile {
     static constexpr int N = 16 / sizeof(U);
     static constexpr int GROUPS = sizeof(U) == 1 ? TNI_TILE_GROUPS / 2 : TNI_TILE_GROUPS;

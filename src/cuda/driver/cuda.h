@@ -49,8 +49,8 @@ tn_status tni_cuda_alloc(const char *wanted, tn_device device, size_t bytes, voi
 void tni_cuda_free(tn_device device, tn_block block, void *stream);
 void tni_cuda_trim(void); /* gives the pools' unused memory back */
 
-/* What is done to load a kernel is no part of a graph, and the driver allows it while one is captured, by this thread or
- * another, where it is said before: between begin and end. */
+/* What is done to load a kernel is no part of a graph, and the driver allows it while one is captured, by this thread
+ * or another, where it is said before: between begin and end. */
 static inline int tni_cuda_begin_loading(const tni_cuda_api *cu) {
     int mode = CU_CAPTURE_RELAXED;
     cu->cuThreadExchangeStreamCaptureMode(&mode);
@@ -101,8 +101,8 @@ typedef struct tni_launch {
 /* This GPU runs code of `unit` for sm_90 or later: with clusters, bulk copies and programmatic launches. */
 bool tni_cuda_has_90(const tn_call *call, const char *unit);
 
-/* Finds kernel `name` (printf-style) of file `unit` and lets it use l->shared bytes and l->cluster blocks, which are set
- * before; for `prepare`. */
+/* Finds kernel `name` (printf-style) of file `unit` and lets it use l->shared bytes and l->cluster blocks, which are
+ * set before; for `prepare`. */
 tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...)
     __attribute__((format(printf, 4, 5)));
 /* The second half of it, for a kernel from elsewhere. */
@@ -110,7 +110,8 @@ tn_status tni_cuda_allow(const tn_call *call, const tni_launch *l);
 /* How many blocks of this launch one SM holds at a time; with clusters, how many clusters the whole GPU holds. */
 tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most);
 
-/* On the call's device and stream. arguments: a pointer to each of the kernel's parameters. A grid of 0 does nothing. */
+/* On the call's device and stream. arguments: a pointer to each of the kernel's parameters. A grid of 0 does
+ * nothing. */
 tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **arguments);
 
 /* ---- rows of the table ------------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is filled in
 static tni_gpu gpus[TNI_MOST_GPUS];
 static _Atomic bool known[TNI_MOST_GPUS];
 
-/* ---- GPUs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
 static tn_status read_gpu(const tni_cuda_api *cu, const char *wanted, int index, tni_gpu *g) {
     const struct {
@@ -78,7 +78,7 @@ tni_gpu_clocks tni_gpu_clocks_of(const tni_gpu *gpu) {
     return made;
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------------------------------ */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 /* A CUdevice is its index: the driver numbers devices from 0. */
 static bool is_current(const tni_cuda_api *cu, int index) {

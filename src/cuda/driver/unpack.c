@@ -42,7 +42,7 @@ static uint32_t next_byte(reader *r) {
     return 0;
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
 
 static void normalise(reader *r) {
     if (r->range >> 24) return;
@@ -94,7 +94,7 @@ static uint32_t get_even_bits(reader *r, int count) {
     return value;
 }
 
-/* ---- literals and matches ------------------------------------------------------------------------------------------ */
+/* ---- literals and matches ---------------------------------------------------------------------------------------- */
 
 static uint32_t byte_back(const reader *r, uint32_t distance) {
     return r->at - r->begin > distance ? r->to[r->at - distance - 1] : 0;
@@ -169,7 +169,7 @@ static void copy_match(reader *r, uint32_t length, size_t most) {
     for (uint32_t i = 0; i < length; i++, r->at++) r->to[r->at] = r->to[r->at - distance];
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------------------------- */
+/* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
 static void reset(reader *r) {
     bit_chance *all = (bit_chance *)&r->c;
@@ -231,7 +231,7 @@ static bool get_chunk(reader *r) {
     return !r->damaged;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static const uint8_t magic[6] = {0xfd, '7', 'z', 'X', 'Z', 0};
 

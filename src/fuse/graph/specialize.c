@@ -1,6 +1,6 @@
 /* The graph of one call: types are known, attributes are constants, what absent inputs are guarded by has folded away,
  * and reductions are sums, maxima and minima. */
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "formula.h"
 
 #include <math.h>

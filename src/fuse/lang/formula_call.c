@@ -1,7 +1,7 @@
 /* Calls of functions: has, rand, casts, reductions, primitives and the functions that are formulas themselves. */
 #include <string.h>
 
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "formula_parse.h"
 
 enum { MOST_ARGUMENTS = 3 };

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/table/activations.h"
+#include "core/table/activation_names.h"
 #include "language.h"
 
 enum { ATOM = 9, SIGN = 7 };

@@ -8,6 +8,7 @@
 #include "contract_call.h"
 #include "contract_catalogue.h"
 #include "core/host/memory.h"
+#include "core/table/activation_names.h"
 #include "core/table/grad_rule.h"
 
 static call_text call;
@@ -282,6 +283,53 @@ static void test_locale(void) {
     setlocale(LC_NUMERIC, "C");
 }
 
+/* ---- activations that are handed in ------------------------------------------------------------------------------ */
+
+static int16_t wiggle_choice(const char *name) {
+    return strcmp(name, "wiggle") == 0 ? TNI_ACT_OTHER + 7 : -1;
+}
+
+static const char *wiggle_nearest(const char *name) {
+    return name[0] == 'w' ? "wiggle" : NULL;
+}
+
+static const char *wiggle_next(int *at) {
+    return (*at)++ == 0 ? "wiggle" : NULL;
+}
+
+static bool accepts(const tni_contract *c, const char *name, int16_t choice) {
+    char text[64];
+    snprintf(text, sizeof text, "x=f32[2] act='%s'", name);
+    return call_bind(c, text, &call) == TN_OK && call.bound.attrs[0].choice == choice;
+}
+
+static bool lists(const tni_contract *c, const char *choices) {
+    tni_text json = {0};
+    tni_contract_json(&json, c);
+    const bool found = json.data && strstr(json.data, choices) != NULL;
+    tn_free(json.data);
+    return found;
+}
+
+/* The language knows 'none' and 'relu'; what else there is, it is told. */
+static void test_activations(void) {
+    static const tni_activations made_up = {wiggle_choice, wiggle_nearest, wiggle_next};
+    tni_contract *c;
+    CHECK(tni_contract_parse("f(x: T[n], act: activation = 'none') -> y: T[n]", &c) == TN_OK);
+    tni_set_activations(NULL);
+    CHECK(accepts(c, "none", TNI_ACT_NONE) && accepts(c, "relu", TNI_ACT_RELU) && lists(c, "[\"none\"]"));
+    CHECK(call_bind(c, "x=f32[2] act='gelu'", &call) == TN_BAD_VALUE && !strstr(tn_last_error(), "did you mean"));
+    tni_set_activations(&made_up);
+    CHECK(accepts(c, "none", TNI_ACT_NONE) && accepts(c, "wiggle", TNI_ACT_OTHER + 7));
+    CHECK(lists(c, "[\"none\", \"wiggle\"]"));
+    CHECK(call_bind(c, "x=f32[2] act='wigle'", &call) == TN_BAD_VALUE);
+    CHECK(strstr(tn_last_error(), "did you mean 'wiggle'?") != NULL);
+    tni_set_activations(&tni_table_activations);
+    CHECK(tni_activation_choice("gelu") >= TNI_ACT_OTHER && tni_activation_choice("softmax") == -1);
+    CHECK(lists(c, "\"gelu\""));
+    tni_contract_free(c);
+}
+
 /* ---- the Nth allocation fails ------------------------------------------------------------------------------------ */
 
 /* One thing done from beginning to end; it leaves nothing behind, whatever happens. */
@@ -393,6 +441,7 @@ int main(void) {
     test_table();
     test_strings();
     test_locale();
+    test_activations();
     test_starving();
     return test_end();
 }

@@ -84,7 +84,8 @@ static void check_nest(void) {
     for (int32_t d = 0; d + 1 < v.nest.n_loops; d++) CHECK(!could_merge(&v, d));
 }
 
-/* A channels-last image and a bias of its channels: the two loops over its plane become one, outside of the channels. */
+/* A channels-last image and a bias of its channels: the two loops over its plane become one, outside of the
+ * channels. */
 static void check_example(void) {
     int64_t sizes[] = {3, 5, 7}, image[] = {1, 21, 3}, bias[] = {1, 0, 0};
     tni_nest nest = {3, 2, sizes, (int64_t *[]){image, bias}, 1};

@@ -1,6 +1,6 @@
 /* Activations by name: rows of the table that are a formula of one tensor. */
-#ifndef TNI_ACTIVATIONS_H
-#define TNI_ACTIVATIONS_H
+#ifndef TNI_ACTIVATION_NAMES_H
+#define TNI_ACTIVATION_NAMES_H
 
 #include "table.h"
 

@@ -1,5 +1,5 @@
 /* Which rows of the table are activations. */
-#include "activations.h"
+#include "activation_names.h"
 
 static bool has_defaults(const tni_contract *c) {
     for (int32_t i = 0; i < c->n_attrs; i++) {
