@@ -3,6 +3,7 @@
  *     test_device_code FOLDER NVCC FILE…: the folder that includes begin at, nvcc's path or "", the files */
 #include <stdlib.h>
 
+#include "core/host/memory.h"
 #include "cuda/driver/nvrtc.h"
 #include "tests/test.h"
 
