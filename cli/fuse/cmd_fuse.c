@@ -11,6 +11,7 @@
 #include "core/contract/parts.h"
 #include "core/run/plan.h"
 #include "fuse/operator.h"
+#include "fuse/plan/backend.h"
 #include "fuse_apart.h"
 
 static const char *shape, *type_name = "f32", *show, *device;
@@ -195,15 +196,29 @@ static tn_status show_graph(const tni_fuse *formula) {
     return TN_OK;
 }
 
+/* The backend that --show names; NULL: none that compiles has this name. */
+static const tni_backend *shown_backend(void) {
+    for (const tni_backend *const *b = tni_backends(); *b; b++) {
+        if ((*b)->emit && strcmp((*b)->name, show) == 0) return *b;
+    }
+    return NULL;
+}
+
 static int show_source(const tn_operator *op, made_call *k) {
     const tni_fuse *formula;
+    const tni_backend *backend = shown_backend();
     tn_status status = tni_operator_formula(op, &formula);
-    if (status == TN_OK) {
-        status = strcmp(show, "graph") == 0  ? show_graph(formula)
-                 : strcmp(show, "cuda") == 0 ? emit(formula, k, "cuda", TN_CUDA)
-                                             : emit(formula, k, "c", TN_CPU);
-    }
+    if (status == TN_OK) status = backend ? emit(formula, k, backend->name, backend->device) : show_graph(formula);
     return status == TN_OK ? 0 : failed();
+}
+
+static int refuse_show(void) {
+    char names[200] = "";
+    for (const tni_backend *const *b = tni_backends(); *b; b++) {
+        const size_t length = strlen(names);
+        if ((*b)->emit) snprintf(names + length, sizeof names - length, "%s, ", (*b)->name);
+    }
+    return usage_error(&verb_fuse, "--show %s: expected %sor graph", show, names);
 }
 
 /* ---- speed ------------------------------------------------------------------------------------------------------- */
@@ -377,8 +392,7 @@ static int run(int count, const char *const *rest) {
     if (count == 0) return usage_error(&verb_fuse, "which formula? tenon fuse \"relu(x * s + b)\"");
     if (count > 1) return usage_error(&verb_fuse, "one formula at a time, in quotes; '%s' is another word", rest[1]);
     if (T == TN_NO_TYPE) return usage_error(&verb_fuse, "there is no type '%s'", type_name);
-    bool known = !show || strcmp(show, "cuda") == 0 || strcmp(show, "c") == 0 || strcmp(show, "graph") == 0;
-    if (!known) return usage_error(&verb_fuse, "--show %s: expected cuda, c or graph", show);
+    if (show && strcmp(show, "graph") != 0 && !shown_backend()) return refuse_show();
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_fuse, "%s", tn_last_error());
     if (tn_fuse(rest[0], &options, &op) != TN_OK) return failed();
     written = op;

@@ -3,4 +3,9 @@
 #include "fuse/cuda/gpu.h"
 #include "operator.h"
 
-const tni_backend *const tni_formula_backends[] = {&tni_cuda_backend, &tni_c_backend, &tni_interpreter_backend, NULL};
+const tni_backend *const tni_formula_backends[] = {
+    &tni_cuda_backend,
+    &tni_c_backend,
+    &tni_interpreter_backend,
+    NULL,
+};
