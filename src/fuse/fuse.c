@@ -78,10 +78,6 @@ void tni_fuse_free(tni_fuse *f) {
     tni_free(f);
 }
 
-const tni_contract *tni_fuse_contract(const tni_fuse *f) {
-    return f->contract;
-}
-
 /* The text of `text`, which the caller frees; NULL and a message where memory ran out. */
 static char *finish(tni_text *text) {
     if (!text->failed) return text->data;

@@ -100,10 +100,8 @@ static void add_dims(tni_text *text, const tni_domain *domain, uint32_t mask, co
 
 /* What its arguments are computed in. */
 static const char *lane_of_arguments(const form *m, const tni_gnode *node) {
-    const tni_graph *g = &m->specialized.graph;
     if (tni_prims[node->op].typing != TNI_TYPED_TEST) return lane_name(m, node->type);
-    int type = tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type);
-    return lane_name(m, type == TN_BOOL ? TN_I64 : type);
+    return tn_type_name(tni_lane_type(tni_lane_of_test(&m->specialized.graph, node)));
 }
 
 static void add_name(tni_text *text, const tni_gnode *node) {

@@ -81,7 +81,7 @@ static tn_status prepare(const tn_call *call, void **state) {
 }
 
 static size_t workspace(const tn_call *call) {
-    return tni_program_workspace(call->state);
+    return ((const tni_program *)call->state)->workspace;
 }
 
 static tn_status run(const tn_call *call, void *state) {
@@ -111,7 +111,7 @@ static tn_cost cost(const tn_call *call) {
     const formula *f = NULL;
     const tni_fuse *parsed;
     tn_cost made = {0, 0};
-    if (call->kernel->run == run) return tni_program_cost(call->state);
+    if (call->kernel->run == run) return ((const tni_program *)call->state)->cost;
     for (const tn_kernel *k = call->kernel; k->name && !f; k++)
         f = k->run == run || k->run == run_reference ? k->data : f;
     if (!f || parsed_of(f, &parsed) != TN_OK || tni_fuse_cost(parsed, call, &made) != TN_OK) return (tn_cost){0, 0};
@@ -254,7 +254,7 @@ static tn_status make_formula(const char *text, const char *name, bool fast, tni
     tn_status status = f->written && f->doc && f->text && (f->name || !name) ? TN_OK : TN_NO_MEMORY;
     const tni_fuse *whole = NULL;
     if (status == TN_OK) status = parsed_of(f, &whole);
-    if (status == TN_OK) f->signature = tni_contract_print(tni_fuse_contract(whole));
+    if (status == TN_OK) f->signature = tni_contract_print(whole->contract);
     if (status == TN_OK && !f->signature) status = TN_NO_MEMORY;
     if (status == TN_OK) {
         f->row.signature = f->signature;
@@ -336,8 +336,8 @@ tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_ope
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* What cannot be was not written by anybody: there is no place to point at. It is too large, or what the contract says of
- * shapes and types cannot be said of the gradient's. */
+/* What cannot be was not written by anybody: there is no place to point at. It is too large, or what the contract says
+ * of shapes and types cannot be said of the gradient's. */
 static tn_status not_written(const tni_fuse *parsed, tn_status status) {
     if (status != TN_BAD_CONTRACT) return status;
     char why[1024];

@@ -45,7 +45,7 @@ static bool take_tensor(source *from, tn_type type, tn_tensor *tensor, int64_t *
 
 static void run(const tni_fuse *f, source *from) {
     static const tn_type types[] = {TN_F32, TN_F64, TN_BF16, TN_F16, TN_I64, TN_BOOL, TN_I8, TN_C64};
-    const tni_contract *c = tni_fuse_contract(f);
+    const tni_contract *c = f->contract;
     static tn_tensor tensors[2 * TNI_MAX_ARGS];
     static int64_t shapes[2 * TNI_MAX_ARGS][TN_MAX_RANK];
     static const tn_tensor *in[TNI_MAX_ARGS];

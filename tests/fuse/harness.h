@@ -1,5 +1,5 @@
-/* For tests of formulas: arrays, calls, and a reference (every operation of the graph in double, element by element over
- * the whole domain, in the plainest way); rows of formulas and shapes as calls, and how results are compared. */
+/* For tests of formulas: arrays, calls, and a reference (every operation of the graph in double, element by element
+ * over the whole domain, in the plainest way); rows of formulas and shapes as calls, and how results are compared. */
 #ifndef TENON_TEST_FUSE_HARNESS_H
 #define TENON_TEST_FUSE_HARNESS_H
 
@@ -55,8 +55,7 @@ static inline int64_t array_count(const array *a) {
     return n;
 }
 
-/* How the elements lie in memory: 0 dense, 1 dimensions reversed, 2 every second element, 3 last dimension backwards.
- * */
+/* layout: 0 dense, 1 dimensions reversed, 2 every second element, 3 the last dimension backwards. */
 static inline void array_make(array *a, tn_type type, int32_t ndim, const int64_t *shape, int layout) {
     *a = (array){.type = type, .ndim = ndim};
     int64_t step = layout == 2 ? 2 : 1, first = 0;
@@ -147,7 +146,7 @@ typedef struct call_args {
 
 /* wants: outputs marked `?` are asked for. */
 static inline void call_arguments(call_of *c, bool wants, call_args *a) {
-    const tni_contract *contract = tni_fuse_contract(c->f);
+    const tni_contract *contract = c->f->contract;
     int n_attrs = 0;
     for (int i = 0; i < contract->n_inputs; i++) {
         a->tensors[i] = array_tensor(&c->in[i]);
@@ -175,7 +174,7 @@ static inline tn_status call_make_outputs(call_of *c, int layout) {
     call_args a;
     call_arguments(c, true, &a);
     TN_TRY(run_infer(c->f, &a.args, specs));
-    for (int i = 0; i < tni_fuse_contract(c->f)->n_outputs; i++) {
+    for (int i = 0; i < c->f->contract->n_outputs; i++) {
         array_make(&c->out[i], specs[i].type, specs[i].ndim, specs[i].shape, layout);
     }
     return TN_OK;
@@ -526,7 +525,7 @@ static inline tn_status views_run(call_of *c, bool *compiled) {
     make_views(c, &v);
     TN_TRY(tni_fuse_bind(c->f, &v.call, &program));
     *compiled = tni_program_is_compiled(program);
-    v.call.workspace = aligned_alloc(64, (tni_program_workspace(program) + 127) / 64 * 64);
+    v.call.workspace = aligned_alloc(64, (program->workspace + 127) / 64 * 64);
     tn_status status = tni_program_run(program, &v.call);
     free(v.call.workspace);
     tni_program_free(program);

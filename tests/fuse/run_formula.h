@@ -143,7 +143,7 @@ static inline tn_status run_program(const tni_fuse *f, tn_call *call) {
     tni_program *program;
     TN_TRY(tni_fuse_bind(f, call, &program));
     tn_block block = {0};
-    size_t bytes = tni_program_workspace(program);
+    size_t bytes = program->workspace;
     tn_status status = TN_OK;
     if (bytes) {
         block = call->host->alloc(call->host->context, call->device, bytes);

@@ -16,6 +16,50 @@
 /* out[i] = f(arg[0][i] …); bit k of `scalars`: arg[k] is a single value. out may be one of the arguments. */
 typedef void (*tni_loop)(const void *const *arg, unsigned scalars, void *out, int64_t n);
 
+/* The body of such a loop: y[i] of a, or of a and b, each an element or one number for all. */
+#define TNI_UNARY_LOOP(type, expression)        \
+    const type *x = arg[0];                     \
+    type *y = out;                              \
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+        const type a = x[i];                    \
+        y[i] = expression;                      \
+    }
+#define TNI_BINARY_LOOP(type, result, expression)   \
+    const type *p = arg[0], *q = arg[1];            \
+    result *y = out;                                \
+    if (scalars == 1) {                             \
+        const type a = *p;                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type b = q[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else if (scalars == 2) {                      \
+        const type b = *q;                          \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i];                    \
+            y[i] = expression;                      \
+        }                                           \
+    } else {                                        \
+        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
+            const type a = p[i], b = q[i];          \
+            y[i] = expression;                      \
+        }                                           \
+    }
+
+/* Whether a column of primitive_list.h makes a loop. */
+#define TNI_HAS_VECTOR(f) 1
+#define TNI_HAS_VECTOR_2(f) 1
+#define TNI_HAS_SCALAR(expression) 1
+#define TNI_HAS_SCALAR_2(expression) 1
+#define TNI_HAS_INTEGER(expression) 1
+#define TNI_HAS_INTEGER_2(expression) 1
+#define TNI_HAS_TRUTH(expression) 1
+#define TNI_HAS_TRUTH_2(expression) 1
+#define TNI_HAS_TEST(op) 1
+#define TNI_HAS_CHOICE 1
+#define TNI_HAS_REFERENCE 1
+#define TNI_HAS_NONE 0
+
 /* One set for each instruction set and precision (loops_cpu.c). */
 typedef struct tni_real_loops {
     tni_loop op[TNI_PRIMS];

@@ -1,16 +1,16 @@
 /* Loops of a program made by the host's compiler (emit_c.c says which).
  *
  * When: a program whose calls move at least TNI_C_BYTES looks for its loops when it is bound, among those that are
- * loaded. The cache on disk is looked into by the second call (of all programs with the same text): loading takes longer
- * than the interpreter does for a first result, unless a call moves TNI_C_BYTES_SOON. Where there are no loops it runs as
- * it is; the third call starts the compiler in a thread of its own, and the calls after that thread is through use what
- * it made. What is compiled is cached, for processes to come and for machines without a compiler.
+ * loaded. The cache on disk is looked into by the second call (of all programs with the same text): loading takes
+ * longer than the interpreter does for a first result, unless a call moves TNI_C_BYTES_SOON. Where there are no loops
+ * it runs as it is; the third call starts the compiler in a thread of its own, and the calls after that thread is
+ * through use what it made. What is compiled is cached, for processes to come and for machines without a compiler.
  *
  * Results are the same bits either way, so nobody needs to know when that is. Only the last bit of exp, log and what is
  * made of them can differ, and only where the library was built by another make of compiler than the host's.
  *
- * The compiler is TENON_CC, else CC, else cc. Before its first use it must make a program that runs and says so. Whatever
- * goes wrong, the interpreter does the work: no error, nothing cached, no second try in this process.
+ * The compiler is TENON_CC, else CC, else cc. Before its first use it must make a program that runs and says so.
+ * Whatever goes wrong, the interpreter does the work: no error, nothing cached, no second try in this process.
  * TENON_JIT=0: nothing is compiled or loaded; TENON_JIT=now: by binding, whatever the size. */
 #ifndef TNI_FUSE_COMPILE_C_H
 #define TNI_FUSE_COMPILE_C_H

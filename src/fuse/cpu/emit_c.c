@@ -100,11 +100,6 @@ static bool is_neutral(const tni_step *s) {
     return s->kind == TNI_STEP_NONE || s->kind == TNI_STEP_POINT;
 }
 
-static bool is_dense(const emitter *e, const tni_memory *m) {
-    const tni_pass *pass = e->pass;
-    return m->strides[pass->n_dims] == 1 && (e->made->rows == 1 || m->strides[pass->n_dims - 1] == pass->columns);
-}
-
 static int lane_of_argument(const emitter *e, const tni_step *s, int k) {
     return s->arg[k] >= 0 ? e->values[s->arg[k]].lane : -1;
 }
@@ -132,9 +127,10 @@ static bool fits(const emitter *e, const tni_step *s) {
     case TNI_STEP_LOOP: return fits_loop(e, s);
     case TNI_STEP_EXPAND: return s->lane == e->lane && (s->from_level == TNI_ONCE || e->pass->columns >= TNI_LONG_ROW);
     case TNI_STEP_LOAD:
-        if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && is_dense(e, m);
-        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e, m);
-    case TNI_STEP_STORE: return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && is_dense(e, m);
+        if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && tni_is_contiguous(e->pass, e->made, m);
+        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && tni_is_contiguous(e->pass, e->made, m);
+    case TNI_STEP_STORE:
+        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && tni_is_contiguous(e->pass, e->made, m);
     case TNI_STEP_GATHER: return s->lane == e->lane && tni_sums_columns(e->pass, &e->pass->accumulators[s->operand]);
     default: return false;
     }
@@ -154,10 +150,7 @@ static bool is_stored(const emitter *e, int32_t v) {
 }
 
 static int64_t bytes_of(const emitter *e, int32_t v) {
-    int64_t columns = e->pass->columns, block = e->made->block, rows = e->made->rows;
-    int64_t n = columns < block ? rows * columns : block;
-    if (e->values[v].level != TNI_ELEMENT) n = e->values[v].level == TNI_ROW ? rows : 1;
-    return n * tni_lane_size(e->values[v].lane);
+    return tni_block_count(e->pass, e->made, e->values[v].level) * tni_lane_size(e->values[v].lane);
 }
 
 /* In the scratch memory values take the place of others that nobody needs any more: of one that this loop still reads,

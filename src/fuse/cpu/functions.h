@@ -101,7 +101,7 @@ TNI_INLINE vreal f_tanh_softplus(vreal x) {
     return n / (n + 2);
 }
 
-/* ---- for what is rounded to bf16, of which 8 bits are left: 16 and more are right --------------------------------- */
+/* ---- for results that are rounded to bf16, which has 8 bits: 16 and more are right ------------------------------- */
 
 #if defined(TNI_REAL_f32)
 /* exp(r) = 1 + r + r^2 P(r), |r| <= ln(2) / 2 */

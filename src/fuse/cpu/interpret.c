@@ -30,14 +30,6 @@ typedef struct worker {
     int64_t number; /* elements of the lists before this tensor */
 } worker;
 
-typedef struct shared {
-    const tni_program *program;
-    const tni_pass *pass;
-    const tni_cpu_pass *made;
-    const tn_call *call;
-    const tni_c_loop *loops;
-} shared;
-
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* A call without any has none, and nothing in it. */
@@ -475,22 +467,16 @@ static void run_units(worker *w, int64_t begin, int64_t end) {
 }
 
 /* The scratch memory is this thread's stack: kernels do not allocate. */
-static void run_range(const shared *s, int64_t begin, int64_t end, int64_t piece) {
-    const tni_pass *pass = s->pass;
-    const tni_cpu_pass *made = s->made;
-    int32_t n = pass->n_memory + pass->n_accumulators;
+static void run_range(const worker *all, int64_t begin, int64_t end, int64_t piece) {
+    const tni_cpu_pass *made = all->made;
+    int32_t n = all->pass->n_memory + all->pass->n_accumulators;
     char scratch[made->scratch + 64] __attribute__((aligned(64)));
     void *at[made->n_values + 1];
     int64_t offset[n + 1];
-    worker w = {.program = s->program,
-                .pass = pass,
-                .made = made,
-                .call = s->call,
-                .loops = s->loops,
-                .at = at,
-                .offset = offset,
-                .piece = piece,
-                .length = pass->columns};
+    worker w = *all;
+    w.at = at;
+    w.offset = offset;
+    w.piece = piece;
     for (int32_t i = 0; i < made->n_values; i++) at[i] = made->offset[i] < 0 ? NULL : scratch + made->offset[i];
     memset(offset, 0, sizeof offset);
     clear_partials(&w);
@@ -504,10 +490,10 @@ static void do_units(void *arg, int64_t begin, int64_t end) {
 
 /* Which units a piece has depends on the shape alone, so the sums come out the same on any number of threads. */
 static void do_pieces(void *arg, int64_t begin, int64_t end) {
-    const shared *s = arg;
+    const worker *all = arg;
     for (int64_t piece = begin; piece < end; piece++) {
-        int64_t first = s->made->units * piece / s->made->pieces, past = s->made->units * (piece + 1) / s->made->pieces;
-        run_range(s, first, past, piece);
+        int64_t units = all->made->units, pieces = all->made->pieces;
+        run_range(all, units * piece / pieces, units * (piece + 1) / pieces, piece);
     }
 }
 
@@ -544,16 +530,17 @@ tn_status tni_interpret(const tni_program *program, const tn_call *call, const t
     for (int32_t i = 0; i < program->n_passes; i++) {
         const tni_pass *pass = &program->passes[i];
         const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
-        shared s = {program, pass, made, call, loops};
+        worker all = {
+            .program = program, .pass = pass, .made = made, .call = call, .loops = loops, .length = pass->columns};
         int64_t elements = made->rows * (made->span > 0 ? made->span : 1), grain = 1;
         if (made->first_unit) { /* of lists, units may be small */
             elements = 1 + pass->columns / made->units;
             if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / made->pieces);
         }
         if (pass->n_accumulators) {
-            tn_parallel(call, made->pieces, grain, do_pieces, &s);
+            tn_parallel(call, made->pieces, grain, do_pieces, &all);
         } else {
-            tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &s);
+            tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &all);
         }
         for (int32_t k = 0; k < pass->n_accumulators; k++) add_sums(call, made->pieces, &pass->accumulators[k]);
     }

@@ -47,41 +47,6 @@ tni_loop tni_pair_loop(int lane, int first, int second, bool relu) {
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-/* y[i] of a and b, each an element or one number for all; a loop of its own for what stands side by side. */
-#define BINARY_LOOPS(type, expression)              \
-    if (scalars == 0) {                             \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const type a = p[i], b = q[i];          \
-            y[i] = expression;                      \
-        }                                           \
-    } else if (scalars == 2) {                      \
-        const type b = q[0];                        \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const type a = p[i];                    \
-            y[i] = expression;                      \
-        }                                           \
-    } else {                                        \
-        const type a = p[0];                        \
-        const int64_t by = scalars & 2 ? 0 : 1;     \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const type b = q[by * i];               \
-            y[i] = expression;                      \
-        }                                           \
-    }
-
-#define UNARY(type, expression)                 \
-    const type *x = arg[0];                     \
-    type *y = out;                              \
-    TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-        const type a = x[i];                    \
-        y[i] = expression;                      \
-    }
-
-#define BINARY(type, result, expression) \
-    const type *p = arg[0], *q = arg[1]; \
-    result *y = out;                     \
-    BINARY_LOOPS(type, expression)
-
 #define WHERE(type)                                                                                   \
     const uint8_t *c = arg[0];                                                                        \
     const type *a = arg[1], *b = arg[2];                                                              \
@@ -124,9 +89,9 @@ static void by_reference(int op, const void *const *arg, unsigned scalars, int64
     }
 }
 
-#define INT_INTEGER(expression) UNARY(int64_t, expression)
-#define INT_INTEGER_2(expression) BINARY(int64_t, int64_t, expression)
-#define INT_TEST(op) BINARY(int64_t, uint8_t, a op b)
+#define INT_INTEGER(expression) TNI_UNARY_LOOP(int64_t, expression)
+#define INT_INTEGER_2(expression) TNI_BINARY_LOOP(int64_t, int64_t, expression)
+#define INT_TEST(op) TNI_BINARY_LOOP(int64_t, uint8_t, a op b)
 #define INT_CHOICE WHERE(int64_t)
 #define INT_REFERENCE by_reference(op_of_this, arg, scalars, out, n);
 #define INT_NONE
@@ -140,8 +105,8 @@ static void by_reference(int op, const void *const *arg, unsigned scalars, int64
 
 /* ---- truth values ------------------------------------------------------------------------------------------------ */
 
-#define BOOL_TRUTH(expression) UNARY(uint8_t, expression)
-#define BOOL_TRUTH_2(expression) BINARY(uint8_t, uint8_t, expression)
+#define BOOL_TRUTH(expression) TNI_UNARY_LOOP(uint8_t, expression)
+#define BOOL_TRUTH_2(expression) TNI_BINARY_LOOP(uint8_t, uint8_t, expression)
 #define BOOL_CHOICE WHERE(uint8_t)
 #define BOOL_NONE
 #define PRIMITIVE(id, value, real, whole, truth, ...)                                       \
@@ -153,21 +118,12 @@ static void by_reference(int op, const void *const *arg, unsigned scalars, int64
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-#define HAS_INTEGER(expression) 1
-#define HAS_INTEGER_2(expression) 1
-#define HAS_TEST(op) 1
-#define HAS_TRUTH(expression) 1
-#define HAS_TRUTH_2(expression) 1
-#define HAS_CHOICE 1
-#define HAS_REFERENCE 1
-#define HAS_NONE 0
-
 tni_loop tni_loop_of(int lane, int op) {
-#define PRIMITIVE(id, value, real, whole, ...) [TNI_P_##id] = HAS_##whole ? int_##id : NULL,
+#define PRIMITIVE(id, value, real, whole, ...) [TNI_P_##id] = TNI_HAS_##whole ? int_##id : NULL,
     static const tni_loop ints[TNI_PRIMS] = {
 #include "fuse/graph/primitive_list.h"
     };
-#define PRIMITIVE(id, value, real, whole, truth, ...) [TNI_P_##id] = HAS_##truth ? bool_##id : NULL,
+#define PRIMITIVE(id, value, real, whole, truth, ...) [TNI_P_##id] = TNI_HAS_##truth ? bool_##id : NULL,
     static const tni_loop bools[TNI_PRIMS] = {
 #include "fuse/graph/primitive_list.h"
     };

@@ -101,38 +101,9 @@ static void by_reference(int op, const void *const *arg, unsigned scalars, real 
         apply_two(f_##f, arg[0], false, arg[1], false, out, n); \
     }
 
-#define LOOP_SCALAR(expression)                 \
-    const real *x = arg[0];                     \
-    real *y = out;                              \
-    TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-        real a = x[i];                          \
-        y[i] = expression;                      \
-    }
-
-#define BINARY(result, expression)                  \
-    const real *p = arg[0], *q = arg[1];            \
-    result *y = out;                                \
-    if (scalars == 1) {                             \
-        const real a = *p;                          \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const real b = q[i];                    \
-            y[i] = expression;                      \
-        }                                           \
-    } else if (scalars == 2) {                      \
-        const real b = *q;                          \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const real a = p[i];                    \
-            y[i] = expression;                      \
-        }                                           \
-    } else {                                        \
-        TNI_IVDEP for (int64_t i = 0; i < n; i++) { \
-            const real a = p[i], b = q[i];          \
-            y[i] = expression;                      \
-        }                                           \
-    }
-
-#define LOOP_SCALAR_2(expression) BINARY(real, expression)
-#define LOOP_TEST(op) BINARY(uint8_t, a op b)
+#define LOOP_SCALAR(expression) TNI_UNARY_LOOP(real, expression)
+#define LOOP_SCALAR_2(expression) TNI_BINARY_LOOP(real, real, expression)
+#define LOOP_TEST(op) TNI_BINARY_LOOP(real, uint8_t, a op b)
 #define LOOP_CHOICE choose_each(arg, scalars, out, n);
 #define LOOP_REFERENCE by_reference(op_of_this, arg, scalars, out, n);
 #define LOOP_NONE
@@ -146,10 +117,10 @@ static void by_reference(int op, const void *const *arg, unsigned scalars, real 
 
 #if defined(TNI_REAL_f32)
 #define LOOP_COARSE(f) apply(f_##f, arg[0], out, n);
-#define HAS_COARSE(f) 1
+#define TNI_HAS_COARSE(f) 1
 #else
 #define LOOP_COARSE(f)
-#define HAS_COARSE(f) 0
+#define TNI_HAS_COARSE(f) 0
 #endif
 #define PRIMITIVE(id, value, real, whole, truth, quick, ...)                                  \
     static void coarse_##id(const void *const *arg, unsigned scalars, void *out, int64_t n) { \
@@ -254,44 +225,29 @@ TNI_INLINE void store_as(const tn_type t, const void *from, void *to, int64_t n)
 }
 
 static void load(tn_type type, const void *from, void *to, int64_t n) {
-    if (type == TN_F16) {
-        load_as(TN_F16, from, to, n);
-    } else if (type == TN_BF16) {
-        load_as(TN_BF16, from, to, n);
-    } else if (type == TN_F32) {
-        load_as(TN_F32, from, to, n);
-    } else {
-        load_as(TN_F64, from, to, n);
+    switch (type) {
+    case TN_F16: load_as(TN_F16, from, to, n); break;
+    case TN_BF16: load_as(TN_BF16, from, to, n); break;
+    case TN_F32: load_as(TN_F32, from, to, n); break;
+    default: load_as(TN_F64, from, to, n); break;
     }
 }
 
 static void store(tn_type type, const void *from, void *to, int64_t n) {
-    if (type == TN_F16) {
-        store_as(TN_F16, from, to, n);
-    } else if (type == TN_BF16) {
-        store_as(TN_BF16, from, to, n);
-    } else if (type == TN_F32) {
-        store_as(TN_F32, from, to, n);
-    } else {
-        store_as(TN_F64, from, to, n);
+    switch (type) {
+    case TN_F16: store_as(TN_F16, from, to, n); break;
+    case TN_BF16: store_as(TN_BF16, from, to, n); break;
+    case TN_F32: store_as(TN_F32, from, to, n); break;
+    default: store_as(TN_F64, from, to, n); break;
     }
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-#define HAS_VECTOR(f) 1
-#define HAS_VECTOR_2(f) 1
-#define HAS_SCALAR(expression) 1
-#define HAS_SCALAR_2(expression) 1
-#define HAS_TEST(op) 1
-#define HAS_CHOICE 1
-#define HAS_REFERENCE 1
-#define HAS_NONE 0
-
 const tni_real_loops TNI_CPU(fuse_loops) = {
-#define PRIMITIVE(id, value, real, ...) .op[TNI_P_##id] = HAS_##real ? loop_##id : NULL,
+#define PRIMITIVE(id, value, real, ...) .op[TNI_P_##id] = TNI_HAS_##real ? loop_##id : NULL,
 #include "fuse/graph/primitive_list.h"
-#define PRIMITIVE(id, value, real, whole, truth, quick, ...) .coarse[TNI_P_##id] = HAS_##quick ? coarse_##id : NULL,
+#define PRIMITIVE(id, value, real, whole, truth, quick, ...) .coarse[TNI_P_##id] = TNI_HAS_##quick ? coarse_##id : NULL,
 #include "fuse/graph/primitive_list.h"
     .sum = sum_of,
     .dot = dot_of,

@@ -14,10 +14,8 @@ typedef struct allocator {
 } allocator;
 
 static int64_t bytes_of(const tni_cpu_planner *c, const tni_value *value) {
-    int64_t columns = c->pass->columns, block = c->made->block, rows = c->made->rows;
-    int64_t elements = columns < block ? rows * columns : block;
-    int64_t n = value->level == TNI_ELEMENT ? elements : value->level == TNI_ROW ? rows : 1;
-    int64_t bytes = n * (value->gathered ? 8 : tni_lane_size(value->lane));
+    int64_t bytes = tni_block_count(c->pass, c->made, value->level) *
+                    (value->gathered ? 8 : tni_lane_size(value->lane));
     return (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
 }
 

@@ -3,12 +3,6 @@
 
 #include "steps.h"
 
-bool tni_is_contiguous(const tni_cpu_planner *c, const tni_memory *memory) {
-    const tni_pass *pass = c->pass;
-    bool rows = c->made->rows == 1 || memory->strides[pass->n_dims - 1] == pass->columns;
-    return memory->strides[pass->n_dims] == 1 && rows;
-}
-
 /* ---- lists that grow --------------------------------------------------------------------------------------------- */
 
 static void *grown(tni_cpu_planner *c, void *list, int32_t count, int32_t *capacity, size_t size) {
@@ -30,6 +24,12 @@ static void add_step(tni_cpu_planner *c, tni_step step) {
     step.pair = -1;
     c->steps[c->made->n_steps++] = step;
     c->segments[c->made->n_segments - 1].count++;
+}
+
+/* From one value, or -1, to another. */
+static tni_step step_of(tni_step_kind kind, uint8_t level, int lane, int32_t from, int32_t out) {
+    return (tni_step){
+        .kind = kind, .level = level, .lane = (uint8_t)lane, .node = -1, .arg = {from, -1, -1}, .out = out};
 }
 
 static int32_t new_value(tni_cpu_planner *c, uint8_t level, int lane) {
@@ -90,14 +90,10 @@ static int32_t in_lane(tni_cpu_planner *c, int32_t node, int lane) {
     if (is_constant(c, node)) return constant(c, node, lane);
     if (c->value[lane][node] == -1) {
         int32_t out = new_value(c, c->p->level[node], lane);
-        add_step(c, (tni_step){.kind = TNI_STEP_LOOP,
-                               .level = c->p->level[node],
-                               .lane = (uint8_t)lane,
-                               .op = TNI_P_CAST,
-                               .node = -1,
-                               .arg = {c->value[own][node], -1, -1},
-                               .out = out,
-                               .run = tni_convert_loop(own, lane)});
+        tni_step step = step_of(TNI_STEP_LOOP, c->p->level[node], lane, c->value[own][node], out);
+        step.op = TNI_P_CAST;
+        step.run = tni_convert_loop(own, lane);
+        add_step(c, step);
         c->value[lane][node] = out;
     }
     return c->value[lane][node];
@@ -107,6 +103,12 @@ static uint8_t level_of(const tni_cpu_planner *c, int32_t node) {
     return is_constant(c, node) ? TNI_ONCE : c->p->level[node];
 }
 
+static void add_expand(tni_cpu_planner *c, uint8_t level, uint8_t from_level, int lane, int32_t from, int32_t out) {
+    tni_step step = step_of(TNI_STEP_EXPAND, level, lane, from, out);
+    step.from_level = from_level;
+    add_step(c, step);
+}
+
 /* As many values as the level has. */
 static int32_t expanded(tni_cpu_planner *c, int32_t node, int lane, uint8_t level) {
     uint8_t from = level_of(c, node);
@@ -114,12 +116,7 @@ static int32_t expanded(tni_cpu_planner *c, int32_t node, int lane, uint8_t leve
     if (from >= level) return value;
     if (level == TNI_ELEMENT && c->wide[lane][node] >= 0) return c->wide[lane][node];
     int32_t out = new_value(c, level, lane);
-    add_step(c, (tni_step){.kind = TNI_STEP_EXPAND,
-                           .level = level,
-                           .from_level = from,
-                           .lane = (uint8_t)lane,
-                           .arg = {value, -1, -1},
-                           .out = out});
+    add_expand(c, level, from, lane, value, out);
     if (level == TNI_ELEMENT) c->wide[lane][node] = out;
     return out;
 }
@@ -164,17 +161,14 @@ static void make_leaf(tni_cpu_planner *c, int32_t node) {
     int lane = own_lane(c, node);
     bool random = c->g->nodes[node].op == TNI_P_RAND;
     bool in_place = !random && c->p->level[node] == TNI_ELEMENT && memory->type == tni_lane_type(lane) &&
-                    lane != TNI_LANE_BOOL && tni_is_contiguous(c, memory) && !is_moved(c, node);
+                    lane != TNI_LANE_BOOL && tni_is_contiguous(c->pass, c->made, memory) && !is_moved(c, node);
     int32_t out = new_result(c, node, lane);
     uint8_t kind = random ? TNI_STEP_RAND : in_place ? TNI_STEP_POINT : TNI_STEP_LOAD;
-    add_step(c, (tni_step){.kind = kind,
-                           .level = c->p->level[node],
-                           .lane = (uint8_t)lane,
-                           .operand = (int16_t)c->p->memory_of[node],
-                           .arg = {-1, -1, -1},
-                           .out = out,
-                           .type = memory->type,
-                           .stream = random ? (int64_t)c->g->nodes[node].value : 0});
+    tni_step step = step_of(kind, c->p->level[node], lane, -1, out);
+    step.operand = (int16_t)c->p->memory_of[node];
+    step.type = memory->type;
+    step.stream = random ? (int64_t)c->g->nodes[node].value : 0;
+    add_step(c, step);
     if (!c->failed) c->values[out].elsewhere = in_place;
 }
 
@@ -189,25 +183,16 @@ static void make_cast(tni_cpu_planner *c, int32_t node) {
     int32_t arg = tni_resolve(c->b, c->g->nodes[node].arg[0]);
     int32_t from = in_lane(c, arg, lane);
     if (!rounds(type) && is_constant(c, arg) && c->p->level[node] != TNI_ONCE) {
-        add_step(c, (tni_step){.kind = TNI_STEP_EXPAND,
-                               .level = c->p->level[node],
-                               .from_level = TNI_ONCE,
-                               .lane = (uint8_t)lane,
-                               .arg = {from, -1, -1},
-                               .out = new_result(c, node, lane)});
+        add_expand(c, c->p->level[node], TNI_ONCE, lane, from, new_result(c, node, lane));
         return;
     }
     if (!rounds(type)) {
         c->value[lane][node] = from;
         return;
     }
-    int32_t out = new_result(c, node, lane);
-    add_step(c, (tni_step){.kind = TNI_STEP_ROUND,
-                           .level = c->p->level[node],
-                           .lane = (uint8_t)lane,
-                           .type = type,
-                           .arg = {from, -1, -1},
-                           .out = out});
+    tni_step step = step_of(TNI_STEP_ROUND, c->p->level[node], lane, from, new_result(c, node, lane));
+    step.type = type;
+    add_step(c, step);
 }
 
 static void make_reduction(tni_cpu_planner *c, int32_t node) {
@@ -215,14 +200,10 @@ static void make_reduction(tni_cpu_planner *c, int32_t node) {
     int lane = own_lane(c, node);
     int32_t from = expanded(c, tni_resolve(c->b, n->arg[0]), lane, TNI_ELEMENT);
     int32_t out = new_value(c, TNI_ROW, lane);
-    uint8_t op = n->op == TNI_P_SUM_TO ? TNI_P_SUM : n->op;
-    add_step(c, (tni_step){.kind = TNI_STEP_REDUCE,
-                           .level = TNI_ROW,
-                           .lane = (uint8_t)lane,
-                           .op = op,
-                           .node = node,
-                           .arg = {from, -1, -1},
-                           .out = out});
+    tni_step step = step_of(TNI_STEP_REDUCE, TNI_ROW, lane, from, out);
+    step.op = n->op == TNI_P_SUM_TO ? TNI_P_SUM : n->op;
+    step.node = node;
+    add_step(c, step);
     c->value[lane][node] = out;
     if (c->streams && !c->failed) c->values[out].gathered = true;
 }
@@ -230,12 +211,9 @@ static void make_reduction(tni_cpu_planner *c, int32_t node) {
 static void make_operation(tni_cpu_planner *c, int32_t node) {
     const tni_gnode *n = &c->g->nodes[node];
     int lane = own_lane(c, node);
-    tni_step step = {.kind = TNI_STEP_LOOP,
-                     .level = c->p->level[node],
-                     .lane = (uint8_t)lane,
-                     .op = n->op,
-                     .node = node,
-                     .arg = {-1, -1, -1}};
+    tni_step step = step_of(TNI_STEP_LOOP, c->p->level[node], lane, -1, -1);
+    step.op = n->op;
+    step.node = node;
     int work = tni_prims[n->op].typing == TNI_TYPED_TEST ? tni_lane_of_test(c->g, n) : lane;
     for (int k = 0; k < 3 && n->arg[k] >= 0; k++) {
         int of = n->op == TNI_P_WHERE && k == 0 ? TNI_LANE_BOOL : work;
@@ -245,12 +223,9 @@ static void make_operation(tni_cpu_planner *c, int32_t node) {
     step.out = new_result(c, node, lane);
     step.run = tni_loop_of(work, n->op);
     if (direct) {
-        add_step(c, (tni_step){.kind = TNI_STEP_POINT,
-                               .level = TNI_ELEMENT,
-                               .lane = (uint8_t)lane,
-                               .operand = (int16_t)c->direct[node],
-                               .arg = {-1, -1, -1},
-                               .out = step.out});
+        tni_step point = step_of(TNI_STEP_POINT, TNI_ELEMENT, lane, -1, step.out);
+        point.operand = (int16_t)c->direct[node];
+        add_step(c, point);
         if (!c->failed) c->values[step.out].elsewhere = true;
     }
     add_step(c, step);
@@ -279,32 +254,20 @@ static int lane_for_store(const tni_cpu_planner *c, int32_t node, tn_type type) 
 
 static void make_result(tni_cpu_planner *c, int32_t t) {
     const tni_item_todo *todo = &c->b->todo[t];
-    int32_t node = tni_todo_node(c->p, todo);
+    int32_t node = tni_todo_node(c->p, todo), place = c->p->todo_memory[t];
     uint8_t level = tni_level_of_todo(c->p, t);
-    if (todo->gathers) {
-        const tni_accumulator *acc = &c->pass->accumulators[c->p->todo_memory[t]];
-        int32_t from = expanded(c, node, acc->lane, level);
-        add_step(c, (tni_step){.kind = TNI_STEP_GATHER,
-                               .level = level,
-                               .lane = acc->lane,
-                               .op = acc->op,
-                               .node = todo->node,
-                               .operand = (int16_t)c->p->todo_memory[t],
-                               .arg = {from, -1, -1},
-                               .out = -1});
-        return;
+    if (!todo->gathers && c->direct[node] == place) return;
+    const tni_accumulator *acc = todo->gathers ? &c->pass->accumulators[place] : NULL;
+    tn_type type = acc ? TN_NO_TYPE : c->pass->memory[place].type;
+    int lane = acc ? acc->lane : lane_for_store(c, node, type);
+    tni_step step = step_of(acc ? TNI_STEP_GATHER : TNI_STEP_STORE, level, lane, expanded(c, node, lane, level), -1);
+    step.operand = (int16_t)place;
+    step.type = type;
+    if (acc) {
+        step.op = acc->op;
+        step.node = todo->node;
     }
-    if (c->direct[node] == c->p->todo_memory[t]) return;
-    const tni_memory *memory = &c->pass->memory[c->p->todo_memory[t]];
-    int lane = lane_for_store(c, node, memory->type);
-    int32_t from = expanded(c, node, lane, level);
-    add_step(c, (tni_step){.kind = TNI_STEP_STORE,
-                           .level = level,
-                           .lane = (uint8_t)lane,
-                           .type = memory->type,
-                           .operand = (int16_t)c->p->todo_memory[t],
-                           .arg = {from, -1, -1},
-                           .out = -1});
+    add_step(c, step);
 }
 
 /* Values that an operation can write to where they belong. */
@@ -318,7 +281,8 @@ static void find_direct(tni_cpu_planner *c) {
         const tni_memory *memory = &c->pass->memory[c->p->todo_memory[t]];
         bool made = !is_constant(c, node) && c->p->memory_of[node] < 0 && !tni_reduces_rows(c->p, node) &&
                     c->g->nodes[node].op != TNI_P_CAST && c->p->level[node] == TNI_ELEMENT && !is_made_once(c, node);
-        bool fits = made && memory->type == tni_lane_type(own_lane(c, node)) && tni_is_contiguous(c, memory);
+        bool fits = made && memory->type == tni_lane_type(own_lane(c, node)) &&
+                    tni_is_contiguous(c->pass, c->made, memory);
         if (fits && memory->where != TNI_FROM_CALL_IN && c->direct[node] < 0) c->direct[node] = c->p->todo_memory[t];
     }
 }
@@ -347,12 +311,9 @@ static void plan_row_values(tni_cpu_planner *c, int32_t stage) {
         }
         int lane = own_lane(c, i);
         int32_t gathered = c->value[lane][i], out = new_value(c, TNI_ROW, lane);
-        add_step(c, (tni_step){.kind = TNI_STEP_FINISH,
-                               .level = TNI_ROW,
-                               .lane = (uint8_t)lane,
-                               .op = c->g->nodes[i].op,
-                               .arg = {gathered, -1, -1},
-                               .out = out});
+        tni_step step = step_of(TNI_STEP_FINISH, TNI_ROW, lane, gathered, out);
+        step.op = c->g->nodes[i].op;
+        add_step(c, step);
         c->value[lane][i] = out;
     }
     for (int32_t t = 0; t < c->b->n_todo; t++) {

@@ -86,13 +86,24 @@ static inline tni_cpu_program *tni_on_cpu(const tni_program *program) {
     return program->own;
 }
 
-/* Where there is a sum for each column and values are floats, a group of rows is added up as such, and then to the sums:
- * to make doubles of all values would take longer than everything else. */
+/* Where there is a sum for each column and values are floats, a group of rows is added up as such, and then to the
+ * sums: to make doubles of all values would take longer than everything else. */
 enum { TNI_LONG_ROW = 64 /* columns: such a row is worth a loop */, TNI_GROUP = 16 /* rows */ };
 static inline bool tni_is_settled(int64_t row, int64_t rows) { /* after this row of so many */
     return row % TNI_GROUP == TNI_GROUP - 1 || row == rows - 1;
 }
 bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* for each, of long rows */
+
+/* Does a block of it lie in one piece? */
+static inline bool tni_is_contiguous(const tni_pass *pass, const tni_cpu_pass *made, const tni_memory *m) {
+    return m->strides[pass->n_dims] == 1 && (made->rows == 1 || m->strides[pass->n_dims - 1] == pass->columns);
+}
+
+/* Values of a block at a level. */
+static inline int64_t tni_block_count(const tni_pass *pass, const tni_cpu_pass *made, int level) {
+    if (level != TNI_ELEMENT) return level == TNI_ROW ? made->rows : 1;
+    return pass->columns < made->block ? made->rows * pass->columns : made->block;
+}
 
 /* ---- planning ---------------------------------------------------------------------------------------------------- */
 
@@ -133,10 +144,9 @@ typedef struct tni_cpu_planner {
     int64_t moving; /* bytes of scratch memory that each block writes anew */
 } tni_cpu_planner;
 
-tn_status tni_plan_cpu(tni_binding *b);                                     /* plan_blocks.c: all passes */
-tn_status tni_plan_steps(tni_cpu_planner *c);                               /* for made->block and made->rows */
-tn_status tni_plan_pairs(tni_cpu_planner *c);                               /* joins steps (plan_pairs.c) */
-tn_status tni_plan_scratch(tni_cpu_planner *c);                             /* offsets of values; sets made->scratch */
-bool tni_is_contiguous(const tni_cpu_planner *c, const tni_memory *memory); /* over a block */
+tn_status tni_plan_cpu(tni_binding *b);         /* plan_blocks.c: all passes */
+tn_status tni_plan_steps(tni_cpu_planner *c);   /* for made->block and made->rows */
+tn_status tni_plan_pairs(tni_cpu_planner *c);   /* joins steps (plan_pairs.c) */
+tn_status tni_plan_scratch(tni_cpu_planner *c); /* offsets of values; sets made->scratch */
 
 #endif

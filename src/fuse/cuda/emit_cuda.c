@@ -1,4 +1,5 @@
-/* Kernels that reduce no rows, what is done behind others, what adds partial results up, and the entries of all (gpu.h). */
+/* Kernels that reduce no rows, what is done behind others, what adds partial results up, and the entries of all
+ * (gpu.h). */
 #include <stdio.h>
 #include <string.h>
 

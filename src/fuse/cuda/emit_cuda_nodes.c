@@ -61,8 +61,8 @@ static void print_call(const tni_gpu_part *part, const char *name, int32_t node)
     tni_text_add(part->text, ")");
 }
 
-/* Where 16 bits are left of it, elements are divided by multiplying. What there is one of for a row is inverted once for
- * the row, and the quotient put right where it is to be exact; beside reductions that takes longer than to divide. */
+/* Results of 16 bits need no exact division: elements are multiplied by the inverse. A row's divisor is inverted once
+ * for the row, and the quotient corrected where it must be exact. Beside reductions dividing is faster. */
 static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     const tni_gnode *n = tni_gpu_node_of(part, node);
     int lane = tni_gpu_lane_of(part, node);
@@ -92,7 +92,7 @@ static bool print_quotient(const tni_gpu_part *part, int32_t node) {
     return true;
 }
 
-/* A product with what is added to it or taken from it. Compilers would do that too, but not the same in each variant. */
+/* A product and a sum in one instruction. Compilers would do that too, but not in both variants alike. */
 static bool print_fused(const tni_gpu_part *part, int32_t node) {
     const tni_gnode *n = tni_gpu_node_of(part, node);
     int lane = tni_gpu_lane_of(part, node);

@@ -1,4 +1,5 @@
-/* Rings: what blocks that reduce rows and walk over them read comes through shared memory, by bulk copies, several rounds ahead. */
+/* Rings: what blocks that reduce rows and walk over them read comes through shared memory, by bulk copies, several
+ * rounds ahead. */
 #include <stdio.h>
 
 #include "gpu.h"

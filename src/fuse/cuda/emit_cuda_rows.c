@@ -36,8 +36,8 @@ static bool mark_stage(tni_gpu_part *part, int32_t stage) {
     return any;
 }
 
-/* What takes long to compute and is needed in several stages is kept, as far as registers allow. What is rounded to bf16
- * takes less to compute than registers cost. */
+/* What takes long to compute and is needed in several stages is kept, as far as registers allow. What is rounded to
+ * bf16 takes less to compute than registers cost. */
 static void find_saved(tni_gpu_part *part) {
     enum { MOST = 32 };
     const tni_planner *p = part->p;
@@ -68,8 +68,8 @@ static void print_place(const tni_gpu_part *part, const char *there) {
 }
 
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
- * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers, all
- * of them with each tile. */
+ * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers,
+ * all of them with each tile. */
 static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fixed) {
     const tni_planner *p = part->p;
     bool any = false;
@@ -144,7 +144,7 @@ static void print_fixed(const tni_gpu_part *part) {
     }
 }
 
-/* The sum beside maximum m, of the elements that this thread has at hand: behind the loop that has found their maximum. */
+/* The sum beside maximum m, of this thread's elements, behind the loop that has found their maximum. */
 static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
     const int x = (int)tni_resolve(part->p->b, tni_gpu_node_of(part, m)->arg[0]), sum = (int)part->beside[m];
     mark_value(part, stage, x);

@@ -7,19 +7,21 @@
  * memory. Two forms of walking:
  *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
  *             row, rows are stretches of it.
- *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in registers
- *             between the stages of reductions (each thread has E vectors); longer ones are read once for each stage.
+ *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in
+ *             registers between the stages of reductions (each thread has E vectors); longer rows are read once for
+ *             each stage.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone.
  *
- * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by bulk
- * copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets slower).
+ * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by
+ * bulk copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets
+ * slower).
  *
  * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
  * for as many tensors as they have room for.
  *
- * A launch takes longer than small tensors do. Steps that one block is enough for are done by one launch, one behind the
- * other: all of them where tensors are small, and what comes after a sum over everything. */
+ * A launch takes longer than small tensors do. Steps that one block is enough for are done by one launch, one behind
+ * the other: all of them where tensors are small, and what comes after a sum over everything. */
 #ifndef TNI_FUSE_GPU_H
 #define TNI_FUSE_GPU_H
 
@@ -216,8 +218,9 @@ int tni_gpu_options(const char *wanted, const char *text, const char **options);
 /* text: what follows the prelude; variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
                           tni_compiled_code *code);
-/* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the grid.
- * Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of tensors. */
+/* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the
+ * grid. Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of
+ * tensors. */
 typedef struct tni_gpu_next {
     int32_t part, words;   /* the words of the last step */
     int64_t piece, number; /* blocks, and elements, so far */

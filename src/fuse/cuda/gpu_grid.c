@@ -65,8 +65,8 @@ static bool strides_align(const tni_gpu_part *part) {
     return true;
 }
 
-/* Does everything that has elements of its own lie in memory as they are counted, so that a vector may go across the end of
- * a row? */
+/* Does everything that has elements of its own lie in memory as they are counted, so that a vector may go across the
+ * end of a row? */
 static bool lies_in_order(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
     for (int32_t i = 0; i < pass->n_memory; i++) {
@@ -90,7 +90,7 @@ static bool makes_elements(const tni_gpu_part *part) {
     return true;
 }
 
-/* Where rows are no whole vectors, vectors of all rows together. What there is one of for a row is looked up for each. */
+/* Where rows are no whole vectors: vectors over all rows together. Each looks its rows' values up. */
 static bool is_spread(const tni_gpu_part *part, const elements *e) {
     bool plain = !part->flat && !part->reduces && !part->list && !part->n_sums && !part->kept && !part->random;
     return plain && !e->fixed && part->vector > 1 && part->p->pass->columns >= part->vector && !strides_align(part) &&
@@ -176,7 +176,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
 
-/* Bulk copies have pieces of 16 bytes, and GPUs have them from sm_90 on. Text that is only looked at is for such a one. */
+/* Bulk copies move pieces of 16 bytes, from sm_90 on. Text that is only shown is for such a GPU. */
 static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     const tni_planner *p = part->p;
     const tn_call *call = p->b->call;
@@ -195,8 +195,8 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     return strides_align(part);
 }
 
-/* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as many
- * rows as a block has at a time. */
+/* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as
+ * many rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
     enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10 };
     g->slot = g->down * part->p->pass->columns;

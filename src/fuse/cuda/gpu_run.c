@@ -68,8 +68,8 @@ static void put_cached(tni_cache_entry *entry, const tni_compiled_code *code) {
     tni_free(all);
 }
 
-/* Of what a formula's text is compiled to. Code for the very GPU is good whichever NVRTC made it, so that what is cached
- * is found without opening one; PTX stands in for what that version does not know yet. */
+/* Of what a formula's text is compiled to. Code for the very GPU is good whichever NVRTC made it, so that what is
+ * cached is found without opening one; PTX stands in for what that version does not know yet. */
 static tni_cache_key key_of(const char *text, int variant, int major, int minor, int ptx_version) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, hash_prelude);

@@ -1,5 +1,5 @@
-/* Reverse-mode gradients. Each primitive's derivative is a formula in its row (graph/primitive_list.h); here they are chained, from
- * the outputs back to the inputs, into a graph that contains the formula's own.
+/* Reverse-mode gradients. Each primitive's derivative is a formula in its row (graph/primitive_list.h); here they are
+ * chained, from the outputs back to the inputs, into a graph that contains the formula's own.
  *
  * Shapes: what arrives at a node may have more dimensions than the node, which was broadcast; it must be summed over
  * those. That is put off as long as it can be (the sum of products is the product of the sum where the factors have not
@@ -73,8 +73,8 @@ static bool is_zero(const differ *d, int32_t node) {
     return d->g->nodes[node].op == TNI_P_CONST && d->g->nodes[node].value == 0;
 }
 
-/* What arrives only where a condition holds, `where(c, d, 0)`, is passed on as d and put under the condition again: of a
- * branch that is not taken 0 * f'(x) may be NaN, and where the call decides it costs nothing then. */
+/* What arrives only where a condition holds, `where(c, d, 0)`, is passed on as d and put under the condition again: of
+ * a branch that is not taken 0 * f'(x) may be NaN, and where the call decides it costs nothing then. */
 typedef struct guards {
     int32_t wheres[MOST_GUARDS], n;
     int32_t inner;
@@ -216,8 +216,8 @@ static bool is_along(const differ *d, int32_t node, const tni_gnode *reduction) 
     return reduction->kind == TNI_OVER_ALL ? !tni_is_scalar(extent) : tni_has_tail(d->g, extent);
 }
 
-/* y = exp(u) / sum(exp(u)) passes y (d - sum(d y)) on to u: two reductions fewer than step by step. And where u is x - m
- * with one m for all that is summed, y does not depend on m: nothing is passed on to the maximum that people write there. */
+/* y = exp(u) / sum(exp(u)) passes y (d - sum(d y)) on to u: two reductions fewer than step by step. Where u is x - m,
+ * with one m for all that is summed, y does not depend on m: nothing is passed on to the maximum that people write. */
 static bool pass_softmax(differ *d, int32_t i, group from) {
     const tni_gnode *nodes = d->g->nodes;
     if (nodes[i].op != TNI_P_DIV) return false;

@@ -368,7 +368,7 @@ static bool has_row_reductions(const writer *w) {
     return false;
 }
 
-/* By name, the argument with most dimensions says which one is the last, and has all of them: so it must be here, too. */
+/* By name, the argument with most dimensions has all of them and says which is the last: it must be here too. */
 static tn_status compare_axes(const writer *w, const tni_fuse *other, bool *same) {
     const tni_axes *own = &w->f->axes, *its = &other->axes;
     const tni_contract *c = other->contract;

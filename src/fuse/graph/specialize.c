@@ -114,8 +114,8 @@ static int32_t make_var(tni_graph *g, int32_t a, int kind) {
 }
 
 /* sum_to(a, b) has the shape of b. Formulas need not say that a has all dimensions of b, as those of gradients do not:
- * where it lacks some in a call, the value is there once, and is repeated by what it meets. Before its shape counts it is
- * repeated here, though by the formula alone it has these dimensions. */
+ * where it lacks some in a call, the value is there once, and is repeated by what it meets. Before its shape counts it
+ * is repeated here, though by the formula alone it has these dimensions. */
 static int32_t in_full(tni_graph *g, int32_t node) {
     bool reach[TNI_FUSE_NODES] = {false};
     int32_t made = node;

@@ -337,7 +337,7 @@ static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* sum_to(a, b) has the shape of b. Here a has some of its dimensions, and no others; else a call tells: specialize.c. */
+/* sum_to(a, b) has the shape of b. Here a has some of b's dimensions and no others; else specialize.c decides. */
 static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
     tni_extent have = g->nodes[a].extent, want = g->nodes[b].extent;
     return tni_covers(want, have) && !tni_covers(have, want) ? tni_node2(g, TNI_P_EXPAND, a, b) : a;

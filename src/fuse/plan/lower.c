@@ -1,5 +1,5 @@
-/* The lowered graph: what is several operations in the formula and can be one. It is found here once, for every backend;
- * whether it is worth it in a pass, each backend decides. */
+/* The lowered graph: what is several operations in the formula and can be one. It is found here once, for every
+ * backend; whether it is worth it in a pass, each backend decides. */
 #include <math.h>
 
 #include "planner.h"

@@ -264,11 +264,6 @@ static void set_levels(tni_planner *p) {
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-int tni_lane_of_test(const tni_graph *g, const tni_gnode *node) {
-    int lane = tni_lane_of(g, tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type));
-    return lane == TNI_LANE_BOOL ? TNI_LANE_INT : lane;
-}
-
 int32_t tni_todo_node(const tni_planner *p, const tni_item_todo *todo) {
     return tni_resolve(p->b, todo->gathers ? p->g->nodes[todo->node].arg[0] : todo->node);
 }
@@ -291,8 +286,8 @@ int32_t tni_stage_of_todo(const tni_planner *p, int32_t t) {
     return updates ? p->n_stages - 1 : p->g->nodes[node].op == TNI_P_CONST ? 0 : p->stage[node];
 }
 
-/* Is everything that the pass makes rounded to bf16? What another pass has computed of the same values, and exactly, may
- * be compared with them, so nothing may be kept for one. */
+/* Is everything that the pass makes rounded to bf16? What another pass has computed of the same values, and exactly,
+ * may be compared with them, so nothing may be kept for one. */
 static bool makes_bf16(const tni_planner *p) {
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         const tni_item_todo *todo = &p->b->todo[t];

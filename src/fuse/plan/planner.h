@@ -1,5 +1,5 @@
-/* What a backend plans from: the lowered graph of one call, what is to be done, and each pass with what is known of every
- * node in it. */
+/* What a backend plans from: the lowered graph of one call, what is to be done, and each pass with what is known of
+ * every node in it. */
 #ifndef TNI_FUSE_PLANNER_H
 #define TNI_FUSE_PLANNER_H
 
@@ -76,8 +76,6 @@ tn_status tni_plan_pass(tni_binding *b, tni_pass *pass, tni_planner *made);
 bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo *todo);
 bool tni_is_kept(const tni_planner *p, int32_t node); /* comes from the workspace */
 bool tni_reduces_rows(const tni_planner *p, int32_t node);
-/* What a comparison of a node's two arguments compares in. */
-int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 
 /* Of todo t of this pass: the node whose value it takes, how many values there are, and when it is done. */
 int32_t tni_todo_node(const tni_planner *p, const tni_item_todo *todo);

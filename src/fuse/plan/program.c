@@ -14,6 +14,11 @@ tn_type tni_lane_type(int lane) {
     return types[lane];
 }
 
+int tni_lane_of_test(const tni_graph *g, const tni_gnode *node) {
+    int lane = tni_lane_of(g, tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type));
+    return lane == TNI_LANE_BOOL ? TNI_LANE_INT : lane;
+}
+
 /* ---- dimensions of values ---------------------------------------------------------------------------------------- */
 
 /* The dimensions that a node takes away from its argument. */
@@ -21,14 +26,6 @@ static uint32_t reduced(const tni_binding *b, int32_t i) {
     const tni_gnode *node = &b->specialized.graph.nodes[i];
     bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO;
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
-}
-
-/* How many nodes are a count, and one more. */
-static size_t count_nodes(const tni_binding *b) {
-    const tni_graph *g = &b->specialized.graph;
-    size_t n = 1;
-    for (int32_t i = 0; i < g->n; i++) n += g->nodes[i].op == TNI_P_COUNT;
-    return n;
 }
 
 /* How many elements: a constant, now that the sizes are known. */
@@ -309,7 +306,8 @@ static tn_status make_passes(tni_binding *b) {
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-/* Bytes: every input that is read or updated, once, and every output. Operations: one for each element of each elementwise node. */
+/* Bytes: every input that is read or updated, once, and every output. Operations: one for each element of each
+ * elementwise node. */
 static void add_cost(tni_binding *b, bool *reach) {
     const tni_domain *d = &b->domain;
     const tni_graph *g = &b->specialized.graph;
@@ -357,7 +355,7 @@ static tn_status make_room(tni_binding *b) {
     b->phase = tni_arena_alloc(b->arena, n * sizeof *b->phase);
     b->todo_of = tni_arena_alloc(b->arena, n * sizeof *b->todo_of);
     b->todo = tni_arena_alloc(b->arena, (n + 2 * TNI_MAX_ARGS) * sizeof *b->todo);
-    b->program->counts = tni_arena_alloc(b->program->arena, count_nodes(b) * sizeof *b->program->counts);
+    b->program->counts = tni_arena_alloc(b->program->arena, n * sizeof *b->program->counts);
     return b->mask && b->phase && b->todo_of && b->todo && b->program->counts ? TN_OK : TN_NO_MEMORY;
 }
 
@@ -483,14 +481,6 @@ void tni_program_free(tni_program *program) {
     if (!program) return;
     if (program->backend && program->backend->release) program->backend->release(program);
     tni_arena_free(program->arena);
-}
-
-size_t tni_program_workspace(const tni_program *program) {
-    return program->workspace;
-}
-
-tn_cost tni_program_cost(const tni_program *program) {
-    return program->cost;
 }
 
 tn_status tni_program_run(const tni_program *program, const tn_call *call) {

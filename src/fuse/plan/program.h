@@ -18,6 +18,8 @@ static inline int64_t tni_lane_size(int lane) {
 }
 tni_lane tni_lane_of(const tni_graph *g, int type);
 tn_type tni_lane_type(int lane); /* what its values are in memory */
+/* What a comparison of a node's two arguments compares in. */
+int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 
 /* ---- the domain (domain.c) --------------------------------------------------------------------------------------- */
 
@@ -103,13 +105,11 @@ char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t par
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
-/* Makes a formula ready for calls of one form: types, shapes, strides, attributes, which optional ones are present. Looks
- * at no data. The first backend of the call's device that accepts it has it from then on; one that compiles does so here,
- * unless the cache has it. */
+/* Makes a formula ready for calls of one form: types, shapes, strides, attributes, which optional ones are present.
+ * Looks at no data. The first backend of the call's device that accepts it has it from then on; one that compiles does
+ * so here, unless the cache has it. */
 tn_status tni_fuse_bind(const tni_fuse *formula, const tn_call *call, tni_program **made);
 void tni_program_free(tni_program *program); /* NULL is fine */
-size_t tni_program_workspace(const tni_program *program);
-tn_cost tni_program_cost(const tni_program *program);
 /* Any call of that form, on the device that it was bound for; on a GPU in the call's stream. Inputs that the formula
  * updates are written; no other memory may be shared. */
 tn_status tni_program_run(const tni_program *program, const tn_call *call);

@@ -1,5 +1,6 @@
-/* Loops that the host's compiler makes of formulas: near the reference, and the same bits as the interpreter's where one
- * compiler made both. A sample of the formulas; with TENON_TEST_ALL all of them. Then when they are made, and what happens where they cannot be. */
+/* Loops that the host's compiler makes of formulas: near the reference, and the same bits as the interpreter's where
+ * one compiler made both. A sample of the formulas; with TENON_TEST_ALL all of them. Then when they are made, and what
+ * happens where they cannot be. */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <time.h>

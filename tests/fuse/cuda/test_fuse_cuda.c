@@ -1,9 +1,10 @@
 /* Formulas as CUDA C. Without a GPU: NVRTC compiles them for several architectures, and the kernels run on the CPU,
- * thread by thread (emulate.h), and are compared with the reference. With one: they run there. As many processes as there
- * are processors share the work; with a GPU they fill the cache, and what is in it then runs.
+ * thread by thread (emulate.h), and are compared with the reference. With one: they run there. As many processes as
+ * there are processors share the work; with a GPU they fill the cache, and what is in it then runs.
  *
- * A sample of the formulas; with TENON_TEST_NVRTC NVRTC compiles all of them, those of the table, and 1,000 random ones;
- * with TENON_TEST_ALL they run as well. TENON_TEST_ONLY=TEXT: rows that have it. TENON_TEST_PART=2/5: the second of five parts. What a machine lacks is left out, and said. */
+ * A sample of the formulas; with TENON_TEST_NVRTC NVRTC compiles all of them, those of the table, and 1,000 random
+ * ones; with TENON_TEST_ALL they run as well. TENON_TEST_ONLY=TEXT: rows that have it. TENON_TEST_PART=2/5: the second
+ * of five parts. What a machine lacks is left out, and said. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -109,7 +110,7 @@ static void run_on_gpu(const char *text, call_of *c) {
     tn_status status = tni_fuse_bind(c->f, &v.call, &program);
     CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
     if (status == TN_OK) {
-        status = tni_cuda_alloc(text, device, tni_program_workspace(program) + 64, NULL, &blocks[2 * TNI_MAX_ARGS]);
+        status = tni_cuda_alloc(text, device, program->workspace + 64, NULL, &blocks[2 * TNI_MAX_ARGS]);
         CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
         v.call.workspace = blocks[2 * TNI_MAX_ARGS].data;
         status = tni_program_run(program, &v.call);
@@ -156,7 +157,7 @@ static void run_here(const char *text, call_of *c, int ways, int arch) {
     if (getenv("TENON_TEST_SHOW")) printf("%s\n", strstr(source, "struct tn_params"));
     if (has_nvrtc && ways & NVRTC) compile(text, source, arch);
     if (has_compiler && ways & EMULATE) {
-        size_t bytes = (tni_program_workspace(program) + 64 + 63) / 64 * 64;
+        size_t bytes = (program->workspace + 64 + 63) / 64 * 64;
         v.call.workspace = aligned_alloc(64, bytes);
         memset(v.call.workspace, 0x5a, bytes);
         run_emulated(text, source, program, &v.call);
