@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 #include "cli/bench/bench_gpu.h"
-#include "core/core.h"
 #include "core/run/plan.h"
+#include "core/table/table.h"
+#include "cuda/copy/copy.h"
 #include "tests/test.h"
 
 /* ---- what is asked for --------------------------------------------------------------------------------------------- */
@@ -172,7 +173,7 @@ static void copy_all(void) {
         x.data = (void *)(uintptr_t)(0x900000 + (i / 10 % 2 ? size / 2 : 0));
         x.strides = from[i / 20];
         snprintf(doing, sizeof doing, "a copy of %s", tn_type_name(types[i % 5]));
-        CHECK_ROW(tni_copy(&copying, &to, &x) == TN_OK, "%s: %s", doing, tn_last_error());
+        CHECK_ROW(tni_cuda_copy(&copying, &to, &x) == TN_OK, "%s: %s", doing, tn_last_error());
     }
 }
 
