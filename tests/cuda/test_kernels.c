@@ -10,10 +10,9 @@
 #include <stdlib.h>
 
 #include "cli/bench/bench_gpu.h"
-#include "core/host/memory.h"
 #include "core/run/plan.h"
-#include "cuda/copy/copy.h"
 #include "core/table/table.h"
+#include "cuda/copy/copy.h"
 #include "tests/test.h"
 
 /* ---- what is asked for --------------------------------------------------------------------------------------------- */

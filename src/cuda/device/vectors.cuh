@@ -73,7 +73,7 @@ template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
 /* ---- loads: the first n of N elements; the others are 0 ------------------------------------------------------------ */
 
 /* `step` elements apart. */
-template <class T, int N, class I> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, I n) {
+template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, int n) {
     vec<T, N> r;
 #pragma unroll
     for (int i = 0; i < N; i++) r.v[i] = i < n ? p[i * step] : T{};

@@ -155,12 +155,32 @@ template <class T> struct alignas(sizeof(T) == 8 ? 8 : 4) lane_word {
     }
 };
 
+/* Element i of a pack whose words are 0 before. */
+template <class T> TN_DEVICE void put_element(words &a, int i, T value) {
+    a.w[i / 2] |= (u32)value.bits << i % 2 * 16;
+}
+template <> TN_MEMBER void put_element<float>(words &a, int i, float value) {
+    a.w[i] = __float_as_uint(value);
+}
+template <> TN_MEMBER void put_element<double>(words &a, int i, double value) {
+    a.w[2 * i] = (u32)__double2loint(value);
+    a.w[2 * i + 1] = (u32)__double2hiint(value);
+}
+
 /* The elements of a pack that are at `low` or behind and before `high`, else zeros. */
 template <class T> TN_DEVICE words some_of_pack(const T *p, const T *low, const T *high) {
-    pack<T> a;
+    words a = {};
 #pragma unroll
-    for (int i = 0; i < pack<T>::VL; i++) a.v[i] = p + i >= low && p + i < high ? p[i] : T{};
-    return words_of(a);
+    for (int i = 0; i < pack<T>::VL; i++) put_element(a, i, p + i >= low && p + i < high ? p[i] : T{});
+    return a;
+}
+
+/* The first `left` elements of a pack, `step` apart, then zeros. */
+template <class T> TN_DEVICE words far_pack(const T *p, i64 step, i64 left) {
+    words a = {};
+#pragma unroll
+    for (int i = 0; i < pack<T>::VL; i++) put_element(a, i, i < left ? p[i * step] : T{});
+    return a;
 }
 
 #endif

@@ -144,9 +144,8 @@ TN_DEVICE void add_any(const tni_sum_columns &p, const column_work<T> &w, int sl
             const T *at = x + (r < w.end ? walk_any(p.rows, (u64)r).at[0] : 0);
             a[k] = words{};
             if (r >= w.end) continue;
-            a[k] = p.side_by_side
-                       ? load_words_if(at, true)
-                       : words_of(load_apart<T, pack<T>::VL>(at, p.lanes * p.step, ceil_div(left, (i64)p.lanes)));
+            a[k] = p.side_by_side ? load_words_if(at, true)
+                                  : far_pack(at, p.lanes * p.step, ceil_div(left, (i64)p.lanes));
         }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) sums.add(a[k]);

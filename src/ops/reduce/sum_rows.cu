@@ -32,7 +32,7 @@ TN_DEVICE void add_far_row(const tni_sum_rows &p, const T *x, i64 q, i64 end, pa
         const T *at = x + here.at[0];
         const i64 left = p.n - here.at[1];
         const bool wide = p.step == 1 && left >= pack<T>::VL && is_aligned(at);
-        sums.add(wide ? load_words_if(at, true) : words_of(load_apart<T, pack<T>::VL>(at, p.step, left)));
+        sums.add(wide ? load_words_if(at, true) : far_pack(at, p.step, left));
     }
 }
 
