@@ -6,17 +6,6 @@
 #include "core/layout/layout.h"
 #include "isa.h"
 
-static tn_status cpu_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block) {
-    (void)wanted, (void)device, (void)stream;
-    *block = tni_pool_alloc(bytes);
-    return block->data ? TN_OK : TN_NO_MEMORY;
-}
-
-static void cpu_free(tn_device device, tn_block block, void *stream) {
-    (void)device, (void)stream;
-    tni_pool_free(block);
-}
-
 /* A thread that reads meanwhile gets the old value or the new one, never half of each. */
 static tn_status cpu_write(const char *wanted, tn_device device, void *to, const void *from, size_t bytes,
                            void *stream) {
@@ -53,8 +42,8 @@ const tni_device_ops tni_cpu_device = {
     .name = "cpu",
     .single = true,
     .isa = tni_cpu_isa,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
+    .alloc = tni_pool_alloc,
+    .free = tni_pool_free,
     .trim = tni_pool_trim,
     .copy = tni_strided_copy,
     .write = cpu_write,

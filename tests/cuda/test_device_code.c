@@ -1,5 +1,5 @@
-/* Every .cuh compiles by itself: it includes what it needs. By NVRTC for several architectures; by nvcc where there is no
- * NVRTC; where there is neither, nothing is compiled, and that is said.
+/* Every .cuh compiles by itself: it includes what it needs. By NVRTC for several architectures; by nvcc where there is
+ * no NVRTC; where there is neither, nothing is compiled, and that is said.
  *     test_device_code FOLDER NVCC FILE…: the folder that includes begin at, nvcc's path or "", the files */
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
-/* Kernels are found by names that the host puts together. Every name that it asks for must be one that a .cu exports, and
- * every exported one must be asked for by some call.
+/* Kernels are found by names that the host puts together. Every name that it asks for must be one that a .cu exports,
+ * and every exported one must be asked for by some call.
  *
- * So operators prepare many calls here, for a driver that is made up (tests/plugins/fake_cuda.c) and says which kernels it
- * is asked for: all samples, and rows of all lengths at which another kernel is chosen, in all types, in several layouts,
- * on a GPU with clusters and on one without, and where no cluster fits. Nothing is allocated, nothing runs. */
+ * So operators prepare many calls here, for a driver that is made up (tests/plugins/fake_cuda.c) and says which kernels
+ * it is asked for: all samples, and rows of all lengths at which another kernel is chosen, in all types, in several
+ * layouts, on a GPU with clusters and on one without, and where no cluster fits. Nothing is allocated, nothing runs. */
 #include "kernels.h"
 
 #include <dlfcn.h>
@@ -11,11 +11,10 @@
 
 #include "cli/bench/bench_gpu.h"
 #include "core/run/plan.h"
-#include "core/table/table.h"
 #include "cuda/copy/copy.h"
 #include "tests/test.h"
 
-/* ---- what is asked for --------------------------------------------------------------------------------------------- */
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
 static char doing[256]; /* for messages */
 static int n_calls;
@@ -30,10 +29,10 @@ static void ask(const char *unit, const char *name) {
     CHECK_ROW(false, "%s asks for kernel %s, which %s.cu does not export", doing, name, unit);
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* WITH_GAPS: rows are further apart than they are long. TURNED_ROUND: the first dimension is the fastest. CHANNELS_FIRST: the
- * second is. */
+/* WITH_GAPS: rows are further apart than they are long. TURNED_ROUND: the first dimension is the fastest.
+ * CHANNELS_FIRST: the second is. */
 typedef enum order { AS_ROWS, WITH_GAPS, TURNED_ROUND, CHANNELS_FIRST, ORDERS } order;
 
 static void lay_out(const tni_dims *shape, order how, int64_t *strides) {
@@ -94,7 +93,7 @@ static void prepare_samples(void) {
     }
 }
 
-/* ---- rows of all lengths -------------------------------------------------------------------------------------------- */
+/* ---- rows of all lengths ----------------------------------------------------------------------------------------- */
 
 /* @: the length, #: how many. */
 static const struct {
@@ -155,7 +154,7 @@ static void prepare_rows(void) {
     }
 }
 
-/* ---- copies, and what benchmarks run -------------------------------------------------------------------------------- */
+/* ---- copies, and what benchmarks run ----------------------------------------------------------------------------- */
 
 /* By lines, by tiles, one element over and over; aligned and not; few elements and many. */
 static void copy_all(void) {

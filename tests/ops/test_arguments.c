@@ -1,5 +1,5 @@
-/* Hand-written kernels take their arguments by position. The list of each operator's arguments (ops/arguments.h) has the
- * names, the order and the kinds of its contract, and every operator with kernels of its own has such a list. */
+/* Hand-written kernels take their arguments by position. The list of each operator's arguments (ops/arguments.h) has
+ * the names, the order and the kinds of its contract, and every operator with kernels of its own has such a list. */
 #include "core/table/table.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/norm/batch_norm.h"

@@ -1,33 +1,26 @@
 /* The devices that are registered, by kind. */
 #include "device.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
-enum { KINDS = 64 }; /* DLPack numbers kinds of devices from 1 on; there are 18 */
-
-static _Atomic(const tni_device_ops *) devices[KINDS];
+_Atomic(const tni_device_ops *) tni_devices[TNI_DEVICE_KINDS];
 
 tn_status tni_device_register(const tni_device_ops *device) {
     const tni_device_ops *none = NULL;
-    if ((int)device->kind <= 0 || (int)device->kind >= KINDS) {
+    if ((int)device->kind <= 0 || (int)device->kind >= TNI_DEVICE_KINDS) {
         return tn_fail(TN_BAD_DEVICE, "device '%s': its kind is %d, must be 1 to %d", device->name, (int)device->kind,
-                       KINDS - 1);
+                       TNI_DEVICE_KINDS - 1);
     }
-    if (!atomic_compare_exchange_strong(&devices[device->kind], &none, device) && none != device) {
+    if (!atomic_compare_exchange_strong(&tni_devices[device->kind], &none, device) && none != device) {
         return tn_fail(TN_BAD_DEVICE, "device '%s': kind %d is '%s' already", device->name, (int)device->kind,
                        none->name);
     }
     return TN_OK;
 }
 
-const tni_device_ops *tni_device_of(int32_t kind) {
-    return kind > 0 && kind < KINDS ? atomic_load_explicit(&devices[kind], memory_order_acquire) : NULL;
-}
-
 const tni_device_ops *tni_device_next(int32_t *at) {
     const tni_device_ops *found = NULL;
-    while (!found && *at < KINDS) found = tni_device_of((*at)++);
+    while (!found && *at < TNI_DEVICE_KINDS) found = tni_device_of((*at)++);
     return found;
 }
 
@@ -43,10 +36,10 @@ void tni_device_print(char text[TNI_DEVICE_TEXT], tn_device device) {
 }
 
 void tni_device_print_all(char text[TNI_DEVICES_TEXT]) {
-    const tni_device_ops *names[KINDS];
+    const tni_device_ops *names[TNI_DEVICE_KINDS];
     int n = 0;
     size_t length = 0;
-    for (int32_t at = 0; n < KINDS && (names[n] = tni_device_next(&at));) n++;
+    for (int32_t at = 0; n < TNI_DEVICE_KINDS && (names[n] = tni_device_next(&at));) n++;
     text[0] = 0;
     for (int i = 0; i < n && length < TNI_DEVICES_TEXT; i++) {
         const char *before = i == 0 ? "" : i < n - 1 ? ", " : " and ";

@@ -4,6 +4,8 @@
 #ifndef TNI_DEVICE_H
 #define TNI_DEVICE_H
 
+#include <stdatomic.h>
+
 #include <tenon/op.h>
 
 typedef struct tni_device_ops {
@@ -29,8 +31,15 @@ typedef struct tni_device_ops {
 
 /* The struct must stay where it is. Refused where its kind has another one already. */
 tn_status tni_device_register(const tni_device_ops *device);
-const tni_device_ops *tni_device_of(int32_t kind);  /* NULL: none is registered */
 const tni_device_ops *tni_device_next(int32_t *at); /* all of them, from *at = 0 on; NULL: no more */
+
+/* The one of a kind; NULL: none is registered. Inline, because every allocation asks. */
+enum { TNI_DEVICE_KINDS = 64 }; /* DLPack numbers kinds of devices from 1 on; there are 18 */
+extern _Atomic(const tni_device_ops *) tni_devices[TNI_DEVICE_KINDS];
+static inline const tni_device_ops *tni_device_of(int32_t kind) {
+    const bool fits = kind >= 0 && kind < TNI_DEVICE_KINDS;
+    return fits ? atomic_load_explicit(&tni_devices[kind], memory_order_acquire) : NULL;
+}
 
 enum { TNI_DEVICE_TEXT = 32, TNI_DEVICES_TEXT = 128 };
 /* "cpu", "cuda:1"; "device 77:0", DLPack's numbers, where none is registered. */

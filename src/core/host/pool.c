@@ -41,11 +41,7 @@ static int class_of(size_t bytes) {
     return c;
 }
 
-tn_block tni_pool_alloc(size_t bytes) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    int c = class_of(bytes);
-    if (c >= CLASSES || bytes > MOST_KEPT) return (tn_block){tni_malloc_aligned(bytes), NULL};
+static void *take(int c) {
     void *data = NULL;
     lock_pool();
     if (pool.counts[c] > 0) {
@@ -53,12 +49,25 @@ tn_block tni_pool_alloc(size_t bytes) {
         pool.kept -= class_size(c);
     }
     unlock_pool();
-    if (!data) data = tni_malloc_aligned(class_size(c));
-    return (tn_block){data, (void *)(uintptr_t)(c + 1)}; /* the handle: its class, from 1 */
+    return data;
 }
 
-void tni_pool_free(tn_block block) {
-    int c = (int)(uintptr_t)block.handle - 1;
+/* The handle of a block is its class, counted from 1; of one that the pool is not to keep, 0. */
+tn_status tni_pool_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)wanted, (void)device, (void)stream;
+    pthread_once(&once, watch_forks);
+    const int c = class_of(bytes);
+    const bool pooled = c < CLASSES && bytes <= MOST_KEPT;
+    block->handle = (void *)(uintptr_t)(pooled ? c + 1 : 0);
+    block->data = pooled ? take(c) : NULL;
+    if (!block->data) block->data = tni_malloc_aligned(pooled ? class_size(c) : bytes);
+    return block->data ? TN_OK : TN_NO_MEMORY;
+}
+
+void tni_pool_free(tn_device device, tn_block block, void *stream) {
+    (void)device, (void)stream;
+    const int c = (int)(uintptr_t)block.handle - 1;
     bool kept = false;
     if (c >= 0) {
         lock_pool();

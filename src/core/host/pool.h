@@ -1,11 +1,11 @@
-/* Freed memory of the CPU, kept by size and handed out again. */
+/* Memory of the CPU: what is freed is kept by size and handed out again. As a device has it (device.h). */
 #ifndef TNI_POOL_H
 #define TNI_POOL_H
 
 #include <tenon/host.h>
 
-tn_block tni_pool_alloc(size_t bytes); /* aligned to TNI_ALIGNMENT; data is NULL, and a message, when there is none */
-void tni_pool_free(tn_block block);
-void tni_pool_trim(void); /* gives what nobody uses back to the system */
+tn_status tni_pool_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block);
+void tni_pool_free(tn_device device, tn_block block, void *stream);
+void tni_pool_trim(void);
 
 #endif
