@@ -24,7 +24,7 @@ void tni_gpu_ring(const tni_gpu_part *part) {
     if (!part->ring) return;
     tni_text_add(part->text,
                  "    constexpr bool RING = MODE > 0 && TN_BULK;\n    __shared__ u64 full[%d];\n"
-                 "    char *const ring = (char *)dynamic_shared<128>();\n"
+                 "    char *const ring = (char *)dynamic_shared_128();\n"
                  "    const u32 pitch = (u32)z[%d], slot = (u32)p.slot, stages = (u32)p.stages;\n"
                  "    u32 stage = 0, phase = 0, duty = 0;\n"
                  "    auto send = [&](i64 base, u32 k) {\n        const i64 d = base + tid %% 32;\n"

@@ -237,8 +237,8 @@ static inline void store_half_words(void *p, const half_words &w) {
 
 /* A barrier of bulk copies: the lowest bit is the phase; above it the bytes that are still to come. */
 #define TN_BULK true
-template <int ALIGN> static inline words *dynamic_shared() {
-    alignas(ALIGN) static char dynamic[227 << 10];
+static inline words *dynamic_shared_128() {
+    alignas(128) static char dynamic[227 << 10];
     return (words *)dynamic;
 }
 static inline void bulk_prepare(u64 *barriers, int count) {
