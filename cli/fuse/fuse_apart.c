@@ -9,7 +9,7 @@
 
 #include "cli/bench/bench_gpu.h"
 #include "core/contract/parts.h"
-#include "fuse/graph/formula.h"
+#include "fuse/graph/formula_object.h"
 #include "fuse/operator.h"
 
 enum { MOST_VALUES = 256 };

@@ -2,7 +2,7 @@
 #ifndef TNI_FUSE_GRADIENT_H
 #define TNI_FUSE_GRADIENT_H
 
-#include "fuse/graph/formula.h"
+#include "fuse/graph/formula_object.h"
 
 /* The gradient's graph is over the formula's inputs, then one leaf for the d of each output, then one for each output
  * itself, which stands for its value where that is taken instead of computed again. */

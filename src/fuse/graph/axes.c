@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/contract/parts.h"
-#include "formula.h"
+#include "formula_object.h"
 
 bool tni_broadcasts(const tni_contract *c, const tni_shape *shape) {
     for (int k = 0; k < shape->count; k++) {

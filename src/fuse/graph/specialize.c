@@ -1,7 +1,7 @@
 /* The graph of one call: types are known, attributes are constants, what absent inputs are guarded by has folded away,
  * and reductions are sums, maxima and minima. */
 #include "core/table/activation_names.h"
-#include "formula.h"
+#include "formula_object.h"
 
 #include <math.h>
 

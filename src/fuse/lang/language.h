@@ -2,7 +2,7 @@
 #ifndef TNI_FUSE_LANGUAGE_H
 #define TNI_FUSE_LANGUAGE_H
 
-#include "fuse/graph/formula.h"
+#include "fuse/graph/formula_object.h"
 
 enum {
     TNI_FUSE_DEPTH = 100, /* of nested brackets and signs */

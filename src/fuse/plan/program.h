@@ -7,7 +7,7 @@
 #ifndef TNI_FUSE_PROGRAM_H
 #define TNI_FUSE_PROGRAM_H
 
-#include "fuse/graph/formula.h"
+#include "fuse/graph/formula_object.h"
 
 /* What values are computed in. Truth values are bytes, integers int64_t. */
 typedef enum tni_lane { TNI_LANE_BOOL, TNI_LANE_INT, TNI_LANE_F32, TNI_LANE_F64, TNI_LANES } tni_lane;

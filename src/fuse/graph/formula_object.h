@@ -1,6 +1,6 @@
 /* The formula object: a contract, a graph, and which dimensions of the arguments belong together. */
-#ifndef TNI_FUSE_FORMULA_H
-#define TNI_FUSE_FORMULA_H
+#ifndef TNI_FUSE_FORMULA_OBJECT_H
+#define TNI_FUSE_FORMULA_OBJECT_H
 
 #include "graph.h"
 
