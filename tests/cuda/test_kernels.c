@@ -21,12 +21,10 @@ static int n_calls;
 
 /* The driver calls it with the image, which is its unit's name. */
 static void ask(const char *unit, const char *name) {
-    for (exported_kernel *k = exported_kernels; k->unit; k++) {
-        if (strcmp(k->unit, unit) != 0 || strcmp(k->name, name) != 0) continue;
-        k->asked = true;
-        return;
-    }
-    CHECK_ROW(false, "%s asks for kernel %s, which %s.cu does not export", doing, name, unit);
+    exported_kernel *k = exported_kernels;
+    while (k->unit && (strcmp(k->unit, unit) != 0 || strcmp(k->name, name) != 0)) k++;
+    k->asked = true;
+    CHECK_ROW(k->unit, "%s asks for kernel %s, which %s.cu does not export", doing, name, unit);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */

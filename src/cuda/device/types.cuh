@@ -27,6 +27,14 @@ template <class T> TN_DEVICE T widen(T a) {
     return a;
 }
 
+/* The one or the other of two that lie in a register. */
+TN_DEVICE f32 widen_half(f16, u32 pair, int i) {
+    return f16_to_f32((u16)(i % 2 ? pair >> 16 : pair));
+}
+TN_DEVICE f32 widen_half(bf16, u32 pair, int i) {
+    return __uint_as_float(i % 2 ? pair & 0xffff0000u : pair << 16);
+}
+
 /* Rounded to odd: rounding to 16 bits afterwards rounds once. */
 TN_DEVICE f32 round_to_odd(f64 a) {
     f32 f = (f32)a;

@@ -1,15 +1,15 @@
-/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is held in
- * the registers of some lanes, a block or a cluster of blocks. Blocks that have many rows to do fetch the next one into
- * shared memory while they work on one, so that memory is never idle. Rows that no cluster holds are split: one kernel
- * finds what a second one needs to write.
+/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is
+ * held in the registers of some lanes, a block or a cluster of blocks. Blocks that have many rows to do fetch the next
+ * one into shared memory while they work on one, so that memory is never idle. Rows that no cluster holds are split:
+ * one kernel finds what a second one needs to write.
  *
- * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target that
- * is no class makes its loss and its gradient NaN. */
+ * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target
+ * that is no class makes its loss and its gradient NaN. */
 #include "cross_entropy.cuh"
 
 #define LOG2_E 1.4426950408889634074
 
-/* ---- what is known of a part of a row ------------------------------------------------------------------------------- */
+/* ---- what is known of a part of a row ---------------------------------------------------------------------------- */
 
 /* most: the largest logit; sum: of exp(x - most). With label smoothing, also less: the sum of weight * (base - x), base
  * being most, or 0 where that is -inf; and weights: their sum. */
@@ -29,8 +29,8 @@ template <class A> TN_DEVICE A rescale(A most, A row_most) {
     return exponential(most, base_of(row_most));
 }
 
-/* The threads of a group put together what they know. The first exchange is of the largest logit and the sum, the second
- * of what label smoothing needs. */
+/* The threads of a group put together what they know. The first exchange is of the largest logit and the sum, the
+ * second of what label smoothing needs. */
 template <class A> struct exchange { A a[32], b[32], cluster_a[TNI_ROW_CLUSTER], cluster_b[TNI_ROW_CLUSTER]; };
 
 template <class A> TN_DEVICE void join_lanes(partial<A> &p, int lanes) {
@@ -75,7 +75,8 @@ struct lane_group {
     }
 };
 
-/* shared: two of each exchange, in turns, so that a row's numbers are read before they are written over two rows later. */
+/* shared: two of each exchange, in turns, so that a row's numbers are read before they are written over two rows
+ * later. */
 template <class A> struct block_group {
     exchange<A> *shared; /* (2, 2) */
     int blocks;
@@ -132,7 +133,7 @@ template <class A> TN_DEVICE void join(partial<A> &all, partial<A> part) {
     all.most = most;
 }
 
-/* ---- a row ----------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct place {
     const T *x;
@@ -218,7 +219,7 @@ TN_DEVICE void write_loss(const tni_cross_entropy &p, const place<T> &at, const 
     ((A *)(p.reduction == CROSS_ENTROPY_NONE ? p.loss : p.losses))[at.loss] = a.ignored ? 0 : loss;
 }
 
-/* ---- a thread's part of a row ----------------------------------------------------------------------------------------- */
+/* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
 
 /* The largest of a thread's elements; those at n and after do not count. */
 template <class T, int V, int E> TN_DEVICE acc<T> largest_of(const row_part<T, V, E> &part, u32 there, acc<T> (&x)[E]) {
@@ -238,8 +239,8 @@ template <class T, int V, int E> TN_DEVICE acc<T> largest_of(const row_part<T, V
     return take_max::of(r, q);
 }
 
-/* What label smoothing needs of x, of which n are in the row; first: where in the row they begin. A piece is in the row as
- * a whole, or not at all. */
+/* What label smoothing needs of x, of which n are in the row; first: where in the row they begin. A piece is in the row
+ * as a whole, or not at all. */
 template <int V, int E, class A>
 TN_DEVICE void weigh(const tni_cross_entropy &p, const A (&x)[E], row_group g, i64 first, int n, partial<A> &r) {
     const A base = base_of(r.most);
@@ -304,8 +305,8 @@ TN_DEVICE void take_slopes(const tni_cross_entropy &p, A (&e)[E], const slope<A>
     }
 }
 
-/* The rest of a row after its elements are here: next() may fetch those of the next row. What is at the target is looked
- * up late, when the target itself has arrived, and used after the exchange. */
+/* The rest of a row after its elements are here: next() may fetch those of the next row. What is at the target is
+ * looked up late, when the target itself has arrived, and used after the exchange. */
 template <class T, int V, int E, class G, class Next>
 TN_DEVICE void finish_row(const tni_cross_entropy &p, const row_part<T, V, E> &part, bool there_is_row,
                           const place<T> &at, i64 target, row_group g, G &group, int n, acc<T> unit, Next next) {
@@ -330,7 +331,7 @@ TN_DEVICE void finish_row(const tni_cross_entropy &p, const row_part<T, V, E> &p
     store_part<T, V>(at.gx, n, g, e);
 }
 
-/* ---- over all rows ------------------------------------------------------------------------------------------------ */
+/* ---- over all rows ----------------------------------------------------------------------------------------------- */
 
 /* The sum of a block's threads, for all of them. shared: (32) */
 TN_DEVICE double add_block(double a, double *shared) {
@@ -366,8 +367,8 @@ template <class A> TN_DEVICE void write_total(const tni_cross_entropy &p, double
 
 /* ---- rows that are held in registers ----------------------------------------------------------------------------- */
 
-/* x, gx: (rows, v). `lanes` neighbouring lanes have a row, of which each has E elements. A block that is alone has all rows,
- * and does what comes before and after them. */
+/* x, gx: (rows, v). `lanes` neighbouring lanes have a row, of which each has E elements. A block that is alone has all
+ * rows, and does what comes before and after them. */
 template <class T, int V, int E> TN_DEVICE void cross_entropy_warp(const tni_cross_entropy &p) {
     typedef acc<T> A;
     __shared__ double shared[2][32];
@@ -422,12 +423,12 @@ template <class T, int V> TN_DEVICE void cross_entropy_block(const tni_cross_ent
     }
 }
 
-/* ---- long rows ------------------------------------------------------------------------------------------------------ */
+/* ---- long rows --------------------------------------------------------------------------------------------------- */
 
-/* A block, or each block of a cluster, has up to CHUNKS chunks of a row, 16 bytes of each for every thread: most of them
- * in shared memory, the last few in registers. They stay there until the gradient is written; where a chunk was, the same
- * one of the next row is asked for at once, so that there is always something on its way. A thread only sees what it has
- * asked for itself: no barriers are needed. */
+/* A block, or each block of a cluster, has up to CHUNKS chunks of a row, 16 bytes of each for every thread: most of
+ * them in shared memory, the last few in registers. They stay there until the gradient is written; where a chunk was,
+ * the same one of the next row is asked for at once, so that there is always something on its way. A thread only sees
+ * what it has asked for itself: no barriers are needed. */
 template <class T> struct resident {
     enum { SLOTS = CROSS_ENTROPY_SLOTS };
     words *slots; /* this thread's, blockDim.x apart */
@@ -437,8 +438,8 @@ template <class T> struct resident {
     static TN_MEMBER int size() { /* elements of a chunk */
         return blockDim.x * pack<T>::VL;
     }
-    /* Asks for chunk K of the row whose part of this thread is at x; where there is none, for nothing, so that the groups of
-     * copies are always as many. */
+    /* Asks for chunk K of the row whose part of this thread is at x; where there is none, for nothing, so that the
+     * groups of copies are always as many. */
     template <int K> TN_MEMBER void fetch(const tni_cross_entropy &p, const T *x, bool row_there) {
         const bool there = row_there && K < p.chunks && begin + K * size() < (int)p.rows.n;
         const T *from = there ? x + K * size() : (const T *)p.x;
@@ -572,10 +573,10 @@ template <class T> TN_DEVICE void cross_entropy_long(const tni_cross_entropy &p)
     }
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
-/* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. Where the piece is
- * the row as a whole and no gradient is wanted, that is all there is to do. */
+/* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. Where the
+ * piece is the row as a whole and no gradient is wanted, that is all there is to do. */
 template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_entropy &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
@@ -638,7 +639,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_ent
     }
 }
 
-/* ---- sums over all rows, of many ----------------------------------------------------------------------------------- */
+/* ---- sums over all rows, of many --------------------------------------------------------------------------------- */
 
 /* What the mean divides by, each block its part of the rows. */
 TN_DEVICE void add_divisor(const tni_cross_entropy &p) {
@@ -681,7 +682,7 @@ TN_ROW_KERNEL(cross_entropy_divisor, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy, 
 TN_ROW_KERNEL(cross_entropy_total_f32, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy, cross_entropy_total<float>(p))
 TN_ROW_KERNEL(cross_entropy_total_f64, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy, cross_entropy_total<double>(p))
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
 /* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. threads: of a block that is alone;
  * blocks: of 512 threads that fit onto an SM */

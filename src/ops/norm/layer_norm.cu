@@ -6,7 +6,7 @@
 
 #include "cuda/rows/row_sums.cuh"
 
-/* ---- a row ----------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct place {
     const T *x;
@@ -66,8 +66,8 @@ template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A m
     return even + odd;
 }
 
-/* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from nearby
- * caches, and all of them at once would take many registers. */
+/* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from
+ * nearby caches, and all of them at once would take many registers. */
 template <int V, int E, class A>
 TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
 #pragma unroll
@@ -86,8 +86,8 @@ TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row
     }
 }
 
-/* The rest of row `row`, -1: none, after its elements are here: next() may fetch those of the next row. Where things go is
- * found again at the end: all the while, it would take registers. */
+/* The rest of row `row`, -1: none, after its elements are here: next() may fetch those of the next row. Where things go
+ * is found again at the end: all the while, it would take registers. */
 template <class T, int V, int E, class G, class Next>
 TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part, i64 row, row_group g, G &group, int n,
                           Next next) {
@@ -155,7 +155,7 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
     }
 }
 
-/* ---- the common case -------------------------------------------------------------------------------------------------- */
+/* ---- the common case --------------------------------------------------------------------------------------------- */
 
 /* Everything is aligned and without gaps, gamma and beta are there in type W, and rows are of whole pieces. */
 
@@ -201,8 +201,8 @@ TN_DEVICE acc<T> squares_dense(const row_part<T, V, E> &part, acc<T> mean, row_g
     return even + odd;
 }
 
-/* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for memory
- * once. */
+/* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for
+ * memory once. */
 template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL;
     typedef acc<T> A;
@@ -251,8 +251,8 @@ template <int V, int E> TN_DEVICE int count_of_warp(int warp, int n) {
     return count;
 }
 
-/* A block has a row, and several blocks an SM: that keeps memory busy. Each warp has the mean of its elements and the squares
- * of what differs from that: one exchange is enough. */
+/* A block has a row, and several blocks an SM: that keeps memory busy. Each warp has the mean of its elements and the
+ * squares of what differs from that: one exchange is enough. */
 template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL;
     /* elements whose gamma and beta are read at once: wide ones take many registers, which small threads have not */
@@ -301,7 +301,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     ((A *)p.rstd)[blockIdx.x] = rstd;
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 /* Of `count` numbers; squares: of what differs from their mean. */
 template <class A> struct moments { A count, mean, squares; };
@@ -382,7 +382,7 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     }
 }
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
 /* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit
  * onto an SM */

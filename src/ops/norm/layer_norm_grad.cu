@@ -4,13 +4,13 @@
  * each, so their sums stay in its registers, and x and dy are read once. In the end every block writes its sums, and a
  * small kernel adds them up in order. The next row is on its way through shared memory while one is worked on.
  *
- * Rows that no cluster holds are split: one kernel finds the two means of each piece, a second one writes dx, and a third
- * walks along the columns. */
+ * Rows that no cluster holds are split: one kernel finds the two means of each piece, a second one writes dx, and a
+ * third walks along the columns. */
 #include "layer_norm.cuh"
 
 #include "cuda/rows/row_sums.cuh"
 
-/* ---- a row ----------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct place {
     const T *x, *dy;
@@ -42,8 +42,8 @@ template <class T, int V, int E> struct row_state {
         for (int e = 0; e < E; e++) xhat[e] = (x.get(e) - m.mean) * m.rstd;
     }
 
-    /* g and g * xhat, added up; first: where in the row the thread's elements count from. Piece by piece: gamma comes from
-     * a nearby cache, and all of it at once would take many registers. */
+    /* g and g * xhat, added up; first: where in the row the thread's elements count from. Piece by piece: gamma comes
+     * from a nearby cache, and all of it at once would take many registers. */
     TN_MEMBER two<acc<T>> sums(const tni_layer_norm_grad &p, row_group g, i64 first, int n) const {
         two<acc<T>> s = {0, 0};
 #pragma unroll
@@ -249,10 +249,10 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_layer_norm_grad &p
     }
 }
 
-/* The common case, from sm_90 on: everything is aligned and without gaps, rows are of whole pieces, gamma is there in type W,
- * and dx and sums are wanted. Several rows ahead are on their way into a ring in shared memory, which costs no registers:
- * those hold the sums of a thread's columns, and up to 16 elements of gamma and of a row. More of a row stay in the ring until
- * dx is written, and only then does another row take their place. */
+/* The common case, from sm_90 on: everything is aligned and without gaps, rows are of whole pieces, gamma is there in
+ * type W, and dx and sums are wanted. Several rows ahead are on their way into a ring in shared memory, which costs no
+ * registers: those hold the sums of a thread's columns, and up to 16 elements of gamma and of a row. More of a row stay
+ * in the ring until dx is written, and only then does another row take their place. */
 template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm_grad &p) {
     constexpr int V = pack<T>::VL;
     constexpr bool HELD = E <= 16;
@@ -369,7 +369,7 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
     }
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 /* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. */
 template <class T, int V> TN_DEVICE void grad_split(const tni_layer_norm_grad &p) {
@@ -447,7 +447,7 @@ template <class T> TN_DEVICE void grad_columns(const tni_layer_norm_grad &p) {
     sums_at<A>(p, part + p.parts)[column] = dbeta;
 }
 
-/* ---- the sums of all parts ------------------------------------------------------------------------------------------ */
+/* ---- the sums of all parts --------------------------------------------------------------------------------------- */
 
 /* A warp's lanes have neighbouring columns; the warps of a block share the parts, and add up in order. */
 template <class A> TN_DEVICE A add_parts(const A *sums, i64 column, const tni_layer_norm_grad &p, A *shared) {
@@ -483,7 +483,7 @@ TN_ROW_KERNEL(layer_norm_grad_add_f32, LAYER_NORM_ADD_COLUMNS *LAYER_NORM_ADD_WA
 TN_ROW_KERNEL(layer_norm_grad_add_f64, LAYER_NORM_ADD_COLUMNS *LAYER_NORM_ADD_WAYS, 1, tni_layer_norm_grad,
               grad_add<double>(p))
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
 /* p: pieces of 16 bytes, s: single elements; then how many elements a thread has */
 #define GRAD(T, name)                                                                                                  \

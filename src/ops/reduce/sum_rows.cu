@@ -124,8 +124,8 @@ template <class T> struct lane_sums {
     }
 };
 
-/* ROWS rows at a time, of which the first `there` exist. K: words of a row that are loaded at a time. A pair may be half
- * in the row: the first, whose other half is read as well (no allocation begins with it), or the last. */
+/* ROWS rows at a time, of which the first `there` exist. K: words of a row that are loaded at a time. A pair may be
+ * half in the row: the first, whose other half is read as well (no allocation begins with it), or the last. */
 template <class T, int ROWS, int K>
 TN_DEVICE void sum_near_rows(const T *const (&x)[ROWS], int n, int there, acc<T> (&totals)[ROWS]) {
     constexpr int PER = lane_sums<T>::PER;

@@ -1,13 +1,13 @@
-/* softmax. Rows that a group of threads can hold in registers are read once: some lanes of a warp, a block, or a cluster
- * whose blocks exchange one pair of numbers. A thread takes the exponentials of its elements relative to its own
- * largest one, so the whole row needs one exchange: of pairs (largest score, sum of exponentials). Longer rows are split:
- * one kernel finds a pair for each piece, a second one adds them up and writes.
+/* softmax. Rows that a group of threads can hold in registers are read once: some lanes of a warp, a block, or a
+ * cluster whose blocks exchange one pair of numbers. A thread takes the exponentials of its elements relative to its
+ * own largest one, so the whole row needs one exchange: of pairs (largest score, sum of exponentials). Longer rows are
+ * split: one kernel finds a pair for each piece, a second one adds them up and writes.
  *
- * Scores are x * scale * log2(e), exponentials powers of 2. A row whose sum is 0, infinite or NaN comes out as NaN where
- * it is kept and 0 where it is masked. */
+ * Scores are x * scale * log2(e), exponentials powers of 2. A row whose sum is 0, infinite or NaN comes out as NaN
+ * where it is kept and 0 where it is masked. */
 #include "softmax.cuh"
 
-/* ---- pairs ------------------------------------------------------------------------------------------------------ */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 /* sum: of 2^(score - most); most is -inf where there is nothing. */
 template <class A> struct pair { A most, sum; };
@@ -67,7 +67,7 @@ template <class A> TN_DEVICE pair<A> join_cluster(pair<A> p, exchange<A> &x, int
     return join_shared(x.cluster_most, x.cluster_sum, blocks);
 }
 
-/* ---- a thread's part of a row -------------------------------------------------------------------------------------- */
+/* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
 
 /* Where a row, or a piece of one, is. */
 template <class T> struct place {
@@ -198,7 +198,7 @@ template <int E, class A> TN_DEVICE void normalise(A (&e)[E], u32 kept, const pa
     }
 }
 
-/* ---- short rows ---------------------------------------------------------------------------------------------------- */
+/* ---- short rows -------------------------------------------------------------------------------------------------- */
 
 /* One row in shared memory, from scores to what they come to. */
 template <class T> TN_DEVICE void softmax_of(T *row, int n, acc<T> factor) {
@@ -311,9 +311,10 @@ template <class T, int V, bool RAGGED> TN_DEVICE void softmax_block(const tni_so
     }
 }
 
-/* The common case of a block for a row: nothing is masked, the factor is above 0, and rows are aligned, without gaps, and
- * as long as THREADS threads with E elements each. With little else to compute and to keep in registers more rows fit onto
- * an SM and pass through it sooner, and with them more of memory is on its way. Where there are many, a block has ROWS. */
+/* The common case of a block for a row: nothing is masked, the factor is above 0, and rows are aligned, without gaps,
+ * and as long as THREADS threads with E elements each. With little else to compute and to keep in registers more rows
+ * fit onto an SM and pass through it sooner, and with them more of memory is on its way. Where there are many, a block
+ * has ROWS. */
 template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(const tni_softmax &p) {
     constexpr int V = pack<T>::VL, WARPS = THREADS / 32;
     typedef acc<T> A;
@@ -352,7 +353,7 @@ template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(con
     }
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
@@ -400,7 +401,7 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     }
 }
 
-/* ---- columns ---------------------------------------------------------------------------------------------------- */
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 template <class T> struct column : column_spot {
     const T *x;
@@ -597,10 +598,10 @@ template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
     for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) write_column(p, c, first, w.end, all);
 }
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, r: pieces of ragged rows, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
- * SM; tiles, wide: of those that take rows through shared memory, the longest ones */
+/* p: pieces of 16 bytes, r: pieces of ragged rows, s: single elements; then how many elements a thread has. blocks: of
+ * 512 threads that fit onto an SM; tiles, wide: of those that take rows through shared memory, the longest ones */
 #define SOFTMAX(T, name, most, half, blocks, tiles, wide)                                                           \
     TN_ROW_KERNEL(softmax_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, pack<T>::VL, 8>(p))) \
     TN_ROW_KERNEL(softmax_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax,                                \

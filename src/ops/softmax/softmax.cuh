@@ -42,7 +42,7 @@ typedef struct tni_softmax_grad {
 
 #ifdef __CUDACC__
 
-/* ---- rows that are split: a block has a piece, and walks through it by tiles of what its threads hold -------------- */
+/* ---- rows that are split: a block has a piece, and walks through it by tiles of what its threads hold ------------ */
 
 struct split_walk {
     i64 row, first, end;
@@ -53,7 +53,7 @@ TN_DEVICE split_walk split_of(const tni_softmax_shape &s) {
     return {row, first, min(first + s.split, s.rows.n)};
 }
 
-/* ---- columns: the axis is not the fastest dimension ------------------------------------------------------------------ */
+/* ---- columns: the axis is not the fastest dimension -------------------------------------------------------------- */
 
 /* (rows, n, columns). Neighbouring threads have neighbouring columns; `ways` threads share one, each with every ways-th
  * element: elements way, way + ways, … */
@@ -83,8 +83,8 @@ TN_DEVICE column_spot spot_of(const tni_softmax_shape &s, i64 block) {
     return spot_of(s, block, of, threadIdx.x / of);
 }
 
-/* What the threads that share a column have, put together in a fixed order by join(V &, V), P columns or pieces of one at a
- * time; all of them get it. shared: (P, 1024) */
+/* What the threads that share a column have, put together in a fixed order by join(V &, V), P columns or pieces of one
+ * at a time; all of them get it. shared: (P, 1024) */
 template <class V, int P, class Join>
 TN_DEVICE void join_ways(V (&own)[P], const column_spot &c, int ways, V (*shared)[1024], Join join) {
     if (ways == 1) return;

@@ -1,8 +1,8 @@
-/* The gradient of softmax: dx = scale * y * (dy - sum(y * dy)). As in softmax.cu, rows that a group of threads can hold in
- * registers are read once; longer ones are split, one kernel adding up the pieces and a second one writing. */
+/* The gradient of softmax: dx = scale * y * (dy - sum(y * dy)). As in softmax.cu, rows that a group of threads can hold
+ * in registers are read once; longer ones are split, one kernel adding up the pieces and a second one writing. */
 #include "softmax.cuh"
 
-/* ---- sums --------------------------------------------------------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 template <class A> struct exchange { A sum[32], cluster[TNI_ROW_CLUSTER]; };
 
@@ -27,7 +27,7 @@ template <class A> TN_DEVICE A add_cluster(A sum, exchange<A> &x, int blocks) {
     return add_shared(x.cluster, blocks);
 }
 
-/* ---- a thread's part of a row -------------------------------------------------------------------------------------- */
+/* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
 
 template <class T> struct place {
     const T *y, *dy;
@@ -97,7 +97,7 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_softmax_grad &p) {
     store_part<T, V>(at.dx, n, g, dx);
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
@@ -134,7 +134,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_softmax_grad &p) {
     }
 }
 
-/* ---- columns ---------------------------------------------------------------------------------------------------- */
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 template <class T> struct column : column_spot { place<T> at; };
 
@@ -219,7 +219,7 @@ template <class T> TN_DEVICE void grad_columns_write(const tni_softmax_grad &p) 
     }
 }
 
-/* ---- short rows ---------------------------------------------------------------------------------------------------- */
+/* ---- short rows -------------------------------------------------------------------------------------------------- */
 
 /* y, dy: (rows, n), without gaps. A thread has whole rows to itself. */
 template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
@@ -275,10 +275,10 @@ template <class T, int E> TN_DEVICE void grad_tile_warp(const tni_softmax_grad &
     store_tile((T *)p.dx + first * n, dy, rows * n);
 }
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto an
- * SM; tiles, wide: of those that take rows through shared memory, the longest ones */
+/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto
+ * an SM; tiles, wide: of those that take rows through shared memory, the longest ones */
 #define GRAD(T, name, most, half, blocks, tiles, wide)                                                               \
     TN_ROW_KERNEL(softmax_grad_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                              \
                   (grad_warp<T, pack<T>::VL, 8>(p)))                                                                 \
