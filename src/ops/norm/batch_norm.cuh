@@ -207,7 +207,7 @@ template <class T> struct row_tile {
 
     TN_MEMBER row_tile(const tni_batch_norm &p, const rows_share &r) : lanes(p.lanes), slots(r.slots) {
         constexpr int VL = pack<T>::VL;
-        ways = min(slots / VL, 32);
+        ways = slots / VL < 32 ? slots / VL : 32; /* by min, kernels spill registers */
         const int all = VL << lanes, item = threadIdx.x / ways;
         way = threadIdx.x % ways;
         i = (item & (all - 1)) >> lanes;
@@ -264,7 +264,7 @@ struct channel_share {
         c = (i64)(blockIdx.x / (u32)p.n_blocks);
         rank = blockIdx.x - (u32)c * (u32)p.n_blocks;
         first = (int)rank * (int)p.per_block + (int)threadIdx.x;
-        end = min(((int)rank + 1) * (int)p.per_block, (int)p.units);
+        end = ((int)rank + 1) * (int)p.per_block < (int)p.units ? ((int)rank + 1) * (int)p.per_block : (int)p.units;
         if (p.n_blocks > 1) cluster_begin();
     }
 };
@@ -281,7 +281,7 @@ template <class T> struct kept_packs {
 
     /* From the k-th on, which is the channel's pack q, those of a stage. */
     TN_MEMBER void fetch(const tni_batch_norm &p, const tni_bn_big &v, i64 c, int k, int q, int end) {
-        const int last = min(q + p.per_stage * (int)blockDim.x, end);
+        const int last = q + p.per_stage * (int)blockDim.x < end ? q + p.per_stage * (int)blockDim.x : end;
         if (TN_COPY_ASYNC && p.wide) {
 #pragma unroll 4
             for (; q < last; k++, q += blockDim.x)
