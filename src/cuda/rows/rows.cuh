@@ -1,10 +1,10 @@
-/* Rows of tensors as kernels see them, on both sides: the host fills them in (row_plan.h). Written in what C and CUDA C++
- * share.
+/* Rows of tensors as kernels see them, on both sides: the host fills them in (row_plan.h). Written in what C and CUDA
+ * C++ share.
  *
- * A row of n elements belongs to a group of threads: some lanes of a warp, a block, or a cluster of blocks. Its elements
- * are dealt out in pieces of V: thread t gets the pieces t, t + threads, … so that neighbours read neighbouring memory.
- * V is what fits into 16 bytes where that divides n, else 1: what a row's sums are made of and in which order depends on
- * n alone, not on where the row begins nor on how many there are. */
+ * A row of n elements belongs to a group of threads: some lanes of a warp, a block, or a cluster of blocks. Its
+ * elements are dealt out in pieces of V: thread t gets the pieces t, t + threads, … so that neighbours read
+ * neighbouring memory. V is what fits into 16 bytes where that divides n, else 1: what a row's sums are made of and in
+ * which order depends on n alone, not on where the row begins nor on how many there are. */
 #pragma once
 
 enum {
@@ -46,8 +46,8 @@ template <> TN_MEMBER double number<double>(const tni_number &a) {
     return a.f64;
 }
 
-/* Elements of a thread that holds its part of a row in registers (tni_row_held in row_plan.h says the same); single ones
- * need registers for their places too. */
+/* Elements of a thread that holds its part of a row in registers (tni_row_held in row_plan.h says the same); single
+ * ones need registers for their places too. */
 template <class T, int V> struct held { static constexpr int most = (sizeof(T) == 8 ? 16 : 32) / (V > 1 ? 1 : 2); };
 
 /* Where row `row` begins in the first VIEWS tensors. */
@@ -109,7 +109,8 @@ template <class T, int V, int E> struct row_part {
     }
 };
 
-/* Rows of any length that begin anywhere, in the same pieces: the last one may be short. ------------------------------- */
+/* Rows of any length that begin anywhere, in the same pieces: the last one may be short.
+ * ------------------------------- */
 
 /* Elements lead, lead + 1, … of the two times V that lie in a and b. */
 template <class T> TN_DEVICE words shifted(const words &a, const words &b, u32 lead) {
@@ -125,8 +126,8 @@ template <class T> TN_DEVICE words shifted(const words &a, const words &b, u32 l
     return r;
 }
 
-/* As row_part::load. Nothing outside the row is read: where a piece touches 16 bytes that are not all of the row, it is read
- * element by element. */
+/* As row_part::load. Nothing outside the row is read: where a piece touches 16 bytes that are not all of the row, it is
+ * read element by element. */
 template <class T, int E>
 TN_DEVICE void load_ragged(row_part<T, pack<T>::VL, E> &part, const T *x, int n, row_group g) {
     constexpr int V = pack<T>::VL, K = E / V;
@@ -215,8 +216,8 @@ template <int V, int E> TN_DEVICE u32 elements_below(int limit, row_group g) {
     return bits;
 }
 
-/* Writes a thread's E numbers to where row_part found them. The compiler does not know that it is the same place: it would
- * keep E offsets in registers all the while. */
+/* Writes a thread's E numbers to where row_part found them. The compiler does not know that it is the same place: it
+ * would keep E offsets in registers all the while. */
 template <class T, int V, int E> TN_DEVICE void store_part(T *y, int n, row_group g, const acc<T> (&a)[E]) {
     asm("" : "+r"(g.rank));
     if (V > 1 && is_aligned(y)) {
@@ -233,8 +234,9 @@ template <class T, int V, int E> TN_DEVICE void store_part(T *y, int n, row_grou
     }
 }
 
-/* Brings the next row into shared memory while this one is worked on. A thread fetches its own pieces and takes them out
- * again, so nobody else waits. One row at a time: what was taken must be in registers before the next is fetched. */
+/* Brings the next row into shared memory while this one is worked on. A thread fetches its own pieces and takes them
+ * out again, so nobody else waits. One row at a time: what was taken must be in registers before the next is
+ * fetched. */
 template <class T, int V, int E> struct row_feed {
     words *slots; /* this thread's; (E / V), blockDim.x apart */
 

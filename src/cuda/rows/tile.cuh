@@ -10,8 +10,8 @@ enum {
 #ifdef __CUDACC__
 #include "cuda/device/device.cuh"
 
-/* `count` elements that lie side by side, into shared memory or out of it. All loads of a thread are under way before the
- * first is used. */
+/* `count` elements that lie side by side, into shared memory or out of it. All loads of a thread are under way before
+ * the first is used. */
 template <class T> TN_DEVICE void load_tile(const T *from, T *tile, int count) {
     constexpr int VL = pack<T>::VL, BATCH = 8;
     int first = 0;

@@ -16,7 +16,8 @@ enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
 enum { CROSS_ENTROPY_PARTS = 32, CROSS_ENTROPY_BLOCK = 1024 };
 enum { CROSS_ENTROPY_ALONE = 512 }; /* threads of a block that has all rows, at most; of f64 half as many */
 
-/* Long rows: threads of a block; chunks of 16 bytes for each of them that it holds; how many of those in shared memory. */
+/* Long rows: threads of a block; chunks of 16 bytes for each of them that it holds; how many of those in shared
+ * memory. */
 enum { CROSS_ENTROPY_LONG = 1024, CROSS_ENTROPY_CHUNKS = 16, CROSS_ENTROPY_SLOTS = 14 };
 
 /* Sums over all rows, in the workspace. */

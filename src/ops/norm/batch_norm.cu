@@ -3,7 +3,7 @@
  * backwards, so that it begins with what the first one has left in the L2 cache. */
 #include "batch_norm.cuh"
 
-/* ---- mean and variance without cancellation -------------------------------------------------------------------------- */
+/* ---- mean and variance without cancellation ---------------------------------------------------------------------- */
 
 /* Of n numbers: mean and the sum of squared distances from it. */
 template <class A> struct moments { A n, mean, m2; };
@@ -40,7 +40,7 @@ template <class A, class B> TN_DEVICE void put_moments(const tni_batch_norm &p, 
     *sums_at<A>(p, part, 2, c) = (A)m.m2;
 }
 
-/* ---- statistics of planes ---------------------------------------------------------------------------------------------- */
+/* ---- statistics of planes ---------------------------------------------------------------------------------------- */
 
 /* A thread's sums: several, so that none waits for the one before. */
 template <class T> struct plane_sums {
@@ -127,7 +127,7 @@ template <class T> TN_DEVICE void statistics_of_planes(const tni_batch_norm &p) 
     if (threadIdx.x == 0) put_moments<acc<T>>(p, part, c, m);
 }
 
-/* ---- statistics of rows -------------------------------------------------------------------------------------------------- */
+/* ---- statistics of rows ------------------------------------------------------------------------------------------ */
 
 /* A thread's sums for each of its channels. */
 template <class T> struct row_sums {
@@ -223,7 +223,7 @@ template <class T> TN_DEVICE void statistics_of_rows(const tni_batch_norm &p) {
     if (own.way == 0 && own.column < p.c) put_moments<A>(p, r.part, own.column, moments<A>{n, mean, m2});
 }
 
-/* ---- the end of the statistics ------------------------------------------------------------------------------------------- */
+/* ---- the end of the statistics ----------------------------------------------------------------------------------- */
 
 /* What a channel has besides x; asked for early. */
 struct channel_inputs {
@@ -286,7 +286,7 @@ template <class A> TN_DEVICE void end_statistics(const tni_batch_norm &p) {
     write_statistics(p, c, in, mean, m2, rstd);
 }
 
-/* ---- the result ------------------------------------------------------------------------------------------------------------- */
+/* ---- the result -------------------------------------------------------------------------------------------------- */
 
 template <class T, bool RESIDUAL>
 TN_DEVICE pack<T> normalised(const tni_batch_norm &p, const pack<T> &x, const pack<T> &residual,
@@ -384,7 +384,7 @@ template <class T, bool RESIDUAL, bool WIDE> TN_DEVICE void normalise_rows(const
     }
 }
 
-/* ---- a channel that stays in a block, or in a cluster of blocks ---------------------------------------------------------- */
+/* ---- a channel that stays in a block, or in a cluster of blocks -------------------------------------------------- */
 
 /* What its elements are computed with. */
 template <class A> struct channel_numbers { A mean, scale, beta; };
@@ -509,13 +509,14 @@ template <class T, bool RESIDUAL> TN_DEVICE void normalise_singles(const tni_bat
     }
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct row_blocks {
     static constexpr int of_sm = sizeof(T) == 2 ? TNI_BN_SMALL_ROW_BLOCKS : TNI_BN_ROW_BLOCKS;
 };
 
-/* Room for 80 registers, or for 64 where there are few: a batch of packs, the sums, and what it takes to get at them. */
+/* Room for 80 registers, or for 64 where there are few: a batch of packs, the sums, and what it takes to get at
+ * them. */
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
 #define ROWS(name, T, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, row_blocks<T>::of_sm, tni_batch_norm, call)
 #define WRITE(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 4, tni_batch_norm, call)
@@ -538,10 +539,6 @@ template <class T> struct row_blocks {
     KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))                              \
     ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                                 \
     ONE(batch_norm_singles_residual_##type, (normalise_singles<T, true>(p)))
-
-BATCH_NORM(f16, f16)
-BATCH_NORM(bf16, bf16)
-BATCH_NORM(float, f32)
-BATCH_NORM(double, f64)
+TN_FOR_TYPES(BATCH_NORM)
 PLANES(batch_norm_end_f32, (end_statistics<float>(p)))
 PLANES(batch_norm_end_f64, (end_statistics<double>(p)))

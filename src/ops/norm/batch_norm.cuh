@@ -38,8 +38,8 @@ typedef struct tni_bn_big {
 
 /* x: (n, c, s). Planes: the s values of a plane are side by side, counted in packs of 16 bytes, the last may be short.
  * A channel's packs are cut in parts. Rows: the c channels of a place are side by side, and there are n * s places, in
- * chunks; a part is every n_parts-th chunk: all blocks move through x together, and what they have read last is in the L2
- * cache when those that write come from the other end. */
+ * chunks; a part is every n_parts-th chunk: all blocks move through x together, and what they have read last is in the
+ * L2 cache when those that write come from the other end. */
 typedef struct tni_batch_norm {
     tni_bn_big x, residual, dy, y, dresidual; /* backward: y is dx */
     tni_vector gamma, beta, mean, rstd, running_mean, running_var, dgamma, dbeta;
@@ -67,7 +67,7 @@ typedef struct tni_batch_norm {
 /* d = x - mean, z = d * scale + beta (+ residual); dx = g * scale - shift - slope * d */
 enum { MEAN, SCALE, BETA, SHIFT, SLOPE };
 
-/* ---- where things are ------------------------------------------------------------------------------------------------ */
+/* ---- where things are -------------------------------------------------------------------------------------------- */
 
 template <class A> TN_DEVICE A *sums_at(const tni_batch_norm &p, i64 part, int which, i64 c) {
     return (A *)p.sums + (part * TNI_BN_SUMS + which) * p.c + c;
@@ -97,7 +97,7 @@ template <class T> TN_DEVICE T *plane_at(const tni_bn_big &v, i64 c, const spot 
     return (T *)v.data + at.plane * v.n_step + c * v.c_step + at.first;
 }
 
-/* ---- packs: `left` elements of them are there, `apart` elements from each other -------------------------------------------- */
+/* ---- packs: `left` elements of them are there, `apart` elements from each other ---------------------------------- */
 
 template <class T> TN_DEVICE pack<T> get_some(const T *p, i64 left, i64 apart) {
     pack<T> a;
@@ -124,7 +124,7 @@ template <class T> TN_DEVICE void put(bool wide, T *p, i64 left, i64 apart, cons
         put_some(p, left, apart, a);
 }
 
-/* ---- rows: which channels and places a thread has --------------------------------------------------------------------------- */
+/* ---- rows: which channels and places a thread has ---------------------------------------------------------------- */
 
 struct rows_share {
     i64 tile;        /* the first channel of the block */
@@ -198,8 +198,8 @@ TN_DEVICE i64 readable(const tni_batch_norm &p, i64 row) {
     return row < p.units ? row : p.units - 1;
 }
 
-/* After the places: which channel of the tile a thread ends, and whose sums of it, every ways-th from the way-th slot on;
- * the ways are neighbouring lanes. Threads that find no channel left do one again. */
+/* After the places: which channel of the tile a thread ends, and whose sums of it, every ways-th from the way-th slot
+ * on; the ways are neighbouring lanes. Threads that find no channel left do one again. */
 template <class T> struct row_tile {
     i64 column;
     int i, lane, lanes; /* element i of the packs of the threads of this lane; lanes: as a power of 2 */
@@ -219,7 +219,7 @@ template <class T> struct row_tile {
     }
 };
 
-/* ---- stores that leave in the L2 cache what is still to be read ------------------------------------------------------ */
+/* ---- stores that leave in the L2 cache what is still to be read -------------------------------------------------- */
 
 template <class T> TN_DEVICE void stream_pack(T *p, const pack<T> &a) {
     const words r = words_of(a);
@@ -234,7 +234,7 @@ template <class T> TN_DEVICE void put_last(bool wide, T *p, i64 left, i64 apart,
         put_some(p, left, apart, a);
 }
 
-/* ---- the sums of all parts of a channel -------------------------------------------------------------------------------- */
+/* ---- the sums of all parts of a channel -------------------------------------------------------------------------- */
 
 /* The sum over the threads of a block that share a channel, for all of them; threads % TNI_BN_END_LANES are channels.
  * scratch: nobody reads it any more. */
@@ -251,7 +251,7 @@ TN_DEVICE double sum_slots(double a, end_scratch &scratch) {
     return sum;
 }
 
-/* ---- a channel that stays in a block, or in a cluster of blocks ---------------------------------------------------------- */
+/* ---- a channel that stays in a block, or in a cluster of blocks -------------------------------------------------- */
 
 /* The channel of a block, and which of its packs or elements are a thread's: every blockDim.x-th from the first on. A
  * kernel that goes through them again hides `first`, or the compiler would keep all places in registers. */

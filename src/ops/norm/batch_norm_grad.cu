@@ -1,7 +1,7 @@
 /* batch_norm_grad. Where a channel fits into the shared memory of a few blocks, one kernel, which reads x and dy once;
- * else three. Many blocks sum up g and g * d for each channel in parts, a few end the sums, many write dx and dresidual,
- * backwards: they begin with what is still in the L2 cache. g is what passes the activation, which is computed again;
- * d = x - mean. */
+ * else three. Many blocks sum up g and g * d for each channel in parts, a few end the sums, many write dx and
+ * dresidual, backwards: they begin with what is still in the L2 cache. g is what passes the activation, which is
+ * computed again; d = x - mean. */
 #include "batch_norm.cuh"
 
 /* What the elements of a thread's packs are computed with. */
@@ -50,7 +50,7 @@ TN_DEVICE void add_pack(const tni_batch_norm &p, const inputs<T> &in, const numb
     }
 }
 
-/* ---- sums of planes ---------------------------------------------------------------------------------------------------- */
+/* ---- sums of planes ---------------------------------------------------------------------------------------------- */
 
 /* The residual only matters to relu. */
 template <class T, bool RELU>
@@ -116,7 +116,7 @@ template <class T, bool RELU> TN_DEVICE void sums_of_planes(const tni_batch_norm
     *sums_at<A>(p, part, threadIdx.x, c) = total;
 }
 
-/* ---- sums of rows -------------------------------------------------------------------------------------------------------- */
+/* ---- sums of rows ------------------------------------------------------------------------------------------------ */
 
 template <class T, bool RELU>
 TN_DEVICE inputs<T> inputs_of_row(const tni_batch_norm &p, const rows_share &r, i64 row, bool wide) {
@@ -187,7 +187,7 @@ template <class T, bool RELU> TN_DEVICE void sums_of_rows(const tni_batch_norm &
     *sums_at<A>(p, r.part, 1, own.column) = dot;
 }
 
-/* ---- the end of the sums ---------------------------------------------------------------------------------------------------- */
+/* ---- the end of the sums ----------------------------------------------------------------------------------------- */
 
 /* A block ends TNI_BN_END_LANES channels. */
 template <class A> TN_DEVICE void end_sums(const tni_batch_norm &p) {
@@ -217,7 +217,7 @@ template <class A> TN_DEVICE void end_sums(const tni_batch_norm &p) {
     write_number<double>(p.dbeta, c, g);
 }
 
-/* ---- the results -------------------------------------------------------------------------------------------------------------- */
+/* ---- the results ------------------------------------------------------------------------------------------------- */
 
 template <class T> struct more_numbers {
     numbers<T> by;
@@ -323,9 +323,10 @@ template <class T, bool RELU, bool WIDE> TN_DEVICE void write_rows(const tni_bat
     }
 }
 
-/* ---- a channel that stays in a block, or in a cluster of blocks: x and dy are read once ------------------------------------ */
+/* ---- a channel that stays in a block, or in a cluster of blocks: x and dy are read once -------------------------- */
 
-/* Sums over all threads that have a channel, of two numbers at once; every thread gets them. In double: these are few. */
+/* Sums over all threads that have a channel, of two numbers at once; every thread gets them. In double: these are
+ * few. */
 struct channel_sums {
     double warps[2][TNI_BN_KEPT_THREADS / 32], blocks[2][TNI_BN_CLUSTER];
 
@@ -467,7 +468,7 @@ template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm 
     }
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* Room for 80 registers, for 128 where there are numbers for each channel of a pack, for 64 where there are few. */
 #define PLANES(name, call) TN_ROW_KERNEL(name, TNI_BN_THREADS, 3, tni_batch_norm, call)
@@ -487,13 +488,7 @@ template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm 
     KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))                                    \
     ONE(batch_norm_grad_singles_##type, (write_singles<T, relu>(p)))
 
-BATCH_NORM_GRAD(f16, false, f16)
-BATCH_NORM_GRAD(bf16, false, bf16)
-BATCH_NORM_GRAD(float, false, f32)
-BATCH_NORM_GRAD(double, false, f64)
-BATCH_NORM_GRAD(f16, true, relu_f16)
-BATCH_NORM_GRAD(bf16, true, relu_bf16)
-BATCH_NORM_GRAD(float, true, relu_f32)
-BATCH_NORM_GRAD(double, true, relu_f64)
+#define BOTH(T, type) BATCH_NORM_GRAD(T, false, type) BATCH_NORM_GRAD(T, true, relu_##type)
+TN_FOR_TYPES(BOTH)
 PLANES(batch_norm_grad_end_f32, (end_sums<float>(p)))
 PLANES(batch_norm_grad_end_f64, (end_sums<double>(p)))

@@ -4,9 +4,10 @@
  * piece, a second one puts them together and writes. */
 #include "layer_norm.cuh"
 
+#include "cuda/rows/row_kernels.cuh"
 #include "cuda/rows/row_sums.cuh"
 
-/* ---- a row ----------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
 template <class T> struct place {
     const T *x;
@@ -66,8 +67,8 @@ template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A m
     return even + odd;
 }
 
-/* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from nearby
- * caches, and all of them at once would take many registers. */
+/* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from
+ * nearby caches, and all of them at once would take many registers. */
 template <int V, int E, class A>
 TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
 #pragma unroll
@@ -86,8 +87,8 @@ TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row
     }
 }
 
-/* The rest of row `row`, -1: none, after its elements are here: next() may fetch those of the next row. Where things go is
- * found again at the end: all the while, it would take registers. */
+/* The rest of row `row`, -1: none, after its elements are here: next() may fetch those of the next row. Where things go
+ * is found again at the end: all the while, it would take registers. */
 template <class T, int V, int E, class G, class Next>
 TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part, i64 row, row_group g, G &group, int n,
                           Next next) {
@@ -128,7 +129,7 @@ template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_
 /* A block has a row at a time, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &p) {
     constexpr int E = held<T, V>::most;
-    __shared__ sum_exchange<acc<T>> shared[2];
+    __shared__ exchange<acc<T>, 2> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
     const i64 step = gridDim.x / blocks;
@@ -155,7 +156,7 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
     }
 }
 
-/* ---- the common case -------------------------------------------------------------------------------------------------- */
+/* ---- the common case --------------------------------------------------------------------------------------------- */
 
 /* Everything is aligned and without gaps, gamma and beta are there in type W, and rows are of whole pieces. */
 
@@ -201,8 +202,8 @@ TN_DEVICE acc<T> squares_dense(const row_part<T, V, E> &part, acc<T> mean, row_g
     return even + odd;
 }
 
-/* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for memory
- * once. */
+/* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for
+ * memory once. */
 template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL;
     typedef acc<T> A;
@@ -251,8 +252,8 @@ template <int V, int E> TN_DEVICE int count_of_warp(int warp, int n) {
     return count;
 }
 
-/* A block has a row, and several blocks an SM: that keeps memory busy. Each warp has the mean of its elements and the squares
- * of what differs from that: one exchange is enough. */
+/* A block has a row, and several blocks an SM: that keeps memory busy. Each warp has the mean of its elements and the
+ * squares of what differs from that: one exchange is enough. */
 template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_layer_norm &p) {
     constexpr int V = pack<T>::VL;
     /* elements whose gamma and beta are read at once: wide ones take many registers, which small threads have not */
@@ -301,7 +302,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     ((A *)p.rstd)[blockIdx.x] = rstd;
 }
 
-/* ---- rows that are split ------------------------------------------------------------------------------------------ */
+/* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 /* Of `count` numbers; squares: of what differs from their mean. */
 template <class A> struct moments { A count, mean, squares; };
@@ -382,51 +383,32 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
     }
 }
 
-/* ---- instances ---------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit
- * onto an SM */
-#define LAYER_NORM(T, name, most, half, blocks)                                                                       \
-    TN_ROW_KERNEL(layer_norm_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                                   \
-                  (layer_norm_warp<T, pack<T>::VL, 8>(p)))                                                            \
-    TN_ROW_KERNEL(layer_norm_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                            \
-                  (layer_norm_warp<T, pack<T>::VL, most>(p)))                                                         \
-    TN_ROW_KERNEL(layer_norm_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, (layer_norm_warp<T, 1, 2>(p)))    \
-    TN_ROW_KERNEL(layer_norm_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, (layer_norm_warp<T, 1, 4>(p)))    \
-    TN_ROW_KERNEL(layer_norm_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                            \
-                  (layer_norm_warp<T, 1, half>(p)))                                                                   \
-    TN_ROW_KERNEL(layer_norm_block_p_##name, TNI_ROW_BLOCK, blocks, tni_layer_norm,                                   \
-                  (layer_norm_block<T, pack<T>::VL>(p)))                                                              \
-    TN_ROW_KERNEL(layer_norm_block_s_##name, TNI_ROW_BLOCK, blocks, tni_layer_norm, (layer_norm_block<T, 1>(p)))      \
-    TN_ROW_KERNEL(layer_norm_split_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_split<T, pack<T>::VL>(p))) \
-    TN_ROW_KERNEL(layer_norm_split_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_split<T, 1>(p)))           \
-    TN_ROW_KERNEL(layer_norm_write_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_write<T, pack<T>::VL>(p))) \
-    TN_ROW_KERNEL(layer_norm_write_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_write<T, 1>(p)))
+#define LAYER_NORM(T, name)                                              \
+    TN_WARP_KERNELS(layer_norm, T, name, TNI_ROW_WARP_BLOCK)             \
+    TN_BLOCK_KERNELS(layer_norm, block, T, name, sizeof(T) == 8 ? 1 : 2) \
+    TN_BLOCK_KERNELS(layer_norm, split, T, name, 1)                      \
+    TN_BLOCK_KERNELS(layer_norm, write, T, name, 1)
+TN_FOR_TYPES(LAYER_NORM)
 
-LAYER_NORM(f16, f16, 32, 16, 2)
-LAYER_NORM(bf16, bf16, 32, 16, 2)
-LAYER_NORM(float, f32, 32, 16, 2)
-LAYER_NORM(double, f64, 16, 8, 1)
+/* W: the type of gamma and beta. An SM is to hold as many blocks as have 64 KB on their way, if it has so many threads;
+ * f32 takes twice the registers. */
+template <class T, int EACH> struct dense_blocks {
+    static constexpr int small = EACH == 32 ? 2 : 4, of_sm = sizeof(T) == 4 ? 32 / EACH : small;
+};
 
-/* W: the type of gamma and beta; each: elements of a thread; blocks: that an SM is to hold, so that 64 KB are on their
- * way, if it has so many threads */
 #define LANES(T, name, W, w)                                                            \
     TN_ROW_KERNEL(layer_norm_lanes_##name##_##w, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, \
                   (layer_norm_lanes<T, W, LAYER_NORM_LANES_EACH>(p)))
-#define DENSE(T, name, W, w, each, blocks)                                                       \
-    TN_ROW_KERNEL(layer_norm_dense_##each##_##name##_##w, TNI_ROW_BLOCK, blocks, tni_layer_norm, \
-                  (layer_norm_dense<T, W, each>(p)))
-#define DENSE_HALF(T, name, W, w) \
-    LANES(T, name, W, w)          \
-    DENSE(T, name, W, w, 8, 4)    \
-    DENSE(T, name, W, w, 16, 4)   \
-    DENSE(T, name, W, w, 32, 2)
+#define DENSE(T, name, W, w, each)                                                                       \
+    TN_ROW_KERNEL(layer_norm_dense_##each##_##name##_##w, TNI_ROW_BLOCK, (dense_blocks<T, each>::of_sm), \
+                  tni_layer_norm, (layer_norm_dense<T, W, each>(p)))
+#define ALIGNED(T, name, W, w) \
+    LANES(T, name, W, w) DENSE(T, name, W, w, 8) DENSE(T, name, W, w, 16) DENSE(T, name, W, w, 32)
 
-DENSE_HALF(f16, f16, f16, f16)
-DENSE_HALF(f16, f16, float, f32)
-DENSE_HALF(bf16, bf16, bf16, bf16)
-DENSE_HALF(bf16, bf16, float, f32)
-LANES(float, f32, float, f32)
-DENSE(float, f32, float, f32, 8, 4)
-DENSE(float, f32, float, f32, 16, 2)
-DENSE(float, f32, float, f32, 32, 1)
+ALIGNED(f16, f16, f16, f16)
+ALIGNED(f16, f16, float, f32)
+ALIGNED(bf16, bf16, bf16, bf16)
+ALIGNED(bf16, bf16, float, f32)
+ALIGNED(float, f32, float, f32)

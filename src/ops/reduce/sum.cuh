@@ -1,5 +1,6 @@
-/* What sum_cuda.c tells the kernels of sum_rows.cu and sum_columns.cu, what those share, and the sizes that fix the order of the additions. That order depends on
- * how many numbers are added up and nothing else: not on how many sums there are, nor where they lie. */
+/* What sum_cuda.c tells the kernels of sum_rows.cu and sum_columns.cu, what those share, and the sizes that fix the
+ * order of the additions. That order depends on how many numbers are added up and nothing else: not on how many sums
+ * there are, nor where they lie. */
 #pragma once
 
 #include "cuda/copy/walk.cuh"
@@ -94,8 +95,8 @@ template <class T> struct pack_sums {
 #pragma unroll
         for (int i = 0; i < VL; i++) v[i] += widen_word<T>(a, i);
     }
-    /* `count` packs, `step` elements apart, one after the other: BATCH of them are always under way, the first ones since
-     * load_packs. */
+    /* `count` packs, `step` elements apart, one after the other: BATCH of them are always under way, the first ones
+     * since load_packs. */
     template <int BATCH> TN_MEMBER void add_packs(words (&a)[BATCH], const T *at, i64 step, int count) {
 #pragma unroll 1
         for (; count > 0; count -= BATCH) {

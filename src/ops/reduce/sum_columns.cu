@@ -243,8 +243,8 @@ TN_DEVICE void end_item(const tni_sum_columns &p, column_shared<T> &shared, u32 
     }
 }
 
-/* The sums of `together` parts from `part` on, whose slots are in shared memory. No divisions of 64 bits here: they would
- * take the registers of the packs under way. */
+/* The sums of `together` parts from `part` on, whose slots are in shared memory. No divisions of 64 bits here: they
+ * would take the registers of the packs under way. */
 template <class T, column_layout LAYOUT>
 TN_DEVICE void end_parts(const tni_sum_columns &p, column_shared<T> &shared, int part, int end, int turn) {
     const int all = p.together * p.width * TNI_SUM_WAYS, way = threadIdx.x % TNI_SUM_WAYS;
@@ -407,9 +407,10 @@ template <class T> TN_DEVICE void sum_few_rows(const tni_sum_columns &p) {
     }
 }
 
-/* Rows that begin anywhere, in words of 4 bytes, or of one larger element; a thread's are 32 apart. Where words are pairs,
- * the sums of a slot whose rows begin in the middle of one are a place further on: the last of a warp's belongs to the
- * next one. `left`: columns from the thread's first on. INSIDE: all of the warp's words are whole and its own. */
+/* Rows that begin anywhere, in words of 4 bytes, or of one larger element; a thread's are 32 apart. Where words are
+ * pairs, the sums of a slot whose rows begin in the middle of one are a place further on: the last of a warp's belongs
+ * to the next one. `left`: columns from the thread's first on. INSIDE: all of the warp's words are whole and its
+ * own. */
 template <class T, bool INSIDE> TN_DEVICE void sum_few_words(const tni_sum_columns &p, const T *x, T *y, int left) {
     constexpr int PER = sizeof(T) == 2 ? 2 : 1, WORDS = TNI_SUM_FEW_WORDS, BATCH = sizeof(T) == 8 ? 4 : 8;
     constexpr int APART = 32 * PER;
@@ -531,8 +532,4 @@ template <class A, class Y> TN_DEVICE void sum_end_columns(const tni_sum_end &p)
     FEW(sum_columns_few_##type, 4, (sum_few_rows<T>(p)))             \
     FEW(sum_columns_few_odd_##type, 4, (sum_few_odd_rows<T>(p)))     \
     END(sum_end_columns_##type, (sum_end_columns<acc<T>, T>(p)))
-
-SUM(f16, f16)
-SUM(bf16, bf16)
-SUM(float, f32)
-SUM(double, f64)
+TN_FOR_TYPES(SUM)

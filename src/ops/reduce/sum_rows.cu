@@ -124,8 +124,8 @@ template <class T> struct lane_sums {
     }
 };
 
-/* ROWS rows at a time, of which the first `there` exist. K: words of a row that are loaded at a time. A pair may be half
- * in the row: the first, whose other half is read as well (no allocation begins with it), or the last. */
+/* ROWS rows at a time, of which the first `there` exist. K: words of a row that are loaded at a time. A pair may be
+ * half in the row: the first, whose other half is read as well (no allocation begins with it), or the last. */
 template <class T, int ROWS, int K>
 TN_DEVICE void sum_near_rows(const T *const (&x)[ROWS], int n, int there, acc<T> (&totals)[ROWS]) {
     constexpr int PER = lane_sums<T>::PER;
@@ -323,8 +323,4 @@ template <class A, class Y> TN_DEVICE void sum_end_warp(const tni_sum_rows &p) {
     ROWS(sum_block_segments_##type, (sum_block<T, T, false>(p)))    \
     ROWS(sum_end_warp_##type, (sum_end_warp<acc<T>, T>(p)))         \
     ROWS(sum_end_block_##type, (sum_end_block<acc<T>, T>(p)))
-
-SUM(f16, f16)
-SUM(bf16, bf16)
-SUM(float, f32)
-SUM(double, f64)
+TN_FOR_TYPES(SUM)
