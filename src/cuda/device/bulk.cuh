@@ -18,8 +18,8 @@ TN_DEVICE words *dynamic_shared_128() {
 
 #if __CUDA_ARCH__ >= 900
 #define TN_BULK true
-/* Barriers are in shared memory; each waits for one thread and its bytes at a time. One thread prepares all of them; the
- * block synchronises before the first is used. */
+/* Barriers are in shared memory; each waits for one thread and its bytes at a time. One thread prepares all of them;
+ * the block synchronises before the first is used. */
 TN_DEVICE void bulk_prepare(u64 *barriers, int count) {
     for (int i = 0; i < count; i++)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((u32)__cvta_generic_to_shared(barriers + i))

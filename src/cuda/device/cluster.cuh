@@ -1,4 +1,5 @@
-/* Clusters: blocks that see each other's shared memory (sm_90 and later). A block without a cluster is one by itself. */
+/* Clusters: blocks that see each other's shared memory (sm_90 and later). A block without a cluster is one by
+ * itself. */
 #pragma once
 
 #include "instructions.cuh"

@@ -1,8 +1,8 @@
 /* What CUDA C++ has no name for: one function for each instruction of the GPU, or what stands in for it on older ones.
  *
- * No header of CUDA's is included here or in the other files of this folder: nvcc and NVRTC compile them alike. Hand-written
- * kernels include them; formulas come with the text of them (formula.cuh). The tests run formulas on the CPU with
- * emulate.h in place of this file, which defines the guard below. */
+ * No header of CUDA's is included here or in the other files of this folder: nvcc and NVRTC compile them alike.
+ * Hand-written kernels include them; formulas come with the text of them (formula.cuh). The tests run formulas on the
+ * CPU with emulate.h in place of this file, which defines the guard below. */
 #ifndef TNI_CUDA_INSTRUCTIONS
 #define TNI_CUDA_INSTRUCTIONS
 
@@ -114,8 +114,8 @@ struct half_words {
     u32 w[2];
 };
 
-/* What is in memory where `there` is true, else zeros. No branch: all loads of a loop are under way together. Loads have
- * no hint: with L1::no_allocate what reads two tensors takes 4 % longer (H200). */
+/* What is in memory where `there` is true, else zeros. No branch: all loads of a loop are under way together. Loads
+ * have no hint: with L1::no_allocate what reads two tensors takes 4 % longer (H200). */
 TN_DEVICE words load_words_if(const void *p, bool there) {
     words r;
     asm volatile("{\n\t"
@@ -199,7 +199,7 @@ TN_DEVICE void pin(f64 a) {
     asm volatile("" ::"d"(a));
 }
 
-/* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) --------------------------- */
+/* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) -------------------------- */
 
 #if __CUDA_ARCH__ >= 900
 /* The next kernel may be brought onto the GPU; it waits for this one's results. */

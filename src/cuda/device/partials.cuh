@@ -71,7 +71,7 @@ template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i
     store_apart<T, N>(p, step, y, n);
 }
 
-/* ---- a maximum, and the sum of exp(x - that) ----------------------------------------------------------------------- */
+/* ---- a maximum, and the sum of exp(x - that) --------------------------------------------------------------------- */
 
 /* Without elements the maximum is -inf. */
 template <class T> struct max_and_sum { T most, sum; };

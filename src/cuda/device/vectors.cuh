@@ -70,7 +70,7 @@ template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
     }
 }
 
-/* ---- loads: the first n of N elements; the others are 0 ------------------------------------------------------------ */
+/* ---- loads: the first n of N elements; the others are 0 ---------------------------------------------------------- */
 
 /* `step` elements apart. */
 template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, int n) {
@@ -80,8 +80,8 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are whole
- * vectors. */
+/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
+ * whole vectors. */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
     constexpr int W = (int)sizeof(T) * N / 4;
     union {

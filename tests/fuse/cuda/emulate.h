@@ -1,5 +1,5 @@
-/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block is a coroutine that
- * runs until it waits for the others. This stands in for CUDA's own words, and for two files of src/cuda/device:
+/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block is a coroutine
+ * that runs until it waits for the others. This stands in for CUDA's own words, and for two files of src/cuda/device:
  * instructions.cuh and bulk.cuh, which find their guards defined. */
 #include <math.h>
 #include <stdlib.h>
@@ -201,7 +201,7 @@ static inline void hide(u32 &) {
 static inline void hide(i64 &) {
 }
 
-/* ---- memory: misaligned vectors are what a GPU would stop at ------------------------------------------------------- */
+/* ---- memory: misaligned vectors are what a GPU would stop at ----------------------------------------------------- */
 
 struct words {
     u32 w[4];
