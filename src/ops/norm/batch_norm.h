@@ -6,18 +6,18 @@
 #include "norm.h"
 #include "ops/arguments.h"
 
-#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                           \
-    IN(x)                                                                                                             \
-    IN(gamma)                                                                                                         \
-    IN(beta) IN(running_mean) IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) ATTR(act, choice) \
-        OUT(y) OUT(mean) OUT(rstd) OUT(z)
+#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                         \
+    IN(x)                                                                                                           \
+    IN(gamma)                                                                                                       \
+    IN(beta)                                                                                                        \
+    IN(running_mean) IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) ATTR(act, choice) OUT(y) \
+        OUT(mean) OUT(rstd) OUT(z)
 TNI_ARGUMENTS(batch_norm, BATCH_NORM_ARGUMENTS)
 
-#define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR)                                                          \
-    IN(x)                                                                                                 \
-    IN(gamma)                                                                                             \
-    IN(beta) IN(residual) IN(mean) IN(rstd) IN(dy) IN(z) ATTR(act, choice) OUT(dx) OUT(dgamma) OUT(dbeta) \
-        OUT(dresidual)
+#define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR) \
+    IN(x)                                        \
+    IN(gamma)                                    \
+    IN(beta) IN(residual) IN(mean) IN(rstd) IN(dy) IN(z) ATTR(act, choice) OUT(dx) OUT(dgamma) OUT(dbeta) OUT(dresidual)
 TNI_ARGUMENTS(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS)
 
 enum { ACT_NONE, ACT_RELU }; /* the choices of act that kernels see; the core does the others */
