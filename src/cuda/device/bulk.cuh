@@ -9,8 +9,8 @@ TN_DEVICE words *dynamic_shared() {
     extern __shared__ __align__(16) words memory[];
     return memory;
 }
-/* The same at a multiple of 128, for rings of bulk copies. A template of both is not to be: NVRTC 13 refuses an alignment
- * that a template's argument gives. */
+/* The same at a multiple of 128, for rings of bulk copies. A template of both is not to be: NVRTC 13 refuses an
+ * alignment that a template's argument gives. */
 TN_DEVICE words *dynamic_shared_128() {
     extern __shared__ __align__(128) words memory_128[];
     return memory_128;

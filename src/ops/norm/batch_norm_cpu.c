@@ -23,8 +23,6 @@ typedef struct big {
  * and dy, `to` are dx and dresidual. */
 typedef struct work {
     const tn_call *call;
-    batch_norm_args forward;
-    batch_norm_grad_args backward;
     tn_type type;
     bool grad, relu, rows;   /* rows: the layout */
     int64_t n, c, s;         /* x: (n, c, s) */
@@ -33,6 +31,8 @@ typedef struct work {
     /* (c) each: d = x - mean, z = d * scale + beta (+ residual); dx = g * scale - shift - slope * d */
     real *mean, *scale, *beta, *shift, *slope;
     double *sums; /* (parts, 3, c): n, mean, m2 of a part; backward: of g, and of g * d */
+    batch_norm_args forward;
+    batch_norm_grad_args backward;
 } work;
 
 static void finish(const work *w, int64_t c);
