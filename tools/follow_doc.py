@@ -4,6 +4,7 @@ Works in a fresh copy of the project, or in --tree. The first line of a code blo
 
     ```c file=src/ops/norm/center.c       the block is this file
     ```diff file=src/ops/list.h      lines with + go behind the line that has the space
+    ```diff file=… adds=operator     the same; the file is one of those that it takes to add an operator
     ```console                       commands behind $; what they print must show the lines below, where … is anything
     ```python needs=torch            a program, left out where the package (needs=jax,optax: one of them) is missing
 
@@ -184,6 +185,18 @@ def run_python(block: Block, folder: Path, env: dict[str, str]) -> None:
         raise Wrong(f"{block}: the program failed:\n{output}")
 
 
+def touched(document: Path) -> dict[str, list[str]]:
+    """What the document adds, and the files of the project that it touches for it."""
+    files: dict[str, list[str]] = {}
+    for block in blocks(document):
+        name, thing = block.options.get("file", ""), block.options.get("adds")
+        if name.startswith("src/") and thing is None:
+            raise Wrong(f"{block}: {name} is changed, but adds=… does not say for what")
+        if thing is not None and name not in files.setdefault(thing, []):
+            files[thing].append(name)
+    return files
+
+
 def follow(document: Path, tree: Path, beside: Path) -> None:
     beside.mkdir(parents=True, exist_ok=True)
     for block in blocks(document):
@@ -220,6 +233,8 @@ def main() -> int:
         except Wrong as wrong:
             print(wrong, file=sys.stderr)
             return 1
+    for thing, files in touched(given.document).items():
+        print(f"{thing}: {len(files)} file{'s' * (len(files) != 1)} ({', '.join(files)})")
     print(f"{given.document.name} works as it says")
     return 0
 

@@ -1,6 +1,7 @@
 /* Timing one call on a GPU. Work is queued in batches behind a head start, so that the GPU never waits for the CPU
  * between two events; copies of as many bytes take turns with the calls. */
 #include "bench_gpu.h"
+#include "core/host/arith.h"
 #include "cuda/copy/copy.h"
 
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static tn_status failed(const char *what, int error) {
 
 static tn_block arena_alloc(void *context, tn_device device, size_t bytes) {
     bench *b = context;
-    size_t at = (b->arena_used + 255) / 256 * 256;
+    size_t at = (size_t)round_up((int64_t)b->arena_used, 256);
     (void)device;
     if (at + bytes > b->arena_bytes) { /* only before the clock runs: every call asks for the same */
         const size_t room = bytes > LEAST_ARENA / 2 ? 2 * bytes : LEAST_ARENA;
@@ -302,7 +303,7 @@ static tn_status choose_buffers(bench *b, const tni_gpu *gpu, gpu_measurement *m
     b->buffers = m->buffers = n < 1 ? 1 : (int)n;
     b->flushed = m->flushed = b->buffers * bytes < 3 * l2;
     b->flush_bytes = (size_t)(3 * l2);
-    b->half = ((size_t)(bytes / 2) + 255) / 256 * 256;
+    b->half = (size_t)round_up((int64_t)(bytes / 2), 256);
     return TN_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "cli/cli.h"
+#include "core/host/arith.h"
 #include "core/table/table.h"
 #include "cpu/isa.h"
 
@@ -209,8 +210,7 @@ static bool is_among(const sample_list *list, int at, int most) {
         with += list->elements[i] > 0;
         before += i < at && list->elements[i] > 0;
     }
-    int step = (with + most - 1) / most;
-    return list->elements[at] > 0 && before % (step ? step : 1) == 0;
+    return list->elements[at] > 0 && before % max(ceil_div(with, most), 1) == 0;
 }
 
 /* Is it one of "values,empty"? */

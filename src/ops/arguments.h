@@ -4,8 +4,8 @@
  *         IN(x) IN(mask) ATTR(axis, integer) ATTR(scale, number) ATTR(causal, boolean) OUT(y)
  *     TNI_ARGUMENTS(softmax, SOFTMAX_ARGUMENTS)
  *
- * This makes a struct softmax_args, with a field for each, and softmax_args_of(call), which fills it in; a tensor that is
- * absent is NULL. tests/ops/test_arguments.c compares every list with its contract. */
+ * This makes a struct softmax_args, with a field for each, and softmax_args_of(call), which fills it in; a tensor that
+ * is absent is NULL. tests/ops/test_arguments.c compares every list with its contract. */
 #ifndef TNI_ARGUMENTS_H
 #define TNI_ARGUMENTS_H
 

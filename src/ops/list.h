@@ -1,5 +1,5 @@
-/* Every family of built-in operators: X(name) stands for `const tn_op tni_ops_name[]`, an array of rows that {0} ends. A
- * new family is one file and one line here; a new operator of a family is a row in the family's file. */
+/* Every family of built-in operators: X(name) stands for `const tn_op tni_ops_name[]`, an array of rows that {0} ends.
+ * A new family is one file and one line here; a new operator of a family is a row in the family's file. */
 #define TNI_FAMILIES(X) \
     X(softmax)          \
     X(layer_norm)       \

@@ -87,7 +87,7 @@ def library(kind: Any) -> None:
 
 
 x = np.arange(12, dtype=np.float32).reshape(3, 4)
-tenon.load(f"{folder}/plugin_gpu.so")
+tenon.load(f"{folder}/plugin_gpu_ops.so")
 for kind, wanted in ((Named, STREAM), (Exported, None)):
     library(kind)
     for array in (x, x.T, x[:, ::2]):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands on a GPU, without one: the driver is made up (fake_cuda.c), its memory is the host's, and the operators of
-# gpu.c run in it. What is right passes; what is broken is caught by the case that is meant for it.
+# gpu_ops.c run in it. What is right passes; what is broken is caught by the case that is meant for it.
 # usage: test_gpu.sh TENON FAKE_CUDA.so GPU.so
 tenon=$1 fake=$2 plugin=$3 passed=0 failed=0
 

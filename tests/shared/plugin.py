@@ -1,4 +1,4 @@
-"""Operators whose contracts use what the built-in ones do not (plugin.c), as a shared object."""
+"""Operators whose contracts use what the built-in ones do not (unusual_ops.c), as a shared object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def compile_plugin(
-    folder: pathlib.Path, source: pathlib.Path = HERE / "plugin.c", name: str = "plugin"
+    folder: pathlib.Path, source: pathlib.Path = HERE / "unusual_ops.c", name: str = "plugin"
 ) -> pathlib.Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:

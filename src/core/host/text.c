@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arith.h"
 #include "memory.h"
 #include "text.h"
 
@@ -164,10 +165,6 @@ tn_status tni_fail_text(tn_status status, tni_text *text) {
 
 /* ---- names that are nearly alike --------------------------------------------------------------------------------- */
 
-static int min(int a, int b) {
-    return a < b ? a : b;
-}
-
 int tni_edit_distance(const char *a, const char *b, int most) {
     enum { LONGEST = 64 };
     size_t n = strlen(a), m = strlen(b);
@@ -180,8 +177,8 @@ int tni_edit_distance(const char *a, const char *b, int most) {
         for (size_t j = 1; j <= m; j++) {
             int change = diagonal + (a[i - 1] != b[j - 1]);
             diagonal = row[j];
-            row[j] = min(change, min(row[j], row[j - 1]) + 1);
+            row[j] = (int)min(change, min(row[j], row[j - 1]) + 1);
         }
     }
-    return min(row[m], most);
+    return (int)min(row[m], most);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "arith.h"
 #include "threads.h"
 
 enum { PIECES = 4 /* per thread, so that a slow one is helped out */, SPINS = 4000 };
@@ -178,8 +179,8 @@ void tni_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *a
         body(arg, 0, n);
         return;
     }
-    int64_t pieces = threads * PIECES < most ? threads * PIECES : most;
-    loop l = {.body = body, .arg = arg, .n = n, .piece = (n + pieces - 1) / pieces};
+    const int64_t pieces = min(threads * PIECES, most);
+    loop l = {.body = body, .arg = arg, .n = n, .piece = ceil_div(n, pieces)};
     fegetenv(&l.rounding);
     run_loop(&l, threads);
     pthread_mutex_unlock(&pool.busy);

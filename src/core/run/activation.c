@@ -4,6 +4,7 @@
  * takes `z` and `dy` is a gradient: its dy goes through the activation's own gradient first. */
 #include "activation.h"
 #include "core/contract/parts.h"
+#include "core/host/arith.h"
 #include "core/layout/layout.h"
 #include "run.h"
 
@@ -59,7 +60,7 @@ static tn_tensor borrow(const tn_call *call, const tn_tensor *like, steps *s) {
         t.strides = s->strides;
     }
     t.data = call->workspace ? (char *)call->workspace + s->borrowed : NULL;
-    s->borrowed += (bytes + 63) / 64 * 64;
+    s->borrowed += (size_t)round_up((int64_t)bytes, 64);
     return t;
 }
 

@@ -6,6 +6,7 @@
 
 #include "copy.cuh"
 #include "copy.h"
+#include "core/host/arith.h"
 #include "cuda/driver/cuda.h"
 #include "walk.h"
 
@@ -89,10 +90,6 @@ static void widen(copying *c, int64_t size, bool both) {
     }
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 /* Widens the elements where both sides allow it, and names the kernels that take them. */
@@ -101,12 +98,12 @@ static family widen_lines(copying *c) {
     if (c->size == 16) return alignment(c, TO, 16) < 16 || alignment(c, FROM, 16) < 16 ? PAIRS_SHORT : LINES_SHORT;
     if (last < 0 || c->rows.strides[last][TO] != 1) return LINES_SHORT;
     const int64_t step = c->rows.strides[last][FROM], line = c->rows.shape[last] * c->size;
-    int64_t size = least(alignment(c, TO, 16), line & -line);
+    int64_t size = min(alignment(c, TO, 16), line & -line);
     if (step == 0 && size >= 16) {
         widen(c, 16, false);
         return FILL_SHORT;
     }
-    if (step == 1) size = least(size, alignment(c, FROM, 16));
+    if (step == 1) size = min(size, alignment(c, FROM, 16));
     if (step == 1 && size > c->size) {
         widen(c, size, true);
         c->size = (int)size;
@@ -120,7 +117,7 @@ static tn_status run_lines(const tn_call *call, copying *c) {
     tni_walk_of(&p.walk, &c->rows);
     const bool is_short = p.walk.is_short, few = f != LINES_SHORT || c->size == 16 || !is_short;
     const int64_t block = TNI_COPY_THREADS * (few ? TNI_COPY_FEW_ITEMS : TNI_COPY_ITEMS);
-    const int64_t grid = (p.walk.count + block - 1) / block;
+    const int64_t grid = ceil_div(p.walk.count, block);
     if (grid > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: a copy of so many elements is not possible", call->name);
     tni_launch launch;
     TN_TRY(find(call, is_short ? f : f + 1, c->size, &launch));
@@ -165,8 +162,8 @@ static tn_status run_tiles(const tn_call *call, const copying *c, bool *done) {
     p.wide_from = is_wide(c, FROM, &outer, p.from_j, p.from_i);
     tni_walk_of(&p.outer, &outer);
     const int64_t groups = c->size == 1 ? TNI_TILE_GROUPS / 2 : TNI_TILE_GROUPS, edge = groups * 16 / c->size;
-    p.tiles_i = (p.n_i + edge - 1) / edge;
-    p.tiles_j = (p.n_j + edge - 1) / edge;
+    p.tiles_i = ceil_div(p.n_i, edge);
+    p.tiles_j = ceil_div(p.n_j, edge);
     if ((double)p.tiles_i * (double)p.tiles_j * (double)outer.count > INT32_MAX) return TN_OK;
     tni_launch launch;
     TN_TRY(find(call, TILES, c->size, &launch));

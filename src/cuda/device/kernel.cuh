@@ -25,3 +25,7 @@
                                                              : TN_SM_THREADS / (bounds)) name(TN_PARAMS(parameters)) { \
         call;                                                                                                          \
     }
+
+/* KERNELS(T, name) for the floating types of 2 and 4 bytes, and for all of them. */
+#define TN_FOR_SMALL_TYPES(KERNELS) KERNELS(f16, f16) KERNELS(bf16, bf16) KERNELS(float, f32)
+#define TN_FOR_TYPES(KERNELS) TN_FOR_SMALL_TYPES(KERNELS) KERNELS(double, f64)

@@ -46,8 +46,8 @@ int tni_row_clustered(const tn_call *call, const char *unit);
 /* The first `views` tensors' rows lie one behind the other, without gaps. */
 bool tni_rows_dense(const tni_gpu_rows *rows, int32_t views);
 
-/* Threads of a block for which every thread has `each` elements of a row, if they are `most` or a half or a quarter of it
- * and the first `views` tensors are dense; else 0. */
+/* Threads of a block for which every thread has `each` elements of a row, if they are `most` or a half or a quarter of
+ * it and the first `views` tensors are dense; else 0. */
 int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most);
 /* How many of them a block is to have: two of small elements, if there are many. */
 int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *rows);
@@ -79,7 +79,7 @@ static inline bool tni_row_may_split(const tni_row_plan *plan) {
     return plan->kind == TNI_ROW_SPLIT || plan->cluster > 1;
 }
 
-/* ---- the kernels of an operator: OP_warp_…, OP_block_…, OP_split_… and OP_write_… in OP.cu ---------------------------- */
+/* ---- the kernels of an operator: OP_warp_…, OP_block_…, OP_split_… and OP_write_… in OP.cu ----------------------- */
 
 /* Rows that some lanes have. */
 tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tni_launch *l);

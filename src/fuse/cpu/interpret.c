@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compile_c.h"
+#include "core/host/arith.h"
 
 enum {
     CHUNK = 256,         /* random numbers at a time */
@@ -348,7 +349,7 @@ static void go_to(worker *w, int64_t unit) {
         go_to_part(w, unit);
         return;
     }
-    int64_t inner = inner_of(w), blocks = (inner + made->rows - 1) / made->rows;
+    int64_t inner = inner_of(w), blocks = ceil_div(inner, made->rows);
     int64_t block = unit / made->spans % blocks, outer = unit / made->spans / blocks, begin = block * made->rows;
     int32_t n = pass->n_memory + pass->n_accumulators;
     w->unit = unit;
@@ -394,7 +395,7 @@ static int64_t take_more(worker *w, int64_t unit, int64_t end) {
     if (!pass->n_dims || pass->columns > made->block) return 1;
     int64_t left = inner_of(w) - row_of(w), most = (end - unit) * made->rows;
     w->rows = left < most ? left : most;
-    return (w->rows + made->rows - 1) / made->rows;
+    return ceil_div(w->rows, made->rows);
 }
 
 /* `count`: spans of a row, where it has several. */

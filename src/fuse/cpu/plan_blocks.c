@@ -1,6 +1,7 @@
 /* A program for the CPU: blocks of which size, pieces of work for threads, partial results. */
 #include <string.h>
 
+#include "core/host/arith.h"
 #include "steps.h"
 
 /* Each tensor of the lists has units of its own. */
@@ -23,9 +24,9 @@ static void set_units(const tni_pass *pass, tni_cpu_pass *made) {
     made->spans = 1;
     if (pass->columns > made->block && !pass->reduces) {
         made->span = 8 * made->block;
-        made->spans = (pass->columns + made->span - 1) / made->span;
+        made->spans = ceil_div(pass->columns, made->span);
     }
-    made->units = rows * ((inner + made->rows - 1) / made->rows) * made->spans;
+    made->units = rows * ceil_div(inner, made->rows) * made->spans;
 }
 
 static tn_status try_block(tni_cpu_planner *c, int64_t block) {

@@ -1,5 +1,6 @@
 /* Where the values of a pass are kept. Those that live inside one segment share memory as soon as the last step that
  * uses one is through; the fewer bytes, the larger the blocks that fit into the first-level cache. */
+#include "core/host/arith.h"
 #include "steps.h"
 
 typedef struct hole {
@@ -16,7 +17,7 @@ typedef struct allocator {
 static int64_t bytes_of(const tni_cpu_planner *c, const tni_value *value) {
     int64_t bytes = tni_block_count(c->pass, c->made, value->level) *
                     (value->gathered ? 8 : tni_lane_size(value->lane));
-    return (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
+    return max(round_up(bytes, 64), 64);
 }
 
 static int64_t take(allocator *a, int64_t bytes) {

@@ -27,6 +27,7 @@
 
 #include <stdatomic.h>
 
+#include "core/host/arith.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/driver/nvrtc.h"
 #include "fuse/plan/planner.h"
@@ -148,9 +149,6 @@ static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
 
 /* What the text of every formula begins with: src/cuda/device/formula.cuh and what it includes (cmake/text.cmake). */
 extern const char tni_cuda_prelude[];
-static inline int64_t tni_ceil_div(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
-}
 
 tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
 /* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */

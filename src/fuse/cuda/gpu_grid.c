@@ -1,10 +1,6 @@
 /* How much each thread of a kernel has, and over which grid. */
 #include "gpu.h"
 
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 typedef struct elements {
@@ -107,7 +103,7 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     part->threads = single && !part->small ? TNI_GPU_THREADS / 2 : TNI_GPU_THREADS;
     while (!single && n < most && 2 * n * bytes <= most * BYTES && 2 * n * part->vector * e->operations <= CODE) n *= 2;
     part->wide = !part->flat && !part->list && !part->n_sums && !e->fixed &&
-                 tni_ceil_div(part->p->pass->columns, part->vector) >= 32 * n;
+                 ceil_div(part->p->pass->columns, part->vector) >= 32 * n;
     part->unroll[0] = n;
     part->unroll[1] = n * part->vector < 8 ? n * part->vector : 8;
     part->bound = part->threads;
@@ -142,8 +138,8 @@ static void set_spread(tni_gpu_part *part) {
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
     enum { MOST = 512, USUAL = 256, STREAM = 512 };
-    int64_t chunks = tni_ceil_div(part->p->pass->columns, part->vector),
-            vectors = tni_ceil_div((e->moving + e->fixed) * part->vector, 16);
+    int64_t chunks = ceil_div(part->p->pass->columns, part->vector),
+            vectors = ceil_div((e->moving + e->fixed) * part->vector, 16);
     int64_t most = vectors > 0 ? TNI_GPU_VECTORS / vectors : TNI_GPU_VECTORS, each = 1;
     if (part->ring && vectors > 0) most = TNI_GPU_RING_VECTORS / vectors; /* threads have more registers */
     if (most < 1) most = 1;
@@ -159,7 +155,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         for (each = 1; each * 2 <= most && chunks > (each == 1 ? single : USUAL * each);) each *= 2;
         part->streams = chunks > MOST * each;
         if (part->streams) each = vectors <= 1 ? 4 : vectors <= 2 ? 2 : 1;
-        part->lanes = part->streams ? STREAM : (int32_t)round_up(tni_ceil_div(chunks, each), 32);
+        part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_div(chunks, each), 32);
         part->bound = part->lanes <= 256 ? 256 : 512;
     }
     /* two stages of a ring have to fit. Few rows do without: how they are shared out they have in common with many */
@@ -222,7 +218,7 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
     enum { FLAT = 16, PLAIN = 8, HALVES = 4 }; /* blocks for each SM that walk over one long row, or several */
-    int64_t rounds = tni_ceil_div(g->rows, round), pieces = rounds;
+    int64_t rounds = ceil_div(g->rows, round), pieces = rounds;
     if (part->n_sums) {
         int64_t most = TNI_GPU_BLOCKS;
         if (part->reduces && part->column) most /= 4; /* such sums are as long as a row, one for each piece */
@@ -235,8 +231,8 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
         if (pieces > wanted) pieces = wanted;
     }
     if (pieces < 1) pieces = 1;
-    g->span = round * tni_ceil_div(rounds, pieces);
-    g->pieces = g->rows > 0 ? tni_ceil_div(g->rows, g->span) : 1;
+    g->span = round * ceil_div(rounds, pieces);
+    g->pieces = g->rows > 0 ? ceil_div(g->rows, g->span) : 1;
     if (g->span == 0) g->span = round;
     return count_blocks(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
 }
@@ -246,32 +242,32 @@ static void split_lists(const tni_gpu_part *part, int64_t vector, tni_gpu_grid *
     const tni_program *program = part->p->b->program;
     g->room = g->span * g->across * vector;
     g->pieces = 0;
-    for (int32_t k = 0; k < program->n_parts; k++) g->pieces += tni_ceil_div(program->parts[k], g->room);
+    for (int32_t k = 0; k < program->n_parts; k++) g->pieces += ceil_div(program->parts[k], g->room);
     if (g->pieces == 0) g->pieces = 1;
 }
 
 static tn_status spread_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     *g = (tni_gpu_grid){.columns = 1, .down = 1, .span = 1, .across = part->threads, .block = (uint32_t)part->threads};
     count_rows(part, g);
-    g->pieces = tni_ceil_div(g->rows * part->p->pass->columns, g->across * (k ? 1 : part->vector));
+    g->pieces = ceil_div(g->rows * part->p->pass->columns, g->across * (k ? 1 : part->vector));
     return count_blocks(part, (double)g->pieces, g);
 }
 
 static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
-    int64_t vector = k ? 1 : part->vector, chunks = tni_ceil_div(pass->columns, vector);
+    int64_t vector = k ? 1 : part->vector, chunks = ceil_div(pass->columns, vector);
     *g = (tni_gpu_grid){.columns = 1, .down = 1};
     if (part->flat) {
         g->across = part->threads;
         g->kept = 1;
-        g->rows = tni_ceil_div(chunks, g->across);
+        g->rows = ceil_div(chunks, g->across);
         if (g->rows == 0) g->rows = 1; /* single values are there all the same */
     } else {
         int64_t each = part->wide ? part->unroll[k] : 1;
         count_rows(part, g);
         if (chunks < 1) chunks = 1;
-        g->columns = tni_ceil_div(chunks, part->threads * each);
-        g->across = tni_ceil_div(chunks, g->columns * each);
+        g->columns = ceil_div(chunks, part->threads * each);
+        g->across = ceil_div(chunks, g->columns * each);
         g->down = part->threads / g->across;
     }
     g->block = part->small ? TNI_GPU_THREADS : (uint32_t)round_up(g->across * g->down, 32);
@@ -295,7 +291,7 @@ static bool goes_far(const tni_gpu_part *part, const tni_gpu_step *step) {
     for (int k = 0; k < 2 && part->n_sums; k++) {
         const tni_gpu_grid *g = &step->grid[k];
         int64_t each = part->column ? 1 : part->reduces ? part->unroll[k] * part->vector : k ? 1 : part->vector;
-        if (tni_ceil_div(g->rows, g->pieces * g->down) * each > FAR) return true;
+        if (ceil_div(g->rows, g->pieces * g->down) * each > FAR) return true;
     }
     return false;
 }

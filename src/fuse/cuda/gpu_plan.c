@@ -117,13 +117,13 @@ static void plan_finish(tni_gpu_part *part, const tni_gpu_step *from, int32_t i,
     int64_t most = 0;
     *f = (tni_gpu_finish){.sum = i, .across = 1};
     while (f->across < 32 && f->across < acc->size) f->across *= 2;
-    f->blocks = tni_ceil_div(acc->size, f->across);
+    f->blocks = ceil_div(acc->size, f->across);
     for (int k = 0; k < 2; k++) {
         f->partials[k] = partials_of(part, acc, &from->grid[k]);
         if (f->partials[k] > most) most = f->partials[k];
     }
     acc->partial = (int64_t)program->workspace;
-    program->workspace += (size_t)tni_ceil_div(most * acc->size * lane_bytes(acc), 64) * 64;
+    program->workspace += (size_t)round_up(most * acc->size * lane_bytes(acc), 64);
 }
 
 /* One kernel behind the part's adds up all that its blocks have left. */

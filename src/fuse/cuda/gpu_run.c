@@ -273,7 +273,7 @@ static uint32_t add_parts(const tni_program *program, const tni_gpu_step *step, 
             if (slot[i] < 0) continue;
             at[n * lists + slot[i]] = (uint64_t)(uintptr_t)tni_memory_base(call, &pass->memory[i], next->part);
         }
-        blocks += size ? (size + g->room - 1) / g->room : 1;
+        blocks += size ? ceil_div(size, g->room) : 1;
         next->number += size;
         n++;
     }

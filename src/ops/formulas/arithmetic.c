@@ -1,5 +1,5 @@
 /* Arithmetic, element by element. */
-#include "formula.h"
+#include "family.h"
 
 static const tn_sample unary[] = {
     {"s=[7]"}, {"s=[4, 33]"}, {"s=[0, 5]"}, {"s=[]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true}, {0}};

@@ -1,5 +1,5 @@
 /* Normalisations that are formulas; layer_norm and batch_norm, which have kernels of their own, are in src/ops/norm. */
-#include "formula.h"
+#include "family.h"
 
 const tn_op tni_ops_normalisation[] = {
     FORMULA("rms_norm(x: T[*r, c], gamma: W[c]?, eps: float = 1e-6, zero_centered: bool = false) -> y: T[*r, c]",

@@ -7,7 +7,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
-#include "ops/reference.h"
+#include "ops/elements.h"
 
 TNI_CPU_DECLARE(cross_entropy)
 TNI_CPU_DECLARE(cross_entropy_grad)

@@ -27,7 +27,7 @@ bool tni_cross_entropy_cuda_accepts(const tn_call *call) {
     return tni_rows_beside(&rows, a.gx ? 2 : 1);
 }
 
-/* ---- workspace: sums over all rows, the losses of the rows, and what is found out of pieces of rows --------------- */
+/* ---- workspace: sums over all rows, the losses of the rows, and what is found out of pieces of rows -------------- */
 
 typedef struct room {
     size_t losses, partials, bytes; /* offsets; all of it */
@@ -51,7 +51,7 @@ size_t tni_cross_entropy_cuda_workspace(const tn_call *call) {
     return room_of(call, &a, &rows).bytes;
 }
 
-/* ---- cross_entropy -------------------------------------------------------------------------------------------------- */
+/* ---- cross_entropy ----------------------------------------------------------------------------------------------- */
 
 typedef struct forward_state {
     tni_launch divisor, first, second, total; /* second: writes, where rows are split */
@@ -83,8 +83,8 @@ static tn_status find_blocks(const tn_call *call, tn_type type, const tni_row_pl
     return TN_OK;
 }
 
-/* Blocks of a long row; 0 where it is none: it is too short or too long for that, or label smoothing looks at all of it.
- * By the length of a row and the attributes alone. */
+/* Blocks of a long row; 0 where it is none: it is too short or too long for that, or label smoothing looks at all of
+ * it. By the length of a row and the attributes alone. */
 static int long_cluster(const tn_call *call, const tni_row_plan *plan, tn_type type, const forward_state *s) {
     const tni_gpu *gpu;
     if (tni_gpu_of(call, &gpu) != TN_OK || gpu->shared_per_block < LONG_SHARED) return 0;
@@ -203,7 +203,7 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     return tni_cuda_launch(call, &s->total, (void *[]){&p});
 }
 
-/* ---- cross_entropy_grad ---------------------------------------------------------------------------------------------- */
+/* ---- cross_entropy_grad ------------------------------------------------------------------------------------------ */
 
 /* One dloss for all: rows are as long as memory allows. */
 static tni_rows grad_rows_of(const cross_entropy_grad_args *a) {

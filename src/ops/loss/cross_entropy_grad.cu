@@ -70,8 +70,4 @@ template <class T> TN_DEVICE void grad_elements(const tni_cross_entropy_grad &p)
 #define GRAD(T, name)                                                                             \
     TN_ROW_KERNEL(cross_entropy_grad_p_##name, 256, 1, tni_cross_entropy_grad, grad_pieces<T>(p)) \
     TN_ROW_KERNEL(cross_entropy_grad_s_##name, 256, 1, tni_cross_entropy_grad, grad_elements<T>(p))
-
-GRAD(f16, f16)
-GRAD(bf16, bf16)
-GRAD(float, f32)
-GRAD(double, f64)
+TN_FOR_TYPES(GRAD)

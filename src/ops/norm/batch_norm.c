@@ -5,7 +5,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
-#include "ops/reference.h"
+#include "ops/elements.h"
 
 TNI_CPU_DECLARE(batch_norm)
 TNI_CPU_DECLARE(batch_norm_grad)
@@ -91,7 +91,8 @@ static tn_status batch_norm_grad_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-/* The vectorised kernels take planes and rows (batch_norm.h), the same for every tensor. Others are made dense first. */
+/* The vectorised kernels take planes and rows (batch_norm.h), the same for every tensor. Others are made dense
+ * first. */
 static bool same_layout(const tn_view *const *tensors, int count) {
     bool planes = true, rows = true;
     for (int i = 0; i < count; i++) {

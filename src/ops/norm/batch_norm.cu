@@ -539,10 +539,6 @@ template <class T> struct row_blocks {
     KEPT(batch_norm_kept_residual_##type, (normalise_kept<T, true>(p)))                              \
     ONE(batch_norm_singles_##type, (normalise_singles<T, false>(p)))                                 \
     ONE(batch_norm_singles_residual_##type, (normalise_singles<T, true>(p)))
-
-BATCH_NORM(f16, f16)
-BATCH_NORM(bf16, bf16)
-BATCH_NORM(float, f32)
-BATCH_NORM(double, f64)
+TN_FOR_TYPES(BATCH_NORM)
 PLANES(batch_norm_end_f32, (end_statistics<float>(p)))
 PLANES(batch_norm_end_f64, (end_statistics<double>(p)))

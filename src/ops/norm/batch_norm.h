@@ -6,16 +6,18 @@
 #include "norm.h"
 #include "ops/arguments.h"
 
-#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                   \
-    IN(x)                                                                                                     \
-    IN(gamma) IN(beta) IN(running_mean) IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) \
-        ATTR(act, choice) OUT(y) OUT(mean) OUT(rstd) OUT(z)
+#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                         \
+    IN(x)                                                                                                           \
+    IN(gamma)                                                                                                       \
+    IN(beta)                                                                                                        \
+    IN(running_mean) IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) ATTR(act, choice) OUT(y) \
+        OUT(mean) OUT(rstd) OUT(z)
 TNI_ARGUMENTS(batch_norm, BATCH_NORM_ARGUMENTS)
 
-#define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR)                                                                    \
-    IN(x)                                                                                                           \
-    IN(gamma) IN(beta) IN(residual) IN(mean) IN(rstd) IN(dy) IN(z) ATTR(act, choice) OUT(dx) OUT(dgamma) OUT(dbeta) \
-        OUT(dresidual)
+#define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR) \
+    IN(x)                                        \
+    IN(gamma)                                    \
+    IN(beta) IN(residual) IN(mean) IN(rstd) IN(dy) IN(z) ATTR(act, choice) OUT(dx) OUT(dgamma) OUT(dbeta) OUT(dresidual)
 TNI_ARGUMENTS(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS)
 
 enum { ACT_NONE, ACT_RELU }; /* the choices of act that kernels see; the core does the others */
@@ -33,8 +35,8 @@ static inline bool tni_batch_norm_planes(const tn_view *v) {
     return true;
 }
 
-/* Rows: the channels lie side by side, and (n, s) are places one step apart: channels-last, or plain (n, c). The step; 0
- * where it is not so, or where places repeat each other. */
+/* Rows: the channels lie side by side, and (n, s) are places one step apart: channels-last, or plain (n, c). The step;
+ * 0 where it is not so, or where places repeat each other. */
 static inline int64_t tni_batch_norm_step(const tn_view *v) {
     int64_t step = 0, places = 1;
     if (v->shape[1] != 1 && v->strides[1] != 1) return 0;

@@ -1,9 +1,9 @@
 /* batch_norm, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h).
  *
  * Two layouts are taken as they are (batch_norm.h): planes, where a channel's values lie side by side for each n, and
- * rows, where all channels of a place do. Both go the same way: sums for each channel, in parts; from the sums what each
- * channel is multiplied with and moved by; then every element. With planes and enough channels a thread does all of it
- * for a channel at once, while the channel is in its cache. */
+ * rows, where all channels of a place do. Both go the same way: sums for each channel, in parts; from the sums what
+ * each channel is multiplied with and moved by; then every element. With planes and enough channels a thread does all
+ * of it for a channel at once, while the channel is in its cache. */
 #include "batch_norm.h"
 
 #include <math.h>
@@ -23,8 +23,6 @@ typedef struct big {
  * and dy, `to` are dx and dresidual. */
 typedef struct work {
     const tn_call *call;
-    batch_norm_args forward;
-    batch_norm_grad_args backward;
     tn_type type;
     bool grad, relu, rows;   /* rows: the layout */
     int64_t n, c, s;         /* x: (n, c, s) */
@@ -33,6 +31,8 @@ typedef struct work {
     /* (c) each: d = x - mean, z = d * scale + beta (+ residual); dx = g * scale - shift - slope * d */
     real *mean, *scale, *beta, *shift, *slope;
     double *sums; /* (parts, 3, c): n, mean, m2 of a part; backward: of g, and of g * d */
+    batch_norm_args forward;
+    batch_norm_grad_args backward;
 } work;
 
 static void finish(const work *w, int64_t c);
@@ -54,7 +54,7 @@ static double *sums_at(const work *w, int64_t part, int which, int64_t c) {
     return w->sums + (part * TNI_BATCH_NORM_SUMS + which) * w->c + c;
 }
 
-/* ---- one vector ---------------------------------------------------------------------------------------------------- */
+/* ---- one vector -------------------------------------------------------------------------------------------------- */
 
 /* What the elements of a vector are computed with: one channel's numbers, or those of neighbouring channels. */
 typedef struct numbers {
@@ -113,7 +113,7 @@ TNI_INLINE void fetch_plane(const tn_type t, const work *w, const big *b, int64_
     for (; at < end; at += 64) __builtin_prefetch(at);
 }
 
-/* ---- planes ----------------------------------------------------------------------------------------------------------- */
+/* ---- planes ------------------------------------------------------------------------------------------------------ */
 
 /* Mean and variance of channel c over first … last - 1 of n. Short planes share a part, as moments.h calls it. */
 TNI_INLINE moments plane_moments(const tn_type t, const work *w, int64_t c, int64_t first, int64_t last) {
@@ -257,10 +257,10 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
     }
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are in
- * the last vector. */
+/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are
+ * in the last vector. */
 TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
                           int64_t left) {
     const int64_t first = part * w->per_part, last = min(first + w->per_part, w->n * w->s);
@@ -314,7 +314,7 @@ TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64
     }
 }
 
-/* ---- from the sums to each channel's numbers ----------------------------------------------------------------------------- */
+/* ---- from the sums to each channel's numbers --------------------------------------------------------------------- */
 
 static real param(const tn_view *v, int64_t c, real absent) {
     return v ? r_load(v->type, v->data, c * v->strides[0]) : absent;
@@ -390,7 +390,7 @@ static void finish(const work *w, int64_t c) {
     }
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------------------------------ */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 typedef enum stage { CHANNELS, PLANE_SUMS, PLANE_APPLY, ROW_SUMS, ROW_APPLY } stage;
 

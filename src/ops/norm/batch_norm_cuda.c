@@ -26,7 +26,7 @@ typedef struct bn_plan {
     tni_launch write_any; /* rows: instead of `write` where tensors cannot be written 16 bytes at a time */
 } bn_plan;
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static tni_bn_big big_of(const tn_view *v) {
     if (!v) return (tni_bn_big){0};
@@ -62,7 +62,7 @@ static void set_backward(tni_batch_norm *p, const batch_norm_grad_args *a) {
     p->dbeta = tni_vector_of(a->dbeta);
 }
 
-/* ---- layout ------------------------------------------------------------------------------------------------------------ */
+/* ---- layout ------------------------------------------------------------------------------------------------------ */
 
 /* Rows, unless some tensor is not in rows, and then (which `accepts` has seen to) all are in planes. A single channel
  * is better in planes. */
@@ -97,7 +97,7 @@ static bool is_wide(const tni_batch_norm *p, bool rows, int size) {
     return all % 16 == 0;
 }
 
-/* ---- work -------------------------------------------------------------------------------------------------------------- */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
 
 /* A channel's packs, in parts that keep every thread busy, more of them where there are few channels. */
 static void divide_planes(tni_batch_norm *p, int64_t per_pack, const tni_gpu *gpu) {
@@ -129,8 +129,8 @@ static const direction backward = {.kept = 2,
                                    .row_blocks = TNI_BN_GRAD_ROW_BLOCKS,
                                    .small_row_blocks = TNI_BN_GRAD_ROW_BLOCKS};
 
-/* The sums: as many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x. To
- * write, elements of 2 bytes the same way; of others a block for each chunk. Either is the faster one there. */
+/* The sums: as many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x.
+ * To write, elements of 2 bytes the same way; of others a block for each chunk. Either is the faster one there. */
 static void divide_rows(bn_plan *plan, int64_t per_pack, direction way, const tni_gpu *gpu) {
     tni_batch_norm *p = &plan->p;
     const bool small = per_pack == 8;
@@ -271,7 +271,7 @@ static const tni_launch *writer_of(const bn_plan *plan, const tni_batch_norm *p)
     return plan->rows && !p->wide ? &plan->write_any : &plan->write;
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* sums, writes: what is special of the kernels that sum up and of those that write, as their names have it. */
 static tn_status find(const tn_call *call, tn_type type, const char *kind, const char *sums, const char *writes,

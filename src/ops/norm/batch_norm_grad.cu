@@ -488,13 +488,7 @@ template <class T, bool RELU> TN_DEVICE void write_singles(const tni_batch_norm 
     KEPT(batch_norm_grad_kept_##type, (write_kept<T, relu>(p)))                                    \
     ONE(batch_norm_grad_singles_##type, (write_singles<T, relu>(p)))
 
-BATCH_NORM_GRAD(f16, false, f16)
-BATCH_NORM_GRAD(bf16, false, bf16)
-BATCH_NORM_GRAD(float, false, f32)
-BATCH_NORM_GRAD(double, false, f64)
-BATCH_NORM_GRAD(f16, true, relu_f16)
-BATCH_NORM_GRAD(bf16, true, relu_bf16)
-BATCH_NORM_GRAD(float, true, relu_f32)
-BATCH_NORM_GRAD(double, true, relu_f64)
+#define BOTH(T, type) BATCH_NORM_GRAD(T, false, type) BATCH_NORM_GRAD(T, true, relu_##type)
+TN_FOR_TYPES(BOTH)
 PLANES(batch_norm_grad_end_f32, (end_sums<float>(p)))
 PLANES(batch_norm_grad_end_f64, (end_sums<double>(p)))

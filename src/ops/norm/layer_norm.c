@@ -6,7 +6,7 @@
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
 #include "norm.h"
-#include "ops/reference.h"
+#include "ops/elements.h"
 
 TNI_CPU_DECLARE(layer_norm)
 TNI_CPU_DECLARE(layer_norm_grad)

@@ -4,6 +4,7 @@
  * piece, a second one puts them together and writes. */
 #include "layer_norm.cuh"
 
+#include "cuda/rows/row_kernels.cuh"
 #include "cuda/rows/row_sums.cuh"
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
@@ -128,7 +129,7 @@ template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_
 /* A block has a row at a time, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &p) {
     constexpr int E = held<T, V>::most;
-    __shared__ sum_exchange<acc<T>> shared[2];
+    __shared__ exchange<acc<T>, 2> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
     const i64 step = gridDim.x / blocks;
@@ -384,49 +385,30 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit
- * onto an SM */
-#define LAYER_NORM(T, name, most, half, blocks)                                                                       \
-    TN_ROW_KERNEL(layer_norm_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                                   \
-                  (layer_norm_warp<T, pack<T>::VL, 8>(p)))                                                            \
-    TN_ROW_KERNEL(layer_norm_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                            \
-                  (layer_norm_warp<T, pack<T>::VL, most>(p)))                                                         \
-    TN_ROW_KERNEL(layer_norm_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, (layer_norm_warp<T, 1, 2>(p)))    \
-    TN_ROW_KERNEL(layer_norm_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, (layer_norm_warp<T, 1, 4>(p)))    \
-    TN_ROW_KERNEL(layer_norm_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm,                            \
-                  (layer_norm_warp<T, 1, half>(p)))                                                                   \
-    TN_ROW_KERNEL(layer_norm_block_p_##name, TNI_ROW_BLOCK, blocks, tni_layer_norm,                                   \
-                  (layer_norm_block<T, pack<T>::VL>(p)))                                                              \
-    TN_ROW_KERNEL(layer_norm_block_s_##name, TNI_ROW_BLOCK, blocks, tni_layer_norm, (layer_norm_block<T, 1>(p)))      \
-    TN_ROW_KERNEL(layer_norm_split_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_split<T, pack<T>::VL>(p))) \
-    TN_ROW_KERNEL(layer_norm_split_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_split<T, 1>(p)))           \
-    TN_ROW_KERNEL(layer_norm_write_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_write<T, pack<T>::VL>(p))) \
-    TN_ROW_KERNEL(layer_norm_write_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm, (layer_norm_write<T, 1>(p)))
+#define LAYER_NORM(T, name)                                              \
+    TN_WARP_KERNELS(layer_norm, T, name, TNI_ROW_WARP_BLOCK)             \
+    TN_BLOCK_KERNELS(layer_norm, block, T, name, sizeof(T) == 8 ? 1 : 2) \
+    TN_BLOCK_KERNELS(layer_norm, split, T, name, 1)                      \
+    TN_BLOCK_KERNELS(layer_norm, write, T, name, 1)
+TN_FOR_TYPES(LAYER_NORM)
 
-LAYER_NORM(f16, f16, 32, 16, 2)
-LAYER_NORM(bf16, bf16, 32, 16, 2)
-LAYER_NORM(float, f32, 32, 16, 2)
-LAYER_NORM(double, f64, 16, 8, 1)
+/* W: the type of gamma and beta. An SM is to hold as many blocks as have 64 KB on their way, if it has so many threads;
+ * f32 takes twice the registers. */
+template <class T, int EACH> struct dense_blocks {
+    static constexpr int small = EACH == 32 ? 2 : 4, of_sm = sizeof(T) == 4 ? 32 / EACH : small;
+};
 
-/* W: the type of gamma and beta; each: elements of a thread; blocks: that an SM is to hold, so that 64 KB are on their
- * way, if it has so many threads */
 #define LANES(T, name, W, w)                                                            \
     TN_ROW_KERNEL(layer_norm_lanes_##name##_##w, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm, \
                   (layer_norm_lanes<T, W, LAYER_NORM_LANES_EACH>(p)))
-#define DENSE(T, name, W, w, each, blocks)                                                       \
-    TN_ROW_KERNEL(layer_norm_dense_##each##_##name##_##w, TNI_ROW_BLOCK, blocks, tni_layer_norm, \
-                  (layer_norm_dense<T, W, each>(p)))
-#define DENSE_HALF(T, name, W, w) \
-    LANES(T, name, W, w)          \
-    DENSE(T, name, W, w, 8, 4)    \
-    DENSE(T, name, W, w, 16, 4)   \
-    DENSE(T, name, W, w, 32, 2)
+#define DENSE(T, name, W, w, each)                                                                       \
+    TN_ROW_KERNEL(layer_norm_dense_##each##_##name##_##w, TNI_ROW_BLOCK, (dense_blocks<T, each>::of_sm), \
+                  tni_layer_norm, (layer_norm_dense<T, W, each>(p)))
+#define ALIGNED(T, name, W, w) \
+    LANES(T, name, W, w) DENSE(T, name, W, w, 8) DENSE(T, name, W, w, 16) DENSE(T, name, W, w, 32)
 
-DENSE_HALF(f16, f16, f16, f16)
-DENSE_HALF(f16, f16, float, f32)
-DENSE_HALF(bf16, bf16, bf16, bf16)
-DENSE_HALF(bf16, bf16, float, f32)
-LANES(float, f32, float, f32)
-DENSE(float, f32, float, f32, 8, 4)
-DENSE(float, f32, float, f32, 16, 2)
-DENSE(float, f32, float, f32, 32, 1)
+ALIGNED(f16, f16, f16, f16)
+ALIGNED(f16, f16, float, f32)
+ALIGNED(bf16, bf16, bf16, bf16)
+ALIGNED(bf16, bf16, float, f32)
+ALIGNED(float, f32, float, f32)

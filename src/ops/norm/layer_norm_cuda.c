@@ -28,7 +28,7 @@ bool tni_layer_norm_grad_cuda_accepts(const tn_call *call) {
     return tni_rows_beside(&rows, a.dx ? 3 : 2);
 }
 
-/* ---- sharing out ---------------------------------------------------------------------------------------------------- */
+/* ---- sharing out ------------------------------------------------------------------------------------------------- */
 
 enum { OTHER_SHARED = 2048 }; /* bytes that a kernel uses by itself, at most */
 
@@ -40,7 +40,7 @@ static tn_status find_split(const tn_call *call, tn_type type, tni_layer_norm_sh
     return tni_row_find_split(call, &plan, type, s->rows.count, first, second);
 }
 
-/* ---- layer_norm ----------------------------------------------------------------------------------------------------- */
+/* ---- layer_norm -------------------------------------------------------------------------------------------------- */
 
 /* A parameter that the kernels for the common case take: side by side, in the type of x or in f32. */
 static bool is_plain(const tn_view *v, tn_type type) {
@@ -153,7 +153,7 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
     return tni_cuda_launch(call, &s->second, (void *[]){&p});
 }
 
-/* ---- layer_norm_grad ------------------------------------------------------------------------------------------------ */
+/* ---- layer_norm_grad --------------------------------------------------------------------------------------------- */
 
 enum { ROWS_HELD = 2, BLOCKS_OF_LANES = 4 };
 

@@ -8,6 +8,7 @@
  * third walks along the columns. */
 #include "layer_norm.cuh"
 
+#include "cuda/rows/row_kernels.cuh"
 #include "cuda/rows/row_sums.cuh"
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
@@ -148,7 +149,7 @@ TN_DEVICE void add_groups(const tni_layer_norm_grad &p, const column_sums<A, E> 
 }
 
 /* x, dy, dx: (rows, n). `lanes` neighbouring lanes have a row at a time. */
-template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_layer_norm_grad &p) {
+template <class T, int V, int E> TN_DEVICE void layer_norm_grad_warp(const tni_layer_norm_grad &p) {
     typedef acc<T> A;
     const i64 groups = (i64)gridDim.x * (TNI_ROW_WARP_BLOCK / p.s.lanes);
     const i64 first = row_of_lanes(p.s.lanes);
@@ -192,10 +193,10 @@ TN_DEVICE void fetch_two(const tni_layer_norm_grad &p, i64 row, i64 count, int n
 }
 
 /* A block has a row at a time, or a cluster of blocks has. */
-template <class T, int V> TN_DEVICE void grad_block(const tni_layer_norm_grad &p) {
+template <class T, int V> TN_DEVICE void layer_norm_grad_block(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2;
     typedef acc<T> A;
-    __shared__ sum_exchange<A> shared[2];
+    __shared__ exchange<A, 2> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
     const i64 step = gridDim.x / blocks;
@@ -372,10 +373,10 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
 /* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 /* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. */
-template <class T, int V> TN_DEVICE void grad_split(const tni_layer_norm_grad &p) {
+template <class T, int V> TN_DEVICE void layer_norm_grad_split(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ sum_exchange<A> shared[2];
+    __shared__ exchange<A, 2> shared[2];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
@@ -398,10 +399,10 @@ template <class T, int V> TN_DEVICE void grad_split(const tni_layer_norm_grad &p
     if (threadIdx.x == 0) ((two<A> *)p.partials)[blockIdx.x] = all;
 }
 
-template <class T, int V> TN_DEVICE void grad_write(const tni_layer_norm_grad &p) {
+template <class T, int V> TN_DEVICE void layer_norm_grad_write(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ sum_exchange<A> shared[2];
+    __shared__ exchange<A, 2> shared[2];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);
@@ -429,7 +430,7 @@ template <class T, int V> TN_DEVICE void grad_write(const tni_layer_norm_grad &p
 }
 
 /* Neighbouring threads have neighbouring columns, of part_rows rows: block b has part b % parts. */
-template <class T> TN_DEVICE void grad_columns(const tni_layer_norm_grad &p) {
+template <class T> TN_DEVICE void layer_norm_grad_columns(const tni_layer_norm_grad &p) {
     typedef acc<T> A;
     const i64 part = blockIdx.x % p.parts, column = (i64)(blockIdx.x / p.parts) * blockDim.x + threadIdx.x;
     const i64 end = min((part + 1) * p.part_rows, p.s.rows.count);
@@ -485,36 +486,21 @@ TN_ROW_KERNEL(layer_norm_grad_add_f64, LAYER_NORM_ADD_COLUMNS *LAYER_NORM_ADD_WA
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has */
-#define GRAD(T, name)                                                                                                  \
-    TN_ROW_KERNEL(layer_norm_grad_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm_grad,                          \
-                  (grad_warp<T, pack<T>::VL, 8>(p)))                                                                   \
-    TN_ROW_KERNEL(layer_norm_grad_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm_grad, (grad_warp<T, 1, 2>(p))) \
-    TN_ROW_KERNEL(layer_norm_grad_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm_grad, (grad_warp<T, 1, 4>(p))) \
-    TN_ROW_KERNEL(layer_norm_grad_block_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad,                               \
-                  (grad_block<T, pack<T>::VL>(p)))                                                                     \
-    TN_ROW_KERNEL(layer_norm_grad_block_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad, (grad_block<T, 1>(p)))        \
-    TN_ROW_KERNEL(layer_norm_grad_split_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad,                               \
-                  (grad_split<T, pack<T>::VL>(p)))                                                                     \
-    TN_ROW_KERNEL(layer_norm_grad_split_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad, (grad_split<T, 1>(p)))        \
-    TN_ROW_KERNEL(layer_norm_grad_write_p_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad,                               \
-                  (grad_write<T, pack<T>::VL>(p)))                                                                     \
-    TN_ROW_KERNEL(layer_norm_grad_write_s_##name, TNI_ROW_BLOCK, 1, tni_layer_norm_grad, (grad_write<T, 1>(p)))        \
-    TN_ROW_KERNEL(layer_norm_grad_columns_##name, LAYER_NORM_GRAD_COLUMNS, 1, tni_layer_norm_grad, grad_columns<T>(p))
+/* A thread holds two rows, so half as many elements of each. */
+#define WARP(T, name, piece, V, E) TN_WARP_KERNEL(layer_norm_grad, T, name, piece, V, E, TNI_ROW_WARP_BLOCK)
+#define LAYER_NORM_GRAD(T, name)                                                                   \
+    WARP(T, name, p, pack<T>::VL, 8)                                                               \
+    WARP(T, name, s, 1, 2)                                                                         \
+    WARP(T, name, s, 1, 4)                                                                         \
+    TN_BLOCK_KERNELS(layer_norm_grad, block, T, name, 1)                                           \
+    TN_BLOCK_KERNELS(layer_norm_grad, split, T, name, 1)                                           \
+    TN_BLOCK_KERNELS(layer_norm_grad, write, T, name, 1)                                           \
+    TN_ROW_KERNEL(layer_norm_grad_columns_##name, LAYER_NORM_GRAD_COLUMNS, 1, tni_layer_norm_grad, \
+                  layer_norm_grad_columns<T>(p))
+TN_FOR_TYPES(LAYER_NORM_GRAD)
 
-GRAD(f16, f16)
-GRAD(bf16, bf16)
-GRAD(float, f32)
-GRAD(double, f64)
-
-#define GRAD_LONGER(T, name)                                                                   \
-    TN_ROW_KERNEL(layer_norm_grad_warp_p16_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm_grad, \
-                  (grad_warp<T, pack<T>::VL, 16>(p)))                                          \
-    TN_ROW_KERNEL(layer_norm_grad_warp_s8_##name, TNI_ROW_WARP_BLOCK, 1, tni_layer_norm_grad, (grad_warp<T, 1, 8>(p)))
-
-GRAD_LONGER(f16, f16)
-GRAD_LONGER(bf16, bf16)
-GRAD_LONGER(float, f32)
+#define LONGER(T, name) WARP(T, name, p, pack<T>::VL, 16) WARP(T, name, s, 1, 8)
+TN_FOR_SMALL_TYPES(LONGER)
 
 /* W: the type of gamma; each: elements of a thread */
 #define RING(T, name, W, w, each)                                                                    \

@@ -5,7 +5,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
-#include "ops/reference.h"
+#include "ops/elements.h"
 
 TNI_CPU_DECLARE(sum)
 TNI_CPU_DECLARE(sum_grad)

@@ -1,5 +1,5 @@
-/* The arguments of sum and its gradient, and how sum divides its work. Which numbers are added up together depends on shapes and strides alone, so the result has
- * the same bits with any number of threads. */
+/* The arguments of sum and its gradient, and how sum divides its work. Which numbers are added up together depends on
+ * shapes and strides alone, so the result has the same bits with any number of threads. */
 #ifndef TNI_SUM_H
 #define TNI_SUM_H
 
@@ -40,7 +40,8 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes);
 /* `v` has the dimensions of `like` less those summed up, or with size 1: its strides in all of them, 0 where summed. */
 void tni_sum_strides(const tn_view *like, const tn_view *v, const tn_value *axes, int64_t *strides);
 
-/* The dimensions of `all` that are summed up, or those that are kept; its views are x and y as tni_sum_strides has it. */
+/* The dimensions of `all` that are summed up, or those that are kept; its views are x and y as tni_sum_strides has
+ * it. */
 tni_rows tni_sum_dims(const tni_rows *all, bool reduced);
 
 #endif

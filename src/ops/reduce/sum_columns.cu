@@ -532,8 +532,4 @@ template <class A, class Y> TN_DEVICE void sum_end_columns(const tni_sum_end &p)
     FEW(sum_columns_few_##type, 4, (sum_few_rows<T>(p)))             \
     FEW(sum_columns_few_odd_##type, 4, (sum_few_odd_rows<T>(p)))     \
     END(sum_end_columns_##type, (sum_end_columns<acc<T>, T>(p)))
-
-SUM(f16, f16)
-SUM(bf16, bf16)
-SUM(float, f32)
-SUM(double, f64)
+TN_FOR_TYPES(SUM)

@@ -474,7 +474,7 @@ tn_status tni_sum_cuda_run(const tn_call *call, void *state) {
     return plan->by_rows ? run_rows(call, &a, plan) : run_columns(call, &a, plan);
 }
 
-/* ---- the gradient: a copy of dy, seen with stride 0 along what was summed up ------------------------------------------ */
+/* ---- the gradient: a copy of dy, seen with stride 0 along what was summed up ------------------------------------- */
 
 tn_status tni_sum_grad_cuda_prepare(const tn_call *call, void **state) {
     *state = NULL;

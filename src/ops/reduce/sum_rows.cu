@@ -323,8 +323,4 @@ template <class A, class Y> TN_DEVICE void sum_end_warp(const tni_sum_rows &p) {
     ROWS(sum_block_segments_##type, (sum_block<T, T, false>(p)))    \
     ROWS(sum_end_warp_##type, (sum_end_warp<acc<T>, T>(p)))         \
     ROWS(sum_end_block_##type, (sum_end_block<acc<T>, T>(p)))
-
-SUM(f16, f16)
-SUM(bf16, bf16)
-SUM(float, f32)
-SUM(double, f64)
+TN_FOR_TYPES(SUM)

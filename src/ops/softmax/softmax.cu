@@ -7,10 +7,21 @@
  * where it is kept and 0 where it is masked. */
 #include "softmax.cuh"
 
-/* ---- pairs ------------------------------------------------------------------------------------------------------- */
+#include "cuda/rows/exchange.cuh"
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
 /* sum: of 2^(score - most); most is -inf where there is nothing. */
-template <class A> struct pair { A most, sum; };
+template <class A> struct pair {
+    A most, sum;
+
+    TN_MEMBER A &at(int i) {
+        return i == 0 ? most : sum;
+    }
+    static TN_MEMBER pair none() {
+        return {-infinity<A>(), 0};
+    }
+};
 
 /* What is subtracted from scores whose largest is `most`: never -inf, which would turn what is -inf into NaN. */
 template <class A> TN_DEVICE A shift_of(A most) {
@@ -33,38 +44,8 @@ template <class A> TN_DEVICE pair<A> join_lanes(const pair<A> &p, int lanes) {
     return {most, reduce_some_lanes<take_sum>(rescaled(p, shift_of(most)), lanes)};
 }
 
-/* What blocks exchange: a pair for each warp, and one for each block of the cluster. */
-template <class A> struct exchange {
-    A most[32], sum[32], cluster_most[TNI_ROW_CLUSTER], cluster_sum[TNI_ROW_CLUSTER];
-};
-
-/* The pair of the first `count` <= 32 in shared memory. */
-template <class A> TN_DEVICE pair<A> join_shared(const A *most, const A *sum, int count) {
-    const int lane = threadIdx.x % 32;
-    const pair<A> none = {-infinity<A>(), 0};
-    return join_lanes(lane < count ? pair<A>{most[lane], sum[lane]} : none, 32);
-}
-
-template <class A> TN_DEVICE pair<A> join_block(pair<A> p, exchange<A> &x) {
-    p = join_lanes(p, 32);
-    if (threadIdx.x % 32 == 0) {
-        x.most[threadIdx.x / 32] = p.most;
-        x.sum[threadIdx.x / 32] = p.sum;
-    }
-    __syncthreads();
-    return join_shared(x.most, x.sum, blockDim.x / 32);
-}
-
-/* Over the blocks of a cluster, which have all arrived once since they began. */
-template <class A> TN_DEVICE pair<A> join_cluster(pair<A> p, exchange<A> &x, int blocks) {
-    cluster_wait();
-    if ((int)threadIdx.x < blocks) {
-        store_cluster(&x.cluster_most[cluster_rank()], threadIdx.x, p.most);
-        store_cluster(&x.cluster_sum[cluster_rank()], threadIdx.x, p.sum);
-    }
-    cluster_arrive();
-    cluster_wait();
-    return join_shared(x.cluster_most, x.cluster_sum, blocks);
+template <class A> TN_DEVICE pair<A> join_warp(const pair<A> &p) {
+    return join_lanes(p, 32);
 }
 
 /* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
@@ -284,10 +265,10 @@ template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &
 }
 
 /* A block has a row, or a cluster of blocks has. RAGGED: rows of any length. */
-template <class T, int V, bool RAGGED> TN_DEVICE void softmax_block(const tni_softmax &p) {
+template <class T, int V, bool RAGGED = false> TN_DEVICE void softmax_block(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A> shared;
+    __shared__ exchange<A, 2> shared;
     const int blocks = p.s.cluster;
     if (blocks > 1) cluster_begin();
     const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
@@ -302,7 +283,10 @@ template <class T, int V, bool RAGGED> TN_DEVICE void softmax_block(const tni_so
     A e[E];
     const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
     pair<A> row = join_block(own, shared);
-    if (blocks > 1) row = join_cluster(row, shared, blocks);
+    if (blocks > 1) {
+        cluster_wait(); /* all have begun */
+        row = join_cluster(row, shared, blocks);
+    }
     normalise(e, kept, own, row);
     if constexpr (RAGGED) {
         store_ragged(at.y, at.n, g, e);
@@ -358,10 +342,10 @@ template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(con
 template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A> shared;
+    __shared__ exchange<A, 2> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
-    pair<A> own = {-infinity<A>(), 0};
+    pair<A> own = pair<A>::none();
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
         const place<T> at = place_at<T>(p, w.row, first, (int)min(left, (i64)(TNI_ROW_BLOCK * E)));
@@ -377,10 +361,10 @@ template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
 template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A> shared;
+    __shared__ exchange<A, 2> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
-    pair<A> row = {-infinity<A>(), 0};
+    pair<A> row = pair<A>::none();
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         join(row, ((const pair<A> *)p.partials)[w.row * p.s.splits + i]);
     row = join_block(row, shared);
@@ -500,7 +484,7 @@ template <class T> TN_DEVICE void softmax_columns_cluster(const tni_softmax &p) 
     row_part<T, 1, E> parts[PIECES];
     u32 kept[PIECES];
     A e[PIECES][E];
-    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
+    pair<A> own[PIECES], piece[PIECES], all = pair<A>::none();
     cluster_begin();
 #pragma unroll
     for (int k = 0; k < PIECES; k++) kept[k] = load_column(p, c, (k * blocks + rank) * p.s.split, p.s.rows.n, parts[k]);
@@ -543,7 +527,7 @@ template <class T> TN_DEVICE void softmax_columns_few(const tni_softmax &p) {
     row_part<T, 1, E> parts[PIECES];
     u32 kept[PIECES];
     A e[PIECES][E];
-    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
+    pair<A> own[PIECES], piece[PIECES], all = pair<A>::none();
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
         kept[k] = load_column(p, c, (k * GROUPS + group) * p.s.split, p.s.rows.n, parts[k]);
@@ -574,7 +558,7 @@ template <class T> TN_DEVICE void softmax_columns_split(const tni_softmax &p) {
     __shared__ pair<A> shared[1][1024];
     const split_walk w = split_of(p.s);
     const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
-    pair<A> own = {-infinity<A>(), 0};
+    pair<A> own = pair<A>::none();
     for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) {
         row_part<T, 1, E> part;
         A e[E];
@@ -591,7 +575,7 @@ template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
     __shared__ pair<A> shared[1][1024];
     const split_walk w = split_of(p.s);
     const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
-    pair<A> all = {-infinity<A>(), 0};
+    pair<A> all = pair<A>::none();
     for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
         join(all, ((const pair<A> *)p.partials)[c.index * p.s.splits + i]);
     all = join_ways(all, c, p.s.ways, shared, join_pairs());
@@ -600,66 +584,50 @@ template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, r: pieces of ragged rows, s: single elements; then how many elements a thread has. blocks: of
- * 512 threads that fit onto an SM; tiles, wide: of those that take rows through shared memory, the longest ones */
-#define SOFTMAX(T, name, most, half, blocks, tiles, wide)                                                           \
-    TN_ROW_KERNEL(softmax_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, pack<T>::VL, 8>(p))) \
-    TN_ROW_KERNEL(softmax_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax,                                \
-                  (softmax_warp<T, pack<T>::VL, most>(p)))                                                          \
-    TN_ROW_KERNEL(softmax_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 2>(p)))           \
-    TN_ROW_KERNEL(softmax_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, 4>(p)))           \
-    TN_ROW_KERNEL(softmax_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax, (softmax_warp<T, 1, half>(p))) \
-    TN_ROW_KERNEL(softmax_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax,                                       \
-                  (softmax_block<T, pack<T>::VL, false>(p)))                                                        \
-    TN_ROW_KERNEL(softmax_split_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, pack<T>::VL>(p)))        \
-    TN_ROW_KERNEL(softmax_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_split<T, 1>(p)))                  \
-    TN_ROW_KERNEL(softmax_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, pack<T>::VL>(p)))        \
-    TN_ROW_KERNEL(softmax_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_write<T, 1>(p)))                  \
-    TN_ROW_KERNEL(softmax_tile_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile<T>(p)))                  \
-    TN_ROW_KERNEL(softmax_tile_warp_8_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile_warp<T, 8>(p)))   \
-    TN_ROW_KERNEL(softmax_tile_warp_16_##name, TNI_TILE_THREADS, tiles, tni_softmax, (softmax_tile_warp<T, 16>(p))) \
-    TN_ROW_KERNEL(softmax_tile_warp_36_##name, TNI_TILE_THREADS, wide, tni_softmax, (softmax_tile_warp<T, 36>(p)))  \
-    TN_ROW_KERNEL(softmax_columns_##name, 1024, 1, tni_softmax, (softmax_columns<T>(p)))                            \
-    TN_ROW_KERNEL(softmax_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_split<T>(p)))       \
-    TN_ROW_KERNEL(softmax_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_write<T>(p)))
+/* Blocks that an SM is to hold: of 512 threads; of those that take rows through shared memory, and of the longest
+ * ones. */
+template <class T> struct of_sm {
+    static constexpr bool wide = sizeof(T) == 8;
+    static constexpr int rows = wide ? 1 : 2, tiles = wide ? 4 : 10, long_tiles = wide ? 3 : 7;
+};
 
-#define RAGGED(T, name) \
-    TN_ROW_KERNEL(softmax_block_r_##name, TNI_ROW_BLOCK, 2, tni_softmax, (softmax_block<T, pack<T>::VL, true>(p)))
-#define SINGLE(T, name, blocks) \
-    TN_ROW_KERNEL(softmax_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax, (softmax_block<T, 1, false>(p)))
+#define SOFTMAX(T, name)                                                          \
+    TN_WARP_KERNELS(softmax, T, name, TNI_ROW_WARP_BLOCK)                         \
+    TN_PIECES_KERNEL(softmax, block, T, name, of_sm<T>::rows)                     \
+    TN_BLOCK_KERNELS(softmax, split, T, name, 1)                                  \
+    TN_BLOCK_KERNELS(softmax, write, T, name, 1)                                  \
+    SOFTMAX_TILE_KERNELS(softmax, T, name, of_sm<T>::tiles, of_sm<T>::long_tiles) \
+    SOFTMAX_COLUMN_KERNELS(softmax, T, name)
+TN_FOR_TYPES(SOFTMAX)
 
+/* Rows of any length that a block has: of 16-bit types in pieces, the last of which may be short. */
+#define RAGGED(T, name)                                                               \
+    TN_ROW_KERNEL(softmax_block_r_##name, TNI_ROW_BLOCK, of_sm<T>::rows, tni_softmax, \
+                  (softmax_block<T, pack<T>::VL, true>(p)))
 RAGGED(f16, f16)
 RAGGED(bf16, bf16)
-SINGLE(float, f32, 2)
-SINGLE(double, f64, 1)
-
-SOFTMAX(f16, f16, 32, 16, 2, 10, 7)
-SOFTMAX(bf16, bf16, 32, 16, 2, 10, 7)
-SOFTMAX(float, f32, 32, 16, 2, 10, 7)
-SOFTMAX(double, f64, 16, 8, 1, 4, 3)
+TN_SINGLES_KERNEL(softmax, block, float, f32, of_sm<float>::rows)
+TN_SINGLES_KERNEL(softmax, block, double, f64, of_sm<double>::rows)
 
 #define COLUMNS_CLUSTER(T, name)                                                                                  \
     TN_ROW_KERNEL(softmax_columns_cluster_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_cluster<T>(p))) \
     TN_ROW_KERNEL(softmax_columns_few_##name, SOFTMAX_FEW_THREADS, 1, tni_softmax, (softmax_columns_few<T>(p)))
+TN_FOR_SMALL_TYPES(COLUMNS_CLUSTER)
 
-COLUMNS_CLUSTER(f16, f16)
-COLUMNS_CLUSTER(bf16, bf16)
-COLUMNS_CLUSTER(float, f32)
+/* As many blocks as fill an SM, or half as many where each has two rows. */
+template <int THREADS> struct full_blocks { static constexpr int one = 2048 / THREADS, two = one / 2; };
 
-/* each: elements of a thread; blocks: that an SM is to hold, of one row each, and of two */
-#define FULL(T, name, each, threads, blocks) \
-    TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, blocks, tni_softmax, (softmax_full<T, each, threads, 1>(p)))
-#define FULL_HALF(T, name, threads, blocks)                                           \
-    FULL(T, name, 16, threads, blocks)                                                \
-    TN_ROW_KERNEL(softmax_two_##threads##_##name, threads, (blocks) / 2, tni_softmax, \
-                  (softmax_full<T, 16, threads, 2>(p)))
+#define FULL(T, name, each, threads)                                                                \
+    TN_ROW_KERNEL(softmax_full_##threads##_##name, threads, full_blocks<threads>::one, tni_softmax, \
+                  (softmax_full<T, each, threads, 1>(p)))
+#define FULL_AND_TWO(T, name, each, threads)                                                       \
+    FULL(T, name, each, threads)                                                                   \
+    TN_ROW_KERNEL(softmax_two_##threads##_##name, threads, full_blocks<threads>::two, tni_softmax, \
+                  (softmax_full<T, each, threads, 2>(p)))
+#define FULL_HALF(T, name) FULL_AND_TWO(T, name, 16, 128) FULL_AND_TWO(T, name, 16, 256) FULL_AND_TWO(T, name, 16, 512)
 
-FULL_HALF(f16, f16, 128, 16)
-FULL_HALF(f16, f16, 256, 8)
-FULL_HALF(f16, f16, 512, 4)
-FULL_HALF(bf16, bf16, 128, 16)
-FULL_HALF(bf16, bf16, 256, 8)
-FULL_HALF(bf16, bf16, 512, 4)
-FULL(float, f32, 8, 256, 8)
-FULL(float, f32, 8, 512, 4)
-FULL(float, f32, 8, 1024, 2)
+FULL_HALF(f16, f16)
+FULL_HALF(bf16, bf16)
+FULL(float, f32, 8, 256)
+FULL(float, f32, 8, 512)
+FULL(float, f32, 8, 1024)

@@ -1,7 +1,7 @@
 /* What softmax_cuda.c tells the kernels of softmax.cu and softmax_grad.cu. */
 #pragma once
 
-#include "cuda/rows/rows.cuh"
+#include "cuda/rows/row_kernels.cuh"
 #include "cuda/rows/tile.cuh"
 
 enum { SOFTMAX_X, SOFTMAX_Y, SOFTMAX_MASK, SOFTMAX_QUERY, SOFTMAX_VIEWS };
@@ -114,5 +114,18 @@ TN_DEVICE V join_ways(V own, const column_spot &c, int ways, V (*shared)[1024], 
     join_ways(one, c, ways, shared, join);
     return one[0];
 }
+
+/* ---- instances --------------------------------------------------------------------------------------------------- */
+
+/* Of tiles, and of the longest ones, an SM is to hold so many blocks. */
+#define SOFTMAX_TILE_KERNELS(op, T, name, blocks, long_blocks)                                              \
+    TN_ROW_KERNEL(op##_tile_##name, TNI_TILE_THREADS, blocks, tni_##op, (op##_tile<T>(p)))                  \
+    TN_ROW_KERNEL(op##_tile_warp_8_##name, TNI_TILE_THREADS, blocks, tni_##op, (op##_tile_warp<T, 8>(p)))   \
+    TN_ROW_KERNEL(op##_tile_warp_16_##name, TNI_TILE_THREADS, blocks, tni_##op, (op##_tile_warp<T, 16>(p))) \
+    TN_ROW_KERNEL(op##_tile_warp_36_##name, TNI_TILE_THREADS, long_blocks, tni_##op, (op##_tile_warp<T, 36>(p)))
+#define SOFTMAX_COLUMN_KERNELS(op, T, name)                                                          \
+    TN_ROW_KERNEL(op##_columns_##name, 1024, 1, tni_##op, (op##_columns<T>(p)))                      \
+    TN_ROW_KERNEL(op##_columns_split_##name, TNI_ROW_BLOCK, 1, tni_##op, (op##_columns_split<T>(p))) \
+    TN_ROW_KERNEL(op##_columns_write_##name, TNI_ROW_BLOCK, 1, tni_##op, (op##_columns_write<T>(p)))
 
 #endif

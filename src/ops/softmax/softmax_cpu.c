@@ -1,14 +1,14 @@
 /* softmax, vectorised. Three ways through memory:
  *   rows      the axis has stride 1 in x and y: a row at a time;
- *   columns   another dimension has: neighbouring columns side by side, each lane its own softmax (softmax_columns_cpu.c);
+ *   columns   another dimension has: neighbouring columns side by side, a lane for each (softmax_columns_cpu.c);
  *   gathered  neither: a row is collected into a buffer, done there and spread again.
  * Each finds the largest score, then the exponentials and their sum, then the quotients. The exponentials wait in y, or
  * in a buffer for the 16-bit types; only what does not fit there is computed twice.
  *
- * y = e / sum(e) with e = exp(scale * x - m) for whatever number m: it is the largest score as it was rounded, so one
- * fused multiply-add makes the exponent. An exponent that the mask takes out is -inf. The largest element kept adds 1 to
- * the sum; a sum that is not at least about that tells that something kept was NaN or +inf, or nothing kept was more
- * than -inf, or nothing was kept: such a row is NaN where kept and 0 elsewhere. */
+ * y = e / sum(e) with e = exp(scale * x - m), for any number m. We take the largest score as it was rounded, so that
+ * one fused multiply-add makes the exponent. Where the mask takes an element out, the exponent is -inf. The largest
+ * element that is kept adds 1 to the sum. A smaller sum shows that a kept element was NaN or +inf, that all kept ones
+ * were -inf, or that none was kept. Such a row is NaN where kept and 0 elsewhere. */
 #include "softmax_cpu.h"
 
 /* One row that lies together, without a mask. */

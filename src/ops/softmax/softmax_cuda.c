@@ -67,7 +67,7 @@ bool tni_softmax_grad_cuda_accepts(const tn_call *call) {
     return lay_out_grad(&l, &a);
 }
 
-/* ---- sharing out -------------------------------------------------------------------------------------------------- */
+/* ---- sharing out ------------------------------------------------------------------------------------------------- */
 
 /* Columns: 0 pieces where threads hold what they share of a column. */
 static int column_splits(int64_t n, int64_t *split) {
@@ -222,7 +222,7 @@ static size_t count_left(const layout *from, const launches *l) {
     return l->second.grid ? (size_t)(from->rows.count * max(from->columns, 1) * l->shape.splits) : 0;
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------------ */
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
 
 typedef struct forward_state {
     launches l;
@@ -277,7 +277,7 @@ tn_status tni_softmax_cuda_run(const tn_call *call, void *state) {
     return tni_cuda_launch(call, &s->l.second, (void *[]){&p});
 }
 
-/* ---- softmax_grad ------------------------------------------------------------------------------------------------- */
+/* ---- softmax_grad ------------------------------------------------------------------------------------------------ */
 
 typedef struct grad_state {
     launches l;

@@ -2,29 +2,27 @@
  * in registers are read once; longer ones are split, one kernel adding up the pieces and a second one writing. */
 #include "softmax.cuh"
 
+#include "cuda/rows/exchange.cuh"
+
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-template <class A> struct exchange { A sum[32], cluster[TNI_ROW_CLUSTER]; };
+template <class A> struct total {
+    A sum;
 
-template <class A> TN_DEVICE A add_shared(const A *sum, int count) {
-    const int lane = threadIdx.x % 32;
-    return reduce_lanes<take_sum, 32>(lane < count ? sum[lane] : (A)0);
+    TN_MEMBER A &at(int) {
+        return sum;
+    }
+    static TN_MEMBER total none() {
+        return {0};
+    }
+};
+
+template <class A> TN_DEVICE total<A> join_warp(const total<A> &v) {
+    return {reduce_lanes<take_sum, 32>(v.sum)};
 }
 
-template <class A> TN_DEVICE A add_block(A sum, exchange<A> &x) {
-    sum = reduce_lanes<take_sum, 32>(sum);
-    if (threadIdx.x % 32 == 0) x.sum[threadIdx.x / 32] = sum;
-    __syncthreads();
-    return add_shared(x.sum, blockDim.x / 32);
-}
-
-/* Over the blocks of a cluster, which have all arrived once since they began. */
-template <class A> TN_DEVICE A add_cluster(A sum, exchange<A> &x, int blocks) {
-    cluster_wait();
-    if ((int)threadIdx.x < blocks) store_cluster(&x.cluster[cluster_rank()], threadIdx.x, sum);
-    cluster_arrive();
-    cluster_wait();
-    return add_shared(x.cluster, blocks);
+template <class A> TN_DEVICE A add_block(A sum, exchange<A, 1> &x) {
+    return join_block(total<A>{sum}, x).sum;
 }
 
 /* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
@@ -67,7 +65,7 @@ template <class T, int V, int E> struct two_parts {
 /* ---- rows that are held in registers ----------------------------------------------------------------------------- */
 
 /* y, dy, dx: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
-template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_softmax_grad &p) {
+template <class T, int V, int E> TN_DEVICE void softmax_grad_warp(const tni_softmax_grad &p) {
     const i64 row = row_of_lanes(p.s.lanes);
     const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
@@ -82,9 +80,9 @@ template <class T, int V, int E> TN_DEVICE void grad_warp(const tni_softmax_grad
 }
 
 /* A block has a row, or a cluster of blocks has. */
-template <class T, int V> TN_DEVICE void grad_block(const tni_softmax_grad &p) {
+template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most;
-    __shared__ exchange<acc<T>> shared;
+    __shared__ exchange<acc<T>, 1> shared;
     const int blocks = p.s.cluster, n = (int)p.s.rows.n;
     if (blocks > 1) cluster_begin();
     const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
@@ -92,16 +90,19 @@ template <class T, int V> TN_DEVICE void grad_block(const tni_softmax_grad &p) {
     two_parts<T, V, E> part;
     part.load(at, n, g);
     acc<T> sum = add_block(part.sum(), shared), dx[E];
-    if (blocks > 1) sum = add_cluster(sum, shared, blocks);
+    if (blocks > 1) {
+        cluster_wait(); /* all have begun */
+        sum = join_cluster(total<acc<T>>{sum}, shared, blocks).sum;
+    }
     part.finish(sum, number<acc<T>>(p.scale), dx);
     store_part<T, V>(at.dx, n, g, dx);
 }
 
 /* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
-template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
+template <class T, int V> TN_DEVICE void softmax_grad_split(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
-    __shared__ exchange<acc<T>> shared;
+    __shared__ exchange<acc<T>, 1> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     acc<T> sum = 0;
@@ -114,9 +115,9 @@ template <class T, int V> TN_DEVICE void grad_split(const tni_softmax_grad &p) {
     if (threadIdx.x == 0) ((acc<T> *)p.partials)[blockIdx.x] = sum;
 }
 
-template <class T, int V> TN_DEVICE void grad_write(const tni_softmax_grad &p) {
+template <class T, int V> TN_DEVICE void softmax_grad_write(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
-    __shared__ exchange<acc<T>> shared;
+    __shared__ exchange<acc<T>, 1> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     acc<T> sum = 0;
@@ -179,7 +180,7 @@ struct join_sums {
     }
 };
 
-template <class T> TN_DEVICE void grad_columns(const tni_softmax_grad &p) {
+template <class T> TN_DEVICE void softmax_grad_columns(const tni_softmax_grad &p) {
     __shared__ acc<T> shared[1][1024];
     const column<T> c = column_at<T>(p, blockIdx.x);
     column_parts<T, TNI_COLUMN_PART> part;
@@ -188,7 +189,7 @@ template <class T> TN_DEVICE void grad_columns(const tni_softmax_grad &p) {
 }
 
 /* Long columns are split, as long rows are: block b has piece b % splits of its columns. */
-template <class T> TN_DEVICE void grad_columns_split(const tni_softmax_grad &p) {
+template <class T> TN_DEVICE void softmax_grad_columns_split(const tni_softmax_grad &p) {
     constexpr int E = TNI_COLUMN_PART;
     __shared__ acc<T> shared[1][1024];
     const split_walk w = split_of(p.s);
@@ -203,7 +204,7 @@ template <class T> TN_DEVICE void grad_columns_split(const tni_softmax_grad &p) 
     if (c.there && c.way == 0) ((acc<T> *)p.partials)[c.index * p.s.splits + blockIdx.x % p.s.splits] = sum;
 }
 
-template <class T> TN_DEVICE void grad_columns_write(const tni_softmax_grad &p) {
+template <class T> TN_DEVICE void softmax_grad_columns_write(const tni_softmax_grad &p) {
     constexpr int E = TNI_COLUMN_PART;
     __shared__ acc<T> shared[1][1024];
     const split_walk w = split_of(p.s);
@@ -222,7 +223,7 @@ template <class T> TN_DEVICE void grad_columns_write(const tni_softmax_grad &p) 
 /* ---- short rows -------------------------------------------------------------------------------------------------- */
 
 /* y, dy: (rows, n), without gaps. A thread has whole rows to itself. */
-template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
+template <class T> TN_DEVICE void softmax_grad_tile(const tni_softmax_grad &p) {
     extern __shared__ pack<double> shared[]; /* 16-byte aligned */
     const int n = (int)p.s.rows.n;
     const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
@@ -244,7 +245,7 @@ template <class T> TN_DEVICE void grad_tile(const tni_softmax_grad &p) {
 }
 
 /* Longer ones, a warp for each: of up to 32 * E elements, lane l has elements l, l + 32, … */
-template <class T, int E> TN_DEVICE void grad_tile_warp(const tni_softmax_grad &p) {
+template <class T, int E> TN_DEVICE void softmax_grad_tile_warp(const tni_softmax_grad &p) {
     extern __shared__ pack<double> shared[];
     typedef acc<T> A;
     const int n = (int)p.s.rows.n, lane = threadIdx.x % 32;
@@ -277,36 +278,11 @@ template <class T, int E> TN_DEVICE void grad_tile_warp(const tni_softmax_grad &
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* p: pieces of 16 bytes, s: single elements; then how many elements a thread has. blocks: of 512 threads that fit onto
- * an SM; tiles, wide: of those that take rows through shared memory, the longest ones */
-#define GRAD(T, name, most, half, blocks, tiles, wide)                                                               \
-    TN_ROW_KERNEL(softmax_grad_warp_p8_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                              \
-                  (grad_warp<T, pack<T>::VL, 8>(p)))                                                                 \
-    TN_ROW_KERNEL(softmax_grad_warp_p##most##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                       \
-                  (grad_warp<T, pack<T>::VL, most>(p)))                                                              \
-    TN_ROW_KERNEL(softmax_grad_warp_s2_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad, (grad_warp<T, 1, 2>(p)))     \
-    TN_ROW_KERNEL(softmax_grad_warp_s4_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad, (grad_warp<T, 1, 4>(p)))     \
-    TN_ROW_KERNEL(softmax_grad_warp_s##half##_##name, TNI_ROW_WARP_BLOCK, 1, tni_softmax_grad,                       \
-                  (grad_warp<T, 1, half>(p)))                                                                        \
-    TN_ROW_KERNEL(softmax_grad_block_p_##name, TNI_ROW_BLOCK, blocks, tni_softmax_grad,                              \
-                  (grad_block<T, pack<T>::VL>(p)))                                                                   \
-    TN_ROW_KERNEL(softmax_grad_block_s_##name, TNI_ROW_BLOCK, blocks, tni_softmax_grad, (grad_block<T, 1>(p)))       \
-    TN_ROW_KERNEL(softmax_grad_split_p_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_split<T, pack<T>::VL>(p)))  \
-    TN_ROW_KERNEL(softmax_grad_split_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_split<T, 1>(p)))            \
-    TN_ROW_KERNEL(softmax_grad_write_p_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, pack<T>::VL>(p)))  \
-    TN_ROW_KERNEL(softmax_grad_write_s_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_write<T, 1>(p)))            \
-    TN_ROW_KERNEL(softmax_grad_tile_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad, (grad_tile<T>(p)))            \
-    TN_ROW_KERNEL(softmax_grad_tile_warp_8_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad,                        \
-                  (grad_tile_warp<T, 8>(p)))                                                                         \
-    TN_ROW_KERNEL(softmax_grad_tile_warp_16_##name, TNI_TILE_THREADS, tiles, tni_softmax_grad,                       \
-                  (grad_tile_warp<T, 16>(p)))                                                                        \
-    TN_ROW_KERNEL(softmax_grad_tile_warp_36_##name, TNI_TILE_THREADS, wide, tni_softmax_grad,                        \
-                  (grad_tile_warp<T, 36>(p)))                                                                        \
-    TN_ROW_KERNEL(softmax_grad_columns_##name, 1024, 1, tni_softmax_grad, (grad_columns<T>(p)))                      \
-    TN_ROW_KERNEL(softmax_grad_columns_split_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_split<T>(p))) \
-    TN_ROW_KERNEL(softmax_grad_columns_write_##name, TNI_ROW_BLOCK, 1, tni_softmax_grad, (grad_columns_write<T>(p)))
-
-GRAD(f16, f16, 32, 16, 1, 10, 7)
-GRAD(bf16, bf16, 32, 16, 1, 10, 7)
-GRAD(float, f32, 32, 16, 1, 10, 7)
-GRAD(double, f64, 16, 8, 1, 4, 3)
+#define SOFTMAX_GRAD(T, name)                                                                    \
+    TN_WARP_KERNELS(softmax_grad, T, name, TNI_ROW_WARP_BLOCK)                                   \
+    TN_BLOCK_KERNELS(softmax_grad, block, T, name, 1)                                            \
+    TN_BLOCK_KERNELS(softmax_grad, split, T, name, 1)                                            \
+    TN_BLOCK_KERNELS(softmax_grad, write, T, name, 1)                                            \
+    SOFTMAX_TILE_KERNELS(softmax_grad, T, name, sizeof(T) == 8 ? 4 : 10, sizeof(T) == 8 ? 3 : 7) \
+    SOFTMAX_COLUMN_KERNELS(softmax_grad, T, name)
+TN_FOR_TYPES(SOFTMAX_GRAD)

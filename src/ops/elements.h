@@ -1,6 +1,6 @@
 /* Elements of dense tensors, for references. */
-#ifndef TNI_REFERENCE_H
-#define TNI_REFERENCE_H
+#ifndef TNI_ELEMENTS_H
+#define TNI_ELEMENTS_H
 
 #include <tenon/op.h>
 
