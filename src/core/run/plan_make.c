@@ -22,7 +22,7 @@ typedef struct reading {
     int32_t n_attrs;
     tn_device device;
     const tni_device_ops *ops; /* of the device */
-    const char *device_of; /* the argument that set it; NULL: none yet */
+    const char *device_of;     /* the argument that set it; NULL: none yet */
 } reading;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */

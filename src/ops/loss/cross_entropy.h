@@ -4,12 +4,12 @@
 
 #include "ops/arguments.h"
 
-#define CROSS_ENTROPY_ARGUMENTS(IN, OUT, ATTR)                                                                       \
-    IN(x)                                                                                                            \
-    IN(target)                                                                                                       \
-    IN(weight)                                                                                                       \
-    ATTR(ignore_index, integer) ATTR(label_smoothing, number) ATTR(z_loss, number) ATTR(reduction, choice) OUT(loss) \
-        OUT(lse) OUT(gx)
+#define CROSS_ENTROPY_ARGUMENTS(IN, OUT, ATTR) \
+    IN(x)                                      \
+    IN(target)                                 \
+    IN(weight)                                 \
+    ATTR(ignore_index, integer)                \
+    ATTR(label_smoothing, number) ATTR(z_loss, number) ATTR(reduction, choice) OUT(loss) OUT(lse) OUT(gx)
 TNI_ARGUMENTS(cross_entropy, CROSS_ENTROPY_ARGUMENTS)
 
 #define CROSS_ENTROPY_GRAD_ARGUMENTS(IN, OUT, ATTR) IN(gx) IN(dloss) ATTR(reduction, choice) OUT(dx)

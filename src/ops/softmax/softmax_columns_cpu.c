@@ -20,8 +20,7 @@ TNI_INLINE vint columns_kept(const block *b, int64_t i, int64_t c, int64_t width
     if (b->across_mask == 0) return v_seti(-(int_of_real)(*mask != 0));
     if (b->across_mask == 1 && width >= VL) return v_mask(mask, 0);
     vint kept = {0};
-    for (int64_t lane = 0; lane < min(width, VL); lane++)
-        kept[lane] = -(int_of_real)(mask[lane * b->across_mask] != 0);
+    for (int64_t lane = 0; lane < min(width, VL); lane++) kept[lane] = -(int_of_real)(mask[lane * b->across_mask] != 0);
     return kept;
 }
 
