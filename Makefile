@@ -16,8 +16,11 @@ demo: build ## every operator in every framework found here, checked and timed; 
 	@tools/setup.sh demo
 	@PYTHONPATH=python $(PYTHON) examples/demo.py
 
-test: ## everything: unit, operator, Python, sanitizer, fuzz and documentation tests
-	@tools/setup.sh build python fuzz cubins tensorflow -- tools/build.sh release
+# A warning is an error, of gcc in build/ and of clang in build/asan. Once set, build/ keeps it.
+test lint: export TENON_WERROR = ON
+
+test: ## everything: unit, operator, framework, sanitizer, fuzz, NVRTC and documentation tests, and lint
+	@tools/setup.sh build python docs fuzz cubins lint tensorflow -- tools/build.sh release asan tsan
 	@$(PYTHON) tools/test.py
 
 test-quick: ## the parts that a change is tried with: build, unit, check, python
@@ -25,13 +28,14 @@ test-quick: ## the parts that a change is tried with: build, unit, check, python
 	@$(PYTHON) tools/test.py build unit check python
 
 test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 1,000 random ones
-	@tools/setup.sh build cubins -- tools/build.sh release
-	@TENON_TEST_NVRTC=1 TENON_NVRTC=$$(ls .venv/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) build/test_fuse_cuda
+	@tools/setup.sh build python cubins -- tools/build.sh release
+	@$(PYTHON) tools/test.py nvrtc
 
-test-gpu: ## the tests that need an NVIDIA GPU
+test-gpu: ## the tests that need an NVIDIA GPU; OPS=softmax,sum, CHANGED=main or PART=1/3 choose some of them
 	@nvidia-smi -L >/dev/null 2>&1 || { echo "make test-gpu: this machine has no NVIDIA GPU (nvidia-smi finds none)"; exit 1; }
 	@tools/setup.sh build python
-	@$(PYTHON) tools/test.py --gpu
+	@tools/build.sh release
+	@$(PYTHON) tools/test.py --gpu $(OPS:%=--ops %) $(CHANGED:%=--changed %) $(PART:%=--part %)
 
 bench: build ## speed on the GPU against PyTorch and jax.jit; writes bench/results
 	@tools/setup.sh python
@@ -69,10 +73,9 @@ format: ## clang-format and ruff format over the tree
 	@tools/setup.sh lint
 	@.venv/bin/python tools/lint.py --fix
 
-lint: ## formatting, clang-tidy, warnings of gcc and clang, headers, ruff, mypy
-	@[ -f build/libtenon.so ] || $(MAKE) build
-	@tools/setup.sh build python lint
-	@.venv/bin/python tools/lint.py
+lint: ## form, clang-tidy, warnings of gcc and clang, headers, ruff, mypy
+	@tools/setup.sh build python fuzz lint -- tools/build.sh release asan
+	@$(PYTHON) tools/test.py lint
 
 clean: ## removes build/ (the Python environment in .venv stays)
 	@rm -rf build

@@ -1,20 +1,17 @@
-"""Everything that is judged without running it:  tools/lint.py [-v] [PART …]   tools/lint.py --fix
+"""What is judged without running it: parts of tools/test.py (`make lint`), and `tools/lint.py --fix` (`make format`).
 
-`make lint` and `make format`; they set up what it needs. Runs with the Python of .venv, which has the pinned tools.
+The pinned tools are in .venv (tools/setup.sh lint). Warnings of gcc and clang are errors of the builds themselves.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from parts import ROOT, Part, choose, run_all
+from parts import ROOT, Part
 
-BIN = Path(sys.executable).parent
-
+BIN = ROOT / ".venv" / "bin"
 FORMATTED = (".c", ".h", ".cu", ".cuh")
 
 
@@ -30,32 +27,21 @@ def tracked(*endings: str) -> list[str]:
     return sorted(n for n in names if n.endswith(endings) and (ROOT / n).is_file())
 
 
-def warnings(compiler: str) -> Part:
-    folder = f"build/lint-{compiler}"
-    configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", f"-DCMAKE_C_COMPILER={compiler}", "-DTENON_WERROR=ON"]
-    configure += ["-DTENON_CUBINS=build/cubins", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1"]
-    return Part(compiler, f"no warning from {compiler}", [configure, ["cmake", "--build", folder, "--", "-k", "0"]])
-
-
-def headers() -> Part:
+def header_commands() -> list[list[str]]:
     """Each installed header alone, as C11 and as C++17, without one word from the compiler."""
-    found = [f for f in tracked(".h") if f.startswith("include/")] + ["build/lint-gcc/include/tenon/ops.h"]
-    common = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Iinclude", "-Ibuild/lint-gcc/include"]
-    commands = []
-    for header in found:
-        commands.append(["cc", "-std=c11", "-x", "c", *common, header])
-        commands.append(["c++", "-std=c++17", "-x", "c++", *common, header])
-    return Part("headers", "each installed header alone, as C11 and as C++17", commands)
+    found = [*(f for f in tracked(".h") if f.startswith("include/")), "build/include/tenon/ops.h"]
+    common = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Iinclude", "-Ibuild/include"]
+    as_c, as_cxx = ["cc", "-std=c11", "-x", "c", *common], ["c++", "-std=c++17", "-x", "c++", *common]
+    return [[*command, header] for header in found for command in (as_c, as_cxx)]
 
 
-def tidy() -> Part:
+def tidy_command() -> list[str]:
     sources = [f for f in tracked(".c") if f.startswith(("src/", "cli/", "adapters/")) and not f.endswith("_cpu.c")]
-    arguments = ["-n", "4", "-P", str(os.cpu_count() or 1), "clang-tidy", "--quiet", "-p", "build/lint-clang"]
-    command = ["sh", "-c", f"printf '%s\\n' \"$@\" | xargs {' '.join(arguments)}", "sh", *sources]
-    return Part("tidy", "clang-tidy with the checks of .clang-tidy", [command])
+    arguments = ["-n", "4", "-P", str(os.cpu_count() or 1), "clang-tidy", "--quiet", "-p", "build/asan"]
+    return ["sh", "-c", f"printf '%s\\n' \"$@\" | xargs {' '.join(arguments)}", "sh", *sources]
 
 
-def github() -> Part:
+def github_commands() -> list[list[str]]:
     """What GitHub reads, against the schemas that check-jsonschema brings."""
     forms = [f for f in tracked(".yml") if f.startswith(".github/ISSUE_TEMPLATE/")]
     schemas = {
@@ -65,27 +51,35 @@ def github() -> Part:
         "dependabot": [".github/dependabot.yml"],
     }
     check = [f"{BIN}/check-jsonschema", "--builtin-schema"]
-    return Part(
-        "github", "workflows and forms", [[*check, f"vendor.{name}", *files] for name, files in schemas.items()]
-    )
+    return [[*check, f"vendor.{name}", *files] for name, files in schemas.items()]
 
 
 def parts() -> list[Part]:
-    with_torch = (ROOT / "build" / "python").read_text().strip() if (ROOT / "build" / "python").is_file() else ""
-    interpreter = [f"--python-executable={with_torch}"] if with_torch else []
+    file = ROOT / "build" / "python"
+    with_torch = [f"--python-executable={file.read_text().strip()}"] if file.is_file() else []
+    format_command = [f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(*FORMATTED)]
+    ruff = [[f"{BIN}/ruff", "check"], [f"{BIN}/ruff", "format", "--check"]]
     return [
-        Part("format", "clang-format", [[f"{BIN}/clang-format", "--dry-run", "-Werror", *tracked(*FORMATTED)]]),
-        Part("ruff", "ruff: Python rules and form", [[f"{BIN}/ruff", "check"], [f"{BIN}/ruff", "format", "--check"]]),
+        Part("lint-format", "clang-format", [format_command], seconds=5),
+        Part("lint-ruff", "ruff: Python rules and form", ruff, seconds=1),
         Part(
-            "mypy",
+            "lint-mypy",
             "mypy --strict on python/tenon",
-            [[sys.executable, "tools/stubs.py"], [f"{BIN}/mypy", *interpreter, "python/tenon"]],
+            [[f"{BIN}/mypy", *with_torch, "python/tenon"]],
+            needs=["build"],  # it writes the stubs
+            seconds=30,
         ),
-        github(),
-        warnings("gcc"),
-        warnings("clang"),
-        tidy(),
-        headers(),
+        Part("lint-github", "workflows and forms", github_commands(), seconds=3),
+        Part(
+            "lint-tidy", "clang-tidy with the checks of .clang-tidy", [tidy_command()], needs=["asan-build"], seconds=60
+        ),
+        Part(
+            "lint-headers",
+            "each installed header alone, as C11 and as C++17",
+            header_commands,
+            needs=["build"],
+            seconds=3,
+        ),
     ]
 
 
@@ -98,14 +92,7 @@ def fix() -> int:
     return max(subprocess.run(command, cwd=ROOT).returncode for command in commands)
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("parts", nargs="*", metavar="PART")
-    arguments.add_argument("-v", "--verbose", action="store_true", help="show all output, not only that of failures")
-    arguments.add_argument("--fix", action="store_true", help="write the formatting instead of judging it")
-    given = arguments.parse_args()
-    return fix() if given.fix else run_all(choose(parts(), given.parts), given.verbose)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] != ["--fix"]:
+        sys.exit("tools/lint.py --fix writes the form; `make lint` judges it")
+    sys.exit(fix())

@@ -1,17 +1,18 @@
-"""Runs a list of parts one after the other, or some at a time: a line each, a log each, a table at the end.
+"""Runs a list of parts, one after the other or several at a time: a line each, a log each, a table at the end.
 
 Shared by tools/test.py and tools/lint.py. Uses nothing but the standard library.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +26,11 @@ Command = Sequence[str]
 class Part:
     name: str
     what: str
-    commands: Sequence[Command]
+    # A function is called when the part begins: it may ask what an earlier part has built.
+    commands: Sequence[Command] | Callable[[], Sequence[Command]]
     env: Mapping[str, str] = field(default_factory=dict)
-    vital: bool = False  # nothing else can run without it
+    needs: Sequence[str] = ()  # the parts that must have passed before this one begins
+    seconds: float = 0  # about how long it takes; among the parts that can begin, the longest does
     # Why the part cannot run on this machine, or None.
     unable: Callable[[], str | None] = lambda: None
 
@@ -39,6 +42,19 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: str = ""
+
+
+def needs_packages(*packages: str) -> Callable[[], str | None]:
+    """Why a part that needs these packages cannot run, as a function."""
+
+    def missing() -> str | None:
+        for name in packages:
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.origin is None:  # a folder of that name is no package
+                return f"there is no {name} for {sys.executable}"
+        return None
+
+    return missing
 
 
 # How the tools that are run here close: (regular expression, what it counts).
@@ -79,7 +95,7 @@ def run(part: Part, verbose: bool, alone: bool = True) -> Result:
     log = LOGS / f"part-{part.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
-    for command in part.commands:
+    for command in part.commands() if callable(part.commands) else part.commands:
         output, status = call(command, part.env, log, verbose)
         passed, failed = count(output)
         if status != 0 and failed == 0:
@@ -128,38 +144,79 @@ def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> 
     return "".join(lines), process.wait()
 
 
-def run_some(parts: Sequence[Part], jobs: int) -> list[Result]:
-    """Several parts at a time; they share nothing but what the vital ones made."""
+def run_unless_blocked(part: Part, verbose: bool, alone: bool, before: Mapping[str, Result]) -> Result:
+    """Runs the part, unless one that it needs has failed. A needed part that was not chosen counts as passed."""
+    for name in part.needs:
+        if name in before and (before[name].failed or before[name].skipped):
+            print(f"  {part.name:<11} {part.what:<58} not run: it needs {name}", flush=True)
+            return Result(part, 0, skipped=f"it needs {name}")
+    return run(part, verbose, alone)
+
+
+def urgency(part: Part, parts: Sequence[Part]) -> float:
+    """Seconds from the beginning of this part to the end of the longest chain of parts that need it."""
+    return part.seconds + max((urgency(p, parts) for p in parts if part.name in p.needs), default=0)
+
+
+def run_several(parts: Sequence[Part], jobs: int) -> list[Result]:
+    """As many parts at a time as there are jobs, the most urgent first."""
     print(f"  {len(parts)} parts, {jobs} at a time: {', '.join(p.name for p in parts)}", flush=True)
+    chosen = {part.name for part in parts}
+    waiting = sorted(parts, key=lambda part: -urgency(part, parts))
+    results: dict[str, Result] = {}
+    running: set[Future[Result]] = set()
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(lambda part: run(part, False, False), parts))
+        while waiting or running:
+            ready = [part for part in waiting if all(name in results for name in part.needs if name in chosen)]
+            for part in ready[: jobs - len(running)]:
+                waiting.remove(part)
+                running.add(pool.submit(run_unless_blocked, part, False, False, dict(results)))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                results[future.result().part.name] = future.result()
+    return [results[part.name] for part in parts]
 
 
-def run_all(parts: Sequence[Part], verbose: bool, jobs: int = 1) -> int:
-    """Runs every part and closes with a table and the line 'N passed, N failed'. Goes on after a failure, unless the
-    part was one that the others need."""
+def run_in_order(parts: Sequence[Part], verbose: bool) -> list[Result]:
+    results: dict[str, Result] = {}
+    for part in parts:
+        results[part.name] = run_unless_blocked(part, verbose, True, results)
+    return list(results.values())
+
+
+def run_all(
+    parts: Sequence[Part], verbose: bool, jobs: int = 1, use: Callable[[Sequence[Result]], None] | None = None
+) -> int:
+    """Runs every part and closes with a table and the line 'N passed, N failed'. Goes on after a failure.
+
+    use: is given the results where all is well.
+    """
     begin = time.monotonic()
-    results: list[Result] = []
-    for i, part in enumerate(parts):
-        if jobs > 1 and not verbose and not any(p.vital for p in parts[i:]) and len(parts) > i + 1:
-            results += run_some(parts[i:], jobs)
-            break
-        results.append(run(part, verbose))
-        if results[-1].failed and part.vital:
-            break
+    several = jobs > 1 and not verbose and len(parts) > 1
+    results = run_several(parts, jobs) if several else run_in_order(parts, verbose)
     print(f"\n  {'part':<11} {'passed':>8} {'failed':>7} {'seconds':>8}")
     for r in results:
-        note = f"   not here: {r.skipped}" if r.skipped else ""
+        note = f"   not run: {r.skipped}" if r.skipped else ""
         print(f"  {r.part.name:<11} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
     print(f"  {'all':<11} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f}\n")
     failed = sum(r.failed for r in results)
     print(f"{sum(r.passed for r in results)} passed, {failed} failed")
+    if use and not failed:
+        use(results)
     return 1 if failed else 0
 
 
 def choose(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
-    """Those of these names, or all; 'python' stands for python-1, python-2 and so on."""
+    """The parts of these names and those that they need, or all; 'python' stands for python-1, python-2 and so on."""
+
+    def has_name(part: Part, name: str) -> bool:
+        return name in (part.name, part.name.partition("-")[0])
+
     for name in names:
-        if not any(name in (part.name, part.name.partition("-")[0]) for part in parts):
+        if not any(has_name(part, name) for part in parts):
             sys.exit(f"there is no part '{name}'; there are: {' '.join(part.name for part in parts)}")
-    return [p for p in parts if not names or p.name in names or p.name.partition("-")[0] in names]
+    chosen = {part.name for part in parts if not names or any(has_name(part, name) for name in names)}
+    for part in reversed(parts):  # a part stands behind those that it needs
+        if part.name in chosen:
+            chosen.update(part.needs)
+    return [part for part in parts if part.name in chosen]

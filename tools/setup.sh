@@ -1,5 +1,6 @@
 #!/bin/bash
-# Makes the machine ready for what is asked: tools/setup.sh build|demo|python|fuzz|cubins|cross|tensorflow|lint … [-- COMMAND…]
+# Makes the machine ready for what is asked:
+#   tools/setup.sh build|demo|python|docs|fuzz|cubins|cross|tensorflow|lint … [-- COMMAND…]
 # What is behind -- runs as soon as the tools are there, beside pip, which waits for the network and for one processor.
 # Whether it went well is for whoever comes next and needs what it makes.
 # Looks first and installs only what is missing: tools with apt-get, Python packages into .venv. When nothing is missing
@@ -15,6 +16,7 @@ user_python=${TENON_PYTHON:-$(command -v python3 || true)}
 have_c() { echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; }
 have_cxx() { echo '#include <cstddef>' | c++ -x c++ -E - >/dev/null 2>&1; }
 have_gxx() { command -v g++ >/dev/null; }
+have_ccache() { command -v ccache >/dev/null; }
 have_ninja() { command -v ninja >/dev/null; }
 have_locales() { command -v localedef >/dev/null && [ -f /usr/share/i18n/locales/tr_TR ]; }
 have_clang() { command -v clang >/dev/null; }
@@ -92,6 +94,7 @@ tools_for() {
         need have_gxx g++ # torch.compile looks for this one, and for Python.h
         need have_headers python3-dev
         ;;
+    docs) need have_ccache ccache ;; # a copy of the project is built
     fuzz) need have_clang clang ;;
     lint)
         need have_python python3
@@ -99,7 +102,7 @@ tools_for() {
         need have_tidy clang-tidy
         need have_cxx g++
         ;;
-    *) fail "setup.sh knows build, demo, python, fuzz, cubins, cross, tensorflow and lint, not '$1'" ;;
+    *) fail "setup.sh knows build, demo, python, docs, fuzz, cubins, cross, tensorflow and lint, not '$1'" ;;
     esac
 }
 

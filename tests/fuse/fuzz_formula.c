@@ -1,6 +1,6 @@
 /* libFuzzer target for formulas. The input is a formula, then (behind a zero byte) numbers that make a call of it.
  * Whatever parses must print back as itself, have a gradient that parses or a reason why not, and run to a status.
- * tests/fuzz/run.sh builds and runs it. */
+ * tests/fuzz/run.sh runs it. */
 #include "tests/fuzz/fuzz_driver.h"
 
 #include "cpu/cpu_device.h"

@@ -1,7 +1,6 @@
 /* libFuzzer target for the contract language. The input is a signature, then (behind a zero byte) numbers that make
  * calls of it; one that begins with '@' is a gradient rule. Whatever parses must print back as itself, a call must end
- * with a status, and one of which less is known must get an answer that says less. tests/fuzz/run.sh builds and runs
- * it. */
+ * with a status, and one of which less is known must get an answer that says less. tests/fuzz/run.sh runs it. */
 #include "fuzz_driver.h"
 
 #include "core/table/activation_names.h"
