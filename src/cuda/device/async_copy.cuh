@@ -20,25 +20,17 @@ TN_DEVICE void copy_async(words *to, const void *from, bool there) {
                  : "memory");
 }
 /* What has been asked for since the last time becomes a group. */
-TN_DEVICE void copy_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
+TN_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /* Until all groups but the last GROUPS ones are there, for this thread. */
 template <int GROUPS> TN_DEVICE void copy_wait_for() {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 /* Until everything that this thread has asked for is there, for this thread. */
-TN_DEVICE void copy_wait() {
-    asm volatile("cp.async.wait_all;" ::: "memory");
-}
+TN_DEVICE void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #else
 #define TN_COPY_ASYNC 0
-TN_DEVICE void copy_async(words *, const void *, bool) {
-}
-TN_DEVICE void copy_commit() {
-}
-template <int GROUPS> TN_DEVICE void copy_wait_for() {
-}
-TN_DEVICE void copy_wait() {
-}
+TN_DEVICE void copy_async(words *, const void *, bool) {}
+TN_DEVICE void copy_commit() {}
+template <int GROUPS> TN_DEVICE void copy_wait_for() {}
+TN_DEVICE void copy_wait() {}
 #endif

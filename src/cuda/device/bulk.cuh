@@ -52,14 +52,10 @@ TN_DEVICE void bulk_wait(u64 *barrier, u32 phase) {
 }
 #else
 #define TN_BULK false
-TN_DEVICE void bulk_prepare(u64 *, int) {
-}
-TN_DEVICE void bulk_expect(u64 *, u32) {
-}
-TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {
-}
-TN_DEVICE void bulk_wait(u64 *, u32) {
-}
+TN_DEVICE void bulk_prepare(u64 *, int) {}
+TN_DEVICE void bulk_expect(u64 *, u32) {}
+TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {}
+TN_DEVICE void bulk_wait(u64 *, u32) {}
 #endif
 
 #endif

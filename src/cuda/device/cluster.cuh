@@ -17,16 +17,10 @@ TN_DEVICE u32 cluster_index() {
     return r;
 }
 /* Every thread of every block arrives; what was written before is seen after the wait. */
-TN_DEVICE void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-TN_DEVICE void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+TN_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+TN_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 /* Only that every block has begun, which must be before its shared memory is written. */
-TN_DEVICE void cluster_begin() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
+TN_DEVICE void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 TN_DEVICE u32 cluster_address(const void *shared, u32 rank) {
     u32 local = (u32)__cvta_generic_to_shared(shared), there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(local), "r"(rank));
@@ -40,19 +34,10 @@ TN_DEVICE void store_cluster(double *shared, u32 rank, double a) {
     asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(cluster_address(shared, rank)), "d"(a) : "memory");
 }
 #else
-TN_DEVICE u32 cluster_rank() {
-    return 0;
-}
-TN_DEVICE u32 cluster_index() {
-    return blockIdx.x;
-}
-TN_DEVICE void cluster_begin() {
-}
-TN_DEVICE void cluster_arrive() {
-}
-TN_DEVICE void cluster_wait() {
-}
-template <class A> TN_DEVICE void store_cluster(A *shared, u32 rank, A a) {
-    shared[rank] = a;
-}
+TN_DEVICE u32 cluster_rank() { return 0; }
+TN_DEVICE u32 cluster_index() { return blockIdx.x; }
+TN_DEVICE void cluster_begin() {}
+TN_DEVICE void cluster_arrive() {}
+TN_DEVICE void cluster_wait() {}
+template <class A> TN_DEVICE void store_cluster(A *shared, u32 rank, A a) { shared[rank] = a; }
 #endif

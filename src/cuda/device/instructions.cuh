@@ -68,18 +68,10 @@ TN_DEVICE u16 f32_to_bf16(f32 a) {
     u32 bits = __float_as_uint(a);
     return (u16)(a != a ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-TN_DEVICE u32 f32_to_f16x2(f32 low, f32 high) {
-    return f32_to_f16(low) | (u32)f32_to_f16(high) << 16;
-}
-TN_DEVICE u32 f32_to_bf16x2(f32 low, f32 high) {
-    return f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16;
-}
-TN_DEVICE f32 max_nan(f32 a, f32 b) {
-    return a > b || a != a ? a : b;
-}
-TN_DEVICE f32 min_nan(f32 a, f32 b) {
-    return a < b || a != a ? a : b;
-}
+TN_DEVICE u32 f32_to_f16x2(f32 low, f32 high) { return f32_to_f16(low) | (u32)f32_to_f16(high) << 16; }
+TN_DEVICE u32 f32_to_bf16x2(f32 low, f32 high) { return f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16; }
+TN_DEVICE f32 max_nan(f32 a, f32 b) { return a > b || a != a ? a : b; }
+TN_DEVICE f32 min_nan(f32 a, f32 b) { return a < b || a != a ? a : b; }
 #endif
 
 /* Right to 2 units in the last place. ex2 and rcp: what is below the smallest normal number is 0. */
@@ -175,45 +167,25 @@ TN_DEVICE void store_half_words(void *p, const half_words &a) {
 
 /* The compiler no longer knows what a is: what follows from it is computed where it is used, and not kept in registers
  * from one turn of a loop to the next. */
-TN_DEVICE void hide(int &a) {
-    asm volatile("" : "+r"(a));
-}
-TN_DEVICE void hide(u32 &a) {
-    asm volatile("" : "+r"(a));
-}
-TN_DEVICE void hide(i64 &a) {
-    asm volatile("" : "+l"(a));
-}
-TN_DEVICE void hide(f32 &a) {
-    asm volatile("" : "+f"(a));
-}
-TN_DEVICE void hide(f64 &a) {
-    asm volatile("" : "+d"(a));
-}
+TN_DEVICE void hide(int &a) { asm volatile("" : "+r"(a)); }
+TN_DEVICE void hide(u32 &a) { asm volatile("" : "+r"(a)); }
+TN_DEVICE void hide(i64 &a) { asm volatile("" : "+l"(a)); }
+TN_DEVICE void hide(f32 &a) { asm volatile("" : "+f"(a)); }
+TN_DEVICE void hide(f64 &a) { asm volatile("" : "+d"(a)); }
 
 /* Computed by here, not later. */
-TN_DEVICE void pin(f32 a) {
-    asm volatile("" ::"f"(a));
-}
-TN_DEVICE void pin(f64 a) {
-    asm volatile("" ::"d"(a));
-}
+TN_DEVICE void pin(f32 a) { asm volatile("" ::"f"(a)); }
+TN_DEVICE void pin(f64 a) { asm volatile("" ::"d"(a)); }
 
 /* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) -------------------------- */
 
 #if __CUDA_ARCH__ >= 900
 /* The next kernel may be brought onto the GPU; it waits for this one's results. */
-TN_DEVICE void let_next_begin() {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-TN_DEVICE void wait_for_last() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
+TN_DEVICE void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+TN_DEVICE void wait_for_last() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #else
-TN_DEVICE void let_next_begin() {
-}
-TN_DEVICE void wait_for_last() {
-}
+TN_DEVICE void let_next_begin() {}
+TN_DEVICE void wait_for_last() {}
 #endif
 
 #endif

@@ -4,10 +4,8 @@
 #include "instructions.cuh"
 
 /* TN_KERNEL(softmax_warp_bf16, 256, (float *x, int n), body): at most 256 threads of a block. */
-#define TN_KERNEL(name, bounds, parameters, ...)                           \
-    extern "C" __global__ void __launch_bounds__(bounds) name parameters { \
-        __VA_ARGS__;                                                       \
-    }
+#define TN_KERNEL(name, bounds, parameters, ...) \
+    extern "C" __global__ void __launch_bounds__(bounds) name parameters { __VA_ARGS__; }
 
 /* Threads that an SM holds. */
 #if __CUDA_ARCH__ == 750

@@ -6,27 +6,13 @@
 
 /* ---- whole numbers ----------------------------------------------------------------------------------------------- */
 
-template <class I> TN_DEVICE I ceil_div(I a, I b) {
-    return (a + b - 1) / b;
-}
-template <class I> TN_DEVICE I round_up(I a, I to) {
-    return ceil_div(a, to) * to;
-}
-TN_DEVICE i64 tn_abs(i64 a) {
-    return a < 0 ? (i64)(0 - (u64)a) : a;
-}
-TN_DEVICE i64 tn_sign(i64 a) {
-    return (a > 0) - (a < 0);
-}
-TN_DEVICE i64 tn_floor(i64 a) {
-    return a;
-}
-TN_DEVICE i64 tn_round(i64 a) {
-    return a;
-}
-TN_DEVICE i64 tn_relu(i64 a) {
-    return a > 0 ? a : 0;
-}
+template <class I> TN_DEVICE I ceil_div(I a, I b) { return (a + b - 1) / b; }
+template <class I> TN_DEVICE I round_up(I a, I to) { return ceil_div(a, to) * to; }
+TN_DEVICE i64 tn_abs(i64 a) { return a < 0 ? (i64)(0 - (u64)a) : a; }
+TN_DEVICE i64 tn_sign(i64 a) { return (a > 0) - (a < 0); }
+TN_DEVICE i64 tn_floor(i64 a) { return a; }
+TN_DEVICE i64 tn_round(i64 a) { return a; }
+TN_DEVICE i64 tn_relu(i64 a) { return a > 0 ? a : 0; }
 TN_DEVICE i64 tn_mod(i64 a, i64 b) {
     if (b == 0 || b == -1) return 0;
     i64 r = a % b;
@@ -39,45 +25,25 @@ TN_DEVICE i64 tn_pow(i64 a, i64 b) {
         if (b % 2) y *= s;
     return (i64)y;
 }
-TN_DEVICE i64 tn_min(i64 a, i64 b) {
-    return a < b ? a : b;
-}
-TN_DEVICE i64 tn_max(i64 a, i64 b) {
-    return a > b ? a : b;
-}
+TN_DEVICE i64 tn_min(i64 a, i64 b) { return a < b ? a : b; }
+TN_DEVICE i64 tn_max(i64 a, i64 b) { return a > b ? a : b; }
 
 /* ---- to whole numbers -------------------------------------------------------------------------------------------- */
 
 TN_DEVICE i64 tn_whole(f64 a) {
     return a != a ? 0 : a >= 0x1p63 ? 0x7fffffffffffffffLL : a < -0x1p63 ? -0x7fffffffffffffffLL - 1 : (i64)a;
 }
-TN_CALLED i64 tn_whole_far(f32 a) {
-    return tn_whole((f64)a);
-}
-TN_DEVICE i64 tn_whole(f32 a) {
-    return fabsf(a) < 0x1p31f ? (i64)(int)a : tn_whole_far(a);
-}
+TN_CALLED i64 tn_whole_far(f32 a) { return tn_whole((f64)a); }
+TN_DEVICE i64 tn_whole(f32 a) { return fabsf(a) < 0x1p31f ? (i64)(int)a : tn_whole_far(a); }
 
 /* ---- arithmetic -------------------------------------------------------------------------------------------------- */
 
-TN_DEVICE f32 tn_min(f32 a, f32 b) {
-    return min_nan(a, b);
-}
-TN_DEVICE f32 tn_max(f32 a, f32 b) {
-    return max_nan(a, b);
-}
-TN_DEVICE f64 tn_min(f64 a, f64 b) {
-    return a < b || a != a ? a : b;
-}
-TN_DEVICE f64 tn_max(f64 a, f64 b) {
-    return a > b || a != a ? a : b;
-}
-TN_DEVICE f64 tn_relu(f64 a) {
-    return a > 0 || a != a ? a : 0;
-}
-TN_DEVICE f32 tn_relu(f32 a) {
-    return tn_max(a, 0.0f);
-}
+TN_DEVICE f32 tn_min(f32 a, f32 b) { return min_nan(a, b); }
+TN_DEVICE f32 tn_max(f32 a, f32 b) { return max_nan(a, b); }
+TN_DEVICE f64 tn_min(f64 a, f64 b) { return a < b || a != a ? a : b; }
+TN_DEVICE f64 tn_max(f64 a, f64 b) { return a > b || a != a ? a : b; }
+TN_DEVICE f64 tn_relu(f64 a) { return a > 0 || a != a ? a : 0; }
+TN_DEVICE f32 tn_relu(f32 a) { return tn_max(a, 0.0f); }
 TN_DEVICE f64 tn_mod(f64 a, f64 b) {
     f64 r = fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -86,25 +52,13 @@ TN_DEVICE f32 tn_mod(f32 a, f32 b) {
     f32 r = fmodf(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-TN_DEVICE f32 tn_sign(f32 a) {
-    return a != a ? a : (f32)((a > 0) - (a < 0));
-}
-TN_DEVICE f64 tn_sign(f64 a) {
-    return a != a ? a : (f64)((a > 0) - (a < 0));
-}
-TN_DEVICE f32 tn_fma(f32 a, f32 b, f32 c) {
-    return fmaf(a, b, c);
-}
-TN_DEVICE f64 tn_fma(f64 a, f64 b, f64 c) {
-    return fma(a, b, c);
-}
-#define TN_BOTH(name, call)          \
-    TN_DEVICE f32 tn_##name(f32 a) { \
-        return call##f(a);           \
-    }                                \
-    TN_DEVICE f64 tn_##name(f64 a) { \
-        return call(a);              \
-    }
+TN_DEVICE f32 tn_sign(f32 a) { return a != a ? a : (f32)((a > 0) - (a < 0)); }
+TN_DEVICE f64 tn_sign(f64 a) { return a != a ? a : (f64)((a > 0) - (a < 0)); }
+TN_DEVICE f32 tn_fma(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+TN_DEVICE f64 tn_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+#define TN_BOTH(name, call)                               \
+    TN_DEVICE f32 tn_##name(f32 a) { return call##f(a); } \
+    TN_DEVICE f64 tn_##name(f64 a) { return call(a); }
 TN_BOTH(abs, fabs)
 TN_BOTH(floor, floor)
 TN_BOTH(round, rint)
@@ -117,51 +71,27 @@ TN_BOTH(sin, sin)
 TN_BOTH(cos, cos)
 TN_BOTH(erf, erf)
 #undef TN_BOTH
-TN_DEVICE f32 tn_pow(f32 a, f32 b) {
-    return powf(a, b);
-}
-TN_DEVICE f64 tn_pow(f64 a, f64 b) {
-    return pow(a, b);
-}
+TN_DEVICE f32 tn_pow(f32 a, f32 b) { return powf(a, b); }
+TN_DEVICE f64 tn_pow(f64 a, f64 b) { return pow(a, b); }
 /* Never a part of a tn_fma: the same product is the same number wherever it is subtracted. */
-TN_DEVICE f32 rounded_product(f32 a, f32 b) {
-    return __fmul_rn(a, b);
-}
-TN_DEVICE f64 rounded_product(f64 a, f64 b) {
-    return __dmul_rn(a, b);
-}
+TN_DEVICE f32 rounded_product(f32 a, f32 b) { return __fmul_rn(a, b); }
+TN_DEVICE f64 rounded_product(f64 a, f64 b) { return __dmul_rn(a, b); }
 
 /* ---- exponentials and what is made of them ----------------------------------------------------------------------- */
 
 /* 2^a: 2 units in the last place; what is below the smallest normal number is 0. */
-TN_DEVICE f32 power_of_2(f32 a) {
-    return ex2_approx(a);
-}
-TN_DEVICE f64 power_of_2(f64 a) {
-    return exp2(a);
-}
-TN_DEVICE f64 tn_exp(f64 a) {
-    return exp(a);
-}
-TN_DEVICE f64 tn_tanh(f64 a) {
-    return tanh(a);
-}
+TN_DEVICE f32 power_of_2(f32 a) { return ex2_approx(a); }
+TN_DEVICE f64 power_of_2(f64 a) { return exp2(a); }
+TN_DEVICE f64 tn_exp(f64 a) { return exp(a); }
+TN_DEVICE f64 tn_tanh(f64 a) { return tanh(a); }
 TN_DEVICE f64 tn_sigmoid(f64 a) {
     f64 e = exp(-fabs(a)), s = 1 / (1 + e);
     return a < 0 ? e * s : s;
 }
-TN_DEVICE f64 tn_softplus(f64 a) {
-    return tn_max(a, 0.0) + log1p(exp(-fabs(a)));
-}
-TN_DEVICE f64 tn_half_erf(f64 a) {
-    return 0.5 + 0.5 * erf(a);
-}
-TN_DEVICE f64 tn_one_tanh(f64 a) {
-    return 1 + tanh(a);
-}
-TN_DEVICE f64 tn_tanh_softplus(f64 a) {
-    return tanh(tn_softplus(a));
-}
+TN_DEVICE f64 tn_softplus(f64 a) { return tn_max(a, 0.0) + log1p(exp(-fabs(a))); }
+TN_DEVICE f64 tn_half_erf(f64 a) { return 0.5 + 0.5 * erf(a); }
+TN_DEVICE f64 tn_one_tanh(f64 a) { return 1 + tanh(a); }
+TN_DEVICE f64 tn_tanh_softplus(f64 a) { return tanh(tn_softplus(a)); }
 /* 2^(a log2 e): what the product has lost is put back behind; an infinite a has lost nothing. */
 TN_DEVICE f32 tn_exp(f32 a) {
     f32 t = a * 0x1.715476p+0f, e = fmaf(a, 0x1.715476p+0f, -t);
@@ -195,13 +125,9 @@ TN_DEVICE f32 tn_times_sigmoid(f32 a, f32 b) {
     f32 lost, d = tn_one_exp(b, lost), r = rcp_approx(d), q = a * r;
     return fabsf(q) < infinity<f32>() ? fmaf(fmaf(-q, lost, fmaf(-q, d, a)), r, q) : q;
 }
-TN_DEVICE f64 tn_times_sigmoid(f64 a, f64 b) {
-    return a * tn_sigmoid(b);
-}
+TN_DEVICE f64 tn_times_sigmoid(f64 a, f64 b) { return a * tn_sigmoid(b); }
 /* log(a), right to 2^-22 beside 1: for an a that is 1 or apart from it */
-TN_DEVICE f32 tn_log_apart(f32 a) {
-    return lg2_approx(a) * 0x1.62e43p-1f;
-}
+TN_DEVICE f32 tn_log_apart(f32 a) { return lg2_approx(a) * 0x1.62e43p-1f; }
 /* log(1 + e) = e P(e) for e in 0 … 1 */
 TN_DEVICE f32 tn_softplus(f32 a) {
     f32 e = tn_exp(-fabsf(a)), q = fmaf(e, 0x1.60d4cap-8f, -0x1.ed51cep-6f);
@@ -218,9 +144,7 @@ TN_DEVICE f32 tn_half_erf(f32 a) {
     p = fmaf(z, fmaf(z, fmaf(z, p, 0x1.cdc60ap-5f), -0x1.812504p-3f), 0x1.20dd72p-1f);
     return m < 0.7f ? fmaf(a, p, 0.5f) : a < 0 ? y : 1.0f - y;
 }
-TN_DEVICE f32 tn_one_tanh(f32 a) {
-    return 2.0f * rcp_approx(1.0f + tn_exp(-2.0f * a));
-}
+TN_DEVICE f32 tn_one_tanh(f32 a) { return 2.0f * rcp_approx(1.0f + tn_exp(-2.0f * a)); }
 /* with e = exp(a): (e^2 + 2 e) / (e^2 + 2 e + 2) */
 TN_DEVICE f32 tn_tanh_softplus(f32 a) {
     f32 e = tn_exp(tn_min(a, 30.0f)), n = fmaf(e, e, e + e), r = tn_inverse(n + 2.0f);
@@ -229,9 +153,7 @@ TN_DEVICE f32 tn_tanh_softplus(f32 a) {
 
 /* ---- the same to 2^-18, for results that are rounded to bf16 ----------------------------------------------------- */
 
-TN_DEVICE f64 tn_half_erf_coarse(f64 a) {
-    return tn_half_erf(a);
-}
+TN_DEVICE f64 tn_half_erf_coarse(f64 a) { return tn_half_erf(a); }
 TN_DEVICE f32 tn_half_erf_coarse(f32 a) {
     f32 m = fabsf(a), s = fminf(m, 4.2f), q = fmaf(s, 0x1.5412c4p-16f, -0x1.fd197ap-12f);
     q = fmaf(s, fmaf(s, fmaf(s, q, 0x1.562940p-8f), -0x1.15be96p-5f), 0x1.3829b0p-3f);
@@ -239,47 +161,25 @@ TN_DEVICE f32 tn_half_erf_coarse(f32 a) {
     f32 y = ex2_approx(fmaf(-m, q, -1.0f));
     return a < 0 ? y : 1.0f - y;
 }
-TN_DEVICE f64 tn_tanh_coarse(f64 a) {
-    return tanh(a);
-}
+TN_DEVICE f64 tn_tanh_coarse(f64 a) { return tanh(a); }
 TN_DEVICE f32 tn_tanh_coarse(f32 a) {
     f32 s = a * a, y = fmaf(-2.0f, rcp_approx(ex2_approx(a * 0x1.715476p+1f) + 1.0f), 1.0f);
     return s < 0.0625f ? fmaf(a * s, fmaf(s, 0x1.07b938p-3f, -0x1.553e76p-2f), a) : y;
 }
-TN_DEVICE f64 tn_exp_coarse(f64 a) {
-    return exp(a);
-}
-TN_DEVICE f32 tn_exp_coarse(f32 a) {
-    return ex2_approx(a * 0x1.715476p+0f);
-}
-TN_DEVICE f64 tn_sigmoid_coarse(f64 a) {
-    return tn_sigmoid(a);
-}
-TN_DEVICE f32 tn_sigmoid_coarse(f32 a) {
-    return rcp_approx(1.0f + tn_exp_coarse(-a));
-}
-template <class T> TN_DEVICE T tn_times_sigmoid_coarse(T a, T b) {
-    return a * tn_sigmoid_coarse(b);
-}
-TN_DEVICE f64 tn_one_tanh_coarse(f64 a) {
-    return 1 + tanh(a);
-}
-TN_DEVICE f32 tn_one_tanh_coarse(f32 a) {
-    return 2.0f * rcp_approx(1.0f + tn_exp_coarse(-2.0f * a));
-}
-TN_DEVICE f64 tn_tanh_softplus_coarse(f64 a) {
-    return tn_tanh_softplus(a);
-}
+TN_DEVICE f64 tn_exp_coarse(f64 a) { return exp(a); }
+TN_DEVICE f32 tn_exp_coarse(f32 a) { return ex2_approx(a * 0x1.715476p+0f); }
+TN_DEVICE f64 tn_sigmoid_coarse(f64 a) { return tn_sigmoid(a); }
+TN_DEVICE f32 tn_sigmoid_coarse(f32 a) { return rcp_approx(1.0f + tn_exp_coarse(-a)); }
+template <class T> TN_DEVICE T tn_times_sigmoid_coarse(T a, T b) { return a * tn_sigmoid_coarse(b); }
+TN_DEVICE f64 tn_one_tanh_coarse(f64 a) { return 1 + tanh(a); }
+TN_DEVICE f32 tn_one_tanh_coarse(f32 a) { return 2.0f * rcp_approx(1.0f + tn_exp_coarse(-2.0f * a)); }
+TN_DEVICE f64 tn_tanh_softplus_coarse(f64 a) { return tn_tanh_softplus(a); }
 TN_DEVICE f32 tn_tanh_softplus_coarse(f32 a) {
     f32 e = tn_exp_coarse(tn_min(a, 30.0f)), n = fmaf(e, e, e + e);
     return n * rcp_approx(n + 2.0f);
 }
-TN_DEVICE f64 tn_sqrt_coarse(f64 a) {
-    return sqrt(a);
-}
-TN_DEVICE f32 tn_sqrt_coarse(f32 a) {
-    return sqrt_approx(a);
-}
+TN_DEVICE f64 tn_sqrt_coarse(f64 a) { return sqrt(a); }
+TN_DEVICE f32 tn_sqrt_coarse(f32 a) { return sqrt_approx(a); }
 
 /* ---- quotients --------------------------------------------------------------------------------------------------- */
 

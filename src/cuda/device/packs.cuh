@@ -7,9 +7,7 @@
 template <class T> using pack = vec<T, 16 / (int)sizeof(T)>;
 
 /* How many elements p is behind a multiple of 16 bytes. */
-template <class T> TN_DEVICE u32 lead_of(const T *p) {
-    return (u32)((u64)p & 15) / (u32)sizeof(T);
-}
+template <class T> TN_DEVICE u32 lead_of(const T *p) { return (u32)((u64)p & 15) / (u32)sizeof(T); }
 
 template <class T> TN_DEVICE words words_of(const pack<T> &a) {
     union {
@@ -37,25 +35,17 @@ template <class T> TN_DEVICE pack<T> load_pack(const T *p) {
                  : "l"(p));
     return pack_of<T>(r);
 }
-template <class T> TN_DEVICE void store_pack(T *p, const pack<T> &a) {
-    store_words(p, words_of(a));
-}
+template <class T> TN_DEVICE void store_pack(T *p, const pack<T> &a) { store_words(p, words_of(a)); }
 
 /* Element i of 16 bytes of T: the code is shorter than by way of a pack. */
-template <class T> TN_DEVICE acc<T> widen_word(const words &a, int i) {
-    return widen_half(T{}, a.w[i / 2], i);
-}
-template <> TN_MEMBER f32 widen_word<f32>(const words &a, int i) {
-    return __uint_as_float(a.w[i]);
-}
+template <class T> TN_DEVICE acc<T> widen_word(const words &a, int i) { return widen_half(T{}, a.w[i / 2], i); }
+template <> TN_MEMBER f32 widen_word<f32>(const words &a, int i) { return __uint_as_float(a.w[i]); }
 template <> TN_MEMBER f64 widen_word<f64>(const words &a, int i) {
     return __hiloint2double((int)a.w[2 * i + 1], (int)a.w[2 * i]);
 }
 
 /* VL numbers rounded to T. */
-template <class T> TN_DEVICE pack<T> narrow_pack(const acc<T> *a) {
-    return narrow_vector<T, pack<T>::VL>(a);
-}
+template <class T> TN_DEVICE pack<T> narrow_pack(const acc<T> *a) { return narrow_vector<T, pack<T>::VL>(a); }
 
 /* The larger, or the smaller, of each of the two numbers that a register holds; a NaN does not win. 16-bit types. */
 #if __CUDA_ARCH__ >= 800

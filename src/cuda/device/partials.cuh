@@ -12,23 +12,14 @@
 /* A reduction of few numbers. */
 template <class Op, class T> struct short_partial {
     T s;
-    TN_MEMBER void begin() {
-        s = Op::template none<T>();
-    }
-    TN_MEMBER void add(T a) {
-        s = Op::of(s, a);
-    }
+    TN_MEMBER void begin() { s = Op::template none<T>(); }
+    TN_MEMBER void add(T a) { s = Op::of(s, a); }
     TN_MEMBER void add(T a, T b) { /* their product */
         s = tn_fma(a, b, s);
     }
-    TN_MEMBER void fold() {
-    }
-    TN_MEMBER void scale(T by) {
-        s *= by;
-    }
-    TN_MEMBER T total() {
-        return s;
-    }
+    TN_MEMBER void fold() {}
+    TN_MEMBER void scale(T by) { s *= by; }
+    TN_MEMBER T total() { return s; }
 };
 
 /* Of many. What a sum of f32 loses is kept beside it: some numbers are added up in `few`, then fold adds those to s and
@@ -36,15 +27,9 @@ template <class Op, class T> struct short_partial {
 template <class Op, class T> struct long_partial : short_partial<Op, T> {};
 template <> struct long_partial<take_sum, f32> {
     f32 s, e, few;
-    TN_MEMBER void begin() {
-        s = e = few = 0;
-    }
-    TN_MEMBER void add(f32 a) {
-        few += a;
-    }
-    TN_MEMBER void add(f32 a, f32 b) {
-        few = fmaf(a, b, few);
-    }
+    TN_MEMBER void begin() { s = e = few = 0; }
+    TN_MEMBER void add(f32 a) { few += a; }
+    TN_MEMBER void add(f32 a, f32 b) { few = fmaf(a, b, few); }
     TN_MEMBER void fold() {
         f32 t = s + few, b = t - s;
         e += (s - (t - b)) + (few - b);
@@ -76,16 +61,12 @@ template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i
 /* Without elements the maximum is -inf. */
 template <class T> struct max_and_sum { T most, sum; };
 
-template <class T> TN_DEVICE T zero_if_infinite(T most) {
-    return tn_abs(most) == infinity<T>() ? (T)0 : most;
-}
+template <class T> TN_DEVICE T zero_if_infinite(T most) { return tn_abs(most) == infinity<T>() ? (T)0 : most; }
 template <class T> TN_DEVICE T sum_unless_infinite(const max_and_sum<T> &a) {
     return tn_abs(a.most) == infinity<T>() ? not_a_number<T>() : a.sum;
 }
 /* A sum with maximum `from` becomes one with `to` by this factor. */
-template <class T> TN_DEVICE T rescaling(T from, T to) {
-    return from == to ? (T)1 : tn_exp(from - to);
-}
+template <class T> TN_DEVICE T rescaling(T from, T to) { return from == to ? (T)1 : tn_exp(from - to); }
 
 template <class T> TN_DEVICE max_and_sum<T> join_lanes(const max_and_sum<T> &a, u32 lanes) {
     const T most = reduce_warp_lanes<take_max_nan>(a.most, lanes);

@@ -5,41 +5,23 @@
 
 /* What is reduced by. of: of two; none: of nothing. */
 struct take_sum {
-    template <class A> static TN_MEMBER A of(A a, A b) {
-        return a + b;
-    }
-    static TN_MEMBER i64 of(i64 a, i64 b) {
-        return (i64)((u64)a + (u64)b);
-    }
-    template <class A> static TN_MEMBER A none() {
-        return 0;
-    }
+    template <class A> static TN_MEMBER A of(A a, A b) { return a + b; }
+    static TN_MEMBER i64 of(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
+    template <class A> static TN_MEMBER A none() { return 0; }
 };
 /* A NaN does not win: kernels that must keep it see it in the sum that follows. */
 struct take_max {
-    static TN_MEMBER f32 of(f32 a, f32 b) {
-        return fmaxf(a, b);
-    }
-    static TN_MEMBER f64 of(f64 a, f64 b) {
-        return fmax(a, b);
-    }
+    static TN_MEMBER f32 of(f32 a, f32 b) { return fmaxf(a, b); }
+    static TN_MEMBER f64 of(f64 a, f64 b) { return fmax(a, b); }
 };
 /* A NaN wins. */
 struct take_max_nan {
-    template <class A> static TN_MEMBER A of(A a, A b) {
-        return tn_max(a, b);
-    }
-    template <class A> static TN_MEMBER A none() {
-        return minus_infinity<A>();
-    }
+    template <class A> static TN_MEMBER A of(A a, A b) { return tn_max(a, b); }
+    template <class A> static TN_MEMBER A none() { return minus_infinity<A>(); }
 };
 struct take_min_nan {
-    template <class A> static TN_MEMBER A of(A a, A b) {
-        return tn_min(a, b);
-    }
-    template <class A> static TN_MEMBER A none() {
-        return infinity<A>();
-    }
+    template <class A> static TN_MEMBER A of(A a, A b) { return tn_min(a, b); }
+    template <class A> static TN_MEMBER A none() { return infinity<A>(); }
 };
 
 /* Over groups of LANES neighbouring lanes, a power of 2 up to 32. */

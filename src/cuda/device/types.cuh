@@ -17,23 +17,13 @@ template <class T> using acc = typename acc_of<T>::type;
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
-TN_DEVICE f32 widen(f16 a) {
-    return f16_to_f32(a.bits);
-}
-TN_DEVICE f32 widen(bf16 a) {
-    return __uint_as_float((u32)a.bits << 16);
-}
-template <class T> TN_DEVICE T widen(T a) {
-    return a;
-}
+TN_DEVICE f32 widen(f16 a) { return f16_to_f32(a.bits); }
+TN_DEVICE f32 widen(bf16 a) { return __uint_as_float((u32)a.bits << 16); }
+template <class T> TN_DEVICE T widen(T a) { return a; }
 
 /* The one or the other of two that lie in a register. */
-TN_DEVICE f32 widen_half(f16, u32 pair, int i) {
-    return f16_to_f32((u16)(i % 2 ? pair >> 16 : pair));
-}
-TN_DEVICE f32 widen_half(bf16, u32 pair, int i) {
-    return __uint_as_float(i % 2 ? pair & 0xffff0000u : pair << 16);
-}
+TN_DEVICE f32 widen_half(f16, u32 pair, int i) { return f16_to_f32((u16)(i % 2 ? pair >> 16 : pair)); }
+TN_DEVICE f32 widen_half(bf16, u32 pair, int i) { return __uint_as_float(i % 2 ? pair & 0xffff0000u : pair << 16); }
 
 /* Rounded to odd: rounding to 16 bits afterwards rounds once. */
 TN_DEVICE f32 round_to_odd(f64 a) {
@@ -42,27 +32,15 @@ TN_DEVICE f32 round_to_odd(f64 a) {
     if ((f64)f == a || f != f || (bits & 1)) return f;
     return __uint_as_float(bits + (fabs((f64)f) > fabs(a) ? -1u : 1u));
 }
-TN_DEVICE f32 round_to_odd(f32 a) {
-    return a;
-}
+TN_DEVICE f32 round_to_odd(f32 a) { return a; }
 
-template <class A> TN_DEVICE void narrow(A a, f16 &to) {
-    to.bits = f32_to_f16(round_to_odd(a));
-}
-template <class A> TN_DEVICE void narrow(A a, bf16 &to) {
-    to.bits = f32_to_bf16(round_to_odd(a));
-}
-template <class A, class T> TN_DEVICE void narrow(A a, T &to) {
-    to = (T)a;
-}
+template <class A> TN_DEVICE void narrow(A a, f16 &to) { to.bits = f32_to_f16(round_to_odd(a)); }
+template <class A> TN_DEVICE void narrow(A a, bf16 &to) { to.bits = f32_to_bf16(round_to_odd(a)); }
+template <class A, class T> TN_DEVICE void narrow(A a, T &to) { to = (T)a; }
 
 /* Two numbers of a 16-bit type, the first one in the lower half. */
-TN_DEVICE u32 narrow_pair(f16, f32 low, f32 high) {
-    return f32_to_f16x2(low, high);
-}
-TN_DEVICE u32 narrow_pair(bf16, f32 low, f32 high) {
-    return f32_to_bf16x2(low, high);
-}
+TN_DEVICE u32 narrow_pair(f16, f32 low, f32 high) { return f32_to_f16x2(low, high); }
+TN_DEVICE u32 narrow_pair(bf16, f32 low, f32 high) { return f32_to_bf16x2(low, high); }
 
 /* What is left of a number in type T. */
 template <class T> TN_DEVICE acc<T> rounded(acc<T> a) {
@@ -75,24 +53,12 @@ template <class T> TN_DEVICE acc<T> rounded(acc<T> a) {
 
 /* No number is larger. */
 template <class A> TN_DEVICE A infinity();
-template <> TN_MEMBER f32 infinity<f32>() {
-    return __int_as_float(0x7f800000);
-}
-template <> TN_MEMBER f64 infinity<f64>() {
-    return __longlong_as_double(0x7ff0000000000000ll);
-}
-template <> TN_MEMBER i64 infinity<i64>() {
-    return 0x7fffffffffffffffll;
-}
+template <> TN_MEMBER f32 infinity<f32>() { return __int_as_float(0x7f800000); }
+template <> TN_MEMBER f64 infinity<f64>() { return __longlong_as_double(0x7ff0000000000000ll); }
+template <> TN_MEMBER i64 infinity<i64>() { return 0x7fffffffffffffffll; }
 
 /* No number is smaller. */
-template <class A> TN_DEVICE A minus_infinity() {
-    return -infinity<A>();
-}
-template <> TN_MEMBER i64 minus_infinity<i64>() {
-    return -infinity<i64>() - 1;
-}
+template <class A> TN_DEVICE A minus_infinity() { return -infinity<A>(); }
+template <> TN_MEMBER i64 minus_infinity<i64>() { return -infinity<i64>() - 1; }
 
-template <class A> TN_DEVICE A not_a_number() {
-    return (A)__int_as_float(0x7fffffff);
-}
+template <class A> TN_DEVICE A not_a_number() { return (A)__int_as_float(0x7fffffff); }

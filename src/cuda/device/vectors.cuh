@@ -18,14 +18,10 @@ template <> struct is_half<bf16> {
     enum { value = true };
 };
 
-template <class T> TN_DEVICE bool is_aligned(const T *p) {
-    return ((u64)p & 15) == 0;
-}
+template <class T> TN_DEVICE bool is_aligned(const T *p) { return ((u64)p & 15) == 0; }
 
 /* Element j as a number; of bf16 by one instruction, out of the pair that it is in. */
-template <class T, int N> TN_DEVICE auto widen_at(const vec<T, N> &a, int j) {
-    return widen(a.v[j]);
-}
+template <class T, int N> TN_DEVICE auto widen_at(const vec<T, N> &a, int j) { return widen(a.v[j]); }
 template <int N> TN_DEVICE f32 widen_at(const vec<bf16, N> &a, int j) {
     if constexpr (N == 1) {
         return widen(a.v[0]);
@@ -165,9 +161,7 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
 }
 
 /* Is element j one of the n that are there? */
-template <int MODE> TN_DEVICE bool is_in(int j, int n) {
-    return MODE == 2 || j < n;
-}
+template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || j < n; }
 /* How many of `most` elements from `from` on there are. */
 template <int MODE> TN_DEVICE int count_left(i64 from, i64 past, int most) {
     if (MODE == 2) return from < past ? most : 0;
