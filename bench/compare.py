@@ -56,10 +56,9 @@ def measure(program: Path, arguments: Sequence[str], given: argparse.Namespace) 
         raise SystemExit(f"{' '.join(map(str, command))}:\n{done.stderr}")
     times: Times = {}
     for row in json.loads(done.stdout)["results"]:
-        key = row["operator"], row["shape"], row["dtype"]
-        times[*key, "run"] = row["run"]["median_s"]
-        if "call" in row:
-            times[*key, "call"] = row["call"]["median_s"]
+        for what in ("run", "call"):
+            if what in row:
+                times[row["operator"], row["shape"], row["dtype"], what] = row[what]["median_s"]
     return times
 
 

@@ -323,8 +323,8 @@ static bool has_grown(const checker *c, holdings before, holdings now, char *tex
 }
 
 /* Calls that leak do so every time, and by the same amount. Now and then others take memory meanwhile: a thread that
- * compiles a formula and keeps the code, or other processes on the same GPU. The latter take as they please, for as long
- * as they please: where GPU memory grows by different amounts, there are many more turns to see it not grow. */
+ * compiles a formula and keeps the code, or other processes on the same GPU. The latter take as they please, for as
+ * long as they please: where GPU memory grows by different amounts, there are many more turns to see it not grow. */
 static void run_leaks(checker *c) {
     enum { TURNS = 10, TURNS_BESIDE_OTHERS = 300, SAME = 4 << 20 };
     const int times = c->gpu && c->options.quick ? 200 : 1000;

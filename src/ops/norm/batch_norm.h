@@ -6,13 +6,13 @@
 #include "norm.h"
 #include "ops/arguments.h"
 
-#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR)                                                                            \
-    IN(x)                                                                                                              \
-    IN(gamma)                                                                                                          \
-    IN(beta)                                                                                                           \
-    IN(running_mean)                                                                                                   \
-    IN(running_var) IN(residual) ATTR(momentum, number) ATTR(eps, number) ATTR(act, choice) OUT(y) OUT(mean) OUT(rstd) \
-        OUT(z)
+#define BATCH_NORM_ARGUMENTS(IN, OUT, ATTR) \
+    IN(x)                                   \
+    IN(gamma)                               \
+    IN(beta)                                \
+    IN(running_mean)                        \
+    IN(running_var)                         \
+    IN(residual) ATTR(momentum, number) ATTR(eps, number) ATTR(act, choice) OUT(y) OUT(mean) OUT(rstd) OUT(z)
 TNI_ARGUMENTS(batch_norm, BATCH_NORM_ARGUMENTS)
 
 #define BATCH_NORM_GRAD_ARGUMENTS(IN, OUT, ATTR) \

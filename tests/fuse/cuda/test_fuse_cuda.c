@@ -51,8 +51,8 @@ static void *build(const char *source) {
     snprintf(path, sizeof path, "%s/formula.so", folder);
     unlink(path);
     snprintf(command, sizeof command,
-             "c++ -O0 -std=c++17 -ffp-contract=off -shared -fPIC -w -include " EMULATE_H " %s/formula.cpp -o %s", folder,
-             path);
+             "c++ -O0 -std=c++17 -ffp-contract=off -shared -fPIC -w -include " EMULATE_H " %s/formula.cpp -o %s",
+             folder, path);
     return system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
