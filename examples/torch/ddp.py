@@ -16,6 +16,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Imported before there is a process group: defaults of its functions are the group of that moment. DDP imports it too,
+# and then they hold the group for good: destroy_process_group would leave gloo's threads alive, and one of them that
+# lets go of a tensor while Python ends aborts the process ("terminate called without an active exception").
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
