@@ -9,8 +9,8 @@ TN_DEVICE words *dynamic_shared() {
     extern __shared__ __align__(16) words memory[];
     return memory;
 }
-/* The same at a multiple of 128, for rings of bulk copies. There are two functions because NVRTC 13 refuses an alignment
- * that is the argument of a template. */
+/* The same at a multiple of 128, for rings of bulk copies. There are two functions because NVRTC 13 refuses an
+ * alignment that is the argument of a template. */
 TN_DEVICE words *dynamic_shared_128() {
     extern __shared__ __align__(128) words memory_128[];
     return memory_128;
