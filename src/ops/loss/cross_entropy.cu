@@ -8,7 +8,6 @@
 #include "cross_entropy.cuh"
 
 #include "cuda/rows/row_kernels.cuh"
-#include "cuda/rows/row_sums.cuh"
 
 #define LOG2_E 1.4426950408889634074
 
@@ -32,25 +31,14 @@ template <class A> TN_DEVICE A rescale(A most, A row_most) {
     return exponential(most, base_of(row_most));
 }
 
-/* The first two numbers of a partial, and how lanes put them together. */
-template <class A> struct peak {
-    A most, sum;
+/* The threads of a group put together what they know. The first exchange is of the largest logit and the sum, the
+ * second of what label smoothing needs. */
+template <class A> struct exchange { A a[32], b[32], cluster_a[TNI_ROW_CLUSTER], cluster_b[TNI_ROW_CLUSTER]; };
 
-    TN_MEMBER A &at(int i) {
-        return i == 0 ? most : sum;
-    }
-    static TN_MEMBER peak none() {
-        return {-infinity<A>(), 0};
-    }
-};
-
-template <class A> TN_DEVICE peak<A> join_lanes(const peak<A> &p, int lanes) {
+template <class A> TN_DEVICE void join_lanes(partial<A> &p, int lanes) {
     const A most = reduce_some_lanes<take_max>(p.most, lanes);
-    return {most, reduce_some_lanes<take_sum>(p.sum * rescale(p.most, most), lanes)};
-}
-
-template <class A> TN_DEVICE peak<A> join_warp(const peak<A> &p) {
-    return join_lanes(p, 32);
+    p.sum = reduce_some_lanes<take_sum>(p.sum * rescale(p.most, most), lanes);
+    p.most = most;
 }
 
 /* From another base; never inf - inf. */
@@ -58,46 +46,80 @@ template <class A> TN_DEVICE void rebase(partial<A> &p, A from, A to) {
     p.less += p.weights * (base_of(to) - base_of(from));
 }
 
-/* The threads of a group put together what they know: the largest logit and the sum, then, on the base of the row's
- * largest logit, what label smoothing needs. */
+template <class A> TN_DEVICE void join_less_lanes(partial<A> &p, int lanes) {
+    p.less = reduce_some_lanes<take_sum>(p.less, lanes);
+    p.weights = reduce_some_lanes<take_sum>(p.weights, lanes);
+}
+
+template <class A> TN_DEVICE void join(partial<A> &p, const A *most, const A *sum, int count) {
+    const int lane = threadIdx.x % 32;
+    p.most = lane < count ? most[lane] : -infinity<A>();
+    p.sum = lane < count ? sum[lane] : 0;
+    join_lanes(p, 32);
+}
+
+template <class A> TN_DEVICE void join_less(partial<A> &p, const A *less, const A *weights, int count) {
+    const int lane = threadIdx.x % 32;
+    p.less = lane < count ? less[lane] : 0;
+    p.weights = lane < count ? weights[lane] : 0;
+    join_less_lanes(p, 32);
+}
+
 struct lane_group {
     int lanes;
 
     template <class A> TN_MEMBER void join_all(partial<A> &p, bool smooth) {
-        const peak<A> row = join_lanes(peak<A>{p.most, p.sum}, lanes);
-        if (smooth) {
-            rebase(p, p.most, row.most);
-            const two<A> less = add_lanes(two<A>{p.less, p.weights}, lanes);
-            p.less = less.a;
-            p.weights = less.b;
-        }
-        p.most = row.most;
-        p.sum = row.sum;
+        const A own = p.most;
+        join_lanes(p, lanes);
+        if (!smooth) return;
+        rebase(p, own, p.most);
+        join_less_lanes(p, lanes);
     }
 };
 
 /* shared: two of each exchange, in turns, so that a row's numbers are read before they are written over two rows
  * later. */
 template <class A> struct block_group {
-    exchange<A, 2> *shared; /* (2, 2) */
+    exchange<A> *shared; /* (2, 2) */
     int blocks;
     u32 turn;
 
-    template <class V> TN_MEMBER V join_one(const V &v, exchange<A, 2> &x) {
-        const V block = join_block(v, x);
-        return blocks > 1 ? join_cluster(block, x, blocks) : block;
+    TN_MEMBER void give(exchange<A> &x, A a, A b) {
+        if (threadIdx.x % 32 == 0) {
+            x.a[threadIdx.x / 32] = a;
+            x.b[threadIdx.x / 32] = b;
+        }
+        __syncthreads();
+    }
+    TN_MEMBER void give_cluster(exchange<A> &x, A a, A b) {
+        if ((int)threadIdx.x < blocks) {
+            store_cluster(&x.cluster_a[cluster_rank()], threadIdx.x, a);
+            store_cluster(&x.cluster_b[cluster_rank()], threadIdx.x, b);
+        }
+        cluster_arrive();
+        cluster_wait();
     }
     TN_MEMBER void join_all(partial<A> &p, bool smooth) {
-        exchange<A, 2> &first = shared[turn % 2 * 2], &second = shared[turn % 2 * 2 + 1];
-        const peak<A> row = join_one(peak<A>{p.most, p.sum}, first);
-        if (smooth) {
-            rebase(p, p.most, row.most);
-            const two<A> less = join_one(two<A>{p.less, p.weights}, second);
-            p.less = less.a;
-            p.weights = less.b;
+        exchange<A> &first = shared[turn % 2 * 2], &second = shared[turn % 2 * 2 + 1];
+        const int warps = blockDim.x / 32;
+        const A own = p.most;
+        join_lanes(p, 32);
+        give(first, p.most, p.sum);
+        join(p, first.a, first.b, warps);
+        if (blocks > 1) {
+            give_cluster(first, p.most, p.sum);
+            join(p, first.cluster_a, first.cluster_b, blocks);
         }
-        p.most = row.most;
-        p.sum = row.sum;
+        if (smooth) {
+            rebase(p, own, p.most);
+            join_less_lanes(p, 32);
+            give(second, p.less, p.weights);
+            join_less(p, second.a, second.b, warps);
+            if (blocks > 1) {
+                give_cluster(second, p.less, p.weights);
+                join_less(p, second.cluster_a, second.cluster_b, blocks);
+            }
+        }
         turn++;
     }
 };
@@ -373,7 +395,7 @@ template <class T, int V, int E> TN_DEVICE void cross_entropy_warp(const tni_cro
 template <class T, int V> TN_DEVICE void cross_entropy_block(const tni_cross_entropy &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[4];
+    __shared__ exchange<A> shared[4];
     const int n = (int)p.rows.n;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.fed;
     const i64 step = gridDim.x / p.cluster;
@@ -524,7 +546,7 @@ TN_DEVICE void write_chunks(const tni_cross_entropy &p, resident<T> &chunks, T *
 
 template <class T> TN_DEVICE void cross_entropy_long(const tni_cross_entropy &p) {
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[4];
+    __shared__ exchange<A> shared[4];
     block_group<A> group = {shared, p.cluster, 0};
     resident<T> chunks;
     chunks.slots = dynamic_shared() + threadIdx.x;
@@ -560,7 +582,7 @@ template <class T> TN_DEVICE void cross_entropy_long(const tni_cross_entropy &p)
 template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_entropy &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[4];
+    __shared__ exchange<A> shared[4];
     const i64 begin = (i64)(blockIdx.x % p.splits) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.splits);
@@ -591,7 +613,7 @@ template <class T, int V> TN_DEVICE void cross_entropy_split(const tni_cross_ent
 template <class T, int V> TN_DEVICE void cross_entropy_write(const tni_cross_entropy &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[4];
+    __shared__ exchange<A> shared[4];
     const i64 row_index = blockIdx.x / p.writers, begin = (i64)(blockIdx.x % p.writers) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const place<T> at = place_at<T>(p, row_index);

@@ -129,7 +129,7 @@ template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_
 /* A block has a row at a time, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &p) {
     constexpr int E = held<T, V>::most;
-    __shared__ exchange<acc<T>, 2> shared[2];
+    __shared__ sum_exchange<acc<T>> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
     const i64 step = gridDim.x / blocks;

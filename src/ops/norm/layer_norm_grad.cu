@@ -196,7 +196,7 @@ TN_DEVICE void fetch_two(const tni_layer_norm_grad &p, i64 row, i64 count, int n
 template <class T, int V> TN_DEVICE void layer_norm_grad_block(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[2];
+    __shared__ sum_exchange<A> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
     const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
     const i64 step = gridDim.x / blocks;
@@ -376,7 +376,7 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
 template <class T, int V> TN_DEVICE void layer_norm_grad_split(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[2];
+    __shared__ sum_exchange<A> shared[2];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
@@ -402,7 +402,7 @@ template <class T, int V> TN_DEVICE void layer_norm_grad_split(const tni_layer_n
 template <class T, int V> TN_DEVICE void layer_norm_grad_write(const tni_layer_norm_grad &p) {
     constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared[2];
+    __shared__ sum_exchange<A> shared[2];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);

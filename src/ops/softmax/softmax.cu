@@ -7,21 +7,10 @@
  * where it is kept and 0 where it is masked. */
 #include "softmax.cuh"
 
-#include "cuda/rows/exchange.cuh"
-
 /* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
 /* sum: of 2^(score - most); most is -inf where there is nothing. */
-template <class A> struct pair {
-    A most, sum;
-
-    TN_MEMBER A &at(int i) {
-        return i == 0 ? most : sum;
-    }
-    static TN_MEMBER pair none() {
-        return {-infinity<A>(), 0};
-    }
-};
+template <class A> struct pair { A most, sum; };
 
 /* What is subtracted from scores whose largest is `most`: never -inf, which would turn what is -inf into NaN. */
 template <class A> TN_DEVICE A shift_of(A most) {
@@ -44,8 +33,38 @@ template <class A> TN_DEVICE pair<A> join_lanes(const pair<A> &p, int lanes) {
     return {most, reduce_some_lanes<take_sum>(rescaled(p, shift_of(most)), lanes)};
 }
 
-template <class A> TN_DEVICE pair<A> join_warp(const pair<A> &p) {
-    return join_lanes(p, 32);
+/* What blocks exchange: a pair for each warp, and one for each block of the cluster. */
+template <class A> struct exchange {
+    A most[32], sum[32], cluster_most[TNI_ROW_CLUSTER], cluster_sum[TNI_ROW_CLUSTER];
+};
+
+/* The pair of the first `count` <= 32 in shared memory. */
+template <class A> TN_DEVICE pair<A> join_shared(const A *most, const A *sum, int count) {
+    const int lane = threadIdx.x % 32;
+    const pair<A> none = {-infinity<A>(), 0};
+    return join_lanes(lane < count ? pair<A>{most[lane], sum[lane]} : none, 32);
+}
+
+template <class A> TN_DEVICE pair<A> join_block(pair<A> p, exchange<A> &x) {
+    p = join_lanes(p, 32);
+    if (threadIdx.x % 32 == 0) {
+        x.most[threadIdx.x / 32] = p.most;
+        x.sum[threadIdx.x / 32] = p.sum;
+    }
+    __syncthreads();
+    return join_shared(x.most, x.sum, blockDim.x / 32);
+}
+
+/* Over the blocks of a cluster, which have all arrived once since they began. */
+template <class A> TN_DEVICE pair<A> join_cluster(pair<A> p, exchange<A> &x, int blocks) {
+    cluster_wait();
+    if ((int)threadIdx.x < blocks) {
+        store_cluster(&x.cluster_most[cluster_rank()], threadIdx.x, p.most);
+        store_cluster(&x.cluster_sum[cluster_rank()], threadIdx.x, p.sum);
+    }
+    cluster_arrive();
+    cluster_wait();
+    return join_shared(x.cluster_most, x.cluster_sum, blocks);
 }
 
 /* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
@@ -268,7 +287,7 @@ template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &
 template <class T, int V, bool RAGGED = false> TN_DEVICE void softmax_block(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared;
+    __shared__ exchange<A> shared;
     const int blocks = p.s.cluster;
     if (blocks > 1) cluster_begin();
     const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
@@ -283,10 +302,7 @@ template <class T, int V, bool RAGGED = false> TN_DEVICE void softmax_block(cons
     A e[E];
     const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
     pair<A> row = join_block(own, shared);
-    if (blocks > 1) {
-        cluster_wait(); /* all have begun */
-        row = join_cluster(row, shared, blocks);
-    }
+    if (blocks > 1) row = join_cluster(row, shared, blocks);
     normalise(e, kept, own, row);
     if constexpr (RAGGED) {
         store_ragged(at.y, at.n, g, e);
@@ -342,10 +358,10 @@ template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(con
 template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared;
+    __shared__ exchange<A> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
-    pair<A> own = pair<A>::none();
+    pair<A> own = {-infinity<A>(), 0};
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
         const place<T> at = place_at<T>(p, w.row, first, (int)min(left, (i64)(TNI_ROW_BLOCK * E)));
@@ -361,10 +377,10 @@ template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
 template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
     constexpr int E = held<T, V>::most;
     typedef acc<T> A;
-    __shared__ exchange<A, 2> shared;
+    __shared__ exchange<A> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
-    pair<A> row = pair<A>::none();
+    pair<A> row = {-infinity<A>(), 0};
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         join(row, ((const pair<A> *)p.partials)[w.row * p.s.splits + i]);
     row = join_block(row, shared);
@@ -484,7 +500,7 @@ template <class T> TN_DEVICE void softmax_columns_cluster(const tni_softmax &p) 
     row_part<T, 1, E> parts[PIECES];
     u32 kept[PIECES];
     A e[PIECES][E];
-    pair<A> own[PIECES], piece[PIECES], all = pair<A>::none();
+    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
     cluster_begin();
 #pragma unroll
     for (int k = 0; k < PIECES; k++) kept[k] = load_column(p, c, (k * blocks + rank) * p.s.split, p.s.rows.n, parts[k]);
@@ -527,7 +543,7 @@ template <class T> TN_DEVICE void softmax_columns_few(const tni_softmax &p) {
     row_part<T, 1, E> parts[PIECES];
     u32 kept[PIECES];
     A e[PIECES][E];
-    pair<A> own[PIECES], piece[PIECES], all = pair<A>::none();
+    pair<A> own[PIECES], piece[PIECES], all = {-infinity<A>(), 0};
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
         kept[k] = load_column(p, c, (k * GROUPS + group) * p.s.split, p.s.rows.n, parts[k]);
@@ -558,7 +574,7 @@ template <class T> TN_DEVICE void softmax_columns_split(const tni_softmax &p) {
     __shared__ pair<A> shared[1][1024];
     const split_walk w = split_of(p.s);
     const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
-    pair<A> own = pair<A>::none();
+    pair<A> own = {-infinity<A>(), 0};
     for (i64 first = w.first; first < w.end; first += (i64)p.s.ways * E) {
         row_part<T, 1, E> part;
         A e[E];
@@ -575,7 +591,7 @@ template <class T> TN_DEVICE void softmax_columns_write(const tni_softmax &p) {
     __shared__ pair<A> shared[1][1024];
     const split_walk w = split_of(p.s);
     const column<T> c = column_at<T>(p, spot_of(p.s, w.row));
-    pair<A> all = pair<A>::none();
+    pair<A> all = {-infinity<A>(), 0};
     for (int i = c.way; i < p.s.splits && c.there; i += p.s.ways)
         join(all, ((const pair<A> *)p.partials)[c.index * p.s.splits + i]);
     all = join_ways(all, c, p.s.ways, shared, join_pairs());

@@ -2,27 +2,29 @@
  * in registers are read once; longer ones are split, one kernel adding up the pieces and a second one writing. */
 #include "softmax.cuh"
 
-#include "cuda/rows/exchange.cuh"
-
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-template <class A> struct total {
-    A sum;
+template <class A> struct exchange { A sum[32], cluster[TNI_ROW_CLUSTER]; };
 
-    TN_MEMBER A &at(int) {
-        return sum;
-    }
-    static TN_MEMBER total none() {
-        return {0};
-    }
-};
-
-template <class A> TN_DEVICE total<A> join_warp(const total<A> &v) {
-    return {reduce_lanes<take_sum, 32>(v.sum)};
+template <class A> TN_DEVICE A add_shared(const A *sum, int count) {
+    const int lane = threadIdx.x % 32;
+    return reduce_lanes<take_sum, 32>(lane < count ? sum[lane] : (A)0);
 }
 
-template <class A> TN_DEVICE A add_block(A sum, exchange<A, 1> &x) {
-    return join_block(total<A>{sum}, x).sum;
+template <class A> TN_DEVICE A add_block(A sum, exchange<A> &x) {
+    sum = reduce_lanes<take_sum, 32>(sum);
+    if (threadIdx.x % 32 == 0) x.sum[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return add_shared(x.sum, blockDim.x / 32);
+}
+
+/* Over the blocks of a cluster, which have all arrived once since they began. */
+template <class A> TN_DEVICE A add_cluster(A sum, exchange<A> &x, int blocks) {
+    cluster_wait();
+    if ((int)threadIdx.x < blocks) store_cluster(&x.cluster[cluster_rank()], threadIdx.x, sum);
+    cluster_arrive();
+    cluster_wait();
+    return add_shared(x.cluster, blocks);
 }
 
 /* ---- a thread's part of a row ------------------------------------------------------------------------------------ */
@@ -82,7 +84,7 @@ template <class T, int V, int E> TN_DEVICE void softmax_grad_warp(const tni_soft
 /* A block has a row, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most;
-    __shared__ exchange<acc<T>, 1> shared;
+    __shared__ exchange<acc<T>> shared;
     const int blocks = p.s.cluster, n = (int)p.s.rows.n;
     if (blocks > 1) cluster_begin();
     const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
@@ -90,10 +92,7 @@ template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_gr
     two_parts<T, V, E> part;
     part.load(at, n, g);
     acc<T> sum = add_block(part.sum(), shared), dx[E];
-    if (blocks > 1) {
-        cluster_wait(); /* all have begun */
-        sum = join_cluster(total<acc<T>>{sum}, shared, blocks).sum;
-    }
+    if (blocks > 1) sum = add_cluster(sum, shared, blocks);
     part.finish(sum, number<acc<T>>(p.scale), dx);
     store_part<T, V>(at.dx, n, g, dx);
 }
@@ -102,7 +101,7 @@ template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_gr
 
 template <class T, int V> TN_DEVICE void softmax_grad_split(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
-    __shared__ exchange<acc<T>, 1> shared;
+    __shared__ exchange<acc<T>> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     acc<T> sum = 0;
@@ -117,7 +116,7 @@ template <class T, int V> TN_DEVICE void softmax_grad_split(const tni_softmax_gr
 
 template <class T, int V> TN_DEVICE void softmax_grad_write(const tni_softmax_grad &p) {
     constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
-    __shared__ exchange<acc<T>, 1> shared;
+    __shared__ exchange<acc<T>> shared;
     const split_walk w = split_of(p.s);
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     acc<T> sum = 0;
