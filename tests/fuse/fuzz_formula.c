@@ -16,7 +16,7 @@ static __attribute__((constructor)) void wire(void) {
 }
 
 static void check_prints_back(const tni_fuse *f) {
-    tni_fuse *again;
+    tni_fuse *again = NULL;
     char *printed = tni_fuse_print(f), *second;
     must(printed && tni_fuse_parse(printed, NULL, &again) == TN_OK);
     second = tni_fuse_print(again);
