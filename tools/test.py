@@ -193,8 +193,8 @@ def parts() -> list[Part]:
         ),
         Part(
             "tools",
-            "the order of the sources, and which tests a change needs",
-            [[*PYTEST, "tests/tools", "tests/test_layers.py"]],
+            "which tests a change needs, and how parts are run",
+            [[*PYTEST, "tests/tools"]],
             needs=["build"],
             seconds=10,
         ),
