@@ -326,7 +326,7 @@ static bool has_grown(const checker *c, holdings before, holdings now, char *tex
  * compiles a formula and keeps the code, or other processes on the same GPU. The latter take as they please, for as
  * long as they please: where GPU memory grows by different amounts, there are many more turns to see it not grow. */
 static void run_leaks(checker *c) {
-    enum { TURNS = 10, TURNS_BESIDE_OTHERS = 300, SAME = 4 << 20 };
+    enum { TURNS = 10, TURNS_BESIDE_OTHERS = 100, SAME = 4 << 20 };
     const int times = c->gpu && c->options.quick ? 200 : 1000;
     int64_t least = INT64_MAX, most = 0;
     char text[128];
