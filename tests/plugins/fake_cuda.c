@@ -182,8 +182,10 @@ static int load(void **library, const void *code, int *a, void **b, unsigned c, 
 /* Is told of every kernel that is asked for, and the code it is to be in. */
 __attribute__((visibility("default"))) void (*fake_asked)(const char *code, const char *name);
 static int find_kernel(void **kernel, void *library, const char *name) {
+    static char kernels; /* nobody looks into one, and none is ever given back */
     if (fake_asked) fake_asked(library, name);
-    return make(kernel);
+    *kernel = &kernels;
+    return 0;
 }
 static int fitting_blocks(int *most) {
     *most = 2;

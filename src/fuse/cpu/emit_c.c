@@ -36,15 +36,15 @@ typedef struct emitter {
 
 /* The vector function of a primitive; NULL: it has none. */
 static const char *function_of(int op, bool coarse) {
-#define NAME_VECTOR(f) "f_" #f
-#define NAME_VECTOR_2(f) "f_" #f
+#define NAME_VECTOR(f) ("f_" #f)
+#define NAME_VECTOR_2(f) ("f_" #f)
 #define NAME_SCALAR(expression) NULL
 #define NAME_SCALAR_2(expression) NULL
 #define NAME_TEST(op) NULL
 #define NAME_CHOICE NULL
 #define NAME_REFERENCE NULL
 #define NAME_NONE NULL
-#define NAME_COARSE(f) "f_" #f
+#define NAME_COARSE(f) ("f_" #f)
 #define PRIMITIVE(id, value, real, ...) NAME_##real,
     static const char *const names[TNI_PRIMS] = {
 #include "fuse/graph/primitive_list.h"
