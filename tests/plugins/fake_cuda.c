@@ -110,8 +110,10 @@ static int pop(void **context) {
 
 /* ---- memory and kernels ------------------------------------------------------------------------------------------ */
 
+/* A handle like no other. Nobody looks into one, so there is nothing to give back. */
 static int make(void **thing) {
-    *thing = malloc(1);
+    static uintptr_t last = 1 << 20;
+    *thing = (void *)__atomic_add_fetch(&last, 16, __ATOMIC_RELAXED);
     return 0;
 }
 static int make_second(void *where, void **thing) {
@@ -182,10 +184,8 @@ static int load(void **library, const void *code, int *a, void **b, unsigned c, 
 /* Is told of every kernel that is asked for, and the code it is to be in. */
 __attribute__((visibility("default"))) void (*fake_asked)(const char *code, const char *name);
 static int find_kernel(void **kernel, void *library, const char *name) {
-    static char kernels; /* nobody looks into one, and none is ever given back */
     if (fake_asked) fake_asked(library, name);
-    *kernel = &kernels;
-    return 0;
+    return make(kernel);
 }
 static int fitting_blocks(int *most) {
     *most = 2;
