@@ -15,7 +15,9 @@ typedef struct tni_backend {
     tn_device_kind device;
     /* A reduction over more than rows that is nothing but an output is written there, not to the workspace first. */
     bool writes_sums;
-    bool (*accepts)(const tni_program *program);  /* by its cost; NULL: all */
+    /* Whether it takes a program, by its cost; NULL: all. A row has the same bits in every batch, so what goes by the
+     * cost must give the bits of the backend behind it in the list. */
+    bool (*accepts)(const tni_program *program);
     tn_status (*plan)(struct tni_binding *b);     /* sets own; may take workspace */
     tn_status (*emit)(tni_program *, tni_text *); /* the text that it compiles; NULL: it compiles nothing */
     tn_status (*load)(tni_program *program,
