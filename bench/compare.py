@@ -18,6 +18,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ms", type=int, default=60, help="milliseconds for each row and turn (60)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each build (3)")
     parser.add_argument("--again", type=int, default=4, help="further rounds for rows that come out slower (4)")
+    parser.add_argument("--minutes", type=float, default=60, help="no further round after so many minutes (60)")
     parser.add_argument("--limit", type=float, default=1.03, help="times as slow is too slow (1.03)")
     return parser.parse_args()
 
@@ -138,12 +140,15 @@ def main() -> int:
     names = given.operators or [name for name in operators(given.new / "tenon") if name in theirs]
     old: Times = {}
     new: Times = {}
+    end = time.monotonic() + 60 * given.minutes
     for turn in range(given.rounds):
         take_turns(names, given, old, new)
         print(f"round {turn + 1} of {given.rounds}: {len(slower(old, new, given.limit))} rows slower", flush=True)
+        if time.monotonic() > end:
+            break
     for _ in range(given.again):
         left = sorted({key[0] for key in slower(old, new, given.limit)})
-        if not left:
+        if not left or time.monotonic() > end:
             break
         print(f"again: {' '.join(left)}", flush=True)
         take_turns(left, given, old, new)

@@ -92,7 +92,7 @@ static void set_attrs(made_call *c, const tni_case *sample, uint32_t flags) {
     const tni_contract *contract = c->op->contract;
     for (int32_t i = 0; i < sample->n_attrs; i++) {
         tn_attr attr = sample->attrs[i];
-        bool is_float = attr.value.kind == TN_DTYPE && TN_BIT(attr.value.type) & TN_FLOATS;
+        bool is_float = attr.value.kind == TN_ATTR_TYPE && TN_BIT(attr.value.type) & TN_FLOATS;
         if (is_float && flags & CALL_WIDE) attr.value.type = TN_F64;
         set_attr(c, attr);
     }
@@ -116,7 +116,7 @@ tn_status call_outputs(made_call *c, call_options options) {
     return TN_OK;
 }
 
-tn_status call_make(made_call *c, const tn_operator *op, const tni_case *sample, call_options options) {
+tn_status call_make(made_call *c, const tn_function *op, const tni_case *sample, call_options options) {
     const tni_contract *contract = op->contract;
     memset(c, 0, sizeof *c);
     c->op = op;

@@ -13,19 +13,19 @@ static bool json;
 
 static void print_list(void) {
     int widest = 0;
-    for (int i = 0; i < tn_operator_count(); i++) {
-        int n = (int)strlen(tn_operator_name(tn_operator_at(i)));
+    for (int i = 0; i < tn_function_count(); i++) {
+        int n = (int)strlen(tn_function_name(tn_function_at(i)));
         if (n > widest) widest = n;
     }
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
-        printf("%s%-*s%s  ", style_text(BOLD), widest, tn_operator_name(op), style_text(PLAIN));
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
+        printf("%s%-*s%s  ", style_text(BOLD), widest, tn_function_name(op), style_text(PLAIN));
         print_wrapped(op->row->doc, widest + 2, widest + 2);
     }
 }
 
-static int print_json(const tn_operator *op) {
-    char *text = op ? tn_operator_json(op) : tn_table_json();
+static int print_json(const tn_function *op) {
+    char *text = op ? tn_function_json(op) : tn_table_json();
     if (!text) {
         fprintf(stderr, "tenon ops: %s\n", tn_last_error());
         return 1;
@@ -103,7 +103,7 @@ static void print_types(uint32_t types) {
     if (!any) printf("every type of the contract");
 }
 
-static void print_kernels(const tn_operator *op) {
+static void print_kernels(const tn_function *op) {
     heading("kernels, best first");
     for (const tn_kernel *k = op->row->kernels; k->name; k++) {
         const tni_device_ops *device = tni_device_of((int32_t)k->device);
@@ -124,7 +124,7 @@ static void print_amount(double amount, const char *unit) {
 }
 
 /* Which kernel a sample's call takes here, and what it costs. */
-static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
+static void print_sample(const tn_function *op, const tn_sample *s, int index) {
     tni_case *made;
     printf("  %2d  ", index);
     if (tni_sample_case(op->contract, s->args, tni_sample_type(op->contract), &made) != TN_OK) {
@@ -148,7 +148,7 @@ static void print_sample(const tn_operator *op, const tn_sample *s, int index) {
 }
 
 /* Of a formula, the formula that was derived. */
-static void print_gradient(const tn_operator *op) {
+static void print_gradient(const tn_function *op) {
     const tni_rule *rule;
     if (op->row->grad) {
         printf("  %s\n", op->row->grad);
@@ -159,13 +159,13 @@ static void print_gradient(const tn_operator *op) {
     }
 }
 
-static int print_operator(const tn_operator *op) {
+static int print_operator(const tn_function *op) {
     char *signature = tni_contract_print(op->contract);
     if (!signature) {
         fprintf(stderr, "tenon ops: %s\n", tn_last_error());
         return 1;
     }
-    printf("%s%s%s\n  ", style_text(BOLD), tn_operator_name(op), style_text(PLAIN));
+    printf("%s%s%s\n  ", style_text(BOLD), tn_function_name(op), style_text(PLAIN));
     print_wrapped(op->row->doc, 2, 2);
     heading("contract");
     print_signature(signature);
@@ -190,7 +190,7 @@ static int run(int count, const char *const *rest) {
         print_list();
         return 0;
     }
-    const tn_operator *op = tn_find(rest[0]);
+    const tn_function *op = tn_find(rest[0]);
     if (!op) {
         fprintf(stderr, "tenon ops: %s\n", tn_last_error());
         return EXIT_USAGE;

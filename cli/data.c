@@ -90,7 +90,7 @@ static void describe(array *a, tn_type type, int32_t ndim, const int64_t *shape,
     a->tensor = (tn_tensor){.data = data,
                             .device = {TN_CPU, 0},
                             .ndim = ndim,
-                            .dtype = tn_dtype_of(type),
+                            .dtype = tn_type_to_dlpack(type),
                             .shape = a->shape,
                             .strides = a->strides};
 }

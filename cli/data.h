@@ -61,7 +61,7 @@ bool array_intact(const array *a, bool whole);
 
 /* ---- one call ---------------------------------------------------------------------------------------------------- */
 typedef struct made_call {
-    const tn_operator *op;
+    const tn_function *op;
     int32_t n_in;                    /* tensors given, as in tni_case */
     array *in;                       /* (n_in) */
     int32_t param[TNI_MAX_ARGS * 4]; /* the input of the contract that each is */
@@ -90,7 +90,7 @@ typedef struct call_options {
 } call_options;
 
 /* Tensors for a case: inputs without values, outputs as inferred. Frees itself and leaves a message on failure. */
-tn_status call_make(made_call *c, const tn_operator *op, const tni_case *sample, call_options options);
+tn_status call_make(made_call *c, const tn_function *op, const tni_case *sample, call_options options);
 /* Outputs follow from the inputs in place: for calls that were built by hand. */
 tn_status call_outputs(made_call *c, call_options options);
 /* Points args at the arrays again, after in or out has changed. */

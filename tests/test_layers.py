@@ -35,7 +35,7 @@ LAYERS = [
 # The contract language is pure: of what is below it, it takes these alone, and it calls no part of the layers above.
 CONTRACT = "src/core/contract/"
 CONTRACT_TAKES = {"src/core/host/memory.h", "src/core/host/status.h", "src/core/host/text.h"}
-CONTRACT_CALLS_NONE = r"\b(tn_find|tn_operator_\w+|tn_run|tn_load|tn_infer|tn_prepare|tn_explain)\s*\("
+CONTRACT_CALLS_NONE = r"\b(tn_find|tn_function_\w+|tn_run|tn_load|tn_infer|tn_prepare|tn_explain)\s*\("
 
 MOST_FILES = 18  # of a folder
 MOST_COLUMNS = 120

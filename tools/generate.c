@@ -73,16 +73,16 @@ static void print_default(FILE *f, const tni_attr *a) {
     } else if (!a->has_default) {
         bool text = a->kind == TNI_A_STR || a->kind == TNI_A_CHOICE || a->kind == TNI_A_ACTIVATION;
         fprintf(f, "%s", text ? "NULL" : a->kind == TNI_A_DTYPE ? "TN_NO_TYPE" : "0");
-    } else if (v->kind == TN_FLOAT) {
+    } else if (v->kind == TN_ATTR_FLOAT) {
         tni_text number = {0};
         tni_text_double(&number, v->f);
         fprintf(f, "%s", number.data);
         tn_free(number.data);
-    } else if (v->kind == TN_BOOLEAN) {
+    } else if (v->kind == TN_ATTR_BOOL) {
         fprintf(f, v->b ? "true" : "false");
-    } else if (v->kind == TN_STR) {
+    } else if (v->kind == TN_ATTR_STR) {
         fprintf(f, "\"%s\"", v->s);
-    } else if (v->kind == TN_DTYPE) {
+    } else if (v->kind == TN_ATTR_TYPE) {
         fprintf(f, "TN_%s", upper(tn_type_name(v->type)));
     } else {
         fprintf(f, "%lld", (long long)v->i);
@@ -155,7 +155,7 @@ static void print_wrapped(FILE *f, const char *text, const char *indent) {
     }
 }
 
-static void print_doc(FILE *f, const tn_operator *op) {
+static void print_doc(FILE *f, const tn_function *op) {
     char *signature = tni_contract_print(op->contract);
     fprintf(f, "\n/*\n");
     print_wrapped(f, op->row->doc, " * ");
@@ -166,7 +166,7 @@ static void print_doc(FILE *f, const tn_operator *op) {
 
 static void print_body(FILE *f, const tni_contract *c) {
     int32_t attrs = written_attrs(c);
-    fprintf(f, "{\n    static _Atomic(const tn_operator *) found;\n");
+    fprintf(f, "{\n    static _Atomic(const tn_function *) found;\n");
     if (c->has_lists) {
         fprintf(f, "    return call_lists(&found, \"%s\", (const int32_t[]){", c->name);
         for (int32_t i = 0; i < c->n_inputs; i++) {
@@ -188,13 +188,13 @@ static void print_body(FILE *f, const tni_contract *c) {
         for (int32_t i = 0; i < attrs; i++) {
             const tni_attr *a = &c->attrs[i];
             static const char *const field[] = {
-                [TNI_A_INT] = "INT, .i",        [TNI_A_AXIS] = "INT, .i",       [TNI_A_FLOAT] = "FLOAT, .f",
-                [TNI_A_BOOL] = "BOOLEAN, .b",   [TNI_A_STR] = "STR, .s",        [TNI_A_CHOICE] = "STR, .s",
-                [TNI_A_ACTIVATION] = "STR, .s", [TNI_A_DTYPE] = "DTYPE, .type", [TNI_A_AXES] = "INTS, .ints",
+                [TNI_A_INT] = "INT, .i",        [TNI_A_AXIS] = "INT, .i",      [TNI_A_FLOAT] = "FLOAT, .f",
+                [TNI_A_BOOL] = "BOOL, .b",      [TNI_A_STR] = "STR, .s",       [TNI_A_CHOICE] = "STR, .s",
+                [TNI_A_ACTIVATION] = "STR, .s", [TNI_A_DTYPE] = "TYPE, .type", [TNI_A_AXES] = "INTS, .ints",
                 [TNI_A_INTS] = "INTS, .ints"};
             fprintf(f, "%s{NULL, {.kind = ", i ? ", " : "");
-            if (is_optional(a)) fprintf(f, "!attrs->has_%s ? TN_UNSET : ", a->name);
-            fprintf(f, "TN_%s = attrs->%s", field[a->kind], a->name);
+            if (is_optional(a)) fprintf(f, "!attrs->has_%s ? TN_ATTR_UNSET : ", a->name);
+            fprintf(f, "TN_ATTR_%s = attrs->%s", field[a->kind], a->name);
             if (is_ints(a)) fprintf(f, ", .count = attrs->n_%s", a->name);
             fprintf(f, "}}");
         }
@@ -220,8 +220,8 @@ static void print_header(FILE *f) {
                " */\n"
                "#ifndef TENON_OPS_H\n#define TENON_OPS_H\n\n#include <tenon/call.h>\n\n"
                "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         print_doc(f, op);
         if (written_attrs(op->contract)) {
             print_attrs_struct(f, op->contract);
@@ -238,9 +238,9 @@ static const char helpers[] =
     "/* The functions of tenon/ops.h, made from the table. Do not edit. */\n"
     "#include <stdatomic.h>\n#include <string.h>\n\n#include <tenon.h>\n\n"
     "#include \"core/host/memory.h\"\n#include \"core/table/table.h\"\n\n"
-    "typedef _Atomic(const tn_operator *) slot;\n\n"
-    "static const tn_operator *look_up(slot *found, const char *name) {\n"
-    "    const tn_operator *op = atomic_load_explicit(found, memory_order_acquire);\n"
+    "typedef _Atomic(const tn_function *) slot;\n\n"
+    "static const tn_function *look_up(slot *found, const char *name) {\n"
+    "    const tn_function *op = atomic_load_explicit(found, memory_order_acquire);\n"
     "    if (op) return op;\n"
     "    op = tn_find(name);\n"
     "    if (op) atomic_store_explicit(found, op, memory_order_release);\n"
@@ -248,7 +248,7 @@ static const char helpers[] =
     "}\n\n"
     "static inline tn_status call(slot *found, const char *name, const tn_tensor *const *in, int32_t n_in,\n"
     "                             const tn_attr *attrs, int32_t n_attrs, tn_tensor *const *out, int32_t n_out) {\n"
-    "    const tn_operator *op = look_up(found, name);\n"
+    "    const tn_function *op = look_up(found, name);\n"
     "    if (!op) return TN_NOT_FOUND;\n"
     "    tn_args args = {.in = in, .n_in = n_in, .attrs = attrs, .n_attrs = n_attrs, .out = out, .n_out = n_out};\n"
     "    return tn_run(op, &args, NULL);\n"
@@ -256,7 +256,7 @@ static const char helpers[] =
 
 static const char list_helper[] =
     "\nenum { ON_STACK = 512 }; /* tensors of a call with lists before memory is asked for */\n\n"
-    "static tn_status count_tensors(const tn_operator *op, const int32_t *lengths,\n"
+    "static tn_status count_tensors(const tn_function *op, const int32_t *lengths,\n"
     "                               const tn_tensor *const *const *lists, int32_t n_lists, int32_t *count) {\n"
     "    int64_t n = 0;\n"
     "    for (int32_t i = 0; i < n_lists; i++) {\n"
@@ -274,7 +274,7 @@ static const char list_helper[] =
     "                            const tn_tensor *const *const *lists, int32_t n_lists, const tn_attr *attrs,\n"
     "                            int32_t n_attrs, tn_tensor *const *out, int32_t n_out) {\n"
     "    const tn_tensor *on_stack[ON_STACK], **in = on_stack;\n"
-    "    const tn_operator *op = look_up(found, name);\n"
+    "    const tn_function *op = look_up(found, name);\n"
     "    int32_t n = 0, at = 0;\n"
     "    if (!op) return TN_NOT_FOUND;\n"
     "    TN_TRY(count_tensors(op, lengths, lists, n_lists, &n));\n"
@@ -292,10 +292,10 @@ static const char list_helper[] =
 
 static void print_source(FILE *f) {
     bool lists = false;
-    for (int i = 0; i < tn_operator_count(); i++) lists |= tn_operator_at(i)->contract->has_lists;
+    for (int i = 0; i < tn_function_count(); i++) lists |= tn_function_at(i)->contract->has_lists;
     fprintf(f, "%s%s", helpers, lists ? list_helper : "");
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tni_contract *c = tn_operator_at(i)->contract;
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tni_contract *c = tn_function_at(i)->contract;
         for (int32_t a = 0; a < written_attrs(c); a++) {
             const tni_attr *attr = &c->attrs[a];
             if (!is_ints(attr) || !attr->has_default || attr->value.count == 0) continue;
@@ -327,14 +327,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: tenon_generate OPS.H OPS.C\n");
         return 2;
     }
-    if (tn_operator_count() == 0) {
+    if (tn_function_count() == 0) {
         fprintf(stderr, "the operator table cannot be read: %s\n", tn_last_error());
         return 1;
     }
     /* A wrong gradient rule stops the build, not the first user who differentiates. */
-    for (int i = 0; i < tn_operator_count(); i++) {
+    for (int i = 0; i < tn_function_count(); i++) {
         const tni_rule *rule;
-        if (tni_operator_rule(tn_operator_at(i), &rule) == TN_OK) continue;
+        if (tni_operator_rule(tn_function_at(i), &rule) == TN_OK) continue;
         fprintf(stderr, "%s\n", tn_last_error());
         return 1;
     }

@@ -191,7 +191,7 @@ typedef struct ffi_frame {
 
 typedef struct call {
     const ffi_frame *frame;
-    const tn_operator *op;
+    const tn_function *op;
     tn_device device;
     const int64_t *counts; /* (n_inputs) */
     int64_t n_results;     /* without scratch */
@@ -263,29 +263,29 @@ static bool read_value(call *c, const tni_attr *attr, tn_value *value) {
     case TNI_A_INT:
     case TNI_A_AXIS:
         if ((found = find_scalar(c->frame, attr->name, FFI_I64))) {
-            *value = (tn_value){.kind = TN_INT, .i = *(const int64_t *)found};
+            *value = (tn_value){.kind = TN_ATTR_INT, .i = *(const int64_t *)found};
         }
         return found;
     case TNI_A_FLOAT:
         if ((found = find_scalar(c->frame, attr->name, FFI_F64))) {
-            *value = (tn_value){.kind = TN_FLOAT, .f = *(const double *)found};
+            *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = *(const double *)found};
         }
         return found;
     case TNI_A_BOOL:
         if ((found = find_scalar(c->frame, attr->name, FFI_BOOL))) {
-            *value = (tn_value){.kind = TN_BOOLEAN, .b = *(const bool *)found};
+            *value = (tn_value){.kind = TN_ATTR_BOOL, .b = *(const bool *)found};
         }
         return found;
     case TNI_A_AXES:
     case TNI_A_INTS:
-        value->kind = TN_INTS;
+        value->kind = TN_ATTR_INTS;
         value->ints = find_ints(c->frame, attr->name, &value->count);
         return value->ints;
     case TNI_A_DTYPE:
-        if ((text = find_text(c, attr->name))) *value = (tn_value){.kind = TN_DTYPE, .type = tn_type_named(text)};
+        if ((text = find_text(c, attr->name))) *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tn_type_named(text)};
         return text;
     default:
-        if ((text = find_text(c, attr->name))) *value = (tn_value){.kind = TN_STR, .s = text};
+        if ((text = find_text(c, attr->name))) *value = (tn_value){.kind = TN_ATTR_STR, .s = text};
         return text;
     }
 }

@@ -135,7 +135,7 @@ bool tni_ort_good(const ort_api *api, OrtStatus *failed); /* the same without a 
 typedef struct variant {
     custom_op base; /* first: callbacks get it */
     const ort_api *api;
-    const tn_operator *op;                                       /* NULL: Fuse, the node has the formula */
+    const tn_function *op;                                       /* NULL: Fuse, the node has the formula */
     int32_t n_in, n_out;                                         /* of the node; a variadic one counts once */
     bool lists;                                                  /* the last input is variadic: all lists */
     bool lists_out;                                              /* the last output is */
@@ -158,7 +158,7 @@ typedef struct source {
 
 /* What a call of a node is made with, whatever its tensors are. */
 typedef struct form {
-    const tn_operator *op;
+    const tn_function *op;
     tn_attr attrs[TNI_MAX_ARGS];    /* by place */
     int32_t lengths[TNI_MAX_ARGS];  /* (n_inputs) of lists; -1: all tensors that are left; 0: it is left out */
     void *memory[TNI_MAX_ARGS + 3]; /* of attributes' values, and of a formula's own: its text, attributes, lengths */

@@ -168,32 +168,32 @@ static tn_status read_attr(const source *s, form *f, const tni_attr *attr, tn_va
     found result = ABSENT;
     char *text = NULL;
     size_t count = 0;
-    *value = (tn_value){.kind = TN_UNSET};
+    *value = (tn_value){.kind = TN_ATTR_UNSET};
     switch (attr->kind) {
     case TNI_A_INT:
     case TNI_A_AXIS:
         result = get_int(s, attr->name, &value->i);
-        if (result == FOUND) value->kind = TN_INT;
+        if (result == FOUND) value->kind = TN_ATTR_INT;
         break;
     case TNI_A_BOOL: {
         int64_t truth;
         result = get_int(s, attr->name, &truth);
-        if (result == FOUND) *value = (tn_value){.kind = TN_BOOLEAN, .b = truth != 0};
+        if (result == FOUND) *value = (tn_value){.kind = TN_ATTR_BOOL, .b = truth != 0};
         break;
     }
     case TNI_A_FLOAT:
         result = get_float(s, attr->name, &value->f);
-        if (result == FOUND) value->kind = TN_FLOAT;
+        if (result == FOUND) value->kind = TN_ATTR_FLOAT;
         break;
     case TNI_A_AXES:
     case TNI_A_INTS:
         TN_TRY(read_ints(s, f, who, attr->name, &result, &value->ints, &count));
-        if (result == FOUND) value->kind = TN_INTS;
+        if (result == FOUND) value->kind = TN_ATTR_INTS;
         value->count = (int32_t)count;
         break;
     case TNI_A_DTYPE:
         TN_TRY(read_text(s, f, who, attr->name, &result, &text));
-        if (result == FOUND) *value = (tn_value){.kind = TN_DTYPE, .type = tn_type_named(text)};
+        if (result == FOUND) *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tn_type_named(text)};
         if (result == FOUND && value->type == TN_NO_TYPE) {
             return tn_fail(TN_BAD_VALUE, "%s: %s is '%s', which is no type", who, attr->name, text);
         }
@@ -202,7 +202,7 @@ static tn_status read_attr(const source *s, form *f, const tni_attr *attr, tn_va
     case TNI_A_CHOICE:
     case TNI_A_ACTIVATION:
         TN_TRY(read_text(s, f, who, attr->name, &result, &text));
-        if (result == FOUND) *value = (tn_value){.kind = TN_STR, .s = text};
+        if (result == FOUND) *value = (tn_value){.kind = TN_ATTR_STR, .s = text};
         break;
     }
     return result == OTHER_KIND ? other_kind(who, attr) : TN_OK;

@@ -34,7 +34,7 @@ static tn_status describe(const ort_api *api, const char *who, const char *name,
     if (type == TN_NO_TYPE) {
         return tn_fail(TN_BAD_TYPE, "%s: %s has a type that Tenon does not have (ONNX's number %d)", who, name, onnx);
     }
-    to->tensor = (tn_tensor){.device = {TN_CPU, 0}, .ndim = (int32_t)ndim, .dtype = tn_dtype_of(type)};
+    to->tensor = (tn_tensor){.device = {TN_CPU, 0}, .ndim = (int32_t)ndim, .dtype = tn_type_to_dlpack(type)};
     to->tensor.shape = to->shape;
     return TN_OK;
 }
@@ -151,7 +151,7 @@ OrtStatus *tni_ort_infer(const custom_op *op, ort_inference *inference) {
             .in = in.in, .n_in = in.n, .lengths = in.lengths, .attrs = f.attrs, .n_attrs = f.op->contract->n_attrs};
         status = tn_infer(f.op, &args, specs);
         /* A result of Fuse has the type of its inputs, or its call fails and says so. */
-        bool fits = v->op || (in.in[0] && tn_type_of(in.in[0]->dtype) == specs[0].type);
+        bool fits = v->op || (in.in[0] && tn_type_from_dlpack(in.in[0]->dtype) == specs[0].type);
         if (status == TN_OK && fits && specs[0].ndim >= 0 && specs[0].type != TN_NO_TYPE) set_shape(&s, &specs[0]);
     }
     tni_free(in.more);
@@ -208,7 +208,7 @@ static tn_status make_node(const source *s, const variant *v, node **made) {
     for (int32_t i = 0; i < c->n_outputs; i++) {
         if (c->outputs[i].want_attr < 0) continue;
         bool wanted = (size_t)i < n->n_outputs && n->named[i];
-        n->form.attrs[c->outputs[i].want_attr].value = (tn_value){.kind = TN_BOOLEAN, .b = wanted};
+        n->form.attrs[c->outputs[i].want_attr].value = (tn_value){.kind = TN_ATTR_BOOL, .b = wanted};
     }
     return TN_OK;
 }
@@ -272,7 +272,7 @@ static tn_status read_input(call *c, const tni_param *param, size_t place, item 
 /* What is updated is a copy, which is a further output of the node. */
 static tn_status copy_input(call *c, size_t place, item *i) {
     const tn_tensor *t = &i->tensor;
-    tn_type type = tn_type_of(t->dtype);
+    tn_type type = tn_type_from_dlpack(t->dtype);
     size_t bytes = tn_type_size(type);
     void *data;
     for (int32_t d = 0; d < t->ndim; d++) bytes *= (size_t)i->shape[d];
@@ -353,7 +353,7 @@ static int host_threads(void *context) {
 
 OrtStatus *tni_ort_compute(void *kernel, ort_context *context) {
     const node *n = kernel;
-    const tn_operator *op = n->form.op;
+    const tn_function *op = n->form.op;
     call c = {.node = n, .api = n->v->api, .context = context, .scratch = NULL};
     tn_host host = *tn_default_host(); /* its allocator looks at the context for GPUs alone */
     host.context = &c;

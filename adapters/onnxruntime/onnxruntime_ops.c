@@ -70,7 +70,7 @@ static int zero(const custom_op *op) {
 
 typedef struct builder {
     const ort_api *api;
-    const tn_operator *op;
+    const tn_function *op;
     tn_type vars[TNI_MAX_TYPES];
     tn_type fixed[TNI_MAX_ARGS]; /* (n_inputs) of `i32|i64` */
     variant **variants;
@@ -80,7 +80,7 @@ typedef struct builder {
 static tn_type settle(const builder *b, const tni_type *type, tn_type fixed) {
     const tn_value *chosen = type->kind == TNI_TYPE_ATTR ? &b->op->contract->attrs[type->ref].value : NULL;
     tn_type t = type->kind == TNI_TYPE_VAR ? b->vars[type->ref] : fixed;
-    if (chosen) t = chosen->kind == TN_DTYPE ? chosen->type : TN_F32;
+    if (chosen) t = chosen->kind == TN_ATTR_TYPE ? chosen->type : TN_F32;
     return type->wrap == TNI_ACC ? tni_acc_type(t) : type->wrap == TNI_COMPLEX ? tni_complex_type(t) : t;
 }
 
@@ -244,7 +244,7 @@ static tn_status open_api(const OrtApiBase *base, registration *r) {
 static tn_status fill_domain(registration *r, builder *b) {
     TN_TRY(tni_ort_failed(&r->api, "tenon", r->api.CreateCustomOpDomain("tenon", &r->domain)));
     for (int i = 0; i < r->operators; i++) {
-        b->op = tn_operator_at(i);
+        b->op = tn_function_at(i);
         b->first = b->count;
         TN_TRY(choose(b, 0, 0));
     }
@@ -277,7 +277,7 @@ static tn_status find_registration(const registration *like, registration **foun
 TN_API OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base);
 
 OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base) {
-    registration like = {.operators = tn_operator_count()}, *r = NULL;
+    registration like = {.operators = tn_function_count()}, *r = NULL;
     tn_status status = open_api(base, &like);
     if (!like.table) { /* too old: what makes a status has been at its place since 1.0 */
         void *const *places = base->GetApi(1);

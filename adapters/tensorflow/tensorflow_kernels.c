@@ -22,7 +22,7 @@ static tn_status status_of(const TF_Status *status) {
 /* ---- making a kernel --------------------------------------------------------------------------------------------- */
 
 typedef struct kernel {
-    const tn_operator *op;
+    const tn_function *op;
     int32_t counts[TNI_MAX_ARGS];   /* tensors of each input; 0: it is absent */
     bool from_tensor[TNI_MAX_ARGS]; /* the value of an attribute is a tensor behind the inputs */
     tn_attr attrs[TNI_MAX_ARGS];    /* at their places */
@@ -89,27 +89,27 @@ static tn_status get_value(const maker *m, const tni_attr *attr, tn_value *value
     case TNI_A_INT:
     case TNI_A_AXIS:
         TN_TRY(get_int(m, name, &number));
-        *value = (tn_value){.kind = TN_INT, .i = number};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = number};
         return TN_OK;
     case TNI_A_BOOL:
         tni_tf.TF_OpKernelConstruction_GetAttrBool(m->construction, name, &yes, m->status);
-        *value = (tn_value){.kind = TN_BOOLEAN, .b = yes};
+        *value = (tn_value){.kind = TN_ATTR_BOOL, .b = yes};
         return status_of(m->status);
     case TNI_A_AXES:
     case TNI_A_INTS:
         m->k->n_memory++;
-        value->kind = TN_INTS;
+        value->kind = TN_ATTR_INTS;
         TN_TRY(get_ints(m, name, (int64_t **)memory, &value->count));
         value->ints = *memory;
         return TN_OK;
     case TNI_A_DTYPE:
         tni_tf.TF_OpKernelConstruction_GetAttrType(m->construction, name, &type, m->status);
-        *value = (tn_value){.kind = TN_DTYPE, .type = tni_tf_type_of(type)};
+        *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tni_tf_type_of(type)};
         return status_of(m->status);
     default:
         m->k->n_memory++;
         TN_TRY(get_text(m, name, (char **)memory));
-        *value = (tn_value){.kind = TN_STR, .s = *memory};
+        *value = (tn_value){.kind = TN_ATTR_STR, .s = *memory};
         return TN_OK;
     }
 }
@@ -153,7 +153,7 @@ static tn_status make_operator(const maker *m, const char *name) {
         int32_t wanted = 0;
         if (output->want_attr < 0) continue;
         TN_TRY(get_number(m, output->name, "", 1, &wanted));
-        k->attrs[output->want_attr].value = (tn_value){.kind = TN_BOOLEAN, .b = wanted};
+        k->attrs[output->want_attr].value = (tn_value){.kind = TN_ATTR_BOOL, .b = wanted};
     }
     return TN_OK;
 }
@@ -305,9 +305,9 @@ static int count_outputs(const kernel *k, int32_t n) {
 static tn_status read_value(const run *r, const tni_attr *attr, const slot *s, tn_value *value) {
     size_t count = tni_tf.TF_TensorByteSize(s->held) / sizeof(int64_t);
     if (attr->kind == TNI_A_INTS && count <= TNI_MAX_INTS) {
-        *value = (tn_value){.kind = TN_INTS, .count = (int32_t)count, .ints = s->tensor.data};
+        *value = (tn_value){.kind = TN_ATTR_INTS, .count = (int32_t)count, .ints = s->tensor.data};
     } else if (attr->kind == TNI_A_INT && count == 1) {
-        *value = (tn_value){.kind = TN_INT, .i = *(const int64_t *)s->tensor.data};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = *(const int64_t *)s->tensor.data};
     } else {
         return tn_fail(TN_BAD_VALUE, "%s: %s has %zu elements", r->k->op->contract->name, attr->name, count);
     }
@@ -328,7 +328,7 @@ static tn_status read_inputs(run *r) {
             TN_TRY(get_input(r, param->name, next++, &s));
             if (param->inplace) {
                 const slot *from = s;
-                tn_type type = tn_type_of(from->tensor.dtype);
+                tn_type type = tn_type_from_dlpack(from->tensor.dtype);
                 TN_TRY(allocate(r, param->name, updated++, type, from->tensor.ndim, from->shape, &s));
                 size_t bytes = tni_tf.TF_TensorByteSize(from->held);
                 if (bytes > 0) memcpy(s->tensor.data, from->tensor.data, bytes);

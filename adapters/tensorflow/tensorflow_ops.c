@@ -186,7 +186,7 @@ static tn_status add_own_attr(TF_OpDefinitionBuilder *builder, const tni_attr *a
     if (attr->has_default && attr->kind == TNI_A_DTYPE && !is_text) {
         add_default(&text, attr->value.type);
     } else if (attr->has_default) {
-        bool quoted = is_text && attr->value.kind != TN_STR;
+        bool quoted = is_text && attr->value.kind != TN_ATTR_STR;
         tni_text_add(&text, quoted ? " = '" : " = ");
         tni_print_value(&text, &attr->value);
         if (quoted) tni_text_add(&text, "'");
@@ -314,7 +314,7 @@ static tn_status register_with_status(const char *name, const tni_contract *cont
 }
 
 /* softmax_grad: TenonSoftmaxGrad */
-static tn_status register_operator(const tn_operator *op) {
+static tn_status register_operator(const tn_function *op) {
     tni_text name = {0};
     tni_text_add(&name, "Tenon");
     bool upper = true;
@@ -340,8 +340,8 @@ static tn_status register_all(void) {
         registered = 0;
     }
     char message[1024] = "";
-    for (; registered < tn_operator_count(); registered++) {
-        tn_status made = register_operator(tn_operator_at(registered));
+    for (; registered < tn_function_count(); registered++) {
+        tn_status made = register_operator(tn_function_at(registered));
         if (made == TN_OK || first != TN_OK) continue;
         first = made;
         snprintf(message, sizeof message, "%s", tn_last_error());

@@ -91,7 +91,7 @@ enum { TNI_TORCH_FEW = 16 }; /* tensors of a call that need no memory of their o
 
 /* The arguments of one call, on the stack of the kernel. Memory that a call with long lists needs hangs on `more`. */
 typedef struct tni_torch_frame {
-    const tn_operator *op;
+    const tn_function *op;
     tn_args args;
     tn_tensor few_tensors[TNI_TORCH_FEW];
     const tn_tensor *few_in[TNI_TORCH_FEW];
@@ -130,7 +130,7 @@ tn_status tni_torch_give_output(tni_torch_frame *frame, int32_t output, tni_torc
 tn_status tni_torch_push(tni_torch_frame *frame, tni_torch_slot *stack, uint64_t n_out);
 
 /* For both ways of calling: an empty frame, room for n tensors, memory that lives as long as the frame. */
-void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op);
+void tni_torch_frame_init(tni_torch_frame *frame, const tn_function *op);
 tn_status tni_torch_frame_room(tni_torch_frame *frame, int32_t n);
 void *tni_torch_frame_alloc(tni_torch_frame *frame, size_t bytes);
 void tni_torch_frame_free(tni_torch_frame *frame);
@@ -138,7 +138,7 @@ void tni_torch_frame_free(tni_torch_frame *frame);
 /* ---- operators and errors ---------------------------------------------------------------------------------------- */
 
 /* The operator's schema: "softmax(Tensor x, Tensor? mask=None, int axis=-1, …) -> Tensor"; overload: "" or ".name". */
-void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overload);
+void tni_torch_schema(tni_text *text, const tn_function *op, const char *overload);
 
 /* Raises this thread's message as the Python exception that fits; does not return. Nothing may be owned any more. */
 _Noreturn void tni_torch_raise(tn_status status);

@@ -102,7 +102,7 @@ typedef struct method { /* PyMethodDef */
 
 /* What a Python function made here calls. */
 typedef struct entry {
-    const tn_operator *op;
+    const tn_function *op;
     python_object *with_grad; /* for calls that must be recorded */
     python_object *general;   /* for every other call that is not plain */
     uint64_t shown;           /* outputs to return, a bit for each */
@@ -199,7 +199,7 @@ static verdict add_tensor(tni_torch_frame *frame, python_object *object, bool *n
     tn_tensor *t = &frame->tensors[i];
     frame->in[i] = t;
     if (py.exchange->read(object, t)) return drop_error();
-    bool complex = t->dtype.code == tn_dtype_of(TN_C64).code; /* may have a conjugation still to be applied */
+    bool complex = t->dtype.code == tn_type_to_dlpack(TN_C64).code; /* may have a conjugation still to be applied */
     if ((t->device.kind != TN_CPU && t->device.kind != TN_CUDA) || t->ndim > TN_MAX_RANK || complex) return NOT_PLAIN;
     if (t->data) return PLAIN;
     bool empty = false; /* without memory, yet with elements: torch stands in for them */
@@ -281,18 +281,18 @@ static verdict read_attr(tni_torch_frame *frame, int32_t i, python_object *objec
     const tni_attr *attr = &frame->op->contract->attrs[i];
     tn_value *value = &frame->attrs[i].value;
     frame->attrs[i].name = NULL; /* by its place */
-    *value = (tn_value){.kind = TN_UNSET};
+    *value = (tn_value){.kind = TN_ATTR_UNSET};
     if (object == py._Py_NoneStruct) return attr->optional ? PLAIN : NOT_PLAIN;
     switch (attr->kind) {
     case TNI_A_INT:
-    case TNI_A_AXIS: value->kind = TN_INT; return read_int(object, &value->i);
-    case TNI_A_FLOAT: value->kind = TN_FLOAT; return read_float(object, &value->f);
-    case TNI_A_BOOL: value->kind = TN_BOOLEAN; return read_bool(object, &value->b);
+    case TNI_A_AXIS: value->kind = TN_ATTR_INT; return read_int(object, &value->i);
+    case TNI_A_FLOAT: value->kind = TN_ATTR_FLOAT; return read_float(object, &value->f);
+    case TNI_A_BOOL: value->kind = TN_ATTR_BOOL; return read_bool(object, &value->b);
     case TNI_A_STR:
     case TNI_A_CHOICE:
-    case TNI_A_ACTIVATION: value->kind = TN_STR; return read_string(object, &value->s);
+    case TNI_A_ACTIVATION: value->kind = TN_ATTR_STR; return read_string(object, &value->s);
     case TNI_A_AXES:
-    case TNI_A_INTS: value->kind = TN_INTS; return read_ints(frame, object, value);
+    case TNI_A_INTS: value->kind = TN_ATTR_INTS; return read_ints(frame, object, value);
     case TNI_A_DTYPE: return NOT_PLAIN;
     }
     return NOT_PLAIN;
@@ -306,7 +306,7 @@ static bool types_agree(const tni_torch_frame *frame) {
         const tni_type *type = &c->inputs[i].type;
         if (c->inputs[i].list || type->kind != TNI_TYPE_VAR || type->wrap != TNI_PLAIN || !frame->in[at]) continue;
         if (!first[type->ref]) first[type->ref] = frame->in[at];
-        if (memcmp(&first[type->ref]->dtype, &frame->in[at]->dtype, sizeof(tn_dtype)) != 0) return false;
+        if (memcmp(&first[type->ref]->dtype, &frame->in[at]->dtype, sizeof(tn_dlpack_type)) != 0) return false;
     }
     return true;
 }
@@ -593,7 +593,7 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
  * the outputs to return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones;
  * `over`: the parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message
  * on failure. */
-TN_API python_object *tn_torch_direct(const tn_operator *op, python_object *with_grad, python_object *general,
+TN_API python_object *tn_torch_direct(const tn_function *op, python_object *with_grad, python_object *general,
                                       uint64_t shown, bool all, int32_t over) {
     static const method called = {"call", call, METH_FASTCALL, NULL};
     entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */

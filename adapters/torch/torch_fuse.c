@@ -100,7 +100,7 @@ static tn_status add_inputs(arguments *a) {
 /* `lists`: what is written and its places, or NULL. */
 static tn_status read_call(arguments *a, const tni_torch_slot *slots, const tni_torch_slot *lists) {
     const char *formula, *attributes;
-    const tn_operator *op;
+    const tn_function *op;
     if (tni_torch.torch_string_c_str((tni_torch_handle)slots[FORMULA], &formula) ||
         tni_torch.torch_string_c_str((tni_torch_handle)slots[ATTRIBUTES], &attributes)) {
         return torch_failed("read a string");

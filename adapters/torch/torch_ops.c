@@ -47,15 +47,15 @@ static const char *schema_dtype(tn_type type) {
 static void add_default(tni_text *text, const tni_attr *attr) {
     const tn_value *v = &attr->value;
     switch (v->kind) {
-    case TN_INT: tni_text_add(text, "=%lld", (long long)v->i); return;
-    case TN_BOOLEAN: tni_text_add(text, v->b ? "=True" : "=False"); return;
-    case TN_STR: tni_text_add(text, "=\"%s\"", v->s); return;
-    case TN_DTYPE: tni_text_add(text, "=%s", schema_dtype(v->type)); return;
-    case TN_FLOAT:
+    case TN_ATTR_INT: tni_text_add(text, "=%lld", (long long)v->i); return;
+    case TN_ATTR_BOOL: tni_text_add(text, v->b ? "=True" : "=False"); return;
+    case TN_ATTR_STR: tni_text_add(text, "=\"%s\"", v->s); return;
+    case TN_ATTR_TYPE: tni_text_add(text, "=%s", schema_dtype(v->type)); return;
+    case TN_ATTR_FLOAT:
         tni_text_add(text, "=");
         tni_text_double(text, v->f);
         return;
-    case TN_INTS:
+    case TN_ATTR_INTS:
         tni_text_add(text, "=[");
         for (int32_t i = 0; i < v->count; i++) tni_text_add(text, "%s%lld", i ? ", " : "", (long long)v->ints[i]);
         tni_text_add(text, "]");
@@ -83,7 +83,7 @@ static bool has_default(const tni_contract *c, int32_t k) {
 
 /* torch, like Python, wants parameters with defaults behind all those without: an optional one that stands before a
  * required one must be given, as None. */
-void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overload) {
+void tni_torch_schema(tni_text *text, const tn_function *op, const char *overload) {
     const tni_contract *c = op->contract;
     int32_t required = c->n_order; /* how many parameters there are up to the last required one */
     while (required > 0 && has_default(c, required - 1)) required--;
@@ -111,7 +111,7 @@ void tni_torch_schema(tni_text *text, const tn_operator *op, const char *overloa
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-static const tn_operator *registered[MOST];
+static const tn_function *registered[MOST];
 
 /* A kernel of torch has no context: the operator's place comes from the trampoline, last, so that the trampoline passes
  * the other arguments on in their registers. */
@@ -178,7 +178,7 @@ tn_status tni_torch_define(const char *schema, const char *name, tni_torch_kerne
     return TN_OK;
 }
 
-static tn_status register_overload(const tn_operator *op, const char *overload, tni_torch_kernel kernel) {
+static tn_status register_overload(const tn_function *op, const char *overload, tni_torch_kernel kernel) {
     tni_text schema = {0};
     char name[LONGEST_NAME];
     tni_torch_schema(&schema, op, overload);
@@ -191,7 +191,7 @@ static tn_status register_overload(const tn_operator *op, const char *overload, 
 
 /* `tenon::softmax` is what users see: Python adds its gradient. `tenon::softmax.raw` has none, and so costs nothing on
  * top: it is what `tenon::softmax` comes to below autograd, and what compiled graphs hold. */
-static tn_status register_operator(const tn_operator *op) {
+static tn_status register_operator(const tn_function *op) {
     if (n_registered == MOST) {
         return tn_fail(TN_UNSUPPORTED, "%s: torch can have %d operators of Tenon, and has them", op->contract->name,
                        MOST);
@@ -210,7 +210,7 @@ static tn_status register_locked(void) {
     TN_TRY(open_libraries());
     if (!fuse) TN_TRY(tni_torch_register_fuse());
     fuse = true;
-    while (n_registered < tn_operator_count()) TN_TRY(register_operator(tn_operator_at(n_registered)));
+    while (n_registered < tn_function_count()) TN_TRY(register_operator(tn_function_at(n_registered)));
     return TN_OK;
 }
 

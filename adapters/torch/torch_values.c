@@ -8,7 +8,7 @@
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
 
-void tni_torch_frame_init(tni_torch_frame *frame, const tn_operator *op) {
+void tni_torch_frame_init(tni_torch_frame *frame, const tn_function *op) {
     const tni_contract *c = op->contract;
     frame->op = op;
     frame->tensors = frame->few_tensors;
@@ -108,7 +108,7 @@ static tn_status read_tensor(const tni_torch_frame *frame, const tni_param *para
                        dtype);
     }
     t->ndim = (int32_t)ndim;
-    t->dtype = tn_dtype_of(type);
+    t->dtype = tn_type_to_dlpack(type);
     t->byte_offset = 0;
     TN_TRY(read_device(frame, param->name, tensor, &t->device));
     tni_torch_error failed = written ? tni_torch.torch_get_mutable_data_ptr(tensor, &t->data)
@@ -179,17 +179,17 @@ static tn_status read_ints(tni_torch_frame *frame, const tni_attr *attr, tni_tor
         if (tni_torch.torch_list_get_item(list, i, &item)) return shim_failed(frame, "read a list");
         ints[i] = (int64_t)item;
     }
-    *value = (tn_value){.kind = TN_INTS, .count = (int32_t)size, .ints = ints};
+    *value = (tn_value){.kind = TN_ATTR_INTS, .count = (int32_t)size, .ints = ints};
     return TN_OK;
 }
 
 static tn_status read_string(tni_torch_frame *frame, tni_torch_handle string, tn_value *value) {
-    *value = (tn_value){.kind = TN_STR};
+    *value = (tn_value){.kind = TN_ATTR_STR};
     return tni_torch.torch_string_c_str(string, &value->s) ? shim_failed(frame, "read a string") : TN_OK;
 }
 
 static tn_status read_dtype(tni_torch_frame *frame, const tni_attr *attr, int32_t dtype, tn_value *value) {
-    *value = (tn_value){.kind = TN_DTYPE, .type = tni_torch_type(dtype)};
+    *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tni_torch_type(dtype)};
     if (value->type != TN_NO_TYPE) return TN_OK;
     return tn_fail(TN_BAD_TYPE, "%s: %s is a type that Tenon does not know (torch's number %d)",
                    frame->op->contract->name, attr->name, dtype);
@@ -199,17 +199,17 @@ static tn_status read_attr(tni_torch_frame *frame, int32_t i, tni_torch_slot slo
     const tni_attr *attr = &frame->op->contract->attrs[i];
     tn_value *value = &frame->attrs[i].value;
     frame->attrs[i].name = NULL; /* by its place */
-    *value = (tn_value){.kind = TN_UNSET};
+    *value = (tn_value){.kind = TN_ATTR_UNSET};
     if (attr->optional) {
         if (!slot) return TN_OK;
         slot = *(tni_torch_slot *)slot;
     }
     switch (attr->kind) {
     case TNI_A_INT:
-    case TNI_A_AXIS: *value = (tn_value){.kind = TN_INT, .i = (int64_t)slot}; return TN_OK;
-    case TNI_A_BOOL: *value = (tn_value){.kind = TN_BOOLEAN, .b = (uint8_t)slot != 0}; return TN_OK;
+    case TNI_A_AXIS: *value = (tn_value){.kind = TN_ATTR_INT, .i = (int64_t)slot}; return TN_OK;
+    case TNI_A_BOOL: *value = (tn_value){.kind = TN_ATTR_BOOL, .b = (uint8_t)slot != 0}; return TN_OK;
     case TNI_A_FLOAT:
-        value->kind = TN_FLOAT;
+        value->kind = TN_ATTR_FLOAT;
         memcpy(&value->f, &slot, sizeof slot);
         return TN_OK;
     case TNI_A_DTYPE: return read_dtype(frame, attr, (int32_t)slot, value);
@@ -389,7 +389,7 @@ static tn_device device_of(const tni_torch_frame *frame) {
 }
 
 static bool is_laid_out(const tn_tensor *given, const tn_spec *spec, const int64_t *strides) {
-    bool alike = tn_type_of(given->dtype) == spec->type && given->ndim == spec->ndim && given->strides;
+    bool alike = tn_type_from_dlpack(given->dtype) == spec->type && given->ndim == spec->ndim && given->strides;
     for (int32_t d = 0; alike && d < spec->ndim; d++) {
         alike = given->shape[d] == spec->shape[d] && (spec->shape[d] == 1 || given->strides[d] == strides[d]);
     }

@@ -31,14 +31,14 @@ typedef struct measurement {
 } measurement;
 
 /* Measures the call for about `seconds`. */
-tn_status bench_measure(const tn_operator *op, const tni_case *sample, const char *kernel, double seconds,
+tn_status bench_measure(const tn_function *op, const tni_case *sample, const char *kernel, double seconds,
                         measurement *m);
 
 /* ---- the verb (cmd_bench.c) -------------------------------------------------------------------------------------- */
 
 /* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of
  * `tenon bench` with these names in its first column. Returns the exit status. */
-int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
+int bench_alone(const char *title, int n, const tn_function *const *ops, const tni_case *const *cases,
                 const char *const *names, tn_type T, const char *device);
 const char *bench_time(double seconds, char text[24]); /* "3.21 ms" */
 

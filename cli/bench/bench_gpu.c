@@ -36,7 +36,7 @@ typedef struct bench {
     tn_device device;
     cu_stream stream;
     tn_host host;
-    const tn_operator *op;
+    const tn_function *op;
     made_call *calls; /* (buffers) */
     int made, buffers;
     bool flushed;
@@ -363,7 +363,7 @@ static tn_status explain(const bench *b, const tni_case *sample, const char *ker
     return status;
 }
 
-tn_status bench_gpu(const tn_operator *op, const tni_case *sample, const char *kernel, int device, double seconds,
+tn_status bench_gpu(const tn_function *op, const tni_case *sample, const char *kernel, int device, double seconds,
                     gpu_measurement *m) {
     const tni_gpu *gpu;
     tni_cuda_scope scope;

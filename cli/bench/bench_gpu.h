@@ -25,7 +25,7 @@ typedef struct gpu_measurement {
 } gpu_measurement;
 
 /* Measures the call on this GPU for about `seconds`. */
-tn_status bench_gpu(const tn_operator *op, const tni_case *sample, const char *kernel, int device, double seconds,
+tn_status bench_gpu(const tn_function *op, const tni_case *sample, const char *kernel, int device, double seconds,
                     gpu_measurement *m);
 /* Multiply-adds in registers, flop/s; 0 where this build has no such kernel for the GPU. type: TN_F32 or TN_F64. */
 double bench_fma(int device, tn_type type);

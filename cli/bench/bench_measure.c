@@ -145,7 +145,7 @@ static int choose_buffers(const measurement *m) {
     return n < 1 ? 1 : n > MOST_BUFFERS ? MOST_BUFFERS : (int)n;
 }
 
-tn_status bench_measure(const tn_operator *op, const tni_case *sample, const char *kernel, double seconds,
+tn_status bench_measure(const tn_function *op, const tni_case *sample, const char *kernel, double seconds,
                         measurement *m) {
     made_call bare;
     *m = (measurement){0};

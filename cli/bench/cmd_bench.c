@@ -121,9 +121,9 @@ static void json_spread(tni_text *t, const char *name, const spread *s) {
     tni_text_add(t, "\"%s\": {\"median_s\": %.9g, \"p10_s\": %.9g, \"p90_s\": %.9g}", name, s->median, s->low, s->high);
 }
 
-static void json_row(tni_text *t, const tn_operator *op, const char *text, tn_type T, const measurement *m,
+static void json_row(tni_text *t, const tn_function *op, const char *text, tn_type T, const measurement *m,
                      bool first) {
-    tni_text_add(t, "%s\n    {\"operator\": \"%s\", \"shape\": ", first ? "" : ",", tn_operator_name(op));
+    tni_text_add(t, "%s\n    {\"operator\": \"%s\", \"shape\": ", first ? "" : ",", tn_function_name(op));
     tni_text_json_string(t, text);
     tni_text_add(t, ", \"dtype\": \"%s\", \"kernel\": \"%s\", \"threads\": %d, \"bytes\": %.0f, \"flops\": %.0f, ",
                  tn_type_name(T), m->kernel, tn_threads(), m->cost.bytes, m->cost.flops);
@@ -145,9 +145,9 @@ static void json_timing(tni_text *t, const char *name, const gpu_timing *g) {
 }
 
 /* A median of 0: not measured. "run" and "copy" are what percent_of_copy is made of. */
-static void json_gpu_row(tni_text *t, const tn_operator *op, const char *text, tn_type T, const gpu_measurement *m,
+static void json_gpu_row(tni_text *t, const tn_function *op, const char *text, tn_type T, const gpu_measurement *m,
                          bool first) {
-    tni_text_add(t, "%s\n    {\"operator\": \"%s\", \"shape\": ", first ? "" : ",", tn_operator_name(op));
+    tni_text_add(t, "%s\n    {\"operator\": \"%s\", \"shape\": ", first ? "" : ",", tn_function_name(op));
     tni_text_json_string(t, text);
     tni_text_add(t, ", \"dtype\": \"%s\", \"kernel\": \"%s\", \"bytes\": %.0f, \"flops\": %.0f, ", tn_type_name(T),
                  m->kernel, m->cost.bytes, m->cost.flops);
@@ -210,7 +210,7 @@ static void json_begin(tni_text *t) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static tn_status bench_on_gpu(const tn_operator *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
+static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
                               bool first) {
     gpu_measurement m;
     TN_TRY(bench_gpu(op, made, kernel, where.index, (double)milliseconds / 1e3, &m));
@@ -223,7 +223,7 @@ static tn_status bench_on_gpu(const tn_operator *op, const tni_case *made, const
     return TN_OK;
 }
 
-static tn_status bench_on_cpu(const tn_operator *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
+static tn_status bench_on_cpu(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
                               bool first) {
     measurement m;
     TN_TRY(bench_measure(op, made, kernel, (double)milliseconds / 1e3, &m));
@@ -237,7 +237,7 @@ static tn_status bench_on_cpu(const tn_operator *op, const tni_case *made, const
 }
 
 /* 0, or the exit status. */
-static int bench_one(const tn_operator *op, const char *text, tn_type T, tni_text *out, bool *first) {
+static int bench_one(const tn_function *op, const char *text, tn_type T, tni_text *out, bool *first) {
     tni_case *made;
     tn_status status = tni_sample_case(op->contract, text, T, &made);
     if (status == TN_OK) {
@@ -252,12 +252,12 @@ static int bench_one(const tn_operator *op, const char *text, tn_type T, tni_tex
     return 0;
 }
 
-int bench_alone(const char *title, int n, const tn_operator *const *ops, const tni_case *const *cases,
+int bench_alone(const char *title, int n, const tn_function *const *ops, const tni_case *const *cases,
                 const char *const *names, tn_type T, const char *on) {
     if (read_device(on, &where) != TN_OK) return usage_error(NULL, "%s", tn_last_error());
     (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
     for (int i = 0; i < n; i++) {
-        tn_status (*measure)(const tn_operator *, const tni_case *, const char *, tn_type, tni_text *, bool);
+        tn_status (*measure)(const tn_function *, const tni_case *, const char *, tn_type, tni_text *, bool);
         measure = where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu;
         if (measure(ops[i], cases[i], names[i], T, NULL, true) == TN_OK) continue;
         fprintf(stderr, "tenon: %s\n", tn_last_error());
@@ -266,7 +266,7 @@ int bench_alone(const char *title, int n, const tn_operator *const *ops, const t
     return 0;
 }
 
-static bool takes_type(const tn_operator *op, tn_type T) {
+static bool takes_type(const tn_function *op, tn_type T) {
     return op->contract->n_types == 0 || op->contract->types[0].mask & TN_BIT(T);
 }
 
@@ -282,8 +282,8 @@ static tn_type next_type(const char **p) {
     return T;
 }
 
-static int bench_operator(const tn_operator *op, tni_text *out, bool *first) {
-    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(tn_operator_name(op));
+static int bench_operator(const tn_function *op, tni_text *out, bool *first) {
+    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(tn_function_name(op));
     int shapes = 0;
     for (const char *p = dtypes; *p;) {
         tn_type T = next_type(&p);
@@ -302,16 +302,16 @@ static int bench_operator(const tn_operator *op, tni_text *out, bool *first) {
         }
     }
     if (shapes == 0 && !all) {
-        return usage_error(&verb_bench, "%s has no shapes for measuring; say --shape \"…\"", tn_operator_name(op));
+        return usage_error(&verb_bench, "%s has no shapes for measuring; say --shape \"…\"", tn_function_name(op));
     }
     return 0;
 }
 
 static int run_all(int count, const char *const *rest, tni_text *out) {
     bool first = true;
-    int n = all ? tn_operator_count() : count;
+    int n = all ? tn_function_count() : count;
     for (int i = 0; i < n; i++) {
-        const tn_operator *op = all ? tn_operator_at(i) : tn_find(rest[i]);
+        const tn_function *op = all ? tn_function_at(i) : tn_find(rest[i]);
         if (!op) return usage_error(&verb_bench, "%s", tn_last_error());
         if (i && !json && where.kind == TN_CPU) putchar('\n');
         int status = bench_operator(op, out, &first);

@@ -36,7 +36,7 @@ typedef struct result {
 } result;
 
 typedef struct problem {
-    const tn_operator *op;
+    const tn_function *op;
     tni_case *sample; /* owned */
     const char *text; /* the sample's */
     double tolerance;
@@ -47,7 +47,7 @@ typedef struct problem {
 } problem;
 
 /* Values are drawn from the seed; the case is owned by the problem from now on, also on failure. */
-tn_status problem_make(problem *p, const tn_operator *op, tni_case *sample, const tn_sample *from, uint64_t seed);
+tn_status problem_make(problem *p, const tn_function *op, tni_case *sample, const tn_sample *from, uint64_t seed);
 /* Runs the reference on the values: results, and with `bounds` how far off they may be. Again after values changed. */
 tn_status problem_solve(problem *p, bool bounds);
 void problem_free(problem *p);
@@ -56,7 +56,7 @@ tn_status problem_call(const problem *p, made_call *c, call_options options);
 void problem_write(const problem *p, made_call *c);
 /* The values of input i, as its type rounds them. */
 void problem_round(problem *p, int32_t i);
-const char *reference_kernel(const tn_operator *op);
+const char *reference_kernel(const tn_function *op);
 
 /* What problem_solve remembers: results by the key of a problem. False: not there, or no memory for a copy. */
 uint64_t solved_key(const problem *p, bool bounds);
@@ -85,7 +85,7 @@ typedef struct checker {
     check_options options;
     mirror *gpu; /* what calls run on; NULL: the CPU */
     /* where it is */
-    const tn_operator *op;
+    const tn_function *op;
     const tni_contract *contract;
     tn_type T;
     const char *kernel;
@@ -135,7 +135,7 @@ bool has_outputs(const checker *c);
 
 /* A quick check of an operator that need not be in the table, on `device` (NULL: the CPU), in T and in f64; `again` is
  * the command that does it again. Prints what `tenon check` does; returns how many cases failed, or -1. */
-int64_t check_alone(const tn_operator *op, tn_type T, const char *device, const char *again);
+int64_t check_alone(const tn_function *op, tn_type T, const char *device, const char *again);
 
 /* The command that does just this row again. */
 void check_command(const checker *c, char *text, size_t size);

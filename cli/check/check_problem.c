@@ -22,7 +22,7 @@
 enum { NUDGES = 3, MORE_NUDGES = 12 /* for few results */, NEAR = 16 /* neighbours on each side */ };
 static const double NUDGE = 0x1p-18;
 
-const char *reference_kernel(const tn_operator *op) {
+const char *reference_kernel(const tn_function *op) {
     const char *last = NULL;
     for (const tn_kernel *k = op->row->kernels; k->name; k++) {
         if (k->device == TN_CPU) last = k->name;
@@ -42,7 +42,7 @@ void problem_round(problem *p, int32_t i) {
     }
 }
 
-tn_status problem_make(problem *p, const tn_operator *op, tni_case *sample, const tn_sample *from, uint64_t seed) {
+tn_status problem_make(problem *p, const tn_function *op, tni_case *sample, const tn_sample *from, uint64_t seed) {
     *p = (problem){.op = op, .sample = sample, .text = from->args, .seed = seed};
     p->tolerance = from->tolerance > 0 ? from->tolerance : 1;
     p->in = tni_calloc((size_t)sample->n_inputs + 1, sizeof *p->in);
@@ -159,7 +159,7 @@ static tn_status check_written(const problem *p, const made_call *wide) {
         for (int64_t k = 0; k < wide->out[i].count && status == TN_OK; k++) {
             if (!has_bits(&wide->out[i], k, (char)0xff) || !has_bits(&other.out[i], k, 0)) continue;
             status = tn_fail(TN_BAD_VALUE, "%s: kernel '%s', the reference, does not write element %lld of %s",
-                             tn_operator_name(p->op), reference_kernel(p->op), (long long)k,
+                             tn_function_name(p->op), reference_kernel(p->op), (long long)k,
                              p->op->contract->outputs[i].name);
         }
     }

@@ -34,12 +34,12 @@ static uint64_t mix_attr(uint64_t key, const tn_attr *attr) {
     const tn_value *v = &attr->value;
     key = mix_seed(mix_seed(key, hash_text(attr->name)), (uint64_t)v->kind);
     switch (v->kind) {
-    case TN_INT: return mix_seed(key, (uint64_t)v->i);
-    case TN_FLOAT: return mix_bytes(key, &v->f, sizeof v->f);
-    case TN_BOOLEAN: return mix_seed(key, v->b);
-    case TN_STR: return mix_seed(key, hash_text(v->s));
-    case TN_DTYPE: return mix_seed(key, v->type);
-    case TN_INTS: return mix_bytes(mix_seed(key, (uint64_t)v->count), v->ints, (size_t)v->count * sizeof *v->ints);
+    case TN_ATTR_INT: return mix_seed(key, (uint64_t)v->i);
+    case TN_ATTR_FLOAT: return mix_bytes(key, &v->f, sizeof v->f);
+    case TN_ATTR_BOOL: return mix_seed(key, v->b);
+    case TN_ATTR_STR: return mix_seed(key, hash_text(v->s));
+    case TN_ATTR_TYPE: return mix_seed(key, v->type);
+    case TN_ATTR_INTS: return mix_bytes(mix_seed(key, (uint64_t)v->count), v->ints, (size_t)v->count * sizeof *v->ints);
     default: return key;
     }
 }

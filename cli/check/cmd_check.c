@@ -321,7 +321,7 @@ static int list_types(const checker *c, tn_type *types) {
     return n;
 }
 
-static bool has_cuda_kernel(const tn_operator *op) {
+static bool has_cuda_kernel(const tn_function *op) {
     for (const tn_kernel *k = op->row->kernels; k->name; k++) {
         if (k->device == TN_CUDA) return true;
     }
@@ -329,12 +329,12 @@ static bool has_cuda_kernel(const tn_operator *op) {
 }
 
 /* Why nothing of an operator can be checked; NULL: it can. */
-static const char *unchecked(const checker *c, const tn_operator *op) {
+static const char *unchecked(const checker *c, const tn_function *op) {
     if (c->gpu && !has_cuda_kernel(op)) return "no kernel for cuda";
     return op->row->samples && op->row->samples[0].args ? NULL : "no samples to check it by";
 }
 
-static void check_operator(checker *c, const tn_operator *op) {
+static void check_operator(checker *c, const tn_function *op) {
     tn_type types[TN_TYPE_COUNT];
     checker before = *c;
     double begin = now();
@@ -421,7 +421,7 @@ static int open_device(mirror *m, char name[static 16], bool *used) {
     return 1;
 }
 
-int64_t check_alone(const tn_operator *op, tn_type T, const char *on, const char *again) {
+int64_t check_alone(const tn_function *op, tn_type T, const char *on, const char *again) {
     static mirror gpu;
     char name[16], types[32];
     bool on_cuda = false;
@@ -459,8 +459,8 @@ static int run(int count, const char *const *rest) {
                              .loads = loaded_plugins()},
                  .gpu = on_cuda ? &gpu : NULL};
     watch_signals();
-    int n = count ? count : tn_operator_count();
-    for (int i = 0; i < n && !c.dead; i++) check_operator(&c, count ? tn_find(rest[i]) : tn_operator_at(i));
+    int n = count ? count : tn_function_count();
+    for (int i = 0; i < n && !c.dead; i++) check_operator(&c, count ? tn_find(rest[i]) : tn_function_at(i));
     if (c.dead) printf("%sstopped%s: %s\n", style_text(RED), style_text(PLAIN), tn_last_error());
     mirror_close(&gpu);
     if (c.passed + c.failed + c.skipped == 0) {

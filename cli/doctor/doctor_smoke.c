@@ -85,7 +85,7 @@ typedef struct formula_call {
 
 /* relu(x * 2 + b); whether it was compiled is asked of a program of its own, which shares the code. */
 static tn_status run_formula(formula_call *c, bool *compiled) {
-    const tn_operator *op;
+    const tn_function *op;
     const tni_fuse *formula;
     tni_plan *plan;
     tni_program *program = NULL;

@@ -70,7 +70,7 @@ static void check_library(doctor_result *r) {
               "python -m pip install --force-reinstall tenon");
         return;
     }
-    observe(r, "tenon %s, %d operators, %s (%.1f MB, sha256 %s)", tn_version(), tn_operator_count(), path,
+    observe(r, "tenon %s, %d operators, %s (%.1f MB, sha256 %s)", tn_version(), tn_function_count(), path,
             (double)about.st_size / 1e6, hash);
 }
 

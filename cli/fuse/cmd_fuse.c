@@ -16,7 +16,7 @@
 
 static const char *shape, *type_name = "f32", *show, *device;
 static bool no_bench, no_check, fast;
-static const tn_operator *written; /* by the user */
+static const tn_function *written; /* by the user */
 
 enum { MOST_CHECKED = 16384 }; /* elements of an input */
 
@@ -149,9 +149,9 @@ static void print_shapes(const made_call *k) {
     putchar('\n');
 }
 
-static int print_all(const tn_operator *op, const made_call *k) {
+static int print_all(const tn_function *op, const made_call *k) {
     const tni_fuse *formula;
-    const tn_operator *gradient;
+    const tn_function *gradient;
     if (tni_operator_formula(op, &formula) != TN_OK) return failed();
     char *text = tni_fuse_print(formula);
     if (!text) return failed();
@@ -204,7 +204,7 @@ static const tni_backend *shown_backend(void) {
     return NULL;
 }
 
-static int show_source(const tn_operator *op, made_call *k) {
+static int show_source(const tn_function *op, made_call *k) {
     const tni_fuse *formula;
     const tni_backend *backend = shown_backend();
     tn_status status = tni_operator_formula(op, &formula);
@@ -270,7 +270,7 @@ static void make_backward(backward_case *b, const made_call *k, const tni_statem
 }
 
 /* The same without fusing. What cannot be taken apart has nothing to be compared with. */
-static int compare_apart(const tn_operator *op, const tni_case *sample, const made_call *k) {
+static int compare_apart(const tn_function *op, const tni_case *sample, const made_call *k) {
     apart made;
     tn_device where;
     char text[24];
@@ -281,10 +281,10 @@ static int compare_apart(const tn_operator *op, const tni_case *sample, const ma
     return 0;
 }
 
-static int measure(const tn_operator *op, const tni_case *forward, const made_call *k, tn_type T) {
+static int measure(const tn_function *op, const tni_case *forward, const made_call *k, tn_type T) {
     static backward_case backward;
     const tni_rule *rule;
-    const tn_operator *ops[2] = {op};
+    const tn_function *ops[2] = {op};
     const tni_case *cases[2] = {forward};
     int n = 1;
     if (tni_operator_rule(op, &rule) == TN_OK && rule) {
@@ -299,7 +299,7 @@ static int measure(const tn_operator *op, const tni_case *forward, const made_ca
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
-static int run_with(const tn_operator *op, const tni_case *sample, tn_type T) {
+static int run_with(const tn_function *op, const tni_case *sample, tn_type T) {
     made_call k;
     if (call_make(&k, op, sample, (call_options){.bare = true, .flags = CALL_ALL}) != TN_OK) return failed();
     int status = show ? show_source(op, &k) : print_all(written, &k);
@@ -318,10 +318,10 @@ static int run_with(const tn_operator *op, const tni_case *sample, tn_type T) {
     return status;
 }
 
-static int run_samples(const tn_operator *op, tn_type T) {
+static int run_samples(const tn_function *op, tn_type T) {
     tni_text text[3] = {{0}};
     tn_sample samples[4];
-    tn_operator *sampled;
+    tn_function *sampled;
     tni_case *sample;
     tn_op row = *op->row;
     row.samples = samples;
@@ -356,7 +356,7 @@ static const char *behind_brackets(const char *text) {
 
 /* Where every input has a shape of its own, s_x and s_y, a check that changes one would give shapes that do not
  * broadcast: the same formula with one shape for all is checked. */
-static tn_status tie_shapes(const tn_operator **op, const tn_fuse_options *options) {
+static tn_status tie_shapes(const tn_function **op, const tn_fuse_options *options) {
     const tni_contract *c = (*op)->contract;
     const tni_fuse *formula;
     tni_text text = {0};
@@ -385,7 +385,7 @@ static tn_status tie_shapes(const tn_operator **op, const tn_fuse_options *optio
 }
 
 static int run(int count, const char *const *rest) {
-    const tn_operator *op;
+    const tn_function *op;
     tn_fuse_options options = {.fast = fast};
     tn_type T = tn_type_named(type_name);
     tn_device where;

@@ -46,7 +46,7 @@ static bool add(values *v, const char *name, tn_type type, int32_t ndim, const i
 /* ---- one operation ----------------------------------------------------------------------------------------------- */
 
 typedef struct operation {
-    const tn_operator *op;
+    const tn_function *op;
     tni_sample_input inputs[TNI_MAX_ARGS];
     tni_case call;
 } operation;
@@ -80,7 +80,7 @@ static bool add_result(values *v, const operation *o, bool row) {
     return add(v, o->op->contract->outputs[0].name, spec.type, spec.ndim, spec.shape);
 }
 
-static bool time_call(const tn_operator *op, const tni_case *sample, tn_device device, double *seconds) {
+static bool time_call(const tn_function *op, const tni_case *sample, tn_device device, double *seconds) {
     const double each = 0.1;
     measurement m;
     gpu_measurement g;
@@ -94,7 +94,7 @@ static bool time_call(const tn_operator *op, const tni_case *sample, tn_device d
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 /* The whole is measured beside each operation: a machine that is busy is so for both. */
-static bool time_statements(values *v, char *text, const tn_operator *op, const tni_case *sample, tn_device device,
+static bool time_statements(values *v, char *text, const tn_function *op, const tni_case *sample, tn_device device,
                             apart *made) {
     for (char *next = text; next;) {
         static operation o;
@@ -113,7 +113,7 @@ static bool time_statements(values *v, char *text, const tn_operator *op, const 
     return made->operations > 1;
 }
 
-bool time_apart(const tn_operator *op, const tni_case *sample, const made_call *k, tn_device device, apart *made) {
+bool time_apart(const tn_function *op, const tni_case *sample, const made_call *k, tn_device device, apart *made) {
     const tni_fuse *formula;
     static values v;
     *made = (apart){0};

@@ -10,6 +10,6 @@ typedef struct apart {
 } apart;
 
 /* False where it cannot be taken apart: one operation, attributes, dimensions by name, updates in place. */
-bool time_apart(const tn_operator *op, const tni_case *sample, const made_call *k, tn_device device, apart *made);
+bool time_apart(const tn_function *op, const tni_case *sample, const made_call *k, tn_device device, apart *made);
 
 #endif

@@ -59,7 +59,7 @@ static int64_t count(const tn_tensor *t) {
 
 /* Numbers around 0 that every type holds exactly enough, the same in each run. */
 static void fill(tn_tensor *t, int below) {
-    const tn_type type = tn_type_of(t->dtype);
+    const tn_type type = tn_type_from_dlpack(t->dtype);
     uint32_t seed = 12345;
     for (int64_t i = 0, n = count(t); i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -81,7 +81,7 @@ static void drop(call *c) {
     }
 }
 
-static bool prepare(call *c, const example *e, const tn_operator *op, tn_type type, const char *kernel) {
+static bool prepare(call *c, const example *e, const tn_function *op, tn_type type, const char *kernel) {
     *c = (call){.args = {.in = c->in_list, .n_in = e->n_in, .out = c->out_list, .kernel = kernel}};
     for (int i = 0; i < e->n_in; i++) {
         const input *in = &e->in[i];
@@ -100,7 +100,7 @@ static bool prepare(call *c, const example *e, const tn_operator *op, tn_type ty
 }
 
 static double largest_error(const call *a, const call *b) {
-    const tn_type ta = tn_type_of(a->out[0].dtype), tb = tn_type_of(b->out[0].dtype);
+    const tn_type ta = tn_type_from_dlpack(a->out[0].dtype), tb = tn_type_from_dlpack(b->out[0].dtype);
     double error = 0;
     for (int64_t i = 0, n = count(&a->out[0]); i < n; i++) {
         const double exact = tn_get(tb, b->out[0].data, i), off = fabs(tn_get(ta, a->out[0].data, i) - exact);
@@ -116,7 +116,7 @@ static double now(void) {
 }
 
 /* Milliseconds of the fastest of some runs; below 0 where a run fails. */
-static double measure(const tn_operator *op, const call *c, int runs) {
+static double measure(const tn_function *op, const call *c, int runs) {
     double best = INFINITY;
     for (int i = 0; i < runs; i++) {
         const double begin = now();
@@ -127,7 +127,7 @@ static double measure(const tn_operator *op, const call *c, int runs) {
 }
 
 static bool try_one(const example *e) {
-    const tn_operator *op = NULL;
+    const tn_function *op = NULL;
     if (!strchr(e->name, '(')) {
         op = tn_find(e->name);
     } else if (tn_fuse(e->name, NULL, &op) != TN_OK) {

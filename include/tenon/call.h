@@ -9,25 +9,25 @@
 extern "C" {
 #endif
 
-typedef struct tn_operator tn_operator; /* a row of the table, its contract parsed */
+typedef struct tn_function tn_function; /* what can be called: a row of the table, or a formula */
 
-TN_API const tn_operator *tn_find(const char *name); /* NULL and a message where there is none */
-TN_API int tn_operator_count(void);
-TN_API const tn_operator *tn_operator_at(int index); /* in the table's order; NULL past the end */
-TN_API const char *tn_operator_name(const tn_operator *op);
-TN_API const tn_op *tn_operator_row(const tn_operator *op);
+TN_API const tn_function *tn_find(const char *name); /* NULL and a message where there is none */
+TN_API int tn_function_count(void);
+TN_API const tn_function *tn_function_at(int index); /* in the table's order; NULL past the end */
+TN_API const char *tn_function_name(const tn_function *op);
+TN_API const tn_op *tn_function_row(const tn_function *op);
 
 /* Adds the operators of a shared object to the table. Loading the same file again does nothing. */
 TN_API tn_status tn_load(const char *path);
 
 /* The whole table, or one operator, as JSON; the caller frees it with tn_free. NULL and a message on failure. */
 TN_API char *tn_table_json(void);
-TN_API char *tn_operator_json(const tn_operator *op);
+TN_API char *tn_function_json(const tn_function *op);
 /* The gradient rule of an operator, or null; of a formula it is derived now, unless it was before. */
-TN_API char *tn_gradient_json(const tn_operator *op);
+TN_API char *tn_gradient_json(const tn_function *op);
 TN_API void tn_free(void *memory);
 
-/* A named attribute: {"axis", {.kind = TN_INT, .i = 1}}, or by the functions below. */
+/* A named attribute: {"axis", {.kind = TN_ATTR_INT, .i = 1}}, or by the functions below. */
 typedef struct tn_attr {
     const char *name;
     tn_value value;
@@ -62,21 +62,21 @@ typedef struct tn_spec {
 
 /* Output types and shapes. Looks at no data; a dimension of -1 or a rank of -1 in an input means that it is not known
  * yet. `?` outputs are present when their attribute want_<name> is true. specs: one for each output. */
-TN_API tn_status tn_infer(const tn_operator *op, const tn_args *args, tn_spec *specs);
+TN_API tn_status tn_infer(const tn_function *op, const tn_args *args, tn_spec *specs);
 
 /* Checks the call, picks a kernel and runs it. host NULL: the default one. */
-TN_API tn_status tn_run(const tn_operator *op, const tn_args *args, const tn_host *host);
+TN_API tn_status tn_run(const tn_function *op, const tn_args *args, const tn_host *host);
 
 /* Does everything of tn_run but the running: the kernel's plan is made and kept. Data pointers may be NULL. */
-TN_API tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host);
+TN_API tn_status tn_prepare(const tn_function *op, const tn_args *args, const tn_host *host);
 
 /* The most bytes that tn_run takes from the host, each block at a multiple of 64, unless an output lies in the memory
  * of an input: a host that gives out pieces of what it has set aside needs no more. The plan is made and kept, as
  * tn_prepare does it; outputs that are wanted must be there. */
-TN_API tn_status tn_workspace(const tn_operator *op, const tn_args *args, size_t *bytes);
+TN_API tn_status tn_workspace(const tn_function *op, const tn_args *args, size_t *bytes);
 
 /* The name of the kernel that tn_run would take, and what must be moved and done. Either may be NULL. */
-TN_API tn_status tn_explain(const tn_operator *op, const tn_args *args, const char **kernel, tn_cost *cost);
+TN_API tn_status tn_explain(const tn_function *op, const tn_args *args, const char **kernel, tn_cost *cost);
 
 TN_API const char *tn_version(void); /* "0.1.0" */
 

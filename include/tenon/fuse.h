@@ -1,7 +1,7 @@
 /* Formulas as operators: one line of text becomes kernels for every device, a contract and a gradient (docs/formulas.md
  * has the language).
  *
- *     const tn_operator *gate;
+ *     const tn_function *gate;
  *     if (tn_fuse("silu(x) * y", NULL, &gate) != TN_OK) puts(tn_last_error());
  *     tn_run(gate, &args, NULL); */
 #ifndef TENON_FUSE_H
@@ -21,11 +21,11 @@ typedef struct tn_fuse_options {
 /* The operator that a formula is, for tn_run and everything else that takes one. It lasts as long as the process: the
  * same text with the same options gives the same operator, on every thread. Errors point at the character. `options`
  * may be NULL. */
-TN_API tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_operator **op);
+TN_API tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_function **op);
 
 /* The gradient of an operator that is a formula: another one, for the inputs and outputs that its contract names and
  * d<output> for each output. TN_UNSUPPORTED where there is none. */
-TN_API tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **gradient);
+TN_API tn_status tn_fuse_gradient(const tn_function *op, const tn_function **gradient);
 
 /* What a call of an operator that is a formula computes, as JSON, for frameworks that can do it with operations of
  * their own. `types` and `ranks` are of the inputs (TN_NO_TYPE: absent), `attributes` text: "eps=1e-05 mode='sum'".
@@ -37,7 +37,7 @@ TN_API tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **gra
  *            "torch": the function of PyTorch that does the same, where there is one};
  *           types of values are f32, f64, i64 and bool
  * The caller frees it with tn_free; NULL and a message where there is no such thing. */
-TN_API char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int32_t *ranks,
+TN_API char *tn_fuse_graph_json(const tn_function *op, const tn_type *types, const int32_t *ranks,
                                 const char *attributes);
 
 #ifdef __cplusplus

@@ -25,16 +25,24 @@ typedef struct tn_view {
 } tn_view;
 
 /* One argument of the signature: count is 0 where an optional one is absent, and the length of a list. */
-typedef struct tn_arg {
+typedef struct tn_slot {
     const tn_view *views;
     int32_t count;
-} tn_arg;
+} tn_slot;
 
-typedef enum tn_kind { TN_UNSET, TN_INT, TN_FLOAT, TN_BOOLEAN, TN_STR, TN_DTYPE, TN_INTS } tn_kind;
+typedef enum tn_attr_kind {
+    TN_ATTR_UNSET,
+    TN_ATTR_INT,
+    TN_ATTR_FLOAT,
+    TN_ATTR_BOOL,
+    TN_ATTR_STR,
+    TN_ATTR_TYPE,
+    TN_ATTR_INTS
+} tn_attr_kind;
 
 /* The value of an attribute. */
 typedef struct tn_value {
-    int16_t kind;   /* tn_kind; TN_UNSET: not given (a default, or an absent optional one) */
+    int16_t kind;   /* tn_attr_kind; TN_ATTR_UNSET: not given (a default, or an absent optional one) */
     int16_t choice; /* of 'a'|'b'|'c': which one; set by the core */
     int32_t count;  /* elements of ints */
     union {
@@ -51,8 +59,8 @@ typedef struct tn_kernel tn_kernel;
 
 typedef struct tn_call {
     const char *name;      /* the operator's */
-    const tn_arg *in;      /* in the signature's order, tensors only */
-    const tn_arg *out;     /* in the signature's order; count 0: not wanted */
+    const tn_slot *in;     /* in the signature's order, tensors only */
+    const tn_slot *out;    /* in the signature's order; count 0: not wanted */
     const tn_value *attrs; /* in the signature's order, attributes only; then want_<output> for outputs marked `?`.
                               Axes are non-negative; axes lists are sorted, [] has become all of them. */
     tn_device device;

@@ -47,14 +47,14 @@ TN_API const char *tn_type_name(tn_type type);  /* "bf16"; "?" for TN_NO_TYPE */
 TN_API tn_type tn_type_named(const char *name); /* TN_NO_TYPE where there is none */
 TN_API size_t tn_type_size(tn_type type);       /* bytes of an element */
 
-typedef struct tn_dtype { /* DLDataType */
+typedef struct tn_dlpack_type { /* DLDataType */
     uint8_t code;
     uint8_t bits;
     uint16_t lanes;
-} tn_dtype;
+} tn_dlpack_type;
 
-TN_API tn_dtype tn_dtype_of(tn_type type);
-TN_API tn_type tn_type_of(tn_dtype dtype); /* TN_NO_TYPE where Tenon has no such type */
+TN_API tn_dlpack_type tn_type_to_dlpack(tn_type type);
+TN_API tn_type tn_type_from_dlpack(tn_dlpack_type dtype); /* TN_NO_TYPE where Tenon has no such type */
 
 typedef enum tn_device_kind { TN_CPU = 1, TN_CUDA = 2 } tn_device_kind; /* DLDeviceType */
 
@@ -67,7 +67,7 @@ typedef struct tn_tensor { /* DLTensor */
     void *data;
     tn_device device;
     int32_t ndim;
-    tn_dtype dtype;
+    tn_dlpack_type dtype;
     int64_t *shape;
     int64_t *strides; /* in elements; NULL: dense, last dimension fastest */
     uint64_t byte_offset;

@@ -52,7 +52,7 @@ def type_name(number: int) -> str:
 
 def kind_of(tensor: Tensor) -> str:
     """The name of a tensor's element type, "?" where Tenon has none."""
-    number = lib.tn_type_of(tensor.dtype)
+    number = lib.tn_type_from_dlpack(tensor.dtype)
     return type_name(number)
 
 
@@ -60,14 +60,14 @@ def make_tensor(
     data: int, device: tuple[int, int], kind: str, shape: Sequence[int], strides: Sequence[int] | None
 ) -> Tensor:
     """A tensor over memory that somebody else owns; strides in elements, None: dense."""
-    dtype, sizes = lib.tn_dtype_of(type_number(kind)), ctypes.c_int64 * len(shape)
+    dtype, sizes = lib.tn_type_to_dlpack(type_number(kind)), ctypes.c_int64 * len(shape)
     steps = None if strides is None else sizes(*strides)
     return Tensor(data, device, len(shape), dtype, sizes(*shape), steps, 0)
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------
 
-_PLAIN = {"int": _structs.INT, "axis": _structs.INT, "float": _structs.FLOAT, "bool": _structs.BOOLEAN}
+_PLAIN = {"int": _structs.INT, "axis": _structs.INT, "float": _structs.FLOAT, "bool": _structs.BOOL}
 
 
 class _Attribute:
@@ -91,7 +91,7 @@ class _Attribute:
         if kind in ("axes", "ints"):
             held.append((ctypes.c_int64 * len(made))(*made))
             return _structs.INTS, len(made), ctypes.addressof(held[-1])
-        return (_structs.DTYPE, 0, type_number(made)) if kind == "dtype" else (_structs.STR, 0, self._text(made))
+        return (_structs.TYPE, 0, type_number(made)) if kind == "dtype" else (_structs.STR, 0, self._text(made))
 
     def _text(self, value: str) -> int:
         made = self.texts.get(value)

@@ -32,7 +32,7 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_last_error.restype = ctypes.c_char_p
     lib.tn_status_name.restype = ctypes.c_char_p
     lib.tn_status_name.argtypes = [ctypes.c_int]
-    lib.tn_operator_count.restype = ctypes.c_int
+    lib.tn_function_count.restype = ctypes.c_int
     lib.tn_table_json.restype = ctypes.c_void_p
     lib.tn_free.argtypes = [ctypes.c_void_p]
     lib.tn_free.restype = None
@@ -40,8 +40,8 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_load.restype = ctypes.c_int
     lib.tn_find.argtypes = [ctypes.c_char_p]
     lib.tn_find.restype = ctypes.c_void_p
-    lib.tn_operator_json.argtypes = [ctypes.c_void_p]
-    lib.tn_operator_json.restype = ctypes.c_void_p
+    lib.tn_function_json.argtypes = [ctypes.c_void_p]
+    lib.tn_function_json.restype = ctypes.c_void_p
     lib.tn_gradient_json.argtypes = [ctypes.c_void_p]
     lib.tn_gradient_json.restype = ctypes.c_void_p
     lib.tn_fuse_gradient.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -52,10 +52,10 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_type_named.restype = ctypes.c_int
     lib.tn_type_name.argtypes = [ctypes.c_int]
     lib.tn_type_name.restype = ctypes.c_char_p
-    lib.tn_dtype_of.argtypes = [ctypes.c_int]
-    lib.tn_dtype_of.restype = DType
-    lib.tn_type_of.argtypes = [DType]
-    lib.tn_type_of.restype = ctypes.c_int
+    lib.tn_type_to_dlpack.argtypes = [ctypes.c_int]
+    lib.tn_type_to_dlpack.restype = DType
+    lib.tn_type_from_dlpack.argtypes = [DType]
+    lib.tn_type_from_dlpack.restype = ctypes.c_int
     lib.tn_fuse_graph_json.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
     lib.tn_fuse_graph_json.restype = ctypes.c_void_p
 
@@ -125,7 +125,7 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
         raise ValueError(last_error())
     check(status)
     assert made.value is not None
-    row: dict[str, Any] = _read_json(lib.tn_operator_json(made))
+    row: dict[str, Any] = _read_json(lib.tn_function_json(made))
     return made.value, row
 
 

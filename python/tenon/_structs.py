@@ -30,13 +30,13 @@ def _number(name: str) -> int:
 MAX_RANK = _number("TN_MAX_RANK")
 TYPE_COUNT = _number("TN_TYPE_COUNT")  # tn_type: 1 … TYPE_COUNT - 1 have names, 0 is none
 CPU, CUDA = (_number(name) for name in ("TN_CPU", "TN_CUDA"))
-UNSET, INT, FLOAT, BOOLEAN, STR, DTYPE, INTS = (
-    _number(f"TN_{name}") for name in ("UNSET", "INT", "FLOAT", "BOOLEAN", "STR", "DTYPE", "INTS")
+UNSET, INT, FLOAT, BOOL, STR, TYPE, INTS = (
+    _number(f"TN_ATTR_{name}") for name in ("UNSET", "INT", "FLOAT", "BOOL", "STR", "TYPE", "INTS")
 )
 
 
 class DType(ctypes.Structure):
-    """A tn_dtype, which is DLPack's DLDataType."""
+    """A tn_dlpack_type, which is DLPack's DLDataType."""
 
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
@@ -126,7 +126,7 @@ class FuseOptions(ctypes.Structure):
 
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
-    "tn_dtype": DType,
+    "tn_dlpack_type": DType,
     "tn_device": Device,
     "tn_tensor": Tensor,
     "tn_value": Value,

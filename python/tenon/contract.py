@@ -206,7 +206,7 @@ _table: dict[str, Operator] = {}
 
 def table() -> Mapping[str, Operator]:
     """Every operator by name, in the table's order."""
-    if len(_table) != _lib.lib.tn_operator_count():
+    if len(_table) != _lib.lib.tn_function_count():
         for row in _lib.table_json():
             if row["name"] not in _table:
                 _table[row["name"]] = _operator(row, _lib.find(row["name"]))

@@ -20,7 +20,7 @@ typedef struct form {
     /* For the domain every size is 2, so that no dimension is left out, and strides tell which dimension it was. */
     int64_t sizes[TN_MAX_RANK], places[TN_MAX_RANK];
     tn_view views[2 * TNI_MAX_ARGS];
-    tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
+    tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tni_domain domain;
     tni_specialized specialized;
 } form;
@@ -46,9 +46,9 @@ static tn_status bind(form *m, const tn_type *types, const int32_t *ranks, const
     return tni_bind(c, &inputs, m->attrs, c->n_attrs, &m->bound, m->specs);
 }
 
-static tn_arg view_of(form *m, int32_t i, tn_type type, int32_t rank) {
+static tn_slot view_of(form *m, int32_t i, tn_type type, int32_t rank) {
     m->views[i] = (tn_view){.shape = m->sizes, .strides = m->places, .ndim = rank, .type = type};
-    return (tn_arg){&m->views[i], 1};
+    return (tn_slot){&m->views[i], 1};
 }
 
 static tn_status place(form *m) {
@@ -122,7 +122,7 @@ static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
     tni_text_add(text, ", \"type\": \"%s\"", lane_name(m, node->type));
     if (node->op == TNI_P_CONST) {
         tni_text_add(text, ", \"value\": ");
-        tni_json_value(text, &(tn_value){.kind = TN_FLOAT, .f = node->value});
+        tni_json_value(text, &(tn_value){.kind = TN_ATTR_FLOAT, .f = node->value});
     }
     if (node->op == TNI_P_INPUT) tni_text_add(text, ", \"input\": %d", (int)node->ref);
     if (tni_prims[node->op].torch) tni_text_add(text, ", \"torch\": \"%s\"", tni_prims[node->op].torch);
@@ -158,7 +158,7 @@ static char *print(const form *m) {
     return NULL;
 }
 
-char *tn_fuse_graph_json(const tn_operator *op, const tn_type *types, const int32_t *ranks, const char *attributes) {
+char *tn_fuse_graph_json(const tn_function *op, const tn_type *types, const int32_t *ranks, const char *attributes) {
     char *text = NULL;
     if (!op || !types || !ranks) {
         tn_fail(TN_BAD_VALUE, "tn_fuse_graph_json: the %s NULL", !op ? "operator is" : "array of types or ranks is");

@@ -22,7 +22,7 @@ typedef struct formula {
     char *signature, *doc; /* of operators by tn_fuse: what the row says */
     bool fast;
     _Atomic(tni_fuse *) parsed;
-    const tn_operator *op; /* by tn_fuse */
+    const tn_function *op; /* by tn_fuse */
     uint64_t hash;
     struct formula *next; /* in its bucket */
     tn_kernel kernels[];  /* those that the row came with, KERNELS, {0} */
@@ -54,12 +54,12 @@ static bool accepts(const tn_call *call) {
     const tni_fuse *parsed;
     if (parsed_of(call->kernel->data, &parsed) != TN_OK || !parsed->axes.list) return true; /* prepare says why not */
     const tni_contract *c = parsed->contract;
-    const tn_arg *first = tni_list_of(parsed, call);
+    const tn_slot *first = tni_list_of(parsed, call);
     bool drawn = false;
     for (int32_t i = 0; i < parsed->graph.n; i++) drawn |= parsed->graph.nodes[i].op == TNI_P_RAND;
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
-        const tn_arg *arg = i < c->n_inputs ? &call->in[i] : &call->out[i - c->n_inputs];
+        const tn_slot *arg = i < c->n_inputs ? &call->in[i] : &call->out[i - c->n_inputs];
         for (int32_t k = 0; k < arg->count && param->list; k++) {
             const tn_view *v = &arg->views[k], *like = &first->views[k];
             bool dense = tni_is_dense(v->ndim, v->shape, v->strides);
@@ -278,14 +278,14 @@ static tn_status add_named(formula *f) {
     }
     char message[256];
     snprintf(message, sizeof message, "%s", tn_last_error());
-    const tn_operator *op = tn_find(f->name);
+    const tn_function *op = tn_find(f->name);
     const formula *other = op ? formula_of(op->row) : NULL;
     bool same = other && other->fast == f->fast && other->name && strcmp(other->written, f->written) == 0;
     return same ? TN_OK : tn_fail(status, "%s", message);
 }
 
 /* Puts it in its bucket, unless another thread was first; then that one's is the result. */
-static tn_status publish(formula *f, tn_operator *op, const tn_operator **result) {
+static tn_status publish(formula *f, tn_function *op, const tn_function **result) {
     _Atomic(formula *) *bucket = &buckets[f->hash % BUCKETS];
     formula *first = atomic_load_explicit(bucket, memory_order_acquire);
     do {
@@ -303,7 +303,7 @@ static tn_status publish(formula *f, tn_operator *op, const tn_operator **result
     return TN_OK;
 }
 
-static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const tn_operator **op) {
+static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const tn_function **op) {
     uint64_t hash = hash_of(text, name, fast);
     formula *f = find(atomic_load_explicit(&buckets[hash % BUCKETS], memory_order_acquire), text, name, fast, hash);
     if (f) {
@@ -311,7 +311,7 @@ static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *p
         *op = f->op;
         return TN_OK;
     }
-    tn_operator *made = NULL;
+    tn_function *made = NULL;
     TN_TRY(make_formula(text, name, fast, parsed, &f));
     tn_status status = name ? add_named(f) : tni_operator_make(&f->row, &made);
     if (status != TN_OK) {
@@ -327,7 +327,7 @@ static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *p
     return publish(f, made, op);
 }
 
-tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_operator **op) {
+tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_function **op) {
     if (!op) return tn_fail(TN_BAD_VALUE, "tn_fuse: there is no place for the operator (NULL)");
     *op = NULL;
     if (!text) return tn_fail(TN_BAD_VALUE, "tn_fuse: the formula is NULL");
@@ -346,7 +346,7 @@ static tn_status not_written(const tni_fuse *parsed, tn_status status) {
     return tn_fail(TN_UNSUPPORTED, "no gradient of '%s' can be derived: %s", parsed->contract->name, why);
 }
 
-static tn_status derive(const formula *f, char **rule, const tn_operator **called) {
+static tn_status derive(const formula *f, char **rule, const tn_function **called) {
     const tni_fuse *parsed;
     tni_fuse *grad;
     TN_TRY(parsed_of(f, &parsed));
@@ -362,7 +362,7 @@ static tn_status derive(const formula *f, char **rule, const tn_operator **calle
     return status;
 }
 
-static tn_status gradient(const tn_op *whole, char **rule, const tn_operator **called) {
+static tn_status gradient(const tn_op *whole, char **rule, const tn_function **called) {
     const formula *f = formula_of(whole);
     *rule = NULL;
     *called = NULL;
@@ -372,7 +372,7 @@ static tn_status gradient(const tn_op *whole, char **rule, const tn_operator **c
     return status == TN_UNSUPPORTED ? TN_OK : status;
 }
 
-tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **made) {
+tn_status tn_fuse_gradient(const tn_function *op, const tn_function **made) {
     if (!op || !made) return tn_fail(TN_BAD_VALUE, "tn_fuse_gradient: the operator or its place is NULL");
     const formula *f = formula_of(op->row);
     *made = NULL;
@@ -383,7 +383,7 @@ tn_status tn_fuse_gradient(const tn_operator *op, const tn_operator **made) {
     return TN_OK;
 }
 
-tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed) {
+tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
     const formula *f = formula_of(op->row);
     if (!f) return tn_fail(TN_UNSUPPORTED, "%s: is no formula", op->contract->name);
     return parsed_of(f, parsed);

@@ -10,6 +10,6 @@ extern const tni_formulas tni_fused_rows;               /* for tni_set_formulas 
 extern const tni_backend *const tni_formula_backends[]; /* for tni_set_backends */
 
 /* The formula of an operator that is one. */
-tn_status tni_operator_formula(const tn_operator *op, const tni_fuse **parsed);
+tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed);
 
 #endif

@@ -135,7 +135,7 @@ static tn_status run_softmax(tn_device x_at, tn_device y_at, const tn_host *host
 }
 
 static bool has_cuda_kernel(const char *name) {
-    for (const tn_kernel *k = tn_operator_row(tn_find(name))->kernels; k->name; k++) {
+    for (const tn_kernel *k = tn_function_row(tn_find(name))->kernels; k->name; k++) {
         if (k->device == TN_CUDA) return true;
     }
     return false;

@@ -49,7 +49,7 @@ static void lay_out(const tni_dims *shape, order how, int64_t *strides) {
 }
 
 /* A call that is refused, or goes to no CUDA kernel, asks for none. */
-static void prepare(const tn_operator *op, const tni_case *c, order how, int device) {
+static void prepare(const tn_function *op, const tni_case *c, order how, int device) {
     tn_tensor tensors[TNI_MAX_ARGS];
     const tn_tensor *in[TNI_MAX_ARGS] = {0};
     int64_t strides[TNI_MAX_ARGS][TN_MAX_RANK];
@@ -69,7 +69,7 @@ static void prepare(const tn_operator *op, const tni_case *c, order how, int dev
     n_calls++;
 }
 
-static void prepare_all(const tn_operator *op, const char *text, order last) {
+static void prepare_all(const tn_function *op, const char *text, order last) {
     for (tn_type T = TN_F16; T <= TN_F64; T++) {
         tni_case *c;
         if (tni_sample_case(op->contract, text, T, &c) != TN_OK) continue;
@@ -84,8 +84,8 @@ static void prepare_all(const tn_operator *op, const char *text, order last) {
 }
 
 static void prepare_samples(void) {
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         if (op->row->formula) continue;
         for (const tn_sample *s = op->row->samples; s->args; s++) prepare_all(op, s->args, ORDERS - 1);
     }

@@ -110,7 +110,7 @@ static inline tn_tensor array_tensor(array *a) {
     return (tn_tensor){.data = a->data,
                        .device = {TN_CPU, 0},
                        .ndim = a->ndim,
-                       .dtype = tn_dtype_of(a->type),
+                       .dtype = tn_type_to_dlpack(a->type),
                        .shape = a->shape,
                        .strides = a->strides};
 }
@@ -279,11 +279,11 @@ static inline double ref_leaf(const reference *r, const call_of *c, const tni_gn
         return tn_get(c->in[node->ref].type, c->in[node->ref].data, at);
     case TNI_P_ATTR: {
         const tn_value *v = &r->attrs[node->ref];
-        return v->kind == TN_INT ? (double)v->i : v->kind == TN_BOOLEAN ? v->b : v->f;
+        return v->kind == TN_ATTR_INT ? (double)v->i : v->kind == TN_ATTR_BOOL ? v->b : v->f;
     }
     case TNI_P_ATTR_IS: return r->attrs[node->ref].choice == (int)node->value;
     case TNI_P_HAS: return c->in[node->ref].memory != NULL;
-    case TNI_P_HAS_ATTR: return r->attrs[node->ref].kind != TN_UNSET;
+    case TNI_P_HAS_ATTR: return r->attrs[node->ref].kind != TN_ATTR_UNSET;
     case TNI_P_RAND:
         tni_random((int64_t[2]){(int64_t)array_get(&c->in[node->ref], 0), (int64_t)array_get(&c->in[node->ref], 1)},
                    (int64_t)node->value, i, &drawn, 1);
@@ -331,18 +331,18 @@ static inline double **ref_run(const call_of *c) {
     reference r = {.f = c->f};
     const tni_contract *contract = c->f->contract;
     tn_view views[3 * TNI_MAX_ARGS];
-    tn_arg in[TNI_MAX_ARGS] = {{0}}, out[TNI_MAX_ARGS] = {{0}};
+    tn_slot in[TNI_MAX_ARGS] = {{0}}, out[TNI_MAX_ARGS] = {{0}};
     for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) {
         const array *a = i < TNI_MAX_ARGS ? &c->in[i] : &c->out[i - TNI_MAX_ARGS];
         views[i] = (tn_view){a->data, a->shape, a->strides, a->ndim, a->type};
-        if (a->memory) *(i < TNI_MAX_ARGS ? &in[i] : &out[i - TNI_MAX_ARGS]) = (tn_arg){&views[i], 1};
+        if (a->memory) *(i < TNI_MAX_ARGS ? &in[i] : &out[i - TNI_MAX_ARGS]) = (tn_slot){&views[i], 1};
     }
     for (int i = 0; i < contract->n_attrs; i++) {
         r.attrs[i] = contract->attrs[i].value;
         for (int k = 0; k < c->n_attrs; k++) {
             if (strcmp(c->attrs[k].name, contract->attrs[i].name) == 0) r.attrs[i] = c->attrs[k].value;
         }
-        for (int k = 0; k < contract->attrs[i].n_choices && r.attrs[i].kind == TN_STR; k++) {
+        for (int k = 0; k < contract->attrs[i].n_choices && r.attrs[i].kind == TN_ATTR_STR; k++) {
             if (strcmp(r.attrs[i].s, contract->attrs[i].choices[k]) == 0) r.attrs[i].choice = (int16_t)k;
         }
     }
@@ -487,7 +487,7 @@ static inline void row_close(call_of *c) {
 typedef struct views {
     tn_view views[2 * TNI_MAX_ARGS];
     tn_view lists[8][MOST_PARTS];
-    tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
+    tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tn_value attrs[TNI_MAX_ARGS];
     tn_call call;
 } views;
@@ -497,7 +497,7 @@ static inline void make_views(const call_of *c, views *v) {
     for (int i = 0; i < 2 * TNI_MAX_ARGS; i++) {
         const array *a = i < TNI_MAX_ARGS ? &c->in[i] : &c->out[i - TNI_MAX_ARGS];
         v->views[i] = (tn_view){a->data, a->shape, a->strides, a->ndim, a->type};
-        if (a->memory) *(i < TNI_MAX_ARGS ? &v->in[i] : &v->out[i - TNI_MAX_ARGS]) = (tn_arg){&v->views[i], 1};
+        if (a->memory) *(i < TNI_MAX_ARGS ? &v->in[i] : &v->out[i - TNI_MAX_ARGS]) = (tn_slot){&v->views[i], 1};
     }
     for (int i = 0, list = 0; i < c->f->contract->n_inputs && c->n_parts; i++) {
         const array *a = &c->in[i];
@@ -507,12 +507,13 @@ static inline void make_views(const call_of *c, views *v) {
             v->lists[list][k] = (tn_view){data, &c->parts[k], a->strides, 1, a->type};
             data += c->parts[k] * a->strides[0] * (int64_t)tn_type_size(a->type);
         }
-        v->in[i] = (tn_arg){v->lists[list++], c->n_parts};
+        v->in[i] = (tn_slot){v->lists[list++], c->n_parts};
     }
     for (int i = 0; i < c->f->contract->n_attrs; i++) v->attrs[i] = c->f->contract->attrs[i].value;
     for (int i = 0; i < c->n_attrs; i++) {
         int32_t at = tni_attr_named(c->f->contract, c->attrs[i].name);
-        if (at >= 0 && c->attrs[i].value.kind != TN_STR) v->attrs[at] = c->attrs[i].value; /* words: their default */
+        if (at >= 0 && c->attrs[i].value.kind != TN_ATTR_STR)
+            v->attrs[at] = c->attrs[i].value; /* words: their default */
     }
     v->call = (tn_call){
         .name = "f", .in = v->in, .out = v->out, .attrs = v->attrs, .device = {TN_CPU, 0}, .host = tn_default_host()};

@@ -14,7 +14,7 @@ typedef struct run_tensors {
     tni_bound bound;
     tn_spec specs[TNI_MAX_ARGS];
     tn_view views[2 * TNI_MAX_ARGS];
-    tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
+    tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     int64_t shapes[2 * TNI_MAX_ARGS][TN_MAX_RANK], strides[2 * TNI_MAX_ARGS][TN_MAX_RANK];
 } run_tensors;
 
@@ -62,7 +62,7 @@ static inline tn_status run_check(const tni_fuse *f, const tn_args *args, run_te
             return tn_fail(TN_BAD_SHAPE, "%s: %s has rank %d, at most %d can be", c->name, c->inputs[i].name,
                            tensor->ndim, TN_MAX_RANK);
         }
-        t->operands[n++] = (tni_operand){tn_type_of(tensor->dtype), tensor->ndim, tensor->shape};
+        t->operands[n++] = (tni_operand){tn_type_from_dlpack(tensor->dtype), tensor->ndim, tensor->shape};
     }
     tni_inputs inputs = {t->operands, t->counts};
     TN_TRY(tni_bind(c, &inputs, args->attrs, args->n_attrs, &t->bound, t->specs));
@@ -91,7 +91,7 @@ static inline tn_view *run_set_view(run_tensors *t, int32_t i, const tn_tensor *
                       .shape = t->shapes[i],
                       .strides = t->strides[i],
                       .ndim = tensor->ndim,
-                      .type = tn_type_of(tensor->dtype)};
+                      .type = tn_type_from_dlpack(tensor->dtype)};
     return view;
 }
 
@@ -114,7 +114,7 @@ static inline tn_status run_set_inputs(const tni_fuse *f, const tn_args *args, r
         const tn_tensor *tensor = run_given(args, i);
         if (!tensor) continue;
         tni_dims full;
-        t->in[i] = (tn_arg){run_set_view(t, i, tensor), 1};
+        t->in[i] = (tn_slot){run_set_view(t, i, tensor), 1};
         TN_TRY(tni_input_shape(c, &t->bound, i, &t->operands[n++], &full));
         run_broaden(t, i, &full);
     }
@@ -130,11 +130,11 @@ static inline tn_status run_set_outputs(const tni_fuse *f, const tn_args *args, 
         bool fits = tensor->ndim == spec->ndim || !spec->present;
         for (int d = 0; fits && spec->present && d < spec->ndim; d++) fits = tensor->shape[d] == spec->shape[d];
         if (!fits) return tn_fail(TN_BAD_SHAPE, "%s: the tensor for %s has another shape", c->name, c->outputs[i].name);
-        if (spec->present && tn_type_of(tensor->dtype) != spec->type) {
+        if (spec->present && tn_type_from_dlpack(tensor->dtype) != spec->type) {
             return tn_fail(TN_BAD_TYPE, "%s: the tensor for %s has type %s, needs %s", c->name, c->outputs[i].name,
-                           tn_type_name(tn_type_of(tensor->dtype)), tn_type_name(spec->type));
+                           tn_type_name(tn_type_from_dlpack(tensor->dtype)), tn_type_name(spec->type));
         }
-        t->out[i] = (tn_arg){run_set_view(t, TNI_MAX_ARGS + i, tensor), 1};
+        t->out[i] = (tn_slot){run_set_view(t, TNI_MAX_ARGS + i, tensor), 1};
     }
     return TN_OK;
 }

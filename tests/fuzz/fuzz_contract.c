@@ -54,21 +54,21 @@ static tni_operand take_operand(source *from, int64_t *shape) {
 
 static tn_value take_value(source *from, const tni_attr *attr, int64_t *ints) {
     uint8_t byte = take(from);
-    if (byte % 4 == 0) return (tn_value){.kind = TN_UNSET};
+    if (byte % 4 == 0) return (tn_value){.kind = TN_ATTR_UNSET};
     switch (byte % 16 == 1 ? (int)(byte / 16 % 10) : (int)attr->kind) { /* now and then of another kind */
-    case TNI_A_FLOAT: return (tn_value){.kind = TN_FLOAT, .f = byte / 7.0};
-    case TNI_A_BOOL: return (tn_value){.kind = TN_BOOLEAN, .b = byte & 16};
-    case TNI_A_DTYPE: return (tn_value){.kind = TN_DTYPE, .type = (tn_type)(byte / 4 % (TN_TYPE_COUNT + 1))};
+    case TNI_A_FLOAT: return (tn_value){.kind = TN_ATTR_FLOAT, .f = byte / 7.0};
+    case TNI_A_BOOL: return (tn_value){.kind = TN_ATTR_BOOL, .b = byte & 16};
+    case TNI_A_DTYPE: return (tn_value){.kind = TN_ATTR_TYPE, .type = (tn_type)(byte / 4 % (TN_TYPE_COUNT + 1))};
     case TNI_A_CHOICE:
-        if (attr->n_choices) return (tn_value){.kind = TN_STR, .s = attr->choices[byte % attr->n_choices]};
-        return (tn_value){.kind = TN_STR, .s = "x"};
+        if (attr->n_choices) return (tn_value){.kind = TN_ATTR_STR, .s = attr->choices[byte % attr->n_choices]};
+        return (tn_value){.kind = TN_ATTR_STR, .s = "x"};
     case TNI_A_STR:
-    case TNI_A_ACTIVATION: return (tn_value){.kind = TN_STR, .s = byte & 64 ? "relu" : byte & 32 ? "none" : "g"};
+    case TNI_A_ACTIVATION: return (tn_value){.kind = TN_ATTR_STR, .s = byte & 64 ? "relu" : byte & 32 ? "none" : "g"};
     case TNI_A_AXES:
     case TNI_A_INTS:
         for (int i = 0; i < byte / 8; i++) ints[i] = take_size(from);
-        return (tn_value){.kind = TN_INTS, .count = byte / 8, .ints = ints};
-    default: return (tn_value){.kind = TN_INT, .i = take_size(from)};
+        return (tn_value){.kind = TN_ATTR_INTS, .count = byte / 8, .ints = ints};
+    default: return (tn_value){.kind = TN_ATTR_INT, .i = take_size(from)};
     }
 }
 

@@ -85,8 +85,8 @@ static bool has_gpu_kernels(const tn_op *row) {
 
 static void lists_are_the_contracts(void) {
     int found = 0;
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         const arguments *a = list_of(op->contract->name);
         CHECK_ROW(a || !has_gpu_kernels(op->row), "%s has no list of its arguments", op->contract->name);
         if (!a) continue;

@@ -80,7 +80,7 @@ OP(pooled,
 static tn_status grouped_ref(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *b = tn_in(call, 1), *y = tn_out(call, 0), *sums = tn_out(call, 1);
     int64_t c = x->shape[1], groups = call->attrs[0].i;
-    double add = call->attrs[1].kind == TN_UNSET ? 0 : call->attrs[1].f;
+    double add = call->attrs[1].kind == TN_ATTR_UNSET ? 0 : call->attrs[1].f;
     bool negative = strcmp(call->attrs[2].s, "minus") == 0;
     (void)state;
     for (int64_t i = 0; sums && i < tn_count(sums); i++) set(sums, i, 0);

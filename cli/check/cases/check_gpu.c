@@ -351,8 +351,8 @@ void check_idle(int device) {
     unsigned flags;
     int active = -1;
     tn_free(tn_table_json());
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         tni_case *made;
         made_call k;
         const char *sample = op->row->samples ? op->row->samples[0].args : NULL;

@@ -64,7 +64,7 @@ static void begin_change(attempt *a, const tn_tensor *t, void *data) {
 }
 
 static bool fits_room(const attempt *a, int32_t i) {
-    int64_t n = 1, size = (int64_t)tn_type_size(tn_type_of(a->tensor.dtype));
+    int64_t n = 1, size = (int64_t)tn_type_size(tn_type_from_dlpack(a->tensor.dtype));
     for (int32_t d = 0; d < a->tensor.ndim; d++) {
         if (a->tensor.shape[d] < 0 || __builtin_mul_overflow(n, a->tensor.shape[d], &n)) return false;
     }
@@ -121,12 +121,12 @@ static void try_tensor(attempt *a, int32_t i) {
     char what[96];
     for (int type = 1; type < TN_TYPE_COUNT; type++) {
         begin_change(a, t, data);
-        a->tensor.dtype = tn_dtype_of((tn_type)type);
+        a->tensor.dtype = tn_type_to_dlpack((tn_type)type);
         snprintf(what, sizeof what, "as %s", tn_type_name((tn_type)type));
         if ((tn_type)type != a->k.in[i].type) try_input(a, i, false, what);
     }
     begin_change(a, t, data);
-    a->tensor.dtype = (tn_dtype){99, 13, 7};
+    a->tensor.dtype = (tn_dlpack_type){99, 13, 7};
     try_input(a, i, true, "of an unknown type");
     static const tn_device devices[] = {{TN_CPU, 0}, {TN_CUDA, 0}, {TN_CUDA, 3}, {77, 0}, {0, 0}, {-5, -5}};
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
@@ -163,7 +163,7 @@ typedef struct change {
 } change;
 
 static void other_type(attempt *a) {
-    a->tensor.dtype = tn_dtype_of(tn_type_of(a->tensor.dtype) == TN_I16 ? TN_I32 : TN_I16);
+    a->tensor.dtype = tn_type_to_dlpack(tn_type_from_dlpack(a->tensor.dtype) == TN_I16 ? TN_I32 : TN_I16);
 }
 static void one_more_dimension(attempt *a) {
     a->shape[a->tensor.ndim++] = 1;
@@ -295,19 +295,19 @@ static const struct {
     uint32_t kinds;
     tn_value value;
 } bad_values[] = {
-    {"a string", ~TEXTS, {.kind = TN_STR, .s = "nonsense"}},
-    {"a choice that there is not", KIND(CHOICE), {.kind = TN_STR, .s = "no such choice"}},
-    {"a string of NULL", TEXTS, {.kind = TN_STR, .s = NULL}},
-    {"a type", ~KIND(DTYPE), {.kind = TN_DTYPE, .type = TN_F32}},
-    {"a list", ~LISTS, {.kind = TN_INTS, .ints = twice, .count = 2}},
-    {"a list of NULL", LISTS, {.kind = TN_INTS, .ints = NULL, .count = 2}},
-    {"a list of negative length", LISTS, {.kind = TN_INTS, .ints = twice, .count = -2}},
-    {"a list that is too long", LISTS, {.kind = TN_INTS, .ints = many, .count = TNI_MAX_INTS + 1}},
-    {"1000", KIND(AXIS), {.kind = TN_INT, .i = 1000}},
-    {"-1000", KIND(AXIS), {.kind = TN_INT, .i = -1000}},
-    {"[1000]", KIND(AXES), {.kind = TN_INTS, .ints = far, .count = 1}},
-    {"[-1000]", KIND(AXES), {.kind = TN_INTS, .ints = negative, .count = 1}},
-    {"[0, 0]", KIND(AXES), {.kind = TN_INTS, .ints = twice, .count = 2}},
+    {"a string", ~TEXTS, {.kind = TN_ATTR_STR, .s = "nonsense"}},
+    {"a choice that there is not", KIND(CHOICE), {.kind = TN_ATTR_STR, .s = "no such choice"}},
+    {"a string of NULL", TEXTS, {.kind = TN_ATTR_STR, .s = NULL}},
+    {"a type", ~KIND(DTYPE), {.kind = TN_ATTR_TYPE, .type = TN_F32}},
+    {"a list", ~LISTS, {.kind = TN_ATTR_INTS, .ints = twice, .count = 2}},
+    {"a list of NULL", LISTS, {.kind = TN_ATTR_INTS, .ints = NULL, .count = 2}},
+    {"a list of negative length", LISTS, {.kind = TN_ATTR_INTS, .ints = twice, .count = -2}},
+    {"a list that is too long", LISTS, {.kind = TN_ATTR_INTS, .ints = many, .count = TNI_MAX_INTS + 1}},
+    {"1000", KIND(AXIS), {.kind = TN_ATTR_INT, .i = 1000}},
+    {"-1000", KIND(AXIS), {.kind = TN_ATTR_INT, .i = -1000}},
+    {"[1000]", KIND(AXES), {.kind = TN_ATTR_INTS, .ints = far, .count = 1}},
+    {"[-1000]", KIND(AXES), {.kind = TN_ATTR_INTS, .ints = negative, .count = 1}},
+    {"[0, 0]", KIND(AXES), {.kind = TN_ATTR_INTS, .ints = twice, .count = 2}},
     {"a kind that there is not", ~0u, {.kind = 99}},
 };
 

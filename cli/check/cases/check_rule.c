@@ -27,20 +27,21 @@ static const array *source_array(const backward *b, const tni_source *s) {
     return a && a->count >= 0 ? a : NULL;
 }
 
-/* kind TN_UNSET: nothing to pass on. */
+/* kind TN_ATTR_UNSET: nothing to pass on. */
 static tn_value source_value(const backward *b, const tni_source *s) {
     switch (s->kind) {
     case TNI_FROM_ATTR: return b->bound->attrs[s->ref];
-    case TNI_FROM_DIM: return (tn_value){.kind = TN_INT, .i = b->bound->dims[s->ref]};
+    case TNI_FROM_DIM: return (tn_value){.kind = TN_ATTR_INT, .i = b->bound->dims[s->ref]};
     case TNI_FROM_PACK:
-        return (tn_value){.kind = TN_INTS, .count = b->bound->packs[s->ref].ndim, .ints = b->bound->packs[s->ref].d};
+        return (tn_value){
+            .kind = TN_ATTR_INTS, .count = b->bound->packs[s->ref].ndim, .ints = b->bound->packs[s->ref].d};
     case TNI_FROM_LITERAL: return s->literal;
-    default: return (tn_value){.kind = TN_UNSET};
+    default: return (tn_value){.kind = TN_ATTR_UNSET};
     }
 }
 
 static void add_attr(made_call *k, const char *name, tn_value value) {
-    if (value.kind != TN_UNSET) k->attrs[k->args.n_attrs++] = (tn_attr){name, value};
+    if (value.kind != TN_ATTR_UNSET) k->attrs[k->args.n_attrs++] = (tn_attr){name, value};
 }
 
 /* A gradient that did not arrive is 0 where the called operator insists on one. */
@@ -78,7 +79,7 @@ static bool wanted(const backward *b, const tni_statement *st, int32_t r) {
     return r < st->n_results && (st->result_is_local || tensor_of(b->forward, st->results[r]) >= 0);
 }
 
-static bool has_kernel(const tn_operator *op, const char *name) {
+static bool has_kernel(const tn_function *op, const char *name) {
     for (const tn_kernel *k = op->row->kernels; name && k->name; k++) {
         if (strcmp(k->name, name) == 0) return true;
     }

@@ -180,7 +180,7 @@ typedef struct caller {
 /* The checker is not shared: what went wrong is kept for the thread that started us. */
 static void *call_often(void *arg) {
     caller *who = arg;
-    const tn_operator *op = who->c->op;
+    const tn_function *op = who->c->op;
     while (!atomic_load(who->go)) sched_yield();
     for (int i = 0; i < who->repeats && !who->wrong[0]; i++) {
         for (int32_t o = 0; o < who->k.n_out; o++) {

@@ -101,8 +101,8 @@ bool variant_flatten(variant *v) {
     }
     for (int32_t i = 0; i < s->contract->n_attrs; i++) {
         tni_attr_kind kind = s->contract->attrs[i].kind;
-        if (kind == TNI_A_AXIS || kind == TNI_A_AXES) s->attrs[i].kind = TN_UNSET;
-        if (s->attrs[i].kind == TN_INTS && tni_attr_is_shape(s->contract, i)) {
+        if (kind == TNI_A_AXIS || kind == TNI_A_AXES) s->attrs[i].kind = TN_ATTR_UNSET;
+        if (s->attrs[i].kind == TN_ATTR_INTS && tni_attr_is_shape(s->contract, i)) {
             s->attrs[i].count = 0;
             any = true;
         }
@@ -121,7 +121,7 @@ static int64_t elements_of(const variant *v) {
         if (dims_count(&shape) > most) most = dims_count(&shape);
     }
     for (int32_t i = 0; i < s->contract->n_attrs; i++) {
-        if (s->attrs[i].kind != TN_INTS || !tni_attr_is_shape(s->contract, i)) continue;
+        if (s->attrs[i].kind != TN_ATTR_INTS || !tni_attr_is_shape(s->contract, i)) continue;
         int64_t n = 1;
         for (int32_t d = 0; d < s->attrs[i].count; d++) n *= s->attrs[i].ints[d];
         if (n > most) most = n;

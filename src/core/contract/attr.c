@@ -74,9 +74,9 @@ void tni_print_attr_kind(tni_text *text, const tni_attr *attr) {
 
 static const char *given_name(int kind) {
     static const char *const names[] = {
-        [TN_UNSET] = "nothing", [TN_INT] = "an int",   [TN_FLOAT] = "a float", [TN_BOOLEAN] = "a bool",
-        [TN_STR] = "a str",     [TN_DTYPE] = "a type", [TN_INTS] = "ints"};
-    return kind >= 0 && kind <= TN_INTS ? names[kind] : "something else";
+        [TN_ATTR_UNSET] = "nothing", [TN_ATTR_INT] = "an int",  [TN_ATTR_FLOAT] = "a float", [TN_ATTR_BOOL] = "a bool",
+        [TN_ATTR_STR] = "a str",     [TN_ATTR_TYPE] = "a type", [TN_ATTR_INTS] = "ints"};
+    return kind >= 0 && kind <= TN_ATTR_INTS ? names[kind] : "something else";
 }
 
 static tn_status wrong_kind(const char *who, const tni_attr *attr, const tn_value *given) {
@@ -124,7 +124,7 @@ static tn_status accept_activation(const char *who, const tni_attr *attr, const 
 }
 
 static tn_status accept_ints(const char *who, const tni_attr *attr, const tn_value *given) {
-    if (given->kind == TN_INT) return TN_OK;
+    if (given->kind == TN_ATTR_INT) return TN_OK;
     if (given->count < 0 || (given->count > 0 && !given->ints)) {
         return tn_fail(TN_BAD_VALUE, "%s: %s has no elements behind its count of %d", who, attr->name, given->count);
     }
@@ -140,20 +140,23 @@ static tn_status accept_ints(const char *who, const tni_attr *attr, const tn_val
 
 tn_status tni_attr_accept(const char *who, const tni_attr *attr, const tn_value *given, tn_value *value) {
     static const int16_t kinds[] = {
-        [TNI_A_INT] = TN_INT,     [TNI_A_FLOAT] = TN_FLOAT,   [TNI_A_BOOL] = TN_BOOLEAN, [TNI_A_STR] = TN_STR,
-        [TNI_A_DTYPE] = TN_DTYPE, [TNI_A_AXIS] = TN_INT,      [TNI_A_AXES] = TN_INTS,    [TNI_A_INTS] = TN_INTS,
-        [TNI_A_CHOICE] = TN_STR,  [TNI_A_ACTIVATION] = TN_STR};
+        [TNI_A_INT] = TN_ATTR_INT,       [TNI_A_FLOAT] = TN_ATTR_FLOAT, [TNI_A_BOOL] = TN_ATTR_BOOL,
+        [TNI_A_STR] = TN_ATTR_STR,       [TNI_A_DTYPE] = TN_ATTR_TYPE,  [TNI_A_AXIS] = TN_ATTR_INT,
+        [TNI_A_AXES] = TN_ATTR_INTS,     [TNI_A_INTS] = TN_ATTR_INTS,   [TNI_A_CHOICE] = TN_ATTR_STR,
+        [TNI_A_ACTIVATION] = TN_ATTR_STR};
     int16_t need = kinds[attr->kind];
-    bool integer = given->kind == TN_INT && (need == TN_FLOAT || need == TN_INTS); /* 2 for 2.0, 1 for [1] */
+    bool integer = given->kind == TN_ATTR_INT &&
+                   (need == TN_ATTR_FLOAT || need == TN_ATTR_INTS); /* 2 for 2.0, 1 for [1] */
     if (given->kind != need && !integer) return wrong_kind(who, attr, given);
     *value = *given;
     value->choice = 0;
-    if (need == TN_FLOAT && given->kind == TN_INT) *value = (tn_value){.kind = TN_FLOAT, .f = (double)given->i};
-    if (need == TN_INTS) return accept_ints(who, attr, given);
-    if (need == TN_DTYPE && (given->type <= TN_NO_TYPE || given->type >= TN_TYPE_COUNT)) {
+    if (need == TN_ATTR_FLOAT && given->kind == TN_ATTR_INT)
+        *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = (double)given->i};
+    if (need == TN_ATTR_INTS) return accept_ints(who, attr, given);
+    if (need == TN_ATTR_TYPE && (given->type <= TN_NO_TYPE || given->type >= TN_TYPE_COUNT)) {
         return tn_fail(TN_BAD_VALUE, "%s: %s is not a type: %d", who, attr->name, (int)given->type);
     }
-    if (need == TN_STR && !given->s) return tn_fail(TN_BAD_VALUE, "%s: %s is a NULL string", who, attr->name);
+    if (need == TN_ATTR_STR && !given->s) return tn_fail(TN_BAD_VALUE, "%s: %s is a NULL string", who, attr->name);
     if (attr->kind == TNI_A_CHOICE) return accept_choice(who, attr, given->s, value);
     return attr->kind == TNI_A_ACTIVATION ? accept_activation(who, attr, given->s, value) : TN_OK;
 }
@@ -162,10 +165,10 @@ tn_status tni_attr_accept(const char *who, const tni_attr *attr, const tn_value 
 
 /* Ints move into the bound call; a single int becomes a list, for ints[n] one of n. */
 static void own_ints(const tni_attr *attr, tn_value *value, int64_t *ints) {
-    if (value->kind == TN_INT) {
+    if (value->kind == TN_ATTR_INT) {
         int32_t count = attr->length > 0 ? attr->length : 1;
         for (int i = 0; i < count; i++) ints[i] = value->i;
-        *value = (tn_value){.kind = TN_INTS, .count = count};
+        *value = (tn_value){.kind = TN_ATTR_INTS, .count = count};
     } else if (value->count > 0) {
         memcpy(ints, value->ints, (size_t)value->count * sizeof *ints);
     }
@@ -180,20 +183,21 @@ static tn_status bind_attr(const tni_contract *c, const tn_attr *given, tni_boun
     if (!given->name) return tn_fail(TN_BAD_VALUE, "%s: an attribute has no name", c->name);
     int32_t i = tni_attr_named(c, given->name);
     if (i < 0) return tni_attr_unknown(c, given->name);
-    if (bound->attrs[i].kind != TN_UNSET) return tn_fail(TN_BAD_VALUE, "%s: %s is given twice", c->name, given->name);
+    if (bound->attrs[i].kind != TN_ATTR_UNSET)
+        return tn_fail(TN_BAD_VALUE, "%s: %s is given twice", c->name, given->name);
     TN_TRY(tni_attr_accept(c->name, &c->attrs[i], &given->value, &bound->attrs[i]));
     if (has_ints(&c->attrs[i])) own_ints(&c->attrs[i], &bound->attrs[i], bound->ints[i]);
     return TN_OK;
 }
 
 tn_status tni_bind_attrs(const tni_contract *c, const tn_attr *attrs, int32_t n_attrs, tni_bound *bound) {
-    for (int i = 0; i < c->n_attrs; i++) bound->attrs[i] = (tn_value){.kind = TN_UNSET};
+    for (int i = 0; i < c->n_attrs; i++) bound->attrs[i] = (tn_value){.kind = TN_ATTR_UNSET};
     for (int i = 0; i < n_attrs; i++) {
-        if (attrs[i].value.kind != TN_UNSET) TN_TRY(bind_attr(c, &attrs[i], bound));
+        if (attrs[i].value.kind != TN_ATTR_UNSET) TN_TRY(bind_attr(c, &attrs[i], bound));
     }
     for (int i = 0; i < c->n_attrs; i++) {
         const tni_attr *attr = &c->attrs[i];
-        if (bound->attrs[i].kind != TN_UNSET || attr->optional) continue;
+        if (bound->attrs[i].kind != TN_ATTR_UNSET || attr->optional) continue;
         if (!attr->has_default) {
             tni_text text = {0};
             tni_text_add(&text, "%s: %s is missing; it needs ", c->name, attr->name);
@@ -223,7 +227,7 @@ static tn_status bind_axis(const tni_contract *c, const tni_attr *attr, int32_t 
 tn_status tni_bind_axes(const tni_contract *contract, int32_t attr, int32_t rank, const char *whose, tni_bound *bound) {
     const tni_attr *a = &contract->attrs[attr];
     tn_value *value = &bound->attrs[attr];
-    if (rank < 0 || value->kind == TN_UNSET) return TN_OK;
+    if (rank < 0 || value->kind == TN_ATTR_UNSET) return TN_OK;
     if (a->kind == TNI_A_AXIS) return bind_axis(contract, a, rank, whose, &value->i);
     int64_t *axes = bound->ints[attr];
     bool seen[TNI_MAX_INTS] = {0}; /* the rank may be the length of an attribute, not checked as a shape yet */

@@ -274,7 +274,7 @@ tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_att
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 /* clang-format off: it would reflow this */
-/* tn_operator_json gives an object with the members
+/* tn_function_json gives an object with the members
  *
  *   "name", "signature" (canonical), "doc", "autocast": str|null, "formula": str|null
  *   "types":   [{"name": "T", "of": ["f16", …]}]

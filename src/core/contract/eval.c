@@ -89,13 +89,13 @@ static tn_status eval_attr(const scope *s, const tni_node *node, tni_result *r) 
                            value->count, (int)node->value + 1);
         }
         r->value = value->ints[node->value];
-    } else if (value->kind == TN_STR) {
+    } else if (value->kind == TN_ATTR_STR) {
         r->text = value->s;
-    } else if (value->kind == TN_FLOAT) {
+    } else if (value->kind == TN_ATTR_FLOAT) {
         r->real = true;
         r->number = value->f;
     } else {
-        r->value = value->kind == TN_BOOLEAN ? value->b : value->i;
+        r->value = value->kind == TN_ATTR_BOOL ? value->b : value->i;
         r->known = attr->kind != TNI_A_AXIS || r->value >= 0; /* of an unknown rank it is still as given */
     }
     return TN_OK;
@@ -328,8 +328,8 @@ static tn_status axis_out_of_range(const tni_contract *c, const tni_item *item, 
 
 static tn_status reduce_dims(const tni_contract *c, const tni_bound *b, const tni_item *item, tni_dims *dims) {
     const tn_value *value = &b->attrs[item->attr];
-    const int64_t *axes = value->kind == TN_INTS ? value->ints : &value->i;
-    int count = value->kind == TN_INTS ? value->count : 1;
+    const int64_t *axes = value->kind == TN_ATTR_INTS ? value->ints : &value->i;
+    int count = value->kind == TN_ATTR_INTS ? value->count : 1;
     bool keep = item->keep_attr >= 0 && b->attrs[item->keep_attr].b;
     if (dims->ndim < 0) { /* [] is still "all" here; without dimensions left the rank is known after all */
         if (count == 0 && !keep) dims->ndim = 0;

@@ -47,10 +47,10 @@ static void add_double(tni_text *text, double value) {
 
 void tni_json_value(tni_text *text, const tn_value *value) {
     switch (value->kind) {
-    case TN_FLOAT: add_double(text, value->f); break;
-    case TN_STR: tni_text_json_string(text, value->s); break;
-    case TN_DTYPE: tni_text_json_string(text, tn_type_name(value->type)); break;
-    case TN_UNSET: tni_text_add(text, "null"); break;
+    case TN_ATTR_FLOAT: add_double(text, value->f); break;
+    case TN_ATTR_STR: tni_text_json_string(text, value->s); break;
+    case TN_ATTR_TYPE: tni_text_json_string(text, tn_type_name(value->type)); break;
+    case TN_ATTR_UNSET: tni_text_add(text, "null"); break;
     default: tni_print_value(text, value); break; /* ints, bools and lists are written the same way in both */
     }
 }

@@ -9,13 +9,13 @@ static tn_status parse_number(tni_draft *d, const tni_attr *attr, tn_value *valu
     const tni_token *token = &d->lex.token;
     double infinity = __builtin_inf();
     if (real && tni_lex_is(&d->lex, "inf")) {
-        *value = (tn_value){.kind = TN_FLOAT, .f = negative ? -infinity : infinity};
+        *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = negative ? -infinity : infinity};
     } else if (token->kind != TNI_INT && !(real && token->kind == TNI_FLOAT)) {
         return tni_lex_expected(&d->lex, "%s as the default of '%s'", real ? "a number" : "an integer", attr->name);
     } else if (real) {
-        *value = (tn_value){.kind = TN_FLOAT, .f = negative ? -token->number : token->number};
+        *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = negative ? -token->number : token->number};
     } else {
-        *value = (tn_value){.kind = TN_INT, .i = negative ? -token->value : token->value};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = negative ? -token->value : token->value};
     }
     return tni_draft_next(d);
 }
@@ -44,7 +44,7 @@ static tn_status parse_ints(tni_draft *d, const tni_attr *attr, tn_value *value)
     int64_t *kept = tni_arena_alloc(d->arena, (size_t)n * sizeof *ints);
     if (!kept) return TN_NO_MEMORY;
     memcpy(kept, ints, (size_t)n * sizeof *ints);
-    *value = (tn_value){.kind = TN_INTS, .count = n, .ints = kept};
+    *value = (tn_value){.kind = TN_ATTR_INTS, .count = n, .ints = kept};
     return TN_OK;
 }
 
@@ -52,7 +52,7 @@ static tn_status parse_string_default(tni_draft *d, const tni_attr *attr, tn_val
     int32_t begin = d->lex.token.at;
     if (!tni_draft_at(d, TNI_STRING))
         return tni_lex_expected(&d->lex, "a string in quotes as the default of '%s'", attr->name);
-    *value = (tn_value){.kind = TN_STR};
+    *value = (tn_value){.kind = TN_ATTR_STR};
     TN_TRY(tni_draft_copy_token(d, &value->s));
     if (attr->kind != TNI_A_CHOICE) return TN_OK;
     for (int i = 0; i < attr->n_choices; i++) {
@@ -78,11 +78,11 @@ static tn_status parse_default(tni_draft *d, tni_attr *attr) {
     case TNI_A_CHOICE:
     case TNI_A_ACTIVATION: return parse_string_default(d, attr, value);
     case TNI_A_DTYPE:
-        *value = (tn_value){.kind = TN_DTYPE, .type = tni_draft_type_at(d)};
+        *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tni_draft_type_at(d)};
         if (value->type != TN_NO_TYPE) return tni_draft_next(d);
         return tni_lex_expected(&d->lex, "the name of a type as the default of '%s'", attr->name);
     case TNI_A_BOOL:
-        *value = (tn_value){.kind = TN_BOOLEAN, .b = tni_lex_is(&d->lex, "true")};
+        *value = (tn_value){.kind = TN_ATTR_BOOL, .b = tni_lex_is(&d->lex, "true")};
         if (value->b || tni_lex_is(&d->lex, "false")) return tni_draft_next(d);
         return tni_lex_expected(&d->lex, "true or false as the default of '%s'", attr->name);
     }

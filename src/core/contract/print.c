@@ -113,12 +113,12 @@ void tni_print_type(tni_text *text, const tni_contract *contract, const tni_type
 
 void tni_print_value(tni_text *text, const tn_value *value) {
     switch (value->kind) {
-    case TN_INT: tni_text_add(text, "%lld", (long long)value->i); break;
-    case TN_FLOAT: tni_text_double(text, value->f); break;
-    case TN_BOOLEAN: tni_text_add(text, "%s", value->b ? "true" : "false"); break;
-    case TN_STR: tni_text_add(text, "'%s'", value->s); break;
-    case TN_DTYPE: tni_text_add(text, "%s", tn_type_name(value->type)); break;
-    case TN_INTS:
+    case TN_ATTR_INT: tni_text_add(text, "%lld", (long long)value->i); break;
+    case TN_ATTR_FLOAT: tni_text_double(text, value->f); break;
+    case TN_ATTR_BOOL: tni_text_add(text, "%s", value->b ? "true" : "false"); break;
+    case TN_ATTR_STR: tni_text_add(text, "'%s'", value->s); break;
+    case TN_ATTR_TYPE: tni_text_add(text, "%s", tn_type_name(value->type)); break;
+    case TN_ATTR_INTS:
         tni_text_add(text, "[");
         for (int i = 0; i < value->count; i++) tni_text_add(text, "%s%lld", i ? ", " : "", (long long)value->ints[i]);
         tni_text_add(text, "]");

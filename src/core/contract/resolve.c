@@ -340,7 +340,7 @@ static tn_status add_implied(tni_draft *d) {
                                             .kind = TNI_A_BOOL,
                                             .has_default = true,
                                             .implied = true,
-                                            .value = {.kind = TN_BOOLEAN},
+                                            .value = {.kind = TN_ATTR_BOOL},
                                             .length = -1};
     }
     return TN_OK;

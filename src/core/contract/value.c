@@ -32,7 +32,7 @@ static bool read_number(reader *r, tn_value *value) {
     bool real = r->attr->kind == TNI_A_FLOAT;
     double number = tni_lex_is(&r->lex, "inf") ? __builtin_inf() : tni_lex_is(&r->lex, "nan") ? __builtin_nan("") : 0;
     if (token->kind == TNI_INT && !real) {
-        *value = (tn_value){.kind = TN_INT, .i = negative ? -token->value : token->value};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = negative ? -token->value : token->value};
         return next(r);
     }
     if (token->kind == TNI_INT || token->kind == TNI_FLOAT) {
@@ -40,7 +40,7 @@ static bool read_number(reader *r, tn_value *value) {
     } else if (number == 0) {
         return false;
     }
-    *value = (tn_value){.kind = TN_FLOAT, .f = negative ? -number : number};
+    *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = negative ? -number : number};
     return real && next(r);
 }
 
@@ -65,7 +65,7 @@ static tn_status read_list(reader *r, tn_value *value, void **memory) {
     if (!kept) return TN_NO_MEMORY;
     memcpy(kept, ints, (size_t)count * sizeof *kept);
     *memory = kept;
-    *value = (tn_value){.kind = TN_INTS, .count = count, .ints = kept};
+    *value = (tn_value){.kind = TN_ATTR_INTS, .count = count, .ints = kept};
     return TN_OK;
 }
 
@@ -81,7 +81,7 @@ static tn_status read_string(const char *text, tn_value *value, void **memory) {
     memcpy(kept, text, length);
     kept[length] = 0;
     *memory = kept;
-    *value = (tn_value){.kind = TN_STR, .s = kept};
+    *value = (tn_value){.kind = TN_ATTR_STR, .s = kept};
     return TN_OK;
 }
 
@@ -92,10 +92,10 @@ static tn_status read_scalar(reader *r, tn_value *value) {
             yes = r->lex.token.value == 1;
             no = !yes;
         }
-        *value = (tn_value){.kind = TN_BOOLEAN, .b = yes};
+        *value = (tn_value){.kind = TN_ATTR_BOOL, .b = yes};
         if (!(yes || no) || !next(r)) return unreadable(r);
     } else if (r->attr->kind == TNI_A_DTYPE) {
-        *value = (tn_value){.kind = TN_DTYPE, .type = tn_type_named(r->lex.text)};
+        *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tn_type_named(r->lex.text)};
         return value->type == TN_NO_TYPE ? unreadable(r) : TN_OK;
     } else if (!read_number(r, value)) {
         return unreadable(r);

@@ -49,7 +49,7 @@ tn_status tn_param_make(tn_type type, tn_device device, double value, tn_param *
     if (!param) return TN_NO_MEMORY;
     param->type = type;
     param->device = known;
-    param->tensor = (tn_tensor){.device = device, .dtype = tn_dtype_of(type)};
+    param->tensor = (tn_tensor){.device = device, .dtype = tn_type_to_dlpack(type)};
     const tn_status status = fill(param, value);
     if (status == TN_OK) {
         *made = param;

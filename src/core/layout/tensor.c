@@ -34,12 +34,12 @@ size_t tn_type_size(tn_type type) {
     return types[is_type(type) ? type : TN_NO_TYPE].bits / 8;
 }
 
-tn_dtype tn_dtype_of(tn_type type) {
+tn_dlpack_type tn_type_to_dlpack(tn_type type) {
     const type_info *t = &types[is_type(type) ? type : TN_NO_TYPE];
-    return (tn_dtype){t->code, t->bits, 1};
+    return (tn_dlpack_type){t->code, t->bits, 1};
 }
 
-tn_type tn_type_of(tn_dtype dtype) {
+tn_type tn_type_from_dlpack(tn_dlpack_type dtype) {
     if (dtype.lanes != 1) return TN_NO_TYPE;
     for (int t = 1; t < TN_TYPE_COUNT; t++) {
         if (types[t].code == dtype.code && types[t].bits == dtype.bits) return (tn_type)t;
@@ -48,7 +48,8 @@ tn_type tn_type_of(tn_dtype dtype) {
 }
 
 tn_tensor tn_dense(void *data, tn_type type, int32_t ndim, int64_t *shape) {
-    return (tn_tensor){.data = data, .device = {TN_CPU, 0}, .ndim = ndim, .dtype = tn_dtype_of(type), .shape = shape};
+    return (tn_tensor){
+        .data = data, .device = {TN_CPU, 0}, .ndim = ndim, .dtype = tn_type_to_dlpack(type), .shape = shape};
 }
 
 /* ---- strides ----------------------------------------------------------------------------------------------------- */

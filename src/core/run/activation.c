@@ -14,7 +14,7 @@
 
 typedef struct activated {
     tn_kernel rows[2]; /* kernels of the call: this one */
-    const tn_operator *op, *act;
+    const tn_function *op, *act;
     const char *wanted; /* kernel of the operator; NULL: any */
     size_t step_bytes;  /* the most that a step needs for itself, behind the tensors between the steps */
 } activated;
@@ -25,7 +25,7 @@ enum { MOST_STEPS = 3 };
 typedef struct steps {
     int32_t count;
     struct {
-        const tn_operator *op;
+        const tn_function *op;
         tn_args args;
     } step[MOST_STEPS];
     const tn_tensor *in[TNI_MAX_ARGS], *slope_in[TNI_MAX_ARGS], *z;
@@ -36,7 +36,7 @@ typedef struct steps {
     size_t borrowed; /* bytes of the workspace so far */
 } steps;
 
-static void add_step(steps *s, const tn_operator *op, tn_args args) {
+static void add_step(steps *s, const tn_function *op, tn_args args) {
     s->step[s->count].op = op;
     s->step[s->count++].args = args;
 }
@@ -45,7 +45,7 @@ static tn_tensor tensor_of(const tn_call *call, const tn_view *v) {
     return (tn_tensor){.data = v->data,
                        .device = call->device,
                        .ndim = v->ndim,
-                       .dtype = tn_dtype_of(v->type),
+                       .dtype = tn_type_to_dlpack(v->type),
                        .shape = (int64_t *)v->shape,
                        .strides = (int64_t *)v->strides};
 }
@@ -53,7 +53,7 @@ static tn_tensor tensor_of(const tn_call *call, const tn_view *v) {
 /* A tensor like this one, dense in the same order of dimensions, in the workspace. */
 static tn_tensor borrow(const tn_call *call, const tn_tensor *like, steps *s) {
     tn_tensor t = *like;
-    size_t bytes = tn_type_size(tn_type_of(t.dtype));
+    size_t bytes = tn_type_size(tn_type_from_dlpack(t.dtype));
     for (int32_t d = 0; d < t.ndim; d++) bytes *= (size_t)t.shape[d];
     if (!tni_is_permuted_dense(t.ndim, t.shape, t.strides)) {
         tni_dense_strides(t.ndim, t.shape, s->strides);
@@ -83,7 +83,7 @@ static tn_status own_call(const tn_call *call, const activated *a, steps *s, tn_
         if (v) s->tensors[n++] = tensor_of(call, v);
     }
     for (int32_t i = 0; i < c->n_attrs; i++) {
-        if (c->attrs[i].implied || call->attrs[i].kind == TN_UNSET) continue;
+        if (c->attrs[i].implied || call->attrs[i].kind == TN_ATTR_UNSET) continue;
         s->attrs[n_attrs++] = i == c->activation ? tn_attr_str(c->attrs[i].name, "none")
                                                  : (tn_attr){c->attrs[i].name, call->attrs[i]};
     }
@@ -192,7 +192,7 @@ static tn_status run_steps(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-tn_status tni_activated_kernels(tni_arena *arena, const tn_operator *op, const tn_call *call, const char *wanted,
+tn_status tni_activated_kernels(tni_arena *arena, const tn_function *op, const tn_call *call, const char *wanted,
                                 const tn_kernel **kernels) {
     int32_t attr = op->contract->activation;
     if (attr < 0 || op->row->formula || call->attrs[attr].choice < TNI_ACT_OTHER) return TN_OK; /* formulas have all */
@@ -200,7 +200,7 @@ tn_status tni_activated_kernels(tni_arena *arena, const tn_operator *op, const t
     if (!a) return TN_NO_MEMORY;
     if (wanted && !(wanted = tni_arena_text(arena, wanted, strlen(wanted)))) return TN_NO_MEMORY;
     a->op = op;
-    a->act = tn_operator_at(call->attrs[attr].choice - TNI_ACT_OTHER);
+    a->act = tn_function_at(call->attrs[attr].choice - TNI_ACT_OTHER);
     a->wanted = wanted;
     /* Each step looks after what its own tensors share, and none reads what an earlier one wrote but for that. */
     a->rows[0] = (tn_kernel){.name = wanted ? wanted : "steps",

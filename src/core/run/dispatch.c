@@ -19,7 +19,7 @@ typedef struct running {
     tn_view *own;           /* (n_slots) the caller's tensors, laid out by the plan */
     tn_block *copies;       /* (n_slots) dense stand-ins; data is NULL where there is none */
     struct extent *extents; /* (n_slots) room to sort them by; NULL: there are few tensors */
-    tn_arg *in, *out;
+    tn_slot *in, *out;
     tn_call call;
 } running;
 
@@ -223,8 +223,8 @@ static tn_status run_with_copies(running *r, const bool *needs_copy) {
     return status == TN_OK ? back : status;
 }
 
-static void point(tn_arg *args, const tn_arg *plan_args, int32_t n, const tn_view *from, tn_view *to) {
-    for (int32_t i = 0; i < n; i++) args[i] = (tn_arg){to + (plan_args[i].views - from), plan_args[i].count};
+static void point(tn_slot *args, const tn_slot *plan_args, int32_t n, const tn_view *from, tn_view *to) {
+    for (int32_t i = 0; i < n; i++) args[i] = (tn_slot){to + (plan_args[i].views - from), plan_args[i].count};
 }
 
 static tn_status run_planned(running *r, const tn_args *args, bool *needs_copy, tni_make_output make, void *context) {
@@ -250,7 +250,7 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
     tn_view views[2 * ON_STACK];
     tn_block copies[ON_STACK];
     bool needs_copy[ON_STACK];
-    tn_arg in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
+    tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     running r = {.plan = plan, .host = host, .in = in, .out = out, .views = views, .copies = copies};
     bool *needs = needs_copy;
     size_t n = (size_t)plan->n_slots;
@@ -271,7 +271,7 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
     return status;
 }
 
-static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
+static tn_status plan_and_run(const tn_function *op, const tn_args *args, const tn_host *host, tni_make_output make,
                               void *context) {
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
@@ -281,17 +281,17 @@ static tn_status plan_and_run(const tn_operator *op, const tn_args *args, const 
     return status;
 }
 
-tn_status tn_run(const tn_operator *op, const tn_args *args, const tn_host *host) {
+tn_status tn_run(const tn_function *op, const tn_args *args, const tn_host *host) {
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_run: the operator or its arguments are NULL");
     return plan_and_run(op, args, host, NULL, NULL);
 }
 
-tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
+tn_status tni_call_alloc(const tn_function *op, const tn_args *args, const tn_host *host, tni_make_output make,
                          void *context) {
     return plan_and_run(op, args, host, make, context);
 }
 
-tn_status tn_prepare(const tn_operator *op, const tn_args *args, const tn_host *host) {
+tn_status tn_prepare(const tn_function *op, const tn_args *args, const tn_host *host) {
     (void)host; /* nothing is allocated or run */
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
     tni_plan *plan;
@@ -304,7 +304,7 @@ static size_t with_alignment(size_t bytes) {
     return bytes ? bytes + TNI_ALIGNMENT - 1 : 0;
 }
 
-tn_status tn_workspace(const tn_operator *op, const tn_args *args, size_t *bytes) {
+tn_status tn_workspace(const tn_function *op, const tn_args *args, size_t *bytes) {
     if (!op || !args || !bytes) return tn_fail(TN_BAD_VALUE, "tn_workspace: an argument is NULL");
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
@@ -333,7 +333,7 @@ static double moved_bytes(const tni_plan *plan) {
     return bytes;
 }
 
-tn_status tn_explain(const tn_operator *op, const tn_args *args, const char **kernel, tn_cost *cost) {
+tn_status tn_explain(const tn_function *op, const tn_args *args, const char **kernel, tn_cost *cost) {
     if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_explain: the operator or its arguments are NULL");
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));

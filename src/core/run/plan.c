@@ -33,14 +33,14 @@ static inline void key_add(key *k, uint64_t word) {
     k->hash = tni_hash_add(k->hash, word);
 }
 
-static size_t key_most(const tn_operator *op, const tn_args *args, bool made) {
+static size_t key_most(const tn_function *op, const tn_args *args, bool made) {
     size_t n = 4 + (size_t)op->contract->n_inputs;
     for (int32_t i = 0; i < args->n_in; i++) n += args->in[i] ? 2 + 2 * (size_t)args->in[i]->ndim : 1;
     for (int32_t i = 0; !made && i < args->n_out; i++) n += args->out[i] ? 2 + 2 * (size_t)args->out[i]->ndim : 1;
     for (int32_t i = 0; i < args->n_attrs; i++) {
         const tn_value *v = &args->attrs[i].value;
-        n += 2 + (v->kind == TN_INTS && v->count > 0 ? (size_t)v->count : 0);
-        n += v->kind == TN_STR && v->s ? strlen(v->s) / 8 + 1 : 0;
+        n += 2 + (v->kind == TN_ATTR_INTS && v->count > 0 ? (size_t)v->count : 0);
+        n += v->kind == TN_ATTR_STR && v->s ? strlen(v->s) / 8 + 1 : 0;
     }
     return n;
 }
@@ -50,7 +50,7 @@ static bool readable(const tn_tensor *t) {
     return t->ndim >= 0 && t->ndim <= TN_MAX_RANK && (t->ndim == 0 || t->shape);
 }
 
-static bool can_key(const tn_operator *op, const tn_args *args, bool made) {
+static bool can_key(const tn_function *op, const tn_args *args, bool made) {
     if (args->n_in < 0 || args->n_attrs < 0 || args->n_out < 0) return false;
     if ((args->n_in && !args->in) || (args->n_attrs && !args->attrs)) return false;
     if (op->contract->has_lists && !args->lengths) return false;
@@ -92,23 +92,23 @@ static bool add_attr(key *k, const tni_contract *contract, const tn_attr *attr, 
     if (index < 0) return false;
     uint64_t head = (uint64_t)index << 40 | (uint64_t)(uint16_t)v->kind << 32;
     switch (v->kind) {
-    case TN_UNSET: key_add(k, head); return true;
-    case TN_BOOLEAN: key_add(k, head | v->b); return true;
-    case TN_DTYPE: key_add(k, head | (uint32_t)v->type); return true;
-    case TN_INT:
-    case TN_FLOAT: {
+    case TN_ATTR_UNSET: key_add(k, head); return true;
+    case TN_ATTR_BOOL: key_add(k, head | v->b); return true;
+    case TN_ATTR_TYPE: key_add(k, head | (uint32_t)v->type); return true;
+    case TN_ATTR_INT:
+    case TN_ATTR_FLOAT: {
         uint64_t bits;
         memcpy(&bits, &v->i, sizeof bits);
         key_add(k, head);
         key_add(k, bits);
         return true;
     }
-    case TN_INTS:
+    case TN_ATTR_INTS:
         if (v->count < 0 || (v->count && !v->ints)) return false;
         key_add(k, head | (uint32_t)v->count);
         for (int32_t j = 0; j < v->count; j++) key_add(k, (uint64_t)v->ints[j]);
         return true;
-    case TN_STR: {
+    case TN_ATTR_STR: {
         if (!v->s) return false;
         size_t length = strlen(v->s);
         key_add(k, head | (uint32_t)length);
@@ -124,7 +124,7 @@ static bool add_attr(key *k, const tni_contract *contract, const tn_attr *attr, 
 }
 
 /* The place of the first kernel of this name, counted from 1; 0: any kernel; -1: none of this name. */
-static int kernel_index(const tn_operator *op, const char *name) {
+static int kernel_index(const tn_function *op, const char *name) {
     if (!name) return 0;
     for (int i = 0; op->row->kernels[i].name; i++) {
         if (strcmp(op->row->kernels[i].name, name) == 0) return i + 1;
@@ -132,7 +132,7 @@ static int kernel_index(const tn_operator *op, const char *name) {
     return -1;
 }
 
-static bool make_key(key *k, const tn_operator *op, const tn_args *args, bool made) {
+static bool make_key(key *k, const tn_function *op, const tn_args *args, bool made) {
     const tni_contract *contract = op->contract;
     int kernel = kernel_index(op, args->kernel);
     if (kernel < 0) return false;
@@ -172,24 +172,24 @@ static void plans_free(struct tni_plans *plans) {
 /* A fork may have happened while another thread held a bucket's lock. The child forgets the plans: they are made anew
  * when they are needed, and what the parent's threads were doing to them does not matter. */
 static void forget_plans(void) {
-    for (int i = 0; i < tn_operator_count(); i++) {
-        atomic_store(&((tn_operator *)tn_operator_at(i))->plans, NULL);
+    for (int i = 0; i < tn_function_count(); i++) {
+        atomic_store(&((tn_function *)tn_function_at(i))->plans, NULL);
     }
-    for (tn_operator *op = tni_operators_kept(); op; op = op->next) atomic_store(&op->plans, NULL);
+    for (tn_function *op = tni_operators_kept(); op; op = op->next) atomic_store(&op->plans, NULL);
 }
 
 static void watch_forks(void) {
     pthread_atfork(NULL, NULL, forget_plans);
 }
 
-static struct tni_plans *plans_of(const tn_operator *op) {
+static struct tni_plans *plans_of(const tn_function *op) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct tni_plans *plans = atomic_load_explicit(&op->plans, memory_order_acquire);
     if (plans) return plans;
     pthread_once(&once, watch_forks);
     struct tni_plans *fresh = plans_new();
     if (!fresh) return NULL;
-    if (atomic_compare_exchange_strong(&((tn_operator *)op)->plans, &plans, fresh)) return fresh;
+    if (atomic_compare_exchange_strong(&((tn_function *)op)->plans, &plans, fresh)) return fresh;
     plans_free(fresh);
     return plans;
 }
@@ -230,7 +230,7 @@ void tni_plan_release(tni_plan *plan) {
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-static tn_status get_keyed(const tn_operator *op, const tn_args *args, bool made, const key *k, tni_plan **plan) {
+static tn_status get_keyed(const tn_function *op, const tn_args *args, bool made, const key *k, tni_plan **plan) {
     struct tni_plans *plans = plans_of(op);
     if (!plans) return TN_NO_MEMORY;
     bucket *b = &plans->buckets[(k->hash >> 32) % BUCKETS];
@@ -251,7 +251,7 @@ static tn_status get_keyed(const tn_operator *op, const tn_args *args, bool made
     return TN_OK;
 }
 
-tn_status tni_plan_get(const tn_operator *op, const tn_args *args, bool made, tni_plan **plan) {
+tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tni_plan **plan) {
     uint64_t on_stack[KEY_ON_STACK];
     key k = {.words = on_stack};
     bool keyed = can_key(op, args, made);

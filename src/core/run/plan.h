@@ -19,13 +19,13 @@ typedef struct tni_slot {
 } tni_slot;
 
 typedef struct tni_plan {
-    const tn_operator *op;
+    const tn_function *op;
     const tn_kernel *kernel;
     void *state; /* what prepare made */
     size_t workspace;
     int32_t n_slots, n_given; /* inputs first; n_given: how many come from args->in */
     tni_slot *slots;
-    tn_arg *in, *out;                /* views of the call, data NULL, as the kernel sees them: dense where it asked */
+    tn_slot *in, *out;               /* views of the call, data NULL, as the kernel sees them: dense where it asked */
     tn_view *views;                  /* (n_slots) what `in` and `out` point to */
     tn_value *attrs;                 /* normalised */
     tn_spec *specs;                  /* (n_outputs) */
@@ -46,11 +46,11 @@ typedef struct tni_plan {
 
 /* The plan for this call, made if it is new; give it back with tni_plan_release. With `made` outputs are inferred and
  * args->out is not looked at. */
-tn_status tni_plan_get(const tn_operator *op, const tn_args *args, bool made, tni_plan **plan);
+tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);
 void tni_plan_release(tni_plan *plan);
 
 /* Checks the call and fills a new plan's arena, not cached (plan_make.c). */
-tn_status tni_plan_make(const tn_operator *op, const tn_args *args, bool made, tni_plan **plan);
+tn_status tni_plan_make(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);
 void tni_plan_free(tni_plan *plan);
 
 /* A call for functions that see no data: accepts, workspace, prepare, cost. */

@@ -12,7 +12,7 @@
 
 /* A call as it is being read: what tni_bind wants. */
 typedef struct reading {
-    const tn_operator *op;
+    const tn_function *op;
     const tn_args *args;
     int32_t counts[TNI_MAX_ARGS];
     int32_t n_tensors; /* present inputs */
@@ -66,7 +66,7 @@ static tn_status read_tensor(reading *r, const char *arg, const tn_tensor *t, bo
     }
     bool typeless = t->dtype.code == 0 && t->dtype.bits == 0; /* how tn_infer says "not known yet" */
     static const int64_t nothing; /* for single numbers without a shape: there may be 0 added to it */
-    *operand = (tni_operand){tn_type_of(t->dtype), t->ndim, t->shape ? t->shape : &nothing};
+    *operand = (tni_operand){tn_type_from_dlpack(t->dtype), t->ndim, t->shape ? t->shape : &nothing};
     if (operand->type == TN_NO_TYPE && !(unknown && typeless)) {
         static const char *const families[] = {"int", "uint",   "float",
                                                NULL,  "bfloat", "complex"}; /* by DLPack's code */
@@ -146,7 +146,7 @@ static tn_status read_attrs(reading *r, tni_arena *arena, bool outputs) {
         tn_attr a = args->attrs[i];
         if (!a.name && i >= c->n_attrs) return tn_fail(TN_BAD_VALUE, "%s: too many attributes", c->name);
         if (!a.name) a.name = c->attrs[i].name;
-        if (a.value.kind != TN_UNSET) r->attrs[r->n_attrs++] = a;
+        if (a.value.kind != TN_ATTR_UNSET) r->attrs[r->n_attrs++] = a;
     }
     for (int32_t o = 0; outputs && o < c->n_outputs; o++) {
         if (c->outputs[o].want_attr < 0) continue;
@@ -161,22 +161,22 @@ static tn_status read_attrs(reading *r, tni_arena *arena, bool outputs) {
 }
 
 tn_attr tn_attr_int(const char *name, int64_t value) {
-    return (tn_attr){name, {.kind = TN_INT, .i = value}};
+    return (tn_attr){name, {.kind = TN_ATTR_INT, .i = value}};
 }
 tn_attr tn_attr_float(const char *name, double value) {
-    return (tn_attr){name, {.kind = TN_FLOAT, .f = value}};
+    return (tn_attr){name, {.kind = TN_ATTR_FLOAT, .f = value}};
 }
 tn_attr tn_attr_bool(const char *name, bool value) {
-    return (tn_attr){name, {.kind = TN_BOOLEAN, .b = value}};
+    return (tn_attr){name, {.kind = TN_ATTR_BOOL, .b = value}};
 }
 tn_attr tn_attr_str(const char *name, const char *value) {
-    return (tn_attr){name, {.kind = TN_STR, .s = value}};
+    return (tn_attr){name, {.kind = TN_ATTR_STR, .s = value}};
 }
 tn_attr tn_attr_type(const char *name, tn_type value) {
-    return (tn_attr){name, {.kind = TN_DTYPE, .type = value}};
+    return (tn_attr){name, {.kind = TN_ATTR_TYPE, .type = value}};
 }
 tn_attr tn_attr_ints(const char *name, const int64_t *values, int32_t count) {
-    return (tn_attr){name, {.kind = TN_INTS, .count = count, .ints = values}};
+    return (tn_attr){name, {.kind = TN_ATTR_INTS, .count = count, .ints = values}};
 }
 
 /* ---- inference --------------------------------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static tn_status read_call(reading *r, tni_arena *arena, bool unknown, bool outp
     return tni_bind(r->op->contract, &inputs, r->attrs, r->n_attrs, bound, specs);
 }
 
-tn_status tn_infer(const tn_operator *op, const tn_args *args, tn_spec *specs) {
+tn_status tn_infer(const tn_function *op, const tn_args *args, tn_spec *specs) {
     if (!op || !args || !specs) {
         return tn_fail(TN_BAD_VALUE, "tn_infer: %s NULL", !op ? "the operator is" : "arguments or specs are");
     }
@@ -260,7 +260,7 @@ static const tn_tensor *tensor_like(const tni_contract *c, const tn_args *args, 
     return NULL;
 }
 
-void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
+void tni_output_strides(const tn_function *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides) {
     const tn_tensor *like = tensor_like(op->contract, args, output, spec);
     if (like && like->strides && tni_is_permuted_dense(like->ndim, like->shape, like->strides)) {
@@ -342,7 +342,7 @@ static tn_status fill_inputs(tni_plan *plan, const reading *r, const tni_bound *
     const tni_contract *c = plan->op->contract;
     int32_t at = 0;
     for (int32_t i = 0; i < c->n_inputs; i++) {
-        plan->in[i] = (tn_arg){plan->views + at, r->counts[i]};
+        plan->in[i] = (tn_slot){plan->views + at, r->counts[i]};
         for (int32_t k = 0; k < r->counts[i]; k++, at++) {
             tni_slot *slot = &plan->slots[at];
             tni_dims full;
@@ -366,7 +366,7 @@ static tn_status fill_outputs(tni_plan *plan, reading *r, bool made) {
             return tn_fail(TN_UNSUPPORTED, "%s: output '%s' is a list; operators can write to lists, not return them",
                            c->name, c->outputs[o].name);
         }
-        plan->out[o] = (tn_arg){plan->views + plan->n_slots, spec->present};
+        plan->out[o] = (tn_slot){plan->views + plan->n_slots, spec->present};
         if (!spec->present) continue;
         if (t) TN_TRY(check_output(r, c->outputs[o].name, t, spec));
         tni_output_strides(plan->op, args, o, spec, plan->strides[o]);
@@ -385,10 +385,10 @@ static tn_status fill_outputs(tni_plan *plan, reading *r, bool made) {
 static tn_status keep_attrs(tni_plan *plan, const tni_bound *bound) {
     for (int32_t a = 0; a < plan->op->contract->n_attrs; a++) {
         tn_value v = bound->attrs[a];
-        if (v.kind == TN_STR) {
+        if (v.kind == TN_ATTR_STR) {
             v.s = tni_arena_text(plan->arena, v.s, strlen(v.s));
             if (!v.s) return TN_NO_MEMORY;
-        } else if (v.kind == TN_INTS) {
+        } else if (v.kind == TN_ATTR_INTS) {
             int64_t *ints = tni_arena_alloc(plan->arena, (size_t)(v.count ? v.count : 1) * sizeof *ints);
             if (!ints) return TN_NO_MEMORY;
             if (v.count) memcpy(ints, v.ints, (size_t)v.count * sizeof *ints);
@@ -531,7 +531,7 @@ static tn_status fill(tni_plan *plan, const tn_args *args, bool made) {
     return choose(plan, args->kernel, main_type(c, &bound, &r));
 }
 
-tn_status tni_plan_make(const tn_operator *op, const tn_args *args, bool made, tni_plan **plan) {
+tn_status tni_plan_make(const tn_function *op, const tn_args *args, bool made, tni_plan **plan) {
     tni_arena *arena = tni_arena_new();
     if (!arena) return TN_NO_MEMORY;
     tni_plan *p = tni_arena_alloc(arena, sizeof *p);

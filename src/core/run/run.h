@@ -8,13 +8,13 @@
 typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,
                                      tn_tensor **made);
 /* tn_run with outputs made on the way: args->out is ignored, `?` outputs are made when their want_ attribute is true.
- * An attribute without a name is the one at its place in the contract (TN_UNSET: the default). */
-tn_status tni_call_alloc(const tn_operator *op, const tn_args *args, const tn_host *host, tni_make_output make,
+ * An attribute without a name is the one at its place in the contract (TN_ATTR_UNSET: the default). */
+tn_status tni_call_alloc(const tn_function *op, const tn_args *args, const tn_host *host, tni_make_output make,
                          void *context);
 
 /* The strides that an adapter gives output i: those of the first input that has its shape by the contract and in this
  * call, if that is permuted-dense (channels-last stays channels-last), else dense. */
-void tni_output_strides(const tn_operator *op, const tn_args *args, int32_t output, const tn_spec *spec,
+void tni_output_strides(const tn_function *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides);
 
 /* A host whose memory is a piece that somebody has set aside for one call. Each block of it is given out once. Where it

@@ -9,7 +9,7 @@ static bool has_defaults(const tni_contract *c) {
 }
 
 /* One tensor of any shape, and one of the same shape and type made from it. */
-bool tni_is_activation(const tn_operator *op) {
+bool tni_is_activation(const tn_function *op) {
     const tni_contract *c = op->contract;
     if (!op->row->formula || c->n_inputs != 1 || c->n_outputs != 1 || !has_defaults(c)) return false;
     const tni_param *x = &c->inputs[0], *y = &c->outputs[0];
@@ -23,19 +23,19 @@ bool tni_is_activation(const tn_operator *op) {
 
 const char *tni_activation_name(int16_t choice) {
     if (choice < TNI_ACT_OTHER) return choice == TNI_ACT_RELU ? "relu" : "none";
-    return tn_operator_name(tn_operator_at(choice - TNI_ACT_OTHER));
+    return tn_function_name(tn_function_at(choice - TNI_ACT_OTHER));
 }
 
 /* ---- for the contract language ----------------------------------------------------------------------------------- */
 
 static int16_t choice_of(const char *name) {
-    const tn_operator *op = tn_find(name);
+    const tn_function *op = tn_find(name);
     return op && tni_is_activation(op) ? (int16_t)(TNI_ACT_OTHER + op->index) : -1;
 }
 
 static const char *next_name(int *at) {
-    while (*at < tn_operator_count()) {
-        const tn_operator *op = tn_operator_at((*at)++);
+    while (*at < tn_function_count()) {
+        const tn_function *op = tn_function_at((*at)++);
         if (tni_is_activation(op)) return op->contract->name;
     }
     return NULL;

@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-bool tni_is_activation(const tn_operator *op);
+bool tni_is_activation(const tn_function *op);
 const char *tni_activation_name(int16_t choice); /* TNI_ACT_OTHER + the index in the table */
 extern const tni_activations tni_table_activations;
 

@@ -11,7 +11,7 @@ enum { MOST_STATEMENTS = 32 };
 typedef struct builder {
     tni_lexer lex;
     const tni_contract *c;
-    const tn_operator *known; /* NULL: none */
+    const tn_function *known; /* NULL: none */
     tni_arena *arena;
     tni_rule *rule;
     tni_statement statements[MOST_STATEMENTS];
@@ -90,7 +90,7 @@ static tn_status parse_ints(builder *b, tn_value *value) {
     int64_t *kept = tni_arena_alloc(b->arena, (size_t)n * sizeof *ints);
     if (!kept) return TN_NO_MEMORY;
     memcpy(kept, ints, (size_t)n * sizeof *ints);
-    *value = (tn_value){.kind = TN_INTS, .count = n, .ints = kept};
+    *value = (tn_value){.kind = TN_ATTR_INTS, .count = n, .ints = kept};
     return expect(b, ']', "',' or ']' in a list");
 }
 
@@ -99,10 +99,10 @@ static tn_status parse_number(builder *b, tn_value *value) {
     if (negative) TN_TRY(tni_lex_next(&b->lex));
     const tni_token *token = &b->lex.token;
     if (token->kind == TNI_INT) {
-        *value = (tn_value){.kind = TN_INT, .i = negative ? -token->value : token->value};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = negative ? -token->value : token->value};
     } else if (token->kind == TNI_FLOAT || tni_lex_is(&b->lex, "inf")) {
         double number = token->kind == TNI_FLOAT ? token->number : __builtin_inf();
-        *value = (tn_value){.kind = TN_FLOAT, .f = negative ? -number : number};
+        *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = negative ? -number : number};
     } else {
         return tni_lex_expected(&b->lex, "a name or a value");
     }
@@ -116,13 +116,13 @@ static tn_status parse_value(builder *b, argument *arg) {
     if (token->kind == TNI_STRING) {
         char *text = tni_arena_text(b->arena, b->lex.text + token->at, (size_t)token->length);
         if (!text) return TN_NO_MEMORY;
-        arg->literal = (tn_value){.kind = TN_STR, .s = text};
+        arg->literal = (tn_value){.kind = TN_ATTR_STR, .s = text};
         return tni_lex_next(&b->lex);
     }
     if (token->kind == '[') return parse_ints(b, &arg->literal);
     bool yes = tni_lex_is(&b->lex, "true");
     if (yes || tni_lex_is(&b->lex, "false")) {
-        arg->literal = (tn_value){.kind = TN_BOOLEAN, .b = yes};
+        arg->literal = (tn_value){.kind = TN_ATTR_BOOL, .b = yes};
         return tni_lex_next(&b->lex);
     }
     if (token->kind != TNI_NAME || tni_lex_is(&b->lex, "inf")) return parse_number(b, &arg->literal);
@@ -250,7 +250,7 @@ static tn_status give_attr(builder *b, call *to, int32_t param, argument *arg, t
     }
     tn_type type = tn_type_named(arg->name);
     if (attr->kind == TNI_A_DTYPE && type != TN_NO_TYPE) {
-        arg->literal = (tn_value){.kind = TN_DTYPE, .type = type};
+        arg->literal = (tn_value){.kind = TN_ATTR_TYPE, .type = type};
         return give_literal(b, to, attr, arg, source);
     }
     bool list;
@@ -466,7 +466,7 @@ tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rul
     return tni_rule_parse_with(contract, text, NULL, rule);
 }
 
-tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_operator *known,
+tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_function *known,
                               tni_rule **rule) {
     *rule = NULL;
     builder *b = tni_calloc(1, sizeof *b);

@@ -28,7 +28,7 @@ typedef struct tni_statement {
     int32_t n_results;
     int32_t result_is_local;       /* 0: gradients of inputs results[]; 1: locals results[] */
     int32_t results[TNI_MAX_ARGS]; /* result k is output k of the called operator */
-    const tn_operator *op;         /* the called operator */
+    const tn_function *op;         /* the called operator */
     int32_t n_sources;
     tni_source *sources; /* same-named attributes that pass along are written out here */
 } tni_statement;
@@ -45,7 +45,7 @@ typedef struct tni_rule {
 /* Called operators are looked up with tn_find; messages name the operator and point at the character. */
 tn_status tni_rule_parse(const tni_contract *contract, const char *text, tni_rule **rule);
 /* The same, where the rule may also call `known`, which need not be in the table. */
-tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_operator *known,
+tn_status tni_rule_parse_with(const tni_contract *contract, const char *text, const tn_function *known,
                               tni_rule **rule);
 void tni_rule_free(tni_rule *rule);
 void tni_rule_json(tni_text *text, const tni_contract *contract, const tni_rule *rule); /* a value */

@@ -188,10 +188,10 @@ static tn_status set_attr(tni_setting *s, int32_t index, const char *text) {
     if (status != TN_OK) return tni_setting_pass_on(s, status);
     tn_value v = attr.value;
     bool failed = false;
-    if (v.kind == TN_STR) {
+    if (v.kind == TN_ATTR_STR) {
         v.s = tni_arena_text(s->arena, v.s, strlen(v.s));
         failed = !v.s;
-    } else if (v.kind == TN_INTS) {
+    } else if (v.kind == TN_ATTR_INTS) {
         int64_t *ints = tni_arena_alloc(s->arena, ((size_t)v.count + 1) * sizeof *ints);
         failed = !ints;
         if (ints && v.count) memcpy(ints, v.ints, (size_t)v.count * sizeof *ints);

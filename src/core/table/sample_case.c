@@ -7,9 +7,9 @@
 #include "core/contract/parts.h"
 
 tn_value tni_setting_attr(const tni_setting *s, int32_t i) {
-    if (s->attrs[i].kind != TN_UNSET) return s->attrs[i];
+    if (s->attrs[i].kind != TN_ATTR_UNSET) return s->attrs[i];
     if (s->contract->attrs[i].has_default) return s->contract->attrs[i].value;
-    return (tn_value){.kind = TN_UNSET};
+    return (tn_value){.kind = TN_ATTR_UNSET};
 }
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
@@ -25,16 +25,16 @@ static tn_status eval_attr(const tni_setting *s, const tni_node *n, term *result
     tn_value v = tni_setting_attr(s, n->ref);
     const char *name = s->contract->attrs[n->ref].name;
     switch (v.kind) {
-    case TN_INT: result->i = v.i; return TN_OK;
-    case TN_BOOLEAN: result->i = v.b; return TN_OK;
-    case TN_STR: result->text = v.s; return TN_OK;
-    case TN_INTS:
+    case TN_ATTR_INT: result->i = v.i; return TN_OK;
+    case TN_ATTR_BOOL: result->i = v.b; return TN_OK;
+    case TN_ATTR_STR: result->text = v.s; return TN_OK;
+    case TN_ATTR_INTS:
         if (n->kind == TNI_ATTR_AT && n->value >= 0 && n->value < v.count) {
             result->i = v.ints[n->value];
             return TN_OK;
         }
         break;
-    case TN_UNSET: return tni_setting_fail(s, TN_BAD_VALUE, "does not say %s", name);
+    case TN_ATTR_UNSET: return tni_setting_fail(s, TN_BAD_VALUE, "does not say %s", name);
     default: break;
     }
     return tni_setting_fail(s, TN_BAD_VALUE, "%s has no integer to compute a shape from", name);
@@ -128,7 +128,7 @@ static tn_status too_deep(const tni_setting *s, int32_t input) {
 static tn_status seq_dims(const tni_setting *s, tni_seq seq, int32_t element, tni_dims *dims) {
     if (!seq.is_attr) return pack_dims(s, seq.ref, element, dims);
     tn_value v = tni_setting_attr(s, seq.ref);
-    if (v.kind != TN_INTS || v.count > TN_MAX_RANK) {
+    if (v.kind != TN_ATTR_INTS || v.count > TN_MAX_RANK) {
         return tni_setting_fail(s, TN_BAD_VALUE, "does not say %s=[…]", s->contract->attrs[seq.ref].name);
     }
     dims->ndim = v.count;
@@ -149,11 +149,11 @@ static tn_status broadcast_dims(const tni_setting *s, const tni_item *item, int3
 /* Which of the dimensions an axis or axes attribute names; an empty list names all. */
 static tn_status marked_axes(const tni_setting *s, int32_t attr, int32_t rank, bool marked[TN_MAX_RANK]) {
     tn_value v = tni_setting_attr(s, attr);
-    bool all = v.kind == TN_INTS && v.count == 0;
+    bool all = v.kind == TN_ATTR_INTS && v.count == 0;
     for (int32_t i = 0; i < rank; i++) marked[i] = all;
-    int32_t count = v.kind == TN_INTS ? v.count : v.kind == TN_INT ? 1 : 0;
+    int32_t count = v.kind == TN_ATTR_INTS ? v.count : v.kind == TN_ATTR_INT ? 1 : 0;
     for (int32_t i = 0; i < count; i++) {
-        int64_t axis = v.kind == TN_INTS ? v.ints[i] : v.i;
+        int64_t axis = v.kind == TN_ATTR_INTS ? v.ints[i] : v.i;
         if (rank == 0 && (axis == 0 || axis == -1)) continue;
         if (axis < -rank || axis >= rank) {
             return tni_setting_fail(s, TN_BAD_VALUE, "%s is %lld, the rank is %d", s->contract->attrs[attr].name,
@@ -167,12 +167,12 @@ static tn_status marked_axes(const tni_setting *s, int32_t attr, int32_t rank, b
 static tn_status reduce_dims(const tni_setting *s, const tni_item *item, const tni_dims *a, tni_dims *out) {
     bool marked[TN_MAX_RANK];
     TN_TRY(marked_axes(s, item->attr, a->ndim, marked));
-    tn_value keep = item->keep_attr >= 0 ? tni_setting_attr(s, item->keep_attr) : (tn_value){.kind = TN_UNSET};
+    tn_value keep = item->keep_attr >= 0 ? tni_setting_attr(s, item->keep_attr) : (tn_value){.kind = TN_ATTR_UNSET};
     out->ndim = 0;
     for (int32_t i = 0; i < a->ndim; i++) {
         if (!marked[i]) {
             out->d[out->ndim++] = a->d[i];
-        } else if (keep.kind == TN_BOOLEAN && keep.b) {
+        } else if (keep.kind == TN_ATTR_BOOL && keep.b) {
             out->d[out->ndim++] = 1;
         }
     }
@@ -182,7 +182,7 @@ static tn_status reduce_dims(const tni_setting *s, const tni_item *item, const t
 static tn_status permute_dims(const tni_setting *s, const tni_item *item, const tni_dims *a, tni_dims *out) {
     tn_value v = tni_setting_attr(s, item->attr);
     const char *name = s->contract->attrs[item->attr].name;
-    if (v.kind != TN_INTS || v.count != a->ndim) {
+    if (v.kind != TN_ATTR_INTS || v.count != a->ndim) {
         return tni_setting_fail(s, TN_BAD_VALUE, "%s must name %d dimensions", name, a->ndim);
     }
     out->ndim = a->ndim;
@@ -273,7 +273,7 @@ int32_t tni_setting_slots(tni_setting *s, int64_t **slots) {
         for (int32_t d = 0; s->pack_set[i] && d < s->packs[i].ndim; d++) slots[n++] = &s->packs[i].d[d];
     }
     for (int32_t i = 0; i < c->n_attrs; i++) {
-        if (s->attrs[i].kind != TN_INTS || s->attrs[i].count > TN_MAX_RANK || !tni_attr_is_shape(c, i)) continue;
+        if (s->attrs[i].kind != TN_ATTR_INTS || s->attrs[i].count > TN_MAX_RANK || !tni_attr_is_shape(c, i)) continue;
         int64_t *ints = (int64_t *)s->attrs[i].ints; /* the arena's memory */
         for (int32_t d = 0; d < s->attrs[i].count; d++) slots[n++] = ints + d;
     }
@@ -291,7 +291,7 @@ static tn_status input_type(const tni_setting *s, int32_t input, tn_type *type) 
     case TNI_TYPE_VAR: t = g->type != TN_NO_TYPE ? g->type : s->types[p->type.ref]; break;
     case TNI_TYPE_ATTR: {
         tn_value v = tni_setting_attr(s, p->type.ref);
-        if (v.kind == TN_DTYPE) t = v.type;
+        if (v.kind == TN_ATTR_TYPE) t = v.type;
         break;
     }
     }
@@ -348,7 +348,7 @@ static int32_t input_length(const tni_setting *s, int32_t input) {
 
 static void add_attrs(const tni_setting *s, tni_case *c) {
     for (int32_t i = 0; i < s->contract->n_attrs; i++) {
-        if (s->attrs[i].kind == TN_UNSET) continue;
+        if (s->attrs[i].kind == TN_ATTR_UNSET) continue;
         c->attrs[c->n_attrs++] = (tn_attr){.name = s->contract->attrs[i].name, .value = s->attrs[i]};
     }
 }

@@ -60,7 +60,7 @@ static bool set_ints(tni_setting *s, int32_t attr, const int64_t *values, int32_
     int64_t *ints = tni_arena_alloc(s->arena, ((size_t)count + 1) * sizeof *ints);
     if (!ints) return false;
     if (count) memcpy(ints, values, (size_t)count * sizeof *ints);
-    s->attrs[attr] = (tn_value){.kind = TN_INTS, .count = count, .ints = ints};
+    s->attrs[attr] = (tn_value){.kind = TN_ATTR_INTS, .count = count, .ints = ints};
     return true;
 }
 
@@ -73,7 +73,7 @@ static tn_status draw_sizes(tni_setting *s, uint64_t *seed, int64_t most) {
     }
     for (int32_t i = 0; i < c->n_attrs; i++) {
         int64_t zeros[TN_MAX_RANK] = {0};
-        if (s->attrs[i].kind != TN_INTS || !tni_attr_is_shape(c, i)) continue;
+        if (s->attrs[i].kind != TN_ATTR_INTS || !tni_attr_is_shape(c, i)) continue;
         if (!set_ints(s, i, zeros, draw_rank(seed, s->attrs[i].count))) return TN_NO_MEMORY;
     }
     /* Small calls are as good at finding bugs and more of them fit into a second. */
@@ -159,7 +159,7 @@ static tn_status draw_axes(tni_setting *s, uint64_t *seed) {
         int64_t order[TN_MAX_RANK] = {0};
         if (kind == TNI_A_AXIS) {
             int64_t axis = rank ? below(seed, 2 * rank) - rank : -1;
-            s->attrs[i] = (tn_value){.kind = TN_INT, .i = axis};
+            s->attrs[i] = (tn_value){.kind = TN_ATTR_INT, .i = axis};
             continue;
         }
         shuffle(seed, order, rank);

@@ -26,7 +26,7 @@ typedef struct tni_setting {
     tni_dims
         *elements[TNI_MAX_PACKS]; /* (n_elements): a pack that differs from element to element of a list; or NULL */
     int32_t n_elements;           /* length of the lists */
-    tn_value attrs[TNI_MAX_ARGS]; /* TN_UNSET: not said */
+    tn_value attrs[TNI_MAX_ARGS]; /* TN_ATTR_UNSET: not said */
     tni_input_setting inputs[TNI_MAX_ARGS];
 } tni_setting;
 
@@ -41,7 +41,7 @@ tn_status tni_setting_fail(const tni_setting *setting, tn_status status, const c
 tn_status tni_setting_pass_on(const tni_setting *setting, tn_status status);
 /* Of several types the usual one: i64, as frameworks index with it; f32. */
 tn_type tni_usual_type(uint32_t mask);
-/* The value of attribute i: said, or its default (kind TN_UNSET: neither). */
+/* The value of attribute i: said, or its default (kind TN_ATTR_UNSET: neither). */
 tn_value tni_setting_attr(const tni_setting *setting, int32_t i);
 /* The dimensions of input i by the contract; `element` counts in a list. `~` dimensions are whole. */
 tn_status tni_setting_shape(const tni_setting *setting, int32_t i, int32_t element, tni_dims *shape);

@@ -9,11 +9,11 @@
 
 enum { MOST = 4096, SLOTS = 2 * MOST };
 
-static _Atomic(tn_operator *) operators[MOST];
-static _Atomic(tn_operator *) slots[SLOTS]; /* by name, open addressing; never more than half full */
+static _Atomic(tn_function *) operators[MOST];
+static _Atomic(tn_function *) slots[SLOTS]; /* by name, open addressing; never more than half full */
 static _Atomic int count;
 static _Atomic bool ready;                               /* the rows compiled in are there */
-static _Atomic(tn_operator *) kept;                      /* operators that are in no table */
+static _Atomic(tn_function *) kept;                      /* operators that are in no table */
 static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
 static const tn_op *const *builtin;                      /* families compiled in: {0} ends each, NULL all */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
@@ -28,7 +28,7 @@ static uint32_t hash_name(const char *name) {
 static uint32_t slot_of(const char *name) {
     uint32_t i = hash_name(name) % SLOTS;
     for (;; i = (i + 1) % SLOTS) {
-        tn_operator *op = atomic_load_explicit(&slots[i], memory_order_acquire);
+        tn_function *op = atomic_load_explicit(&slots[i], memory_order_acquire);
         if (!op || strcmp(op->contract->name, name) == 0) return i;
     }
 }
@@ -60,7 +60,7 @@ void tni_set_builtin(const tn_op *const *families) {
     builtin = families;
 }
 
-void tni_operator_free(tn_operator *op) {
+void tni_operator_free(tn_function *op) {
     if (!op) return;
     if (op->completed) formulas->drop(op->row);
     tni_contract_free(op->contract);
@@ -68,7 +68,7 @@ void tni_operator_free(tn_operator *op) {
 }
 
 /* Kernels from the formula, unless the row comes with some that were made from it. */
-static tn_status complete_row(tn_operator *op) {
+static tn_status complete_row(tn_function *op) {
     if (!op->row->formula) return TN_OK;
     if (!formulas) {
         return tn_fail(TN_UNSUPPORTED, "%s: is a formula, which this program cannot compile", op->contract->name);
@@ -80,9 +80,9 @@ static tn_status complete_row(tn_operator *op) {
     return TN_OK;
 }
 
-tn_status tni_operator_make(const tn_op *row, tn_operator **made) {
+tn_status tni_operator_make(const tn_op *row, tn_function **made) {
     if (!row || !row->signature) return tn_fail(TN_BAD_CONTRACT, "a row of the table has no signature");
-    tn_operator *op = tni_calloc(1, sizeof *op);
+    tn_function *op = tni_calloc(1, sizeof *op);
     if (!op) return TN_NO_MEMORY;
     op->row = row;
     op->index = -1;
@@ -97,17 +97,17 @@ tn_status tni_operator_make(const tn_op *row, tn_operator **made) {
     return TN_OK;
 }
 
-void tni_operator_keep(tn_operator *op) {
+void tni_operator_keep(tn_function *op) {
     op->next = atomic_load(&kept);
     while (!atomic_compare_exchange_weak(&kept, &op->next, op)) continue;
 }
 
-tn_operator *tni_operators_kept(void) {
+tn_function *tni_operators_kept(void) {
     return atomic_load(&kept);
 }
 
 /* Makes the rows known to look-ups; they are complete before anybody can see them. */
-static void publish(tn_operator *const *made, int n) {
+static void publish(tn_function *const *made, int n) {
     int first = atomic_load(&count);
     for (int i = 0; i < n; i++) {
         made[i]->index = first + i;
@@ -122,13 +122,13 @@ static void take_back(int n) {
     const int first = atomic_load(&count) - n;
     atomic_store_explicit(&count, first, memory_order_release);
     for (int i = first + n - 1; i >= first; i--) {
-        tn_operator *op = atomic_load(&operators[i]);
+        tn_function *op = atomic_load(&operators[i]);
         atomic_store_explicit(&slots[slot_of(op->contract->name)], NULL, memory_order_release);
         tni_operator_keep(op);
     }
 }
 
-static tn_status make_all(const tn_op *const *rows, int n, tn_operator **made) {
+static tn_status make_all(const tn_op *const *rows, int n, tn_function **made) {
     for (int i = 0; i < n; i++) {
         TN_TRY(tni_operator_make(rows[i], &made[i]));
         const char *name = made[i]->contract->name;
@@ -142,7 +142,7 @@ static tn_status make_all(const tn_op *const *rows, int n, tn_operator **made) {
 /* All rows or none. The caller holds the lock. */
 static tn_status add_rows(const tn_op *const *rows, int n) {
     if (n > MOST - atomic_load(&count)) return tn_fail(TN_BAD_VALUE, "the table holds at most %d operators", MOST);
-    tn_operator **made = tni_calloc((size_t)n, sizeof *made);
+    tn_function **made = tni_calloc((size_t)n, sizeof *made);
     if (!made) return TN_NO_MEMORY;
     tn_status status = make_all(rows, n, made);
     if (status == TN_OK) {
@@ -176,7 +176,7 @@ static tn_status get_ready(void) {
 }
 
 /* Whoever reads the table reads its samples: one that says nothing would be in the way of all rows. */
-static tn_status check_samples(const tn_operator *op) {
+static tn_status check_samples(const tn_function *op) {
     for (const tn_sample *s = op->row->samples; s && s->args; s++) {
         tni_case *made;
         TN_TRY(tni_sample_case(op->contract, s->args, tni_sample_type(op->contract), &made));
@@ -192,7 +192,7 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     const int first = atomic_load(&count) - n;
     bool bad = false; /* rules may call each other's rows, so these are all there first */
     for (int i = 0; status == TN_OK && i < n; i++) {
-        const tn_operator *op = atomic_load(&operators[first + i]);
+        const tn_function *op = atomic_load(&operators[first + i]);
         const tni_rule *rule;
         if (rows[i]->grad) status = tni_operator_rule(op, &rule);
         if (status == TN_OK) status = check_samples(op);
@@ -207,8 +207,8 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
 static const char *nearest(const char *name) {
     const char *best = NULL;
     int least = 3;
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const char *other = tn_operator_name(tn_operator_at(i));
+    for (int i = 0; i < tn_function_count(); i++) {
+        const char *other = tn_function_name(tn_function_at(i));
         int d = tni_edit_distance(name, other, least);
         if (d < least) {
             least = d;
@@ -218,13 +218,13 @@ static const char *nearest(const char *name) {
     return best;
 }
 
-const tn_operator *tn_find(const char *name) {
+const tn_function *tn_find(const char *name) {
     if (!name) {
         tn_fail(TN_NOT_FOUND, "no operator: the name is NULL");
         return NULL;
     }
     if (get_ready() != TN_OK) return NULL;
-    const tn_operator *op = atomic_load_explicit(&slots[slot_of(name)], memory_order_acquire);
+    const tn_function *op = atomic_load_explicit(&slots[slot_of(name)], memory_order_acquire);
     if (op) return op;
     const char *close = nearest(name);
     if (close) {
@@ -235,33 +235,33 @@ const tn_operator *tn_find(const char *name) {
     return NULL;
 }
 
-int tn_operator_count(void) {
+int tn_function_count(void) {
     return get_ready() == TN_OK ? atomic_load_explicit(&count, memory_order_acquire) : 0;
 }
 
-const tn_operator *tn_operator_at(int index) {
-    if (index < 0 || index >= tn_operator_count()) return NULL;
+const tn_function *tn_function_at(int index) {
+    if (index < 0 || index >= tn_function_count()) return NULL;
     return atomic_load_explicit(&operators[index], memory_order_acquire);
 }
 
-const char *tn_operator_name(const tn_operator *op) {
+const char *tn_function_name(const tn_function *op) {
     return op ? op->contract->name : NULL;
 }
 
-const tn_op *tn_operator_row(const tn_operator *op) {
+const tn_op *tn_function_row(const tn_function *op) {
     return op ? op->row : NULL;
 }
 
 /* The rule as written, or as derived from the formula; *rule is NULL where there is none. */
-static tn_status make_rule(const tn_operator *op, tni_rule **rule) {
+static tn_status make_rule(const tn_function *op, tni_rule **rule) {
     char *text;
-    const tn_operator *called;
+    const tn_function *called;
     *rule = NULL;
     if (op->row->grad) return tni_rule_parse(op->contract, op->row->grad, rule);
     if (!op->row->formula || op->no_rule) return TN_OK;
     TN_TRY(formulas->gradient(op->row, &text, &called));
     if (!text) {
-        atomic_store(&((tn_operator *)op)->no_rule, true);
+        atomic_store(&((tn_function *)op)->no_rule, true);
         return TN_OK;
     }
     tn_status status = tni_rule_parse_with(op->contract, text, called, rule);
@@ -269,7 +269,7 @@ static tn_status make_rule(const tn_operator *op, tni_rule **rule) {
     return status;
 }
 
-tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule) {
+tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule) {
     *rule = atomic_load_explicit(&op->rule, memory_order_acquire);
     if (*rule) return TN_OK;
     tni_rule *parsed;
@@ -277,7 +277,7 @@ tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule) {
     if (!parsed) return TN_OK;
     /* Two threads may have parsed it; the first to get here wins. */
     const tni_rule *none = NULL;
-    if (atomic_compare_exchange_strong(&((tn_operator *)op)->rule, &none, parsed)) {
+    if (atomic_compare_exchange_strong(&((tn_function *)op)->rule, &none, parsed)) {
         *rule = parsed;
     } else {
         tni_rule_free(parsed);

@@ -6,26 +6,26 @@
 
 #include "grad_rule.h"
 
-struct tn_operator {
+struct tn_function {
     const tn_op *row;
     tni_contract *contract;
     int32_t index;                     /* in the table; -1: in none */
     bool completed;                    /* the row was made from a formula */
-    struct tn_operator *next;          /* of those in no table */
+    struct tn_function *next;          /* of those in no table */
     _Atomic(const tni_rule *) rule;    /* parsed when first asked for: tni_operator_rule */
     _Atomic(bool) no_rule;             /* there is none: a formula that cannot be differentiated */
     _Atomic(struct tni_plans *) plans; /* of core/run: calls seen before; made by the first call */
 };
 
 /* The operator's gradient rule; *rule is NULL where it has none. */
-tn_status tni_operator_rule(const tn_operator *op, const tni_rule **rule);
+tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule);
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
 /* An operator that is in no table. It is free to go until tni_operator_keep; from then on it stays. */
-tn_status tni_operator_make(const tn_op *row, tn_operator **made);
-void tni_operator_free(tn_operator *op); /* NULL is fine */
-void tni_operator_keep(tn_operator *op);
-tn_operator *tni_operators_kept(void); /* the last one; the others follow by `next` */
+tn_status tni_operator_make(const tn_op *row, tn_function **made);
+void tni_operator_free(tn_function *op); /* NULL is fine */
+void tni_operator_keep(tn_function *op);
+tn_function *tni_operators_kept(void); /* the last one; the others follow by `next` */
 /* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is
  * first asked for something. */
 void tni_set_builtin(const tn_op *const *families);
@@ -38,7 +38,7 @@ typedef struct tni_formulas {
     void (*drop)(const tn_op *whole);
     /* The gradient of a row that was completed: a rule, and the operator that it calls, which is in no table. *rule is
      * NULL where there is none. The caller frees it. */
-    tn_status (*gradient)(const tn_op *whole, char **rule, const tn_operator **called);
+    tn_status (*gradient)(const tn_op *whole, char **rule, const tn_function **called);
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
 

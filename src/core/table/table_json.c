@@ -191,14 +191,14 @@ static tn_status add_sample(tni_text *text, const tni_contract *c, const tn_samp
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* What is derived from a formula is made when it is asked for. */
-static tn_status add_gradient(tni_text *text, const tn_operator *op) {
+static tn_status add_gradient(tni_text *text, const tn_function *op) {
     const tni_rule *rule;
     TN_TRY(tni_operator_rule(op, &rule));
     tni_rule_json(text, op->contract, rule);
     return TN_OK;
 }
 
-static tn_status add_operator(tni_text *text, const tn_operator *op) {
+static tn_status add_operator(tni_text *text, const tn_function *op) {
     const tni_contract *c = op->contract;
     char *signature = tni_contract_print(c);
     if (!signature) return TN_NO_MEMORY;
@@ -242,12 +242,12 @@ static char *finish(tni_text *text, tn_status status) {
     return NULL;
 }
 
-char *tn_operator_json(const tn_operator *op) {
+char *tn_function_json(const tn_function *op) {
     tni_text text = {0};
-    return finish(&text, op ? add_operator(&text, op) : no_operator("tn_operator_json"));
+    return finish(&text, op ? add_operator(&text, op) : no_operator("tn_function_json"));
 }
 
-char *tn_gradient_json(const tn_operator *op) {
+char *tn_gradient_json(const tn_function *op) {
     tni_text text = {0};
     return finish(&text, op ? add_gradient(&text, op) : no_operator("tn_gradient_json"));
 }
@@ -255,12 +255,12 @@ char *tn_gradient_json(const tn_operator *op) {
 char *tn_table_json(void) {
     tni_text text = {0};
     tn_status status = TN_OK;
-    int count = tn_operator_count();
+    int count = tn_function_count();
     if (count == 0) return NULL; /* there are rows, so this is a failure, and its message stands */
     tni_text_add(&text, "[");
     for (int i = 0; i < count && status == TN_OK; i++) {
         if (i) tni_text_add(&text, ",\n");
-        status = add_operator(&text, tn_operator_at(i));
+        status = add_operator(&text, tn_function_at(i));
     }
     tni_text_add(&text, "]");
     return finish(&text, status);

@@ -30,7 +30,7 @@ struct tni_fuse {
     bool fast;
     int32_t n_known; /* rows that the table had: activations that were added later are not in the graph */
     /* The formula of an operator that is one: a formula may call rows of the table. */
-    tn_status (*formula_of)(const tn_operator *op, const tni_fuse **formula);
+    tn_status (*formula_of)(const tn_function *op, const tni_fuse **formula);
     tni_graph graph;
     tni_axes axes;
     int32_t n_outputs; /* the contract's outputs in order, then the inputs that are updated */

@@ -23,8 +23,8 @@ static bool is_absent(int32_t node) {
 
 static int32_t make_attribute(maker *m, const tni_gnode *node) {
     const tn_value *value = &m->given->attrs[node->ref];
-    if (value->kind == TN_UNSET) return ABSENT - TNI_MAX_ARGS - node->ref;
-    double number = value->kind == TN_INT ? (double)value->i : value->kind == TN_BOOLEAN ? value->b : value->f;
+    if (value->kind == TN_ATTR_UNSET) return ABSENT - TNI_MAX_ARGS - node->ref;
+    double number = value->kind == TN_ATTR_INT ? (double)value->i : value->kind == TN_ATTR_BOOL ? value->b : value->f;
     return tni_const(m->g, node->type, number);
 }
 
@@ -37,7 +37,7 @@ static int32_t make_leaf(maker *m, const tni_gnode *node) {
     case TNI_P_ATTR: return make_attribute(m, node);
     case TNI_P_ATTR_IS: return tni_const(m->g, TN_BOOL, given->attrs[node->ref].choice == (int)node->value);
     case TNI_P_HAS: return tni_const(m->g, TN_BOOL, given->types[node->ref] != TN_NO_TYPE);
-    case TNI_P_HAS_ATTR: return tni_const(m->g, TN_BOOL, given->attrs[node->ref].kind != TN_UNSET);
+    case TNI_P_HAS_ATTR: return tni_const(m->g, TN_BOOL, given->attrs[node->ref].kind != TN_ATTR_UNSET);
     default: return tni_node_as_is(m->g, node);
     }
 }
@@ -246,7 +246,7 @@ tn_status tni_specialize(const tni_fuse *f, const tni_call_form *given, tni_spec
     }
     for (int i = 0; i < c->n_attrs; i++) {
         const int64_t most = (int64_t)1 << 53, value = given->attrs[i].i;
-        if (given->attrs[i].kind != TN_INT || (value <= most && value >= -most)) continue;
+        if (given->attrs[i].kind != TN_ATTR_INT || (value <= most && value >= -most)) continue;
         return tn_fail(TN_BAD_VALUE, "%s: %s is %lld, and numbers of a formula have 53 bits; a tensor may have more",
                        c->name, c->attrs[i].name, (long long)value);
     }

@@ -68,8 +68,8 @@ static void consider_functions(nearest *best) {
     }
     consider(best, "has");
     consider(best, "rand");
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         if (tni_is_activation(op)) consider(best, op->contract->name);
     }
 }
@@ -271,7 +271,7 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* The formula of a row of the table, at `x`, with the defaults of its attributes. */
-static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int32_t *node) {
+static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int32_t *node) {
     const tni_fuse *row;
     TN_TRY(p->formula->formula_of(op, &row));
     int32_t *made = tni_malloc((size_t)row->graph.n * sizeof *made);
@@ -281,10 +281,10 @@ static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int
         const tn_value *v = tni_prims[n->op].arity == 0 && n->ref >= 0 && n->ref < row->contract->n_attrs
                                 ? &row->contract->attrs[n->ref].value
                                 : &(tn_value){0};
-        double number = v->kind == TN_INT       ? (double)v->i
-                        : v->kind == TN_BOOLEAN ? v->b
-                        : v->kind == TN_FLOAT   ? v->f
-                                                : 0;
+        double number = v->kind == TN_ATTR_INT     ? (double)v->i
+                        : v->kind == TN_ATTR_BOOL  ? v->b
+                        : v->kind == TN_ATTR_FLOAT ? v->f
+                                                   : 0;
         int32_t arg[3] = {-1, -1, -1};
         for (int k = 0; k < 3 && n->arg[k] >= 0; k++) arg[k] = made[n->arg[k]];
         switch (n->op) {
@@ -292,7 +292,7 @@ static tn_status inline_row(tni_parser *p, const tn_operator *op, int32_t x, int
         case TNI_P_CONST: made[i] = tni_const(p->g, n->type, n->value); break;
         case TNI_P_ATTR: made[i] = tni_const(p->g, n->type, number); break;
         case TNI_P_ATTR_IS: made[i] = tni_const(p->g, TN_BOOL, v->choice == (int)n->value); break;
-        case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_UNSET); break;
+        case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_ATTR_UNSET); break;
         default: made[i] = tni_node3(p->g, (tni_prim)n->op, n->kind, arg[0], arg[1], arg[2]); break;
         }
     }
@@ -309,7 +309,7 @@ static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t at
     if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
     *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: specialize.c */
     for (int i = -1; i < p->formula->n_known; i++) {
-        const tn_operator *op = i < 0 ? NULL : tn_operator_at(i);
+        const tn_function *op = i < 0 ? NULL : tn_function_at(i);
         int32_t made = args.nodes[0];
         if (op && !tni_is_activation(op)) continue;
         if (op) TN_TRY(inline_row(p, op, args.nodes[0], &made));
@@ -322,12 +322,12 @@ static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t at
 }
 
 /* mish(x): a row of the table. A row's own formula has those before it. */
-static const tn_operator *row_named(const tni_parser *p, const char *name) {
-    const tn_operator *op = p->formula ? tn_find(name) : NULL;
+static const tn_function *row_named(const tni_parser *p, const char *name) {
+    const tn_function *op = p->formula ? tn_find(name) : NULL;
     return op && op->index < p->formula->n_known && tni_is_activation(op) ? op : NULL;
 }
 
-static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_operator *op, int32_t *node) {
+static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_function *op, int32_t *node) {
     arguments args;
     TN_TRY(parse_arguments(p, op->contract->name, false, &args));
     if (args.count != 1) return wrong_count(p, at, op->contract->name, 1, args.count);
@@ -372,7 +372,7 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
     }
-    const tn_operator *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
+    const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
     if (row) return parse_row(p, name, row, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     if (strcmp(text, "has") == 0) return parse_has(p, node);

@@ -146,7 +146,7 @@ static void set_strides(const placed *a, uint32_t *mask, int64_t *strides) {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-const tn_arg *tni_list_of(const tni_fuse *f, const tn_call *call) {
+const tn_slot *tni_list_of(const tni_fuse *f, const tn_call *call) {
     int32_t i = 0;
     while (!f->contract->inputs[i].list || !call->in[i].count) i++; /* a contract with lists takes one */
     return &call->in[i];
@@ -155,7 +155,7 @@ const tn_arg *tni_list_of(const tni_fuse *f, const tn_call *call) {
 /* All tensors of a list one behind the other, each dense. */
 static tn_status list_domain(const tni_fuse *f, const tn_call *call, tni_domain *domain) {
     const tni_contract *c = f->contract;
-    const tn_arg *list = tni_list_of(f, call);
+    const tn_slot *list = tni_list_of(f, call);
     domain->n_dims = 1;
     domain->tail = 1;
     for (int32_t k = 0; k < list->count; k++) domain->size[0] += tn_count(&list->views[k]);

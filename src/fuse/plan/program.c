@@ -340,7 +340,7 @@ static void add_cost(tni_binding *b, bool *reach) {
 static tn_status note_parts(const tni_binding *b) {
     tni_program *program = b->program;
     if (!b->f->axes.list) return TN_OK;
-    const tn_arg *list = tni_list_of(b->f, b->call);
+    const tn_slot *list = tni_list_of(b->f, b->call);
     program->n_parts = list->count;
     program->parts = tni_arena_alloc(program->arena, (size_t)list->count * sizeof *program->parts);
     if (!program->parts) return TN_NO_MEMORY;
@@ -490,6 +490,6 @@ tn_status tni_program_run(const tni_program *program, const tn_call *call) {
 /* A call without a workspace has no memory there, and nothing in it. */
 char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
     if (m->where == TNI_FROM_WORKSPACE) return call->workspace ? (char *)call->workspace + m->offset : NULL;
-    const tn_arg *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
+    const tn_slot *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
     return args[m->index].views[m->list ? part : 0].data;
 }

@@ -38,7 +38,7 @@ typedef struct tni_domain {
 
 tn_status tni_make_domain(const tni_fuse *formula, const tn_call *call, tni_domain *domain);
 /* An argument of the call that is a list, for how many tensors there are and how large they are. */
-const tn_arg *tni_list_of(const tni_fuse *formula, const tn_call *call);
+const tn_slot *tni_list_of(const tni_fuse *formula, const tn_call *call);
 /* The graph of a call whose arguments lie so. */
 tn_status tni_specialize_in(const tni_fuse *formula, const tni_domain *domain, const tn_value *attrs,
                             tni_specialized *made);

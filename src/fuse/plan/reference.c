@@ -64,7 +64,7 @@ static void walk_next(walk *w) {
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
 /* One tensor of a list after the other: its elements to or from the values of the long row, or a single value. */
-static void move_list(const tn_arg *list, double *values, int64_t step, bool write) {
+static void move_list(const tn_slot *list, double *values, int64_t step, bool write) {
     for (int32_t k = 0; k < list->count; k++) {
         const tn_view *view = &list->views[k];
         int64_t n = tn_count(view);
@@ -183,7 +183,7 @@ static tn_status evaluate_all(evaluation *e) {
 
 static void write_output(const evaluation *e, int32_t i) {
     int32_t node = e->specialized.outputs[i], updated = e->f->outputs[i].inplace;
-    const tn_arg *arg = updated >= 0 ? &e->call->in[updated] : &e->call->out[i];
+    const tn_slot *arg = updated >= 0 ? &e->call->in[updated] : &e->call->out[i];
     const tn_view *view = arg->views;
     const tni_contract *c = e->f->contract;
     if ((updated >= 0 ? c->inputs[updated] : c->outputs[i]).list) {

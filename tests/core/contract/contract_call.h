@@ -73,7 +73,7 @@ static inline const char *call_value(call_text *call, const char *s, int k) {
     char word[128] = "", *end;
     size_t n = strcspn(s, " ");
     if (*s == '[') {
-        *value = (tn_value){.kind = TN_INTS, .ints = call->ints[k]};
+        *value = (tn_value){.kind = TN_ATTR_INTS, .ints = call->ints[k]};
         for (s = call_spaces(s + 1); *s && *s != ']'; s = call_spaces(s)) {
             call->ints[k][value->count++] = strtoll(s, &end, 10);
             s = call_spaces(end);
@@ -84,19 +84,19 @@ static inline const char *call_value(call_text *call, const char *s, int k) {
     if (*s == '\'') {
         n = strcspn(s + 1, "'");
         memcpy(call->strings[k], s + 1, n);
-        *value = (tn_value){.kind = TN_STR, .s = call->strings[k]};
+        *value = (tn_value){.kind = TN_ATTR_STR, .s = call->strings[k]};
         return s + n + 2;
     }
     memcpy(word, s, n);
     long long integer = strtoll(word, &end, 10);
     if (strcmp(word, "true") == 0 || strcmp(word, "false") == 0) {
-        *value = (tn_value){.kind = TN_BOOLEAN, .b = word[0] == 't'};
+        *value = (tn_value){.kind = TN_ATTR_BOOL, .b = word[0] == 't'};
     } else if (*end == 0) {
-        *value = (tn_value){.kind = TN_INT, .i = integer};
+        *value = (tn_value){.kind = TN_ATTR_INT, .i = integer};
     } else if (tn_type_named(word) != TN_NO_TYPE) {
-        *value = (tn_value){.kind = TN_DTYPE, .type = tn_type_named(word)};
+        *value = (tn_value){.kind = TN_ATTR_TYPE, .type = tn_type_named(word)};
     } else {
-        *value = (tn_value){.kind = TN_FLOAT, .f = strtod(word, NULL)};
+        *value = (tn_value){.kind = TN_ATTR_FLOAT, .f = strtod(word, NULL)};
     }
     return s + n;
 }

@@ -221,11 +221,11 @@ static void test_bound(void) {
         "= 2.0, o: float?) -> y: T[permute(*s, dims)]");
     CHECK_ROW(call_bind(c, "x=f16[2, 3, 4] axes=[-1, 0] e=3", &call) == TN_OK, "%s", tn_last_error());
     const tn_value *attrs = call.bound.attrs;
-    CHECK(attrs[0].kind == TN_INTS && attrs[0].count == 2 && attrs[0].ints[0] == 0 && attrs[0].ints[1] == 2);
-    CHECK(attrs[1].kind == TN_INT && attrs[1].i == 2);
+    CHECK(attrs[0].kind == TN_ATTR_INTS && attrs[0].count == 2 && attrs[0].ints[0] == 0 && attrs[0].ints[1] == 2);
+    CHECK(attrs[1].kind == TN_ATTR_INT && attrs[1].i == 2);
     CHECK(attrs[2].count == 2 && attrs[2].ints[0] == 1 && attrs[2].ints[1] == 0);
-    CHECK(attrs[3].kind == TN_STR && attrs[3].choice == 1 && strcmp(attrs[3].s, "b") == 0);
-    CHECK(attrs[4].kind == TN_FLOAT && attrs[4].f == 3.0 && attrs[5].kind == TN_UNSET);
+    CHECK(attrs[3].kind == TN_ATTR_STR && attrs[3].choice == 1 && strcmp(attrs[3].s, "b") == 0);
+    CHECK(attrs[4].kind == TN_ATTR_FLOAT && attrs[4].f == 3.0 && attrs[5].kind == TN_ATTR_UNSET);
     CHECK(call.bound.types[0] == TN_F16 && call.bound.dims[0] == 4 && call.bound.packs[0].ndim == 2);
     CHECK(call_bind(c, "x=f16[2, 3, 4] axes=1 m='a'", &call) == TN_OK);
     CHECK(attrs[0].count == 1 && attrs[0].ints[0] == 1 && attrs[3].choice == 0);
@@ -334,20 +334,21 @@ static void test_attr_parse(void) {
         if (status != TN_OK) continue;
         char shown[128] = "";
         const tn_value *v = &attr.value;
-        if (v->kind == TN_STR) snprintf(shown, sizeof shown, "'%s'", v->s);
-        if (v->kind == TN_DTYPE) snprintf(shown, sizeof shown, "%s", tn_type_name(v->type));
-        if (v->kind == TN_INT) snprintf(shown, sizeof shown, "%lld", (long long)v->i);
-        if (v->kind == TN_BOOLEAN) snprintf(shown, sizeof shown, "%s", v->b ? "true" : "false");
-        if (v->kind == TN_FLOAT) CHECK_ROW(v->f == strtod(rows[i].expected, NULL) || v->f != v->f, "%s", rows[i].text);
-        if (v->kind == TN_INTS) {
+        if (v->kind == TN_ATTR_STR) snprintf(shown, sizeof shown, "'%s'", v->s);
+        if (v->kind == TN_ATTR_TYPE) snprintf(shown, sizeof shown, "%s", tn_type_name(v->type));
+        if (v->kind == TN_ATTR_INT) snprintf(shown, sizeof shown, "%lld", (long long)v->i);
+        if (v->kind == TN_ATTR_BOOL) snprintf(shown, sizeof shown, "%s", v->b ? "true" : "false");
+        if (v->kind == TN_ATTR_FLOAT)
+            CHECK_ROW(v->f == strtod(rows[i].expected, NULL) || v->f != v->f, "%s", rows[i].text);
+        if (v->kind == TN_ATTR_INTS) {
             size_t n = (size_t)snprintf(shown, sizeof shown, "[");
             for (int k = 0; k < v->count; k++) {
                 n += (size_t)snprintf(shown + n, sizeof shown - n, k ? ", %lld" : "%lld", (long long)v->ints[k]);
             }
             snprintf(shown + n, sizeof shown - n, "]");
         }
-        CHECK_ROW(v->kind == TN_FLOAT || strcmp(shown, rows[i].expected) == 0, "%s=%s: %s", rows[i].name, rows[i].text,
-                  shown);
+        CHECK_ROW(v->kind == TN_ATTR_FLOAT || strcmp(shown, rows[i].expected) == 0, "%s=%s: %s", rows[i].name,
+                  rows[i].text, shown);
         CHECK(strcmp(attr.name, rows[i].name) == 0);
         tn_free(memory);
     }

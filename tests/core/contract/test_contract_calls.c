@@ -363,13 +363,13 @@ static void test_raw(void) {
         tn_attr attr;
         const char *fragment;
     } rows[] = {
-        {{NULL, {.kind = TN_INT}}, "f: an attribute has no name"},
-        {{"m", {.kind = TN_STR}}, "f: m is a NULL string"},
-        {{"s", {.kind = TN_STR}}, "f: s is a NULL string"},
-        {{"t", {.kind = TN_DTYPE, .type = TN_NO_TYPE}}, "f: t is not a type: 0"},
-        {{"t", {.kind = TN_DTYPE, .type = (tn_type)99}}, "f: t is not a type: 99"},
-        {{"l", {.kind = TN_INTS, .count = 2}}, "f: l has no elements behind its count of 2"},
-        {{"l", {.kind = TN_INTS, .count = -2}}, "f: l has no elements behind its count of -2"},
+        {{NULL, {.kind = TN_ATTR_INT}}, "f: an attribute has no name"},
+        {{"m", {.kind = TN_ATTR_STR}}, "f: m is a NULL string"},
+        {{"s", {.kind = TN_ATTR_STR}}, "f: s is a NULL string"},
+        {{"t", {.kind = TN_ATTR_TYPE, .type = TN_NO_TYPE}}, "f: t is not a type: 0"},
+        {{"t", {.kind = TN_ATTR_TYPE, .type = (tn_type)99}}, "f: t is not a type: 99"},
+        {{"l", {.kind = TN_ATTR_INTS, .count = 2}}, "f: l has no elements behind its count of 2"},
+        {{"l", {.kind = TN_ATTR_INTS, .count = -2}}, "f: l has no elements behind its count of -2"},
         {{"l", {.kind = 77}}, "f: l needs ints, not something else"},
         {{"m", {.kind = -1}}, "f: m needs 'a' or 'b', not something else"},
     };
@@ -378,7 +378,7 @@ static void test_raw(void) {
         CHECK_ROW(status != TN_OK && strstr(tn_last_error(), rows[i].fragment), "%s: %s", rows[i].fragment,
                   tn_last_error());
     }
-    tn_attr unset = {"m", {.kind = TN_UNSET}};
+    tn_attr unset = {"m", {.kind = TN_ATTR_UNSET}};
     CHECK(tni_bind(c, &in, &unset, 1, &call.bound, call.specs) == TN_OK && call.bound.attrs[0].choice == 0);
     CHECK(tni_bind(c, &in, NULL, 0, &call.bound, NULL) == TN_OK);
     static const tni_operand operands[] = {

@@ -175,17 +175,17 @@ static void test_table(void) {
     char *json = tn_table_json();
     CHECK_ROW(json && is_json(json) && json[0] == '[', "%s", tn_last_error());
     tn_free(json);
-    CHECK(tn_operator_count() > 0);
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
-        json = tn_operator_json(op);
-        CHECK_ROW(json && is_json(json), "%s: %s", tn_operator_name(op), tn_last_error());
+    CHECK(tn_function_count() > 0);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
+        json = tn_function_json(op);
+        CHECK_ROW(json && is_json(json), "%s: %s", tn_function_name(op), tn_last_error());
         static const char *const keys[] = {"name",   "signature", "doc",   "autocast", "formula", "types",
                                            "params", "outputs",   "where", "grad",     "kernels", "samples"};
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
             char key[32];
             snprintf(key, sizeof key, "\"%s\": ", keys[k]);
-            CHECK_ROW(json && strstr(json, key), "%s has no %s", tn_operator_name(op), key);
+            CHECK_ROW(json && strstr(json, key), "%s has no %s", tn_function_name(op), key);
         }
         tn_free(json);
     }
@@ -377,7 +377,7 @@ static tn_status do_rule(const char *text) {
 }
 
 static tn_status do_operator(const char *name) {
-    char *json = tn_operator_json(tn_find(name));
+    char *json = tn_function_json(tn_find(name));
     bool made = json != NULL;
     tn_free(json);
     return made ? TN_OK : TN_NO_MEMORY;
@@ -399,7 +399,7 @@ static void starve(task run, const char *text, tn_status expected) {
 
 static void test_starving(void) {
     tni_contract *c;
-    CHECK(tn_operator_count() > 0); /* the table is made before memory runs out */
+    CHECK(tn_function_count() > 0); /* the table is made before memory runs out */
     for (int i = 0; i < CATALOGUE_ROWS; i += 3) starve(do_contract, catalogue[i].contract, TN_OK);
     starve(do_contract, "f(x: T[n]) -> y: T[m] where n > 1", TN_BAD_CONTRACT);
     starve(do_contract, "f<T: i32 i64 f32 f32>(x: T[n]) -> y: T[n]", TN_BAD_CONTRACT);
@@ -431,7 +431,7 @@ static void test_starving(void) {
     starve(do_rule, "x: sum_grad(dy, keepdim)", TN_BAD_CONTRACT);
     starve(do_rule, "x: sum_grad(dy, 'x')", TN_BAD_CONTRACT);
     tni_contract_free(c);
-    for (int i = 0; i < tn_operator_count(); i++) starve(do_operator, tn_operator_name(tn_operator_at(i)), TN_OK);
+    for (int i = 0; i < tn_function_count(); i++) starve(do_operator, tn_function_name(tn_function_at(i)), TN_OK);
 }
 
 int main(void) {

@@ -146,7 +146,7 @@ static void test_registration(void) {
     CHECK(tni_device_register(&another) == TN_BAD_DEVICE && tni_device_register(&none) == TN_BAD_DEVICE);
     CHECK(tni_device_of(-1) == NULL && tni_device_of(1 << 30) == NULL);
     CHECK_ROW(tni_table_add(rows, 1) == TN_OK, "%s", tn_last_error());
-    char *json = tn_operator_json(tn_find("toy_scale"));
+    char *json = tn_function_json(tn_find("toy_scale"));
     CHECK(json && strstr(json, "\"kernels\": [{\"name\": \"toy\", \"device\": \"toy\"") != NULL);
     tn_free(json);
 }

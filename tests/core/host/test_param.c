@@ -8,7 +8,7 @@
 #include "tests/test.h"
 
 static tn_status scaled(const tn_tensor *scale, double x, double *y) {
-    const tn_operator *op;
+    const tn_function *op;
     TN_TRY(tn_fuse("f(x: f64[], s: T[]) -> y: f64[] : x * s", NULL, &op));
     tn_tensor in = tn_dense(&x, TN_F64, 0, NULL), out = tn_dense(y, TN_F64, 0, NULL);
     return tn_run(

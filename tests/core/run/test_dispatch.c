@@ -131,7 +131,7 @@ static const tn_kernel unprepared_kernels[] = {
 static const tn_op op_unprepared = {
     .signature = "test_unprepared(x: T[*s]) -> y: T[*s]", .doc = "x", .kernels = unprepared_kernels};
 
-static const tn_operator *add_op, *accumulate_op;
+static const tn_function *add_op, *accumulate_op;
 
 /* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
@@ -179,7 +179,7 @@ static void kernels_are_chosen_in_order(void) {
     float xf[4] = {1, 2, 3, 4}, yf[4];
     int64_t four[] = {4};
     make_call(&c, (double *)xf, (double *)yf, 1, four);
-    c.x.dtype = c.y.dtype = tn_dtype_of(TN_F32);
+    c.x.dtype = c.y.dtype = tn_type_to_dlpack(TN_F32);
     CHECK(tn_run(add_op, &c.args, NULL) == TN_OK && strcmp(seen.kernel, "dense") == 0 && yf[3] == 4);
     const char *kernel;
     tn_cost cost;
@@ -408,7 +408,7 @@ static void outputs_made_on_the_way(void) {
     make_call(&c, x, NULL, 3, shape);
     c.x.strides = last; /* channels-last in, channels-last out */
     tn_tensor made[2] = {{0}};
-    tn_attr attrs[] = {{NULL, {.kind = TN_FLOAT, .f = 1}}, {NULL, {.kind = TN_BOOLEAN, .b = true}}};
+    tn_attr attrs[] = {{NULL, {.kind = TN_ATTR_FLOAT, .f = 1}}, {NULL, {.kind = TN_ATTR_BOOL, .b = true}}};
     c.args.attrs = attrs;
     c.args.n_attrs = 2;
     CHECK(tni_call_alloc(add_op, &c.args, NULL, made_output, made) == TN_OK);
@@ -432,8 +432,8 @@ static void bad_calls_get_a_message(void) {
     make_call(&c, x, y, 1, shape);
     CHECK(says(tn_run(NULL, &c.args, NULL), TN_BAD_VALUE, "NULL"));
     CHECK(says(tn_infer(NULL, &c.args, NULL), TN_BAD_VALUE, "tn_infer: the operator is NULL"));
-    CHECK(tn_operator_json(NULL) == NULL && tn_gradient_json(NULL) == NULL && tn_operator_name(NULL) == NULL);
-    CHECK(tn_operator_row(NULL) == NULL && tn_type_named(NULL) == TN_NO_TYPE);
+    CHECK(tn_function_json(NULL) == NULL && tn_gradient_json(NULL) == NULL && tn_function_name(NULL) == NULL);
+    CHECK(tn_function_row(NULL) == NULL && tn_type_named(NULL) == TN_NO_TYPE);
     CHECK(says(tn_run(add_op, NULL, NULL), TN_BAD_VALUE, "NULL"));
     c.x.data = NULL;
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_VALUE, "test_add: x has no data (NULL)"));
@@ -449,12 +449,12 @@ static void bad_calls_get_a_message(void) {
     make_call(&c, x, y, 1, NULL);
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_SHAPE, "x has no shape"));
     make_call(&c, x, y, 1, shape);
-    c.x.dtype = (tn_dtype){2, 64, 2};
+    c.x.dtype = (tn_dlpack_type){2, 64, 2};
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "element type that Tenon lacks"));
-    c.x.dtype = (tn_dtype){1, 32, 1};
+    c.x.dtype = (tn_dlpack_type){1, 32, 1};
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "x has type uint32, which Tenon does not have"));
     make_call(&c, x, y, 1, shape);
-    c.y.dtype = tn_dtype_of(TN_F32);
+    c.y.dtype = tn_type_to_dlpack(TN_F32);
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "test_add: y is f32, needs f64"));
     make_call(&c, x, y, 1, shape);
     c.y.shape = seven;
@@ -495,7 +495,7 @@ static void bad_calls_get_a_message(void) {
     CHECK(tn_find("sofmax") == NULL && strstr(tn_last_error(), "did you mean 'softmax'"));
     CHECK(tn_find("") == NULL && tn_find(NULL) == NULL);
     CHECK(tn_find("a name that is nowhere near any other and far too long to be one, at all, in any table") == NULL);
-    CHECK(tn_operator_at(-1) == NULL && tn_operator_at(1 << 20) == NULL);
+    CHECK(tn_function_at(-1) == NULL && tn_function_at(1 << 20) == NULL);
     const tn_op *again[] = {&op_add};
     CHECK(says(tni_table_add(again, 1), TN_BAD_CONTRACT, "test_add: the table already has"));
 }
@@ -505,13 +505,13 @@ static void rows_can_be_read(void) {
     static const tn_sample typo[] = {{.args = "s=[3] axs=1"}, {0}}, right[] = {{.args = "s=[3]"}, {0}};
     static tn_op row = {.signature = "test_row<T: i8 u8>(x: T[*s]) -> y: T[*s]", .doc = "x", .kernels = add_kernels};
     const tn_op *rows[] = {&row};
-    const int before = tn_operator_count();
+    const int before = tn_function_count();
     row.samples = typo;
     CHECK(says(tni_table_add(rows, 1), TN_BAD_VALUE, "test_row: sample 's=[3] axs=1': nothing is named 'axs'"));
     row.samples = right;
     row.autocast = "64";
     CHECK(says(tni_table_add(rows, 1), TN_BAD_CONTRACT, "test_row: autocast is '64'"));
-    CHECK(tn_operator_count() == before && tn_find("test_row") == NULL);
+    CHECK(tn_function_count() == before && tn_find("test_row") == NULL);
     row.autocast = NULL;
     CHECK(tni_table_add(rows, 1) == TN_OK);
     char *table = tn_table_json();
@@ -588,9 +588,9 @@ static void a_small_call_is_quick(void) {
     int64_t shape[] = {1, 8};
     call c;
     make_call(&c, (double *)x, (double *)y, 2, shape);
-    c.x.dtype = c.y.dtype = tn_dtype_of(TN_F32);
+    c.x.dtype = c.y.dtype = tn_type_to_dlpack(TN_F32);
     c.args.n_out = 1;
-    const tn_operator *softmax = tn_find("softmax");
+    const tn_function *softmax = tn_find("softmax");
     double best = 1e9;
     for (int repeat = 0; repeat < 20; repeat++) {
         struct timespec a, b;

@@ -11,15 +11,15 @@
 #include "core/table/table.h"
 #include "tests/test.h"
 
-static const tn_operator *must(const char *text, const char *name) {
-    const tn_operator *op = NULL;
+static const tn_function *must(const char *text, const char *name) {
+    const tn_function *op = NULL;
     tn_fuse_options options = {.name = name};
     CHECK_ROW(tn_fuse(text, &options, &op) == TN_OK, "%s: %s", text, tn_last_error());
     return op;
 }
 
 /* One call on vectors of n doubles: up to four inputs, one output. */
-static tn_status run(const tn_operator *op, int n_in, double *const *in, double *out, int64_t n, const char *kernel) {
+static tn_status run(const tn_function *op, int n_in, double *const *in, double *out, int64_t n, const char *kernel) {
     tn_tensor tensors[5];
     const tn_tensor *inputs[4];
     for (int i = 0; i < n_in; i++) {
@@ -36,13 +36,13 @@ static bool near(double a, double b) {
 }
 
 static void test_identity(void) {
-    const tn_operator *a = must("silu(x) * y", NULL), *b = must("silu(x) * y", NULL), *fast = NULL;
+    const tn_function *a = must("silu(x) * y", NULL), *b = must("silu(x) * y", NULL), *fast = NULL;
     CHECK(a && a == b);
     CHECK(must("silu(x)*y", NULL) != a); /* the text is what it is known by */
     CHECK(tn_fuse("silu(x) * y", &(tn_fuse_options){.fast = true}, &fast) == TN_OK && fast != a);
-    int count = tn_operator_count();
+    int count = tn_function_count();
     must("x + 12", NULL);
-    CHECK(tn_operator_count() == count);
+    CHECK(tn_function_count() == count);
 }
 
 static void test_values(void) {
@@ -93,7 +93,7 @@ static void test_errors(void) {
         {"", "expected an expression"},
         {"f(x: T[*s]) -> y: T[*s]", "expected ':'"},
     };
-    const tn_operator *op = (const tn_operator *)&bad;
+    const tn_function *op = (const tn_function *)&bad;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_ROW(tn_fuse(bad[i].text, NULL, &op) == TN_BAD_CONTRACT && strstr(tn_last_error(), bad[i].message),
                   "%s: %s", bad[i].text, tn_last_error());
@@ -108,21 +108,21 @@ static void test_errors(void) {
 }
 
 static void test_names(void) {
-    const tn_operator *op = must("x * 3", "triple"), *other = (const tn_operator *)&op;
-    int count = tn_operator_count();
+    const tn_function *op = must("x * 3", "triple"), *other = (const tn_function *)&op;
+    int count = tn_function_count();
     CHECK(op && op == tn_find("triple") && op == must("x * 3", "triple"));
-    CHECK(strcmp(tn_operator_name(op), "triple") == 0 && tn_operator_count() == count);
+    CHECK(strcmp(tn_function_name(op), "triple") == 0 && tn_function_count() == count);
     CHECK(tn_fuse("x * 4", &(tn_fuse_options){.name = "triple"}, &other) == TN_BAD_CONTRACT && !other);
     CHECK(strstr(tn_last_error(), "triple: the table already has an operator of this name"));
     CHECK(tn_fuse("x * 4", &(tn_fuse_options){.name = "softmax"}, &other) != TN_OK);
     CHECK(tn_fuse("x * 4", &(tn_fuse_options){.name = "no name"}, &other) != TN_OK);
-    const tn_operator *renamed = must("f(x: T[*s], k: float = 2.0) -> y: T[*s] : x * k", "stretched");
+    const tn_function *renamed = must("f(x: T[*s], k: float = 2.0) -> y: T[*s] : x * k", "stretched");
     CHECK(renamed && renamed == tn_find("stretched"));
     CHECK(renamed && strcmp(renamed->row->signature, "stretched(x: T[*s], k: float = 2.0) -> y: T[*s]") == 0);
 }
 
 /* Along (1, 1, …): the gradient's outputs added up, against differences of the formula. */
-static void check_slope(const tn_operator *op, const tn_operator *gradient, double at) {
+static void check_slope(const tn_function *op, const tn_function *gradient, double at) {
     enum { N = 1 };
     double low = at - 1e-5, high = at + 1e-5, y0 = 0, y1 = 0, dx = 0, one = 1, x = at;
     CHECK(run(op, 1, (double *[]){&low}, &y0, N, NULL) == TN_OK &&
@@ -133,7 +133,7 @@ static void check_slope(const tn_operator *op, const tn_operator *gradient, doub
 }
 
 static void test_gradient(void) {
-    const tn_operator *op = must("x * sin(x)", NULL), *first, *second, *again;
+    const tn_function *op = must("x * sin(x)", NULL), *first, *second, *again;
     const tni_rule *rule;
     CHECK(tn_fuse_gradient(op, &first) == TN_OK && tn_fuse_gradient(op, &again) == TN_OK && first == again);
     check_slope(op, first, 0.7);
@@ -146,7 +146,7 @@ static void test_gradient(void) {
     CHECK(tn_fuse_gradient(must("i32(x)", NULL), &again) == TN_UNSUPPORTED && !again);
     CHECK(tni_operator_rule(must("i32(x)", NULL), &rule) == TN_OK && !rule);
     CHECK(tn_fuse_gradient(tn_find("softmax"), &again) == TN_UNSUPPORTED);
-    char *json = tn_operator_json(op);
+    char *json = tn_function_json(op);
     CHECK(json && strstr(json, "\"grad\": \"derived\""));
     tn_free(json);
     json = tn_gradient_json(op);
@@ -156,7 +156,7 @@ static void test_gradient(void) {
 
 /* What a framework is told of a call, and that it is told nothing where that could not be the same. */
 static void test_graph_json(void) {
-    const tn_operator *op = must("f(x: T[n, c], b: T[c]?, k: float = 2.0) -> y: T[n, c], s: T[n]? : "
+    const tn_function *op = must("f(x: T[n, c], b: T[c]?, k: float = 2.0) -> y: T[n, c], s: T[n]? : "
                                  "y = x * k + b if has(b) else x; s = sum(x, -1)",
                                  NULL);
     char *json = tn_fuse_graph_json(op, (tn_type[]){TN_BF16, TN_BF16}, (int32_t[]){2, 1}, "k=3 want_s=true");
@@ -180,15 +180,15 @@ static void test_graph_json(void) {
 
 static void test_rows(void) {
     enum { N = 4 };
-    const tn_operator *mish = tn_find("mish");
+    const tn_function *mish = tn_find("mish");
     double x[N] = {-3, -1, 0.5, 2}, y[N];
     CHECK(mish && mish->index >= 0 && strcmp(mish->row->formula, "x * tanh(softplus(x))") == 0);
     CHECK_ROW(run(mish, 1, (double *[]){x}, y, N, NULL) == TN_OK, "%s", tn_last_error());
     for (int i = 0; i < N; i++) CHECK(near(y[i], x[i] * tanh(log1p(exp(x[i])))));
-    for (int i = 0; i < tn_operator_count(); i++) { /* every formula of the table is one */
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) { /* every formula of the table is one */
+        const tn_function *op = tn_function_at(i);
         const tni_rule *rule;
-        CHECK_ROW(tni_operator_rule(op, &rule) == TN_OK, "%s: %s", tn_operator_name(op), tn_last_error());
+        CHECK_ROW(tni_operator_rule(op, &rule) == TN_OK, "%s: %s", tn_function_name(op), tn_last_error());
     }
 }
 
@@ -209,7 +209,7 @@ static const tn_op wrong_row = {.signature = "wrong_row(x: T[*s]) -> y: T[*s]", 
 static void test_own_rows(void) {
     const tni_rule *rule;
     CHECK(tni_table_add((const tn_op *[]){&own_row, &wrong_row}, 2) == TN_OK);
-    const tn_operator *op = tn_find("own_row");
+    const tn_function *op = tn_find("own_row");
     CHECK(op && strcmp(op->row->kernels[0].name, "mine") == 0 && strcmp(op->row->kernels[1].name, "fused") == 0);
     CHECK(tni_operator_rule(op, &rule) == TN_OK && rule && rule->statements[0].op == tn_find("mul"));
     double x = 1, y = 0;
@@ -223,7 +223,7 @@ static void test_own_rows(void) {
 enum { THREADS = 4, TEXTS = 24 };
 
 static void *fuse_all(void *arg) {
-    const tn_operator **made = arg;
+    const tn_function **made = arg;
     for (int i = 0; i < TEXTS; i++) {
         char text[64], name[32];
         snprintf(text, sizeof text, "x * %d + tanh(x)", i / 2 + 100);
@@ -238,7 +238,7 @@ static void *fuse_all(void *arg) {
 }
 
 static void test_threads(void) {
-    static const tn_operator *made[THREADS][TEXTS];
+    static const tn_function *made[THREADS][TEXTS];
     pthread_t threads[THREADS];
     for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, fuse_all, made[t]);
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
@@ -249,11 +249,11 @@ static void test_threads(void) {
 
 static void test_fork(void) {
     double x = 2, y = 0;
-    const tn_operator *op = must("x * x + 7", NULL);
+    const tn_function *op = must("x * x + 7", NULL);
     CHECK(run(op, 1, (double *[]){&x}, &y, 1, NULL) == TN_OK);
     pid_t child = fork();
     if (child == 0) {
-        const tn_operator *fresh;
+        const tn_function *fresh;
         bool good = run(op, 1, (double *[]){&x}, &y, 1, NULL) == TN_OK && y == 11 &&
                     tn_fuse("x + 77", NULL, &fresh) == TN_OK;
         _exit(good ? 0 : 1);
@@ -265,7 +265,7 @@ static void test_fork(void) {
 /* Every allocation fails once; what fails leaves nothing behind, and the next try works. */
 static void test_memory(void) {
     for (int64_t n = 1; n < 4000; n++) {
-        const tn_operator *op, *gradient = NULL;
+        const tn_function *op, *gradient = NULL;
         char text[64];
         snprintf(text, sizeof text, "sigmoid(x) * %lld", (long long)n);
         tni_fail_allocation(n);

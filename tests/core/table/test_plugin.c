@@ -77,7 +77,7 @@ static void wrong_files(void) {
 static void good_file(const char *plugin) {
     CHECK(tn_load(plugin) == TN_OK);
     CHECK(tn_load(plugin) == TN_OK); /* again: nothing happens */
-    const tn_operator *twice = tn_find("twice");
+    const tn_function *twice = tn_find("twice");
     CHECK(twice != NULL);
     if (!twice) return;
     float x[3] = {1, 2, 3}, y[3];
@@ -88,9 +88,9 @@ static void good_file(const char *plugin) {
     tn_args args = {.in = in, .n_in = 1, .out = out, .n_out = 1};
     CHECK(tn_run(twice, &args, NULL) == TN_OK && y[2] == 6);
     /* A second copy brings the same name: refused, and the table is as it was. */
-    int before = tn_operator_count();
+    int before = tn_function_count();
     CHECK(refused(write_bytes("twin.so", bytes, size), "already has an operator of this name"));
-    CHECK(tn_operator_count() == before);
+    CHECK(tn_function_count() == before);
 }
 
 int main(int argc, char **argv) {

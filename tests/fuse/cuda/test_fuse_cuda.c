@@ -100,7 +100,7 @@ static void run_on_gpu(const char *text, call_of *c) {
         CHECK(tni_cuda_alloc(text, device, a->bytes, NULL, &blocks[i]) == TN_OK);
         cu->cuMemcpyHtoDAsync((cu_pointer)(uintptr_t)blocks[i].data, a->memory, a->bytes, NULL);
         v.views[i].data = (char *)blocks[i].data + (a->data - a->memory);
-        const tn_arg *arg = i < TNI_MAX_ARGS ? &v.in[i] : &v.out[i - TNI_MAX_ARGS];
+        const tn_slot *arg = i < TNI_MAX_ARGS ? &v.in[i] : &v.out[i - TNI_MAX_ARGS];
         for (int32_t k = 0; k < arg->count && arg->views != &v.views[i]; k++) { /* of a list */
             tn_view *part = (tn_view *)(uintptr_t)&arg->views[k];
             part->data = (char *)blocks[i].data + ((char *)part->data - a->memory);
@@ -136,7 +136,7 @@ enum { NVRTC = 1, EMULATE = 2 };
 
 typedef struct test_case {
     const row *row;        /* NULL: a random formula */
-    const tn_operator *op; /* or a row of the table */
+    const tn_function *op; /* or a row of the table */
     uint64_t seed;
     tn_type T, W;
     int layout, ways, arch;
@@ -241,8 +241,8 @@ static void run_case(const test_case *test, int fill) {
 }
 
 static void list_table(void) {
-    for (int i = 0; i < tn_operator_count(); i++) {
-        const tn_operator *op = tn_operator_at(i);
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
         if (!op->row->formula || op->contract->has_lists) continue;
         cases[n_cases++] = (test_case){.op = op, .T = TN_F32, .W = TN_F32, .ways = NVRTC, .arch = 90, .apart = true};
         cases[n_cases++] = (test_case){.op = op, .T = TN_BF16, .W = TN_F32, .ways = NVRTC, .arch = 75};
