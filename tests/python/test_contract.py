@@ -239,7 +239,7 @@ def test_a_library_without_the_program_beside_it(tmp_path: pathlib.Path) -> None
     import subprocess
     import sys
 
-    library = shutil.copy(tenon.lib._name, tmp_path)
+    library = shutil.copy(tenon._lib.lib._name, tmp_path)
     env = {**os.environ, "TENON_LIBRARY": library}
     run = subprocess.run([sys.executable, "-m", "tenon", "ops"], env=env, capture_output=True, text=True)
     assert run.returncode == 1
