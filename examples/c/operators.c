@@ -1,5 +1,5 @@
-/* Runs operators and formulas from plain C: the kernel that the library picks beside the loop that one would write, both
- * timed, and the error against the reference in float64. A line each:
+/* Runs operators and formulas from plain C: the kernel that the library picks beside the loop that one would write,
+ * both timed, and the error against the reference in float64. A line each:
  *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the loop
  *
  *     make build
@@ -22,7 +22,7 @@ typedef struct input {
     int below;
 } input;
 
-/* ---- loops as one writes them ------------------------------------------------------------------------------------- */
+/* ---- loops as one writes them ------------------------------------------------------------------------------------ */
 
 enum { R = 1024, C = 1024, CHANNELS = 64, S = 512 };
 
@@ -100,7 +100,7 @@ static void loop_batch_norm(const float *const *in, int64_t rows, float *y) {
     }
 }
 
-/* ---- what is tried ------------------------------------------------------------------------------------------------ */
+/* ---- what is tried ----------------------------------------------------------------------------------------------- */
 
 typedef struct example {
     const char *name; /* or a formula */
