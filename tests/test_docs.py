@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 
 import compatibility  # noqa: E402
 import follow_doc  # noqa: E402
+import operators_doc  # noqa: E402
 import report  # noqa: E402
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -65,6 +66,10 @@ def test_links(document: Path) -> None:
 def test_numbers_are_the_measured_ones(page: Path) -> None:
     text = page.read_text()
     assert report.split(text)[1] == report.PAGES[page](report.named(text)), "python bench/report.py --write"
+
+
+def test_every_operator_is_described() -> None:
+    assert operators_doc.PAGE.read_text() == operators_doc.page(), "python tools/operators_doc.py --write"
 
 
 def test_compatibility_is_what_was_tested() -> None:

@@ -1,0 +1,231 @@
+"""docs/operators.md from the table:  python tools/operators_doc.py [--write]
+
+Every operator with its meaning, contract, types, gradient, kernels, what it stands in place of, and how fast it was in
+the newest run of bench/operators.py on a GPU. Needs build/tenon, and no Python package. A test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "operators.md"
+FAMILIES = {
+    "softmax": "Softmax",
+    "norm": "Normalisation",
+    "normalisation": "Normalisation",
+    "loss": "Losses",
+    "losses": "Losses",
+    "reduce": "Reductions",
+    "arithmetic": "Arithmetic",
+    "activations": "Activations",
+    "gates": "Gates",
+    "residual": "The residual stream",
+    "optimisers": "Optimisers",
+    "quantisation": "Quantisation",
+}
+# What people would otherwise call, or write.
+IN_PLACE_OF = {
+    "softmax": "`F.softmax`, `jax.nn.softmax`, `tf.nn.softmax`; with mask and scale, three to four calls",
+    "layer_norm": "`F.layer_norm`, `flax.linen.LayerNorm`, `keras.layers.LayerNormalization`",
+    "cross_entropy": "`F.cross_entropy`, `optax.softmax_cross_entropy_with_integer_labels`, "
+    "`tf.nn.sparse_softmax_cross_entropy_with_logits`",
+    "sum": "`torch.sum`, `jnp.sum`, `tf.reduce_sum`, `np.sum`",
+    "batch_norm": "`F.batch_norm` with what follows it: an addition and an activation",
+    "batch_norm_infer": "`F.batch_norm(training=False)` with an activation",
+    "rms_norm": "`F.rms_norm`; in other frameworks four to six calls",
+    "identity": "`torch.clone`",
+    "add": "`torch.add`, `jnp.add`, `np.add`",
+    "sub": "`torch.sub`, `jnp.subtract`, `np.subtract`",
+    "mul": "`torch.mul`, `jnp.multiply`, `np.multiply`",
+    "div": "`torch.div`, `jnp.divide`, `np.divide`",
+    "add_constant": "`x + c`",
+    "scale": "`x * c`",
+    "scale_bias_relu": "`relu(x * scale + bias)`, three calls",
+    "bias_act": "`act(x + bias)`, two calls",
+    "square": "`torch.square`, `jnp.square`",
+    "sqrt": "`torch.sqrt`, `jnp.sqrt`",
+    "rsqrt": "`torch.rsqrt`, `jax.lax.rsqrt`",
+    "exp": "`torch.exp`, `jnp.exp`",
+    "log": "`torch.log`, `jnp.log`",
+    "abs": "`torch.abs`, `jnp.abs`",
+    "sign": "`torch.sign`, `jnp.sign`",
+    "floor": "`torch.floor`, `jnp.floor`",
+    "clamp": "`torch.clamp`, `jnp.clip`, `tf.clip_by_value`",
+    "pow": "`torch.pow`, `jnp.power`",
+    "lerp": "`torch.lerp`",
+    "relu": "`F.relu`, `jax.nn.relu`, `tf.nn.relu`",
+    "leaky_relu": "`F.leaky_relu`, `jax.nn.leaky_relu`, `tf.nn.leaky_relu`",
+    "prelu": "`F.prelu`, `keras.layers.PReLU`",
+    "elu": "`F.elu`, `jax.nn.elu`, `tf.nn.elu`",
+    "celu": "`F.celu`, `jax.nn.celu`",
+    "selu": "`F.selu`, `jax.nn.selu`, `tf.nn.selu`",
+    "sigmoid": "`torch.sigmoid`, `jax.nn.sigmoid`, `tf.nn.sigmoid`",
+    "log_sigmoid": "`F.logsigmoid`, `jax.nn.log_sigmoid`",
+    "hard_sigmoid": "`F.hardsigmoid`, `jax.nn.hard_sigmoid`",
+    "tanh": "`torch.tanh`, `jnp.tanh`, `tf.tanh`",
+    "softplus": "`F.softplus`, `jax.nn.softplus`, `tf.nn.softplus`",
+    "softsign": "`F.softsign`, `jax.nn.soft_sign`, `tf.nn.softsign`",
+    "gelu": "`F.gelu`, `jax.nn.gelu(approximate=False)`, `tf.nn.gelu`",
+    "gelu_tanh": "`F.gelu(approximate='tanh')`, `jax.nn.gelu`",
+    "quick_gelu": "`x * sigmoid(1.702 * x)`, three calls",
+    "silu": "`F.silu`, `jax.nn.silu`, `tf.nn.silu`",
+    "hard_swish": "`F.hardswish`, `jax.nn.hard_swish`",
+    "mish": "`F.mish`, `jax.nn.mish`",
+    "swiglu": "`F.silu(x) * y`, two calls",
+    "geglu": "`F.gelu(x) * y`, two calls",
+    "reglu": "`F.relu(x) * y`, two calls",
+    "dropout": "`F.dropout` with a seed of one's own",
+    "bias_dropout_add": "`residual + F.dropout(x + bias)`, three calls",
+    "residual_scale": "`residual + scale * x`, two calls",
+    "mse": "`F.mse_loss`, `optax.squared_error`",
+    "l1": "`F.l1_loss`",
+    "huber": "`F.huber_loss`, `optax.huber_loss`",
+    "bce_with_logits": "`F.binary_cross_entropy_with_logits`, `optax.sigmoid_binary_cross_entropy`, "
+    "`tf.nn.sigmoid_cross_entropy_with_logits`",
+    "focal": "`torchvision.ops.sigmoid_focal_loss`, ten calls",
+    "kl_div": "`F.kl_div`",
+    "cosine_similarity": "`F.cosine_similarity`",
+    "sgd_step": "`torch.optim.SGD` for one tensor",
+    "adamw_step": "`torch.optim.AdamW` for one tensor, `optax.adamw`",
+    "sgd_step_list": "`torch.optim.SGD(fused=True)`",
+    "adamw_step_list": "`torch.optim.AdamW(fused=True)`",
+    "clip_grad_norm": "`torch.nn.utils.clip_grad_norm_`, `optax.clip_by_global_norm`",
+    "fake_quantize": "`torch.fake_quantize_per_tensor_affine`, also per channel",
+    "quantize": "`torch.quantize_per_tensor`, with the integers themselves as result",
+    "dequantize": "`(q - zero) * scale` in floating point",
+}
+HEAD = """\
+# The operators
+
+<!-- made by tools/operators_doc.py --write -->
+
+Every row of the table, as `tenon ops NAME` shows it. The contract says what goes in and what comes out; its language is
+in [contract.md](contract.md). Each operator is `tn.NAME` in PyTorch, JAX, TensorFlow and NumPy, `tn_NAME` in C, and a
+node of the domain `tenon` in ONNX Runtime. Gradients are operators themselves.
+
+Times are of one H200 in microseconds, at the shape that is named, beside PyTorch eager and `torch.compile` in the same
+run ({link}). [speed.md](speed.md) has more shapes and the CPU.
+"""
+
+
+def table() -> list[dict[str, Any]]:
+    printed = subprocess.run([ROOT / "build" / "tenon", "ops", "--json"], check=True, capture_output=True, text=True)
+    rows: list[dict[str, Any]] = json.loads(printed.stdout)
+    return rows
+
+
+def families(names: Iterable[str]) -> dict[str, str]:
+    """The title under which each operator stands, by the file that has its row."""
+    texts = {path: path.read_text() for path in sorted((ROOT / "src" / "ops").rglob("*.c"))}
+    found = {}
+    for name in names:
+        row = re.compile(rf'(?:[A-Z]{{3,}}\(\s*|\.signature = |[A-Z]+\()(?:"{name}\(.*:|{name}, |[A-Z]+\({name},)')
+        path = next(path for path, text in texts.items() if row.search(text))
+        found[name] = FAMILIES.get(path.stem) or FAMILIES[path.parent.name]
+    return found
+
+
+def results() -> tuple[str, dict[str, dict[str, Any]]]:
+    """A link to the newest run on a GPU; the rows of each operator in bf16, or in f32, by pass."""
+    path = max((ROOT / "bench" / "results").glob("operators-cuda-*.json"))
+    rows: dict[str, dict[str, Any]] = {}
+    for row in json.loads(path.read_text())["rows"]:
+        passes = rows.setdefault(row["op"], {})
+        if row["type"] == "bf16" or row["pass"] not in passes:
+            passes[row["pass"]] = row
+    return f"[{path.name}](../bench/results/{path.name})", rows
+
+
+def contract(signature: str) -> str:
+    """On one line where it fits, else with a parameter on each."""
+    if len(signature) <= 110:
+        return signature
+    depth, parts, start = 0, [], signature.index("(") + 1
+    begin = start
+    for i in range(start, len(signature)):
+        depth += (signature[i] in "([") - (signature[i] in ")]")
+        if depth < 0 or (signature[i] == "," and depth == 0):
+            parts.append(signature[begin:i].strip())
+            begin = i + 1
+        if depth < 0:
+            return f"{signature[:start]}\n    " + ",\n    ".join(parts) + f"){signature[begin:]}"
+    raise ValueError(signature)
+
+
+def types(row: dict[str, Any]) -> str:
+    return "; ".join(f"{one['name']}: {', '.join(one['of'])}" for one in row["types"]) or "as in the contract"
+
+
+def gradient(row: dict[str, Any], names: set[str]) -> str:
+    if not row["grad"]:
+        return "none"
+    if any(param.get("inplace") for param in row["params"]):
+        return "none: it updates in place"
+    if isinstance(row["grad"], str):
+        return "derived from the formula"
+    used = dict.fromkeys(s["op"] for s in row["grad"]["statements"])
+    return ", ".join(f"[{name}](#{name})" if name in names else f"`{name}`" for name in used)
+
+
+def speed(passes: dict[str, Any]) -> str:
+    told = []
+    for name, row in passes.items():
+        peers = [f"{row[f'{side}_us']:.0f} {text}" for side, text in PEERS if row.get(f"{side}_us")]
+        told.append(f"{name} {row['tenon_us']:.0f} µs ({', '.join(peers)})")
+    some = next(iter(passes.values()))
+    return f"{some['shape']}, {some['type']}: " + "; ".join(told)
+
+
+PEERS = (("eager", "eager"), ("compile", "compiled"))
+
+
+def section(row: dict[str, Any], names: set[str], passes: dict[str, Any] | None) -> list[str]:
+    name = row["name"]
+    lines = [f"### {name}", "", row["doc"], "", "```", contract(row["signature"]), "```", ""]
+    if row["formula"]:
+        formula = "\n".join(part.strip() for part in row["formula"].split(";"))
+        lines += ["```", formula, "```", ""]
+    lines.append(f"- types: {types(row)}")
+    lines.append(f"- gradient: {gradient(row, names)}")
+    if name in IN_PLACE_OF:
+        lines.append(f"- in place of: {IN_PLACE_OF[name]}")
+    if passes:
+        lines.append(f"- speed: {speed(passes)}")
+    return [*lines, ""]
+
+
+def page() -> str:
+    rows = table()
+    names = {row["name"] for row in rows}
+    under = families(names)
+    link, measured = results()
+    lines = [HEAD.format(link=link)]
+    for title in dict.fromkeys(under[row["name"]] for row in rows):
+        mine = [row for row in rows if under[row["name"]] == title]
+        lines += [f"**{title}**: " + ", ".join(f"[{row['name']}](#{row['name']})" for row in mine), ""]
+    for title in dict.fromkeys(under[row["name"]] for row in rows):
+        lines += [f"## {title}", ""]
+        for row in (row for row in rows if under[row["name"]] == title):
+            lines += section(row, names, measured.get(row["name"]))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    text = page()
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(text)
+        print(f"written: {PAGE.relative_to(ROOT)}")
+    else:
+        print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
