@@ -203,17 +203,16 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     return status;
 }
 
-/* The operator whose name differs by the fewest letters, for the message. */
+/* The operator that was meant, for the message; NULL: there is none that one could mean. */
 static const char *nearest(const char *name) {
     const char *best = NULL;
-    int least = 3;
+    int least = 0;
     for (int i = 0; i < tn_function_count(); i++) {
         const char *other = tn_function_name(tn_function_at(i));
-        int d = tni_edit_distance(name, other, least);
-        if (d < least) {
-            least = d;
-            best = other;
-        }
+        int distance = tni_misspelt(name, other);
+        if (!distance || (least && distance >= least)) continue;
+        least = distance;
+        best = other;
     }
     return best;
 }

@@ -122,11 +122,11 @@ PRIMITIVE(POW, VALUE(pow(a, b)), SCALAR_2(F(pow)(a, b)), INTEGER_2(power(a, b)),
           .grad = {"where(b == 0, 0.0, d * b * a ** (b - 1))", "where(a == 0, 0.0, d * y * log(a))"},
           .cuda = "tn_pow($a, $b)", .torch = "pow")
 PRIMITIVE(MIN, VALUE(least(a, b)), VECTOR_2(min), INTEGER_2(a < b ? a : b), NONE, NONE,
-          .name = "min", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
+          .name = "minimum", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
           .grad = {"where(a <= b, where(a == b, d * 0.5, d), 0.0)", "where(b <= a, where(a == b, d * 0.5, d), 0.0)"},
           .cuda = "tn_min($a, $b)", .torch = "minimum")
 PRIMITIVE(MAX, VALUE(most(a, b)), VECTOR_2(max), INTEGER_2(a > b ? a : b), NONE, NONE,
-          .name = "max", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
+          .name = "maximum", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
           .grad = {"where(a >= b, where(a == b, d * 0.5, d), 0.0)", "where(b >= a, where(a == b, d * 0.5, d), 0.0)"},
           .cuda = "tn_max($a, $b)", .torch = "maximum")
 PRIMITIVE(LT, VALUE(a < b), TEST(<), TEST(<), NONE, NONE,

@@ -74,11 +74,22 @@ static bool constant_named(const tni_lexer *lex, double *value) {
     return false;
 }
 
+/* pi and e, unless the formula gives the name to something else. */
+static bool take_constant(tni_parser *p, double *value) {
+    char name[TNI_MAX_NAME + 1] = "";
+    if (!constant_named(&p->lex, value)) return false;
+    memcpy(name, p->lex.text + p->lex.token.at, (size_t)p->lex.token.length);
+    if (p->formula && tni_names_value(p, name)) return false;
+    p->read_pi |= strcmp(name, "pi") == 0;
+    p->read_e |= strcmp(name, "e") == 0;
+    return true;
+}
+
 static tn_status parse_name(tni_parser *p, int32_t *node) {
     tni_token name = p->lex.token;
     double value;
     bool yes = tni_lex_is(&p->lex, "true"), truth = yes || tni_lex_is(&p->lex, "false");
-    bool constant = constant_named(&p->lex, &value);
+    bool constant = take_constant(p, &value);
     if (!truth && tni_is_keyword(p->lex.text + name.at, name.length) && !tni_lex_is(&p->lex, "where")) {
         return tni_lex_expected(&p->lex, "a value, but '%.*s' is a word of the language", (int)name.length,
                                 p->lex.text + name.at);

@@ -9,11 +9,11 @@
 #define ADAMW                                                                                     \
     "lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, " \
     "weight_decay: float = 0.01"
-#define ADAMW_STEP                                                                         \
-    "w = master if has(master) else p; "                                                   \
-    "m = m + (g - m) * (1 - beta1) if beta1 >= 0.5 else g + (m - g) * beta1; "             \
-    "v = v + (g * g - v) * (1 - beta2) if beta2 >= 0.5 else g * g + (v - g * g) * beta2; " \
-    "t = max(step, 1); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); "   \
+#define ADAMW_STEP                                                                           \
+    "w = master if has(master) else p; "                                                     \
+    "m = m + (g - m) * (1 - beta1) if beta1 >= 0.5 else g + (m - g) * beta1; "               \
+    "v = v + (g * g - v) * (1 - beta2) if beta2 >= 0.5 else g * g + (v - g * g) * beta2; "   \
+    "t = maximum(step, 1); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); " \
     "u = w * (1 - lr * weight_decay) - lr * c2 / c1 * m / (sqrt(v) + eps * c2); p = u; master = u"
 
 const tn_op tni_ops_optimisers[] = {
