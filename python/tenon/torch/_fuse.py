@@ -147,7 +147,7 @@ def fused_op(formula: str, fast: bool = False) -> FusedOp:
 
 
 # Where a line end is none of a statement: behind an operator, and in a signature, before what follows the parameters.
-_UNFINISHED = re.compile(r"([-+*/%<>=&|!,:]|\b(and|or|not|if|else))$")
+_UNFINISHED = re.compile(r"([-+*/%<>=&|^~!,:]|\b(and|or|not|if|else))$")
 _CONTINUES = re.compile(r"->|:|where\b(?! *\()")
 
 

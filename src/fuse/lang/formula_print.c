@@ -6,7 +6,7 @@
 #include "core/table/activation_names.h"
 #include "language.h"
 
-enum { ATOM = 9, SIGN = 7 };
+enum { COMPARISON = 4, SIGN = 11, ATOM = 13 }; /* how strongly they bind */
 
 typedef struct printer {
     tni_text *text;
@@ -66,10 +66,10 @@ static void print_operator(printer *p, const tni_gnode *node) {
     const tni_prim_row *row = &tni_prims[node->op];
     if (row->arity == 1) {
         tni_text_add(p->text, "%s", row->name);
-        print_node(p, node->arg[0], node->op == TNI_P_NOT ? 4 : SIGN);
+        print_node(p, node->arg[0], node->op == TNI_P_NOT ? COMPARISON : SIGN);
         return;
     }
-    bool power = node->op == TNI_P_POW, chain = row->binds != 4 && !power;
+    bool power = node->op == TNI_P_POW, chain = row->binds != COMPARISON && !power;
     print_node(p, node->arg[0], chain ? row->binds : power ? ATOM : row->binds + 1);
     tni_text_add(p->text, "%s", row->name);
     print_node(p, node->arg[1], power ? SIGN : row->binds + 1);
