@@ -62,7 +62,7 @@ tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_
     tni_fuse *f = tni_calloc(1, sizeof *f);
     if (!f) return TN_NO_MEMORY;
     f->fast = options && options->fast;
-    f->n_known = tn_function_count();
+    f->n_known = options && options->n_known ? options->n_known : tn_function_count();
     f->formula_of = tni_operator_formula;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();

@@ -17,6 +17,7 @@
 typedef struct tni_fuse_options {
     const char *name; /* of a formula without a signature; NULL: "formula" */
     bool fast;        /* simplifications that may change the last bits, and what happens to NaN, infinity and -0 */
+    int32_t n_known;  /* rows of the table that it may call; 0: all that there are */
 } tni_fuse_options;
 
 /* Errors point at the character. options may be NULL. */
