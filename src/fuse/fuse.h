@@ -7,7 +7,8 @@
  *         y = n * g if has(g) else n
  *
  * docs/formulas.md has the language. Functions are rows of graph/primitive_list.h and of tni_composites. Values of f16
- * and bf16 are computed in f32, integers in 64 bits; what is stored is rounded, or wrapped. Where an input is updated
+ * and bf16 are computed in f32, integers in 64 bits; what is stored is rounded; integers keep
+ * their lower bits, and floats that become integers stay in range. Where an input is updated
  * (`x! = …`), later statements read the new value, before it is rounded to the type of x. */
 #ifndef TNI_FUSE_H
 #define TNI_FUSE_H
