@@ -77,6 +77,9 @@ bool tni_is_sure(const tni_gnode *node);                     /* it has its dimen
 bool tni_same_shape(const tni_gnode *a, const tni_gnode *b); /* whatever inputs are absent */
 tni_extent tni_join(tni_extent a, tni_extent b);
 bool tni_has_tail(const tni_graph *g, tni_extent a);
+/* A reduction over everything that would be repeated to get a value into a shape which has some of the dimensions that
+ * it went over, and not all: whoever writes that wants to keep those. -1: none. */
+int32_t tni_repeated(const tni_graph *g, int32_t node, tni_extent shape);
 
 /* simplify.c: a node with the same value, or -2: as it is */
 int32_t tni_simplify(tni_graph *g, const tni_gnode *node);

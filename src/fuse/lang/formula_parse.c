@@ -53,7 +53,7 @@ tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t in
     if (p->n_names == TNI_FUSE_NAMES) {
         return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d names", TNI_FUSE_NAMES);
     }
-    p->names[p->n_names++] = (tni_named){name, node, input, false};
+    p->names[p->n_names++] = (tni_named){.name = name, .node = node, .input = input};
     return TN_OK;
 }
 
@@ -223,7 +223,9 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
                             name, name);
     }
     if (named) return tni_lex_fail(&p->lex, at, "'%s' is assigned twice", name);
-    return tni_add_name(p, name, node, -1);
+    TN_TRY(tni_add_name(p, name, node, -1));
+    p->names[p->n_names - 1].at = at;
+    return TN_OK;
 }
 
 /* `name =` or `name! =`: moves behind it. */
@@ -289,6 +291,23 @@ static tn_status add_output(tni_parser *p, const char *name, int32_t node) {
     return TN_OK;
 }
 
+/* One number for everything is not what an output wants that has some of the dimensions. */
+static tn_status check_output(tni_parser *p, int32_t i, const tni_named *named) {
+    const tni_param *output = &p->formula->contract->outputs[i];
+    const tni_axes *axes = &p->formula->axes;
+    tni_extent shape = {0, 0};
+    if (axes->numpy || axes->list || output->shape.cond >= 0) return TN_OK;
+    TN_TRY(tni_param_extent(p->formula, output, &shape));
+    int32_t node = tni_repeated(p->g, named->node, shape);
+    if (node < 0) return TN_OK;
+    const char *name = tni_prims[p->g->nodes[node].op].name;
+    return tni_lex_fail(&p->lex, named->at,
+                        "%s(…) is one number for everything, and '%s' has dimensions that it went over: %s(…, axis=-1) "
+                        "goes along the last dimension alone, sum_to(x, b) sums to the dimensions of b, and "
+                        "expand(%s(…), x) repeats the number",
+                        name, named->name, name, name);
+}
+
 /* What the signature lists; everything else must have been of use. */
 static tn_status collect_typed(tni_parser *p) {
     const tni_contract *c = p->formula->contract;
@@ -298,6 +317,7 @@ static tn_status collect_typed(tni_parser *p) {
         if (!named)
             return tni_lex_fail(&p->lex, at, "the output '%s' of the signature is not assigned", c->outputs[i].name);
         named->used = true;
+        TN_TRY(check_output(p, i, named));
         TN_TRY(add_output(p, named->name, named->node));
     }
     for (int i = 0; i < c->n_inputs; i++) {

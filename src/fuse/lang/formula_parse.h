@@ -10,6 +10,7 @@ typedef struct tni_named {
     int32_t node;
     int32_t input; /* of the scope or the contract; -1: a local */
     bool used;
+    int32_t at; /* where it is assigned */
 } tni_named;
 
 typedef struct tni_parser {

@@ -224,6 +224,7 @@ static const char *const rows[][2] = {
     {"exp(x - logsumexp(x, -1))", "3,4"},
     {"t = exp(x - max(x, axis=-1)); t / sum(t, -1)", "3,4"},
     {"max(x, axis=-1)", "3,4"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[n, c] : x * sum(b)", "3,4 4"},
     {"y = x / sum(b); z = x + b", "3,4 4"},
     {"f(x: T[*r, c], g: W[c]?, eps: float = 1e-5) -> y: T[*r, c], r: acc(T)[*r] : r = rsqrt(mean(x * x, -1) + eps); "
      "y = x * r * g if has(g) else x * r",
