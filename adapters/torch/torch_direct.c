@@ -616,8 +616,8 @@ static python_object *make_self(entry *e, python_object *held) {
 /* A Python function that takes all parameters of the operator's schema by position and, if the caller likes, a tensor
  * for the first output: it is what is returned where that could be written directly, a new one is where not. `held`: a
  * list of what calls go to that must be recorded, and all others; it holds the operator, too. `shown`: the outputs to
- * return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the parameter,
- * a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message on failure. */
+ * return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the
+ * parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message: it failed. */
 TN_API python_object *tn_torch_direct(const tn_function *op, python_object *held, uint64_t shown, bool all,
                                       int32_t over) {
     static const method called = {"call", call, METH_FASTCALL, NULL};
@@ -638,7 +638,7 @@ TN_API python_object *tn_torch_direct(const tn_function *op, python_object *held
     return function;
 }
 
-/* Reads again what a function that was made above holds: calls that must be recorded go to something else from now on. */
+/* Reads again what a function that was made above holds: calls that must be recorded go elsewhere from now on. */
 TN_API void tn_torch_direct_changed(python_object *function) {
     python_object *self = py.PyCFunction_GetSelf(function);
     entry_of(self)->with_grad = py.PyList_GetItem(py.PyTuple_GetItem(self, 1), 0);

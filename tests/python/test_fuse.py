@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import io
-import os
 import pathlib
 import weakref
 from collections.abc import Callable
@@ -604,9 +604,15 @@ def test_second_derivatives_do_not_grow_from_step_to_step() -> None:
 # ---- what nobody holds -----------------------------------------------------------------------------------------------
 
 
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+class _Mallinfo(ctypes.Structure):
+    _fields_ = tuple((f"field{k}", ctypes.c_size_t) for k in range(10))
+
+
+def _allocated() -> int:
+    """Bytes that malloc has given out: what the library keeps is among them, freed pages that Python keeps are not."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    return int(mallinfo().field7)
 
 
 def _use_once(number: int) -> weakref.ref[Any]:
@@ -621,11 +627,11 @@ def test_formulas_that_nobody_holds_are_freed():
     for number in range(300):  # until the last few that stay are there
         _use_once(number)
     gc.collect()
-    before = _resident()
+    before = _allocated()
     made = [_use_once(number) for number in range(300, 1000)]
     gc.collect()
     assert sum(ref() is not None for ref in made) <= 64
-    assert _resident() - before < 16 << 20  # they were about 100 KiB each
+    assert _allocated() - before < 4 << 20  # they were 36 to 92 kB each
     assert tn.fuse("x * 4 - 0.125") is held
     x = torch.ones(3, requires_grad=True)
     held(x).sum().backward()

@@ -378,7 +378,8 @@ static void start_thread(struct tni_c_code *code) {
     let_go(code);
 }
 
-/* True: it is the caller's to make, or the thread's that it starts. Nobody waits here: who comes while another is at it comes again. */
+/* True: it is the caller's to make, or the thread's that it starts. Nobody waits here: who comes while another is at it
+ * comes again. */
 static bool take_over(struct tni_c_code *code, bool thread) {
     if (pthread_mutex_trylock(&lock) != 0) return false;
     bool ours = !busy && !code->tried && compiler != BROKEN;

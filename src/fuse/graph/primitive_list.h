@@ -157,10 +157,10 @@ PRIMITIVE(BIT_XOR, VALUE((double)(tni_whole(a) ^ tni_whole(b))), NONE, INTEGER_2
           .name = " ^ ", .arity = 2, .binds = 6, .typing = TNI_TYPED_SAME, .commutes = true,
           .cuda = "$a ^ $b", .torch = "bitwise_xor")
 /* By a number outside of 0 … 63, all bits are gone. No torch: Inductor leaves that to the machine. */
-PRIMITIVE(SHIFT_LEFT, VALUE((double)shift_left(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_left(a, b)), NONE, NONE,
-          .name = " << ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_left($a, $b)")
-PRIMITIVE(SHIFT_RIGHT, VALUE((double)shift_right(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_right(a, b)), NONE, NONE,
-          .name = " >> ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_right($a, $b)")
+PRIMITIVE(SHIFT_LEFT, VALUE((double)shift_left(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_left(a, b)), NONE,
+          NONE, .name = " << ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_left($a, $b)")
+PRIMITIVE(SHIFT_RIGHT, VALUE((double)shift_right(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_right(a, b)), NONE,
+          NONE, .name = " >> ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_right($a, $b)")
 PRIMITIVE(WHERE, VALUE(a != 0 ? b : c), CHOICE, CHOICE, CHOICE, NONE,
           .name = "where", .arity = 3, .typing = TNI_TYPED_CHOICE,
           .grad = {NULL, "where(a, d, 0.0)", "where(a, 0.0, d)"}, .cuda = "$a ? $b : $c", .torch = "where")

@@ -271,7 +271,7 @@ static void test_fork(void) {
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* ---- what nobody holds goes --------------------------------------------------------------------------------------- */
+/* ---- what nobody holds goes -------------------------------------------------------------------------------------- */
 
 static int count_kept(void) {
     int n = 0;
