@@ -617,7 +617,7 @@ static python_object *make_self(entry *e, python_object *held) {
  * for the first output: it is what is returned where that could be written directly, a new one is where not. `held`: a
  * list of what calls go to that must be recorded, and all others; it holds the operator, too. `shown`: the outputs to
  * return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the
- * parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message: it failed. */
+ * parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message: failed. */
 TN_API python_object *tn_torch_direct(const tn_function *op, python_object *held, uint64_t shown, bool all,
                                       int32_t over) {
     static const method called = {"call", call, METH_FASTCALL, NULL};

@@ -18,9 +18,7 @@ def kept_while_used(make: Callable[..., _Made]) -> Callable[..., _Made]:
 
     @lru_cache(maxsize=MOST)
     def recent(*key: Any) -> _Made:
-        made = alive.get(key)
-        if made is None:
-            made = alive.setdefault(key, make(*key))
-        return made
+        made: _Made | None = alive.get(key)
+        return alive.setdefault(key, make(*key)) if made is None else made  # type: ignore[no-any-return]
 
     return wraps(make)(recent)
