@@ -19,6 +19,6 @@ def kept_while_used(make: Callable[..., _Made]) -> Callable[..., _Made]:
     @lru_cache(maxsize=MOST)
     def recent(*key: Any) -> _Made:
         made: _Made | None = alive.get(key)
-        return alive.setdefault(key, make(*key)) if made is None else made  # type: ignore[no-any-return]
+        return alive.setdefault(key, make(*key)) if made is None else made
 
     return wraps(make)(recent)
