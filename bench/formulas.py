@@ -43,7 +43,7 @@ Call = Callable[[], object]
 Given = dict[str, Any]  # arguments of a call by name, in the order of the contract
 aten = torch.ops.aten
 
-SOFTMAX = "t = exp(x - max(x, -1)); y = t / sum(t, -1)"
+SOFTMAX = "t = exp(x - max(x, axis=-1)); y = t / sum(t, -1)"
 SOFTMAX_LSE = "exp(x - logsumexp(x, -1))"
 RMS_NORM = "rms(x: T[*r, c], gamma: T[c], eps: float = 1e-6) -> y: T[*r, c] : x * rsqrt(mean(x * x, -1) + eps) * gamma"
 

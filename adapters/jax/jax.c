@@ -450,6 +450,7 @@ static tn_status run_frame(const ffi_frame *frame, const ffi_buffer *scratch, tn
     c.inputs = (tn_tensor **)(void *)(memory + n_tensors * sizeof(tn_tensor));
     c.text = (char *)(c.inputs + n_inputs);
     tn_status status = run(&c, host);
+    tn_fuse_release(c.op); /* of the table: it stays */
     if (memory != usual) tni_free(memory);
     return status;
 }

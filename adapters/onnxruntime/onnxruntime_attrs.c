@@ -112,6 +112,7 @@ static found get_bytes(const source *s, const char *name, bool ints, void **data
 }
 
 void tni_ort_free_form(form *f) {
+    tn_fuse_release(f->op); /* of the table: it stays */
     for (int32_t i = 0; i < f->n_memory; i++) tni_free(f->memory[i]);
 }
 

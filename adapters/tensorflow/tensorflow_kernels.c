@@ -206,6 +206,7 @@ static tn_status make_kernel(const maker *m) {
 void tni_tf_delete(void *made) {
     kernel *k = made;
     if (!k) return;
+    tn_fuse_release(k->op); /* of the table: it stays */
     for (int32_t i = 0; i < k->n_memory; i++) tni_free(k->memory[i]);
     tni_free(k);
 }

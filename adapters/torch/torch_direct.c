@@ -456,7 +456,7 @@ static python_object *run_into(const entry *e, tni_torch_frame *frame, python_ob
 
 /* One argument more than the schema has is where the first output goes. */
 static python_object *call(python_object *self, python_object *const *args, intptr_t n) {
-    const entry *e = py.PyCapsule_GetPointer(self, NULL);
+    const entry *e = py.PyCapsule_GetPointer(py.PyTuple_GetItem(self, 0), NULL);
     if (!e) return NULL;
     const bool has_into = n > e->op->contract->n_inputs + e->op->contract->n_attrs;
     if (has_into) n--;
@@ -588,40 +588,60 @@ static int32_t tensor_place(const tni_contract *c, int32_t k) {
     return k < 0 ? -1 : place;
 }
 
+/* What a function has as its self: (entry, [with_grad, general]). The list is what holds the two, so that Python's
+ * collector sees them: most come back to the function itself. */
+static entry *entry_of(python_object *self) {
+    return py.PyCapsule_GetPointer(py.PyTuple_GetItem(self, 0), NULL);
+}
+
+static void free_entry(python_object *capsule) {
+    tni_free(py.PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* Takes the entry. */
+static python_object *make_self(entry *e, python_object *held) {
+    python_object *capsule = py.PyCapsule_New(e, NULL, free_entry);
+    if (!capsule) tni_free(e);
+    python_object *self = capsule ? py.PyTuple_New(2) : NULL;
+    if (!self) {
+        if (capsule) py.Py_DecRef(capsule);
+        return NULL;
+    }
+    py.Py_IncRef(held);
+    py.PyTuple_SetItem(self, 0, capsule); /* takes it */
+    py.PyTuple_SetItem(self, 1, held);
+    return self;
+}
+
 /* A Python function that takes all parameters of the operator's schema by position and, if the caller likes, a tensor
- * for the first output: it is what is returned where that could be written directly, a new one is where not. `shown`:
- * the outputs to return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones;
- * `over`: the parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message
- * on failure. */
-TN_API python_object *tn_torch_direct(const tn_function *op, python_object *with_grad, python_object *general,
-                                      uint64_t shown, bool all, int32_t over) {
+ * for the first output: it is what is returned where that could be written directly, a new one is where not. `held`: a
+ * list of what calls go to that must be recorded, and all others; it holds the operator, too. `shown`: the outputs to
+ * return, a bit for each; `all`: always a tuple of those (or the one), with None for absent ones; `over`: the
+ * parameter, a tensor, whose memory the first output takes over in a plain call, or -1. NULL and a message: failed. */
+TN_API python_object *tn_torch_direct(const tn_function *op, python_object *held, uint64_t shown, bool all,
+                                      int32_t over) {
     static const method called = {"call", call, METH_FASTCALL, NULL};
-    entry *e = tni_malloc(sizeof *e); /* lives as long as the process, like the operator */
+    entry *e = tni_malloc(sizeof *e);
     if (!e) return NULL;
-    *e = (entry){.op = op, .with_grad = with_grad, .general = general, .shown = shown, .all = all, .over = over};
+    *e = (entry){.op = op, .shown = shown, .all = all, .over = over};
+    e->with_grad = py.PyList_GetItem(held, 0);
+    e->general = py.PyList_GetItem(held, 1);
     e->over_in = tensor_place(op->contract, over);
     for (int32_t i = 0; i < op->contract->n_inputs; i++) e->mutates |= op->contract->inputs[i].inplace;
-    python_object *self = py.PyCapsule_New(e, NULL, NULL);
+    python_object *self = make_self(e, held);
     python_object *function = self ? py.PyCFunction_NewEx((void *)&called, self, NULL) : NULL;
     if (self) py.Py_DecRef(self);
     if (!function) {
         py.PyErr_Clear();
-        tni_free(e);
         tn_fail(TN_NO_MEMORY, "%s: Python could not make a function", op->contract->name);
-        return NULL;
     }
-    py.Py_IncRef(with_grad);
-    py.Py_IncRef(general);
     return function;
 }
 
-/* From now on, calls of a function made above that must be recorded go to `with_grad`. */
-TN_API void tn_torch_direct_record_by(python_object *function, python_object *with_grad) {
-    entry *e = py.PyCapsule_GetPointer(py.PyCFunction_GetSelf(function), NULL);
-    python_object *before = e->with_grad;
-    py.Py_IncRef(with_grad);
-    e->with_grad = with_grad;
-    py.Py_DecRef(before);
+/* Reads again what a function that was made above holds: calls that must be recorded go elsewhere from now on. */
+TN_API void tn_torch_direct_changed(python_object *function) {
+    python_object *self = py.PyCFunction_GetSelf(function);
+    entry_of(self)->with_grad = py.PyList_GetItem(py.PyTuple_GetItem(self, 1), 0);
 }
 
 /* take, see above, as a Python function. */

@@ -155,6 +155,7 @@ static tn_status call(arguments *a, const tni_torch_slot *slots, const tni_torch
 /* Nothing is owned any more but outputs. */
 static _Noreturn void fail(arguments *a, tn_status status) {
     if (a->ready) tni_torch_delete_outputs(&a->frame);
+    if (a->ready) tn_fuse_release(a->frame.op);
     tni_torch_raise(status);
 }
 
@@ -179,6 +180,7 @@ static void run(tni_torch_slot *stack, uint64_t n_in, uint64_t n_out) {
     tn_status status = call(&a, stack, NULL);
     if (status == TN_OK) status = push(&a.frame, stack);
     if (status != TN_OK) fail(&a, status);
+    tn_fuse_release(a.frame.op);
 }
 
 static void run_inplace(tni_torch_slot *stack, uint64_t n_in, uint64_t n_out) {
@@ -189,6 +191,7 @@ static void run_inplace(tni_torch_slot *stack, uint64_t n_in, uint64_t n_out) {
     tn_status status = call(&a, slots, &stack[1]);
     if (status != TN_OK) fail(&a, status);
     tni_torch_delete_outputs(&a.frame); /* those that nobody gave memory for */
+    tn_fuse_release(a.frame.op);
 }
 
 tn_status tni_torch_register_fuse(void) {

@@ -18,13 +18,21 @@ typedef struct tn_fuse_options {
     bool fast;        /* simplifications that may change the last bits, and what happens to NaN, infinity and -0 */
 } tn_fuse_options;
 
-/* The operator that a formula is, for tn_run and everything else that takes one. It lasts as long as the process: the
- * same text with the same options gives the same operator, on every thread. Errors point at the character. `options`
+/* The operator that a formula is, for tn_run and everything else that takes one. The same text with the same options
+ * gives the same operator, on every thread. It is there until everybody who got it has given it back with
+ * tn_fuse_release; who never does so keeps it as long as the process lasts. Errors point at the character. `options`
  * may be NULL. */
 TN_API tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_function **op);
 
+/* Gives back what tn_fuse or tn_fuse_gradient gave, once for each time, from any thread; the caller does not use it any
+ * more. Calls that are under way keep it until they are through. What nobody holds is freed, with its gradient, plans
+ * and compiled loops, but for the last few, which are there at once when their text comes again. Code that is loaded
+ * into a GPU stays, since graphs that were captured may run it. Operators of the table stay: for them, and for NULL,
+ * this does nothing. */
+TN_API void tn_fuse_release(const tn_function *op);
+
 /* The gradient of an operator that is a formula: another one, for the inputs and outputs that its contract names and
- * d<output> for each output. TN_UNSUPPORTED where there is none. */
+ * d<output> for each output. TN_UNSUPPORTED where there is none. It is given back with tn_fuse_release. */
 TN_API tn_status tn_fuse_gradient(const tn_function *op, const tn_function **gradient);
 
 /* What a call of an operator that is a formula computes, as JSON, for frameworks that can do it with operations of

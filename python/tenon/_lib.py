@@ -48,6 +48,8 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_fuse_gradient.restype = ctypes.c_int
     lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
     lib.tn_fuse.restype = ctypes.c_int
+    lib.tn_fuse_release.argtypes = [ctypes.c_void_p]
+    lib.tn_fuse_release.restype = None
     lib.tn_type_named.argtypes = [ctypes.c_char_p]
     lib.tn_type_named.restype = ctypes.c_int
     lib.tn_type_name.argtypes = [ctypes.c_int]
@@ -103,7 +105,10 @@ def gradient_json(address: int) -> Any:
 def why_no_gradient(address: int) -> str:
     """What stands against the gradient of a formula; "" where nothing does."""
     made = ctypes.c_void_p()
-    return last_error() if lib.tn_fuse_gradient(address, ctypes.byref(made)) else ""
+    if lib.tn_fuse_gradient(address, ctypes.byref(made)):
+        return last_error()
+    lib.tn_fuse_release(made)
+    return ""
 
 
 def find(name: str) -> int:
@@ -115,7 +120,7 @@ def find(name: str) -> int:
 
 
 def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
-    """The operator that a formula is: its address, and what it is."""
+    """The operator that a formula is: its address, and what it is. It is given back with tn_fuse_release."""
     if "\0" in formula:
         raise ValueError(f"the formula has a NUL character, at column {formula.index(chr(0)) + 1}: {formula!r}")
     made = ctypes.c_void_p()

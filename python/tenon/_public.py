@@ -8,11 +8,11 @@ import linecache
 import string
 import textwrap
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 from tenon._arguments import is_number
+from tenon._recent import kept_while_used
 from tenon.contract import FLOATS, NUMPY_NAMES, Attr, Input, Operator, Output, fused, table
 
 _ANNOTATIONS = {
@@ -122,10 +122,10 @@ def make_fuse(
     gradient: str = ", with its gradient",
     as_kept: Callable[[str], str] = str,
 ) -> Fuse:
-    """fuse of a module. `make` makes the function of a formula and is asked once for each text, which `as_kept` may
-    write in another way; `updates` says what a formula does with inputs that it updates."""
+    """fuse of a module. `make` makes the function of a formula and is asked once for each text that is in use,
+    which `as_kept` may write in another way; `updates` says what a formula does with inputs that it updates."""
 
-    @cache
+    @kept_while_used
     def function(formula: str, fast: bool) -> Callable[..., Any]:
         return _name_formula(make(formula, fast), formula, fast)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
+from weakref import finalize
 
 from tenon import _lib
+from tenon._recent import kept_while_used
 
 Json = Any
 Shape = tuple[int, ...]
@@ -143,6 +145,11 @@ class Operator:
         """How it is differentiated; what a formula's is derived from it when it is first asked for."""
         return _rule(_lib.gradient_json(self.address) if self.grad == "derived" else self.grad)
 
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What a front end keeps of it, for as long as it is there."""
+        return {}
+
     def infer(self, inputs: Sequence[Argument], attrs: Mapping[str, Any]) -> list[Operand | None]:
         """Type and shape of each output; None where a `?` output was not asked for."""
         from tenon.infer import Binding
@@ -220,10 +227,12 @@ def fused(formula: str, fast: bool = False) -> Operator:
     return _fused(formula, bool(fast))
 
 
-@cache
+@kept_while_used
 def _fused(formula: str, fast: bool) -> Operator:
     address, row = _lib.fuse(formula, fast)
-    return _operator(row, address)
+    op = _operator(row, address)
+    finalize(op, _lib.lib.tn_fuse_release, address).atexit = False
+    return op
 
 
 def attribute_text(kind: str, value: Any) -> str:

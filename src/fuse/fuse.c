@@ -36,16 +36,21 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     if (!scope) return TN_NO_MEMORY;
     int32_t end = tni_signature_end(text);
     tn_status status = TN_OK;
+    bool bare = end >= 0 && tni_is_bare(text), typed = end >= 0 && !bare;
     f->graph.masks[0] = TN_FLOATS;
-    if (end >= 0) status = parse_signature(f, text, end);
+    if (bare) status = tni_parse_bare(f, text, end, scope);
+    if (typed) status = parse_signature(f, text, end);
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
-    if (status == TN_OK && end >= 0) status = tni_check_reductions(f);
-    if (status == TN_OK && end < 0) {
-        status = tni_make_contract(f, scope, options && options->name ? options->name : "formula");
+    if (status == TN_OK && typed) status = tni_check_reductions(f);
+    if (status == TN_OK && !typed) {
+        const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
+        status = tni_make_contract(f, scope, name);
         if (status == TN_OK) status = tni_make_axes(f, &f->axes);
     }
     if (status == TN_OK) set_outputs(f, scope);
     if (status == TN_OK) status = tni_find_groups(f);
+    tni_contract_free(scope->bare);
+    tni_free(scope->attrs);
     tni_free(scope);
     return status;
 }
@@ -57,7 +62,7 @@ tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_
     tni_fuse *f = tni_calloc(1, sizeof *f);
     if (!f) return TN_NO_MEMORY;
     f->fast = options && options->fast;
-    f->n_known = tn_function_count();
+    f->n_known = options && options->n_known ? options->n_known : tn_function_count();
     f->formula_of = tni_operator_formula;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();

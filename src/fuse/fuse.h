@@ -7,7 +7,8 @@
  *         y = n * g if has(g) else n
  *
  * docs/formulas.md has the language. Functions are rows of graph/primitive_list.h and of tni_composites. Values of f16
- * and bf16 are computed in f32, integers in 64 bits; what is stored is rounded, or wrapped. Where an input is updated
+ * and bf16 are computed in f32, integers in 64 bits; what is stored is rounded; integers keep
+ * their lower bits, and floats that become integers stay in range. Where an input is updated
  * (`x! = …`), later statements read the new value, before it is rounded to the type of x. */
 #ifndef TNI_FUSE_H
 #define TNI_FUSE_H
@@ -17,6 +18,7 @@
 typedef struct tni_fuse_options {
     const char *name; /* of a formula without a signature; NULL: "formula" */
     bool fast;        /* simplifications that may change the last bits, and what happens to NaN, infinity and -0 */
+    int32_t n_known;  /* rows of the table that it may call; 0: all that there are */
 } tni_fuse_options;
 
 /* Errors point at the character. options may be NULL. */

@@ -2,6 +2,7 @@
  * row gets the kernels below; what they run is parsed when the first call comes, or when the gradient is asked for. */
 #include "operator.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,9 +10,14 @@
 
 #include "core/host/hash.h"
 #include "core/layout/layout.h"
+#include "core/run/plan.h"
 #include "fuse/lang/language.h"
 
-enum { BUCKETS = 256, KERNELS = 5 };
+enum {
+    BUCKETS = 256,
+    KERNELS = 5,
+    MOST_IDLE = 32, /* formulas that nobody holds and that are there all the same: whoever has the text comes again */
+};
 
 /* What the kernels of one operator find as their data. */
 typedef struct formula {
@@ -21,21 +27,28 @@ typedef struct formula {
     char *name;    /* by which tn_fuse put it into the table; NULL: it did not */
     char *signature, *doc; /* of operators by tn_fuse: what the row says */
     bool fast;
+    int32_t n_known; /* rows of the table that it may call; 0: all */
     _Atomic(tni_fuse *) parsed;
     const tn_function *op; /* by tn_fuse */
     uint64_t hash;
-    struct formula *next; /* in its bucket */
-    tn_kernel kernels[];  /* those that the row came with, KERNELS, {0} */
+    struct formula *next;          /* in its bucket */
+    int64_t refs;                  /* how often tn_fuse gave it and tn_fuse_release did not get it back */
+    struct formula *newer, *older; /* of those that nobody holds */
+    tn_kernel kernels[];           /* those that the row came with, KERNELS, {0} */
 } formula;
 
-/* Operators by tn_fuse: only ever added, so look-ups take no lock, and a fork finds them whole. */
-static _Atomic(formula *) buckets[BUCKETS];
+/* Operators by tn_fuse. The lock is taken for a look-up, and never while something else is: whoever holds it waits for
+ * nobody. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static formula *buckets[BUCKETS];
+static formula *newest, *oldest; /* that nobody holds */
+static int32_t n_idle;
 
 static tn_status parsed_of(const formula *f, const tni_fuse **parsed) {
     *parsed = atomic_load_explicit(&f->parsed, memory_order_acquire);
     if (*parsed) return TN_OK;
     tni_fuse *made, *none = NULL;
-    tni_fuse_options options = {f->name, f->fast};
+    tni_fuse_options options = {f->name, f->fast, f->n_known};
     TN_TRY(tni_fuse_parse(f->text, &options, &made));
     if (atomic_compare_exchange_strong(&((formula *)f)->parsed, &none, made)) {
         *parsed = made;
@@ -180,6 +193,15 @@ static tn_status complete(const tn_op *row, const tn_op **whole) {
     return TN_OK;
 }
 
+/* A row may call those before it, and so never itself. */
+static tn_status check(const tn_function *op) {
+    formula *f = (formula *)formula_of(op->row);
+    const tni_fuse *parsed;
+    if (!f) return TN_OK;
+    f->n_known = op->index;
+    return parsed_of(f, &parsed);
+}
+
 static void drop(const tn_op *whole) {
     free_formula((formula *)formula_of(whole));
 }
@@ -208,11 +230,42 @@ static bool same_name(const char *a, const char *b) {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static formula *find(formula *first, const char *text, const char *name, bool fast, uint64_t hash) {
-    for (formula *f = first; f; f = f->next) {
-        if (f->hash == hash && f->fast == fast && same_name(f->name, name) && strcmp(f->written, text) == 0) return f;
+static void take_lock(void) {
+    pthread_mutex_lock(&lock);
+}
+
+static void give_lock(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+/* A fork between the two would leave the child with a lock that nobody gives back. */
+static void watch_forks(void) {
+    pthread_atfork(take_lock, give_lock, give_lock);
+}
+
+static void leave_idle(formula *f) {
+    *(f->newer ? &f->newer->older : &newest) = f->older;
+    *(f->older ? &f->older->newer : &oldest) = f->newer;
+    f->newer = f->older = NULL;
+    n_idle--;
+}
+
+/* Under the lock. The caller has a reference to what is found. */
+static formula *find(const char *text, const char *name, bool fast, uint64_t hash) {
+    formula *f = buckets[hash % BUCKETS];
+    while (f && !(f->hash == hash && f->fast == fast && same_name(f->name, name) && strcmp(f->written, text) == 0)) {
+        f = f->next;
     }
-    return NULL;
+    if (f && f->refs++ == 0 && !f->name) leave_idle(f);
+    return f;
+}
+
+/* The same, and takes the lock for it. */
+static formula *look_up(const char *text, const char *name, bool fast, uint64_t hash) {
+    take_lock();
+    formula *f = find(text, name, fast, hash);
+    give_lock();
+    return f;
 }
 
 /* The signature in front with another name. */
@@ -284,28 +337,41 @@ static tn_status add_named(formula *f) {
     return same ? TN_OK : tn_fail(status, "%s", message);
 }
 
+/* What is left of an operator when its last call is through. */
+static void free_fused(tn_function *op) {
+    formula *f = (formula *)formula_of(op->row);
+    tni_plans_drop(op);
+    tni_operator_free(op);
+    free_formula(f);
+}
+
 /* Puts it in its bucket, unless another thread was first; then that one's is the result. */
-static tn_status publish(formula *f, tn_function *op, const tn_function **result) {
-    _Atomic(formula *) *bucket = &buckets[f->hash % BUCKETS];
-    formula *first = atomic_load_explicit(bucket, memory_order_acquire);
-    do {
-        const formula *other = find(first, f->written, f->name, f->fast, f->hash);
-        if (other) {
-            *result = other->op;
-            tni_operator_free(op);
-            free_formula(f);
-            return TN_OK;
-        }
-        f->next = first;
-    } while (!atomic_compare_exchange_weak(bucket, &first, f));
-    if (op) tni_operator_keep(op);
-    *result = f->op;
-    return TN_OK;
+static const tn_function *publish(formula *f, tn_function *op) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    if (op) {
+        op->unheld = free_fused;
+        atomic_store(&op->holders, 1);
+        tni_operator_keep(op);
+    }
+    take_lock();
+    const formula *other = find(f->written, f->name, f->fast, f->hash);
+    if (!other) {
+        f->refs = 1;
+        f->next = buckets[f->hash % BUCKETS];
+        buckets[f->hash % BUCKETS] = f;
+    }
+    give_lock();
+    if (!other) return f->op;
+    if (op) {
+        tni_operator_forget(op);
+        tni_operator_let_go(op);
+    }
+    return other->op;
 }
 
 static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const tn_function **op) {
-    uint64_t hash = hash_of(text, name, fast);
-    formula *f = find(atomic_load_explicit(&buckets[hash % BUCKETS], memory_order_acquire), text, name, fast, hash);
+    formula *f = look_up(text, name, fast, hash_of(text, name, fast));
     if (f) {
         tni_fuse_free(parsed);
         *op = f->op;
@@ -324,7 +390,50 @@ static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *p
         return TN_OK;
     }
     if (!name) f->op = made;
-    return publish(f, made, op);
+    *op = publish(f, made);
+    return TN_OK;
+}
+
+/* Out of its bucket: nobody finds it any more. */
+static void remove_formula(formula *f) {
+    formula **at = &buckets[f->hash % BUCKETS];
+    while (*at != f) at = &(*at)->next;
+    *at = f->next;
+}
+
+/* Under the lock: the formula that goes now that this one is held by nobody; NULL: none. */
+static formula *retire(formula *f, bool stays) {
+    if (stays) {
+        f->older = newest;
+        *(newest ? &newest->newer : &oldest) = f;
+        newest = f;
+        if (++n_idle <= MOST_IDLE) return NULL;
+        f = oldest;
+        leave_idle(f);
+    }
+    remove_formula(f);
+    return f;
+}
+
+static void give_back(const tn_function *op, bool stays) {
+    formula *f = op && op->unheld == free_fused ? (formula *)formula_of(op->row) : NULL, *gone = NULL;
+    if (!f) return;
+    take_lock();
+    if (f->refs > 0 && --f->refs == 0) gone = retire(f, stays);
+    give_lock();
+    if (!gone) return;
+    tni_operator_forget((tn_function *)gone->op);
+    tni_operator_let_go(gone->op); /* goes now, or with the last call that is under way */
+}
+
+/* Whoever has no more than the text of it may come again: the last few stay. */
+void tn_fuse_release(const tn_function *op) {
+    give_back(op, true);
+}
+
+/* A gradient goes with its formula. */
+static void release_gradient(const tn_function *called) {
+    give_back(called, false);
 }
 
 tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_function **op) {
@@ -389,4 +498,4 @@ tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
     return parsed_of(f, parsed);
 }
 
-const tni_formulas tni_fused_rows = {complete, drop, gradient};
+const tni_formulas tni_fused_rows = {complete, check, drop, gradient, release_gradient};

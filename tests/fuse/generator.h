@@ -51,10 +51,10 @@ static void gen_expression(generator *g, int depth) {
         "tanh(@)", "sigmoid(@)", "erf(@)", "sin(@)", "cos(@)", "softplus(@)", "silu(@)", "gelu(@)", "gelu_tanh(@)",
         "relu(@)", "exp(tanh(@))", "sqrt(1.5 + sin(@))", "log(1.5 + sin(@))", "abs(@)", "log1p(abs(@))",
         "rsqrt(abs(@) + 1)", "expm1(sin(@))", "-(@)", "(@ + @)", "(@ - @)", "(tanh(@) * @)", "(@ / (2.5 + cos(@)))",
-        "min(@, @)", "max(@, @)", "where(@ > @, @, @)", "(abs(@) + 0.5) ** 1.5", "(1.5 + sin(@)) ** tanh(@)",
+        "minimum(@, @)", "maximum(@, @)", "where(@ > @, @, @)", "(abs(@) + 0.5) ** 1.5", "(1.5 + sin(@)) ** tanh(@)",
         "clamp(@, -1, 1.2)", "(@ if @ <= 0.3 else @)", "(@) % 3", "tanh(@) ** 2", "tanh(@) ** 3",
         /* from here on reductions */
-        "mean(@, -1)", "0.3 * sum(@, -1)", "max(@, -1)", "min(@, -1)", "logsumexp(@, -1)", "var(tanh(@), -1)",
+        "mean(@, -1)", "0.3 * sum(@, -1)", "max(@, axis=-1)", "min(@, axis=-1)", "logsumexp(@, -1)", "var(tanh(@), -1)",
         "mean(@)", "(@ - mean(@, -1))", "exp(tanh(@) - logsumexp(@, -1))"};
     enum { PLAIN = 32, ALL = sizeof patterns / sizeof patterns[0] };
     if (depth <= 0 || random_below(8) == 0) {

@@ -61,7 +61,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.fuse(NOTHING)(), ValueError, "nothing: .s, a size of z, cannot be told from the inputs given"),
         (lambda: tn.fuse(NEEDED)(X), ValueError, "needed: z needs y, which is absent"),
         (lambda: tn.fuse("a = sum(x); b = sum(x * y)")(X, X.T), ValueError, "y has 3 elements in dimension -2"),
-        (lambda: tn.fuse("max(x, -1)")(X[:, :0]), ValueError, "formula: max of no elements"),
+        (lambda: tn.fuse("max(x, axis=-1)")(X[:, :0]), ValueError, "formula: max of no elements"),
         (lambda: tn.fuse("silu(x) *"), ValueError, r"\^"),
         (lambda: tn.fuse("1 + 2"), ValueError, "the formula has no inputs"),
         (lambda: tn.fuse(b"x"), TypeError, "a formula is a str, not bytes"),

@@ -27,11 +27,11 @@ FORMULAS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("y = x", [(4, 5)]),
     ("min(max(x, y), 0.5) - abs(x) ** y", [(4, 5), (1,)]),
     ("sum(x * y, -1) * z", [(4, 5), (5,), ()]),
-    ("y = x * max(b, -1); m = mean(x, -1); z = x - mean(x, -1) + b * g", [(4, 5), (4, 5), (5,)]),
+    ("y = x * max(b, axis=-1); m = mean(x, -1); z = x - mean(x, -1) + b * g", [(4, 5), (4, 5), (5,)]),
     ("sign(x) * floor(y * 3) + round(x * 2) + sin(x) * cos(y) + expm1(x) + log1p(abs(y)) - tanh(x)", [(4, 5), (4, 5)]),
     ("sqrt(abs(x)) + rsqrt(abs(x) + 1) + log(abs(x) + 1) + erf(x) + sigmoid(x) + softplus(x * 40)", [(3, 4)]),
     ("where((x < y or x >= 2 * y) and not (x == 1) and x != 3 and x <= 1, x, -y)", [(4, 5), (5,)]),
-    ("t = exp(x - max(x, -1)); y = t / sum(t, -1)", [(2, 3, 6)]),
+    ("t = exp(x - max(x, axis=-1)); y = t / sum(t, -1)", [(2, 3, 6)]),
     ("x - logsumexp(x, -1) + var(x) + min(x) + count(x, -1)", [(3, 6)]),
     ("y = sum(x * b); z = mean(x * b)", [(3, 6), (6,)]),
     (

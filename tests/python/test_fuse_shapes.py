@@ -53,7 +53,7 @@ MEETINGS: list[tuple[str, Callable[..., Any], str]] = [
     ("y = x * b; z = x + c; q = b * c * d", lambda x, b, c, d: (x * b, x + c, b * c * d), "xbcd"),
     ("sum(x, -1) * w", lambda x, w: _dropped(ROW_SUM(x) * w, w), "xw"),
     ("x * rsqrt(mean(z * z, -1) + 0.3)", lambda x, z: _dropped(x * torch.rsqrt(ROW_MEAN(z * z) + 0.3), x), "xz"),
-    ("w * max(x, -1) - sum(y, -1)", lambda w, x, y: _dropped(w * ROW_MAX(x) - ROW_SUM(y), w), "wxy"),
+    ("w * max(x, axis=-1) - sum(y, -1)", lambda w, x, y: _dropped(w * ROW_MAX(x) - ROW_SUM(y), w), "wxy"),
     ("sum(c) * b", lambda c, b: c.sum() * b, "c b"),
     ("mean(x * y) + w * sum(z * z)", lambda x, y, w, z: (x * y).mean() + w * (z * z).sum(), "xy w z"),
     (

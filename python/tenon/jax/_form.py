@@ -60,15 +60,10 @@ class Row:
         return [attrs.get(a.name, a.default) for a in self.op.attrs]
 
 
-_rows: dict[tuple[int, bool], Row] = {}  # by the operator's address in the C library
-
-
 def row_of(op: Operator, fast: bool = False) -> Row:
     """The operator's row."""
-    found = _rows.get((op.address, fast))
-    if found is None:
-        found = _rows.setdefault((op.address, fast), Row(op, fast))
-    return found
+    found: Row | None = op.kept.get(("jax", fast))
+    return found if found is not None else op.kept.setdefault(("jax", fast), Row(op, fast))
 
 
 class _MinusZero(float):

@@ -135,13 +135,10 @@ class Row:
         return name
 
 
-_rows: dict[tuple[int, bool], Row] = {}  # by the operator's address in the C library
-
-
 def row_of(op: Operator, fast: bool = False) -> Row:
     """The operator's row."""
-    found = _rows.get((op.address, fast))
-    return found or _rows.setdefault((op.address, fast), Row(op, fast))
+    found: Row | None = op.kept.get(("tensorflow", fast))
+    return found if found is not None else op.kept.setdefault(("tensorflow", fast), Row(op, fast))
 
 
 # ---- a call ----------------------------------------------------------------------------------------------------------

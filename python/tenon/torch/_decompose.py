@@ -7,7 +7,6 @@ The graph is what the C library makes of the formula for the types, ranks and at
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -68,13 +67,15 @@ def _can_say(node: Json, nodes: Sequence[Json]) -> bool:
     return node["op"] == "count" or not any(_loses(kind, to) for kind in kinds)
 
 
-@cache
-def graph_of(address: int, types: tuple[str | None, ...], ranks: tuple[int, ...], attributes: str) -> Json | None:
+def graph_of(op: Operator, types: tuple[str | None, ...], ranks: tuple[int, ...], attributes: str) -> Json | None:
     """The graph of a call; None where it cannot be said in operations of torch."""
-    graph = _lib.fuse_graph(address, types, ranks, attributes)
-    if graph is None or not all(_can_say(node, graph["nodes"]) for node in graph["nodes"]):
-        return None
-    return graph
+    key = ("graph", types, ranks, attributes)
+    if key not in op.kept:
+        graph = _lib.fuse_graph(op.address, types, ranks, attributes)
+        said = graph is not None and all(_can_say(node, graph["nodes"]) for node in graph["nodes"])
+        op.kept[key] = graph if said else None
+    made: Json | None = op.kept[key]
+    return made
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor
     sizes = [size for _, shape in filter(None, known) for size in shape]
     if any(map(is_unknown, sizes)):  # is it 1, is it 0: nobody knows
         return None
-    graph = graph_of(op.address, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
+    graph = graph_of(op, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
     if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
         return None
     if any(map(_is_extreme, graph["nodes"])) and any(size == 0 for size in sizes):  # torch has none of no elements

@@ -23,14 +23,13 @@ _lib.tn_torch_direct_plain.restype = ctypes.c_bool
 _lib.tn_torch_direct.argtypes = [
     ctypes.c_void_p,
     ctypes.py_object,
-    ctypes.py_object,
     ctypes.c_uint64,
     ctypes.c_bool,
     ctypes.c_int32,
 ]
 _lib.tn_torch_direct.restype = ctypes.py_object
-_lib.tn_torch_direct_record_by.argtypes = [ctypes.py_object] * 2
-_lib.tn_torch_direct_record_by.restype = None
+_lib.tn_torch_direct_changed.argtypes = [ctypes.py_object]
+_lib.tn_torch_direct_changed.restype = None
 _lib.tn_torch_take.restype = ctypes.py_object
 
 
@@ -118,11 +117,14 @@ def direct(
     if not available:
         return general
     bits = sum(1 << i for i in shown)
-    made: Callable[..., Any] = _lib.tn_torch_direct(address, with_grad, general, bits, absent, over)
+    made: Callable[..., Any] = _lib.tn_torch_direct(address, [with_grad, general], bits, absent, over)
     return made
 
 
 def record_by(function: Callable[..., Any], with_grad: Callable[..., Any]) -> None:
     """Calls of a function that `direct` made go to `with_grad` from now on, where they must be recorded."""
     if available:
-        _lib.tn_torch_direct_record_by(function, with_grad)
+        held: list[Callable[..., Any]] = function.__self__[1]  # type: ignore[attr-defined]
+        before, held[0] = held[0], with_grad
+        _lib.tn_torch_direct_changed(function)
+        del before  # not before nobody goes there any more

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from tenon._arguments import attribute_value
 from tenon._public import make_fuse
+from tenon._recent import kept_while_used
 from tenon.contract import Attr, Input, Operator, attribute_words, fused, read_attribute
 from tenon.torch import _ops
 from tenon.torch._fake import fake_kernel
@@ -140,14 +141,18 @@ class FusedOp(_ops.TorchOp):
         return [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if o is not None]
 
 
-@cache
-def fused_op(formula: str, fast: bool = False) -> FusedOp:
-    """The formula as an operator of torch."""
+@kept_while_used
+def _fused_op(formula: str, fast: bool) -> FusedOp:
     return FusedOp(formula, fast)
 
 
+def fused_op(formula: str, fast: bool = False) -> FusedOp:
+    """The formula as an operator of torch."""
+    return _fused_op(formula, fast)
+
+
 # Where a line end is none of a statement: behind an operator, and in a signature, before what follows the parameters.
-_UNFINISHED = re.compile(r"([-+*/%<>=&|!,:]|\b(and|or|not|if|else))$")
+_UNFINISHED = re.compile(r"([-+*/%<>=&|^~!,:]|\b(and|or|not|if|else))$")
 _CONTINUES = re.compile(r"->|:|where\b(?! *\()")
 
 

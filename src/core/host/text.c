@@ -182,3 +182,18 @@ int tni_edit_distance(const char *a, const char *b, int most) {
     }
     return (int)min(row[m], most);
 }
+
+/* Two neighbours have changed places, and nothing else is different. */
+static bool is_swapped(const char *a, const char *b) {
+    size_t i = 0;
+    while (a[i] && a[i] == b[i]) i++;
+    return a[i] && b[i] && a[i] == b[i + 1] && a[i + 1] == b[i] && strcmp(a + i + 2, b + i + 2) == 0;
+}
+
+int tni_misspelt(const char *wanted, const char *name) {
+    const size_t letters = strlen(wanted) < strlen(name) ? strlen(wanted) : strlen(name);
+    const int most = letters >= 6 ? 2 : letters >= 3 ? 1 : 0;
+    if (is_swapped(wanted, name)) return 1;
+    const int distance = tni_edit_distance(wanted, name, most + 1);
+    return distance > most ? 0 : distance;
+}

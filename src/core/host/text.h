@@ -28,5 +28,8 @@ int tni_utf8_length(const char *string); /* of the character that it begins with
 bool tni_read_double(const char *text, size_t length, double *value);
 /* Letters to change, add or drop to get from one name to the other; stops counting at `most`. */
 int tni_edit_distance(const char *a, const char *b, int most);
+/* How far `name` is from `wanted`, where one can be a slip of the other; 0: it cannot, or is the same. One letter in
+ * three may be wrong, or two neighbours have changed places. */
+int tni_misspelt(const char *wanted, const char *name);
 
 #endif

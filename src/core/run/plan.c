@@ -157,12 +157,16 @@ static struct tni_plans *plans_new(void) {
     return plans;
 }
 
+static void let_go(tni_plan *plan) {
+    if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) == 1) tni_plan_free(plan);
+}
+
 static void plans_free(struct tni_plans *plans) {
     if (!plans) return;
     for (int i = 0; i < BUCKETS; i++) {
         for (tni_plan *p = plans->buckets[i].first, *next; p; p = next) {
             next = p->next;
-            tni_plan_release(p);
+            let_go(p);
         }
         pthread_mutex_destroy(&plans->buckets[i].lock);
     }
@@ -176,10 +180,15 @@ static void forget_plans(void) {
         atomic_store(&((tn_function *)tn_function_at(i))->plans, NULL);
     }
     for (tn_function *op = tni_operators_kept(); op; op = op->next) atomic_store(&op->plans, NULL);
+    tni_operators_unlock();
 }
 
 static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, forget_plans);
+    pthread_atfork(tni_operators_lock, tni_operators_unlock, forget_plans);
+}
+
+void tni_plans_drop(tn_function *op) {
+    plans_free(atomic_exchange(&op->plans, NULL));
 }
 
 static struct tni_plans *plans_of(const tn_function *op) {
@@ -221,11 +230,13 @@ static void insert(bucket *b, tni_plan *plan) {
         }
     }
     pthread_mutex_unlock(&b->lock);
-    if (dropped) tni_plan_release(dropped);
+    if (dropped) let_go(dropped);
 }
 
 void tni_plan_release(tni_plan *plan) {
-    if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) == 1) tni_plan_free(plan);
+    const tn_function *op = plan->op;
+    let_go(plan);
+    tni_operator_let_go(op);
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
@@ -261,6 +272,7 @@ tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tn
         if (!k.words) return TN_NO_MEMORY;
     }
     tn_status status;
+    tni_operator_hold(op); /* until the plan is given back */
     if (keyed && make_key(&k, op, args, made)) {
         status = get_keyed(op, args, made, &k, plan);
     } else {
@@ -268,5 +280,6 @@ tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tn
         if (status == TN_OK) atomic_store(&(*plan)->refs, 1);
     }
     if (k.words != on_stack) tni_free(k.words);
+    if (status != TN_OK) tni_operator_let_go(op);
     return status;
 }

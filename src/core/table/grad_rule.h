@@ -37,8 +37,9 @@ typedef struct tni_rule {
     int32_t n_locals, n_statements;
     const char **locals;
     tni_statement *statements;
-    bool *differentiable; /* (n_outputs of the operator): its d<output> occurs */
-    bool stands_in;       /* `~` in front: what it gives is not the derivative, and is meant not to be */
+    bool *differentiable;             /* (n_outputs of the operator): its d<output> occurs */
+    const struct tn_function *called; /* that it has from tni_formulas, and is given back with it; NULL: none */
+    bool stands_in;                   /* `~` in front: what it gives is not the derivative, and is meant not to be */
     void *arena;
 } tni_rule;
 

@@ -12,11 +12,12 @@ enum { MOST = 4096, SLOTS = 2 * MOST };
 static _Atomic(tn_function *) operators[MOST];
 static _Atomic(tn_function *) slots[SLOTS]; /* by name, open addressing; never more than half full */
 static _Atomic int count;
-static _Atomic bool ready;                               /* the rows compiled in are there */
-static _Atomic(tn_function *) kept;                      /* operators that are in no table */
-static const tni_formulas *formulas;                     /* NULL: nobody compiles them */
-static const tn_op *const *builtin;                      /* families compiled in: {0} ends each, NULL all */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever adds */
+static _Atomic bool ready;                                  /* the rows compiled in are there */
+static tn_function *kept;                                   /* operators that are in no table */
+static const tni_formulas *formulas;                        /* NULL: nobody compiles them */
+static const tn_op *const *builtin;                         /* families compiled in: {0} ends each, NULL all */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* of whoever adds */
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER; /* of `kept` */
 
 static uint32_t hash_name(const char *name) {
     uint32_t h = 2166136261u;
@@ -60,8 +61,15 @@ void tni_set_builtin(const tn_op *const *families) {
     builtin = families;
 }
 
+static void drop_rule(const tni_rule *rule) {
+    const tn_function *called = rule ? rule->called : NULL;
+    tni_rule_free((tni_rule *)rule);
+    if (called) formulas->release(called);
+}
+
 void tni_operator_free(tn_function *op) {
     if (!op) return;
+    drop_rule(atomic_load(&op->rule));
     if (op->completed) formulas->drop(op->row);
     tni_contract_free(op->contract);
     tni_free(op);
@@ -98,12 +106,31 @@ tn_status tni_operator_make(const tn_op *row, tn_function **made) {
 }
 
 void tni_operator_keep(tn_function *op) {
-    op->next = atomic_load(&kept);
-    while (!atomic_compare_exchange_weak(&kept, &op->next, op)) continue;
+    tni_operators_lock();
+    op->before = NULL;
+    op->next = kept;
+    if (kept) kept->before = op;
+    kept = op;
+    tni_operators_unlock();
+}
+
+void tni_operator_forget(tn_function *op) {
+    tni_operators_lock();
+    *(op->before ? &op->before->next : &kept) = op->next;
+    if (op->next) op->next->before = op->before;
+    tni_operators_unlock();
 }
 
 tn_function *tni_operators_kept(void) {
-    return atomic_load(&kept);
+    return kept;
+}
+
+void tni_operators_lock(void) {
+    pthread_mutex_lock(&keeping);
+}
+
+void tni_operators_unlock(void) {
+    pthread_mutex_unlock(&keeping);
 }
 
 /* Makes the rows known to look-ups; they are complete before anybody can see them. */
@@ -194,7 +221,8 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     for (int i = 0; status == TN_OK && i < n; i++) {
         const tn_function *op = atomic_load(&operators[first + i]);
         const tni_rule *rule;
-        if (rows[i]->grad) status = tni_operator_rule(op, &rule);
+        if (op->row->formula) status = formulas->check(op);
+        if (status == TN_OK && rows[i]->grad) status = tni_operator_rule(op, &rule);
         if (status == TN_OK) status = check_samples(op);
         bad = status != TN_OK;
     }
@@ -203,17 +231,16 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     return status;
 }
 
-/* The operator whose name differs by the fewest letters, for the message. */
+/* The operator that was meant, for the message; NULL: there is none that one could mean. */
 static const char *nearest(const char *name) {
     const char *best = NULL;
-    int least = 3;
+    int least = 0;
     for (int i = 0; i < tn_function_count(); i++) {
         const char *other = tn_function_name(tn_function_at(i));
-        int d = tni_edit_distance(name, other, least);
-        if (d < least) {
-            least = d;
-            best = other;
-        }
+        int distance = tni_misspelt(name, other);
+        if (!distance || (least && distance >= least)) continue;
+        least = distance;
+        best = other;
     }
     return best;
 }
@@ -266,6 +293,11 @@ static tn_status make_rule(const tn_function *op, tni_rule **rule) {
     }
     tn_status status = tni_rule_parse_with(op->contract, text, called, rule);
     tni_free(text);
+    if (status == TN_OK) {
+        (*rule)->called = called;
+    } else {
+        formulas->release(called);
+    }
     return status;
 }
 
@@ -280,7 +312,7 @@ tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule) {
     if (atomic_compare_exchange_strong(&((tn_function *)op)->rule, &none, parsed)) {
         *rule = parsed;
     } else {
-        tni_rule_free(parsed);
+        drop_rule(parsed);
         *rule = none;
     }
     return TN_OK;

@@ -11,7 +11,11 @@ struct tn_function {
     tni_contract *contract;
     int32_t index;                     /* in the table; -1: in none */
     bool completed;                    /* the row was made from a formula */
-    struct tn_function *next;          /* of those in no table */
+    struct tn_function *next, *before; /* of those in no table */
+    /* Of one that may go: its owner and every call under way hold it, and the last to let go calls `unheld`, which
+     * frees it. Others have no `unheld`, and stay. */
+    _Atomic int32_t holders;
+    void (*unheld)(struct tn_function *op);
     _Atomic(const tni_rule *) rule;    /* parsed when first asked for: tni_operator_rule */
     _Atomic(bool) no_rule;             /* there is none: a formula that cannot be differentiated */
     _Atomic(struct tni_plans *) plans; /* of core/run: calls seen before; made by the first call */
@@ -21,11 +25,23 @@ struct tn_function {
 tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule);
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
-/* An operator that is in no table. It is free to go until tni_operator_keep; from then on it stays. */
+/* An operator that is in no table, and nobody knows until tni_operator_keep. */
 tn_status tni_operator_make(const tn_op *row, tn_function **made);
-void tni_operator_free(tn_function *op); /* NULL is fine */
+void tni_operator_free(tn_function *op); /* with its gradient rule, not with plans; NULL is fine */
 void tni_operator_keep(tn_function *op);
-tn_function *tni_operators_kept(void); /* the last one; the others follow by `next` */
+void tni_operator_forget(tn_function *op); /* takes that back */
+/* The last one that is kept; the others follow by `next`, for whoever has the lock. */
+tn_function *tni_operators_kept(void);
+void tni_operators_lock(void);
+void tni_operators_unlock(void);
+
+static inline void tni_operator_hold(const tn_function *op) {
+    if (op->unheld) atomic_fetch_add_explicit(&((tn_function *)op)->holders, 1, memory_order_relaxed);
+}
+static inline void tni_operator_let_go(const tn_function *op) {
+    tn_function *held = (tn_function *)op;
+    if (op->unheld && atomic_fetch_sub_explicit(&held->holders, 1, memory_order_acq_rel) == 1) held->unheld(held);
+}
 /* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is
  * first asked for something. */
 void tni_set_builtin(const tn_op *const *families);
@@ -35,10 +51,14 @@ void tni_set_builtin(const tn_op *const *families);
 typedef struct tni_formulas {
     /* The row with kernels that run its formula. It stays, unless drop is called. Looks at the formula when it must. */
     tn_status (*complete)(const tn_op *row, const tn_op **whole);
+    /* Whether the formula of an operator of the table can be read, with the rows before it: the message names the row
+     * and points at the place. */
+    tn_status (*check)(const tn_function *op);
     void (*drop)(const tn_op *whole);
     /* The gradient of a row that was completed: a rule, and the operator that it calls, which is in no table. *rule is
-     * NULL where there is none. The caller frees it. */
+     * NULL where there is none. The caller frees it, and gives the operator back with `release`. */
     tn_status (*gradient)(const tn_op *whole, char **rule, const tn_function **called);
+    void (*release)(const tn_function *called);
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
 

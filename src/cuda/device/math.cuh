@@ -25,6 +25,8 @@ TN_DEVICE i64 tn_pow(i64 a, i64 b) {
         if (b % 2) y *= s;
     return (i64)y;
 }
+TN_DEVICE i64 tn_shift_left(i64 a, i64 b) { return (u64)b < 64 ? (i64)((u64)a << b) : 0; }
+TN_DEVICE i64 tn_shift_right(i64 a, i64 b) { return a >> ((u64)b < 64 ? b : 63); }
 TN_DEVICE i64 tn_min(i64 a, i64 b) { return a < b ? a : b; }
 TN_DEVICE i64 tn_max(i64 a, i64 b) { return a > b ? a : b; }
 

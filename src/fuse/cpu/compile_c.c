@@ -41,8 +41,10 @@ static const struct {
 };
 static const char bf16_flag[] = "-march=armv8.2-a+bf16"; /* where the machine has it, and the compiler knows it */
 
-/* Programs with the same text share one. They stay until the process ends, like the code that is loaded. */
+/* Programs with the same text share one. The last of them to go takes it along. */
 struct tni_c_code {
+    int32_t users; /* programs, and the thread that compiles it */
+    void *library;
     tni_cache_key key;
     char *source;
     int32_t n_loops;
@@ -53,7 +55,7 @@ struct tni_c_code {
     struct tni_c_code *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, `looked` and `tried` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, `users`, `looked` and `tried` */
 static struct tni_c_code *codes;
 static _Atomic bool busy;   /* a thread is compiling: one at a time */
 static _Atomic bool ending; /* the process is: nothing is begun any more */
@@ -289,6 +291,7 @@ static bool load(struct tni_c_code *code, const char *data, size_t bytes) {
         all = found != NULL;
     }
     if (all) {
+        code->library = library;
         atomic_store_explicit(&code->loops, loops, memory_order_release);
     } else {
         tni_free(loops);
@@ -327,8 +330,24 @@ static void make(struct tni_c_code *code) {
     pthread_mutex_unlock(&lock);
 }
 
+/* It goes with its last user. */
+static void let_go(struct tni_c_code *code) {
+    pthread_mutex_lock(&lock);
+    bool last = --code->users == 0;
+    struct tni_c_code **at = &codes;
+    while (last && *at != code) at = &(*at)->next;
+    if (last) *at = code->next;
+    pthread_mutex_unlock(&lock);
+    if (!last) return;
+    tni_free(atomic_load(&code->loops));
+    if (code->library) dlclose(code->library);
+    tni_free(code->source);
+    tni_free(code);
+}
+
 static void *make_in_thread(void *code) {
     make(code);
+    let_go(code);
     return NULL;
 }
 
@@ -356,13 +375,16 @@ static void start_thread(struct tni_c_code *code) {
     pthread_mutex_lock(&lock);
     busy = false;
     pthread_mutex_unlock(&lock);
+    let_go(code);
 }
 
-/* True: it is the caller's to make. Nobody waits here: who comes while another is at it comes again. */
-static bool take_over(struct tni_c_code *code) {
+/* True: it is the caller's to make, or the thread's that it starts. Nobody waits here: who comes while another is at it
+ * comes again. */
+static bool take_over(struct tni_c_code *code, bool thread) {
     if (pthread_mutex_trylock(&lock) != 0) return false;
     bool ours = !busy && !code->tried && compiler != BROKEN;
     if (ours) busy = code->tried = true;
+    code->users += ours && thread;
     pthread_mutex_unlock(&lock);
     return ours;
 }
@@ -433,6 +455,7 @@ static struct tni_c_code *find_code(char *source, int32_t n_loops) {
     bool is_new = false;
     pthread_mutex_lock(&lock);
     struct tni_c_code *code = code_of(source, n_loops, &is_new);
+    if (code) code->users++;
     pthread_mutex_unlock(&lock);
     if (!is_new || !code) tni_free(source);
     return code;
@@ -466,7 +489,7 @@ static tn_status look(tni_program *program, const tn_call *call) {
     }
     struct tni_c_code *code = tni_on_cpu(program)->code = find_code(text.data, n_loops);
     if (code && (now || program->cost.bytes >= TNI_C_BYTES_SOON)) look_on_disk(code, true);
-    if (now && code && !atomic_load(&code->loops) && take_over(code)) make(code);
+    if (now && code && !atomic_load(&code->loops) && take_over(code, false)) make(code);
     return TN_OK;
 }
 
@@ -478,12 +501,17 @@ static const tni_c_loop *loops_of(struct tni_c_code *code) {
     int32_t calls = atomic_fetch_add_explicit(&code->calls, 1, memory_order_relaxed) + 1;
     if (calls > 1) look_on_disk(code, false);
     loops = atomic_load_explicit(&code->loops, memory_order_acquire);
-    if (!loops && calls >= TNI_C_CALLS && take_over(code)) start_thread(code);
+    if (!loops && calls >= TNI_C_CALLS && take_over(code, true)) start_thread(code);
     return loops;
 }
 
 static tn_status run_program(const tni_program *program, const tn_call *call) {
     return tni_interpret(program, call, loops_of(tni_on_cpu(program)->code));
+}
+
+static void release(tni_program *program) {
+    struct tni_c_code *code = tni_on_cpu(program) ? tni_on_cpu(program)->code : NULL;
+    if (code) let_go(code);
 }
 
 bool tni_program_is_compiled(const tni_program *program) {
@@ -498,4 +526,5 @@ const tni_backend tni_c_backend = {.name = "c",
                                    .plan = tni_plan_cpu,
                                    .emit = emit,
                                    .load = look,
-                                   .run = run_program};
+                                   .run = run_program,
+                                   .release = release};

@@ -79,6 +79,13 @@ static int64_t power(int64_t a, int64_t b) {
     return (int64_t)made;
 }
 
+static int64_t shift_left(int64_t a, int64_t b) {
+    return (uint64_t)b < 64 ? (int64_t)((uint64_t)a << b) : 0;
+}
+static int64_t shift_right(int64_t a, int64_t b) {
+    return a >> ((uint64_t)b < 64 ? b : 63);
+}
+
 /* By the reference, which has numbers of 53 bits. */
 static void by_reference(int op, const void *const *arg, unsigned scalars, int64_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {

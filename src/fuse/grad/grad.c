@@ -419,7 +419,9 @@ static tn_status finish(differ *d) {
         int32_t input = node->ref;
         if (d->n_groups[i]) {
             TN_TRY(check_input(f, input));
-            d->made->result[input] = summed(d, arrived(d, i), i);
+            int32_t result = summed(d, arrived(d, i), i);
+            bool repeated = result >= 0 && tni_repeated(d->g, result, d->g->nodes[i].extent) >= 0;
+            d->made->result[input] = repeated ? tni_node2(d->g, TNI_P_EXPAND, result, i) : result;
         } else if (is_stepped(d, i) && !broadcasts_by_name(f, input)) {
             d->made->result[input] = tni_node2(d->g, TNI_P_EXPAND, tni_const(d->g, TNI_TY_WEAK_FLOAT, 0), i);
         }

@@ -74,6 +74,7 @@ typedef struct tni_call_form {
     tn_type types[TNI_MAX_ARGS]; /* of inputs; TN_NO_TYPE: absent */
     const tn_value *attrs;
     bool wanted[2 * TNI_MAX_ARGS];
+    tn_type made[2 * TNI_MAX_ARGS]; /* what outputs are stored as */
 } tni_call_form;
 tn_status tni_specialize(const tni_fuse *formula, const tni_call_form *given, tni_specialized *made);
 

@@ -137,6 +137,23 @@ static void set_extents(const tni_graph *g, tni_gnode *node) {
     node->absent = absent[0] || (choice ? absent[1] && absent[2] : absent[1] || absent[2]);
 }
 
+int32_t tni_repeated(const tni_graph *g, int32_t node, tni_extent shape) {
+    bool reach[TNI_FUSE_NODES] = {false};
+    if (tni_covers(g->nodes[node].extent, shape)) return -1;
+    reach[node] = true;
+    for (int32_t i = node; i >= 0; i--) {
+        const tni_gnode *n = &g->nodes[i];
+        if (!reach[i] || n->op == TNI_P_EXPAND || n->op == TNI_P_COUNT) continue; /* what is expanded is meant so */
+        if (tni_is_reduction(n->op) && n->kind == TNI_OVER_ALL) {
+            tni_extent of = g->nodes[n->arg[0]].extent;
+            if (tni_covers(of, shape) && !tni_covers(shape, of)) return i;
+            continue;
+        }
+        for (int k = 0; k < (n->op == TNI_P_SUM_TO ? 1 : 3) && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
+    }
+    return -1;
+}
+
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 void tni_graph_init(tni_graph *g, bool fast) {

@@ -77,10 +77,18 @@ bool tni_is_sure(const tni_gnode *node);                     /* it has its dimen
 bool tni_same_shape(const tni_gnode *a, const tni_gnode *b); /* whatever inputs are absent */
 tni_extent tni_join(tni_extent a, tni_extent b);
 bool tni_has_tail(const tni_graph *g, tni_extent a);
+/* A reduction over everything that would be repeated to get a value into a shape which has some of the dimensions that
+ * it went over, and not all: whoever writes that wants to keep those. -1: none. */
+int32_t tni_repeated(const tni_graph *g, int32_t node, tni_extent shape);
 
 /* simplify.c: a node with the same value, or -2: as it is */
 int32_t tni_simplify(tni_graph *g, const tni_gnode *node);
 double tni_round_to(int type, double value);
+/* What a cast to the type makes of a number that was real: the nearest integer towards 0 that the type has, 0 of NaN;
+ * or of an integer: its lower bits. */
+double tni_cast_to(int type, bool real, double value);
+/* The smallest and the largest of an integer type that has fewer than 64 bits; false: it is none. */
+bool tni_int_range(int type, double *least, double *most);
 
 /* random.c: numbers first … first + n - 1 of rand(seed, stream), uniform in [0, 1) */
 void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n);

@@ -43,7 +43,7 @@ PRIMITIVE(CAST, NONE, NONE, NONE, NONE, NONE, .name = "a cast", .arity = 1, .kin
 /* ---- one argument ------------------------------------------------------------------------------------------------ */
 
 PRIMITIVE(NEG, VALUE(-a), VECTOR(neg), INTEGER(wrap_sub(0, a)), NONE, NONE,
-          .name = "-", .arity = 1, .binds = 7, .typing = TNI_TYPED_SAME, .wraps = true,
+          .name = "-", .arity = 1, .binds = 11, .typing = TNI_TYPED_SAME, .wraps = true,
           .grad = {"-d"}, .cuda = "-($a)", .torch = "neg")
 PRIMITIVE(ABS, VALUE(fabs(a)), VECTOR(abs), INTEGER(a < 0 ? wrap_sub(0, a) : a), NONE, NONE,
           .name = "abs", .arity = 1, .typing = TNI_TYPED_SAME,
@@ -96,37 +96,39 @@ PRIMITIVE(SOFTPLUS, VALUE(softplus(a)), VECTOR(softplus), NONE, NONE, NONE,
 PRIMITIVE(RELU, VALUE(a != a || a > 0 ? a : 0), VECTOR(relu), INTEGER(a > 0 ? a : 0), NONE, NONE,
           .name = "relu", .arity = 1, .typing = TNI_TYPED_SAME,
           .grad = {"where(y > 0, d, 0.0)"}, .cuda = "tn_relu($a)", .torch = "relu")
+PRIMITIVE(BIT_NOT, VALUE((double)~tni_whole(a)), NONE, INTEGER(~a), NONE, NONE,
+          .name = "~", .arity = 1, .binds = 11, .typing = TNI_TYPED_SAME, .cuda = "~($a)", .torch = "bitwise_not")
 PRIMITIVE(NOT, VALUE(a == 0), NONE, NONE, TRUTH(!a), NONE,
           .name = "not ", .arity = 1, .binds = 3, .typing = TNI_TYPED_LOGIC, .cuda = "!($a)", .torch = "logical_not")
 
 /* ---- two and three ----------------------------------------------------------------------------------------------- */
 
 PRIMITIVE(ADD, VALUE(a + b), VECTOR_2(add), INTEGER_2(wrap_add(a, b)), NONE, NONE,
-          .name = " + ", .arity = 2, .binds = 5, .typing = TNI_TYPED_SAME, .commutes = true, .wraps = true,
+          .name = " + ", .arity = 2, .binds = 9, .typing = TNI_TYPED_SAME, .commutes = true, .wraps = true,
           .grad = {"d", "d"}, .cuda = "$a + $b", .torch = "add")
 PRIMITIVE(SUB, VALUE(a - b), VECTOR_2(sub), INTEGER_2(wrap_sub(a, b)), NONE, NONE,
-          .name = " - ", .arity = 2, .binds = 5, .typing = TNI_TYPED_SAME, .wraps = true,
+          .name = " - ", .arity = 2, .binds = 9, .typing = TNI_TYPED_SAME, .wraps = true,
           .grad = {"d", "-d"}, .cuda = "$a - $b", .torch = "sub")
 PRIMITIVE(MUL, VALUE(a * b), VECTOR_2(mul), INTEGER_2(wrap_mul(a, b)), NONE, NONE,
-          .name = " * ", .arity = 2, .binds = 6, .typing = TNI_TYPED_SAME, .commutes = true, .wraps = true,
+          .name = " * ", .arity = 2, .binds = 10, .typing = TNI_TYPED_SAME, .commutes = true, .wraps = true,
           .grad = {"d * b", "d * a"}, .cuda = "$a * $b", .torch = "mul")
 PRIMITIVE(DIV, VALUE(a / b), VECTOR_2(div), NONE, NONE, NONE,
-          .name = " / ", .arity = 2, .binds = 6, .typing = TNI_TYPED_FLOAT,
+          .name = " / ", .arity = 2, .binds = 10, .typing = TNI_TYPED_FLOAT,
           .grad = {"d / b", "-(d * y / b)"}, .cuda = "$a / $b", .torch = "div")
 /* No torch: Inductor gets it wrong for large numbers and by infinity, and torch raises at integers by 0. */
 PRIMITIVE(MOD, VALUE(modulo(a, b)), SCALAR_2(modulo(a, b)), INTEGER_2(modulo(a, b)), NONE, NONE,
-          .name = " % ", .arity = 2, .binds = 6, .typing = TNI_TYPED_SAME, .effort = TNI_DEAR,
+          .name = " % ", .arity = 2, .binds = 10, .typing = TNI_TYPED_SAME, .effort = TNI_DEAR,
           .grad = {"d", "-(d * floor(a / b))"}, .cuda = "tn_mod($a, $b)")
 PRIMITIVE(POW, VALUE(pow(a, b)), SCALAR_2(F(pow)(a, b)), INTEGER_2(power(a, b)), NONE, NONE,
-          .name = " ** ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .effort = TNI_DEAR,
+          .name = " ** ", .arity = 2, .binds = 12, .typing = TNI_TYPED_SAME, .effort = TNI_DEAR,
           .grad = {"where(b == 0, 0.0, d * b * a ** (b - 1))", "where(a == 0, 0.0, d * y * log(a))"},
           .cuda = "tn_pow($a, $b)", .torch = "pow")
 PRIMITIVE(MIN, VALUE(least(a, b)), VECTOR_2(min), INTEGER_2(a < b ? a : b), NONE, NONE,
-          .name = "min", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
+          .name = "minimum", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
           .grad = {"where(a <= b, where(a == b, d * 0.5, d), 0.0)", "where(b <= a, where(a == b, d * 0.5, d), 0.0)"},
           .cuda = "tn_min($a, $b)", .torch = "minimum")
 PRIMITIVE(MAX, VALUE(most(a, b)), VECTOR_2(max), INTEGER_2(a > b ? a : b), NONE, NONE,
-          .name = "max", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
+          .name = "maximum", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
           .grad = {"where(a >= b, where(a == b, d * 0.5, d), 0.0)", "where(b >= a, where(a == b, d * 0.5, d), 0.0)"},
           .cuda = "tn_max($a, $b)", .torch = "maximum")
 PRIMITIVE(LT, VALUE(a < b), TEST(<), TEST(<), NONE, NONE,
@@ -145,6 +147,20 @@ PRIMITIVE(AND, VALUE(a != 0 && b != 0), NONE, NONE, TRUTH_2(a & b), NONE,
 PRIMITIVE(OR, VALUE(a != 0 || b != 0), NONE, NONE, TRUTH_2(a | b), NONE,
           .name = " or ", .arity = 2, .binds = 1, .typing = TNI_TYPED_LOGIC, .commutes = true,
           .cuda = "$a | $b", .torch = "logical_or")
+PRIMITIVE(BIT_AND, VALUE((double)(tni_whole(a) & tni_whole(b))), NONE, INTEGER_2(a & b), NONE, NONE,
+          .name = " & ", .arity = 2, .binds = 7, .typing = TNI_TYPED_SAME, .commutes = true,
+          .cuda = "$a & $b", .torch = "bitwise_and")
+PRIMITIVE(BIT_OR, VALUE((double)(tni_whole(a) | tni_whole(b))), NONE, INTEGER_2(a | b), NONE, NONE,
+          .name = " | ", .arity = 2, .binds = 5, .typing = TNI_TYPED_SAME, .commutes = true,
+          .cuda = "$a | $b", .torch = "bitwise_or")
+PRIMITIVE(BIT_XOR, VALUE((double)(tni_whole(a) ^ tni_whole(b))), NONE, INTEGER_2(a ^ b), NONE, NONE,
+          .name = " ^ ", .arity = 2, .binds = 6, .typing = TNI_TYPED_SAME, .commutes = true,
+          .cuda = "$a ^ $b", .torch = "bitwise_xor")
+/* By a number outside of 0 … 63, all bits are gone. No torch: Inductor leaves that to the machine. */
+PRIMITIVE(SHIFT_LEFT, VALUE((double)shift_left(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_left(a, b)), NONE,
+          NONE, .name = " << ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_left($a, $b)")
+PRIMITIVE(SHIFT_RIGHT, VALUE((double)shift_right(tni_whole(a), tni_whole(b))), NONE, INTEGER_2(shift_right(a, b)), NONE,
+          NONE, .name = " >> ", .arity = 2, .binds = 8, .typing = TNI_TYPED_SAME, .cuda = "tn_shift_right($a, $b)")
 PRIMITIVE(WHERE, VALUE(a != 0 ? b : c), CHOICE, CHOICE, CHOICE, NONE,
           .name = "where", .arity = 3, .typing = TNI_TYPED_CHOICE,
           .grad = {NULL, "where(a, d, 0.0)", "where(a, 0.0, d)"}, .cuda = "$a ? $b : $c", .torch = "where")

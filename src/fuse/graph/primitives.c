@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "core/layout/layout.h"
+
 /* Of the larger magnitude's sign, so that nothing overflows on the way. */
 static double sigmoid(double a) {
     return a >= 0 ? 1 / (1 + exp(-a)) : exp(a) / (1 + exp(a));
@@ -25,6 +27,13 @@ static double least(double a, double b) {
 }
 static double most(double a, double b) {
     return a > b || a != a ? a : b;
+}
+
+static int64_t shift_left(int64_t a, int64_t b) {
+    return (uint64_t)b < 64 ? (int64_t)((uint64_t)a << b) : 0;
+}
+static int64_t shift_right(int64_t a, int64_t b) {
+    return a >> ((uint64_t)b < 64 ? b : 63);
 }
 
 #define EVAL_VALUE(expression) return expression;

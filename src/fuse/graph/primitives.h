@@ -41,7 +41,7 @@ typedef enum tni_effort {
 typedef struct tni_prim_row {
     const char *name; /* as the language writes it */
     int8_t arity;
-    int8_t binds; /* of an operator: how strongly, 1 … 8; 0: written as a function */
+    int8_t binds; /* of an operator: how strongly, 1 … 12; 0: written as a function */
     uint8_t kind, typing, effort;
     bool commutes;
     bool wraps;                                   /* in integers: computed without a sign */

@@ -27,6 +27,22 @@ double tni_round_to(int type, double value) {
     }
 }
 
+bool tni_int_range(int type, double *least, double *most) {
+    const int bits = type == TN_I8 || type == TN_U8 ? 8 : type == TN_I16 ? 16 : type == TN_I32 ? 32 : 0;
+    *most = ldexp(1, type == TN_U8 ? bits : bits - 1) - 1;
+    *least = type == TN_U8 ? 0 : -*most - 1;
+    return bits != 0;
+}
+
+double tni_cast_to(int type, bool real, double value) {
+    double least, most;
+    bool narrow = tni_int_range(type, &least, &most);
+    if (!narrow && (type != TN_I64 || !real)) return tni_round_to(type, value);
+    if (!narrow) return isnan(value) ? 0 : fmin(fmax(tni_round_to(type, value), -0x1p63), 0x1p63);
+    if (real) return isnan(value) ? 0 : fmin(fmax(tni_round_to(type, value), least), most);
+    return value - (most - least + 1) * floor((value - least) / (most - least + 1));
+}
+
 static const tni_gnode *node_at(const tni_graph *g, int32_t i) {
     return &g->nodes[i];
 }
@@ -73,7 +89,10 @@ static int32_t fold(tni_graph *g, const tni_gnode *node) {
         if (!is_const(g, node->arg[i])) return AS_IS;
         v[i] = node_at(g, node->arg[i])->value;
     }
-    double made = node->op == TNI_P_CAST ? v[0] : row->eval ? row->eval(v[0], v[1], v[2]) : NAN;
+    bool real = tni_prims[node->op].arity && tni_class_of(g, node_at(g, node->arg[0])->type) == TNI_CLASS_FLOAT;
+    double made = node->op == TNI_P_CAST ? tni_cast_to(node->kind, real, v[0])
+                  : row->eval            ? row->eval(v[0], v[1], v[2])
+                                         : NAN;
     if (!row->eval && node->op != TNI_P_CAST) return AS_IS;
     bool whole = is_int(g, node->type);
     if (node->type >= TNI_TY_VAR && node->type < TNI_TY_WEAK_INT) return AS_IS;

@@ -133,6 +133,18 @@ static int32_t in_full(tni_graph *g, int32_t node) {
     return made;
 }
 
+/* A float becomes an integer of `type`: as one of 64 bits, which no backend lets wrap around, and what is out of the
+ * type's range the end of it. */
+static int32_t make_cast(tni_graph *g, int type, int32_t a) {
+    double least, most;
+    if (tni_class_of(g, g->nodes[a].type) == TNI_CLASS_FLOAT && tni_int_range(type, &least, &most)) {
+        a = tni_node3(g, TNI_P_CAST, TN_I64, a, -1, -1);
+        a = tni_node2(g, TNI_P_MAX, a, tni_const(g, TNI_TY_WEAK_INT, least));
+        a = tni_node2(g, TNI_P_MIN, a, tni_const(g, TNI_TY_WEAK_INT, most));
+    }
+    return tni_node3(g, TNI_P_CAST, type, a, -1, -1);
+}
+
 /* Of which arguments the shape counts. */
 static bool is_measured(const tni_gnode *node, int k) {
     if (k == 1) return node->op == TNI_P_SUM_TO || node->op == TNI_P_EXPAND;
@@ -145,6 +157,7 @@ static int32_t make_operation(maker *m, const tni_gnode *node, const int32_t *ar
     int32_t real = reals ? tni_node2(g, TNI_P_DIV, arg[0], tni_const(g, TNI_TY_WEAK_INT, 1)) : arg[0];
     switch (node->op) {
     case TNI_P_CLAMP: return tni_node2(g, TNI_P_MIN, tni_node2(g, TNI_P_MAX, arg[0], arg[1]), arg[2]);
+    case TNI_P_CAST: return make_cast(g, node->kind, arg[0]);
     case TNI_P_MEAN: return make_mean(g, arg[0], node->kind);
     case TNI_P_VAR: return make_var(g, real, node->kind);
     case TNI_P_LSE: return make_logsumexp(g, real, node->kind);
@@ -181,6 +194,11 @@ static tn_status set_output(const maker *m, int32_t i, int32_t *output) {
     *output = m->given->wanted[i] ? m->made[m->f->outputs[i].node] : -1;
     /* It is repeated when it is stored, as often as the output's shape says: an attribute may choose a smaller one. */
     while (*output >= 0 && m->g->nodes[*output].op == TNI_P_EXPAND) *output = m->g->nodes[*output].arg[0];
+    double least, most;
+    bool cast = *output >= 0 && tni_class_of(m->g, m->g->nodes[*output].type) == TNI_CLASS_FLOAT &&
+                tni_int_range((int)m->given->made[i], &least, &most);
+    if (cast) *output = make_cast(m->g, (int)m->given->made[i], *output);
+    if (cast && *output < 0) return m->g->status;
     if (!is_absent(*output)) return TN_OK;
     int32_t which = ABSENT - *output;
     int32_t updated = m->f->outputs[i].inplace;

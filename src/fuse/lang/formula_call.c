@@ -42,52 +42,15 @@ bool tni_is_function(const char *name) {
            cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
 }
 
-typedef struct nearest {
-    const char *wanted, *name;
-    int distance;
-} nearest;
-
-static void consider(nearest *best, const char *name) {
-    int distance = tni_edit_distance(best->wanted, name, best->distance);
-    if (distance >= best->distance) return;
-    best->distance = distance;
-    best->name = name;
+const char *tni_function_name(int i) {
+    if (i < TNI_PRIMS) return is_function(i) || is_reduction(i) ? tni_prims[i].name : "";
+    i -= TNI_PRIMS;
+    if (i < TN_TYPE_COUNT) return i && cast_named(tn_type_name((tn_type)i)) ? tn_type_name((tn_type)i) : "";
+    i -= TN_TYPE_COUNT;
+    return i == 0 ? "has" : i == 1 ? "rand" : NULL;
 }
 
-static void consider_functions(nearest *best) {
-    for (int op = 0; op < TNI_PRIMS; op++) {
-        if (is_function(op)) consider(best, tni_prims[op].name);
-    }
-    for (const tni_composite *c = tni_composites; c->name; c++) consider(best, c->name);
-    for (int op = 0; op < TNI_PRIMS; op++) {
-        if (is_reduction(op)) consider(best, tni_prims[op].name);
-    }
-    for (int t = 1; t < TN_TYPE_COUNT; t++) {
-        const char *name = tn_type_name((tn_type)t);
-        if (cast_named(name) != TN_NO_TYPE) consider(best, name);
-    }
-    consider(best, "has");
-    consider(best, "rand");
-    for (int i = 0; i < tn_function_count(); i++) {
-        const tn_function *op = tn_function_at(i);
-        if (tni_is_activation(op)) consider(best, op->contract->name);
-    }
-}
-
-/* "; did you mean 'softplus'?", or nothing. */
-static void suggest(tni_text *text, const tni_parser *p, const char *name, bool functions) {
-    nearest best = {name, NULL, 3};
-    if (functions) consider_functions(&best);
-    for (int i = 0; i < p->n_names && !functions; i++) consider(&best, p->names[i].name);
-    const tni_contract *c = p->typed ? p->formula->contract : NULL;
-    for (int i = 0; c && i < c->n_attrs && !functions; i++) consider(&best, c->attrs[i].name);
-    if (best.name && strlen(best.name) > (size_t)best.distance) {
-        tni_text_add(text, "; did you mean '%s'?", best.name);
-    }
-}
-
-tn_status tni_fail_near(tni_parser *p, int32_t at, tni_text *text, const char *name, bool functions) {
-    if (name) suggest(text, p, name, functions);
+tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text) {
     tn_status status = text->failed ? TN_NO_MEMORY : tni_lex_fail(&p->lex, at, "%s", text->data);
     tni_free(text->data);
     return status;
@@ -97,7 +60,8 @@ static tn_status unknown_function(tni_parser *p, const tni_token *at, const char
     tni_text text = {0};
     bool known = tni_find_name(p, name) != NULL;
     tni_text_add(&text, known ? "'%s' is a value; a product is written with '*'" : "there is no function '%s'", name);
-    return tni_fail_near(p, at->at, &text, known ? NULL : name, true);
+    if (!known) tni_hint_function(&text, name);
+    return tni_fail_with(p, at->at, &text);
 }
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
@@ -111,6 +75,17 @@ static tn_status close_call(tni_parser *p, const char *what) {
     if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "%s", what);
     p->brackets--;
     return tni_parse_next(p);
+}
+
+/* max(x, 0) is the larger of two to one reader, and the maximum along dimension 0 to another. */
+static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name, bool minus, int64_t number) {
+    const char *what = strcmp(name, "max") == 0 ? "largest" : "smallest",
+               *of_two = name[1] == 'a' ? "larger" : "smaller";
+    const char *sign = minus ? "-" : "";
+    return tni_lex_fail(&p->lex, at,
+                        "%s(…, %s%lld) can mean two things: %s(…, axis=-1) is the %s along the last dimension, "
+                        "%simum(…, %s%lld) the %s of the two",
+                        name, sign, (long long)number, name, what, name, sign, (long long)number, of_two);
 }
 
 /* `-1 )`, `dim = -1 )`: moves over it up to the bracket. */
@@ -130,11 +105,13 @@ static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
     int32_t at = p->lex.token.at;
     bool minus = tni_parse_at(p, '-');
     if (minus) TN_TRY(tni_parse_next(p));
-    bool whole = tni_parse_at(p, TNI_INT), one = whole && p->lex.token.value == 1;
+    bool whole = tni_parse_at(p, TNI_INT);
+    int64_t number = p->lex.token.value;
     if (whole) TN_TRY(tni_parse_next(p));
-    *taken = whole && minus && one && tni_parse_at(p, ')');
-    bool elementwise = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
-    if (!*taken && (named || (whole && tni_parse_at(p, ')') && !elementwise))) {
+    bool alone = whole && tni_parse_at(p, ')'), elementwise = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
+    if (alone && elementwise && !named) return two_meanings(p, at, name, minus, number);
+    *taken = alone && minus && number == 1;
+    if (!*taken && (named || alone)) {
         return tni_lex_fail(&p->lex, at, "%s goes along the last dimension, -1, or over everything", name);
     }
     if (!*taken) p->lex.token = begin;
@@ -208,7 +185,8 @@ static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char 
 static tn_status no_such_input(tni_parser *p, int32_t at, const char *name) {
     tni_text text = {0};
     tni_text_add(&text, "there is no input or attribute '%s'", name);
-    return tni_fail_near(p, at, &text, name, false);
+    tni_hint_value(&text, p, name);
+    return tni_fail_with(p, at, &text);
 }
 
 static tn_status parse_has(tni_parser *p, int32_t *node) {
@@ -217,10 +195,10 @@ static tn_status parse_has(tni_parser *p, int32_t *node) {
     int32_t at = p->lex.token.at;
     TN_TRY(tni_parse_copy_name(p, &name));
     TN_TRY(tni_parse_next(p));
-    const tni_contract *c = p->typed ? p->formula->contract : NULL;
-    int32_t input = c ? tni_input_named(c, name) : -1, attr = c ? tni_attr_named(c, name) : -1;
+    const tni_contract *c = tni_parse_attrs(p);
+    int32_t input = p->typed ? tni_input_named(c, name) : -1, attr = c ? tni_attr_named(c, name) : -1;
     bool optional = input >= 0 ? c->inputs[input].optional : attr >= 0 && c->attrs[attr].optional;
-    if (c && input < 0 && attr < 0) return no_such_input(p, at, name);
+    if (p->typed && input < 0 && attr < 0) return no_such_input(p, at, name);
     if (!optional)
         return tni_lex_fail(&p->lex, at, "'%s' is not optional: only a signature makes it so, with '?'", name);
     tni_prim op = input >= 0 ? TNI_P_HAS : TNI_P_HAS_ATTR;
@@ -254,7 +232,7 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
     int32_t at = p->lex.token.at;
     TN_TRY(tni_parse_copy_name(p, &name));
     tni_named *named = tni_find_name(p, name);
-    if (!named && !p->typed) TN_TRY(tni_new_input(p, name, false, true, &named));
+    if (!named && !p->typed) TN_TRY(tni_new_input(p, at, name, false, true, &named));
     if (!named || !is_seed(p, named)) {
         return tni_lex_fail(&p->lex, at, "'%s' is no seed: rand takes an input of type i64[2] that is nothing else",
                             name);
@@ -303,7 +281,7 @@ static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int
 
 /* act(x) where `act` is an attribute: x itself, or one of the activations. When a call says which, the rest goes. */
 static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
-    const tni_contract *c = p->formula->contract;
+    const tni_contract *c = tni_parse_attrs(p);
     arguments args;
     TN_TRY(parse_arguments(p, c->attrs[attr].name, false, &args));
     if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
@@ -368,8 +346,9 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     memcpy(text, p->lex.text + name->at, (size_t)name->length);
     p->want_truth = false;
     int reduction = op_named(text, is_reduction);
-    int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
-    if (attr >= 0 && p->formula->contract->attrs[attr].kind == TNI_A_ACTIVATION) {
+    const tni_contract *c = tni_parse_attrs(p);
+    int32_t attr = c ? tni_attr_named(c, text) : -1;
+    if (attr >= 0 && c->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
     }
     const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);

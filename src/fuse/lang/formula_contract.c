@@ -123,7 +123,8 @@ tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *nam
         print_input_shape(&text, how, scope->inputs[i]);
         if (scope->is_updated[i]) tni_text_add(&text, "!");
     }
-    tni_text_add(&text, ")");
+    const char *attrs = scope->attrs ? scope->attrs : "";
+    tni_text_add(&text, "%s)", *attrs && !scope->n_inputs ? attrs + 2 : attrs);
     tn_status status = print_outputs(&text, f, scope, how, all);
     if (status == TN_OK) status = text.failed ? TN_NO_MEMORY : tni_contract_parse(text.data, &f->contract);
     tni_free(text.data);

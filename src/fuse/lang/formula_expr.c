@@ -1,13 +1,14 @@
 /* Expressions of a formula, from what binds least to what binds most:
  *
  *   expression  or [if or else expression]
- *   or          and {or and}            also |
- *   and         not {and not}           also &
- *   not         not not | comparison    also !
- *   comparison  sum [< sum]             they do not chain
+ *   or          and {or and}
+ *   and         not {and not}
+ *   not         not not | comparison
+ *   comparison  bits [< bits]           they do not chain
+ *   bits        | ^ & and shifts of sums, each binding more than the one before
  *   sum         product {+ product}
  *   product     sign {* sign}
- *   sign        - sign | power
+ *   sign        - sign | ~ sign | ! sign | power
  *   power       atom [** sign]
  *   atom        number | name | name ( arguments ) | ( expression )                                               */
 #include <math.h>
@@ -74,11 +75,22 @@ static bool constant_named(const tni_lexer *lex, double *value) {
     return false;
 }
 
+/* pi and e, unless the formula gives the name to something else. */
+static bool take_constant(tni_parser *p, double *value) {
+    char name[TNI_MAX_NAME + 1] = "";
+    if (!constant_named(&p->lex, value)) return false;
+    memcpy(name, p->lex.text + p->lex.token.at, (size_t)p->lex.token.length);
+    if (p->formula && tni_names_value(p, name)) return false;
+    p->read_pi |= strcmp(name, "pi") == 0;
+    p->read_e |= strcmp(name, "e") == 0;
+    return true;
+}
+
 static tn_status parse_name(tni_parser *p, int32_t *node) {
     tni_token name = p->lex.token;
     double value;
     bool yes = tni_lex_is(&p->lex, "true"), truth = yes || tni_lex_is(&p->lex, "false");
-    bool constant = constant_named(&p->lex, &value);
+    bool constant = take_constant(p, &value);
     if (!truth && tni_is_keyword(p->lex.text + name.at, name.length) && !tni_lex_is(&p->lex, "where")) {
         return tni_lex_expected(&p->lex, "a value, but '%.*s' is a word of the language", (int)name.length,
                                 p->lex.text + name.at);
@@ -111,6 +123,43 @@ static tn_status parse_atom(tni_parser *p, int32_t *node) {
     return tni_parse_next(p);
 }
 
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
+
+/* Of integers every bit by itself; `logic` of truth values. */
+static const struct bits {
+    int token, level;
+    tni_prim op, logic;
+    const char *hint;
+} bits[] = {
+    {'|', 0, TNI_P_BIT_OR, TNI_P_OR, "'or' takes the truth of anything"},
+    {'^', 1, TNI_P_BIT_XOR, TNI_P_NE, "a power is written a ** b"},
+    {'&', 2, TNI_P_BIT_AND, TNI_P_AND, "'and' takes the truth of anything"},
+    {TNI_TOKEN_LEFT, 3, TNI_P_SHIFT_LEFT, TNI_P_SHIFT_LEFT, "i64(x) makes one"},
+    {TNI_TOKEN_RIGHT, 3, TNI_P_SHIFT_RIGHT, TNI_P_SHIFT_RIGHT, "i64(x) makes one"},
+    {'~', 4, TNI_P_BIT_NOT, TNI_P_NOT, "'not' takes the truth of anything"},
+};
+enum { BITS = sizeof bits / sizeof bits[0], BIT_LEVELS = 4 };
+
+static tn_status make_bits(tni_parser *p, const struct bits *how, int32_t at, int32_t a, int32_t b, int32_t *node) {
+    tni_class of_a = tni_class_of(p->g, p->g->nodes[a].type);
+    tni_class of_b = b >= 0 ? tni_class_of(p->g, p->g->nodes[b].type) : of_a;
+    if (of_a > TNI_CLASS_INT || of_b > TNI_CLASS_INT) {
+        bool either = (of_a > TNI_CLASS_INT ? of_a : of_b) == TNI_CLASS_ANY;
+        return tni_lex_fail(&p->lex, at, "'%.*s' takes integers or truth values, and this %s a float; %s",
+                            how->token >= TNI_END ? 2 : 1, p->lex.text + at, either ? "can be" : "is", how->hint);
+    }
+    bool truth = of_a == TNI_CLASS_BOOL && of_b == TNI_CLASS_BOOL;
+    *node = tni_node3(p->g, truth ? how->logic : how->op, 0, a, b, -1);
+    return tni_parse_made(p, *node);
+}
+
+static const struct bits *bits_at(const tni_parser *p, int level) {
+    for (int i = 0; i < BITS; i++) {
+        if (bits[i].level == level && tni_parse_at(p, bits[i].token)) return &bits[i];
+    }
+    return NULL;
+}
+
 /* ---- operators --------------------------------------------------------------------------------------------------- */
 
 static tn_status parse_sign(tni_parser *p, int32_t *node);
@@ -128,13 +177,16 @@ static tn_status parse_power(tni_parser *p, int32_t *node) {
 }
 
 static tn_status parse_sign(tni_parser *p, int32_t *node) {
-    bool minus = tni_parse_at(p, '-');
-    if (!minus && !tni_parse_at(p, '+')) return parse_power(p, node);
+    bool minus = tni_parse_at(p, '-'), negate = tni_parse_at(p, '!');
+    const struct bits *invert = bits_at(p, BIT_LEVELS);
+    int32_t at = p->lex.token.at;
+    if (!minus && !invert && !negate && !tni_parse_at(p, '+')) return parse_power(p, node);
     TN_TRY(enter(p));
     TN_TRY(pass_operator(p));
     TN_TRY(parse_sign(p, node));
     p->depth--;
-    if (minus) *node = tni_node1(p->g, TNI_P_NEG, *node);
+    if (invert) return make_bits(p, invert, at, *node, -1, node);
+    if (minus || negate) *node = tni_node1(p->g, minus ? TNI_P_NEG : TNI_P_NOT, *node);
     return tni_parse_made(p, *node);
 }
 
@@ -167,6 +219,19 @@ static tn_status parse_sum(tni_parser *p, int32_t *node) {
     return TN_OK;
 }
 
+static tn_status parse_bits(tni_parser *p, int level, int32_t *node) {
+    if (level == BIT_LEVELS) return parse_sum(p, node);
+    TN_TRY(parse_bits(p, level + 1, node));
+    for (;;) {
+        int32_t right, at = p->lex.token.at;
+        const struct bits *how = bits_at(p, level);
+        if (!how) return TN_OK;
+        TN_TRY(pass_operator(p));
+        TN_TRY(parse_bits(p, level + 1, &right));
+        TN_TRY(make_bits(p, how, at, *node, right, node));
+    }
+}
+
 /* a > b is b < a: one primitive for both. */
 static bool comparison_at(const tni_parser *p, tni_prim *op, bool *swapped) {
     static const struct {
@@ -188,11 +253,15 @@ static bool comparison_at(const tni_parser *p, tni_prim *op, bool *swapped) {
 static tn_status parse_comparison(tni_parser *p, int32_t *node) {
     tni_prim op;
     bool swapped;
-    int32_t right;
-    TN_TRY(parse_sum(p, node));
+    int32_t right, at = p->lex.token.at;
+    bool negates = tni_parse_at(p, '!');
+    TN_TRY(parse_bits(p, 0, node));
     if (!comparison_at(p, &op, &swapped)) return TN_OK;
+    if (negates) {
+        return tni_lex_fail(&p->lex, at, "'!' could be of one side or of the comparison: write (!a) == b or !(a == b)");
+    }
     TN_TRY(pass_operator(p));
-    TN_TRY(parse_sum(p, &right));
+    TN_TRY(parse_bits(p, 0, &right));
     *node = swapped ? tni_node2(p->g, op, right, *node) : tni_node2(p->g, op, *node, right);
     TN_TRY(tni_parse_made(p, *node));
     if (!comparison_at(p, &op, &swapped)) return TN_OK;
@@ -200,7 +269,7 @@ static tn_status parse_comparison(tni_parser *p, int32_t *node) {
 }
 
 static tn_status parse_not(tni_parser *p, int32_t *node) {
-    if (!tni_lex_is(&p->lex, "not") && !tni_parse_at(p, '!')) return parse_comparison(p, node);
+    if (!tni_lex_is(&p->lex, "not")) return parse_comparison(p, node);
     TN_TRY(enter(p));
     TN_TRY(pass_operator(p));
     TN_TRY(parse_not(p, node));
@@ -211,7 +280,7 @@ static tn_status parse_not(tni_parser *p, int32_t *node) {
 
 static tn_status parse_and(tni_parser *p, int32_t *node) {
     TN_TRY(parse_not(p, node));
-    while (tni_lex_is(&p->lex, "and") || tni_parse_at(p, '&')) {
+    while (tni_lex_is(&p->lex, "and")) {
         int32_t right;
         TN_TRY(pass_operator(p));
         TN_TRY(parse_not(p, &right));
@@ -223,7 +292,7 @@ static tn_status parse_and(tni_parser *p, int32_t *node) {
 
 static tn_status parse_or(tni_parser *p, int32_t *node) {
     TN_TRY(parse_and(p, node));
-    while (tni_lex_is(&p->lex, "or") || tni_parse_at(p, '|')) {
+    while (tni_lex_is(&p->lex, "or")) {
         int32_t right;
         TN_TRY(pass_operator(p));
         TN_TRY(parse_and(p, &right));

@@ -69,8 +69,8 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     static const struct {
         char text[3];
         int kind;
-    } pairs[] = {{"**", TNI_TOKEN_POWER}, {"==", TNI_TOKEN_EQ}, {"!=", TNI_TOKEN_NE},
-                 {"<=", TNI_TOKEN_LE},    {">=", TNI_TOKEN_GE}, {"->", TNI_ARROW}};
+    } pairs[] = {{"**", TNI_TOKEN_POWER}, {"==", TNI_TOKEN_EQ}, {"!=", TNI_TOKEN_NE},   {"<=", TNI_TOKEN_LE},
+                 {">=", TNI_TOKEN_GE},    {"->", TNI_ARROW},    {"<<", TNI_TOKEN_LEFT}, {">>", TNI_TOKEN_RIGHT}};
     tni_token *token = &lex->token;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         if (s[0] != pairs[i].text[0] || s[1] != pairs[i].text[1]) continue;
@@ -84,8 +84,7 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
         return tni_lex_fail(lex, token->at,
                             "there is no '//'; floor(a / b) divides and rounds down, floor(f64(a) / b) large integers");
     }
-    if (s[0] == '^') return tni_lex_fail(lex, token->at, "there is no '^'; a power is written a ** b");
-    if (strchr("()<>:;,!=|&+-*/%", s[0])) return TN_OK;
+    if (strchr("()<>:;,!=|&^~+-*/%", s[0])) return TN_OK;
     return tni_lex_unexpected(lex, token->at);
 }
 

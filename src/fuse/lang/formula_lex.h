@@ -5,7 +5,7 @@
 #include "core/contract/parts.h"
 #include "language.h"
 
-enum { TNI_TOKEN_POWER = 300 }; /* ** */
+enum { TNI_TOKEN_POWER = 300, TNI_TOKEN_LEFT, TNI_TOKEN_RIGHT }; /* ** << >> */
 
 /* Moves to the next token. Line ends are tokens ('\n') where they end a statement: not inside brackets. */
 tn_status tni_formula_next(tni_lexer *lex, bool lines);

@@ -7,11 +7,21 @@
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 bool tni_is_reserved(const char *name) {
-    static const char *const constants[] = {"pi", "e", "inf", "nan"};
+    static const char *const constants[] = {"inf", "nan"}; /* pi and e may be names of something else */
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
         if (strcmp(name, constants[i]) == 0) return true;
     }
     return tni_is_keyword(name, (int32_t)strlen(name));
+}
+
+const tni_contract *tni_parse_attrs(const tni_parser *p) {
+    return p->typed ? p->formula->contract : p->bare;
+}
+
+/* A word that looks like a value, and is none of the language. */
+static tn_status check_word(tni_parser *p, int32_t at, const char *name) {
+    const char *hint = tni_hint_word(name);
+    return hint ? tni_lex_fail(&p->lex, at, "'%s' cannot be a name: %s", name, hint) : TN_OK;
 }
 
 tn_status tni_parse_copy_name(tni_parser *p, const char **name) {
@@ -26,21 +36,38 @@ tni_named *tni_find_name(tni_parser *p, const char *name) {
     return NULL;
 }
 
+/* An input of a signature of bare names. */
+static bool is_declared(const tni_parser *p, const char *name) {
+    for (int i = 0; p->bare && i < p->scope->n_inputs; i++) {
+        if (strcmp(p->scope->inputs[i], name) == 0) return true;
+    }
+    return false;
+}
+
+bool tni_names_value(tni_parser *p, const char *name) {
+    const tni_contract *attrs = tni_parse_attrs(p);
+    return tni_find_name(p, name) || is_declared(p, name) || (attrs && tni_attr_named(attrs, name) >= 0);
+}
+
 tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t input) {
     if (p->n_names == TNI_FUSE_NAMES) {
         return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d names", TNI_FUSE_NAMES);
     }
-    p->names[p->n_names++] = (tni_named){name, node, input, false};
+    p->names[p->n_names++] = (tni_named){.name = name, .node = node, .input = input};
     return TN_OK;
 }
 
-tn_status tni_new_input(tni_parser *p, const char *name, bool is_bool, bool is_seed, tni_named **made) {
+static tn_status unknown_name(tni_parser *p, int32_t at, const char *name);
+
+tn_status tni_new_input(tni_parser *p, int32_t at, const char *name, bool is_bool, bool is_seed, tni_named **made) {
     tni_scope *scope = p->scope;
-    if (scope->n_inputs == TNI_MAX_ARGS) {
+    int32_t input = 0;
+    while (input < scope->n_inputs && strcmp(scope->inputs[input], name) != 0) input++;
+    if (input == TNI_MAX_ARGS) {
         return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d inputs", TNI_MAX_ARGS);
     }
-    int32_t input = scope->n_inputs++;
-    scope->inputs[input] = name;
+    if (input == scope->n_inputs && p->bare) return unknown_name(p, at, name);
+    if (input == scope->n_inputs) scope->inputs[scope->n_inputs++] = name; /* else a bare signature has its place */
     scope->is_bool[input] = is_bool;
     scope->is_seed[input] = is_seed;
     tni_extent extent = {is_seed ? 0 : (uint64_t)1 << input, 0};
@@ -68,7 +95,7 @@ static int32_t choice_named(const tni_attr *a, const char *text, int32_t length)
 
 /* mode == 'sum', at the comparison */
 static tn_status choice_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
-    const tni_attr *a = &p->formula->contract->attrs[attr];
+    const tni_attr *a = &tni_parse_attrs(p)->attrs[attr];
     const char *example = a->kind == TNI_A_ACTIVATION ? "none" : a->choices[0];
     bool differs = tni_parse_at(p, TNI_TOKEN_NE);
     if (!differs && !tni_parse_at(p, TNI_TOKEN_EQ)) {
@@ -85,7 +112,7 @@ static tn_status choice_value(tni_parser *p, const tni_token *at, int32_t attr, 
 }
 
 static tn_status attribute_value(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
-    const tni_attr *a = &p->formula->contract->attrs[attr];
+    const tni_attr *a = &tni_parse_attrs(p)->attrs[attr];
     int type = a->kind == TNI_A_INT ? TNI_TY_WEAK_INT : a->kind == TNI_A_FLOAT ? TNI_TY_WEAK_FLOAT : TN_BOOL;
     if (a->kind == TNI_A_CHOICE || a->kind == TNI_A_ACTIVATION) return choice_value(p, at, attr, node);
     if (a->kind != TNI_A_INT && a->kind != TNI_A_FLOAT && a->kind != TNI_A_BOOL) {
@@ -97,15 +124,17 @@ static tn_status attribute_value(tni_parser *p, const tni_token *at, int32_t att
     return tni_parse_made(p, *node);
 }
 
-static tn_status unknown_name(tni_parser *p, const tni_token *at, const char *name) {
+static tn_status unknown_name(tni_parser *p, int32_t at, const char *name) {
     const tni_contract *c = p->formula->contract;
-    for (int i = 0; i < c->n_dims; i++) {
+    for (int i = 0; c && i < c->n_dims; i++) {
         if (strcmp(c->dims[i], name) != 0) continue;
-        return tni_lex_fail(&p->lex, at->at, "'%s' is a dimension; count(x) and count(x, -1) give sizes", name);
+        return tni_lex_fail(&p->lex, at, "'%s' is a dimension; count(x) and count(x, -1) give sizes", name);
     }
+    TN_TRY(check_word(p, at, name));
     tni_text text = {0};
     tni_text_add(&text, "there is no '%s' in the signature, and it is not assigned before", name);
-    return tni_fail_near(p, at->at, &text, name, false);
+    tni_hint_value(&text, p, name);
+    return tni_fail_with(p, at, &text);
 }
 
 static tn_status template_value(tni_parser *p, const tni_token *at, int32_t *node) {
@@ -123,15 +152,17 @@ tn_status tni_value_of(tni_parser *p, const tni_token *at, int32_t *node) {
     if (!p->formula) return template_value(p, at, node);
     memcpy(text, p->lex.text + at->at, (size_t)at->length);
     tni_named *named = tni_find_name(p, text);
-    int32_t attr = p->typed ? tni_attr_named(p->formula->contract, text) : -1;
+    const tni_contract *attrs = tni_parse_attrs(p);
+    int32_t attr = attrs ? tni_attr_named(attrs, text) : -1;
     if (attr >= 0) return attribute_value(p, at, attr, node);
-    if (!named && p->typed) return unknown_name(p, at, text);
-    if (!named && tni_is_function(text))
+    if (!named && p->typed) return unknown_name(p, at->at, text);
+    if (!named) TN_TRY(check_word(p, at->at, text));
+    if (!named && tni_is_function(text) && !is_declared(p, text))
         return tni_lex_fail(&p->lex, at->at, "'%s' is a function: expected '(' behind it", text);
     if (!named) {
         name = tni_arena_text(p->formula->arena, text, (size_t)at->length);
         if (!name) return TN_NO_MEMORY;
-        TN_TRY(tni_new_input(p, name, lone, false, &named));
+        TN_TRY(tni_new_input(p, at->at, name, lone, false, &named));
     }
     if (named->input >= 0 && p->scope->is_seed[named->input]) {
         return tni_lex_fail(&p->lex, at->at, "'%s' is a seed: it is for rand and has no value", text);
@@ -172,10 +203,18 @@ static tn_status update_input(tni_parser *p, int32_t at, tni_named *named, int32
 
 static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update, int32_t node) {
     tni_named *named = tni_find_name(p, name);
-    if (tni_is_reserved(name) || (p->typed && tni_attr_named(p->formula->contract, name) >= 0)) {
+    const tni_contract *attrs = tni_parse_attrs(p);
+    if (tni_is_reserved(name) || (attrs && tni_attr_named(attrs, name) >= 0)) {
         return tni_lex_fail(&p->lex, at, "'%s' cannot be assigned: it is a constant", name);
     }
-    if (update && !named && !p->typed) TN_TRY(tni_new_input(p, name, false, false, &named));
+    if (!named && (strcmp(name, "e") == 0 ? p->read_e : strcmp(name, "pi") == 0 && p->read_pi)) {
+        return tni_lex_fail(&p->lex, at, "'%s' was read as the constant before; assign it first", name);
+    }
+    TN_TRY(check_word(p, at, name));
+    bool input = is_declared(p, name) && !named;
+    if (input && !update)
+        return tni_lex_fail(&p->lex, at, "'%s' is an input; '%s! = …' updates it in place", name, name);
+    if (update && !named && !p->typed) TN_TRY(tni_new_input(p, at, name, false, false, &named));
     if (update && (!named || named->input < 0))
         return tni_lex_fail(&p->lex, at, "'%s' is no input: only inputs are updated", name);
     if (named && named->input >= 0 && (update || p->typed)) return update_input(p, at, named, node);
@@ -184,7 +223,9 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
                             name, name);
     }
     if (named) return tni_lex_fail(&p->lex, at, "'%s' is assigned twice", name);
-    return tni_add_name(p, name, node, -1);
+    TN_TRY(tni_add_name(p, name, node, -1));
+    p->names[p->n_names - 1].at = at;
+    return TN_OK;
 }
 
 /* `name =` or `name! =`: moves behind it. */
@@ -218,7 +259,7 @@ static tn_status name_result(tni_parser *p, int32_t at, const char **name) {
         return tni_lex_fail(&p->lex, at, "expected 'name = …': the signature has %d outputs", c->n_outputs);
     *name = c ? c->outputs[0].name : NULL;
     for (size_t i = 0; !*name && i < sizeof names / sizeof names[0]; i++) {
-        if (!tni_find_name(p, names[i][0]) && !tni_find_name(p, names[i][1])) *name = names[i][0];
+        if (!tni_names_value(p, names[i][0]) && !tni_names_value(p, names[i][1])) *name = names[i][0];
     }
     return *name ? TN_OK : tni_lex_fail(&p->lex, at, "expected 'name = …'");
 }
@@ -250,6 +291,23 @@ static tn_status add_output(tni_parser *p, const char *name, int32_t node) {
     return TN_OK;
 }
 
+/* One number for everything is not what an output wants that has some of the dimensions. */
+static tn_status check_output(tni_parser *p, int32_t i, const tni_named *named) {
+    const tni_param *output = &p->formula->contract->outputs[i];
+    const tni_axes *axes = &p->formula->axes;
+    tni_extent shape = {0, 0};
+    if (axes->numpy || axes->list || output->shape.cond >= 0) return TN_OK;
+    TN_TRY(tni_param_extent(p->formula, output, &shape));
+    int32_t node = tni_repeated(p->g, named->node, shape);
+    if (node < 0) return TN_OK;
+    const char *name = tni_prims[p->g->nodes[node].op].name;
+    return tni_lex_fail(&p->lex, named->at,
+                        "%s(…) is one number for everything, and '%s' has dimensions that it went over: %s(…, axis=-1) "
+                        "goes along the last dimension alone, sum_to(x, b) sums to the dimensions of b, and "
+                        "expand(%s(…), x) repeats the number",
+                        name, named->name, name, name);
+}
+
 /* What the signature lists; everything else must have been of use. */
 static tn_status collect_typed(tni_parser *p) {
     const tni_contract *c = p->formula->contract;
@@ -259,6 +317,7 @@ static tn_status collect_typed(tni_parser *p) {
         if (!named)
             return tni_lex_fail(&p->lex, at, "the output '%s' of the signature is not assigned", c->outputs[i].name);
         named->used = true;
+        TN_TRY(check_output(p, i, named));
         TN_TRY(add_output(p, named->name, named->node));
     }
     for (int i = 0; i < c->n_inputs; i++) {
@@ -279,6 +338,12 @@ static tn_status collect_free(tni_parser *p) {
         if (p->names[i].input < 0 && !p->names[i].used) TN_TRY(add_output(p, p->names[i].name, p->names[i].node));
     }
     for (int i = 0; i < p->scope->n_inputs; i++) any |= p->scope->is_updated[i];
+    for (int i = 0; p->bare && i < p->scope->n_inputs; i++) {
+        if (tni_find_name(p, p->scope->inputs[i])) continue;
+        return tni_lex_fail(&p->lex, p->scope->at[i],
+                            "'%s' is not used: an input without a type takes it from where it is read",
+                            p->scope->inputs[i]);
+    }
     if (any || p->scope->n_outputs) return TN_OK;
     return tni_lex_expected(&p->lex, "an expression, or 'name = …'");
 }
@@ -289,6 +354,7 @@ static tn_status check_names(tni_parser *p) {
     const tni_contract *c = p->formula->contract;
     for (int i = 0; i < c->n_inputs + c->n_attrs; i++) {
         const char *name = i < c->n_inputs ? c->inputs[i].name : c->attrs[i - c->n_inputs].name;
+        TN_TRY(check_word(p, 0, name));
         if (!tni_is_reserved(name)) continue;
         return tni_lex_fail(&p->lex, 0, "an %s cannot be called '%s', which is a constant of the language",
                             i < c->n_inputs ? "input" : "attribute", name);
@@ -331,8 +397,10 @@ tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, 
     p->formula = formula;
     p->scope = scope;
     p->typed = formula->contract != NULL;
+    p->bare = scope->bare;
     p->lex = (tni_lexer){.text = text, .what = "formula", .token = {.kind = TNI_END, .at = begin}};
-    if (p->typed) memcpy(p->lex.name, formula->contract->name, strlen(formula->contract->name) + 1);
+    const tni_contract *signature = tni_parse_attrs(p);
+    if (signature) memcpy(p->lex.name, signature->name, strlen(signature->name) + 1);
     for (int i = 0; i < TNI_MAX_ARGS; i++) scope->updated_nodes[i] = -1;
     set_graph_items(p);
     tn_status status = p->typed ? declare_inputs(p) : TN_OK;
@@ -360,58 +428,4 @@ int32_t tni_template(tni_graph *g, const char *text, const int32_t nodes[5], int
     if (status != TN_OK && g->status == TN_OK) g->status = status;
     tni_free(p);
     return status == TN_OK ? node : -1;
-}
-
-/* Behind `name<T: any>(…)`, at the bracket that closes it; false where the text begins otherwise. */
-static bool skip_parameters(tni_lexer *lex) {
-    int32_t brackets = 0;
-    bool types;
-    if (tni_lex_next(lex) != TN_OK || lex->token.kind != TNI_NAME || tni_lex_next(lex) != TN_OK) return false;
-    types = lex->token.kind == '<';
-    while (types && lex->token.kind != '>') {
-        if (tni_lex_next(lex) != TN_OK || lex->token.kind == TNI_END || lex->token.kind == '(') return false;
-    }
-    if (types && tni_lex_next(lex) != TN_OK) return false;
-    if (lex->token.kind != '(') return false;
-    for (;;) {
-        if (lex->token.kind == '(' || lex->token.kind == '[') brackets++;
-        if (lex->token.kind == ')' || lex->token.kind == ']') brackets--;
-        if (brackets == 0) return true;
-        if (tni_lex_next(lex) != TN_OK || lex->token.kind == TNI_END) return false;
-    }
-}
-
-/* `name(x:` begins nothing but a signature. */
-static bool begins_signature(const char *text) {
-    tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
-    int kinds[4] = {0};
-    for (int i = 0; i < 4; i++) kinds[i] = tni_lex_next(&lex) == TN_OK ? lex.token.kind : TNI_END;
-    return kinds[0] == TNI_NAME && kinds[1] == '(' && kinds[2] == TNI_NAME && kinds[3] == ':';
-}
-
-/* The ':' that closes a signature is the first one behind the parameters that does not stand between the name of an
- * output and its type. */
-int32_t tni_signature_end(const char *text) {
-    tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
-    char message[2048]; /* looking ahead is no failure */
-    snprintf(message, sizeof message, "%s", tn_last_error());
-    int32_t brackets = 0, end = -1;
-    bool name_next = false, inside = skip_parameters(&lex), behind = true; /* right behind the parameters */
-    while (inside && end < 0) {
-        int before = lex.token.kind;
-        if (tni_lex_next(&lex) != TN_OK || lex.token.kind == TNI_END) break;
-        int kind = lex.token.kind;
-        if (kind == '[' || kind == '(') brackets++;
-        if (kind == ']' || kind == ')') brackets--;
-        if (brackets > 0) continue;
-        if (behind && kind != TNI_ARROW && kind != ':' && !tni_lex_is(&lex, "where")) break;
-        behind = false;
-        if (kind == TNI_ARROW || (kind == ',' && (before == ']' || before == '?'))) name_next = true;
-        if (tni_lex_is(&lex, "where")) name_next = false;
-        if (kind == ':' && !(name_next && before == TNI_NAME)) end = lex.token.at;
-        if (kind == ':') name_next = false;
-    }
-    if (end < 0 && begins_signature(text)) end = (int32_t)strlen(text);
-    tn_fail(TN_OK, "%s", message);
-    return end;
 }

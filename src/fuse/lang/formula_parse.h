@@ -10,6 +10,7 @@ typedef struct tni_named {
     int32_t node;
     int32_t input; /* of the scope or the contract; -1: a local */
     bool used;
+    int32_t at; /* where it is assigned */
 } tni_named;
 
 typedef struct tni_parser {
@@ -17,12 +18,14 @@ typedef struct tni_parser {
     tni_graph *g;
     tni_fuse *formula; /* NULL: a template */
     tni_scope *scope;
-    bool typed; /* there is a signature */
+    bool typed;         /* there is a signature with types */
+    tni_contract *bare; /* of a signature of bare names: its attributes, and nothing else that counts; NULL: none */
     int32_t n_names;
     tni_named names[TNI_FUSE_NAMES];
     int32_t depth;        /* of recursion */
     int32_t brackets;     /* open ones: line ends are blanks inside */
     bool want_truth;      /* the expression that begins here is a condition */
+    bool read_pi, read_e; /* as constants: they are none of the formula's names any more */
     const int32_t *nodes; /* of a template: a, b, c, y, d */
     int kind;             /* of a template: how far reductions reach */
 } tni_parser;
@@ -39,13 +42,21 @@ tn_status tni_parse_expression(tni_parser *p, int32_t *node);
 tn_status tni_parse_condition(tni_parser *p, int32_t *node);
 tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node); /* behind the '(' */
 bool tni_is_function(const char *name);
-bool tni_is_reserved(const char *name); /* a word of the language, or a constant */
-/* Fails with this text, which it frees, and the nearest name: of a function, or of a value. `name` NULL: with none. */
-tn_status tni_fail_near(tni_parser *p, int32_t at, tni_text *text, const char *name, bool functions);
+/* Of every function, one after the other; "" where there is none, NULL at the end. */
+const char *tni_function_name(int index);
+bool tni_is_reserved(const char *name); /* a word of the language, or a number that has no other name */
+tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text); /* which it frees */
+const tni_contract *tni_parse_attrs(const tni_parser *p);           /* whose attributes can be named; NULL: none */
+
+/* formula_hints.c: what was meant, or how it is written */
+void tni_hint_function(tni_text *text, const char *name);
+void tni_hint_value(tni_text *text, const tni_parser *p, const char *name);
+const char *tni_hint_word(const char *name); /* for what is no name of anything: True, None; NULL: it may be one */
 
 tni_named *tni_find_name(tni_parser *p, const char *name);
+bool tni_names_value(tni_parser *p, const char *name); /* of the signature, or assigned before */
 tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t input);
-tn_status tni_new_input(tni_parser *p, const char *name, bool is_bool, bool is_seed, tni_named **made);
+tn_status tni_new_input(tni_parser *p, int32_t at, const char *name, bool is_bool, bool is_seed, tni_named **made);
 tn_status tni_value_of(tni_parser *p, const tni_token *token, int32_t *node); /* of a name */
 
 #endif

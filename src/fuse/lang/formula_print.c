@@ -6,7 +6,7 @@
 #include "core/table/activation_names.h"
 #include "language.h"
 
-enum { ATOM = 9, SIGN = 7 };
+enum { COMPARISON = 4, SIGN = 11, ATOM = 13 }; /* how strongly they bind */
 
 typedef struct printer {
     tni_text *text;
@@ -66,18 +66,13 @@ static void print_operator(printer *p, const tni_gnode *node) {
     const tni_prim_row *row = &tni_prims[node->op];
     if (row->arity == 1) {
         tni_text_add(p->text, "%s", row->name);
-        print_node(p, node->arg[0], node->op == TNI_P_NOT ? 4 : SIGN);
+        print_node(p, node->arg[0], node->op == TNI_P_NOT ? COMPARISON : SIGN);
         return;
     }
-    bool power = node->op == TNI_P_POW, chain = row->binds != 4 && !power;
+    bool power = node->op == TNI_P_POW, chain = row->binds != COMPARISON && !power;
     print_node(p, node->arg[0], chain ? row->binds : power ? ATOM : row->binds + 1);
     tni_text_add(p->text, "%s", row->name);
     print_node(p, node->arg[1], power ? SIGN : row->binds + 1);
-}
-
-/* max(a, -1) would be read as the maximum along the last dimension. */
-static bool is_minus_one(const tni_gnode *node) {
-    return node->op == TNI_P_CONST && node->type == TNI_TY_WEAK_INT && node->value == -1;
 }
 
 static void print_function(printer *p, const tni_gnode *node) {
@@ -85,14 +80,12 @@ static void print_function(printer *p, const tni_gnode *node) {
     tni_text_add(p->text, "%s(", name);
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
         if (k) tni_text_add(p->text, ", ");
-        if (k && is_minus_one(&p->g->nodes[node->arg[k]])) {
-            tni_text_add(p->text, "(-1)");
-        } else {
-            print_node(p, node->arg[k], 0);
-        }
+        print_node(p, node->arg[k], 0);
     }
     bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
-    tni_text_add(p->text, reaches && node->kind == TNI_OVER_ROW ? ", -1)" : ")");
+    bool extreme = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* max(a, -1) could mean two things */
+    if (reaches && node->kind == TNI_OVER_ROW) tni_text_add(p->text, extreme ? ", axis=-1" : ", -1");
+    tni_text_add(p->text, ")");
 }
 
 static void print_operation(printer *p, int32_t i, int lowest) {

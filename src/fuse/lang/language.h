@@ -18,6 +18,10 @@ typedef struct tni_scope {
     const char *outputs[TNI_MAX_ARGS];
     int32_t output_nodes[TNI_MAX_ARGS];
     int32_t updated_nodes[TNI_MAX_ARGS]; /* by input; -1: none */
+    /* A signature of bare names, f(x, b, eps: float = 1e-5): the inputs are there from the start, in its order. */
+    tni_contract *bare;       /* its name and its attributes; NULL: there is no such signature */
+    char *attrs;              /* these as they are written, behind commas */
+    int32_t at[TNI_MAX_ARGS]; /* where each input stands */
 } tni_scope;
 
 /* Statements into the graph. For a formula with a signature, formula->contract and axes are there. */
@@ -29,6 +33,9 @@ int32_t tni_template(tni_graph *g, const char *text, const int32_t nodes[5], int
 /* Where the signature in front of a formula ends, at its ':' or, where that is missing, with the text; -1: there is
  * none. */
 int32_t tni_signature_end(const char *text);
+/* Is it one of bare names? Then this reads it into the scope, whose `bare` and `attrs` the caller frees. */
+bool tni_is_bare(const char *text);
+tn_status tni_parse_bare(const tni_fuse *formula, const char *text, int32_t end, tni_scope *scope);
 
 /* The contract of a formula without a signature. */
 tn_status tni_make_contract(tni_fuse *formula, const tni_scope *scope, const char *name);

@@ -212,7 +212,10 @@ tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *do
 tn_status tni_specialize_in(const tni_fuse *f, const tni_domain *domain, const tn_value *attrs, tni_specialized *made) {
     tni_call_form form = {.attrs = attrs};
     for (int i = 0; i < f->contract->n_inputs; i++) form.types[i] = domain->in[i].type;
-    for (int i = 0; i < f->n_outputs; i++) form.wanted[i] = domain->out[i].present;
+    for (int i = 0; i < f->n_outputs; i++) {
+        form.wanted[i] = domain->out[i].present;
+        form.made[i] = domain->out[i].type;
+    }
     return tni_specialize(f, &form, made);
 }
 

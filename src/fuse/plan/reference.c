@@ -132,15 +132,18 @@ static int64_t count_of(const evaluation *e, const tni_gnode *node) {
     return tni_mask_count(&e->domain, node->kind == TNI_OVER_ROW ? of & e->domain.tail : of);
 }
 
-static double apply(const tni_gnode *node, double a, double b, double c) {
+/* `real`: the first argument is a float. */
+static double apply(const tni_gnode *node, bool real, double a, double b, double c) {
     if (node->op == TNI_P_EXPAND) return a;
-    if (node->op == TNI_P_CAST) return node->kind == TN_BOOL ? a != 0 : tni_round_to(node->kind, a);
+    if (node->op == TNI_P_CAST) return tni_cast_to(node->kind, real, a);
     return tni_prims[node->op].eval(a, b, c);
 }
 
 static void compute(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
     walk w = walk_over(e, mask);
     const double *arg[3] = {to, to, to};
+    const tni_graph *g = &e->specialized.graph;
+    const bool real = tni_class_of(g, g->nodes[node->arg[0]].type) == TNI_CLASS_FLOAT;
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
         uint32_t has = e->masks[node->arg[k]];
         walk_value(&w, k, has);
@@ -148,7 +151,9 @@ static void compute(const evaluation *e, const tni_gnode *node, uint32_t mask, d
     }
     for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
         const double *a = arg[0] + w.at[0], *b = arg[1] + w.at[1], *c = arg[2] + w.at[2];
-        for (int64_t j = 0; j < w.n; j++) to[i + j] = apply(node, a[j * w.by[0]], b[j * w.by[1]], c[j * w.by[2]]);
+        for (int64_t j = 0; j < w.n; j++) {
+            to[i + j] = apply(node, real, a[j * w.by[0]], b[j * w.by[1]], c[j * w.by[2]]);
+        }
     }
 }
 

@@ -42,7 +42,7 @@ const tn_op tni_ops_optimisers[] = {
                     {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] v=[[4096, 4096]] lr>0 step>0 v>0",
                      .bench = true})),
     FORMULA("clip_grad_norm(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]",
-            "n = sqrt(sum(g * g)); g = g * min(1, max_norm / (n + 1e-6)); norm = n",
+            "n = sqrt(sum(g * g)); g = g * minimum(1, max_norm / (n + 1e-6)); norm = n",
             .doc = "The norm of all gradients together; where it is larger than max_norm, all are scaled down to "
                    "that, in place.",
             SAMPLES({"g=[[7], [4, 33]] max_norm>0"}, {"g=[[0, 3], []] max_norm>0"}, {"g=[[40000], [3]] max_norm>0"},

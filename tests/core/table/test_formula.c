@@ -1,4 +1,5 @@
 /* Operators that are formulas: by tn_fuse, and as rows of the table. */
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -205,17 +206,25 @@ static const tn_op own_row = {.signature = "own_row(x: T[*s]) -> y: T[*s]",
                               .grad = "x: mul(x, dy)",
                               .kernels = own_kernels};
 static const tn_op wrong_row = {.signature = "wrong_row(x: T[*s]) -> y: T[*s]", .doc = "x", .formula = "x +"};
+static const tn_op loop_row = {.signature = "loop_row(x: T[*s]) -> y: T[*s]", .doc = "x", .formula = "loop_row(x) + 1"};
 
 static void test_own_rows(void) {
     const tni_rule *rule;
-    CHECK(tni_table_add((const tn_op *[]){&own_row, &wrong_row}, 2) == TN_OK);
+    CHECK(tni_table_add((const tn_op *[]){&own_row, &wrong_row}, 2) == TN_BAD_CONTRACT && !tn_find("own_row"));
+    CHECK(tni_table_add((const tn_op *[]){&wrong_row}, 1) == TN_BAD_CONTRACT && !tn_find("wrong_row"));
+    CHECK(tni_table_add((const tn_op *[]){&wrong_row}, 1) == TN_BAD_CONTRACT);
+    const char *message = tn_last_error(), *caret = strrchr(message, '\n');
+    CHECK_ROW(strstr(message, "formula of 'wrong_row': expected a number, a name or '('"), "%s", message);
+    CHECK_ROW(caret && strspn(caret + 1, " ") + 1 == strlen(caret + 1) && message[strlen(message) - 1] == '^', "%s",
+              message);
+    CHECK(tni_table_add((const tn_op *[]){&loop_row}, 1) == TN_BAD_CONTRACT);
+    CHECK_ROW(strstr(tn_last_error(), "there is no function 'loop_row'"), "%s", tn_last_error());
+    CHECK(tni_table_add((const tn_op *[]){&own_row}, 1) == TN_OK);
     const tn_function *op = tn_find("own_row");
     CHECK(op && strcmp(op->row->kernels[0].name, "mine") == 0 && strcmp(op->row->kernels[1].name, "fused") == 0);
     CHECK(tni_operator_rule(op, &rule) == TN_OK && rule && rule->statements[0].op == tn_find("mul"));
     double x = 1, y = 0;
     CHECK(run(op, 1, (double *[]){&x}, &y, 1, "fused") == TN_OK && y == 2);
-    CHECK(run(tn_find("wrong_row"), 1, (double *[]){&x}, &y, 1, NULL) == TN_BAD_CONTRACT);
-    CHECK(strstr(tn_last_error(), "wrong_row"));
 }
 
 /* ---- threads, forks, memory -------------------------------------------------------------------------------------- */
@@ -262,6 +271,80 @@ static void test_fork(void) {
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* ---- what nobody holds goes -------------------------------------------------------------------------------------- */
+
+static int count_kept(void) {
+    int n = 0;
+    tni_operators_lock();
+    for (const tn_function *op = tni_operators_kept(); op; op = op->next) n++;
+    tni_operators_unlock();
+    return n;
+}
+
+/* Makes a formula, calls it and its gradient, and gives both back. */
+static bool use_once(int number) {
+    char text[64];
+    double x = 0.5, y = 0, dy = 2, dx = 0;
+    const tn_function *op, *gradient;
+    snprintf(text, sizeof text, "x * %d.25 + tanh(x)", number);
+    if (tn_fuse(text, NULL, &op) != TN_OK || tn_fuse_gradient(op, &gradient) != TN_OK) return false;
+    bool good = run(op, 1, (double *[]){&x}, &y, 1, NULL) == TN_OK && near(y, 0.5 * (number + 0.25) + tanh(0.5));
+    char *rule = tn_gradient_json(op); /* the operator holds its gradient from here on */
+    good &= rule && run(gradient, 2, (double *[]){&x, &dy}, &dx, 1, NULL) == TN_OK;
+    good &= near(dx, 2 * (number + 0.25 + 1 - tanh(0.5) * tanh(0.5)));
+    tn_free(rule);
+    tn_fuse_release(gradient);
+    tn_fuse_release(op);
+    return good;
+}
+
+static void test_release(void) {
+    enum { FORMULAS = 2000, SETTLED = 200, MOST_BYTES = 64 * 1024 };
+    const tn_function *held = must("x * 3 + 0.125", NULL), *again = NULL;
+    size_t before = 0;
+    for (int i = 0; i < FORMULAS; i++) {
+        CHECK_ROW(use_once(i), "%d: %s", i, tn_last_error());
+        if (i == SETTLED) before = mallinfo2().uordblks;
+    }
+    size_t after = mallinfo2().uordblks; /* 0 where a sanitizer has the heap, and says by itself what was lost */
+    CHECK_ROW(after <= before + MOST_BYTES, "%zu bytes became %zu", before, after);
+    int kept = count_kept();
+    for (int i = 0; i < 100; i++) CHECK(use_once(FORMULAS + i));
+    CHECK_ROW(count_kept() == kept, "%d operators became %d", kept, count_kept());
+
+    double x = 1, y = 0; /* one that is held stays what it is, as often as another gives it back */
+    for (int i = 0; i < 3; i++) {
+        CHECK(tn_fuse("x * 3 + 0.125", NULL, &again) == TN_OK && again == held);
+        tn_fuse_release(again);
+    }
+    CHECK(run(held, 1, (double *[]){&x}, &y, 1, NULL) == TN_OK && y == 3.125);
+    tn_fuse_release(held);
+    CHECK(tn_fuse("x * 3 + 0.125", NULL, &again) == TN_OK && again == held); /* it was the last one to go idle */
+    tn_fuse_release(again);
+    const tn_function *named = must("x * 3 + 0.5", "release_named");
+    tn_fuse_release(named);
+    tn_fuse_release(named);
+    tn_fuse_release(tn_find("relu"));
+    tn_fuse_release(NULL);
+    for (int i = 0; i < 100; i++) CHECK(use_once(2 * FORMULAS + i));
+    CHECK(tn_find("release_named") == named && run(named, 1, (double *[]){&x}, &y, 1, NULL) == TN_OK && y == 3.5);
+}
+
+/* Threads that share some formulas, and give them back while others call them. */
+static void *use_many(void *arg) {
+    int *good = arg;
+    for (int i = 0; i < 300; i++) *good += use_once(7000 + i % 60);
+    return NULL;
+}
+
+static void test_release_in_threads(void) {
+    pthread_t threads[THREADS];
+    int good[THREADS] = {0};
+    for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, use_many, &good[t]);
+    for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+    for (int t = 0; t < THREADS; t++) CHECK(good[t] == 300);
+}
+
 /* Every allocation fails once; what fails leaves nothing behind, and the next try works. */
 static void test_memory(void) {
     for (int64_t n = 1; n < 4000; n++) {
@@ -297,6 +380,8 @@ int main(void) {
     test_rows();
     test_own_rows();
     test_threads();
+    test_release();
+    test_release_in_threads();
     test_fork();
     test_memory();
     return test_end();

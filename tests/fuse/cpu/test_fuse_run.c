@@ -52,7 +52,7 @@ static void test_threads(void) {
 /* The Nth allocation fails, for every N: a status, nothing lost. */
 static void test_no_memory(void) {
     tni_fuse *f;
-    CHECK(tni_fuse_parse("t = exp(x - max(x, -1)); y = t / sum(t, -1); z = x - mean(x)", NULL, &f) == TN_OK);
+    CHECK(tni_fuse_parse("t = exp(x - max(x, axis=-1)); y = t / sum(t, -1); z = x - mean(x)", NULL, &f) == TN_OK);
     call_of c = {.f = f};
     array_make(&c.in[0], TN_F32, 2, (int64_t[]){5, 7}, 0);
     array_fill(&c.in[0], -2, 2);
@@ -77,7 +77,7 @@ static void test_calls(void) {
         {"f(x: T[*s], b: T[*q]) -> y: T[*s] : x + b", "3,4 5", "does not broadcast"},
         {"f(x: T[n, c], b: T[c]) -> y: T[n, c] : x + b", "3,4 5", "b has shape (5), but c is 4"},
         {"f(x: T[n, c], b: T[c]) -> y: T[n] : x + b", "3,4 4", "gives y a dimension of 4 elements"},
-        {"f(x: T[n, c]) -> y: T[n] : max(x, -1)", "3,0", "max of no elements"},
+        {"f(x: T[n, c]) -> y: T[n] : max(x, axis=-1)", "3,0", "max of no elements"},
         {"f(x: T[*s], b: T[*s]?) -> y: T[*s] : x + b", "3,4 -", "y needs b, which is absent"},
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

@@ -61,7 +61,7 @@ static const tni_backend made_up_backend = {.name = "made up",
 
 static const row cases[] = {
     {"relu(x * s + b)", "4,5 5 5", -2, 2},
-    {"t = exp(x - max(x, -1)); y = t / sum(t, -1)", "7,33", -3, 3},
+    {"t = exp(x - max(x, axis=-1)); y = t / sum(t, -1)", "7,33", -3, 3},
     {"x * tanh(softplus(x))", "100", -4, 4},
     {"mean(x * y) + w", "6,7 6,7 3", -2, 2},
 };
