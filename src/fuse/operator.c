@@ -389,4 +389,14 @@ tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
     return parsed_of(f, parsed);
 }
 
-const tni_formulas tni_fused_rows = {complete, drop, gradient};
+/* Operators by tn_fuse are gone, and what they were made of goes. */
+static void forget(void) {
+    for (int i = 0; i < BUCKETS; i++) {
+        for (formula *f = atomic_exchange(&buckets[i], NULL), *next; f; f = next) {
+            next = f->next;
+            free_formula(f);
+        }
+    }
+}
+
+const tni_formulas tni_fused_rows = {complete, drop, gradient, forget};

@@ -48,6 +48,8 @@ typedef struct tni_plan {
  * args->out is not looked at. */
 tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);
 void tni_plan_release(tni_plan *plan);
+/* Releases all plans of an operator. Nothing may run it meanwhile. */
+void tni_plans_free(tn_function *op);
 
 /* Checks the call and fills a new plan's arena, not cached (plan_make.c). */
 tn_status tni_plan_make(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);

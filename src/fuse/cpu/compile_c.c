@@ -50,6 +50,7 @@ struct tni_c_code {
     bool tried;  /* to compile it */
     _Atomic int32_t calls;
     _Atomic(tni_c_loop *) loops;
+    void *library; /* that they are in */
     struct tni_c_code *next;
 };
 
@@ -227,14 +228,36 @@ static bool make_folder(void) {
     return done;
 }
 
-__attribute__((destructor)) void tni_c_end(void) {
+static void end_compiling(int most_waits) {
     const struct timespec pause = {0, 1000000};
     atomic_store(&ending, true);
-    for (int i = 0; i < 200 && atomic_load(&has_folder) && atomic_load(&busy); i++) {
+    for (int i = 0; i < most_waits && atomic_load(&busy); i++) {
         pid_t pid = atomic_load(&child);
         if (pid > 0) kill(pid, SIGKILL);
         nanosleep(&pause, NULL);
     }
+}
+
+__attribute__((destructor)) void tni_c_end(void) {
+    if (atomic_load(&has_folder)) end_compiling(200);
+    atomic_store(&ending, true);
+}
+
+/* A thread that still compiles after so long keeps what it works on. */
+static void close_all(void) {
+    end_compiling(10000);
+    pthread_mutex_lock(&lock);
+    for (struct tni_c_code *code = busy ? NULL : codes, *next; code; code = next) {
+        next = code->next;
+        if (code->library) dlclose(code->library);
+        tni_free(atomic_load(&code->loops));
+        tni_free(code->source);
+        tni_free(code);
+    }
+    codes = NULL;
+    compiler = UNKNOWN; /* it may have been stopped while it was tried */
+    pthread_mutex_unlock(&lock);
+    atomic_store(&ending, false);
 }
 
 /* A compiler that makes what this machine cannot run is found out in a process of its own. */
@@ -289,6 +312,7 @@ static bool load(struct tni_c_code *code, const char *data, size_t bytes) {
         all = found != NULL;
     }
     if (all) {
+        code->library = library;
         atomic_store_explicit(&code->loops, loops, memory_order_release);
     } else {
         tni_free(loops);
@@ -498,4 +522,5 @@ const tni_backend tni_c_backend = {.name = "c",
                                    .plan = tni_plan_cpu,
                                    .emit = emit,
                                    .load = look,
-                                   .run = run_program};
+                                   .run = run_program,
+                                   .close = close_all};
