@@ -115,7 +115,7 @@ static tn_status compare(const work *w, double *error) {
 }
 
 static tn_status show(work *w) {
-    double one, two, error;
+    double one, two, error = INFINITY;
     tn_memory_stats memory;
     TN_TRY(measure(w, 1, &one));
     TN_TRY(measure(w, STREAMS, &two));

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 _NAME = "libtenon.so"
+_INSTALLED = f"{_NAME}.0"  # beside this file; there, libtenon.so is a text for linkers
 _HINT = "`make build` makes it, TENON_LIBRARY=<path> names another one"
 
 
@@ -17,7 +18,7 @@ def _places() -> Iterator[str]:
         yield said
         return
     package = os.path.dirname(os.path.realpath(__file__))
-    yield os.path.join(package, _NAME)
+    yield os.path.join(package, _INSTALLED)
     yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", _NAME)
 
 
