@@ -182,10 +182,10 @@ static void print_doc(FILE *f, const tn_function *op) {
 
 /* Where the members of the attributes' struct are, for the reader of them. */
 static void print_members(FILE *f, const tni_contract *c) {
-    static const char *const kinds[] = {[TNI_A_INT] = "INT",        [TNI_A_AXIS] = "INT",   [TNI_A_FLOAT] = "FLOAT",
-                                        [TNI_A_BOOL] = "BOOL",      [TNI_A_STR] = "STR",    [TNI_A_CHOICE] = "STR",
-                                        [TNI_A_ACTIVATION] = "STR", [TNI_A_DTYPE] = "TYPE", [TNI_A_AXES] = "INTS",
-                                        [TNI_A_INTS] = "INTS"};
+    static const char *const kinds[] = {
+        [TNI_A_INT] = "INT",   [TNI_A_AXIS] = "INT",   [TNI_A_FLOAT] = "FLOAT",    [TNI_A_BOOL] = "BOOL",
+        [TNI_A_STR] = "STR",   [TNI_A_CHOICE] = "STR", [TNI_A_ACTIVATION] = "STR", [TNI_A_DTYPE] = "TYPE",
+        [TNI_A_AXES] = "INTS", [TNI_A_INTS] = "INTS"};
     const tni_attr *last = NULL;
     fprintf(f, "\nstatic const member %s_members[] = {\n", c->name);
     for (int32_t i = 0; i < written_attrs(c); i++) {
@@ -248,8 +248,10 @@ static void print_short_body(FILE *f, const tni_contract *c) {
 static const char introduction[] =
     "/* Two typed functions per operator, made from the table. Do not edit.\n"
     " *\n"
-    " * Inputs come first, then attributes, then outputs. NULL for an optional input leaves it out, NULL for an output\n"
-    " * means that it is not wanted. tn_softmax_on is tn_softmax on a host, which is how a stream is chosen; a host of\n"
+    " * Inputs come first, then attributes, then outputs. NULL for an optional input leaves it out, NULL for an "
+    "output\n"
+    " * means that it is not wanted. tn_softmax_on is tn_softmax on a host, which is how a stream is chosen; a host "
+    "of\n"
     " * NULL is the default one.\n"
     " *     tn_softmax_attrs attrs = TN_SOFTMAX_ATTRS; // the defaults\n"
     " *     attrs.axis = 0;\n"
@@ -257,12 +259,15 @@ static const char introduction[] =
     " *     tn_host host = tn_stream_host(stream);\n"
     " *     status = tn_softmax_on(&host, &x, NULL, &attrs, &y);\n"
     " *\n"
-    " * Attributes: NULL means the defaults, and so does a struct of zeros, {0}. To set some, begin with TN_…_ATTRS, which\n"
-    " * holds every default and, in `size`, how much of the struct the program knows: what a later version of Tenon adds\n"
+    " * Attributes: NULL means the defaults, and so does a struct of zeros, {0}. To set some, begin with TN_…_ATTRS, "
+    "which\n"
+    " * holds every default and, in `size`, how much of the struct the program knows: what a later version of Tenon "
+    "adds\n"
     " * takes its default then. A struct with members but without a size is refused, because nobody can tell a member\n"
     " * that was set to 0 from one that was not set.\n"
     " *\n"
-    " * All of them are like tn_run (tenon/call.h): they return a status, leave a message, keep no pointer, and may be\n"
+    " * All of them are like tn_run (tenon/call.h): they return a status, leave a message, keep no pointer, and may "
+    "be\n"
     " * called from many threads at once. The caller owns every tensor.\n"
     " */\n"
     "#ifndef TENON_OPS_H\n#define TENON_OPS_H\n\n#include <tenon/call.h>\n\n"
@@ -314,18 +319,21 @@ static const char helpers[] =
     "    memcpy(size, attrs, sizeof *size);\n"
     "    if (*size > l->size) {\n"
     "        return tn_fail(TN_BAD_VALUE,\n"
-    "                       \"%s: attrs.size is %zu, but Tenon %s has %zu bytes of attributes: the program was compiled \"\n"
+    "                       \"%s: attrs.size is %zu, but Tenon %s has %zu bytes of attributes: the program was "
+    "compiled \"\n"
     "                       \"for a later version, or began without TN_%s_ATTRS\",\n"
     "                       name, *size, tn_version(), l->size, l->name);\n"
     "    }\n"
     "    if (*size % 8 || *size == 8) {\n"
-    "        return tn_fail(TN_BAD_VALUE, \"%s: attrs.size is %zu, which no version has; begin with TN_%s_ATTRS\", name,\n"
+    "        return tn_fail(TN_BAD_VALUE, \"%s: attrs.size is %zu, which no version has; begin with TN_%s_ATTRS\", "
+    "name,\n"
     "                       *size, l->name);\n"
     "    }\n"
     "    for (size_t i = sizeof *size; *size == 0 && i < l->first_size; i++) {\n"
     "        if (!attrs[i]) continue;\n"
     "        return tn_fail(TN_BAD_VALUE,\n"
-    "                       \"%s: attrs has members but its size is 0, so that a member set to 0 could not be told from \"\n"
+    "                       \"%s: attrs has members but its size is 0, so that a member set to 0 could not be told "
+    "from \"\n"
     "                       \"one not set; begin with: tn_%s_attrs attrs = TN_%s_ATTRS;\",\n"
     "                       name, name, l->name);\n"
     "    }\n"
@@ -348,7 +356,8 @@ static const char helpers[] =
     "    return v;\n"
     "}\n\n"
     "/* By their places, for tni_run. What lies behind the size that the caller knows keeps its default. */\n"
-    "static tn_status read_attrs(const char *name, const void *attrs, const layout *l, tn_attr *read, tn_args *args) {\n"
+    "static tn_status read_attrs(const char *name, const void *attrs, const layout *l, tn_attr *read, tn_args *args) "
+    "{\n"
     "    size_t size;\n"
     "    if (!attrs) return TN_OK;\n"
     "    TN_TRY(check_size(name, attrs, l, &size));\n"

@@ -109,7 +109,8 @@ static tn_status compare(const work *w, double *error) {
     tn_tensor x = tn_dense(w->from, TN_F32, 2, shape), y = tn_dense(expected, TN_F32, 2, shape);
     const tn_status status = tn_softmax(&x, NULL, NULL, &y);
     *error = 0;
-    for (size_t i = 0; status == TN_OK && i < n; i++) *error = fmax(*error, fabs((double)expected[i] - (double)w->to[i]));
+    for (size_t i = 0; status == TN_OK && i < n; i++)
+        *error = fmax(*error, fabs((double)expected[i] - (double)w->to[i]));
     free(expected);
     return status;
 }

@@ -45,6 +45,9 @@ typedef enum tn_type {
 /* Sets of types are bit masks: TN_BIT(TN_F32) | TN_BIT(TN_F64). */
 #define TN_BIT(type) (1u << (type))
 #define TN_FLOATS (TN_BIT(TN_F16) | TN_BIT(TN_BF16) | TN_BIT(TN_F32) | TN_BIT(TN_F64))
+#define TN_INTS (TN_SIGNED | TN_UNSIGNED)
+#define TN_SIGNED (TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64))
+#define TN_UNSIGNED (TN_BIT(TN_U8) | TN_BIT(TN_U16) | TN_BIT(TN_U32) | TN_BIT(TN_U64))
 
 TN_API const char *tn_type_name(tn_type type);  /* "bf16", a constant; "?" for TN_NO_TYPE */
 TN_API tn_type tn_type_named(const char *name); /* TN_NO_TYPE where there is none */

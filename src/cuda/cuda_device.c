@@ -63,15 +63,15 @@ static tn_status cuda_describe(const char *wanted, tn_device device, tn_device_i
 }
 
 /* A call of the driver in the GPU's context. */
-#define IN_CONTEXT(wanted, device, what, call)                                \
-    do {                                                                      \
-        tni_cuda_scope scope;                                                 \
-        TN_TRY(tni_cuda_enter(wanted, (device).index, &scope));               \
-        const tni_cuda_api *cu = tni_cuda(wanted);                            \
-        const int error = cu ? (call) : 0;                                    \
-        tni_cuda_leave(&scope);                                               \
-        if (!cu) return TN_SYSTEM;                                            \
-        return error ? tni_cuda_failed(wanted, what, error) : TN_OK;          \
+#define IN_CONTEXT(wanted, device, what, call)                       \
+    do {                                                             \
+        tni_cuda_scope scope;                                        \
+        TN_TRY(tni_cuda_enter(wanted, (device).index, &scope));      \
+        const tni_cuda_api *cu = tni_cuda(wanted);                   \
+        const int error = cu ? (call) : 0;                           \
+        tni_cuda_leave(&scope);                                      \
+        if (!cu) return TN_SYSTEM;                                   \
+        return error ? tni_cuda_failed(wanted, what, error) : TN_OK; \
     } while (0)
 
 static tn_status cuda_pin(const char *wanted, tn_device device, size_t bytes, void **data) {

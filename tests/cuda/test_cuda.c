@@ -286,7 +286,8 @@ static void test_streams(void) {
     CHECK(streams[0] && streams[1] && streams[0] != streams[1]);
     CHECK(tn_pinned_alloc(gpu, 1000, &pinned) == TN_OK && pinned);
     CHECK(tn_event_make(gpu, &begin) == TN_OK && tn_event_make(gpu, &end) == TN_OK);
-    CHECK(tn_event_hold(begin, streams[1]) == TN_SYSTEM && says("tn_event_hold: letting a stream wait: CUDA error 400"));
+    CHECK(tn_event_hold(begin, streams[1]) == TN_SYSTEM &&
+          says("tn_event_hold: letting a stream wait: CUDA error 400"));
     CHECK(tn_event_record(begin, streams[0]) == TN_OK && tn_event_hold(begin, streams[1]) == TN_OK);
     CHECK(holds && *holds == 1);
     CHECK(tn_event_milliseconds(begin, end, &milliseconds) == TN_SYSTEM); /* the end was not recorded */

@@ -86,8 +86,8 @@ static tn_status fail_between(const char *wanted, tn_device to, tn_device from) 
     char there[TNI_DEVICE_TEXT], here[TNI_DEVICE_TEXT];
     tni_device_print(there, to);
     tni_device_print(here, from);
-    return tn_fail(TN_UNSUPPORTED, "%s: from %s to %s is not one copy: copy to memory of the CPU, and from there", wanted,
-                   here, there);
+    return tn_fail(TN_UNSUPPORTED, "%s: from %s to %s is not one copy: copy to memory of the CPU, and from there",
+                   wanted, here, there);
 }
 
 tn_status tn_copy(tn_device to_device, void *to, tn_device from_device, const void *from, size_t bytes, void *stream) {

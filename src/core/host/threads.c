@@ -35,7 +35,7 @@ static struct {
     int started;            /* workers */
     bool stopping;          /* they are to end */
     pthread_t ids[TNI_MOST_THREADS];
-    _Atomic int wanted;     /* threads, the caller's included; 0: not decided yet */
+    _Atomic int wanted; /* threads, the caller's included; 0: not decided yet */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .wake = PTHREAD_COND_INITIALIZER,

@@ -219,7 +219,8 @@ static void workspace_is_told_before(void) {
     c.y.strides = apart;
     c.args.kernel = "dense";
     CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes == 0);
-    CHECK(says(tn_workspace(add_op, &c.args, NULL), TN_BAD_VALUE, "tn_workspace: the place for the number of bytes is NULL"));
+    CHECK(says(tn_workspace(add_op, &c.args, NULL), TN_BAD_VALUE,
+               "tn_workspace: the place for the number of bytes is NULL"));
 }
 
 static void plans_are_kept_by_shape(void) {

@@ -98,6 +98,49 @@ static void left_out(void) {
     CHECK(tn_run(op, &args, NULL) != TN_OK);
 }
 
+/* ---- integers without a sign -------------------------------------------------------------------------------------- */
+
+static tn_status run_on(const char *text, const tn_tensor *a, const tn_tensor *b, tn_tensor *y_out) {
+    const tn_function *op;
+    TN_TRY(tn_fuse(text, NULL, &op));
+    const tn_tensor *in[] = {a, b};
+    tn_tensor *out[] = {y_out};
+    const tn_args args = {.in = in, .n_in = b ? 2 : 1, .out = out, .n_out = 1};
+    return tn_run(op, &args, NULL);
+}
+
+static void unsigned_integers(void) {
+    int64_t three[] = {3};
+    uint16_t u16[3] = {0, 65535, 40000}, u16_out[3];
+    uint32_t u32[3] = {0, 4294967295u, 3000000000u}, u32_out[3];
+    uint64_t u64[3] = {0, 1, 2};
+    int16_t i16[3] = {-1, -2, 3};
+    int64_t i64_out[3];
+    float f32[3] = {0, 65535, 40000.75F};
+    tn_tensor a = tn_dense(u16, TN_U16, 1, three), b = tn_dense(u32, TN_U32, 1, three),
+              c = tn_dense(u64, TN_U64, 1, three);
+    tn_tensor f = tn_dense(f32, TN_F32, 1, three), s = tn_dense(i16, TN_I16, 1, three);
+    tn_tensor a_out = tn_dense(u16_out, TN_U16, 1, three), b_out = tn_dense(u32_out, TN_U32, 1, three);
+    tn_tensor wide = tn_dense(i64_out, TN_I64, 1, three);
+    CHECK(says(run_on("f(x: u16[n]) -> y: u16[n] : x + 1", &a, NULL, &a_out), TN_OK, ""));
+    CHECK(u16_out[0] == 1 && u16_out[1] == 0 && u16_out[2] == 40001); /* it wraps around, as other integers do */
+    CHECK(says(run_on("f(x: u32[n]) -> y: u32[n] : x / 2", &b, NULL, &wide), TN_BAD_TYPE, "f: y is i64, needs u32"));
+    CHECK(says(run_on("f(x: u32[n]) -> y: u32[n] : max(x, 5)", &b, NULL, &b_out), TN_OK, ""));
+    CHECK(u32_out[0] == 5 && u32_out[1] == 4294967295u && u32_out[2] == 3000000000u);
+    CHECK(says(run_on("f(x: u32[n], s: i16[n]) -> y: i64[n] : x * s", &b, &s, &wide), TN_OK, ""));
+    CHECK(i64_out[0] == 0 && i64_out[1] == -8589934590ll && i64_out[2] == 9000000000ll);
+    CHECK(says(run_on("f(x: f32[n]) -> y: u16[n] : u16(x)", &f, NULL, &a_out), TN_OK, ""));
+    CHECK(u16_out[0] == 0 && u16_out[1] == 65535 && u16_out[2] == 40000);
+    CHECK(
+        says(run_on("f(x: u64[n]) -> y: i64[n] : x + 1", &c, NULL, &wide), TN_BAD_TYPE, "f: x has type u64; formulas"));
+    CHECK(says(run_on("f(x: f32[n]) -> y: u64[n] : x", &f, NULL, &c), TN_BAD_TYPE, "f: y has type u64, and formulas"));
+
+    uint64_t most[1];
+    tn_set(TN_U64, most, 0, 0x1p64 - 2048);
+    CHECK(most[0] == UINT64_MAX - 2047 && tn_get(TN_U64, most, 0) == 0x1p64 - 2048);
+    CHECK(tn_type_from_dlpack((tn_dlpack_type){1, 32, 1}) == TN_U32 && tn_type_named("u16") == TN_U16);
+}
+
 /* ---- shutting down ----------------------------------------------------------------------------------------------- */
 
 static tn_status run_formula(void) {
@@ -144,6 +187,8 @@ int main(void) {
     words();
     kinds();
     left_out();
+    unsigned_integers();
     shut_down();
+    tn_shutdown();
     return test_end();
 }
