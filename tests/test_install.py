@@ -57,7 +57,7 @@ def use_library(prefix: Path) -> dict[str, str]:
 
 
 def test_soname() -> None:
-    assert SONAME == f"libtenon.so.{VERSION.split('.')[0]}"
+    assert f"libtenon.so.{VERSION.split('.')[0]}" == SONAME
     assert dynamic(BUILD / "libtenon.so", "SONAME") == [SONAME]
     assert dynamic(BUILD / "tenon", "NEEDED").count(SONAME) == 1
 

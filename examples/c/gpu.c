@@ -75,8 +75,8 @@ static tn_status put(work *w, int i, const lane *l) {
     return tn_copy(cpu, w->to + at, w->device, l->y.data, w->bytes, l->stream);
 }
 
-/* All batches, over the first `streams`. The first stream has the events that time is taken by: the others begin when it
- * begins, and it ends when they are done. */
+/* All batches, over the first `streams`. The first stream has the events that time is taken by: the others begin when
+ * it begins, and it ends when they are done. */
 static tn_status run(work *w, int streams, double *milliseconds) {
     TN_TRY(tn_event_record(w->begin, w->lanes[0].stream));
     for (int i = 1; i < streams; i++) TN_TRY(tn_event_hold(w->begin, w->lanes[i].stream));

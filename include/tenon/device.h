@@ -1,6 +1,6 @@
 /* Devices for programs that bring no framework: memory, copies, streams, events, statistics. The same calls work for
- * every device, so a program that runs on a GPU runs on the CPU too. There, a stream is NULL and everything is done when
- * its call returns.
+ * every device, so a program that runs on a GPU runs on the CPU too. There, a stream is NULL and everything is done
+ * when its call returns.
  *
  *     tn_device gpu = {TN_CUDA, 0};
  *     tn_block x;
@@ -13,9 +13,9 @@
  *     tn_stream_wait(gpu, stream);
  *
  * A stream is a CUstream: streams of other libraries can be passed wherever one is asked for, NULL is the device's
- * default stream. Every function makes the device's primary context current for itself and leaves the thread as it found
- * it. All of them may be called from any thread; what one thread gives back, no other may still use. Giving back returns
- * nothing; where the driver refuses, tn_last_error() has its words. */
+ * default stream. Every function makes the device's primary context current for itself and leaves the thread as it
+ * found it. All of them may be called from any thread; what one thread gives back, no other may still use. Giving back
+ * returns nothing; where the driver refuses, tn_last_error() has its words. */
 #ifndef TENON_DEVICE_H
 #define TENON_DEVICE_H
 

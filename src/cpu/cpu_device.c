@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "core/host/memory.h"
-#include "core/host/pool.h"
 #include "core/layout/layout.h"
 #include "isa.h"
+#include "pool.h"
 
 /* A thread that reads meanwhile gets the old value or the new one, never half of each. */
 static tn_status cpu_write(const char *wanted, tn_device device, void *to, const void *from, size_t bytes,

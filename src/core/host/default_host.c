@@ -1,6 +1,5 @@
 /* The default host, of plain C programs: the devices' own memory and Tenon's threads. Its context is the stream that
  * memory is ordered by. */
-#include "default_host.h"
 #include "device.h"
 #include "threads.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/host/default_host.h"
 #include "core/host/status.h"
+#include "core/host/threads.h"
 #include "core/layout/layout.h"
 #include "plan.h"
 #include "run.h"

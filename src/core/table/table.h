@@ -26,8 +26,8 @@ tn_status tni_operator_make(const tn_op *row, tn_function **made);
 void tni_operator_free(tn_function *op); /* NULL is fine */
 void tni_operator_keep(tn_function *op);
 tn_function *tni_operators_kept(void); /* the last one; the others follow by `next` */
-/* Frees all operators, those in no table too, and before that, with `free_plans`, the plans of each. The next call reads
- * the rows compiled in again. */
+/* Frees all operators, those in no table too, and before that, with `free_plans`, the plans of each. The next call
+ * reads the rows compiled in again. */
 void tni_table_clear(void (*free_plans)(tn_function *op));
 void tni_plugins_close(void); /* behind tni_table_clear, whose rows are in them */
 /* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is

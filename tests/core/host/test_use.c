@@ -8,7 +8,7 @@
 #include <tenon/fuse.h>
 #include <tenon/param.h>
 
-#include "core/host/default_host.h"
+#include "core/host/threads.h"
 #include "tests/test.h"
 
 static const tn_device cpu = {TN_CPU, 0};

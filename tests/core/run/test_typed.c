@@ -1,5 +1,5 @@
-/* The typed functions of tenon/ops.h: attributes of programs from before and after an attribute came, what is told about
- * what was left out, and that the library can be shut down and used again. */
+/* The typed functions of tenon/ops.h: attributes of programs from before and after an attribute came, what is told
+ * about what was left out, and that the library can be shut down and used again. */
 #include <pthread.h>
 #include <stddef.h>
 
@@ -98,7 +98,7 @@ static void left_out(void) {
     CHECK(tn_run(op, &args, NULL) != TN_OK);
 }
 
-/* ---- integers without a sign -------------------------------------------------------------------------------------- */
+/* ---- integers without a sign ------------------------------------------------------------------------------------- */
 
 static tn_status run_on(const char *text, const tn_tensor *a, const tn_tensor *b, tn_tensor *y_out) {
     const tn_function *op;

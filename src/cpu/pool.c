@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "memory.h"
+#include "core/host/memory.h"
 
 enum {
     CLASSES = 160, /* sizes 64 · 2^k · {1, 1.25, 1.5, 1.75} */
