@@ -124,7 +124,7 @@ static int run_command(int argc, char **argv) {
 int tni_command(int argc, char **argv) {
     int status = run_command(argc, argv);
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || errno == EPIPE) return status; /* `| head` has read enough */
     fprintf(stderr, "tenon: the output could not be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
     return status ? status : 1;
 }
