@@ -548,3 +548,12 @@ def test_tensors_of_the_opposite_sign() -> None:
     torch = pytest.importorskip("torch")
     t = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
     assert np.allclose(tn.softmax(t), torch.softmax(t, 0).numpy())
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32])
+def test_integers_without_a_sign(kind: type) -> None:
+    plus = tn.fuse("f<T: int>(x: T[*s]) -> y: T[*s] : x + 1")
+    x = np.array([0, np.iinfo(kind).max - 1, np.iinfo(kind).max], kind)
+    assert np.array_equal(plus(x), x + kind(1)) and plus(x).dtype == kind
+    with pytest.raises(TypeError, match="f: x has type u64; formulas compute integers in 64 bits with a sign"):
+        plus(x.astype(np.uint64))
