@@ -125,7 +125,7 @@ static void unsigned_integers(void) {
     CHECK(says(run_on("f(x: u16[n]) -> y: u16[n] : x + 1", &a, NULL, &a_out), TN_OK, ""));
     CHECK(u16_out[0] == 1 && u16_out[1] == 0 && u16_out[2] == 40001); /* it wraps around, as other integers do */
     CHECK(says(run_on("f(x: u32[n]) -> y: u32[n] : x / 2", &b, NULL, &wide), TN_BAD_TYPE, "f: y is i64, needs u32"));
-    CHECK(says(run_on("f(x: u32[n]) -> y: u32[n] : max(x, 5)", &b, NULL, &b_out), TN_OK, ""));
+    CHECK(says(run_on("f(x: u32[n]) -> y: u32[n] : x if x > 5 else 5", &b, NULL, &b_out), TN_OK, ""));
     CHECK(u32_out[0] == 5 && u32_out[1] == 4294967295u && u32_out[2] == 3000000000u);
     CHECK(says(run_on("f(x: u32[n], s: i16[n]) -> y: i64[n] : x * s", &b, &s, &wide), TN_OK, ""));
     CHECK(i64_out[0] == 0 && i64_out[1] == -8589934590ll && i64_out[2] == 9000000000ll);
