@@ -279,7 +279,7 @@ static void test_use(void) {
 
 static void test_streams(void) {
     void *streams[2], *pinned;
-    tn_event *begin, *end;
+    tn_event *begin = NULL, *end = NULL;
     double milliseconds = 0;
     _Atomic int *holds = dlsym(RTLD_DEFAULT, "fake_holds");
     CHECK(tn_stream_make(gpu, &streams[0]) == TN_OK && tn_stream_make(gpu, &streams[1]) == TN_OK);

@@ -23,7 +23,7 @@ static bool says(const char *text) {
 
 static void memory(void) {
     tn_memory_stats before, during, after;
-    tn_block small, large;
+    tn_block small = {0}, large = {0};
     tn_device_info info;
     int count = 0;
     enum { LARGE = 300 << 20 }; /* more than the pool keeps */
@@ -49,7 +49,7 @@ static void memory(void) {
 
 static void streams(void) {
     void *stream = &stream, *pinned;
-    tn_event *begin, *end;
+    tn_event *begin = NULL, *end = NULL;
     double milliseconds = -1;
     char to[8] = "";
     CHECK(tn_stream_make(cpu, &stream) == TN_OK && stream == NULL && tn_stream_wait(cpu, stream) == TN_OK);
