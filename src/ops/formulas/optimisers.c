@@ -13,17 +13,17 @@
     "w = master if has(master) else p; "                                                               \
     "m = m + (g - m) * (1 - beta1) if beta1 >= 0.5 else g + (m - g) * beta1; "                         \
     "v = v + (g * g - v) * (1 - beta2) if beta2 >= 0.5 else g * g + (v - g * g) * beta2; "             \
-    "t = where(step < 1, nan, step); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); " \
+    "t = where(step > 0, step, nan); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); " \
     "u = w * (1 - lr * weight_decay) - lr * c2 / c1 * m / (sqrt(v) + eps * c2); p = u; master = u"
 
 const tn_op tni_ops_optimisers[] = {
     FORMULA("sgd_step(p: T[*s]!, g: G[*s], m: M[*s]!?, " SGD ")", SGD_STEP,
             .doc = "A step of gradient descent with momentum, in place; without m a plain one, which has none.",
-            SAMPLES({"s=[7] m lr>0"}, {"s=[4, 33] m lr>0 nesterov=true weight_decay=0.1 G=f32"},
-                    {"s=[0, 5] m lr>0"}, {"s=[5000] m lr>0 dampening=0.5"}, {"s=[3, 5] lr>0 weight_decay=0.1"},
+            SAMPLES({"s=[7] m lr>0"}, {"s=[4, 33] m lr>0 nesterov=true weight_decay=0.1 G=f32"}, {"s=[0, 5] m lr>0"},
+                    {"s=[5000] m lr>0 dampening=0.5"}, {"s=[3, 5] lr>0 weight_decay=0.1"},
                     {"s=[4096, 4096] m lr>0", .bench = true})),
     FORMULA("adamw_step(p: T[*s]!, g: G[*s], m: M[*s]!, v: M[*s]!, master: acc(T)[*s]!?, " ADAMW ")", ADAMW_STEP,
-            .doc = "A step of AdamW, the first being step 1 (NaN below), in place; with master, p is that rounded.",
+            .doc = "A step of AdamW, the first being step 1 (NaN for 0), in place; with master, p is that rounded.",
             SAMPLES({"s=[7] lr>0 step>0 v>0"}, {"s=[4, 33] lr>0 step>0 v>0 G=bf16 master"},
                     {"s=[0, 5] lr>0 step>0 v>0"}, {"s=[5000] lr>0 step>0 v>0 weight_decay=0.1"},
                     {"s=[4096, 4096] lr>0 step>0 v>0", .bench = true})),
