@@ -1,6 +1,7 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel wheels format lint clean
+PREFIX ?= /usr/local
+.PHONY: help build install demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel wheels format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
@@ -11,6 +12,10 @@ build: ## build/tenon (the command) and build/libtenon.so (the library)
 	@tools/setup.sh build
 	@nvidia-smi -L >/dev/null 2>&1 || export TENON_CUDA_ARCHS=$${TENON_CUDA_ARCHS:-none}; \
 	tools/build.sh release libtenon.so libtenon_tensorflow.so tenon_cli
+
+install: build ## library, headers, command, pkg-config and CMake files into PREFIX (/usr/local); DESTDIR for packages
+	@tools/build.sh release libtenon.a
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 demo: build ## every operator in every framework found here, checked and timed; a model trained on digits
 	@tools/setup.sh demo

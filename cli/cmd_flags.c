@@ -19,11 +19,12 @@ static bool find_library(char folder[static PATH_MAX]) {
 }
 
 /* Headers are in a folder beside the library; of a build and of an installation they are, or the rest of them is,
- * beside the library's folder. */
+ * beside the library's folder; some systems have a folder for the processor in between. */
 static int print_cflags(const char *library) {
-    static const char *const places[][2] = {{"include", "tenon/ops.h"}, {"../include", "tenon.h"}};
+    static const char *const places[][2] = {
+        {"include", "tenon/ops.h"}, {"../include", "tenon.h"}, {"../../include", "tenon/ops.h"}};
     int printed = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char path[PATH_MAX], file[PATH_MAX], folder[PATH_MAX];
         int n = snprintf(path, sizeof path, "%s/%s", library, places[i][0]);
         if (n >= PATH_MAX || !realpath(path, folder)) continue;

@@ -3,6 +3,7 @@
 #define TENON_H
 
 #include <tenon/call.h>
+#include <tenon/device.h>
 #include <tenon/fuse.h>
 #include <tenon/host.h>
 #include <tenon/op.h>
@@ -10,5 +11,6 @@
 #include <tenon/param.h>
 #include <tenon/status.h>
 #include <tenon/tensor.h>
+#include <tenon/version.h>
 
 #endif

@@ -1,6 +1,8 @@
 /* Wires the library: what each layer needs from those above it is handed in here, before anything can be called. */
 #include "ops/list.h"
 
+#include "core/host/threads.h"
+#include "core/run/plan.h"
 #include "core/table/activation_names.h"
 #include "cpu/cpu_device.h"
 #include "cuda/cuda_device.h"
@@ -21,4 +23,18 @@ static __attribute__((constructor(101))) void wire(void) {
     tni_set_formulas(&tni_fused_rows);
     tni_set_backends(tni_formula_backends);
     tni_set_builtin(families);
+}
+
+/* From above down: what calls use goes before what it is made of. */
+void tn_shutdown(void) {
+    const tni_device_ops *device;
+    tni_threads_end();
+    tni_table_clear(tni_plans_free);
+    for (const tni_backend *const *backend = tni_formula_backends; *backend; backend++) {
+        if ((*backend)->close) (*backend)->close();
+    }
+    tni_plugins_close();
+    for (int32_t at = 0; (device = tni_device_next(&at));) {
+        if (device->close) device->close();
+    }
 }

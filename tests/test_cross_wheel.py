@@ -119,7 +119,7 @@ def test_device_code_is_the_same(here: Unpacked, other: Unpacked) -> None:
     """Every file that the build for this machine embeds is in both libraries."""
     embedded = re.findall(r'^EMBED\(\w+, "(.+)"\)$', (ROOT / "build/generated/images.c").read_text(), re.MULTILINE)
     for wheel in (here, other):
-        library = (wheel.folder / "tenon/libtenon.so").read_bytes()
+        library = (wheel.folder / "tenon" / make_wheel.LIBRARY).read_bytes()
         assert [file for file in embedded if Path(file).read_bytes() not in library] == []
 
 

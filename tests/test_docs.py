@@ -84,7 +84,7 @@ def test_compatibility_is_what_was_tested() -> None:
 
 
 FOLLOWED = ["README.md"]
-FOLLOWED += [f"docs/{name}.md" for name in ("formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
+FOLLOWED += [f"docs/{name}.md" for name in ("c", "formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
 
 
 @pytest.mark.parametrize("document", FOLLOWED)

@@ -87,6 +87,7 @@ def test_contents(wheel: Path) -> None:
     needs = about.get_all("Requires-Dist")
     assert 'torch>=2.10; extra == "torch"' in needs and all("; extra == " in need for need in needs)
     package = (
+        "libtenon.so.0",
         "libtenon.so",
         "libtenon_tensorflow.so",
         "tenon",

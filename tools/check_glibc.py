@@ -83,7 +83,8 @@ def too_new(path: Path, most: Version = MOST) -> list[str]:
     """What keeps the file from running where glibc has this version, a line each."""
     elf = Elf(path)
     found = [f"{name} of {version}" for name, version in elf.symbols() if version_of(version) > most]
-    return sorted(found) + [f"the library {name}" for name in elf.libraries() if name not in (*SYSTEM, "libtenon.so")]
+    others = [name for name in elf.libraries() if name not in SYSTEM and not name.startswith("libtenon.so.")]
+    return sorted(found) + [f"the library {name}" for name in others]
 
 
 def main() -> int:

@@ -37,7 +37,10 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 30_000_000
-BUILT = ("libtenon.so", "libtenon_tensorflow.so", "tenon")  # of build/, into the package
+LIBRARY = "libtenon.so.0"  # the name that programs are linked with: SOVERSION in CMakeLists.txt
+BUILT = (LIBRARY, "libtenon_tensorflow.so", "tenon")  # of build/, into the package
+# What -ltenon finds: an archive cannot hold a link, so it is one for the linker.
+LINK = ("tenon/libtenon.so", f"INPUT({LIBRARY})\n".encode())
 TARGETS = ("libtenon.so", "libtenon_tensorflow.so", "tenon_cli")  # what ninja calls them
 HERE = platform.machine()
 
@@ -203,6 +206,7 @@ def make_wheel(to: Path, machine: str = HERE) -> Path:
         if not all(f"tenon/{framework}/{stubs.NAME}" in wheel.files for framework in stubs.NAMES):
             raise SystemExit(f"tenon: the wheel would lack {stubs.NAME}: tools/stubs.py writes it once build/ is built")
         wheel.files.update({f"tenon/{file.name}": file.read_bytes() for file in built})
+        wheel.files[LINK[0]] = LINK[1]
         wheel.programs = {f"tenon/{name}" for name in BUILT}
     path = wheel.write(to)
     size = path.stat().st_size

@@ -207,6 +207,13 @@ def parts() -> list[Part]:
             seconds=60,
         ),
         Part(
+            "install",
+            "the C library as it is installed, and what valgrind says of programs",
+            [[*PYTEST, "tests/test_install.py"]],
+            needs=["build"],
+            seconds=25,
+        ),
+        Part(
             "wheel",
             "the wheel: made by pip, installed, used",
             [[*PYTEST, "tests/test_wheel.py"]],

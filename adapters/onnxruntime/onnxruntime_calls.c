@@ -149,7 +149,7 @@ OrtStatus *tni_ort_infer(const custom_op *op, ort_inference *inference) {
     if (status == TN_OK && f.op->contract->n_outputs && f.op->contract->outputs[0].want == TNI_ALWAYS) {
         const tn_args args = {
             .in = in.in, .n_in = in.n, .lengths = in.lengths, .attrs = f.attrs, .n_attrs = f.op->contract->n_attrs};
-        status = tn_infer(f.op, &args, specs);
+        status = tni_infer(f.op, &args, specs);
         /* A result of Fuse has the type of its inputs, or its call fails and says so. */
         bool fits = v->op || (in.in[0] && tn_type_from_dlpack(in.in[0]->dtype) == specs[0].type);
         if (status == TN_OK && fits && specs[0].ndim >= 0 && specs[0].type != TN_NO_TYPE) set_shape(&s, &specs[0]);

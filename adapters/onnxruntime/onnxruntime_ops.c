@@ -8,8 +8,9 @@
 #include "onnxruntime.h"
 
 const uint8_t tni_ort_types[TN_TYPE_COUNT] = {
-    [TN_F32] = 1,  [TN_U8] = 2,   [TN_I8] = 3,   [TN_I16] = 5,   [TN_I32] = 6,   [TN_I64] = 7,
-    [TN_BOOL] = 9, [TN_F16] = 10, [TN_F64] = 11, [TN_BF16] = 16, [TN_E4M3] = 17, [TN_E5M2] = 19,
+    [TN_F32] = 1,   [TN_U8] = 2,    [TN_I8] = 3,   [TN_I16] = 5,  [TN_I32] = 6,
+    [TN_I64] = 7,   [TN_BOOL] = 9,  [TN_F16] = 10, [TN_F64] = 11, [TN_BF16] = 16,
+    [TN_E4M3] = 17, [TN_E5M2] = 19, [TN_U16] = 4,  [TN_U32] = 12, [TN_U64] = 13,
 };
 
 int32_t tni_ort_updated(const tni_contract *c, int32_t k, bool list) {

@@ -33,6 +33,9 @@ typedef void (*tf_delete)(void *kernel);
     X(BF16, 14, "bfloat16")    \
     X(C128, 18, "complex128")  \
     X(F16, 19, "half")         \
+    X(U16, 17, "uint16")       \
+    X(U32, 22, "uint32")       \
+    X(U64, 23, "uint64")       \
     X(E5M2, 24, "float8_e5m2") \
     X(E4M3, 25, "float8_e4m3fn")
 

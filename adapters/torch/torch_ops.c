@@ -40,6 +40,7 @@ static const char *schema_dtype(tn_type type) {
         [TN_F16] = "float16", [TN_BF16] = "bfloat16", [TN_F32] = "float32",   [TN_F64] = "float64",
         [TN_I8] = "int8",     [TN_I16] = "int16",     [TN_I32] = "int32",     [TN_I64] = "int64",
         [TN_U8] = "uint8",    [TN_BOOL] = "bool",     [TN_C64] = "complex64", [TN_C128] = "complex128",
+        [TN_U16] = "uint16",  [TN_U32] = "uint32",    [TN_U64] = "uint64",
     };
     return names[type] ? names[type] : "float32";
 }

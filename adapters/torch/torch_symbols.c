@@ -26,7 +26,10 @@ static void *cpu_library; /* of dlopen: libtorch_cpu with all that it depends on
     X(TN_C64, aoti_torch_dtype_complex64)      \
     X(TN_C128, aoti_torch_dtype_complex128)    \
     X(TN_E4M3, aoti_torch_dtype_float8_e4m3fn) \
-    X(TN_E5M2, aoti_torch_dtype_float8_e5m2)
+    X(TN_E5M2, aoti_torch_dtype_float8_e5m2)   \
+    X(TN_U16, aoti_torch_dtype_uint16)         \
+    X(TN_U32, aoti_torch_dtype_uint32)         \
+    X(TN_U64, aoti_torch_dtype_uint64)
 
 void *tni_torch_symbol(const char *name) {
     void *symbol = dlsym(RTLD_DEFAULT, name);

@@ -1,7 +1,7 @@
 /* A first program: softmax over the rows of a matrix, the second row with a mask.
  *
  *     make build
- *     cc -Iinclude -Ibuild/include examples/c/first.c -Lbuild -ltenon -Wl,-rpath,build -o build/first && build/first */
+ *     cc examples/c/first.c $(build/tenon flags) -o build/first && build/first */
 #include <stdio.h>
 #include <tenon.h>
 
@@ -22,5 +22,6 @@ int main(void) {
     tn_softmax_attrs attrs = TN_SOFTMAX_ATTRS; /* the defaults, to change some */
     attrs.axis = 2;
     if (tn_softmax(&tx, NULL, &attrs, &ty) != TN_OK) printf("and a mistake is explained: %s\n", tn_last_error());
+    tn_shutdown(); /* what the library keeps for later calls: not needed, but valgrind then has nothing to say */
     return 0;
 }

@@ -3,7 +3,9 @@
  *     operator <tab> shape <tab> kernel <tab> largest error <tab> milliseconds <tab> milliseconds of the loop
  *
  *     make build
- *     cc -O3 examples/c/operators.c $(build/tenon flags) -lm -o build/operators && build/operators */
+ *     cc -O3 examples/c/operators.c $(build/tenon flags) -lm -o build/operators && build/operators
+ *
+ * build/operators 8 divides the first size of every matrix by 8. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +131,7 @@ typedef struct call {
     tn_tensor in[MOST], out[MOST];
     const tn_tensor *in_list[MOST];
     tn_tensor *out_list[MOST];
+    int64_t shapes[MOST][4];
     tn_spec specs[MOST];
     tn_args args;
 } call;
@@ -163,11 +166,15 @@ static void drop(call *c) {
     }
 }
 
+static int64_t divisor = 1;
+
 static bool prepare(call *c, const example *e, const tn_function *op, tn_type type, const char *kernel) {
     *c = (call){.args = {.in = c->in_list, .n_in = e->n_in, .out = c->out_list, .kernel = kernel}};
     for (int i = 0; i < e->n_in; i++) {
         const input *in = &e->in[i];
-        if (!make(&c->in[i], in->type ? in->type : type, in->ndim, (int64_t *)in->shape)) return false;
+        memcpy(c->shapes[i], in->shape, sizeof in->shape);
+        if (e->in[0].shape[0] == in->shape[0] && (in->ndim > 1 || in->below)) c->shapes[i][0] /= divisor;
+        if (!make(&c->in[i], in->type ? in->type : type, in->ndim, c->shapes[i])) return false;
         fill(&c->in[i], in->below);
         c->in_list[i] = &c->in[i];
     }
@@ -242,8 +249,10 @@ static bool try_one(const example *e) {
     return done;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     bool done = true;
+    if (argc > 1 && atoi(argv[1]) > 0) divisor = atoi(argv[1]);
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) done = try_one(&examples[i]) && done;
+    tn_shutdown();
     return done ? 0 : 1;
 }

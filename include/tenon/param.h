@@ -17,11 +17,12 @@ extern "C" {
 
 typedef struct tn_param tn_param;
 
-/* In the device's memory, with this value. type: a real one. */
+/* In the device's memory, with this value. type: a real one. The caller gives it back with tn_param_free. */
 TN_API tn_status tn_param_make(tn_type type, tn_device device, double value, tn_param **param);
-/* Nothing that uses it may still run. NULL is fine. */
+/* Nothing that uses it may still run, and no other thread may use it meanwhile. NULL is fine. */
 TN_API void tn_param_free(tn_param *param);
 
+/* The tensor is the parameter's, and goes with it. */
 TN_API const tn_tensor *tn_param_tensor(const tn_param *param);
 
 /* From any thread. On a GPU in the order of `stream` (CUstream; NULL: the default one), without waiting: what was put

@@ -1,4 +1,14 @@
-/* Every function that can fail returns a tn_status and leaves a sentence for the user in tn_last_error(). */
+/* How Tenon says that something failed. There is one style:
+ *
+ *   - A function that can fail returns a tn_status: TN_OK, or what kind of failure it was.
+ *   - The few that return a pointer instead (tn_find, tn_function_at, the JSON functions …) return NULL.
+ *   - Either way a sentence for the user is in tn_last_error(), on the thread that made the call.
+ *   - Outputs of a function that failed have no meaning; nothing needs to be given back.
+ *
+ * A type that does not exist is an answer, not a failure: tn_type_named and tn_type_from_dlpack return TN_NO_TYPE.
+ *
+ * Unless a function says otherwise, it may be called from any thread, from many at once, and it keeps no pointer that
+ * it is given: strings, structs and arrays may go when it returns. The library never prints, exits or aborts. */
 #ifndef TENON_STATUS_H
 #define TENON_STATUS_H
 
@@ -34,13 +44,16 @@ typedef enum tn_status {
 #undef TN_STATUS_ENUM
 } tn_status;
 
+/* Both are constants of the library: nobody frees them. */
 TN_API const char *tn_status_name(tn_status status); /* "BAD_SHAPE" */
 TN_API const char *tn_status_text(tn_status status); /* "a tensor has a wrong shape" */
 
-/* The message of this thread's last failure; "" when there was none. Valid until the next call on this thread. */
+/* The message of this thread's last failure; "" when there was none. A call that succeeds leaves it as it is. The
+ * memory is the library's, and the text stays until the next failure on this thread. */
 TN_API const char *tn_last_error(void);
 
-/* Writes this thread's message and returns `status`: `return tn_fail(TN_BAD_SHAPE, "softmax: …", …);` */
+/* Writes this thread's message and returns `status`: `return tn_fail(TN_BAD_SHAPE, "softmax: …", …);` For kernels and
+ * other code that reports failures in Tenon's way. */
 TN_API tn_status tn_fail(tn_status status, const char *format, ...) TN_PRINTF(2, 3);
 
 /* Passes a failure on to the caller. */

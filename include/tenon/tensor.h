@@ -29,7 +29,10 @@ extern "C" {
     X(C64, "c64", 5, 64)    \
     X(C128, "c128", 5, 128) \
     X(E4M3, "e4m3", 10, 8)  \
-    X(E5M2, "e5m2", 12, 8)
+    X(E5M2, "e5m2", 12, 8)  \
+    X(U16, "u16", 1, 16)    \
+    X(U32, "u32", 1, 32)    \
+    X(U64, "u64", 1, 64)
 
 typedef enum tn_type {
     TN_NO_TYPE, /* unknown, or absent */
@@ -42,8 +45,11 @@ typedef enum tn_type {
 /* Sets of types are bit masks: TN_BIT(TN_F32) | TN_BIT(TN_F64). */
 #define TN_BIT(type) (1u << (type))
 #define TN_FLOATS (TN_BIT(TN_F16) | TN_BIT(TN_BF16) | TN_BIT(TN_F32) | TN_BIT(TN_F64))
+#define TN_INTS (TN_SIGNED | TN_UNSIGNED)
+#define TN_SIGNED (TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64))
+#define TN_UNSIGNED (TN_BIT(TN_U8) | TN_BIT(TN_U16) | TN_BIT(TN_U32) | TN_BIT(TN_U64))
 
-TN_API const char *tn_type_name(tn_type type);  /* "bf16"; "?" for TN_NO_TYPE */
+TN_API const char *tn_type_name(tn_type type);  /* "bf16", a constant; "?" for TN_NO_TYPE */
 TN_API tn_type tn_type_named(const char *name); /* TN_NO_TYPE where there is none */
 TN_API size_t tn_type_size(tn_type type);       /* bytes of an element */
 
@@ -73,7 +79,8 @@ typedef struct tn_tensor { /* DLTensor */
     uint64_t byte_offset;
 } tn_tensor;
 
-/* A dense tensor over the caller's memory, on the CPU. `shape` is not copied and must outlive the tensor. */
+/* A dense tensor over the caller's memory, on the CPU. Neither `data` nor `shape` is copied: both must outlive the
+ * tensor. Set .device for memory of another device. */
 TN_API tn_tensor tn_dense(void *data, tn_type type, int32_t ndim, int64_t *shape);
 
 #ifdef __cplusplus

@@ -79,6 +79,7 @@ class _Attribute:
         self.dtype_name = dtype_name
         self.code = "d" if attr.kind == "float" else "Q" if attr.kind in ("str", "choice", "activation") else "q"
         self.texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
+        self.name = self._text(attr.name)
 
     def fields(self, value: Any, held: list[Any]) -> tuple[int, int, Any]:
         """`held` keeps what the value points to."""
@@ -150,7 +151,7 @@ class Calls:
             fields: list[Any] = []
             for attribute, value in zip(self.attributes, attrs, strict=True):
                 kind, count, bits = attribute.fields(value, held)
-                fields += (0, kind, 0, count, bits)
+                fields += (attribute.name, kind, 0, count, bits)
             self._pack_attrs(frame.memory, frame.at_attrs, *fields)
         status = _infer(self.op.address, frame.address, frame.specs)
         if status:

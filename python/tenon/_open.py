@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 
 _NAME = "libtenon.so"
+_INSTALLED = f"{_NAME}.0"  # beside this file; there, libtenon.so is a text for linkers
 _HINT = "`pip install --force-reinstall libtenon` or `make build` brings it, TENON_LIBRARY=<path> names another one"
 
 
@@ -18,7 +19,7 @@ def _places() -> Iterator[str]:
         yield said
         return
     package = os.path.dirname(os.path.realpath(__file__))
-    yield os.path.join(package, _NAME)
+    yield os.path.join(package, _INSTALLED)
     yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", _NAME)
 
 

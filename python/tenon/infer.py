@@ -18,7 +18,7 @@ Require = Callable[[Any, str], None]
 
 # What each type accumulates in, where that is not the type itself; its complex type.
 _ACC = {"f16": "f32", "bf16": "f32", "e4m3": "f32", "e5m2": "f32", "i8": "i32"}
-_ACC |= dict.fromkeys(("i16", "i32", "i64", "u8", "bool"), "i64")
+_ACC |= dict.fromkeys(("i16", "i32", "i64", "u8", "u16", "u32", "bool"), "i64")
 _COMPLEX = {"f32": "c64", "f64": "c128"}
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -340,7 +340,7 @@ static tn_status add_named(formula *f) {
 /* What is left of an operator when its last call is through. */
 static void free_fused(tn_function *op) {
     formula *f = (formula *)formula_of(op->row);
-    tni_plans_drop(op);
+    tni_plans_free(op);
     tni_operator_free(op);
     free_formula(f);
 }
@@ -498,4 +498,19 @@ tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
     return parsed_of(f, parsed);
 }
 
-const tni_formulas tni_fused_rows = {complete, check, drop, gradient, release_gradient};
+/* The operators are gone, and what they were made of goes. */
+static void forget(void) {
+    take_lock();
+    for (int i = 0; i < BUCKETS; i++) {
+        for (formula *f = buckets[i], *next; f; f = next) {
+            next = f->next;
+            free_formula(f);
+        }
+        buckets[i] = NULL;
+    }
+    newest = oldest = NULL;
+    n_idle = 0;
+    give_lock();
+}
+
+const tni_formulas tni_fused_rows = {complete, check, drop, gradient, release_gradient, forget};

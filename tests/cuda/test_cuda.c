@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tenon/device.h>
 #include <tenon/param.h>
 
 #include "core/table/table.h"
@@ -248,6 +249,59 @@ static void test_no_memory(void) {
     CHECK(host.alloc(host.context, gpu, 1000).data == NULL && says("CUDA error 2"));
 }
 
+/* What a program does with a GPU by itself. Two GPUs are there, and no context is left behind. */
+static void test_use(void) {
+    tn_device_info info;
+    tn_memory_stats before, during, after;
+    tn_block block;
+    int count = 0;
+    char from[100] = "some bytes", to[100] = "";
+    const tn_device second = {TN_CUDA, 1};
+    CHECK(tn_device_count(TN_CUDA, &count) == TN_OK && count == 2);
+    CHECK(tn_device_describe(gpu, &info) == TN_OK && strcmp(info.name, "Fake GPU 0") == 0);
+    CHECK(info.capability[0] == 9 && info.memory == (size_t)80 << 30 && info.free_memory <= info.memory);
+    CHECK(tn_memory_get(gpu, &before) == TN_OK);
+    CHECK(tn_device_alloc(gpu, sizeof from, NULL, &block) == TN_OK && block.data);
+    CHECK(tn_memory_get(gpu, &during) == TN_OK && during.in_use >= before.in_use + sizeof from);
+    CHECK(tn_copy(gpu, block.data, cpu, from, sizeof from, NULL) == TN_OK);
+    CHECK(tn_copy(cpu, to, gpu, block.data, sizeof to, NULL) == TN_OK && strcmp(to, "some bytes") == 0);
+    CHECK(tn_copy(second, block.data, gpu, block.data, 1, NULL) == TN_UNSUPPORTED);
+    CHECK(says("tn_copy: from cuda:0 to cuda:1 is not one copy: copy to memory of the CPU, and from there"));
+    tn_device_free(gpu, block, NULL);
+    CHECK(tn_memory_get(gpu, &after) == TN_OK && after.in_use == before.in_use && after.peak >= during.in_use);
+    CHECK(tn_memory_reset_peak(gpu) == TN_OK && tn_memory_get(gpu, &after) == TN_OK && after.peak == after.in_use);
+    CHECK(tn_device_alloc(gpu, 0, NULL, &block) == TN_OK && block.data);
+    tn_device_free(gpu, block, NULL);
+    CHECK(tn_device_alloc((tn_device){TN_CUDA, 7}, 1, NULL, &block) == TN_BAD_DEVICE && !block.data);
+    CHECK(says("tn_device_alloc: there is no cuda:7; this process sees 2 GPUs"));
+    CHECK(current_context() == NULL);
+}
+
+static void test_streams(void) {
+    void *streams[2], *pinned;
+    tn_event *begin = NULL, *end = NULL;
+    double milliseconds = 0;
+    _Atomic int *holds = dlsym(RTLD_DEFAULT, "fake_holds");
+    CHECK(tn_stream_make(gpu, &streams[0]) == TN_OK && tn_stream_make(gpu, &streams[1]) == TN_OK);
+    CHECK(streams[0] && streams[1] && streams[0] != streams[1]);
+    CHECK(tn_pinned_alloc(gpu, 1000, &pinned) == TN_OK && pinned);
+    CHECK(tn_event_make(gpu, &begin) == TN_OK && tn_event_make(gpu, &end) == TN_OK);
+    CHECK(tn_event_hold(begin, streams[1]) == TN_SYSTEM &&
+          says("tn_event_hold: letting a stream wait: CUDA error 400"));
+    CHECK(tn_event_record(begin, streams[0]) == TN_OK && tn_event_hold(begin, streams[1]) == TN_OK);
+    CHECK(holds && *holds == 1);
+    CHECK(tn_event_milliseconds(begin, end, &milliseconds) == TN_SYSTEM); /* the end was not recorded */
+    CHECK(tn_event_record(end, streams[1]) == TN_OK && tn_event_wait(end) == TN_OK);
+    CHECK(tn_event_milliseconds(begin, end, &milliseconds) == TN_OK && milliseconds == 1);
+    CHECK(tn_stream_wait(gpu, streams[0]) == TN_OK && current_context() == NULL);
+    tn_event_free(begin);
+    tn_event_free(end);
+    tn_pinned_free(gpu, pinned);
+    for (int i = 0; i < 2; i++) tn_stream_free(gpu, streams[i]);
+    tn_shutdown(); /* the pool and the context are gone, and come again */
+    test_use();
+}
+
 /* A parameter is in the GPU's memory, and is written there in the order of a stream. */
 static void test_param(void) {
     static char stream;
@@ -354,6 +408,8 @@ int main(int argc, char **argv) {
                 {"works", test_launch},
                 {"works", test_fork},
                 {"works", test_param},
+                {"works", test_use},
+                {"works", test_streams},
                 {"no memory", test_no_memory},
                 {"no memory", test_param_no_memory},
                 {"illegal access", test_sticky},

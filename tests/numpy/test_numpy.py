@@ -436,7 +436,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.softmax(None), TypeError, "softmax: x must be an array, not None"),
         (lambda: tn.softmax([1.0]), TypeError, r"softmax: x must be an array, not list; numpy.asarray\(…\) makes one"),
         (lambda: tn.softmax(np.array("a")), TypeError, "softmax: x has type <U1, which Tenon does not have"),
-        (lambda: tn.softmax(np.ones(3, np.uint32)), TypeError, "softmax: x has type uint32, which Tenon does not have"),
+        (lambda: tn.softmax(np.ones(3, np.uint32)), TypeError, "softmax: x has type u32, needs f16, bf16, f32 or f64"),
         (lambda: tn.softmax(np.ones(3, np.int32)), TypeError, "softmax: x has type i32, needs"),
         (lambda: tn.softmax(X, axis=5), ValueError, "softmax: axis is 5"),
         (lambda: tn.softmax(X, axis=0.5), TypeError, "softmax: axis is 0.5, needs an int"),
@@ -548,3 +548,12 @@ def test_tensors_of_the_opposite_sign() -> None:
     torch = pytest.importorskip("torch")
     t = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
     assert np.allclose(tn.softmax(t), torch.softmax(t, 0).numpy())
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32])
+def test_integers_without_a_sign(kind: type) -> None:
+    plus = tn.fuse("f<T: int>(x: T[*s]) -> y: T[*s] : x + 1")
+    x = np.array([0, np.iinfo(kind).max - 1, np.iinfo(kind).max], kind)
+    assert np.array_equal(plus(x), x + kind(1)) and plus(x).dtype == kind
+    with pytest.raises(TypeError, match="f: x has type u64; formulas compute integers in 64 bits with a sign"):
+        plus(x.astype(np.uint64))

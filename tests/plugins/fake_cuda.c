@@ -121,7 +121,7 @@ static int make_second(void *where, void **thing) {
     return make(thing);
 }
 
-static _Atomic size_t in_use;
+static _Atomic size_t in_use, pool_used, pool_high;
 
 static int allocate(uint64_t *data, size_t bytes) {
     if (is("no memory")) return 2;
@@ -132,7 +132,23 @@ static int allocate(uint64_t *data, size_t bytes) {
 }
 static int allocate_ordered(uint64_t *data, size_t bytes, void *pool, void *stream) {
     (void)pool, (void)stream;
-    return allocate(data, bytes);
+    const int error = allocate(data, bytes);
+    if (error) return error;
+    pool_used += malloc_usable_size((void *)(uintptr_t)*data);
+    if (pool_used > pool_high) pool_high = pool_used;
+    return 0;
+}
+static int pool_attribute(void *pool, int which, uint64_t *value) {
+    enum { RESERVED = 5, USED = 7, USED_HIGH = 8 };
+    (void)pool;
+    *value = which == USED ? pool_used : which == USED_HIGH ? pool_high : which == RESERVED ? pool_high : 0;
+    return 0;
+}
+static int set_pool_attribute(void *pool, int which, const uint64_t *value) {
+    (void)pool;
+    if (which == 8 && *value != 0) return 1; /* the driver takes nothing but 0 */
+    if (which == 8) pool_high = pool_used;
+    return 0;
 }
 static int allocate_pinned(void **data, size_t bytes, unsigned flags) {
     (void)flags;
@@ -145,6 +161,11 @@ static int release(uint64_t data) {
     in_use -= malloc_usable_size((void *)(uintptr_t)data);
     free((void *)(uintptr_t)data);
     return 0;
+}
+static int release_ordered(uint64_t data, void *stream) {
+    (void)stream;
+    pool_used -= malloc_usable_size((void *)(uintptr_t)data);
+    return release(data);
 }
 static int memory_info(size_t *unused, size_t *all) {
     static int looked;
@@ -166,8 +187,30 @@ static int fill(void *to, unsigned char value, size_t bytes, void *stream) {
     memset(to, value, bytes < (size_t)64 << 20 ? bytes : 1);
     return 0;
 }
+/* Events that were recorded, and how many streams were told to wait for one. */
+enum { EVENTS = 4096 };
+static void *recorded[EVENTS];
+static _Atomic int n_recorded;
+__attribute__((visibility("default"))) _Atomic int fake_holds;
+static int record(void *event, void *stream) {
+    (void)stream;
+    if (!event) return 400;
+    recorded[n_recorded++ % EVENTS] = event;
+    return 0;
+}
+static int is_recorded(const void *event) {
+    for (int i = 0; i < EVENTS; i++) {
+        if (recorded[i] && recorded[i] == event) return 1;
+    }
+    return 0;
+}
+static int hold(void *stream, void *event, unsigned flags) {
+    if (!stream || !is_recorded(event) || flags) return 400;
+    fake_holds++;
+    return 0;
+}
 static int elapsed(float *milliseconds, void *begin, void *end) {
-    (void)begin, (void)end;
+    if (!is_recorded(begin) || !is_recorded(end)) return 400;
     *milliseconds = 1;
     return 0;
 }
@@ -224,7 +267,9 @@ static const struct {
     {"cuCtxPopCurrent", (function)pop},
     {"cuMemPoolCreate", (function)make},
     {"cuMemAllocFromPoolAsync", (function)allocate_ordered},
-    {"cuMemFreeAsync", (function)release},
+    {"cuMemPoolGetAttribute", (function)pool_attribute},
+    {"cuMemPoolSetAttribute", (function)set_pool_attribute},
+    {"cuMemFreeAsync", (function)release_ordered},
     {"cuMemAlloc", (function)allocate},
     {"cuMemFree", (function)release},
     {"cuMemHostAlloc", (function)allocate_pinned},
@@ -238,6 +283,8 @@ static const struct {
     {"cuStreamEndCapture", (function)make_second},
     {"cuGraphInstantiateWithFlags", (function)make},
     {"cuEventCreate", (function)make},
+    {"cuEventRecord", (function)record},
+    {"cuStreamWaitEvent", (function)hold},
     {"cuEventElapsedTime", (function)elapsed},
     {"cuDeviceGetPCIBusId", (function)bus_id},
     {"cuCtxSetCurrent", (function)set_current},

@@ -59,6 +59,8 @@ tn_type tni_acc_type(tn_type type) {
     case TN_I16:
     case TN_I32:
     case TN_U8:
+    case TN_U16:
+    case TN_U32:
     case TN_BOOL: return TN_I64;
     default: return type;
     }

@@ -81,11 +81,10 @@ static tn_status parse_type(tni_draft *d, tni_draft_param *param) {
 
 /* `any`, `float`, `int` or names of types. */
 static tn_status parse_type_set(tni_draft *d, tni_typevar *var) {
-    static const uint32_t ints = TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8);
     static const struct {
         const char *name;
         uint32_t mask;
-    } sets[] = {{"any", (1u << TN_TYPE_COUNT) - 2}, {"float", TN_FLOATS}, {"int", ints}};
+    } sets[] = {{"any", (1u << TN_TYPE_COUNT) - 2}, {"float", TN_FLOATS}, {"int", TN_INTS}};
     for (int i = 0; i < 3; i++) {
         if (tni_lex_is(&d->lex, sets[i].name)) {
             var->set = sets[i].name;

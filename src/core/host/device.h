@@ -6,7 +6,10 @@
 
 #include <stdatomic.h>
 
+#include <tenon/device.h>
 #include <tenon/op.h>
+
+typedef enum tni_transfer { TNI_INTO, TNI_OUT_OF, TNI_WITHIN } tni_transfer;
 
 typedef struct tni_device_ops {
     tn_device_kind kind;   /* DLPack's number for it */
@@ -27,6 +30,26 @@ typedef struct tni_device_ops {
     tn_status (*read)(const char *wanted, tn_device device, void *to, const void *from, size_t bytes, void *stream);
     /* Returns when the device has done all that is in the stream. */
     tn_status (*wait)(const char *wanted, tn_device device, void *stream);
+
+    /* What follows is for programs that use the device by themselves (tenon/device.h says what each does). NULL: the
+     * device lacks it, and the caller is told so. */
+    tn_status (*count)(const char *wanted, int *count); /* of a `single` device: NULL */
+    tn_status (*describe)(const char *wanted, tn_device device, tn_device_info *info);
+    tn_status (*memory)(const char *wanted, tn_device device, tn_memory_stats *stats, bool reset_peak);
+    tn_status (*pin)(const char *wanted, tn_device device, size_t bytes, void **data);
+    void (*unpin)(tn_device device, void *data);
+    /* Bytes into the device's memory, out of it, or within it; returns before they are there, where it can. */
+    tn_status (*transfer)(const char *wanted, tn_device device, tni_transfer way, void *to, const void *from,
+                          size_t bytes, void *stream);
+    tn_status (*stream_make)(const char *wanted, tn_device device, void **stream);
+    void (*stream_free)(tn_device device, void *stream);
+    tn_status (*event_make)(const char *wanted, tn_device device, void **event);
+    void (*event_free)(tn_device device, void *event);
+    tn_status (*event_record)(const char *wanted, tn_device device, void *event, void *stream);
+    tn_status (*event_hold)(const char *wanted, tn_device device, void *event, void *stream);
+    tn_status (*event_wait)(const char *wanted, tn_device device, void *event);
+    tn_status (*event_time)(const char *wanted, tn_device device, void *begin, void *end, double *milliseconds);
+    void (*close)(void); /* tn_shutdown: gives back all that it holds; it can be used again. NULL: it holds nothing */
 } tni_device_ops;
 
 /* The struct must stay where it is. Refused where its kind has another one already. */

@@ -66,6 +66,7 @@ void tn_param_free(tn_param *param) {
 }
 
 const tn_tensor *tn_param_tensor(const tn_param *param) {
+    if (!param) tn_fail(TN_BAD_VALUE, "tn_param_tensor: the parameter is NULL");
     return param ? &param->tensor : NULL;
 }
 

@@ -33,7 +33,9 @@ static struct {
     _Atomic int inside;     /* workers in the current loop */
     int helpers;            /* workers that the current loop wants */
     int started;            /* workers */
-    _Atomic int wanted;     /* threads, the caller's included; 0: not decided yet */
+    bool stopping;          /* they are to end */
+    pthread_t ids[TNI_MOST_THREADS];
+    _Atomic int wanted; /* threads, the caller's included; 0: not decided yet */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .wake = PTHREAD_COND_INITIALIZER,
@@ -68,6 +70,7 @@ static void *worker(void *arg) {
         pthread_mutex_lock(&pool.lock);
         while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
         seen = atomic_load(&pool.round);
+        if (pool.stopping) break;
         loop *l = atomic_load(&pool.inside) < pool.helpers ? pool.current : NULL; /* NULL: over already */
         if (l) atomic_fetch_add(&pool.inside, 1);
         pthread_mutex_unlock(&pool.lock);
@@ -78,20 +81,30 @@ static void *worker(void *arg) {
         if (atomic_fetch_sub(&pool.inside, 1) == 1) pthread_cond_signal(&pool.done);
         pthread_mutex_unlock(&pool.lock);
     }
+    pthread_mutex_unlock(&pool.lock);
     return NULL;
 }
 
 /* The caller holds pool.busy. Where the system refuses a thread, the loop does with fewer. */
 static void start_workers(int count) {
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     while (pool.started < count) {
-        pthread_t id;
-        if (pthread_create(&id, &attr, worker, (void *)(uintptr_t)atomic_load(&pool.round)) != 0) break;
+        void *round = (void *)(uintptr_t)atomic_load(&pool.round);
+        if (pthread_create(&pool.ids[pool.started], NULL, worker, round) != 0) break;
         pool.started++;
     }
-    pthread_attr_destroy(&attr);
+}
+
+void tni_threads_end(void) {
+    pthread_mutex_lock(&pool.busy);
+    pthread_mutex_lock(&pool.lock);
+    pool.stopping = true;
+    atomic_fetch_add(&pool.round, 1);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < pool.started; i++) pthread_join(pool.ids[i], NULL);
+    pool.started = 0;
+    pool.stopping = false;
+    pthread_mutex_unlock(&pool.busy);
 }
 
 /* Threads do not survive a fork: the child starts its own when it needs them. */

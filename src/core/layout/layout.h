@@ -18,4 +18,9 @@ static inline int64_t tni_whole(double a) {
     return a >= 0x1p63 ? INT64_MAX : a < -0x1p63 ? INT64_MIN : near;
 }
 
+/* The same for 64 bits without a sign: of negative numbers, the lower bits. */
+static inline uint64_t tni_whole_unsigned(double a) {
+    return a >= 0x1p64 ? UINT64_MAX : a >= 0x1p63 ? (uint64_t)a : (uint64_t)tni_whole(a);
+}
+
 #endif

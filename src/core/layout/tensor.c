@@ -164,6 +164,9 @@ double tn_get(tn_type type, const void *data, int64_t i) {
     case TN_BOOL: return ((const uint8_t *)data)[i] != 0;
     case TN_E4M3: return widen(((const uint8_t *)data)[i], 4, 3, false);
     case TN_E5M2: return widen(((const uint8_t *)data)[i], 5, 2, true);
+    case TN_U16: return ((const uint16_t *)data)[i];
+    case TN_U32: return ((const uint32_t *)data)[i];
+    case TN_U64: return (double)((const uint64_t *)data)[i];
     default: return (double)NAN; /* complex numbers have no double */
     }
 }
@@ -182,6 +185,9 @@ void tn_set(tn_type type, void *data, int64_t i, double value) {
     case TN_BOOL: ((uint8_t *)data)[i] = value != 0; break;
     case TN_E4M3: ((uint8_t *)data)[i] = (uint8_t)narrow(value, 4, 3, false); break;
     case TN_E5M2: ((uint8_t *)data)[i] = (uint8_t)narrow(value, 5, 2, true); break;
+    case TN_U16: ((uint16_t *)data)[i] = (uint16_t)tni_whole(value); break;
+    case TN_U32: ((uint32_t *)data)[i] = (uint32_t)tni_whole(value); break;
+    case TN_U64: ((uint64_t *)data)[i] = tni_whole_unsigned(value); break;
     default: break;
     }
 }

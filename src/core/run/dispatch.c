@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/host/status.h"
+#include "core/host/threads.h"
 #include "core/layout/layout.h"
 #include "plan.h"
 #include "run.h"
@@ -274,16 +275,36 @@ static tn_status run_plan(const tni_plan *plan, const tn_args *args, const tn_ho
 static tn_status plan_and_run(const tn_function *op, const tn_args *args, const tn_host *host, tni_make_output make,
                               void *context) {
     tni_plan *plan;
+    tn_host room;
+    TN_TRY(tni_host_fill(op->contract->name, host, &room, &host));
     TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
     tn_status status = plan->ops->usable ? plan->ops->usable(plan->op->contract->name) : TN_OK;
-    if (status == TN_OK) status = run_plan(plan, args, host ? host : tn_default_host(), make, context);
+    if (status == TN_OK) status = run_plan(plan, args, host, make, context);
     tni_plan_release(plan);
     return status;
 }
 
-tn_status tn_run(const tn_function *op, const tn_args *args, const tn_host *host) {
-    if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_run: the operator or its arguments are NULL");
+/* A call that writes nothing is a mistake: an output that was forgotten. */
+static tn_status check_wanted(const tni_contract *c, const tn_args *args) {
+    for (int32_t o = 0; o < args->n_out && args->out; o++) {
+        if (args->out[o]) return TN_OK;
+    }
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        if (c->inputs[i].inplace) return TN_OK;
+    }
+    return c->n_outputs == 0 ? TN_OK
+                             : tn_fail(TN_BAD_VALUE, "%s: no output is wanted: %s%s NULL", c->name, c->outputs[0].name,
+                                       c->n_outputs == 1 ? " is" : " and all others are");
+}
+
+tn_status tni_run(const tn_function *op, const tn_args *args, const tn_host *host) {
+    TN_TRY(check_wanted(op->contract, args));
     return plan_and_run(op, args, host, NULL, NULL);
+}
+
+tn_status tn_run(const tn_function *op, const tn_args *args, const tn_host *host) {
+    TN_TRY(tni_check_call("tn_run", op, args));
+    return tni_run(op, args, host);
 }
 
 tn_status tni_call_alloc(const tn_function *op, const tn_args *args, const tn_host *host, tni_make_output make,
@@ -293,7 +314,7 @@ tn_status tni_call_alloc(const tn_function *op, const tn_args *args, const tn_ho
 
 tn_status tn_prepare(const tn_function *op, const tn_args *args, const tn_host *host) {
     (void)host; /* nothing is allocated or run */
-    if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_prepare: the operator or its arguments are NULL");
+    TN_TRY(tni_check_call("tn_prepare", op, args));
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tni_plan_release(plan);
@@ -305,7 +326,8 @@ static size_t with_alignment(size_t bytes) {
 }
 
 tn_status tn_workspace(const tn_function *op, const tn_args *args, size_t *bytes) {
-    if (!op || !args || !bytes) return tn_fail(TN_BAD_VALUE, "tn_workspace: an argument is NULL");
+    TN_TRY(tni_check_call("tn_workspace", op, args));
+    if (!bytes) return tn_fail(TN_BAD_VALUE, "tn_workspace: the place for the number of bytes is NULL");
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     *bytes = plan->idle ? 0 : with_alignment(plan->workspace);
@@ -334,7 +356,7 @@ static double moved_bytes(const tni_plan *plan) {
 }
 
 tn_status tn_explain(const tn_function *op, const tn_args *args, const char **kernel, tn_cost *cost) {
-    if (!op || !args) return tn_fail(TN_BAD_VALUE, "tn_explain: the operator or its arguments are NULL");
+    TN_TRY(tni_check_call("tn_explain", op, args));
     tni_plan *plan;
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tn_call call = tni_plan_call(plan);

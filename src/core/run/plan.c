@@ -173,6 +173,10 @@ static void plans_free(struct tni_plans *plans) {
     tni_free(plans);
 }
 
+void tni_plans_free(tn_function *op) {
+    plans_free(atomic_exchange(&op->plans, NULL));
+}
+
 /* A fork may have happened while another thread held a bucket's lock. The child forgets the plans: they are made anew
  * when they are needed, and what the parent's threads were doing to them does not matter. */
 static void forget_plans(void) {
@@ -185,10 +189,6 @@ static void forget_plans(void) {
 
 static void watch_forks(void) {
     pthread_atfork(tni_operators_lock, tni_operators_unlock, forget_plans);
-}
-
-void tni_plans_drop(tn_function *op) {
-    plans_free(atomic_exchange(&op->plans, NULL));
 }
 
 static struct tni_plans *plans_of(const tn_function *op) {

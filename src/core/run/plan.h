@@ -48,7 +48,7 @@ typedef struct tni_plan {
  * args->out is not looked at. */
 tn_status tni_plan_get(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);
 void tni_plan_release(tni_plan *plan);
-void tni_plans_drop(tn_function *op); /* all of an operator that no call uses */
+void tni_plans_free(tn_function *op); /* all of an operator that no call uses */
 
 /* Checks the call and fills a new plan's arena, not cached (plan_make.c). */
 tn_status tni_plan_make(const tn_function *op, const tn_args *args, bool made, tni_plan **plan);

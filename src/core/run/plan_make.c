@@ -188,10 +188,24 @@ static tn_status read_call(reading *r, tni_arena *arena, bool unknown, bool outp
     return tni_bind(r->op->contract, &inputs, r->attrs, r->n_attrs, bound, specs);
 }
 
-tn_status tn_infer(const tn_function *op, const tn_args *args, tn_spec *specs) {
-    if (!op || !args || !specs) {
-        return tn_fail(TN_BAD_VALUE, "tn_infer: %s NULL", !op ? "the operator is" : "arguments or specs are");
+tn_status tni_check_call(const char *wanted, const tn_function *op, const tn_args *args) {
+    if (!op || !args) {
+        return tn_fail(TN_BAD_VALUE, "%s: the %s NULL", wanted, !op ? "operator is" : "arguments are");
     }
+    for (int32_t i = 0; args->attrs && i < args->n_attrs; i++) {
+        if (args->attrs[i].name) continue;
+        return tn_fail(TN_BAD_VALUE, "%s: attribute %d has no name (NULL)", op->contract->name, i);
+    }
+    return TN_OK;
+}
+
+tn_status tn_infer(const tn_function *op, const tn_args *args, tn_spec *specs) {
+    TN_TRY(tni_check_call("tn_infer", op, args));
+    if (!specs) return tn_fail(TN_BAD_VALUE, "tn_infer: the array for the results is NULL");
+    return tni_infer(op, args, specs);
+}
+
+tn_status tni_infer(const tn_function *op, const tn_args *args, tn_spec *specs) {
     tni_arena *arena = tni_arena_new();
     if (!arena) return TN_NO_MEMORY;
     tni_bound bound;

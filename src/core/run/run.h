@@ -4,6 +4,13 @@
 
 #include "core/table/table.h"
 
+/* tn_run and tn_infer without a look at names: an attribute without one is the one at its place in the contract
+ * (TN_ATTR_UNSET: the default). */
+tn_status tni_run(const tn_function *op, const tn_args *args, const tn_host *host);
+tn_status tni_infer(const tn_function *op, const tn_args *args, tn_spec *specs);
+/* What the public functions ask of a call before anything else: that nothing is NULL that has to be there. */
+tn_status tni_check_call(const char *wanted, const tn_function *op, const tn_args *args);
+
 /* Makes output `output`, which the adapter owns; the core runs into it. */
 typedef tn_status (*tni_make_output)(void *context, int32_t output, const tn_spec *spec, const int64_t *strides,
                                      tn_tensor **made);

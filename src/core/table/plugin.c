@@ -151,7 +151,16 @@ static tn_status check_file(const char *path, struct stat *info) {
     return status;
 }
 
-static tn_status open_plugin(const char *path) {
+enum { MOST_PLUGINS = 256 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static struct {
+    dev_t device;
+    ino_t inode;
+    void *handle;
+} loaded[MOST_PLUGINS];
+static int count;
+
+static tn_status open_plugin(const char *path, void **opened) {
     /* A name without a slash would be looked up in the library path. */
     char local[4096];
     size_t length = strlen(path);
@@ -164,17 +173,12 @@ static tn_status open_plugin(const char *path) {
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
     tn_status status = plugin ? tni_table_add(plugin->ops, (int)plugin->count)
                               : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
+    *opened = handle;
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
     return status;
 }
 
 tn_status tn_load(const char *path) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
-        dev_t device;
-        ino_t inode;
-    } loaded[256];
-    static int count;
     struct stat info;
     if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
     TN_TRY(check_file(path, &info));
@@ -182,10 +186,10 @@ tn_status tn_load(const char *path) {
     tn_status status = TN_OK;
     bool known = false;
     for (int i = 0; i < count; i++) known |= loaded[i].device == info.st_dev && loaded[i].inode == info.st_ino;
-    if (!known && count == 256) {
-        status = tn_fail(TN_BAD_PLUGIN, "%s: 256 plugins are loaded already", path);
+    if (!known && count == MOST_PLUGINS) {
+        status = tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", path, MOST_PLUGINS);
     } else if (!known) {
-        status = open_plugin(path);
+        status = open_plugin(path, &loaded[count].handle);
         if (status == TN_OK) {
             loaded[count].device = info.st_dev;
             loaded[count++].inode = info.st_ino;
@@ -193,4 +197,10 @@ tn_status tn_load(const char *path) {
     }
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+void tni_plugins_close(void) {
+    pthread_mutex_lock(&lock);
+    while (count > 0) dlclose(loaded[--count].handle);
+    pthread_mutex_unlock(&lock);
 }

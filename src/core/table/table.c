@@ -133,6 +133,30 @@ void tni_operators_unlock(void) {
     pthread_mutex_unlock(&keeping);
 }
 
+/* The operator that its rule calls goes by itself. */
+static void free_alone(tn_function *op) {
+    tni_rule_free((tni_rule *)atomic_exchange(&op->rule, NULL));
+    tni_operator_free(op);
+}
+
+void tni_table_clear(void (*free_plans)(tn_function *op)) {
+    pthread_mutex_lock(&lock);
+    const int n = atomic_load(&count);
+    for (int i = 0; i < n; i++) free_plans(atomic_load(&operators[i]));
+    for (tn_function *op = kept; op; op = op->next) free_plans(op);
+    atomic_store(&ready, false);
+    atomic_store(&count, 0);
+    for (int i = 0; i < SLOTS; i++) atomic_store_explicit(&slots[i], NULL, memory_order_relaxed);
+    for (int i = 0; i < n; i++) free_alone(atomic_exchange(&operators[i], NULL));
+    for (tn_function *op = kept, *next; op; op = next) {
+        next = op->next;
+        free_alone(op);
+    }
+    kept = NULL;
+    if (formulas && formulas->forget) formulas->forget();
+    pthread_mutex_unlock(&lock);
+}
+
 /* Makes the rows known to look-ups; they are complete before anybody can see them. */
 static void publish(tn_function *const *made, int n) {
     int first = atomic_load(&count);
@@ -267,15 +291,21 @@ int tn_function_count(void) {
 }
 
 const tn_function *tn_function_at(int index) {
-    if (index < 0 || index >= tn_function_count()) return NULL;
+    const int n = tn_function_count();
+    if (index < 0 || index >= n) {
+        if (n) tn_fail(TN_NOT_FOUND, "there is no operator %d; the table has %d", index, n);
+        return NULL;
+    }
     return atomic_load_explicit(&operators[index], memory_order_acquire);
 }
 
 const char *tn_function_name(const tn_function *op) {
+    if (!op) tn_fail(TN_BAD_VALUE, "tn_function_name: the operator is NULL");
     return op ? op->contract->name : NULL;
 }
 
 const tn_op *tn_function_row(const tn_function *op) {
+    if (!op) tn_fail(TN_BAD_VALUE, "tn_function_row: the operator is NULL");
     return op ? op->row : NULL;
 }
 

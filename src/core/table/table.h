@@ -42,6 +42,10 @@ static inline void tni_operator_let_go(const tn_function *op) {
     tn_function *held = (tn_function *)op;
     if (op->unheld && atomic_fetch_sub_explicit(&held->holders, 1, memory_order_acq_rel) == 1) held->unheld(held);
 }
+/* Frees all operators, those in no table too, and before that, with `free_plans`, the plans of each. The next call
+ * reads the rows compiled in again. */
+void tni_table_clear(void (*free_plans)(tn_function *op));
+void tni_plugins_close(void); /* behind tni_table_clear, whose rows are in them */
 /* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is
  * first asked for something. */
 void tni_set_builtin(const tn_op *const *families);
@@ -59,6 +63,7 @@ typedef struct tni_formulas {
      * NULL where there is none. The caller frees it, and gives the operator back with `release`. */
     tn_status (*gradient)(const tn_op *whole, char **rule, const tn_function **called);
     void (*release)(const tn_function *called);
+    void (*forget)(void); /* frees what it has made for operators that are gone, when the library is shut down */
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
 

@@ -6,6 +6,7 @@
 #ifndef TNI_CUDA_H
 #define TNI_CUDA_H
 
+#include "core/host/device.h"
 #include "core/host/memory.h"
 #include "driver.h"
 
@@ -48,6 +49,8 @@ void tni_cuda_leave(tni_cuda_scope *scope);
 tn_status tni_cuda_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block);
 void tni_cuda_free(tn_device device, tn_block block, void *stream);
 void tni_cuda_trim(void); /* gives the pools' unused memory back */
+tn_status tni_cuda_memory(const char *wanted, tn_device device, tn_memory_stats *stats, bool reset_peak);
+void tni_cuda_close(void); /* pools destroyed, primary contexts released; kernels are unloaded before */
 
 /* What is done to load a kernel is no part of a graph, and the driver allows it while one is captured, by this thread
  * or another, where it is said before: between begin and end. */
@@ -84,6 +87,8 @@ tn_status tni_image_code(const char *wanted, const tni_image *image, void **memo
 
 /* Loads what NVRTC or the build made; the driver has a copy of it then. Returns CUDA's error. */
 int tni_cuda_load_code(const tni_cuda_api *cu, const void *code, cu_library *library);
+
+void tni_images_unload(void);
 
 /* A kernel for this GPU; valid in every context of it. */
 tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const char *name, cu_kernel *kernel);

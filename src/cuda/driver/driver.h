@@ -44,7 +44,8 @@ typedef struct cu_pool_properties { /* CUmemPoolProps */
     size_t most;
     uint8_t reserved[56];
 } cu_pool_properties;
-enum { CU_POOL_RELEASE_THRESHOLD = 4 };
+enum { CU_POOL_RELEASE_THRESHOLD = 4, CU_POOL_RESERVED = 5, CU_POOL_USED = 7, CU_POOL_USED_HIGH = 8 };
+enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_CAPTURE_RELAXED = 2 };
 
 /* X(name, version, result arguments). cuGetProcAddress picks the variant that this version introduced. */
@@ -58,7 +59,10 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuDeviceGetAttribute, 2000, (int *value, int attribute, int device))                                            \
     X(cuMemPoolCreate, 11020, (cu_pool * pool, const cu_pool_properties *properties))                                 \
     X(cuMemPoolSetAttribute, 11020, (cu_pool pool, int attribute, void *value))                                       \
+    X(cuMemPoolGetAttribute, 11020, (cu_pool pool, int attribute, void *value))                                       \
+    X(cuMemPoolDestroy, 11020, (cu_pool pool))                                                                        \
     X(cuDevicePrimaryCtxRetain, 7000, (cu_context * context, int device))                                             \
+    X(cuDevicePrimaryCtxRelease, 11000, (int device))                                                                 \
     X(cuCtxGetCurrent, 4000, (cu_context * context))                                                                  \
     X(cuCtxGetDevice, 2000, (int *device))                                                                            \
     X(cuCtxPushCurrent, 4000, (cu_context context))                                                                   \
@@ -67,6 +71,7 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuStreamCreate, 2000, (cu_stream * stream, unsigned flags))                                                     \
     X(cuStreamDestroy, 4000, (cu_stream stream))                                                                      \
     X(cuStreamSynchronize, 2000, (cu_stream stream))                                                                  \
+    X(cuStreamWaitEvent, 3020, (cu_stream stream, cu_event event, unsigned flags))                                    \
     X(cuStreamBeginCapture, 10010, (cu_stream stream, int mode))                                                      \
     X(cuThreadExchangeStreamCaptureMode, 10010, (int *mode))                                                          \
     X(cuStreamEndCapture, 10000, (cu_stream stream, cu_graph * graph))                                                \
@@ -94,6 +99,7 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuLibraryLoadData, 12000,                                                                                       \
       (cu_library * library, const void *code, int *options, void **values, unsigned n_options, int *library_options, \
        void **library_values, unsigned n_library_options))                                                            \
+    X(cuLibraryUnload, 12000, (cu_library library))                                                                   \
     X(cuLibraryGetKernel, 12000, (cu_kernel * kernel, cu_library library, const char *name))                          \
     X(cuKernelGetFunction, 12000, (cu_function * function, cu_kernel kernel))                                         \
     X(cuFuncGetAttribute, 2020, (int *value, int attribute, cu_function function))                                    \

@@ -167,3 +167,48 @@ void tni_cuda_trim(void) {
         tni_cuda_leave(&scope);
     }
 }
+
+/* The driver counts a block until the stream has come to where it was freed. */
+static int read_pool(const tni_cuda_api *cu, cu_pool pool, tn_memory_stats *stats, bool reset_peak) {
+    uint64_t used = 0, high = 0, reserved = 0, none = 0;
+    int error = reset_peak ? cu->cuMemPoolSetAttribute(pool, CU_POOL_USED_HIGH, &none) : 0;
+    if (!error) error = cu->cuMemPoolGetAttribute(pool, CU_POOL_USED, &used);
+    if (!error) error = cu->cuMemPoolGetAttribute(pool, CU_POOL_USED_HIGH, &high);
+    if (!error) error = cu->cuMemPoolGetAttribute(pool, CU_POOL_RESERVED, &reserved);
+    *stats = (tn_memory_stats){(size_t)used, (size_t)high, (size_t)reserved};
+    return error;
+}
+
+tn_status tni_cuda_memory(const char *wanted, tn_device device, tn_memory_stats *stats, bool reset_peak) {
+    tni_cuda_scope scope;
+    cu_pool pool;
+    TN_TRY(tni_cuda_enter(wanted, device.index, &scope));
+    const tni_cuda_api *cu = tni_cuda(wanted);
+    int error = cu ? own_pool(cu, device.index, &pool) : 0;
+    if (cu && !error) error = read_pool(cu, pool, stats, reset_peak);
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    return error ? tni_cuda_failed(wanted, "asking the pool of GPU memory", error) : TN_OK;
+}
+
+void tni_cuda_close(void) {
+    for (int i = 0; i < TNI_MOST_GPUS; i++) {
+        pthread_mutex_lock(&lock);
+        cu_pool pool = gpus[i].pool;
+        cu_context primary = gpus[i].primary;
+        gpus[i].pool = NULL;
+        pthread_mutex_unlock(&lock);
+        if (!pool && !primary) continue;
+        tni_cuda_scope scope;
+        if (tni_cuda_enter("closing the GPU", i, &scope) == TN_OK) {
+            const tni_cuda_api *cu = tni_cuda("closing the GPU");
+            if (cu) cu->cuCtxSynchronize();
+            if (cu && pool) cu->cuMemPoolDestroy(pool);
+            tni_cuda_leave(&scope);
+            if (cu && primary) cu->cuDevicePrimaryCtxRelease(i);
+        }
+        pthread_mutex_lock(&lock);
+        gpus[i].primary = NULL;
+        pthread_mutex_unlock(&lock);
+    }
+}

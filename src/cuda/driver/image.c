@@ -141,3 +141,18 @@ tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit_name, 
     snprintf(what, sizeof what, "looking for kernel %s in '%s'", name, unit_name);
     return tni_cuda_failed(wanted, what, error);
 }
+
+void tni_images_unload(void) {
+    const char *wanted = "unloading kernels";
+    const bool any = n_units > 0;
+    const tni_cuda_api *cu = any ? tni_cuda(wanted) : NULL;
+    pthread_mutex_lock(&lock);
+    for (int u = 0; u < n_units; u++) {
+        for (int i = 0; i < TNI_MOST_GPUS; i++) {
+            if (units[u].libraries[i] && cu) cu->cuLibraryUnload(units[u].libraries[i]);
+            units[u].libraries[i] = NULL;
+        }
+    }
+    n_units = 0;
+    pthread_mutex_unlock(&lock);
+}

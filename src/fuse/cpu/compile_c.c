@@ -44,7 +44,6 @@ static const char bf16_flag[] = "-march=armv8.2-a+bf16"; /* where the machine ha
 /* Programs with the same text share one. The last of them to go takes it along. */
 struct tni_c_code {
     int32_t users; /* programs, and the thread that compiles it */
-    void *library;
     tni_cache_key key;
     char *source;
     int32_t n_loops;
@@ -52,6 +51,7 @@ struct tni_c_code {
     bool tried;  /* to compile it */
     _Atomic int32_t calls;
     _Atomic(tni_c_loop *) loops;
+    void *library; /* that they are in */
     struct tni_c_code *next;
 };
 
@@ -229,14 +229,35 @@ static bool make_folder(void) {
     return done;
 }
 
-__attribute__((destructor)) void tni_c_end(void) {
+static void end_compiling(int most_waits) {
     const struct timespec pause = {0, 1000000};
     atomic_store(&ending, true);
-    for (int i = 0; i < 200 && atomic_load(&has_folder) && atomic_load(&busy); i++) {
+    for (int i = 0; i < most_waits && atomic_load(&busy); i++) {
         pid_t pid = atomic_load(&child);
         if (pid > 0) kill(pid, SIGKILL);
         nanosleep(&pause, NULL);
     }
+}
+
+__attribute__((destructor)) void tni_c_end(void) {
+    if (atomic_load(&has_folder)) end_compiling(200);
+    atomic_store(&ending, true);
+}
+
+static bool has_codes(void) {
+    pthread_mutex_lock(&lock);
+    bool any = codes != NULL;
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+/* Programs are gone, and so is what was compiled for them, but for what a thread is at. */
+static void close_all(void) {
+    const struct timespec pause = {0, 1000000};
+    end_compiling(10000);
+    for (int i = 0; i < 1000 && has_codes(); i++) nanosleep(&pause, NULL);
+    compiler = UNKNOWN; /* it may have been stopped while it was tried */
+    atomic_store(&ending, false);
 }
 
 /* A compiler that makes what this machine cannot run is found out in a process of its own. */
@@ -527,4 +548,5 @@ const tni_backend tni_c_backend = {.name = "c",
                                    .emit = emit,
                                    .load = look,
                                    .run = run_program,
-                                   .release = release};
+                                   .release = release,
+                                   .close = close_all};

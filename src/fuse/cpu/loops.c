@@ -175,11 +175,13 @@ tni_loop tni_convert_loop(int from, int to) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-#define INTEGERS(X)    \
-    X(TN_I8, int8_t)   \
-    X(TN_U8, uint8_t)  \
-    X(TN_I16, int16_t) \
-    X(TN_I32, int32_t) \
+#define INTEGERS(X)     \
+    X(TN_I8, int8_t)    \
+    X(TN_U8, uint8_t)   \
+    X(TN_I16, int16_t)  \
+    X(TN_U16, uint16_t) \
+    X(TN_I32, int32_t)  \
+    X(TN_U32, uint32_t) \
     X(TN_I64, int64_t)
 
 /* Integers become a lane's type, `by`; false: these are none. */

@@ -19,6 +19,8 @@ const char *tni_emit_memory(tn_type type) {
     case TN_I16: return "i16";
     case TN_I32: return "i32";
     case TN_I64: return "i64";
+    case TN_U16: return "u16";
+    case TN_U32: return "u32";
     default: return "u8";
     }
 }
@@ -72,6 +74,8 @@ static const char *rounding(tn_type type) {
     case TN_I16: return "(i16)%s";
     case TN_I32: return "(i32)%s";
     case TN_U8: return "(u8)%s";
+    case TN_U16: return "(u16)%s";
+    case TN_U32: return "(u32)%s";
     default: return "%s";
     }
 }

@@ -42,6 +42,18 @@ static tn_status keep_loaded(const tni_cache_key *key, int device, cu_library li
     return TN_OK;
 }
 
+static void unload_all(void) {
+    pthread_mutex_lock(&lock);
+    const tni_cuda_api *cu = libraries ? tni_cuda("unloading formulas") : NULL;
+    for (loaded *l = libraries, *next; l; l = next) {
+        next = l->next;
+        if (cu) cu->cuLibraryUnload(l->library);
+        tni_free(l);
+    }
+    libraries = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
 static tni_cache_key prelude_key; /* of what every text begins with */
 
 static void hash_prelude(void) {
@@ -365,4 +377,5 @@ const tni_backend tni_cuda_backend = {.name = "cuda",
                                       .plan = tni_plan_cuda,
                                       .emit = emit,
                                       .load = load,
-                                      .run = run};
+                                      .run = run,
+                                      .close = unload_all};

@@ -379,7 +379,6 @@ int tni_param_type(const tni_type *type) {
     if (type->kind == TNI_TYPE_ATTR || type->wrap == TNI_COMPLEX) return TNI_TY_SOME;
     if (type->kind == TNI_TYPE_VAR) return (type->wrap == TNI_ACC ? TNI_TY_ACC : TNI_TY_VAR) + type->ref;
     int first = __builtin_ctz(type->mask);
-    uint32_t ints = TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8);
     if (type->mask == TN_BIT(first)) return first;
-    return type->mask & ~ints ? TNI_TY_SOME : TN_I64; /* one of several integers: computed as i64 anyway */
+    return type->mask & ~TN_INTS ? TNI_TY_SOME : TN_I64; /* one of several integers: computed as i64 anyway */
 }

@@ -4,14 +4,13 @@
 
 #include "graph.h"
 
-static const uint32_t INTS = TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8);
 static const uint32_t REALS = TN_FLOATS | TN_BIT(TN_E4M3) | TN_BIT(TN_E5M2);
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
 static tni_class class_of_mask(uint32_t mask) {
     if (mask && !(mask & ~REALS)) return TNI_CLASS_FLOAT;
-    if (mask && !(mask & ~INTS)) return TNI_CLASS_INT;
+    if (mask && !(mask & ~TN_INTS)) return TNI_CLASS_INT;
     return mask == TN_BIT(TN_BOOL) ? TNI_CLASS_BOOL : TNI_CLASS_ANY;
 }
 
@@ -21,11 +20,16 @@ tni_class tni_class_of(const tni_graph *g, int type) {
     return type == TNI_TY_WEAK_INT ? TNI_CLASS_INT : type == TNI_TY_SOME ? TNI_CLASS_ANY : TNI_CLASS_FLOAT;
 }
 
-/* Two different integer types: the wider; u8 and i8 meet in i16. */
+/* Two different integer types: the wider. One with a sign and one without meet in a type with a sign that holds both:
+ * u8 and i8 in i16, u32 and i16 in i64. */
 static int promote_ints(int a, int b) {
     if (a >= TNI_TY_VAR || b >= TNI_TY_VAR) return TNI_TY_SOME;
-    if (tn_type_size((tn_type)a) == tn_type_size((tn_type)b)) return TN_I16;
-    return tn_type_size((tn_type)a) > tn_type_size((tn_type)b) ? a : b;
+    const size_t of_a = tn_type_size((tn_type)a), of_b = tn_type_size((tn_type)b);
+    const bool a_signed = TN_BIT(a) & TN_SIGNED, b_signed = TN_BIT(b) & TN_SIGNED;
+    if (a_signed == b_signed) return of_a > of_b ? a : b;
+    const size_t needed = a_signed ? 2 * of_b : 2 * of_a, has = a_signed ? of_a : of_b;
+    if (has >= needed) return a_signed ? a : b;
+    return needed == 2 ? TN_I16 : needed == 4 ? TN_I32 : TN_I64;
 }
 
 /* Two different floating types. */

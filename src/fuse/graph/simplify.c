@@ -22,6 +22,8 @@ double tni_round_to(int type, double value) {
     case TN_I32:
     case TN_I64:
     case TN_U8:
+    case TN_U16:
+    case TN_U32:
     case TNI_TY_WEAK_INT: return trunc(value) + 0.0; /* an integer has no -0 */
     default: return value;
     }

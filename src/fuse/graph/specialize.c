@@ -258,6 +258,12 @@ tn_status tni_specialize(const tni_fuse *f, const tni_call_form *given, tni_spec
     made->graph.all = f->graph.all;
     for (int i = 0; i < c->n_inputs; i++) {
         made->graph.wide |= given->types[i] == TN_F64;
+        if (given->types[i] == TN_U64) {
+            return tn_fail(TN_BAD_TYPE,
+                           "%s: %s has type u64; formulas compute integers in 64 bits with a sign, so make it "
+                           "an i64 before",
+                           c->name, c->inputs[i].name);
+        }
         if (given->types[i] != TN_C64 && given->types[i] != TN_C128) continue;
         return tn_fail(TN_BAD_TYPE, "%s: %s has type %s; formulas take real numbers", c->name, c->inputs[i].name,
                        tn_type_name(given->types[i]));

@@ -34,7 +34,7 @@ static const tni_composite *composite_named(const char *name) {
 
 static tn_type cast_named(const char *name) {
     tn_type type = tn_type_named(name);
-    return type == TN_C64 || type == TN_C128 ? TN_NO_TYPE : type;
+    return type == TN_C64 || type == TN_C128 || type == TN_U64 ? TN_NO_TYPE : type;
 }
 
 bool tni_is_function(const char *name) {

@@ -24,6 +24,7 @@ typedef struct tni_backend {
                       const tn_call *call); /* compiles, or finds what is compiled; NULL: neither */
     tn_status (*run)(const tni_program *program, const tn_call *call);
     void (*release)(tni_program *program); /* what is not in the arena; NULL: nothing */
+    void (*close)(void); /* no program is left: gives back what it has compiled and kept; NULL: it keeps nothing */
 } tni_backend;
 
 /* An ordered list, which ends with NULL and stays where it is. */

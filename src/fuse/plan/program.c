@@ -148,6 +148,9 @@ static tn_status check_output(const tni_binding *b, int32_t i, int32_t node) {
     if (type == TN_C64 || type == TN_C128)
         return tn_fail(TN_BAD_TYPE, "%s: %s has type %s, and formulas make no complex numbers", c->name,
                        c->outputs[i].name, tn_type_name(type));
+    if (type == TN_U64)
+        return tn_fail(TN_BAD_TYPE, "%s: %s has type u64, and formulas make integers of 64 bits with a sign only",
+                       c->name, c->outputs[i].name);
     if (!extra) return TN_OK;
     return tn_fail(TN_BAD_SHAPE, "%s: the formula gives %s a dimension of %lld elements that its shape does not have",
                    c->name, updated >= 0 ? c->inputs[updated].name : c->outputs[i].name,

@@ -219,7 +219,8 @@ static void workspace_is_told_before(void) {
     c.y.strides = apart;
     c.args.kernel = "dense";
     CHECK(tn_workspace(add_op, &c.args, &bytes) == TN_OK && bytes == 0);
-    CHECK(says(tn_workspace(add_op, &c.args, NULL), TN_BAD_VALUE, "tn_workspace: an argument is NULL"));
+    CHECK(says(tn_workspace(add_op, &c.args, NULL), TN_BAD_VALUE,
+               "tn_workspace: the place for the number of bytes is NULL"));
 }
 
 static void plans_are_kept_by_shape(void) {
@@ -451,8 +452,10 @@ static void bad_calls_get_a_message(void) {
     make_call(&c, x, y, 1, shape);
     c.x.dtype = (tn_dlpack_type){2, 64, 2};
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "element type that Tenon lacks"));
-    c.x.dtype = (tn_dlpack_type){1, 32, 1};
-    CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "x has type uint32, which Tenon does not have"));
+    c.x.dtype = (tn_dlpack_type){1, 128, 1};
+    CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "x has type uint128, which Tenon does not have"));
+    c.x.dtype = tn_type_to_dlpack(TN_U32);
+    CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "x has type u32, needs f16, bf16, f32 or f64"));
     make_call(&c, x, y, 1, shape);
     c.y.dtype = tn_type_to_dlpack(TN_F32);
     CHECK(says(tn_run(add_op, &c.args, NULL), TN_BAD_TYPE, "test_add: y is f32, needs f64"));

@@ -108,6 +108,10 @@ int main(int argc, char **argv) {
     wrong_files();
     CHECK(refused(argv[2], "exports no 'tenon_plugin'"));
     good_file(argv[1]);
+    tn_shutdown(); /* plugins are closed, and can be loaded again */
+    CHECK(tn_find("twice") == NULL && tn_find("softmax") != NULL);
+    good_file(argv[1]);
+    tn_shutdown();
     free(bytes);
     char command[300];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "memory.h"
+#include "core/host/memory.h"
 
 enum {
     CLASSES = 160, /* sizes 64 · 2^k · {1, 1.25, 1.5, 1.75} */
@@ -12,7 +12,8 @@ static const size_t MOST_KEPT = (size_t)256 << 20; /* bytes in the whole pool */
 
 static struct {
     pthread_mutex_t lock;
-    size_t kept; /* bytes */
+    size_t kept;         /* bytes */
+    size_t in_use, peak; /* bytes, in sizes of classes */
     int counts[CLASSES];
     void *blocks[CLASSES][KEPT_PER_CLASS];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -41,44 +42,70 @@ static int class_of(size_t bytes) {
     return c;
 }
 
-static void *take(int c) {
+static void count_use(size_t bytes) {
+    pool.in_use += bytes;
+    if (pool.in_use > pool.peak) pool.peak = pool.in_use;
+}
+
+/* NULL where the pool has none of this class; counted as in use all the same. c is CLASSES for a block of its own. */
+static void *take(int c, size_t bytes) {
     void *data = NULL;
     lock_pool();
-    if (pool.counts[c] > 0) {
+    if (c < CLASSES && pool.counts[c] > 0) {
         data = pool.blocks[c][--pool.counts[c]];
         pool.kept -= class_size(c);
     }
+    count_use(bytes);
     unlock_pool();
     return data;
 }
 
-/* The handle of a block is its class, counted from 1; of one that the pool is not to keep, 0. */
+static void uncount(size_t bytes) {
+    lock_pool();
+    pool.in_use -= bytes;
+    unlock_pool();
+}
+
+/* The handle of a block is its class, counted from 1; of one that the pool is not to keep, its bytes, which are more
+ * than there are classes. */
 tn_status tni_pool_alloc(const char *wanted, tn_device device, size_t bytes, void *stream, tn_block *block) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)wanted, (void)device, (void)stream;
     pthread_once(&once, watch_forks);
     const int c = class_of(bytes);
     const bool pooled = c < CLASSES && bytes <= MOST_KEPT;
-    block->handle = (void *)(uintptr_t)(pooled ? c + 1 : 0);
-    block->data = pooled ? take(c) : NULL;
-    if (!block->data) block->data = tni_malloc_aligned(pooled ? class_size(c) : bytes);
+    const size_t size = pooled ? class_size(c) : bytes;
+    block->handle = (void *)(uintptr_t)(pooled ? (size_t)c + 1 : bytes);
+    block->data = take(pooled ? c : CLASSES, size);
+    if (!block->data) block->data = tni_malloc_aligned(size);
+    if (!block->data) uncount(size);
     return block->data ? TN_OK : TN_NO_MEMORY;
 }
 
 void tni_pool_free(tn_device device, tn_block block, void *stream) {
     (void)device, (void)stream;
-    const int c = (int)(uintptr_t)block.handle - 1;
-    bool kept = false;
-    if (c >= 0) {
-        lock_pool();
-        kept = pool.counts[c] < KEPT_PER_CLASS && pool.kept + class_size(c) <= MOST_KEPT;
-        if (kept) {
-            pool.blocks[c][pool.counts[c]++] = block.data;
-            pool.kept += class_size(c);
-        }
-        unlock_pool();
+    const uintptr_t handle = (uintptr_t)block.handle;
+    const bool pooled = handle <= CLASSES;
+    const int c = (int)handle - 1;
+    const size_t size = pooled ? class_size(c) : (size_t)handle;
+    lock_pool();
+    pool.in_use -= size;
+    const bool kept = pooled && pool.counts[c] < KEPT_PER_CLASS && pool.kept + size <= MOST_KEPT;
+    if (kept) {
+        pool.blocks[c][pool.counts[c]++] = block.data;
+        pool.kept += size;
     }
+    unlock_pool();
     if (!kept) tni_free(block.data);
+}
+
+tn_status tni_pool_memory(const char *wanted, tn_device device, tn_memory_stats *stats, bool reset_peak) {
+    (void)wanted, (void)device;
+    lock_pool();
+    if (reset_peak) pool.peak = pool.in_use;
+    *stats = (tn_memory_stats){.in_use = pool.in_use, .peak = pool.peak, .pooled = pool.in_use + pool.kept};
+    unlock_pool();
+    return TN_OK;
 }
 
 void tni_pool_trim(void) {
