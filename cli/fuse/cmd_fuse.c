@@ -308,7 +308,7 @@ static int run_with(const tn_function *op, const tni_case *sample, tn_type T) {
         snprintf(again, sizeof again, "%s%s", command_text(), no_bench ? "" : " --no-bench");
         heading("check: values against float64, gradients against central differences");
         if (shape && strcmp(op->row->samples[0].args, shape) != 0) printf("  with %s\n", op->row->samples[0].args);
-        status = check_alone(op, T, device, again) != 0;
+        status = check_alone(op, T, device, again, false) != 0;
     }
     if (!status && !show && !no_bench) {
         putchar('\n');

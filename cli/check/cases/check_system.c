@@ -388,8 +388,9 @@ static void fork_with(checker *c, const problem *p, made_call *k, const made_cal
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        c->broken = true; /* says nothing: the parent speaks */
-        bool good = (c->gpu ? child_is_told : child_repeats)(c, p, k, first);
+        checker own = *c; /* the parent's is shared */
+        own.broken = true; /* says nothing: the parent speaks */
+        bool good = (c->gpu ? child_is_told : child_repeats)(&own, p, k, first);
         tni_c_end();
         _exit(good ? 0 : 1);
     }
