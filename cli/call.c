@@ -78,6 +78,7 @@ static bool make_array(array *a, const call_options *o, tn_type type, int32_t nd
         array_view(a, type, ndim, shape, strides, NULL);
         return true;
     }
+    if (o->edge != NO_EDGE) return array_make_edge(a, type, ndim, shape, o->how, o->edge);
     return o->zero ? array_make_zero(a, type, ndim, shape) : array_make(a, type, ndim, shape, o->how, o->offset);
 }
 
@@ -108,7 +109,9 @@ tn_status call_outputs(made_call *c, call_options options) {
     TN_TRY(tn_infer(c->op, &c->args, c->specs));
     for (int32_t i = 0; i < c->n_out; i++) {
         const tn_spec *spec = &c->specs[i];
-        if (spec->present && !make_array(&c->out[i], &options, spec->type, spec->ndim, spec->shape)) {
+        if (!spec->present) continue;
+        if (!(options.thin ? array_make_thin(&c->out[i], spec->type, spec->ndim, spec->shape)
+                           : make_array(&c->out[i], &options, spec->type, spec->ndim, spec->shape))) {
             return tn_fail(TN_NO_MEMORY, "out of memory for an output");
         }
     }

@@ -33,6 +33,7 @@ typedef struct result {
     int64_t count;
     double *value; /* (count) */
     double *bound; /* (count) how far off an element may be; NULL: not computed */
+    bool by_element; /* an element depends on nothing but the same element of the inputs */
 } result;
 
 typedef struct problem {
@@ -173,6 +174,8 @@ void checker_free(checker *c);
 extern const check_row *const check_tables[]; /* NULL ends */
 /* Types of `tenon check --dtype`, "f32,bf16"; NULL: the usual ones. */
 extern const char *check_dtypes;
+/* Can the kernel run here, with this T? */
+bool kernel_takes(const checker *c, const tn_kernel *k, tn_type type);
 bool is_named(const char *names, const char *name); /* is it one of "values,empty"? */
 
 /* The command that does just this row again. */
@@ -237,6 +240,8 @@ bool variant_flatten(variant *v);
 void variant_grow(variant *v, int32_t k, int64_t elements);
 /* Values drawn for the sizes as they are now; ends the variant. False: the contract refuses them, or no memory. */
 bool variant_problem(checker *c, variant *v, problem *p);
+/* A dense call with the problem's values, run once. False: failure reported, nothing to free. */
+bool first_run(checker *c, const problem *p, made_call *k, const tn_host *host);
 /* Solves the problem, runs it densely and compares; frees it. */
 bool check_problem(checker *c, problem *p, const char *what);
 

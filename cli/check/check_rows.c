@@ -103,9 +103,13 @@ bool is_named(const char *names, const char *name) {
     return false;
 }
 
-static bool kernel_runs(const checker *c, const tn_kernel *k) {
+bool kernel_takes(const checker *c, const tn_kernel *k, tn_type type) {
     bool here = c->gpu ? k->device == TN_CUDA : k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
-    return here && (!k->types || k->types & TN_BIT(c->T));
+    return here && (!k->types || k->types & TN_BIT(type));
+}
+
+static bool kernel_runs(const checker *c, const tn_kernel *k) {
+    return kernel_takes(c, k, c->T);
 }
 
 /* One of several that are made from the same source, and not the one for this machine's best instruction set. */
@@ -213,6 +217,69 @@ static const char *unchecked(const checker *c, const tn_function *op) {
     return op->row->samples && op->row->samples[0].args ? NULL : "no samples to check it by";
 }
 
+/* Inputs of floats that the gradient rule says nothing of. */
+static void note_gradients(checker *c) {
+    const tni_rule *rule = NULL;
+    char names[512] = "";
+    if (tni_operator_rule(c->op, &rule) != TN_OK || !rule) return;
+    for (int32_t i = 0; i < c->contract->n_inputs; i++) {
+        const tni_type *type = &c->contract->inputs[i].type;
+        const uint32_t mask = type->kind == TNI_TYPE_VAR     ? c->contract->types[type->ref].mask
+                              : type->kind == TNI_TYPE_FIXED ? type->mask
+                                                             : TN_FLOATS;
+        bool given = c->contract->inputs[i].inplace || !(mask & TN_FLOATS);
+        for (int32_t s = 0; s < rule->n_statements; s++) {
+            for (int32_t r = 0; r < rule->statements[s].n_results; r++) given |= rule->statements[s].results[r] == i;
+        }
+        const size_t n = strlen(names);
+        if (!given) snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", c->contract->inputs[i].name);
+    }
+    if (*names) check_note(c, "the gradient rule has none for %s", names);
+}
+
+/* How many kernels there are on the CPU, and the last of them. */
+static int cpu_kernels(const tn_op *row, const tn_kernel **last) {
+    int n = 0;
+    for (const tn_kernel *k = row->kernels; k->name; k++) {
+        if (k->device != TN_CPU) continue;
+        n += n == 0 || strcmp((*last)->name, k->name) != 0;
+        *last = k;
+    }
+    return n;
+}
+
+/* Is there a type in which the reference, which is in f64, computes otherwise than the call? */
+static bool computes_wider(const tni_contract *contract) {
+    for (int32_t i = 0; i < contract->n_inputs; i++) {
+        if (wide_type(contract, &contract->inputs[i].type, TN_F32) == TN_F64) return true;
+    }
+    return false;
+}
+
+/* Results are compared with those of the last kernel, in f64. False: it is good for nothing, which is a failure. */
+static bool has_reference(checker *c) {
+    const tn_kernel *last = NULL;
+    const int n = cpu_kernels(c->op->row, &last);
+    const bool wider = computes_wider(c->contract);
+    c->row = NULL;
+    c->broken = false;
+    if (n == 0) {
+        check_fail(c, "there is no kernel for the CPU to compare with: a plain one, the reference, comes last");
+    } else if (last->types && wider && !(last->types & TN_BIT(TN_F64))) {
+        check_fail(c, "kernel '%s' is the last for the CPU and so the reference, but does not take f64: put a plain one "
+                      "for all types behind it",
+                   last->name);
+    } else if (n == 1 && !c->gpu && !wider) {
+        check_fail(c, "nothing is proven: kernel '%s' would be compared with itself; put a plain one, the reference, "
+                      "behind it",
+                   last->name);
+    } else if (n == 1 && !c->gpu) {
+        check_note(c, "compared with itself in f64: there is no kernel but '%s', and no formula", last->name);
+    }
+    c->failed += c->broken;
+    return !c->broken;
+}
+
 static void begin_operator(checker *c) {
     c->before.passed = c->passed;
     c->before.failed = c->failed;
@@ -230,7 +297,11 @@ void check_operator(checker *c, const tn_function *op) {
     c->op = op;
     c->contract = op->contract;
     c->serial = 0;
-    if (c->resume == 0) begin_operator(c);
+    if (c->resume == 0) {
+        begin_operator(c);
+        if (!unchecked(c, op) && !has_reference(c)) c->resume = INT64_MAX;
+        if (!unchecked(c, op)) note_gradients(c);
+    }
     int n = list_types(c, types);
     for (int i = 0; i < n && !c->dead && !c->stop; i++) {
         c->T = types[i];
