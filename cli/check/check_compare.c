@@ -98,8 +98,8 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
         const int64_t unwritten = count_unwritten(c, r, a, got, &at);
         print_index(index, &r->shape, at);
         if (unwritten) {
-            check_fail(c, "%s%s was never written (nor were %lld more of %lld elements)%s%s", r->name, index,
-                       (long long)unwritten - 1, (long long)r->count, *what ? ", " : "", what);
+            check_fail(c, "%s%s was never written (%lld of %lld elements were not)%s%s", r->name, index,
+                       (long long)unwritten, (long long)r->count, *what ? ", " : "", what);
         }
         check_fail(c, "%s%s%s is %.9g, should be %.9g (bound %.2g; %lld of %lld wrong)%s%s", r->name, index,
                    r->output < 0 ? " in place" : "", got[at], r->value[at], r->bound ? r->bound[at] : 0,

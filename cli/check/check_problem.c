@@ -197,7 +197,7 @@ static double tiny(tn_type type) {
 
 static void nudge(const problem *p, made_call *wide, uint64_t *seed) {
     for (int32_t i = 0; i < wide->n_in; i++) {
-        if (!is_float(wide->in[i].type)) {
+        if (!is_float(wide->in[i].type) || p->sample->inputs[i].order != TNI_ORDER_NONE) {
             array_write(&wide->in[i], p->in[i]);
             continue;
         }
@@ -265,6 +265,7 @@ static bool has_one_shape(const problem *p, const tni_dims **shape) {
     }
     for (int32_t i = 0; *shape && i < p->sample->n_inputs; i++) {
         const tni_dims *own = &p->sample->inputs[i].shape;
+        if (p->sample->inputs[i].order != TNI_ORDER_NONE) return false;
         if (!same_dims(*shape, own) && dims_count(own) != 1) return false;
     }
     return *shape != NULL;
