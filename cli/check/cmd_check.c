@@ -174,16 +174,21 @@ const verb verb_check = {
     .examples = "tenon check\tthe whole table\n"
                 "tenon check softmax --quick\tone operator, in seconds\n"
                 "tenon check --device cuda\tthe whole table on the first GPU\n"
-                "compute-sanitizer tenon check --device cuda --quick --skip sticky,fork,idle,leaks\n"
+                "compute-sanitizer tenon check --device cuda --quick --in-process --skip sticky,fork,idle,leaks\n"
                 "tenon check layer_norm --dtype bf16 --kernel neon\n"
                 "tenon check sum --cases 5000 --seed 7\tlook longer, elsewhere\n"
-                "tenon check my_op --load ./my_op.so\tone of your own",
+                "tenon check --load ./my_ops.so --only-loaded\tall of your own",
     .options = options,
     .text =
         "A result r may be off by tolerance * (u |r| + a c (|r| + s)): u and a are half a unit in the last place of "
         "the output's type and of the type that sums are kept in, s is how far r moves when every input is off by "
         "its own last place, c = 48 + sqrt(n) for sums of n numbers, and tolerance is the sample's (1). One "
-        "wrong element fails.\n"
+        "wrong element fails. Where an element of a result depends on nothing but the same element of the inputs, c is 8, "
+        "and results in f32 may be off by a tenth of the bound on average, which is about one unit in the last place.\n"
+        "Results are compared with those of the last kernel for the CPU. An operator is checked with those that its "
+        "gradient rule calls, unless --case, --kernel or --sample picks something.\n"
+        "Cases run in child processes. One that crashes, exits or takes longer than --limit has failed, and the others "
+        "run all the same.\n"
         "On a GPU the numbers are drawn and the reference runs on the CPU all the same; tensors are copied there with "
         "whatever lies around them, and everything that comes back is looked at.\n"
         "A failure prints what was wrong and the one command that does it again. The last line counts.",
