@@ -97,7 +97,7 @@ typedef struct call_options {
     array_edge edge; /* array_make_edge instead */
     bool zero;       /* array_make_zero instead */
     bool thin;       /* and array_make_thin for outputs */
-    bool bare; /* no memory at all: for inference and tn_explain */
+    bool bare;       /* no memory at all: for inference and tn_explain */
 } call_options;
 
 /* Tensors for a case: inputs without values, outputs as inferred. Frees itself and leaves a message on failure. */

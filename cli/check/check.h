@@ -31,8 +31,8 @@ typedef struct result {
     tn_type type;
     tni_dims shape;
     int64_t count;
-    double *value; /* (count) */
-    double *bound; /* (count) how far off an element may be; NULL: not computed */
+    double *value;   /* (count) */
+    double *bound;   /* (count) how far off an element may be; NULL: not computed */
     bool by_element; /* an element depends on nothing but the same element of the inputs */
 } result;
 
@@ -71,7 +71,7 @@ typedef struct check_options {
     bool quick, verbose, json;
     bool in_process; /* no child processes */
     int64_t limit;   /* seconds that a case may take */
-    int64_t cases; /* random ones, for each operator, type and kernel */
+    int64_t cases;   /* random ones, for each operator, type and kernel */
     uint64_t seed;
     const char *kernel; /* NULL: all */
     const char *rows;   /* "values,empty"; NULL: all */
@@ -97,7 +97,7 @@ typedef struct checker {
     const struct check_row *row;
     const tn_sample *sample;
     int sample_index;
-    uint64_t case_seed; /* of a random case; 0: the run's */
+    uint64_t case_seed;    /* of a random case; 0: the run's */
     int n_operators, next; /* operators asked for, and which of them is under way */
     int64_t serial;        /* cases of this operator that this process has come to */
     int64_t resume;        /* as many of them are done, by a process before this one */
@@ -109,23 +109,23 @@ typedef struct checker {
     struct {
         int64_t passed, failed, skipped;
         double began;
-    } before;          /* this operator */
-    int64_t shown;     /* failures of this operator */
-    int64_t said;      /* cases of this operator, and operators, that are in the JSON */
+    } before;      /* this operator */
+    int64_t shown; /* failures of this operator */
+    int64_t said;  /* cases of this operator, and operators, that are in the JSON */
     int listed;
-    int hangs;         /* cases of this operator that did not come back */
-    bool broken;       /* the row under way has failed */
-    bool skipping;     /* or cannot be done here */
-    bool dead;         /* the GPU can do nothing more in this process */
-    bool stop;         /* no further cases; `status` is the exit status */
-    bool opened;       /* this process has its device */
-    bool ended;        /* and did all that it was to do */
-    char device[16];   /* "cuda:0" */
+    int hangs;       /* cases of this operator that did not come back */
+    bool broken;     /* the row under way has failed */
+    bool skipping;   /* or cannot be done here */
+    bool dead;       /* the GPU can do nothing more in this process */
+    bool stop;       /* no further cases; `status` is the exit status */
+    bool opened;     /* this process has its device */
+    bool ended;      /* and did all that it was to do */
+    char device[16]; /* "cuda:0" */
     int status;
-    bool any_infinity; /* NaN and ±Inf count as the same: see `special` */
-    double worst;      /* error as a part of its bound, this operator */
-    char notes[1024];  /* of this operator: lines */
-    int made_context;  /* by naming and describing operators: 0 or 1; -1: not known */
+    bool any_infinity;  /* NaN and ±Inf count as the same: see `special` */
+    double worst;       /* error as a part of its bound, this operator */
+    char notes[1024];   /* of this operator: lines */
+    int made_context;   /* by naming and describing operators: 0 or 1; -1: not known */
     bool broke_context; /* a process of its own did, on purpose: see `sticky` */
 } checker;
 
@@ -199,8 +199,8 @@ bool check_declined(checker *c, tn_status status);
 
 double check_now(void); /* seconds */
 void check_progress(const checker *c);
-void check_verbose(checker *c, double seconds); /* a case is over */
-void check_say_begin(checker *c);               /* an operator */
+void check_verbose(checker *c, double seconds);        /* a case is over */
+void check_say_begin(checker *c);                      /* an operator */
 void check_say_end(checker *c, const char *unchecked); /* why there was nothing to check; NULL: there was */
 void check_say_all(const checker *c, bool begin);      /* before the first operator, and behind the last */
 

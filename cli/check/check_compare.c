@@ -108,8 +108,9 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
     double average;
     const bool lossy = !wrong && r->by_element && loses_bits(c, r, got, &average);
     if (lossy) {
-        check_fail(c, "%s loses low bits: it is off by %.2f of its bound on average, where roundings make 0.05 and 0.1 is "
-                      "the most%s%s",
+        check_fail(c,
+                   "%s loses low bits: it is off by %.2f of its bound on average, where roundings make 0.05 and 0.1 is "
+                   "the most%s%s",
                    r->name, average, *what ? ", " : "", what);
     }
     tni_free(got);

@@ -271,10 +271,11 @@ static bool has_one_shape(const problem *p, const tni_dims **shape) {
     return *shape != NULL;
 }
 
-/* Half of the elements change places: do the others come out as they were? */
+/* Half of the elements change places: do the others come out as they were, and these not? */
 static bool is_local(const problem *p, made_call *wide, const tni_dims *shape) {
     const int64_t n = dims_count(shape);
-    uint64_t seed = mix_seed(p->seed, 0xe1), bits[2] = {random_bits(&seed) | 1, random_bits(&seed)};
+    uint64_t seed = mix_seed(p->seed, 0xe1), bits[2] = {random_bits(&seed), random_bits(&seed)};
+    bool any = false;
     for (int32_t i = 0; i < wide->n_in; i++) {
         array *a = &wide->in[i];
         for (int64_t k = 0; k < a->count; k++) {
@@ -288,34 +289,50 @@ static bool is_local(const problem *p, made_call *wide, const tni_dims *shape) {
         const array *a = r->present ? result_array(wide, r) : NULL;
         for (int64_t k = 0; a && k < r->count; k++) {
             const double now = tn_get(a->type, a->tensor.data, k);
-            const bool moved = bits[k / 64 % 2] >> k % 64 & 1;
-            if (!moved && now != r->value[k] && !(isnan(now) && isnan(r->value[k]))) return false;
+            const bool moved = bits[k / 64 % 2] >> k % 64 & 1, same = now == r->value[k];
+            if (!moved && !same && !(isnan(now) && isnan(r->value[k]))) return false;
+            any |= moved && !same;
         }
     }
-    return true;
+    return any;
 }
 
-/* The reference is asked once for each sample of an operator. */
-static bool is_elementwise(const problem *p, made_call *wide) {
-    enum { MOST = 256, LEAST = 16 };
-    static struct {
-        const tn_function *op;
-        const char *text;
-        bool yes;
-    } known[MOST];
-    static int n;
+/* The sample, in f64: 1 by element, 0 not, -1: it is not one to tell by. */
+static int sample_is_local(const tn_function *op, const tn_sample *sample) {
+    enum { LEAST = 16 }; /* elements */
+    problem p = {0};
+    tni_case *made;
+    made_call wide;
+    const tni_dims *shape;
+    int answer = -1;
+    if (tni_sample_case(op->contract, sample->args, tni_sample_type(op->contract), &made) != TN_OK) return -1;
+    if (problem_make(&p, op, made, sample, 1) != TN_OK) return -1;
+    if (problem_call(&p, &wide, (call_options){.flags = CALL_WIDE}) == TN_OK) {
+        const bool solved = run_reference(&wide) == TN_OK && add_results(&p, &wide) == TN_OK &&
+                            read_results(&p, &wide) == TN_OK;
+        problem_write(&p, &wide); /* what was updated in place is as it was */
+        if (solved && has_one_shape(&p, &shape) && dims_count(shape) >= LEAST) answer = is_local(&p, &wide, shape);
+        call_free(&wide);
+    }
+    problem_free(&p);
+    return answer;
+}
+
+/* By element, where all of the operator's samples are that can tell. It is asked once: a row of one element is always. */
+static bool is_elementwise(const problem *p) {
+    static const tn_function *known;
+    static bool yes;
     const tni_dims *shape;
     if (!has_one_shape(p, &shape)) return false;
-    for (int i = 0; i < n; i++) {
-        if (known[i].op == p->op && known[i].text == p->text) return known[i].yes;
+    if (known == p->op) return yes;
+    bool any = false, all = true;
+    for (const tn_sample *sample = p->op->row->samples; sample->args; sample++) {
+        const int answer = sample->bench ? -1 : sample_is_local(p->op, sample);
+        any |= answer == 1;
+        all &= answer != 0;
     }
-    if (dims_count(shape) < LEAST) return false; /* too few to tell by */
-    const bool yes = is_local(p, wide, shape);
-    if (n < MOST) {
-        known[n].op = p->op;
-        known[n].text = p->text;
-        known[n++].yes = yes;
-    }
+    known = p->op;
+    yes = any && all;
     return yes;
 }
 
@@ -326,7 +343,7 @@ static tn_status finish_bound(const problem *p, result *r, tn_type held, bool el
     double n = longest_sum(p), out = unit(r->type), in = unit(acc), c = acc == TN_F64 ? 4 * (48 + n) : 48 + sqrt(n);
     if (elementwise) c = acc == TN_F64 ? 4 * 48 : BY_ELEMENT;
     r->by_element = elementwise && r->type == acc && acc != TN_F64; /* else its own last place is all there is to see */
-    if (held != TN_F64) out += unit(held);                            /* the reference was rounded too */
+    if (held != TN_F64) out += unit(held);                          /* the reference was rounded too */
     double *sums = tni_malloc(((size_t)r->count + 1) * sizeof *sums); /* of s up to each element */
     if (!sums) return TN_NO_MEMORY;
     sums[0] = 0;
@@ -354,7 +371,7 @@ static tn_status find_bounds(problem *p, made_call *wide) {
         TN_TRY(run_reference(wide));
         add_movement(p, wide);
     }
-    const bool elementwise = is_elementwise(p, wide);
+    const bool elementwise = is_elementwise(p);
     for (int32_t i = 0; i < p->n_results; i++) {
         result *r = &p->results[i];
         if (r->present && r->bound) TN_TRY(finish_bound(p, r, result_array(wide, r)->type, elementwise));

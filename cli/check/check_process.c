@@ -131,7 +131,8 @@ static void bury(checker *c, const tn_function *const *ops, int status, bool lat
     if (c->ended || !c->opened) {
         fprintf(stderr, "tenon check: the process %s (%s %d)\n",
                 c->ended ? "did not end well behind its last case" : "died before the first case",
-                WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+                WIFSIGNALED(status) ? "signal" : "status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         c->failed++;
         c->stop |= !c->opened;
         return;

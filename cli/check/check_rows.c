@@ -12,8 +12,8 @@ enum { MOST_SAMPLES = 256 };
 
 const char *check_dtypes;
 
-const check_row *const check_tables[] = {value_rows,  layout_rows, shape_rows, alias_rows,  batch_rows,
-                                         system_rows, memory_rows, refuse_rows, grad_rows, random_rows,
+const check_row *const check_tables[] = {value_rows,  layout_rows, shape_rows,  alias_rows, batch_rows,
+                                         system_rows, memory_rows, refuse_rows, grad_rows,  random_rows,
                                          huge_rows,   gpu_rows,    NULL};
 
 bool check_declined(checker *c, tn_status status) {
@@ -266,12 +266,14 @@ static bool has_reference(checker *c) {
     if (n == 0) {
         check_fail(c, "there is no kernel for the CPU to compare with: a plain one, the reference, comes last");
     } else if (last->types && wider && !(last->types & TN_BIT(TN_F64))) {
-        check_fail(c, "kernel '%s' is the last for the CPU and so the reference, but does not take f64: put a plain one "
-                      "for all types behind it",
+        check_fail(c,
+                   "kernel '%s' is the last for the CPU and so the reference, but does not take f64: put a plain one "
+                   "for all types behind it",
                    last->name);
     } else if (n == 1 && !c->gpu && !wider) {
-        check_fail(c, "nothing is proven: kernel '%s' would be compared with itself; put a plain one, the reference, "
-                      "behind it",
+        check_fail(c,
+                   "nothing is proven: kernel '%s' would be compared with itself; put a plain one, the reference, "
+                   "behind it",
                    last->name);
     } else if (n == 1 && !c->gpu) {
         check_note(c, "compared with itself in f64: there is no kernel but '%s', and no formula", last->name);

@@ -10,7 +10,7 @@
 enum { LIMIT = 600, QUICK_LIMIT = 60 }; /* seconds */
 
 static const char *device, *kernel, *row_names, *skipped_rows;
-static bool quick, verbose, json, only_loaded, in_process;
+static bool quick, verbose, json, only_loaded, in_process, alone;
 static int64_t cases = -1, seed = 1, sample = -1, limit;
 
 static int unknown_row(const char *row_name) {
@@ -65,9 +65,16 @@ int64_t check_alone(const tn_function *op, tn_type T, const char *on, const char
     snprintf(types, sizeof types, "%s,f64", tn_type_name(T));
     check_dtypes = types;
     /* The caller has used the GPU by now, and a child could not. */
-    checker *c = checker_new((check_options){.quick = true, .json = as_json, .in_process = on != NULL, .cases = 20,
-                                             .seed = 1, .sample = -1, .limit = QUICK_LIMIT, .again = again,
-                                             .device = on, .loads = ""});
+    checker *c = checker_new((check_options){.quick = true,
+                                             .json = as_json,
+                                             .in_process = on != NULL,
+                                             .cases = 20,
+                                             .seed = 1,
+                                             .sample = -1,
+                                             .limit = QUICK_LIMIT,
+                                             .again = again,
+                                             .device = on,
+                                             .loads = ""});
     if (!c) return -1;
     check_operators(c, &op, 1, on);
     const int64_t failed = c->status ? -1 : c->failed + (c->passed == 0);
@@ -86,7 +93,7 @@ static int add_with_gradient(const tn_function **list, int n, int most, const tn
     }
     if (n == most) return n;
     list[n++] = op;
-    if (kernel || row_names || sample >= 0 || tni_operator_rule(op, &rule) != TN_OK || !rule) return n;
+    if (alone || kernel || row_names || sample >= 0 || tni_operator_rule(op, &rule) != TN_OK || !rule) return n;
     for (int32_t i = 0; i < rule->n_statements; i++) {
         const tn_function *called = rule->statements[i].op;
         const char *name = called->contract->name;
@@ -117,7 +124,7 @@ static int run(int count, const char *const *rest) {
                                              .cases = cases >= 0 ? cases
                                                       : quick    ? 20
                                                                  : 200,
-                                             .limit = limit ? limit
+                                             .limit = limit   ? limit
                                                       : quick ? QUICK_LIMIT
                                                               : LIMIT,
                                              .seed = (uint64_t)seed,
@@ -159,8 +166,10 @@ static const option options[] = {
     {"--quick", NULL, "fewer samples, positions and repeats: minutes for the whole table", FLAG, &quick},
     {"--cases", "N", "random calls for each operator, type and kernel (200; 20 with --quick)", NUMBER, &cases},
     {"--seed", "S", "for all random numbers (1)", NUMBER, &seed},
+    {"--alone", NULL, "without the operators of its gradient", FLAG, &alone},
     {"--only-loaded", NULL, "only the operators of --load", FLAG, &only_loaded},
-    {"--limit", "S", "seconds that a case may take before it counts as hanging (600; 60 with --quick)", POSITIVE, &limit},
+    {"--limit", "S", "seconds that a case may take before it counts as hanging (600; 60 with --quick)", POSITIVE,
+     &limit},
     {"--in-process", NULL, "no child processes: for debuggers and tools that do not follow them; a crash ends the run",
      FLAG, &in_process},
     {"--json", NULL, "results for a program, one document", FLAG, &json},
@@ -183,10 +192,11 @@ const verb verb_check = {
         "A result r may be off by tolerance * (u |r| + a c (|r| + s)): u and a are half a unit in the last place of "
         "the output's type and of the type that sums are kept in, s is how far r moves when every input is off by "
         "its own last place, c = 48 + sqrt(n) for sums of n numbers, and tolerance is the sample's (1). One "
-        "wrong element fails. Where an element of a result depends on nothing but the same element of the inputs, c is 8, "
+        "wrong element fails. Where an element of a result depends on nothing but the same element of the inputs, c is "
+        "8, "
         "and results in f32 may be off by a tenth of the bound on average, which is about one unit in the last place.\n"
         "Results are compared with those of the last kernel for the CPU. An operator is checked with those that its "
-        "gradient rule calls, unless --case, --kernel or --sample picks something.\n"
+        "gradient rule calls, unless --alone is said, or --case, --kernel or --sample picks something.\n"
         "Cases run in child processes. One that crashes, exits or takes longer than --limit has failed, and the others "
         "run all the same.\n"
         "On a GPU the numbers are drawn and the reference runs on the CPU all the same; tensors are copied there with "

@@ -321,8 +321,8 @@ static int compare_apart(const tn_function *op, const tni_case *sample, const ma
     if (read_device(device, &where) != TN_OK) return failed();
     if (!time_apart(op, sample, k, where, &made)) return 0;
     if (json) {
-        printf(",\n \"unfused\": {\"operations\": %d, \"seconds\": %.9g, \"fused_seconds\": %.9g}", (int)made.operations,
-               made.seconds, made.fused);
+        printf(",\n \"unfused\": {\"operations\": %d, \"seconds\": %.9g, \"fused_seconds\": %.9g}",
+               (int)made.operations, made.seconds, made.fused);
         return 0;
     }
     printf("unfused: %d operations one after the other take %s, %.1f times as long\n", (int)made.operations,

@@ -176,13 +176,13 @@ static const tn_sample samples[] = {{"s=[7]"}, {"s=[4, 33]"}, {"s=[2, 3, 16]"}, 
     };
 
 /* One kernel and no other. */
-#define ALONE(op, contract, function, ...)                                                                          \
+#define ALONE(op, contract, function, ...)                                                                           \
     static const tn_kernel op##_kernels[] = {{.name = "fast", .device = TN_CPU, .run = function, __VA_ARGS__}, {0}}; \
-    static const tn_op op = {                                                                                       \
-        .signature = #op contract,                                                                                  \
-        .doc = "Alone.",                                                                                            \
-        .kernels = op##_kernels,                                                                                    \
-        .samples = samples,                                                                                         \
+    static const tn_op op = {                                                                                        \
+        .signature = #op contract,                                                                                   \
+        .doc = "Alone.",                                                                                             \
+        .kernels = op##_kernels,                                                                                     \
+        .samples = samples,                                                                                          \
     };
 
 #define TWICE "(x: T[*s]) -> y: T[*s]"
@@ -207,8 +207,9 @@ ALONE(alone_narrow, TWICE, twice_huge, F32)
 ALONE(alone_fixed, "(x: f32[*s]) -> y: f32[*s]", twice_huge, .types = 0)
 
 static const tn_op *const table[] = {
-    &bad_exit,   &bad_abort, &bad_forever, &bad_behind, &bad_before, &bad_huge,   &bad_leak,     &bad_scratch, &bad_static,
-    &bad_race,   &bad_bits,  &bad_half,    &bad_whole,  &bad_scaled, &alone_wide, &alone_narrow, &alone_fixed,
+    &bad_exit,  &bad_abort,   &bad_forever, &bad_behind,   &bad_before,  &bad_huge,
+    &bad_leak,  &bad_scratch, &bad_static,  &bad_race,     &bad_bits,    &bad_half,
+    &bad_whole, &bad_scaled,  &alone_wide,  &alone_narrow, &alone_fixed,
 };
 
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

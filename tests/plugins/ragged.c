@@ -154,8 +154,8 @@ static tn_status below_halves(const tn_call *call, void *state) {
 /* ---- the rows ---------------------------------------------------------------------------------------------------- */
 
 static const tn_sample segment_samples[] = {
-    {"n=9 m=4 c=5 offsets=offsets(n)"},   {"n=40 m=7 c=1 offsets=offsets(n)"},
-    {"n=0 m=3 c=2 offsets=offsets(n)"},   {"n=3 m=20 c=2 offsets=offsets(n)"}, /* most have no row */
+    {"n=9 m=4 c=5 offsets=offsets(n)"},    {"n=40 m=7 c=1 offsets=offsets(n)"},
+    {"n=0 m=3 c=2 offsets=offsets(n)"},    {"n=3 m=20 c=2 offsets=offsets(n)"}, /* most have no row */
     {"n=300 m=2 c=17 offsets=offsets(n)"}, {0},
 };
 static const tn_sample order_samples[] = {
@@ -164,10 +164,10 @@ static const tn_sample add_samples[] = {
     {"v=50 n=9 index<v index=unique"}, {"v=9 n=9 index<v index=unique"}, {"v=300 n=40 index<v index=unique"}, {0}};
 static const tn_sample below_samples[] = {{"n=9 m=20 x=sorted"}, {"n=100 m=7 x=sorted"}, {"n=0 m=3 x=sorted"}, {0}};
 
-#define KERNELS(list, fast, plain, ...)                                                                             \
-    static const tn_kernel list[] = {                                                                               \
-        {.name = "fast", .device = TN_CPU, .run = fast, __VA_ARGS__}, {.name = "ref", .device = TN_CPU, .run = plain}, \
-        {0}};
+#define KERNELS(list, fast, plain, ...)                                                            \
+    static const tn_kernel list[] = {{.name = "fast", .device = TN_CPU, .run = fast, __VA_ARGS__}, \
+                                     {.name = "ref", .device = TN_CPU, .run = plain},              \
+                                     {0}};
 
 KERNELS(segment_sum_kernels, segment_sum_f32, segment_sum, .types = TN_BIT(TN_F32))
 KERNELS(never_empty_kernels, segment_sum_never_empty, segment_sum, .types = 0)
@@ -223,6 +223,6 @@ static const tn_op below_op = {
     .samples = below_samples,
 };
 
-static const tn_op *const table[] = {&segment_sum_op, &segment_sum_grad_op, &never_empty_op, &scatter_op,
-                                     &gather_op,      &add_op,              &below_op};
+static const tn_op *const table[] = {
+    &segment_sum_op, &segment_sum_grad_op, &never_empty_op, &scatter_op, &gather_op, &add_op, &below_op};
 const tn_plugin tenon_plugin = TN_PLUGIN(table);

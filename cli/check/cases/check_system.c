@@ -352,7 +352,7 @@ static void fork_with(checker *c, const problem *p, made_call *k, const made_cal
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        checker own = *c; /* the parent's is shared */
+        checker own = *c;  /* the parent's is shared */
         own.broken = true; /* says nothing: the parent speaks */
         bool good = (c->gpu ? child_is_told : child_repeats)(&own, p, k, first);
         tni_c_end();
@@ -391,9 +391,10 @@ static void run_fork(checker *c) {
 
 const check_row system_rows[] = {
     {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat},
-    {"threads", "the same bits on 1, 2, 3 and 8 threads, in uneven pieces and in the smallest at once (cpu)", RARE | NOT_REF, 100000, on_cpu,
-     run_threads},
-    {"concurrent", "8 threads at once, some with the same shapes, held up here and there, against one alone", ONCE, 0, NULL, run_concurrent},
+    {"threads", "the same bits on 1, 2, 3 and 8 threads, in uneven pieces and in the smallest at once (cpu)",
+     RARE | NOT_REF, 100000, on_cpu, run_threads},
+    {"concurrent", "8 threads at once, some with the same shapes, held up here and there, against one alone", ONCE, 0,
+     NULL, run_concurrent},
     {"fork", "a child process gets the same bits; on a GPU, a clear error", ONCE, 0, NULL, run_fork},
     {0},
 };

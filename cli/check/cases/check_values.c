@@ -192,7 +192,8 @@ static void run_same_index(checker *c) {
             const tni_sample_input *input = &p.sample->inputs[i];
             int64_t n = dims_count(&input->shape);
             const bool any = input->order == TNI_ORDER_NONE || input->order == TNI_ORDER_SORTED;
-            for (int64_t k = 0; any && input->below > 0 && k < n; k++) p.in[i][k] = round ? (double)(input->below - 1) : 0;
+            for (int64_t k = 0; any && input->below > 0 && k < n; k++)
+                p.in[i][k] = round ? (double)(input->below - 1) : 0;
         }
         check_problem(c, &p, round ? "every index the last" : "every index 0");
     }

@@ -219,8 +219,8 @@ static tn_status set_order(const tni_setting *s, const char *name, const char *t
         if (strlen(tni_order_name(order)) != length || strncmp(text, tni_order_name(order), length) != 0) continue;
         const bool total = all > length + 2 && text[all - 1] == ')';
         if (total != (order == TNI_ORDER_OFFSETS) || (!total && all > length)) {
-            return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: expected %s=%s%s", name, text, name,
-                                    tni_order_name(order), order == TNI_ORDER_OFFSETS ? "(N), where N is the last" : "");
+            return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: expected %s=%s%s", name, text, name, tni_order_name(order),
+                                    order == TNI_ORDER_OFFSETS ? "(N), where N is the last" : "");
         }
         *known = true;
         g->order = order;
@@ -248,7 +248,9 @@ static tn_status set_input(tni_setting *s, int32_t index, const char *text) {
     if (!g->shapes) return TN_NO_MEMORY;
     g->count = 1;
     if (parse_whole_dims(text, g->shapes)) return TN_OK;
-    return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: expected a shape like [4, 33], a type, sorted, unique, permutation or offsets(n)", p->name, text);
+    return tni_setting_fail(s, TN_BAD_VALUE,
+                            "%s=%s: expected a shape like [4, 33], a type, sorted, unique, permutation or offsets(n)",
+                            p->name, text);
 }
 
 static tn_status set_dim(tni_setting *s, int32_t dim, const char *text) {

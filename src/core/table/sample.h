@@ -5,11 +5,11 @@
 #include "core/contract/contract.h"
 
 /* X(NAME, "name"): how the numbers of an input stand to each other, along its last dimension. */
-#define TNI_ORDERS(X)                                                                  \
-    X(NONE, "")                                                                        \
-    X(SORTED, "sorted")           /* none is less than the one before it */             \
-    X(UNIQUE, "unique")           /* no integer twice */                                \
-    X(PERMUTATION, "permutation") /* 0 … n - 1, each once */                            \
+#define TNI_ORDERS(X)                                                       \
+    X(NONE, "")                                                             \
+    X(SORTED, "sorted")           /* none is less than the one before it */ \
+    X(UNIQUE, "unique")           /* no integer twice */                    \
+    X(PERMUTATION, "permutation") /* 0 … n - 1, each once */              \
     X(OFFSETS, "offsets")         /* sorted, from 0 to below - 1: where parts begin */
 
 typedef enum tni_order {

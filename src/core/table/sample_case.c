@@ -340,7 +340,8 @@ static tn_status order_input(const tni_setting *s, const tni_input_setting *g, t
     int64_t total = 0;
     made->order = g->order;
     if (g->order == TNI_ORDER_NONE) return TN_OK;
-    if (made->shape.ndim == 0) return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: %s has no dimension", name, order, name);
+    if (made->shape.ndim == 0)
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: %s has no dimension", name, order, name);
     if (g->order == TNI_ORDER_SORTED) return TN_OK;
     if (!is_integer(made->type)) {
         return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: %s has no integers", name, order, name);
