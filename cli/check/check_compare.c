@@ -61,8 +61,8 @@ static int64_t count_unwritten(const checker *c, const result *r, const array *a
     return n;
 }
 
-/* Roundings are as often up as down, and small as large: where every element has a few of its own, and nothing to share,
- * they are off by a twentieth of the bound on average. Twice that is no rounding: bits are lost. */
+/* Roundings are as often up as down, and small as large: where every element has a few of its own and shares none, they
+ * are off by a twentieth of the bound on average. Twice that is no rounding: bits are lost. */
 static bool loses_bits(const checker *c, const result *r, const double *got, double *average) {
     enum { LEAST = 64 };
     const double most = 0.1;

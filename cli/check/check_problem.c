@@ -318,7 +318,7 @@ static int sample_is_local(const tn_function *op, const tn_sample *sample) {
     return answer;
 }
 
-/* By element, where all of the operator's samples are that can tell. It is asked once: a row of one element is always. */
+/* By element, where all samples of the operator are that can tell; a shape with rows of one element could not. */
 static bool is_elementwise(const problem *p) {
     static const tn_function *known;
     static bool yes;

@@ -1,5 +1,5 @@
 /* The processes that cases run in. The one that was started runs none: it forks a child, which goes through the
- * operators and leaves word of where it is in memory that both see. Should the child die, by a crash, an exit or because
+ * operators and leaves word of where it is in memory that both see. Should the child die, by a crash, an exit or since
  * a case does not come back, its case has failed, and another child goes on behind it.
  *
  * On the CPU each operator has a child of its own, so that what one does to the memory of its process is not the

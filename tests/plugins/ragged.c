@@ -1,5 +1,5 @@
-/* Operators whose integers must fit together: offsets of ragged rows, permutations, indices that are all different. Their
- * samples ask for such numbers; with others these kernels would read and write anywhere. */
+/* Operators whose integers must fit together: offsets of ragged rows, permutations, indices that are all different.
+ * Their samples ask for such numbers; with others these kernels would read and write anywhere. */
 #include <tenon/op.h>
 
 static double get(const tn_view *v, int64_t i) {
@@ -12,7 +12,7 @@ static int64_t at(const tn_view *v, int64_t i) {
     return ((const int64_t *)v->data)[i];
 }
 
-/* ---- y[k] = the sum of the rows offsets[k] … offsets[k + 1] - 1 of x: (n, c) --------------------------------------- */
+/* ---- y[k] = the sum of the rows offsets[k] … offsets[k + 1] - 1 of x: (n, c) ------------------------------------- */
 
 static tn_status segment_sum(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *offsets = tn_in(call, 1), *y = tn_out(call, 0);
@@ -70,7 +70,7 @@ static tn_status segment_sum_never_empty(const tn_call *call, void *state) {
     return TN_OK;
 }
 
-/* ---- y[order[i]] = x[i]; and y[i] = x[order[i]], its gradient ------------------------------------------------------ */
+/* ---- y[order[i]] = x[i]; and y[i] = x[order[i]], its gradient ---------------------------------------------------- */
 
 static void reorder(const tn_call *call, bool scatter) {
     const tn_view *x = tn_in(call, 0), *order = tn_in(call, 1), *y = tn_out(call, 0);

@@ -94,7 +94,7 @@ static int seven_threads(void *context) {
     return 7;
 }
 
-/* A loop in the smallest pieces, on threads that take them as they come: what two pieces do to the same memory shows. */
+/* A loop in the smallest pieces, on threads that take them as they come: what pieces do to the same memory shows. */
 enum { SCATTERED = 4, MOST_PIECES = 512 };
 
 typedef struct scattered {
