@@ -186,7 +186,7 @@ const verb verb_check = {
                 "compute-sanitizer tenon check --device cuda --quick --in-process --skip sticky,fork,idle,leaks\n"
                 "tenon check layer_norm --dtype bf16 --kernel neon\n"
                 "tenon check sum --cases 5000 --seed 7\tlook longer, elsewhere\n"
-                "tenon check --load ./my_ops.so --only-loaded\tall of your own",
+                "tenon check --load ./my_op.so --only-loaded\tall of your own",
     .options = options,
     .text =
         "A result r may be off by tolerance * (u |r| + a c (|r| + s)): u and a are half a unit in the last place of "
