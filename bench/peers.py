@@ -5,6 +5,7 @@ An operator that is not here is named by tests/python/test_peers.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -250,15 +251,18 @@ def dequantize(q: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
 def sgd(
     p: Tensor,
     g: Tensor,
-    m: Tensor,
+    m: Tensor | None,
     lr: Tensor,
     momentum: float = 0.9,
     dampening: float = 0.0,
     weight_decay: float = 0.0,
     nesterov: bool = False,
 ) -> None:
-    g = g.to(m.dtype)
+    g = g.to(p.dtype if m is None else m.dtype)
     d = g.add(p, alpha=weight_decay) if weight_decay else g
+    if m is None:
+        p.sub_(lr * d)
+        return
     m.mul_(momentum).add_(d, alpha=1 - dampening)
     p.sub_(lr * (d.add(m, alpha=momentum) if nesterov else m))
 
@@ -280,8 +284,7 @@ def adamw(
     g = g.to(m.dtype)
     m.lerp_(g, 1 - beta1)
     v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-    t = step.clamp(min=1)
-    c1, c2 = 1 - beta1**t, (1 - beta2**t).sqrt()
+    c1, c2 = -torch.expm1(step * math.log(beta1)), (-torch.expm1(step * math.log(beta2))).sqrt()
     w = p if master is None else master
     w.mul_(1 - lr * weight_decay)
     w.sub_(lr / c1 * m / (v.sqrt() / c2 + eps))

@@ -62,7 +62,7 @@ def run(place: Path, *command: str, status: int = 0, python_path: Path | None = 
 
 
 def test_one_wheel_for_every_python_and_for_old_systems(wheel: Path) -> None:
-    assert wheel.name == f"tenon-{make_wheel.project()['version']}-py3-none-manylinux_2_28_{platform.machine()}.whl"
+    assert wheel.name == f"libtenon-{make_wheel.project()['version']}-py3-none-manylinux_2_28_{platform.machine()}.whl"
     assert wheel.stat().st_size < make_wheel.MOST_BYTES
 
 
@@ -108,7 +108,7 @@ def test_other_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {f"{name}/{file}" for file in ("PKG-INFO", "pyproject.toml", "tools/make_wheel.py")} <= set(listed)
     assert not any(file.startswith((f"{name}/build", f"{name}/.venv/")) for file in listed)
     with zipfile.ZipFile(tmp_path / make_wheel.build_editable(str(tmp_path))) as archive:
-        assert archive.read("tenon.pth").decode().strip() == str(ROOT / "python")
+        assert archive.read("libtenon.pth").decode().strip() == str(ROOT / "python")
 
 
 def test_what_is_too_new_is_found(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_import_takes_no_time_and_opens_no_driver(place: Path) -> None:
     code = """
 import time
 begin = time.perf_counter()
-import tenon
+import tenon; tenon.__version__
 seconds = time.perf_counter() - begin
 import sys
 assert "libcuda" not in open("/proc/self/maps").read() and "numpy" not in sys.modules
@@ -175,7 +175,7 @@ def test_doctor(place: Path) -> None:
     module.write_bytes(text + b"\n")
     said = run(place, "tenon", "doctor", "package", status=1)
     module.write_bytes(text)
-    assert "tenon/infer.py was changed" in said and "pip install --force-reinstall tenon" in said
+    assert "tenon/infer.py was changed" in said and "pip install --force-reinstall libtenon" in said
 
 
 def test_c_program(place: Path) -> None:

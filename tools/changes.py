@@ -22,7 +22,7 @@ FRAMEWORKS = ("python", "jax", "numpy", "together")
 PLACES: list[tuple[str, tuple[str, ...]]] = [
     (r".*\.md|docs/.*|LICENSE|\.github/.*|\.git(ignore|attributes)|\.editorconfig|\.pre-commit-config\.yaml", ()),
     (r"\.clang-(format|tidy)|tools/(lint|make_wheel|check_glibc|follow_doc|commit_message)\.py|tools/compat.*", ()),
-    (r"tests/(doctor|fuzz|onnxruntime|tensorflow|tools)/.*|tests/test_\w+\.(py|c)", ()),
+    (r"tests/(cli|doctor|fuzz|onnxruntime|tensorflow|tools)/.*|tests/test_\w+\.(py|c)", ()),
     (r"tests/python/.*|examples/torch/.*|adapters/torch/.*|python/tenon/torch/.*", ("python", "together")),
     (r"tests/jax/.*|examples/jax/.*|adapters/jax/.*|python/tenon/jax/.*", ("jax", "together")),
     (r"tests/numpy/.*", ("numpy",)),

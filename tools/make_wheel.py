@@ -240,7 +240,7 @@ def build_wheel(folder: str, settings: object = None, about: object = None) -> s
 def build_editable(folder: str, settings: object = None, about: object = None) -> str:
     """The package stays in python/, the library in build/: `make build` renews it."""
     build()
-    wheel = Wheel("py3-none-any", {"tenon.pth": f"{ROOT / 'python'}\n".encode()})
+    wheel = Wheel("py3-none-any", {"libtenon.pth": f"{ROOT / 'python'}\n".encode()})
     return wheel.write(Path(folder)).name
 
 

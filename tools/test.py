@@ -186,8 +186,8 @@ def parts() -> list[Part]:
         ),
         Part(
             "doctor",
-            "tenon doctor names faults that are planted",
-            [[*PYTEST, "tests/doctor"]],
+            "tenon doctor names faults that are planted; help that runs",
+            [[*PYTEST, "tests/doctor", "tests/cli"]],
             needs=["build"],
             seconds=20,
         ),

@@ -99,9 +99,11 @@ static bool fill(const builder *b, variant *v) {
     for (int32_t i = 0; i < c->n_inputs; i++) {
         const tni_param *p = &c->inputs[i];
         tn_type t = settle(b, &p->type, b->fixed[i]);
-        possible = possible && tni_ort_types[t] && (!p->list || list == TN_NO_TYPE || list == t);
+        /* lists of a node are of one type; an optional one of another type can only be absent */
+        const bool fits = !p->list || list == TN_NO_TYPE || list == t || p->optional;
+        possible = possible && tni_ort_types[t] && fits;
         if (p->list) {
-            list = t;
+            if (list == TN_NO_TYPE) list = t;
             v->lists_out = v->lists_out || p->inplace;
         } else {
             v->in_optional[v->n_in] = p->optional;

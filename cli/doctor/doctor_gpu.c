@@ -253,15 +253,15 @@ static void judge_gpu(doctor_result *r, const tni_gpu *gpu) {
         judge(r, FAILED,
               tni_image_unit(0) ? "no kernel that is built in runs on this GPU"
                                 : "this build has no CUDA kernels: only formulas run on the GPU",
-              "TENON_CUDA_ARCHS=%d%d make build   # in the sources; or: python -m pip install --upgrade tenon",
+              "TENON_CUDA_ARCHS=%d%d make build   # in the sources; or: python -m pip install --upgrade libtenon",
               gpu->major, gpu->minor);
         return;
     }
     observe(r, "%d of %d files of kernels, %s", f.exact + f.compiled, f.exact + f.compiled + f.none, f.image);
-    if (f.none) judge(r, WARNED, "some kernels are missing for this GPU", "python -m pip install --upgrade tenon");
+    if (f.none) judge(r, WARNED, "some kernels are missing for this GPU", "python -m pip install --upgrade libtenon");
     if (f.compiled) {
         judge(r, WARNED, "the driver compiles kernels when they are first used: they are for older GPUs",
-              "TENON_CUDA_ARCHS=%d%d make build   # in the sources; or: python -m pip install --upgrade tenon",
+              "TENON_CUDA_ARCHS=%d%d make build   # in the sources; or: python -m pip install --upgrade libtenon",
               gpu->major, gpu->minor);
     }
 }

@@ -1,7 +1,8 @@
 """Tenon: fused operators from one table, in every framework.
 
 ``import tenon.torch as tn`` gives them to PyTorch, ``import tenon.jax as tn`` to JAX. This module needs nothing but the
-C library.
+C library, which is opened when it is first needed: a library that is missing or broken does not keep ``python -m
+tenon.doctor`` from saying so.
 """
 
 from __future__ import annotations
@@ -10,18 +11,33 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tenon._lib import TenonError, check, lib
-
 if TYPE_CHECKING:
+    from tenon._lib import TenonError
     from tenon.contract import Operator
+
+    __version__: str
 
 __all__ = ["TenonError", "__version__", "load", "ops"]
 
-__version__: str = lib.tn_version().decode()
+
+def __getattr__(name: str) -> object:
+    if name not in ("TenonError", "__version__"):
+        raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+    from tenon import _lib
+
+    made: object = _lib.TenonError if name == "TenonError" else _lib.lib.tn_version().decode()
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load(path: str | os.PathLike[str]) -> None:
     """Adds the operators of a shared object to the table. Frameworks that are in use get them at once."""
+    from tenon._lib import check, lib
+
     check(lib.tn_load(os.fsencode(os.path.abspath(path))))
     for refresh in _adapters:
         refresh()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-
-from tenon._lib import lib
 
 
 def main() -> None:
@@ -13,6 +12,11 @@ def main() -> None:
         from tenon import doctor
 
         sys.exit(doctor.main(sys.argv[2:]))
+    try:
+        from tenon._lib import lib
+    except ImportError as error:
+        sys.exit(f"tenon: {error}")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores: `tenon ops | head` ends quietly
     program = os.path.join(os.path.dirname(lib._name), "tenon")
     try:
         os.execv(program, ["tenon", *sys.argv[1:]])

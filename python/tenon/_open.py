@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from collections.abc import Iterator
 
 _NAME = "libtenon.so"
-_HINT = "`make build` makes it, TENON_LIBRARY=<path> names another one"
+_HINT = "`pip install --force-reinstall libtenon` or `make build` brings it, TENON_LIBRARY=<path> names another one"
 
 
 def _places() -> Iterator[str]:
@@ -21,9 +22,24 @@ def _places() -> Iterator[str]:
     yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", _NAME)
 
 
+def _check_whole(place: str) -> None:
+    """A file that is cut off would end the process with a bus error: the table at its end must be there."""
+    with open(place, "rb") as file:
+        begin = file.read(64)
+        bytes_there = os.fstat(file.fileno()).st_size
+    if len(begin) < 64 or begin[:5] != b"\x7fELF\x02":
+        raise ImportError(f"{place} is no library: it has {bytes_there} bytes and does not begin like one. {_HINT}")
+    (table,) = struct.unpack_from("<Q", begin, 0x28)
+    entry_bytes, entries = struct.unpack_from("<HH", begin, 0x3A)
+    if table + entry_bytes * entries > bytes_there:
+        wanted = table + entry_bytes * entries
+        raise ImportError(f"{place} is cut off: it has {bytes_there} of {wanted} bytes. {_HINT}")
+
+
 def _open() -> ctypes.CDLL:
     for place in _places():
         if os.path.isfile(place):
+            _check_whole(place)
             # Operators from shared objects (tenon.load) find the library's functions in the process.
             try:
                 return ctypes.CDLL(os.path.realpath(place), mode=ctypes.RTLD_GLOBAL)

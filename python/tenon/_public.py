@@ -32,14 +32,13 @@ _ANNOTATIONS = {
 _WIDTH = 120  # of a line of source
 
 
-class _Required:
-    """The default of a required parameter that stands behind optional ones."""
-
-    def __repr__(self) -> str:
+class _Named(type):
+    def __repr__(cls) -> str:
         return "<required>"
 
 
-REQUIRED = _Required()
+class REQUIRED(metaclass=_Named):
+    """The default of a required parameter that stands behind optional ones. A class: torch.compile knows those."""
 
 
 _OWN = {"ctx", "isinstance", "tuple", "Tensor", "TypeError", "NotImplementedError"}  # what generated code uses

@@ -27,8 +27,15 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import tenon
-from tenon._lib import lib
 
+try:
+    from tenon._lib import lib
+except ImportError as error:  # there is none, or it is broken: that is all that can be said
+    _no_library = str(error)
+else:
+    _no_library = ""
+
+_NAME = "libtenon"  # pip's name for this package; on PyPI, `tenon` is another project
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "onnxruntime")
 _LEAST_PYTHON = (3, 10)
 _PIP = f"{sys.executable} -m pip install"
@@ -52,7 +59,7 @@ def check_python() -> Result:
     required = "Python {}.{} or newer".format(*_LEAST_PYTHON)
     if sys.version_info < _LEAST_PYTHON:
         return Result(
-            "FAIL", observed, required, "it is too old", "python3.12 -m venv env && env/bin/pip install tenon"
+            "FAIL", observed, required, "it is too old", "python3.12 -m venv env && env/bin/pip install libtenon"
         )
     return Result("PASS", observed, required)
 
@@ -69,7 +76,7 @@ def _copies() -> list[Path]:
 
 def _installed(package: Path) -> importlib.metadata.Distribution | None:
     """What pip knows of the package; None where pip did not install it."""
-    for found in importlib.metadata.distributions(name="tenon"):
+    for found in importlib.metadata.distributions(name=_NAME):
         if Path(str(found.locate_file("tenon"))).resolve() == package:
             return found
     return None
@@ -93,11 +100,15 @@ def check_package() -> Result:
     own = Path(tenon.__file__).resolve().parent
     required = "one package, as it was installed"
     observed = f"{own}, with {lib._name}"
+    if strangers := [found for found in importlib.metadata.distributions(name="tenon") if found.files]:
+        reason = f"'tenon' {strangers[0].version} of PyPI is there too: another project, which writes over these files"
+        fix = f"{sys.executable} -m pip uninstall tenon && {_PIP} --force-reinstall {_NAME}"
+        return Result("FAIL", observed, required, reason, fix)
     others = [str(package) for package in _copies() if package != own]
     if others:
         reason = f"{' and '.join(others)} is another one: which is imported depends on where Python is started"
         return Result(
-            "WARN", observed, required, reason, f"{sys.executable} -m pip uninstall tenon   # then install one"
+            "WARN", observed, required, reason, f"{sys.executable} -m pip uninstall {_NAME}   # then install one"
         )
     installed = _installed(own)
     if not installed:
@@ -105,10 +116,10 @@ def check_package() -> Result:
     damaged = _damaged(own, installed)
     if damaged:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-        return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, f"{_PIP} --force-reinstall tenon")
+        return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, f"{_PIP} --force-reinstall {_NAME}")
     if installed.version != tenon.__version__:
         reason = f"the package is of version {installed.version}, the library of version {tenon.__version__}"
-        return Result("WARN", observed, required, reason, f"unset TENON_LIBRARY; {_PIP} --force-reinstall tenon")
+        return Result("WARN", observed, required, reason, f"unset TENON_LIBRARY; {_PIP} --force-reinstall {_NAME}")
     return Result("PASS", observed, required)
 
 
@@ -263,7 +274,33 @@ def add(name: str, what: str, check: Callable[[], Result]) -> None:
     lib.tni_doctor_add(name.encode(), what.encode(), callback)
 
 
+def say_no_library(arguments: Sequence[str]) -> int:
+    """The library prints what is found. Without one there is one thing to say, in the same form."""
+    observed, _, fix = _no_library.partition(". ")
+    about = {
+        "id": "library",
+        "state": "FAIL",
+        "observed": observed.replace("\n", " "),
+        "required": "libtenon.so of this package",
+        "reason": "nothing works without it, and no other check can run",
+        "fix": f"{_PIP} --force-reinstall {_NAME}   # or: {fix}" if fix else f"{_PIP} --force-reinstall {_NAME}",
+        "milliseconds": 0,
+    }
+    if "--json" in arguments:
+        counts = {"passed": 0, "warnings": 0, "failed": 1, "skipped": 0, "milliseconds": 0}
+        print(json.dumps({"tenon": None, "checks": [about], **counts}))
+        return 1
+    print(f"FAIL  library         {about['observed']}")
+    for name, key in (("required", "required"), ("because", "reason"), ("fix", "fix")):
+        print(f"        {name:<13} {about[key]}")
+    print("\n0 passed, 0 warnings, 1 failed")
+    return 1
+
+
 def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` has read enough
+    if _no_library:
+        return say_no_library(arguments)
     frameworks = Frameworks([name for name in FRAMEWORKS if name in arguments] or FRAMEWORKS)
     # Where processes that have imported a framework find NVIDIA's libraries.
     lib.tni_library_look_in(os.fsencode(sysconfig.get_path("purelib")))

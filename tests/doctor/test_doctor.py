@@ -227,7 +227,7 @@ def test_two_packages(machine: Machine) -> None:
     second = machine.file("second/tenon/_lib.py", "").parent
     machine.python_path.append(str(second.parent))
     result = machine.check("package", python=True)
-    assert result["state"] == "WARN" and str(second) in result["reason"] and "pip uninstall tenon" in result["fix"]
+    assert result["state"] == "WARN" and str(second) in result["reason"] and "pip uninstall libtenon" in result["fix"]
 
 
 def test_a_file_that_was_changed(machine: Machine) -> None:
@@ -235,12 +235,12 @@ def test_a_file_that_was_changed(machine: Machine) -> None:
     shutil.copytree(ROOT / "python" / "tenon", machine.folder / "site" / "tenon")
     machine.python_path[:] = [str(machine.folder / "site")]
     machine.env["TENON_LIBRARY"] = str(ROOT / "build" / "libtenon.so")
-    machine.file("site/tenon-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tenon\nVersion: 0\n")
-    machine.file("site/tenon-0.dist-info/RECORD", "tenon/infer.py,sha256=AAAA,1\ntenon/gone.py,sha256=AAAA,1\n")
+    machine.file("site/libtenon-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: libtenon\nVersion: 0\n")
+    machine.file("site/libtenon-0.dist-info/RECORD", "tenon/infer.py,sha256=AAAA,1\ntenon/gone.py,sha256=AAAA,1\n")
     result = machine.check("package", python=True)
-    assert result["state"] == "FAIL" and "--force-reinstall tenon" in result["fix"]
+    assert result["state"] == "FAIL" and "--force-reinstall libtenon" in result["fix"]
     assert "tenon/infer.py was changed" in result["reason"] and "tenon/gone.py is missing" in result["reason"]
-    machine.file("site/tenon-0.dist-info/RECORD", "tenon/infer.py,,\n")
+    machine.file("site/libtenon-0.dist-info/RECORD", "tenon/infer.py,,\n")
     result = machine.check("package", python=True)
     assert result["state"] == "WARN" and "the package is of version 0, the library of version" in result["reason"]
     assert "unset TENON_LIBRARY" in result["fix"]

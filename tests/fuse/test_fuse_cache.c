@@ -64,6 +64,17 @@ static void test_damage(void) {
     }
 }
 
+/* What was made for one key is not taken for another, whatever the file is called. */
+static void test_renamed(void) {
+    char from[256], to[256];
+    path_of("mine", from, sizeof from);
+    path_of("yours", to, sizeof to);
+    put("mine", "0123456789", 10);
+    CHECK(rename(from, to) == 0);
+    CHECK(has("yours", NULL));
+    CHECK(access(to, F_OK) != 0); /* and is gone */
+}
+
 /* A file that cannot be written to its end is not there. */
 static void test_full(void) {
     pid_t child = fork();
@@ -174,6 +185,7 @@ int main(void) {
     put("one", "1", 1);
     CHECK(has("one", "1"));
     test_damage();
+    test_renamed();
     test_full();
     test_two();
     test_open_to_all();

@@ -116,7 +116,7 @@ def test_torch_may_be_imported_later() -> None:
     code = """
 import sys, tenon
 assert "softmax" in tenon.ops() and "torch" not in sys.modules
-assert tenon.lib.tn_torch_register() != 0
+assert tenon._lib.lib.tn_torch_register() != 0
 from tenon._lib import last_error
 assert last_error().startswith("torch is not loaded in this process: `import torch` comes first"), last_error()
 import torch, tenon.torch as tn

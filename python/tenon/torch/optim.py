@@ -2,8 +2,10 @@
 
 ``tn.optim.AdamW(model.parameters(), lr=1e-3)`` stands wherever ``torch.optim.AdamW`` did: learning-rate schedulers,
 hooks and ``GradScaler`` go on working, and a state_dict of one loads into the other. `lr` may be a number, a tensor or
-a ``tn.Param``, which a captured CUDA graph reads at each replay. Moments of 16-bit parameters are in f32. Where
-parameters are DTensors, as FSDP2's are, each process makes the step of its part, and the state is made of DTensors too.
+a ``tn.Param``, which a captured CUDA graph reads at each replay. The state takes as many bytes as torch's: moments have
+the parameter's type, unless `state_dtype=torch.float32` keeps those of 16-bit parameters in 32. Steps are computed in
+f32 either way. Where parameters are DTensors, as FSDP2's are, each process makes the step of its part, and the state is
+made of DTensors too.
 """
 
 from __future__ import annotations
@@ -52,9 +54,28 @@ def _local(tensors: Sequence[Any]) -> Sequence[Tensor]:
 class _Optimizer(torch.optim.Optimizer):
     """In front of torch's optimiser in the list of bases, which brings the constructor and the state_dict."""
 
-    _moments: tuple[str, ...]  # what the state keeps in the wide type
+    _moments: tuple[str, ...]  # what the state keeps in the type of _kept
     _absent: tuple[str, ...]  # flags of torch's that have to be False
     _sparse: str  # the optimiser of torch's that takes sparse gradients
+
+    def _note(self, **own: Any) -> None:
+        """Arguments that torch's optimiser does not have."""
+        dtype = own["state_dtype"]
+        if dtype is not None and not dtype.is_floating_point:
+            raise ValueError(f"tn.optim.{type(self).__name__}: state_dtype is {dtype}; moments are floating-point")
+        self.defaults.update(own)
+        for group in self.param_groups:
+            for name, value in own.items():
+                group.setdefault(name, value)
+
+    def _kept(self, group: Group, p: Tensor) -> torch.dtype:
+        """The type of a parameter's moments. A group of torch's, which a state_dict may bring, does not say."""
+        chosen: torch.dtype | None = group.get("state_dtype", self.defaults["state_dtype"])
+        usual = _wide(p.dtype) if self._has_masters(group, p) else p.dtype
+        return usual if chosen is None else chosen
+
+    def _has_masters(self, group: Group, p: Tensor) -> bool:
+        return bool(group.get("master_weights", self.defaults.get("master_weights"))) and _wide(p.dtype) != p.dtype
 
     def _refuse(self, group: Group) -> None:
         name = type(self).__name__
@@ -110,7 +131,8 @@ class _Optimizer(torch.optim.Optimizer):
         """A step of these, which have all of that in common."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's. What it rounds to 16 bits and is kept in f32 here is read again, between the hooks of others."""
+        """As torch's. What it rounds to a parameter's type and is kept in another is read again, between the hooks of
+        others."""
         given: dict[str, Any] = {}
 
         def note(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
@@ -129,20 +151,22 @@ class _Optimizer(torch.optim.Optimizer):
     def _settle(self, given: dict[str, Any]) -> None:
         """What torch has loaded from this dict becomes as it is kept here."""
         saved = [index for group in given["param_groups"] for index in group["params"]]
-        own = [p for group in self.param_groups for p in group["params"]]
-        for index, p in zip(saved, own, strict=True):
-            entries, wide = given["state"].get(index, {}), _wide(p.dtype)
+        own = [(p, group) for group in self.param_groups for p in group["params"]]
+        for index, (p, group) in zip(saved, own, strict=True):
+            entries = given["state"].get(index, {})
             for name in self._moments:
-                if wide != p.dtype and entries.get(name) is not None:
-                    self.state[p][name] = entries[name].detach().to(p.device, wide, copy=True)
+                dtype = _wide(p.dtype) if name == "master" else self._kept(group, p)
+                if dtype != p.dtype and entries.get(name) is not None:
+                    self.state[p][name] = entries[name].detach().to(p.device, dtype, copy=True)
 
 
 class AdamW(_Optimizer, torch.optim.AdamW):
     """tn.adamw_step as an optimiser; arguments as torch.optim.AdamW's, but for amsgrad and differentiable.
 
-    `foreach` and `fused` choose between implementations of torch's, and change nothing here. With `master_weights`,
-    16-bit parameters are roundings of f32 ones that the state keeps. With `capturable`, the parameters of a group that
-    have a gradient must be the same ones in each step.
+    `foreach` and `fused` choose between implementations of torch's, and change nothing here. Moments are of
+    `state_dtype`, or of the parameter's type. With `master_weights`, 16-bit parameters are roundings of f32 ones that
+    the state keeps, and so are moments. With `capturable`, the parameters of a group that have a gradient must be the
+    same ones in each step.
     """
 
     _moments = ("exp_avg", "exp_avg_sq", "master")
@@ -169,6 +193,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
         differentiable: bool = False,
         fused: bool | None = None,
         master_weights: bool = False,
+        state_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -181,9 +206,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             capturable=capturable,
             differentiable=differentiable,
         )
-        self.defaults["master_weights"] = master_weights
-        for group in self.param_groups:
-            group.setdefault("master_weights", master_weights)
+        self._note(master_weights=master_weights, state_dtype=state_dtype)
 
     def _alike(self, group: Group) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         if group["capturable"]:
@@ -195,20 +218,16 @@ class AdamW(_Optimizer, torch.optim.AdamW):
         return super()._alike(group)
 
     def _stage(self, group: Group, p: Tensor) -> Hashable:
-        state, wide = self.state[p], _wide(p.dtype)
+        state = self.state[p]
         if not state:
             place = p.device if group["capturable"] else "cpu"
             state["step"] = torch.zeros((), dtype=torch.float32, device=place)  # 16 bits would stop at 256
-            state["exp_avg"] = torch.zeros_like(p, dtype=wide)
-            state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
+            state["exp_avg"] = torch.zeros_like(p, dtype=self._kept(group, p))
+            state["exp_avg_sq"] = torch.zeros_like(p, dtype=self._kept(group, p))
         masters = self._has_masters(group, p)
         if masters and "master" not in state:
-            state["master"] = p.detach().to(wide)
-        return masters, None if group["capturable"] else float(state["step"])
-
-    def _has_masters(self, group: Group, p: Tensor) -> bool:
-        # a group of torch's AdamW, which a state_dict may bring, does not say
-        return bool(group.get("master_weights", self.defaults["master_weights"])) and _wide(p.dtype) != p.dtype
+            state["master"] = p.detach().to(_wide(p.dtype))
+        return masters, state["exp_avg"].dtype, None if group["capturable"] else float(state["step"])
 
     def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
         states = [self.state[p] for p in params]
@@ -249,7 +268,8 @@ class AdamW(_Optimizer, torch.optim.AdamW):
 class SGD(_Optimizer, torch.optim.SGD):
     """tn.sgd_step as an optimiser; arguments as torch.optim.SGD's, but for differentiable.
 
-    `foreach` and `fused` choose between implementations of torch's, and change nothing here.
+    `foreach` and `fused` choose between implementations of torch's, and change nothing here. The buffers of momentum
+    are of `state_dtype`, or of the parameter's type; without momentum there are none.
     """
 
     _moments = ("momentum_buffer",)
@@ -269,6 +289,7 @@ class SGD(_Optimizer, torch.optim.SGD):
         foreach: bool | None = None,
         differentiable: bool = False,
         fused: bool | None = None,
+        state_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -280,31 +301,30 @@ class SGD(_Optimizer, torch.optim.SGD):
             maximize=maximize,
             differentiable=differentiable,
         )
+        self._note(state_dtype=state_dtype)
 
     def _stage(self, group: Group, p: Tensor) -> Hashable:
-        return self.state[p].get("momentum_buffer") is None if group["momentum"] != 0 else None
+        if group["momentum"] == 0:
+            return None
+        buffer = self.state[p].get("momentum_buffer")
+        return None if buffer is None else buffer.dtype
 
     def _update(self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
         states = [self.state[p] for p in params]
-        # torch's first buffer is the gradient itself: what a buffer of 0 gives without dampening.
-        first = group["momentum"] == 0 or states[0].get("momentum_buffer") is None
-        if first:
-            buffers = [torch.zeros_like(p, dtype=_wide(p.dtype)) for p in params]
-        else:
-            buffers = [s["momentum_buffer"] for s in states]
+        first = group["momentum"] != 0 and states[0].get("momentum_buffer") is None
+        if first:  # torch's first buffer is the gradient itself: what one of 0 gives without dampening
+            for p, state in zip(params, states, strict=True):
+                state["momentum_buffer"] = torch.zeros_like(p, dtype=self._kept(group, p))
         tn.sgd_step_list(
             _local(params),
             grads,
-            _local(buffers),
+            _local([s["momentum_buffer"] for s in states]) if group["momentum"] != 0 else None,
             _scalar(group["lr"], params[0]),
             momentum=float(group["momentum"]),
             dampening=0.0 if first else float(group["dampening"]),
             weight_decay=float(group["weight_decay"]),
             nesterov=group["nesterov"],
         )
-        if group["momentum"] != 0:
-            for state, buffer in zip(states, buffers, strict=True):
-                state["momentum_buffer"] = buffer
 
 
 def clip_grad_norm_(

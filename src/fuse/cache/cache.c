@@ -19,9 +19,9 @@ enum { MOST_BYTES = 256 << 20, MOST_FILES = 4096 }; /* all files together; as ma
 typedef struct header {
     char magic[8];
     uint64_t bytes;
-    uint64_t hash[2]; /* of what follows */
+    uint64_t hash[2]; /* of the key and of what follows: a file that was renamed belongs to nobody */
 } header;
-static const char magic[8] = "tenon-1";
+static const char magic[8] = "tenon-2";
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
@@ -123,15 +123,15 @@ static bool write_all(int file, const void *from, size_t bytes) {
     return true;
 }
 
-static header header_of(const char *data, size_t bytes) {
-    header h = {.bytes = bytes, .hash = {1, 2}};
+static header header_of(const tni_cache_key *key, const char *data, size_t bytes) {
+    header h = {.bytes = bytes, .hash = {key->hash[0], key->hash[1]}};
     memcpy(h.magic, magic, sizeof magic);
     add_bytes(h.hash, data, bytes);
     return h;
 }
 
-/* What a file holds, if it is whole. */
-static void read_file(int file, tni_cached *found) {
+/* What a file holds, if it is whole and was made for the key. */
+static void read_file(int file, const tni_cache_key *key, tni_cached *found) {
     header h;
     struct stat about;
     if (!read_all(file, &h, sizeof h) || fstat(file, &about) != 0) return;
@@ -139,7 +139,7 @@ static void read_file(int file, tni_cached *found) {
     char *data = tni_malloc(h.bytes + 1);
     if (!data) return;
     bool whole = read_all(file, data, h.bytes);
-    header right = header_of(data, whole ? h.bytes : 0);
+    header right = header_of(key, data, whole ? h.bytes : 0);
     if (whole && memcmp(&right, &h, sizeof h) == 0) {
         *found = (tni_cached){data, h.bytes};
     } else {
@@ -157,7 +157,7 @@ static void touch(int file) {
 static void look(const tni_cache_entry *entry, tni_cached *found) {
     int file = openat(entry->folder, entry->name, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
-    read_file(file, found);
+    read_file(file, &entry->key, found);
     if (found->data) {
         touch(file);
     } else {
@@ -167,7 +167,7 @@ static void look(const tni_cache_entry *entry, tni_cached *found) {
 }
 
 static tni_cache_entry entry_of(const tni_cache_key *key) {
-    tni_cache_entry entry = {.folder = open_folder(), .lock = -1};
+    tni_cache_entry entry = {.folder = open_folder(), .lock = -1, .key = *key};
     snprintf(entry.name, sizeof entry.name, "%016llx%016llx", (unsigned long long)key->hash[0],
              (unsigned long long)key->hash[1]);
     return entry;
@@ -291,7 +291,7 @@ void tni_cache_put(tni_cache_entry *entry, const char *data, size_t bytes) {
     snprintf(name, sizeof name, "%s.%ld", entry->name, (long)getpid());
     int file = openat(entry->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0) return;
-    header h = header_of(data, bytes);
+    header h = header_of(&entry->key, data, bytes);
     bool done = write_all(file, &h, sizeof h) && write_all(file, data, bytes) && fsync(file) == 0;
     done = close(file) == 0 && done;
     if (!done || renameat(entry->folder, name, entry->folder, entry->name) != 0) {

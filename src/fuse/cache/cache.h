@@ -1,6 +1,6 @@
-/* What was compiled before, on disk. Files are written beside their place and moved there, carry a hash of what they
- * hold, and are checked when they are read; a lock for each key lets the second of two processes wait for the first.
- * Where the cache cannot be used, or others could write to it, nothing is cached and nothing fails. */
+/* What was compiled before, on disk. Files are written beside their place and moved there, carry a hash of their key
+ * and of what they hold, and are checked when they are read; a lock for each key lets the second of two processes wait
+ * for the first. Where the cache cannot be used, or others could write to it, nothing is cached and nothing fails. */
 #ifndef TNI_FUSE_CACHE_H
 #define TNI_FUSE_CACHE_H
 
@@ -25,6 +25,7 @@ typedef struct tni_cached {
 /* A key whose lock is held from open to close. */
 typedef struct tni_cache_entry {
     int folder, lock; /* file descriptors; -1: none */
+    tni_cache_key key;
     char name[48];
 } tni_cache_entry;
 

@@ -1,30 +1,46 @@
 /* Random numbers: what rand(seed, stream) is. */
-#include <string.h>
-
 #include "graph.h"
 
-/* Philox 4x32 with 10 rounds: element i takes word i % 4 of the block with counter (i / 4, stream, seed[1]) under the
- * key seed[0], so that any element can be had on its own. */
-static void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
+enum { LANES = 8, PER_BLOCK = 4 };
+
+/* Philox 4x32 with 10 rounds, for LANES blocks side by side: element i takes word i % 4 of the block with counter
+ * (i / 4, stream, seed[1]) under the key seed[0], so that any element can be had on its own. */
+static void philox(uint64_t block, uint64_t key, uint64_t more, uint32_t words[LANES][PER_BLOCK]) {
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (uint64_t l = 0; l < LANES; l++) {
+        c0[l] = (uint32_t)(block + l);
+        c1[l] = (uint32_t)((block + l) >> 32);
+        c2[l] = (uint32_t)more;
+        c3[l] = (uint32_t)(more >> 32);
+    }
     for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
-        memcpy(c, next, sizeof next);
+        for (int l = 0; l < LANES; l++) {
+            uint64_t a = (uint64_t)0xD2511F53u * c0[l], b = (uint64_t)0xCD9E8D57u * c2[l];
+            c0[l] = (uint32_t)(b >> 32) ^ c1[l] ^ k0;
+            c1[l] = (uint32_t)b;
+            c2[l] = (uint32_t)(a >> 32) ^ c3[l] ^ k1;
+            c3[l] = (uint32_t)a;
+        }
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
+    }
+    for (int l = 0; l < LANES; l++) {
+        words[l][0] = c0[l];
+        words[l][1] = c1[l];
+        words[l][2] = c2[l];
+        words[l][3] = c3[l];
     }
 }
 
 void tni_random(const int64_t *seed, int64_t stream, int64_t first, float *out, int64_t n) {
     uint64_t key = (uint64_t)seed[0], more = (uint64_t)seed[1] + ((uint64_t)stream << 32);
-    uint32_t words[4] = {0};
-    for (int64_t i = first; i < first + n; i++) {
-        uint64_t block = (uint64_t)i / 4;
-        if (i == first || i % 4 == 0) {
-            uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)more, (uint32_t)(more >> 32)};
-            memcpy(words, counter, sizeof words);
-            philox(words, (uint32_t)key, (uint32_t)(key >> 32));
-        }
-        out[i - first] = (float)(words[i % 4] >> 8) * 0x1p-24f;
+    uint32_t words[LANES][PER_BLOCK];
+    for (int64_t done = 0; done < n;) {
+        const int64_t at = first + done, skip = at % PER_BLOCK, have = LANES * PER_BLOCK - skip;
+        const int64_t some = have < n - done ? have : n - done;
+        const uint32_t *drawn = &words[0][0] + skip;
+        philox((uint64_t)at / PER_BLOCK, key, more, words);
+        for (int64_t i = 0; i < some; i++) out[done + i] = (float)(int32_t)(drawn[i] >> 8) * 0x1p-24f;
+        done += some;
     }
 }

@@ -3,44 +3,44 @@
 
 #define SGD \
     "lr: acc(T)[], momentum: float = 0.9, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false"
-#define SGD_STEP                                                         \
-    "d = g + weight_decay * p; m = momentum * m + (1 - dampening) * d; " \
-    "p = p - lr * (d + momentum * m if nesterov else m)"
+#define SGD_STEP                                                                                 \
+    "d = g + weight_decay * p; b = momentum * m + (1 - dampening) * d if has(m) else d; m = b; " \
+    "p = p - lr * (d + momentum * b if nesterov and has(m) else b)"
 #define ADAMW                                                                                     \
     "lr: acc(T)[], step: acc(T)[], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, " \
     "weight_decay: float = 0.01"
-#define ADAMW_STEP                                                                         \
-    "w = master if has(master) else p; "                                                   \
-    "m = m + (g - m) * (1 - beta1) if beta1 >= 0.5 else g + (m - g) * beta1; "             \
-    "v = v + (g * g - v) * (1 - beta2) if beta2 >= 0.5 else g * g + (v - g * g) * beta2; " \
-    "t = max(step, 1); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); "   \
+#define ADAMW_STEP                                                                                     \
+    "w = master if has(master) else p; "                                                               \
+    "m = m + (g - m) * (1 - beta1) if beta1 >= 0.5 else g + (m - g) * beta1; "                         \
+    "v = v + (g * g - v) * (1 - beta2) if beta2 >= 0.5 else g * g + (v - g * g) * beta2; "             \
+    "t = where(step > 0, step, nan); c1 = -expm1(t * log(beta1)); c2 = sqrt(-expm1(t * log(beta2))); " \
     "u = w * (1 - lr * weight_decay) - lr * c2 / c1 * m / (sqrt(v) + eps * c2); p = u; master = u"
 
 const tn_op tni_ops_optimisers[] = {
-    FORMULA("sgd_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, " SGD ")", SGD_STEP,
-            .doc = "A step of gradient descent with momentum, in place.",
-            SAMPLES({"s=[7] lr>0"}, {"s=[4, 33] lr>0 nesterov=true weight_decay=0.1 G=f32"}, {"s=[0, 5] lr>0"},
-                    {"s=[5000] lr>0 dampening=0.5"}, {"s=[4096, 4096] lr>0", .bench = true})),
-    FORMULA("adamw_step(p: T[*s]!, g: G[*s], m: acc(T)[*s]!, v: acc(T)[*s]!, master: acc(T)[*s]!?, " ADAMW ")",
-            ADAMW_STEP, .doc = "A step of AdamW, the first being step 1, in place; with master, p is that rounded.",
+    FORMULA("sgd_step(p: T[*s]!, g: G[*s], m: M[*s]!?, " SGD ")", SGD_STEP,
+            .doc = "A step of gradient descent with momentum, in place; without m a plain one, which has none.",
+            SAMPLES({"s=[7] m lr>0"}, {"s=[4, 33] m lr>0 nesterov=true weight_decay=0.1 G=f32"}, {"s=[0, 5] m lr>0"},
+                    {"s=[5000] m lr>0 dampening=0.5"}, {"s=[3, 5] lr>0 weight_decay=0.1"},
+                    {"s=[4096, 4096] m lr>0", .bench = true})),
+    FORMULA("adamw_step(p: T[*s]!, g: G[*s], m: M[*s]!, v: M[*s]!, master: acc(T)[*s]!?, " ADAMW ")", ADAMW_STEP,
+            .doc = "A step of AdamW, the first being step 1 (NaN for 0), in place; with master, p is that rounded.",
             SAMPLES({"s=[7] lr>0 step>0 v>0"}, {"s=[4, 33] lr>0 step>0 v>0 G=bf16 master"},
                     {"s=[0, 5] lr>0 step>0 v>0"}, {"s=[5000] lr>0 step>0 v>0 weight_decay=0.1"},
                     {"s=[4096, 4096] lr>0 step>0 v>0", .bench = true})),
-    FORMULA("sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, " SGD ")", SGD_STEP,
+    FORMULA("sgd_step_list(p: [T[*s]]!, g: [G[*s]], m: [M[*s]]!?, " SGD ")", SGD_STEP,
             .doc = "sgd_step for each tensor of the lists, in few launches.",
             SAMPLES({"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] lr>0"},
                     {"p=[[0, 3], [5]] g=[[0, 3], [5]] m=[[0, 3], [5]] lr>0 nesterov=true G=f32"},
+                    {"p=[[7], [4, 33]] g=[[7], [4, 33]] lr>0 weight_decay=0.1"},
                     {"p=[[40000], [3]] g=[[40000], [3]] m=[[40000], [3]] lr>0"},
                     {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] lr>0", .bench = true})),
-    FORMULA(
-        "adamw_step_list(p: [T[*s]]!, g: [G[*s]], m: [acc(T)[*s]]!, v: [acc(T)[*s]]!, master: [acc(T)[*s]]!?, " ADAMW
-        ")",
-        ADAMW_STEP, .doc = "adamw_step for each tensor of the lists, in few launches.",
-        SAMPLES(
-            {"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] v=[[7], [4, 33]] lr>0 step>0 v>0"},
-            {"p=[[], [9]] g=[[], [9]] m=[[], [9]] v=[[], [9]] master=[[], [9]] lr>0 step>0 v>0 G=bf16"},
-            {"p=[[0]] g=[[0]] m=[[0]] v=[[0]] lr>0 step>0 v>0"},
-            {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] v=[[4096, 4096]] lr>0 step>0 v>0", .bench = true})),
+    FORMULA("adamw_step_list(p: [T[*s]]!, g: [G[*s]], m: [M[*s]]!, v: [M[*s]]!, master: [acc(T)[*s]]!?, " ADAMW ")",
+            ADAMW_STEP, .doc = "adamw_step for each tensor of the lists, in few launches.",
+            SAMPLES({"p=[[7], [4, 33]] g=[[7], [4, 33]] m=[[7], [4, 33]] v=[[7], [4, 33]] lr>0 step>0 v>0"},
+                    {"p=[[], [9]] g=[[], [9]] m=[[], [9]] v=[[], [9]] master=[[], [9]] lr>0 step>0 v>0 G=bf16"},
+                    {"p=[[0]] g=[[0]] m=[[0]] v=[[0]] lr>0 step>0 v>0"},
+                    {"p=[[4096, 4096]] g=[[4096, 4096]] m=[[4096, 4096]] v=[[4096, 4096]] lr>0 step>0 v>0",
+                     .bench = true})),
     FORMULA("clip_grad_norm(g: [T[*s]]!, max_norm: acc(T)[]) -> norm: acc(T)[]",
             "n = sqrt(sum(g * g)); g = g * min(1, max_norm / (n + 1e-6)); norm = n",
             .doc = "The norm of all gradients together; where it is larger than max_norm, all are scaled down to "

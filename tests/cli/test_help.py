@@ -1,0 +1,89 @@
+"""The command: what `tenon help` shows runs, and a reader that has seen enough is no error."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import follow_doc  # noqa: E402
+
+VERBS = ("ops", "check", "bench", "fuse", "devices", "doctor", "flags")
+# What examples are given in addition so that they take a moment.
+BRIEF = {"check": "--quick --case values,empty --dtype f32", "bench": "--ms 1", "fuse": "--no-bench"}
+OWN = {
+    "--kernel neon": "--kernel ref",  # the other is of another processor
+    "layer_norm --threads 1": 'layer_norm --threads 1 --shape "r=[64] c=64"',
+    "[4096, 1024]": "[64, 100]",
+    "[4096, 11008]": "[64, 100]",
+}  # large ones take their time
+
+
+def tenon(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ROOT / "build/tenon", *words], text=True, capture_output=True, timeout=120)
+
+
+def examples(verb: str) -> list[str]:
+    """Lines of a help text before its options, without what is said of them."""
+    above = tenon("help", verb).stdout.partition("\n\n")[2].partition("\n\n")[0]
+    return [re.split(r"\s{2,}", line.strip())[0] for line in above.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the examples call: a program, an operator of one's own."""
+    folder = tmp_path_factory.mktemp("help")
+    for block in follow_doc.blocks(ROOT / "README.md"):
+        if block.options.get("file") in ("first.c", "reverse.c"):
+            (folder / block.options["file"]).write_text(block.text)
+    own = (folder / "reverse.c").read_text().replace("reverse(", "my_op(")
+    (folder / "my_op.c").write_text(own)
+    include = ["-I", ROOT / "include"]
+    subprocess.run(["cc", "-shared", "-fPIC", *include, "my_op.c", "-o", "my_op.so"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_run(place: Path, verb: str) -> None:
+    found = examples(verb)
+    assert len(found) >= 2
+    for example in found:
+        command = example
+        for theirs, own in OWN.items():
+            command = command.replace(theirs, own)
+        if "compute-sanitizer" in command or "--device cuda" in command:
+            continue  # `make test-gpu` has these
+        if command == "tenon check" or "--all" in command:
+            command = command.replace("--all", 'relu --shape "s=[9]"') if "--all" in command else "tenon check relu"
+        if command == "tenon bench softmax":
+            command += ' --shape "s=[64, 100]"'
+        for name, more in BRIEF.items():
+            command = re.sub(rf"^tenon {name}\b(.*?)( >.*)?$", rf"tenon {name}\1 {more}\2", command)
+        env = {**os.environ, "PATH": f"{ROOT / 'build'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "python")}
+        command = command.replace("python -m", f"{shlex.quote(sys.executable)} -m")
+        if "tenon.doctor" in command:
+            command += " python library"
+        done = subprocess.run(["sh", "-c", command], cwd=place, env=env, text=True, capture_output=True, timeout=300)
+        assert done.returncode == 0, f"{example}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def test_the_overview_names_every_verb() -> None:
+    said = tenon("help").stdout
+    assert re.findall(r"^  tenon (\w+) ", said, re.MULTILINE)[: len(VERBS)] == list(VERBS)
+    assert tenon("help", "fuze").returncode == 2 and "did you mean `tenon fuse`" in tenon("help", "fuze").stderr
+
+
+@pytest.mark.parametrize("command", ["build/tenon ops", "build/tenon ops --json", "{python} -m tenon ops --json"])
+def test_a_reader_that_has_seen_enough(command: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    text = f"{command.format(python=shlex.quote(sys.executable))} | head -n 1"
+    done = subprocess.run(["sh", "-c", text], cwd=ROOT, env=env, text=True, capture_output=True)
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.count("\n") == 1
