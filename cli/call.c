@@ -5,6 +5,7 @@
 #include "data.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int64_t dims_count(const tni_dims *dims) {
@@ -30,6 +31,44 @@ static double draw(const tni_sample_input *input, tn_type type, uint64_t *seed) 
     return input->positive ? 0.25 + 1.5 * random_unit(seed) : random_normal(seed);
 }
 
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void shuffle(double *row, int64_t n, uint64_t *seed) {
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t k = random_below(seed, i + 1);
+        const double kept = row[i];
+        row[i] = row[k];
+        row[k] = kept;
+    }
+}
+
+/* n different integers below `below`: each is taken with the chance that leaves enough for the rest. */
+static void draw_unique(double *row, int64_t n, int64_t below, uint64_t *seed) {
+    int64_t taken = 0;
+    for (int64_t v = 0; v < below && taken < n; v++) {
+        if (random_below(seed, below - v) < n - taken) row[taken++] = (double)v;
+    }
+    shuffle(row, n, seed);
+}
+
+/* Rows of n numbers, drawn without order, get the one that the sample wants. */
+static void put_in_order(const tni_sample_input *input, double *row, int64_t n, uint64_t *seed) {
+    switch (input->order) {
+    case TNI_ORDER_NONE: break;
+    case TNI_ORDER_UNIQUE:
+    case TNI_ORDER_PERMUTATION: draw_unique(row, n, input->below, seed); break;
+    case TNI_ORDER_OFFSETS:
+        row[0] = 0;
+        row[n - 1] = (double)(input->below - 1);
+        qsort(row, (size_t)n, sizeof *row, by_size);
+        break;
+    case TNI_ORDER_SORTED: qsort(row, (size_t)n, sizeof *row, by_size); break;
+    }
+}
+
 /* Normal numbers; 0.25 … 1.75 where the sample wants positive ones; what is read back is what the type can hold. */
 void case_values(const tni_sample_input *input, tn_type type, uint64_t seed, double *values) {
     int64_t n = dims_count(&input->shape);
@@ -38,6 +77,8 @@ void case_values(const tni_sample_input *input, tn_type type, uint64_t seed, dou
         tn_set(type, &rounded, 0, draw(input, type, &seed));
         values[i] = tn_get(type, &rounded, 0);
     }
+    const int64_t last = input->order == TNI_ORDER_NONE ? 0 : input->shape.d[input->shape.ndim - 1];
+    for (int64_t i = 0; last && i < n; i += last) put_in_order(input, values + i, last, &seed);
 }
 
 tn_type wide_type(const tni_contract *contract, const tni_type *declared, tn_type type) {
@@ -78,6 +119,7 @@ static bool make_array(array *a, const call_options *o, tn_type type, int32_t nd
         array_view(a, type, ndim, shape, strides, NULL);
         return true;
     }
+    if (o->edge != NO_EDGE) return array_make_edge(a, type, ndim, shape, o->how, o->edge);
     return o->zero ? array_make_zero(a, type, ndim, shape) : array_make(a, type, ndim, shape, o->how, o->offset);
 }
 
@@ -108,7 +150,9 @@ tn_status call_outputs(made_call *c, call_options options) {
     TN_TRY(tn_infer(c->op, &c->args, c->specs));
     for (int32_t i = 0; i < c->n_out; i++) {
         const tn_spec *spec = &c->specs[i];
-        if (spec->present && !make_array(&c->out[i], &options, spec->type, spec->ndim, spec->shape)) {
+        if (!spec->present) continue;
+        if (!(options.thin ? array_make_thin(&c->out[i], spec->type, spec->ndim, spec->shape)
+                           : make_array(&c->out[i], &options, spec->type, spec->ndim, spec->shape))) {
             return tn_fail(TN_NO_MEMORY, "out of memory for an output");
         }
     }

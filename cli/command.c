@@ -1,8 +1,10 @@
 /* The command tenon: one verb per file (cmd_<verb>.c), one row per verb below. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tenon/call.h>
 
@@ -12,6 +14,7 @@ static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &v
                                     &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];
+static int n_built_in = -1; /* operators before the first --load; -1: there was none */
 
 const verb *const *all_verbs(void) {
     return verbs;
@@ -19,6 +22,10 @@ const verb *const *all_verbs(void) {
 
 const char *loaded_plugins(void) {
     return loads;
+}
+
+int first_loaded(void) {
+    return n_built_in < 0 ? tn_function_count() : n_built_in;
 }
 
 const char *command_text(void) {
@@ -86,6 +93,7 @@ static int load_plugins(int *argc, char **argv) {
             argv[kept++] = argv[i];
             continue;
         }
+        if (n_built_in < 0) n_built_in = tn_function_count();
         if (tn_load(path) != TN_OK) {
             fprintf(stderr, "tenon: %s\n", tn_last_error());
             return 1;
@@ -120,11 +128,17 @@ static int run_command(int argc, char **argv) {
     return status < 0 ? 0 : status;
 }
 
+/* `tenon ops | head`, where SIGPIPE is ignored and has not ended us: enough was read. */
+static bool reader_is_gone(void) {
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
 /* What was printed may not have arrived: the disk is full, the file is closed. */
 int tni_command(int argc, char **argv) {
     int status = run_command(argc, argv);
     errno = 0;
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || errno == EPIPE) return status; /* `| head` has read enough */
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_is_gone()) return status;
     fprintf(stderr, "tenon: the output could not be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
     return status ? status : 1;
 }

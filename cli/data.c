@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { GUARD = 128, PATTERN = 0xff }; /* all bits set: NaN in every float type, -1 in every integer */
+enum { GUARD = 128, PATTERN = ARRAY_PATTERN, THIN = 64 << 20 /* bytes that a thin array has */ };
 
 /* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
@@ -108,16 +109,62 @@ bool array_make(array *a, tn_type type, int32_t ndim, const int64_t *shape, layo
     return true;
 }
 
+static bool take_map(array *a, size_t bytes) {
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    a->map = map == MAP_FAILED ? NULL : map;
+    a->map_bytes = bytes;
+    return a->map != NULL;
+}
+
+bool array_make_edge(array *a, tn_type type, int32_t ndim, const int64_t *shape, layout how, array_edge edge) {
+    *a = (array){0};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = tn_type_size(type);
+    int64_t first, reach;
+    lay_out(how, ndim, shape, a->strides, &first, &reach);
+    a->bytes = ((size_t)reach * size + page - 1) / page * page;
+    if (!take_map(a, a->bytes + 2 * page)) return false;
+    a->memory = a->map + page;
+    memset(a->memory, PATTERN, a->bytes);
+    if (mprotect(a->map, page, PROT_NONE) != 0 || mprotect(a->memory + a->bytes, page, PROT_NONE) != 0) {
+        array_free(a);
+        return false;
+    }
+    char *lowest = edge == EDGE_BEFORE ? a->memory : a->memory + a->bytes - (size_t)reach * size;
+    describe(a, type, ndim, shape, lowest + (size_t)first * size);
+    return true;
+}
+
+bool array_make_thin(array *a, tn_type type, int32_t ndim, const int64_t *shape) {
+    *a = (array){0};
+    tni_dense_strides(ndim, shape, a->strides);
+    describe(a, type, ndim, shape, NULL);
+    a->bytes = ((size_t)a->count * tn_type_size(type) / THIN + 1) * THIN;
+    const int file = memfd_create("thin", MFD_CLOEXEC);
+    bool good = file >= 0 && ftruncate(file, THIN) == 0 && take_map(a, a->bytes);
+    for (size_t at = 0; good && at < a->bytes; at += THIN) {
+        good = mmap(a->map + at, THIN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+    }
+    if (file >= 0) close(file);
+    a->tensor.data = a->memory = a->map;
+    if (!good) array_free(a);
+    return good;
+}
+
+bool array_own(array *a, int64_t begin, int64_t end) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = tn_type_size(a->type);
+    const size_t low = (size_t)begin * size / page * page, high = ((size_t)end * size + page - 1) / page * page;
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    return high <= low || mmap(a->map + low, high - low, PROT_READ | PROT_WRITE, kind, -1, 0) != MAP_FAILED;
+}
+
 bool array_make_zero(array *a, tn_type type, int32_t ndim, const int64_t *shape) {
     *a = (array){0};
     tni_dense_strides(ndim, shape, a->strides);
     describe(a, type, ndim, shape, NULL);
     a->bytes = (size_t)(a->count ? a->count : 1) * tn_type_size(type);
-    a->mapped = a->bytes >= (size_t)64 << 20;
-    if (a->mapped) { /* pages of 2 MB, one of zeros for all that is only read */
-        void *memory = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        a->memory = memory == MAP_FAILED ? NULL : memory;
-        if (a->memory) madvise(memory, a->bytes, MADV_HUGEPAGE);
+    if (a->bytes >= (size_t)64 << 20) { /* pages of 2 MB, one of zeros for all that is only read */
+        if (take_map(a, a->bytes)) madvise(a->map, a->bytes, MADV_HUGEPAGE);
+        a->memory = a->map;
     } else {
         a->memory = tni_malloc_aligned(a->bytes);
         if (a->memory) memset(a->memory, 0, a->bytes);
@@ -136,17 +183,17 @@ void array_move(array *to, array *from) {
     *to = *from;
     to->tensor.shape = to->shape;
     to->tensor.strides = to->strides;
-    from->memory = from->before = NULL;
+    from->memory = from->before = from->map = NULL;
 }
 
 void array_free(array *a) {
-    if (a->mapped && a->memory) {
-        munmap(a->memory, a->bytes);
+    if (a->map) {
+        munmap(a->map, a->map_bytes);
     } else {
         tni_free(a->memory);
     }
     tni_free(a->before);
-    a->memory = a->before = NULL;
+    a->memory = a->before = a->map = NULL;
 }
 
 bool array_watch(array *a) {

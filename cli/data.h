@@ -28,6 +28,8 @@ int64_t random_below(uint64_t *seed, int64_t n);
 uint64_t mix_seed(uint64_t seed, uint64_t with); /* a seed of its own for each part of a run */
 uint64_t hash_text(const char *text);
 
+enum { ARRAY_PATTERN = 0xff }; /* all bits set: NaN in every float type, -1 in every integer */
+
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 typedef struct array {
     tn_tensor tensor; /* its shape and strides are the ones below, so an array must stay where it is */
@@ -36,13 +38,20 @@ typedef struct array {
     int64_t count; /* elements */
     char *memory;  /* everything allocated: guards, gaps and elements; NULL: borrowed */
     size_t bytes;
-    bool mapped;  /* from the system, not from the heap */
+    char *map; /* what it is a part of, from the system; NULL: it is from the heap */
+    size_t map_bytes;
     char *before; /* what `memory` held when array_watch was called */
 } array;
 
 /* Memory is filled with a pattern that is NaN in every float type; the elements come later. `offset`: how many
  * elements past a 64-byte boundary the first one lies. False: no memory. */
 bool array_make(array *a, tn_type type, int32_t ndim, const int64_t *shape, layout how, int64_t offset);
+/* The same between two pages that nobody may touch: the elements begin behind the first, or end before the second. */
+typedef enum array_edge { NO_EDGE, EDGE_BEFORE, EDGE_BEHIND } array_edge;
+bool array_make_edge(array *a, tn_type type, int32_t ndim, const int64_t *shape, layout how, array_edge edge);
+/* Large tensors that are only written: the same few pages all over, but for what array_own is called for. */
+bool array_make_thin(array *a, tn_type type, int32_t ndim, const int64_t *shape);
+bool array_own(array *a, int64_t begin, int64_t end); /* elements, from the first */
 /* Large tensors: no guards, dense, zero, untouched until used. */
 bool array_make_zero(array *a, tn_type type, int32_t ndim, const int64_t *shape);
 /* The same elements with another shape and strides; owns nothing. */
@@ -85,8 +94,10 @@ typedef struct call_options {
     layout how;     /* of inputs and outputs */
     bool dense_out; /* outputs are dense all the same */
     int64_t offset;
-    bool zero; /* array_make_zero instead */
-    bool bare; /* no memory at all: for inference and tn_explain */
+    array_edge edge; /* array_make_edge instead */
+    bool zero;       /* array_make_zero instead */
+    bool thin;       /* and array_make_thin for outputs */
+    bool bare;       /* no memory at all: for inference and tn_explain */
 } call_options;
 
 /* Tensors for a case: inputs without values, outputs as inferred. Frees itself and leaves a message on failure. */

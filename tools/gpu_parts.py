@@ -32,7 +32,7 @@ PYTHON_ENV = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-CHECK = ["build/tenon", "check", "--device", "cuda"]
+CHECK = ["build/tenon", "check", "--device", "cuda", "--alone"]
 
 # Cases that look at the whole process, which compute-sanitizer is a part of, and those that take gigabytes.
 UNTOOLED = "sticky,fork,idle,leaks,huge,repeat"
@@ -75,7 +75,7 @@ def no_sanitizer() -> str | None:
 
 def under(tool: str, what: str, among: Callable[[Table], Iterable[str]] = lambda table: table.unlike) -> Kind:
     skipped = f"{UNTOOLED},{UNTRACKED}" if tool == "initcheck" else UNTOOLED
-    check = [*CHECK, "--quick", "--dtype", "f32,bf16", "--skip", skipped]
+    check = [*CHECK, "--quick", "--in-process", "--dtype", "f32,bf16", "--skip", skipped]
     command = [sanitizer() or "", "--tool", tool, "--error-exitcode", "9", *check]
     return Kind(f"compute-sanitizer: {what}", command, among, no_sanitizer)
 

@@ -64,7 +64,7 @@ def no_tsan() -> str | None:
 
 def under_tsan() -> list[list[str]]:
     runner = tsan_runner() or ()
-    check = ["build/tsan/tenon", "check", "--quick", "--dtype", "f32", *table.read().unlike]
+    check = ["build/tsan/tenon", "check", "--quick", "--alone", "--dtype", "f32", *table.read().unlike]
     return [[*runner, *ctest("build/tsan")], [*runner, *check]]
 
 
@@ -88,7 +88,7 @@ def parts() -> list[Part]:
         Part(
             "asan",
             "C unit tests and check under AddressSanitizer and UBSan",
-            lambda: [ctest("build/asan"), ["build/asan/tenon", "check", "--quick", *table.read().unlike]],
+            lambda: [ctest("build/asan"), ["build/asan/tenon", "check", "--quick", "--alone", *table.read().unlike]],
             ASAN_ENV,
             needs=["build", "asan-build"],
             seconds=200,

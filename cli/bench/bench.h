@@ -4,6 +4,7 @@
 #define CLI_BENCH_H
 
 #include "cli/data.h"
+#include "core/host/text.h"
 #include "core/table/sample.h"
 
 /* ---- the machine (bench_machine.c) ------------------------------------------------------------------------------- */
@@ -37,9 +38,10 @@ tn_status bench_measure(const tn_function *op, const tni_case *sample, const cha
 /* ---- the verb (cmd_bench.c) -------------------------------------------------------------------------------------- */
 
 /* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of
- * `tenon bench` with these names in its first column. Returns the exit status. */
+ * `tenon bench` with these names in its first column, or adds rows of JSON to `rows` (NULL: prints). Returns the exit
+ * status. */
 int bench_alone(const char *title, int n, const tn_function *const *ops, const tni_case *const *cases,
-                const char *const *names, tn_type T, const char *device);
+                const char *const *names, tn_type T, const char *device, tni_text *rows);
 const char *bench_time(double seconds, char text[24]); /* "3.21 ms" */
 
 #endif

@@ -85,14 +85,15 @@ static void arena_release(void *context, tn_device device, tn_block block) {
 
 /* Large inputs repeat a million random numbers, on the GPU by copies that double. */
 static tn_status fill_input(bench *b, array *a, const tni_sample_input *input, uint64_t seed) {
-    const int64_t most = 1000003, n = a->count < most ? a->count : most;
+    const bool whole = input->order != TNI_ORDER_NONE;
+    const int64_t most = 1000003, n = whole || a->count < most ? a->count : most;
     const size_t size = tn_type_size(a->type), all = (size_t)a->count * size;
     double *values = tni_malloc((size_t)n * sizeof *values + 1);
     char *held = tni_malloc((size_t)n * size + 1);
     tn_status status = values && held ? TN_OK : TN_NO_MEMORY;
     if (status == TN_OK && n) {
         tni_sample_input drawn = *input;
-        drawn.shape = (tni_dims){.ndim = 1, .d = {n}};
+        if (!whole) drawn.shape = (tni_dims){.ndim = 1, .d = {n}};
         case_values(&drawn, a->type, seed, values);
         for (int64_t i = 0; i < n; i++) tn_set(a->type, held, i, values[i]);
         const cu_pointer to = (uintptr_t)a->tensor.data;

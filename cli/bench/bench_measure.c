@@ -14,14 +14,17 @@ static const double MOST_BYTES = 6e9;  /* of all buffers */
 
 /* Large inputs repeat a million random numbers: drawing more takes longer than measuring. */
 static bool fill(made_call *k, const tni_case *sample) {
-    const int64_t most = 1000003;
+    int64_t most = 1000003;
+    for (int32_t i = 0; i < k->n_in; i++) { /* what has an order is drawn as a whole */
+        if (sample->inputs[i].order != TNI_ORDER_NONE && k->in[i].count > most) most = k->in[i].count;
+    }
     double *values = tni_malloc((size_t)most * sizeof *values);
     if (!values) return false;
     for (int32_t i = 0; i < k->n_in; i++) {
         array *a = &k->in[i];
         int64_t n = a->count < most ? a->count : most;
         tni_sample_input drawn = sample->inputs[i];
-        drawn.shape = (tni_dims){.ndim = 1, .d = {n}};
+        if (drawn.order == TNI_ORDER_NONE) drawn.shape = (tni_dims){.ndim = 1, .d = {n}};
         case_values(&drawn, a->type, (uint64_t)i + 1, values);
         size_t size = tn_type_size(a->type);
         for (int64_t at = 0; at < n; at++) tn_set(a->type, a->tensor.data, at, values[at]);

@@ -253,13 +253,14 @@ static int bench_one(const tn_function *op, const char *text, tn_type T, tni_tex
 }
 
 int bench_alone(const char *title, int n, const tn_function *const *ops, const tni_case *const *cases,
-                const char *const *names, tn_type T, const char *on) {
+                const char *const *names, tn_type T, const char *on, tni_text *rows) {
     if (read_device(on, &where) != TN_OK) return usage_error(NULL, "%s", tn_last_error());
-    (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
+    json = rows != NULL;
+    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
     for (int i = 0; i < n; i++) {
         tn_status (*measure)(const tn_function *, const tni_case *, const char *, tn_type, tni_text *, bool);
         measure = where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu;
-        if (measure(ops[i], cases[i], names[i], T, NULL, true) == TN_OK) continue;
+        if (measure(ops[i], cases[i], names[i], T, rows, i == 0) == TN_OK) continue;
         fprintf(stderr, "tenon: %s\n", tn_last_error());
         return 1;
     }

@@ -31,8 +31,9 @@ typedef struct result {
     tn_type type;
     tni_dims shape;
     int64_t count;
-    double *value; /* (count) */
-    double *bound; /* (count) how far off an element may be; NULL: not computed */
+    double *value;   /* (count) */
+    double *bound;   /* (count) how far off an element may be; NULL: not computed */
+    bool by_element; /* an element depends on nothing but the same element of the inputs */
 } result;
 
 typedef struct problem {
@@ -67,8 +68,10 @@ void solved_forget(void); /* all of it */
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 typedef struct check_options {
-    bool quick, verbose;
-    int64_t cases; /* random ones, for each operator, type and kernel */
+    bool quick, verbose, json;
+    bool in_process; /* no child processes */
+    int64_t limit;   /* seconds that a case may take */
+    int64_t cases;   /* random ones, for each operator, type and kernel */
     uint64_t seed;
     const char *kernel; /* NULL: all */
     const char *rows;   /* "values,empty"; NULL: all */
@@ -81,6 +84,8 @@ typedef struct check_options {
 
 struct check_row;
 
+/* Lies in memory that the process which started the cases shares with the one that runs them: when the latter is gone,
+ * the former reads here how far it came, and another goes on behind that. What it points to was there before. */
 typedef struct checker {
     check_options options;
     mirror *gpu; /* what calls run on; NULL: the CPU */
@@ -92,15 +97,36 @@ typedef struct checker {
     const struct check_row *row;
     const tn_sample *sample;
     int sample_index;
-    uint64_t case_seed; /* of a random case; 0: the run's */
+    uint64_t case_seed;    /* of a random case; 0: the run's */
+    int n_operators, next; /* operators asked for, and which of them is under way */
+    int64_t serial;        /* cases of this operator that this process has come to */
+    int64_t resume;        /* as many of them are done, by a process before this one */
+    bool running;          /* a case is under way */
+    double began;          /* when it began */
+    char cause[256];       /* of the death of this process, said by a signal handler; "": none known */
     /* what came of it */
     int64_t passed, failed, skipped;
-    int64_t shown;     /* failures of this operator */
-    bool broken;       /* the row under way has failed */
-    bool skipping;     /* or cannot be done here */
-    bool dead;         /* the GPU can do nothing more in this process */
-    bool any_infinity; /* NaN and ±Inf count as the same: see `special` */
-    double worst;      /* error as a part of its bound, this operator */
+    struct {
+        int64_t passed, failed, skipped;
+        double began;
+    } before;      /* this operator */
+    int64_t shown; /* failures of this operator */
+    int64_t said;  /* cases of this operator, and operators, that are in the JSON */
+    int listed;
+    int hangs;       /* cases of this operator that did not come back */
+    bool broken;     /* the row under way has failed */
+    bool skipping;   /* or cannot be done here */
+    bool dead;       /* the GPU can do nothing more in this process */
+    bool stop;       /* no further cases; `status` is the exit status */
+    bool opened;     /* this process has its device */
+    bool ended;      /* and did all that it was to do */
+    char device[16]; /* "cuda:0" */
+    int status;
+    bool any_infinity;  /* NaN and ±Inf count as the same: see `special` */
+    double worst;       /* error as a part of its bound, this operator */
+    char notes[1024];   /* of this operator: lines */
+    int made_context;   /* by naming and describing operators: 0 or 1; -1: not known */
+    bool broke_context; /* a process of its own did, on purpose: see `sticky` */
 } checker;
 
 enum {
@@ -125,7 +151,7 @@ typedef struct check_row {
 
 /* Rows, in the order of their files; each table ends with a row without a name. */
 extern const check_row value_rows[], layout_rows[], shape_rows[], system_rows[], alias_rows[], refuse_rows[],
-    grad_rows[], batch_rows[], huge_rows[], random_rows[], gpu_rows[];
+    memory_rows[], grad_rows[], batch_rows[], huge_rows[], random_rows[], gpu_rows[];
 
 /* For `applies`: where calls run; samples have sizes that can be changed; there is more than one output. */
 bool on_cpu(const checker *c);
@@ -135,24 +161,48 @@ bool has_outputs(const checker *c);
 
 /* A quick check of an operator that need not be in the table, on `device` (NULL: the CPU), in T and in f64; `again` is
  * the command that does it again. Prints what `tenon check` does; returns how many cases failed, or -1. */
-int64_t check_alone(const tn_function *op, tn_type T, const char *device, const char *again);
+int64_t check_alone(const tn_function *op, tn_type T, const char *device, const char *again, bool json);
+
+/* All rows of an operator (check_rows.c); in a process that goes on behind another, those that are left. */
+void check_operator(checker *c, const tn_function *op);
+/* Every operator of the list, in child processes: a crash, an exit or a hang costs the case that it happens in
+ * (check_process.c). `device` is opened by whoever runs the cases. */
+void check_operators(checker *c, const tn_function *const *ops, int n, const char *device);
+/* A checker in shared memory; NULL: there is none. */
+checker *checker_new(check_options options);
+void checker_free(checker *c);
+extern const check_row *const check_tables[]; /* NULL ends */
+/* Types of `tenon check --dtype`, "f32,bf16"; NULL: the usual ones. */
+extern const char *check_dtypes;
+/* Can the kernel run here, with this T? */
+bool kernel_takes(const checker *c, const tn_kernel *k, tn_type type);
+bool is_named(const char *names, const char *name); /* is it one of "values,empty"? */
 
 /* The command that does just this row again. */
 void check_command(const checker *c, char *text, size_t size);
 /* Looks whether naming, describing and inferring makes a context on this GPU, before anything else does; the row `idle`
  * says what came of it. */
-void check_idle(int device);
+void check_idle(checker *c, int device);
 
-/* Where the run is now, should it end here (a crash): after sample or case_seed has changed within a row. */
-void check_here(const checker *c);
 /* One failed row is one failure, whatever goes wrong in it; the first message is shown. */
 void check_fail(checker *c, const char *format, ...) TN_PRINTF(2, 3);
+/* Said beside an operator's result: what was not, or could not be, looked at. */
+void check_note(checker *c, const char *format, ...) TN_PRINTF(2, 3);
 /* The row cannot be done here; with a reason it is counted and, for SLOW rows, shown. */
 void check_skip(checker *c, const char *format, ...) TN_PRINTF(2, 3);
 
 /* The call was refused because the kernel under check does not take it (its `accepts` said so): nothing wrong, and
  * nothing to compare; the row counts as skipped. */
 bool check_declined(checker *c, tn_status status);
+
+/* ---- saying it (check_report.c) ---------------------------------------------------------------------------------- */
+
+double check_now(void); /* seconds */
+void check_progress(const checker *c);
+void check_verbose(checker *c, double seconds);        /* a case is over */
+void check_say_begin(checker *c);                      /* an operator */
+void check_say_end(checker *c, const char *unchecked); /* why there was nothing to check; NULL: there was */
+void check_say_all(const checker *c, bool begin);      /* before the first operator, and behind the last */
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
@@ -190,6 +240,8 @@ bool variant_flatten(variant *v);
 void variant_grow(variant *v, int32_t k, int64_t elements);
 /* Values drawn for the sizes as they are now; ends the variant. False: the contract refuses them, or no memory. */
 bool variant_problem(checker *c, variant *v, problem *p);
+/* A dense call with the problem's values, run once. False: failure reported, nothing to free. */
+bool first_run(checker *c, const problem *p, made_call *k, const tn_host *host);
 /* Solves the problem, runs it densely and compares; frees it. */
 bool check_problem(checker *c, problem *p, const char *what);
 

@@ -40,6 +40,41 @@ static double badness(const checker *c, const result *r, int64_t i, double got) 
     return error == 0 ? 0 : bound > 0 ? error / bound : INFINITY;
 }
 
+/* Does element i hold what array_make and array_fill put there, and not a result by chance? */
+static bool never_written(const result *r, const array *a, int64_t i) {
+    const size_t size = tn_type_size(a->type);
+    const bool is_float = TN_BIT(a->type) & (TN_FLOATS | TN_BIT(TN_E4M3) | TN_BIT(TN_E5M2));
+    const unsigned char *element = (unsigned char *)a->tensor.data + array_place(a, i) * (int64_t)size;
+    for (size_t k = 0; k < size; k++) {
+        if (element[k] != ARRAY_PATTERN) return false;
+    }
+    return r->output >= 0 && is_float; /* in an integer, it may be a result of -1 */
+}
+
+static int64_t count_unwritten(const checker *c, const result *r, const array *a, const double *got, int64_t *first) {
+    int64_t n = 0;
+    for (int64_t i = r->count - 1; i >= 0; i--) {
+        if (badness(c, r, i, got[i]) <= 1 || !never_written(r, a, i)) continue;
+        n++;
+        *first = i;
+    }
+    return n;
+}
+
+/* Roundings are as often up as down, and small as large: where every element has a few of its own and shares none, they
+ * are off by a twentieth of the bound on average. Twice that is no rounding: bits are lost. */
+static bool loses_bits(const checker *c, const result *r, const double *got, double *average) {
+    enum { LEAST = 64 };
+    const double most = 0.1;
+    double sum = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        const double bad = badness(c, r, i, got[i]);
+        sum += isfinite(bad) ? bad : 0;
+    }
+    *average = sum / (double)r->count;
+    return r->by_element && r->count >= LEAST && *average > most;
+}
+
 bool compare_result(checker *c, const result *r, const array *a, const char *what) {
     double worst = 0;
     int64_t at = -1, wrong = 0;
@@ -60,13 +95,26 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
     if (worst <= 1 && worst > c->worst) c->worst = worst;
     if (wrong) {
         char index[128];
+        const int64_t unwritten = count_unwritten(c, r, a, got, &at);
         print_index(index, &r->shape, at);
+        if (unwritten) {
+            check_fail(c, "%s%s was never written (%lld of %lld elements were not)%s%s", r->name, index,
+                       (long long)unwritten, (long long)r->count, *what ? ", " : "", what);
+        }
         check_fail(c, "%s%s%s is %.9g, should be %.9g (bound %.2g; %lld of %lld wrong)%s%s", r->name, index,
                    r->output < 0 ? " in place" : "", got[at], r->value[at], r->bound ? r->bound[at] : 0,
                    (long long)wrong, (long long)r->count, *what ? ", " : "", what);
     }
+    double average;
+    const bool lossy = !wrong && r->by_element && loses_bits(c, r, got, &average);
+    if (lossy) {
+        check_fail(c,
+                   "%s loses low bits: it is off by %.2f of its bound on average, where roundings make 0.05 and 0.1 is "
+                   "the most%s%s",
+                   r->name, average, *what ? ", " : "", what);
+    }
     tni_free(got);
-    return !wrong;
+    return !wrong && !lossy;
 }
 
 bool compare_call(checker *c, const problem *p, const made_call *k, const char *what) {

@@ -1,376 +1,23 @@
-/* tenon check: every operator × type × kernel × sample × row. */
-#include <signal.h>
-#include <stdarg.h>
+/* tenon check: the verb. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "cli/cli.h"
-#include "core/host/arith.h"
 #include "core/table/table.h"
-#include "cpu/isa.h"
 
-enum { MOST_SHOWN = 10, MOST_SAMPLES = 256, LONGEST_ROW = 600 /* seconds */ };
+enum { LIMIT = 600, QUICK_LIMIT = 60 }; /* seconds */
 
-static const char *device, *dtypes, *kernel, *row_names, *skipped_rows;
-static bool quick, verbose;
-static int64_t cases = -1, seed = 1, sample = -1;
-
-static const check_row *const tables[] = {value_rows,  layout_rows, shape_rows,  alias_rows, batch_rows, system_rows,
-                                          refuse_rows, grad_rows,   random_rows, huge_rows,  gpu_rows,   NULL};
-
-/* ---- saying what happened ---------------------------------------------------------------------------------------- */
-
-static void clear_progress(void) {
-    if (progress_wanted()) fprintf(stderr, "\r\033[K");
-}
-
-void check_command(const checker *c, char *text, size_t size) {
-    bool random = c->case_seed != 0;
-    if (c->options.again) {
-        snprintf(text, size, "%s", c->options.again);
-        return;
-    }
-    size_t n = (size_t)snprintf(text, size, "tenon check %s --dtype %s", c->contract->name, tn_type_name(c->T));
-    if (c->options.device) n += (size_t)snprintf(text + n, size - n, " --device %s", c->options.device);
-    if (c->kernel) n += (size_t)snprintf(text + n, size - n, " --kernel %s", c->kernel);
-    n += (size_t)snprintf(text + n, size - n, " --case %s", c->row->name);
-    if (random) {
-        n += (size_t)snprintf(text + n, size - n, " --cases 1");
-    } else {
-        n += (size_t)snprintf(text + n, size - n, " --sample %d", c->sample_index);
-    }
-    n += (size_t)snprintf(text + n, size - n, " --seed %llu",
-                          (unsigned long long)(random ? c->case_seed : c->options.seed));
-    snprintf(text + n, size - n, "%s%s", c->options.quick ? " --quick" : "", c->options.loads);
-}
-
-static void print_place(const checker *c, char *text, size_t size) {
-    snprintf(text, size, "%s %s %s %s, sample %d (%s)", c->contract->name, tn_type_name(c->T),
-             c->kernel ? c->kernel : "any kernel", c->row->name, c->sample_index, c->sample->args);
-}
-
-void check_fail(checker *c, const char *format, ...) {
-    if (c->broken) return;
-    c->broken = true;
-    if (++c->shown > MOST_SHOWN) return;
-    char place[512], command[1024], text[1024];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    print_place(c, place, sizeof place);
-    check_command(c, command, sizeof command);
-    clear_progress();
-    printf("%sFAIL%s %s: %s\n     %s\n", style_text(RED), style_text(PLAIN), place, text, command);
-    fflush(stdout);
-}
-
-void check_skip(checker *c, const char *format, ...) {
-    char text[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    c->skipping = true;
-    clear_progress();
-    printf("%sskip%s %s %s %s %s: %s\n", style_text(YELLOW), style_text(PLAIN), c->contract->name, tn_type_name(c->T),
-           c->kernel ? c->kernel : "any kernel", c->row->name, text);
-}
-
-bool check_declined(checker *c, tn_status status) {
-    if (status != TN_UNSUPPORTED || !c->kernel) return false;
-    c->skipping = true;
-    return true;
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void show_progress(const checker *c) {
-    static double last;
-    if (!progress_wanted() || now() - last < 0.05) return;
-    last = now();
-    fprintf(stderr, "\r\033[K%s %s %s %s  %lld passed, %lld failed", c->contract->name, tn_type_name(c->T),
-            c->kernel ? c->kernel : "", c->row->name, (long long)c->passed, (long long)c->failed);
-}
-
-/* ---- a kernel that takes the process with it --------------------------------------------------------------------- */
-
-/* Written before each row, so that the handler has nothing to do but to say it. */
-static struct {
-    char place[512], command[1024], count[64];
-    volatile sig_atomic_t armed;
-} last_words;
-
-static void say(const char *text) {
-    if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(1);
-}
-
-static void on_signal(int number) {
-    if (last_words.armed) {
-        say("FAIL ");
-        say(last_words.place);
-        say(number == SIGALRM ? ": does not come back\n     " : ": crashed (");
-        if (number != SIGALRM) {
-            say(strsignal(number));
-            say(")\n     ");
-        }
-        say(last_words.command);
-        say("\n");
-        say(last_words.count);
-    }
-    _exit(1);
-}
-
-static void watch_signals(void) {
-    if (CHECK_ASAN || CHECK_TSAN) return; /* they say more */
-    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], on_signal);
-}
-
-/* ---- which rows run ---------------------------------------------------------------------------------------------- */
-
-void check_here(const checker *c) {
-    print_place(c, last_words.place, sizeof last_words.place);
-    check_command(c, last_words.command, sizeof last_words.command);
-}
-
-static void run_row(checker *c, const check_row *r) {
-    c->row = r;
-    c->broken = c->skipping = false;
-    check_here(c);
-    snprintf(last_words.count, sizeof last_words.count, "%lld passed, %lld failed\n", (long long)c->passed,
-             (long long)c->failed + 1);
-    last_words.armed = 1;
-    alarm(LONGEST_ROW);
-    double begin = now();
-    r->run(c);
-    alarm(0);
-    last_words.armed = 0;
-    if (c->broken && c->gpu && !tni_cuda("tenon check")) c->dead = true;
-    c->failed += c->broken;
-    c->skipped += !c->broken && c->skipping;
-    c->passed += !c->broken && !c->skipping;
-    if (c->options.verbose) {
-        clear_progress();
-        const char *outcome = c->broken ? "FAIL" : c->skipping ? "skip" : "ok  ";
-        printf("%s %s  %.0f ms\n", outcome, last_words.place, 1e3 * (now() - begin));
-    }
-    show_progress(c);
-}
-
-/* The samples of an operator that are for checking, and how large they are. */
-typedef struct sample_list {
-    int count;
-    int index[MOST_SAMPLES];
-    int64_t elements[MOST_SAMPLES];
-    int once; /* the place in this list that rows of which one is enough take */
-} sample_list;
-
-static bool list_samples(checker *c, sample_list *list) {
-    list->count = 0;
-    list->once = -1;
-    int best = 0;
-    for (int i = 0; c->op->row->samples && c->op->row->samples[i].args && list->count < MOST_SAMPLES; i++) {
-        const tn_sample *s = &c->op->row->samples[i];
-        tni_case *made;
-        if (s->bench) continue;
-        if (tni_sample_case(c->contract, s->args, c->T, &made) != TN_OK) {
-            clear_progress();
-            printf("%sFAIL%s %s: %s\n", style_text(RED), style_text(PLAIN), c->contract->name, tn_last_error());
-            c->failed++;
-            return false;
-        }
-        int64_t n = case_elements(made);
-        int rank = made->n_inputs ? made->inputs[0].shape.ndim : 0;
-        int worth = n == 0 ? 0 : n == 1 ? 1 : rank < 2 ? 2 : 3;
-        if (worth > best) {
-            best = worth;
-            list->once = list->count;
-        }
-        list->index[list->count] = i;
-        list->elements[list->count++] = n;
-        tni_case_free(made);
-    }
-    if (list->once < 0) list->once = 0;
-    return true;
-}
-
-/* Is this one of `most` samples that have elements, spread over the list? */
-static bool is_among(const sample_list *list, int at, int most) {
-    int with = 0, before = 0;
-    for (int i = 0; i < list->count; i++) {
-        with += list->elements[i] > 0;
-        before += i < at && list->elements[i] > 0;
-    }
-    return list->elements[at] > 0 && before % max(ceil_div(with, most), 1) == 0;
-}
-
-/* Is it one of "values,empty"? */
-static bool is_named(const char *names, const char *name) {
-    size_t length = strlen(name);
-    for (const char *p = names; p && *p; p += strspn(p, ", ")) {
-        size_t n = strcspn(p, ", ");
-        if (n == length && strncmp(p, name, n) == 0) return true;
-        p += n;
-    }
-    return false;
-}
-
-static bool kernel_runs(const checker *c, const tn_kernel *k) {
-    bool here = c->gpu ? k->device == TN_CUDA : k->device == TN_CPU && !(k->isa & ~tni_cpu_isa());
-    return here && (!k->types || k->types & TN_BIT(c->T));
-}
-
-/* One of several that are made from the same source, and not the one for this machine's best instruction set. */
-static bool is_lesser(const checker *c) {
-    const tn_kernel *best = c->op->row->kernels;
-    while (best->name && !kernel_runs(c, best)) best++;
-    if (!c->kernel || !best->name || !best->isa) return false;
-    return strcmp(c->kernel, best->name) != 0 && strcmp(c->kernel, reference_kernel(c->op)) != 0;
-}
-
-static bool row_wanted(const checker *c, const check_row *r, const sample_list *list, int at, bool only_kernel) {
-    bool named = c->options.rows != NULL;
-    if (named && !is_named(c->options.rows, r->name)) return false;
-    if (is_named(c->options.skip, r->name)) return false;
-    if (r->applies && !r->applies(c)) return false;
-    if (r->most && list->elements[at] > r->most) return false;
-    if (c->options.sample >= 0) return c->options.sample == list->index[at];
-    bool reference = c->kernel && strcmp(c->kernel, reference_kernel(c->op)) == 0;
-    if (r->flags & NOT_REF && reference && !only_kernel) return false;
-    if (r->flags & SLOW && c->options.quick && !named) return false;
-    if (c->options.quick && !named && !c->options.kernel && !(r->flags & LANES) && is_lesser(c)) return false;
-    if (r->flags & ONCE) return at == list->once;
-    if (r->flags & RARE) return is_among(list, at, c->options.quick ? 2 : 4);
-    if (r->flags & FEW && (c->options.quick || reference)) return is_among(list, at, 3);
-    return true;
-}
-
-/* per_op: the rows that run once for the operator, or all the others. */
-static void run_rows(checker *c, const sample_list *list, bool per_op, bool only_kernel) {
-    for (int at = 0; at < list->count; at++) {
-        c->sample_index = list->index[at];
-        c->sample = &c->op->row->samples[c->sample_index];
-        for (int t = 0; tables[t]; t++) {
-            for (const check_row *r = tables[t]; r->name; r++) {
-                bool once = r->flags & PER_OP;
-                if (!c->dead && once == per_op && row_wanted(c, r, list, at, only_kernel)) run_row(c, r);
-            }
-        }
-    }
-}
-
-/* ---- which kernels and types ------------------------------------------------------------------------------------- */
-
-/* Names of the kernels that take T here, each once. */
-static int list_kernels(const checker *c, const char **names, int most) {
-    int n = 0;
-    for (const tn_kernel *k = c->op->row->kernels; k->name && n < most; k++) {
-        bool known = false;
-        for (int i = 0; i < n; i++) known |= strcmp(names[i], k->name) == 0;
-        if (!known && kernel_runs(c, k)) names[n++] = k->name;
-    }
-    return n;
-}
-
-static void check_type(checker *c, bool first) {
-    const char *names[32];
-    sample_list list;
-    if (!list_samples(c, &list)) return;
-    c->kernel = NULL;
-    int n = list_kernels(c, names, 32);
-    if (first && !c->options.kernel && (n || !c->gpu)) run_rows(c, &list, true, true);
-    const char *last = n > 1 && c->options.quick && c->op->row->formula ? reference_kernel(c->op) : NULL;
-    for (int i = 0; i < n; i++) {
-        if (c->options.kernel && strcmp(c->options.kernel, names[i]) != 0) continue;
-        if (!c->options.kernel && last && strcmp(last, names[i]) == 0) continue; /* all formulas share it */
-        c->kernel = names[i];
-        run_rows(c, &list, false, n == 1);
-    }
-}
-
-/* The types asked for that T may be; floats, i32 and i64 where none are, or what T may be if it may be none of
- * these. */
-static int list_types(const checker *c, tn_type *types) {
-    uint32_t mask = TN_FLOATS | TN_BIT(TN_I32) | TN_BIT(TN_I64), wanted = 0;
-    const uint32_t own = c->contract->n_types ? c->contract->types[0].mask : mask;
-    mask = own & mask ? own & mask : own & ~(TN_BIT(TN_C64) | TN_BIT(TN_C128)); /* complex numbers have no double */
-    for (const char *p = dtypes; p && *p; p += strspn(p, ", ")) {
-        char name[16];
-        size_t n = strcspn(p, ", ");
-        snprintf(name, sizeof name, "%.*s", (int)n, p);
-        wanted |= TN_BIT(tn_type_named(name));
-        p += n;
-    }
-    /* Formulas share their kernels: with --quick, each is checked in one of the 16-bit types. */
-    bool one = !wanted && c->options.quick && c->op->row->formula;
-    if (one) mask &= ~TN_BIT(hash_text(c->contract->name) % 2 ? TN_F16 : TN_BF16);
-    if (!c->contract->n_types) mask = wanted ? wanted & -wanted : TN_BIT(TN_F32);
-    int n = 0;
-    for (int t = 1; t < TN_TYPE_COUNT; t++) {
-        if (mask & TN_BIT(t) && (!wanted || wanted & TN_BIT(t))) types[n++] = (tn_type)t;
-    }
-    return n;
-}
-
-static bool has_cuda_kernel(const tn_function *op) {
-    for (const tn_kernel *k = op->row->kernels; k->name; k++) {
-        if (k->device == TN_CUDA) return true;
-    }
-    return false;
-}
-
-/* Why nothing of an operator can be checked; NULL: it can. */
-static const char *unchecked(const checker *c, const tn_function *op) {
-    if (c->gpu && !has_cuda_kernel(op)) return "no kernel for cuda";
-    return op->row->samples && op->row->samples[0].args ? NULL : "no samples to check it by";
-}
-
-static void check_operator(checker *c, const tn_function *op) {
-    tn_type types[TN_TYPE_COUNT];
-    checker before = *c;
-    double begin = now();
-    c->op = op;
-    c->contract = op->contract;
-    c->worst = 0;
-    c->shown = 0;
-    int n = list_types(c, types);
-    for (int i = 0; i < n; i++) {
-        c->T = types[i];
-        check_type(c, i == 0);
-        solved_forget(); /* no other type has the same problems */
-    }
-    int64_t failed = c->failed - before.failed, passed = c->passed - before.passed;
-    clear_progress();
-    const char *why = unchecked(c, op);
-    if (why) {
-        printf("%s%-24s%s %s%s%s\n", style_text(BOLD), op->contract->name, style_text(PLAIN), style_text(YELLOW), why,
-               style_text(PLAIN));
-        return;
-    }
-    if (c->shown > MOST_SHOWN) printf("     … and %lld more like these\n", (long long)(c->shown - MOST_SHOWN));
-    printf("%s%-24s%s %6lld passed", style_text(BOLD), op->contract->name, style_text(PLAIN), (long long)passed);
-    if (failed) printf(", %s%lld failed%s", style_text(RED), (long long)failed, style_text(PLAIN));
-    printf("%s   worst error %.2f of its bound, %.1f s%s\n", style_text(DIM), c->worst, now() - begin,
-           style_text(PLAIN));
-    fflush(stdout);
-}
-
-/* ---- the verb ---------------------------------------------------------------------------------------------------- */
+static const char *device, *kernel, *row_names, *skipped_rows;
+static bool quick, verbose, json, only_loaded, in_process, alone;
+static int64_t cases = -1, seed = 1, sample = -1, limit;
 
 static int unknown_row(const char *row_name) {
     const char *names[64];
     int n = 0;
-    for (int t = 0; tables[t]; t++) {
-        for (const check_row *r = tables[t]; r->name && n < 63; r++) names[n++] = r->name;
+    for (int t = 0; check_tables[t]; t++) {
+        for (const check_row *r = check_tables[t]; r->name && n < 63; r++) names[n++] = r->name;
     }
     names[n] = NULL;
     for (int i = 0; i < n; i++) {
@@ -395,13 +42,17 @@ static int unknown_rows(const char *list) {
 }
 
 static int check_arguments(int count, const char *const *rest) {
-    for (const char *p = dtypes; p && *p; p += strspn(p, ", ")) {
+    for (const char *p = check_dtypes; p && *p; p += strspn(p, ", ")) {
         char name[16];
         size_t n = strcspn(p, ", ");
         snprintf(name, sizeof name, "%.*s", (int)n, p);
         if (tn_type_named(name) == TN_NO_TYPE) return usage_error(&verb_check, "there is no type '%s'", name);
         p += n;
     }
+    if (only_loaded && first_loaded() == tn_function_count()) {
+        return usage_error(&verb_check, "--only-loaded needs operators of your own: --load plugin.so");
+    }
+    if (only_loaded && count) return usage_error(&verb_check, "--only-loaded and names of operators: say one of them");
     for (int i = 0; i < count; i++) {
         if (!tn_find(rest[i])) return usage_error(&verb_check, "%s", tn_last_error());
     }
@@ -409,74 +60,96 @@ static int check_arguments(int count, const char *const *rest) {
     return status ? status : unknown_rows(skipped_rows);
 }
 
-/* The GPU asked for, and a mirror on it. 0, or the exit status. */
-static int open_device(mirror *m, char name[static 16], bool *used) {
-    tn_device at;
-    if (read_device(device, &at) != TN_OK) return usage_error(&verb_check, "%s", tn_last_error());
-    *used = at.kind == TN_CUDA;
-    snprintf(name, 16, "cuda:%d", at.index);
-    if (*used) check_idle(at.index);
-    if (!*used || mirror_open(m, at.index) == TN_OK) return 0;
-    fprintf(stderr, "tenon check: %s\n", tn_last_error());
-    return 1;
+int64_t check_alone(const tn_function *op, tn_type T, const char *on, const char *again, bool as_json) {
+    char types[32];
+    snprintf(types, sizeof types, "%s,f64", tn_type_name(T));
+    check_dtypes = types;
+    /* The caller has used the GPU by now, and a child could not. */
+    checker *c = checker_new((check_options){.quick = true,
+                                             .json = as_json,
+                                             .in_process = on != NULL,
+                                             .cases = 20,
+                                             .seed = 1,
+                                             .sample = -1,
+                                             .limit = QUICK_LIMIT,
+                                             .again = again,
+                                             .device = on,
+                                             .loads = ""});
+    if (!c) return -1;
+    check_operators(c, &op, 1, on);
+    const int64_t failed = c->status ? -1 : c->failed + (c->passed == 0);
+    checker_free(c);
+    check_dtypes = NULL;
+    return failed;
 }
 
-int64_t check_alone(const tn_function *op, tn_type T, const char *on, const char *again) {
-    static mirror gpu;
-    char name[16], types[32];
-    bool on_cuda = false;
-    device = on;
-    snprintf(types, sizeof types, "%s,f64", tn_type_name(T));
-    dtypes = types;
-    if (open_device(&gpu, name, &on_cuda)) return -1;
-    checker c = {.options = {.quick = true, .cases = 20, .seed = 1, .sample = -1, .again = again, .loads = ""},
-                 .gpu = on_cuda ? &gpu : NULL};
-    watch_signals();
-    check_operator(&c, op);
-    mirror_close(&gpu);
-    dtypes = NULL;
-    return c.failed + (c.passed == 0);
+/* An operator and, where nothing else picks some of its cases, those of its gradient: what its rule calls under its own
+ * name, and what a plugin has. */
+static int add_with_gradient(const tn_function **list, int n, int most, const tn_function *op) {
+    const tni_rule *rule = NULL;
+    const size_t length = strlen(op->contract->name);
+    for (int i = 0; i < n; i++) {
+        if (list[i] == op) return n;
+    }
+    if (n == most) return n;
+    list[n++] = op;
+    if (alone || kernel || row_names || sample >= 0 || tni_operator_rule(op, &rule) != TN_OK || !rule) return n;
+    for (int32_t i = 0; i < rule->n_statements; i++) {
+        const tn_function *called = rule->statements[i].op;
+        const char *name = called->contract->name;
+        const bool own = strncmp(name, op->contract->name, length) == 0 && name[length] == '_';
+        if (called->index >= 0 && (own || called->index >= first_loaded())) {
+            n = add_with_gradient(list, n, most, called);
+        }
+    }
+    return n;
+}
+
+static int list_operators(const tn_function **list, int most, int count, const char *const *rest) {
+    int n = 0;
+    for (int i = 0; i < count; i++) n = add_with_gradient(list, n, most, tn_find(rest[i]));
+    for (int i = only_loaded ? first_loaded() : 0; !count && i < most; i++) list[n++] = tn_function_at(i);
+    return n;
 }
 
 static int run(int count, const char *const *rest) {
-    static mirror gpu;
-    char name[16];
-    bool on_cuda = false;
     int status = check_arguments(count, rest);
-    if (!status) status = open_device(&gpu, name, &on_cuda);
     if (status) return status;
-    checker c = {.options = {.quick = quick,
-                             .verbose = verbose,
-                             .cases = cases >= 0 ? cases
-                                      : quick    ? 20
-                                                 : 200,
-                             .seed = (uint64_t)seed,
-                             .kernel = kernel,
-                             .rows = row_names,
-                             .skip = skipped_rows,
-                             .device = on_cuda ? name : NULL,
-                             .sample = (int)sample,
-                             .loads = loaded_plugins()},
-                 .gpu = on_cuda ? &gpu : NULL};
-    watch_signals();
-    int n = count ? count : tn_function_count();
-    for (int i = 0; i < n && !c.dead; i++) check_operator(&c, count ? tn_find(rest[i]) : tn_function_at(i));
-    if (c.dead) printf("%sstopped%s: %s\n", style_text(RED), style_text(PLAIN), tn_last_error());
-    mirror_close(&gpu);
-    if (c.passed + c.failed + c.skipped == 0) {
-        printf("nothing to check: no operator has such a type, kernel, case or sample\n");
+    const int most = tn_function_count();
+    const tn_function **list = calloc((size_t)most + 1, sizeof *list);
+    checker *c = checker_new((check_options){.quick = quick,
+                                             .verbose = verbose,
+                                             .json = json,
+                                             .in_process = in_process,
+                                             .cases = cases >= 0 ? cases
+                                                      : quick    ? 20
+                                                                 : 200,
+                                             .limit = limit   ? limit
+                                                      : quick ? QUICK_LIMIT
+                                                              : LIMIT,
+                                             .seed = (uint64_t)seed,
+                                             .kernel = kernel,
+                                             .rows = row_names,
+                                             .skip = skipped_rows,
+                                             .device = device,
+                                             .sample = (int)sample,
+                                             .loads = loaded_plugins()});
+    status = 1;
+    if (c && list) {
+        check_say_all(c, true);
+        check_operators(c, list, list_operators(list, most, count, rest), device);
+        if (!c->stop) check_say_all(c, false);
+        status = c->status ? c->status : c->failed != 0 || (c->passed == 0 && !c->stop);
     }
-    printf("%lld passed, %s%lld failed%s", (long long)c.passed, c.failed ? style_text(RED) : "", (long long)c.failed,
-           c.failed ? style_text(PLAIN) : "");
-    if (c.skipped) printf(", %lld skipped", (long long)c.skipped);
-    putchar('\n');
-    return c.failed != 0 || c.passed == 0;
+    if (c) checker_free(c);
+    free(list);
+    return status;
 }
 
 static void print_rows(void) {
     printf("\n%sCases%s\n", style_text(BOLD), style_text(PLAIN));
-    for (int t = 0; tables[t]; t++) {
-        for (const check_row *r = tables[t]; r->name; r++) {
+    for (int t = 0; check_tables[t]; t++) {
+        for (const check_row *r = check_tables[t]; r->name; r++) {
             printf("  %-16s", r->name);
             print_wrapped(r->what, 18, 18);
         }
@@ -484,7 +157,7 @@ static void print_rows(void) {
 }
 
 static const option options[] = {
-    {"--dtype", "f32,bf16", "only these types for T; without it f16, bf16, f32 and f64", TEXT, &dtypes},
+    {"--dtype", "f32,bf16", "only these types for T; without it f16, bf16, f32 and f64", TEXT, &check_dtypes},
     {"--device", "cuda:0", "where to run: cpu (without it), cuda or cuda:N", TEXT, &device},
     {"--kernel", "NAME", "only this kernel", TEXT, &kernel},
     {"--case", "NAME,…", "only these cases, of those below", TEXT, &row_names},
@@ -493,6 +166,13 @@ static const option options[] = {
     {"--quick", NULL, "fewer samples, positions and repeats: minutes for the whole table", FLAG, &quick},
     {"--cases", "N", "random calls for each operator, type and kernel (200; 20 with --quick)", NUMBER, &cases},
     {"--seed", "S", "for all random numbers (1)", NUMBER, &seed},
+    {"--alone", NULL, "without the operators of its gradient", FLAG, &alone},
+    {"--only-loaded", NULL, "only the operators of --load", FLAG, &only_loaded},
+    {"--limit", "S", "seconds that a case may take before it counts as hanging (600; 60 with --quick)", POSITIVE,
+     &limit},
+    {"--in-process", NULL, "no child processes: for debuggers and tools that do not follow them; a crash ends the run",
+     FLAG, &in_process},
+    {"--json", NULL, "results for a program, one document", FLAG, &json},
     {"--verbose", NULL, "a line for every case", FLAG, &verbose},
     {0},
 };
@@ -503,16 +183,22 @@ const verb verb_check = {
     .examples = "tenon check\tthe whole table\n"
                 "tenon check softmax --quick\tone operator, in seconds\n"
                 "tenon check --device cuda\tthe whole table on the first GPU\n"
-                "compute-sanitizer tenon check --device cuda --quick --skip sticky,fork,idle,leaks\n"
+                "compute-sanitizer tenon check --device cuda --quick --in-process --skip sticky,fork,idle,leaks\n"
                 "tenon check layer_norm --dtype bf16 --kernel neon\n"
                 "tenon check sum --cases 5000 --seed 7\tlook longer, elsewhere\n"
-                "tenon check my_op --load ./my_op.so\tone of your own",
+                "tenon check --load ./my_op.so --only-loaded\tall of your own",
     .options = options,
     .text =
         "A result r may be off by tolerance * (u |r| + a c (|r| + s)): u and a are half a unit in the last place of "
         "the output's type and of the type that sums are kept in, s is how far r moves when every input is off by "
         "its own last place, c = 48 + sqrt(n) for sums of n numbers, and tolerance is the sample's (1). One "
-        "wrong element fails.\n"
+        "wrong element fails. Where an element of a result depends on nothing but the same element of the inputs, c is "
+        "8, "
+        "and results in f32 may be off by a tenth of the bound on average, which is about one unit in the last place.\n"
+        "Results are compared with those of the last kernel for the CPU. An operator is checked with those that its "
+        "gradient rule calls, unless --alone is said, or --case, --kernel or --sample picks something.\n"
+        "Cases run in child processes. One that crashes, exits or takes longer than --limit has failed, and the others "
+        "run all the same.\n"
         "On a GPU the numbers are drawn and the reference runs on the CPU all the same; tensors are copied there with "
         "whatever lies around them, and everything that comes back is looked at.\n"
         "A failure prints what was wrong and the one command that does it again. The last line counts.",

@@ -15,7 +15,7 @@
 #include "fuse_apart.h"
 
 static const char *shape, *type_name = "f32", *show, *device;
-static bool no_bench, no_check, fast;
+static bool no_bench, no_check, fast, json;
 static const tn_function *written; /* by the user */
 
 enum { MOST_CHECKED = 16384 }; /* elements of an input */
@@ -169,6 +169,50 @@ static int print_all(const tn_function *op, const made_call *k) {
     return 0;
 }
 
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
+
+static void json_tensor(tni_text *text, bool first, const char *name, tn_type type, int32_t ndim, const int64_t *dims) {
+    tni_text_add(text, first ? "{\"name\": " : ", {\"name\": ");
+    tni_text_json_string(text, name);
+    tni_text_add(text, ", \"type\": \"%s\", \"shape\": [", tn_type_name(type));
+    for (int32_t d = 0; d < ndim; d++) tni_text_add(text, "%s%lld", d ? ", " : "", (long long)dims[d]);
+    tni_text_add(text, "]}");
+}
+
+/* The document up to what is checked and measured. */
+static int json_all(const tn_function *op, const made_call *k) {
+    const tni_contract *c = k->op->contract;
+    const tni_fuse *formula;
+    const tn_function *gradient;
+    tni_text text = {0};
+    if (tni_operator_formula(op, &formula) != TN_OK) return failed();
+    char *printed = tni_fuse_print(formula);
+    if (!printed) return failed();
+    tni_text_add(&text, "{\"formula\": ");
+    tni_text_json_string(&text, printed);
+    tn_free(printed);
+    tni_text_add(&text, ",\n \"gradient\": ");
+    if (tn_fuse_gradient(op, &gradient) == TN_OK) {
+        tni_text_json_string(&text, gradient->row->formula);
+    } else {
+        tni_text_add(&text, "null");
+    }
+    tni_text_add(&text, ",\n \"inputs\": [");
+    for (int32_t i = 0; i < k->n_in; i++) {
+        const array *a = &k->in[i];
+        json_tensor(&text, i == 0, c->inputs[k->param[i]].name, a->type, a->tensor.ndim, a->shape);
+    }
+    tni_text_add(&text, "],\n \"outputs\": [");
+    for (int32_t i = 0; i < k->n_out; i++) {
+        const tn_spec *s = &k->specs[i];
+        json_tensor(&text, i == 0, c->outputs[i].name, s->type, s->ndim, s->shape);
+    }
+    const int status = text.failed ? failed() : 0;
+    if (!status) printf("%s]", text.data);
+    tni_free(text.data);
+    return status;
+}
+
 /* ---- what it is compiled to -------------------------------------------------------------------------------------- */
 
 static tn_status emit(const tni_fuse *formula, made_call *k, const char *backend, tn_device_kind kind) {
@@ -276,6 +320,11 @@ static int compare_apart(const tn_function *op, const tni_case *sample, const ma
     char text[24];
     if (read_device(device, &where) != TN_OK) return failed();
     if (!time_apart(op, sample, k, where, &made)) return 0;
+    if (json) {
+        printf(",\n \"unfused\": {\"operations\": %d, \"seconds\": %.9g, \"fused_seconds\": %.9g}",
+               (int)made.operations, made.seconds, made.fused);
+        return 0;
+    }
     printf("unfused: %d operations one after the other take %s, %.1f times as long\n", (int)made.operations,
            bench_time(made.seconds, text), made.seconds / made.fused);
     return 0;
@@ -293,7 +342,10 @@ static int measure(const tn_function *op, const tni_case *forward, const made_ca
         cases[n++] = &backward.made;
     }
     const char *const names[] = {"the formula", "its gradient"};
-    int status = bench_alone("speed", n, ops, cases, names, T, device);
+    tni_text rows = {0};
+    int status = bench_alone("speed", n, ops, cases, names, T, device, json ? &rows : NULL);
+    if (json && !status) printf(",\n \"speed\": [%s]", rows.failed ? "" : rows.data);
+    tni_free(rows.data);
     return status ? status : compare_apart(op, forward, k);
 }
 
@@ -302,18 +354,24 @@ static int measure(const tn_function *op, const tni_case *forward, const made_ca
 static int run_with(const tn_function *op, const tni_case *sample, tn_type T) {
     made_call k;
     if (call_make(&k, op, sample, (call_options){.bare = true, .flags = CALL_ALL}) != TN_OK) return failed();
-    int status = show ? show_source(op, &k) : print_all(written, &k);
+    int status = show ? show_source(op, &k) : (json ? json_all : print_all)(written, &k);
+    const bool begun = json && !status;
     if (!status && !show && !no_check) {
         char again[2048]; /* without measuring */
         snprintf(again, sizeof again, "%s%s", command_text(), no_bench ? "" : " --no-bench");
-        heading("check: values against float64, gradients against central differences");
-        if (shape && strcmp(op->row->samples[0].args, shape) != 0) printf("  with %s\n", op->row->samples[0].args);
-        status = check_alone(op, T, device, again) != 0;
+        if (json) {
+            printf(",\n \"check\":");
+        } else {
+            heading("check: values against float64, gradients against central differences");
+            if (shape && strcmp(op->row->samples[0].args, shape) != 0) printf("  with %s\n", op->row->samples[0].args);
+        }
+        status = check_alone(op, T, device, again, json) != 0;
     }
     if (!status && !show && !no_bench) {
-        putchar('\n');
+        if (!json) putchar('\n');
         status = measure(op, sample, &k, T);
     }
+    if (begun) printf("}\n");
     call_free(&k);
     return status;
 }
@@ -391,6 +449,7 @@ static int run(int count, const char *const *rest) {
     tn_device where;
     if (count == 0) return usage_error(&verb_fuse, "which formula? tenon fuse \"relu(x * s + b)\"");
     if (count > 1) return usage_error(&verb_fuse, "one formula at a time, in quotes; '%s' is another word", rest[1]);
+    if (show && json) return usage_error(&verb_fuse, "--show prints source, not JSON: say one of the two");
     if (T == TN_NO_TYPE) return usage_error(&verb_fuse, "there is no type '%s'", type_name);
     if (show && strcmp(show, "graph") != 0 && !shown_backend()) return refuse_show();
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_fuse, "%s", tn_last_error());
@@ -409,6 +468,7 @@ static const option options_of_fuse[] = {
     {"--fast", NULL, "allow what may change the last bits, and NaN, infinity and -0", FLAG, &fast},
     {"--no-check", NULL, "do not check it", FLAG, &no_check},
     {"--no-bench", NULL, "do not measure it", FLAG, &no_bench},
+    {"--json", NULL, "all of it for a program, one document", FLAG, &json},
     {0},
 };
 

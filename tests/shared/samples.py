@@ -67,11 +67,30 @@ class Case:
 def _values(random: Random, given: Any, kind: str) -> Any:
     """Numbers for an input, as its sample wants them."""
     shape = given["shape"]
+    if given["order"] is not None:
+        return _ordered(random, given, kind)
     if kind == "bool":
         return random.random(shape) > 0.3
     if kind.startswith(("i", "u")):
         return random.integers(0, given["below"] or 3, shape)
     return random.random(shape) + 0.5 if given["positive"] else random.standard_normal(shape)
+
+
+def _ordered(random: Random, given: Any, kind: str) -> Any:
+    """Numbers whose rows are sorted, unique, permutations or offsets, as NumPy arrays."""
+    *rows, n = given["shape"]
+    below, order = given["below"], given["order"]
+    keys = np.asarray(random.random([math.prod(rows), max(below or 0, n)]))
+    if order in ("unique", "permutation"):
+        made = keys[:, :below].argsort(-1)[:, :n]
+    elif order == "offsets":
+        made = np.sort((keys[:, :n] * below).astype(np.int64), -1)
+        made[:, 0], made[:, -1] = 0, below - 1
+    elif kind.startswith(("i", "u")):
+        made = np.sort((keys[:, :n] * (below or 3)).astype(np.int64), -1)
+    else:
+        made = np.sort(keys[:, :n], -1)
+    return made.reshape(given["shape"])
 
 
 # ---- what an adapter can tell apart ----------------------------------------------------------------------------------

@@ -42,7 +42,11 @@ bool slice_make(checker *c, slice *s, int32_t slot, int64_t n, void (*others)(va
     bool good = s->many && s->one && s->many->n_inputs == s->one->n_inputs;
     for (int32_t i = 0; good && i < s->many->n_inputs; i++) {
         const tni_dims *a = &s->many->inputs[i].shape, *b = &s->one->inputs[i].shape;
+        const tni_sample_input *many = &s->many->inputs[i], *one = &s->one->inputs[i];
         good = differing(a->ndim, a->d, b->ndim, b->d, n, &s->in_dim[i]);
+        /* The numbers of the one must be such as it may have: an index of the many would lead out of its tensors. */
+        good = good && many->below == one->below;
+        good = good && (many->order == TNI_ORDER_NONE || s->in_dim[i] != a->ndim - 1);
     }
     if (!good) slice_free(s);
     return good;

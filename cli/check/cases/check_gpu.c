@@ -344,9 +344,7 @@ static void run_devices(checker *c) {
 
 /* ---- contexts that nobody asked for ------------------------------------------------------------------------------ */
 
-static int made_context = -1; /* by naming and describing: 0 or 1; -1: not known */
-
-void check_idle(int device) {
+void check_idle(checker *c, int device) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     unsigned flags;
     int active = -1;
@@ -360,11 +358,11 @@ void check_idle(int device) {
         if (call_make(&k, op, made, (call_options){.bare = true}) == TN_OK) call_free(&k);
         tni_case_free(made);
     }
-    if (cu && cu->cuDevicePrimaryCtxGetState(device, &flags, &active) == 0) made_context = active;
+    if (cu && cu->cuDevicePrimaryCtxGetState(device, &flags, &active) == 0) c->made_context = active;
 }
 
 static void run_idle(checker *c) {
-    if (made_context != 0) check_fail(c, "naming and describing operators makes a CUDA context");
+    if (c->made_context != 0) check_fail(c, "naming and describing operators makes a CUDA context");
 }
 
 /* ---- errors that stay -------------------------------------------------------------------------------------------- */
@@ -427,15 +425,14 @@ static bool run_child(checker *c, char *said, size_t size) {
 }
 
 static void run_sticky(checker *c) {
-    static bool done;
     char said[1024];
     if (getenv(CHILD)) {
         break_context(c);
-        c->dead = true; /* whatever the command checks besides */
+        c->stop = true; /* whatever the command checks besides */
         return;
     }
-    if (c->options.quick && done) return; /* a process and a context for each operator take their time */
-    done = true;
+    if (c->options.quick && c->broke_context) return; /* a process and a context for each operator take their time */
+    c->broke_context = true;
     if (!run_child(c, said, sizeof said)) check_fail(c, "in a process of its own: %s", said);
 }
 

@@ -37,7 +37,6 @@ static void run_one(checker *c, uint64_t seed) {
     while (c->op->row->samples[n].args && !c->op->row->samples[n].bench) n++;
     c->sample_index = (int)random_below(&draws, n);
     c->sample = &c->op->row->samples[c->sample_index];
-    check_here(c);
     if (tni_sample_random(c->contract, c->sample->args, c->T, &draws, MOST, &made) != TN_OK ||
         problem_make(&p, c->op, made, c->sample, draws) != TN_OK) {
         check_fail(c, "%s", tn_last_error());

@@ -1,10 +1,7 @@
-/* Rows about the world around a call: the same bits every time, on any number of threads, in threads and after a fork;
- * nothing left behind. */
+/* Rows about the world around a call: the same bits every time, on any number of threads, in threads and after a
+ * fork. */
 #include "cli/check/check.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/table/table.h"
@@ -27,8 +25,7 @@ static bool grown_problem(checker *c, int32_t k, int64_t elements, problem *p) {
     return variant_problem(c, &v, p) || sample_problem(c, p);
 }
 
-/* A dense call with the problem's values, run once. False: failure reported, nothing to free. */
-static bool first_run(checker *c, const problem *p, made_call *k, const tn_host *host) {
+bool first_run(checker *c, const problem *p, made_call *k, const tn_host *host) {
     if (problem_call(p, k, (call_options){0}) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return false;
@@ -97,6 +94,39 @@ static int seven_threads(void *context) {
     return 7;
 }
 
+/* A loop in the smallest pieces, on threads that take them as they come: what pieces do to the same memory shows. */
+enum { SCATTERED = 4, MOST_PIECES = 512 };
+
+typedef struct scattered {
+    tn_body body;
+    void *arg;
+    int64_t n, piece;
+    _Atomic int64_t next;
+    _Atomic int here;
+} scattered;
+
+static void *take_pieces(void *loop) {
+    scattered *s = loop;
+    atomic_fetch_add(&s->here, 1);
+    while (atomic_load(&s->here) < SCATTERED) sched_yield();
+    for (int64_t at; (at = atomic_fetch_add(&s->next, s->piece)) < s->n;) {
+        s->body(s->arg, at, at + s->piece < s->n ? at + s->piece : s->n);
+    }
+    return NULL;
+}
+
+static void scattered_parallel(void *context, int64_t n, int64_t grain, tn_body body, void *arg) {
+    (void)context;
+    const int64_t least = n / MOST_PIECES + 1;
+    scattered s = {.body = body, .arg = arg, .n = n, .piece = grain > least ? grain : least};
+    pthread_t threads[SCATTERED];
+    int started = 0;
+    while (started < SCATTERED - 1 && pthread_create(&threads[started], NULL, take_pieces, &s) == 0) started++;
+    atomic_fetch_add(&s.here, SCATTERED - 1 - started); /* whom the system refused is not waited for */
+    take_pieces(&s);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
 enum { WORKSPACE_GUARD = 64 };
 
 /* Memory full of NaN with a guard behind it: kernels may not count on zeros, nor write past the end. */
@@ -141,6 +171,13 @@ static void compare_threads(checker *c, const problem *p, const made_call *one, 
         good = again(c, p, k, &host, one, "when the loop is split elsewhere");
         if (atomic_load(&workspace_overruns)) check_fail(c, "wrote past the end of its workspace");
     }
+    for (int i = 0; i < (c->options.quick ? 4 : 20) && good; i++) {
+        const tn_host host = {.alloc = guarded_alloc,
+                              .release = guarded_release,
+                              .parallel = scattered_parallel,
+                              .threads = seven_threads};
+        good = again(c, p, k, &host, one, "when pieces of the loop run at once");
+    }
 }
 
 static void run_threads(checker *c) {
@@ -164,7 +201,7 @@ static void run_threads(checker *c) {
 
 /* ---- many callers ------------------------------------------------------------------------------------------------ */
 
-enum { CALLERS = 8 };
+enum { CALLERS = 8, SHAPES = 3 };
 
 typedef struct caller {
     pthread_t thread;
@@ -172,7 +209,7 @@ typedef struct caller {
     mirror gpu; /* with a stream of its own, where the checker has a GPU */
     problem p;
     made_call serial, k;
-    _Atomic int *go;
+    _Atomic int *go, *through;
     int repeats;
     char wrong[512]; /* "" when all went well */
 } caller;
@@ -201,19 +238,32 @@ static void *call_often(void *arg) {
             }
         }
     }
+    atomic_fetch_add(who->through, 1);
     return NULL;
 }
 
-static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go) {
+/* Shapes that some of the others have too, with other values: what is prepared for a shape serves all of its calls at
+ * once. Some are above one grain. */
+static bool caller_problem(checker *c, caller *who, int i) {
+    if (!grown_problem(c, 0, 500 + 1600 * (i % SHAPES), &who->p)) return false;
+    for (int32_t k = 0; k < who->p.sample->n_inputs; k++) {
+        const tni_sample_input *input = &who->p.sample->inputs[k];
+        case_values(input, input->type, mix_seed(check_seed(c, 600 + (uint64_t)i), (uint64_t)k), who->p.in[k]);
+    }
+    return true;
+}
+
+static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go, _Atomic int *through) {
     who->c = c;
     who->go = go;
+    who->through = through;
     who->repeats = c->options.quick ? 10 : 50;
     who->wrong[0] = 0;
     if (c->gpu && mirror_open(&who->gpu, c->gpu->device) != TN_OK) {
         check_fail(c, "%s", tn_last_error());
         return false;
     }
-    if (grown_problem(c, 0, 500 + 700 * i, &who->p)) { /* shapes of their own, some above one grain */
+    if (caller_problem(c, who, i)) {
         if (first_run(c, &who->p, &who->serial, NULL)) {
             if (first_run(c, &who->p, &who->k, NULL)) return true;
             call_free(&who->serial);
@@ -224,18 +274,37 @@ static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go) {
     return false;
 }
 
+/* A thread that is held up in the middle of a kernel leaves the others time to do whatever they do to its memory. */
+static void hold_up(int signal) {
+    (void)signal;
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Holds up one thread after another until all are through. */
+static void disturb(const caller *callers, int n, const _Atomic int *through, uint64_t seed) {
+    struct sigaction before, held_up = {.sa_handler = hold_up, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &held_up, &before);
+    while (atomic_load(through) < n) {
+        pthread_kill(callers[random_below(&seed, n)].thread, SIGUSR1);
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    for (int i = 0; i < n; i++) pthread_join(callers[i].thread, NULL);
+    sigaction(SIGUSR1, &before, NULL);
+}
+
 static void run_concurrent(checker *c) {
     static caller callers[CALLERS];
-    _Atomic int go = 0;
+    _Atomic int go = 0, through = 0;
     int ready = 0, started = 0;
-    while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &go)) ready++;
+    while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &go, &through)) ready++;
     while (started < ready && pthread_create(&callers[started].thread, NULL, call_often, &callers[started]) == 0) {
         started++;
     }
     if (started < ready) check_fail(c, "the system refuses threads");
     atomic_store(&go, 1);
+    if (!c->gpu) disturb(callers, started, &through, check_seed(c, 650));
     for (int i = 0; i < started; i++) {
-        pthread_join(callers[i].thread, NULL);
+        if (c->gpu) pthread_join(callers[i].thread, NULL);
         if (callers[i].wrong[0]) check_fail(c, "%s (8 threads at once)", callers[i].wrong);
     }
     for (int i = 0; i < ready; i++) {
@@ -244,111 +313,6 @@ static void run_concurrent(checker *c) {
         problem_free(&callers[i].p);
         mirror_close(&callers[i].gpu);
     }
-}
-
-/* ---- leaks ------------------------------------------------------------------------------------------------------- */
-
-static int64_t resident_bytes(void) {
-    long pages = 0, skipped = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f) return 0;
-    if (fscanf(f, "%ld %ld", &skipped, &pages) != 2) pages = 0;
-    fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
-static int open_files(void) {
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-    while (dir && readdir(dir)) n++;
-    if (dir) closedir(dir);
-    return n;
-}
-
-/* 0 where glibc is older than 2.33 and cannot tell. */
-static int64_t heap_bytes(void) {
-    struct mallinfo2 (*look)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
-    if (!look) return 0;
-    struct mallinfo2 info = look();
-    return (int64_t)(info.uordblks + info.hblkhd);
-}
-
-static bool use_often(checker *c, const problem *p, int times) {
-    for (int i = 0; i < times; i++) {
-        made_call k;
-        if (!first_run(c, p, &k, NULL)) return false;
-        call_free(&k);
-    }
-    return true;
-}
-
-/* Bytes of the GPU in use, by everybody. */
-static int64_t gpu_bytes(const checker *c) {
-    const tni_cuda_api *cu = c->gpu ? tni_cuda("tenon check") : NULL;
-    size_t unused = 0, all = 0;
-    tni_cuda_scope scope;
-    if (!cu || tni_cuda_enter("tenon check", c->gpu->device, &scope) != TN_OK) return 0;
-    if (cu->cuMemGetInfo(&unused, &all) != 0) unused = all = 0;
-    tni_cuda_leave(&scope);
-    return (int64_t)(all - unused);
-}
-
-/* What this process holds; of the GPU, what everybody does. */
-typedef struct holdings {
-    int64_t gpu, heap, resident;
-    int files;
-} holdings;
-
-static holdings look_around(const checker *c) {
-    return (holdings){gpu_bytes(c), heap_bytes(), resident_bytes(), open_files()};
-}
-
-/* What there is more of, in words; false: nothing. */
-static bool has_grown(const checker *c, holdings before, holdings now, char *text, size_t size) {
-    /* The driver has a heap of its own making: what 1000 calls leave there is more than it keeps back. */
-    const int64_t most_heap = c->gpu ? 32768 : 4096;
-    int64_t gpu = now.gpu - before.gpu, heap = now.heap - before.heap, resident = now.resident - before.resident;
-    if (gpu >= 2 << 20) {
-        snprintf(text, size, "leave %lld bytes of GPU memory in use", (long long)gpu);
-    } else if (heap > most_heap) {
-        snprintf(text, size, "leave %lld bytes on the heap", (long long)heap);
-    } else if (resident > 8 << 20) {
-        snprintf(text, size, "grow the process by %lld bytes", (long long)resident);
-    } else if (now.files > before.files) {
-        snprintf(text, size, "leave %d files open", now.files - before.files);
-    } else {
-        return false;
-    }
-    return true;
-}
-
-/* Calls that leak do so every time, and by the same amount. Now and then others take memory meanwhile: a thread that
- * compiles a formula and keeps the code, or other processes on the same GPU. The latter take as they please, for as
- * long as they please: where GPU memory grows by different amounts, there are many more turns to see it not grow. */
-static void run_leaks(checker *c) {
-    enum { TURNS = 10, TURNS_BESIDE_OTHERS = 100, SAME = 4 << 20 };
-    const int times = c->gpu && c->options.quick ? 200 : 1000;
-    int64_t least = INT64_MAX, most = 0;
-    char text[128];
-    problem p;
-    if (CHECK_ASAN || CHECK_TSAN) {
-        check_skip(c, "the sanitizer counts for itself");
-        return;
-    }
-    if (!sample_problem(c, &p)) return;
-    int turns = 0;
-    bool grown = use_often(c, &p, 100);
-    while (grown && turns < (most - least > SAME ? TURNS_BESIDE_OTHERS : TURNS)) {
-        if (turns++) usleep(100000);
-        const holdings before = look_around(c);
-        if (!use_often(c, &p, times)) break;
-        const holdings now = look_around(c);
-        grown = has_grown(c, before, now, text, sizeof text);
-        least = now.gpu - before.gpu < least ? now.gpu - before.gpu : least;
-        most = now.gpu - before.gpu > most ? now.gpu - before.gpu : most;
-    }
-    if (grown && turns >= TURNS) check_fail(c, "%d calls %s, and so every time of %d", times, text, turns);
-    problem_free(&p);
 }
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */
@@ -388,8 +352,9 @@ static void fork_with(checker *c, const problem *p, made_call *k, const made_cal
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        c->broken = true; /* says nothing: the parent speaks */
-        bool good = (c->gpu ? child_is_told : child_repeats)(c, p, k, first);
+        checker own = *c;  /* the parent's is shared */
+        own.broken = true; /* says nothing: the parent speaks */
+        bool good = (c->gpu ? child_is_told : child_repeats)(&own, p, k, first);
         tni_c_end();
         _exit(good ? 0 : 1);
     }
@@ -426,10 +391,10 @@ static void run_fork(checker *c) {
 
 const check_row system_rows[] = {
     {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat},
-    {"threads", "the same bits on 1, 2, 3 and 8 threads and in uneven pieces (cpu)", RARE | NOT_REF, 100000, on_cpu,
-     run_threads},
-    {"concurrent", "8 threads at once, with streams of their own, against one alone", ONCE, 0, NULL, run_concurrent},
-    {"leaks", "1000 calls leave memory and files as they were", ONCE, 0, NULL, run_leaks},
+    {"threads", "the same bits on 1, 2, 3 and 8 threads, in uneven pieces and in the smallest at once (cpu)",
+     RARE | NOT_REF, 100000, on_cpu, run_threads},
+    {"concurrent", "8 threads at once, some with the same shapes, held up here and there, against one alone", ONCE, 0,
+     NULL, run_concurrent},
     {"fork", "a child process gets the same bits; on a GPU, a clear error", ONCE, 0, NULL, run_fork},
     {0},
 };

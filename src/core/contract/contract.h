@@ -295,7 +295,8 @@ tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_att
  *   "kernels": [{"name", "device": "cpu" …, "types": [..]}]
  *   "samples": [{"text", "tolerance", "bench", "types": {"W": "f32"}, "attrs": {name: value},
  *                "inputs": present ones, of a list input one entry per element:
- *                          [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool}]}]
+ *                          [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool,
+ *                            "order": null|"sorted"|"unique"|"permutation"|"offsets"}]}]
  *
  *   TYPE:  {"var": "T"} | {"fixed": ["i32", "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped
  *   SHAPE: [DIM…] | {"if": EXPR, "then": [DIM…], "else": [DIM…]}

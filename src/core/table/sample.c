@@ -202,7 +202,35 @@ static tn_status set_attr(tni_setting *s, int32_t index, const char *text) {
     return failed ? TN_NO_MEMORY : TN_OK;
 }
 
-/* `mask=[1, 33]`, `xs=[[2, 3], [4, 3]]`, `target=i32`. */
+const char *tni_order_name(tni_order order) {
+    static const char *const names[] = {
+#define NAME(ORDER, name) name,
+        TNI_ORDERS(NAME)
+#undef NAME
+    };
+    return names[order];
+}
+
+/* `order=permutation`, `row=offsets(nnz)`; *known is false where the text is neither. */
+static tn_status set_order(const tni_setting *s, const char *name, const char *text, tni_input_setting *g,
+                           bool *known) {
+    const size_t length = strcspn(text, "("), all = strlen(text);
+    for (tni_order order = TNI_ORDER_SORTED; order <= TNI_ORDER_OFFSETS; order++) {
+        if (strlen(tni_order_name(order)) != length || strncmp(text, tni_order_name(order), length) != 0) continue;
+        const bool total = all > length + 2 && text[all - 1] == ')';
+        if (total != (order == TNI_ORDER_OFFSETS) || (!total && all > length)) {
+            return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: expected %s=%s%s", name, text, name, tni_order_name(order),
+                                    order == TNI_ORDER_OFFSETS ? "(N), where N is the last" : "");
+        }
+        *known = true;
+        g->order = order;
+        if (total) g->total = tni_arena_text(s->arena, text + length + 1, all - length - 2);
+        return total && !g->total ? TN_NO_MEMORY : TN_OK;
+    }
+    return TN_OK;
+}
+
+/* `mask=[1, 33]`, `xs=[[2, 3], [4, 3]]`, `target=i32`, `index=unique`. */
 static tn_status set_input(tni_setting *s, int32_t index, const char *text) {
     const tni_param *p = &s->contract->inputs[index];
     tni_input_setting *g = &s->inputs[index];
@@ -212,12 +240,17 @@ static tn_status set_input(tni_setting *s, int32_t index, const char *text) {
         g->type = type;
         return TN_OK;
     }
+    bool ordered = false;
+    TN_TRY(set_order(s, p->name, text, g, &ordered));
+    if (ordered) return TN_OK;
     if (p->list) return parse_list(s, text, &g->shapes, &g->count);
     g->shapes = tni_arena_alloc(s->arena, sizeof *g->shapes);
     if (!g->shapes) return TN_NO_MEMORY;
     g->count = 1;
     if (parse_whole_dims(text, g->shapes)) return TN_OK;
-    return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: expected a shape like [4, 33]", p->name, text);
+    return tni_setting_fail(s, TN_BAD_VALUE,
+                            "%s=%s: expected a shape like [4, 33], a type, sorted, unique, permutation or offsets(n)",
+                            p->name, text);
 }
 
 static tn_status set_dim(tni_setting *s, int32_t dim, const char *text) {

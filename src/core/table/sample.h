@@ -4,12 +4,29 @@
 
 #include "core/contract/contract.h"
 
+/* X(NAME, "name"): how the numbers of an input stand to each other, along its last dimension. */
+#define TNI_ORDERS(X)                                                       \
+    X(NONE, "")                                                             \
+    X(SORTED, "sorted")           /* none is less than the one before it */ \
+    X(UNIQUE, "unique")           /* no integer twice */                    \
+    X(PERMUTATION, "permutation") /* 0 … n - 1, each once */              \
+    X(OFFSETS, "offsets")         /* sorted, from 0 to below - 1: where parts begin */
+
+typedef enum tni_order {
+#define TNI_ORDER_ENUM(NAME, name) TNI_ORDER_##NAME,
+    TNI_ORDERS(TNI_ORDER_ENUM)
+#undef TNI_ORDER_ENUM
+} tni_order;
+
+const char *tni_order_name(tni_order order);
+
 typedef struct tni_sample_input {
     int32_t input; /* of the contract */
     tn_type type;  /* for the given T */
     tni_dims shape;
     int64_t below; /* integers from 0 … below - 1; 0: not said */
     bool positive;
+    tni_order order;
 } tni_sample_input;
 
 /* A sample made concrete for one T. */

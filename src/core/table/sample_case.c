@@ -299,17 +299,23 @@ static tn_status input_type(const tni_setting *s, int32_t input, tn_type *type) 
     return *type ? TN_OK : tni_setting_fail(s, TN_BAD_TYPE, "the type of %s is not known", p->name);
 }
 
+/* "10", or the dimension "v". */
+static bool read_size(const tni_setting *s, const char *text, int64_t *size) {
+    char *end;
+    *size = strtoll(text, &end, 10);
+    bool known = end != text && *end == 0;
+    for (int32_t i = 0; i < s->contract->n_dims && !known; i++) {
+        known = !strcmp(s->contract->dims[i], text) && s->dims[i] >= 0;
+        if (known) *size = s->dims[i];
+    }
+    return known;
+}
+
 static tn_status below_value(const tni_setting *s, int32_t input, int64_t *below) {
     const char *text = s->inputs[input].below;
     *below = 0;
     if (!text) return TN_OK;
-    char *end;
-    *below = strtoll(text, &end, 10);
-    bool known = end != text && *end == 0;
-    for (int32_t i = 0; i < s->contract->n_dims && !known; i++) {
-        known = !strcmp(s->contract->dims[i], text) && s->dims[i] >= 0;
-        if (known) *below = s->dims[i];
-    }
+    const bool known = read_size(s, text, below);
     const char *name = s->contract->inputs[input].name;
     if (!known) return tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: expected a number or a dimension", name, text);
     return *below >= 0 ? TN_OK : tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: nothing is below", name, text);
@@ -321,6 +327,44 @@ static int64_t dims_count(const tni_dims *dims) {
         if (__builtin_mul_overflow(n, dims->d[i], &n)) return INT64_MAX;
     }
     return n;
+}
+
+static bool is_integer(tn_type type) {
+    return TN_BIT(type) & (TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8));
+}
+
+/* Whether there are such numbers, and below which: `made` has its type, shape and what `<` says. */
+static tn_status order_input(const tni_setting *s, const tni_input_setting *g, tni_sample_input *made) {
+    const char *name = s->contract->inputs[made->input].name, *order = tni_order_name(g->order);
+    const int64_t n = made->shape.ndim ? made->shape.d[made->shape.ndim - 1] : 1;
+    int64_t total = 0;
+    made->order = g->order;
+    if (g->order == TNI_ORDER_NONE) return TN_OK;
+    if (made->shape.ndim == 0)
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: %s has no dimension", name, order, name);
+    if (g->order == TNI_ORDER_SORTED) return TN_OK;
+    if (!is_integer(made->type)) {
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s: %s has no integers", name, order, name);
+    }
+    if (g->order == TNI_ORDER_UNIQUE) {
+        if (!g->below) return tni_setting_fail(s, TN_BAD_VALUE, "%s=unique: from how many? say %s<n, too", name, name);
+        if (made->below >= n) return TN_OK;
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=unique: %lld different numbers below %lld", name, (long long)n,
+                                (long long)made->below);
+    }
+    if (g->below) {
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=%s says what is in it; %s<%s is too much", name, order, name,
+                                g->below);
+    }
+    made->below = n;
+    if (g->order == TNI_ORDER_PERMUTATION) return TN_OK;
+    if (!read_size(s, g->total, &total) || total < 0) {
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s=offsets(%s): expected a number or a dimension", name, g->total);
+    }
+    made->below = total + 1;
+    if (n > 1 || (n == 1 && total == 0)) return TN_OK;
+    return tni_setting_fail(s, TN_BAD_VALUE, "%s=offsets(%s): %lld offsets cannot go from 0 to %lld", name, g->total,
+                            (long long)n, (long long)total);
 }
 
 static tn_status make_input(const tni_setting *s, int32_t input, int32_t element, tni_sample_input *made) {
@@ -337,7 +381,7 @@ static tn_status make_input(const tni_setting *s, int32_t input, int32_t element
         return tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: there is nothing below 0", s->contract->inputs[input].name,
                                 g->below);
     }
-    return TN_OK;
+    return order_input(s, g, made);
 }
 
 static int32_t input_length(const tni_setting *s, int32_t input) {

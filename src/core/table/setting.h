@@ -13,6 +13,8 @@ typedef struct tni_input_setting {
     int32_t count;     /* explicit shapes: 1, or the length of a list; -1: none, the contract's shape */
     tni_dims *shapes;  /* (count) */
     const char *below; /* "v" or "10"; NULL: not said */
+    tni_order order;
+    const char *total; /* of offsets: "nnz" or "10" */
 } tni_input_setting;
 
 typedef struct tni_setting {

@@ -44,11 +44,16 @@ static tn_status check_row(const tn_op *row, const tni_contract *contract) {
     if (!row->kernels || !row->kernels[0].name) {
         return tn_fail(TN_BAD_CONTRACT, "%s: the row has no kernels", name);
     }
-    for (const tn_kernel *k = row->kernels; k->name; k++) {
+    const tn_kernel *k = row->kernels;
+    for (; k->name; k++) {
         if (!k->run) return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' has no run function", name, k->name);
         if (!tni_device_of((int32_t)k->device)) {
             return tn_fail(TN_BAD_CONTRACT, "%s: kernel '%s' names no device of this build", name, k->name);
         }
+    }
+    if (k->run) { /* it would be left out without a word, and with it the reference, most often */
+        return tn_fail(TN_BAD_CONTRACT, "%s: kernel %d of the list has a run function and no name, which ends the list",
+                       name, (int)(k - row->kernels) + 1);
     }
     return TN_OK;
 }

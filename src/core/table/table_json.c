@@ -159,7 +159,9 @@ static void add_sample_input(tni_text *text, const tni_contract *c, const tni_sa
     } else {
         tni_text_add(text, ", \"below\": null");
     }
-    tni_text_add(text, ", \"positive\": %s}", input->positive ? "true" : "false");
+    tni_text_add(text, ", \"positive\": %s, ", input->positive ? "true" : "false");
+    add_text(text, "order", input->order == TNI_ORDER_NONE ? NULL : tni_order_name(input->order));
+    tni_text_add(text, "}");
 }
 
 static tn_status add_sample(tni_text *text, const tni_contract *c, const tn_sample *sample) {

@@ -22,6 +22,7 @@ static const char *describe(const tni_contract *c, const tni_case *k) {
         n += (size_t)snprintf(text + n, sizeof text - n, "]");
         if (input->below) n += (size_t)snprintf(text + n, sizeof text - n, "<%lld", (long long)input->below);
         if (input->positive) n += (size_t)snprintf(text + n, sizeof text - n, ">0");
+        if (input->order) n += (size_t)snprintf(text + n, sizeof text - n, " %s", tni_order_name(input->order));
     }
     for (int i = 0; i < k->n_attrs; i++) {
         n += (size_t)snprintf(text + n, sizeof text - n, "; %s", k->attrs[i].name);
@@ -75,6 +76,12 @@ static const struct {
     {PERMUTE, "s=[2, 3, 4] dims=[2, 0, 1]", TN_F32, "x f32[2,3,4]; dims"},
     {SPMV, "nnz=9 m=4 n=5 col<n", TN_F32, "values f32[9]; col i64[9]<5; row i64[5]; x f32[5]"},
     {SPMV, "nnz=9 m=4 n=5 I=i32", TN_F32, "values f32[9]; col i32[9]; row i32[5]; x f32[5]"},
+    {SPMV, "nnz=9 m=4 n=5 col<n row=offsets(nnz)", TN_F32,
+     "values f32[9]; col i64[9]<5; row i64[5]<10 offsets; x f32[5]"},
+    {SPMV, "nnz=3 m=4 n=5 col<n col=unique row=offsets(3) x=sorted x>0", TN_F32,
+     "values f32[3]; col i64[3]<5 unique; row i64[5]<4 offsets; x f32[5]>0 sorted"},
+    {SPMV, "nnz=9 m=4 n=5 col=permutation I=i32 row<3 row=sorted", TN_F32,
+     "values f32[9]; col i32[9]<9 permutation; row i32[5]<3 sorted; x f32[5]"},
     {NORM_STEP, "s=[7] var>0 G=f32", TN_BF16, "p bf16[7]; g f32[7]; var f32[7]>0; lr f32[]"},
     {TOP_K, "r=[3] n=9 k=4", TN_F32, "x f32[3,9]; k"},
 };
@@ -105,6 +112,15 @@ static const struct {
     {CROSS_ENTROPY, "r=[5] v=10 target<w", "expected a number or a dimension"},
     {CROSS_ENTROPY, "r=[5] v=0 target<v", "nothing below 0"},
     {CROSS_ENTROPY, "r=[5] v=10 goal<v", "no input"},
+    {SPMV, "nnz=9 m=4 n=5 col=unique", "say col<n, too"},
+    {SPMV, "nnz=9 m=4 n=5 col<n col=unique", "9 different numbers below 5"},
+    {SPMV, "nnz=9 m=4 n=5 col<n col=permutation", "col<n is too much"},
+    {SPMV, "nnz=9 m=4 n=5 row=offsets", "expected row=offsets(N)"},
+    {SPMV, "nnz=9 m=4 n=5 row=offsets(q)", "expected a number or a dimension"},
+    {SPMV, "nnz=9 m=0 n=5 row=offsets(nnz)", "1 offsets cannot go from 0 to 9"},
+    {SPMV, "nnz=9 m=4 n=5 col=sorted(n)", "expected col=sorted"},
+    {SPMV, "nnz=9 m=4 n=5 x=permutation", "x has no integers"},
+    {NORM_STEP, "s=[7] lr=sorted", "lr has no dimension"},
     {CROSS_ENTROPY, "r=[5] v=10 weight>1", "only weight>0"},
     {CROSS_ENTROPY, "r=[5] v=10 target=f32", "target"},
     {CROSS_ENTROPY, "r=[5] v=10 reduction='most'", "reduction"},
