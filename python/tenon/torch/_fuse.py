@@ -258,8 +258,9 @@ def _inplace_noted(keyset: Any, formula: str, written: Sequence[Tensor], *given:
 # ---- registration ----------------------------------------------------------------------------------------------------
 
 
+@cache
 def register() -> None:
-    """What torch is told about the operator, once it is there."""
+    """What torch is told about the operator, once, when it is there."""
     packet: Any = torch.ops.tenon.fuse
     for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
         _ops._torch_library.register_fake(name, _fake, lib=_ops._library)
