@@ -241,7 +241,7 @@ def pow(input: Tensor | float, exponent: Tensor | float, *, out: Tensor | None =
 _clamp = functions["clamp"]
 _clamp_tensors = fuse(
     "clamp_tensors(x: T[~*s], low: T[~*s]?, high: T[~*s]?) -> y: T[*s] : "
-    "a = (low if x < low else x) if has(low) else x; y = (high if a > high else a) if has(high) else a"
+    "clamp(x, low if has(low) else -inf, high if has(high) else inf)"
 )
 
 
