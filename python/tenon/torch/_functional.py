@@ -455,8 +455,7 @@ def batch_norm(
     if input.numel() == input.shape[1]:
         raise ValueError(f"batch_norm: one value per channel has no variance; input has shape {list(input.shape)}")
     wide = running_mean is not None and running_mean.dtype == torch.float64  # the operator's are f32
-    mean = _statistic(None if wide else running_mean, input)
-    var = _statistic(None if wide else running_var, input)
+    mean, var = _statistic(running_mean, input), _statistic(running_var, input)
     y: Tensor = _batch_norm(input, weight, bias, mean, var, residual, momentum, eps, act)
     with torch.no_grad():
         if wide:
@@ -469,7 +468,7 @@ def batch_norm(
 
 
 def _statistic(running: Tensor | None, input: Tensor) -> Tensor:
-    """The statistic in f32, as the operator wants it; one that is not kept is there to be written over."""
+    """The statistic in f32, as the operator wants it; one that is not kept so is there to be written over."""
     if running is None:
         return torch.zeros(input.shape[1], device=input.device, dtype=torch.float32)
     return running if running.dtype == torch.float32 else running.float()

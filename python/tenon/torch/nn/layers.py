@@ -67,18 +67,17 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     act: str = "none"  # a module of torch's whose class is set to one of these has none of its own
 
     @property
-    def eps(self) -> float:
-        """Refused to the functions of torch that would lose the activation: they all ask for it."""
-        name = _LOSES_ACT.get(sys._getframe(1).f_code) if self.act != "none" else None
-        if name is not None:
-            module = f"tn.nn.{type(self).__name__}(act={self.act!r})"
-            raise NotImplementedError(f"{name} would lose the activation of {module}: put a module for it behind one")
-        eps: float = self.__dict__["eps"]
-        return eps
-
-    @eps.setter
-    def eps(self, value: float) -> None:
-        self.__dict__["eps"] = value
+    def running_var(self) -> Tensor | None:
+        """Refused to the functions of torch that would lose the activation, which all ask for it."""
+        if self.act != "none" and not torch.compiler.is_compiling():
+            name = _LOSES_ACT.get(sys._getframe(1).f_code)
+            if name is not None:
+                own = f"tn.nn.{type(self).__name__}(act={self.act!r})"
+                raise NotImplementedError(f"{name} would lose the activation of {own}: use a module of its own for it")
+        buffers = self._buffers
+        if "running_var" not in buffers:  # not yet: this tells register_buffer so
+            raise AttributeError("running_var")
+        return buffers["running_var"]
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         mean, var = held(self, "running_mean"), held(self, "running_var")
         weight, bias = held(self, "weight"), held(self, "bias")
-        eps, act = self.__dict__["eps"], self.act
+        eps, act = self.eps, self.act
         if not self.training and mean is not None and var is not None:
             y: Tensor = tn.batch_norm(input, mean, var, weight, bias, eps=eps, residual=residual, act=act)
             return y
