@@ -108,7 +108,7 @@ def test_autocast(dtype: torch.dtype) -> None:
     with torch.autocast(here.DEVICE, dtype=dtype):
         assert tn.softmax(X.double()).dtype == torch.float64
         gamma = here.ones(4)
-        assert tn.layer_norm(x, gamma).dtype == torch.float32
+        assert tn.layer_norm(x, weight=gamma).dtype == torch.float32
         loss = tn.cross_entropy(x, here.tensor([0, 1, 2]))
         assert loss.dtype == torch.float32
 

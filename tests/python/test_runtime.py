@@ -183,7 +183,7 @@ def test_gradients_and_errors_leak_nothing() -> None:
     w = here.ones(16, requires_grad=True)
 
     def both() -> None:
-        tn.layer_norm(tn.softmax(x), w).sum().backward()
+        tn.layer_norm(tn.softmax(x), weight=w).sum().backward()
         x.grad = w.grad = None
 
     def bad() -> None:

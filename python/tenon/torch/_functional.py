@@ -50,6 +50,13 @@ __all__ = [
 
 _EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
 
+
+def _check_tensors(name: str, **given: Any) -> None:
+    for parameter, value in given.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: {parameter} must be a tensor, not {'None' if value is None else type(value).__name__}")
+
+
 # ---- activations -----------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +191,7 @@ def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor
     """input, or weight * input below 0. weight has one slope, or one for each channel, which is dimension 1."""
     if has_torch_function_variadic(input, weight):
         return handle_torch_function(prelu, (input, weight), input, weight, out=out)
+    _check_tensors("prelu", input=input, weight=weight)
     if weight.ndim == 1 and weight.shape[0] > 1:
         return _prelu(input if input.ndim > 1 else input[None], weight, out=out).view_as(input)
     # One slope for everything: a single channel.
@@ -296,6 +304,7 @@ def sum(
     keepdim = _one_spelling("sum", "keepdim", keepdim, False, "keepdims", keepdims)
     if has_torch_function_unary(input):
         return handle_torch_function(sum, (input,), input, dim, keepdim, dtype=dtype, out=out)
+    _check_tensors("sum", input=input)
     if dtype is not None:
         input = input.to(dtype)
     if input.ndim == 0 and dim in (0, -1, (0,), (-1,), [0], [-1]):  # as torch: as if there were one
@@ -339,6 +348,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """The cosine of the angle between x1 and x2 along a dimension; norms count as eps at least."""
     if has_torch_function_variadic(x1, x2):
         return handle_torch_function(cosine_similarity, (x1, x2), x1, x2, dim, eps)
+    _check_tensors("cosine_similarity", x1=x1, x2=x2)
     if x1.shape != x2.shape:
         shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
         x1, x2 = x1.expand(shape), x2.expand(shape)
@@ -354,6 +364,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 def _row_shape(name: str, input: Tensor, shape: int | Sequence[int] | None) -> tuple[int, ...]:
     """The last dimensions, which are normalised."""
+    _check_tensors(name, input=input)
     if shape is None:
         return tuple(input.shape[-1:])
     if isinstance(shape, Tensor):
@@ -446,6 +457,7 @@ def batch_norm(
     if has_torch_function_variadic(*tensors):
         given = (input, running_mean, running_var, weight, bias, training, momentum, eps)
         return handle_torch_function(batch_norm, tensors, *given, residual=residual, act=act)
+    _check_tensors("batch_norm", input=input)
     if input.ndim < 2:
         raise ValueError(f"batch_norm: input has shape {list(input.shape)}, needs a dimension of channels: [n, c, …]")
     if not training:
@@ -489,6 +501,7 @@ def dropout(
     """
     if has_torch_function_unary(input):
         return handle_torch_function(dropout, (input,), input, p, training, inplace, seed=seed)
+    _check_tensors("dropout", input=input)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, must be from 0 to 1")
     if not training or p == 0:
@@ -541,6 +554,7 @@ def kl_div(
     if has_torch_function_variadic(input, target):
         named = {"reduction": reduction, "log_target": log_target}
         return handle_torch_function(kl_div, (input, target), input, target, size_average, reduce, **named)
+    _check_tensors("kl_div", input=input, target=target)
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
     if reduction not in ("mean", "sum", "none", "batchmean"):
@@ -585,6 +599,7 @@ def cross_entropy(
     if has_torch_function_variadic(input, target, weight):
         given = (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
         return handle_torch_function(cross_entropy, (input, target, weight), *given, z_loss=z_loss, dim=dim)
+    _check_tensors("cross_entropy", input=input, target=target)
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
     axis = dim if input.ndim > 1 else -1

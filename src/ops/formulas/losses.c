@@ -28,7 +28,7 @@ const tn_op tni_ops_losses[] = {
     FORMULA(LOSS(focal, ", alpha: float = 0.25, gamma: float = 2.0"),
             /* A sample that is certainly right misses by 0, where the derivative of a power below 1 is infinite. */
             "miss = target * sigmoid(-x) + (1 - target) * sigmoid(x); a = 1 - alpha + (2 * alpha - 1) * target; "
-            "t = a * max(miss, 1e-30) ** gamma * (softplus(x) - x * target); " REDUCED,
+            "m = miss if abs(miss) > 1e-30 else 1e-30; t = a * m ** gamma * (softplus(x) - x * target); " REDUCED,
             .autocast = "32", .doc = "bce_with_logits, times (1 - the probability of what is right) ** gamma.",
             .samples = probabilities),
     FORMULA(LOSS(kl_div, ""), "t = target * (log(target) - x) if target != 0 else -target * x; " REDUCED,
