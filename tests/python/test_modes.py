@@ -153,8 +153,11 @@ def test_functions_have_signatures_and_docs() -> None:
         assert "Contract:" in function.__doc__ and ("Returns" in function.__doc__ or "Updates" in function.__doc__)
         assert inspect.signature(function).parameters
     assert str(inspect.signature(tn.softmax)) == (
-        "(x: torch.Tensor, mask: torch.Tensor | None = None, axis: int = -1, scale: float = 1.0, causal: bool = False, "
-        "*, out: torch.Tensor | None = None) -> torch.Tensor"
+        "(input: 'Tensor', dim: 'int' = -1, *, dtype: 'torch.dtype | None' = None, mask: 'Tensor | None' = None, "
+        "scale: 'float' = 1.0, causal: 'bool' = False, axis: 'int | None' = None, out: 'Tensor | None' = None) -> 'Tensor'"
+    )
+    assert str(inspect.signature(tn.swiglu)) == (
+        "(x: torch.Tensor, gate: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor"
     )
 
 

@@ -6,6 +6,7 @@ the same operators with the parameters of their contracts.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -635,5 +636,17 @@ def _of_probabilities(
     return as_input(losses, logits)
 
 
-for _name in __all__:  # users have them as tn.<name>, and so do graphs that torch.fx makes
-    globals()[_name].__module__ = "tenon.torch"
+def _finish(name: str) -> None:
+    """Users have it as tn.<name>, and so do graphs that torch.fx makes; its contract stands in the docstring."""
+    function = globals()[name]
+    function.__module__ = "tenon.torch"
+    _, _, contract = str(functions[name].__doc__).partition("Contract:\n")
+    lines = contract.splitlines()
+    if "out" not in inspect.signature(function).parameters:
+        lines = [line for line in lines if not line.startswith("With out=")]
+    about = f"torch.ops.tenon.{name} is the operator itself. Contract:"
+    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__), "", about, *lines])
+
+
+for _name in __all__:
+    _finish(_name)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from tenon import _lib
-from tenon._arguments import alike_inputs, attribute_value, free_inputs, listed, wrong_attribute
+from tenon._arguments import alike_inputs, attribute_value, free_inputs, is_number, listed, wrong_attribute
 from tenon._public import drop_absent, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.torch._direct import available, direct, record_by
@@ -101,6 +101,7 @@ class TorchOp:
         self.free = free_inputs(op)
         self.alike = alike_inputs(op)
         self.broadcast = [i for places in self.alike for i in places if _takes_number(op.params[i])]
+        self.numbers = [i for i, p in self.inputs if is_number(p)]
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
         self.overload: Any = self._overload("default")  # with a gradient
@@ -207,7 +208,16 @@ class TorchOp:
             if isinstance(number, Attr) and isinstance(value, Tensor) and value.requires_grad:
                 message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"
                 raise TypeError(f"{self.op.name}: {number.name} {message}")
-        return self.promote(args)
+        return self.promote(self._gathered(args))
+
+    def _gathered(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with 0-dim inputs that are on the CPU where the others are; the same object where they are."""
+        others = [args[i] for i in self.tensors if i not in self.numbers and isinstance(args[i], Tensor)]
+        if not self.numbers or not others:
+            return args
+        away = [i for i in self.numbers if isinstance(args[i], Tensor) and args[i].device != others[0].device]
+        moved = {i: _beside(args[i], others) for i in away}
+        return [moved.get(i, value) for i, value in enumerate(args)] if moved else args
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with inputs of one type in one type; the same object where they are so already."""
