@@ -19,7 +19,12 @@ T = here.tensor([0, 1, 2, 3])
 # What is called; the exception; what its message has to contain.
 BAD: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("rank", lambda s: s.bias_act(here.tensor(1.0), X), ValueError, "bias_act: x has rank 0, needs at least 1"),
-    ("shape", lambda s: s.scale_bias_relu(X, scale=here.ones(4), bias=X), ValueError, "scale_bias_relu: scale has shape (4)"),
+    (
+        "shape",
+        lambda s: s.scale_bias_relu(X, scale=here.ones(4), bias=X),
+        ValueError,
+        "scale_bias_relu: scale has shape (4)",
+    ),
     ("broadcast", lambda s: s.softmax(X, mask=here.ones(3, 5) > 0), ValueError, "softmax: mask has shape (3, 5)"),
     ("type", lambda s: s.softmax(here.arange(3)), TypeError, "softmax: x has type i64, needs f16, bf16, f32 or f64"),
     ("two types", lambda s: s.cross_entropy(X, T.to(torch.int16)), TypeError, "cross_entropy: target has type i16"),

@@ -154,7 +154,8 @@ def test_functions_have_signatures_and_docs() -> None:
         assert inspect.signature(function).parameters
     assert str(inspect.signature(tn.softmax)) == (
         "(input: 'Tensor', dim: 'int' = -1, *, dtype: 'torch.dtype | None' = None, mask: 'Tensor | None' = None, "
-        "scale: 'float' = 1.0, causal: 'bool' = False, axis: 'int | None' = None, out: 'Tensor | None' = None) -> 'Tensor'"
+        "scale: 'float' = 1.0, causal: 'bool' = False, axis: 'int | None' = None, out: 'Tensor | None' = None) "
+        "-> 'Tensor'"
     )
     assert str(inspect.signature(tn.swiglu)) == (
         "(x: torch.Tensor, gate: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor"

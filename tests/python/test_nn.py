@@ -282,10 +282,12 @@ def test_default_eps_of_rms_norm(dtype: torch.dtype) -> None:
     assert_close(ours(x), theirs(x), {torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype, "f32"))
 
 
-# ---- in place -------------------------------------------------------------------------------------------------------
+# ---- in place --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid"])
+@pytest.mark.parametrize(
+    "name", ["ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid"]
+)
 def test_in_place(name: str) -> None:
     """The tensor that is given has the result, and gradients are torch's."""
     ours, theirs = (getattr(library, name)(inplace=True) for library in (tn.nn, nn))
@@ -312,12 +314,12 @@ def test_dropout_in_place() -> None:
     assert tn.nn.Dropout(inplace=True)(x) is x and set(x.tolist()) == {0.0, 2.0}
 
 
-# ---- what would lose an activation --------------------------------------------------------------------------------------
+# ---- what would lose an activation -----------------------------------------------------------------------------------
 
 
 def test_nothing_loses_an_activation() -> None:
     conv, norm = nn.Conv2d(3, 4, 3).eval(), tn.nn.BatchNorm2d(4, act="relu").eval()
-    with pytest.raises(NotImplementedError, match="convert_sync_batchnorm would lose the activation of tn.nn.Batch"):
+    with pytest.raises(NotImplementedError, match=r"convert_sync_batchnorm would lose the activation of tn\.nn\.Batch"):
         nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(conv, norm))
     with pytest.raises(NotImplementedError, match="fuse_conv_bn_eval would lose"):
         fusion.fuse_conv_bn_eval(conv, norm)

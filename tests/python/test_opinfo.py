@@ -92,6 +92,10 @@ def copied(values: Any, dtype: torch.dtype | None = None) -> Any:
     return tree_map(one, values)
 
 
+def shapes(values: Any) -> Any:
+    return tree_map(lambda value: tuple(value.shape) if isinstance(value, Tensor) else value, values)
+
+
 def floats(values: Any) -> list[Tensor]:
     return [v for v in tree_flatten(values)[0] if isinstance(v, Tensor) and v.is_floating_point()]
 
@@ -112,7 +116,12 @@ def assert_near(have: Tensor, exact: Tensor, dtype: torch.dtype, what: str) -> N
     finite = want[want.isfinite()]
     largest = float(finite.abs().max()) if finite.numel() else 0.0
     torch.testing.assert_close(
-        have.double(), want, rtol=bound, atol=bound * largest + torch.finfo(dtype).eps, equal_nan=True, msg=lambda text: f"{what}: {text}"
+        have.double(),
+        want,
+        rtol=bound,
+        atol=bound * largest + torch.finfo(dtype).eps,
+        equal_nan=True,
+        msg=lambda text: f"{what}: {text}",
     )
 
 
@@ -185,7 +194,7 @@ def test_function(name: str, T: str) -> None:
         if name == "clamp" and len(args) == 3 and None not in args[1:]:
             # Where both bounds are equal, torch gives neither of them a gradient.
             args = (*args[:2], (args[2] + (args[1] == args[2])).detach().requires_grad_(args[2].requires_grad))
-        what = f"{name} {k} {[getattr(a, 'shape', a) for a in args]} {({n: getattr(v, 'shape', v) for n, v in named.items()})}"
+        what = f"{name} {k} {shapes(args)} {shapes(named)}"
         if info.name == "nn.functional.dropout":
             dropped(*args, **named)
             continue
@@ -208,7 +217,7 @@ def test_module(name: str, T: str) -> None:
             made, given = sample.constructor_input, sample.forward_input
             if given is None:
                 continue
-            what = f"{name} {k} {made.args} {made.kwargs} {[getattr(a, 'shape', a) for a in given.args]}"
+            what = f"{name} {k} {shapes((made.args, made.kwargs, given.args))}"
 
             def check(made: Any = made, given: Any = given, what: str = what, training: bool = training) -> None:
                 torch.manual_seed(0)

@@ -10,10 +10,10 @@ import torch
 from cases import Case, one_each
 
 import tenon.torch as tn
-from tenon.torch._public import functions
 from tenon._public import identifier
 from tenon.torch import _direct
 from tenon.torch._ops import torch_op
+from tenon.torch._public import functions
 
 
 def takes_out(case: Case) -> bool:

@@ -52,10 +52,26 @@ __all__ = [
 _EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
 
 
+_rows: dict[str, Callable[..., Tensor]] = functions
+
+
+def _fused(formula: str) -> Callable[..., Tensor]:
+    made: Callable[..., Tensor] = fuse(formula)
+    return made
+
+
+def _overridden(function: Callable[..., Tensor], tensors: Sequence[Any], *args: Any, **named: Any) -> Tensor:
+    """A call with what stands for a tensor, such as what torch.fx traces with: that sees the function."""
+    result: Tensor = handle_torch_function(function, tensors, *args, **named)
+    return result
+
+
 def _check_tensors(name: str, **given: Any) -> None:
     for parameter, value in given.items():
         if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: {parameter} must be a tensor, not {'None' if value is None else type(value).__name__}")
+            raise TypeError(
+                f"{name}: {parameter} must be a tensor, not {'None' if value is None else type(value).__name__}"
+            )
 
 
 # ---- activations -----------------------------------------------------------------------------------------------------
@@ -69,7 +85,7 @@ def in_place(function: Callable[..., Tensor], input: Tensor, *args: Any, **named
     return function(input, *args, **named, out=input)
 
 
-_relu = functions["relu"]
+_relu = _rows["relu"]
 
 
 def relu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -77,11 +93,11 @@ def relu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> 
     if not inplace:
         return _relu(input, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(relu, (input,), input, True)
+        return _overridden(relu, (input,), input, True)
     return in_place(_relu, input)
 
 
-_leaky_relu = functions["leaky_relu"]
+_leaky_relu = _rows["leaky_relu"]
 
 
 def leaky_relu(
@@ -91,11 +107,11 @@ def leaky_relu(
     if not inplace:
         return _leaky_relu(input, negative_slope, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(leaky_relu, (input,), input, negative_slope, True)
+        return _overridden(leaky_relu, (input,), input, negative_slope, True)
     return in_place(_leaky_relu, input, negative_slope)
 
 
-_elu = functions["elu"]
+_elu = _rows["elu"]
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -103,11 +119,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tensor
     if not inplace:
         return _elu(input, alpha, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(elu, (input,), input, alpha, True)
+        return _overridden(elu, (input,), input, alpha, True)
     return in_place(_elu, input, alpha)
 
 
-_celu = functions["celu"]
+_celu = _rows["celu"]
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -115,11 +131,11 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tenso
     if not inplace:
         return _celu(input, alpha, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(celu, (input,), input, alpha, True)
+        return _overridden(celu, (input,), input, alpha, True)
     return in_place(_celu, input, alpha)
 
 
-_selu = functions["selu"]
+_selu = _rows["selu"]
 
 
 def selu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -127,11 +143,11 @@ def selu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> 
     if not inplace:
         return _selu(input, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(selu, (input,), input, True)
+        return _overridden(selu, (input,), input, True)
     return in_place(_selu, input)
 
 
-_silu = functions["silu"]
+_silu = _rows["silu"]
 
 
 def silu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -139,11 +155,11 @@ def silu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> 
     if not inplace:
         return _silu(input, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(silu, (input,), input, True)
+        return _overridden(silu, (input,), input, True)
     return in_place(_silu, input)
 
 
-_mish = functions["mish"]
+_mish = _rows["mish"]
 
 
 def mish(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -151,11 +167,11 @@ def mish(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> 
     if not inplace:
         return _mish(input, out=out)
     if has_torch_function_unary(input):
-        return handle_torch_function(mish, (input,), input, True)
+        return _overridden(mish, (input,), input, True)
     return in_place(_mish, input)
 
 
-_gelu, _gelu_tanh = functions["gelu"], functions["gelu_tanh"]
+_gelu, _gelu_tanh = _rows["gelu"], _rows["gelu_tanh"]
 
 
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
@@ -167,8 +183,8 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
     return _gelu_tanh(input, out=out)
 
 
-_softplus = functions["softplus"]
-_softplus_from = fuse(
+_softplus = _rows["softplus"]
+_softplus_from = _fused(
     "softplus_from(x: T[*s], beta: float = 1.0, threshold: float = 20.0) -> y: T[*s] : "
     "x if x * beta > threshold else softplus(x * beta) / beta"
 )
@@ -185,13 +201,13 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out: 
     return _softplus_from(input, beta, threshold, out=out)
 
 
-_prelu = functions["prelu"]
+_prelu = _rows["prelu"]
 
 
 def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input, or weight * input below 0. weight has one slope, or one for each channel, which is dimension 1."""
     if has_torch_function_variadic(input, weight):
-        return handle_torch_function(prelu, (input, weight), input, weight, out=out)
+        return _overridden(prelu, (input, weight), input, weight, out=out)
     _check_tensors("prelu", input=input, weight=weight)
     if weight.ndim == 1 and weight.shape[0] > 1:
         return _prelu(input if input.ndim > 1 else input[None], weight, out=out).view_as(input)
@@ -202,12 +218,12 @@ def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
-_add, _sub, _div = functions["add"], functions["sub"], functions["div"]
-_add_scaled = fuse("add_scaled(x: T[~*s], y: T[~*s], alpha: float) -> z: T[*s] : x + alpha * y")
+_add, _sub, _div = _rows["add"], _rows["sub"], _rows["div"]
+_add_scaled = _fused("add_scaled(x: T[~*s], y: T[~*s], alpha: float) -> z: T[*s] : x + alpha * y")
 # How torch rounds a quotient: towards 0 of what the division gave, and down with the remainder taken off first.
 _QUOTIENTS = {
-    "trunc": fuse("div_trunc(x: T[~*s], y: T[~*s]) -> z: T[*s] : q = x / y; z = floor(q) if q > 0 else -floor(-q)"),
-    "floor": fuse("div_floor(x: T[~*s], y: T[~*s]) -> z: T[*s] : x / y if y == 0 else round((x - x % y) / y)"),
+    "trunc": _fused("div_trunc(x: T[~*s], y: T[~*s]) -> z: T[*s] : q = x / y; z = floor(q) if q > 0 else -floor(-q)"),
+    "floor": _fused("div_floor(x: T[~*s], y: T[~*s]) -> z: T[*s] : x / y if y == 0 else round((x - x % y) / y)"),
 }
 
 
@@ -225,9 +241,7 @@ def sub(input: Tensor, other: Tensor | float, *, alpha: float = 1, out: Tensor |
     return _add_scaled(input, other, -alpha, out=out)
 
 
-def div(
-    input: Tensor, other: Tensor | float, *, rounding_mode: str | None = None, out: Tensor | None = None
-) -> Tensor:
+def div(input: Tensor, other: Tensor | float, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """input / other; rounding_mode='trunc' rounds it towards 0 and 'floor' down."""
     if rounding_mode is None:
         return _div(input, other, out=out)
@@ -236,8 +250,8 @@ def div(
     return _QUOTIENTS[rounding_mode](input, other, out=out)
 
 
-_pow = functions["pow"]
-_pow_tensors = fuse("pow_tensors(x: T[~*s], y: T[~*s]) -> z: T[*s] : x ** y")
+_pow = _rows["pow"]
+_pow_tensors = _fused("pow_tensors(x: T[~*s], y: T[~*s]) -> z: T[*s] : x ** y")
 
 
 def pow(input: Tensor | float, exponent: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -247,8 +261,8 @@ def pow(input: Tensor | float, exponent: Tensor | float, *, out: Tensor | None =
     return _pow_tensors(input, exponent, out=out)
 
 
-_clamp = functions["clamp"]
-_clamp_tensors = fuse(
+_clamp = _rows["clamp"]
+_clamp_tensors = _fused(
     "clamp_tensors(x: T[~*s], low: T[~*s]?, high: T[~*s]?) -> y: T[*s] : "
     "clamp(x, low if has(low) else -inf, high if has(high) else inf)"
 )
@@ -265,12 +279,10 @@ def clamp(
     return _clamp(input, min, max, out=out)
 
 
-_scale_bias_relu = functions["scale_bias_relu"]
+_scale_bias_relu = _rows["scale_bias_relu"]
 
 
-def scale_bias_relu(
-    x: Tensor, *, scale: Tensor | float, bias: Tensor | float, out: Tensor | None = None
-) -> Tensor:
+def scale_bias_relu(x: Tensor, *, scale: Tensor | float, bias: Tensor | float, out: Tensor | None = None) -> Tensor:
     """relu(x * scale + bias); scale and bias broadcast to x, and are given by name."""
     return _scale_bias_relu(x, scale, bias, out=out)
 
@@ -287,7 +299,7 @@ def _one_spelling(name: str, ours: str, given: Any, default: Any, other: str, va
     return value
 
 
-_sum = functions["sum"]
+_sum = _rows["sum"]
 
 
 def sum(
@@ -304,7 +316,7 @@ def sum(
     dim = _one_spelling("sum", "dim", dim, None, "axis", axis)
     keepdim = _one_spelling("sum", "keepdim", keepdim, False, "keepdims", keepdims)
     if has_torch_function_unary(input):
-        return handle_torch_function(sum, (input,), input, dim, keepdim, dtype=dtype, out=out)
+        return _overridden(sum, (input,), input, dim, keepdim, dtype=dtype, out=out)
     _check_tensors("sum", input=input)
     if dtype is not None:
         input = input.to(dtype)
@@ -313,7 +325,7 @@ def sum(
     return _sum(input, () if dim is None else dim, keepdim, out=out)
 
 
-_softmax = functions["softmax"]
+_softmax = _rows["softmax"]
 
 
 def softmax(
@@ -342,13 +354,13 @@ def softmax(
     return _softmax(input, mask, dim, scale, causal, out=out)
 
 
-_cosine_similarity = functions["cosine_similarity"]
+_cosine_similarity = _rows["cosine_similarity"]
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along a dimension; norms count as eps at least."""
     if has_torch_function_variadic(x1, x2):
-        return handle_torch_function(cosine_similarity, (x1, x2), x1, x2, dim, eps)
+        return _overridden(cosine_similarity, (x1, x2), x1, x2, dim, eps)
     _check_tensors("cosine_similarity", x1=x1, x2=x2)
     if x1.shape != x2.shape:
         shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
@@ -381,7 +393,7 @@ def _flat(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     return None if tensor is None else tensor.view(*tensor.shape[: -len(shape)], -1)
 
 
-_layer_norm = functions["layer_norm"]
+_layer_norm = _rows["layer_norm"]
 
 
 def layer_norm(
@@ -397,7 +409,7 @@ def layer_norm(
     plus bias. Without normalized_shape it is the last dimension alone."""
     if has_torch_function_variadic(input, weight, bias):
         given = (input, normalized_shape, weight, bias, eps)
-        return handle_torch_function(layer_norm, (input, weight, bias), *given, out=out)
+        return _overridden(layer_norm, (input, weight, bias), *given, out=out)
     shape = _row_shape("layer_norm", input, normalized_shape)
     if len(shape) <= 1:
         return _layer_norm(input, weight, bias, eps, out=out)
@@ -405,7 +417,7 @@ def layer_norm(
     return _layer_norm(*flat, eps, out=_flat(out, shape)).view(input.shape)
 
 
-_rms_norm = functions["rms_norm"]
+_rms_norm = _rows["rms_norm"]
 
 
 def rms_norm(
@@ -422,7 +434,7 @@ def rms_norm(
     smallest step at 1 of the type that is computed in."""
     if has_torch_function_variadic(input, weight):
         given = (input, normalized_shape, weight, eps)
-        return handle_torch_function(rms_norm, (input, weight), *given, zero_centered=zero_centered, out=out)
+        return _overridden(rms_norm, (input, weight), *given, zero_centered=zero_centered, out=out)
     shape = _row_shape("rms_norm", input, normalized_shape)
     if eps is None:
         eps = _EPS_64 if input.dtype == torch.float64 else _EPS_32
@@ -432,7 +444,7 @@ def rms_norm(
     return _rms_norm(*flat, eps, zero_centered, out=_flat(out, shape)).view(input.shape)
 
 
-_batch_norm, _batch_norm_infer = functions["batch_norm"], functions["batch_norm_infer"]
+_batch_norm, _batch_norm_infer = _rows["batch_norm"], _rows["batch_norm_infer"]
 
 
 def batch_norm(
@@ -457,7 +469,7 @@ def batch_norm(
     tensors = (input, running_mean, running_var, weight, bias, residual)
     if has_torch_function_variadic(*tensors):
         given = (input, running_mean, running_var, weight, bias, training, momentum, eps)
-        return handle_torch_function(batch_norm, tensors, *given, residual=residual, act=act)
+        return _overridden(batch_norm, tensors, *given, residual=residual, act=act)
     _check_tensors("batch_norm", input=input)
     if input.ndim < 2:
         raise ValueError(f"batch_norm: input has shape {list(input.shape)}, needs a dimension of channels: [n, c, …]")
@@ -489,7 +501,7 @@ def _statistic(running: Tensor | None, input: Tensor) -> Tensor:
 
 # ---- dropout ---------------------------------------------------------------------------------------------------------
 
-_dropout = functions["dropout"]
+_dropout = _rows["dropout"]
 
 
 def dropout(
@@ -501,7 +513,7 @@ def dropout(
     kept. Without one, a seed is drawn from the generator of the input's device, which torch.manual_seed sets.
     """
     if has_torch_function_unary(input):
-        return handle_torch_function(dropout, (input,), input, p, training, inplace, seed=seed)
+        return _overridden(dropout, (input,), input, p, training, inplace, seed=seed)
     _check_tensors("dropout", input=input)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, must be from 0 to 1")
@@ -521,20 +533,20 @@ def each(op: Operator) -> Callable[..., Tensor]:
     assert op.formula is not None
     attrs = "".join(f", {a.name}: {a.kind} = {a.default}" for a in op.attrs if a.name != "reduction")
     body = op.formula.rpartition(";")[0]
-    return fuse(f"{op.name}_each(x: T[*s], target: T[*s]{attrs}) -> t: T[*s] : {body}")
+    return _fused(f"{op.name}_each(x: T[*s], target: T[*s]{attrs}) -> t: T[*s] : {body}")
 
 
 def as_input(loss: Tensor, input: Tensor, target: Tensor | None = None) -> Tensor:
-    """A loss, which is summed up in f32 at least, in the type that torch's has: that of the input. Under autocast, where
-    losses are computed in f32, that is f32."""
+    """A loss, which is summed up in f32 at least, in the type that torch's has: that of the input, or f32 under
+    autocast, where losses are computed in f32."""
     if loss.dtype == input.dtype or torch.is_autocast_enabled(input.device.type):
         return loss
     return loss.to(input.dtype if target is None else torch.promote_types(input.dtype, target.dtype))
 
 
-_kl_div, _kl_div_each = functions["kl_div"], each(table()["kl_div"])
-_kl_div_logs_each = fuse("kl_div_logs_each(x: T[*s], target: T[*s]) -> t: T[*s] : exp(target) * (target - x)")
-_kl_div_logs = fuse(
+_kl_div, _kl_div_each = _rows["kl_div"], each(table()["kl_div"])
+_kl_div_logs_each = _fused("kl_div_logs_each(x: T[*s], target: T[*s]) -> t: T[*s] : exp(target) * (target - x)")
+_kl_div_logs = _fused(
     "kl_div_logs(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[] : "
     "t = exp(target) * (target - x); loss = mean(t) if reduction == 'mean' else sum(t)"
 )
@@ -554,7 +566,7 @@ def kl_div(
     """
     if has_torch_function_variadic(input, target):
         named = {"reduction": reduction, "log_target": log_target}
-        return handle_torch_function(kl_div, (input, target), input, target, size_average, reduce, **named)
+        return _overridden(kl_div, (input, target), input, target, size_average, reduce, **named)
     _check_tensors("kl_div", input=input, target=target)
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
@@ -570,8 +582,8 @@ def kl_div(
     return as_input(loss / batch if reduction == "batchmean" else loss, input, target)
 
 
-_cross_entropy = functions["cross_entropy"]
-_soft_cross_entropy = fuse(
+_cross_entropy = _rows["cross_entropy"]
+_soft_cross_entropy = _fused(
     "soft_cross_entropy(x: T[*r, v], target: T[*r, v], weight: T[v]?, label_smoothing: float = 0.0) "
     "-> loss: acc(T)[*r] : p = logsumexp(x, -1) - x; q = p * weight if has(weight) else p; "
     "loss = (1 - label_smoothing) * sum(q * target, -1) + label_smoothing * mean(q, -1)"
@@ -599,7 +611,7 @@ def cross_entropy(
     """
     if has_torch_function_variadic(input, target, weight):
         given = (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        return handle_torch_function(cross_entropy, (input, target, weight), *given, z_loss=z_loss, dim=dim)
+        return _overridden(cross_entropy, (input, target, weight), *given, z_loss=z_loss, dim=dim)
     _check_tensors("cross_entropy", input=input, target=target)
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)

@@ -185,12 +185,12 @@ _fuse = make_fuse("tenon.torch", _make_formula, _UPDATES, as_kept=_on_one_line)
 _made_inside: Any = ModuleType("tenon.torch formulas")
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _make_inside(formula: str, fast: bool) -> str:
     """Makes the function of a formula while dynamo traces; its name in _made_inside."""
     function = _fuse(formula, fast)
-    names = {made: name for name, made in vars(_made_inside).items() if callable(made)}
-    name = names.get(function, f"formula_{len(names)}")
+    names = {made: str(name) for name, made in vars(_made_inside).items() if callable(made)}
+    name: str = names.get(function, f"formula_{len(names)}")
     setattr(_made_inside, name, function)
     return name
 

@@ -100,7 +100,7 @@ class TorchOp:
         self.tensors = [i for i, _ in self.inputs]
         self.free = free_inputs(op)
         self.alike = alike_inputs(op)
-        self.broadcast = [i for places in self.alike for i in places if _takes_number(op.params[i])]
+        self.broadcast = [i for i, p in self.inputs if _takes_number(p) and any(i in places for places in self.alike)]
         self.numbers = [i for i, p in self.inputs if is_number(p)]
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
@@ -215,8 +215,8 @@ class TorchOp:
         others = [args[i] for i in self.tensors if i not in self.numbers and isinstance(args[i], Tensor)]
         if not self.numbers or not others:
             return args
-        away = [i for i in self.numbers if isinstance(args[i], Tensor) and args[i].device != others[0].device]
-        moved = {i: _beside(args[i], others) for i in away}
+        given = {i: args[i] for i in self.numbers if isinstance(args[i], Tensor)}
+        moved = {i: _beside(t, others) for i, t in given.items() if t.device.type == "cpu" != others[0].device.type}
         return [moved.get(i, value) for i, value in enumerate(args)] if moved else args
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:

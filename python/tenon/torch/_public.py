@@ -19,7 +19,6 @@ from tenon.torch._ops import TorchOp, register_all, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, operand
 
-
 # The functions of the operators by name, with the parameters of their contracts. Those that _functional.py has another
 # of, with torch's parameters, are shown to users as that.
 functions: dict[str, Callable[..., Any]] = {}

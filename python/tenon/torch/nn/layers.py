@@ -54,7 +54,7 @@ class RMSNorm(nn.RMSNorm):
 _LOSES_ACT = {
     function.__code__: name
     for name, function in {
-        "SyncBatchNorm.convert_sync_batchnorm": nn.SyncBatchNorm.convert_sync_batchnorm.__func__,
+        "SyncBatchNorm.convert_sync_batchnorm": vars(nn.SyncBatchNorm)["convert_sync_batchnorm"].__func__,
         "fuse_conv_bn_eval": fusion.fuse_conv_bn_eval,
         "fuse_linear_bn_eval": fusion.fuse_linear_bn_eval,
     }.items()
@@ -67,7 +67,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     act: str = "none"  # a module of torch's whose class is set to one of these has none of its own
 
     @property
-    def running_var(self) -> Tensor | None:
+    def running_var(self) -> Tensor | None:  # type: ignore[override]
         """Refused to the functions of torch that would lose the activation, which all ask for it."""
         if self.act != "none" and not torch.compiler.is_compiling():
             name = _LOSES_ACT.get(sys._getframe(1).f_code)

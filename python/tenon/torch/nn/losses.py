@@ -83,7 +83,8 @@ class BCEWithLogitsLoss(nn.BCEWithLogitsLoss):
             return leaf(self, input, target)
         weight, pos_weight = held(self, "weight"), held(self, "pos_weight")
         if self.reduction == "none":
-            return _bce_each(input, target, weight, pos_weight)
+            losses: Tensor = _bce_each(input, target, weight, pos_weight)
+            return losses
         if weight is None and pos_weight is None:
             return as_input(_bce(input, target, self.reduction), input, target)
         return as_input(_bce_weighted(input, target, weight, pos_weight, self.reduction), input, target)
