@@ -311,7 +311,7 @@ static bool types_agree(const tni_torch_frame *frame) {
     return true;
 }
 
-/* Whether all inputs are on one device. torch takes a number in the memory of the CPU beside others; Python moves it. */
+/* Whether all inputs are on one device. torch takes a number of the CPU beside others, which Python moves. */
 static bool devices_agree(const tni_torch_frame *frame) {
     const tn_tensor *first = NULL;
     for (int32_t i = 0; i < frame->args.n_in; i++) {
