@@ -208,7 +208,7 @@ def against_operator(case: Case, shape: Sequence[int], dtype: torch.dtype, devic
     else:
         gamma, beta = given["gamma"], torch.randn_like(given["gamma"])
         _, mean, rstd = torch.ops.tenon.layer_norm(x, gamma, beta)
-        sides["operator"] = partial(tn.layer_norm, x, gamma, beta)
+        sides["operator"] = partial(tn.layer_norm, x, weight=gamma, bias=beta)
         back["operator"] = partial(torch.ops.tenon.layer_norm_grad, x, gamma, beta, mean, rstd, dy, **gpu.ALL)
     yield case, "forward", case.nbytes(case.moves, x), sides
     yield case, "backward", case.nbytes(case.back, x), back

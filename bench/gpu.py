@@ -161,7 +161,7 @@ def layer_norm_kernels(dtype: str) -> Iterable[Row]:
     (x, y), dy, n = pair(LARGE, dtype), randn(*LARGE, dtype=dtype), LARGE[1]
     gamma, beta, size, shape = randn(n, dtype=dtype), randn(n, dtype=dtype), x.nbytes, named(LARGE)
     sides: dict[str, Call] = {
-        "tenon": lambda: tn.layer_norm(x, gamma, beta, out=y),
+        "tenon": lambda: tn.layer_norm(x, weight=gamma, bias=beta, out=y),
         "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
         "copy": lambda: y.copy_(x),
     }
@@ -195,7 +195,7 @@ def batch_norm_kernels(dtype: str, layout: str) -> Iterable[Row]:
     gamma, beta, means, variances = per_channel(IMAGES[1])
     size, shape = x.nbytes, f"{named(IMAGES)} {layout}"
     sides: dict[str, Call] = {
-        "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
+        "tenon": lambda: tn.batch_norm(x, means, variances, gamma, beta, training=True),
         "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
     }
     yield "batch_norm", shape, dtype, 3 * size, sides
@@ -283,7 +283,7 @@ def training_steps() -> Iterable[Step]:
     yield Step(
         "layer_norm",
         named(LARGE),
-        lambda x, g, b: tn.layer_norm(x, g, b),
+        lambda x, g, b: tn.layer_norm(x, weight=g, bias=b),
         lambda x, g, b: F.layer_norm(x, (n,), g, b),
         [x, gamma, beta],
         dy,
@@ -356,11 +356,11 @@ def shape_sides(op: str, shape: Sequence[int], axis: int, dtype: str) -> dict[st
     if op == "softmax":
         return {"tenon": lambda: tn.softmax(x, axis=axis), "eager": lambda: torch.softmax(x, axis)}
     if op == "sum":
-        return {"tenon": lambda: tn.sum(x, axes=[axis]), "eager": lambda: torch.sum(x, axis)}
+        return {"tenon": lambda: tn.sum(x, dim=[axis]), "eager": lambda: torch.sum(x, axis)}
     if op == "layer_norm":
         gamma, beta = randn(n, dtype=dtype), randn(n, dtype=dtype)
         return {
-            "tenon": lambda: tn.layer_norm(x, gamma, beta),
+            "tenon": lambda: tn.layer_norm(x, weight=gamma, bias=beta),
             "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
         }
     if op == "cross_entropy":
@@ -368,7 +368,7 @@ def shape_sides(op: str, shape: Sequence[int], axis: int, dtype: str) -> dict[st
         return {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
     gamma, beta, means, variances = per_channel(n)
     return {
-        "tenon": lambda: tn.batch_norm(x, gamma, beta, means, variances),
+        "tenon": lambda: tn.batch_norm(x, means, variances, gamma, beta, training=True),
         "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
     }
 

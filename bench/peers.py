@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import tenon
 import tenon.torch as tn
+from tenon.torch._public import functions
 
 Given = dict[str, Any]  # arguments of a call by name: tensors, or lists of them
 Shape = Sequence[int]
@@ -105,11 +106,11 @@ class Peer:
         return partial(self.written, *{**given, **own}.values())
 
     def ours(self, op: str, given: Given) -> partial[Any]:
-        """tn.<op>, the inputs by position as far as they follow each other."""
+        """The function of the operator, the inputs by position as far as they follow each other."""
         names = [p.name for p in tenon.ops()[op].inputs]
         first = next((i for i, name in enumerate(names) if name not in given), len(names))
         rest = {name: value for name, value in given.items() if name not in names[:first]}
-        return partial(getattr(tn, op), *(given[name] for name in names[:first]), **rest, **self.attrs)
+        return partial(functions[op], *(given[name] for name in names[:first]), **rest, **self.attrs)
 
 
 # ---- code where PyTorch has no single operator -----------------------------------------------------------------------

@@ -8,6 +8,7 @@ ignores them, and the wheel has them.
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
 from pathlib import Path
 
@@ -28,6 +29,13 @@ NAMES = {
 }
 
 
+def written(framework: str) -> set[str]:
+    """The functions that stand in a Python file of the framework's own, with the parameters that people know there."""
+    path = ROOT / "python" / "tenon" / framework / "_functional.py"
+    tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 def stubs() -> dict[str, str]:
     """The text for each framework: the operators of the library, without those of plugins."""
     sys.path.insert(0, str(ROOT / "python"))
@@ -35,11 +43,11 @@ def stubs() -> dict[str, str]:
     from tenon._frameworks import FRAMEWORKS
     from tenon._public import shown_outputs
 
-    ops = tenon.ops().values()
-    return {
-        framework: "\n".join([HEAD, NAMES[framework], *(function(op, shown_outputs(op)).stub() for op in ops)])
-        for framework, function in FRAMEWORKS.items()
-    }
+    texts = {}
+    for framework, function in FRAMEWORKS.items():
+        ops = [op for op in tenon.ops().values() if op.name not in written(framework)]
+        texts[framework] = "\n".join([HEAD, NAMES[framework], *(function(op, shown_outputs(op)).stub() for op in ops)])
+    return texts
 
 
 def main() -> int:

@@ -311,6 +311,17 @@ static bool types_agree(const tni_torch_frame *frame) {
     return true;
 }
 
+/* Whether all inputs are on one device. torch takes a number of the CPU beside others, which Python moves. */
+static bool devices_agree(const tni_torch_frame *frame) {
+    const tn_tensor *first = NULL;
+    for (int32_t i = 0; i < frame->args.n_in; i++) {
+        if (!frame->in[i]) continue;
+        if (!first) first = frame->in[i];
+        if (frame->in[i]->device.kind != first->device.kind) return false;
+    }
+    return true;
+}
+
 /* All parameters of the schema must be there, by position. */
 static verdict read_all(tni_torch_frame *frame, python_object *const *args, intptr_t n) {
     const tni_contract *c = frame->op->contract;
@@ -323,7 +334,8 @@ static verdict read_all(tni_torch_frame *frame, python_object *const *args, intp
         verdict v = is_attr ? read_attr(frame, index, args[k]) : read_input(frame, index, args[k], asked);
         if (v != PLAIN) return v;
     }
-    return !types_agree(frame) ? NOT_PLAIN : needs_grad ? NEEDS_GRAD : PLAIN;
+    if (!types_agree(frame) || !devices_agree(frame)) return NOT_PLAIN;
+    return needs_grad ? NEEDS_GRAD : PLAIN;
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */

@@ -35,13 +35,21 @@ class Ops:
 
 def tenon_batch_norm(x: Tensor, norm: nn.BatchNorm2d) -> Tensor:
     return tn.batch_norm(
-        x, norm.weight, norm.bias, norm.running_mean, norm.running_var, momentum=norm.momentum, eps=norm.eps, act="relu"
+        x,
+        norm.running_mean,
+        norm.running_var,
+        norm.weight,
+        norm.bias,
+        training=True,
+        momentum=norm.momentum,
+        eps=norm.eps,
+        act="relu",
     )
 
 
 TENON = Ops(
     "tenon",
-    tn.layer_norm,
+    lambda x, weight, bias: tn.layer_norm(x, weight.shape, weight, bias),
     tenon_batch_norm,
     tn.cross_entropy,
     tn.softmax,

@@ -47,7 +47,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x: Any, mask: Any) -> Any:
         y = self.gate(self.norm(self.linear(x)), tn.gelu(x))
-        return tn.softmax(y, mask, scale=0.3), tn.rms_norm(x), self.scaled(y, eps=0.1)
+        return tn.softmax(y, mask=mask, scale=0.3), tn.rms_norm(x), self.scaled(y, eps=0.1)
 
 
 def test_model_with_free_sizes() -> None:
@@ -152,7 +152,7 @@ def test_formulas_with_inputs_left_out(present: tuple[bool, bool]) -> None:
     [
         (lambda x: tn.fuse("x! = x * 2")(x.clone()), "formula: ONNX cannot have this operator, which updates x in"),
         (
-            lambda x: tn.batch_norm(x, torch.ones(4), torch.zeros(4), torch.zeros(4), torch.ones(4)),
+            lambda x: tn.batch_norm(x, torch.zeros(4), torch.ones(4), torch.ones(4), torch.zeros(4), training=True),
             "batch_norm: ONNX cannot have this operator, which updates running_mean, running_var in place",
         ),
     ],

@@ -19,6 +19,7 @@ from torch import Tensor
 import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
+from tenon.torch._public import functions
 
 
 def can_need_grad(case: Case) -> bool:
@@ -27,7 +28,7 @@ def can_need_grad(case: Case) -> bool:
 
 def split(case: Case, args: list[Any]) -> tuple[list[Tensor], Callable[..., Any]]:
     """The tensors of a call, those in lists too, and the call as a function of them: attributes are constants."""
-    public = getattr(tn, case.op.name)
+    public = functions[case.op.name]
     named = case.public(args)
     places: dict[str, int | slice] = {}
     at = 0
@@ -136,7 +137,7 @@ def test_one_graph_serves_all_sizes() -> None:
 
     @torch.compile(backend=counter, fullgraph=True, dynamic=True)
     def function(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        return tn.softmax(tn.layer_norm(x, w, b), axis=0).sum() + tn.sum(x, axes=[1]).sum()
+        return tn.softmax(tn.layer_norm(x, weight=w, bias=b), dim=0).sum() + tn.sum(x, [1]).sum()
 
     counts = []
     for n, c in ((4, 8), (5, 9), (17, 3)):
@@ -154,9 +155,9 @@ def test_inductor() -> None:
     target = here.tensor([0, 3, 1, 2, 2, 0])
 
     def function(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        h = tn.batch_norm(torch.relu(x), gamma, beta, mean, var, act="relu")
-        h = tn.layer_norm(h + x, gamma, beta) * 2
-        h = h + tn.softmax(h, causal=False) + tn.sum(h, axes=[1], keepdim=True)
+        h = tn.batch_norm(torch.relu(x), mean, var, gamma, beta, training=True, act="relu")
+        h = tn.layer_norm(h + x, weight=gamma, bias=beta) * 2
+        h = h + tn.softmax(h, causal=False) + tn.sum(h, dim=[1], keepdim=True)
         return tn.cross_entropy(h, target)
 
     def arguments() -> list[Tensor]:
@@ -251,7 +252,7 @@ def test_aotinductor(tmp_path: pathlib.Path) -> None:
     gate = tn.fuse("silu(x) * y")
 
     def function(x: Tensor, gamma: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        h = gate(tn.layer_norm(torch.relu(x), gamma), x)
+        h = gate(tn.layer_norm(torch.relu(x), weight=gamma), x)
         return tn.softmax(h, axis=0), tn.cross_entropy(h, target)
 
     def arguments(n: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -288,7 +289,7 @@ def test_fake_kernels_say_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="x has type i64"):
         tn.softmax(torch.empty(3, dtype=torch.int64, device="meta"))
     with pytest.raises(RuntimeError, match=r"mask is on (cpu|cuda:0), but x is on meta"):
-        tn.softmax(meta, here.ones(3, 4, dtype=torch.bool))
+        tn.softmax(meta, mask=here.ones(3, 4, dtype=torch.bool))
 
 
 def test_meta_tensors_have_the_strides_of_real_ones() -> None:
@@ -354,7 +355,7 @@ OF_DATA: dict[str, Any] = {
     "formula": GATE,
     "broadcast": lambda x: tn.add(x, W),
     "two": lambda x: tn.swiglu(x, x * 2),
-    "rms_norm": lambda x: tn.rms_norm(x, W),
+    "rms_norm": lambda x: tn.rms_norm(x, weight=W, eps=1e-6),
     "norm": lambda x: NORM(x, W, W),
 }
 

@@ -200,14 +200,14 @@ def test_rows(shape: Shape, dtype: torch.dtype) -> None:
     assert_near(tn.softmax(shifted(x)), want.detach())
     leaf, wide = both(x)
     (g, g64), (b, b64) = both(gamma), both(beta)
-    y, want = tn.layer_norm(leaf, g, b), torch.nn.functional.layer_norm(wide, (n,), g64, b64)
+    y, want = tn.layer_norm(leaf, weight=g, bias=b), torch.nn.functional.layer_norm(wide, (n,), g64, b64)
     y.backward(dy)
     want.backward(dy.double())
     assert_near(y.detach(), want.detach(), 2)
     for have, true in ((leaf, wide), (g, g64), (b, b64)):
         assert have.grad is not None and true.grad is not None
         assert_near(have.grad, true.grad, 4 + 0.1 * shape[0] ** 0.5)
-    assert_near(tn.sum(x, axes=[1]), x.double().sum(1), 2)
+    assert_near(tn.sum(x, dim=[1]), x.double().sum(1), 2)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
@@ -240,8 +240,8 @@ def test_columns(shape: Shape, dtype: torch.dtype) -> None:
     assert_near(y.detach(), want.detach())
     assert_near(leaf.grad, wide.grad, 4)
     assert_near(tn.softmax(shifted(x), axis=axis), want.detach())
-    assert_near(tn.sum(x, axes=[axis]), x.double().sum(axis), 2)
-    assert_near(tn.sum(shifted(x), axes=[axis]), x.double().sum(axis), 2)
+    assert_near(tn.sum(x, dim=[axis]), x.double().sum(axis), 2)
+    assert_near(tn.sum(shifted(x), dim=[axis]), x.double().sum(axis), 2)
 
 
 @pytest.mark.parametrize("layout", ["planes", "channels last"])
@@ -255,7 +255,7 @@ def test_channels(shape: Shape, dtype: torch.dtype, layout: str) -> None:
     gamma, beta = gpu_randn((c,), wide_type), gpu_randn((c,), wide_type)
     (leaf, wide), (g, g64), (b, b64) = both(x), both(gamma), both(beta)
     means, variances = torch.zeros(c, device="cuda"), torch.ones(c, device="cuda")
-    y = tn.batch_norm(leaf, g, b, means, variances)
+    y = tn.batch_norm(leaf, means, variances, g, b, training=True)
     want = torch.nn.functional.batch_norm(wide, None, None, g64, b64, training=True)
     y.backward(dy)
     want.backward(dy.double())
@@ -274,10 +274,10 @@ def test_a_row_does_not_depend_on_the_others(n: int, dtype: torch.dtype) -> None
     gamma, beta = gpu_randn((n,), dtype), gpu_randn((n,), dtype)
     calls: list[Callable[[torch.Tensor], torch.Tensor]] = [
         lambda x: tn.softmax(x),
-        lambda x: tn.layer_norm(x, gamma, beta),
-        lambda x: tn.sum(x, axes=[1]),
+        lambda x: tn.layer_norm(x, weight=gamma, bias=beta),
+        lambda x: tn.sum(x, dim=[1]),
         lambda x: tn.softmax(x.t().contiguous(), axis=0).t(),
-        lambda x: tn.sum(x.t().contiguous(), axes=[0]),
+        lambda x: tn.sum(x.t().contiguous(), dim=[0]),
     ]
     for which, call in enumerate(calls):
         every = call(x)
@@ -291,10 +291,10 @@ def test_a_row_does_not_depend_on_the_others(n: int, dtype: torch.dtype) -> None
 def test_sums_of_many_columns(shape: Shape, dtype: torch.dtype) -> None:
     """However many blocks share the columns out, a column's sum is the same."""
     x = gpu_randn(shape, dtype)
-    y = tn.sum(x, axes=[0])
+    y = tn.sum(x, dim=[0])
     assert_near(y, x.sum(0, dtype=torch.float64), 2)
     for first in (0, 8, shape[1] - 64):
-        assert torch.equal(tn.sum(x[:, first : first + 64].contiguous(), axes=[0]), y[first : first + 64])
+        assert torch.equal(tn.sum(x[:, first : first + 64].contiguous(), dim=[0]), y[first : first + 64])
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")

@@ -134,7 +134,7 @@ def test_a_single_axis() -> None:
     x = here.randn(3, 4, 5, requires_grad=True)
     for call in (tn.sum, torch.compile(tn.sum, fullgraph=True, backend="aot_eager")):
         assert_close(call(x, 1), x.sum(1))
-        assert_close(call(x, axes=-1, keepdim=True), x.sum(-1, keepdim=True))
+        assert_close(call(x, axis=-1, keepdims=True), x.sum(-1, keepdim=True))
     (dx,) = torch.autograd.grad(tn.sum(x, 1).sum(), x)
     assert_close(dx, torch.ones_like(x))
 

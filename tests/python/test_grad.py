@@ -184,9 +184,15 @@ def test_statistics_are_not_differentiable() -> None:
 def test_running_statistics_are_updated_and_noted() -> None:
     x = here.randn(6, 3, 4, requires_grad=True)
     mean, var = here.zeros(3), here.ones(3)
-    for expected, call in enumerate((tn.batch_norm, torch.ops.tenon.batch_norm, torch.ops.tenon.batch_norm.raw), 1):
+    operator: Any = torch.ops.tenon.batch_norm
+    calls = (
+        lambda: tn.batch_norm(x, mean, var, training=True),
+        lambda: operator(x, None, None, mean, var),
+        lambda: operator.raw(x, None, None, mean, var),
+    )
+    for expected, call in enumerate(calls, 1):
         with torch.set_grad_enabled(expected == 1):
-            call(x, None, None, mean, var)
+            call()
         assert mean._version == expected and var._version == expected
     assert (mean != 0).all()
 
@@ -195,7 +201,7 @@ def test_a_saved_tensor_that_is_overwritten_is_noticed() -> None:
     mean, var = here.zeros(3), here.ones(3)
     scale = here.randn(3, requires_grad=True)
     kept = (scale * mean).sum()
-    tn.batch_norm(here.randn(6, 3), None, None, mean, var)
+    tn.batch_norm(here.randn(6, 3), mean, var, training=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         kept.backward()
 
@@ -203,7 +209,7 @@ def test_a_saved_tensor_that_is_overwritten_is_noticed() -> None:
 def test_what_is_updated_in_place_cannot_require_a_gradient() -> None:
     mean, var = here.zeros(3, requires_grad=True), here.ones(3)
     with pytest.raises(RuntimeError, match="running_mean is updated in place"):
-        tn.batch_norm(here.randn(6, 3), None, None, mean, var)
+        tn.batch_norm(here.randn(6, 3), mean, var, training=True)
     p, g, m = torch.nn.Parameter(here.ones(3)), here.ones(3), here.zeros(3)
     for step in (lambda: tn.sgd_step(p, g, m, 0.1), lambda: tn.sgd_step_list([p], [g], [m], 0.1)):
         with pytest.raises(RuntimeError, match=r"p is updated in place.*; torch\.no_grad\(\) allows it"):
@@ -369,7 +375,7 @@ def test_vmap_of_torch_ops() -> None:
 def test_vmap_needs_a_place_for_each_update() -> None:
     mean, var = here.zeros(3), here.ones(3)
     with pytest.raises(RuntimeError, match="batch_norm: running_mean is updated in place, so under vmap it needs"):
-        torch.vmap(lambda t: tn.batch_norm(t, None, None, mean, var))(here.randn(2, 6, 3))
+        torch.vmap(lambda t: tn.batch_norm(t, mean, var, training=True))(here.randn(2, 6, 3))
 
 
 def loss_of(x: Tensor, target: Tensor) -> tuple[Tensor, list[int]]:

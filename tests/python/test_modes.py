@@ -108,7 +108,7 @@ def test_autocast(dtype: torch.dtype) -> None:
     with torch.autocast(here.DEVICE, dtype=dtype):
         assert tn.softmax(X.double()).dtype == torch.float64
         gamma = here.ones(4)
-        assert tn.layer_norm(x, gamma).dtype == torch.float32
+        assert tn.layer_norm(x, weight=gamma).dtype == torch.float32
         loss = tn.cross_entropy(x, here.tensor([0, 1, 2]))
         assert loss.dtype == torch.float32
 
@@ -153,8 +153,12 @@ def test_functions_have_signatures_and_docs() -> None:
         assert "Contract:" in function.__doc__ and ("Returns" in function.__doc__ or "Updates" in function.__doc__)
         assert inspect.signature(function).parameters
     assert str(inspect.signature(tn.softmax)) == (
-        "(x: torch.Tensor, mask: torch.Tensor | None = None, axis: int = -1, scale: float = 1.0, causal: bool = False, "
-        "*, out: torch.Tensor | None = None) -> torch.Tensor"
+        "(input: 'Tensor', dim: 'int' = -1, *, dtype: 'torch.dtype | None' = None, mask: 'Tensor | None' = None, "
+        "scale: 'float' = 1.0, causal: 'bool' = False, axis: 'int | None' = None, out: 'Tensor | None' = None) "
+        "-> 'Tensor'"
+    )
+    assert str(inspect.signature(tn.swiglu)) == (
+        "(x: torch.Tensor, gate: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor"
     )
 
 

@@ -74,7 +74,7 @@ def test_running_statistics_like_torch() -> None:
     mean, var = here.zeros(3), here.ones(3)
     peer_mean, peer_var = mean.clone(), var.clone()
     for layout in (torch.contiguous_format, torch.channels_last):
-        have = tn.batch_norm(x.to(memory_format=layout), None, None, mean, var)
+        have = tn.batch_norm(x.to(memory_format=layout), mean, var, training=True)
         want = F.batch_norm(x, peer_mean, peer_var, training=True)
         assert_close(have, want)
         assert have.is_contiguous(memory_format=layout)

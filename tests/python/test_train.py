@@ -43,9 +43,9 @@ def with_torch(p: list[Tensor], x: Tensor, target: Tensor, mean: Tensor, var: Te
 
 def with_tenon(p: list[Tensor], x: Tensor, target: Tensor, mean: Tensor, var: Tensor) -> Tensor:
     h = F.conv2d(x[:, None], p[0], stride=2, padding=1)
-    h = tn.batch_norm(h, p[1], p[2], mean, var, act="relu")
+    h = tn.batch_norm(h, mean, var, p[1], p[2], training=True, act="relu")
     h = F.linear(h.flatten(1), p[3])
-    h = h * tn.softmax(tn.layer_norm(h, p[4], p[5]))
+    h = h * tn.softmax(tn.layer_norm(h, weight=p[4], bias=p[5]))
     return tn.cross_entropy(F.linear(h, p[6]), target, label_smoothing=0.05)
 
 

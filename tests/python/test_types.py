@@ -133,10 +133,11 @@ def test_transforms_are_promoted() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: tn.mul(x, 2.0), "mul: y must be a tensor, not float; torch.tensor(…) makes one"),
-        (lambda x: tn.fuse("x * y")(x, 2), "formula: y must be a tensor, not int; torch.tensor(…) makes one"),
+        (lambda x: tn.mul(x, True), "mul: y must be a tensor, not bool; torch.tensor(…) makes one"),
+        (lambda x: tn.swiglu(x, 2.0), "swiglu: gate must be a tensor, not float; torch.tensor(…) makes one"),
+        (lambda x: tn.fuse("x * y")(x, "2"), "formula: y must be a tensor, not str; torch.tensor(…) makes one"),
         (lambda x: tn.add(x, x.to(torch.complex64)), "add: y has type c64, needs"),
-        (lambda x: tn.softmax(x, here.ones(3, 4)), "softmax: mask has type f32, needs bool"),
+        (lambda x: tn.softmax(x, mask=here.ones(3, 4)), "softmax: mask has type f32, needs bool"),
         (lambda x: tn.fuse("x! = x * y")(x.detach(), x.detach().double()), "y has type f64, needs f32"),
         (lambda x: tn.mul(x.detach().to(torch.float8_e5m2), x), "mul: x has type e5m2, needs f16, bf16, f32 or f64"),
     ],
@@ -226,7 +227,7 @@ def test_autocast_around_layers() -> None:
 
     def loss() -> Tensor:
         h = linear(x)
-        h = tn.layer_norm(tn.swiglu(h, residual), gamma)
+        h = tn.layer_norm(tn.swiglu(h, residual), weight=gamma)
         return tn.cross_entropy(mixed(h, residual), target)
 
     for function in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):

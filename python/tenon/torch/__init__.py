@@ -15,39 +15,47 @@ import tenon.torch._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import identifier, named_formula, refuse_taken
-from tenon.torch import _fuse, _ops, _public
+from tenon._public import named_formula, refuse_taken
+from tenon.torch import _fuse, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
 
 
 def _refresh() -> None:
-    """Makes the functions of operators that are new in the table."""
-    new = {identifier(made.op.name): made for made in _ops.register_all()}
-    free = [name for name in new if name not in globals()]
-    for name in free:
-        globals()[name] = _public.make_public(new[name])
-        _names.append(name)
-    for name in new:
-        if name not in free:
-            refuse_taken(globals(), name)
+    """Adds the functions of operators that are new in the table."""
+    taken = []
+    for name in _public.add_new():
+        if name in globals():
+            taken.append(name)
+        else:
+            globals()[name] = _public.functions[name]
+    for name in taken:
+        del _public.functions[name]
+        refuse_taken(globals(), name)
 
 
 def ops() -> list[str]:
     """The names of the operators."""
-    return list(_names)
+    return list(_public.functions)
 
 
-_names: list[str] = []
 _refresh()
 _fuse.register()
-tenon._adapters.append(_refresh)
 
-from tenon.torch import nn as nn  # noqa: E402  (made of the functions above)
+from tenon.torch._functional import *  # noqa: E402, F403  (made of the functions above, and in the place of some)
+
+globals().update({name: made for name, made in _public.functions.items() if name not in globals()})  # after a reload
+tenon._adapters[:] = [*(known for known in tenon._adapters if known.__module__ != __name__), _refresh]
+
+from tenon.torch import nn as nn  # noqa: E402
 from tenon.torch import optim as optim  # noqa: E402
 
 if TYPE_CHECKING:
     from tenon.torch._functions import *  # noqa: F403
+
+
+def __dir__() -> list[str]:
+    return sorted(["Param", "fuse", "load", "nn", "ops", "optim", *ops()])
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -181,7 +182,32 @@ def _make_formula(formula: str, fast: bool) -> Callable[..., Any]:
 
 
 _UPDATES = "A formula that updates inputs writes to the tensors that it is given, and returns what outputs it has."
-fuse = make_fuse("tenon.torch", _make_formula, _UPDATES, as_kept=_on_one_line)
+_fuse = make_fuse("tenon.torch", _make_formula, _UPDATES, as_kept=_on_one_line)
+
+
+# A function that torch.compile looks into may make its formulas itself. Their texts are constants there, and what they
+# make is found by name: dynamo has to know where a function comes from.
+_made_inside: Any = ModuleType("tenon.torch formulas")
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _make_inside(formula: str, fast: bool) -> str:
+    """Makes the function of a formula while dynamo traces; its name in _made_inside."""
+    function = _fuse(formula, fast)
+    names = {made: str(name) for name, made in vars(_made_inside).items() if callable(made)}
+    name: str = names.get(function, f"formula_{len(names)}")
+    setattr(_made_inside, name, function)
+    return name
+
+
+def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
+    if torch.compiler.is_dynamo_compiling():
+        made: Callable[..., Any] = getattr(_made_inside, _make_inside(formula, fast))
+        return made
+    return _fuse(formula, fast)
+
+
+fuse.__module__, fuse.__doc__ = "tenon.torch", _fuse.__doc__
 
 
 # ---- the one operator of torch ---------------------------------------------------------------------------------------
@@ -263,8 +289,9 @@ def _inplace_noted(keyset: Any, formula: str, written: Sequence[Tensor], *given:
 # ---- registration ----------------------------------------------------------------------------------------------------
 
 
+@cache
 def register() -> None:
-    """What torch is told about the operator, once it is there."""
+    """What torch is told about the operator, once, when it is there."""
     packet: Any = torch.ops.tenon.fuse
     for name, overload in (("tenon::fuse", packet.default), ("tenon::fuse.raw", packet.raw)):
         _ops._torch_library.register_fake(name, _fake, lib=_ops._library)

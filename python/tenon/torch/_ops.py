@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from tenon import _lib
-from tenon._arguments import alike_inputs, attribute_value, free_inputs, listed, wrong_attribute
+from tenon._arguments import alike_inputs, attribute_value, free_inputs, is_number, listed, wrong_attribute
 from tenon._public import drop_absent, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.torch._direct import available, direct, record_by
@@ -46,13 +46,33 @@ def _wants_functions() -> bool:
     return bool(functorch.peek_interpreter_stack().key() != functorch.TransformType.Functionalize)
 
 
+def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
+    """A plain number, or a 0-dim tensor of the CPU, as a tensor where the others are. It counts for no type."""
+    device = next((t.device for t in tensors if t.ndim > 0), tensors[0].device)
+    if isinstance(value, Tensor):
+        return value.to(device) if value.ndim == 0 and value.device.type == "cpu" else value
+    kinds = {t.dtype for t in tensors}
+    dtype = tensors[0].dtype if len(kinds) == 1 and tensors[0].dtype.is_floating_point else torch.float64
+    return torch.full((), value, dtype=dtype, device=device)
+
+
+def is_plain_number(value: Any) -> bool:
+    """A number that may stand for a tensor which broadcasts. True is none: it is meant for something else."""
+    return isinstance(value, int | float | torch.SymInt | torch.SymFloat) and not isinstance(value, bool)
+
+
 def same_type(*given: Any) -> Sequence[Any]:
     """Inputs of one type by the contract in the type that torch computes with, if that is a floating one.
 
-    Tensors without dimensions count only where the others say little.
+    Tensors without dimensions count only where the others say little; plain numbers become such tensors.
     """
     tensors = [t for t in given if isinstance(t, Tensor)]
-    if not tensors or all(t.dtype == tensors[0].dtype for t in tensors):
+    if not tensors:
+        return given
+    if len(tensors) < len(given) or any(t.device != tensors[0].device for t in tensors):
+        given = tuple(_beside(v, tensors) if isinstance(v, Tensor) or is_plain_number(v) else v for v in given)
+        tensors = [t for t in given if isinstance(t, Tensor)]
+    if all(t.dtype == tensors[0].dtype for t in tensors):
         return given
     if any(t.dtype.is_floating_point and t.dtype.itemsize == 1 for t in tensors):  # torch does not promote these
         return given
@@ -60,6 +80,12 @@ def same_type(*given: Any) -> Sequence[Any]:
     if not dtype.is_floating_point:
         dtype = reduce(torch.promote_types, [t.dtype for t in tensors])
     return [t.to(dtype) if isinstance(t, Tensor) else t for t in given] if dtype.is_floating_point else given
+
+
+def _takes_number(param: Input) -> bool:
+    """Whether a plain number may stand for an input: it broadcasts, whatever the shape of the others."""
+    shape = param.shape
+    return len(shape) == 1 and "pack" in shape[0] and bool(shape[0].get("broadcast")) and not param.inplace
 
 
 class TorchOp:
@@ -74,6 +100,8 @@ class TorchOp:
         self.tensors = [i for i, _ in self.inputs]
         self.free = free_inputs(op)
         self.alike = alike_inputs(op)
+        self.broadcast = [i for i, p in self.inputs if _takes_number(p) and any(i in places for places in self.alike)]
+        self.numbers = [i for i, p in self.inputs if is_number(p)]
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()
         self.overload: Any = self._overload("default")  # with a gradient
@@ -172,13 +200,24 @@ class TorchOp:
             value = args[i]
             if isinstance(value, Tensor) or param.list or (value is None and param.optional):
                 continue
+            if i in self.broadcast and is_plain_number(value):  # `promote` makes a tensor of it
+                continue
             what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
             raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
         for number, value in zip(self.op.params, args, strict=True):
             if isinstance(number, Attr) and isinstance(value, Tensor) and value.requires_grad:
                 message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"
                 raise TypeError(f"{self.op.name}: {number.name} {message}")
-        return self.promote(args)
+        return self.promote(self._gathered(args))
+
+    def _gathered(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with 0-dim inputs that are on the CPU where the others are; the same object where they are."""
+        others = [args[i] for i in self.tensors if i not in self.numbers and isinstance(args[i], Tensor)]
+        if not self.numbers or not others:
+            return args
+        given = {i: args[i] for i in self.numbers if isinstance(args[i], Tensor)}
+        moved = {i: _beside(t, others) for i, t in given.items() if t.device.type == "cpu" != others[0].device.type}
+        return [moved.get(i, value) for i, value in enumerate(args)] if moved else args
 
     def promote(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with inputs of one type in one type; the same object where they are so already."""

@@ -15,9 +15,13 @@ from tenon._arguments import check_number, is_number, number_type
 from tenon._frameworks import TorchFunction
 from tenon._public import REQUIRED, compile_source, identifier
 from tenon.contract import Attr, Input
-from tenon.torch._ops import TorchOp, same_type
+from tenon.torch._ops import TorchOp, register_all, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, operand
+
+# The functions of the operators by name, with the parameters of their contracts. Those that _functional.py has another
+# of, with torch's parameters, are shown to users as that.
+functions: dict[str, Callable[..., Any]] = {}
 
 
 class _Writer(TorchFunction):
@@ -216,3 +220,10 @@ def _from_source(writer: _Writer) -> Callable[..., Any]:
     function: Callable[..., Any] = namespace[identifier(made.op.name)]
     namespace["_write"] = _writer(made, function)
     return function
+
+
+def add_new() -> list[str]:
+    """Makes the functions of operators that are new in the table; their names."""
+    new = {identifier(made.op.name): make_public(made) for made in register_all()}
+    functions.update(new)
+    return list(new)

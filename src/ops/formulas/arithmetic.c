@@ -46,7 +46,7 @@ const tn_op tni_ops_arithmetic[] = {
     FORMULA("floor(x: T[*s]) -> y: T[*s]", "floor(x)", .doc = "The next integer below.", .samples = unary),
     FORMULA("clamp(x: T[*s], low: float?, high: float?) -> y: T[*s]",
             "clamp(x, low if has(low) else -inf, high if has(high) else inf)",
-            .doc = "x, but at least low and at most high.",
+            .doc = "x, but at least low and at most high; the gradient at a bound passes.",
             SAMPLES({"s=[7] low=-0.5"}, {"s=[4, 33] high=0.25"}, {"s=[5, 9] low=-0.5 high=0.5"}, {"s=[0, 5]"},
                     {"s=[4096, 4096] low=-1.0 high=1.0", .bench = true})),
     FORMULA("pow(x: T[*s], exponent: float) -> y: T[*s]", "x ** exponent", .autocast = "32",

@@ -26,8 +26,9 @@ const tn_op tni_ops_losses[] = {
     FORMULA(LOSS(bce_with_logits, ""), "t = softplus(x) - x * target; " REDUCED, .autocast = "32",
             .doc = "Binary cross-entropy of sigmoid(x) and target.", .samples = pairs),
     FORMULA(LOSS(focal, ", alpha: float = 0.25, gamma: float = 2.0"),
-            "p = sigmoid(x); miss = p + target - 2 * p * target; a = 1 - alpha + (2 * alpha - 1) * target; "
-            "t = a * miss ** gamma * (softplus(x) - x * target); " REDUCED,
+            /* A sample that is certainly right misses by 0, where the derivative of a power below 1 is infinite. */
+            "miss = target * sigmoid(-x) + (1 - target) * sigmoid(x); a = 1 - alpha + (2 * alpha - 1) * target; "
+            "m = miss if abs(miss) > 1e-30 else 1e-30; t = a * m ** gamma * (softplus(x) - x * target); " REDUCED,
             .autocast = "32", .doc = "bce_with_logits, times (1 - the probability of what is right) ** gamma.",
             .samples = probabilities),
     FORMULA(LOSS(kl_div, ""), "t = target * (log(target) - x) if target != 0 else -target * x; " REDUCED,

@@ -128,8 +128,9 @@ const tn_op tni_ops_softmax[] = {
     {
         .signature = "softmax(x: T[*s], mask: bool[~*s]?, axis: axis = -1, scale: float = 1.0, causal: bool = false) "
                      "-> y: T[*s] where not causal or (rank(*s) >= 2 and axis == rank(*s) - 1)",
-        .doc = "exp(scale * x), normalised along an axis; a false mask, or with causal a key after its query, takes an "
-               "element out, and a row without any is 0.",
+        .doc = "exp(scale * x), normalised along an axis; a false mask takes an element out, and a row without any is "
+               "0. With causal, query i of q sees the keys up to i + k - q of k: the last sees all, and with more "
+               "queries than keys the first rows are 0.",
         .grad = "x: softmax_grad(y, dy)",
         .autocast = "32",
         .kernels = softmax_kernels,

@@ -1,5 +1,4 @@
-"""What the modules share: a forward that is written from a row of the table, flags that no operator has, and what is
-traced as a module."""
+"""What the modules share: a forward that is written from a row of the table, and what is traced as a module."""
 
 from __future__ import annotations
 
@@ -10,23 +9,9 @@ from torch import Tensor, nn
 from torch.fx.proxy import TraceError
 
 import tenon
-import tenon.torch as tn
 from tenon._public import compile_source, identifier
 from tenon.contract import Operator
-
-
-class OutOfPlace:
-    """In front of torch's modules that have the flag `inplace`: it cannot be set."""
-
-    @property
-    def inplace(self) -> bool:
-        return False
-
-    @inplace.setter
-    def inplace(self, value: bool) -> None:
-        if value:
-            name = type(self).__name__
-            raise NotImplementedError(f"tn.nn.{name} has no inplace=True: its result is a new tensor. Leave it out")
+from tenon.torch._public import functions
 
 
 def leaf(module: nn.Module, *args: Any) -> Tensor:
@@ -49,8 +34,8 @@ def held(module: nn.Module, name: str) -> Any:
 
 
 def find(name: str) -> tuple[Operator, Callable[..., Any]]:
-    """An operator of the table and its function."""
-    return tenon.ops()[name], getattr(tn, identifier(name))
+    """An operator of the table and its function, with the parameters of the contract."""
+    return tenon.ops()[name], functions[identifier(name)]
 
 
 def attributes(op: Operator, renamed: Mapping[str, str]) -> str:

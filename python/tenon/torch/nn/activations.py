@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 import tenon.torch as tn
-from tenon.torch.nn._rows import OutOfPlace, attributes, find, set_forward
+from tenon.torch._functional import in_place
+from tenon.torch.nn._rows import attributes, find, leaf, set_forward
 
 
-class _Activation(OutOfPlace):
+class _Activation:
     """In front of torch's module in the list of bases: its forward becomes the operator `row`.
 
     Attributes of the operator are fields of the module; `renamed` says what torch calls those that it names otherwise.
@@ -19,8 +21,16 @@ class _Activation(OutOfPlace):
         if row is None:  # a user's, which inherits the forward
             return
         op, function = find(row)
-        source = f"def forward(self, input):\n    return _row(input{attributes(op, renamed)})\n"
-        set_forward(cls, op, source, {"_row": function})
+        given = attributes(op, renamed)
+        written = (
+            "    if self.inplace:\n"
+            "        if isinstance(input, _Proxy):\n"
+            "            return _leaf(self, input)\n"
+            f"        return _in_place(_row, input{given})\n"
+        )
+        has_flag = "inplace" in getattr(cls, "__constants__", ())
+        source = f"def forward(self, input):\n{written if has_flag else ''}    return _row(input{given})\n"
+        set_forward(cls, op, source, {"_row": function, "_in_place": in_place, "_Proxy": Proxy, "_leaf": leaf})
 
 
 class ReLU(_Activation, nn.ReLU, row="relu"): ...
@@ -85,31 +95,16 @@ class GELU(nn.GELU):
 
 
 class Softplus(nn.Softplus):
-    """tn.softplus as a module; arguments as torch.nn.Softplus's.
-
-    It is exact for every input, so there is no threshold from which on it is linear; torch's default of 20 is where
-    both round to the same float.
-    """
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__(beta, threshold)
-        if threshold != 20.0:
-            formula = f"x if {beta} * x > {threshold} else softplus({beta} * x) / {beta}"
-            raise NotImplementedError(
-                f"tn.nn.Softplus has no threshold={threshold}: it is exact everywhere. Leave it out, or write "
-                f'tn.fuse("{formula}")'
-            )
+    """tn.softplus as a module; arguments as torch.nn.Softplus's."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return tn.softplus(input, self.beta)
+        return tn.softplus(input, self.beta, self.threshold)
 
 
 class PReLU(nn.PReLU):
     """tn.prelu as a module; arguments as torch.nn.PReLU's."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.num_parameters == 1:  # one slope for everything: a single channel
-            return tn.prelu(input[None, None], self.weight)[0, 0]
         return tn.prelu(input, self.weight)
 
 
@@ -123,4 +118,4 @@ class Softmax(nn.Softmax):
 
     def forward(self, input: Tensor) -> Tensor:
         assert self.dim is not None
-        return tn.softmax(input.contiguous(), axis=self.dim)  # as LayerNorm
+        return tn.softmax(input.contiguous(), self.dim)  # as LayerNorm

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import Proxy
+from torch.nn.utils import fusion
 
 import tenon
 import tenon.torch as tn
 from tenon.contract import Attr
-from tenon.torch._seeds import draw
-from tenon.torch.nn._rows import OutOfPlace, held, leaf
+from tenon.torch.nn._rows import held, leaf
 
 
 def _choices(op: str, attr: str) -> tuple[str, ...]:
@@ -26,19 +26,6 @@ def _check_choice(module: str, name: str, value: str, choices: Sequence[str]) ->
         raise ValueError(f"tn.nn.{module}: {name} is {value!r}, must be one of {', '.join(choices)}")
 
 
-def _check_rows(input: Tensor, shape: tuple[int, ...], module: str) -> None:
-    """The last dimensions must be `shape`."""
-    if input.shape[-len(shape) :] != shape:
-        raise ValueError(f"tn.nn.{module}: input has shape {list(input.shape)}, must end with {list(shape)}")
-
-
-def _flat(weight: Tensor | None) -> Tensor | None:
-    return None if weight is None else weight.flatten()
-
-
-_EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
-
-
 # What normalises rows, softmax too, gets them contiguous, as torch's modules make them: the operators keep the layout
 # of their input, and a model may view the result.
 
@@ -49,12 +36,9 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         if isinstance(input, Proxy):
             return leaf(self, input)
-        shape = self.normalized_shape
-        _check_rows(input, shape, "LayerNorm")
-        weight, bias = held(self, "weight"), held(self, "bias")
-        if len(shape) == 1:
-            return tn.layer_norm(input.contiguous(), weight, bias, self.eps)
-        return tn.layer_norm(input.flatten(-len(shape)), _flat(weight), _flat(bias), self.eps).view_as(input)
+        return tn.layer_norm(
+            input.contiguous(), self.normalized_shape, held(self, "weight"), held(self, "bias"), self.eps
+        )
 
 
 class RMSNorm(nn.RMSNorm):
@@ -63,19 +47,37 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(x, Proxy):
             return leaf(self, x)
-        shape, eps, weight = self.normalized_shape, self.eps, held(self, "weight")
-        _check_rows(x, shape, "RMSNorm")
-        if eps is None:  # that of the type that it is computed in
-            eps = _EPS_64 if x.dtype == torch.float64 else _EPS_32
-        if len(shape) == 1:
-            return tn.rms_norm(x.contiguous(), weight, eps)
-        return tn.rms_norm(x.flatten(-len(shape)), _flat(weight), eps).view_as(x)
+        return tn.rms_norm(x.contiguous(), self.normalized_shape, held(self, "weight"), self.eps)
+
+
+# What makes another module of a batch norm, from its fields and without its activation.
+_LOSES_ACT = {
+    function.__code__: name
+    for name, function in {
+        "SyncBatchNorm.convert_sync_batchnorm": vars(nn.SyncBatchNorm)["convert_sync_batchnorm"].__func__,
+        "fuse_conv_bn_eval": fusion.fuse_conv_bn_eval,
+        "fuse_linear_bn_eval": fusion.fuse_linear_bn_eval,
+    }.items()
+}
 
 
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     """In front of torch's module in the list of bases."""
 
     act: str = "none"  # a module of torch's whose class is set to one of these has none of its own
+
+    @property
+    def running_var(self) -> Tensor | None:  # type: ignore[override]
+        """Refused to the functions of torch that would lose the activation, which all ask for it."""
+        if self.act != "none" and not torch.compiler.is_compiling():
+            name = _LOSES_ACT.get(sys._getframe(1).f_code)
+            if name is not None:
+                own = f"tn.nn.{type(self).__name__}(act={self.act!r})"
+                raise NotImplementedError(f"{name} would lose the activation of {own}: use a module of its own for it")
+        buffers = self._buffers
+        if "running_var" not in buffers:  # not yet: this tells register_buffer so
+            raise AttributeError("running_var")
+        return buffers["running_var"]
 
     def __init__(
         self,
@@ -102,36 +104,15 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             return leaf(self, input, residual)
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         mean, var = held(self, "running_mean"), held(self, "running_var")
-        if self.training or mean is None or var is None:
-            return self._train(input, mean, var, residual)
-        y: Tensor = tn.batch_norm_infer(
-            input, mean, var, held(self, "weight"), held(self, "bias"), residual, eps=self.eps, act=self.act
-        )
-        return y
-
-    def _train(
-        self, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, residual: Tensor | None
-    ) -> Tensor:
-        if input.numel() == input.shape[1]:
-            raise ValueError(
-                f"tn.nn.{type(self).__name__}: one value per channel has no variance; input has shape "
-                f"{list(input.shape)}"
-            )
-        kept = self.training and self.track_running_stats and running_mean is not None and running_var is not None
-        factor = self._next_factor(kept)
-        wide = kept and running_mean is not None and running_mean.dtype == torch.float64  # the operator's are f32
-        mean = self._statistic(running_mean if kept and not wide else None, input)
-        var = self._statistic(running_var if kept and not wide else None, input)
         weight, bias = held(self, "weight"), held(self, "bias")
-        y: Tensor = tn.batch_norm(input, weight, bias, mean, var, residual, factor, self.eps, self.act)
-        if wide:
-            with torch.no_grad():
-                F.batch_norm(input.double(), running_mean, running_var, training=True, momentum=factor)
-        elif kept and running_mean is not mean:
-            assert running_mean is not None and running_var is not None
-            running_mean.copy_(mean)
-            running_var.copy_(var)
-        return y
+        eps, act = self.eps, self.act
+        if not self.training and mean is not None and var is not None:
+            y: Tensor = tn.batch_norm(input, mean, var, weight, bias, eps=eps, residual=residual, act=act)
+            return y
+        kept = self.training and self.track_running_stats and mean is not None and var is not None
+        factor = self._next_factor(kept)
+        mean, var = (mean, var) if kept else (None, None)
+        return tn.batch_norm(input, mean, var, weight, bias, True, factor, eps, residual=residual, act=act)
 
     def _next_factor(self, kept: bool) -> float:
         """How much of the running statistics this batch becomes; it is counted."""
@@ -142,12 +123,6 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
                 return 1.0 / float(count)
         return self.momentum or 0.0
 
-    def _statistic(self, running: Tensor | None, input: Tensor) -> Tensor:
-        """The statistic in f32, as the operator wants it; one that is not kept is there to be written over."""
-        if running is None:
-            return torch.zeros(self.num_features, device=input.device, dtype=torch.float32)
-        return running if running.dtype == torch.float32 else running.float()
-
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
     """tn.batch_norm as a module; arguments as torch.nn.BatchNorm1d's, and `act` and `residual` as BatchNorm2d's."""
@@ -157,8 +132,8 @@ class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
     """tn.batch_norm as a module; arguments as torch.nn.BatchNorm2d's.
 
     BatchNorm2d(64, act='relu') ends with the activation, and norm(x, residual) adds a residual in front of it, in the
-    same pass over memory. Tools that put another module in the place of torch's, such as
-    SyncBatchNorm.convert_sync_batchnorm, do not know of `act`.
+    same pass over memory. What would lose the activation, SyncBatchNorm.convert_sync_batchnorm and the functions of
+    torch.nn.utils.fusion, raises NotImplementedError.
     """
 
 
@@ -166,7 +141,7 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
     """tn.batch_norm as a module; arguments as torch.nn.BatchNorm3d's, and `act` and `residual` as BatchNorm2d's."""
 
 
-class Dropout(OutOfPlace, nn.Dropout):
+class Dropout(nn.Dropout):
     """tn.dropout as a module; arguments as torch.nn.Dropout's.
 
     The mask comes from a counter and a seed, and is made again in the backward pass instead of being kept. The seed is
@@ -176,11 +151,7 @@ class Dropout(OutOfPlace, nn.Dropout):
     def forward(self, input: Tensor) -> Tensor:
         if isinstance(input, Proxy):
             return leaf(self, input)
-        if not self.training or self.p == 0:
-            return input
-        if self.p == 1:
-            return input * 0.0
-        return tn.dropout(input, draw(input.device), self.p)
+        return tn.dropout(input, self.p, self.training, self.inplace)
 
 
 class ScaleBiasReLU(nn.Module):
@@ -209,7 +180,7 @@ class ScaleBiasReLU(nn.Module):
         return f"{self.shape}"
 
     def forward(self, input: Tensor) -> Tensor:
-        return tn.scale_bias_relu(input, held(self, "scale"), held(self, "bias"))
+        return tn.scale_bias_relu(input, scale=held(self, "scale"), bias=held(self, "bias"))
 
 
 class GatedMLP(nn.Module):
