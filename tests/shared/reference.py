@@ -27,9 +27,9 @@ def _attribute(kind: str, name: str, value: Any) -> Attribute:
     elif kind == "float":
         to.kind, to.f = _structs.FLOAT, value
     elif kind == "bool":
-        to.kind, to.b = _structs.BOOLEAN, value
+        to.kind, to.b = _structs.BOOL, value
     elif kind == "dtype":
-        to.kind, to.type = _structs.DTYPE, type_number(value)
+        to.kind, to.type = _structs.TYPE, type_number(value)
     elif kind in ("axes", "ints"):
         to.kind, to.count, to.ints = _structs.INTS, len(value), (ctypes.c_int64 * len(value))(*value)
     else:

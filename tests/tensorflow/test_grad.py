@@ -130,11 +130,11 @@ def test_ranks_that_are_not_known() -> None:
     @tf.function(input_signature=[tf.TensorSpec(None)], autograph=False)
     def told(x: Any) -> Any:
         x = tf.ensure_shape(x, [None, None])
-        return tf.gradients(tn.sum(x, axes=1), x)[0]
+        return tf.gradients(tn.sum(x, axis=1), x)[0]
 
     @tf.function(input_signature=[tf.TensorSpec(None)], autograph=False)
     def untold(x: Any) -> Any:
-        return tf.gradients(tn.sum(x, axes=1), x)[0]
+        return tf.gradients(tn.sum(x, axis=1), x)[0]
 
     assert_close(told(x), np.ones((4, 3)))
     with pytest.raises(NotImplementedError, match=r"sum: x has a rank that the gradient needs.*tf.ensure_shape"):

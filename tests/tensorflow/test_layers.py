@@ -195,7 +195,7 @@ def model(features: int = 8, classes: int = 3) -> keras.Model:
         keras.layers.Dense(16)(x), residual=keras.layers.Dense(16)(x)
     )
     x = layers.Dropout(0.1, seed=0)(layers.ScaleBiasReLU()(layers.RMSNormalization()(x)))
-    x = layers.Activation("leaky_relu", slope=0.3)(x)
+    x = layers.Activation("leaky_relu", negative_slope=0.3)(x)
     return keras.Model(inputs, keras.layers.Dense(classes, dtype="float32")(x))
 
 

@@ -7,6 +7,7 @@ if this module is imported first.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,13 +67,14 @@ def _rows(x: tf.Tensor) -> tf.Tensor:
 
 @_serializable
 class Activation(keras.layers.Layer):  # type: ignore[misc]
-    """An operator of the table with one input: Activation("mish"), Activation("leaky_relu", slope=0.2)."""
+    """An operator of the table with one input: Activation("mish"), Activation("leaky_relu", negative_slope=0.1)."""
 
     def __init__(self, row: str, **kwargs: Any) -> None:
         op = tenon.ops().get(row)
         if op is None or len(op.inputs) != 1 or op.inputs[0].list or op.inputs[0].shape != op.outputs[0].shape:
             raise ValueError(f"layers.Activation: {row!r} is no operator of one tensor that keeps its shape")
-        attributes = {a.name: kwargs.pop(a.name) for a in op.attrs if a.name in kwargs}
+        names = list(inspect.signature(getattr(tn, identifier(row))).parameters)[1:]
+        attributes = {name: kwargs.pop(name) for name in names if name in kwargs}
         super().__init__(**kwargs)
         self.supports_jit = False
         self.supports_masking = True
@@ -98,7 +100,7 @@ class Softmax(keras.layers.Softmax):  # type: ignore[misc]
         self.supports_jit = False
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        return tn.softmax(inputs, None if mask is None else tf.cast(mask, tf.bool), axis=self.axis)
+        return tn.softmax(inputs, self.axis, mask=None if mask is None else tf.cast(mask, tf.bool))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -242,7 +244,7 @@ class Dropout(keras.layers.Dropout):  # type: ignore[misc]
             return inputs
         if self.rate == 1:
             return tf.zeros_like(inputs)
-        return tn.dropout(inputs, tf.cast(self.seed_generator.next(), tf.int64), self.rate)
+        return tn.dropout(inputs, self.rate, seed=tf.cast(self.seed_generator.next(), tf.int64))
 
 
 @_serializable
@@ -261,7 +263,7 @@ class ScaleBiasReLU(keras.layers.Layer):  # type: ignore[misc]
         self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros")
 
     def call(self, inputs: Any) -> Any:
-        return tn.scale_bias_relu(inputs, self.scale, self.bias)
+        return tn.scale_bias_relu(inputs, scale=self.scale, bias=self.bias)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
