@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import keras
@@ -17,6 +18,8 @@ import tensorflow as tf
 import tenon
 import tenon.tensorflow as tn
 from tenon._public import identifier
+from tenon.tensorflow._call import row_of
+from tenon.tensorflow._public import make_public
 
 if int(keras.__version__.split(".")[0]) < 3 or keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -163,12 +166,19 @@ class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
         return {**super().get_config(), **own}
 
 
+@cache
+def _batch_norm() -> Any:
+    """tn.batch_norm with its statistics: y, mean, 1 / sqrt(var + eps), and more."""
+    op = tenon.ops()["batch_norm"]
+    return make_public(row_of(op), range(len(op.outputs)))
+
+
 @_serializable
 class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
     """tn.batch_norm as a layer; arguments as keras.layers.BatchNormalization's, for axis -1 or 1, without masks.
 
     BatchNormalization(act="relu") ends with the activation, and norm(x, residual=r) adds r in front of it, in the same
-    pass over memory. The moving variance is that of a sample (n - 1), as in PyTorch.
+    pass over memory. The moving statistics are Keras's, in the type of the variables.
     """
 
     def __init__(self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, act: str = "none", **kwargs: Any):
@@ -207,12 +217,23 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         return y
 
     def _train(self, x: Any, residual: Any) -> Any:
-        mean, var = (tf.cast(v, tf.float32) for v in (self.moving_mean, self.moving_variance))
-        y, *moved = tn.batch_norm(
-            x, self.gamma, self.beta, mean, var, residual, 1.0 - self.momentum, self.epsilon, self.act
+        # The operator's own update is PyTorch's, in f32 and with the variance of a sample (n - 1): Keras's is made here.
+        unused = tf.zeros([x.shape[1]])
+        y, mean, rstd, *_ = _batch_norm()(
+            x=x,
+            gamma=self.gamma,
+            beta=self.beta,
+            running_mean=unused,
+            running_var=unused,
+            residual=residual,
+            eps=self.epsilon,
+            act=self.act,
         )
-        for variable, value in zip((self.moving_mean, self.moving_variance), moved, strict=True):
-            variable.assign(tf.cast(value, variable.dtype))
+        mean, rstd = tf.stop_gradient(mean), tf.stop_gradient(rstd)
+        var = tf.maximum(1 / (rstd * rstd) - self.epsilon, 0)
+        for variable, value in ((self.moving_mean, mean), (self.moving_variance, var)):
+            old = tf.cast(variable, value.dtype)
+            variable.assign(tf.cast(old * self.momentum + value * (1 - self.momentum), variable.dtype))
         return y
 
     def _infer(self, x: Any, residual: Any) -> Any:
