@@ -201,6 +201,4 @@ def test_keras_tests(name: str) -> None:
     unexpected = [text for n, text in failed.items() if not n.startswith(tuple(CASES[name]))]
     assert not unexpected, "\n\n".join(unexpected)
     assert result.testsRun > 0
-    assert all(any(n.startswith(known) for n in failed) for known in CASES[name]), (
-        "a reason that is not needed"
-    )
+    assert all(any(n.startswith(known) for n in failed) for known in CASES[name]), "a reason that is not needed"
