@@ -36,7 +36,8 @@ from jax_peers import OPERATORS, Given, Shape, make
 from peers import LEAVES, kinds
 from peers import OPERATORS as CALLS
 from run import environment, keep_memory, write_result
-from tenon._public import identifier
+from tenon._frameworks import JaxFunction
+from tenon._public import identifier, shown_outputs
 from tenon.jax._types import DTYPES
 
 State = tuple[Any, ...]  # those that an operator updates
@@ -97,11 +98,12 @@ class Case:
         self.inputs, self.shape = CALLS[op].inputs, sizes[CALLS[op].form]
         names = list(kinds(self.inputs))
         self.updated = [p.name for p in tenon.ops()[op].inputs if p.inplace and p.name in names]
+        public = JaxFunction(tenon.ops()[op], shown_outputs(tenon.ops()[op]))
         leaves = [name for name, kind in kinds(self.inputs).items() if kind in LEAVES]
 
         def ours(given: Given, state: State) -> Any:
             updated = dict(zip(self.updated, state, strict=True))
-            return getattr(tn, identifier(op))(**given, **updated, **CALLS[op].attrs)
+            return getattr(tn, identifier(op))(**public.keywords({**given, **updated, **CALLS[op].attrs}))
 
         def theirs(given: Given, state: State) -> Any:
             updated = dict(zip(self.updated, state, strict=True))

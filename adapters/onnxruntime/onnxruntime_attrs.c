@@ -284,6 +284,43 @@ static tn_status read_formula(const source *s, form *f) {
     return status;
 }
 
+/* What people call attributes, here and elsewhere. ONNX Runtime does not tell which attributes a node has, but says of
+ * a name whether there is one: these are asked for, so that axis=0 for axes is no node with the default.
+ * tenon.onnxruntime.check of Python sees all names. */
+static const char *const spellings[] = {
+    "act",      "activation", "alpha",           "approximate", "axes",          "axis",
+    "beta",     "causal",     "delta",           "dim",         "dims",          "dtype",
+    "eps",      "epsilon",    "exponent",        "gamma",       "high",          "ignore_index",
+    "keepdim",  "keepdims",   "label_smoothing", "low",         "max",           "min",
+    "momentum", "mode",       "negative_slope",  "p",           "ratio",         "reduction",
+    "rounding", "scale",      "slope",           "to",          "zero_centered",
+};
+
+static bool has_attr(const tni_contract *c, const char *name) {
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (!strcmp(c->attrs[i].name, name)) return true;
+    }
+    return false;
+}
+
+static tn_status refuse_unknown(const source *s, const tni_contract *c) {
+    for (size_t i = 0; s->info && i < sizeof spellings / sizeof *spellings; i++) {
+        int64_t number;
+        if (has_attr(c, spellings[i]) || get_int(s, spellings[i], &number) == ABSENT) continue;
+        tni_text text = {0};
+        tni_text_add(&text, "%s: has no attribute '%s', which this node has; it has", c->name, spellings[i]);
+        const char *before = " ";
+        for (int32_t k = 0; k < c->n_attrs; k++) {
+            if (c->attrs[k].implied) continue;
+            tni_text_add(&text, "%s%s", before, c->attrs[k].name);
+            before = ", ";
+        }
+        if (*before == ' ') tni_text_add(&text, " none");
+        return tni_fail_text(TN_BAD_VALUE, &text);
+    }
+    return TN_OK;
+}
+
 tn_status tni_ort_read_form(const source *s, const variant *v, form *f) {
     f->op = v->op;
     f->n_memory = 0;
@@ -292,6 +329,7 @@ tn_status tni_ort_read_form(const source *s, const variant *v, form *f) {
         return read_present(s, f);
     }
     const tni_contract *c = v->op->contract;
+    TN_TRY(refuse_unknown(s, c));
     for (int32_t i = 0; i < c->n_attrs; i++) {
         f->attrs[i] = (tn_attr){0};
         if (!c->attrs[i].implied) TN_TRY(read_attr(s, f, &c->attrs[i], &f->attrs[i].value));

@@ -24,17 +24,24 @@ gated = tn.fuse("silu(x) * gate + residual")
 
 
 class BatchNormReLU(nnx.Module):
-    """relu(batch norm), in one pass over memory; its statistics are updated in training."""
+    """relu(nnx.BatchNorm), in one pass over memory; its statistics are those of nnx.BatchNorm."""
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, momentum: float = 0.99) -> None:
         self.scale, self.bias = nnx.Param(jnp.ones(features)), nnx.Param(jnp.zeros(features))
         self.mean, self.var = nnx.BatchStat(jnp.zeros(features)), nnx.BatchStat(jnp.ones(features))
+        self.momentum = momentum
 
     def __call__(self, x: jax.Array, training: bool) -> jax.Array:
         if not training:
             return tn.batch_norm_infer(x, self.mean, self.var, self.scale, self.bias, act="relu")
-        y, mean, var = tn.batch_norm(x, self.scale, self.bias, self.mean, self.var, act="relu")
-        self.mean[...], self.var[...] = mean, var
+        # With momentum 1 the new statistics are the batch's own. The operator divides by n - 1, as PyTorch does, and
+        # Flax by n.
+        unused = jnp.zeros(x.shape[1])
+        statistics = {"running_mean": unused, "running_var": unused, "momentum": 1.0}
+        y, mean, var = tn.batch_norm(x, gamma=self.scale, beta=self.bias, **statistics, act="relu")
+        n = x.size // x.shape[1]
+        self.mean[...] = self.momentum * self.mean + (1 - self.momentum) * mean
+        self.var[...] = self.momentum * self.var + (1 - self.momentum) * var * (n - 1) / n
         return y
 
 

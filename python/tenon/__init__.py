@@ -51,4 +51,4 @@ def ops() -> dict[str, Operator]:
 
 
 # What to call when the table has grown: one function for each framework that is in use.
-_adapters: list[Callable[[], None]] = []
+_adapters: list[Callable[[], None]] = globals().get("_adapters", [])  # which importlib.reload leaves

@@ -19,6 +19,19 @@ def is_number(param: Input | Attr) -> bool:
     return isinstance(param, Input) and param.shape == [] and not param.list and not param.inplace
 
 
+def is_broadcast(param: Input | Attr) -> bool:
+    """An input of any shape that broadcasts, alone and only read: a plain number stands for an array of it."""
+    if not isinstance(param, Input) or param.list or param.inplace or len(param.shape) != 1:
+        return False
+    (dim,) = param.shape
+    return "pack" in dim and bool(dim.get("broadcast")) and param.type.get("fixed") != ["bool"]
+
+
+def takes_number(param: Input | Attr) -> bool:
+    """Whether a plain number may stand for an input."""
+    return is_number(param) or is_broadcast(param)
+
+
 def is_told(op: Operator, param: Input) -> bool:
     """Whether the others say which type a 0-dim input has, so that what NumPy made of a number need not fit."""
     others = {p.type.get("var") for p in op.inputs if not (p.optional or is_number(p))}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon._arguments import attribute_value, is_number, is_told, listed, number_type
+from tenon._arguments import attribute_value, is_broadcast, is_number, is_told, listed, number_type
 from tenon.contract import Attr, Input, Operand, Operator
 
 
@@ -44,6 +44,10 @@ class Arguments(ABC):
     def is_untyped(self, value: Any) -> bool:
         """Whether one of the framework's tensors is taken for a number, and cast."""
 
+    def is_weak(self, value: Any) -> bool:
+        """Whether a number for an input that broadcasts takes the type of the others."""
+        return isinstance(value, int | float) and not isinstance(value, np.generic)
+
     @abstractmethod
     def operand(self, param: Input, tensor: Any) -> Operand:
         """The type and sizes of a tensor; only the type counts."""
@@ -64,17 +68,27 @@ class Arguments(ABC):
             value = given[param.name]
             if value is None and param.optional:
                 continue
-            if is_number(param) and (is_plain_number(self.op, param, value) or self.is_untyped(value)):
+            if self._is_number(param, value):
                 numbers.append(param)
             elif param.list and value is not None:
                 values = enumerate(listed(self.op, param, value, self.tensors))
                 made[param.name] = [self.make_tensor(param, one, f"{param.name}[{k}]") for k, one in values]
             else:
                 made[param.name] = self.make_tensor(param, value, param.name)
+        told = {None, *(p.type.get("var") for p in self.op.inputs if p.name in made)}
+        for param in [p for p in numbers if is_broadcast(p) and p.type.get("var") not in told]:
+            made[param.name] = self.make_tensor(param, given[param.name], param.name)  # nothing else says its type
+            numbers.remove(param)
         made = self.promoted(made)
         for param in numbers:
             made[param.name] = self._number(param, given, made)
         return made
+
+    def _is_number(self, param: Input, value: Any) -> bool:
+        """Whether the value becomes a tensor whose type the others say."""
+        if is_broadcast(param):
+            return self.is_weak(value)
+        return is_number(param) and (is_plain_number(self.op, param, value) or self.is_untyped(value))
 
     def _attribute(self, attr: Attr, value: Any) -> Any:
         reason = self.refuse_attribute(value)

@@ -5,7 +5,23 @@ This imports no framework, so that tools/stubs.py can write what type checkers r
 
 from __future__ import annotations
 
-from tenon._public import Public, Returning, Writing
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tenon._arguments import takes_number
+from tenon._public import Flag, Public, Returning, Spelling, Writing
+from tenon.contract import Input
+
+# Everywhere but in PyTorch, which has an order of its own. Two tensors of equal shape that are easily given the wrong
+# way round are told apart by their names.
+_COMMON = {
+    "softmax": Spelling(order=("x", "axis")),
+    "scale_bias_relu": Spelling(order=("x",)),
+    "cosine_similarity": Spelling(order=("x", "y")),
+    "huber": Spelling(order=("x", "target")),
+    "sum": Spelling(order=("x", "axes"), names={"axes": "axis", "keepdim": "keepdims"}, defaults={"axes": None}),
+    "sum_grad": Spelling(names={"axes": "axis", "keepdim": "keepdims"}, defaults={"axes": None}),
+}
 
 
 class TorchFunction(Writing):
@@ -32,6 +48,16 @@ class JaxFunction(Returning):
     number = "Array | float"
     dtype = "jax.numpy.{}"
     written = ": no array is written to"
+    hints = True
+    spellings: ClassVar[Mapping[str, Spelling]] = {
+        **_COMMON,
+        "softmax": Spelling(order=("x", "axis", "mask"), names={"mask": "where"}),
+        "leaky_relu": Spelling(names={"slope": "negative_slope"}),
+        "gelu": Spelling(flag=Flag("approximate", True, "gelu_tanh")),
+    }
+
+    def takes_number(self, param: Input) -> bool:
+        return takes_number(param)
 
 
 class TensorFlowFunction(Returning):
@@ -39,6 +65,18 @@ class TensorFlowFunction(Returning):
 
     module = "tenon.tensorflow"
     written = "; a tf.Variable among them is assigned"
+    hints = True
+    spellings: ClassVar[Mapping[str, Spelling]] = {
+        **_COMMON,
+        "sum": Spelling(names={"axes": "axis", "keepdim": "keepdims"}, defaults={"axes": None}),
+        "leaky_relu": Spelling(names={"slope": "negative_slope"}, defaults={"slope": 0.2}),
+        "gelu": Spelling(flag=Flag("approximate", False, "gelu_tanh")),
+        "dropout": Spelling(order=("x", "p"), names={"p": "rate"}),
+        "bias_dropout_add": Spelling(names={"p": "rate"}),
+    }
+
+    def takes_number(self, param: Input) -> bool:
+        return takes_number(param)
 
 
 class NumpyFunction(Writing):
@@ -46,6 +84,11 @@ class NumpyFunction(Writing):
     tensor = "Array"
     number = "Array | float"
     written = "With out=array the result is written there."
+    hints = True
+    spellings: ClassVar[Mapping[str, Spelling]] = _COMMON
+
+    def takes_number(self, param: Input) -> bool:
+        return takes_number(param)
 
     def no_gradient(self) -> list[str]:
         return []  # nothing is differentiated here

@@ -3,16 +3,21 @@ which outputs they return. What users give for their parameters is in _arguments
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import linecache
 import string
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 from urllib.parse import quote, unquote
 
+import tenon
 from tenon._arguments import is_number
 from tenon._recent import kept_while_used
+from tenon._suggest import hint
 from tenon.contract import FLOATS, NUMPY_NAMES, Attr, Input, Operator, Output, fused, table
 
 _ANNOTATIONS = {
@@ -100,6 +105,12 @@ def add_functions(
 _refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of
 
 
+def join(refresh: Callable[[], None]) -> None:
+    """Has `refresh` called when the table has grown. A module that is loaded again takes its own place."""
+    others = [other for other in tenon._adapters if other.__module__ != refresh.__module__]
+    tenon._adapters[:] = [*others, refresh]
+
+
 class Fuse(Protocol):
     """The function fuse of a framework's module."""
 
@@ -163,7 +174,7 @@ def named_formula(module: str, fuse: Callable[[str, bool], Callable[..., Any]], 
     for prefix, fast in ((_EXACT, False), (_FAST, True)):
         if name.startswith(prefix):
             return fuse(unquote(name.removeprefix(prefix)), fast)
-    raise AttributeError(f"module '{module}' has no attribute '{name}'")
+    raise AttributeError(f"module '{module}' has no attribute '{name}'{hint(name, dir(sys.modules[module]))}")
 
 
 def shown_outputs(op: Operator) -> list[int]:
@@ -206,6 +217,43 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=2 * indent)
 
 
+def _has_all_axes(param: Input | Attr) -> bool:
+    """Axes that are all of them by default: [] in contracts, None elsewhere."""
+    return isinstance(param, Attr) and param.kind == "axes" and param.default == []
+
+
+def given_axes(function: str, name: str, axes: Any) -> Any:
+    """What a user gives for axes that are all of them by default, as the contract has it. Elsewhere an empty list means
+    none of them, so it is refused."""
+    if axes is None:
+        return []
+    if isinstance(axes, list | tuple) and not axes:
+        raise ValueError(f"{function}: {name} is empty, so nothing would be reduced; {name}=None stands for all axes")
+    return axes
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A parameter that contracts do not have: it chooses another operator of the same parameters."""
+
+    name: str
+    default: bool
+    other: str  # the operator that it stands for where it is true
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a framework calls the function of an operator, where people know one of that name from elsewhere. Names in it
+    are those of the contract."""
+
+    order: tuple[str, ...] | None = (
+        None  # what is taken by position; the rest by keyword only. None: as in the contract
+    )
+    names: Mapping[str, str] = field(default_factory=dict)  # what parameters are called
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    flag: Flag | None = None  # taken behind what `order` has
+
+
 class Public:
     """The public function of one operator as text: parameters, result, docstring, source.
 
@@ -214,22 +262,53 @@ class Public:
 
     module: str
     tensor = "Tensor"
-    number = "Tensor | float"  # what a 0-dim input may be given as
+    number = "Tensor | float"  # what an input that may be a plain number may be given as
     dtype = '"{}"'  # a default that is a type, with NumPy's name of it
+    spellings: ClassVar[Mapping[str, Spelling]] = {}  # by operator
+    hints = False  # whether a keyword that it does not have is told what it may have been meant to be
 
     def __init__(self, op: Operator, shown: Sequence[int]) -> None:
         refuse_alike(op)
         self.op = op
         self.shown: list[Output] = [op.outputs[i] for i in shown]
+        is_in_table = table().get(op.name) is op  # formulas may have any name, and are called as they were written
+        self.spelling = self.spellings.get(op.name, Spelling()) if is_in_table else Spelling()
         # Outputs for the gradient are asked for by the gradient, not by users.
         self.hidden = {o.want_attr for o in op.outputs if o.want == "grad"}
-        self.params = [p for p in op.params if p.name not in self.hidden]
-        first = next((i for i, p in enumerate(self.params) if _has_default(p)), len(self.params))
-        self.late = [p for p in self.params[first:] if not _has_default(p)]  # required, behind optional ones
+        params = [p for p in op.params if p.name not in self.hidden]
+        order = self.spelling.order
+        self.by_position = params if order is None else [p for name in order for p in params if p.name == name]
+        self.by_keyword = [p for p in params if p not in self.by_position]
+        self.params = [*self.by_position, *self.by_keyword]
+        first = next((i for i, p in enumerate(self.by_position) if self.has_default(p)), len(self.by_position))
+        self.late = [p for p in self.by_position[first:] if not self.has_default(p)]  # required, behind optional ones
+
+    def takes_number(self, param: Input) -> bool:
+        """Whether a plain number may stand for an input."""
+        return is_number(param)
+
+    def name_of(self, param: Input | Attr) -> str:
+        """What the function calls a parameter."""
+        return identifier(self.spelling.names.get(param.name, param.name))
+
+    def has_default(self, param: Input | Attr) -> bool:
+        return param.name in self.spelling.defaults or _has_default(param)
+
+    def keywords(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by the contract's names as keywords of this function, so that it means this operator."""
+        named = {self.name_of(p): given[p.name] for p in self.params if p.name in given}
+        for param in self.params:
+            if isinstance(param, Attr) and param.name in self.spelling.defaults:
+                value = given.get(param.name, param.default)
+                named[self.name_of(param)] = None if value == [] and _has_all_axes(param) else value
+        flag = self.spelling.flag
+        return named if flag is None else named | {flag.name: False}
 
     def default(self, param: Input | Attr) -> str:
         """The default of a parameter as source."""
         value = param.default if isinstance(param, Attr) else None
+        if param.name in self.spelling.defaults:
+            return repr(self.spelling.defaults[param.name])
         if isinstance(param, Attr) and param.kind == "dtype" and value:
             return self.dtype.format(NUMPY_NAMES[value])
         if isinstance(value, str):
@@ -242,16 +321,23 @@ class Public:
         elif param.list:
             kind = f"Sequence[{self.tensor}]"
         else:
-            kind = self.number if is_number(param) else self.tensor
-        return f"{kind} | None" if param.optional else kind
+            kind = self.number if self.takes_number(param) else self.tensor
+        is_none = param.optional or (self.has_default(param) and self.default(param) == "None")
+        return f"{kind} | None" if is_none else kind
+
+    def _parameter(self, param: Input | Attr) -> str:
+        default = f" = {self.default(param)}" if self.has_default(param) else " = _required" * (param in self.late)
+        return f"{self.name_of(param)}: {self._annotation(param)}{default}"
+
+    def keyword_parameters(self) -> list[str]:
+        """Those that are taken by keyword only."""
+        return [self._parameter(p) for p in self.by_keyword]
 
     def parameters(self) -> list[str]:
         """The parameters with annotations and defaults; the name _required is the default of late ones."""
-        parts = []
-        for param in self.params:
-            default = f" = {self.default(param)}" if _has_default(param) else " = _required" * (param in self.late)
-            parts.append(f"{identifier(param.name)}: {self._annotation(param)}{default}")
-        return parts
+        flag, keywords = self.spelling.flag, self.keyword_parameters()
+        flags = [] if flag is None else [f"{flag.name}: bool = {flag.default}"]
+        return [*(self._parameter(p) for p in self.by_position), *flags, *(["*"] if keywords else []), *keywords]
 
     def returns(self) -> str:
         """The annotation of the result."""
@@ -265,26 +351,50 @@ class Public:
     def refuse_missing(self) -> list[str]:
         """Source that raises where a late parameter was not given."""
         lines = []
-        for name in (identifier(p.name) for p in self.late):
+        for name in map(self.name_of, self.late):
             message = f"{self.op.name}() missing 1 required argument: '{name}'"
             lines += [f"if {name} is _required:", f"    raise TypeError({message!r})"]
         return lines
 
     # ---- source
 
+    def value(self, param: Input | Attr) -> str:
+        """The source of what a parameter is to the contract."""
+        name = self.name_of(param)
+        is_axes = _has_all_axes(param) and param.name in self.spelling.defaults
+        return f"_given_axes({self.op.name!r}, {name!r}, {name})" if is_axes else name
+
+    def callee(self) -> str:
+        """The source of what is called with the arguments: `_call`, or `_other` where a flag says so."""
+        flag = self.spelling.flag
+        return "_call" if flag is None else f"(_other if {flag.name} else _call)"
+
     def body(self) -> list[str]:
         """The lines of the function: arguments go to `_call` by name."""
-        arguments = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
-        return [*self.refuse_missing(), f"return _call({{{arguments}}})"]
+        arguments = ", ".join(f"{p.name!r}: {self.value(p)}" for p in self.params)
+        return [*self.refuse_missing(), f"return {self.callee()}({{{arguments}}})"]
 
     def source(self) -> str:
-        head = f"def {identifier(self.op.name)}({', '.join(self.parameters())}) -> {self.returns()}:"
-        return "\n".join([head, *(f"    {line}" for line in self.body()), ""])
+        more, check = (["**_more: Any"], ["if _more:", "    _refuse(_more)"]) if self.hints else ([], [])
+        head = f"def {identifier(self.op.name)}({', '.join([*self.parameters(), *more])}) -> {self.returns()}:"
+        return "\n".join([head, *(f"    {line}" for line in [*check, *self.body()]), ""])
+
+    def _refuse(self, given: Mapping[str, Any]) -> None:
+        """Raises for keywords that the function does not have."""
+        name = next(iter(given))
+        known = [*map(self.name_of, self.params), *([self.spelling.flag.name] if self.spelling.flag else [])]
+        function = identifier(self.op.name)
+        raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint(name, known)}")
 
     def compiled(self, names: Mapping[str, Any]) -> Callable[..., Any]:
         """The function; `names` are what its source and its annotations mention."""
-        names = {"Any": Any, "Sequence": Sequence, "_required": REQUIRED, **names}
+        own = {"_required": REQUIRED, "_given_axes": given_axes, "_refuse": self._refuse}
+        names = {"Any": Any, "Sequence": Sequence, **own, **names}
         function = compile_source(self.source(), self.op.name, names)[identifier(self.op.name)]
+        if self.hints:
+            shown = inspect.signature(function)
+            parameters = [p for p in shown.parameters.values() if p.kind != p.VAR_KEYWORD]
+            function.__signature__ = shown.replace(parameters=parameters)
         return self.finished(function)
 
     def finished(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,6 +415,8 @@ class Public:
         """What else there is to say, a line each."""
         asked = [o.name for o in self.op.outputs if o.want == "asked"]
         lines = [f"Only when asked for (want_<name>=True): {', '.join(asked)}."] if asked else []
+        if self.spelling.flag is not None:
+            lines.append(f"With {self.spelling.flag.name}=True it is {self.spelling.flag.other}.")
         if self.op.grad is None or (self.op.mutates and self.op.grad == "derived"):  # nothing is derived of an update
             lines += self.no_gradient()
         return lines
@@ -364,11 +476,11 @@ class Writing(Public):
         single = list(shown) == [0] and op.outputs[0].want == "always"
         self.has_out = single and not op.mutates and all(p.name != "out" for p in op.params)
         # All parameters by position, as the operator takes them.
-        self.arguments = ["False" if p.name in self.hidden else identifier(p.name) for p in op.params]
+        self.arguments = ["False" if p.name in self.hidden else self.value(p) for p in op.params]
 
-    def parameters(self) -> list[str]:
-        out = ["*", f"out: {self.tensor} | None = None"] if self.has_out else []
-        return [*super().parameters(), *out]
+    def keyword_parameters(self) -> list[str]:
+        out = [f"out: {self.tensor} | None = None"] if self.has_out else []
+        return [*super().keyword_parameters(), *out]
 
     def notes(self) -> list[str]:
         return [*([self.written] if self.has_out else []), *super().notes()]

@@ -51,6 +51,19 @@ def test_gradients_are_exported() -> None:
     assert_close(have, want, "f64")
 
 
+@pytest.mark.parametrize("platforms", [("tpu",), ("cpu", "tpu"), ("rocm",)], ids=str)
+def test_platforms_without_a_kernel_are_refused(platforms: tuple[str, ...]) -> None:
+    with pytest.raises(
+        NotImplementedError, match=f"softmax: Tenon has kernels for cpu and cuda, none for {platforms[-1]}"
+    ):
+        export.export(jax.jit(tn.softmax), platforms=platforms, disabled_checks=CHECKS)(jnp.ones((2, 3)))
+
+
+def test_a_program_for_both_platforms() -> None:
+    made = export.export(jax.jit(tn.softmax), platforms=("cpu", "cuda"), disabled_checks=CHECKS)(jnp.ones((2, 3)))
+    assert made.platforms == ("cpu", "cuda")
+
+
 def test_symbolic_sizes_that_do_not_fit() -> None:
     b, c = export.symbolic_shape("b, c")
     x, w = jax.ShapeDtypeStruct((b, c), jnp.float32), jax.ShapeDtypeStruct((b,), jnp.float32)

@@ -71,7 +71,7 @@ NUMBERS = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.array(2), np.arr
 
 def assert_takes_axes(tn: Any, x: Any, axes: Any) -> None:
     """x: 0 to 5 in two rows."""
-    np.testing.assert_array_equal(tn.sum(x, axes=axes), [3, 12])
+    np.testing.assert_array_equal(tn.sum(x, axis=axes), [3, 12])
 
 
 def assert_takes_number(tn: Any, x: Any, number: Any) -> None:

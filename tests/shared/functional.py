@@ -10,6 +10,7 @@ import numpy as np
 import samples
 from reference import reference
 
+from tenon._frameworks import FRAMEWORKS
 from tenon._public import identifier, shown_outputs
 from tenon._rules import has_gradient
 
@@ -41,8 +42,8 @@ class Case(samples.Case):
 
     def call(self, given: Arguments) -> list[Any]:
         """What the public function returns, one after the other."""
-        named = {identifier(name): value for name, value in given.items()}
-        return leaves(getattr(self.tn, identifier(self.op.name))(**named))
+        public = FRAMEWORKS[self.tn.__name__.partition(".")[2]](self.op, shown_outputs(self.op))
+        return leaves(getattr(self.tn, identifier(self.op.name))(**public.keywords(given)))
 
     def expected(self, given: Arguments) -> list[np.ndarray]:
         """The same from the C reference, in float64."""

@@ -58,7 +58,7 @@ def test_what_is_known_of_shapes_is_passed_on() -> None:
     def call(x: Any, y: Any, z: Any) -> Any:
         assert tn.softmax(x).shape.as_list() == tn.fuse("silu(x) * y")(x, x).shape.as_list() == [None, 8]
         assert tn.add(x, y).shape.as_list() == [None, 8]
-        assert tn.sum(x, axes=[0]).shape.as_list() == [8]
+        assert tn.sum(x, axis=[0]).shape.as_list() == [8]
         assert tn.cross_entropy(x, tf.zeros(tf.shape(x)[0], tf.int32)).shape.as_list() == []
         assert tn.silu(z).shape.rank is None
         return tn.add(x, y), tn.silu(z)
@@ -178,10 +178,10 @@ def test_many_threads() -> None:
 
 def test_seeds() -> None:
     x = tf.ones(1000)
-    want = tn.dropout(x, tf.constant([7, 9], tf.int64))
+    want = tn.dropout(x, seed=tf.constant([7, 9], tf.int64))
     assert 300 < np.sum(want == 0) < 700
-    assert_close(tn.dropout(x, tf.constant([7, 9])), want)
-    assert_close(tn.dropout(x, np.array([7, 9])), want)
+    assert_close(tn.dropout(x, seed=tf.constant([7, 9])), want)
+    assert_close(tn.dropout(x, seed=np.array([7, 9])), want)
 
 
 def test_maps() -> None:

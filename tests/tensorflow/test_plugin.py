@@ -104,7 +104,7 @@ def test_rules(wrap: Any) -> None:
 def test_sizes_of_rules_that_are_not_known() -> None:
     """A rule hands a size on as an attribute: it becomes a tensor in a graph that does not know it."""
     spec = [tf.TensorSpec([None, None], tf.float64)]
-    for function in (tn.row_sum, tn.sum, lambda x: tn.sum(x, axes=[1])):
+    for function in (tn.row_sum, tn.sum, lambda x: tn.sum(x, axis=[1])):
         have = tf.function(lambda x: gradient_of(lambda t: function(t) ** 2, x), input_signature=spec)(X)  # noqa: B023
         assert_close(have, gradient_of(lambda t: function(t) ** 2, X), "f64")  # noqa: B023
 

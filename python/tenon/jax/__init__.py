@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import tenon
-import tenon.jax._need
+import tenon.jax._need  # noqa: F401
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions, formula_operator, make_fuse, named_formula
+from tenon._public import add_functions, formula_operator, join, make_fuse, named_formula
 from tenon.jax import _form, _primitive, _public
 
 
@@ -37,13 +36,18 @@ def ops() -> list[str]:
     return list(_names)
 
 
-_names: list[str] = []
+_names: list[str] = globals().get("_names", [])  # which importlib.reload leaves
 _primitive.register()
 _refresh()
-tenon._adapters.append(_refresh)
+join(_refresh)
 
 if TYPE_CHECKING:
     from tenon.jax._functions import *  # noqa: F403
+
+
+def __dir__() -> list[str]:
+    """What is meant for users."""
+    return sorted(["fuse", "load", "ops", *_names])
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds

@@ -124,6 +124,13 @@ def _lower(ctx: Any, *operands: Any, form: Form) -> Any:
     return rule(ctx, *operands, **_attributes(form))
 
 
+def _refuse_platform(ctx: Any, *operands: Any, form: Form) -> Any:
+    """A program for any other platform would hold a call that nothing there can run."""
+    known = ("cpu", "cuda")
+    names = ", ".join(p for p in ctx.platforms or ctx.module_context.platforms if p not in known)
+    raise NotImplementedError(f"{form.row.op.name}: Tenon has kernels for {' and '.join(known)}, none for {names}")
+
+
 def _lower_for_gpu(ctx: Any, *operands: Any, form: Form) -> Any:
     scratch = _scratch(ctx, form)
     if scratch is None:
@@ -152,5 +159,6 @@ def _scratch(ctx: Any, form: Form) -> int | None:
 _call.def_impl(_run_now)
 _call.def_abstract_eval(_infer)
 batching.primitive_batchers[_call] = _batched
-mlir.register_lowering(_call, _lower)
+mlir.register_lowering(_call, _refuse_platform)
+mlir.register_lowering(_call, _lower, platform="cpu")
 mlir.register_lowering(_call, _lower_for_gpu, platform="cuda")

@@ -14,9 +14,9 @@ from tenon._arguments import alike_inputs, check_number
 from tenon._by_name import Arguments
 from tenon._frameworks import JaxFunction
 from tenon._public import drop_absent, shown_outputs
-from tenon.contract import FLOATS, Input, Operand, Operator
+from tenon.contract import FLOATS, Input, Operand, Operator, table
 from tenon.jax._call import function
-from tenon.jax._form import Row, make_form
+from tenon.jax._form import Row, make_form, row_of
 from tenon.jax._types import DTYPES, NAMES, X64, is_wide, operand, wide_array, widened
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -137,5 +137,8 @@ def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any
 def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
     """The public function of an operator."""
     shown = shown_outputs(row.op) if shown is None else shown
-    names = {"Array": Array, "dtype": np.dtype, "jax": jax, "_call": _caller(row, shown)}
-    return JaxFunction(row.op, shown).compiled(names)
+    writer = JaxFunction(row.op, shown)
+    flag = writer.spelling.flag
+    other = None if flag is None else _caller(row_of(table()[flag.other]), shown)
+    names = {"Array": Array, "dtype": np.dtype, "jax": jax, "_call": _caller(row, shown), "_other": other}
+    return writer.compiled(names)

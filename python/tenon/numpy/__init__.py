@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import tenon
-import tenon.numpy._need
+import tenon.numpy._need  # noqa: F401
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions, named_formula
+from tenon._public import add_functions, join, named_formula
 from tenon.numpy import _ops
 from tenon.numpy._ops import fuse as fuse
 
@@ -30,12 +29,17 @@ def ops() -> list[str]:
     return list(_names)
 
 
-_names: list[str] = []
+_names: list[str] = globals().get("_names", [])  # which importlib.reload leaves
 _refresh()
-tenon._adapters.append(_refresh)
+join(_refresh)
 
 if TYPE_CHECKING:
     from tenon.numpy._functions import *  # noqa: F403
+
+
+def __dir__() -> list[str]:
+    """What is meant for users."""
+    return sorted(["fuse", "load", "ops", *_names])
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds

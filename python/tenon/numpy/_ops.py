@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache, reduce
+from functools import cache
 from typing import Any
 
 import numpy
 from numpy import ndarray
 
-from tenon._arguments import alike_inputs, check_number, is_number, is_told, listed, number_type
+from tenon._arguments import (
+    alike_inputs,
+    check_number,
+    is_broadcast,
+    is_number,
+    is_told,
+    listed,
+    number_type,
+    takes_number,
+)
 from tenon._frame import Calls, type_name, type_number
 from tenon._frameworks import NumpyFunction
 from tenon._lib import lib
@@ -31,6 +40,7 @@ from tenon.numpy._arrays import (
 )
 
 _NUMPYS = (ndarray, numpy.generic)
+_SETTLED = (*_NUMPYS, int, float)  # what NumPy itself would promote
 
 
 lib.tn_stream_host.argtypes = [ctypes.c_void_p]
@@ -38,20 +48,18 @@ lib.tn_stream_host.restype = Host
 
 
 def _same_type(given: Sequence[Any]) -> Sequence[Any]:
-    """Arrays of one type by the contract in the type that NumPy computes with, if that is a floating one.
-
-    Arrays without dimensions count only where the others say little, as in torch.
-    """
-    arrays = [a for a in given if a is not None]
-    for told in ([a for a in arrays if a.ndim > 0], arrays):
-        if told:
-            try:
-                dtype = reduce(numpy.promote_types, [a.dtype for a in told])
-            except TypeError:  # there is none, as for bf16 and f16: the call says which one it needs
-                return given
-            if dtype_name(dtype) in FLOATS and all(is_real(a.dtype) for a in arrays):
-                return [None if a is None else a.astype(dtype, copy=False) for a in given]
-    return given
+    """Arrays of one type by the contract in the type that NumPy computes with, if that is a floating one; plain numbers
+    stay as they are."""
+    arrays = [a for a in given if isinstance(a, _NUMPYS)]
+    try:
+        dtype = numpy.result_type(*arrays)
+        if dtype.kind in "biu" and any(isinstance(a, float) for a in given):
+            dtype = numpy.result_type(dtype, float)
+    except TypeError:  # there is none, as for bf16 and f16: the call says which one it needs
+        return given
+    if dtype_name(dtype) not in FLOATS or not all(is_real(a.dtype) for a in arrays):
+        return given
+    return [a.astype(dtype, copy=False) if isinstance(a, _NUMPYS) else a for a in given]
 
 
 def _empty(args: Sequence[Any], like: Sequence[int], dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -74,8 +82,9 @@ class NumpyOp:
         self.calls = Calls(op, dtype_name)
         self.inputs = [(i, p, f"{op.name}: {p.name}") for i, p in enumerate(op.params) if isinstance(p, Input)]
         self.attrs = [i for i, p in enumerate(op.params) if isinstance(p, Attr)]
-        self.numbers = [i for i, p in enumerate(op.params) if is_number(p)]
-        self.told = [i for i, p, _ in self.inputs if i in self.numbers and is_told(op, p)]
+        self.numbers = [i for i, p in enumerate(op.params) if takes_number(p)]
+        self.broadcast = {i for i, p, _ in self.inputs if is_broadcast(p)}
+        self.told = [i for i, p, _ in self.inputs if is_number(p) and is_told(op, p)]
         self.alike = alike_inputs(op)
         places = [i for i, _, _ in self.inputs]
         self.outputs = [
@@ -148,26 +157,32 @@ class NumpyOp:
 
     def _settle(self, args: Sequence[Any]) -> Sequence[Any]:
         """Inputs of one type by the contract get one, and plain numbers for 0-dim inputs become arrays."""
-        for places in self.alike:
+        for alike in self.alike:
+            places = [i for i in alike if i not in self.told]  # those say little, and follow the others
             given = [args[i] for i in places]
             arrays = [a for a in given if isinstance(a, _NUMPYS)]
-            differ = any(a.dtype is not arrays[0].dtype for a in arrays)
-            if differ and all(a is None or isinstance(a, _NUMPYS) for a in given):
+            differ = any(a.dtype is not arrays[0].dtype for a in arrays) or any(isinstance(a, float) for a in given)
+            if arrays and differ and all(a is None or isinstance(a, _SETTLED) for a in given):
                 same = dict(zip(places, _same_type(given), strict=True))
                 args = [same.get(i, value) for i, value in enumerate(args)]
-        for i in self.numbers:
-            if args[i] is not None and self._is_plain(i, args[i]):
-                args = [*args[:i], self._number(i, args), *args[i + 1 :]]
+        foreign = any(is_array(args[i]) and not isinstance(args[i], ndarray) for i, _, _ in self.inputs)
+        plain = [i for i in self.numbers if args[i] is not None and self._is_plain(i, args[i], foreign)]
+        for i in plain:
+            args = [*args[:i], self._number(i, args, plain), *args[i + 1 :]]
+            plain = plain[1:]
         return args
 
-    def _is_plain(self, place: int, value: Any) -> bool:
-        """Whether something is a number and no more: NumPy's arrays of one say little by their types."""
-        if place in self.told and isinstance(value, ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
-            return True
-        return not is_array(value)
+    def _is_plain(self, place: int, value: Any, foreign: bool) -> bool:
+        """Whether something is a number and no more. NumPy's arrays of one say little by their types where other inputs
+        say it, or where they are beside arrays of another library (`foreign`), which may be on a GPU."""
+        is_single = isinstance(value, _NUMPYS) and value.ndim == 0 and value.dtype.kind in "biuf"
+        if place in self.broadcast:
+            return (is_single and foreign) or (isinstance(value, int | float) and not isinstance(value, numpy.generic))
+        return (is_single and place in self.told) or not is_array(value)
 
-    def _number(self, place: int, args: Sequence[Any]) -> Any:
-        """A plain number as an array of the type that the contract says, where the others are."""
+    def _number(self, place: int, args: Sequence[Any], plain: Sequence[int]) -> Any:
+        """A plain number as an array of the type that the contract says, where the others are; `plain` are those that
+        are no arrays yet."""
         param, value = self.op.params[place], args[place]
         assert isinstance(param, Input)
         what = f"{self.op.name}: {param.name}"
@@ -177,10 +192,13 @@ class NumpyOp:
         gpu = None
         for i, other, name in self.inputs:
             values = args[i] if other.list and isinstance(args[i], list | tuple) else [args[i]]
-            arrays = [v for v in values if not self._is_plain(i, v)]
+            arrays = [] if i in plain else [v for v in values if v is not None]
             tensors: list[tuple[Any, Held]] = [(v, read(v, name, False)) for v in arrays]
             gpu = next((v for v, tensor in tensors if is_on_gpu(tensor)), gpu)
             given.append((other, [operand(tensor) for _, tensor in tensors]))
+        told = {None, *(other.type.get("var") for other, operands in given if operands)}
+        if place in self.broadcast and param.type.get("var") not in told:
+            raise TypeError(f"{what} must be an array, not {type(value).__name__}: no other input says its type")
         named = {p.name: value for p, value in zip(self.op.params, args, strict=True)}
         kind = number_type(self.op, param, given, named, dtype_name)
         check_number(self.op, param, value, kind)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import tenon
-import tenon.tensorflow._need
+import tenon.tensorflow._need  # noqa: F401
 
 # isort: split
 from tenon import load as load
-from tenon._public import add_functions, formula_operator, make_fuse, named_formula
+from tenon._public import add_functions, formula_operator, join, make_fuse, named_formula
 from tenon.tensorflow import _call, _grad, _public
 
 
@@ -40,12 +39,17 @@ def ops() -> list[str]:
     return list(_names)
 
 
-_names: list[str] = []
+_names: list[str] = globals().get("_names", [])  # which importlib.reload leaves
 _refresh()
-tenon._adapters.append(_refresh)
+join(_refresh)
 
 if TYPE_CHECKING:
     from tenon.tensorflow._functions import *  # noqa: F403
+
+
+def __dir__() -> list[str]:
+    """What is meant for users."""
+    return sorted(["fuse", "layers", "load", "ops", *_names])
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds

@@ -217,17 +217,17 @@ class _Node:
                 results.append(made.get(param.name) if is_done else self._other(param, tensor))
         return results + [None] * len(self.more)
 
-    def _other(self, param: Input, tensor: tf.Tensor) -> tf.Tensor:
+    def _other(self, param: Input, tensor: tf.Tensor) -> tf.Tensor | None:
         """The gradient where the rule gives none: 0, unless there is one that nobody has written down.
 
-        A graph is differentiated for all that flows into it, whether that is needed or not, so it cannot refuse: NaN
-        stays in whatever it becomes a part of.
+        A graph is differentiated for all that flows into it, whether that is needed or not, so it cannot refuse: there
+        it is None, as where nothing connects the two.
         """
         if not param.list and param.name not in _rules.without_gradient(self.row.op):
             return tf.zeros_like(tensor)
         if tf.executing_eagerly():
             raise _rules.no_gradient_for(self.row.op, param.name)
-        return tf.fill(tf.shape(tensor), tf.constant(float("nan"), tensor.dtype))
+        return None
 
     def _run(self, op: Operator, given: Mapping[str, Any]) -> Sequence[Any]:
         return run(row_of(op, self.row.fast and op.formula is not None), given)[0]

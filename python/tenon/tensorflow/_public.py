@@ -13,8 +13,8 @@ from tenon._arguments import check_number
 from tenon._by_name import Arguments
 from tenon._frameworks import TensorFlowFunction
 from tenon._public import drop_absent, shown_outputs
-from tenon.contract import Input, Operand, Operator
-from tenon.tensorflow._call import Row, run
+from tenon.contract import Input, Operand, Operator, table
+from tenon.tensorflow._call import Row, row_of, run
 from tenon.tensorflow._types import DTYPES, NAMES, dtype_name
 
 try:
@@ -80,6 +80,10 @@ class _Arguments(Arguments):
         """Integers, such as a step that is counted."""
         return _is_tensor(value) and tf.TensorShape(value.shape).rank == 0 and tf.as_dtype(value.dtype).is_integer
 
+    def is_weak(self, value: Any) -> bool:
+        """NumPy's numbers too, as in TensorFlow's own functions."""
+        return isinstance(value, int | float | np.generic)
+
     def operand(self, param: Input, tensor: tf.Tensor) -> Operand:
         return NAMES.get(tensor.dtype, tensor.dtype.name), _known(tensor.shape)
 
@@ -135,7 +139,10 @@ def _assign(given: Any, fresh: Sequence[tf.Tensor]) -> None:
 def make_public(row: Row, shown: Sequence[int] | None = None) -> Callable[..., Any]:
     """The public function of an operator."""
     shown = shown_outputs(row.op) if shown is None else shown
-    names = {"Tensor": tf.Tensor, "dtype": tf.DType, "tf": tf, "_call": _caller(row, shown)}
+    writer = TensorFlowFunction(row.op, shown)
+    flag = writer.spelling.flag
+    other = None if flag is None else _caller(row_of(table()[flag.other]), shown)
+    names = {"Tensor": tf.Tensor, "dtype": tf.DType, "tf": tf, "_call": _caller(row, shown), "_other": other}
     # Keras and AutoGraph read the source of what they call; there is nothing in it for them to convert.
-    made = TensorFlowFunction(row.op, shown).compiled(names)
+    made = writer.compiled(names)
     return tf.autograph.experimental.do_not_convert(made)  # type: ignore[no-any-return]

@@ -1,13 +1,15 @@
 """Keras layers whose call is a fused operator of the table: ``from tenon.tensorflow import layers``.
 
 Where Keras has a layer of that name, the arguments and weights are Keras's, and a saved weight of one loads into the
-other. An argument that no operator has is refused when the layer is made. Layers are saved and loaded with their model,
-if this module is imported first.
+other. What no operator has, such as the mask of a BatchNormalization, is done by Keras's own layer, from which ours is
+derived. Layers are saved and loaded with their model, if this module is imported first.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import keras
@@ -16,6 +18,8 @@ import tensorflow as tf
 import tenon
 import tenon.tensorflow as tn
 from tenon._public import identifier
+from tenon.tensorflow._call import row_of
+from tenon.tensorflow._public import make_public
 
 if int(keras.__version__.split(".")[0]) < 3 or keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -49,11 +53,10 @@ def _check_choice(layer: str, name: str, value: str, choices: Sequence[str]) -> 
         raise ValueError(f"layers.{layer}: {name} is {value!r}, must be one of {', '.join(choices)}")
 
 
-def _one_axis(layer: str, axis: Any) -> int:
+def _is_last(axis: Any, rank: int) -> bool:
+    """Whether an axis, or a list of them, is the last dimension and no other."""
     axes = [axis] if isinstance(axis, int) else list(axis)
-    if len(axes) != 1:
-        raise NotImplementedError(f"layers.{layer}: axis is {axis}, must be one dimension")
-    return int(axes[0])
+    return axes in ([-1], [rank - 1])
 
 
 def _rows(x: tf.Tensor) -> tf.Tensor:
@@ -66,39 +69,44 @@ def _rows(x: tf.Tensor) -> tf.Tensor:
 
 @_serializable
 class Activation(keras.layers.Layer):  # type: ignore[misc]
-    """An operator of the table with one input: Activation("mish"), Activation("leaky_relu", slope=0.2)."""
+    """An operator of the table with one input: Activation("mish"), Activation("leaky_relu", negative_slope=0.1)."""
 
-    def __init__(self, row: str, **kwargs: Any) -> None:
+    def __init__(self, activation: str, **kwargs: Any) -> None:
+        row = activation
         op = tenon.ops().get(row)
         if op is None or len(op.inputs) != 1 or op.inputs[0].list or op.inputs[0].shape != op.outputs[0].shape:
             raise ValueError(f"layers.Activation: {row!r} is no operator of one tensor that keeps its shape")
-        attributes = {a.name: kwargs.pop(a.name) for a in op.attrs if a.name in kwargs}
+        names = list(inspect.signature(getattr(tn, identifier(row))).parameters)[1:]
+        attributes = {name: kwargs.pop(name) for name in names if name in kwargs}
         super().__init__(**kwargs)
         self.supports_jit = False
         self.supports_masking = True
-        self.row = row
+        self.activation = activation
         self.attributes = attributes
 
     def call(self, inputs: Any) -> Any:
-        return getattr(tn, identifier(self.row))(inputs, **self.attributes)
+        return getattr(tn, identifier(self.activation))(inputs, **self.attributes)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "row": self.row, **self.attributes}
+        return {**super().get_config(), "activation": self.activation, **self.attributes}
 
 
 @_serializable
 class Softmax(keras.layers.Softmax):  # type: ignore[misc]
-    """tn.softmax as a layer; arguments as keras.layers.Softmax's, for one axis. A row that the mask removes is 0."""
+    """tn.softmax as a layer; arguments as keras.layers.Softmax's. A row that the mask removes is 0."""
 
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
-        super().__init__(_one_axis("Softmax", axis), **kwargs)
+    def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Any) -> None:
+        super().__init__(axis, **kwargs)
         self.supports_jit = False
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        return tn.softmax(inputs, None if mask is None else tf.cast(mask, tf.bool), axis=self.axis)
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        if len(axes) != 1:
+            return super().call(inputs, mask)
+        return tn.softmax(inputs, axes[0], mask=None if mask is None else tf.cast(mask, tf.bool))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -109,23 +117,19 @@ class Softmax(keras.layers.Softmax):  # type: ignore[misc]
 
 @_serializable
 class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
-    """tn.layer_norm as a layer; arguments as keras.layers.LayerNormalization's, for the last axis.
+    """tn.layer_norm as a layer; arguments as keras.layers.LayerNormalization's. Keras itself normalises axes other than
+    the last, and with rms_scaling.
 
     gamma and beta stay in the type of the variables: under a mixed policy nothing of them is rounded.
     """
 
-    def __init__(self, axis: int = -1, *args: Any, **kwargs: Any) -> None:
-        super().__init__(_one_axis("LayerNormalization", axis), *args, **kwargs)
-        if getattr(self, "rms_scaling", False):
-            raise NotImplementedError("layers.LayerNormalization has no rms_scaling; layers.RMSNormalization is that")
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.supports_jit = False
 
-    def build(self, input_shape: Shape) -> None:
-        if _one_axis("LayerNormalization", self.axis) not in (-1, len(input_shape) - 1):
-            raise NotImplementedError(f"layers.LayerNormalization: axis is {self.axis}, must be the last one")
-        super().build(input_shape)
-
     def call(self, inputs: Any) -> Any:
+        if getattr(self, "rms_scaling", False) or not _is_last(self.axis, len(inputs.shape)):
+            return super().call(inputs)
         x, dtype = tf.convert_to_tensor(inputs), tf.as_dtype(self.compute_dtype)  # Keras casts nothing for this layer
         if not x.dtype.is_floating or x.dtype.size < dtype.size:
             x = tf.cast(x, dtype)
@@ -136,16 +140,16 @@ class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
 class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
     """tn.rms_norm as a layer; arguments as keras.layers.RMSNormalization's, for the last axis, and `zero_centered`."""
 
-    def __init__(self, axis: int = -1, epsilon: float = 1e-6, zero_centered: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axis: int = -1, epsilon: float = 1e-6, *, zero_centered: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_jit = False
         self.supports_masking = True
-        self.axis = _one_axis("RMSNormalization", axis)
+        self.axis = axis
         self.epsilon = epsilon
         self.zero_centered = zero_centered
 
     def build(self, input_shape: Shape) -> None:
-        if self.axis not in (-1, len(input_shape) - 1):
+        if not _is_last(self.axis, len(input_shape)):
             raise NotImplementedError(f"layers.RMSNormalization: axis is {self.axis}, must be the last one")
         initial = "zeros" if self.zero_centered else "ones"
         self.scale = self.add_weight(name="scale", shape=(input_shape[-1],), initializer=initial, autocast=False)
@@ -161,34 +165,36 @@ class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
         return {**super().get_config(), **own}
 
 
+@cache
+def _batch_norm() -> Any:
+    """tn.batch_norm with its statistics: y, mean, 1 / sqrt(var + eps), and more."""
+    op = tenon.ops()["batch_norm"]
+    return make_public(row_of(op), range(len(op.outputs)))
+
+
 @_serializable
 class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
-    """tn.batch_norm as a layer; arguments as keras.layers.BatchNormalization's, for axis -1 or 1, without masks.
+    """tn.batch_norm as a layer; arguments as keras.layers.BatchNormalization's. Keras itself normalises with a mask,
+    with `renorm` and `synchronized`, and axes other than 1 and the last.
 
     BatchNormalization(act="relu") ends with the activation, and norm(x, residual=r) adds r in front of it, in the same
-    pass over memory. The moving variance is that of a sample (n - 1), as in PyTorch.
+    pass over memory. The moving statistics are Keras's, in the type of the variables.
     """
 
-    def __init__(self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, act: str = "none", **kwargs: Any):
-        if kwargs.get("synchronized"):
-            raise NotImplementedError(
-                "layers.BatchNormalization has no synchronized=True: each replica has its own batch"
-            )
-        if kwargs.get("renorm"):
-            raise NotImplementedError("layers.BatchNormalization has no renorm; keras.layers.BatchNormalization has")
-        super().__init__(axis=axis, momentum=momentum, epsilon=epsilon, **kwargs)
+    def __init__(self, *args: Any, act: str = "none", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         _check_choice("BatchNormalization", "act", act, _choices("batch_norm", "act"))
         self.supports_jit = False
         self.act = act
 
-    def build(self, input_shape: Shape) -> None:
-        if self.axis not in (-1, 1, len(input_shape) - 1):
-            raise NotImplementedError(f"layers.BatchNormalization: axis is {self.axis}, must be the last one or 1")
-        super().build(input_shape)
+    def _is_ours(self, rank: int) -> bool:
+        """Whether the operator can do it."""
+        has_more = getattr(self, "renorm", False) or getattr(self, "synchronized", False)
+        return not has_more and self.axis in (-1, 1, rank - 1)
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None, residual: Any = None) -> Any:
-        if mask is not None:
-            raise NotImplementedError("layers.BatchNormalization has no mask; keras.layers.BatchNormalization has")
+        if mask is not None or not self._is_ours(len(inputs.shape)):
+            return self._finished(super().call(inputs, training=training, mask=mask), residual)
         x = tf.convert_to_tensor(inputs)
         x = x if x.dtype.is_floating else tf.cast(x, self.compute_dtype)
         rest = None if residual is None else tf.cast(residual, x.dtype)
@@ -204,13 +210,29 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         y.set_shape(inputs.shape)
         return y
 
+    def _finished(self, y: Any, residual: Any) -> Any:
+        """What comes behind the normalisation, where Keras has made that."""
+        y = y if residual is None else y + tf.cast(residual, y.dtype)
+        return y if self.act == "none" else tn.bias_act(y, tf.zeros(y.shape[-1:], y.dtype), act=self.act)
+
     def _train(self, x: Any, residual: Any) -> Any:
-        mean, var = (tf.cast(v, tf.float32) for v in (self.moving_mean, self.moving_variance))
-        y, *moved = tn.batch_norm(
-            x, self.gamma, self.beta, mean, var, residual, 1.0 - self.momentum, self.epsilon, self.act
+        # The operator's own update is PyTorch's: in f32, with the variance of a sample (n - 1). Keras's is made here.
+        unused = tf.zeros([x.shape[1]])
+        y, mean, rstd, *_ = _batch_norm()(
+            x=x,
+            gamma=self.gamma,
+            beta=self.beta,
+            running_mean=unused,
+            running_var=unused,
+            residual=residual,
+            eps=self.epsilon,
+            act=self.act,
         )
-        for variable, value in zip((self.moving_mean, self.moving_variance), moved, strict=True):
-            variable.assign(tf.cast(value, variable.dtype))
+        mean, rstd = tf.stop_gradient(mean), tf.stop_gradient(rstd)
+        var = tf.maximum(1 / (rstd * rstd) - self.epsilon, 0)
+        for variable, value in ((self.moving_mean, mean), (self.moving_variance, var)):
+            old = tf.cast(variable, value.dtype)
+            variable.assign(tf.cast(old * self.momentum + value * (1 - self.momentum), variable.dtype))
         return y
 
     def _infer(self, x: Any, residual: Any) -> Any:
@@ -226,23 +248,23 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
 
 @_serializable
 class Dropout(keras.layers.Dropout):  # type: ignore[misc]
-    """tn.dropout as a layer; arguments as keras.layers.Dropout's, without noise_shape.
+    """tn.dropout as a layer; arguments as keras.layers.Dropout's. With noise_shape, Keras's own code runs.
 
     The mask comes from a counter and a seed, and is made again in the backward pass instead of being kept.
     """
 
-    def __init__(self, rate: float, noise_shape: None = None, seed: int | None = None, **kwargs: Any) -> None:
-        if noise_shape is not None:
-            raise NotImplementedError("layers.Dropout has no noise_shape; keras.layers.Dropout has")
-        super().__init__(rate, seed=seed, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.supports_jit = False
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
             return inputs
+        if self.noise_shape is not None:
+            return super().call(inputs, training=training)
         if self.rate == 1:
             return tf.zeros_like(inputs)
-        return tn.dropout(inputs, tf.cast(self.seed_generator.next(), tf.int64), self.rate)
+        return tn.dropout(inputs, self.rate, seed=tf.cast(self.seed_generator.next(), tf.int64))
 
 
 @_serializable
@@ -261,7 +283,7 @@ class ScaleBiasReLU(keras.layers.Layer):  # type: ignore[misc]
         self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros")
 
     def call(self, inputs: Any) -> Any:
-        return tn.scale_bias_relu(inputs, self.scale, self.bias)
+        return tn.scale_bias_relu(inputs, scale=self.scale, bias=self.bias)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -318,32 +340,27 @@ _NO_CLASS = -1 << 63  # without ignore_class, as in Keras: every label that is n
 
 
 @_serializable
-class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
+class SparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):  # type: ignore[misc]
     """tn.cross_entropy as a loss, for class indices and logits. Its gradient is made in the same pass over them.
 
-    Arguments as keras.losses.SparseCategoricalCrossentropy's, but for from_logits, which is True, and label_smoothing.
+    Arguments as keras.losses.SparseCategoricalCrossentropy's, and label_smoothing. As there, from_logits=True says that
+    they are logits: Keras's own code takes probabilities, and classes along another axis than the last.
     """
 
-    def __init__(
-        self,
-        from_logits: bool = True,
-        ignore_class: int | None = None,
-        reduction: str = "sum_over_batch_size",
-        name: str = "sparse_categorical_crossentropy",
-        *,
-        label_smoothing: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        if not from_logits:
-            raise NotImplementedError(
-                "layers.SparseCategoricalCrossentropy takes logits: leave the softmax in front of it out"
-            )
-        super().__init__(name=name, reduction=reduction, **kwargs)
-        self.ignore_class = ignore_class
+    def __init__(self, *args: Any, label_smoothing: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.label_smoothing = label_smoothing
+        if label_smoothing and not self.from_logits:
+            raise NotImplementedError(
+                "layers.SparseCategoricalCrossentropy: label_smoothing needs logits; say from_logits=True, and leave "
+                "out the softmax in front of it"
+            )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
+        axis = self._fn_kwargs.get("axis", -1)
+        if not self.from_logits or axis not in (-1, len(y_pred.shape) - 1):
+            return super().call(y_true, y_pred)
         if len(y_true.shape) == len(y_pred.shape):
             if y_true.shape[-1] not in (1, None):
                 what = f"y_true has shape {y_true.shape}, needs the indices of classes, such as tf.argmax(y_true, -1)"
@@ -357,5 +374,4 @@ class SparseCategoricalCrossentropy(keras.losses.Loss):  # type: ignore[misc]
         return losses
 
     def get_config(self) -> dict[str, Any]:
-        own = {"ignore_class": self.ignore_class, "label_smoothing": self.label_smoothing}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}

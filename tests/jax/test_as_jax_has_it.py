@@ -1,0 +1,200 @@
+"""Functions with the name of one of JAX's mean what JAX's do, and are called as people call those."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from functional import assert_close
+from namesakes import Namesake, assert_alike, namesakes
+
+import tenon
+import tenon.jax as tn
+from tenon._frameworks import JaxFunction
+
+MODULES = ["jax.nn", "jax.numpy", *(["flax.nnx"] if importlib.util.find_spec("flax") else [])]
+PAIRS = list(namesakes(tn, MODULES))
+REASONS = {
+    "jax.numpy.identity": "the identity matrix there; an int is refused here",
+}
+X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)), jnp.float32)
+
+
+# ---- no call means something else ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_positional_order_and_defaults(pair: Namesake) -> None:
+    assert_alike(pair, REASONS)
+
+
+def test_the_reasons_are_needed() -> None:
+    assert {str(p) for p in PAIRS} >= REASONS.keys()
+    with pytest.raises(TypeError, match="identity: x must be an array, not int"):
+        tn.identity(3)
+
+
+def test_spellings_name_what_contracts_have() -> None:
+    for name, spelling in JaxFunction.spellings.items():
+        names = {p.name for p in tenon.ops()[name].params}
+        assert names >= {*(spelling.order or ()), *spelling.names, *spelling.defaults}, name
+
+
+def test_gelu_is_the_approximation_unless_told() -> None:
+    assert_close(tn.gelu(X), jax.nn.gelu(X))
+    assert_close(tn.gelu(X, False), jax.nn.gelu(X, False))
+    assert np.abs(np.asarray(tn.gelu(X) - tn.gelu(X, approximate=False))).max() > 1e-5
+    assert_close(jax.grad(lambda x: tn.gelu(x).sum())(X), jax.grad(lambda x: jax.nn.gelu(x).sum())(X))
+
+
+def test_softmax_takes_axis_and_where() -> None:
+    where = X > -1
+    assert_close(tn.softmax(X, 0), jax.nn.softmax(X, 0))
+    assert_close(tn.softmax(X, 1, where), jax.nn.softmax(X, 1, where))
+
+
+def test_clamp_passes_the_gradient_at_its_bounds() -> None:
+    """As PyTorch and TensorFlow do: jax.lax.clamp has 0 there, and jnp.clip a half. docs/jax.md says so."""
+    x = jnp.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    assert jax.grad(lambda x: tn.clamp(x, -1.0, 1.0).sum())(x).tolist() == [0, 1, 1, 1, 0]
+    with pytest.raises(TypeError, match=r"clamp: low is .*, needs a float"):
+        tn.clamp(-1.0, x, 1.0)  # the order of jax.lax.clamp
+
+
+def test_roles_that_are_easily_swapped_are_given_by_name() -> None:
+    with pytest.raises(TypeError, match="scale_bias_relu"):
+        tn.scale_bias_relu(X, X, X)
+    assert_close(tn.scale_bias_relu(X, scale=2, bias=0.5), jax.nn.relu(X * 2 + 0.5))
+
+
+# ---- as people call it -----------------------------------------------------------------------------------------------
+
+NUMBERS = [2, 2.5, True, np.float32(2), np.float64(2), np.array(2.0), np.int32(2), jnp.asarray(2.0), jnp.float32(2)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_numbers_beside_arrays(number: Any) -> None:
+    for dtype in ("float32", "bfloat16"):
+        x = X.astype(dtype)
+        for have, want in ((tn.add(x, number), jnp.add(x, number)), (tn.mul(number, x), jnp.multiply(number, x))):
+            assert have.dtype == want.dtype
+            np.testing.assert_allclose(np.asarray(have, np.float64), np.asarray(want, np.float64), rtol=1e-2)
+
+
+def test_numbers_inside_of_transformations() -> None:
+    assert_close(jax.jit(lambda x: tn.mul(x, 2))(X), X * 2)
+    assert_close(jax.vmap(lambda x: tn.add(x, 2.0))(X), X + 2)
+    assert_close(jax.grad(lambda s: tn.mul(X, s).sum())(3.0), X.sum())
+    assert_close(tn.fuse("silu(x) * y")(X, 2.0), jax.nn.silu(X) * 2)
+
+
+def test_a_name_that_does_not_exist_gets_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'sofmax'; did you mean 'softmax'"):
+        tn.sofmax  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'std'$"):
+        tn.std  # noqa: B018
+    for wrong, right in (("keepdim", "keepdims"), ("dim", "axis"), ("axes", "axis"), ("kepdims", "keepdims")):
+        with pytest.raises(
+            TypeError, match=rf"sum\(\) got an unexpected keyword argument '{wrong}'; did you mean '{right}'"
+        ):
+            tn.sum(X, **{wrong: 1})
+
+
+def test_what_the_module_shows() -> None:
+    assert set(dir(tn)) == {"fuse", "load", "ops", *tn.ops()}
+
+
+def test_the_module_can_be_loaded_again() -> None:
+    joined = len(tenon._adapters)
+    again = importlib.reload(tn)
+    assert again is tn and len(tenon._adapters) == joined
+    assert_close(tn.softmax(X), jax.nn.softmax(X))
+
+
+# ---- JAX's own cases -------------------------------------------------------------------------------------------------
+
+UNARY = ["abs", "exp", "floor", "log", "sign", "sqrt", "square", "tanh"]
+ACTIVATIONS = ["celu", "elu", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "log_sigmoid", "mish", "relu", "selu"]
+ACTIVATIONS += ["sigmoid", "silu", "softplus", "tanh", "identity"]
+
+
+def close(have: Any, want: Any, dtype: str, what: str = "") -> None:
+    assert (have.shape, have.dtype) == (want.shape, want.dtype), what
+    bound = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-6, "float64": 1e-12}[dtype]
+    np.testing.assert_allclose(np.asarray(have, np.float64), np.asarray(want, np.float64), bound, bound, err_msg=what)
+
+
+def assert_all_close(x: Any, dtype: str, without: set[str] = frozenset()) -> None:
+    """Every function of one array, in one program each, which compiles once."""
+    names = [n for n in (*UNARY, *ACTIVATIONS) if n not in without]
+    theirs = [getattr(jnp if n in UNARY else jax.nn, n) for n in names]
+    have = jax.jit(lambda x: [getattr(tn, n)(x) for n in names])(x)
+    want = jax.jit(lambda x: [f(x) for f in theirs])(x)
+    for name, mine, other in zip(names, have, want, strict=True):
+        close(mine, other, dtype, name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (2, 0, 4), (2, 3, 4)], ids=str)
+def test_functions_of_one_array(shape: Any, dtype: str) -> None:
+    assert_all_close(jnp.asarray(np.random.default_rng(1).standard_normal(shape) * 3, dtype), dtype)
+
+
+def test_numbers_at_the_edges() -> None:
+    edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 88.0, -88.0, 1e4, -1e4, 0.5, 3.0, -3.0]
+    # hard_swish of -inf is its limit, 0; JAX multiplies by 0 and has NaN.
+    assert_all_close(jnp.array(edges, jnp.float32), "float32", {"hard_swish"})
+    assert tn.hard_swish(jnp.array([-jnp.inf]))[0] == 0
+
+
+AXES = [None, 0, (-1,), (0, -1)]
+
+
+@pytest.mark.parametrize("axis", AXES, ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sum(axis: Any, keepdims: bool) -> None:
+    for shape in ((2, 3, 4), (2, 0)):
+        x = jnp.asarray(np.random.default_rng(0).standard_normal(shape))
+        close(tn.sum(x, axis, keepdims=keepdims), jnp.sum(x, axis, keepdims=keepdims), "float64")
+
+
+@pytest.mark.parametrize(
+    ("axis", "error", "message"),
+    [
+        ((), ValueError, "sum: axis is empty"),
+        ((0, 0), ValueError, "sum"),
+        (3, ValueError, "sum"),
+        ("a", TypeError, "needs ints"),
+    ],
+    ids=str,
+)
+def test_axes_that_are_refused(axis: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tn.sum(X, axis)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_softmax(axis: int) -> None:
+    for x in (X, X * 1e3, jnp.full((3, 4), -jnp.inf).at[:, 1].set(0), jnp.zeros((0, 4)), X.astype(jnp.float16)):
+        close(tn.softmax(x, axis), jax.nn.softmax(x, axis), str(x.dtype))
+
+
+BROADCAST = [((), (4,)), ((2, 3, 4), (1, 4)), ((0, 4), (4,))]
+
+
+@pytest.mark.parametrize(("a", "b"), BROADCAST, ids=str)
+def test_functions_of_two_arrays(a: Any, b: Any) -> None:
+    random = np.random.default_rng(0)
+    for left, right in (("float32", "float32"), ("float32", "float16"), ("bfloat16", "float16"), ("int32", "float32")):
+        x, y = (
+            jnp.asarray(random.standard_normal(a) * 4).astype(left),
+            jnp.asarray(random.standard_normal(b)).astype(right),
+        )
+        close(tn.add(x, y), jnp.add(x, y), "float32")
+    x = jnp.abs(jnp.asarray(random.standard_normal(a)))
+    for exponent in (2, 0.5, -1) if a == (2, 3, 4) else (0,):
+        close(tn.pow(x, exponent), jnp.pow(x, exponent), "float64")
