@@ -30,9 +30,11 @@ double tni_round_to(int type, double value) {
 }
 
 bool tni_int_range(int type, double *least, double *most) {
-    const int bits = type == TN_I8 || type == TN_U8 ? 8 : type == TN_I16 ? 16 : type == TN_I32 ? 32 : 0;
-    *most = ldexp(1, type == TN_U8 ? bits : bits - 1) - 1;
-    *least = type == TN_U8 ? 0 : -*most - 1;
+    const bool is_int = type < TN_TYPE_COUNT && (TN_BIT(type) & TN_INTS),
+               has_sign = is_int && (TN_BIT(type) & TN_SIGNED);
+    const int bits = is_int && tn_type_size((tn_type)type) < 8 ? 8 * (int)tn_type_size((tn_type)type) : 0;
+    *most = ldexp(1, has_sign ? bits - 1 : bits) - 1;
+    *least = has_sign ? -*most - 1 : 0;
     return bits != 0;
 }
 
