@@ -119,7 +119,7 @@ def assert_near(have: Tensor, exact: Tensor, dtype: torch.dtype, what: str) -> N
         have.double(),
         want,
         rtol=bound,
-        atol=bound * largest + torch.finfo(dtype).eps,
+        atol=bound * largest + 8 * torch.finfo(dtype).eps,
         equal_nan=True,
         msg=lambda text: f"{what}: {text}",
     )
