@@ -36,7 +36,7 @@ class BatchNormReLU(nnx.Module):
             return tn.batch_norm_infer(x, self.mean, self.var, self.scale, self.bias, act="relu")
         # With momentum 1 the new statistics are the batch's own. The operator divides by n - 1, as PyTorch does, and
         # Flax by n.
-        unused = jnp.zeros(x.shape[1])
+        unused = jnp.zeros(x.shape[1], jnp.float32)
         statistics = {"running_mean": unused, "running_var": unused, "momentum": 1.0}
         y, mean, var = tn.batch_norm(x, gamma=self.scale, beta=self.bias, **statistics, act="relu")
         n = x.size // x.shape[1]
