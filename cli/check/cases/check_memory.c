@@ -40,7 +40,7 @@ static void watch_page(const array *a, const char *begin, const char *end, const
     if (!a->map || watched.n == sizeof watched.pages / sizeof *watched.pages) return;
     watched.pages[watched.n].begin = begin;
     watched.pages[watched.n].end = end;
-    snprintf(watched.pages[watched.n].words, sizeof watched.pages->words, "reads or writes memory %s of %s", where,
+    snprintf(watched.pages[watched.n].words, sizeof watched.pages->words, "reads or writes memory %s of %.60s", where,
              name);
     watched.n++;
 }
