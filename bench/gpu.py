@@ -179,7 +179,7 @@ def layer_norm_kernels(dtype: str) -> Iterable[Row]:
 def sum_kernels(dtype: str) -> Iterable[Row]:
     x = randn(*LARGE, dtype=dtype)
     for title, axes in (("sum last", [1]), ("sum first", [0]), ("sum all", [0, 1])):
-        sides: dict[str, Call] = {"tenon": partial(tn.sum, x, axes=axes), "eager": partial(torch.sum, x, axes)}
+        sides: dict[str, Call] = {"tenon": partial(tn.sum, x, axes), "eager": partial(torch.sum, x, axes)}
         yield title, named(LARGE), dtype, x.nbytes, sides
 
 
