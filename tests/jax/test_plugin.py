@@ -50,7 +50,7 @@ def test_attributes_of_every_kind(plugin: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="pooled: needs size <= h"):
         tn.pooled(x, 10)
     with pytest.raises(TypeError, match=r"pooled: out is .*, needs a type that Tenon has"):
-        tn.pooled(x, 3, out=jnp.uint32)
+        tn.pooled(x, 3, out=jnp.int4)
     assert_close(tn.ordered(x[None], [2, -3, 1]), x[None].transpose(2, 0, 1))
     assert_close(tn.outer(X[:, None], X[0]), X[:, None] + X[0], "f64")
     assert tn.nothing(jnp.ones((2, 1, 3)), lambda_=2).shape == (2, 1, 6)
