@@ -169,6 +169,9 @@ TNI_INLINE void *r_at(const tn_type t, const void *p, int64_t i) {
 
 /* Lanes 0 … n - 1 from memory, the others `fill`; 0 <= n <= VL. */
 TNI_INLINE vreal v_load_n(const tn_type t, const void *p, int64_t i, int64_t n, real fill) {
+#if defined(TNI_ISA_avx512)
+    if (t == V_NATIVE) return v_load_first((const real *)p + i, n, fill);
+#endif
     real lanes[VL];
     for (int k = 0; k < VL; k++) lanes[k] = k < n ? r_load(t, p, i + k) : fill;
     vreal v;
@@ -177,6 +180,12 @@ TNI_INLINE vreal v_load_n(const tn_type t, const void *p, int64_t i, int64_t n, 
 }
 
 TNI_INLINE void v_store_n(const tn_type t, void *p, int64_t i, int64_t n, vreal v) {
+#if defined(TNI_ISA_avx512)
+    if (t == V_NATIVE) {
+        v_store_first((real *)p + i, n, v);
+        return;
+    }
+#endif
     for (int k = 0; k < VL; k++) {
         if (k < n) r_store(t, p, i + k, v[k]);
     }

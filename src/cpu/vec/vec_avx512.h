@@ -14,6 +14,24 @@ TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
     return (vreal)(((vint)a & mask) | ((vint)b & ~mask));
 }
 
+/* Lanes 0 … n - 1 of memory, 0 <= n <= VL. By these instructions and no others: of loops with a condition compilers may
+ * make a masked vextractf64x4, which faults on the page behind the last element although the lanes there are masked. */
+#if defined(TNI_REAL_f32)
+TNI_INLINE vreal v_load_first(const real *p, int64_t n, real fill) {
+    return (vreal)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), (__mmask16)((1u << n) - 1), p);
+}
+TNI_INLINE void v_store_first(real *p, int64_t n, vreal v) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+}
+#else
+TNI_INLINE vreal v_load_first(const real *p, int64_t n, real fill) {
+    return (vreal)_mm512_mask_loadu_pd(_mm512_set1_pd(fill), (__mmask8)((1u << n) - 1), p);
+}
+TNI_INLINE void v_store_first(real *p, int64_t n, vreal v) {
+    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1), (__m512d)v);
+}
+#endif
+
 #if defined(TNI_REAL_f32)
 
 /* The instructions give b where one is NaN; a NaN in a stays where it is. */
