@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -48,6 +49,29 @@ def test_contract_examples_parse(tmp_path: Path) -> None:
     assert len(examples) > 10
     done = subprocess.run([program], input="\n".join(examples) + "\n", text=True, capture_output=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_contract_examples_are_those_of_the_table() -> None:
+    """Contracts in docs/contract.md are shown as they are; what does not exist is called my_…."""
+    listed = subprocess.run([ROOT / "build" / "tenon", "ops", "--json"], check=True, capture_output=True, text=True)
+    table = {" ".join(row["signature"].split()) for row in json.loads(listed.stdout)}
+    examples = [" ".join(example.split()) for example in contract_examples()]
+    assert [e for e in examples if not e.startswith("my_") and e not in table] == []
+    assert sum(e in table for e in examples) > 8
+
+
+def test_every_variable_is_described() -> None:
+    """docs/environment.md has the variables that the doctor knows, and those are all that the project reads."""
+    doctor = (ROOT / "cli" / "doctor" / "doctor_system.c").read_text()
+    known = set(re.findall(r'\{"(TENON_\w+)", \w+', doctor))
+    sources = [p for name in ("src", "cli", "adapters", "python", "tests", "tools") for p in (ROOT / name).rglob("*.*")]
+    reads = re.compile(r"""(?:getenv\(|environ\.get\(|environ\[)["'](TENON_\w+)|\$\{(TENON_\w+):[-+]""")
+    found = [reads.findall(p.read_text()) for p in sources if p.suffix in (".c", ".h", ".py", ".sh")]
+    assert {a or b for names in found for a, b in names} <= known
+    text = (ROOT / "docs" / "environment.md").read_text()
+    described = re.findall(r"^\| `(TENON_\w+)` \|", text, re.MULTILINE)
+    assert len(known) > 15 and len(described) == len(set(described))
+    assert set(described) == known
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
