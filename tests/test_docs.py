@@ -74,6 +74,18 @@ def test_every_variable_is_described() -> None:
     assert set(described) == known
 
 
+def test_promises_are_held() -> None:
+    """docs/numerics.md names a case of `tenon check`, a test or a file of tests for each promise."""
+    said = subprocess.run([ROOT / "build" / "tenon", "help", "check"], check=True, capture_output=True, text=True)
+    cases = set(re.findall(r"^  (\w+)  ", said.stdout.partition("\nCases\n")[2], re.MULTILINE))
+    files = [p for p in (ROOT / "tests").rglob("test_*.*") if p.suffix in (".c", ".py")]
+    tests = {p.stem for p in files}.union(*(re.findall(r"def (test_\w+)", p.read_text()) for p in files))
+    held = re.findall(r"^\|[^|]+\|([^|]+)\|$", (ROOT / "docs" / "numerics.md").read_text(), re.MULTILINE)
+    names = [name for cell in held for name in re.findall(r"`(\w+)`", cell)]
+    assert len(names) > 30 and [name for name in names if name not in cases | tests] == []
+    assert [cell for cell in held if "`" not in cell and cell.strip() not in ("held by", "---")] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
@@ -109,6 +121,7 @@ def test_compatibility_is_what_was_tested() -> None:
 
 FOLLOWED = ["README.md"]
 FOLLOWED += [f"docs/{name}.md" for name in ("c", "formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
+FOLLOWED += [f"docs/{name}.md" for name in ("getting-started", "numerics", "own-operators", "troubleshooting", "when-not")]
 
 
 @pytest.mark.parametrize("document", FOLLOWED)
