@@ -104,6 +104,51 @@ def test_numbers_are_the_measured_ones(page: Path) -> None:
     assert report.split(text)[1] == report.PAGES[page](report.named(text)), "python bench/report.py --write"
 
 
+def messages_of_calls() -> str:
+    """What some wrong calls raise, without what points at the place."""
+    calls = ["softmax(np.ones(2, np.int64))", "layer_norm(np.ones((3, 4)), np.ones(5))"]
+    calls += ["fuse('max(x, 0)')", "fuse('std(x)')", "fuse('sum(x, 1)')"]
+    program = "import numpy as np, tenon.numpy as tn\n"
+    for call in calls:
+        program += f"try: tn.{call}\nexcept Exception as error: print(str(error).partition(' at column')[0])\n"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == len(calls)
+    return done.stdout
+
+
+def test_messages_are_those_of_the_sources() -> None:
+    """What docs/troubleshooting.md calls messages of Tenon is in its sources; … stands for what a call fills in."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    ours = text[: text.index("\n## Building extensions for PyTorch")]
+    paths = [p for name in ("src", "cli", "adapters", "python") for p in (ROOT / name).rglob("*")]
+    source = "".join(p.read_text() for p in paths if p.suffix in (".c", ".h", ".py"))
+    source = re.sub(r'"\s*(SYMBOL\s*)?f?"', lambda m: "tenon_plugin" if m[1] else "", source)  # strings that go on
+    source = re.sub(r"%\.?\d*[a-z]+|\{[^{}\n]*\}", "…", source.replace("{_NAME}", "libtenon.so"))
+    source += messages_of_calls()
+    headings = re.findall(r"^### `(.*)`$", ours, re.MULTILINE)
+    assert len(headings) > 20
+    for heading in headings:
+        pieces = re.split(r"…|`, `|cuda:0|cpu", heading)
+        assert [piece for piece in pieces if piece.strip(" :,.") not in source] == [], heading
+
+
+def test_numbers_of_when_not_are_the_measured_ones() -> None:
+    """Tables behind `<!-- from NAME -->` have rows of bench/results/NAME-….json, which the page links, rounded."""
+    text = (ROOT / "docs" / "when-not.md").read_text()
+    found = 0
+    for name, table in re.findall(r"<!-- from ([\w-]+) -->\n\n((?:\|.*\n)+)", text):
+        (file,) = set(re.findall(rf"\(\.\./(bench/results/{name}-[\w-]+\.json)\)", text))
+        rows = json.loads((ROOT / file).read_text())["rows"]
+        for line in table.splitlines()[2:]:
+            op, which, *shown = (cell.strip() for cell in line.strip("|").split("|"))
+            (row,) = [r for r in rows if r["op"] == op and r["pass"] == which and r.get("type", "bf16") == "bf16"]
+            measured = [row[k] for k in ("tenon_us", "eager_us", "torch_us", "compile_us") if k in row]
+            assert shown == [f"{us:.1f}" if us < 10 else f"{us:.0f}" for us in measured], (op, which)
+            found += 1
+    assert found >= 10
+
+
 def test_every_operator_is_described() -> None:
     assert operators_doc.PAGE.read_text() == operators_doc.page(), "python tools/operators_doc.py --write"
 
