@@ -123,8 +123,8 @@ _FUSE = """A function that computes a formula in one pass over memory{gradient}.
     z = gate(x, y)
     norm = tn.fuse("n = x * rsqrt(mean(x * x, -1) + 1e-6); y = n * g")
 
-Names that are not assigned are the inputs, in the order in which they are read. They broadcast as in NumPy and are passed
-by position or by name. Names that are assigned and not used again are the outputs.
+Names that are not assigned are the inputs, in the order in which they are read. They broadcast as in NumPy and are
+passed by position or by name. Names that are assigned and not used again are the outputs.
 
     + - * / % **   < <= > >= == !=   and or not   a if c else b   where(c, a, b)
     exp log sqrt rsqrt sin cos tanh erf sigmoid softplus relu gelu silu abs sign floor round pow clamp minimum maximum
