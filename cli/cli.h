@@ -34,6 +34,14 @@ typedef struct verb {
 extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags;
 const verb *const *all_verbs(void); /* NULL ends */
 
+/* A page of docs/ for `tenon help NAME`, in Markdown: made by cmake/help.cmake. */
+typedef struct topic {
+    const char *name, *about, *text;
+} topic;
+extern const topic topics[];               /* {0} ends */
+const topic *find_topic(const char *name); /* NULL: there is none */
+void print_topic(const topic *t);
+
 /* The exit status of a command that was not understood. */
 enum { EXIT_USAGE = 2 };
 

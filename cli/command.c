@@ -49,10 +49,12 @@ static int unknown_verb(const char *name) {
     const char *names[16];
     int n = 0;
     for (int i = 0; verbs[i]; i++) names[n++] = verbs[i]->name;
+    for (const topic *t = topics; t->name; t++) names[n++] = t->name;
     names[n++] = "help";
     names[n] = NULL;
     const char *near = nearest_name(name, names);
-    if (near) return usage_error(NULL, "there is no '%s'; did you mean `tenon %s`?", name, near);
+    const char *help = near && find_topic(near) ? "help " : "";
+    if (near) return usage_error(NULL, "there is no '%s'; did you mean `tenon %s%s`?", name, help, near);
     return usage_error(NULL, "there is no '%s'", name);
 }
 
@@ -63,8 +65,9 @@ static int print_overview(void) {
         printf("  %stenon %-10s%s", style_text(BOLD), verbs[i]->name, style_text(PLAIN));
         print_wrapped(verbs[i]->summary, 18, 18);
     }
-    printf("\n  tenon help VERB   examples and options of a verb\n"
-           "  tenon --version\n\n"
+    printf("\n  %-21s  examples and options of a verb\n", "tenon help VERB");
+    for (const topic *t = topics; t->name; t++) printf("  tenon help %-10s  %s\n", t->name, t->about);
+    printf("  tenon --version\n\n"
            "Try %stenon ops softmax%s, then %stenon check softmax --quick%s.\n",
            style_text(BOLD), style_text(PLAIN), style_text(BOLD), style_text(PLAIN));
     return 0;
@@ -73,8 +76,10 @@ static int print_overview(void) {
 static int help(int argc, char **argv) {
     if (argc < 1) return print_overview();
     const verb *v = find_verb(argv[0]);
-    if (!v) return unknown_verb(argv[0]);
-    print_help(v);
+    const topic *t = find_topic(argv[0]);
+    if (!v && !t) return unknown_verb(argv[0]);
+    if (v) print_help(v);
+    if (t) print_topic(t);
     return 0;
 }
 

@@ -2,13 +2,7 @@
 # They are what src/fuse gives to compilers on the user's machine, besides what it writes itself.
 cmake_minimum_required(VERSION 3.24)
 
-# DEFINITION: `static const char NAME[] = {…};` of a text.
-function(define_text definition name text)
-  file(WRITE ${OUT}.part "${text}")
-  file(READ ${OUT}.part hex HEX)
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-  set(${definition} "const char ${name}[] = {${bytes}0};\n" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/define_text.cmake)
 
 # For the host's compiler: headers, which lie in one folder there, so their includes lose the folders.
 file(GLOB files ${ROOT}/src/cpu/vec/vec*.h)

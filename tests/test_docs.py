@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -50,22 +51,111 @@ def test_contract_examples_parse(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_contract_examples_are_those_of_the_table() -> None:
+    """Contracts in docs/contract.md are shown as they are; what does not exist is called my_…."""
+    listed = subprocess.run([ROOT / "build" / "tenon", "ops", "--json"], check=True, capture_output=True, text=True)
+    table = {" ".join(row["signature"].split()) for row in json.loads(listed.stdout)}
+    examples = [" ".join(example.split()) for example in contract_examples()]
+    assert [e for e in examples if not e.startswith("my_") and e not in table] == []
+    assert sum(e in table for e in examples) > 8
+
+
+def test_every_variable_is_described() -> None:
+    """docs/environment.md has the variables that the doctor knows, and those are all that the project reads."""
+    doctor = (ROOT / "cli" / "doctor" / "doctor_system.c").read_text()
+    known = set(re.findall(r'\{"(TENON_\w+)", \w+', doctor))
+    sources = [p for name in ("src", "cli", "adapters", "python", "tests", "tools") for p in (ROOT / name).rglob("*.*")]
+    reads = re.compile(r"""(?:getenv\(|environ\.get\(|environ\[)["'](TENON_\w+)|\$\{(TENON_\w+):[-+]""")
+    found = [reads.findall(p.read_text()) for p in sources if p.suffix in (".c", ".h", ".py", ".sh")]
+    assert {a or b for names in found for a, b in names} <= known
+    text = (ROOT / "docs" / "environment.md").read_text()
+    described = re.findall(r"^\| `(TENON_\w+)` \|", text, re.MULTILINE)
+    assert len(known) > 15 and len(described) == len(set(described))
+    assert set(described) == known
+
+
+def test_promises_are_held() -> None:
+    """docs/numerics.md names a case of `tenon check`, a test or a file of tests for each promise."""
+    said = subprocess.run([ROOT / "build" / "tenon", "help", "check"], check=True, capture_output=True, text=True)
+    cases = set(re.findall(r"^  (\w+)  ", said.stdout.partition("\nCases\n")[2], re.MULTILINE))
+    files = [p for p in (ROOT / "tests").rglob("test_*.*") if p.suffix in (".c", ".py")]
+    tests = {p.stem for p in files}.union(*(re.findall(r"def (test_\w+)", p.read_text()) for p in files))
+    held = re.findall(r"^\|[^|]+\|([^|]+)\|$", (ROOT / "docs" / "numerics.md").read_text(), re.MULTILINE)
+    names = [name for cell in held for name in re.findall(r"`(\w+)`", cell)]
+    assert len(names) > 30 and [name for name in names if name not in cases | tests] == []
+    assert [cell for cell in held if "`" not in cell and cell.strip() not in ("held by", "---")] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links(document: Path) -> None:
-    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
-    headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in anchors, target
-        elif "://" not in target:
-            assert (document.parent / target.partition("#")[0]).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(document)):
+        name, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        page = document.parent / name if name else document
+        assert page.exists(), target
+        assert not anchor or page.suffix != ".md" or anchor in anchors(page), target
+
+
+def without_code(document: Path) -> str:
+    return re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+
+
+def anchors(document: Path) -> set[str]:
+    """What `#…` may name: headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)", without_code(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", list(report.PAGES), ids=lambda page: page.name)
 def test_numbers_are_the_measured_ones(page: Path) -> None:
     text = page.read_text()
     assert report.split(text)[1] == report.PAGES[page](report.named(text)), "python bench/report.py --write"
+
+
+def messages_of_calls() -> str:
+    """What some wrong calls raise, without what points at the place."""
+    calls = ["softmax(np.ones(2, np.int64))", "layer_norm(np.ones((3, 4)), np.ones(5))"]
+    calls += ["fuse('max(x, 0)')", "fuse('std(x)')", "fuse('sum(x, 1)')"]
+    program = "import numpy as np, tenon.numpy as tn\n"
+    for call in calls:
+        program += f"try: tn.{call}\nexcept Exception as error: print(str(error).partition(' at column')[0])\n"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == len(calls)
+    return done.stdout
+
+
+def test_messages_are_those_of_the_sources() -> None:
+    """What docs/troubleshooting.md calls messages of Tenon is in its sources; … stands for what a call fills in."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    ours = text[: text.index("\n## Building extensions for PyTorch")]
+    paths = [p for name in ("src", "cli", "adapters", "python") for p in (ROOT / name).rglob("*")]
+    source = "".join(p.read_text() for p in paths if p.suffix in (".c", ".h", ".py"))
+    source = re.sub(r'"\s*(SYMBOL\s*)?f?"', lambda m: "tenon_plugin" if m[1] else "", source)  # strings that go on
+    source = re.sub(r"%\.?\d*[a-z]+|\{[^{}\n]*\}", "…", source.replace("{_NAME}", "libtenon.so"))
+    source += messages_of_calls()
+    headings = re.findall(r"^### `(.*)`$", ours, re.MULTILINE)
+    assert len(headings) > 20
+    for heading in headings:
+        pieces = re.split(r"…|`, `|cuda:0|cpu", heading)
+        assert [piece for piece in pieces if piece.strip(" :,.") not in source] == [], heading
+
+
+def test_numbers_of_when_not_are_the_measured_ones() -> None:
+    """Tables behind `<!-- from NAME -->` have rows of bench/results/NAME-….json, which the page links, rounded."""
+    text = (ROOT / "docs" / "when-not.md").read_text()
+    found = 0
+    for name, table in re.findall(r"<!-- from ([\w-]+) -->\n\n((?:\|.*\n)+)", text):
+        (file,) = set(re.findall(rf"\(\.\./(bench/results/{name}-[\w-]+\.json)\)", text))
+        rows = json.loads((ROOT / file).read_text())["rows"]
+        for line in table.splitlines()[2:]:
+            op, which, *shown = (cell.strip() for cell in line.strip("|").split("|"))
+            (row,) = [r for r in rows if r["op"] == op and r["pass"] == which and r.get("type", "bf16") == "bf16"]
+            measured = [row[k] for k in ("tenon_us", "eager_us", "torch_us", "compile_us") if k in row]
+            assert shown == [f"{us:.1f}" if us < 10 else f"{us:.0f}" for us in measured], (op, which)
+            found += 1
+    assert found >= 10
 
 
 def test_every_operator_is_described() -> None:
@@ -85,6 +175,9 @@ def test_compatibility_is_what_was_tested() -> None:
 
 FOLLOWED = ["README.md"]
 FOLLOWED += [f"docs/{name}.md" for name in ("c", "formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
+FOLLOWED += [
+    f"docs/{name}.md" for name in ("getting-started", "numerics", "own-operators", "troubleshooting", "when-not")
+]
 
 
 @pytest.mark.parametrize("document", FOLLOWED)

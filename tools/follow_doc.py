@@ -203,6 +203,7 @@ def follow(document: Path, tree: Path, beside: Path) -> None:
         folder, project = (beside, ROOT) if block.options.get("at") == "plugin" else (tree, tree)
         env = {**os.environ, "PYTHONPATH": str(project / "python"), "TENON": str(ROOT)}
         env["TENON_CUDA_ARCHS"] = "none"  # what is followed needs no GPU
+        env["PATH"] = f"{project / 'build'}{os.pathsep}{env['PATH']}"  # `tenon`, as an installed one is called
         name = block.options.get("file")
         if name and block.language == "diff":
             print(f"  edit {name}")

@@ -380,7 +380,9 @@ const verb verb_bench = {
             "On a GPU every call finds its data in memory too, not in the L2 cache: buffers take turns, or L2 is "
             "filled with something else. \"graph\" is the time of a call among many in one CUDA graph, where nothing "
             "but the GPU takes time, \"event\" that between two events around a single launch, with its spread; GB/s "
-            "and the copy go by the graph where there is one. The copy is the better of the copy engine and a kernel. "
-            "\"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes on the CPU.",
+            "and the copy go by the graph where there is one. Two copies are timed, by the copy engine and by a "
+            "kernel, and "
+            "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
+            "on the CPU.",
     .run = run,
 };

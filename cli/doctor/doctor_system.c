@@ -181,10 +181,12 @@ static const variable variables[] = {
     {"TENON_SLOW_CALLS", ANY},
     {"TENON_TEST_ALL", ANY},
     {"TENON_TEST_DEVICE", ANY},
+    {"TENON_TEST_NVRTC", ANY},
     {"TENON_TEST_ONLY", ANY},
     {"TENON_TEST_PART", ANY},
     {"TENON_TEST_SECOND", ANY},
     {"TENON_TEST_SHOW", ANY},
+    {"TENON_WERROR", ANY},
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 

@@ -119,9 +119,21 @@ class Fuse(Protocol):
 
 _FUSE = """A function that computes a formula in one pass over memory{gradient}.
 
-``tn.fuse("relu(x * s + b)")`` takes x, s and b, as they occur; they broadcast as in NumPy. docs/formulas.md has the
-language: reductions, several outputs, contracts with dimensions and attributes by name. A mistake raises ValueError
-and points at the character. `fast` allows what may change the last bits, and NaN, infinity and -0.
+    gate = tn.fuse("silu(x) * y")
+    z = gate(x, y)
+    norm = tn.fuse("n = x * rsqrt(mean(x * x, -1) + 1e-6); y = n * g")
+
+Names that are not assigned are the inputs, in the order in which they are read. They broadcast as in NumPy and are
+passed by position or by name. Names that are assigned and not used again are the outputs.
+
+    + - * / % **   < <= > >= == !=   and or not   a if c else b   where(c, a, b)
+    exp log sqrt rsqrt sin cos tanh erf sigmoid softplus relu gelu silu abs sign floor round pow clamp minimum maximum
+    sum mean max min var logsumexp    of everything, or along the last dimension with axis=-1
+    f16(x) bf16(x) f32(x) i64(x) …    casts
+    f(x: T[n, c, *s], b: T[c], eps: float = 1e-5) -> y: T[n, c, *s] : …    with dimensions, attributes, types by name
+
+`tenon help formulas` prints the whole language. A mistake raises ValueError and points at the character. `fast` allows
+what may change the last bits, and NaN, infinity and -0.
 {updates}
 """
 

@@ -81,6 +81,23 @@ def test_the_overview_names_every_verb() -> None:
     assert tenon("help", "fuze").returncode == 2 and "did you mean `tenon fuse`" in tenon("help", "fuze").stderr
 
 
+@pytest.mark.parametrize("topic", ["formulas", "contract"])
+def test_the_languages_are_in_the_library(topic: str, tmp_path: Path) -> None:
+    """What docs/ says, without Markdown, wherever the command is run."""
+    done = subprocess.run([ROOT / "build/tenon", "help", topic], text=True, capture_output=True, cwd=tmp_path)
+    said = done.stdout
+    assert done.returncode == 0 and done.stderr == ""
+    assert all(len(line) <= 120 for line in said.splitlines())
+    assert not re.search(r"```|^#+ |^\|.*\|$|\]\(|\\\|", said, re.MULTILINE), "Markdown"
+    flat = " ".join(said.split())
+    blocks = [b for b in follow_doc.blocks(ROOT / f"docs/{topic}.md") if b.language in ("formula", "tenon")]
+    shown = [b for b in blocks if " ".join(b.text.split()) in flat]
+    assert len(shown) >= len(blocks) - 1 > 5  # the first one of contract.md stands above what is printed
+    assert f"tenon help {topic} " in tenon("help").stdout
+    nearly = tenon("help", topic[:-1])
+    assert nearly.returncode == 2 and f"did you mean `tenon help {topic}`" in nearly.stderr
+
+
 @pytest.mark.parametrize("command", ["build/tenon ops", "build/tenon ops --json", "{python} -m tenon ops --json"])
 def test_a_reader_that_has_seen_enough(command: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}

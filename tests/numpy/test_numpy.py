@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -560,3 +561,18 @@ def test_integers_without_a_sign(kind: type) -> None:
     assert np.array_equal(plus(x), x + kind(1)) and plus(x).dtype == kind
     with pytest.raises(TypeError, match="f: x has type u64; formulas compute integers in 64 bits with a sign"):
         plus(x.astype(np.uint64))
+
+
+def test_help_of_fuse_is_true() -> None:
+    said = tn.fuse.__doc__ or ""
+    formulas = re.findall(r'tn\.fuse\("(.*?)"\)', said)
+    assert len(formulas) == 2 and "tenon help formulas" in said
+    for formula in formulas:
+        tn.fuse(formula)
+    (each,) = re.findall(r"^    (exp .*)$", said, re.MULTILINE)
+    (reduced,) = re.findall(r"^    (sum .*?)  +of everything", said, re.MULTILINE)
+    two = {"pow", "minimum", "maximum"}
+    for name in [*each.split(), *reduced.split()]:
+        tn.fuse(f"{name}(x, y)" if name in two else f"{name}(x, 0.0, 1.0)" if name == "clamp" else f"{name}(x)")
+    for name in reduced.split():
+        tn.fuse(f"{name}(x, axis=-1)")

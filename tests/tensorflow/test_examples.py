@@ -14,5 +14,6 @@ def test_runs(example: Path) -> None:
     assert "digits right" in run_example(example, "tensorflow")
 
 
-def test_document(tmp_path: Path) -> None:
-    follow("tensorflow.md", tmp_path)
+@pytest.mark.parametrize("document", ["tensorflow.md", "getting-started.md"])
+def test_document(document: str, tmp_path: Path) -> None:
+    follow(document, tmp_path)
