@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_links(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for link, image in re.findall(r'\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"', text):
+        target = link or image
         if target.startswith("#"):
             assert target[1:] in anchors, target
         elif "://" not in target:
@@ -66,6 +68,23 @@ def test_links(document: Path) -> None:
 def test_numbers_are_the_measured_ones(page: Path) -> None:
     text = page.read_text()
     assert report.split(text)[1] == report.PAGES[page](report.named(text)), "python bench/report.py --write"
+
+
+@pytest.mark.parametrize("chart", report.CHARTS)
+def test_charts_show_the_measured_numbers(chart: str) -> None:
+    for path, drawn in report.images(chart, report.drawn_from(chart)).items():
+        assert path.read_text() == drawn, "python bench/report.py --write"
+        root = ElementTree.fromstring(drawn)
+        width, height = float(root.attrib["width"]), float(root.attrib["height"])
+        for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
+            x, y, w, h = (float(bar.attrib[key]) for key in ("x", "y", "width", "height"))
+            assert w > 0 and x + w <= width and y + h <= height
+
+
+def test_every_chart_is_on_a_page() -> None:
+    shown = "".join(page.read_text() for page in DOCUMENTS)
+    for path in report.IMAGES.glob("*.svg"):
+        assert f"img/{path.name}" in shown, path.name
 
 
 def test_every_operator_is_described() -> None:
