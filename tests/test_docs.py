@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 
 import compatibility  # noqa: E402
+import coverage_doc  # noqa: E402
 import follow_doc  # noqa: E402
 import operators_doc  # noqa: E402
 import report  # noqa: E402
@@ -89,6 +90,15 @@ def test_every_chart_is_on_a_page() -> None:
 
 def test_every_operator_is_described() -> None:
     assert operators_doc.PAGE.read_text() == operators_doc.page(), "python tools/operators_doc.py --write"
+
+
+@pytest.mark.parametrize("page", coverage_doc.PAGES, ids=lambda page: page.file)
+def test_every_function_of_a_framework_is_listed(page: coverage_doc.Page) -> None:
+    """That of TensorFlow, which has an environment of its own, is in tests/tensorflow."""
+    current = coverage_doc.is_current(page)
+    if current is None:
+        pytest.skip("another version, or none")
+    assert current, f"python tools/coverage_doc.py --write {page.file}"
 
 
 def test_compatibility_is_what_was_tested() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from examples import examples, follow, run_example
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+import coverage_doc
 
 
 @pytest.mark.parametrize("example", examples("tensorflow"), ids=lambda e: e.stem)
@@ -16,3 +21,11 @@ def test_runs(example: Path) -> None:
 
 def test_document(tmp_path: Path) -> None:
     follow("tensorflow.md", tmp_path)
+
+
+def test_every_function_of_tensorflow_is_listed() -> None:
+    (page,) = (page for page in coverage_doc.PAGES if page.file == "tensorflow.md")
+    current = coverage_doc.is_current(page)
+    if current is None:
+        pytest.skip("another version")
+    assert current, "python tools/coverage_doc.py --write tensorflow.md"
