@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -123,6 +124,37 @@ def test_examples_run(document: str, tmp_path: Path) -> None:
     for name in ("build", "python", "include"):
         (tree / name).symlink_to(ROOT / name)
     follow_doc.follow(ROOT / document, tree, tmp_path / "plugin")
+
+
+EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if path.stem != "demo"]  # `make demo` installs
+PACKAGES = {"sklearn": "scikit-learn", "keras": "tensorflow"}  # of modules that are called otherwise
+BRING_NUMPY = {"jax", "scikit-learn", "tensorflow"}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a program cannot do without, and those of its neighbours that it imports: imports at the top, or
+    in functions but for those in a `try`. Of frameworks.py, which tries each framework, those at the top."""
+    tree = ast.parse(path.read_text())
+    tried = {id(node) for block in ast.walk(tree) if isinstance(block, ast.Try) for node in ast.walk(block)}
+    nodes = tree.body if path.stem == "frameworks" else [node for node in ast.walk(tree) if id(node) not in tried]
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    beside = {name for name in found if (path.parent / f"{name}.py").is_file()}
+    return (found - beside).union(*(imported(path.parent / f"{name}.py") for name in beside))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_examples_name_what_they_need(example: Path) -> None:
+    header = ast.get_docstring(ast.parse(example.read_text())) or ""
+    (line,) = re.findall(r"pip install (.*)", header)
+    named = set(line.split())
+    modules = imported(example) - sys.stdlib_module_names - {"tenon"}
+    needed = {PACKAGES.get(module, module) for module in modules}
+    assert named == needed - ({"numpy"} if needed & BRING_NUMPY else set())
 
 
 FORMULAS = [b.text for b in follow_doc.blocks(ROOT / "docs" / "formulas.md") if b.language == "formula"]

@@ -14,8 +14,9 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,30 +40,32 @@ SIGNS = {
     "not_equal": "!=",
 }
 
-# Why the framework keeps a function, and the names that are meant, in any case of letters; the first that fits counts.
+# Why the framework keeps a function, and the names that are meant, in lower case, * for anything; the first that fits
+# counts.
 Reasons = Mapping[str, str]
 
-MATRICES = "matrix products, convolutions, attention, recurrence"
-DATA = "pooling, images, moving data"
-HELPERS = "containers and helpers"
 LEFT: Reasons = {
-    MATRICES: r".*conv(?!ex).*|.*attention.*|.*transformer.*|(bi|lazy)?linear|lineargeneral|lora.*|dense.*"
-    r"|.*einsum.*"
-    r"|.*(matmul|mul_?mm|grouped_mm|scaled_mm|dot|dot_general).*|gemm|(simple)?(rnn|lstm|gru)(base|cell.*)?|.*lstm.*"
-    r"|mgucell|simplecell|.*rnn.*|bidirectional|bilinear|matvec|vecmat|dft|stft",
-    DATA: r".*pool.*|.*pad(ding)?(\dd)?|.*interpolate|.*upsampl.*|(affine_?)?grid.*|affinegrid|.*shuffle|(un)?fold"
-    r"|embed|(reversible)?embedding(_?bag)?|safe_embed.*|one_?hot|flatten|unflatten|random.*|crop.*|.*crop|resiz.*"
-    r"|reshape|repeatvector|permute|concat.*"
-    r"|.*spectrogram|depth_?to_?space|space_to_batch|space_?to_?depth|.*lookup.*|.*hash.*|.*augment|augmix|autocontrast"
-    r"|cutmix|mixup|equalization|contrast.*|solarization|rescaling|maxnumbounding.*|categoryencoding|discretization"
-    r"|textvect.*|(un)?squeeze|slice|split|tile|transpose|gather.*|scatter.*|tensorscatter|expand|where|range|shape|size"
-    r"|constant.*|eyelike|compress|unique|topk|top_k|nonzero|nonmaxs.*|trilu|cast(like)?|bitcast|col2im|reversesequence"
-    r"|roialign|maxroi.*|centercrop.*|imagedecoder|.*window|melweight.*|string.*|regex.*|tfidf.*|deformconv|dilation2d|erosion2d|with_space_to_batch",
-    HELPERS: r"module.*|sequential|parameter.*|uninit.*|buffer|container|dataparallel|lazy.*|optimizer.*|loss(es)?"
-    r"|list|dict"
-    r"|.*wrapper|(input)?layer|inputspec|lambda|masking|pipeline|.*layer|get.*|(de)?serialize|initializers|experimental"
-    r"|timedistributed|activityreg.*|fp8.*|nanoofp8.*|if|loop|scan|optional.*|sequence.*|splittoseq.*|special"
-    r"|syncbatchnorm|identity|lossscaleoptimizer|multioptimizer|optimizermap|spectralnorm.*|weightnorm",
+    "matrix products, convolutions, attention, recurrence": """
+        *attention* *conv1d* *conv2d* *conv3d* *convtranspose* *convolution* *einsum* *gru* *lstm* *matmul* *rnn*
+        *transformer* atrous* bidirectional bilinear causalconv* conv conv_* convinteger convlocal deformconv dense* dft
+        dot dot_* fp8* gemm get_scaled* grouped_mm lazyconv* lazylinear linear lineargeneral lora* mgucell nanoofp8*
+        qlinear* scaled_* simplecell stft
+    """,
+    "pooling, images, moving data": """
+        *crop *crop* *grid* *hash* *lookup* *pad *pad?d *pool* *shuffle *spectrogram *upsampl* *window augmix
+        autocontrast bitcast cast castlike categoryencoding centercrop* col2im compress concat* constant* contrast*
+        cutmix depth_to_space depthtospace dilation2d discretization embed embedding embedding_bag embeddingbag
+        equalization erosion2d expand eyelike flatten fold gather* imagedecoder interpolate maxnumbounding* maxroi*
+        melweight* mixup nonmaxs* nonzero one_hot onehot pad permute randaugment random* range regex* repeatvector
+        rescaling reshape resiz* reversesequence reversibleembedding roialign safe_embed* scatter* shape size slice
+        solarization space_to_* spacetodepth split squeeze string* tensorscatter textvect* tfidf* tile top_k topk
+        transpose trilu unflatten unfold unique unsqueeze with_space* zeropadding*
+    """,
+    "containers and helpers": """
+        *layer *wrapper activityreg* container dataparallel deserialize dict experimental get identity if initializers
+        lambda lazy* list loop loss lossscale* masking module* multioptimizer optimizer* optional* parameter* pipeline
+        scan sequence* sequential serialize special spectralnorm* splittoseq* syncbatchnorm timedistributed weightnorm
+    """,
 }
 
 
@@ -211,12 +214,12 @@ def of_tensorflow() -> list[Space]:
         "MeanSquaredError": "mse",
     }
     sampling = {
-        "sampling, beams, labels and statistics of batches": r".*sampler|.*sampled.*|ctc_.*|.*hits|nce_loss"
-        r"|.*moments|.*statistics|in_top_k|collapse.*|compute_.*|approx_.*|isotonic.*|zero_fraction|scale_reg.*"
+        "sampling, beams, labels, statistics": "*hits *moments *sampled* *sampler *statistics approx_* collapse* "
+        "compute_* ctc_* in_top_k isotonic* nce_loss scale_reg* zero_fraction"
     }
     integers = {
-        "integers, sorting, complex numbers and segments": r".*segment.*|arg(max|min)|bincount|confusion.*|angle"
-        r"|conj|real|imag|invert_.*|in_top_k|approx_.*|top_k|sobol.*|cum.*|zero_fraction|is_(non|strict).*"
+        "integers, sorting, complex numbers, segments": "*segment* angle approx_* argmax argmin bincount confusion* "
+        "conj cum* imag in_top_k invert_* is_non* is_strict* real sobol* top_k zero_fraction"
     }
     return [
         Space("`tf.nn`", functions(tf.nn), nn, sampling, has_words=True),
@@ -247,8 +250,8 @@ def of_numpy() -> list[Space]:
     reduced = "all any argmax argmin average cumprod cumsum max mean median min nanmax nanmean nanmin nansum norm prod"
     reductions = [*reduced.split(), "ptp", "quantile", "std", "sum", "var"]
     others = {
-        "integers, bits, matrices and parts of numbers": r"bitwise.*|.*shift|invert|gcd|lcm|.*mat.*|.*vec.*|.*dot"
-        r"|frexp|ldexp|modf|nextafter|spacing|signbit|isnat|conj.*|divmod|float_power"
+        "integers, bits, matrices, parts of numbers": "*dot *mat* *shift *vec* bitwise* conj* divmod float_power "
+        "frexp gcd invert isnat lcm ldexp modf nextafter signbit spacing"
     }
     known = [name for name in reductions if hasattr(numpy, name)]
     return [
@@ -257,7 +260,7 @@ def of_numpy() -> list[Space]:
             "reductions",
             known,
             {},
-            {"sorting, counting and running sums": r"arg.*|cum.*|median|quantile|all|any"},
+            {"sorting, counting, running sums": "all any arg* cum* median quantile"},
             has_words=True,
         ),
         Space("others", ["clip", "where"], {"clip": "clamp"}, {}, has_words=True),
@@ -308,9 +311,8 @@ def of_onnx() -> list[Space]:
         "Neg": "-",
     }
     reasons = {
-        "random numbers": r"random.*|bernoulli|multinomial",
-        "integers and truth values": r"(bit|logical).*|and|or"
-        r"|not|xor|arg.*|matmulinteger|is(inf|nan)|equal|greater.*|less.*|cum.*|det|hardmax|.*integer",
+        "random numbers": "bernoulli multinomial random*",
+        "integers and truth values": "and arg* bit* cum* det hardmax isinf isnan not or xor",
     }
     return [Space("the operators of ONNX", names, {**words, **same, **different}, reasons)]
 
@@ -340,8 +342,10 @@ def find(module: Any, path: str) -> Any:
 
 
 def reason_of(name: str, space: Space) -> str | None:
-    reasons: Iterable[tuple[str, str]] = [*space.left.items(), *LEFT.items()]
-    return next((why for why, pattern in reasons if re.fullmatch(pattern, name, re.IGNORECASE)), None)
+    for why, names in (*space.left.items(), *LEFT.items()):
+        if any(fnmatchcase(name.lower(), pattern) for pattern in names.split()):
+            return why
+    return None
 
 
 def groups(space: Space, page: Page) -> Iterator[tuple[str, list[str]]]:
