@@ -53,17 +53,27 @@ def test_contract_examples_parse(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def without_code(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may have behind the #: the headings of a page, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)", without_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links(document: Path) -> None:
-    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
-    headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = without_code(document)
     for link, image in re.findall(r'\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"', text):
         target = link or image
-        if target.startswith("#"):
-            assert target[1:] in anchors, target
-        elif "://" not in target:
-            assert (document.parent / target.partition("#")[0]).exists(), target
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        page = document.parent / name if name else document
+        assert page.exists(), target
+        assert not anchor or anchor in anchors(page), target
 
 
 @pytest.mark.parametrize("page", list(report.PAGES), ids=lambda page: page.name)
