@@ -39,8 +39,8 @@ def section(path: Path) -> str:
 
 def gpu_kernels(result: dict[str, Any], link: str) -> list[str]:
     lines = [
-        f"{result['gpu']}, PyTorch {result['torch']}, {result['date']}: time on the device, beside a copy of the same",
-        f"bytes in the same run ({link}, made by `{result['command']}`).",
+        "Time on the device, compared with a copy of the same bytes and with PyTorch eager. Measured on",
+        f"{result['gpu']}, PyTorch {result['torch']}, {result['date']} ({link}, made by `{result['command']}`).",
         "",
         "| operator | shape | type | µs | TB/s | of the copy's speed | times as fast as PyTorch eager |",
         "|---|---|---|---|---|---|---|",
@@ -131,9 +131,10 @@ def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
         return f"{r['tenon_error']:.1e} ({r['torch_error']:.1e})" if "tenon_error" in r else ""
 
     lines = [
-        f"Formulas, {result['gpu']}, {result['rows'][0]['shape']}, f32 / bf16, {result['date']}: time on the device,",
-        "beside a copy of the bytes that must move, torch.compile, and the operator written by hand (layer_norm for",
-        f"rms_norm); the largest error against float64, and PyTorch's ({link}, made by `{result['command']}`).",
+        f"Time on the device for f32 / bf16, {result['rows'][0]['shape']}, on {result['gpu']}, {result['date']}. We",
+        "compare with a copy of the bytes that must move, with torch.compile, and with the operator written by hand",
+        "(layer_norm for rms_norm). The last column is the largest error against float64, and PyTorch's",
+        f"({link}, made by `{result['command']}`).",
         "",
         "| formula | pass | µs | of the copy's speed | times torch.compile | times the operator | error (PyTorch's) |",
         "|---|---|---|---|---|---|---|",
@@ -168,9 +169,9 @@ def operators(result: dict[str, Any], link: str) -> list[str]:
     rows: Rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"Every operator, module and optimiser, {where}, PyTorch {result['torch']}, {result['date']}: how many",
-        "times as fast as PyTorch eager and as torch.compile of the same code, in the same run, f32 / bf16. The code",
-        f"is in [bench/peers.py](../bench/peers.py), times and shapes are in {link}, made by `{result['command']}`.",
+        "How many times as fast as PyTorch eager, and as torch.compile of the same code, for f32 / bf16. Measured on",
+        f"{where}, PyTorch {result['torch']}, {result['date']}. The code is in [bench/peers.py](../bench/peers.py),",
+        f"times and shapes are in {link}, made by `{result['command']}`.",
         "",
         *means(rows, "eager", "PyTorch eager"),
         *means(rows, "compile", "torch.compile"),
@@ -189,9 +190,9 @@ def jax_speed(result: dict[str, Any], link: str) -> list[str]:
     rows: Rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"Every operator in JAX {result['jax']}, {where}, {result['date']}: how many times as fast as `jax.jit` of the",
-        "same formula, both compiled by `jax.jit`, in the same run, f32 / bf16. The code is in",
-        f"[bench/jax_peers.py](../bench/jax_peers.py), times and shapes are in {link}, made by `{result['command']}`.",
+        "How many times as fast as the same formula in JAX, both compiled by `jax.jit`, for f32 / bf16. Measured on",
+        f"{where}, JAX {result['jax']}, {result['date']}. The code is in [bench/jax_peers.py](../bench/jax_peers.py),",
+        f"times and shapes are in {link}, made by `{result['command']}`.",
         "",
         *means(rows, "jit", "jax.jit"),
         "| | forward | forward and gradient |",
@@ -236,17 +237,18 @@ def floor(rows: Rows) -> list[str]:
     ours = mean([r["times_torch"] for r in over])
     return [
         "",
-        f"In the {len(over)} rows with gradients that are over 1, a `torch.autograd.Function` that computes nothing",
-        f"costs {least:.2f} times what PyTorch's code costs, whose gradients C++ knows, and Tenon's {ours:.2f}",
-        "(geometric means). Without a build for each version of torch there is only that Function.",
+        f"In {len(over)} rows with gradients, Tenon's call takes longer than PyTorch's: {ours:.2f} times as long in",
+        f"the geometric mean. A `torch.autograd.Function` that computes nothing takes {least:.2f} of PyTorch's time by",
+        "itself in these rows. Tenon has to use such a Function, because anything else would need a build for each",
+        "version of PyTorch.",
     ]
 
 
 def calls(result: dict[str, Any], link: str) -> list[str]:
     where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
     return [
-        f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
-        f"times what PyTorch's code costs, less being better ({link}).",
+        "How long a call takes on small tensors, in µs and as a multiple of PyTorch's time. Less is better. Measured",
+        f"on {where}, PyTorch {result['torch']}, {result['date']} ({link}).",
         *floor(result["rows"]),
         "",
         *cost_of_calls(result["rows"], "torch", "PyTorch", {"forward": 1.2, "fwd+bwd": 1.0}),
@@ -259,23 +261,22 @@ def jax_costs(begin: str, result: dict[str, Any]) -> list[str]:
 
 def jax_calls(result: dict[str, Any], link: str) -> list[str]:
     where = f"JAX {result['jax']}, {result.get('gpu', result['cpu'])}, {result['date']}"
-    begin = f"What a compiled call costs on small arrays in {where}: µs, and how\n"
-    return jax_costs(f"{begin}many times what `jax.jit` of the same formula costs, less being better ({link}).", result)
+    begin = "How long a compiled call takes on small arrays, in µs and as a multiple of `jax.jit` of the same\n"
+    return jax_costs(f"{begin}formula. Less is better. Measured with {where} ({link}).", result)
 
 
 def jax_programs(result: dict[str, Any], link: str) -> list[str]:
-    begin = (
-        "The same for one of 20 calls in a program, each with arrays of its own: XLA makes CUDA graphs of these, and\n"
-    )
-    return jax_costs(f"{begin}Tenon's calls are a part of them ({link}).", result)
+    begin = "The same for one of 20 calls in a program, each with arrays of its own. XLA makes CUDA graphs of\n"
+    return jax_costs(f"{begin}these programs, and Tenon's calls are part of them ({link}).", result)
 
 
 def formulas_first(result: dict[str, Any], link: str) -> list[str]:
     rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"From the text of a formula to its first result, {where}, in ms: with nothing compiled before, and from the",
-        f"cache on disk; as the first use of Tenon in a process, and later in it ({link}).",
+        f"How long it takes from the text of a formula to its first result, in ms on {where}. We compare a formula",
+        "that is new with one in the cache on disk, and the first use of Tenon in a process with later ones",
+        f"({link}).",
         "",
         "| formula | nothing compiled, first | later | from the cache, first | later |",
         "|---|---|---|---|---|",
@@ -292,9 +293,9 @@ def formulas_cpu(result: dict[str, Any], link: str) -> list[str]:
     largest = {t: max(r["shape"][0] for r in result["rows"] if r["type"] == t) for t in ("f32", "bf16")}
     rows = [r for r in result["rows"] if r["threads"] == threads and r["shape"][0] == largest[r["type"]]]
     lines = [
-        f"Formulas, {result['cpu']}, {threads} threads, tensors of 64 MiB, f32 / bf16, {result['date']}: beside the",
-        "machine's own copy of the bytes that must move, and PyTorch's operators one by one. The cache's size and one",
-        f"thread are in {link}, made by `{result['command']}`.",
+        f"{result['cpu']}, {threads} threads, tensors of 64 MiB, f32 / bf16, {result['date']}. We compare with the",
+        "machine's own copy of the bytes that must move, and with PyTorch's operators one by one. Tensors that fit the",
+        f"cache, and one thread, are in {link}, made by `{result['command']}`.",
         "",
         "| formula | pass | GB/s | of the copy's speed | times as fast as PyTorch |",
         "|---|---|---|---|---|",
