@@ -1,7 +1,7 @@
 """The newest results of each machine as tables:  python bench/report.py [--write]
 
---write puts them into docs/speed.md, and a few rows of them into README.md, between the two comments that mark the
-place. A test compares what stands there with the files that it names.
+--write puts them into docs/speed.md, and a summary into README.md, between the two comments that mark the place, and
+draws the charts in docs/img. A test compares what stands there with the files that it names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from charts import THEMES, Chart, Group
+
 ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "img"
 BEGIN, END = "<!-- numbers: bench/report.py --write -->\n", "<!-- end of numbers -->\n"
 
 
@@ -36,8 +39,8 @@ def section(path: Path) -> str:
 
 def gpu_kernels(result: dict[str, Any], link: str) -> list[str]:
     lines = [
-        f"{result['gpu']}, PyTorch {result['torch']}, {result['date']}: time on the device, beside a copy of the same",
-        f"bytes in the same run ({link}, made by `{result['command']}`).",
+        "Time on the device, compared with a copy of the same bytes and with PyTorch eager. Measured on",
+        f"{result['gpu']}, PyTorch {result['torch']}, {result['date']} ({link}, made by `{result['command']}`).",
         "",
         "| operator | shape | type | µs | TB/s | of the copy's speed | times as fast as PyTorch eager |",
         "|---|---|---|---|---|---|---|",
@@ -51,7 +54,7 @@ def gpu_kernels(result: dict[str, Any], link: str) -> list[str]:
 
 def gpu_training(result: dict[str, Any], link: str) -> list[str]:
     lines = [
-        f"Forward and backward through autograd, the same machine ({link}), in µs:",
+        f"Forward and backward pass through autograd on the same machine, in µs ({link}):",
         "",
         "| operator | shape | type | Tenon | PyTorch eager | torch.compile |",
         "|---|---|---|---|---|---|",
@@ -66,18 +69,18 @@ def gpu_shapes(result: dict[str, Any], link: str) -> list[str]:
     ratios = [r["times_eager"] for r in result["rows"]]
     slower = sum(ratio < 0.95 for ratio in ratios)
     return [
-        f"Odd shapes, rows of 1 to 2^28 elements, few and many, last axis and not ({link}):",
-        f"{len(ratios)} shapes, in the geometric mean {mean(ratios):.2f} times as fast as PyTorch eager,",
-        f"{slower} of them slower than it by more than 5%.",
+        f"We also tried {len(ratios)} odd shapes: rows of 1 to 2^28 elements, few and many, along the last axis and",
+        f"along others ({link}). Tenon is {mean(ratios):.2f} times as fast as PyTorch eager (geometric mean),",
+        f"and slower by more than 5% in {slower} of them.",
     ]
 
 
 def gpu_launch(result: dict[str, Any], link: str) -> list[str]:
     lines = [
-        f"A call from C on small tensors, {result['gpu']}, {result['date']}: what it takes on the CPU, and a bare",
-        f"launch by the driver, in µs ({link}, made by `{result['command']}`).",
+        "How long a call from C takes on the CPU with small tensors, beside a bare launch by the driver: µs on",
+        f"{result['gpu']}, {result['date']} ({link}, made by `{result['command']}`).",
         "",
-        "| operator | shape | tn_run | a bare launch | more than that |",
+        "| operator | shape | tn_run | a bare launch | difference |",
         "|---|---|---|---|---|",
     ]
     for r in result["rows"]:
@@ -128,9 +131,10 @@ def formulas_gpu(result: dict[str, Any], link: str) -> list[str]:
         return f"{r['tenon_error']:.1e} ({r['torch_error']:.1e})" if "tenon_error" in r else ""
 
     lines = [
-        f"Formulas, {result['gpu']}, {result['rows'][0]['shape']}, f32 / bf16, {result['date']}: time on the device,",
-        "beside a copy of the bytes that must move, torch.compile, and the operator written by hand (layer_norm for",
-        f"rms_norm); the largest error against float64, and PyTorch's ({link}, made by `{result['command']}`).",
+        f"Time on the device for f32 / bf16, {result['rows'][0]['shape']}, on {result['gpu']}, {result['date']}. We",
+        "compare with a copy of the bytes that must move, with torch.compile, and with the operator written by hand",
+        "(layer_norm for rms_norm). The last column is the largest error against float64, and PyTorch's",
+        f"({link}, made by `{result['command']}`).",
         "",
         "| formula | pass | µs | of the copy's speed | times torch.compile | times the operator | error (PyTorch's) |",
         "|---|---|---|---|---|---|---|",
@@ -165,9 +169,9 @@ def operators(result: dict[str, Any], link: str) -> list[str]:
     rows: Rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"Every operator, module and optimiser, {where}, PyTorch {result['torch']}, {result['date']}: how many",
-        "times as fast as PyTorch eager and as torch.compile of the same code, in the same run, f32 / bf16. The code",
-        f"is in [bench/peers.py](../bench/peers.py), times and shapes are in {link}, made by `{result['command']}`.",
+        "How many times as fast as PyTorch eager, and as torch.compile of the same code, for f32 / bf16. Measured on",
+        f"{where}, PyTorch {result['torch']}, {result['date']}. The code is in [bench/peers.py](../bench/peers.py),",
+        f"times and shapes are in {link}, made by `{result['command']}`.",
         "",
         *means(rows, "eager", "PyTorch eager"),
         *means(rows, "compile", "torch.compile"),
@@ -186,9 +190,9 @@ def jax_speed(result: dict[str, Any], link: str) -> list[str]:
     rows: Rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"Every operator in JAX {result['jax']}, {where}, {result['date']}: how many times as fast as `jax.jit` of the",
-        "same formula, both compiled by `jax.jit`, in the same run, f32 / bf16. The code is in",
-        f"[bench/jax_peers.py](../bench/jax_peers.py), times and shapes are in {link}, made by `{result['command']}`.",
+        "How many times as fast as the same formula in JAX, both compiled by `jax.jit`, for f32 / bf16. Measured on",
+        f"{where}, JAX {result['jax']}, {result['date']}. The code is in [bench/jax_peers.py](../bench/jax_peers.py),",
+        f"times and shapes are in {link}, made by `{result['command']}`.",
         "",
         *means(rows, "jit", "jax.jit"),
         "| | forward | forward and gradient |",
@@ -233,17 +237,18 @@ def floor(rows: Rows) -> list[str]:
     ours = mean([r["times_torch"] for r in over])
     return [
         "",
-        f"In the {len(over)} rows with gradients that are over 1, a `torch.autograd.Function` that computes nothing",
-        f"costs {least:.2f} times what PyTorch's code costs, whose gradients C++ knows, and Tenon's {ours:.2f}",
-        "(geometric means). Without a build for each version of torch there is only that Function.",
+        f"In {len(over)} rows with gradients, Tenon's call takes longer than PyTorch's: {ours:.2f} times as long in",
+        f"the geometric mean. A `torch.autograd.Function` that computes nothing takes {least:.2f} of PyTorch's time by",
+        "itself in these rows. Tenon has to use such a Function, because anything else would need a build for each",
+        "version of PyTorch.",
     ]
 
 
 def calls(result: dict[str, Any], link: str) -> list[str]:
     where = result.get("gpu") or (result["cpu"] if result["device"] == "cpu" else "a GPU")
     return [
-        f"What a call costs on small tensors, {where}, PyTorch {result['torch']}, {result['date']}: µs, and how many",
-        f"times what PyTorch's code costs, less being better ({link}).",
+        "How long a call takes on small tensors, in µs and as a multiple of PyTorch's time. Less is better. Measured",
+        f"on {where}, PyTorch {result['torch']}, {result['date']} ({link}).",
         *floor(result["rows"]),
         "",
         *cost_of_calls(result["rows"], "torch", "PyTorch", {"forward": 1.2, "fwd+bwd": 1.0}),
@@ -256,23 +261,22 @@ def jax_costs(begin: str, result: dict[str, Any]) -> list[str]:
 
 def jax_calls(result: dict[str, Any], link: str) -> list[str]:
     where = f"JAX {result['jax']}, {result.get('gpu', result['cpu'])}, {result['date']}"
-    begin = f"What a compiled call costs on small arrays in {where}: µs, and how\n"
-    return jax_costs(f"{begin}many times what `jax.jit` of the same formula costs, less being better ({link}).", result)
+    begin = "How long a compiled call takes on small arrays, in µs and as a multiple of `jax.jit` of the same\n"
+    return jax_costs(f"{begin}formula. Less is better. Measured with {where} ({link}).", result)
 
 
 def jax_programs(result: dict[str, Any], link: str) -> list[str]:
-    begin = (
-        "The same for one of 20 calls in a program, each with arrays of its own: XLA makes CUDA graphs of these, and\n"
-    )
-    return jax_costs(f"{begin}Tenon's calls are a part of them ({link}).", result)
+    begin = "The same for one of 20 calls in a program, each with arrays of its own. XLA makes CUDA graphs of\n"
+    return jax_costs(f"{begin}these programs, and Tenon's calls are part of them ({link}).", result)
 
 
 def formulas_first(result: dict[str, Any], link: str) -> list[str]:
     rows = result["rows"]
     where = result.get("gpu", result["cpu"])
     lines = [
-        f"From the text of a formula to its first result, {where}, in ms: with nothing compiled before, and from the",
-        f"cache on disk; as the first use of Tenon in a process, and later in it ({link}).",
+        f"How long it takes from the text of a formula to its first result, in ms on {where}. We compare a formula",
+        "that is new with one in the cache on disk, and the first use of Tenon in a process with later ones",
+        f"({link}).",
         "",
         "| formula | nothing compiled, first | later | from the cache, first | later |",
         "|---|---|---|---|---|",
@@ -289,9 +293,9 @@ def formulas_cpu(result: dict[str, Any], link: str) -> list[str]:
     largest = {t: max(r["shape"][0] for r in result["rows"] if r["type"] == t) for t in ("f32", "bf16")}
     rows = [r for r in result["rows"] if r["threads"] == threads and r["shape"][0] == largest[r["type"]]]
     lines = [
-        f"Formulas, {result['cpu']}, {threads} threads, tensors of 64 MiB, f32 / bf16, {result['date']}: beside the",
-        "machine's own copy of the bytes that must move, and PyTorch's operators one by one. The cache's size and one",
-        f"thread are in {link}, made by `{result['command']}`.",
+        f"{result['cpu']}, {threads} threads, tensors of 64 MiB, f32 / bf16, {result['date']}. We compare with the",
+        "machine's own copy of the bytes that must move, and with PyTorch's operators one by one. Tensors that fit the",
+        f"cache, and one thread, are in {link}, made by `{result['command']}`.",
         "",
         "| formula | pass | GB/s | of the copy's speed | times as fast as PyTorch |",
         "|---|---|---|---|---|",
@@ -309,20 +313,42 @@ SECTIONS = {
     "gpu-kernels": gpu_kernels,
     "gpu-training": gpu_training,
     "gpu-shapes": gpu_shapes,
-    "gpu-launch": gpu_launch,
     "operators-cuda": operators,
     "calls-cuda": calls,
+    "gpu-launch": gpu_launch,
     "jax-speed-cuda": jax_speed,
     "jax-calls-cuda": jax_calls,
     "jax-programs-cuda": jax_programs,
     "formulas-gpu": formulas_gpu,
     "formulas-first-cuda": formulas_first,
     "cpu": cpu,
+    "calls-cpu": calls,
     "formulas-cpu": formulas_cpu,
     "formulas-first-cpu": formulas_first,
-    "calls-cpu": calls,
     "jax-speed-cpu": jax_speed,
     "jax-calls-cpu": jax_calls,
+}
+
+
+# What stands above them; results with the same heading stand together.
+HEADINGS = {
+    "gpu-kernels": "PyTorch on a GPU: large tensors",
+    "gpu-training": "PyTorch on a GPU: large tensors",
+    "gpu-shapes": "PyTorch on a GPU: large tensors",
+    "operators-cuda": "PyTorch on a GPU: every operator",
+    "calls-cuda": "PyTorch on a GPU: the cost of a call",
+    "gpu-launch": "C on a GPU: the cost of a call",
+    "jax-speed-cuda": "JAX on a GPU: every operator",
+    "jax-calls-cuda": "JAX on a GPU: the cost of a call",
+    "jax-programs-cuda": "JAX on a GPU: the cost of a call",
+    "formulas-gpu": "Formulas on a GPU",
+    "formulas-first-cuda": "Formulas on a GPU",
+    "cpu": "PyTorch on the CPU",
+    "calls-cpu": "PyTorch on the CPU: the cost of a call",
+    "formulas-cpu": "Formulas on the CPU",
+    "formulas-first-cpu": "Formulas on the CPU",
+    "jax-speed-cpu": "JAX on the CPU",
+    "jax-calls-cpu": "JAX on the CPU",
 }
 
 
@@ -340,51 +366,150 @@ def named(page: str) -> list[Path]:
 
 
 def everything(files: list[Path]) -> str:
-    """What stands between the comments of docs/speed.md."""
-    sections = [section(path) for path in files]
-    return "\n" + "\n".join(sections or ["No result is stored yet; `make bench` makes one.\n"]) + "\n"
-
-
-# Rows of README's table: what the result is of, the operator, how it is called there.
-FEW = [
-    ("gpu-kernels", "softmax", "softmax"),
-    ("gpu-kernels", "layer_norm", "layer_norm"),
-    ("gpu-kernels", "layer_norm_grad", "its gradients"),
-    ("gpu-kernels", "batch_norm", "batch_norm, training"),
-    ("gpu-kernels", "cross_entropy with gradient", "cross_entropy, loss and gradient"),
-    ("formulas-gpu", "relu(x*s+b), rows", "`relu(x * s + b)`"),
-    ("formulas-gpu", "swiglu", "`silu(gate) * x`"),
-    ("formulas-gpu", "gelu", "`gelu(x)`"),
-    ("formulas-gpu", "mish", "`x * tanh(softplus(x))`"),
-    ("formulas-gpu", "adamw_step", "a step of AdamW"),
-]
+    """What stands between the comments of docs/speed.md: a list of the headings, and below each the results of it."""
+    if not files:
+        return "\nNo result is stored yet; `make bench` makes one.\n\n"
+    under: dict[str, list[str]] = {}
+    for path in files:
+        under.setdefault(HEADINGS[kind_of(path)], []).append(section(path))
+    links = [f"- [{title}](#{re.sub('[^a-z0-9- ]', '', title.lower()).replace(' ', '-')})\n" for title in under]
+    parts = [f"## {title}\n\n" + "\n".join(sections) for title, sections in under.items()]
+    return "\n" + "".join(links) + "\n" + "\n".join(parts) + "\n"
 
 
 def few(files: list[Path]) -> str:
-    """What stands between those of README.md: bf16 on the GPU."""
+    """What stands between those of README.md: every operator beside PyTorch and JAX, and how long a formula takes."""
     results = {kind_of(path): (path, json.loads(path.read_text())) for path in files}
-    kinds = [kind for kind in ("gpu-kernels", "formulas-gpu") if kind in results]
-    if not kinds:
+    if not set(SUMMARY) <= set(results):
         return "\nNo result is stored yet; `make bench` makes one.\n\n"
-    links = " and ".join(f"[{results[k][0].name}]({results[k][0].relative_to(ROOT).as_posix()})" for k in kinds)
-    gpu, torch = (results[kinds[0]][1][key] for key in ("gpu", "torch"))
+    links = [f"[{kind}]({results[kind][0].relative_to(ROOT).as_posix()})" for kind in SUMMARY]
+    (_, of_torch), (_, of_jax), (_, first) = (results[kind] for kind in SUMMARY)
     lines = [
-        f"{gpu}, PyTorch {torch}, bf16, from {links}:",
+        f"On one {of_torch['gpu']} we timed the operators and modules in f32 and bf16, forward and with gradients,",
+        "beside the same code in PyTorch and JAX, in the same run:",
         "",
-        "| | shape | µs | of a copy's speed | times as fast as eager | as torch.compile |",
-        "|---|---|---|---|---|---|",
+        "| compared with | measurements | Tenon's speed, geometric mean | Tenon is slower by more than 5% in |",
+        "|---|---|---|---|",
     ]
-    for kind, op, title in FEW:
-        rows = results[kind][1]["rows"] if kind in results else []
-        r = next((r for r in rows if r["op"] == op and r["type"] == "bf16"), None)
-        if r is None:
-            continue
-        times = [f"{r[f'{side}_us'] / r['tenon_us']:.2f}" if f"{side}_us" in r else "" for side in ("eager", "compile")]
-        lines.append(f"| {title} | {r['shape']} | {r['tenon_us']:.0f} | {r['of_copy']:.0%} | {' | '.join(times)} |")
+    for result, side, name in (
+        (of_torch, "eager", f"PyTorch {of_torch['torch']}, eager"),
+        (of_torch, "compile", f"PyTorch {of_torch['torch']}, `torch.compile`"),
+        (of_jax, "jit", f"JAX {of_jax['jax']}, `jax.jit`"),
+    ):
+        found = [ratio for ratio, _ in ratios(result["rows"], side)]
+        lines.append(f"| {name} | {len(found)} | {mean(found):.2f}× | {sum(r < 0.95 for r in found)} |")
+    total = {cache: [r["total_ms"] for r in first["rows"] if r["cache"] == cache] for cache in ("empty", "full")}
+    new, cached = (f"{min(times):.1f} to {max(times):.1f} ms" for times in (total["empty"], total["full"]))
+    lines += [
+        "",
+        f"A new formula takes {new} from its text to the first result on the GPU. After that it is in a cache",
+        f"on disk, and takes {cached}.",
+        "",
+        f"These numbers are from {links[0]}, {links[1]} and",
+        f"{links[2]}.",
+    ]
     return "\n" + "\n".join(lines) + "\n\n"
 
 
+SUMMARY = ("operators-cuda", "jax-speed-cuda", "formulas-first-cuda")
+
 PAGES = {ROOT / "docs" / "speed.md": everything, ROOT / "README.md": few}
+
+
+# The operators of the charts, and what they are called there: the common ones, the slowest one among them.
+SHOWN = {
+    "softmax": "softmax",
+    "layer_norm": "layer_norm",
+    "rms_norm": "rms_norm",
+    "batch_norm": "batch_norm",
+    "cross_entropy": "cross_entropy",
+    "bce_with_logits": "bce_with_logits",
+    "mse": "mse",
+    "scale_bias_relu": "relu(x * scale + bias)",
+    "gelu": "gelu",
+    "swiglu": "silu(x) * y",
+    "dropout": "dropout",
+    "sum": "sum",
+}
+
+
+def group(rows: Rows, op: str, sides: tuple[str, ...]) -> Group | None:
+    """An operator in bf16 with its gradient."""
+    r = next((r for r in rows if (r["op"], r["type"], r["pass"]) == (op, "bf16", "fwd+bwd")), None)
+    if r is None:
+        return None
+    compared = tuple(r[f"{side}_us"] / r["tenon_us"] if f"{side}_us" in r else None for side in sides)
+    return Group(SHOWN[op], f"{r['tenon_us']:.0f} µs", compared)
+
+
+def peers(title: str, under: str, sides: dict[str, str]) -> Callable[[list[Path]], Chart]:
+    """A chart of one result file: Tenon beside these sides, by the names that the results have for them."""
+
+    def chart(files: list[Path]) -> Chart:
+        (path,) = files
+        result = json.loads(path.read_text())
+        found = [group(result["rows"], op, tuple(sides)) for op in SHOWN]
+        said = under.format(**result)
+        return Chart(title, said, ("Tenon", *sides.values()), [g for g in found if g], f"bench/results/{path.name}")
+
+    return chart
+
+
+def plain(cpu: str) -> str:
+    """The name of a CPU without its trade marks."""
+    return re.sub(r"\(\w+\)| Processor", "", cpu)
+
+
+def of_cpus(files: list[Path]) -> Chart:
+    """Operators with kernels of their own on the CPU, forward and with gradients, all sizes and types together."""
+    results = [json.loads(path.read_text()) for path in files]
+    groups = []
+    for op in results[0]["summary"]["operators"]:
+        compared = tuple(mean([r["ratio"] for r in result["rows"] if r["op"] == op]) for result in results)
+        groups.append(Group(op, "", compared))
+    sides = ("Tenon", *(f"PyTorch, {result['machine']}" for result in results))
+    machines = " and ".join(plain(result["cpu"]) for result in results)
+    under = f"{machines}. Mean over types, sizes, threads and both passes. Shorter is faster"
+    source = " and ".join(f"bench/results/{path.name}" for path in files)
+    return Chart("Time on the CPU, as multiples of Tenon's time", under, sides, groups, source)
+
+
+# By name: the kinds of results that a chart is of, and what draws it.
+CHARTS: dict[str, tuple[tuple[str, ...], Callable[[list[Path]], Chart]]] = {
+    "pytorch": (
+        ("operators-cuda",),
+        peers(
+            "Forward and backward pass, as multiples of Tenon's time",
+            "{gpu}, bf16, PyTorch {torch}. Shorter is faster; most tensors are 8192 x 8192",
+            {"compile": "torch.compile", "eager": "PyTorch eager"},
+        ),
+    ),
+    "jax": (
+        ("jax-speed-cuda",),
+        peers(
+            "Value and gradient in JAX, as multiples of Tenon's time",
+            "{gpu}, bf16, JAX {jax}, both sides compiled by jax.jit. Shorter is faster",
+            {"jit": "jax.jit"},
+        ),
+    ),
+    "cpu": (("cpu-x86_64", "cpu-aarch64"), of_cpus),
+}
+
+
+def newest_for(chart: str) -> list[Path]:
+    return [max((ROOT / "bench" / "results").glob(f"{kind}-*.json")) for kind in CHARTS[chart][0]]
+
+
+def drawn_from(chart: str) -> list[Path]:
+    """The results that the stored chart names."""
+    stored = (IMAGES / f"{chart}-{THEMES[0].name}.svg").read_text()
+    return [ROOT / name for name in re.findall(r"bench/results/[\w.-]+\.json", stored)]
+
+
+def images(chart: str, files: list[Path]) -> dict[Path, str]:
+    """The files of a chart, and what belongs into them."""
+    made = CHARTS[chart][1](files)
+    return {IMAGES / f"{chart}-{theme.name}.svg": made.draw(theme) for theme in THEMES}
 
 
 def split(page: str) -> tuple[str, str, str]:
@@ -401,6 +526,10 @@ def main() -> int:
     for page, make in PAGES.items():
         head, _, tail = split(page.read_text())
         page.write_text(head + make(newest()) + tail)
+    IMAGES.mkdir(exist_ok=True)
+    for chart in CHARTS:
+        for path, drawn in images(chart, newest_for(chart)).items():
+            path.write_text(drawn)
     return 0
 
 

@@ -1,5 +1,9 @@
 """The same formulas in every framework that this Python has: values and gradients against float64, time against the
-framework's own code. A part of `make demo`; alone: PYTHONPATH=python python examples/frameworks.py"""
+framework's own code. A part of `make demo`; alone, it needs NumPy and takes what else is installed:
+
+    pip install numpy
+    PYTHONPATH=python python examples/frameworks.py
+"""
 
 from __future__ import annotations
 

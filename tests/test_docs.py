@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 
 import compatibility  # noqa: E402
+import coverage_doc  # noqa: E402
 import follow_doc  # noqa: E402
 import operators_doc  # noqa: E402
 import report  # noqa: E402
@@ -86,25 +89,27 @@ def test_promises_are_held() -> None:
     assert [cell for cell in held if "`" not in cell and cell.strip() not in ("held by", "---")] == []
 
 
+def without_code(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may have behind the #: the headings of a page, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)", without_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(document)):
-        name, _, anchor = target.partition("#")
+    text = without_code(document)
+    for link, image in re.findall(r'\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"', text):
+        target = link or image
         if "://" in target:
             continue
+        name, _, anchor = target.partition("#")
         page = document.parent / name if name else document
         assert page.exists(), target
-        assert not anchor or page.suffix != ".md" or anchor in anchors(page), target
-
-
-def without_code(document: Path) -> str:
-    return re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
-
-
-def anchors(document: Path) -> set[str]:
-    """What `#…` may name: headings, as GitHub writes them."""
-    headings = re.findall(r"^#+ (.*)", without_code(document), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        assert not anchor or anchor in anchors(page), target
 
 
 @pytest.mark.parametrize("page", list(report.PAGES), ids=lambda page: page.name)
@@ -158,8 +163,34 @@ def test_numbers_of_when_not_are_the_measured_ones() -> None:
     assert found >= 10
 
 
+@pytest.mark.parametrize("chart", report.CHARTS)
+def test_charts_show_the_measured_numbers(chart: str) -> None:
+    for path, drawn in report.images(chart, report.drawn_from(chart)).items():
+        assert path.read_text() == drawn, "python bench/report.py --write"
+        root = ElementTree.fromstring(drawn)
+        width, height = float(root.attrib["width"]), float(root.attrib["height"])
+        for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
+            x, y, w, h = (float(bar.attrib[key]) for key in ("x", "y", "width", "height"))
+            assert w > 0 and x + w <= width and y + h <= height
+
+
+def test_every_chart_is_on_a_page() -> None:
+    shown = "".join(page.read_text() for page in DOCUMENTS)
+    for path in report.IMAGES.glob("*.svg"):
+        assert f"img/{path.name}" in shown, path.name
+
+
 def test_every_operator_is_described() -> None:
     assert operators_doc.PAGE.read_text() == operators_doc.page(), "python tools/operators_doc.py --write"
+
+
+@pytest.mark.parametrize("page", coverage_doc.PAGES, ids=lambda page: page.file)
+def test_every_function_of_a_framework_is_listed(page: coverage_doc.Page) -> None:
+    """That of TensorFlow, which has an environment of its own, is in tests/tensorflow."""
+    current = coverage_doc.is_current(page)
+    if current is None:
+        pytest.skip("another version, or none")
+    assert current, f"python tools/coverage_doc.py --write {page.file}"
 
 
 def test_compatibility_is_what_was_tested() -> None:
@@ -187,6 +218,37 @@ def test_examples_run(document: str, tmp_path: Path) -> None:
     for name in ("build", "python", "include"):
         (tree / name).symlink_to(ROOT / name)
     follow_doc.follow(ROOT / document, tree, tmp_path / "plugin")
+
+
+EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if path.stem != "demo"]  # `make demo` installs
+PACKAGES = {"sklearn": "scikit-learn", "keras": "tensorflow"}  # of modules that are called otherwise
+BRING_NUMPY = {"jax", "scikit-learn", "tensorflow"}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a program cannot do without, and those of its neighbours that it imports: imports at the top, or
+    in functions but for those in a `try`. Of frameworks.py, which tries each framework, those at the top."""
+    tree = ast.parse(path.read_text())
+    tried = {id(node) for block in ast.walk(tree) if isinstance(block, ast.Try) for node in ast.walk(block)}
+    nodes = tree.body if path.stem == "frameworks" else [node for node in ast.walk(tree) if id(node) not in tried]
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    beside = {name for name in found if (path.parent / f"{name}.py").is_file()}
+    return (found - beside).union(*(imported(path.parent / f"{name}.py") for name in beside))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_examples_name_what_they_need(example: Path) -> None:
+    header = ast.get_docstring(ast.parse(example.read_text())) or ""
+    (line,) = re.findall(r"pip install (.*)", header)
+    named = set(line.split())
+    modules = imported(example) - sys.stdlib_module_names - {"tenon"}
+    needed = {PACKAGES.get(module, module) for module in modules}
+    assert named == needed - ({"numpy"} if needed & BRING_NUMPY else set())
 
 
 FORMULAS = [b.text for b in follow_doc.blocks(ROOT / "docs" / "formulas.md") if b.language == "formula"]

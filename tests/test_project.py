@@ -34,8 +34,9 @@ def test_addresses_lead_to_files() -> None:
 
 
 def test_description_of_the_wheel_links_to_the_project() -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", make_wheel.description())
-    assert links
+    text = make_wheel.description()
+    links = [a or b for a, b in re.findall(r'\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"', text)]
+    assert any(link.endswith(".md") for link in links) and any(link.endswith(".svg") for link in links)
     assert all(link.startswith(("https://", "#")) for link in links)
 
 

@@ -69,7 +69,8 @@ def description() -> str:
     """The README for readers who do not have the files that it links to."""
     about = project()
     source = about["urls"]["Source"]
-    text = re.sub(r"(!\[[^]]*\]\()(?!\w+://|#)", rf"\1{source}/raw/main/", (ROOT / about["readme"]).read_text())
+    text = (ROOT / about["readme"]).read_text()
+    text = re.sub(r'(!\[[^]]*\]\(|\bsrc="|\bsrcset=")(?!\w+://|#)', rf"\1{source}/raw/main/", text)
     return re.sub(r"((?<!!)\[[^]]*\]\()(?!\w+://|#)", rf"\1{source}/blob/main/", text)
 
 

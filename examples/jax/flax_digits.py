@@ -1,6 +1,6 @@
 """The classifier of train_digits.py as a Flax model: modules of your own around Tenon's operators.
 
-    pip install flax scikit-learn
+    pip install jax flax optax scikit-learn
     PYTHONPATH=python python examples/jax/flax_digits.py
 
 Parameters, running statistics and random numbers are Flax's, and what an operator updates is assigned to them; nnx.jit,

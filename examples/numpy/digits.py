@@ -1,5 +1,6 @@
 """Trains a small classifier of digits twice, without any framework: with Tenon's operators and with plain NumPy.
 
+    pip install numpy
     PYTHONPATH=python python examples/numpy/digits.py
 
 Two layers with layer_norm and gelu between them, cross entropy, AdamW: forward, backward and step are written out, so

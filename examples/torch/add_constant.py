@@ -1,5 +1,6 @@
 """Adds a constant to every element of a tensor, into a tensor that is there already.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/add_constant.py [--device cuda]
 
 Replaces the first CUDA extension that everybody writes: a kernel `out[i] = in[i] + c`, a C++ function that checks the

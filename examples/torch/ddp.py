@@ -1,5 +1,6 @@
 """Two processes train one model with DistributedDataParallel over gloo, with Tenon's modules and with PyTorch's.
 
+    pip install torch scikit-learn
     PYTHONPATH=python python examples/torch/ddp.py [--device cuda]
 
 Replaces nothing but a worry: that an operator of one's own breaks where autograd's hooks, buckets and several processes

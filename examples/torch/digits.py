@@ -1,5 +1,6 @@
 """Trains a small classifier on real handwritten digits twice: with Tenon's operators and with PyTorch's own.
 
+    pip install torch scikit-learn
     PYTHONPATH=python python examples/torch/digits.py [--device cuda]
 
 Both models start from the same weights and see the same batches. layer_norm, batch_norm (with its relu fused) and

@@ -1,5 +1,6 @@
 """Adds a constant that changes at run time, without compiling again; on CUDA inside a captured graph.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/dynamic_constant.py [--device cuda]
 
 Replaces an extension that keeps its constant in `__constant__` memory and sets it by cudaMemcpyToSymbol. A tn.Param is

@@ -1,5 +1,6 @@
 """relu(x * scale + bias) as a layer with its gradient, trained on handwritten digits.
 
+    pip install torch scikit-learn
     PYTHONPATH=python python examples/torch/fused_layer.py [--device cuda]
 
 Replaces a fused kernel, a second one for its gradient, their C++ wrappers and an autograd Function. Here the line of

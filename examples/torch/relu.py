@@ -1,5 +1,6 @@
 """ReLU and its gradient.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/relu.py [--device cuda]
 
 Replaces two kernels (`y = max(x, 0)` and `dx = x > 0 ? dy : 0`), their wrappers and an autograd Function that saves x

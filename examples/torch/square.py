@@ -1,5 +1,6 @@
 """x * x, its gradient, and the gradient of that.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/square.py [--device cuda]
 
 Replaces the kernel that the tutorials on load_inline compile for half a minute. `tn.square` is a row of the table; a

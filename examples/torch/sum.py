@@ -1,5 +1,6 @@
 """The sum of a tensor, of its rows and of its columns.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/sum.py [--device cuda]
 
 Replaces the reduction kernel of the textbooks: a tree in shared memory, a second launch for what the blocks found or an

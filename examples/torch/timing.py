@@ -1,5 +1,6 @@
 """Times a fused formula beside PyTorch's operators one after the other, forward and with the gradient.
 
+    pip install torch
     PYTHONPATH=python python examples/torch/timing.py [--device cuda]
 
 Replaces the timing script beside every extension. Unfused, each operator reads and writes the whole tensor; fused, the

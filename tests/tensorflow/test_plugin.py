@@ -65,7 +65,7 @@ def test_attributes_of_every_kind(wrap: Any) -> None:
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="pooled: needs size <= h"):
         wrap(lambda: tn.pooled(x, 10))()
     with pytest.raises(TypeError, match=r"pooled: out is .*, needs a type that Tenon has"):
-        tn.pooled(x, 3, out=tf.uint32)
+        tn.pooled(x, 3, out=tf.qint8)
     assert_close(wrap(lambda: tn.ordered(x[None], [2, -3, 1]))(), tf.transpose(x[None], (2, 0, 1)))
     assert_close(wrap(lambda: tn.outer(X[:, None], X[0]))(), X[:, None] + X[0], "f64")
     assert wrap(lambda: tn.nothing(tf.ones((2, 1, 3)), lambda_=2))().shape == (2, 1, 6)

@@ -242,7 +242,8 @@ static bool takes(const checker *c, tn_type type) {
 /* In the smallest type that the kernel takes: the least memory. */
 static bool is_smallest(const checker *c) {
     const char *reference = reference_kernel(c->op);
-    if (c->kernel && reference && !strcmp(c->kernel, reference) && strcmp(reference, c->op->row->kernels->name)) {
+    if (c->kernel && reference && strcmp(c->kernel, reference) == 0 &&
+        strcmp(reference, c->op->row->kernels->name) != 0) {
         return false; /* plain and slow: minutes, also where no other kernel takes this type */
     }
     static const tn_type order[] = {TN_BF16, TN_F16, TN_F32, TN_F64, TN_U8, TN_I8, TN_I16, TN_I32, TN_I64};
