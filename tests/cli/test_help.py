@@ -104,3 +104,11 @@ def test_a_reader_that_has_seen_enough(command: str) -> None:
     text = f"{command.format(python=shlex.quote(sys.executable))} | head -n 1"
     done = subprocess.run(["sh", "-c", text], cwd=ROOT, env=env, text=True, capture_output=True)
     assert done.returncode == 0 and done.stderr == "" and done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("formula", ["f(x: e4m3[*s]) -> y: f32[*s] : f32(x) * 2", "f(x: f32[*s]) -> y: e5m2[*s] : x"])
+def test_8_bit_floats_are_refused_on_a_gpu(formula: str) -> None:
+    """Their bits were taken for integers."""
+    said = tenon("fuse", formula, "--show", "cuda")
+    assert said.returncode == 1 and "f: formulas on a GPU have no e" in said.stderr
+    assert tenon("fuse", formula, "--show", "c").returncode == 0

@@ -342,9 +342,24 @@ static void join_steps(tni_program *program) {
     }
 }
 
+/* Device code has no 8-bit floats. */
+static tn_status check_types(const tni_binding *b) {
+    for (int32_t i = 0; i < b->program->n_passes; i++) {
+        const tni_pass *pass = &b->program->passes[i];
+        for (int32_t k = 0; k < pass->n_memory; k++) {
+            const tn_type type = pass->memory[k].type;
+            if (type != TN_E4M3 && type != TN_E5M2) continue;
+            return tn_fail(TN_UNSUPPORTED, "%s: formulas on a GPU have no %s yet; the CPU has, or cast outside of it",
+                           b->f->contract->name, tn_type_name(type));
+        }
+    }
+    return TN_OK;
+}
+
 tn_status tni_plan_cuda(tni_binding *b) {
     tni_program *program = b->program;
     tni_text text = {0};
+    TN_TRY(check_types(b));
     tni_gpu_program *made = program->own = tni_arena_alloc(program->arena, sizeof *made);
     tn_status status = made ? TN_OK : TN_NO_MEMORY;
     for (int32_t i = 0; status == TN_OK && i < program->n_passes; i++) {
