@@ -190,7 +190,6 @@ _fuse = make_fuse("tenon.torch", _make_formula, _UPDATES, as_kept=_on_one_line)
 _made_inside: Any = ModuleType("tenon.torch formulas")
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _make_inside(formula: str, fast: bool) -> str:
     """Makes the function of a formula while dynamo traces; its name in _made_inside."""
     function = _fuse(formula, fast)
@@ -198,6 +197,10 @@ def _make_inside(formula: str, fast: bool) -> str:
     name: str = names.get(function, f"formula_{len(names)}")
     setattr(_made_inside, name, function)
     return name
+
+
+# What torch.compiler.assume_constant_result does; that imports dynamo, which takes seconds.
+_make_inside._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def fuse(formula: str, fast: bool = False) -> Callable[..., Any]:
