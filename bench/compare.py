@@ -30,7 +30,7 @@ SHAPES = {
     "softmax": ["s=[8, 16]", "s=[65536, 33]", "s=[4096, 1536]", "s=[1000, 50257]", "s=[512, 1000, 7] axis=1"],
     "softmax_grad": ["s=[65536, 33]", "s=[4096, 1536]"],
     "layer_norm": ["r=[8] c=16 gamma beta", "r=[65536] c=65 gamma beta", "r=[4096] c=1536 gamma", "r=[64] c=20001"],
-    "layer_norm_grad": ["r=[4096] c=1536 gamma beta", "r=[64] c=20001 gamma"],
+    "layer_norm_grad": [f"r=[{r}] c={c} gamma want_dx=true want_dgamma=true" for r, c in ((4096, 1536), (64, 20001))],
     "cross_entropy": ["r=[4096] v=1000 target<v", "r=[1024] v=50257 target<v"],
     "sum": ["s=[8, 16] axes=[1]", "s=[4096, 1000] axes=[0]", "s=[4096, 1001] axes=[1]", "s=[16777217]"],
     "batch_norm": ["n=32 c=65 s=[7, 7] gamma beta", "n=4096 c=256 s=[] gamma beta"],
