@@ -1,7 +1,8 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
 PREFIX ?= /usr/local
-.PHONY: help build install demo test test-quick test-nvrtc test-gpu bench bench-cpu release-cubins wheel wheels format lint clean
+.PHONY: help build install demo test test-quick test-nvrtc test-gpu bench bench-cpu \
+	release-cubins wheel wheels format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list

@@ -18,6 +18,8 @@ have_cxx() { echo '#include <cstddef>' | c++ -x c++ -E - >/dev/null 2>&1; }
 have_gxx() { command -v g++ >/dev/null; }
 have_ccache() { command -v ccache >/dev/null; }
 have_ninja() { command -v ninja >/dev/null; }
+have_pkg_config() { command -v pkg-config >/dev/null; }
+have_valgrind() { command -v valgrind >/dev/null; }
 have_locales() { command -v localedef >/dev/null && [ -f /usr/share/i18n/locales/tr_TR ]; }
 have_clang() { command -v clang >/dev/null; }
 have_tidy() { command -v clang-tidy >/dev/null; }
@@ -94,7 +96,11 @@ tools_for() {
         need have_gxx g++ # torch.compile looks for this one, and for Python.h
         need have_headers python3-dev
         ;;
-    docs) need have_ccache ccache ;; # a copy of the project is built
+    docs)
+        need have_ccache ccache # a copy of the project is built
+        need have_pkg_config pkg-config # an installation is tried
+        need have_valgrind valgrind
+        ;;
     fuzz) need have_clang clang ;;
     lint)
         need have_python python3

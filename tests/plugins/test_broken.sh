@@ -1,6 +1,6 @@
 #!/bin/sh
-# tenon check must catch every operator of broken.c and misbehaved.c by the case that is meant for it, and the command that
-# it prints must catch it again; operators that are right must pass.
+# tenon check must catch every operator of broken.c and misbehaved.c by the case that is meant for it, and the
+# command that it prints must catch it again; operators that are right must pass.
 # usage: test_broken.sh TENON BROKEN.so MISBEHAVED.so NAMELESS.so RAGGED.so
 tenon=$1 plugin=$2 misbehaved=$3 nameless=$4 ragged=$5 passed=0 failed=0
 
@@ -125,7 +125,8 @@ expect bad_exit values
 expect bad_abort values
 expect bad_forever values --limit 1 --dtype f32
 for op in bad_exit bad_abort; do
-    says 1 "FAIL $op f32 fast sliced, sample 2" check $op --load "$plugin" --dtype f32 --quick --case values,sliced,padded
+    says 1 "FAIL $op f32 fast sliced, sample 2" \
+        check $op --load "$plugin" --dtype f32 --quick --case values,sliced,padded
     says 1 "15 passed, 3 failed" check $op --load "$plugin" --dtype f32 --quick --case values,sliced,padded
 done
 says 1 "ended the process with exit(0); a kernel returns a tn_status" \

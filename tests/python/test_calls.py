@@ -227,7 +227,6 @@ def test_dir_has_what_is_meant() -> None:
 
 
 def test_a_name_that_is_nearly_right() -> None:
-    pytest.importorskip("tenon._suggest")
     with pytest.raises(AttributeError, match="has no attribute 'sofmax'; did you mean 'softmax'"):
         tn.sofmax  # noqa: B018
 
