@@ -102,13 +102,16 @@ def floats(values: Any) -> list[Tensor]:
     return [v for v in tree_flatten(values)[0] if isinstance(v, Tensor) and v.is_floating_point()]
 
 
-def gradients(outputs: Sequence[Tensor], given: Any, more: Sequence[Tensor] = ()) -> list[Tensor | None]:
+def gradients(
+    outputs: Sequence[Tensor], given: Any, dtype: torch.dtype, more: Sequence[Tensor] = ()
+) -> list[Tensor | None]:
+    """What arrives is rounded to `dtype`, for the outputs in float64 too."""
     wanted = [t for t in (*floats(given), *more) if t.requires_grad]
     through = [y for y in outputs if y.requires_grad]
     if not wanted or not through:
         return []
     torch.manual_seed(1)
-    arrived = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in through]
+    arrived = [torch.randn(y.shape, dtype=torch.float64).to(dtype).to(y) for y in through]
     return list(torch.autograd.grad(through, wanted, arrived, allow_unused=True))
 
 
@@ -161,7 +164,10 @@ def compare(
         assert_near(y, z, dtype, what, t)
     for y, z in zip(floats(mine), floats(exact), strict=True):  # what is updated in place
         assert_near(y, z, dtype, f"{what}: an argument afterwards")
-    sides = (gradients(have, mine, more[0]), gradients(typed, plain, more[1]), gradients(want, exact, more[2]))
+    sides = [
+        gradients(outputs, of, dtype, parameters)
+        for outputs, of, parameters in zip((have, typed, want), (mine, plain, exact), more, strict=True)
+    ]
     for k, (dy, dt, dz) in enumerate(zip(*sides, strict=True)):
         assert (dy is None) == (dz is None), f"{what}: gradient {k}"
         if dy is not None and dz is not None:
