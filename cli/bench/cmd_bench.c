@@ -72,7 +72,7 @@ static void print_state(const char *when, int index) {
 }
 
 static void print_gpu(void) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     if (tni_gpu_get("tenon bench", where.index, &gpu) != TN_OK) return;
     printf("%s%s%s (cuda:%d), %d SMs, %.0f MB of L2", style_text(BOLD), gpu->name, style_text(PLAIN), where.index,
            gpu->sms, gpu->l2_bytes / 1048576.0);
@@ -180,7 +180,7 @@ static void json_state(tni_text *t, const char *when, int index) {
 }
 
 static void json_gpu_begin(tni_text *t) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     if (tni_gpu_get("tenon bench", where.index, &gpu) != TN_OK) return;
     tni_text_add(t, "{\n  \"command\": ");
     tni_text_json_string(t, command_text());

@@ -47,7 +47,7 @@ static tn_status cuda_count(const char *wanted, int *count) {
 }
 
 static tn_status cuda_describe(const char *wanted, tn_device device, tn_device_info *info) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     tni_cuda_scope scope;
     TN_TRY(tni_gpu_get(wanted, device.index, &gpu));
     TN_TRY(tni_cuda_enter(wanted, device.index, &scope));

@@ -155,7 +155,7 @@ static void test_mixed(void) {
 /* With CUDA_VISIBLE_DEVICES empty there is no GPU anywhere. */
 static void test_missing(void) {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    const tni_gpu *found;
+    const tn_gpu *found;
     CHECK(tni_cuda("the test") == NULL && says("the test: "));
     CHECK(strstr(tn_last_error(), "NVIDIA driver") != NULL);
     CHECK(tni_gpu_count("counting") == 0 && says("counting: "));
@@ -194,7 +194,7 @@ static void test_lacks(void) {
 /* ---- a driver that works ----------------------------------------------------------------------------------------- */
 
 static void test_gpus(void) {
-    const tni_gpu *found = NULL;
+    const tn_gpu *found = NULL;
     CHECK(tni_cuda("a") && tni_cuda("a")->version == 12040);
     CHECK(tni_gpu_count("a") == 2);
     CHECK(tni_gpu_get("a", 1, &found) == TN_OK && found->index == 1 && found->major == 9 && found->sms == 132);
@@ -335,14 +335,14 @@ static const tn_host *streaming(void) {
 
 static tn_status launch(const char *name) {
     const tn_call call = {.name = name, .device = {TN_CUDA, 0}, .host = streaming()};
-    const tni_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
-    return tni_cuda_launch(&call, &l, NULL);
+    const tn_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
+    return tn_cuda_launch(&call, &l, NULL);
 }
 
 static void test_launch(void) {
     const tn_call call = {.name = "op", .device = {TN_CUDA, 0}, .host = streaming()};
     CHECK(launch("op") == TN_OK && current_context() == NULL);
-    CHECK(tni_cuda_launch(&call, &(tni_launch){.name = "empty"}, NULL) == TN_OK); /* a grid of 0 does nothing */
+    CHECK(tn_cuda_launch(&call, &(tn_launch){.name = "empty"}, NULL) == TN_OK); /* a grid of 0 does nothing */
 }
 
 static void test_sticky(void) {
@@ -369,7 +369,7 @@ static void test_wrong_image(void) {
 /* ---- forks ------------------------------------------------------------------------------------------------------- */
 
 static void child_of_fork(void) {
-    const tni_gpu *found;
+    const tn_gpu *found;
     CHECK(!tni_cuda("a") && says("a: CUDA was used before this process was forked"));
     CHECK(tni_gpu_get("a", 0, &found) == TN_SYSTEM && says("fork"));
     if (has_cuda_kernel("softmax")) CHECK(run_softmax(gpu, gpu, NULL) == TN_SYSTEM && says("fork"));

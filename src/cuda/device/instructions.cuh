@@ -177,7 +177,7 @@ TN_DEVICE void hide(f64 &a) { asm volatile("" : "+d"(a)); }
 TN_DEVICE void pin(f32 a) { asm volatile("" ::"f"(a)); }
 TN_DEVICE void pin(f64 a) { asm volatile("" ::"d"(a)); }
 
-/* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) -------------------------- */
+/* ---- kernels that follow one another closely (sm_90 and later; tn_launch.programmatic) -------------------------- */
 
 #if __CUDA_ARCH__ >= 900
 /* The next kernel may be brought onto the GPU; it waits for this one's results. */

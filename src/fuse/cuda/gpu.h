@@ -87,8 +87,8 @@ typedef struct tni_gpu_step {
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;
-    int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
-    tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
+    int32_t parts;       /* tensors of lists that a launch has room for; 0: no lists */
+    tn_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
 } tni_gpu_step;
 
 typedef struct tni_gpu_program {
