@@ -2,6 +2,7 @@
 #ifndef CLI_H
 #define CLI_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <tenon/status.h>
@@ -31,7 +32,8 @@ typedef struct verb {
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags;
+extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags, verb_new,
+    verb_build, verb_watch;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* A page of docs/ for `tenon help NAME`, in Markdown: made by cmake/help.cmake. */
@@ -51,6 +53,10 @@ const char *loaded_plugins(void);
 int first_loaded(void);
 /* The whole command, as the user wrote it. */
 const char *command_text(void);
+
+/* cmd_flags.c: folders with Tenon's headers; returns how many there are. */
+enum { MOST_HEADERS = 3 };
+int find_headers(char folders[static MOST_HEADERS][PATH_MAX]);
 
 /* Says what is wrong and where to look; returns EXIT_USAGE. */
 int usage_error(const verb *v, const char *format, ...) __attribute__((format(printf, 2, 3)));

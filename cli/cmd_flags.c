@@ -20,18 +20,27 @@ static bool find_library(char folder[static PATH_MAX]) {
 
 /* Headers are in a folder beside the library; of a build and of an installation they are, or the rest of them is,
  * beside the library's folder; some systems have a folder for the processor in between. */
-static int print_cflags(const char *library) {
-    static const char *const places[][2] = {
+int find_headers(char folders[static MOST_HEADERS][PATH_MAX]) {
+    static const char *const places[MOST_HEADERS][2] = {
         {"include", "tenon/ops.h"}, {"../include", "tenon.h"}, {"../../include", "tenon/ops.h"}};
-    int printed = 0;
-    for (int i = 0; i < 3; i++) {
-        char path[PATH_MAX], file[PATH_MAX], folder[PATH_MAX];
+    char library[PATH_MAX];
+    int found = 0;
+    if (!find_library(library)) return 0;
+    for (int i = 0; i < MOST_HEADERS; i++) {
+        char path[PATH_MAX], file[PATH_MAX];
         int n = snprintf(path, sizeof path, "%s/%s", library, places[i][0]);
-        if (n >= PATH_MAX || !realpath(path, folder)) continue;
-        n = snprintf(file, sizeof file, "%s/%s", folder, places[i][1]);
-        if (n < PATH_MAX && access(file, R_OK) == 0) printf("%s-I%s", printed++ ? " " : "", folder);
+        if (n >= PATH_MAX || !realpath(path, folders[found])) continue;
+        n = snprintf(file, sizeof file, "%s/%s", folders[found], places[i][1]);
+        if (n < PATH_MAX && access(file, R_OK) == 0) found++;
     }
-    return printed;
+    return found;
+}
+
+static int print_cflags(void) {
+    static char folders[MOST_HEADERS][PATH_MAX];
+    const int n = find_headers(folders);
+    for (int i = 0; i < n; i++) printf("%s-I%s", i ? " " : "", folders[i]);
+    return n;
 }
 
 static int run(int count, const char *const *rest) {
@@ -39,7 +48,7 @@ static int run(int count, const char *const *rest) {
     if (count) return usage_error(&verb_flags, "takes no arguments, not '%s'", rest[0]);
     if (!find_library(library)) return fprintf(stderr, "tenon flags: libtenon.so cannot be found\n"), 1;
     const bool all = only_cflags == only_libs;
-    int printed = all || only_cflags ? print_cflags(library) : 0;
+    int printed = all || only_cflags ? print_cflags() : 0;
     if (all || only_libs) printf("%s-L%s -Wl,-rpath,%s -ltenon", printed ? " " : "", library, library);
     putchar('\n');
     return 0;

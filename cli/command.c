@@ -11,7 +11,7 @@
 #include "cli.h"
 
 static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_fuse,
-                                    &verb_devices, &verb_doctor, &verb_flags, NULL};
+                                    &verb_devices, &verb_doctor, &verb_flags, &verb_new, &verb_build, &verb_watch, NULL};
 
 static char loads[4096], command[8192];
 static int n_built_in = -1; /* operators before the first --load; -1: there was none */
