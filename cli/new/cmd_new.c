@@ -112,11 +112,17 @@ static bool write_sources(const char *folder, const char *name, const from_resul
     return write_filled(folder, kernels, source, fillings);
 }
 
+static void print_file(const char *name, const char *end, const char *about) {
+    char file[NAME_MAX + 8];
+    snprintf(file, sizeof file, "%s%s", name, end);
+    printf("  %-18s %s\n", file, about);
+}
+
 static void print_next(const char *folder, const char *name) {
     printf("%s/\n", folder);
-    printf("  %-18s what the operator is: contract, reference, samples to test with\n", "NAME.c");
-    printf("  %-18s the kernel for the GPU\n", "NAME.cu");
-    if (python) printf("  %-18s and the rest of a Python package; `pip wheel .` makes one file of it\n", "pyproject.toml");
+    print_file(name, ".c", "what the operator is: contract, reference, samples to test with");
+    print_file(name, ".cu", "the kernel for the GPU");
+    if (python) print_file("pyproject", ".toml", "and the rest of a Python package; `pip wheel .` makes one file of it");
     printf("Next:\n  tenon build %s\n  tenon --load %s/%s.tenon.so check --only-loaded\n", folder, folder, name);
 }
 
