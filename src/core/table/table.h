@@ -67,4 +67,12 @@ typedef struct tni_formulas {
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
 
+/* Kernels as text: files that hold some, and code that plugins have of theirs. Handed in by whoever can compile them. */
+typedef struct tni_kernel_texts {
+    bool (*is_text)(const char *data, size_t bytes); /* by the first bytes of a file */
+    tn_status (*load)(const char *path, const char *text);
+    void (*add_built)(const void *list); /* `tenon_built` of a plugin */
+} tni_kernel_texts;
+void tni_set_kernel_texts(const tni_kernel_texts *texts);
+
 #endif
