@@ -171,7 +171,7 @@ static tn_status open_plugin(const char *path, void **opened) {
     void *handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
-    tn_status status = plugin ? tni_table_add(plugin->ops, (int)plugin->count)
+    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count)
                               : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
     *opened = handle;
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
