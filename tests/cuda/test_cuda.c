@@ -361,7 +361,7 @@ static void test_find(void) {
     const tn_call second = {.name = "op", .device = other_gpu, .host = streaming()};
     _Atomic int *loads = dlsym(RTLD_DEFAULT, "fake_loads");
     tn_launch l = {.grid = 3, .block = 128, .shared = 1000}, again = {0};
-    tn_cuda_code code;
+    tn_cuda_code made;
     const tn_gpu *found;
     CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "noted") == TN_OK && l.kernel && l.grid == 3);
     CHECK(strcmp(l.name, "noted") == 0 && current_context() == NULL && *loads == 1);
@@ -372,8 +372,8 @@ static void test_find(void) {
     CHECK(tn_cuda_find(&second, &again, &for_all, sizeof for_all, "noted") == TN_OK && *loads == 2);
     moved.kernels[1].name = "new"; /* and what is there now may be something else */
     CHECK(tn_cuda_find(&call, &again, &moved, sizeof moved, "new") == TN_OK && *loads == 3);
-    CHECK(tn_cuda_inspect(&call, &l, &code) == TN_OK && code.registers == 77 && code.most_threads == 256);
-    CHECK(code.compiled_for == 90 && tn_cuda_gpu(&second, &found) == TN_OK && found->index == 1);
+    CHECK(tn_cuda_inspect(&call, &l, &made) == TN_OK && made.registers == 77 && made.most_threads == 256);
+    CHECK(made.compiled_for == 90 && tn_cuda_gpu(&second, &found) == TN_OK && found->index == 1);
     tn_shutdown();
     CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "noted") == TN_OK && *loads == 4);
 }

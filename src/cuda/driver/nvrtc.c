@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/host/library.h"
 #include "cuda.h"
@@ -27,6 +28,7 @@ typedef struct nvrtc_program *program; /* nvrtcProgram */
     X(GetProgramLogSize, (program made, size_t * bytes))                                                         \
     X(GetProgramLog, (program made, char *log))
 
+#define DEVICE_HEADER "tenon/device.cuh"
 enum { MOST_ARCHS = 128, MOST_OPTIONS = 16, LEAST_MAJOR = 12 };
 
 static struct {
@@ -172,7 +174,9 @@ tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *so
     all[n++] = arch;
     all[n++] = "-std=c++17";
     while (options && *options && n < MOST_OPTIONS) all[n++] = *options++;
-    int error = nvrtc.CreateProgram(&compiled, source, name, 0, NULL, NULL);
+    const char *headers[] = {tni_device_text}, *include_names[] = {DEVICE_HEADER};
+    const int n_headers = strstr(source, DEVICE_HEADER) != NULL;
+    int error = nvrtc.CreateProgram(&compiled, source, name, n_headers, headers, include_names);
     if (error) return failed(wanted, "beginning", error);
     error = nvrtc.CompileProgram(compiled, n, all);
     const tn_status status = error ? refused(wanted, compiled, error) : take_code(wanted, compiled, made);
