@@ -283,8 +283,7 @@ static int include_options(char (*options)[600], const char **list, int n) {
 
 static tn_status compile(const char *op, const tn_source *source, const instance *of, int major, int minor,
                          const char *more, tni_compiled_code *made) {
-    static const tni_header headers[] = {{"tenon/device.cuh", tni_device_text},
-                                         {"stdint.h", integers},   {"cstdint", integers},  {"stddef.h", ""},
+    static const tni_header headers[] = {{"stdint.h", integers},   {"cstdint", integers},  {"stddef.h", ""},
                                          {"cstddef", ""},          {"stdio.h", ""},        {"cstdio", ""},
                                          {"stdlib.h", ""},         {"math.h", limits},     {"cmath", limits},
                                          {"float.h", limits},      {"cfloat", limits},     {"limits.h", limits},

@@ -200,7 +200,7 @@ static tn_status open_plugin(const char *path, void **opened) {
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
     const void *built = dlsym(handle, "tenon_built");
-    tn_status status = plugin ? tni_table_add(plugin->ops, (int)plugin->count)
+    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count)
                               : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
     *opened = handle;
     if (status == TN_OK && built && texts) texts->add_built(built);

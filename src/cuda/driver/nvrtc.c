@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/host/library.h"
 #include "core/host/text.h"
@@ -30,6 +31,7 @@ typedef struct nvrtc_program *program; /* nvrtcProgram */
     X(AddNameExpression, (program made, const char *expression))                                                 \
     X(GetLoweredName, (program made, const char *expression, const char **name))
 
+#define DEVICE_HEADER "tenon/device.cuh"
 enum { MOST_ARCHS = 128, MOST_OPTIONS = 48, MOST_HEADERS = 32, LEAST_MAJOR = 12 };
 
 static struct {
@@ -175,6 +177,10 @@ static tn_status take_names(const char *wanted, program made, const char *const 
 static int begin(const tni_nvrtc_job *job, program *made) {
     const char *called[MOST_HEADERS], *texts[MOST_HEADERS];
     int n = 0;
+    if (strstr(job->source, DEVICE_HEADER)) {
+        called[n] = DEVICE_HEADER;
+        texts[n++] = tni_device_text;
+    }
     for (const tni_header *h = job->headers; h && h->name && n < MOST_HEADERS; h++) {
         called[n] = h->name;
         texts[n++] = h->text;
