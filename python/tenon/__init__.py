@@ -12,15 +12,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tenon._kernel import Kernel, kernel
     from tenon._lib import TenonError
     from tenon.contract import Operator
 
     __version__: str
 
-__all__ = ["TenonError", "__version__", "load", "ops"]
+__all__ = ["Kernel", "TenonError", "__version__", "kernel", "load", "ops"]
 
 
 def __getattr__(name: str) -> object:
+    if name in ("Kernel", "kernel"):
+        from tenon import _kernel
+
+        return getattr(_kernel, name)
     if name not in ("TenonError", "__version__"):
         raise AttributeError(f"module 'tenon' has no attribute {name!r}")
     from tenon import _lib
@@ -52,3 +57,6 @@ def ops() -> dict[str, Operator]:
 
 # What to call when the table has grown: one function for each framework that is in use.
 _adapters: list[Callable[[], None]] = globals().get("_adapters", [])  # which importlib.reload leaves
+
+# Operators that were defined again with another text: the name that users know, and the name of the newest.
+_newest: dict[str, str] = globals().get("_newest", {})

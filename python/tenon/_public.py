@@ -98,8 +98,16 @@ def add_functions(
             continue
         module[name] = made
         names.append(name)
+    use_newest(module)
     if failed is not None:
         raise failed
+
+
+def use_newest(module: MutableMapping[str, Any]) -> None:
+    """A kernel that was defined again with another text is the one that its name means."""
+    for name, newest in tenon._newest.items():
+        if newest in module:
+            module[name] = module[newest]
 
 
 _refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of

@@ -178,7 +178,7 @@ static int64_t given(reader *r, int64_t other) {
     return value;
 }
 
-static bool read_way(reader *r, way *how, int64_t *each, tni_step *step) {
+static bool read_way(reader *r, way *how, int64_t *each, tni_launch_step *step) {
     if (take(r, "elements")) {
         *how = ELEMENTS;
         *each = given(r, 1);
@@ -202,7 +202,7 @@ static bool read_way(reader *r, way *how, int64_t *each, tni_step *step) {
     return true;
 }
 
-static bool read_setting(reader *r, tni_step *step, int64_t *scratch, bool *has_grid) {
+static bool read_setting(reader *r, tni_launch_step *step, int64_t *scratch, bool *has_grid) {
     struct {
         const char *name;
         int64_t *to;
@@ -226,7 +226,7 @@ static bool read_setting(reader *r, tni_step *step, int64_t *scratch, bool *has_
     return false;
 }
 
-static void set_grid(const tni_sizes *sizes, way how, int64_t each, tni_step *step) {
+static void set_grid(const tni_sizes *sizes, way how, int64_t each, tni_launch_step *step) {
     int64_t *grid = step->grid;
     const int64_t threads = step->block[0] * step->block[1] * step->block[2];
     if (how == ELEMENTS) grid[0] = ceil_of(ceil_of(sizes->count, each), threads);
@@ -240,7 +240,7 @@ static void set_grid(const tni_sizes *sizes, way how, int64_t each, tni_step *st
 }
 
 /* What the driver would refuse without saying which number it means. */
-static void check(reader *r, const char *at, const tni_step *step) {
+static void check(reader *r, const char *at, const tni_launch_step *step) {
     static const int64_t most_grid[] = {2147483647, 65535, 65535}, most_block[] = {1024, 1024, 64};
     char what[160];
     for (int i = 0; i < 3 && r->status == TN_OK; i++) {
@@ -264,7 +264,7 @@ static void check(reader *r, const char *at, const tni_step *step) {
 }
 
 /* `name:`, which says which kernel it is of */
-static void read_name(reader *r, tni_step *step) {
+static void read_name(reader *r, tni_launch_step *step) {
     skip(r);
     size_t n = 0;
     while (isalnum((unsigned char)r->s[n]) || r->s[n] == '_') n++;
@@ -275,11 +275,11 @@ static void read_name(reader *r, tni_step *step) {
     r->s = behind + 1;
 }
 
-static void read_step(reader *r, tni_step *step, int64_t *scratch) {
+static void read_step(reader *r, tni_launch_step *step, int64_t *scratch) {
     way how = BY_HAND;
     bool has_grid = false;
     int64_t each = 1;
-    *step = (tni_step){.grid = {0, 1, 1}, .block = {0, 1, 1}};
+    *step = (tni_launch_step){.grid = {0, 1, 1}, .block = {0, 1, 1}};
     read_name(r, step);
     skip(r);
     const char *begin = r->s;
@@ -299,9 +299,9 @@ static void read_step(reader *r, tni_step *step, int64_t *scratch) {
     check(r, begin, step);
 }
 
-tn_status tni_launch_read(const char *op, const char *line, const tni_sizes *sizes, tni_steps *made) {
+tn_status tni_launch_read(const char *op, const char *line, const tni_sizes *sizes, tni_launch_steps *made) {
     reader r = {.op = op, .line = line, .s = line, .sizes = sizes, .status = TN_OK};
-    *made = (tni_steps){0};
+    *made = (tni_launch_steps){0};
     do {
         skip(&r);
         if (!*r.s && made->n) break; /* a ';' at the end */

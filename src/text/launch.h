@@ -21,18 +21,18 @@ typedef struct tni_sizes {
     int64_t height, width, batch;     /* of what it writes: the last two dimensions, and all before them */
 } tni_sizes;
 
-typedef struct tni_step {
+typedef struct tni_launch_step {
     char kernel[64]; /* "": the text has one */
     int64_t grid[3], block[3], shared, cluster;
-} tni_step;
+} tni_launch_step;
 
-typedef struct tni_steps {
+typedef struct tni_launch_steps {
     int32_t n;
-    tni_step steps[TNI_MOST_STEPS];
+    tni_launch_step steps[TNI_MOST_STEPS];
     int64_t scratch; /* bytes that they share */
-} tni_steps;
+} tni_launch_steps;
 
 /* Messages begin with the operator's name and point at the character. */
-tn_status tni_launch_read(const char *op, const char *line, const tni_sizes *sizes, tni_steps *made);
+tn_status tni_launch_read(const char *op, const char *line, const tni_sizes *sizes, tni_launch_steps *made);
 
 #endif

@@ -15,7 +15,7 @@ import tenon.torch._need
 
 # isort: split
 from tenon import load as load
-from tenon._public import named_formula, refuse_taken
+from tenon._public import named_formula, refuse_taken, use_newest
 from tenon.torch import _fuse, _public
 from tenon.torch._fuse import fuse as fuse
 from tenon.torch._param import Param as Param
@@ -29,6 +29,7 @@ def _refresh() -> None:
             taken.append(name)
         else:
             globals()[name] = _public.functions[name]
+    use_newest(globals())
     for name in taken:
         del _public.functions[name]
         refuse_taken(globals(), name)

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/host/memory.h"
 #include "table.h"
 
 #define SYMBOL "tenon_plugin"
@@ -151,6 +153,32 @@ static tn_status check_file(const char *path, struct stat *info) {
     return status;
 }
 
+static const tni_kernel_texts *texts;
+
+void tni_set_kernel_texts(const tni_kernel_texts *with) {
+    texts = with;
+}
+
+/* A file of kernels as text: read whole. *is_text: it was one. */
+static tn_status load_text(const char *path, bool *is_text) {
+    FILE *opened = fopen(path, "re");
+    struct stat info;
+    char first[64];
+    tn_status status = TN_OK;
+    if (!opened) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
+    const size_t n = fread(first, 1, sizeof first, opened);
+    *is_text = texts && texts->is_text(first, n) && fstat(fileno(opened), &info) == 0;
+    if (*is_text) {
+        char *text = tni_malloc((size_t)info.st_size + 1);
+        rewind(opened);
+        if (text) text[fread(text, 1, (size_t)info.st_size, opened)] = 0;
+        status = text ? texts->load(path, text) : TN_NO_MEMORY;
+        tni_free(text);
+    }
+    fclose(opened);
+    return status;
+}
+
 enum { MOST_PLUGINS = 256 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static struct {
@@ -171,9 +199,11 @@ static tn_status open_plugin(const char *path, void **opened) {
     void *handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
-    tn_status status = plugin ? tni_table_add(plugin->ops, (int)plugin->count)
+    const void *built = dlsym(handle, "tenon_built");
+    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count)
                               : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
     *opened = handle;
+    if (status == TN_OK && built && texts) texts->add_built(built);
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
     return status;
 }
@@ -181,6 +211,9 @@ static tn_status open_plugin(const char *path, void **opened) {
 tn_status tn_load(const char *path) {
     struct stat info;
     if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
+    bool is_text;
+    TN_TRY(load_text(path, &is_text));
+    if (is_text) return TN_OK;
     TN_TRY(check_file(path, &info));
     pthread_mutex_lock(&lock);
     tn_status status = TN_OK;

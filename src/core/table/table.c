@@ -196,11 +196,12 @@ static tn_status make_all(const tn_op *const *rows, int n, tn_function **made) {
 }
 
 /* All rows or none. The caller holds the lock. */
-static tn_status add_rows(const tn_op *const *rows, int n) {
+static tn_status add_rows(const tn_op *const *rows, int n, bool of_plugin) {
     if (n > MOST - atomic_load(&count)) return tn_fail(TN_BAD_VALUE, "the table holds at most %d operators", MOST);
     tn_function **made = tni_calloc((size_t)n, sizeof *made);
     if (!made) return TN_NO_MEMORY;
     tn_status status = make_all(rows, n, made);
+    for (int i = 0; status == TN_OK && i < n; i++) made[i]->of_plugin = of_plugin;
     if (status == TN_OK) {
         publish(made, n);
     } else {
@@ -217,7 +218,7 @@ static tn_status add_builtin_locked(void) {
     for (const tn_op *const *family = builtin; family && *family; family++) {
         for (const tn_op *row = *family; row->signature && n <= MOST; row++) rows[n++] = row;
     }
-    TN_TRY(add_rows(rows, n));
+    TN_TRY(add_rows(rows, n, false));
     atomic_store_explicit(&ready, true, memory_order_release);
     return TN_OK;
 }
@@ -241,10 +242,10 @@ static tn_status check_samples(const tn_function *op) {
     return TN_OK;
 }
 
-tn_status tni_table_add(const tn_op *const *rows, int n) {
+static tn_status add(const tn_op *const *rows, int n, bool of_plugin) {
     pthread_mutex_lock(&lock);
     tn_status status = add_builtin_locked();
-    if (status == TN_OK) status = add_rows(rows, n);
+    if (status == TN_OK) status = add_rows(rows, n, of_plugin);
     const int first = atomic_load(&count) - n;
     bool bad = false; /* rules may call each other's rows, so these are all there first */
     for (int i = 0; status == TN_OK && i < n; i++) {
@@ -258,6 +259,14 @@ tn_status tni_table_add(const tn_op *const *rows, int n) {
     if (bad) take_back(n);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+tn_status tni_table_add(const tn_op *const *rows, int n) {
+    return add(rows, n, false);
+}
+
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n) {
+    return add(rows, n, true);
 }
 
 /* The operator that was meant, for the message; NULL: there is none that one could mean. */

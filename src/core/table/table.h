@@ -11,6 +11,7 @@ struct tn_function {
     tni_contract *contract;
     int32_t index;                     /* in the table; -1: in none */
     bool completed;                    /* the row was made from a formula */
+    bool of_plugin;                    /* its functions do not enter the device by themselves */
     struct tn_function *next, *before; /* of those in no table */
     /* Of one that may go: its owner and every call under way hold it, and the last to let go calls `unheld`, which
      * frees it. Others have no `unheld`, and stay. */
@@ -25,6 +26,7 @@ struct tn_function {
 tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule);
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n); /* the same of a plugin's rows */
 /* An operator that is in no table, and nobody knows until tni_operator_keep. */
 tn_status tni_operator_make(const tn_op *row, tn_function **made);
 void tni_operator_free(tn_function *op); /* with its gradient rule, not with plans; NULL is fine */
@@ -66,5 +68,13 @@ typedef struct tni_formulas {
     void (*forget)(void); /* frees what it has made for operators that are gone, when the library is shut down */
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
+
+/* Kernels as text: files that hold some, and code that plugins have of theirs. Handed in by whoever can compile them. */
+typedef struct tni_kernel_texts {
+    bool (*is_text)(const char *data, size_t bytes); /* by the first bytes of a file */
+    tn_status (*load)(const char *path, const char *text);
+    void (*add_built)(const void *list); /* `tenon_built` of a plugin */
+} tni_kernel_texts;
+void tni_set_kernel_texts(const tni_kernel_texts *texts);
 
 #endif

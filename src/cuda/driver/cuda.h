@@ -83,6 +83,12 @@ tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const
  * there is no memory. */
 int tni_cuda_kernel_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
                        cu_kernel *kernel);
+/* The same for a variable of the image, in the context that is current. */
+int tni_cuda_global_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_pointer *data, size_t *size);
+/* A variable of an image, `__constant__` or `__device__`, on the call's GPU; for `prepare`. */
+tn_status tni_cuda_global(const tn_call *call, const void *image, size_t bytes, const char *name, uint64_t *data,
+                          size_t *size);
 
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
 

@@ -181,16 +181,30 @@ static int load_foreign(const tni_cuda_api *cu, const void *image, size_t bytes,
     return error;
 }
 
-int tni_cuda_kernel_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
-                       cu_kernel *kernel) {
+/* The image as the driver has it; loads it where that is not done. */
+static int library_of(const tni_cuda_api *cu, int index, const void *image, size_t bytes, cu_library *library) {
     const image_key key = {{hash_of(image, bytes, 1), hash_of(image, bytes, 0xC2B2AE3D27D4EB4Fu)}, bytes};
     pthread_mutex_lock(&lock);
     unit *u = unit_of(NULL, key);
     int error = u ? 0 : -1;
     if (u && !u->libraries[index]) error = load_foreign(cu, image, bytes, &u->libraries[index]);
-    cu_library library = u ? u->libraries[index] : NULL;
+    *library = u ? u->libraries[index] : NULL;
     pthread_mutex_unlock(&lock);
+    return error;
+}
+
+int tni_cuda_kernel_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_kernel *kernel) {
+    cu_library library;
+    const int error = library_of(cu, index, image, bytes, &library);
     return error ? error : cu->cuLibraryGetKernel(kernel, library, name);
+}
+
+int tni_cuda_global_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_pointer *data, size_t *size) {
+    cu_library library;
+    const int error = library_of(cu, index, image, bytes, &library);
+    return error ? error : cu->cuLibraryGetGlobal(data, size, library, name);
 }
 
 void tni_images_unload(void) {

@@ -209,6 +209,23 @@ tn_status tn_cuda_find(const tn_call *call, tn_launch *l, const void *image, siz
     return error ? image_failed(call, gpu, name, error) : TN_OK;
 }
 
+tn_status tni_cuda_global(const tn_call *call, const void *image, size_t bytes, const char *name, uint64_t *data,
+                          size_t *size) {
+    const tn_gpu *gpu;
+    tni_cuda_scope scope;
+    cu_pointer found = 0;
+    TN_TRY(tn_cuda_gpu(call, &gpu));
+    TN_TRY(tni_cuda_enter(call->name, gpu->index, &scope));
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    const int mode = cu ? tni_cuda_begin_loading(cu) : 0;
+    const int error = cu ? tni_cuda_global_in(cu, gpu->index, image, bytes, name, &found, size) : 0;
+    if (cu) tni_cuda_end_loading(cu, mode);
+    tni_cuda_leave(&scope);
+    if (!cu) return TN_SYSTEM;
+    *data = (uint64_t)found;
+    return error ? tni_cuda_failed(call->name, name, error) : TN_OK;
+}
+
 /* ---- launching --------------------------------------------------------------------------------------------------- */
 
 static cu_config config_of(const tn_launch *l, void *stream, cu_attribute attributes[static 2]) {
