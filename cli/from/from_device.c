@@ -146,7 +146,7 @@ static bool is_the_devices(const declaration *d) {
 /* ---- templates ------------------------------------------------------------------------------------------------------ */
 
 /* `template <typename scalar_t>` of a kernel goes: its types are the contract's, its numbers those of the launch. */
-static const char *behind_template(const writer *w, const declaration *d) {
+static const char *behind_template(const declaration *d) {
     if (!begins_with(d->begin, d->end, "template") || !has_word(d->begin, d->body ? d->body : d->end, "__global__")) {
         return d->begin;
     }
@@ -156,7 +156,6 @@ static const char *behind_template(const writer *w, const declaration *d) {
         depth += (*s == '<') - (*s == '>');
         if (*s == '>' && depth == 0) break;
     }
-    (void)w;
     s++;
     return s + strspn(s, " \t\r\n");
 }
@@ -205,6 +204,22 @@ static void write_template_names(writer *w) {
     }
 }
 
+/* A declaration, with `const` in front of parameters that are only read: a kernel takes its inputs so. */
+static void copy_declaration(writer *w, const char *from, const char *end) {
+    const char *text = w->file->text, *clean = w->file->clean;
+    for (int i = 0; i < w->file->n; i++) {
+        const from_kernel *k = &w->file->kernels[i];
+        for (int j = 0; j < k->n; j++) {
+            const guess *g = &k->guesses[j];
+            const char *at = clean + g->param->at;
+            if (g->role != INPUT || g->param->is_const || at < from || at >= end) continue;
+            tni_text_add(w->to, "%.*sconst ", (int)(at - from), text + (from - clean));
+            from = at;
+        }
+    }
+    tni_text_add(w->to, "%.*s", (int)(end - from), text + (from - clean));
+}
+
 static void write_range(writer *w, const char *begin, const char *end) {
     const char *text = w->file->text, *clean = w->file->clean;
     for (const char *s = begin; s < end;) {
@@ -221,14 +236,16 @@ static void write_range(writer *w, const char *begin, const char *end) {
         const bool is_open = d.body && !d.has_parameters && !d.is_set &&
                              (begins_with(s, end, "namespace") || begins_with(s, end, "extern"));
         if (is_open) { /* namespace x {, extern "C" { */
+            /* inline: the kernels in it are found by their names */
+            if (begins_with(s, end, "namespace") && d.body > s + 10) tni_text_put(w->to, "inline ");
             tni_text_add(w->to, "%.*s", (int)(d.body + 1 - s), text + (s - clean));
             const char *close = behind_bracket(d.body, end);
             write_range(w, d.body + 1, close - 1);
             tni_text_put(w->to, "}");
             s = close;
         } else if (is_the_devices(&d)) {
-            const char *from = behind_template(w, &d);
-            tni_text_add(w->to, "%.*s", (int)(d.end - from), text + (from - clean));
+            const char *from = behind_template(&d);
+            copy_declaration(w, from, d.end);
             s = d.end;
         } else {
             char name[MOST_NAME];

@@ -49,7 +49,7 @@ static int tell_element(teller *t, const tokens *e, int i, const guess *g) {
     const int close = closing(e, i + 1);
     const tokens index = part(e, i + 2, close);
     const char *text = joined(t->file->arena, &index);
-    if (g->role != INPUT || !g->has_shape || !text || t->n_elements == 32) {
+    if ((g->role != INPUT && g->role != UPDATED) || !g->has_shape || !text || t->n_elements == 32) {
         t->failed = true;
     } else {
         t->elements[t->n_elements].of = g;
@@ -66,7 +66,8 @@ static bool are_alike(const teller *t) {
         if (strpbrk(t->elements[i].index, "+-*/%[(")) return false;
         for (int j = 0; j < t->k->n; j++) {
             const guess *g = &t->k->guesses[j];
-            if (g->role == OUTPUT && g->n_dims <= t->elements[i].of->n_dims) return false;
+            const bool writes = g->role == OUTPUT || g->role == UPDATED;
+            if (writes && g->n_dims <= t->elements[i].of->n_dims) return false;
         }
     }
     return true;
@@ -93,6 +94,15 @@ static bool find_helper(const teller *t, const token *name, tokens *params, toke
     return false;
 }
 
+static bool is_in_one_bracket(const char *text) {
+    int depth = 0;
+    for (; *text; text++) {
+        depth += (*text == '(') - (*text == ')');
+        if (depth == 0) return !text[1];
+    }
+    return false;
+}
+
 /* A call of such a function: its expression, with what it is given in place of its parameters. */
 static bool tell_helper(teller *t, const tokens *e, int i, int *end) {
     tokens params, result;
@@ -110,6 +120,9 @@ static bool tell_helper(teller *t, const tokens *e, int i, int *end) {
         const char *text = t->text.data ? tni_arena_text(t->file->arena, t->text.data, t->text.length) : NULL;
         tni_free(t->text.data);
         t->text = kept;
+        if (text && *text == '(' && is_in_one_bracket(text)) {
+            text = tni_arena_text(t->file->arena, text + 1, strlen(text) - 2);
+        }
         if (!text || p_end == p) return false;
         t->given[before + n].name = params.at[p_end - 1];
         t->given[before + n++].text = text;
@@ -129,7 +142,9 @@ static bool tell_helper(teller *t, const tokens *e, int i, int *end) {
 static int tell_word(teller *t, const tokens *e, int i) {
     for (int j = t->n_given - 1; j >= 0; j--) {
         if (!same_token(&t->given[j].name, &e->at[i])) continue;
-        tni_text_add(&t->text, "(%s)", t->given[j].text);
+        const char *text = t->given[j].text;
+        const bool is_name = !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+        tni_text_add(&t->text, is_name ? "%s" : "(%s)", text);
         return i + 1;
     }
     const token *w = &e->at[i];
@@ -247,7 +262,7 @@ static int tell_output(teller *t, const tokens *b, int i, const guess *g) {
     const tokens index = part(b, i + 2, close), set = part(b, close + 2, end);
     const char *own = joined(t->file->arena, &index);
     const bool again = own && t->output && strcmp(own, t->output) != 0;
-    if (g->role != OUTPUT || close + 1 >= b->n || !token_is(&b->at[close + 1], "=") || !own || again) t->failed = true;
+    if ((g->role != OUTPUT && g->role != UPDATED) || close + 1 >= b->n || !token_is(&b->at[close + 1], "=") || !own || again) t->failed = true;
     t->output = own;
     if (t->statements++) tni_text_put(&t->text, "; ");
     tni_text_add(&t->text, "%s = ", g->param->name);
@@ -261,7 +276,8 @@ static bool is_index(const teller *t, const tokens *b, int i, int *end) {
     while (*end < b->n && !token_is(&b->at[*end], ";")) *end += 1;
     for (int j = i; j < *end; j++) {
         const guess *g = find_guess(t->k, &b->at[j]);
-        if (g && g->param->pointers) return false;
+        const bool is_member = j && token_is(&b->at[j - 1], "."); /* blockIdx.x is no x */
+        if (g && g->param->pointers && !is_member) return false;
     }
     return true;
 }

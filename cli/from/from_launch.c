@@ -309,7 +309,33 @@ static bool find_tile(const from_file *file, const from_kernel *k, long long sid
     return false;
 }
 
+/* What a place in the whole grid is compared with: `i < n`, where i is made of blockIdx. NULL: nothing. */
+static const guess *limit_of_grid(from_kernel *k) {
+    static const char *const signs[] = {"<", ">=", NULL};
+    for (int i = 0; i + 2 < k->body.n; i++) {
+        const guess *g = token_is_one_of(&k->body.at[i + 1], signs) ? find_guess(k, &k->body.at[i + 2]) : NULL;
+        if (!g || g->role != LENGTH) continue;
+        const tokens set = definition(&k->body, k->body.at[i].s, k->body.at[i].n);
+        for (int j = 0; j < set.n; j++) {
+            if (token_is(&set.at[j], "blockIdx")) return g;
+        }
+    }
+    return NULL;
+}
+
+/* Does the first tensor that is written have as many elements? */
+static bool is_written_count(const from_kernel *k, const guess *length) {
+    for (int i = 0; i < k->n; i++) {
+        const guess *g = &k->guesses[i];
+        if (g->role == OUTPUT || g->role == UPDATED) {
+            return g->n_dims == 1 && !g->is_partial && strcmp(g->dims[0], length->param->name) == 0;
+        }
+    }
+    return true;
+}
+
 static void write_guess(const from_file *file, from_kernel *k) {
+    const guess *limit = limit_of_grid(k);
     long long sides[2] = {16, 16};
     tni_text *to = &k->launch;
     if (uses(&k->body, "threadIdx", "y") || uses(&k->body, "blockIdx", "y")) {
@@ -317,6 +343,8 @@ static void write_guess(const from_file *file, from_kernel *k) {
         tni_text_add(to, "tiles(%lld, %lld)", sides[1], sides[0]);
     } else if (has_block_for_each(&k->body)) {
         tni_text_put(to, "rows");
+    } else if (limit && !is_written_count(k, limit)) {
+        tni_text_add(to, "grid=ceil_div(%s, 256) block=256", limit->param->name);
     } else {
         tni_text_put(to, "elements");
     }

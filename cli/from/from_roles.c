@@ -19,15 +19,15 @@ static const struct {
     const char *c, *contract;
 } types[] = {
     {"float", "f32"},         {"double", "f64"},          {"half", "f16"},          {"__half", "f16"},
-    {"at::Half", "f16"},      {"c10::Half", "f16"},       {"tn::f16", "f16"},       {"__nv_bfloat16", "bf16"},
-    {"nv_bfloat16", "bf16"},  {"at::BFloat16", "bf16"},   {"c10::BFloat16", "bf16"}, {"tn::bf16", "bf16"},
+    {"tn::f16", "f16"},       {"__nv_bfloat16", "bf16"},
+    {"nv_bfloat16", "bf16"},  {"tn::bf16", "bf16"},
     {"int", "i32"},           {"int32_t", "i32"},         {"signed int", "i32"},    {"long long", "i64"},
     {"int64_t", "i64"},       {"long", "i64"},            {"long long int", "i64"}, {"unsigned int", "u32"},
-    {"unsigned", "u32"},      {"uint32_t", "u32"},        {"size_t", "u64"},        {"std::size_t", "u64"},
+    {"unsigned", "u32"},      {"uint32_t", "u32"},        {"size_t", "u64"},
     {"uint64_t", "u64"},      {"unsigned long", "u64"},   {"unsigned long long", "u64"}, {"unsigned char", "u8"},
     {"uint8_t", "u8"},        {"char", "i8"},             {"signed char", "i8"},    {"int8_t", "i8"},
     {"short", "i16"},         {"int16_t", "i16"},         {"uint16_t", "u16"},      {"unsigned short", "u16"},
-    {"bool", "bool"},         {"std::int64_t", "i64"},    {"std::int32_t", "i32"},  {"index_t", "i64"},
+    {"bool", "bool"},         
 };
 
 /* Which type parameter of the template it is: 0 is the first; -1: none. */
