@@ -82,8 +82,21 @@ typedef struct declaration {
     bool is_set;                    /* a '=' before that */
 } declaration;
 
+/* Behind `template <int N = 4>`; s itself where there is none. */
+static const char *behind_angles(const char *s, const char *end) {
+    if (!begins_with(s, end, "template")) return s;
+    int depth = 0;
+    while (s < end && *s != '<') s++;
+    for (; s < end; s++) {
+        depth += (*s == '<') - (*s == '>');
+        if (depth == 0) return s + 1;
+    }
+    return end;
+}
+
 static declaration next_declaration(const char *s, const char *end) {
     declaration d = {.begin = s};
+    s = behind_angles(s, end);
     while (s < end && *s != ';') {
         if (*s == '{') {
             if (!d.body) d.body = s;
@@ -132,10 +145,8 @@ static bool is_the_devices(const declaration *d) {
                                           "const", "static_assert", "namespace"};
     const char *from = d->begin;
     if (begins_with(from, end, "static")) from += 6 + strspn(from + 6, " \t\r\n");
-    if (begins_with(from, end, "template")) {
-        const char *angle = memchr(from, '>', (size_t)(end - from));
-        if (angle) from = angle + 1 + strspn(angle + 1, " \t\r\n");
-    }
+    from = behind_angles(from, end);
+    from += strspn(from, " \t\r\n");
     for (size_t i = 0; i < sizeof neutral / sizeof neutral[0]; i++) {
         const bool is_type = i < 6;
         if (begins_with(from, end, neutral[i])) return is_type ? true : !d->has_parameters || d->is_set;
@@ -150,13 +161,7 @@ static const char *behind_template(const declaration *d) {
     if (!begins_with(d->begin, d->end, "template") || !has_word(d->begin, d->body ? d->body : d->end, "__global__")) {
         return d->begin;
     }
-    const char *s = d->begin;
-    int depth = 0;
-    for (; s < d->end; s++) {
-        depth += (*s == '<') - (*s == '>');
-        if (*s == '>' && depth == 0) break;
-    }
-    s++;
+    const char *s = behind_angles(d->begin, d->end);
     return s + strspn(s, " \t\r\n");
 }
 

@@ -108,7 +108,7 @@ static void put_operator(const from_kernel *k, const char *file, tni_text *to, t
     put_guesses(k, to, notes);
     tni_text_put(to, "    .signature = ");
     put_string(to, k->signature.data);
-    tni_text_put(to, ",\n");
+    tni_text_add(to, ",\n    .doc = \"The kernel %s of %s.cu.\",\n", k->function->name, file);
     if (k->formula.data) {
         put_comment(to, "read from the kernel: what it is compared with, what runs on the CPU, where the gradient comes from");
         tni_text_put(to, "    .formula = ");
@@ -126,8 +126,10 @@ static void put_operator(const from_kernel *k, const char *file, tni_text *to, t
 void write_contract(const from_file *file, const char *name, from_result *made) {
     tni_text *to = &made->contract;
     int n = 0;
-    tni_text_add(to, "/* Operators around the kernels of %s.cu, guessed from %s. Look at what is marked as guessed. */\n"
-                     "#include <tenon/kernel.h>\n\nextern const char %s_cu[]; /* the text of %s.cu */\n\n", name, file->path, name, name);
+    const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
+    tni_text_add(to, "/* Operators around the kernels of %s.cu, guessed from %s. Look at\n"
+                     " * what is marked as guessed. */\n"
+                     "#include <tenon/kernel.h>\n\nextern const char %s_cu[]; /* the text of %s.cu */\n\n", name, base, name, name);
     for (int i = 0; i < file->n; i++) {
         const from_kernel *k = &file->kernels[i];
         if (*k->stands_in_the_way) {
