@@ -79,7 +79,6 @@ static tn_status print_kernel(const tni_known *k, const tni_cfunction *f, bool h
 }
 
 static bool needs_device(const tni_known *k, const char *text, bool half, bool bfloat) {
-    if (strstr(text, "tenon/device.cuh")) return false; /* it says so itself */
     for (int32_t i = 0; i < k->contract->n_types; i++) {
         const tn_type type = k->bound.types[i];
         if ((type == TN_F16 && !half) || (type == TN_BF16 && !bfloat)) return true;
