@@ -9,7 +9,7 @@
 
 /* The members of a tn_kernel_text, and what a file calls them. */
 enum { SIGNATURE, DOC, FORMULA, GRAD, SAMPLES, CUDA, CPU, LAUNCH, FILE_NAME, OPTIONS, PARTS };
-static const char *const part_names[PARTS] = {"signature", "doc", "formula", "grad",   "samples",
+static const char *const part_names[PARTS] = {"signature", "doc", "formula", "grad", "samples",
                                               "cuda",      "cpu", "launch",  "file", "options"};
 
 static void parts_of(const tn_kernel_text *t, const char *parts[static PARTS]) {
@@ -241,7 +241,8 @@ static tn_status make_up_samples(const tni_contract *c, defined *d) {
         tni_case *made = NULL;
         const char *args;
         TN_TRY(make_up_sample(c, which, d->arena, &args));
-        if (!*args || tni_sample_case(c, args, tni_sample_type(c), &made) != TN_OK) continue; /* a condition is not met */
+        if (!*args || tni_sample_case(c, args, tni_sample_type(c), &made) != TN_OK)
+            continue; /* a condition is not met */
         tni_case_free(made);
         d->samples[n++] = (tn_sample){.args = args, .bench = which == MADE_UP};
     }

@@ -81,7 +81,8 @@ static void test_mistakes(void) {
         {"f(x: T[n]) -> y: T[n]", "int a;", NULL, NULL, NULL, "no `__global__ void name"},
         {"f(x: T[n]) -> y: T[n]", "\n__global__ void f(const T *in, T *y) {}", NULL, NULL, NULL,
          "line 2: f(… T * …): nothing is called 'in'; there are x, y, n, rows, columns"},
-        {"f(x: T[n]) -> y: T[n]", "__global__ void f(T *x, T *y) {}", NULL, NULL, NULL, "x is an input, so f takes it as"},
+        {"f(x: T[n]) -> y: T[n]", "__global__ void f(T *x, T *y) {}", NULL, NULL, NULL,
+         "x is an input, so f takes it as"},
         {"f(x: T[n]) -> y: T[n]", "__global__ void f(const T *x, const T *y) {}", NULL, NULL, NULL,
          "y is an output, but f has it as const"},
         {"f(x: T[n]) -> y: T[n]", "__global__ void a(T *y) {} __global__ void b(T *y) {}", NULL, NULL, NULL,
@@ -137,22 +138,25 @@ static int build(const char *signature, const char *source, const char *launch, 
 
 static void test_nvrtc(void) {
     CHECK(build("b1(x: T[*s], c: float) -> y: T[*s]", cuda, NULL, TN_OK) == 4);
-    CHECK(build("b2(x: f32[n]) -> y: f32[n]", "#include <cuda_runtime.h>\n#include <stdint.h>\n#include <math.h>\n"
-                                             "__global__ void k(const float *x, float *y, uint32_t n) {\n"
-                                             "    int64_t i = threadIdx.x;\n    if (i < n) y[i] = expf(x[i]);\n}",
+    CHECK(build("b2(x: f32[n]) -> y: f32[n]",
+                "#include <cuda_runtime.h>\n#include <stdint.h>\n#include <math.h>\n"
+                "__global__ void k(const float *x, float *y, uint32_t n) {\n"
+                "    int64_t i = threadIdx.x;\n    if (i < n) y[i] = expf(x[i]);\n}",
                 NULL, TN_OK) == 1);
-    CHECK(build("b3(x: T[*r, c]) -> y: T[*r]", "#include <tenon/device.cuh>\n"
-                                              "__global__ void k(const T *x, T *y, long long c) {\n"
-                                              "    __shared__ float shared[32];\n    float a = (float)x[blockIdx.x * c];\n"
-                                              "    a = tn::block_sum(a, shared);\n    y[blockIdx.x] = (T)a;\n}",
+    CHECK(build("b3(x: T[*r, c]) -> y: T[*r]",
+                "#include <tenon/device.cuh>\n"
+                "__global__ void k(const T *x, T *y, long long c) {\n"
+                "    __shared__ float shared[32];\n    float a = (float)x[blockIdx.x * c];\n"
+                "    a = tn::block_sum(a, shared);\n    y[blockIdx.x] = (T)a;\n}",
                 "rows", TN_OK) == 4);
-    CHECK(build("b4<T: f32 f16>(x: T[n], w: T[k]) -> y: T[n]",
-                "template <typename scalar_t, int BLOCK = 256>\n__global__ void one(const scalar_t *x, scalar_t *scratch)"
-                " {\n    scratch[0] = x[0];\n}\n__constant__ float w[9];\n"
-                "__global__ void two(const T *scratch, T *y) {\n    y[0] = scratch[0] + (T)w[0];\n}",
-                "one: elements scratch=4*n; two: grid=1", TN_OK) == 2);
-    build("b5(x: f32[n]) -> y: f32[n]", "__global__ void k(const float *x, float *y) {\n\n    y[0] = foo(x[0]);\n}", NULL,
-          TN_BAD_VALUE);
+    CHECK(
+        build("b4<T: f32 f16>(x: T[n], w: T[k]) -> y: T[n]",
+              "template <typename scalar_t, int BLOCK = 256>\n__global__ void one(const scalar_t *x, scalar_t *scratch)"
+              " {\n    scratch[0] = x[0];\n}\n__constant__ float w[9];\n"
+              "__global__ void two(const T *scratch, T *y) {\n    y[0] = scratch[0] + (T)w[0];\n}",
+              "one: elements scratch=4*n; two: grid=1", TN_OK) == 2);
+    build("b5(x: f32[n]) -> y: f32[n]", "__global__ void k(const float *x, float *y) {\n\n    y[0] = foo(x[0]);\n}",
+          NULL, TN_BAD_VALUE);
     CHECK(strstr(tn_last_error(), "b5(3): error: identifier \"foo\" is undefined") != NULL);
     build("b6(x: f32[n]) -> y: f32[n]", "template <int N> __global__ void k(const float *x, float *y) {}", NULL,
           TN_BAD_VALUE);

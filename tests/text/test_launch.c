@@ -15,8 +15,8 @@ static void list(const void *context, char *text, size_t size) {
     snprintf(text, size, "n, sms");
 }
 
-static const tni_sizes sizes = {.value = value_of, .list = list, .count = 1000, .rows = 10, .columns = 100,
-                                .height = 20, .width = 50, .batch = 2};
+static const tni_sizes sizes = {
+    .value = value_of, .list = list, .count = 1000, .rows = 10, .columns = 100, .height = 20, .width = 50, .batch = 2};
 
 static void test_lines(void) {
     static const struct {

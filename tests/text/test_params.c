@@ -16,7 +16,8 @@ static const row rows[] = {
      "k(!unsigned int*a,long long n)", false},
     {"template <typename T, int N = 4>\n__global__ void k(const T* x, T* y, int64_t n) { for (;;) {} }",
      "k<typename T, int N = 4>(!T*x,T*y,int64_t n)", false},
-    {"// __global__ void no(int a) {}\n/* __global__ void no2(int a) {} */ __global__ void yes(void) {}", "yes()", false},
+    {"// __global__ void no(int a) {}\n/* __global__ void no2(int a) {} */ __global__ void yes(void) {}", "yes()",
+     false},
     {"const char *s = \"__global__ void no(int a) {}\"; __global__ void yes(bool a[], int b[4][4]) {}",
      "yes(bool*a,int**b)", false},
     {"__global__ void declared(int a);\n__global__ void declared(int a) {}", "declared(int a)", false},
@@ -24,8 +25,8 @@ static const row rows[] = {
      "yes(!float4*p,dim3 d)", false},
     {"static void __global__ k(float const *x, const float *const *list) {}", "k(!float*x,!float**list)", false},
     {"namespace a { __global__ void k(std::size_t n, thing<int, 3> t) {} }", "k(std::size_t n,thing<int, 3> t)", false},
-    {"__global__ void first(int *a) { if (a) { } }\n__global__ void second(int *b) { }",
-     "first(int*a)|second(int*b)", false},
+    {"__global__ void first(int *a) { if (a) { } }\n__global__ void second(int *b) { }", "first(int*a)|second(int*b)",
+     false},
     {"__global__ void none(int) {}", "none(int )", false},
     {"__device__ float f(float a) { return a; }", "", false},
     {"", "", false},
@@ -49,7 +50,7 @@ static void print(const tni_cfunctions *all, char *text, size_t size) {
         for (int32_t k = 0; k < f->n_params; k++) {
             const tni_cparam *p = &f->params[k];
             n += (size_t)snprintf(text + n, size - n, "%s%s%s%s%s", k ? "," : "", p->is_const ? "!" : "", p->type,
-                                  &"**"[2 - (p->pointers < 2 ? p->pointers : 2)], p->pointers ? "" : " ");
+                                  &"**"[2 - (p->pointers < 2 ? p->pointers : 2)], p -> pointers ? "" : " ");
             n += (size_t)snprintf(text + n, size - n, "%s", p->name);
         }
         n += (size_t)snprintf(text + n, size - n, ")");
