@@ -64,8 +64,8 @@ TN_API tn_status tn_kernel_define(const tn_kernel_text *text, const tn_function 
  * operators that were not defined so. */
 TN_API char *tn_kernel_write(const tn_function *op);
 
-/* Code that `tenon build` has compiled ahead: a plugin exports `const tn_built tenon_built[]`, which an entry of 0 bytes
- * ends. Where none fits the GPU, NVRTC compiles the text. */
+/* Code that `tenon build` has compiled ahead: a plugin exports `const tn_built tenon_built[]`, which an entry of 0
+ * bytes ends. Where none fits the GPU, NVRTC compiles the text. */
 typedef struct tn_built {
     uint64_t key[2]; /* of the text and its types */
     int32_t major, minor;

@@ -29,8 +29,8 @@ _FRONT_ENDS = {
 
 
 class Kernel:
-    """An operator that was given as text. It takes tensors of PyTorch, JAX, TensorFlow, NumPy and CuPy: each goes to the
-    function of its front end, `tn.NAME`, with gradient, compilers and streams as there."""
+    """An operator that was given as text. It takes tensors of PyTorch, JAX, TensorFlow, NumPy and CuPy: each goes to
+    the function of its front end, `tn.NAME`, with gradient, compilers and streams as there."""
 
     def __init__(self, name: str, address: int, gradient: Kernel | None) -> None:
         self.name = name
@@ -101,7 +101,7 @@ class Kernel:
             raise RuntimeError(f"{self.name}: `tenon {words[0]}` found something wrong; it is printed above")
 
 
-def _grad_rule(signature: str, gradient: Kernel) -> str:
+def _grad_rule(gradient: Kernel) -> str:
     """The rule that calls another kernel, whose outputs are d<input>."""
     op = gradient.op
     wanted = [output.name.removeprefix("d") for output in op.outputs]
@@ -157,12 +157,13 @@ def kernel(
             raise ValueError("cpu is a formula, and formula is given too; leave one of them out")
         cpu, formula = None, cpu
     gradient = grad if isinstance(grad, Kernel) else None
+    rule = _grad_rule(grad) if isinstance(grad, Kernel) else grad
     address, name = _lib.define(
         {
             "signature": signature,
             "doc": doc,
             "formula": formula,
-            "grad": _grad_rule(signature, gradient) if gradient is not None else grad,
+            "grad": rule,
             "samples": "\n".join(samples) or None,
             "cuda": cuda,
             "cpu": cpu,

@@ -55,7 +55,7 @@ static tn_status keep_text(tni_arena *arena, tni_text *text, const char **kept) 
     return *kept ? TN_OK : TN_NO_MEMORY;
 }
 
-/* ---- the gradient that is a formula ------------------------------------------------------------------------------- */
+/* ---- the gradient that is a formula ----------------------------------------------------------------------------- */
 
 static bool mentions(const char *text, const char *word) {
     const size_t n = strlen(word);

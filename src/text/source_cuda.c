@@ -518,7 +518,7 @@ tn_status tni_cuda_source_run(const tn_call *call, void *made) {
     return TN_OK;
 }
 
-/* ---- ahead of any call -------------------------------------------------------------------------------------------- */
+/* ---- ahead of any call ------------------------------------------------------------------------------------------ */
 
 typedef struct ahead {
     const tn_source *source;

@@ -1,5 +1,5 @@
 /* Reads a launch line, and computes it on the way: what it says of a call is known once the sizes are. */
-#include "launch.h"
+#include "launch_line.h"
 
 #include <ctype.h>
 #include <stdio.h>

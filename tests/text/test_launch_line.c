@@ -1,6 +1,6 @@
 /* Launch lines: what they come to, and what is wrong with them. */
 #include "tests/test.h"
-#include "text/launch.h"
+#include "text/launch_line.h"
 
 static bool value_of(const void *context, const char *name, size_t length, int64_t *value) {
     (void)context;

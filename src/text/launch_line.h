@@ -1,6 +1,6 @@
 /* The line that says how a kernel is launched: "rows block=1024 shared=4*c". */
-#ifndef TNI_TEXT_LAUNCH_H
-#define TNI_TEXT_LAUNCH_H
+#ifndef TNI_TEXT_LAUNCH_LINE_H
+#define TNI_TEXT_LAUNCH_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
