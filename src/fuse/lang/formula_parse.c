@@ -179,13 +179,9 @@ static bool at_end(const tni_parser *p) {
 }
 
 static tn_status parse_right_side(tni_parser *p, int32_t *node) {
+    int32_t begin = p->lex.token.at;
     TN_TRY(tni_parse_expression(p, node));
-    if (at_end(p)) return TN_OK;
-    if (tni_parse_at(p, '=')) {
-        return tni_lex_fail(&p->lex, p->lex.token.at, "'=' stands behind one name; '==' compares");
-    }
-    if (tni_parse_at(p, ')')) return tni_lex_fail(&p->lex, p->lex.token.at, "this ')' closes nothing");
-    return tni_lex_expected(&p->lex, "an operator or the end of the statement");
+    return at_end(p) ? TN_OK : tni_fail_behind(&p->lex, begin);
 }
 
 /* `x! = …`, or `x = …` for an input that the signature marks. */
