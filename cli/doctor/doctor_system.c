@@ -67,7 +67,7 @@ static void check_library(doctor_result *r) {
     if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !sha256_file(path, hash)) {
         observe(r, "the file of libtenon.so cannot be read: %s", strerror(errno));
         judge(r, FAILED, "it was moved or replaced while this process runs",
-              "python -m pip install --force-reinstall libtenon");
+              "tenon doctor library   # again: a new process opens what is there now");
         return;
     }
     observe(r, "tenon %s, %d operators, %s (%.1f MB, sha256 %s)", tn_version(), tn_function_count(), path,
