@@ -119,6 +119,7 @@ static tn_status parse_atom(tni_parser *p, int32_t *node) {
     if (token->kind == TNI_STRING) {
         return tni_lex_fail(&p->lex, token->at - 1, "a string is compared with an attribute: mode == 'sum'");
     }
+    if (token->kind == '|') return tni_lex_fail(&p->lex, token->at, "an absolute value is written abs(x)");
     if (token->kind != TNI_INT && token->kind != TNI_FLOAT) {
         return tni_lex_expected(&p->lex, "a number, a name or '('");
     }

@@ -214,6 +214,7 @@ static const struct {
     {"x, y", "a formula with several results is written a = …; b = …", ", y"},
     {"x > 0 && x < 1", "there is no '&&'; write a and b", "&&"},
     {"||x||", "abs(x) for |x|", NULL},
+    {"2 * |x|", "an absolute value is written abs(x)", "|x"},
     {"c ? x : y", "there is no '?'; write a if c else b", "?"},
     {"x += 1", "there is no '+='; write y = x + …, or x! = x + … to update an input", "+="},
     {"x **= 2", "there is no '**='", "**="},
