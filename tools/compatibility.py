@@ -32,8 +32,8 @@ DOCUMENT = ROOT / "docs" / "compatibility.md"
 HEAD = """# Which versions work
 
 We build one library file, without any framework, and run all tests of each framework with it, under every version
-below. The tests are made from the operator table. `tools/compat` runs them and writes this page. The last column is what
-`sha256sum build/libtenon.so` prints.
+below. The tests are made from the operator table. `tools/compat` runs them and writes this page. The last column is
+what `sha256sum build/libtenon.so` prints.
 
 """
 

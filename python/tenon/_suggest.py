@@ -47,8 +47,8 @@ def hint(name: str, names: Iterable[str]) -> str:
 
 
 def instead(op: Operator, value: object, function: str) -> str:
-    """What to do with a value that stands where an array belongs: a number may be meant for the one attribute that takes
-    numbers, dropout(x, 0.1); `function` makes an array of other things."""
+    """What to do with a value that stands where an array belongs. A number may be meant for the one attribute that
+    takes numbers, dropout(x, 0.1); `function` makes an array of other things."""
     numbers = [a.name for a in op.attrs if a.kind in ("float", "int") and not a.implied]
     if isinstance(value, float) and len(numbers) == 1:
         return f"{numbers[0]}={value} by keyword is the attribute"

@@ -99,9 +99,7 @@ def check_package() -> Result:
     others = [str(package) for package in _copies() if package != own]
     if others:
         reason = f"{' and '.join(others)} is another one: which is imported depends on where Python is started"
-        return Result(
-            "WARN", observed, required, reason, f"{PIP} uninstall {NAME}   # then install one"
-        )
+        return Result("WARN", observed, required, reason, f"{PIP} uninstall {NAME}   # then install one")
     by_pip = installed(own)
     if not by_pip:
         return Result("PASS", f"{observed}, not installed by pip", required)

@@ -125,8 +125,8 @@ def function(form: Form) -> Callable[..., tuple[Any, ...]]:
 
 
 def called(form: Form, arrays: Arrays) -> tuple[Any, ...]:
-    """What the function of a form makes of arrays. JAX's own message of forward mode names neither the operator nor what
-    works instead. (A program that is compiled around the call has JAX's message: it comes when all of it is lowered.)"""
+    """What the function of a form makes of arrays. JAX's own message of forward mode names neither the operator nor
+    what works instead. (Inside of jax.jit it stays JAX's: it comes when the whole program is lowered.)"""
     try:
         return function(form)(*arrays)
     except TypeError as error:
