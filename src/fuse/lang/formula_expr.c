@@ -56,9 +56,7 @@ static tn_status parse_brackets(tni_parser *p, int32_t *node) {
     p->brackets++;
     TN_TRY(tni_parse_next(p));
     TN_TRY(tni_parse_expression(p, node));
-    if (tni_parse_at(p, ',')) {
-        return tni_lex_fail(&p->lex, p->lex.token.at, "there are no tuples: expected ')', not ','");
-    }
+    if (tni_parse_at(p, ',')) return tni_fail_comma(&p->lex);
     if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "')'");
     p->brackets--;
     return tni_parse_next(p);

@@ -143,8 +143,10 @@ static tn_status fail_dot(const tni_lexer *lex, int32_t at) {
 
 static tn_status fail_bracket(const tni_lexer *lex, int32_t at) {
     char before = at > 0 ? lex->text[at - 1] : ' ';
+    bool alone = lex->text[strspn(lex->text, " \n")] == '[';
     if (!is_word(before) && before != ')' && before != ']') {
-        return tni_lex_fail(lex, at, "there are no lists; a formula with several results is written a = …; b = …");
+        return tni_lex_fail(lex, at, "there are no lists%s",
+                            alone ? "; a formula with several results is written a = …; b = …" : "");
     }
     word value = word_before(lex->text, at);
     return tni_lex_fail(lex, at, "a formula takes no part of a value: give %s[…] to an input with a name of its own",
@@ -183,14 +185,22 @@ tn_status tni_fail_number(const tni_lexer *lex, int32_t at, int32_t length) {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
+static const char inputs_in_front[] = "inputs are named in front as in f(x, y) : x + y, or not at all";
+
 /* The hint where two words stand beside each other, of which one is no name; NULL: both can be. */
 static const char *hint_of_word(const char *s) {
     static const struct {
         const char *word, *hint;
     } words[] = {
         {"return", "the last statement is the result, with no word in front"},
-        {"lambda", "inputs are named in front as in f(x, y) : x + y, or not at all"},
-        {"def", "inputs are named in front as in f(x, y) : x + y, or not at all"},
+        {"lambda", inputs_in_front},
+        {"def", inputs_in_front},
+        {"let", "a value is named with no word in front: y = …"},
+        {"const", "a value is named with no word in front: y = …"},
+        {"auto", "a value is named with no word in front: y = …"},
+        {"int", "a value is named with no word in front: y = …"},
+        {"float", "a value is named with no word in front: y = …"},
+        {"double", "a value is named with no word in front: y = …"},
         {"for", "there are no loops: a formula is computed for each element"},
         {"while", "there are no loops: a formula is computed for each element"},
         {"import", "all functions of the language are there"},
@@ -198,6 +208,10 @@ static const char *hint_of_word(const char *s) {
         {"is", "a == b compares, and has(x) says whether an optional input is there"},
         {"in", "compare with each: x == 1 or x == 2"},
         {"not", "compare with each: x != 1 and x != 2"},
+        {"mod", "a remainder is written a % b"},
+        {"div", "a quotient that is rounded down is written floor(a / b)"},
+        {"xor", "of truth values, it is written a != b"},
+        {"where", "a choice is written where(c, a, b), or a if c else b"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t n = strlen(words[i].word);
@@ -206,22 +220,35 @@ static const char *hint_of_word(const char *s) {
     return NULL;
 }
 
+static bool begins_value(const tni_token *token) {
+    return token->kind == TNI_NAME || token->kind == TNI_INT || token->kind == TNI_FLOAT || token->kind == '(';
+}
+
+tn_status tni_check_words(const tni_lexer *lex, int32_t at) {
+    const char *hint = begins_value(&lex->token) ? hint_of_word(lex->text + at) : NULL;
+    return hint ? tni_lex_fail(lex, at, "%s", hint) : TN_OK;
+}
+
+tn_status tni_fail_comma(const tni_lexer *lex) {
+    bool arrow = strstr(lex->text + lex->token.at, "->"); /* x, y -> x + y */
+    return tni_lex_fail(lex, lex->token.at, "%s",
+                        arrow ? inputs_in_front : "a formula with several results is written a = …; b = …");
+}
+
 tn_status tni_fail_behind(const tni_lexer *lex, int32_t statement) {
     const tni_token *token = &lex->token;
     const char *first = hint_of_word(lex->text + statement), *here = hint_of_word(lex->text + token->at);
-    bool value = token->kind == TNI_NAME || token->kind == TNI_INT || token->kind == TNI_FLOAT || token->kind == '(';
     if (first) return tni_lex_fail(lex, statement, "%s", first);
     if (here) return tni_lex_fail(lex, token->at, "%s", here);
     if (token->kind == '=') return tni_lex_fail(lex, token->at, "'=' stands behind one name; '==' compares");
     if (token->kind == ')') return tni_lex_fail(lex, token->at, "this ')' closes nothing");
-    if (token->kind == ',') {
-        return tni_lex_fail(lex, token->at, "a formula with several results is written a = …; b = …");
-    }
+    if (token->kind == ',') return tni_fail_comma(lex);
+    if (token->kind == TNI_ARROW) return tni_lex_fail(lex, token->at, "%s", inputs_in_front);
     return tni_lex_expected(lex, "an operator or the end of the statement%s",
-                            value ? "; a product is written with '*'" : "");
+                            begins_value(token) ? "; a product is written with '*'" : "");
 }
 
-/* f(x) = x * 2 */
+/* f(x) = x * 2, f(x) => x * 2, f(x) { x * 2 } */
 bool tni_defines_function(const char *s) {
     int32_t open = 0;
     while (*s && *s != '(') s++;
@@ -231,5 +258,5 @@ bool tni_defines_function(const char *s) {
     }
     if (*s == ')') s++;
     while (*s == ' ') s++;
-    return s[0] == '=' && s[1] != '=';
+    return s[0] == '{' || (s[0] == '=' && s[1] != '=');
 }

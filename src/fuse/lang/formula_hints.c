@@ -107,6 +107,7 @@ static const struct {
      "a formula computes elements and reduces them: compute it outside, and give the formula the result"},
     {" cat concat concatenate stack split chunk reshape view permute transpose squeeze unsqueeze flatten t T pad ",
      "a formula does not rearrange its inputs: give it the values as it should read them"},
+    {" to astype type type_as ", "a cast is written f32(x), or with the name of another type"},
     {" detach stop_gradient ", "every input has its gradient: detach the input before the call"},
     {" prod atan arctan asin arcsin acos arccos atan2 arctan2 lgamma digamma erfinv ",
      "compute it outside of the formula"},

@@ -131,6 +131,7 @@ static tn_status unknown_name(tni_parser *p, int32_t at, const char *name) {
         return tni_lex_fail(&p->lex, at, "'%s' is a dimension; count(x) and count(x, -1) give sizes", name);
     }
     TN_TRY(check_word(p, at, name));
+    TN_TRY(tni_check_words(&p->lex, at));
     tni_text text = {0};
     tni_text_add(&text, "there is no '%s' in the signature, and it is not assigned before", name);
     tni_hint_value(&text, p, name);
@@ -215,8 +216,11 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
         return tni_lex_fail(&p->lex, at, "'%s' is no input: only inputs are updated", name);
     if (named && named->input >= 0 && (update || p->typed)) return update_input(p, at, named, node);
     if (named && named->input >= 0) {
-        return tni_lex_fail(&p->lex, at, "'%s' was read before, so it is an input; '%s! = …' would update it in place",
-                            name, name);
+        return tni_lex_fail(
+            &p->lex, at,
+            "'%s' was read before, so it is an input; call this otherwise, or write '%s! = …' to update "
+            "it in place",
+            name, name);
     }
     if (named) return tni_lex_fail(&p->lex, at, "'%s' is assigned twice", name);
     TN_TRY(tni_add_name(p, name, node, -1));
