@@ -21,8 +21,9 @@ const char *tni_nvrtc_file(void);           /* that was found, even if it is of 
 /* The text of tenon/device.cuh, which the build makes of src/cuda/device/author.cuh. */
 extern const char tni_device_text[];
 
-/* Code for compute capability major.minor. A source can include <tenon/device.cuh>. `name` is what messages of the compiler call the source where no #line says
- * otherwise; options end with NULL, and may be NULL. A failure's message holds what the compiler says. */
+/* Code for compute capability major.minor. A source can include <tenon/device.cuh>. `name` is what messages of the
+ * compiler call the source where no #line says otherwise; options end with NULL, and may be NULL. A failure's message
+ * holds what the compiler says. */
 tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
                             const char *const *options, tni_compiled_code *made);
 
