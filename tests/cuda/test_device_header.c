@@ -80,7 +80,10 @@ static void download(device_code *d, tn_block block, void *data, size_t bytes) {
 }
 
 static bool launch(device_code *d, tn_launch l, const char *name, void **arguments) {
+    int most = 1;
     tn_status status = tn_cuda_find(&d->call, &l, d->code.data, d->code.bytes, name);
+    if (status == TN_OK && l.cluster > 8) status = tn_cuda_occupancy(&d->call, &l, &most); /* not every GPU has them */
+    if (most == 0) return false;
     if (status == TN_OK) status = tn_cuda_launch(&d->call, &l, arguments);
     CHECK_ROW(status == TN_OK, "%s", tn_last_error());
     return status == TN_OK;
