@@ -94,6 +94,8 @@ def test_contents(wheel: Path) -> None:
         "py.typed",
         "include/tenon.h",
         "include/tenon/ops.h",
+        "include/tenon/cuda.h",
+        "include/tenon/device.cuh",
         "torch/__init__.py",
         *(f"{framework}/{stubs.NAME}" for framework in stubs.NAMES),
     )
