@@ -28,6 +28,7 @@ typedef struct verb {
     const char *examples;  /* lines "command\tcomment" */
     const char *text;      /* paragraphs behind the options; NULL: none */
     const option *options; /* {0} ends */
+    bool takes_text;       /* arguments are formulas, which may begin with '-' */
     int (*run)(int count, const char *const *rest);
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;

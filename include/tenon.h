@@ -3,6 +3,7 @@
 #define TENON_H
 
 #include <tenon/call.h>
+#include <tenon/cuda.h>
 #include <tenon/device.h>
 #include <tenon/fuse.h>
 #include <tenon/host.h>

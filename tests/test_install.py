@@ -186,6 +186,29 @@ int main() {
     assert run(tmp_path / "first", env=use_library(prefix)) == f"0.5 {VERSION}\n"
 
 
+HEADERS = sorted(path.relative_to(ROOT / "include") for path in (ROOT / "include").rglob("*.h"))
+
+
+@pytest.mark.parametrize("language", [["cc", "-std=c11", "-x", "c"], ["c++", "-std=c++11", "-x", "c++"]])
+def test_each_header_compiles_alone(prefix: Path, language: list[str]) -> None:
+    if not shutil.which(language[0]):
+        pytest.skip(f"there is no {language[0]}")
+    assert Path("tenon/cuda.h") in HEADERS
+    for header in [*HEADERS, "tenon/ops.h"]:
+        flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}"]
+        source = f"#include <{header}>\n"
+        done = subprocess.run([*language, *flags, "-"], input=source, text=True, capture_output=True)
+        assert done.returncode == 0, f"{header}: {done.stderr}"
+
+
+def test_device_code_is_installed(prefix: Path) -> None:
+    """One file that includes nothing, with the text that NVRTC gets."""
+    text = (prefix / "include/tenon/device.cuh").read_text()
+    assert "#pragma once" in text and "namespace tn {" in text
+    assert "#include" not in text and "using namespace" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    assert text.encode() in (BUILD / "libtenon.so").read_bytes()
+
+
 # ---- nothing left behind -------------------------------------------------------------------------------------------
 
 VALGRIND = ["valgrind", "-q", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all"]

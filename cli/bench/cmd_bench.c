@@ -11,6 +11,7 @@ static const char *shape, *dtypes = "f32", *device, *kernel;
 static int64_t threads;
 static bool json, all;
 static int64_t milliseconds = 500;
+static const char *title_to_come; /* of the rows that come; NULL: it is printed */
 static tn_device where = {TN_CPU, 0};
 
 enum { COLUMNS = 44 }; /* of a shape in the table */
@@ -105,6 +106,12 @@ static void print_gpu_row(const char *text, tn_type T, const gpu_measurement *m)
            m->kernel, maybe_time(m->cold.graph.median, graph), bench_time(s->median, event), 23, range,
            rate(m, &m->cold), rate(m, &m->copy), style_text(part > 0.9 ? GREEN : PLAIN), 100 * part, style_text(PLAIN),
            maybe_time(counted(&m->hot)->median, hot), bench_time(m->call.median, host));
+}
+
+/* When there is a row to print below it: what is refused has only its message. */
+static void print_heading(void) {
+    if (title_to_come) (where.kind == TN_CUDA ? print_gpu_header : print_header)(title_to_come);
+    title_to_come = NULL;
 }
 
 static void print_row(const char *text, tn_type T, const measurement *m) {
@@ -217,6 +224,7 @@ static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const
     if (json) {
         json_gpu_row(out, op, text, T, &m, first);
     } else {
+        print_heading();
         print_gpu_row(text, T, &m);
         fflush(stdout);
     }
@@ -230,6 +238,7 @@ static tn_status bench_on_cpu(const tn_function *op, const tni_case *made, const
     if (json) {
         json_row(out, op, text, T, &m, first);
     } else {
+        print_heading();
         print_row(text, T, &m);
         fflush(stdout);
     }
@@ -256,7 +265,7 @@ int bench_alone(const char *title, int n, const tn_function *const *ops, const t
                 const char *const *names, tn_type T, const char *on, tni_text *rows) {
     if (read_device(on, &where) != TN_OK) return usage_error(NULL, "%s", tn_last_error());
     json = rows != NULL;
-    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
+    title_to_come = title;
     for (int i = 0; i < n; i++) {
         tn_status (*measure)(const tn_function *, const tni_case *, const char *, tn_type, tni_text *, bool);
         measure = where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu;
@@ -284,7 +293,7 @@ static tn_type next_type(const char **p) {
 }
 
 static int bench_operator(const tn_function *op, tni_text *out, bool *first) {
-    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(tn_function_name(op));
+    title_to_come = tn_function_name(op);
     int shapes = 0;
     for (const char *p = dtypes; *p;) {
         tn_type T = next_type(&p);
@@ -313,7 +322,6 @@ static int run_all(int count, const char *const *rest, tni_text *out) {
     int n = all ? tn_function_count() : count;
     for (int i = 0; i < n; i++) {
         const tn_function *op = all ? tn_function_at(i) : tn_find(rest[i]);
-        if (!op) return usage_error(&verb_bench, "%s", tn_last_error());
         if (i && !json && where.kind == TN_CPU) putchar('\n');
         int status = bench_operator(op, out, &first);
         if (status) return status;
@@ -322,6 +330,9 @@ static int run_all(int count, const char *const *rest, tni_text *out) {
 }
 
 static int run(int count, const char *const *rest) {
+    for (int i = 0; i < count; i++) {
+        if (!tn_find(rest[i])) return usage_error(&verb_bench, "%s", tn_last_error());
+    }
     if (count == 0 && !all) return usage_error(&verb_bench, "which operator? `tenon ops` lists them, --all takes all");
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     const bool on_gpu = where.kind == TN_CUDA;

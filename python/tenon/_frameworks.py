@@ -68,6 +68,7 @@ class TensorFlowFunction(Returning):
     hints = True
     spellings: ClassVar[Mapping[str, Spelling]] = {
         **_COMMON,
+        "softmax": Spelling(order=("x", "axis"), names={"x": "logits"}),
         "sum": Spelling(names={"axes": "axis", "keepdim": "keepdims"}, defaults={"axes": None}),
         "leaky_relu": Spelling(names={"slope": "negative_slope"}, defaults={"slope": 0.2}),
         "gelu": Spelling(flag=Flag("approximate", False, "gelu_tanh")),

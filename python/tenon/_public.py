@@ -104,10 +104,17 @@ def add_functions(
 
 
 def use_newest(module: MutableMapping[str, Any]) -> None:
-    """A kernel that was defined again with another text is the one that its name means."""
+    """A kernel that was defined again with another text is the one that its name means; `defined` finds each."""
     for name, newest in tenon._newest.items():
         if newest in module:
-            module[name] = module[newest]
+            module.setdefault(f"_defined_{name}", module[name])
+            module[name] = module.get(f"_defined_{newest}", module[newest])
+
+
+def defined(module: Mapping[str, Any], name: str) -> Callable[..., Any]:
+    """The function of an operator by its name in the table, whatever users mean by that name now."""
+    made: Callable[..., Any] = module.get(f"_defined_{name}", module[name])
+    return made
 
 
 _refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of

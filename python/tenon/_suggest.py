@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenon.contract import Operator
 
 # Frameworks call the same things differently. A name of one of these groups leads to the others.
 _SAME = (
@@ -40,3 +44,12 @@ def hint(name: str, names: Iterable[str]) -> str:
     """The end of a message about a name that does not exist: "; did you mean 'softmax'?", or nothing."""
     found = near(name, names)
     return "" if found is None else f"; did you mean '{found}'?"
+
+
+def instead(op: Operator, value: object, function: str) -> str:
+    """What to do with a value that stands where an array belongs. A number may be meant for the one attribute that
+    takes numbers, dropout(x, 0.1); `function` makes an array of other things."""
+    numbers = [a.name for a in op.attrs if a.kind in ("float", "int") and not a.implied]
+    if isinstance(value, float) and len(numbers) == 1:
+        return f"{numbers[0]}={value} by keyword is the attribute"
+    return f"{function}(…) makes one"

@@ -5,7 +5,7 @@
 #include <tenon/kernel.h>
 
 #include "core/table/table.h"
-#include "launch.h"
+#include "launch_line.h"
 #include "params.h"
 
 /* What is known of a call: the contract's names have values. */

@@ -14,20 +14,21 @@ enum { GENERATOR = 1, MOST_OPTIONS = 32, MOST_CONSTANTS = 8 };
 /* ---- one text for one choice of types ---------------------------------------------------------------------------- */
 
 typedef struct instance {
-    char *text;                        /* all of it, as NVRTC gets it */
+    char *text;                              /* all of it, as NVRTC gets it */
     const char *kernels[TNI_MOST_STEPS + 1]; /* expressions that stand for them */
-    tni_cache_key key;                 /* of the text and its options */
-    bool includes;                     /* files of CUDA's, perhaps */
+    tni_cache_key key;                       /* of the text and its options */
+    bool includes;                           /* files of CUDA's, perhaps */
 } instance;
 
 /* What the text calls the types; f16 and bf16 are CUDA's own where it includes them. */
 static const char *cuda_type(tn_type type, bool has_half, bool has_bfloat) {
-    static const char *const names[TN_TYPE_COUNT] = {
-        [TN_F32] = "float",       [TN_F64] = "double",        [TN_I8] = "signed char",
-        [TN_I16] = "short",       [TN_I32] = "int",           [TN_I64] = "long long",
-        [TN_U8] = "unsigned char", [TN_U16] = "unsigned short", [TN_U32] = "unsigned int",
-        [TN_U64] = "unsigned long long", [TN_BOOL] = "bool",  [TN_F16] = "tn::f16",
-        [TN_BF16] = "tn::bf16"};
+    static const char *const names[TN_TYPE_COUNT] = {[TN_F32] = "float",        [TN_F64] = "double",
+                                                     [TN_I8] = "signed char",   [TN_I16] = "short",
+                                                     [TN_I32] = "int",          [TN_I64] = "long long",
+                                                     [TN_U8] = "unsigned char", [TN_U16] = "unsigned short",
+                                                     [TN_U32] = "unsigned int", [TN_U64] = "unsigned long long",
+                                                     [TN_BOOL] = "bool",        [TN_F16] = "tn::f16",
+                                                     [TN_BF16] = "tn::bf16"};
     if (type == TN_F16 && has_half) return "__half";
     if (type == TN_BF16 && has_bfloat) return "__nv_bfloat16";
     return names[type];
@@ -42,7 +43,8 @@ static const char *template_type(const tni_known *k, const tni_cfunction *f, con
     for (int32_t i = 0; i < f->n_params; i++) {
         const tni_cparam *p = &f->params[i];
         bool output;
-        const int32_t at = strcmp(p->type, name) == 0 && p->pointers ? tni_find_tensor(k->contract, p->name, &output) : -1;
+        const int32_t at = strcmp(p->type, name) == 0 && p->pointers ? tni_find_tensor(k->contract, p->name, &output)
+                                                                     : -1;
         const tn_type type = at < 0 ? TN_NO_TYPE : tni_tensor_type(k, at, output);
         if (type != TN_NO_TYPE) return cuda_type(type, half, bfloat);
     }
@@ -66,8 +68,8 @@ static tn_status print_kernel(const tni_known *k, const tni_cfunction *f, bool h
                              strncmp(s + strspn(s, " "), "typename", 8) == 0;
         const char *type = is_type ? template_type(k, f, word, half, bfloat) : NULL;
         if (!type && !equals) {
-            return tn_fail(TN_BAD_VALUE, "%s: line %d: nobody says what '%s' of the template %s is; give it a default", op,
-                           f->line, word, f->name);
+            return tn_fail(TN_BAD_VALUE, "%s: line %d: nobody says what '%s' of the template %s is; give it a default",
+                           op, f->line, word, f->name);
         }
         if (!type) break;
         tni_text_add(made, s == f->templates ? "<%s" : ", %s", type);
@@ -79,7 +81,6 @@ static tn_status print_kernel(const tni_known *k, const tni_cfunction *f, bool h
 }
 
 static bool needs_device(const tni_known *k, const char *text, bool half, bool bfloat) {
-    if (strstr(text, "tenon/device.cuh")) return false; /* it says so itself */
     for (int32_t i = 0; i < k->contract->n_types; i++) {
         const tn_type type = k->bound.types[i];
         if ((type == TN_F16 && !half) || (type == TN_BF16 && !bfloat)) return true;
@@ -111,7 +112,8 @@ static tn_status make_instance(const tni_known *k, const tn_source *source, cons
         const char *type = cuda_type(k->bound.types[i], half, bfloat);
         if (!type) {
             tni_free(text.data);
-            return tn_fail(TN_UNSUPPORTED, "%s: kernels from text know no type %s", op, tn_type_name(k->bound.types[i]));
+            return tn_fail(TN_UNSUPPORTED, "%s: kernels from text know no type %s", op,
+                           tn_type_name(k->bound.types[i]));
         }
         tni_text_add(&text, "using %s = %s;\n", k->contract->types[i].name, type);
     }
@@ -283,13 +285,27 @@ static int include_options(char (*options)[600], const char **list, int n) {
 
 static tn_status compile(const char *op, const tn_source *source, const instance *of, int major, int minor,
                          const char *more, tni_compiled_code *made) {
-    static const tni_header headers[] = {{"stdint.h", integers},   {"cstdint", integers},  {"stddef.h", ""},
-                                         {"cstddef", ""},          {"stdio.h", ""},        {"cstdio", ""},
-                                         {"stdlib.h", ""},         {"math.h", limits},     {"cmath", limits},
-                                         {"float.h", limits},      {"cfloat", limits},     {"limits.h", limits},
-                                         {"climits", limits},      {"assert.h", ""},       {"cassert", ""},
-                                         {"cuda.h", ""},           {"cuda_runtime.h", ""}, {"device_launch_parameters.h", ""},
-                                         {"cuda_runtime_api.h", ""}, {"iostream", ""},     {0}};
+    static const tni_header headers[] = {{"stdint.h", integers},
+                                         {"cstdint", integers},
+                                         {"stddef.h", ""},
+                                         {"cstddef", ""},
+                                         {"stdio.h", ""},
+                                         {"cstdio", ""},
+                                         {"stdlib.h", ""},
+                                         {"math.h", limits},
+                                         {"cmath", limits},
+                                         {"float.h", limits},
+                                         {"cfloat", limits},
+                                         {"limits.h", limits},
+                                         {"climits", limits},
+                                         {"assert.h", ""},
+                                         {"cassert", ""},
+                                         {"cuda.h", ""},
+                                         {"cuda_runtime.h", ""},
+                                         {"device_launch_parameters.h", ""},
+                                         {"cuda_runtime_api.h", ""},
+                                         {"iostream", ""},
+                                         {0}};
     const char *options[MOST_OPTIONS + 8];
     char includes[8][600], words[1024], *rest = NULL;
     int n = 0;
@@ -398,15 +414,16 @@ static tn_status find_constants(const tni_known *k, const code *c, const tni_cfu
     for (int32_t i = 0; i < all->n_constants; i++) {
         for (int32_t j = 0; j < k->contract->n_inputs; j++) {
             if (strcmp(all->constants[i].name, k->contract->inputs[j].name) != 0 || !tn_in(k->call, j)) continue;
-            if (s->n_constants == MOST_CONSTANTS) return tn_fail(TN_UNSUPPORTED, "%s: at most 8 __constant__ inputs", k->call->name);
+            if (s->n_constants == MOST_CONSTANTS)
+                return tn_fail(TN_UNSUPPORTED, "%s: at most 8 __constant__ inputs", k->call->name);
             TN_TRY(find_constant(k, c, &all->constants[i], j, &s->constants[s->n_constants++]));
         }
     }
     return TN_OK;
 }
 
-static tn_status fill(const tni_known *k, const tn_source *source, const tni_launch_steps *steps, const tni_cfunctions *all,
-                      const instance *of, state *s) {
+static tn_status fill(const tni_known *k, const tn_source *source, const tni_launch_steps *steps,
+                      const tni_cfunctions *all, const instance *of, state *s) {
     const tn_call *call = k->call;
     const tn_gpu *gpu;
     const code *c;
@@ -481,8 +498,9 @@ static tn_status run_step(const tn_call *call, const step *s) {
     void *pointers[TNI_MOST_PARAMS], *arguments[TNI_MOST_PARAMS];
     for (int32_t i = 0; i < s->n_params; i++) {
         const tni_give *g = &s->give[i];
-        const tn_view *v = g->how == TNI_GIVE_INPUT ? tn_in(call, g->index)
-                                                    : g->how == TNI_GIVE_OUTPUT ? tn_out(call, g->index) : NULL;
+        const tn_view *v = g->how == TNI_GIVE_INPUT    ? tn_in(call, g->index)
+                           : g->how == TNI_GIVE_OUTPUT ? tn_out(call, g->index)
+                                                       : NULL;
         pointers[i] = g->how == TNI_GIVE_SCRATCH ? call->workspace : v ? v->data : NULL;
         arguments[i] = g->how == TNI_GIVE_VALUE ? (void *)(uintptr_t)&g->bits : (void *)&pointers[i];
     }
@@ -500,7 +518,7 @@ tn_status tni_cuda_source_run(const tn_call *call, void *made) {
     return TN_OK;
 }
 
-/* ---- ahead of any call -------------------------------------------------------------------------------------------- */
+/* ---- ahead of any call ------------------------------------------------------------------------------------------ */
 
 typedef struct ahead {
     const tn_source *source;

@@ -37,6 +37,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.softmax([1.0, 2.0]), TypeError, "softmax: x must be an array, not list; jnp.asarray"),
         (lambda: tn.add(1.0, 2.0), TypeError, "add: x must be an array, not float; jnp.asarray"),
         (lambda: tn.softmax(None), TypeError, "softmax: x must be an array, not None"),
+        (lambda: tn.dropout(X, 0.1), TypeError, "seed must be an array, not float; p=0.1 by keyword is the attribute"),
         (lambda: tn.softmax(X, scale="much"), TypeError, "softmax: scale is 'much', needs a float"),
         (lambda: tn.softmax(X, axis=0.5), TypeError, "softmax: axis is 0.5, needs an int"),
         (lambda: tn.sum(X, axis=1.5), TypeError, "sum: axes is 1.5, needs ints"),

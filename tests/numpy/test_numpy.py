@@ -438,6 +438,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
     ("call", "error", "message"),
     [
         (lambda: tn.softmax(None), TypeError, "softmax: x must be an array, not None"),
+        (lambda: tn.dropout(X, 0.1), TypeError, "seed must be an array, not float; p=0.1 by keyword is the attribute"),
         (lambda: tn.softmax([1.0]), TypeError, r"softmax: x must be an array, not list; numpy.asarray\(…\) makes one"),
         (lambda: tn.softmax(np.array("a")), TypeError, "softmax: x has type <U1, which Tenon does not have"),
         (lambda: tn.softmax(np.ones(3, np.uint32)), TypeError, "softmax: x has type u32, needs f16, bf16, f32 or f64"),

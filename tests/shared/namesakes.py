@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 # What frameworks call the parameters of ours; "x2" is whatever stands second.
 SAME = {
     "x": {"x", "a", "x1", "features", "logits", "input"},
+    "logits": {"logits", "x"},
     "y": {"y", "x2"},
     "exponent": {"y", "x2"},
     "where": {"where", "mask"},

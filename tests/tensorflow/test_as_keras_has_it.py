@@ -112,6 +112,17 @@ def test_numbers_beside_tensors(number: Any, dtype: str) -> None:
         np.testing.assert_allclose(tf.cast(have, tf.float64), tf.cast(want, tf.float64), rtol=1e-2)
 
 
+def test_keywords_of_tf_nn() -> None:
+    x = tf.reshape(tf.range(6.0), (2, 3))
+    np.testing.assert_allclose(tn.softmax(logits=x, axis=0), tf.nn.softmax(logits=x, axis=0), rtol=1e-5)
+    with pytest.raises(TypeError, match="'logits'"):
+        tn.softmax(x=x)
+    with pytest.raises(TypeError, match="silu"):  # tf.nn.silu(x, beta): docs/tensorflow.md has the formula
+        tn.silu(x, 2.0)
+    scaled = tn.fuse("x * sigmoid(beta * x)")(x, tf.constant(2.0))
+    np.testing.assert_allclose(scaled, tf.nn.silu(x, 2.0), rtol=1e-5)
+
+
 def test_a_name_that_does_not_exist_gets_a_suggestion() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'sofmax'; did you mean 'softmax'"):
         tn.sofmax  # noqa: B018

@@ -1,5 +1,5 @@
 /* Reads a launch line, and computes it on the way: what it says of a call is known once the sizes are. */
-#include "launch.h"
+#include "launch_line.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -63,8 +63,9 @@ static int64_t divided(reader *r, const char *at, char op, int64_t a, int64_t b)
 
 static int64_t joined(reader *r, const char *at, char op, int64_t a, int64_t b) {
     int64_t y = 0;
-    bool over = op == '+' ? __builtin_add_overflow(a, b, &y)
-                          : op == '-' ? __builtin_sub_overflow(a, b, &y) : __builtin_mul_overflow(a, b, &y);
+    bool over = op == '+'   ? __builtin_add_overflow(a, b, &y)
+                : op == '-' ? __builtin_sub_overflow(a, b, &y)
+                            : __builtin_mul_overflow(a, b, &y);
     if (over) fail(r, at, "%s", "a number beyond 64 bits");
     return y;
 }
@@ -287,14 +288,16 @@ static void read_step(reader *r, tni_launch_step *step, int64_t *scratch) {
         const char *at = r->s;
         const bool known = (how == BY_HAND && read_way(r, &how, &each, step)) ||
                            read_setting(r, step, scratch, &has_grid);
-        if (!known) fail(r, at, "%s", "expected elements, rows, tiles(…), grid=, block=, shared=, cluster= or scratch=");
+        if (!known)
+            fail(r, at, "%s", "expected elements, rows, tiles(…), grid=, block=, shared=, cluster= or scratch=");
         take(r, ",");
         skip(r);
     }
     if (r->status != TN_OK) return;
     if (how == BY_HAND && !has_grid) how = ELEMENTS;
     if (step->block[0] == 0) step->block[0] = BLOCK;
-    if (how == WARPS && step->block[0] % WARP) fail(r, begin, "%s", "a block of whole warps is needed, of 32 threads each");
+    if (how == WARPS && step->block[0] % WARP)
+        fail(r, begin, "%s", "a block of whole warps is needed, of 32 threads each");
     if (how != BY_HAND && !has_grid) set_grid(r->sizes, how, each, step);
     check(r, begin, step);
 }
