@@ -14,10 +14,11 @@ import tenon
 import tenon.torch._need
 
 # isort: split
-from tenon import load as load
 from tenon._public import named_formula, refuse_taken, use_newest
 from tenon.torch import _fuse, _public
 from tenon.torch._fuse import fuse as fuse
+from tenon.torch._load import load as load
+from tenon.torch._load import load_inline as load_inline
 from tenon.torch._param import Param as Param
 
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted(["Param", "fuse", "load", "nn", "ops", "optim", *ops()])
+    return sorted(["Param", "fuse", "load", "load_inline", "nn", "ops", "optim", *ops()])
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
