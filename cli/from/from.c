@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tenon/call.h>
+
 #include "cli/new/new.h"
 
 /* from_write.c */
@@ -24,9 +26,10 @@ static void name_operator(const from_file *file, const char *name, from_kernel *
         if (n > m && strcmp(k->op + n - m, ends[i]) == 0) k->op[n - m] = 0;
     }
     for (char *s = k->op; *s; s++) *s = (char)tolower((unsigned char)*s);
-    for (const from_kernel *other = file->kernels; other < k; other++) {
-        if (strcmp(other->op, k->op) == 0) snprintf(k->op, sizeof k->op, "%s", k->function->name);
-    }
+    bool is_taken = false;
+    for (const from_kernel *other = file->kernels; other < k; other++) is_taken |= strcmp(other->op, k->op) == 0;
+    for (int i = 0; i < tn_function_count(); i++) is_taken |= strcmp(tn_function_name(tn_function_at(i)), k->op) == 0;
+    if (is_taken) snprintf(k->op, sizeof k->op, "%.28s_%.34s", name, k->function->name);
 }
 
 static void find_obstacles(from_kernel *k) {

@@ -37,7 +37,7 @@ char *joined(tni_arena *arena, const tokens *t);
 /* What `word` is set to where it is declared: `int word = …;`. An empty part where it is not. */
 tokens definition(const tokens *all, const char *word, int length);
 
-/* ---- what is found ------------------------------------------------------------------------------------------------ */
+/* ---- what is found ----------------------------------------------------------------------------------------------- */
 
 enum { MOST_DIMS = 6, MOST_NAME = 64 };
 
@@ -53,9 +53,9 @@ typedef enum role {
 typedef struct guess {
     const tni_cparam *param;
     role role;
-    char type[16];              /* in the contract: "f32", "T", "float" */
-    char shape[192];            /* "*n", "rows, cols"; of tensors */
-    int n_dims;                 /* how many of the next are known */
+    char type[16];   /* in the contract: "f32", "T", "float" */
+    char shape[192]; /* "*n", "rows, cols"; of tensors */
+    int n_dims;      /* how many of the next are known */
     char dims[MOST_DIMS][MOST_NAME];
     bool has_shape, is_partial; /* partial: any number of dimensions may stand in front */
     bool is_accumulated;        /* added to: `+=`, atomicAdd */
@@ -68,7 +68,7 @@ typedef struct launch_site {
     tokens grid, block, shared, templates; /* templates: between < and > */
     tokens arguments[TNI_MOST_PARAMS];
     int n_arguments;
-    const char *host;  /* its name; "": none */
+    const char *host; /* its name; "": none */
     tokens host_params, host_body;
 } launch_site;
 
@@ -79,9 +79,9 @@ typedef struct from_kernel {
     int n;
     tokens body;
     launch_site site;
-    tni_text launch;  /* the line */
+    tni_text launch;     /* the line */
     bool launch_is_read; /* from <<<…>>>, not guessed */
-    tni_text formula; /* empty: none could be told */
+    tni_text formula;    /* empty: none could be told */
     tni_text signature;
     char stands_in_the_way[320]; /* "": nothing */
 } from_kernel;
@@ -95,14 +95,14 @@ typedef struct from_file {
     int n;
 } from_file;
 
-/* ---- who finds it ------------------------------------------------------------------------------------------------- */
+/* ---- who finds it ------------------------------------------------------------------------------------------------ */
 
-void find_launch(const from_file *file, from_kernel *k);      /* from_site.c */
-void guess_launch(const from_file *file, from_kernel *k);     /* from_launch.c */
-void guess_roles(const from_file *file, from_kernel *k);      /* from_roles.c */
-void guess_shapes(const from_file *file, from_kernel *k);     /* from_shapes.c */
-void guess_formula(const from_file *file, from_kernel *k);    /* from_formula.c */
-void write_signature(from_kernel *k);                         /* from_write.c */
+void find_launch(const from_file *file, from_kernel *k);                      /* from_site.c */
+void guess_launch(const from_file *file, from_kernel *k);                     /* from_launch.c */
+void guess_roles(const from_file *file, from_kernel *k);                      /* from_roles.c */
+void guess_shapes(const from_file *file, from_kernel *k);                     /* from_shapes.c */
+void guess_formula(const from_file *file, from_kernel *k);                    /* from_formula.c */
+void write_signature(from_kernel *k);                                         /* from_write.c */
 void write_device_text(const from_file *file, tni_text *to, tni_text *notes); /* from_device.c */
 
 guess *find_guess(from_kernel *k, const token *t);

@@ -22,12 +22,12 @@ static bool has_word(const char *s, const char *end, const char *word) {
     return false;
 }
 
-/* ---- lines of the preprocessor ------------------------------------------------------------------------------------- */
+/* ---- lines of the preprocessor ----------------------------------------------------------------------------------- */
 
 /* Headers that NVRTC can use, where CUDA's are installed. */
 static bool is_for_devices(const char *line, const char *end) {
-    static const char *const names[] = {"<tenon/", "cuda_fp16", "cuda_bf16", "cuda_fp8", "cooperative_groups",
-                                        "<cub/", "<cuda/", "mma.h", "math_constants", "curand_kernel"};
+    static const char *const names[] = {"<tenon/", "cuda_fp16", "cuda_bf16", "cuda_fp8",       "cooperative_groups",
+                                        "<cub/",   "<cuda/",    "mma.h",     "math_constants", "curand_kernel"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (memmem(line, (size_t)(end - line), names[i], strlen(names[i]))) return true;
     }
@@ -55,7 +55,8 @@ static void copy_space(writer *w, const char *s, const char *end) {
         if (directive && begins_with(directive, line_end, "include") && !is_for_devices(s, line_end)) {
             const char *why = why_not_included(s, line_end);
             tni_text_add(w->to, "/* %.*s is left out: %s. */", (int)(line_end - word), word, why);
-            if (strncmp(why, "PyTorch", 7) == 0) tni_text_add(w->notes, "  left out: %.*s, %s\n", (int)(line_end - word), word, why);
+            if (strncmp(why, "PyTorch", 7) == 0)
+                tni_text_add(w->notes, "  left out: %.*s, %s\n", (int)(line_end - word), word, why);
         } else {
             tni_text_add(w->to, "%.*s", (int)(line_end - s), s);
         }
@@ -64,7 +65,7 @@ static void copy_space(writer *w, const char *s, const char *end) {
     }
 }
 
-/* ---- declarations --------------------------------------------------------------------------------------------------- */
+/* ---- declarations ------------------------------------------------------------------------------------------------ */
 
 static const char *behind_bracket(const char *s, const char *end) {
     const char open = *s, close = open == '(' ? ')' : open == '{' ? '}' : ']';
@@ -141,8 +142,8 @@ static bool is_the_devices(const declaration *d) {
     if (begins_with(d->begin, end, "using") && has_word(d->begin, end, "namespace")) {
         return has_word(d->begin, end, "cooperative_groups") || has_word(d->begin, end, "nvcuda");
     }
-    static const char *const neutral[] = {"using", "typedef", "struct", "class", "enum", "union", "constexpr",
-                                          "const", "static_assert", "namespace"};
+    static const char *const neutral[] = {"using", "typedef",   "struct", "class",         "enum",
+                                          "union", "constexpr", "const",  "static_assert", "namespace"};
     const char *from = d->begin;
     if (begins_with(from, end, "static")) from += 6 + strspn(from + 6, " \t\r\n");
     from = behind_angles(from, end);
@@ -154,7 +155,7 @@ static bool is_the_devices(const declaration *d) {
     return false;
 }
 
-/* ---- templates ------------------------------------------------------------------------------------------------------ */
+/* ---- templates --------------------------------------------------------------------------------------------------- */
 
 /* `template <typename scalar_t>` of a kernel goes: its types are the contract's, its numbers those of the launch. */
 static const char *behind_template(const declaration *d) {
@@ -191,7 +192,9 @@ static void write_template_names(writer *w) {
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s", word + 1);
             if (is_type) {
                 if (variable && !token_is(t, variable)) {
-                    tni_text_add(w->to, "using %.*s = %s; /* a type of the contract; it was a template's parameter */\n", t->n, t->s, variable);
+                    tni_text_add(w->to,
+                                 "using %.*s = %s; /* a type of the contract; it was a template's parameter */\n", t->n,
+                                 t->s, variable);
                 }
                 continue;
             }
@@ -203,8 +206,9 @@ static void write_template_names(writer *w) {
                 if (argument == place) value = part(&k->site.templates, b, e);
             }
             const char *number = value.n ? joined(w->file->arena, &value) : NULL;
-            tni_text_add(w->to, "constexpr %.*s %.*s = %s; /* %s */\n", (int)(t->s - all.at[at].s) - 1, all.at[at].s, t->n, t->s,
-                         number ? number : "256", number ? "it was a template's parameter" : "a guess: it was a template's parameter");
+            tni_text_add(w->to, "constexpr %.*s %.*s = %s; /* %s */\n", (int)(t->s - all.at[at].s) - 1, all.at[at].s,
+                         t->n, t->s, number ? number : "256",
+                         number ? "it was a template's parameter" : "a guess: it was a template's parameter");
         }
     }
 }

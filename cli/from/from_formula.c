@@ -1,6 +1,6 @@
 /* What a kernel computes, where each element of the output is one expression of elements of the inputs: that is a
- * formula, and a formula is a reference, a kernel for the CPU and a gradient. Any statement that is not understood means
- * that there is none. */
+ * formula, and a formula is a reference, a kernel for the CPU and a gradient. Any statement that is not understood
+ * means that there is none. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef struct teller {
     struct {
         token name;
         const char *text; /* what it stands for */
-    } given[32]; /* parameters of functions that are called */
+    } given[32];          /* parameters of functions that are called */
     int n_given, depth;
     bool failed;
 } teller;
@@ -29,18 +29,21 @@ typedef struct teller {
 static const struct {
     const char *c, *formula;
 } functions[] = {
-    {"expf", "exp"},     {"exp", "exp"},       {"__expf", "exp"},     {"logf", "log"},       {"log", "log"},
-    {"__logf", "log"},   {"sqrtf", "sqrt"},    {"sqrt", "sqrt"},      {"rsqrtf", "rsqrt"},   {"rsqrt", "rsqrt"},
-    {"tanhf", "tanh"},   {"tanh", "tanh"},     {"sinf", "sin"},       {"sin", "sin"},        {"cosf", "cos"},
-    {"cos", "cos"},      {"erff", "erf"},      {"erf", "erf"},        {"fabsf", "abs"},      {"fabs", "abs"},
-    {"abs", "abs"},      {"fmaxf", "maximum"}, {"fmax", "maximum"},   {"max", "maximum"},    {"fminf", "minimum"},
-    {"fmin", "minimum"}, {"min", "minimum"},   {"powf", "pow"},       {"pow", "pow"},        {"floorf", "floor"},
-    {"floor", "floor"},  {"log1pf", "log1p"},  {"expm1f", "expm1"},   {"log1p", "log1p"},    {"expm1", "expm1"},
-    {"__half2float", ""}, {"__float2half", ""}, {"__bfloat162float", ""}, {"__float2bfloat16", ""}, {"__float2half_rn", ""},
+    {"expf", "exp"},      {"exp", "exp"},           {"__expf", "exp"},        {"logf", "log"},
+    {"log", "log"},       {"__logf", "log"},        {"sqrtf", "sqrt"},        {"sqrt", "sqrt"},
+    {"rsqrtf", "rsqrt"},  {"rsqrt", "rsqrt"},       {"tanhf", "tanh"},        {"tanh", "tanh"},
+    {"sinf", "sin"},      {"sin", "sin"},           {"cosf", "cos"},          {"cos", "cos"},
+    {"erff", "erf"},      {"erf", "erf"},           {"fabsf", "abs"},         {"fabs", "abs"},
+    {"abs", "abs"},       {"fmaxf", "maximum"},     {"fmax", "maximum"},      {"max", "maximum"},
+    {"fminf", "minimum"}, {"fmin", "minimum"},      {"min", "minimum"},       {"powf", "pow"},
+    {"pow", "pow"},       {"floorf", "floor"},      {"floor", "floor"},       {"log1pf", "log1p"},
+    {"expm1f", "expm1"},  {"log1p", "log1p"},       {"expm1", "expm1"},       {"__half2float", ""},
+    {"__float2half", ""}, {"__bfloat162float", ""}, {"__float2bfloat16", ""}, {"__float2half_rn", ""},
 };
 
 static const char *const number_types[] = {"float", "double", "scalar_t", "T", "auto", "const", NULL};
-static const char *const index_types[] = {"int", "size_t", "unsigned", "long", "int64_t", "uint32_t", "int32_t", "auto", "const", NULL};
+static const char *const index_types[] = {"int",      "size_t",  "unsigned", "long",  "int64_t",
+                                          "uint32_t", "int32_t", "auto",     "const", NULL};
 
 static void tell(teller *t, const tokens *e);
 
@@ -59,7 +62,7 @@ static int tell_element(teller *t, const tokens *e, int i, const guess *g) {
     return close + 1;
 }
 
-/* Each element is read where one is written, or belongs to fewer dimensions: bias[column]. x[i + 1] would be another. */
+/* Each element is read where one is written, or belongs to fewer dimensions: bias[column]. x[i + 1] is another. */
 static bool are_alike(const teller *t) {
     for (int i = 0; i < t->n_elements; i++) {
         if (strcmp(t->elements[i].index, t->output) == 0) continue;
@@ -78,13 +81,14 @@ static bool is_local(const teller *t, const token *word) {
     return set.n > 0;
 }
 
-/* A function of the file that is one expression, `{ return 1 / (1 + exp(-z)); }`: its parameters and that expression. */
+/* A function of the file that is one expression, `{ return 1 / (1 + exp(-z)); }`: its parameters and result. */
 static bool find_helper(const teller *t, const token *name, tokens *params, tokens *result) {
     const tokens *all = &t->file->all;
     for (int i = 1; i + 2 < all->n; i++) {
         if (!same_token(&all->at[i], name) || !token_is(&all->at[i + 1], "(")) continue;
         const int close = closing(all, i + 1);
-        if (close + 3 >= all->n || !token_is(&all->at[close + 1], "{") || !token_is(&all->at[close + 2], "return")) continue;
+        if (close + 3 >= all->n || !token_is(&all->at[close + 1], "{") || !token_is(&all->at[close + 2], "return"))
+            continue;
         const int end = end_of_expression(all, close + 3);
         if (end + 1 >= all->n || !token_is(&all->at[end], ";") || !token_is(&all->at[end + 1], "}")) return false;
         *params = part(all, i + 2, close);
@@ -185,9 +189,12 @@ static int tell_word(teller *t, const tokens *e, int i) {
 static bool find_choice(const tokens *e, int *question, int *colon) {
     *question = *colon = -1;
     for (int i = 0; i < e->n; i++) {
-        if (token_is(&e->at[i], "(") || token_is(&e->at[i], "[")) i = closing(e, i);
-        else if (token_is(&e->at[i], "?") && *question < 0) *question = i;
-        else if (token_is(&e->at[i], ":") && *colon < 0) *colon = i;
+        if (token_is(&e->at[i], "(") || token_is(&e->at[i], "["))
+            i = closing(e, i);
+        else if (token_is(&e->at[i], "?") && *question < 0)
+            *question = i;
+        else if (token_is(&e->at[i], ":") && *colon < 0)
+            *colon = i;
     }
     return *question > 0 && *colon > *question;
 }
@@ -208,7 +215,8 @@ static void tell(teller *t, const tokens *e) {
     for (int i = 0; i < e->n && !t->failed;) {
         const token *a = &e->at[i];
         if (a->kind == NUMERAL) {
-            const int suffix = strchr("fFuUlL", a->s[a->n - 1]) != NULL && !(a->n > 1 && (a->s[1] == 'x' || a->s[1] == 'X'));
+            const int suffix = strchr("fFuUlL", a->s[a->n - 1]) != NULL &&
+                               !(a->n > 1 && (a->s[1] == 'x' || a->s[1] == 'X'));
             int length = a->n - suffix;
             if (length > 0 && a->s[length - 1] == '.') length--; /* 2. */
             tni_text_add(&t->text, "%.*s", length, a->s);
@@ -225,7 +233,11 @@ static void tell(teller *t, const tokens *e) {
             i = tell_word(t, e, i);
         } else if (token_is_one_of(a, signs)) {
             const bool alone = i == 0 || token_is(a, ","); /* -x, f(a, b) */
-            tni_text_add(&t->text, alone && !token_is(a, ",") ? "%.*s" : token_is(a, ",") ? "%.*s " : " %.*s ", a->n, a->s);
+            tni_text_add(&t->text,
+                         alone && !token_is(a, ",") ? "%.*s"
+                         : token_is(a, ",")         ? "%.*s "
+                                                    : " %.*s ",
+                         a->n, a->s);
             i++;
         } else if (token_is(a, "&&") || token_is(a, "||")) {
             tni_text_put(&t->text, a->s[0] == '&' ? " and " : " or ");
@@ -236,7 +248,7 @@ static void tell(teller *t, const tokens *e) {
     }
 }
 
-/* ---- statements ---------------------------------------------------------------------------------------------------- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 /* `float v = …, w = …;` behind the type */
 static int tell_locals(teller *t, const tokens *b, int i) {
@@ -262,7 +274,9 @@ static int tell_output(teller *t, const tokens *b, int i, const guess *g) {
     const tokens index = part(b, i + 2, close), set = part(b, close + 2, end);
     const char *own = joined(t->file->arena, &index);
     const bool again = own && t->output && strcmp(own, t->output) != 0;
-    if ((g->role != OUTPUT && g->role != UPDATED) || close + 1 >= b->n || !token_is(&b->at[close + 1], "=") || !own || again) t->failed = true;
+    if ((g->role != OUTPUT && g->role != UPDATED) || close + 1 >= b->n || !token_is(&b->at[close + 1], "=") || !own ||
+        again)
+        t->failed = true;
     t->output = own;
     if (t->statements++) tni_text_put(&t->text, "; ");
     tni_text_add(&t->text, "%s = ", g->param->name);
@@ -294,16 +308,19 @@ static void tell_statements(teller *t, const tokens *b) {
             const tokens head = part(b, i + 2, close);
             if (!is_index(t, &head, 0, &end)) t->failed = true;
             bool places = token_is(a, "if");
-            for (int j = 0; j < head.n; j++) places |= token_is(&head.at[j], "gridDim") || token_is(&head.at[j], "stride");
+            for (int j = 0; j < head.n; j++)
+                places |= token_is(&head.at[j], "gridDim") || token_is(&head.at[j], "stride");
             if (!places) t->failed = true; /* a loop over something else */
             i = close + 1;
         } else if (token_is(a, "return") && token_is(&b->at[i + 1], ";")) {
             i += 2;
         } else if (g && g->param->pointers && i + 1 < b->n && token_is(&b->at[i + 1], "[")) {
             i = tell_output(t, b, i, g);
-        } else if (token_is_one_of(a, index_types) && is_index(t, b, i, &end) && !token_is(a, "const") && !token_is(a, "auto")) {
+        } else if (token_is_one_of(a, index_types) && is_index(t, b, i, &end) && !token_is(a, "const") &&
+                   !token_is(a, "auto")) {
             i = end + 1;
-        } else if (token_is(a, "const") && i + 1 < b->n && token_is_one_of(&b->at[i + 1], index_types) && is_index(t, b, i, &end)) {
+        } else if (token_is(a, "const") && i + 1 < b->n && token_is_one_of(&b->at[i + 1], index_types) &&
+                   is_index(t, b, i, &end)) {
             i = end + 1;
         } else if (token_is_one_of(a, number_types)) {
             while (i < b->n && token_is_one_of(&b->at[i], number_types)) i++;

@@ -7,7 +7,7 @@
 
 enum { MOST_DEPTH = 16 };
 
-/* ---- expressions of the host -------------------------------------------------------------------------------------- */
+/* ---- expressions of the host ------------------------------------------------------------------------------------- */
 
 typedef struct converter {
     const from_file *file;
@@ -78,7 +78,9 @@ static int bytes_of(const tokens *type) {
         if (token_is(&type->at[i], "long")) return 8;
     }
     return type->n == 1 && (token_is(&type->at[0], "float") || token_is(&type->at[0], "int") ||
-                            token_is(&type->at[0], "unsigned")) ? 4 : 8; /* of a type that is not known, enough */
+                            token_is(&type->at[0], "unsigned"))
+               ? 4
+               : 8; /* of a type that is not known, enough */
 }
 
 /* Two arguments: ceil_div(a, b), min(a, b), max(a, b). */
@@ -117,9 +119,12 @@ static int convert_name(converter *c, const tokens *e, int i) {
     static const char *const links[] = {".", "->", "::", NULL};
     int end = i + 1;
     while (end < e->n) {
-        if (token_is_one_of(&e->at[end], links)) end += 2;
-        else if (token_is(&e->at[end], "(") || token_is(&e->at[end], "[")) end = closing(e, end) + 1;
-        else break;
+        if (token_is_one_of(&e->at[end], links))
+            end += 2;
+        else if (token_is(&e->at[end], "(") || token_is(&e->at[end], "["))
+            end = closing(e, end) + 1;
+        else
+            break;
     }
     const tokens whole = part(e, i, end);
     const char *text = joined(c->file->arena, &whole);
@@ -143,8 +148,10 @@ static int convert_name(converter *c, const tokens *e, int i) {
     } else if (whole.n == 1) {
         tokens set = definition(&c->k->site.host_body, e->at[i].s, e->at[i].n);
         if (!set.n) set = constant_of(c->file, &e->at[i]);
-        if (!set.n || ++c->depth > MOST_DEPTH) c->failed = true;
-        else put_bracketed(c, &set);
+        if (!set.n || ++c->depth > MOST_DEPTH)
+            c->failed = true;
+        else
+            put_bracketed(c, &set);
         c->depth--;
     } else if (token_is(&whole.at[whole.n - 1], ")")) {
         int open = 0;
@@ -186,7 +193,7 @@ static void convert(converter *c, const tokens *e) {
     }
 }
 
-/* ---- <<<grid, block>>> --------------------------------------------------------------------------------------------- */
+/* ---- <<<grid, block>>> ------------------------------------------------------------------------------------------- */
 
 /* The numbers of a dim3: `dim3 grid(a, b)`, `dim3(a, b)`, `{a, b}`, or a single number. */
 static int three_of(converter *c, const tokens *e, tokens *three) {
@@ -207,8 +214,10 @@ static int three_of(converter *c, const tokens *e, tokens *three) {
         three[0] = *e;
         return 1;
     }
-    if (e->n > 2 && token_is(&e->at[0], "dim3")) list = part(e, 2, e->n - 1);
-    else if (e->n > 1 && token_is(&e->at[0], "{")) list = part(e, 1, e->n - 1);
+    if (e->n > 2 && token_is(&e->at[0], "dim3"))
+        list = part(e, 2, e->n - 1);
+    else if (e->n > 1 && token_is(&e->at[0], "{"))
+        list = part(e, 1, e->n - 1);
     else {
         three[0] = *e;
         return 1;
@@ -269,11 +278,12 @@ static void read_block(const from_file *file, from_kernel *k) {
     tni_free(block.data);
 }
 
-/* ---- from the kernel itself ---------------------------------------------------------------------------------------- */
+/* ---- from the kernel itself -------------------------------------------------------------------------------------- */
 
 static bool uses(const tokens *body, const char *place, const char *which) {
     for (int i = 0; i + 2 < body->n; i++) {
-        if (token_is(&body->at[i], place) && token_is(&body->at[i + 1], ".") && token_is(&body->at[i + 2], which)) return true;
+        if (token_is(&body->at[i], place) && token_is(&body->at[i + 1], ".") && token_is(&body->at[i + 2], which))
+            return true;
     }
     return false;
 }

@@ -13,21 +13,43 @@ guess *find_guess(from_kernel *k, const token *t) {
     return NULL;
 }
 
-/* ---- types -------------------------------------------------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *c, *contract;
 } types[] = {
-    {"float", "f32"},         {"double", "f64"},          {"half", "f16"},          {"__half", "f16"},
-    {"tn::f16", "f16"},       {"__nv_bfloat16", "bf16"},
-    {"nv_bfloat16", "bf16"},  {"tn::bf16", "bf16"},
-    {"int", "i32"},           {"int32_t", "i32"},         {"signed int", "i32"},    {"long long", "i64"},
-    {"int64_t", "i64"},       {"long", "i64"},            {"long long int", "i64"}, {"unsigned int", "u32"},
-    {"unsigned", "u32"},      {"uint32_t", "u32"},        {"size_t", "u64"},
-    {"uint64_t", "u64"},      {"unsigned long", "u64"},   {"unsigned long long", "u64"}, {"unsigned char", "u8"},
-    {"uint8_t", "u8"},        {"char", "i8"},             {"signed char", "i8"},    {"int8_t", "i8"},
-    {"short", "i16"},         {"int16_t", "i16"},         {"uint16_t", "u16"},      {"unsigned short", "u16"},
-    {"bool", "bool"},         
+    {"float", "f32"},
+    {"double", "f64"},
+    {"half", "f16"},
+    {"__half", "f16"},
+    {"tn::f16", "f16"},
+    {"__nv_bfloat16", "bf16"},
+    {"nv_bfloat16", "bf16"},
+    {"tn::bf16", "bf16"},
+    {"int", "i32"},
+    {"int32_t", "i32"},
+    {"signed int", "i32"},
+    {"long long", "i64"},
+    {"int64_t", "i64"},
+    {"long", "i64"},
+    {"long long int", "i64"},
+    {"unsigned int", "u32"},
+    {"unsigned", "u32"},
+    {"uint32_t", "u32"},
+    {"size_t", "u64"},
+    {"uint64_t", "u64"},
+    {"unsigned long", "u64"},
+    {"unsigned long long", "u64"},
+    {"unsigned char", "u8"},
+    {"uint8_t", "u8"},
+    {"char", "i8"},
+    {"signed char", "i8"},
+    {"int8_t", "i8"},
+    {"short", "i16"},
+    {"int16_t", "i16"},
+    {"uint16_t", "u16"},
+    {"unsigned short", "u16"},
+    {"bool", "bool"},
 };
 
 /* Which type parameter of the template it is: 0 is the first; -1: none. */
@@ -49,12 +71,13 @@ static bool set_type(const from_file *file, const tni_cfunction *f, guess *g) {
     if (variable >= 0 && variable < 4) return snprintf(g->type, sizeof g->type, "%s", variables[variable]) > 0;
     if (strcmp(g->param->type, "T") == 0) return snprintf(g->type, sizeof g->type, "T") > 0;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        if (strcmp(types[i].c, g->param->type) == 0) return snprintf(g->type, sizeof g->type, "%s", types[i].contract) > 0;
+        if (strcmp(types[i].c, g->param->type) == 0)
+            return snprintf(g->type, sizeof g->type, "%s", types[i].contract) > 0;
     }
     return false;
 }
 
-/* ---- pointers ------------------------------------------------------------------------------------------------------ */
+/* ---- pointers ---------------------------------------------------------------------------------------------------- */
 
 static bool is_assignment(const token *t) {
     static const char *const signs[] = {"=", "+=", "-=", "*=", "/=", "++", "--", NULL};
@@ -69,7 +92,8 @@ typedef struct use {
 /* Is the word in the statement behind i? */
 static bool is_behind(const tokens *body, int i, const char *name, int length) {
     for (; i < body->n && !token_is(&body->at[i], ";"); i++) {
-        if (body->at[i].kind == WORD && body->at[i].n == length && memcmp(body->at[i].s, name, (size_t)length) == 0) return true;
+        if (body->at[i].kind == WORD && body->at[i].n == length && memcmp(body->at[i].s, name, (size_t)length) == 0)
+            return true;
     }
     return false;
 }
@@ -85,8 +109,10 @@ static void look_at_uses(const from_kernel *k, const char *name, int length, use
         int end = i + 1;
         bool element = false;
         while (end < body->n && token_is(&body->at[end], "[")) end = closing(body, end) + 1, element = true;
-        const bool starred = i && token_is(t - 1, "*") && (i < 2 || (t[-2].kind == SIGN && !token_is(t - 2, ")") && !token_is(t - 2, "]")));
-        const bool atomic = (i > 2 && token_is(t - 1, "&") && token_is(t - 2, "(") && token_is_one_of(t - 3, atomics)) ||
+        const bool starred = i && token_is(t - 1, "*") &&
+                             (i < 2 || (t[-2].kind == SIGN && !token_is(t - 2, ")") && !token_is(t - 2, "]")));
+        const bool atomic = (i > 2 && token_is(t - 1, "&") && token_is(t - 2, "(") &&
+                             token_is_one_of(t - 3, atomics)) ||
                             (i > 1 && token_is(t - 1, "(") && token_is_one_of(t - 2, atomics));
         if (atomic) {
             found->written = found->read = found->accumulated = found->read_first = true;
@@ -102,13 +128,15 @@ static void look_at_uses(const from_kernel *k, const char *name, int length, use
             look_at_uses(k, t[-2].s, t[-2].n, found, depth + 1); /* float *row = x + … */
         } else if (depth < 3 && i > 5 && token_is(t - 1, ")")) {
             /* const float4 *x4 = reinterpret_cast<const float4 *>(x), (float4 *)x */
-            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{"); back--) {
+            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{");
+                 back--) {
                 if (!token_is(&body->at[back], "=") || body->at[back - 1].kind != WORD) continue;
                 look_at_uses(k, body->at[back - 1].s, body->at[back - 1].n, found, depth + 1);
                 break;
             }
         } else if (i && token_is(t - 1, "(")) {
-            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{"); back--) {
+            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{");
+                 back--) {
                 if (!token_is(&body->at[back], "=") || body->at[back - 1].kind != WORD) continue;
                 if (depth < 3) look_at_uses(k, body->at[back - 1].s, body->at[back - 1].n, found, depth + 1);
                 break;
@@ -129,13 +157,14 @@ static void guess_pointer(const from_kernel *k, guess *g) {
     g->role = found.read_first ? UPDATED : OUTPUT;
     if (g->role == OUTPUT) snprintf(g->why, sizeof g->why, "an output");
     if (g->role == UPDATED) {
-        snprintf(g->why, sizeof g->why, found.accumulated
+        snprintf(g->why, sizeof g->why,
+                 found.accumulated
                      ? "updated in place: the kernel adds to what is there, so the caller puts the first value there"
                      : "updated in place: it is read before it is written");
     }
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static bool is_integer(const guess *g) {
     return g->type[0] == 'i' || g->type[0] == 'u';
@@ -175,7 +204,8 @@ static void guess_number(const from_file *file, const from_kernel *k, guess *g) 
     g->role = ATTRIBUTE;
     if (is_integer(g)) {
         bool named = false;
-        for (size_t i = 0; i < sizeof not_lengths / sizeof not_lengths[0]; i++) named |= strstr(g->param->name, not_lengths[i]) != NULL;
+        for (size_t i = 0; i < sizeof not_lengths / sizeof not_lengths[0]; i++)
+            named |= strstr(g->param->name, not_lengths[i]) != NULL;
         if (is_passed_a_size(file, k, g) || (!named && is_used_as_length(k, g))) g->role = LENGTH;
         snprintf(g->type, sizeof g->type, "int");
     } else if (strcmp(g->type, "bool") != 0) {
@@ -189,21 +219,26 @@ void guess_roles(const from_file *file, from_kernel *k) {
         const tni_cparam *p = g->param;
         if (strstr(p->type, "Accessor") || strstr(p->type, "Tensor")) {
             g->role = STRANGE;
-            snprintf(g->why, sizeof g->why, "%s is %.60s of PyTorch; Tenon gives a kernel pointers and sizes: const T *%s",
-                     p->name, p->type, p->name);
+            snprintf(g->why, sizeof g->why,
+                     "%s is %.60s of PyTorch; Tenon gives a kernel pointers and sizes: const T *%s", p->name, p->type,
+                     p->name);
         } else if (!*p->name) {
             g->role = STRANGE;
             snprintf(g->why, sizeof g->why, "parameter %d has no name, by which it would be given its value", i + 1);
         } else if (p->pointers > 1 || !set_type(file, k->function, g)) {
             g->role = STRANGE;
             snprintf(g->why, sizeof g->why, "%s is of type %.60s%s, which no tensor has", p->name, p->type,
-                     p->pointers > 1 ? " **" : p->pointers ? " *" : "");
+                     p->pointers > 1 ? " **"
+                     : p->pointers   ? " *"
+                                     : "");
         }
     }
     for (int i = 0; i < k->n; i++) {
         guess *g = &k->guesses[i];
         if (g->role == STRANGE) continue;
-        if (g->param->pointers) guess_pointer(k, g);
-        else guess_number(file, k, g);
+        if (g->param->pointers)
+            guess_pointer(k, g);
+        else
+            guess_number(file, k, g);
     }
 }

@@ -28,7 +28,7 @@ typedef struct shaper {
     int depth;
 } shaper;
 
-/* ---- what variables are compared with ------------------------------------------------------------------------------ */
+/* ---- what variables are compared with ---------------------------------------------------------------------------- */
 
 static bool is_length(shaper *s, const token *t) {
     const guess *g = find_guess(s->k, t);
@@ -79,8 +79,10 @@ static int bounds_of(shaper *s, const token *v, bound *found) {
         int end = matches(s, body, i, v);
         bound b = {0};
         while (end && end + 2 < body->n && (token_is(&body->at[end], "+") || token_is(&body->at[end], "-"))) end += 2;
-        if (end && end + 1 < body->n && token_is_one_of(&body->at[end], below)) b.n = read_product(s, body, end + 1, b.dims);
-        if (!b.n && same_token(&body->at[i + 2], v) && token_is_one_of(&body->at[i + 1], above) && is_length(s, &body->at[i])) {
+        if (end && end + 1 < body->n && token_is_one_of(&body->at[end], below))
+            b.n = read_product(s, body, end + 1, b.dims);
+        if (!b.n && same_token(&body->at[i + 2], v) && token_is_one_of(&body->at[i + 1], above) &&
+            is_length(s, &body->at[i])) {
             b.n = 1;
             snprintf(b.dims[0], MOST_NAME, "%.*s", body->at[i].n, body->at[i].s);
         }
@@ -91,7 +93,7 @@ static int bounds_of(shaper *s, const token *v, bound *found) {
     return n;
 }
 
-/* ---- multiplying out ----------------------------------------------------------------------------------------------- */
+/* ---- multiplying out --------------------------------------------------------------------------------------------- */
 
 static sum *expand(shaper *s, const tokens *e);
 
@@ -215,7 +217,8 @@ static sum *expand(shaper *s, const tokens *e) {
     s->depth++;
     for (int i = 0; i < e->n && !made->failed;) {
         bool is_negative = false;
-        while (i < e->n && (token_is(&e->at[i], "+") || token_is(&e->at[i], "-"))) is_negative ^= token_is(&e->at[i++], "-");
+        while (i < e->n && (token_is(&e->at[i], "+") || token_is(&e->at[i], "-")))
+            is_negative ^= token_is(&e->at[i++], "-");
         if (i >= e->n) break;
         const sum *next = factors(s, e, &i);
         add_terms(made, next, is_negative);
@@ -225,7 +228,7 @@ static sum *expand(shaper *s, const tokens *e) {
     return made;
 }
 
-/* ---- from terms to sizes -------------------------------------------------------------------------------------------- */
+/* ---- from terms to sizes ----------------------------------------------------------------------------------------- */
 
 typedef struct counter {
     int steps; /* how many sizes it counts by: the more, the further to the front it is */
@@ -296,8 +299,10 @@ static bool shape_of(shaper *s, const tokens *index, guess *g) {
         if (is_number || !find_counter(s, &all->terms[i], &c)) continue; /* x[i + 1], x[i - n] */
         int same = 0;
         while (same < n && counters[same].steps != c.steps) same++;
-        if (same == n) counters[n++] = c;
-        else join_counters(&counters[same], &c);
+        if (same == n)
+            counters[n++] = c;
+        else
+            join_counters(&counters[same], &c);
     }
     qsort(counters, (size_t)n, sizeof counters[0], by_steps);
     g->n_dims = 0;
@@ -312,7 +317,7 @@ static bool shape_of(shaper *s, const tokens *index, guess *g) {
     return true;
 }
 
-/* ---- where elements are used ---------------------------------------------------------------------------------------- */
+/* ---- where elements are used ------------------------------------------------------------------------------------- */
 
 /* `name[…]`, and through `other = name + …` also `other[…]`. */
 static bool find_shape(shaper *s, const char *name, int length, const tokens *before, guess *g, int depth) {
@@ -431,7 +436,8 @@ void guess_shapes(const from_file *file, from_kernel *k) {
         guess *g = &k->guesses[i];
         if (g->role == LENGTH && !is_in_an_input(k, g->param->name)) {
             g->role = ATTRIBUTE;
-            snprintf(g->why, sizeof g->why, "a number of the call: no input has a dimension that it could be read from");
+            snprintf(g->why, sizeof g->why,
+                     "a number of the call: no input has a dimension that it could be read from");
         }
     }
     for (int i = 0; i < k->n; i++) {

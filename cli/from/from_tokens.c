@@ -9,13 +9,15 @@ static bool is_word(char c) {
 }
 
 static int length_of(const char *s, const char *end, token_kind *kind) {
-    static const char *const signs[] = {"<<<", ">>>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=",
-                                        "++",  "--",  "&&", "||", "->", "::", NULL};
+    static const char *const signs[] = {
+        "<<<", ">>>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "++", "--", "&&", "||", "->", "::", NULL};
     int n = 0;
     *kind = SIGN;
     if (isdigit((unsigned char)*s) || (*s == '.' && s + 1 < end && isdigit((unsigned char)s[1]))) {
         *kind = NUMERAL;
-        while (s + n < end && (is_word(s[n]) || s[n] == '.' || ((s[n] == '+' || s[n] == '-') && n && strchr("eE", s[n - 1]) && s[1] != 'x'))) n++;
+        while (s + n < end && (is_word(s[n]) || s[n] == '.' ||
+                               ((s[n] == '+' || s[n] == '-') && n && strchr("eE", s[n - 1]) && s[1] != 'x')))
+            n++;
         return n;
     }
     while (s + n < end && is_word(s[n])) n++;

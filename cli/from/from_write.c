@@ -28,7 +28,7 @@ void write_signature(from_kernel *k) {
     }
 }
 
-/* ---- samples -------------------------------------------------------------------------------------------------------- */
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 /* Every size once, and every attribute: `large` 0 and 1 to check with, 2 to measure. */
 static void put_sample(const from_kernel *k, int large, tni_text *to) {
@@ -48,19 +48,26 @@ static void put_sample(const from_kernel *k, int large, tni_text *to) {
         for (int d = g->is_partial ? -1 : 0; d < g->n_dims; d++) {
             char word[MOST_NAME + 2];
             const char *name = d < 0 ? "r" : g->dims[d];
-            const bool is_pack = d < 0 || (strlen(g->shape) > 1 && g->shape[0] == '*' && g->n_dims == 1 && !g->is_partial);
+            const bool is_pack = d < 0 ||
+                                 (strlen(g->shape) > 1 && g->shape[0] == '*' && g->n_dims == 1 && !g->is_partial);
             snprintf(word, sizeof word, " %s ", name);
             if (strstr(seen, word)) continue;
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s", word + 1);
-            const int size = large == 0 ? small[n % 6] : large == 1 ? middle[n % 6] : most > 2 ? 256 : most == 2 || d < 0 ? 4096 : 1 << 26;
-            if (is_pack && large == 1) tni_text_add(to, "%s%s=[4, %d]", words++ ? " " : "", name, size);
-            else tni_text_add(to, is_pack ? "%s%s=[%d]" : "%s%s=%d", words++ ? " " : "", name, size);
+            const int size = large == 0           ? small[n % 6]
+                             : large == 1         ? middle[n % 6]
+                             : most > 2           ? 256
+                             : most == 2 || d < 0 ? 4096
+                                                  : 1 << 26;
+            if (is_pack && large == 1)
+                tni_text_add(to, "%s%s=[4, %d]", words++ ? " " : "", name, size);
+            else
+                tni_text_add(to, is_pack ? "%s%s=[%d]" : "%s%s=%d", words++ ? " " : "", name, size);
             n++;
         }
     }
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 /* A comment of one line in front of a field. */
 static void put_comment(tni_text *to, const char *text) {
@@ -78,9 +85,12 @@ static void put_guesses(const from_kernel *k, tni_text *to, tni_text *notes) {
     for (int i = 0; i < k->n; i++) {
         const guess *g = &k->guesses[i];
         char text[400];
-        if (g->role == LENGTH) snprintf(text, sizeof text, "guessed: %s is a length", g->param->name);
-        else if (*g->why) snprintf(text, sizeof text, "guessed: %s is %s", g->param->name, g->why);
-        else continue;
+        if (g->role == LENGTH)
+            snprintf(text, sizeof text, "guessed: %s is a length", g->param->name);
+        else if (*g->why)
+            snprintf(text, sizeof text, "guessed: %s is %s", g->param->name, g->why);
+        else
+            continue;
         put_comment(to, text);
         tni_text_add(notes, "    %s\n", text);
     }
@@ -98,11 +108,13 @@ static void put_operator(const from_kernel *k, const char *file, tni_text *to, t
     tni_text_put(to, "    {0},\n};\n\n");
     tni_text_add(to, "static const tn_source %s_gpu = {\n    .cuda = %s_cu,\n", op, file);
     char text[200];
-    snprintf(text, sizeof text, k->launch_is_read ? "read from %.60s<<<…>>> in %.60s" : "guessed, from how it uses its place in the grid",
+    snprintf(text, sizeof text,
+             k->launch_is_read ? "read from %.60s<<<…>>> in %.60s" : "guessed, from how it uses its place in the grid",
              k->function->name, *k->site.host ? k->site.host : "the file");
     put_comment(to, text);
     tni_text_add(notes, "    launch, %s: %s\n", text, k->launch.data);
-    tni_text_add(to, "    .launch = \"%s: %s\",\n    .file = \"%s.cu\",\n};\n", k->function->name, k->launch.data, file);
+    tni_text_add(to, "    .launch = \"%s: %s\",\n    .file = \"%s.cu\",\n};\n", k->function->name, k->launch.data,
+                 file);
     tni_text_add(to, "static const tn_kernel %s_kernels[] = {TN_CUDA_SOURCE(\"gpu\", %s_gpu), {0}};\n\n", op, op);
     tni_text_add(to, "static const tn_op %s = {\n", op);
     put_guesses(k, to, notes);
@@ -110,15 +122,19 @@ static void put_operator(const from_kernel *k, const char *file, tni_text *to, t
     put_string(to, k->signature.data);
     tni_text_add(to, ",\n    .doc = \"The kernel %s of %s.cu.\",\n", k->function->name, file);
     if (k->formula.data) {
-        put_comment(to, "read from the kernel: what it is compared with, what runs on the CPU, where the gradient comes from");
+        put_comment(
+            to, "read from the kernel: what it is compared with, what runs on the CPU, where the gradient comes from");
         tni_text_put(to, "    .formula = ");
         put_string(to, k->formula.data);
         tni_text_put(to, ",\n");
         tni_text_add(notes, "    formula: %s\n", k->formula.data);
     } else {
-        put_comment(to, "Say what it computes, if that is a formula (`tenon help formulas`): then it can be checked, runs on the");
+        put_comment(
+            to,
+            "Say what it computes, if that is a formula (`tenon help formulas`): then it can be checked, runs on the");
         put_comment(to, "CPU and has a gradient. Without it, it is for CUDA only.  .formula = \"…\",");
-        tni_text_put(notes, "    no formula could be read from it: add one, or a kernel for the CPU, to check it with\n");
+        tni_text_put(notes,
+                     "    no formula could be read from it: add one, or a kernel for the CPU, to check it with\n");
     }
     tni_text_add(to, "    .kernels = %s_kernels,\n    .samples = %s_samples,\n};\n\n", op, op);
 }
@@ -127,9 +143,11 @@ void write_contract(const from_file *file, const char *name, from_result *made) 
     tni_text *to = &made->contract;
     int n = 0;
     const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
-    tni_text_add(to, "/* Operators around the kernels of %s.cu, guessed from %s. Look at\n"
-                     " * what is marked as guessed. */\n"
-                     "#include <tenon/kernel.h>\n\nextern const char %s_cu[]; /* the text of %s.cu */\n\n", name, base, name, name);
+    tni_text_add(to,
+                 "/* Operators around the kernels of %s.cu, guessed from %s. Look at\n"
+                 " * what is marked as guessed. */\n"
+                 "#include <tenon/kernel.h>\n\nextern const char %s_cu[]; /* the text of %s.cu */\n\n",
+                 name, base, name, name);
     for (int i = 0; i < file->n; i++) {
         const from_kernel *k = &file->kernels[i];
         if (*k->stands_in_the_way) {
@@ -148,11 +166,12 @@ void write_contract(const from_file *file, const char *name, from_result *made) 
     }
     tni_text_put(to, "};\nconst tn_plugin tenon_plugin = TN_PLUGIN(table);\n");
     for (int i = 0; i < file->n; i++) {
-        if (!*file->kernels[i].stands_in_the_way) tni_text_add(&made->example, "print(tn.%s.__doc__)\n", file->kernels[i].op);
+        if (!*file->kernels[i].stands_in_the_way)
+            tni_text_add(&made->example, "print(tn.%s.__doc__)\n", file->kernels[i].op);
     }
 }
 
-/* ---- for programs --------------------------------------------------------------------------------------------------- */
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
 
 static void put_key(tni_text *to, const char *key, const char *value) {
     tni_text_add(to, "\"%s\": ", key);

@@ -55,12 +55,12 @@ static bool is_name(const char *name) {
 
 static bool is_keyword(const char *name) {
     static const char *const words[] = {
-        "auto",   "bool",   "break",  "case",   "char",     "class",  "const",    "continue", "def",   "default",
-        "del",    "do",     "double", "else",   "enum",     "extern", "float",    "for",      "from",  "global",
-        "goto",   "if",     "import", "in",     "inline",   "int",    "is",       "lambda",   "long",  "main",
-        "not",    "or",     "and",    "pass",   "register", "return", "restrict", "short",    "signed", "sizeof",
-        "static", "struct", "switch", "typedef", "union",   "unsigned", "void",   "volatile", "while", "with",
-        "yield",  "samples", "kernels", "table", "gpu",     "tenon",  NULL};
+        "auto",   "bool",    "break",   "case",    "char",     "class",    "const",    "continue", "def",    "default",
+        "del",    "do",      "double",  "else",    "enum",     "extern",   "float",    "for",      "from",   "global",
+        "goto",   "if",      "import",  "in",      "inline",   "int",      "is",       "lambda",   "long",   "main",
+        "not",    "or",      "and",     "pass",    "register", "return",   "restrict", "short",    "signed", "sizeof",
+        "static", "struct",  "switch",  "typedef", "union",    "unsigned", "void",     "volatile", "while",  "with",
+        "yield",  "samples", "kernels", "table",   "gpu",      "tenon",    NULL};
     for (int i = 0; words[i]; i++) {
         if (strcmp(words[i], name) == 0) return true;
     }
@@ -69,7 +69,8 @@ static bool is_keyword(const char *name) {
 
 static int check_name(const verb *v, const char *name) {
     if (!is_name(name)) {
-        return usage_error(v, "'%s' is no name for an operator: lower-case letters, digits and _, a letter first", name);
+        return usage_error(v, "'%s' is no name for an operator: lower-case letters, digits and _, a letter first",
+                           name);
     }
     if (is_keyword(name)) return usage_error(v, "'%s' means something else in C or Python; take another name", name);
     for (int i = 0; i < tn_function_count(); i++) {
@@ -122,7 +123,8 @@ static void print_next(const char *folder, const char *name) {
     printf("%s/\n", folder);
     print_file(name, ".c", "what the operator is: contract, reference, samples to test with");
     print_file(name, ".cu", "the kernel for the GPU");
-    if (python) print_file("pyproject", ".toml", "and the rest of a Python package; `pip wheel .` makes one file of it");
+    if (python)
+        print_file("pyproject", ".toml", "and the rest of a Python package; `pip wheel .` makes one file of it");
     printf("Next:\n  tenon build %s\n  tenon --load %s/%s.tenon.so check --only-loaded\n", folder, folder, name);
 }
 
@@ -190,10 +192,11 @@ const verb verb_new = {
     .summary = "a project for a kernel of your own: contract, kernel, samples, in files that you change",
     .examples = "tenon new swiglu_op\ta folder with an operator that works\n"
                 "tenon new my_norm --template row\tof another kind\n"
-                "tenon new add_constant --from kernel.cu\taround a kernel that you have\n"
+                "tenon new plus_constant --from kernel.cu\taround a kernel that you have\n"
                 "tenon new my_sum --template reduction --python\ta package for pip, too",
-    .text = "Then `tenon build DIR` makes one file of it, DIR/NAME.tenon.so, which `tenon --load`, tenon.load() in Python "
-            "and tn_load() in C take. `tenon watch DIR` builds and checks again whenever you save.",
+    .text =
+        "Then `tenon build DIR` makes one file of it, DIR/NAME.tenon.so, which `tenon --load`, tenon.load() in Python "
+        "and tn_load() in C take. `tenon watch DIR` builds and checks again whenever you save.",
     .options = options,
     .run = run,
     .more = print_templates,

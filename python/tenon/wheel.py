@@ -4,9 +4,9 @@
     requires = ["libtenon"]
     build-backend = "tenon.wheel"
 
-``pip wheel .`` then builds the folder's .c and .cu files as ``tenon build`` does, and packs what comes out with the Python
-package beside them. The operator runs in every version of Python and of every framework, so the wheel is ``py3-none``.
-Only the standard library is needed. (PEP 517; ``pip install -e .`` works too, PEP 660.)
+``pip wheel .`` then builds the folder's .c and .cu files as ``tenon build`` does, and packs what comes out with the
+Python package beside them. The operator runs in every version of Python and of every framework, so the wheel is
+``py3-none``. Only the standard library is needed. (PEP 517; ``pip install -e .`` works too, PEP 660.)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _project() -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        import tomli as tomllib
+        import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
     with open("pyproject.toml", "rb") as file:
         about: dict[str, Any] = tomllib.load(file).get("project", {})

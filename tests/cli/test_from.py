@@ -45,7 +45,8 @@ READ: dict[str, list[tuple[str, str, str]]] = {
             "v = x * scale + bias; y = where(v > 0.0, v, 0.0)",
         ),
         (
-            "scale_bias_relu_backward(y: f32[rows, cols], scale: f32[cols], dy: f32[rows, cols]) -> dx: f32[rows, cols]",
+            "scale_bias_relu_backward(y: f32[rows, cols], scale: f32[cols], dy: f32[rows, cols])"
+            " -> dx: f32[rows, cols]",
             "grid=(ceil_div(cols, 32), ceil_div(rows, 8)) block=(32, 8)",
             "dx = where(y > 0.0, dy * scale, 0.0)",
         ),
@@ -91,8 +92,7 @@ def test_every_file_is_read() -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_a_project_of_it_is_built(name: str, tmp_path: Path) -> None:
-    """NVRTC, where there is one, takes what was left of the file for the GPU; a CPU check passes where there is a formula
-    that has no trouble with the smallest numbers of f16."""
+    """NVRTC, where there is one, takes what is left of the file; a check on the CPU passes where there is a formula."""
     project = tmp_path / "op"
     made = tenon("new", "op", project, "--from", KERNELS / f"{name}.cu")
     assert made.returncode == 0, made.stderr

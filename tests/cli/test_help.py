@@ -16,9 +16,10 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import follow_doc  # noqa: E402
 
-VERBS = ("ops", "check", "bench", "fuse", "devices", "doctor", "flags")
+VERBS = ("ops", "check", "bench", "fuse", "new", "build", "watch", "devices", "doctor", "flags")
 # What examples are given in addition so that they take a moment.
 BRIEF = {"check": "--quick --case values,empty --dtype f32", "bench": "--ms 1", "fuse": "--no-bench"}
+ENDED = "timeout --preserve-status -s INT 5 tenon watch"  # which ends by Ctrl-C
 OWN = {
     "--kernel neon": "--kernel ref",  # the other is of another processor
     "layer_norm --threads 1": 'layer_norm --threads 1 --shape "r=[64] c=64"',
@@ -46,6 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / block.options["file"]).write_text(block.text)
     own = (folder / "reverse.c").read_text().replace("reverse(", "my_op(")
     (folder / "my_op.c").write_text(own)
+    (folder / "kernel.cu").write_text((ROOT / "tests/cli/from/add_constant.cu").read_text())
+    subprocess.run([ROOT / "build/tenon", "new", "my_op"], cwd=folder, check=True, capture_output=True)
     include = ["-I", ROOT / "include"]
     subprocess.run(["cc", "-shared", "-fPIC", *include, "my_op.c", "-o", "my_op.so"], cwd=folder, check=True)
     return folder
@@ -68,6 +71,7 @@ def test_examples_run(place: Path, verb: str) -> None:
         for name, more in BRIEF.items():
             command = re.sub(rf"^tenon {name}\b(.*?)( >.*)?$", rf"tenon {name}\1 {more}\2", command)
         env = {**os.environ, "PATH": f"{ROOT / 'build'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "python")}
+        command = command.replace("tenon watch", ENDED)
         command = command.replace("python -m", f"{shlex.quote(sys.executable)} -m")
         if "tenon.doctor" in command:
             command += " python library"

@@ -200,8 +200,12 @@ def test_architectures_that_are_none(given: str, tmp_path: Path) -> None:
 def test_several_files_become_one(project: Path) -> None:
     other = FORMULA_ONLY.replace("tn_plugin tenon_plugin = TN_PLUGIN(table)", "tn_op *const also = &twice")
     (project / "thrice.c").write_text(other.replace("twice", "thrice").replace("x + x", "x + x + x"))
-    both = FORMULA_ONLY.replace("static const tn_op *const table", "extern const tn_op *const also;\nstatic const tn_op *table")
-    both = both.replace("&twice};", "&twice, 0};\n__attribute__((constructor)) static void join(void) { table[1] = also; }")
+    both = FORMULA_ONLY.replace(
+        "static const tn_op *const table", "extern const tn_op *const also;\nstatic const tn_op *table"
+    )
+    both = both.replace(
+        "&twice};", "&twice, 0};\n__attribute__((constructor)) static void join(void) { table[1] = also; }"
+    )
     (project / "twice.c").write_text(both)
     done = tenon("build", project, "-o", project / "out.so")
     assert done.returncode == 0, done.stderr

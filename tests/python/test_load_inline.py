@@ -45,16 +45,22 @@ def test_an_extension_changes_by_its_import() -> None:
 def test_a_wrapper_in_cpp_and_a_launcher_in_cuda() -> None:
     cpp = """
     torch::Tensor scale_cuda(torch::Tensor x, double factor);
-    torch::Tensor scale(torch::Tensor input, double factor) { TORCH_CHECK(input.is_cuda(), "CUDA; please"); return scale_cuda(input, factor); }
+    torch::Tensor scale(torch::Tensor input, double factor) {
+        TORCH_CHECK(input.is_cuda(), "CUDA; please");
+        return scale_cuda(input, factor);
+    }
     torch::Tensor twice(torch::Tensor input) { return scale_cuda(input, 2.0f); }
     """
-    cuda = SCALE + f"""
+    cuda = (
+        SCALE
+        + f"""
     torch::Tensor scale_cuda(torch::Tensor x, double factor) {{
         auto y = torch::empty_like(x);
         scale_kernel{LAUNCH}
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         return y;
     }}"""
+    )
     module = load_inline("scaling", [cpp], [cuda], functions={"scale": "x times a factor", "twice": ""})
     x = torch.randn(33)
     assert torch.equal(module.scale(x, 3.0), x * 3) and torch.equal(module.twice(x), x * 2)
@@ -66,19 +72,49 @@ def test_a_wrapper_in_cpp_and_a_launcher_in_cuda() -> None:
 
 
 def test_tensors_of_the_caller_and_kernels_one_after_the_other() -> None:
-    cuda = SCALE + f"""
+    cuda = (
+        SCALE
+        + f"""
     void scale_shift(torch::Tensor out, torch::Tensor x, float factor, float by) {{
         const at::cuda::OptionalCUDAGuard guard(x.device());
         auto stream = at::cuda::getCurrentCUDAStream();
         auto y = torch::empty_like(x);
         const int n = x.numel(), threads = 128;
         scale_kernel{LAUNCH}
-        shift_kernel<<<(n + threads - 1) / threads, threads, 0, stream>>>(y.data_ptr<float>(), out.data_ptr<float>(), -by / 2, n);
+        shift_kernel<<<(n + threads - 1) / threads, threads, 0, stream>>>(
+            y.data_ptr<float>(), out.data_ptr<float>(), -by / 2, n);
     }}"""
+    )
     module = load_inline("both", cuda_sources=cuda)
     x, out = torch.randn(2, 5), torch.zeros(2, 5)
     assert module.scale_shift(out, x, 3.0, 1.0) is None
     assert torch.allclose(out, x * 3 - 0.5)
+
+
+def test_four_files_as_in_the_documents() -> None:
+    """docs/from-cpp-extension.md: a launcher with pointers and a stream in .cu, a wrapper around it in .cpp."""
+    cuda = """
+    __global__ void add_constant_kernel(const float *x, float *out, float c, int64_t n) {
+        int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+        if (i < n) out[i] = x[i] + c;
+    }
+    void add_constant_launch(const float *x, float *out, float c, int64_t n, cudaStream_t stream) {
+        add_constant_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, out, c, n);
+    }"""
+    cpp = """
+    #include <torch/extension.h>
+    void add_constant_launch(const float *x, float *out, float c, int64_t n, cudaStream_t stream);
+    void add_constant(const torch::Tensor &x, torch::Tensor &out, double c) {
+        TORCH_CHECK(x.is_cuda() && x.scalar_type() == torch::kFloat, "x must be float32 on a GPU");
+        add_constant_launch(x.data_ptr<float>(), out.data_ptr<float>(), (float)c, x.numel(),
+                            at::cuda::getCurrentCUDAStream());
+    }
+    PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_constant", &add_constant); }
+    """
+    module = load_inline("my_ops", cpp, cuda)
+    x, out = torch.randn(3, 4), torch.zeros(3, 4)
+    module.add_constant(x, out, 2.5)
+    assert torch.equal(out, x + 2.5)
 
 
 def test_launchers_that_take_pointers() -> None:
@@ -90,12 +126,15 @@ def test_launchers_that_take_pointers() -> None:
 
 
 def test_updates_in_place() -> None:
-    cuda = (KERNELS / "saxpy_main.cu").read_text().partition("int main")[0] + """
+    cuda = (
+        (KERNELS / "saxpy_main.cu").read_text().partition("int main")[0]
+        + """
     torch::Tensor saxpy_new(float a, torch::Tensor x, torch::Tensor y0) {
         auto y = y0.clone();
         saxpy<<<(x.numel() + 255) / 256, 256>>>(x.numel(), a, x.data_ptr<float>(), y.data_ptr<float>());
         return y;
     }"""
+    )
     module = load_inline("axpy", "", cuda)
     x, y = torch.randn(9), torch.randn(9)
     before = y.clone()
@@ -107,8 +146,11 @@ def test_updates_in_place() -> None:
     ["auto w = torch::matmul(x, x);", "y.zero_();", "auto y2 = x.view({-1}).sum();", "std::vector<int> v;"],
 )
 def test_what_else_the_cpp_does_is_named(statement: str) -> None:
-    cuda = SCALE + f"""torch::Tensor f(torch::Tensor x, float factor) {{
+    cuda = (
+        SCALE
+        + f"""torch::Tensor f(torch::Tensor x, float factor) {{
         auto y = torch::empty_like(x); {statement} scale_kernel{LAUNCH} return y; }}"""
+    )
     with pytest.raises(NotImplementedError, match="f does more than start kernels: `") as error:
         load_inline("more", "", cuda)
     assert "tenon.kernel(" in str(error.value)

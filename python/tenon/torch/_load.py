@@ -6,9 +6,9 @@
                          functions=["swish"])
     y = module.swish(x)
 
-NVRTC compiles the ``__global__`` functions, in a fraction of a second and without nvcc. The C++ around them is read, not
-compiled: which tensors and numbers a function hands to its kernels, what it allocates and what it returns. That works
-where it is a launcher and nothing else. Whatever else it does is named in an error, with what to do instead.
+NVRTC compiles the ``__global__`` functions, in a fraction of a second and without nvcc. The C++ around them is read,
+not compiled: which tensors and numbers a function hands to its kernels, what it allocates and what it returns. That
+works where it is a launcher and nothing else. Whatever else it does is named in an error, with what to do instead.
 
 Where the formula of a kernel can be read from its text, there is a gradient too, and the function works on the CPU.
 """
@@ -36,8 +36,9 @@ from tenon._lib import lib
 
 __all__ = ["load", "load_inline"]
 
-_KEPT_FLAGS = ("-D", "-U", "-I", "-use_fast_math", "--use_fast_math", "--fmad", "-fmad", "-lineinfo", "--std", "-std")
-_KEPT_FLAGS += ("-maxrregcount", "--maxrregcount", "--ftz", "-ftz", "-G")
+# Those that mean the same to NVRTC.
+_KEPT_FLAGS = ("-D", "-U", "-I", "-std", "--std", "-G", "-lineinfo", "-use_fast_math", "--use_fast_math", "-fmad")
+_OTHER_FLAGS = ("--fmad", "-ftz", "--ftz", "-maxrregcount", "--maxrregcount")
 
 
 def _names(given: str | Sequence[str] | None) -> list[str]:
@@ -98,7 +99,10 @@ def _find_function(text: str, name: str) -> _Function | None:
 
 # ---- what a launcher does ------------------------------------------------------------------------------------------
 
-_TYPES = r"(?:const\s+)?(?:auto|(?:torch|at)::Tensor|unsigned(?:\s+int)?|(?:std::)?u?int(?:\d+_t)?|long(?:\s+long)?|size_t|float|double|bool)"
+_TYPES = (
+    r"(?:const\s+)?(?:auto|(?:torch|at)::Tensor|unsigned(?:\s+int)?|(?:std::)?u?int(?:\d+_t)?|long(?:\s+long)?|size_t|"
+    r"float|double|bool)"
+)
 _QUIET = (
     r"TORCH_CHECK|AT_ASSERT\w*|TORCH_INTERNAL_ASSERT|CHECK_\w+|C10_CUDA_\w+|AT_CUDA_CHECK|cudaGetLastError|CUDA_CHECK|"
     r"cudaPeekAtLastError|gpuErrchk|cudaDeviceSynchronize"
@@ -178,6 +182,7 @@ class _Launcher:
     module: str
     function: _Function
     launches: list[_Launch]
+    calls: str = ""  # the function that it calls, which starts the kernels
     settings: list[tuple[str, str]] = field(default_factory=list)  # local = expression
     returned: list[str] = field(default_factory=list)
 
@@ -186,17 +191,19 @@ class _Launcher:
             found = _SET.match(statement)
             if statement.startswith("return"):
                 self.returned = _split(statement.removeprefix("return").strip().strip("{}"))
-            elif "<<<" in statement or re.match(rf"^(?:{_QUIET})\b", statement):
-                continue
             elif found:
                 self.settings.append((found[1], found[2]))
-            elif re.match(r"^(?:const\s+)?dim3\b|^using\b|^(?:const\s+)?at::cuda::\w*Guard|^(?:const\s+)?c10::\w+", statement):
-                continue
-            elif not _STREAM.match(statement):
+            elif not self.is_of_a_launcher(statement):
                 self.refuse(statement)
         for name, expression in self.settings:
             if not self.is_understood(name, expression):
                 self.refuse(f"{name} = {expression}")
+
+    def is_of_a_launcher(self, statement: str) -> bool:
+        """It starts a kernel, or calls what does; it checks; it chooses a device, a stream or a grid."""
+        if "<<<" in statement or (self.calls and re.match(rf"^{self.calls}\s*\(", statement)):
+            return True
+        return bool(re.match(rf"^(?:{_QUIET})\b|^(?:const\s+)?(?:dim3|using)\b", statement) or _STREAM.match(statement))
 
     def refuse(self, what: str) -> None:
         raise NotImplementedError(
@@ -214,7 +221,9 @@ class _Launcher:
         if name in self.tensors() or name in self.returned:
             wide = re.match(r"^(?:torch|at)::(?:empty|zeros|ones|full)\(", expression)
             return bool(_MADE_LIKE.match(expression) or _ALIAS.match(expression) or (wide and self.is_output(name)))
-        return not re.search(r"(?:torch|at)::(?!empty|zeros|cuda)\w+\(|\.(?:matmul|mm|sum|mean|view|reshape)\(", expression)
+        return not re.search(
+            r"(?:torch|at)::(?!empty|zeros|cuda)\w+\(|\.(?:matmul|mm|sum|mean|view|reshape)\(", expression
+        )
 
     def is_output(self, name: str) -> bool:
         """Tenon allocates it, and knows its shape."""
@@ -227,7 +236,9 @@ class _Launcher:
     def __call__(self, *args: Any) -> Any:
         names = self.function.params
         if len(args) != len(names):
-            raise TypeError(f"{self.function.name}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")
+            raise TypeError(
+                f"{self.function.name}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}"
+            )
         values: dict[str, Any] = dict(zip(names, args, strict=True))
         for name, expression in self.settings:
             self.set(values, name, expression)
@@ -285,7 +296,7 @@ def _read(name: str, text: str) -> dict[str, Any]:
 
 
 def _options(flags: Sequence[str], verbose: bool) -> list[str]:
-    kept = [flag for flag in flags if flag.startswith(_KEPT_FLAGS)]
+    kept = [flag for flag in flags if flag.startswith((*_KEPT_FLAGS, *_OTHER_FLAGS))]
     dropped = [flag for flag in flags if flag not in kept]
     if verbose and dropped:
         print(f"  left out, since NVRTC has no use for it: {' '.join(dropped)}")
@@ -303,23 +314,42 @@ def _make_kernel(name: str, row: dict[str, Any], cuda: str, options: Sequence[st
     return tenon.kernel(signature, cuda=cuda, launch=launch, formula=formula, file=f"{name}.cu", options=options)
 
 
-def _launcher(name: str, function: _Function, rows: list[dict[str, Any]], kernels: dict[str, tenon.Kernel]) -> _Launcher:
-    """Of a function that starts kernels; rows are those kernels."""
+def _in_order(rows: list[dict[str, Any]], function: _Function) -> list[dict[str, Any]]:
+    """As the function starts them."""
     flat = re.sub(r"\s", "", function.body)
-    rows = sorted(rows, key=lambda row: re.search(rf"\b{row['kernel']}(<[^;]*?>)?<<<", flat).start())  # type: ignore[union-attr]
+    places = {row["kernel"]: re.search(rf"\b{row['kernel']}(<[^;]*?>)?<<<", flat) for row in rows}
+    return sorted(rows, key=lambda row: found.start() if (found := places[row["kernel"]]) else 0)
+
+
+def _launcher(
+    name: str,
+    function: _Function,
+    rows: list[dict[str, Any]],
+    kernels: dict[str, tenon.Kernel],
+    calls: str = "",
+    stands_for: Mapping[str, str] | None = None,
+) -> _Launcher:
+    """Of a function that starts the kernels of `rows`, or calls one that does: what the parameters of that one are
+    given stands for them."""
     launches = []
     for row in rows:
         if len(row["arguments"]) != len(row["params"]):
-            raise ValueError(f"{name}: {row['kernel']} takes {len(row['params'])} arguments, but gets {len(row['arguments'])}")
-        given = {p["name"]: text for p, text in zip(row["params"], row["arguments"], strict=True)}
+            raise ValueError(
+                f"{name}: {row['kernel']} has {len(row['params'])} parameters, but gets {len(row['arguments'])}"
+            )
+        given = {}
+        for param, text in zip(row["params"], row["arguments"], strict=True):
+            given[param["name"]] = re.sub(r"\b[a-zA-Z_]\w*\b", lambda m: (stands_for or {}).get(m[0], m[0]), text)
         launches.append(_Launch(kernels[row["kernel"]], given, {p["name"]: p["role"] for p in row["params"]}))
-    made = _Launcher(name, function, launches)
+    made = _Launcher(name, function, launches, calls)
     made.read()
     return made
 
 
-def _make_function(name: str, wanted: str, text: str, rows: list[dict[str, Any]], kernels: dict[str, tenon.Kernel]) -> Any:
-    """What the C++ function of this name does."""
+def _make_function(
+    name: str, wanted: str, text: str, rows: list[dict[str, Any]], kernels: dict[str, tenon.Kernel]
+) -> Any:
+    """What the C++ function of this name does: it starts kernels, or it checks something and calls one that does."""
     function = _find_function(text, wanted)
     if function is None:
         raise ValueError(f"{name}: there is no function {wanted} with a body in the sources")
@@ -328,14 +358,26 @@ def _make_function(name: str, wanted: str, text: str, rows: list[dict[str, Any]]
         if row["problem"]:
             raise NotImplementedError(f"{name}: {row['kernel']}: {row['problem']}")
     if own:
-        return _launcher(name, function, own, kernels)
-    hosts = {row["host"] for row in rows if row["host"]}
-    calls = re.search(r"return\s+(\w+)\s*\((.*)\)\s*;\s*$", function.body.strip(), re.DOTALL)
-    if not calls or calls[1] not in hosts:
-        raise NotImplementedError(f"{name}: {wanted} starts no kernel that could be seen; call the kernel with tenon.kernel(…)")
-    inner = _make_function(name, calls[1], text, rows, kernels)
-    passed = _split(calls[2])
-    if passed == function.params:  # a wrapper that checks
+        return _launcher(name, function, _in_order(own, function), kernels)
+    for host in {row["host"] for row in rows if row["host"]}:
+        found = re.search(rf"(\breturn\s+)?\b{host}\s*\(", function.body)
+        inner = _find_function(text, host) if found else None
+        if found is None or inner is None:
+            continue
+        passed = _split(function.body[found.end() : _closing(function.body, found.end() - 1)])
+        if found[1]:
+            return _wrapper(function, _make_function(name, host, text, rows, kernels), passed)
+        called = _in_order([row for row in rows if row["host"] == host], inner)
+        stands_for = dict(zip(inner.params, passed, strict=True))
+        return _launcher(name, function, called, kernels, host, stands_for)
+    raise NotImplementedError(
+        f"{name}: {wanted} starts no kernel that could be seen; call the kernel with tenon.kernel(…)"
+    )
+
+
+def _wrapper(function: _Function, inner: Callable[..., Any], passed: list[str]) -> Callable[..., Any]:
+    """`return inner(x, 2.0f);`"""
+    if passed == function.params:
         return inner
 
     def wrapper(*args: Any) -> Any:
@@ -349,7 +391,9 @@ def _exported(text: str) -> dict[str, str]:
     """Of PYBIND11_MODULE: names in Python, and of the C++ functions."""
     found = dict(re.findall(r'\.def\(\s*"(\w+)"\s*,\s*&?([\w:]+)', text))
     if not found and re.search(r"\bTORCH_LIBRARY", text):
-        raise NotImplementedError("TORCH_LIBRARY registers operators with PyTorch; Tenon does that itself: name the functions")
+        raise NotImplementedError(
+            "TORCH_LIBRARY registers operators with PyTorch; Tenon does that itself: name the functions"
+        )
     return found
 
 
@@ -365,8 +409,8 @@ def load_inline(
     **others: Any,
 ) -> ModuleType:
     """A module with functions that start kernels, as torch.utils.cpp_extension.load_inline gives it, without a C++
-    compiler: only what the C++ says about the kernels counts. `functions` are names of C++ functions, or a dict from names
-    to docstrings; without them, those that PYBIND11_MODULE exports, or all that start a kernel. What else
+    compiler: only what the C++ says about the kernels counts. `functions` are names of C++ functions, or a dict from
+    names to docstrings; without them, those that PYBIND11_MODULE exports, or all that start a kernel. What else
     cpp_extension takes (build_directory, extra_ldflags, …) is accepted and has no use here."""
     if sycl_sources:
         raise NotImplementedError(f"{name}: SYCL sources are not for Tenon")
@@ -407,8 +451,9 @@ def load(
     verbose: bool = False,
     **others: Any,
 ) -> ModuleType | None:
-    """With sources: a module of the kernels in .cu files and the C++ that starts them, as torch.utils.cpp_extension.load
-    gives it (see load_inline). Without: adds the operators of a file that `tenon build` made, as tenon.load does."""
+    """With sources: a module of the kernels in .cu files and the C++ that starts them, as
+    torch.utils.cpp_extension.load gives it (see load_inline). Without: adds the operators of a file that `tenon build`
+    made, as tenon.load does."""
     if sources is None:
         tenon.load(name)
         return None
@@ -416,7 +461,11 @@ def load(
     cuda = [path.read_text(encoding="utf-8") for path in paths if path.suffix in (".cu", ".cuh")]
     cpp = [path.read_text(encoding="utf-8") for path in paths if path.suffix not in (".cu", ".cuh")]
     if not cuda:
-        raise ValueError(f"{name}: there is no .cu file among the sources; without a kernel there is nothing to do here")
+        raise ValueError(
+            f"{name}: there is no .cu file among the sources; without a kernel there is nothing to do here"
+        )
     folders = [f"-I{path.resolve().parent}" for path in paths if path.suffix == ".cu"]
-    flags = [*(extra_cuda_cflags or ()), *dict.fromkeys(folders)] if '#include "' in "".join(cuda) else extra_cuda_cflags
+    flags = (
+        [*(extra_cuda_cflags or ()), *dict.fromkeys(folders)] if '#include "' in "".join(cuda) else extra_cuda_cflags
+    )
     return load_inline(str(name), cpp, cuda, extra_cuda_cflags=flags, verbose=verbose, **others)
