@@ -160,8 +160,8 @@ static sum *of_word(shaper *s, const tokens *e, int *i) {
     }
     if (*i < e->n && (token_is(&e->at[*i], "(") || token_is(&e->at[*i], "["))) { /* min(a, b), index[i] */
         const int close = closing(e, *i);
-        const token whole = {t->s, (int)(e->at[close].s + 1 - t->s), WORD};
         const bool is_element = token_is(&e->at[*i], "[") && close < e->n;
+        const token whole = {t->s, is_element ? (int)(e->at[close].s + 1 - t->s) : 0, WORD};
         *i = close + 1;
         return is_element && bounds_of(s, &whole, bounds) ? of_factor(s, &whole) : failed_sum(s);
     }
@@ -329,7 +329,7 @@ static bool find_shape(shaper *s, const char *name, int length, const tokens *be
         guess next = *g;
         if (token_is(t + 1, "[")) {
             tokens index = part(body, i + 2, closing(body, i + 1));
-            if (before->n) { /* + what stands in front */
+            if (before->n && index.n) { /* + what stands in front */
                 token *all = tni_arena_alloc(s->file->arena, (size_t)(before->n + index.n + 1) * sizeof *all);
                 if (!all) return found;
                 memcpy(all, before->at, (size_t)before->n * sizeof *all);

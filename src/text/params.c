@@ -148,6 +148,7 @@ static void read_param(reader *r, const char *begin, const char *end, tni_cparam
             const bool joins = *s == ':' || *s == '<';
             if (last && joins) add_word(type, last, n_last), last = NULL;
             const char *next = *s == '<' ? behind(s) : s + 1;
+            if (next > end) next = end; /* nobody closes it */
             if (joins) add_word(type, s, (size_t)(next - s));
             s = next;
         } else if (is(s, n, "const")) {
