@@ -91,6 +91,11 @@ class Kernel:
         """Measures it as `tenon bench` does, and prints the table."""
         self._run("bench", self.name, *options)
 
+    def tune(self, *options: str) -> None:
+        """Finds the best values of what the text leaves open with `TN_TUNE(BLOCK, 128, 256)`, as `tenon tune` does, and
+        prints the table that belongs into the text."""
+        self._run("tune", self.name, *options)
+
     def _run(self, *words: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{self.name}.tenon")

@@ -18,6 +18,7 @@ typedef struct instance {
     const char *kernels[TNI_MOST_STEPS + 1]; /* expressions that stand for them */
     tni_cache_key key;                       /* of the text and its options */
     bool includes;                           /* files of CUDA's, perhaps */
+    char options[128];                       /* that were tuned */
 } instance;
 
 /* What the text calls the types; f16 and bf16 are CUDA's own where it includes them. */
@@ -98,6 +99,33 @@ static void print_file(tni_text *text, const char *file) {
     tni_text_put(text, "\"\n");
 }
 
+/* Constants that were tuned, and options. */
+static void print_choice(const tni_known *k, tni_text *text, char *options, size_t size) {
+    size_t n = 0;
+    options[0] = 0;
+    if (k->tunables.n) tni_text_put(text, "#define TN_TUNE(...)\n");
+    for (int32_t i = 0; i < k->tunables.n; i++) {
+        const char *name = k->tunables.of[i].name;
+        const long long value = k->choice.values[i];
+        if (!tni_is_option(name)) {
+            tni_text_add(text, "#define %s %lld\n", name, value);
+        } else if (value && n < size) {
+            const bool fast = strcmp(name, "use_fast_math") == 0;
+            n += (size_t)snprintf(options + n, size - n, fast ? "--use_fast_math " : "--maxrregcount=%lld ", value);
+        }
+    }
+}
+
+/* The text without the table of what was tuned, which makes no other code of it. */
+static void put_untuned(tni_text *text, const char *cuda) {
+    const char *table = strstr(cuda, "/* TN_TUNED\n"), *end = table ? strstr(table, "*/") : NULL;
+    if (!end) {
+        tni_text_put(text, cuda);
+    } else {
+        tni_text_add(text, "%.*s%s", (int)(table - cuda), cuda, end + 2);
+    }
+}
+
 static tn_status make_instance(const tni_known *k, const tn_source *source, const tni_cfunctions *all,
                                const tni_launch_steps *steps, tni_arena *arena, instance *made) {
     const char *op = k->contract->name;
@@ -117,8 +145,9 @@ static tn_status make_instance(const tni_known *k, const tn_source *source, cons
         }
         tni_text_add(&text, "using %s = %s;\n", k->contract->types[i].name, type);
     }
+    print_choice(k, &text, made->options, sizeof made->options);
     print_file(&text, source->file ? source->file : op);
-    tni_text_put(&text, source->cuda);
+    put_untuned(&text, source->cuda);
     made->text = text.data;
     if (text.failed) return TN_NO_MEMORY;
     tni_text names = {0};
@@ -136,8 +165,8 @@ static tn_status make_instance(const tni_known *k, const tn_source *source, cons
             return status;
         }
     }
-    made->key = tni_cache_key_of("kernel %d, %s, %s", made->text, GENERATOR, source->options ? source->options : "",
-                                 names.data ? names.data : "");
+    made->key = tni_cache_key_of("kernel %d, %s, %s, %s", made->text, GENERATOR, source->options ? source->options : "",
+                                 made->options, names.data ? names.data : "");
     tni_free(names.data);
     return TN_OK;
 }
@@ -309,7 +338,7 @@ static tn_status compile(const char *op, const tn_source *source, const instance
     const char *options[MOST_OPTIONS + 8];
     char includes[8][600], words[1024], *rest = NULL;
     int n = 0;
-    snprintf(words, sizeof words, "%s %s", source->options ? source->options : "", more ? more : "");
+    snprintf(words, sizeof words, "%s %s %s", source->options ? source->options : "", of->options, more ? more : "");
     for (char *word = strtok_r(words, " \t\n", &rest); word && n < MOST_OPTIONS; word = strtok_r(NULL, " \t\n", &rest))
         options[n++] = word;
     if (of->includes) n = include_options(includes, options, n);
@@ -447,13 +476,28 @@ static tn_status fill(const tni_known *k, const tn_source *source, const tni_lau
     return find_constants(k, c, all, s);
 }
 
-static tn_status prepare(const tni_known *k, const tn_source *source, tni_arena *arena, state **made) {
+/* What the text leaves open, for this call. */
+static tn_status choose(tni_known *k, const tn_source *source, tni_arena *arena) {
+    const tn_gpu *gpu;
+    tni_sizes sizes;
+    TN_TRY(tni_find_tunables(k->contract->name, source->cuda, arena, &k->tunables));
+    if (!k->tunables.n) return TN_OK;
+    TN_TRY(tn_cuda_gpu(k->call, &gpu));
+    tni_sizes_of(k, &sizes);
+    const tn_view *first = tn_in(k->call, 0);
+    const tni_tune_point point = {gpu->major, gpu->minor, first ? first->type : TN_NO_TYPE, sizes.rows, sizes.columns};
+    k->choice = tni_tune_choose(&k->tunables, &point);
+    return TN_OK;
+}
+
+static tn_status prepare(tni_known *k, const tn_source *source, tni_arena *arena, state **made) {
     const char *op = k->contract->name;
     tni_cfunctions all;
     tni_sizes sizes;
     tni_launch_steps steps;
     instance of;
     TN_TRY(tni_find_functions(source->cuda, false, arena, &all));
+    TN_TRY(choose(k, source, arena));
     tni_sizes_of(k, &sizes);
     TN_TRY(tni_launch_read(op, source->launch ? source->launch : "elements", &sizes, &steps));
     tn_status status = make_instance(k, source, &all, &steps, arena, &of);
@@ -484,6 +528,14 @@ tn_status tni_cuda_source_prepare(const tn_call *call, const tn_source *source, 
     tni_arena_free(arena);
     *made = s;
     return status;
+}
+
+int32_t tni_source_launches(const tn_kernel *kernel, const void *made, const tn_launch **launches, int32_t most) {
+    const state *s = made;
+    if (kernel->run != tn_source_run || !s || s->device != TN_CUDA) return 0;
+    int32_t n = s->n_steps < most ? s->n_steps : most;
+    for (int32_t i = 0; i < n; i++) launches[i] = &s->steps[i].launch;
+    return n;
 }
 
 size_t tni_cuda_source_workspace(const void *s) {
@@ -555,10 +607,27 @@ static tn_status build_instance(ahead *a) {
     return status;
 }
 
+/* The first value of all that is left open, and each other choice that the table has. */
+static tn_status build_choices(ahead *a) {
+    enum { MOST = 64 };
+    tni_choice done[MOST], choice = tni_first_choice(&a->known.tunables);
+    tni_tune_point point;
+    int32_t n = 0;
+    for (int32_t line = -1; n < MOST && (line < 0 || tni_tuned_line(&a->known.tunables, line, &point, &choice));
+         line++) {
+        bool known = false;
+        for (int32_t i = 0; i < n; i++) known |= memcmp(&done[i], &choice, sizeof choice) == 0;
+        if (known) continue;
+        done[n++] = a->known.choice = choice;
+        TN_TRY(build_instance(a));
+    }
+    return TN_OK;
+}
+
 /* All choices of types from type variable i on. */
 static tn_status build_types(ahead *a, int32_t i) {
     const tni_contract *c = a->known.contract;
-    if (i == c->n_types) return build_instance(a);
+    if (i == c->n_types) return build_choices(a);
     for (int type = 1; type < TN_TYPE_COUNT; type++) {
         if (!(c->types[i].mask & TN_BIT(type)) || !cuda_type((tn_type)type, false, false)) continue;
         a->known.bound.types[i] = (tn_type)type;
@@ -573,8 +642,10 @@ tn_status tni_source_build(const tn_function *op, const tn_source *source, int m
     if (!a.arena) return TN_NO_MEMORY;
     tni_sizes sizes;
     tni_known_names(op->contract, &a.known);
-    tni_sizes_of(&a.known, &sizes);
     tn_status status = tni_find_functions(source->cuda, false, a.arena, &a.all);
+    if (status == TN_OK) status = tni_find_tunables(op->contract->name, source->cuda, a.arena, &a.known.tunables);
+    a.known.choice = tni_first_choice(&a.known.tunables);
+    tni_sizes_of(&a.known, &sizes);
     const char *line = source->launch ? source->launch : "elements";
     if (status == TN_OK) status = tni_launch_read(op->contract->name, line, &sizes, &a.steps);
     if (status == TN_OK) status = build_types(&a, 0);
