@@ -10,6 +10,7 @@ from typing import Any
 import here
 import pytest
 import torch
+import torch.fx
 import torch.nn.functional as F
 from cases import assert_close
 from torch import Tensor
@@ -30,6 +31,8 @@ BESIDE: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "pow of a number": lambda f, x: f.pow(2.0, x),
     "lerp": lambda f, x: f.lerp(x, -x, 0.25),
     "clamp": lambda f, x: f.clamp(x, -0.5),
+    "add, True": lambda f, x: f.add(x, True),
+    "mul, False": lambda f, x: f.mul(x, False),
 }
 
 
@@ -74,7 +77,7 @@ def test_a_0_dim_tensor_of_the_cpu_beside_others(device: str) -> None:
         assert gradient.device == number.device
     p, g = (torch.zeros(3, device=device) for _ in range(2))
     tn.sgd_step(p, g, torch.zeros_like(p), torch.tensor(0.1))
-    with pytest.raises(RuntimeError, match="add: y is on cpu, but x is on"):
+    with pytest.raises(RuntimeError, match="add: other is on cpu, but input is on"):
         tn.add(x, torch.ones(4))
 
 
@@ -158,6 +161,76 @@ def test_losses_have_the_type_of_the_input(dtype: torch.dtype) -> None:
         assert dx.dtype == dtype
         with torch.autocast(x.device.type, torch.bfloat16):
             assert call(getattr(tn.nn, name)()).dtype == torch.float32
+
+
+LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "mse": (tn.mse, F.mse_loss),
+    "l1": (tn.l1, F.l1_loss),
+    "huber": (tn.huber, F.huber_loss),
+    "bce_with_logits": (tn.bce_with_logits, F.binary_cross_entropy_with_logits),
+}
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "mse": [{}, {"size_average": False}, {"reduce": False}],
+    "l1": [{}, {"size_average": False}],
+    "huber": [{}, {"delta": 0.3}],
+    "bce_with_logits": [{}, {"pos_weight": here.rand(4) + 0.5}, {"size_average": False}],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_take_what_torchs_take(name: str, reduction: str, weighted: bool, dtype: torch.dtype) -> None:
+    x, target, weight = ((here.randn(3, 4)).to(dtype), here.rand(3, 4).to(dtype), (here.rand(3, 4) + 0.1).to(dtype))
+    for named in SETTINGS[name]:
+        given = {**named, "reduction": reduction, "weight": weight if weighted else None}
+        results = []
+        for function in LOSSES[name]:
+            leaf = x.clone().requires_grad_()
+            loss = function(leaf, target, **{k: v.to(dtype) if isinstance(v, Tensor) else v for k, v in given.items()})
+            results.append([loss, *torch.autograd.grad(loss.sum(), leaf)])
+        assert [t.dtype for t in results[0]] == [t.dtype for t in results[1]] == [dtype] * 2
+        assert_close(results[0], results[1], "bf16" if dtype == torch.bfloat16 else "f32", scale=2)
+
+
+@pytest.mark.parametrize("name", ["mse", "l1", "huber"])
+def test_losses_broadcast_with_a_warning(name: str) -> None:
+    x, target = here.randn(3, 4), here.rand(4)
+    ours, theirs = LOSSES[name]
+    for reduction in ("mean", "none"):
+        with pytest.warns(UserWarning, match="they broadcast, which is seldom meant") as told:
+            have = ours(x, target, reduction=reduction)
+        assert told[0].filename == __file__
+        with pytest.warns(UserWarning):
+            assert_close(have, theirs(x, target, reduction=reduction))
+
+
+def test_losses_while_compiling() -> None:
+    x, target, weight = here.randn(3, 4), here.rand(3, 4), here.rand(3, 4)
+    for ours, theirs in LOSSES.values():
+        compiled = torch.compile(lambda *t, f=ours: f(t[0], t[1], weight=t[2]), fullgraph=True, backend="aot_eager")
+        assert_close(compiled(x, target, weight), theirs(x, target, weight=weight))
+
+
+ACTIVATIONS = ["celu", "elu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "relu", "selu", "silu"]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_in_place(name: str) -> None:
+    function, theirs = getattr(tn, name), getattr(F, name.replace("hard_", "hard"))
+    x = here.randn(3, 4)
+    want, given = theirs(x), x.clone()
+    assert function(given, inplace=True) is given
+    assert_close(given, want)
+    leaf = x.clone().requires_grad_()
+    middle = leaf * 1
+    function(middle, inplace=True).sum().backward()
+    other = x.clone().requires_grad_()
+    theirs(other * 1, inplace=True).sum().backward()
+    assert_close([middle, leaf.grad], [want, other.grad])
+    traced = torch.fx.symbolic_trace(lambda t: function(t, inplace=True))
+    assert_close(traced(x.clone()), want)
 
 
 def test_layer_norm_takes_sizes() -> None:

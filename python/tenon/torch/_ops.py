@@ -57,8 +57,8 @@ def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
 
 
 def is_plain_number(value: Any) -> bool:
-    """A number that may stand for a tensor which broadcasts. True is none: it is meant for something else."""
-    return isinstance(value, int | float | torch.SymInt | torch.SymFloat) and not isinstance(value, bool)
+    """A number that may stand for a tensor which broadcasts; True is 1, as in torch."""
+    return isinstance(value, int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def same_type(*given: Any) -> Sequence[Any]:
@@ -68,6 +68,8 @@ def same_type(*given: Any) -> Sequence[Any]:
     """
     tensors = [t for t in given if isinstance(t, Tensor)]
     if not tensors:
+        if all(map(is_plain_number, given)):
+            raise TypeError(f"{', '.join(map(str, given))}: these are numbers, and one of them has to be a tensor")
         return given
     if len(tensors) < len(given) or any(t.device != tensors[0].device for t in tensors):
         given = tuple(_beside(v, tensors) if isinstance(v, Tensor) or is_plain_number(v) else v for v in given)
@@ -204,6 +206,9 @@ class TorchOp:
                 continue
             what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
             raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        if self.broadcast and not any(isinstance(args[i], Tensor) for i in self.tensors):
+            names = " and ".join(self.names[i] for i in self.broadcast if args[i] is not None)
+            raise TypeError(f"{self.op.name}: {names} are numbers; one of them has to be a tensor")
         for number, value in zip(self.op.params, args, strict=True):
             if isinstance(number, Attr) and isinstance(value, Tensor) and value.requires_grad:
                 message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"

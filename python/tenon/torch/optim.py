@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 import tenon.torch as tn
+from tenon._suggest import missing
 from tenon.torch._param import Param, plain
 
 __all__ = ["SGD", "AdamW", "clip_grad_norm_"]
@@ -351,3 +352,9 @@ def clip_grad_norm_(
         return norm
     with torch.no_grad():
         return tn.clip_grad_norm(grads, _scalar(plain(max_norm), grads[0]))
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__, (torch.optim, torch.nn.utils))
