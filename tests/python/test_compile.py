@@ -284,7 +284,7 @@ def test_export_with_a_dynamic_size_can_be_saved() -> None:
 def test_fake_kernels_say_what_is_wrong() -> None:
     meta = torch.empty(3, 4, device="meta")
     assert tn.softmax(meta).shape == (3, 4) and tn.softmax(meta).device.type == "meta"
-    with pytest.raises(ValueError, match="x has rank 0, needs at least 1"):
+    with pytest.raises(ValueError, match="input has rank 0, needs at least 1"):
         tn.layer_norm(torch.empty((), device="meta"))
     with pytest.raises(TypeError, match="x has type i64"):
         tn.softmax(torch.empty(3, dtype=torch.int64, device="meta"))

@@ -716,8 +716,8 @@ def test_statistics_of_odd_batches(kind: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("channels", [1, 4])
 def test_statistics_stay_where_the_call_is_refused(channels: int, affine: bool, dtype: torch.dtype) -> None:
     module = tn.nn.BatchNorm1d(3, affine=affine).to(here.DEVICE, dtype)
-    name = "gamma" if affine else "running_mean"
-    with pytest.raises(ValueError, match=rf"batch_norm: {name} has shape \(3\), but c is {channels} from x"):
+    name = "weight" if affine else "running_mean"
+    with pytest.raises(ValueError, match=rf"batch_norm: {name} has shape \(3\), but c is {channels} from input"):
         module(here.ones(5, channels, dtype=dtype))
     assert module.running_mean is not None and module.running_var is not None
     assert not module.running_mean.any() and (module.running_var == 1).all()
