@@ -46,6 +46,17 @@ def _wants_functions() -> bool:
     return bool(functorch.peek_interpreter_stack().key() != functorch.TransformType.Functionalize)
 
 
+def filled(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor without dimensions of a number; a copy from the host would wait.
+
+    torch.compile makes a symbol of a number that changes, and a graph for each of its values where that goes to anything
+    but simple arithmetic with a tensor. So it does: -0.0 + value is value, of 0 and -0 as well.
+    """
+    if torch.compiler.is_dynamo_compiling() and dtype.is_floating_point:
+        return torch.full((), -0.0, dtype=dtype, device=device) + value
+    return torch.full((), value, dtype=dtype, device=device)
+
+
 def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
     """A plain number, or a 0-dim tensor of the CPU, as a tensor where the others are. It counts for no type."""
     device = next((t.device for t in tensors if t.ndim > 0), tensors[0].device)
@@ -53,7 +64,7 @@ def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
         return value.to(device) if value.ndim == 0 and value.device.type == "cpu" else value
     kinds = {t.dtype for t in tensors}
     dtype = tensors[0].dtype if len(kinds) == 1 and tensors[0].dtype.is_floating_point else torch.float64
-    return torch.full((), value, dtype=dtype, device=device)
+    return filled(value, dtype, device)
 
 
 def is_plain_number(value: Any) -> bool:

@@ -17,7 +17,7 @@ from tenon._arguments import check_number, is_number, number_type
 from tenon._frameworks import TorchFunction
 from tenon._public import REQUIRED, compile_source, identifier
 from tenon.contract import Attr, Input
-from tenon.torch._ops import TorchOp, register_all, same_type
+from tenon.torch._ops import TorchOp, filled, register_all, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, operand
 
@@ -136,8 +136,8 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         kind = number_type(made.op, param, operands, given, NAMES.get)
         if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
             check_number(made.op, param, value, kind)
-        if simple:  # a copy from the host would wait, and make a constant of what is symbolic
-            return torch.full((), value, dtype=DTYPES[kind], device=device)
+        if simple:
+            return filled(value, DTYPES[kind], device)
         return torch.tensor(value, dtype=DTYPES[kind], device=device)
 
     return number
