@@ -49,8 +49,8 @@ def _wants_functions() -> bool:
 def filled(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A tensor without dimensions of a number; a copy from the host would wait.
 
-    torch.compile makes a symbol of a number that changes, and a graph for each of its values where that goes to anything
-    but simple arithmetic with a tensor. So it does: -0.0 + value is value, of 0 and -0 as well.
+    torch.compile makes a symbol of a number that changes, and still a graph for each of its values, unless all that is
+    done with it is simple arithmetic with a tensor. That is what is done: -0.0 + value is value, of 0 and -0 as well.
     """
     if torch.compiler.is_dynamo_compiling() and dtype.is_floating_point:
         return torch.full((), -0.0, dtype=dtype, device=device) + value

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import tenon.torch as tn
 from tenon._suggest import missing
+from tenon.torch._ops import filled
 from tenon.torch._param import Param, plain
 
 __all__ = ["SGD", "AdamW", "clip_grad_norm_"]
@@ -33,10 +34,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
-    """A number for operators on tensors like this one. A fill, and not a copy from the host, which would wait."""
+    """A number for operators on tensors like this one."""
     if isinstance(value, Tensor):
         return value.detach().to(like.device, _wide(like.dtype)).reshape(())
-    return torch.full((), value, dtype=_wide(like.dtype), device=like.device)
+    return filled(value, _wide(like.dtype), like.device)
 
 
 def _is_sharded(tensor: Tensor) -> bool:
