@@ -53,7 +53,8 @@ def filled(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     done with it is simple arithmetic with a tensor. That is what is done: -0.0 + value is value, of 0 and -0 as well.
     """
     if torch.compiler.is_dynamo_compiling() and dtype.is_floating_point:
-        return torch.full((), -0.0, dtype=dtype, device=device) + value
+        made: Tensor = torch.full((), -0.0, dtype=dtype, device=device) + value
+        return made
     return torch.full((), value, dtype=dtype, device=device)
 
 
