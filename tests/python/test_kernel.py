@@ -89,11 +89,11 @@ def test_a_kernel_as_gradient() -> None:
 
 
 def test_broadcast_inputs_in_a_gradient() -> None:
-    scaled = tenon.kernel(
-        "scaled(x: T[~*s], w: T[~*s]) -> y: T[*s]", cpu="x * w", grad="dx = sum_to(dy * w, x); dw = sum_to(dy * x, w)"
+    weighted = tenon.kernel(
+        "weighted(x: T[~*s], w: T[~*s]) -> y: T[*s]", cpu="x * w", grad="dx = sum_to(dy * w, x); dw = sum_to(dy * x, w)"
     )
     x, w = made(4, 3, dtype=torch.float64, grad=True), made(3, dtype=torch.float64, grad=True)
-    assert torch.autograd.gradcheck(scaled, (x, w))
+    assert torch.autograd.gradcheck(weighted, (x, w))
 
 
 @pytest.mark.skipif(not GPU, reason="no GPU")
