@@ -201,7 +201,7 @@ static tn_status compile_and_keep(const char *op, const tn_source *source, const
 }
 
 tn_status tni_code_get(const char *op, const tn_source *source, const tni_instance *of, int major, int minor,
-                          const tni_code **found) {
+                       const tni_code **found) {
     *found = find_code(&of->key, major, minor);
     if (*found) return TN_OK;
     const tn_built *ahead = find_built(&of->key, major, minor);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "index_check.h"
 #include "instance.h"
 
 enum { GENERATOR = 1 };
@@ -112,7 +113,7 @@ static void put_untuned(tni_text *text, const char *cuda) {
 }
 
 tn_status tni_instance_make(const tni_known *k, const tn_source *source, const tni_cfunctions *all,
-                               const tni_launch_steps *steps, tni_arena *arena, tni_instance *made) {
+                            const tni_launch_steps *steps, tni_arena *arena, tni_instance *made) {
     const char *op = k->contract->name;
     const bool half = strstr(source->cuda, "cuda_fp16.h"), bfloat = strstr(source->cuda, "cuda_bf16.h");
     tni_text text = {0};
@@ -131,8 +132,13 @@ tn_status tni_instance_make(const tni_known *k, const tn_source *source, const t
         tni_text_add(&text, "using %s = %s;\n", k->contract->types[i].name, type);
     }
     print_choice(k, &text, made->options, sizeof made->options);
+    if (tni_checks_index()) tni_text_put(&text, tni_checked_text);
     print_file(&text, source->file ? source->file : op);
-    put_untuned(&text, source->cuda);
+    if (tni_checks_index()) {
+        tni_put_checked(&text, source->cuda, all);
+    } else {
+        put_untuned(&text, source->cuda);
+    }
     made->text = text.data;
     if (text.failed) return TN_NO_MEMORY;
     tni_text names = {0};

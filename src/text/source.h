@@ -3,6 +3,7 @@
 #define TNI_TEXT_SOURCE_H
 
 #include <tenon/cuda.h>
+#include <tenon/device.h>
 #include <tenon/kernel.h>
 
 #include "core/table/table.h"

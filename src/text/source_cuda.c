@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cuda/driver/cuda.h"
+#include "index_check.h"
 #include "instance.h"
 
 enum { MOST_CONSTANTS = 8 };
@@ -11,6 +12,7 @@ typedef struct step {
     tn_launch launch;
     int32_t n_params;
     tni_give give[TNI_MOST_PARAMS];
+    tni_param_name *names; /* of the parameters, where indices are checked; else NULL */
 } step;
 
 /* A `__constant__` variable of the text with the name of an input, which is copied there before. */
@@ -41,7 +43,8 @@ static tn_status set_launch(const tni_launch_step *from, tn_launch *to) {
     return TN_OK;
 }
 
-static tn_status find_constant(const tni_known *k, const tni_code *c, const tni_cvariable *v, int32_t input, constant *to) {
+static tn_status find_constant(const tni_known *k, const tni_code *c, const tni_cvariable *v, int32_t input,
+                               constant *to) {
     const tn_call *call = k->call;
     const tn_view *view = tn_in(call, input);
     const size_t bytes = (size_t)tn_count(view) * tn_type_size(view->type);
@@ -67,6 +70,13 @@ static tn_status find_constants(const tni_known *k, const tni_code *c, const tni
     return TN_OK;
 }
 
+static tn_status keep_names(const tni_cfunction *f, tni_param_name **names) {
+    *names = tni_calloc((size_t)f->n_params + 1, sizeof **names);
+    if (!*names) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < f->n_params; i++) snprintf((*names)[i], sizeof **names, "%s", f->params[i].name);
+    return TN_OK;
+}
+
 static tn_status fill(const tni_known *k, const tn_source *source, const tni_launch_steps *steps,
                       const tni_cfunctions *all, const tni_instance *of, state *s) {
     const tn_call *call = k->call;
@@ -83,6 +93,7 @@ static tn_status fill(const tni_known *k, const tn_source *source, const tni_lau
         TN_TRY(tni_pick_function(call->name, all, steps->steps[i].kernel, &f));
         TN_TRY(tni_give_params(call->name, k, f, false, to->give));
         to->n_params = f->n_params;
+        if (tni_checks_index()) TN_TRY(keep_names(f, &to->names));
         TN_TRY(set_launch(&steps->steps[i], &to->launch));
         snprintf(lowered, sizeof lowered, "%.*s", (int)n, name);
         TN_TRY(tn_cuda_find(call, &to->launch, c->data, c->bytes, lowered));
@@ -129,7 +140,7 @@ static tn_status prepare(tni_known *k, const tn_source *source, tni_arena *arena
     if (status == TN_OK) {
         *made = s;
     } else {
-        tni_free(s);
+        tni_cuda_source_release(s);
     }
     return status;
 }
@@ -158,11 +169,14 @@ size_t tni_cuda_source_workspace(const void *s) {
     return ((const state *)s)->scratch;
 }
 
-void tni_cuda_source_release(void *s) {
+void tni_cuda_source_release(void *made) {
+    state *s = made;
+    for (int32_t i = 0; s && i < s->n_steps; i++) tni_free(s->steps[i].names);
     tni_free(s);
 }
 
 static tn_status run_step(const tn_call *call, const step *s) {
+    if (s->names) return tni_launch_checked(call, &s->launch, s->n_params, s->give, s->names);
     void *pointers[TNI_MOST_PARAMS], *arguments[TNI_MOST_PARAMS];
     for (int32_t i = 0; i < s->n_params; i++) {
         const tni_give *g = &s->give[i];
