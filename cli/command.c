@@ -10,8 +10,8 @@
 
 #include "cli.h"
 
-static const verb *const verbs[] = {&verb_ops,   &verb_check,   &verb_bench,  &verb_fuse,  &verb_new, &verb_build,
-                                    &verb_watch, &verb_devices, &verb_doctor, &verb_flags, NULL};
+static const verb *const verbs[] = {&verb_ops,   &verb_check, &verb_bench,   &verb_tune,   &verb_fuse,  &verb_new,
+                                    &verb_build, &verb_watch, &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];
 static int n_built_in = -1; /* operators before the first --load; -1: there was none */

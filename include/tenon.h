@@ -6,6 +6,7 @@
 #include <tenon/cuda.h>
 #include <tenon/device.h>
 #include <tenon/fuse.h>
+#include <tenon/kernel.h>
 #include <tenon/host.h>
 #include <tenon/op.h>
 #include <tenon/ops.h>

@@ -127,6 +127,12 @@ def test_pkg_config(prefix: Path, tmp_path: Path) -> None:
     assert dynamic(tmp_path / "first", "NEEDED").count(SONAME) == 1
 
 
+def test_a_kernel_as_text(prefix: Path, tmp_path: Path) -> None:
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    run("cc", "-Wall", "-Wextra", "-Werror", EXAMPLES / "kernel.c", *flags, "-o", tmp_path / "kernel")
+    assert "0 of 1000 numbers are wrong" in run(tmp_path / "kernel", env=use_library(prefix))
+
+
 def test_flags_say_the_same(prefix: Path, tmp_path: Path) -> None:
     def places(flags: Sequence[str]) -> set[tuple[str, Path | str]]:
         return {(f[:2], Path(f[2:]).resolve() if f[:2] != "-l" else f[2:]) for f in flags if not f.startswith("-Wl,")}

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_gpu.h"
+#include "bench_kernel.h"
 #include "cli/cli.h"
 #include "cli/mirror.h"
 #include "core/table/table.h"
@@ -168,10 +168,9 @@ static void json_gpu_row(tni_text *t, const tn_function *op, const char *text, t
     json_timing(t, "cold_copy", &m->copy);
     json_spread(t, "call", &m->call);
     tni_text_add(t,
-                 ", \"copy_by\": \"%s\", \"buffers\": %d, \"flushed\": %s, \"repeats\": %d, \"graphs\": %d, "
-                 "\"calls_per_graph\": %d}",
-                 m->by_kernel ? "kernel" : "engine", m->buffers, m->flushed ? "true" : "false", m->repeats, m->graphs,
-                 m->graph_calls);
+                 ", \"buffers\": %d, \"flushed\": %s, \"repeats\": %d, \"graphs\": %d, "
+                 "\"calls_per_graph\": %d, ",
+                 m->buffers, m->flushed ? "true" : "false", m->repeats, m->graphs, m->graph_calls);
 }
 
 static void json_state(tni_text *t, const char *when, int index) {
@@ -220,12 +219,19 @@ static void json_begin(tni_text *t) {
 static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
                               bool first) {
     gpu_measurement m;
+    kernel_use uses[MOST_LAUNCHES];
+    const tn_gpu *gpu;
+    TN_TRY(tni_gpu_get("tenon bench", where.index, &gpu));
     TN_TRY(bench_gpu(op, made, kernel, where.index, (double)milliseconds / 1e3, &m));
+    const int32_t n_uses = kernel_uses(op, made, kernel, where.index, uses);
     if (json) {
         json_gpu_row(out, op, text, T, &m, first);
+        if (n_uses) json_uses(out, gpu, uses, n_uses);
+        tni_text_add(out, "\"copy_by\": \"%s\"}", m.by_kernel ? "kernel" : "engine");
     } else {
         print_heading();
         print_gpu_row(text, T, &m);
+        print_uses(gpu, uses, n_uses, &m, part_of_copy(&m));
         fflush(stdout);
     }
     return TN_OK;
@@ -394,6 +400,7 @@ const verb verb_bench = {
             "and the copy go by the graph where there is one. Two copies are timed, by the copy engine and by a "
             "kernel, and "
             "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
-            "on the CPU.",
+            "on the CPU. Below a kernel that was given as text stand its registers and shared memory, how much of an "
+            "SM it fills and what limits that, and what to try next.",
     .run = run,
 };

@@ -91,6 +91,11 @@ class Kernel:
         """Measures it as `tenon bench` does, and prints the table."""
         self._run("bench", self.name, *options)
 
+    def tune(self, *options: str) -> None:
+        """Finds the best values of what the text leaves open with `TN_TUNE(BLOCK, 128, 256)`, as `tenon tune` does, and
+        prints the table that belongs into the text."""
+        self._run("tune", self.name, *options)
+
     def _run(self, *words: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{self.name}.tenon")
@@ -126,16 +131,16 @@ def kernel(
     """An operator from the text of a kernel, in every framework: what is returned takes their tensors, and `tn.NAME` is
     there in every `import tenon.… as tn`.
 
-        add = tenon.kernel(
-            "add_constant(x: f32[*s], c: float) -> y: f32[*s]",
+        plus = tenon.kernel(
+            "plus_constant(x: f32[*s], c: float) -> y: f32[*s]",
             cuda='''
-            __global__ void add_constant(const float *x, float c, float *y, long long x_count) {
+            __global__ void plus_constant(const float *x, float c, float *y, long long x_count) {
                 long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
                 if (i < x_count) y[i] = x[i] + c;
             }''',
             formula="x + c",
         )
-        y = add(torch.ones(5, device="cuda"), 2.0)
+        y = plus(torch.ones(5, device="cuda"), 2.0)
 
     signature  the contract: inputs, attributes, outputs (`tenon help contract`)
     cuda       CUDA C with a `__global__` function. Its parameters go by their names: inputs and outputs are pointers,

@@ -119,6 +119,11 @@ static bool attr_number(const tni_known *k, int32_t i, double *real, int64_t *wh
 static int number_of(const tni_known *k, const char *name, size_t length, double *real, int64_t *whole) {
     const tni_contract *c = k->contract;
     *whole = 1;
+    for (int32_t i = 0; i < k->tunables.n; i++) {
+        if (!same(name, length, k->tunables.of[i].name)) continue;
+        *whole = k->choice.values[i];
+        return 1;
+    }
     for (int32_t i = 0; i < c->n_dims; i++) {
         if (!same(name, length, c->dims[i])) continue;
         if (k->call) *whole = k->bound.dims[i];
@@ -165,6 +170,7 @@ static void list_names(const tni_known *k, bool tensors, char *text, size_t size
     for (int32_t i = 0; i < c->n_attrs; i++) {
         if (!c->attrs[i].implied && (tensors || c->attrs[i].kind != TNI_A_FLOAT)) ADD(c->attrs[i].name);
     }
+    for (int32_t i = 0; i < k->tunables.n; i++) ADD(k->tunables.of[i].name);
     for (int32_t i = 0; i < c->n_dims; i++) ADD(c->dims[i]);
     for (int32_t i = 0; i < c->n_packs; i++) ADD(c->packs[i]);
     ADD("rows");
@@ -424,7 +430,7 @@ tn_status tni_pick_function(const char *op, const tni_cfunctions *all, const cha
     return *found ? TN_OK : no_function(op, all, wanted);
 }
 
-static tn_status check_cuda(const tni_known *k, const tn_source *source, tni_arena *arena) {
+static tn_status check_cuda(tni_known *k, const tn_source *source, tni_arena *arena) {
     const char *op = k->contract->name;
     tni_cfunctions all;
     tni_sizes sizes;
@@ -432,6 +438,8 @@ static tn_status check_cuda(const tni_known *k, const tn_source *source, tni_are
     tni_give give[TNI_MOST_PARAMS];
     const tni_cfunction *f;
     TN_TRY(tni_find_functions(source->cuda, false, arena, &all));
+    TN_TRY(tni_find_tunables(op, source->cuda, arena, &k->tunables));
+    k->choice = tni_first_choice(&k->tunables);
     tni_sizes_of(k, &sizes);
     TN_TRY(tni_launch_read(op, source->launch ? source->launch : "elements", &sizes, &steps));
     for (int32_t i = 0; i < steps.n; i++) {

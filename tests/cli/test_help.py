@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import follow_doc  # noqa: E402
 
-VERBS = ("ops", "check", "bench", "fuse", "new", "build", "watch", "devices", "doctor", "flags")
+VERBS = ("ops", "check", "bench", "tune", "fuse", "new", "build", "watch", "devices", "doctor", "flags")
 # What examples are given in addition so that they take a moment.
 BRIEF = {"check": "--quick --case values,empty --dtype f32", "bench": "--ms 1", "fuse": "--no-bench"}
 ENDED = "timeout --preserve-status -s INT 5 tenon watch"  # which ends by Ctrl-C

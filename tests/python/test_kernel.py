@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -89,11 +90,11 @@ def test_a_kernel_as_gradient() -> None:
 
 
 def test_broadcast_inputs_in_a_gradient() -> None:
-    scaled = tenon.kernel(
-        "scaled(x: T[~*s], w: T[~*s]) -> y: T[*s]", cpu="x * w", grad="dx = sum_to(dy * w, x); dw = sum_to(dy * x, w)"
+    weighted = tenon.kernel(
+        "weighted(x: T[~*s], w: T[~*s]) -> y: T[*s]", cpu="x * w", grad="dx = sum_to(dy * w, x); dw = sum_to(dy * x, w)"
     )
     x, w = made(4, 3, dtype=torch.float64, grad=True), made(3, dtype=torch.float64, grad=True)
-    assert torch.autograd.gradcheck(scaled, (x, w))
+    assert torch.autograd.gradcheck(weighted, (x, w))
 
 
 @pytest.mark.skipif(not GPU, reason="no GPU")
@@ -112,6 +113,54 @@ def test_cuda_alone() -> None:
     x.fill_(2)
     graph.replay()
     assert torch.equal(y, torch.full_like(x, 6))
+
+
+@pytest.mark.skipif(not GPU, reason="no GPU")
+def test_an_index_out_of_range() -> None:
+    """TENON_CHECK_INDEX names the first one."""
+    code = """
+import torch, tenon
+text = '''
+template <class E> __global__ void past(const E *x, E *__restrict__ y, int n, int at) {
+    const E *p = x + at;
+    y[threadIdx.x] = *p++ + p[-1];
+}'''
+past = tenon.kernel("past(x: T[n], at: int) -> y: T[n]", cuda=text, launch="grid=2 block=n")
+x = torch.ones(8, device="cuda", dtype=torch.float16)
+assert (past(x, 7) == 2).all()
+try:
+    past(x, 8)
+except ValueError as error:
+    assert "past: kernel past: x[8] is out of range: x has 8 elements (block (" in str(error), error
+    assert (past(x, 0) == 2).all()
+    print("named")
+"""
+    environment = {**os.environ, "TENON_CHECK_INDEX": "1"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment, capture_output=True)
+    assert done.stdout == b"named\n"
+
+
+@pytest.mark.skipif(not GPU, reason="no GPU")
+def test_tuned(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """tenon tune writes a table that kernels go by, and tenon bench says what a kernel takes."""
+    text = """
+    TN_TUNE(BLOCK, 64, 256)
+    __global__ void tuned(const T *x, T *y, long long n) {
+        long long i = blockIdx.x * (long long)BLOCK + threadIdx.x;
+        if (i < n) y[i] = x[i];
+    }
+    """
+    kernel = tenon.kernel("tuned(x: T[n]) -> y: T[n]", cuda=text, launch="elements block=BLOCK", formula="x")
+    kernel.tune("--dtype", "f32", "--seconds", "2", "-o", str(tmp_path / "tuned.tune"))
+    lines = (tmp_path / "tuned.tune").read_text().splitlines()
+    assert lines[0].startswith("# tuned, tuned on") and all(": BLOCK=" in line for line in lines[1:]) and len(lines) > 2
+    kernel.bench("--device", "cuda", "--ms", "20")
+    said = capfd.readouterr().out
+    assert "registers" in said and "an SM holds" in said and "times as fast in the mean" in said
+    table = "/* TN_TUNED\nsm_90 f32 rows=1 columns=9: BLOCK=64\n*/"
+    again = tenon.kernel("tuned(x: T[n]) -> y: T[n]", cuda=text + table, launch="elements block=BLOCK", formula="x")
+    x = made(1000)
+    assert torch.equal(again(x), x)
 
 
 def test_files(tmp_path: pathlib.Path) -> None:

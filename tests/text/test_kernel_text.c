@@ -155,6 +155,12 @@ static void test_nvrtc(void) {
               " {\n    scratch[0] = x[0];\n}\n__constant__ float w[9];\n"
               "__global__ void two(const T *scratch, T *y) {\n    y[0] = scratch[0] + (T)w[0];\n}",
               "one: elements scratch=4*n; two: grid=1", TN_OK) == 2);
+    CHECK(build("b7(x: f32[n]) -> y: f32[n]",
+                "TN_TUNE(BLOCK, 64, 128)\nTN_TUNE(maxrregcount, 0, 32)\n__global__ void k(const float *x, float *y, "
+                "int n) {\n"
+                "    __shared__ float a[BLOCK];\n    a[threadIdx.x] = x[0];\n    y[0] = a[0];\n}\n/* TN_TUNED\n"
+                "sm_80 f32 rows=1 columns=9: BLOCK=128\nsm_80 f32 rows=1 columns=99: BLOCK=128\n*/\n",
+                "elements block=BLOCK", TN_OK) == 2);
     build("b5(x: f32[n]) -> y: f32[n]", "__global__ void k(const float *x, float *y) {\n\n    y[0] = foo(x[0]);\n}",
           NULL, TN_BAD_VALUE);
     CHECK(strstr(tn_last_error(), "b5(3): error: identifier \"foo\" is undefined") != NULL);
