@@ -33,8 +33,8 @@ typedef struct verb {
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_tune, verb_fuse, verb_new, verb_build, verb_watch, verb_devices,
-    verb_doctor, verb_flags;
+extern const verb verb_ops, verb_check, verb_bench, verb_tune, verb_fuse, verb_new, verb_build, verb_watch,
+    verb_devices, verb_doctor, verb_flags;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* A page of docs/ for `tenon help NAME`, in Markdown: made by cmake/help.cmake. */

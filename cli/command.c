@@ -46,7 +46,7 @@ static const verb *find_verb(const char *name) {
 }
 
 static int unknown_verb(const char *name) {
-    const char *names[16];
+    const char *names[32];
     int n = 0;
     for (int i = 0; verbs[i]; i++) names[n++] = verbs[i]->name;
     for (const topic *t = topics; t->name; t++) names[n++] = t->name;

@@ -109,6 +109,12 @@ static void run(dim3 grid, dim3 block, void (*kernel)()) {
     }
 }
 
+namespace tn {
+template <class A> static A silu(A a) {
+    return a / (1 + std::exp(-a));
+}
+} // namespace tn
+
 /* Two bytes that turn into a float and back, by rounding to nearest: as tn::bf16. */
 struct bf16 {
     uint16_t bits;

@@ -126,7 +126,7 @@ SMALL = {
     "no kernel": ("int main() { return 0; }", "has no __global__ function"),
     "nothing written": ("__global__ void f(const float *x, int n) { }", "it writes to none of its parameters"),
     "a pointer to pointers": ("__global__ void f(float **x, float *y) { y[0] = x[0][0]; }", "no tensor has"),
-    "brackets that nobody closes": ("__global__ void f(const vec<float *x, float *y) { y[0] = x[0]; }", "no tensor has"),
+    "an open bracket": ("__global__ void f(const vec<float *x, float *y) { y[0] = x[0]; }", "parameter 1 has no name"),
     "no name": ("__global__ void f(float *y, int) { y[0] = 1; }", "parameter 2 has no name"),
 }
 

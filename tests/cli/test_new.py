@@ -175,11 +175,11 @@ def test_errors_of_nvrtc_name_the_line(tmp_path: Path) -> None:
     tenon("new", "my_op", folder=tmp_path)
     kernel = tmp_path / "my_op/my_op.cu"
     lines = kernel.read_text().splitlines()
-    at = next(n for n, line in enumerate(lines) if "return x / (1 + exp(-x)) * y;" in line)
-    lines[at] = "    return x / (1 + exq(-x)) * y;"
+    at = next(n for n, line in enumerate(lines) if "return tn::silu(x) * y;" in line)
+    lines[at] = "    return tn::sylu(x) * y;"
     kernel.write_text("\n".join(lines))
     done = tenon("build", "my_op", "--arch", "90", folder=tmp_path)
-    assert done.returncode == 1 and f"my_op.cu({at + 1})" in done.stderr and "exq" in done.stderr
+    assert done.returncode == 1 and f"my_op.cu({at + 1})" in done.stderr and "sylu" in done.stderr
 
 
 def test_a_name_that_is_taken_is_refused_when_it_is_built(project: Path) -> None:
