@@ -182,6 +182,26 @@ def test_errors_of_nvrtc_name_the_line(tmp_path: Path) -> None:
     assert done.returncode == 1 and f"my_op.cu({at + 1})" in done.stderr and "sylu" in done.stderr
 
 
+MISTAKES = {
+    ("my_op.cu", "long long z_count)", "long long how_many)"): "nothing is called 'how_many'",
+    ("my_op.cu", "const T *__restrict__ x", "T *__restrict__ x"): "x is an input, so my_op takes it as `const T *x`",
+    ("my_op.c", "elements(8)", "elemints(8)"): "launch: expected elements, rows, tiles",
+    ("my_op.c", "elements(8)", "grid=columbs"): "'columbs' is none of",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m[2])
+def test_parameters_and_launches_are_checked_when_it_is_built(mistake: tuple[str, str, str], tmp_path: Path) -> None:
+    """No GPU is needed to see that a name is wrong."""
+    tenon("new", "my_op", folder=tmp_path)
+    name, right, wrong = mistake
+    path = tmp_path / "my_op" / name
+    assert right in path.read_text()
+    path.write_text(path.read_text().replace(right, wrong))
+    done = tenon("build", "my_op", "--arch", "none", folder=tmp_path)
+    assert done.returncode == 1 and MISTAKES[mistake] in done.stderr, done.stderr
+
+
 def test_a_name_that_is_taken_is_refused_when_it_is_built(project: Path) -> None:
     (project / "twice.c").write_text(FORMULA_ONLY.replace('"twice(', '"relu('))
     done = tenon("build", project)

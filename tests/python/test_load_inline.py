@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import here
 import pytest
 import torch
 
@@ -32,7 +33,7 @@ def test_an_extension_changes_by_its_import() -> None:
     """A file as tutorials have it: AT_DISPATCH, PYBIND11_MODULE, checks. There is a gradient as well."""
     module = load(name="swish", sources=[KERNELS / "swish_extension.cu"], extra_cuda_cflags=["-O3"])
     assert module is not None
-    x = torch.randn(5, 7, requires_grad=True)
+    x = here.randn(5, 7, requires_grad=True)
     y = module.swish_forward(x, 2.0)
     expected = x * torch.sigmoid(2 * x)
     assert torch.allclose(y, expected, atol=1e-6)
@@ -62,7 +63,7 @@ def test_a_wrapper_in_cpp_and_a_launcher_in_cuda() -> None:
     }}"""
     )
     module = load_inline("scaling", [cpp], [cuda], functions={"scale": "x times a factor", "twice": ""})
-    x = torch.randn(33)
+    x = here.randn(33)
     assert torch.equal(module.scale(x, 3.0), x * 3) and torch.equal(module.twice(x), x * 2)
     assert module.scale.__doc__ == "x times a factor"
     with pytest.raises(TypeError, match=r"scale_cuda\(\) takes 2 arguments \(x, factor\), not 1"):
@@ -86,7 +87,7 @@ def test_tensors_of_the_caller_and_kernels_one_after_the_other() -> None:
     }}"""
     )
     module = load_inline("both", cuda_sources=cuda)
-    x, out = torch.randn(2, 5), torch.zeros(2, 5)
+    x, out = here.randn(2, 5), here.zeros(2, 5)
     assert module.scale_shift(out, x, 3.0, 1.0) is None
     assert torch.allclose(out, x * 3 - 0.5)
 
@@ -112,7 +113,7 @@ def test_four_files_as_in_the_documents() -> None:
     PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_constant", &add_constant); }
     """
     module = load_inline("my_ops", cpp, cuda)
-    x, out = torch.randn(3, 4), torch.zeros(3, 4)
+    x, out = here.randn(3, 4), here.zeros(3, 4)
     module.add_constant(x, out, 2.5)
     assert torch.equal(out, x + 2.5)
 
@@ -120,9 +121,33 @@ def test_four_files_as_in_the_documents() -> None:
 def test_launchers_that_take_pointers() -> None:
     module = load("relu", [KERNELS / "scale_bias_relu.cu"])
     assert module is not None
-    x, scale, bias, y = torch.randn(4, 6), torch.randn(6), torch.randn(6), torch.zeros(4, 6)
+    x, scale, bias, y = here.randn(4, 6), here.randn(6), here.randn(6), here.zeros(4, 6)
     module.forward(x, scale, bias, y, 4, 6)
     assert torch.allclose(y, torch.relu(x * scale + bias), atol=1e-6)
+
+
+@pytest.mark.skipif(here.DEVICE == "cpu", reason="no formula could be read from them: they are for GPUs")
+def test_kernels_without_a_formula() -> None:
+    rms = load("rms", [KERNELS / "rms_norm_template.cu"])
+    assert rms is not None
+    for dtype in (torch.float32, torch.bfloat16):
+        x, weight = here.randn(2, 3, 300).to(dtype), here.randn(300).to(dtype)
+        out = torch.zeros_like(x)
+        rms.rms_norm(out, x, weight, 1e-5)
+        wanted = torch.nn.functional.rms_norm(x.float(), (300,), weight.float(), 1e-5)
+        torch.testing.assert_close(out.float(), wanted, rtol=0.02, atol=0.02)
+    a, b = here.randn(33, 20), here.randn(20, 45)
+    product = load("product", [KERNELS / "matmul_naive.cu"])
+    assert product is not None
+    torch.testing.assert_close(product.matmul(a, b), a @ b, rtol=1e-4, atol=1e-4)
+    tiled = load("tiled", [KERNELS / "transpose_tiled.cu"])
+    assert tiled is not None and torch.equal(tiled.transpose(a), a.t())
+    rows = load("rows", [KERNELS / "softmax_rows.cu"])
+    assert rows is not None
+    torch.testing.assert_close(rows.softmax_rows(a), a.softmax(-1))
+    parts = load("parts", [KERNELS / "block_sum.cu"])
+    assert parts is not None
+    torch.testing.assert_close(parts.block_sum(a.flatten()).sum(), a.sum(), rtol=1e-4, atol=1e-4)
 
 
 def test_updates_in_place() -> None:
@@ -136,7 +161,7 @@ def test_updates_in_place() -> None:
     }"""
     )
     module = load_inline("axpy", "", cuda)
-    x, y = torch.randn(9), torch.randn(9)
+    x, y = here.randn(9), here.randn(9)
     before = y.clone()
     assert torch.allclose(module.saxpy_new(2.0, x, y), 2 * x + y) and torch.equal(y, before)
 
