@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "new.h"
 
-static const char *template_name = "elementwise", *from_file;
+static const char *template_name, *from_file;
 static bool python, as_json;
 
 const project_kind project_kinds[] = {
@@ -157,6 +157,9 @@ static int run(int count, const char *const *rest) {
     if (count < 1 || count > 2) return usage_error(v, "needs a name: tenon new my_op");
     int status = check_name(v, rest[0]);
     if (status) return status;
+    if (template_name && from_file) return usage_error(v, "--template and --from are two ways to begin; take one");
+    if (as_json && !from_file) return usage_error(v, "--json goes with --from");
+    if (!template_name) template_name = "elementwise";
     if (!find_kind(template_name)) return unknown_kind(v);
     if (!from_file) return write_project(rest[0], count > 1 ? rest[1] : rest[0], NULL);
     from_result made = {0};

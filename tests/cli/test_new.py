@@ -90,6 +90,8 @@ WRONG = {
     ("new", "double"): "means something else in C or Python",
     ("new", "softmax"): "Tenon has a 'softmax' already",
     ("new", "my_op", "--template", "elementwize"): "did you mean elementwise?",
+    ("new", "my_op", "--template", "row", "--from", "x.cu"): "--template and --from are two ways to begin; take one",
+    ("new", "my_op", "--json"): "--json goes with --from",
     ("new", "my_op", "--from", "nowhere.cu"): "nowhere.cu: No such file or directory",
     ("build", "nowhere"): "nowhere: No such file or directory",
     ("build", "."): "has no .c file with an operator; `tenon new my_op` writes one",
@@ -180,6 +182,34 @@ def test_errors_of_nvrtc_name_the_line(tmp_path: Path) -> None:
     kernel.write_text("\n".join(lines))
     done = tenon("build", "my_op", "--arch", "90", folder=tmp_path)
     assert done.returncode == 1 and f"my_op.cu({at + 1})" in done.stderr and "sylu" in done.stderr
+
+
+def test_code_that_was_compiled_ahead_needs_no_nvrtc(tmp_path: Path, no_nvrtc: dict[str, str]) -> None:
+    """On a GPU that is made up, which launches and computes nothing: what is launched is there."""
+    fake = ROOT / "build/fake_cuda.so"
+    if not fake.is_file() or not has_nvrtc():
+        pytest.skip("needs NVRTC, and build/fake_cuda.so")
+    tenon("new", "my_op", folder=tmp_path)
+    said = {}
+    for arch in ("90", "none"):
+        assert tenon("build", "my_op", "--arch", arch, "-o", f"{arch}.so", folder=tmp_path).returncode == 0
+        env = {**no_nvrtc, "LD_PRELOAD": str(fake), "TENON_CACHE_DIR": str(tmp_path / arch)}
+        words = (
+            "check",
+            "my_op",
+            "--device",
+            "cuda",
+            "--kernel",
+            "gpu",
+            "--case",
+            "values",
+            "--dtype",
+            "f32",
+            "--quick",
+        )
+        said[arch] = tenon("--load", f"./{arch}.so", *words, folder=tmp_path, env=env).stdout
+    assert "z[0] was never written" in said["90"] and "NVRTC" not in said["90"], said["90"]
+    assert "NVRTC" in said["none"] and "was never written" not in said["none"], said["none"]
 
 
 MISTAKES = {
