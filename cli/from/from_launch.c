@@ -137,8 +137,6 @@ static int convert_name(converter *c, const tokens *e, int i) {
         const tokens type = part(e, i + 2, end - 1);
         tni_text_add(c->to, "%d", bytes_of(&type));
     } else if (token_is(&e->at[i], "static_cast")) {
-        const int open = end - 1; /* found from behind: static_cast<int>(…) is not closed by `closing` alone */
-        (void)open;
         int at = i;
         while (at < e->n && !token_is(&e->at[at], "(")) at++;
         const int close = closing(e, at);
@@ -195,34 +193,29 @@ static void convert(converter *c, const tokens *e) {
 
 /* ---- <<<grid, block>>> ------------------------------------------------------------------------------------------- */
 
+/* What is between the brackets of `dim3 name(a, b)` in the host's function; an empty part where there is none. */
+static tokens dim3_named(const tokens *host, const token *name) {
+    for (int i = 1; i + 1 < host->n; i++) {
+        if (!same_token(&host->at[i], name) || !token_is(&host->at[i - 1], "dim3")) continue;
+        if (!token_is(&host->at[i + 1], "=")) return part(host, i + 2, closing(host, i + 1));
+    }
+    return (tokens){0};
+}
+
 /* The numbers of a dim3: `dim3 grid(a, b)`, `dim3(a, b)`, `{a, b}`, or a single number. */
 static int three_of(converter *c, const tokens *e, tokens *three) {
-    tokens list = *e;
+    const tokens *host = &c->k->site.host_body;
+    tokens list = {0};
     if (e->n == 1 && e->at[0].kind == WORD) {
-        const tokens *host = &c->k->site.host_body;
-        for (int i = 1; i + 1 < host->n; i++) { /* dim3 grid(…), dim3 grid{…} */
-            if (!same_token(&host->at[i], &e->at[0]) || !token_is(&host->at[i - 1], "dim3")) continue;
-            if (token_is(&host->at[i + 1], "=")) {
-                const tokens set = part(host, i + 2, end_of_expression(host, i + 2));
-                return three_of(c, &set, three);
-            }
-            list = part(host, i + 2, closing(host, i + 1));
-            goto split;
-        }
         const tokens set = definition(host, e->at[0].s, e->at[0].n);
         if (set.n > 1 && token_is(&set.at[0], "dim3")) return three_of(c, &set, three);
-        three[0] = *e;
-        return 1;
-    }
-    if (e->n > 2 && token_is(&e->at[0], "dim3"))
+        list = dim3_named(host, &e->at[0]);
+    } else if (e->n > 2 && token_is(&e->at[0], "dim3")) {
         list = part(e, 2, e->n - 1);
-    else if (e->n > 1 && token_is(&e->at[0], "{"))
+    } else if (e->n > 1 && token_is(&e->at[0], "{")) {
         list = part(e, 1, e->n - 1);
-    else {
-        three[0] = *e;
-        return 1;
     }
-split:;
+    if (!list.n) list = *e;
     int n = 0;
     for (int at = 0; at < list.n && n < 3;) {
         const int end = end_of_expression(&list, at);

@@ -98,49 +98,52 @@ static bool is_behind(const tokens *body, int i, const char *name, int length) {
     return false;
 }
 
-/* What happens to `name[…]` and `*name`, and to what is declared as `… *other = name + …`. */
-static void look_at_uses(const from_kernel *k, const char *name, int length, use *found, int depth) {
+/* The variable that the statement around i sets: row of `const float *row = x + …`. NULL: none. */
+static const token *set_by(const tokens *body, int i) {
+    for (; i > 1 && !token_is(&body->at[i], ";") && !token_is(&body->at[i], "{"); i--) {
+        if (token_is(&body->at[i], "=") && body->at[i - 1].kind == WORD) return &body->at[i - 1];
+    }
+    return NULL;
+}
+
+/* atomicAdd(&x[i], …), atomicAdd(x + i, …) */
+static bool is_in_atomic(const tokens *body, int i) {
     static const char *const atomics[] = {"atomicAdd", "atomicMax", "atomicMin", "atomicSub", NULL};
+    const token *t = &body->at[i];
+    if (i > 2 && token_is(t - 1, "&") && token_is(t - 2, "(")) return token_is_one_of(t - 3, atomics);
+    return i > 1 && token_is(t - 1, "(") && token_is_one_of(t - 2, atomics);
+}
+
+/* *x, which is no product */
+static bool is_pointed_at(const tokens *body, int i) {
+    const token *t = &body->at[i];
+    if (!i || !token_is(t - 1, "*")) return false;
+    return i < 2 || (t[-2].kind == SIGN && !token_is(t - 2, ")") && !token_is(t - 2, "]"));
+}
+
+/* What happens to `name[…]` and `*name`, and to what is set to it: `row = name + …`, `(float4 *)name`. */
+static void look_at_uses(const from_kernel *k, const char *name, int length, use *found, int depth) {
     const tokens *body = &k->body;
     for (int i = 0; i < body->n; i++) {
         const token *t = &body->at[i];
         if (t->kind != WORD || t->n != length || memcmp(t->s, name, (size_t)length) != 0) continue;
         if (i && (token_is(t - 1, ".") || token_is(t - 1, "->"))) continue;
         int end = i + 1;
-        bool element = false;
-        while (end < body->n && token_is(&body->at[end], "[")) end = closing(body, end) + 1, element = true;
-        const bool starred = i && token_is(t - 1, "*") &&
-                             (i < 2 || (t[-2].kind == SIGN && !token_is(t - 2, ")") && !token_is(t - 2, "]")));
-        const bool atomic = (i > 2 && token_is(t - 1, "&") && token_is(t - 2, "(") &&
-                             token_is_one_of(t - 3, atomics)) ||
-                            (i > 1 && token_is(t - 1, "(") && token_is_one_of(t - 2, atomics));
-        if (atomic) {
+        while (end < body->n && token_is(&body->at[end], "[")) end = closing(body, end) + 1;
+        const bool element = end > i + 1 || is_pointed_at(body, i);
+        if (is_in_atomic(body, i)) {
             found->written = found->read = found->accumulated = found->read_first = true;
-        } else if ((element || starred) && end < body->n && is_assignment(&body->at[end])) {
+        } else if (element && end < body->n && is_assignment(&body->at[end])) {
             const bool adds = !token_is(&body->at[end], "=");
             if (!found->written) found->read_first |= adds || is_behind(body, end, name, length);
             if (adds) found->read = found->accumulated = true;
             found->written = true;
-        } else if (element || starred) {
+        } else if (element) {
             if (!found->written) found->read_first = true;
             found->read = true;
-        } else if (depth < 3 && i > 2 && token_is(t - 1, "=") && t[-2].kind == WORD && token_is(t - 3, "*")) {
-            look_at_uses(k, t[-2].s, t[-2].n, found, depth + 1); /* float *row = x + … */
-        } else if (depth < 3 && i > 5 && token_is(t - 1, ")")) {
-            /* const float4 *x4 = reinterpret_cast<const float4 *>(x), (float4 *)x */
-            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{");
-                 back--) {
-                if (!token_is(&body->at[back], "=") || body->at[back - 1].kind != WORD) continue;
-                look_at_uses(k, body->at[back - 1].s, body->at[back - 1].n, found, depth + 1);
-                break;
-            }
-        } else if (i && token_is(t - 1, "(")) {
-            for (int back = i - 1; back > 1 && !token_is(&body->at[back], ";") && !token_is(&body->at[back], "{");
-                 back--) {
-                if (!token_is(&body->at[back], "=") || body->at[back - 1].kind != WORD) continue;
-                if (depth < 3) look_at_uses(k, body->at[back - 1].s, body->at[back - 1].n, found, depth + 1);
-                break;
-            }
+        } else {
+            const token *other = depth < 3 ? set_by(body, i) : NULL;
+            if (other && !same_token(other, t)) look_at_uses(k, other->s, other->n, found, depth + 1);
         }
     }
 }
@@ -182,7 +185,7 @@ static bool is_used_as_length(const from_kernel *k, const guess *g) {
     return false;
 }
 
-static bool is_passed_a_size(const from_file *file, const from_kernel *k, const guess *g) {
+static bool is_passed_a_size(const from_kernel *k, const guess *g) {
     static const char *const words[] = {"numel", "size", "sizes", "shape", "ncols", "nrows", NULL};
     const int at = (int)(g - k->guesses);
     if (!k->site.found || at >= k->site.n_arguments) return false;
@@ -192,21 +195,20 @@ static bool is_passed_a_size(const from_file *file, const from_kernel *k, const 
         if (!next.n) break;
         given = next;
     }
-    (void)file;
     for (int i = 0; i < given.n; i++) {
         if (token_is_one_of(&given.at[i], words)) return true;
     }
     return false;
 }
 
-static void guess_number(const from_file *file, const from_kernel *k, guess *g) {
+static void guess_number(const from_kernel *k, guess *g) {
     static const char *const not_lengths[] = {"stride", "pad", "padding", "dilation", "seed", "offset", "flag", "mode"};
     g->role = ATTRIBUTE;
     if (is_integer(g)) {
         bool named = false;
         for (size_t i = 0; i < sizeof not_lengths / sizeof not_lengths[0]; i++)
             named |= strstr(g->param->name, not_lengths[i]) != NULL;
-        if (is_passed_a_size(file, k, g) || (!named && is_used_as_length(k, g))) g->role = LENGTH;
+        if (is_passed_a_size(k, g) || (!named && is_used_as_length(k, g))) g->role = LENGTH;
         snprintf(g->type, sizeof g->type, "int");
     } else if (strcmp(g->type, "bool") != 0) {
         snprintf(g->type, sizeof g->type, "float");
@@ -239,6 +241,6 @@ void guess_roles(const from_file *file, from_kernel *k) {
         if (g->param->pointers)
             guess_pointer(k, g);
         else
-            guess_number(file, k, g);
+            guess_number(k, g);
     }
 }

@@ -141,7 +141,6 @@ static void put_operator(const from_kernel *k, const char *file, tni_text *to, t
 
 void write_contract(const from_file *file, const char *name, from_result *made) {
     tni_text *to = &made->contract;
-    int n = 0;
     const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
     tni_text_add(to,
                  "/* Operators around the kernels of %s.cu, guessed from %s. Look at\n"
@@ -155,7 +154,6 @@ void write_contract(const from_file *file, const char *name, from_result *made) 
             tni_text_add(&made->notes, "  %s is left out: %s\n", k->function->name, k->stands_in_the_way);
         } else {
             put_operator(k, name, to, &made->notes);
-            n++;
         }
     }
     tni_text_put(to, "static const tn_op *const table[] = {");

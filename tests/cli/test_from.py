@@ -66,6 +66,7 @@ READ: dict[str, list[tuple[str, str, str]]] = {
             "",
         ),
     ],
+    "vector_add": [("op(a: f32[*n], b: f32[*n]) -> c: f32[*n]", "grid=((n / 4 + 256) / 256) block=256", "")],
 }
 
 
