@@ -19,7 +19,7 @@ import follow_doc  # noqa: E402
 VERBS = ("ops", "check", "bench", "tune", "fuse", "new", "build", "watch", "devices", "doctor", "flags")
 # What examples are given in addition so that they take a moment.
 BRIEF = {"check": "--quick --case values,empty --dtype f32", "bench": "--ms 1", "fuse": "--no-bench"}
-ENDED = "timeout --preserve-status -s INT 5 tenon watch"  # which ends by Ctrl-C
+ENDED = "timeout --preserve-status -s INT 2 tenon watch"  # which ends by Ctrl-C
 OWN = {
     "--kernel neon": "--kernel ref",  # the other is of another processor
     "layer_norm --threads 1": 'layer_norm --threads 1 --shape "r=[64] c=64"',
