@@ -273,7 +273,7 @@ static const option options[] = {
 const verb verb_tune = {
     .name = "tune",
     .summary = "finds the best values of what a kernel from text leaves open",
-    .examples = "tenon --load my_op.tenon.so tune my_op --device cuda -o my_op.tune\t`tenon build` then takes them along\n"
+    .examples = "tenon --load my_op.tenon.so tune my_op --device cuda -o my_op.tune\tfor `tenon build`\n"
                 "tenon --load my_op.tenon tune my_op --device cuda --shape \"n=4096 c=1024\"\tone shape",
     .options = options,
     .text =

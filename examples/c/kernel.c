@@ -1,4 +1,4 @@
-/* A CUDA kernel as text becomes an operator of a C program: checked by its contract, with a kernel for the CPU beside it.
+/* A CUDA kernel as text becomes an operator of a C program: checked by its contract, with a kernel for the CPU beside.
  * It runs on the first GPU where there is one, else on the CPU.
  *
  *     make build

@@ -60,7 +60,7 @@ static void put_param(tni_text *text, const char *cuda, const tni_cparam *p) {
     }
 }
 
-/* ---- pointers that a kernel makes of its parameters --------------------------------------------------------------- */
+/* ---- pointers that a kernel makes of its parameters -------------------------------------------------------------- */
 
 static const char *skip_space(const char *s) {
     return s + strspn(s, " \t\r\n");
@@ -95,7 +95,7 @@ static const char *pointer_at(const char *s, size_t *length) {
     return name;
 }
 
-/* Copies the text from `from` to `to` with such declarations as `auto row = `, so that they go on to know the tensor. */
+/* Copies the text from `from` to `to` with such declarations as `auto row = `, so that they know the tensor too. */
 static void put_body(tni_text *text, const char *cuda, const char *clean, int32_t from, int32_t to) {
     bool begins = false;
     for (int32_t i = from; i < to; i++) {

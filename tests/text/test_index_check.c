@@ -11,9 +11,11 @@ static void test_texts(void) {
         {"__global__ void k(const float *x, float *__restrict__ y, int n) { y[0] = x[0]; }",
          "__global__ void k(tn_checked<const float> x, tn_checked<float> y, int n) { y[0] = x[0]; }"},
         {"__global__ void k(const T *x) {\n    const T *row = x + 3;\n    const T\n*p = row;\n    T *a = b, *c;\n}",
-         "__global__ void k(tn_checked<const T> x) {\n    auto row = x + 3;\n    auto \np = row;\n    T *a = b, *c;\n}"},
+         "__global__ void k(tn_checked<const T> x) {\n    auto row = x + 3;\n    auto \np = row;\n"
+         "    T *a = b, *c;\n}"},
         {"__global__ void k(T **list, T *y) { int n = 2 * 3; y = 0; a * b == c; for (;;) { float *p = &y[1]; } }",
-         "__global__ void k(T **list, tn_checked<T> y) { int n = 2 * 3; y = 0; a * b == c; for (;;) { auto p = &y[1]; } }"},
+         "__global__ void k(T **list, tn_checked<T> y) { int n = 2 * 3; y = 0; a * b == c; for (;;) { auto p = &y[1]; "
+         "} }"},
         {"int f(const float *x) { const float *p = x; return 0; }", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

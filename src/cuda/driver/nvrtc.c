@@ -207,7 +207,7 @@ tn_status tni_nvrtc_run(const char *wanted, const tni_nvrtc_job *job, tni_compil
     all[n++] = arch;
     all[n++] = "-std=c++17";
     for (const char *const *o = job->options; o && *o; o++) {
-        if (n == MOST_OPTIONS) return tn_fail(TN_BAD_VALUE, "%s: at most %d options for NVRTC", wanted, MOST_OPTIONS - 2);
+        if (n == MOST_OPTIONS) return tn_fail(TN_BAD_VALUE, "%s: more options than NVRTC is given here", wanted);
         all[n++] = *o;
     }
     int error = begin(job, &compiled);
