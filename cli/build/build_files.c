@@ -127,14 +127,31 @@ static void name_of_text(const char *file, char name[static NAME_MAX + 1]) {
     }
 }
 
+/* The kernel with the table that `tenon tune -o my_op.tune` has written beside my_op.cu, where there is one. NULL: it
+ * cannot be read. */
+static char *tuned_text(const builder *b, const char *name) {
+    char file[PATH_MAX], table[PATH_MAX];
+    snprintf(file, sizeof file, "%s/%s", b->folder, name);
+    snprintf(table, sizeof table, "%s/%.*s.tune", b->folder, (int)strlen(name) - 3, name);
+    char *cuda = read_whole_file(file), *lines = cuda && access(table, R_OK) == 0 ? read_whole_file(table) : NULL;
+    if (!lines) return cuda;
+    tni_text whole = {0};
+    tni_text_put(&whole, cuda);
+    tni_text_add(&whole, "\n/* TN_TUNED\n%s*/\n", lines);
+    tni_free(cuda);
+    tni_free(lines);
+    if (!whole.failed) return whole.data;
+    tni_free(whole.data);
+    return NULL;
+}
+
 bool write_embedded(const builder *b, const char *path) {
     tni_text text = {0};
     bool good = true;
     tni_text_put(&text, "/* Texts of kernels, written by tenon build. */\n");
     for (int i = 0; good && i < b->n_cu; i++) {
-        char file[PATH_MAX], name[NAME_MAX + 1], declared[NAME_MAX + 64];
-        snprintf(file, sizeof file, "%s/%s", b->folder, b->cu[i]);
-        char *cuda = read_whole_file(file);
+        char name[NAME_MAX + 1], declared[NAME_MAX + 64];
+        char *cuda = tuned_text(b, b->cu[i]);
         name_of_text(b->cu[i], name);
         snprintf(declared, sizeof declared, "__attribute__((visibility(\"hidden\"))) const char %s", name);
         good = cuda != NULL;

@@ -23,7 +23,7 @@ static int begin_command(const builder *b, char *compiler, const char **words) {
     if (b->debug) words[n++] = "-g";
     const int headers = find_headers(folders);
     for (int i = 0; i < headers; i++) {
-        snprintf(includes[i], sizeof includes[i], "-I%s", folders[i]);
+        snprintf(includes[i], sizeof includes[i], "-I%.*s", PATH_MAX - 1, folders[i]);
         words[n++] = includes[i];
     }
     return n;
