@@ -169,9 +169,12 @@ static const variable variables[] = {
     {"TENON_ISA", WORDS, " none avx2 avx512 "},
     {"TENON_JIT", WORDS, " 0 now "},
     {"TENON_LIBRARY", FILE_NAME},
+    {"TENON_LOG", ANY},
     {"TENON_NUM_THREADS", THREADS},
     {"TENON_NVRTC", FILE_NAME},
+    {"TENON_PLUGINS", ANY},
     {"TENON_SITE_PACKAGES", FILE_NAME},
+    {"TENON_SYNC", WORDS, " 0 1 "},
     /* of builds and tests */
     {"TENON_CHECK_CHILD", ANY},
     {"TENON_CUBINS", ANY},

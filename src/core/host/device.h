@@ -30,6 +30,7 @@ typedef struct tni_device_ops {
     tn_status (*read)(const char *wanted, tn_device device, void *to, const void *from, size_t bytes, void *stream);
     /* Returns when the device has done all that is in the stream. */
     tn_status (*wait)(const char *wanted, tn_device device, void *stream);
+    bool (*capturing)(tn_device device, void *stream); /* a graph: nobody may wait. NULL: it has no graphs */
 
     /* What follows is for programs that use the device by themselves (tenon/device.h says what each does). NULL: the
      * device lacks it, and the caller is told so. */
