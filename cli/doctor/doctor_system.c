@@ -12,7 +12,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "cli/sha256.h"
+#include "core/host/sha256.h"
 #include "core/host/threads.h"
 #include "doctor.h"
 #include "fuse/cache/cache.h"
@@ -61,10 +61,10 @@ bool own_file(char *path, size_t size) {
 /* ---- library, CPU ------------------------------------------------------------------------------------------------ */
 
 static void check_library(doctor_result *r) {
-    char path[PATH_MAX], hash[65];
+    char path[PATH_MAX], hash[TNI_SHA256_TEXT];
     struct stat about;
     require(r, "a library that can be read");
-    if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !sha256_file(path, hash)) {
+    if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !tni_sha256_file(path, hash)) {
         observe(r, "the file of libtenon.so cannot be read: %s", strerror(errno));
         judge(r, FAILED, "it was moved or replaced while this process runs",
               "python -m pip install --force-reinstall libtenon");

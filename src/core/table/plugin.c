@@ -1,18 +1,24 @@
 /* Operators from shared objects. The file is read and checked before it is opened: opening one runs its code, and one
- * that was built for other structs would be read as nonsense. */
+ * that was built for other structs would be read as nonsense. The first time, another process opens it before this one
+ * does (trial.h). */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "table.h"
+#include "core/host/memory.h"
+#include "core/host/sha256.h"
+#include "trial.h"
 
-#define SYMBOL "tenon_plugin"
+#define SYMBOL TNI_PLUGIN_SYMBOL
 
 #if defined(__aarch64__)
 enum { MACHINE = EM_AARCH64 };
@@ -26,6 +32,7 @@ typedef struct file {
     const char *path;
     const unsigned char *bytes;
     size_t size;
+    struct stat info;
 } file;
 
 /* `size` bytes at `offset`, or NULL where the file ends before. */
@@ -133,74 +140,143 @@ static tn_status check_plugin(const file *f) {
     return head[3] ? TN_OK : refuse(f, "holds no operators");
 }
 
-static tn_status check_file(const char *path, struct stat *info) {
-    file f = {.path = path};
-    tn_status status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
-    if (fstat(fd, info) != 0 || !S_ISREG(info->st_mode) || info->st_size == 0) {
-        status = refuse(&f, "not a file with contents");
-    } else {
-        f.size = (size_t)info->st_size;
-        void *map = mmap(NULL, f.size, PROT_READ, MAP_PRIVATE, fd, 0);
-        f.bytes = map;
-        status = map == MAP_FAILED ? tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno)) : check_plugin(&f);
-        if (map != MAP_FAILED) munmap(map, f.size);
-    }
-    close(fd);
-    return status;
-}
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 enum { MOST_PLUGINS = 256 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static struct {
     dev_t device;
     ino_t inode;
+    char *path; /* as it was given: operators say where they are from */
     void *handle;
 } loaded[MOST_PLUGINS];
 static int count;
 
-static tn_status open_plugin(const char *path, void **opened) {
+static tn_status open_shared_object(const file *f, const char *kept_path, void **opened) {
     /* A name without a slash would be looked up in the library path. */
     char local[4096];
-    size_t length = strlen(path);
-    if (length + 3 > sizeof local) return tn_fail(TN_BAD_PLUGIN, "the path of the plugin is too long");
-    bool bare = strchr(path, '/') == NULL;
-    memcpy(local, "./", 2);
-    memcpy(local + (bare ? 2 : 0), path, length + 1);
+    const int length = snprintf(local, sizeof local, "%s%s", strchr(f->path, '/') ? "" : "./", f->path);
+    if (length < 0 || (size_t)length >= sizeof local) {
+        return tn_fail(TN_BAD_PLUGIN, "the path of the plugin is too long");
+    }
+    TN_TRY(tni_trial(local, f->path, &f->info));
     void *handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
-    tn_status status = plugin ? tni_table_add(plugin->ops, (int)plugin->count)
-                              : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
+    tn_status status = plugin ? tni_table_add_from(plugin->ops, (int)plugin->count, kept_path)
+                              : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", f->path);
     *opened = handle;
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
     return status;
 }
 
-tn_status tn_load(const char *path) {
-    struct stat info;
-    if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
-    TN_TRY(check_file(path, &info));
-    pthread_mutex_lock(&lock);
-    tn_status status = TN_OK;
-    bool known = false;
-    for (int i = 0; i < count; i++) known |= loaded[i].device == info.st_dev && loaded[i].inode == info.st_ino;
-    if (!known && count == MOST_PLUGINS) {
-        status = tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", path, MOST_PLUGINS);
-    } else if (!known) {
-        status = open_plugin(path, &loaded[count].handle);
-        if (status == TN_OK) {
-            loaded[count].device = info.st_dev;
-            loaded[count++].inode = info.st_ino;
-        }
+/* What a file is goes by its first bytes. `check` reads it and runs nothing; `open` adds its operators. */
+typedef struct file_kind {
+    const char *begins;
+    tn_status (*check)(const file *f);
+    tn_status (*open)(const file *f, const char *kept_path, void **opened);
+} file_kind;
+static const file_kind kinds[] = {
+    {ELFMAG, check_plugin, open_shared_object},
+};
+
+static const file_kind *kind_of(const file *f) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t n = strlen(kinds[i].begins);
+        if (f->size >= n && memcmp(f->bytes, kinds[i].begins, n) == 0) return &kinds[i];
     }
+    return &kinds[0]; /* which says what is wrong with it */
+}
+
+static tn_status open_new(const file *f, const file_kind *kind) {
+    if (count == MOST_PLUGINS) {
+        return tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", f->path, MOST_PLUGINS);
+    }
+    char *kept = tni_strdup(f->path);
+    if (!kept) return TN_NO_MEMORY;
+    void *handle = NULL;
+    const tn_status status = kind->open(f, kept, &handle);
+    if (status != TN_OK) {
+        tni_free(kept);
+        return status;
+    }
+    loaded[count].device = f->info.st_dev;
+    loaded[count].inode = f->info.st_ino;
+    loaded[count].path = kept;
+    loaded[count++].handle = handle;
+    return TN_OK;
+}
+
+static tn_status check_hash(const file *f, const char *wanted) {
+    char hash[TNI_SHA256_TEXT];
+    const size_t digits = strspn(wanted, "0123456789abcdefABCDEF");
+    if (digits != TNI_SHA256_TEXT - 1 || wanted[digits]) {
+        return tn_fail(TN_BAD_VALUE, "%s: the SHA-256 asked for is '%.80s', needs 64 hexadecimal digits", f->path,
+                       wanted);
+    }
+    tni_sha256(f->bytes, f->size, hash);
+    if (strcasecmp(hash, wanted) == 0) return TN_OK;
+    return tn_fail(TN_BAD_PLUGIN, "%s: its SHA-256 is %s, not %s: the file has changed, or is another one", f->path,
+                   hash, wanted);
+}
+
+static tn_status load_mapped(const file *f, const char *sha256) {
+    const file_kind *kind = kind_of(f);
+    if (sha256) TN_TRY(check_hash(f, sha256));
+    TN_TRY(kind->check(f));
+    pthread_mutex_lock(&lock);
+    bool known = false;
+    for (int i = 0; i < count; i++) {
+        known |= loaded[i].device == f->info.st_dev && loaded[i].inode == f->info.st_ino;
+    }
+    const tn_status status = known ? TN_OK : open_new(f, kind);
     pthread_mutex_unlock(&lock);
     return status;
 }
 
+tn_status tn_load_pinned(const char *path, const char *sha256) {
+    file f = {.path = path};
+    tn_status status;
+    if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
+    TN_TRY(tni_table_ready()); /* those of TENON_PLUGINS come first */
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &f.info) != 0 || !S_ISREG(f.info.st_mode) || f.info.st_size == 0) {
+        status = refuse(&f, "not a file with contents");
+    } else {
+        f.size = (size_t)f.info.st_size;
+        void *map = mmap(NULL, f.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        f.bytes = map;
+        status = map == MAP_FAILED ? tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno)) : load_mapped(&f, sha256);
+        if (map != MAP_FAILED) munmap(map, f.size);
+    }
+    close(fd);
+    return status;
+}
+
+tn_status tn_load(const char *path) {
+    return tn_load_pinned(path, NULL);
+}
+
+void tni_plugins_load_named(void) {
+    const char *list = getenv("TENON_PLUGINS");
+    while (list && *list) {
+        char path[4096];
+        const size_t n = strcspn(list, ":");
+        const int length = snprintf(path, sizeof path, "%.*s", (int)n, list);
+        if (length > 0 && ((size_t)length >= sizeof path || tn_load(path) != TN_OK)) {
+            fprintf(stderr, "tenon: TENON_PLUGINS: %s\n",
+                    (size_t)length >= sizeof path ? "a path is too long" : tn_last_error());
+        }
+        list += n + (list[n] == ':');
+    }
+}
+
 void tni_plugins_close(void) {
     pthread_mutex_lock(&lock);
-    while (count > 0) dlclose(loaded[--count].handle);
+    while (count > 0) {
+        if (loaded[--count].handle) dlclose(loaded[count].handle);
+        tni_free(loaded[count].path);
+    }
     pthread_mutex_unlock(&lock);
 }
