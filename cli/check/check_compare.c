@@ -62,6 +62,35 @@ static int64_t count_unwritten(const checker *c, const result *r, const array *a
     return n;
 }
 
+/* Is element i one of the last `tail` of its row? */
+static bool in_tail(int64_t i, int64_t row, int64_t tail) {
+    return i % row >= row - tail;
+}
+
+static finding find_out(const checker *c, const result *r, const array *a, const double *got) {
+    finding f = {.count = r->count};
+    const int64_t last = r->shape.ndim ? r->shape.d[r->shape.ndim - 1] : 1;
+    for (int64_t i = 0; i < r->count; i++) {
+        if (badness(c, r, i, got[i]) <= 1) continue;
+        const double want = as_held(r->type, r->value[i]);
+        f.wrong++;
+        f.worst = fmax(f.worst, badness(c, r, i, got[i]));
+        f.unwritten += never_written(r, a, i);
+        f.nan += isnan(got[i]) && !isnan(want);
+        f.dropped += isnan(want) && !isnan(got[i]);
+    }
+    const int64_t each = last ? f.unwritten / (r->count / last) : 0;
+    bool of_all = f.unwritten > 0 && f.unwritten < r->count;
+    bool of_rows = of_all && each * (r->count / last) == f.unwritten;
+    for (int64_t i = 0; i < r->count && (of_all || of_rows); i++) {
+        const bool missing = badness(c, r, i, got[i]) > 1 && never_written(r, a, i);
+        of_all &= missing == in_tail(i, r->count, f.unwritten);
+        of_rows &= missing == in_tail(i, last, each);
+    }
+    f.tail = of_all || of_rows;
+    return f;
+}
+
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -113,6 +142,7 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
     if (worst <= 1 && worst > c->worst) c->worst = worst;
     if (wrong) {
         char index[128];
+        if (!c->broken) c->found = find_out(c, r, a, got);
         const int64_t unwritten = count_unwritten(c, r, a, got, &at);
         print_index(index, &r->shape, at);
         if (unwritten) {
@@ -133,6 +163,21 @@ bool compare_result(checker *c, const result *r, const array *a, const char *wha
     }
     tni_free(got);
     return !wrong && !lossy;
+}
+
+bool results_right(const checker *c, const problem *p, const made_call *k) {
+    bool right = true;
+    for (int32_t i = 0; i < p->n_results && right; i++) {
+        const result *r = &p->results[i];
+        const array *a = result_array(k, r);
+        if (!r->present || a->count < 0) continue;
+        double *got = tni_malloc((size_t)a->count * sizeof *got);
+        if (!got) return false;
+        array_read(a, got);
+        for (int64_t e = 0; e < r->count && right; e++) right = badness(c, r, e, got[e]) <= 1;
+        tni_free(got);
+    }
+    return right;
 }
 
 bool compare_call(checker *c, const problem *p, const made_call *k, const char *what) {
@@ -185,7 +230,11 @@ bool run_and_compare(checker *c, const problem *p, made_call *k, const char *wha
         check_fail(c, "%s%s%s%s", outside ? "" : "refused: ", tn_last_error(), *what ? ", " : "", what);
         return false;
     }
-    return check_untouched(c, k, what) && compare_call(c, p, k, what);
+    c->tested.problem = p;
+    c->tested.call = k;
+    const bool good = check_untouched(c, k, what) && compare_call(c, p, k, what);
+    c->tested.call = NULL;
+    return good;
 }
 
 bool same_bits(checker *c, const char *name, const array *a, const array *b, const char *what) {

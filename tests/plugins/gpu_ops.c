@@ -88,6 +88,39 @@ static tn_status run_dirty(const tn_call *call, void *state) {
     return status;
 }
 
+/* Reads one element behind the last, and adds nothing of it to the result unless it is NaN. */
+static tn_status run_reads(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    const int64_t n = tn_count(x);
+    tn_status status = run_right(call, state);
+    if (n) {
+        const double behind = tn_get(x->type, x->data, place(x, n - 1) + 1);
+        tn_set(y->type, y->data, place(y, n - 1), tn_get(y->type, y->data, place(y, n - 1)) + 0 * behind);
+    }
+    return status;
+}
+
+/* Leaves out what does not fill four. */
+static tn_status run_tail(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    (void)state;
+    for (int64_t i = 0; i < tn_count(x) / 4 * 4; i++) {
+        tn_set(y->type, y->data, place(y, i), 2 * tn_get(x->type, x->data, place(x, i)));
+    }
+    return TN_OK;
+}
+
+/* Adds to what the output holds. */
+static tn_status run_adds(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    (void)state;
+    for (int64_t i = 0; i < tn_count(x); i++) {
+        const double held = tn_get(y->type, y->data, place(y, i));
+        tn_set(y->type, y->data, place(y, i), (held == held ? held : 3) + 2 * tn_get(x->type, x->data, place(x, i)));
+    }
+    return TN_OK;
+}
+
 static size_t workspace(const tn_call *call) {
     (void)call;
     return 256;
@@ -115,7 +148,10 @@ OPERATOR(gpu_drift, .prepare = prepare, .run = run_drift)
 OPERATOR(gpu_leak, .prepare = prepare, .run = run_leak)
 OPERATOR(gpu_dirty, .prepare = prepare, .run = run_dirty, .workspace = workspace)
 OPERATOR(gpu_anywhere, .run = run_right)
+OPERATOR(gpu_reads, .prepare = prepare, .run = run_reads)
+OPERATOR(gpu_tail, .prepare = prepare, .run = run_tail)
+OPERATOR(gpu_adds, .prepare = prepare, .run = run_adds)
 
-static const tn_op *const table[] = {&gpu_right, &gpu_past, &gpu_far,   &gpu_dense,
-                                     &gpu_drift, &gpu_leak, &gpu_dirty, &gpu_anywhere};
+static const tn_op *const table[] = {&gpu_right, &gpu_past,     &gpu_far,   &gpu_dense, &gpu_drift, &gpu_leak,
+                                     &gpu_dirty, &gpu_anywhere, &gpu_reads, &gpu_tail,  &gpu_adds};
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

@@ -184,7 +184,8 @@ static void log_call(const tni_watch *w, tn_status status, double seconds) {
 
 tn_status tni_watch_end(tni_watch *w, tn_status status) {
     const tni_plan *plan = w->plan;
-    if (status == TN_OK && w->waits && plan->ops->wait(plan->op->contract->name, plan->device, w->host->stream) != TN_OK) {
+    if (status == TN_OK && w->waits &&
+        plan->ops->wait(plan->op->contract->name, plan->device, w->host->stream) != TN_OK) {
         status = fail_described(w);
     }
     const double seconds = now() - w->began;

@@ -92,13 +92,14 @@ static void last_words(int said, char text[SAID + 32]) {
 
 static tn_status fail_death(const char *path, int status, bool late, const char *words) {
     if (late) {
-        return tn_fail(TN_BAD_PLUGIN, "%s: opening it does not come back (stopped after %d seconds)%s; it is not loaded",
-                       path, MOST_SECONDS, words);
+        return tn_fail(TN_BAD_PLUGIN,
+                       "%s: opening it does not come back (stopped after %d seconds)%s; it is not loaded", path,
+                       MOST_SECONDS, words);
     }
     if (WIFEXITED(status)) {
         return tn_fail(TN_BAD_PLUGIN,
-                       "%s: its constructor ended a trial process with exit(%d)%s; it is not loaded into this one", path,
-                       WEXITSTATUS(status), words);
+                       "%s: its constructor ended a trial process with exit(%d)%s; it is not loaded into this one",
+                       path, WEXITSTATUS(status), words);
     }
     return tn_fail(TN_BAD_PLUGIN,
                    "%s: opening it crashed a trial process (%s)%s; it is not loaded into this one. To see where: gdb "

@@ -63,9 +63,8 @@ static const tn_kernel kernels[] = {
     {.name = "ref", .device = TN_CPU, .run = run},
     {0},
 };
-static const tn_op watched = {.signature = "watched(x: T[*s], axis: axis = -1) -> y: T[*s]",
-                              .doc = "Nothing.",
-                              .kernels = kernels};
+static const tn_op watched = {
+    .signature = "watched(x: T[*s], axis: axis = -1) -> y: T[*s]", .doc = "Nothing.", .kernels = kernels};
 
 typedef struct call {
     tn_tensor x, y;
@@ -170,7 +169,8 @@ static void calls_are_logged(const char *folder) {
         "tenon watched: kernel 'block' on late:0; x: f32[4, 8] strides (1, 4), y: f32[4, 8]",
         "axis=1; copied x (the kernel takes dense tensors only); ",
         " us until it was in the stream",
-        "passed over: 'vector' is for cpu; 'warp' does not accept these shapes, strides or attributes; 'half' takes f16 "
+        "passed over: 'vector' is for cpu; 'warp' does not accept these shapes, strides or attributes; 'half' takes "
+        "f16 "
         "and bf16, not f32\n",
         "tenon watched: refused: watched: ",
     };

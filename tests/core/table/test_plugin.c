@@ -118,10 +118,11 @@ static int lines_of(const char *file) {
 static void hostile_files(const char *hostile, const char *unresolved) {
     const struct {
         const char *what, *fragment;
-    } rows[] = {{"crashes", "opening it crashed a trial process (Segmentation fault); it said: the constructor is here"},
-                {"aborts", "opening it crashed a trial process (Aborted)"},
-                {"exits", "its constructor ended a trial process with exit(3)"},
-                {"leads nowhere", "opening it crashed a trial process (Segmentation fault)"}};
+    } rows[] = {
+        {"crashes", "opening it crashed a trial process (Segmentation fault); it said: the constructor is here"},
+        {"aborts", "opening it crashed a trial process (Aborted)"},
+        {"exits", "its constructor ended a trial process with exit(3)"},
+        {"leads nowhere", "opening it crashed a trial process (Segmentation fault)"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setenv("HOSTILE", rows[i].what, 1);
         CHECK(refused(copy_of(hostile, "hostile.so"), rows[i].fragment));
