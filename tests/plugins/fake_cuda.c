@@ -240,8 +240,20 @@ static int fitting_clusters(int *most) {
 }
 static int launch(const void *config, void *function, void **arguments, void **extra) {
     (void)config, (void)function, (void)arguments, (void)extra;
-    broken |= is("illegal access");
+    broken |= is("illegal access") || is("late illegal access");
+    return broken && !is("late illegal access") ? ILLEGAL_ADDRESS : 0;
+}
+/* Where a kernel's error shows, most often. */
+__attribute__((visibility("default"))) int fake_waits;
+static int wait_stream(void *stream) {
+    (void)stream;
+    fake_waits++;
     return broken ? ILLEGAL_ADDRESS : 0;
+}
+static int is_capturing(void *stream, int *state) {
+    (void)stream;
+    *state = is("captures");
+    return 0;
 }
 static int nothing(void) {
     return 0;
@@ -281,6 +293,8 @@ static const struct {
     {"cuMemsetD8Async", (function)fill},
     {"cuStreamCreate", (function)make},
     {"cuStreamEndCapture", (function)make_second},
+    {"cuStreamIsCapturing", (function)is_capturing},
+    {"cuStreamSynchronize", (function)wait_stream},
     {"cuGraphInstantiateWithFlags", (function)make},
     {"cuEventCreate", (function)make},
     {"cuEventRecord", (function)record},
