@@ -158,8 +158,8 @@ static void check_temporary(doctor_result *r) {
 /* Everything that is read somewhere: a test compares it with the sources. */
 typedef struct variable {
     const char *name;
-    enum { ANY, COUNT, THREADS, WORDS, FILE_NAME } kind;
-    const char *words; /* those allowed, with spaces around */
+    enum { ANY, COUNT, THREADS, WORDS, FILE_NAME, FILES } kind; /* FILES: a:b:c */
+    const char *words;                                          /* those allowed, with spaces around */
 } variable;
 static const variable variables[] = {
     {"TENON_CACHE_BYTES", COUNT},
@@ -172,7 +172,7 @@ static const variable variables[] = {
     {"TENON_LOG", ANY},
     {"TENON_NUM_THREADS", THREADS},
     {"TENON_NVRTC", FILE_NAME},
-    {"TENON_PLUGINS", ANY},
+    {"TENON_PLUGINS", FILES},
     {"TENON_SITE_PACKAGES", FILE_NAME},
     {"TENON_SYNC", WORDS, " 0 1 "},
     /* of builds and tests */
@@ -230,6 +230,20 @@ static bool is_count(const char *text) {
     return *text && !*end && n > 0;
 }
 
+/* The first of "a:b:c" that does not exist, in words; NULL: all do. */
+static const char *missing_file(const char *list) {
+    static char text[PATH_MAX + 64];
+    for (const char *at = list; *at; at += strcspn(at, ":"), at += *at == ':') {
+        char path[PATH_MAX];
+        struct stat about;
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(at, ":"), at);
+        if (!*path || fstatat(AT_FDCWD, path, &about, 0) == 0) continue;
+        snprintf(text, sizeof text, "names %s, which does not exist", path);
+        return text;
+    }
+    return NULL;
+}
+
 /* NULL: there is nothing to say against it. */
 static const char *wrong_value(const variable *v, const char *value) {
     enum { DIGITS = 5 };
@@ -242,6 +256,7 @@ static const char *wrong_value(const variable *v, const char *value) {
         return text;
     }
     if (v->kind == FILE_NAME && fstatat(AT_FDCWD, value, &about, 0) != 0) return "names nothing that exists";
+    if (v->kind == FILES) return missing_file(value);
     snprintf(word, sizeof word, " %s ", value);
     if (v->kind != WORDS || strstr(v->words, word)) return NULL;
     snprintf(text, sizeof text, "is none of%.*s, and is not used", (int)strlen(v->words) - 1, v->words);
@@ -253,7 +268,7 @@ static void check_environment(doctor_result *r) {
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING"), *omp = getenv("OMP_NUM_THREADS");
     require(r, "names that Tenon reads, with values that it takes");
     for (char **e = environ; *e; e++) {
-        char name[128], reason[256];
+        char name[128], reason[PATH_MAX + 256];
         const size_t length = strcspn(*e, "=");
         if (strncmp(*e, "TENON_", 6) != 0 || length >= sizeof name || !(*e)[length]) continue;
         const char *value = *e + length + 1;
@@ -272,9 +287,8 @@ static void check_environment(doctor_result *r) {
         judge(r, WARNED, "OMP_NUM_THREADS: frameworks start many more threads than there are cores",
               "export OMP_NUM_THREADS=%d", bench_cores());
     }
-    if (blocking && strcmp(blocking, "1") == 0) {
-        observe(r, "%sCUDA_LAUNCH_BLOCKING=1", r->observed[0] ? ", " : "");
-        judge(r, WARNED, "CUDA_LAUNCH_BLOCKING: every kernel is waited for", "unset CUDA_LAUNCH_BLOCKING");
+    if (blocking && strcmp(blocking, "1") == 0) { /* which is how one looks for a mistake: nothing to say against it */
+        observe(r, "%sCUDA_LAUNCH_BLOCKING=1 (every kernel is waited for)", r->observed[0] ? ", " : "");
     }
     if (!r->observed[0]) observe(r, "none of Tenon's variables is set");
 }

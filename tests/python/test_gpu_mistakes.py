@@ -102,7 +102,7 @@ def test_the_line_is_named(plugin: pathlib.Path, name: str, tool: str, sentence:
     assert any(f"({tool}): " in why and sentence in why and "gpu_mistakes.cu:" in why for why in reasons(said)), said
 
 
-# ---- TENON_SYNC --------------------------------------------------------------------------------------------------------
+# ---- TENON_SYNC ------------------------------------------------------------------------------------------------------
 
 SYNC = """
 import sys, torch, tenon, tenon.torch as tn
