@@ -12,8 +12,8 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "core/host/sha256.h"
 #include "core/host/threads.h"
+#include "core/table/sha256.h"
 #include "doctor.h"
 #include "fuse/cache/cache.h"
 

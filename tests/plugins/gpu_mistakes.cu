@@ -9,7 +9,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-// ---- launching -------------------------------------------------------------------------------------------------------
+// ---- launching ------------------------------------------------------------------------------------------------------
 
 static cudaStream_t stream_of(const tn_call *call) {
     cudaSetDevice(call->device.index);
@@ -48,7 +48,7 @@ static tn_status launch_all(const tn_call *call, both kernels) {
 
 #define PLACE ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
 
-// ---- the kernels: y = 2 x, unless something else is said -------------------------------------------------------------
+// ---- the kernels: y = 2 x, unless something else is said ------------------------------------------------------------
 
 template <class T> __global__ void right(const T *x, T *y, int64_t n) {
     const int64_t i = PLACE;
@@ -134,7 +134,7 @@ template <class T> __global__ void square(const T *x, T *y, int64_t n) {
     if (i < n) y[i] = x[i] * x[i];
 }
 
-// ---- the calls -------------------------------------------------------------------------------------------------------
+// ---- the calls ------------------------------------------------------------------------------------------------------
 
 #define RUN(name, ...)                                                       \
     static tn_status run_##name(const tn_call *call, void *) {               \
@@ -182,7 +182,7 @@ static bool short_rows(const tn_call *call) {
     return x->shape[x->ndim - 1] <= 1024;
 }
 
-// ---- references ------------------------------------------------------------------------------------------------------
+// ---- references -----------------------------------------------------------------------------------------------------
 
 template <class F> static tn_status each(const tn_call *call, F f) {
     const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
@@ -251,7 +251,7 @@ static tn_status run_square_grad(const tn_call *call, void *) {
     return launched(call);
 }
 
-// ---- the table -------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 static const tn_sample each_samples[] = {{"s=[1000]"}, {"s=[4, 33]"}, {"s=[0, 3]"}, {"s=[]"}, {nullptr}};
 static const tn_sample sum_samples[] = {{"n=100000"}, {"n=7"}, {nullptr}};

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/host/memory.h"
-#include "core/host/sha256.h"
+#include "sha256.h"
 #include "trial.h"
 
 #define SYMBOL TNI_PLUGIN_SYMBOL

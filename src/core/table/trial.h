@@ -1,5 +1,5 @@
-/* The first time that a file is loaded, a child process opens it first: a file whose constructors crash, exit or hang, or
- * whose table leads nowhere, costs that process, and the one that asked gets a message. */
+/* The first time that a file is loaded, a child process opens it first: a file whose constructors crash, exit or hang,
+ * or whose table leads nowhere, costs that process, and the one that asked gets a message. */
 #ifndef TNI_TRIAL_H
 #define TNI_TRIAL_H
 
