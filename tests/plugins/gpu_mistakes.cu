@@ -40,7 +40,10 @@ struct both {
     kernel_of<float> f32;
     kernel_of<double> f64;
 };
-#define BOTH(name) both{name<float>, name<double>}
+#define BOTH(name)                \
+    both {                        \
+        name<float>, name<double> \
+    }
 
 static tn_status launch_all(const tn_call *call, both kernels) {
     return launch(call, ceil_div(tn_count(tn_in(call, 0)), BLOCK), stream_of(call), kernels);
@@ -136,12 +139,12 @@ template <class T> __global__ void square(const T *x, T *y, int64_t n) {
 
 // ---- the calls ------------------------------------------------------------------------------------------------------
 
-#define RUN(name, ...)                                                       \
-    static tn_status run_##name(const tn_call *call, void *) {               \
-        const tn_view *x = tn_in(call, 0);                                   \
+#define RUN(name, ...)                                                               \
+    static tn_status run_##name(const tn_call *call, void *) {                       \
+        const tn_view *x = tn_in(call, 0);                                           \
         const int64_t n = tn_count(x), rows = n ? tn_product(x, 0, x->ndim - 1) : 0; \
-        (void)n, (void)rows;                                                 \
-        __VA_ARGS__                                                          \
+        (void)n, (void)rows;                                                         \
+        __VA_ARGS__                                                                  \
     }
 
 RUN(right, return launch_all(call, BOTH(right));)
@@ -257,16 +260,15 @@ static const tn_sample each_samples[] = {{"s=[1000]"}, {"s=[4, 33]"}, {"s=[0, 3]
 static const tn_sample sum_samples[] = {{"n=100000"}, {"n=7"}, {nullptr}};
 static const tn_sample row_samples[] = {{"r=[64] c=1000"}, {"r=[5] c=33"}, {nullptr}};
 
-#define OPERATOR(name_, signature_, doc_, run_, ref_, samples_, ...)                           \
-    static const tn_kernel name_##_kernels[] = {{.name = "cuda",                               \
-                                                 .device = TN_CUDA,                            \
-                                                 .types = TN_BIT(TN_F32) | TN_BIT(TN_F64),     \
-                                                 .run = run_},                                 \
-                                                {.name = "ref", .device = TN_CPU, .run = ref_}, \
-                                                {nullptr}};                                    \
-    static const tn_op name_ = {                                                               \
-        .signature = #name_ signature_, .doc = doc_, __VA_ARGS__ __VA_OPT__(, ).kernels = name_##_kernels, \
-        .samples = samples_};
+#define OPERATOR(name_, signature_, doc_, run_, ref_, samples_, ...)                                \
+    static const tn_kernel name_##_kernels[] = {                                                    \
+        {.name = "cuda", .device = TN_CUDA, .types = TN_BIT(TN_F32) | TN_BIT(TN_F64), .run = run_}, \
+        {.name = "ref", .device = TN_CPU, .run = ref_},                                             \
+        {nullptr}};                                                                                 \
+    static const tn_op name_ = {.signature = #name_ signature_,                                     \
+                                .doc = doc_,                                                        \
+                                __VA_ARGS__ __VA_OPT__(, ).kernels = name_##_kernels,               \
+                                .samples = samples_};
 
 #define EACH "<T: f32 f64>(x: T[*s]) -> y: T[*s]"
 #define SUM "<T: f32 f64>(x: T[n]) -> y: T[]"
@@ -301,8 +303,8 @@ static const tn_op mistake_barrier = {.signature = "mistake_barrier<T: f32 f64>(
                                       .kernels = barrier_kernels,
                                       .samples = row_samples};
 
-static const tn_op *const table[] = {&mistake_none,      &mistake_write_past, &mistake_read_past, &mistake_far_away,
-                                     &mistake_index_32,  &mistake_vectors,    &mistake_tail,      &mistake_stream,
-                                     &mistake_drops_nan, &mistake_unwritten,  &mistake_race,      &mistake_shared,
+static const tn_op *const table[] = {&mistake_none,      &mistake_write_past,  &mistake_read_past, &mistake_far_away,
+                                     &mistake_index_32,  &mistake_vectors,     &mistake_tail,      &mistake_stream,
+                                     &mistake_drops_nan, &mistake_unwritten,   &mistake_race,      &mistake_shared,
                                      &mistake_gradient,  &mistake_gradient_dx, &mistake_barrier};
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

@@ -188,6 +188,10 @@ expect never_empty values
 
 # For programs, and for those who have seen enough.
 says 2 "--only-loaded needs operators of your own" check --only-loaded
+export TENON_PLUGINS="/nowhere.so:$ragged"
+says 0 "tenon: TENON_PLUGINS: /nowhere.so: No such file or directory" ops add_at
+says 1 "FAIL never_empty" check --only-loaded --quick --case values --dtype f32
+unset TENON_PLUGINS
 says 1 '"outcome": "fail", "case": "values", "dtype": "f32", "kernel": "fast"' \
     check never_empty --load "$ragged" --dtype f32 --case values --json
 says 0 '"operators": [
