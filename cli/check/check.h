@@ -219,6 +219,9 @@ bool check_declined(checker *c, tn_status status);
 /* What is wrong, the usual cause and what to look at, for a failure with this message; "": nothing is known. */
 void check_explain(checker *c, const char *message, char *why, size_t size);
 
+/* The call under test again, with these bytes in its outputs before. False: it does not run. */
+bool check_run_again(checker *c, unsigned char outputs);
+
 /* What compute-sanitizer finds in the case that has just failed; "": nothing, or it is not installed. */
 void check_sanitize(checker *c, char *text, size_t size);
 bool check_is_sanitized(void); /* this process runs under it */

@@ -55,7 +55,7 @@ expect gpu_anywhere devices "was accepted: a GPU that there is not"
 
 # And why, in words. Lines are wrapped: the sentences are looked for in one.
 explains() {
-    out=$(gpu check "$1" --load "$plugin" --device cuda --quick --case "$2" --json | tr -s ' \n' ' ')
+    out=$(gpu check "$1" --load "$plugin" --device cuda --quick --dtype "${4:-f32}" --case "$2" --json | tr -s ' \n' ' ')
     case $out in
     *'"why": "'"$3"*) pass ;;
     *) fail "$1: '$2' does not say '$3': $out" ;;
@@ -64,6 +64,7 @@ explains() {
 explains gpu_past values "Writes out of bounds, just outside of the output."
 explains gpu_far values "Writes out of bounds, far outside of its tensors."
 explains gpu_reads values "Reads out of bounds: the result changes with what lies outside of x."
+explains gpu_reads values "Reads out of bounds: the result changes with what lies outside of x." f16
 explains gpu_tail values "A missing tail: just the last 3 of 15 elements were never written."
 explains gpu_adds values "The result depends on what the output held before the call."
 explains gpu_dense transposed "The kernel says TN_STRIDED"
