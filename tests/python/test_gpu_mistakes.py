@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,18 @@ def test_the_references_are_right(plugin: pathlib.Path) -> None:
     assert (status, said["failed"]) == (0, 0) and said["passed"] > 2 * len(names)
     status, said = check(plugin, "mistake_gradient", "--quick", "--case", "grad", "--dtype", "f64")
     assert status == 1 and "The gradient is not the slope of the function." in reasons(said)[0]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_the_kernel_that_fills_shared_memory_assembles(tmp_path: pathlib.Path, arch: str) -> None:
+    """It is PTX in cli/poison.c, which the driver compiles when a GPU is there."""
+    text = (ROOT / "cli" / "poison.c").read_text()
+    literals = re.findall(r'"((?:[^"\\]|\\.)*)"', text[text.index("ptx[] =") : text.index("enum {")])
+    source = tmp_path / "fill.ptx"
+    source.write_text("".join(literals).replace("\\n", "\n"))
+    ptxas = str(pathlib.Path(str(NVCC)).with_name("ptxas"))
+    ran = subprocess.run([ptxas, f"-arch={arch}", source, "-o", tmp_path / "fill"], capture_output=True, text=True)
+    assert ran.returncode == 0 and "fill_shared" in source.read_text(), ran.stderr
 
 
 @on_gpu
