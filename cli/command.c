@@ -11,7 +11,7 @@
 #include "cli.h"
 #include "core/table/table.h"
 
-static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_fuse,
+static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_tune, &verb_fuse,
                                     &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];
@@ -25,9 +25,7 @@ const char *loaded_plugins(void) {
 }
 
 int first_loaded(void) {
-    int first = 0;
-    while (first < tn_function_count() && !tn_function_at(first)->from) first++;
-    return first;
+    return tni_table_builtin();
 }
 
 const char *command_text(void) {

@@ -333,7 +333,7 @@ tn_status read_device(const char *text, tn_device *device) {
     long index = strncmp(text, "cuda:", 5) == 0 ? strtol(text + 5, &end, 10) : 0;
     bool known = strcmp(text, "cuda") == 0 || (end && end > text + 5 && !*end && index >= 0 && index < 1 << 16);
     if (!known) return tn_fail(TN_BAD_VALUE, "there is no device '%s'; say cpu, cuda or cuda:N", text);
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     char wanted[32];
     snprintf(wanted, sizeof wanted, "--device %s", text);
     *device = (tn_device){TN_CUDA, (int32_t)index};

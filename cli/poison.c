@@ -44,7 +44,7 @@ static int find_kernel(const tni_cuda_api *cu) {
 }
 
 int poison_shared(const tni_cuda_api *cu, int device, cu_stream stream, uint32_t pattern) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     cu_function function = NULL;
     if (tni_gpu_get("tenon check", device, &gpu) != TN_OK) return 0;
     int error = find_kernel(cu);

@@ -1,5 +1,5 @@
-# Files as texts in a C source:  cmake -DOUT=… -DROOT=… -P text.cmake
-# They are what src/fuse gives to compilers on the user's machine, besides what it writes itself.
+# Files as texts in a C source, and tenon/device.cuh:  cmake -DOUT=… -DDEVICE=… -DROOT=… -P text.cmake
+# The texts are what the library gives to compilers on the user's machine, besides what it writes itself.
 cmake_minimum_required(VERSION 3.24)
 
 include(${CMAKE_CURRENT_LIST_DIR}/define_text.cmake)
@@ -19,8 +19,8 @@ foreach(file ${files})
   string(APPEND rows "    {\"${name}\", ${id}},\n")
 endforeach()
 
-# For NVRTC: formula.cuh behind what it includes, each file once, as one text. Includes stand at the top of a file.
-function(flatten name)
+# For NVRTC: a file behind what it includes, each file once, as one text. Includes stand at the top of a file.
+function(append_flat name)
   get_property(seen GLOBAL PROPERTY flattened)
   if(name IN_LIST seen)
     return()
@@ -30,14 +30,30 @@ function(flatten name)
   string(REGEX MATCHALL "#include \"[^\"\n]*\"" includes "${text}")
   foreach(include ${includes})
     string(REGEX REPLACE ".*\"(.*)\"" "\\1" include "${include}")
-    flatten(${include})
+    append_flat(${include})
   endforeach()
   string(REGEX REPLACE "#(include \"[^\"\n]*\"|pragma once)\n" "" text "${text}")
   set_property(GLOBAL APPEND_STRING PROPERTY flat_text "${text}")
 endfunction()
-flatten(formula.cuh)
-get_property(text GLOBAL PROPERTY flat_text)
+function(flatten result name)
+  set_property(GLOBAL PROPERTY flattened)
+  set_property(GLOBAL PROPERTY flat_text)
+  append_flat(${name})
+  get_property(text GLOBAL PROPERTY flat_text)
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+flatten(text formula.cuh)
 define_text(prelude tni_cuda_prelude "${text}")
+
+# What authors include begins with author.cuh's own words.
+flatten(text author.cuh)
+file(READ ${ROOT}/src/cuda/device/author.cuh author)
+string(REGEX MATCH "^/\\*.*#pragma once\n" opening "${author}")
+string(REGEX REPLACE "\\*/.*" "*/\n" opening "${opening}")
+string(REPLACE "${opening}" "" text "${text}")
+set(text "${opening}#pragma once\n\n${text}")
+file(WRITE ${DEVICE} "${text}")
+define_text(device tni_device_text "${text}")
 
 file(WRITE ${OUT} "#include \"fuse/cpu/compile_c.h\"
 #include \"fuse/cuda/gpu.h\"
@@ -47,4 +63,5 @@ const tni_c_file tni_c_files[] = {
 ${rows}    {0},
 };
 
-${prelude}")
+${prelude}
+${device}")

@@ -10,6 +10,7 @@
 #include "cuda/cuda_device.h"
 #include "fuse/cache/cache.h"
 #include "fuse/operator.h"
+#include "text/source.h"
 
 #define DECLARE(name) extern const tn_op tni_ops_##name[];
 TNI_FAMILIES(DECLARE)
@@ -51,6 +52,7 @@ static __attribute__((constructor(101))) void wire(void) {
     tni_set_activations(&tni_table_activations);
     tni_set_formulas(&tni_fused_rows);
     tni_set_backends(tni_formula_backends);
+    tni_set_kernel_texts(&tni_text_kernels);
     tni_set_builtin(families);
     tni_set_tried(&tried);
 }
@@ -60,6 +62,9 @@ void tn_shutdown(void) {
     const tni_device_ops *device;
     tni_threads_end();
     tni_table_clear(tni_plans_free);
+    tni_texts_close();
+    tni_sources_close();
+    tni_cpu_sources_close();
     for (const tni_backend *const *backend = tni_formula_backends; *backend; backend++) {
         if ((*backend)->close) (*backend)->close();
     }

@@ -22,6 +22,7 @@ LAYERS = [
     ["src/engine", "src/serve", "src/tape", "src/comm"],
     ["src/tenon.c"],
     ["src/ops"],
+    ["src/text"],
     ["src/fuse"],
     ["src/cpu", "src/cuda"],
     ["src/core/run"],

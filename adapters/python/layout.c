@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <tenon/fuse.h>
+#include <tenon/kernel.h>
 
 #define CONSTANT(name) \
     { #name, name }
@@ -73,6 +74,20 @@ static const struct {
     SIZE(tn_fuse_options),
     FIELD(tn_fuse_options, name),
     FIELD(tn_fuse_options, fast),
+    SIZE(tn_source),
+    FIELD(tn_source, cuda),
+    FIELD(tn_source, cpu),
+    FIELD(tn_source, launch),
+    FIELD(tn_source, file),
+    FIELD(tn_source, options),
+    SIZE(tn_kernel_text),
+    FIELD(tn_kernel_text, size),
+    FIELD(tn_kernel_text, signature),
+    FIELD(tn_kernel_text, doc),
+    FIELD(tn_kernel_text, formula),
+    FIELD(tn_kernel_text, grad),
+    FIELD(tn_kernel_text, samples),
+    FIELD(tn_kernel_text, source),
 };
 
 TN_API int64_t tn_layout(const char *name); /* a constant, sizeof a struct or offsetof a field; -1: there is none */

@@ -294,7 +294,7 @@ static void conclude(bench *b, gpu_measurement *m) {
 }
 
 /* Enough buffers to go three times around L2, if that is possible; else L2 is flushed between calls. */
-static tn_status choose_buffers(bench *b, const tni_gpu *gpu, gpu_measurement *m) {
+static tn_status choose_buffers(bench *b, const tn_gpu *gpu, gpu_measurement *m) {
     double l2 = (double)gpu->l2_bytes, bytes = m->cost.bytes > 64 ? m->cost.bytes : 64;
     size_t unused = 0, all = 0;
     TN_TRY(failed("cuMemGetInfo", b->cu->cuMemGetInfo(&unused, &all)));
@@ -366,7 +366,7 @@ static tn_status explain(const bench *b, const tni_case *sample, const char *ker
 
 tn_status bench_gpu(const tn_function *op, const tni_case *sample, const char *kernel, int device, double seconds,
                     gpu_measurement *m) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     tni_cuda_scope scope;
     *m = (gpu_measurement){0};
     TN_TRY(tni_gpu_get(WANTED, device, &gpu));
@@ -387,13 +387,13 @@ tn_status bench_gpu(const tn_function *op, const tni_case *sample, const char *k
 
 double bench_fma(int device, tn_type type) {
     enum { CHAINS = 16, ROUNDS = 4096, TIMES = 5 };
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     tni_cuda_scope scope;
     const tni_cuda_api *cu = tni_cuda(WANTED);
     if (!cu || tni_gpu_get(WANTED, device, &gpu) != TN_OK) return 0;
     const tn_host host = tn_stream_host(NULL);
     const tn_call k = {.name = WANTED, .device = {TN_CUDA, device}, .host = &host};
-    tni_launch l = {.grid = (uint32_t)gpu->sms * 8, .block = 256};
+    tn_launch l = {.grid = (uint32_t)gpu->sms * 8, .block = 256};
     if (tni_cuda_find(&k, &l, "ceiling", "ceiling_fma_%s", tn_type_name(type)) != TN_OK) return 0;
     if (tni_cuda_enter(WANTED, device, &scope) != TN_OK) return 0;
     cu_event begin = NULL, end = NULL;
@@ -406,7 +406,7 @@ double bench_fma(int device, tn_type type) {
     int error = cu->cuEventCreate(&begin, 0) | cu->cuEventCreate(&end, 0);
     for (int i = 0; !error && i < TIMES; i++) {
         error = cu->cuEventRecord(begin, NULL);
-        if (!error && tni_cuda_launch(&k, &l, arguments) != TN_OK) error = 1;
+        if (!error && tn_cuda_launch(&k, &l, arguments) != TN_OK) error = 1;
         if (!error) error = cu->cuEventRecord(end, NULL);
         if (!error) error = cu->cuEventSynchronize(end);
         if (!error) error = cu->cuEventElapsedTime(&milliseconds, begin, end);
@@ -427,7 +427,7 @@ double bench_launch(int device) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
     const tn_host host = tn_stream_host(NULL);
     const tn_call k = {.name = WANTED, .device = {TN_CUDA, device}, .host = &host};
-    tni_launch l = {.grid = 1, .block = 32};
+    tn_launch l = {.grid = 1, .block = 32};
     if (!cu || tni_cuda_find(&k, &l, "ceiling", "ceiling_fma_f32") != TN_OK) return 0;
     if (tni_cuda_enter(WANTED, device, &scope) != TN_OK) return 0;
     cu_pointer nowhere = 0;

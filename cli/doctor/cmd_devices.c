@@ -19,7 +19,7 @@ static int count_units(void) {
 }
 
 /* "sm_90a: softmax sum …", a line for each kind of image that this GPU gets. */
-static void print_images(const tni_gpu *gpu) {
+static void print_images(const tn_gpu *gpu) {
     const int n = count_units();
     if (n == 0) {
         printf("  %-12s nothing: this build has no CUDA kernels\n", "built in");
@@ -56,7 +56,7 @@ static double bandwidth(const tni_gpu_clocks *clocks) {
     return 2e3 * clocks->memory_khz * (clocks->bus_bits / 8.0);
 }
 
-static void print_gpu(const tni_gpu *gpu) {
+static void print_gpu(const tn_gpu *gpu) {
     const gpu_state s = nvml_state(gpu->index);
     const tni_gpu_clocks clocks = tni_gpu_clocks_of(gpu);
     char reasons[160];
@@ -87,7 +87,7 @@ static void print_cpu(void) {
 
 /* ---- for programs ------------------------------------------------------------------------------------------------ */
 
-static void json_images(tni_text *t, const tni_gpu *gpu) {
+static void json_images(tni_text *t, const tn_gpu *gpu) {
     const char *unit;
     tni_text_add(t, "\"built_in\": {");
     for (int i = 0; (unit = tni_image_unit(i)); i++) {
@@ -100,7 +100,7 @@ static void json_images(tni_text *t, const tni_gpu *gpu) {
     tni_text_add(t, "}");
 }
 
-static void json_gpu(tni_text *t, const tni_gpu *gpu) {
+static void json_gpu(tni_text *t, const tn_gpu *gpu) {
     const gpu_state s = nvml_state(gpu->index);
     const tni_gpu_clocks clocks = tni_gpu_clocks_of(gpu);
     char reasons[160];
@@ -140,7 +140,7 @@ static int print_json(const tni_cuda_api *cu, const char *why_not, int n) {
     }
     tni_text_add(&t, ",\n  \"gpus\": [");
     for (int i = 0; i < n; i++) {
-        const tni_gpu *gpu;
+        const tn_gpu *gpu;
         if (tni_gpu_get(WANTED, i, &gpu) == TN_OK) json_gpu(&t, gpu);
     }
     tni_text_add(&t, "%s]\n}\n", n ? "\n  " : "");
@@ -168,7 +168,7 @@ static int run(int count, const char *const *rest) {
         printf("no GPU: %s; operators run on the CPU\n\n", why_not);
     }
     for (int i = 0; i < n; i++) {
-        const tni_gpu *gpu;
+        const tn_gpu *gpu;
         if (tni_gpu_get(WANTED, i, &gpu) != TN_OK) {
             fprintf(stderr, "tenon devices: %s\n", tn_last_error());
             return 1;

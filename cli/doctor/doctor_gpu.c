@@ -232,7 +232,7 @@ typedef struct fit {
     char image[32];            /* "sm_90a" */
 } fit;
 
-static fit fit_of(const tni_gpu *gpu) {
+static fit fit_of(const tn_gpu *gpu) {
     fit f = {0};
     const char *unit;
     for (int i = 0; (unit = tni_image_unit(i)); i++) {
@@ -245,7 +245,7 @@ static fit fit_of(const tni_gpu *gpu) {
     return f;
 }
 
-static void judge_gpu(doctor_result *r, const tni_gpu *gpu) {
+static void judge_gpu(doctor_result *r, const tn_gpu *gpu) {
     const fit f = fit_of(gpu);
     observe(r, "%scuda:%d %s (sm_%d%d): ", gpu->index ? "; " : "", gpu->index, gpu->name, gpu->major, gpu->minor);
     if (!f.exact && !f.compiled) {
@@ -271,7 +271,7 @@ static void check_gpu(doctor_result *r) {
     require(r, "kernels for each GPU");
     if (!n) judge(r, SKIPPED, "there is no GPU to use", NULL);
     for (int i = 0; i < n; i++) {
-        const tni_gpu *gpu;
+        const tn_gpu *gpu;
         if (tni_gpu_get(WANTED, i, &gpu) == TN_OK) {
             judge_gpu(r, gpu);
         } else {

@@ -26,7 +26,7 @@ static const char *get_nvrtc(void) {
 /* For the GPU at hand, or one that every NVRTC knows. */
 static tn_status compile_something(void) {
     static const char source[] = "extern \"C\" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }";
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     tni_compiled_code code = {0};
     const bool here = tni_gpu_count(WANTED) > 0 && tni_gpu_get(WANTED, 0, &gpu) == TN_OK;
     const tn_status status = tni_nvrtc_compile("a test", "test.cu", source, here ? gpu->major : 8,

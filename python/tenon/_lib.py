@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon._open import another_version
 from tenon._open import lib as lib
-from tenon._structs import DType, FuseOptions
+from tenon._structs import DType, FuseOptions, KernelText, Source
 
 
 class TenonError(RuntimeError):
@@ -48,6 +48,12 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_fuse_gradient.restype = ctypes.c_int
     lib.tn_fuse.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
     lib.tn_fuse.restype = ctypes.c_int
+    lib.tn_kernel_define.argtypes = [ctypes.POINTER(KernelText), ctypes.POINTER(ctypes.c_void_p)]
+    lib.tn_kernel_define.restype = ctypes.c_int
+    lib.tn_kernel_write.argtypes = [ctypes.c_void_p]
+    lib.tn_kernel_write.restype = ctypes.c_void_p
+    lib.tn_function_name.argtypes = [ctypes.c_void_p]
+    lib.tn_function_name.restype = ctypes.c_char_p
     lib.tn_fuse_release.argtypes = [ctypes.c_void_p]
     lib.tn_fuse_release.restype = None
     lib.tn_type_named.argtypes = [ctypes.c_char_p]
@@ -132,6 +138,34 @@ def fuse(formula: str, fast: bool) -> tuple[int, dict[str, Any]]:
     assert made.value is not None
     row: dict[str, Any] = _read_json(lib.tn_function_json(made))
     return made.value, row
+
+
+def define(parts: Mapping[str, str | None]) -> tuple[int, str]:
+    """The operator of a text: its address, and its name in the table. `parts` are the members of a tn_kernel_text."""
+    given = {name: None if text is None else text.encode() for name, text in parts.items()}
+    for name, text in given.items():
+        if text is not None and b"\0" in text:
+            raise ValueError(f"{name} has a NUL character")
+    source = Source(**{field[0]: given.pop(field[0], None) for field in Source._fields_})
+    whole = KernelText(size=ctypes.sizeof(KernelText), source=source, **given)
+    made = ctypes.c_void_p()
+    status = lib.tn_kernel_define(ctypes.byref(whole), ctypes.byref(made))
+    if status != 0 and lib.tn_status_name(status) == b"BAD_CONTRACT":
+        raise ValueError(last_error())
+    check(status)
+    assert made.value is not None
+    return made.value, lib.tn_function_name(made).decode()
+
+
+def kernel_text(address: int) -> str:
+    """The text that `define` was given, as a file has it."""
+    made = lib.tn_kernel_write(address)
+    if not made:
+        raise TenonError(last_error())
+    try:
+        return ctypes.string_at(made).decode()
+    finally:
+        lib.tn_free(made)
 
 
 def fuse_graph(address: int, types: Sequence[str | None], ranks: Sequence[int], attributes: str) -> Any:

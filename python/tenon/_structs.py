@@ -125,6 +125,22 @@ class FuseOptions(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("fast", ctypes.c_bool)]
 
 
+class Source(ctypes.Structure):
+    """A tn_source."""
+
+    _fields_ = [(name, ctypes.c_char_p) for name in ("cuda", "cpu", "launch", "file", "options")]
+
+
+class KernelText(ctypes.Structure):
+    """A tn_kernel_text."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        *((name, ctypes.c_char_p) for name in ("signature", "doc", "formula", "grad", "samples")),
+        ("source", Source),
+    ]
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "tn_dlpack_type": DType,
     "tn_device": Device,
@@ -135,6 +151,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "tn_spec": Spec,
     "tn_host": Host,
     "tn_fuse_options": FuseOptions,
+    "tn_source": Source,
+    "tn_kernel_text": KernelText,
 }
 
 

@@ -59,7 +59,7 @@ static tn_status cuda_count(const char *wanted, int *count) {
 }
 
 static tn_status cuda_describe(const char *wanted, tn_device device, tn_device_info *info) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     tni_cuda_scope scope;
     TN_TRY(tni_gpu_get(wanted, device.index, &gpu));
     TN_TRY(tni_cuda_enter(wanted, device.index, &scope));
@@ -162,6 +162,17 @@ static tn_status cuda_event_time(const char *wanted, tn_device device, void *beg
     return error ? tni_cuda_failed(wanted, "the time between two events", error) : TN_OK;
 }
 
+static tn_status cuda_enter(const char *wanted, tn_device device, void **entered) {
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(wanted, device.index, &scope));
+    *entered = (void *)scope.pushed;
+    return TN_OK;
+}
+
+static void cuda_leave(void *entered) {
+    tni_cuda_leave(&(tni_cuda_scope){entered});
+}
+
 static void cuda_close(void) {
     tni_images_unload();
     tni_cuda_close();
@@ -179,6 +190,8 @@ const tni_device_ops tni_cuda_device = {
     .read = cuda_read,
     .wait = cuda_wait,
     .capturing = cuda_capturing,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
     .count = cuda_count,
     .describe = cuda_describe,
     .memory = tni_cuda_memory,

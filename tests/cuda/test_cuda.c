@@ -13,6 +13,7 @@
 #include "core/table/table.h"
 #include "cuda/cuda_device.h"
 #include "cuda/driver/cuda.h"
+#include "tests/plugins/fake_cuda.h"
 #include "tests/test.h"
 
 static const char *fake_driver; /* the path of the shared object */
@@ -156,7 +157,7 @@ static void test_mixed(void) {
 /* With CUDA_VISIBLE_DEVICES empty there is no GPU anywhere. */
 static void test_missing(void) {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    const tni_gpu *found;
+    const tn_gpu *found;
     CHECK(tni_cuda("the test") == NULL && says("the test: "));
     CHECK(strstr(tn_last_error(), "NVIDIA driver") != NULL);
     CHECK(tni_gpu_count("counting") == 0 && says("counting: "));
@@ -195,7 +196,7 @@ static void test_lacks(void) {
 /* ---- a driver that works ----------------------------------------------------------------------------------------- */
 
 static void test_gpus(void) {
-    const tni_gpu *found = NULL;
+    const tn_gpu *found = NULL;
     CHECK(tni_cuda("a") && tni_cuda("a")->version == 12040);
     CHECK(tni_gpu_count("a") == 2);
     CHECK(tni_gpu_get("a", 1, &found) == TN_OK && found->index == 1 && found->major == 9 && found->sms == 132);
@@ -336,14 +337,87 @@ static const tn_host *streaming(void) {
 
 static tn_status launch(const char *name) {
     const tn_call call = {.name = name, .device = {TN_CUDA, 0}, .host = streaming()};
-    const tni_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
-    return tni_cuda_launch(&call, &l, NULL);
+    const tn_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
+    return tn_cuda_launch(&call, &l, NULL);
 }
 
 static void test_launch(void) {
     const tn_call call = {.name = "op", .device = {TN_CUDA, 0}, .host = streaming()};
     CHECK(launch("op") == TN_OK && current_context() == NULL);
-    CHECK(tni_cuda_launch(&call, &(tni_launch){.name = "empty"}, NULL) == TN_OK); /* a grid of 0 does nothing */
+    CHECK(tn_cuda_launch(&call, &(tn_launch){.name = "empty"}, NULL) == TN_OK); /* a grid of 0 does nothing */
+}
+
+/* ---- images of authors ------------------------------------------------------------------------------------------- */
+
+static fake_launch seen;
+static void note_launch(const fake_launch *how, void **arguments) {
+    seen = *how;
+    *(int *)arguments[0] += 1;
+}
+static const fake_code for_all = {FAKE_CODE, 0, {{"noted", note_launch, 256, 77}, {"other", note_launch, 0, 1}}};
+static const fake_code for_other = {FAKE_CODE, 100, {{"noted", note_launch, 0, 0}}};
+
+static void test_find(void) {
+    const tn_call call = {.name = "op", .device = gpu, .host = streaming()};
+    const tn_call second = {.name = "op", .device = other_gpu, .host = streaming()};
+    _Atomic int *loads = dlsym(RTLD_DEFAULT, "fake_loads");
+    tn_launch l = {.grid = 3, .block = 128, .shared = 1000}, again = {0};
+    tn_cuda_code made;
+    const tn_gpu *found;
+    CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "noted") == TN_OK && l.kernel && l.grid == 3);
+    CHECK(strcmp(l.name, "noted") == 0 && current_context() == NULL && *loads == 1);
+    fake_code moved = for_all; /* known by its bytes, not by where it is */
+    CHECK(tn_cuda_find(&call, &again, &moved, sizeof moved, "noted") == TN_OK && again.kernel == l.kernel);
+    CHECK(tn_cuda_find(&call, &again, &for_all, sizeof for_all, "other") == TN_OK && again.kernel != l.kernel);
+    CHECK(*loads == 1);
+    CHECK(tn_cuda_find(&second, &again, &for_all, sizeof for_all, "noted") == TN_OK && *loads == 2);
+    moved.kernels[1].name = "new"; /* and what is there now may be something else */
+    CHECK(tn_cuda_find(&call, &again, &moved, sizeof moved, "new") == TN_OK && *loads == 3);
+    CHECK(tn_cuda_inspect(&call, &l, &made) == TN_OK && made.registers == 77 && made.most_threads == 256);
+    CHECK(made.compiled_for == 90 && tn_cuda_gpu(&second, &found) == TN_OK && found->index == 1);
+    tn_shutdown();
+    CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "noted") == TN_OK && *loads == 4);
+}
+
+static void test_cannot_find(void) {
+    const tn_call call = {.name = "op", .device = gpu, .host = streaming()};
+    tn_launch l = {0};
+    CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "nowhere") == TN_NOT_FOUND);
+    CHECK(says("op: the image has no kernel 'nowhere'; declare it extern \"C\", or give its mangled name"));
+    CHECK(tn_cuda_find(&call, &l, &for_other, sizeof for_other, "noted") == TN_UNSUPPORTED);
+    CHECK(
+        says("op: the image with kernel noted has no code for Fake GPU 0; compile it with -arch=sm_90, or embed PTX"));
+    CHECK(tn_cuda_find(&call, &l, "nonsense", 8, "noted") == TN_BAD_VALUE && says("is neither cubin, fatbin nor PTX"));
+    CHECK(tn_cuda_find(&call, &l, NULL, 0, "noted") == TN_BAD_VALUE && says("op: tn_cuda_find: the image is empty"));
+    CHECK(tn_cuda_find(&call, &l, "x", 1, NULL) == TN_BAD_VALUE && says("op: tn_cuda_find: no name is given"));
+    CHECK(tn_cuda_launch(&call, &(tn_launch){.grid = 1, .block = 1}, NULL) == TN_BAD_VALUE);
+    CHECK(says("op: a launch has no kernel: tn_cuda_find sets it") && current_context() == NULL);
+    CHECK(tn_cuda_failed(&call, "mine", 0) == TN_OK);
+    CHECK(tn_cuda_failed(&call, "cudaMemsetAsync", 1) == TN_SYSTEM && says("op: cudaMemsetAsync: CUDA error 1 ("));
+}
+
+/* A grid in three dimensions, and what the GPU has no room for. */
+static void test_launch_shapes(void) {
+    const tn_call call = {.name = "op", .device = gpu, .host = streaming()};
+    int count = 0;
+    void *arguments[] = {&count};
+    tn_launch l = {.grid = 3, .grid_y = 4, .grid_z = 5, .block = 8, .block_y = 2, .shared = 9};
+    CHECK(tn_cuda_find(&call, &l, &for_all, sizeof for_all, "noted") == TN_OK);
+    CHECK(tn_cuda_launch(&call, &l, arguments) == TN_OK && count == 1 && current_context() == NULL);
+    CHECK(seen.grid[0] == 3 && seen.grid[1] == 4 && seen.grid[2] == 5 && seen.shared == 9);
+    CHECK(seen.block[0] == 8 && seen.block[1] == 2 && seen.block[2] == 1);
+    l.block = 256;
+    CHECK(tn_cuda_launch(&call, &l, arguments) == TN_SYSTEM && count == 1);
+    CHECK(says("kernel noted (grid 3 x 4 x 5, block 256 x 2 x 1, cluster 1, 9 bytes of shared memory): a block of 512 "
+               "threads, where this kernel can have 256 (it takes 77 registers for each, or has __launch_bounds__): "
+               "CUDA error 1"));
+    l.block = 2048;
+    CHECK(tn_cuda_launch(&call, &l, arguments) == TN_SYSTEM);
+    CHECK(says("a block of 4096 threads, where the GPU allows 1024"));
+    l.block = 0;
+    CHECK(tn_cuda_launch(&call, &l, arguments) == TN_SYSTEM && says("a block has no threads: set .block"));
+    l.grid = 0;
+    CHECK(tn_cuda_launch(&call, &l, arguments) == TN_OK && count == 1); /* nothing to do */
 }
 
 static void test_sticky(void) {
@@ -358,9 +432,9 @@ static void test_sticky(void) {
 /* ---- TENON_SYNC -------------------------------------------------------------------------------------------------- */
 
 static tn_status launch_watched(const tn_call *call, void *state) {
-    const tni_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
+    const tn_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
     (void)state;
-    return tni_cuda_launch(call, &l, NULL);
+    return tn_cuda_launch(call, &l, NULL);
 }
 
 static tn_status run_watched(const char *sync) {
@@ -409,7 +483,7 @@ static void test_wrong_image(void) {
 /* ---- forks ------------------------------------------------------------------------------------------------------- */
 
 static void child_of_fork(void) {
-    const tni_gpu *found;
+    const tn_gpu *found;
     CHECK(!tni_cuda("a") && says("a: CUDA was used before this process was forked"));
     CHECK(tni_gpu_get("a", 0, &found) == TN_SYSTEM && says("fork"));
     if (has_cuda_kernel("softmax")) CHECK(run_softmax(gpu, gpu, NULL) == TN_SYSTEM && says("fork"));
@@ -446,6 +520,9 @@ int main(int argc, char **argv) {
                 {"works", test_contexts},
                 {"works", test_memory},
                 {"works", test_launch},
+                {"works", test_find},
+                {"works", test_cannot_find},
+                {"works", test_launch_shapes},
                 {"works", test_fork},
                 {"works", test_param},
                 {"works", test_use},

@@ -1,6 +1,8 @@
-/* A CUDA driver for machines without one: two GPUs of memory that is the host's, kernels that do nothing. What goes
- * wrong with it is set by FAKE_CUDA, so that the loader and its messages can be tested anywhere. Built as libcuda.so.1:
- * opened first, it is what the library finds under that name. */
+/* A CUDA driver for machines without one: two GPUs of memory that is the host's, kernels that do nothing unless their
+ * image is made up too (fake_cuda.h). What goes wrong with it is set by FAKE_CUDA, so that the loader and its messages
+ * can be tested anywhere. Built as libcuda.so.1: opened first, it is what the library finds under that name. */
+#include "fake_cuda.h"
+
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEVICES = 2, DEEPEST = 16, ILLEGAL_ADDRESS = 700, NO_CONTEXT = 201, NO_BINARY = 209, NO_DEVICE = 100 };
+enum { DEVICES = 2, DEEPEST = 16, MOST_THREADS = 1024 };
+enum {
+    INVALID_VALUE = 1,
+    NO_DEVICE = 100,
+    INVALID_IMAGE = 200,
+    NO_CONTEXT = 201,
+    NO_BINARY = 209,
+    NO_SUCH_NAME = 500,
+    ILLEGAL_ADDRESS = 700,
+};
 
 static int broken; /* a kernel has ended the context: every call says so from now on */
 
@@ -108,7 +119,13 @@ static int pop(void **context) {
     return 0;
 }
 
-/* ---- memory and kernels ------------------------------------------------------------------------------------------ */
+/* The GPU whose context this thread has; -1: none. For functions that must be called with one. */
+__attribute__((visibility("default"))) int fake_current(void);
+int fake_current(void) {
+    return depth ? (int)(stack[depth - 1] - contexts) : -1;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* A handle like no other. Nobody looks into one, so there is nothing to give back. */
 static int make(void **thing) {
@@ -218,17 +235,68 @@ static int bus_id(char *text, int length, int device) {
     snprintf(text, (size_t)length, "0000:%02x:00.0", device);
     return 0;
 }
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+enum { LIBRARIES = 64 };
+static fake_code *libraries[LIBRARIES]; /* of made-up code */
+static _Atomic int n_libraries;
+__attribute__((visibility("default"))) _Atomic int fake_loads; /* how often an image was loaded */
+
+static int load_made_up(void **library, const fake_code *code) {
+    if (code->arch && code->arch != 90) return NO_BINARY;
+    fake_code *copy = malloc(sizeof *copy);
+    memcpy(copy, code, sizeof *copy);
+    libraries[n_libraries++] = copy;
+    *library = copy;
+    return 0;
+}
 static int load(void **library, const void *code, int *a, void **b, unsigned c, int *d, void **e, unsigned f) {
     (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    fake_loads++;
     if (is("wrong image")) return NO_BINARY;
+    if (strcmp(code, FAKE_CODE) == 0) return load_made_up(library, code);
+    if (strncmp(code, "nonsense", 8) == 0) return INVALID_IMAGE;
     *library = (void *)(uintptr_t)code;
     return 0;
+}
+static fake_code *made_up(void *library) {
+    for (int i = 0; i < n_libraries; i++) {
+        if (libraries[i] == library) return library;
+    }
+    return NULL;
+}
+/* The one that a handle stands for; NULL: it does nothing. */
+static const fake_kernel *kernel_of(void *handle) {
+    for (int i = 0; i < n_libraries; i++) {
+        for (const fake_kernel *k = libraries[i]->kernels; k->name; k++) {
+            if (k == handle) return k;
+        }
+    }
+    return NULL;
 }
 /* Is told of every kernel that is asked for, and the code it is to be in. */
 __attribute__((visibility("default"))) void (*fake_asked)(const char *code, const char *name);
 static int find_kernel(void **kernel, void *library, const char *name) {
+    fake_code *code = made_up(library);
     if (fake_asked) fake_asked(library, name);
-    return make(kernel);
+    for (fake_kernel *k = code ? code->kernels : NULL; k && k->name; k++) {
+        *kernel = k;
+        if (strcmp(k->name, name) == 0) return 0;
+    }
+    return code ? NO_SUCH_NAME : make(kernel);
+}
+static int function_of(void **function, void *kernel) {
+    *function = kernel;
+    return depth ? 0 : NO_CONTEXT;
+}
+static int function_attribute(int *value, int which, void *function) {
+    enum { THREADS = 0, REGISTERS = 4, ARCH = 6 };
+    const fake_kernel *k = kernel_of(function);
+    *value = which == THREADS ? MOST_THREADS : which == ARCH ? 90 : 0;
+    if (k && which == THREADS && k->most_threads) *value = k->most_threads;
+    if (k && which == REGISTERS) *value = k->registers;
+    return 0;
 }
 static int fitting_blocks(int *most) {
     *most = 2;
@@ -238,10 +306,18 @@ static int fitting_clusters(int *most) {
     *most = is("no cluster fits") ? 0 : 2;
     return 0;
 }
-static int launch(const void *config, void *function, void **arguments, void **extra) {
-    (void)config, (void)function, (void)arguments, (void)extra;
+static int launch(const fake_launch *how, void *function, void **arguments, void **extra) {
+    const fake_kernel *k = kernel_of(function);
+    const uint64_t threads = (uint64_t)how->block[0] * how->block[1] * how->block[2];
+    int most;
+    (void)extra;
+    function_attribute(&most, 0, function);
+    if (!depth) return NO_CONTEXT;
+    if (threads == 0 || threads > (uint64_t)most) return INVALID_VALUE;
     broken |= is("illegal access") || is("late illegal access");
-    return broken && !is("late illegal access") ? ILLEGAL_ADDRESS : 0;
+    if (broken) return is("late illegal access") ? 0 : ILLEGAL_ADDRESS;
+    if (k) k->run(how, arguments);
+    return 0;
 }
 /* Where a kernel's error shows, most often. */
 __attribute__((visibility("default"))) int fake_waits;
@@ -304,6 +380,8 @@ static const struct {
     {"cuCtxSetCurrent", (function)set_current},
     {"cuLibraryLoadData", (function)load},
     {"cuLibraryGetKernel", (function)find_kernel},
+    {"cuKernelGetFunction", (function)function_of},
+    {"cuFuncGetAttribute", (function)function_attribute},
     {"cuOccupancyMaxActiveBlocksPerMultiprocessor", (function)fitting_blocks},
     {"cuOccupancyMaxActiveClusters", (function)fitting_clusters},
     {"cuLaunchKernelEx", (function)launch},

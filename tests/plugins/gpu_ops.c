@@ -1,26 +1,6 @@
 /* Operators for the made-up GPU of fake_cuda.c, whose memory is the host's: y = 2 x, once right, and broken in the ways
  * that `tenon check --device cuda` must catch. */
-#include <stdio.h>
-#include <string.h>
-
 #include <tenon/op.h>
-
-enum { GPUS = 2 };
-
-/* What a kernel that is looked up in the driver gets for nothing: a GPU that is not there, or not any more, is
- * refused. */
-static tn_status prepare(const tn_call *call, void **state) {
-    char why[512];
-    *state = NULL;
-    if (call->device.index >= GPUS) {
-        return tn_fail(TN_BAD_DEVICE, "%s: there is no cuda:%d", call->name, call->device.index);
-    }
-    tn_block block = call->host->alloc(call->host->context, call->device, 64);
-    snprintf(why, sizeof why, "%s", tn_last_error());
-    if (!block.data) return tn_fail(TN_SYSTEM, "%s: %s", call->name, why);
-    call->host->release(call->host->context, call->device, block);
-    return TN_OK;
-}
 
 /* Where element i of the view lies. */
 static int64_t place(const tn_view *v, int64_t i) {
@@ -140,18 +120,17 @@ static const tn_sample samples[] = {{"s=[3, 5]"}, {"s=[]"}, {"s=[0, 4]"}, {"s=[7
     static const tn_op name_ = {                                                                \
         .signature = #name_ "(x: T[*s]) -> y: T[*s]", .doc = "2 x.", .kernels = name_##_kernels, .samples = samples};
 
-OPERATOR(gpu_right, .prepare = prepare, .run = run_right)
-OPERATOR(gpu_past, .prepare = prepare, .run = run_past)
-OPERATOR(gpu_far, .prepare = prepare, .run = run_far)
-OPERATOR(gpu_dense, .prepare = prepare, .run = run_dense)
-OPERATOR(gpu_drift, .prepare = prepare, .run = run_drift)
-OPERATOR(gpu_leak, .prepare = prepare, .run = run_leak)
-OPERATOR(gpu_dirty, .prepare = prepare, .run = run_dirty, .workspace = workspace)
-OPERATOR(gpu_anywhere, .run = run_right)
-OPERATOR(gpu_reads, .prepare = prepare, .run = run_reads)
-OPERATOR(gpu_tail, .prepare = prepare, .run = run_tail)
-OPERATOR(gpu_adds, .prepare = prepare, .run = run_adds)
+OPERATOR(gpu_right, .run = run_right)
+OPERATOR(gpu_past, .run = run_past)
+OPERATOR(gpu_far, .run = run_far)
+OPERATOR(gpu_dense, .run = run_dense)
+OPERATOR(gpu_drift, .run = run_drift)
+OPERATOR(gpu_leak, .run = run_leak)
+OPERATOR(gpu_dirty, .run = run_dirty, .workspace = workspace)
+OPERATOR(gpu_reads, .run = run_reads)
+OPERATOR(gpu_tail, .run = run_tail)
+OPERATOR(gpu_adds, .run = run_adds)
 
-static const tn_op *const table[] = {&gpu_right, &gpu_past,     &gpu_far,   &gpu_dense, &gpu_drift, &gpu_leak,
-                                     &gpu_dirty, &gpu_anywhere, &gpu_reads, &gpu_tail,  &gpu_adds};
+static const tn_op *const table[] = {&gpu_right, &gpu_past,  &gpu_far,   &gpu_dense, &gpu_drift,
+                                     &gpu_leak,  &gpu_dirty, &gpu_reads, &gpu_tail,  &gpu_adds};
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

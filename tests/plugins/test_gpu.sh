@@ -1,8 +1,8 @@
 #!/bin/sh
 # The commands on a GPU, without one: the driver is made up (fake_cuda.c), its memory is the host's, and the operators of
 # gpu_ops.c run in it. What is right passes; what is broken is caught by the case that is meant for it.
-# usage: test_gpu.sh TENON FAKE_CUDA.so GPU.so
-tenon=$1 fake=$2 plugin=$3 passed=0 failed=0
+# usage: test_gpu.sh TENON FAKE_CUDA.so GPU.so AUTHOR.so
+tenon=$1 fake=$2 plugin=$3 author=$4 passed=0 failed=0
 
 # A sanitizer must be the first library of a process; the made-up driver would come before it.
 if grep -q -e __asan_init -e __tsan_init "$tenon"; then
@@ -51,7 +51,6 @@ expect gpu_dense transposed "is"
 expect gpu_drift repeat "is"
 expect gpu_leak leaks "GPU memory"
 expect gpu_dirty workspace "full of NaN"
-expect gpu_anywhere devices "was accepted: a GPU that there is not"
 
 # And why, in words. Lines are wrapped: the sentences are looked for in one.
 explains() {
@@ -109,6 +108,12 @@ says 0 "Fake GPU 1" devices
 says 0 '"device": "cuda:1"' devices --json
 says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
 says 0 '"percent_of_copy"' bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1 --json
+
+# A plugin that launches by tenon/cuda.h, from an image of its own.
+for device in cuda cuda:1; do
+    says 0 " 0 failed" check author_scale --load "$author" --device $device --kernel cuda \
+        --case values,special,repeat,threads,workspace,leaks,context,devices,fork
+done
 
 # Memory that another process takes meanwhile is no leak.
 export FAKE_CUDA=neighbour

@@ -321,3 +321,17 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "formula", ["floor(x / y)", "round(x / y)", "1.0 if x / y >= round(x / y) else 0.0", "x % y + floor(x / y)"]
+)
+def test_steps_behind_quotients(formula: str) -> None:
+    """bf16 has 8 bits, so most functions need not be exact to more. But where a step stands behind one, a quotient that
+    is a little less than 3 is 2."""
+    y = torch.arange(1, 129, dtype=torch.bfloat16)
+    x = (y.double()[:, None] * torch.arange(-9, 10)).to(torch.bfloat16)
+    args = (x, y[:, None].expand_as(x).contiguous())
+    made = tn.fuse(formula)
+    want = made(*(t.double() for t in args)).to(torch.bfloat16)
+    assert torch.equal(made(*(t.cuda() for t in args)).cpu(), want)

@@ -292,16 +292,15 @@ static void run_in_context(checker *c, const problem *p, made_call *k, cu_contex
 
 static void run_context(checker *c) {
     const tni_cuda_api *cu = tni_cuda(WANTED);
-    const tni_gpu *gpu;
+    cu_context context = NULL;
     problem p;
     made_call k;
     if (!cu || !solved_call(c, &p, &k, SLICED)) return;
     run_in_context(c, &p, &k, NULL, "with no context current");
-    if (tni_gpu_get(WANTED, c->gpu->device, &gpu) == TN_OK && gpu->primary) {
-        run_in_context(c, &p, &k, gpu->primary, "with the GPU's context current");
+    if (cu->cuDevicePrimaryCtxRetain(&context, c->gpu->device) == 0) {
+        run_in_context(c, &p, &k, context, "with the GPU's context current");
     }
     const int other = c->gpu->device == 0 ? 1 : 0;
-    cu_context context = NULL;
     if (cu->n_devices > 1 && cu->cuDevicePrimaryCtxRetain(&context, other) == 0) {
         run_in_context(c, &p, &k, context, "with another GPU's context current");
     }

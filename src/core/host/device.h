@@ -31,6 +31,10 @@ typedef struct tni_device_ops {
     /* Returns when the device has done all that is in the stream. */
     tn_status (*wait)(const char *wanted, tn_device device, void *stream);
     bool (*capturing)(tn_device device, void *stream); /* a graph: nobody may wait. NULL: it has no graphs */
+    /* Around functions of plugins: makes the device the one that this thread uses, such as CUDA's current context, and
+     * leaves the thread as it was. NULL: there is nothing to be done. */
+    tn_status (*enter)(const char *wanted, tn_device device, void **entered);
+    void (*leave)(void *entered);
 
     /* What follows is for programs that use the device by themselves (tenon/device.h says what each does). NULL: the
      * device lacks it, and the caller is told so. */

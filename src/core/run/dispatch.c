@@ -194,6 +194,15 @@ static tn_status release_copies(running *r, bool back) {
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
+static tn_status enter_and_run(running *r) {
+    const tni_plan *plan = r->plan;
+    void *entered;
+    TN_TRY(plan->ops->enter(plan->op->contract->name, plan->device, &entered));
+    const tn_status status = plan->kernel->run(&r->call, plan->state);
+    plan->ops->leave(entered);
+    return status;
+}
+
 static tn_status run_kernel(running *r) {
     const tni_plan *plan = r->plan;
     tn_block workspace = {0};
@@ -206,7 +215,7 @@ static tn_status run_kernel(running *r) {
     }
     r->call.workspace = workspace.data;
     tni_expect_error();
-    tn_status status = plan->kernel->run(&r->call, plan->state);
+    tn_status status = plan->enters ? enter_and_run(r) : plan->kernel->run(&r->call, plan->state);
     if (status != TN_OK && !tni_error_is_said()) {
         tn_fail(status, "%s: kernel '%s' failed and did not say why: %s", plan->op->contract->name, plan->kernel->name,
                 tn_status_text(status));

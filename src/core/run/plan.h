@@ -32,6 +32,7 @@ typedef struct tni_plan {
     int64_t (*strides)[TN_MAX_RANK]; /* (n_outputs) of outputs that are made on the way */
     tn_device device;
     const tni_device_ops *ops; /* of the device */
+    bool enters;               /* the kernel is called between ops->enter and ops->leave */
     bool idle;                 /* what it writes has no elements */
     bool simple;               /* no slot is dense or dropped, and nothing can go wrong but the pointers */
     const char *why;           /* TENON_LOG: which kernels were passed over, and for what; NULL: none */

@@ -502,7 +502,7 @@ static void note_why(tni_plan *plan, const tn_kernel *first, const tn_kernel *ch
     tni_free(why.data);
 }
 
-static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
+static tn_status choose_entered(tni_plan *plan, const char *wanted, tn_type type) {
     const uint32_t isa = plan->ops->isa ? plan->ops->isa() : 0;
     bool device_known = false;
     tn_call call = tni_plan_call(plan);
@@ -524,6 +524,16 @@ static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
         return TN_OK;
     }
     return no_kernel(plan, wanted, type, device_known);
+}
+
+static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
+    void *entered;
+    plan->enters = plan->op->from && plan->ops->enter;
+    if (!plan->enters) return choose_entered(plan, wanted, type);
+    TN_TRY(plan->ops->enter(plan->op->contract->name, plan->device, &entered));
+    const tn_status status = choose_entered(plan, wanted, type);
+    plan->ops->leave(entered);
+    return status;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -581,7 +591,15 @@ tn_status tni_plan_make(const tn_function *op, const tn_args *args, bool made, t
     return TN_OK;
 }
 
+/* Even where the device cannot be entered any more: there is memory to be given back. */
+static void release_state(tni_plan *plan) {
+    void *entered;
+    const bool is_in = plan->enters && plan->ops->enter(plan->op->contract->name, plan->device, &entered) == TN_OK;
+    plan->kernel->release(plan->state);
+    if (is_in) plan->ops->leave(entered);
+}
+
 void tni_plan_free(tni_plan *plan) {
-    if (plan->kernel && plan->kernel->release) plan->kernel->release(plan->state);
+    if (plan->kernel && plan->kernel->release) release_state(plan);
     tni_arena_free(plan->arena);
 }

@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,69 +143,97 @@ static tn_status check_plugin(const file *f) {
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
+static const tni_kernel_texts *texts;
+
+void tni_set_kernel_texts(const tni_kernel_texts *with) {
+    texts = with;
+}
+
 enum { MOST_PLUGINS = 256 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static struct {
-    dev_t device;
-    ino_t inode;
-    char *path; /* as it was given: operators say where they are from */
+    struct stat info; /* of the file when it was loaded */
+    char *path;       /* with no link in it */
     void *handle;
 } loaded[MOST_PLUGINS];
 static int count;
 
-static tn_status open_shared_object(const file *f, const char *kept_path, void **opened) {
-    /* A name without a slash would be looked up in the library path. */
-    char local[4096];
-    const int length = snprintf(local, sizeof local, "%s%s", strchr(f->path, '/') ? "" : "./", f->path);
-    if (length < 0 || (size_t)length >= sizeof local) {
-        return tn_fail(TN_BAD_PLUGIN, "the path of the plugin is too long");
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static bool is_unchanged(const struct stat *a, const struct stat *b) {
+    return is_same(a, b) && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Compilers write a new file in place of the old one, copying writes over it: the linker would give the old operators
+ * for the first, and has mapped the second, whose code is another now. */
+static tn_status find_loaded(const char *path, const char *whole, const struct stat *info, bool *found) {
+    *found = false;
+    for (int i = 0; i < count; i++) {
+        if (!is_same(&loaded[i].info, info) && strcmp(loaded[i].path, whole) != 0) continue;
+        *found = true;
+        if (is_unchanged(&loaded[i].info, info)) return TN_OK;
+        return tn_fail(TN_BAD_PLUGIN,
+                       "%s: the file has changed since this process loaded it, and loaded operators stay as they are; "
+                       "start a new process to use it",
+                       path);
     }
-    TN_TRY(tni_trial(local, f->path, &f->info));
-    void *handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
+    return TN_OK;
+}
+
+static tn_status open_plugin(const file *f, const char *whole, void **opened) {
+    TN_TRY(tni_trial(whole, f->path, &f->info));
+    void *handle = dlopen(whole, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
-    tn_status status = plugin ? tni_table_add_from(plugin->ops, (int)plugin->count, kept_path)
+    const void *built = dlsym(handle, "tenon_built");
+    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count, whole)
                               : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", f->path);
     *opened = handle;
+    if (status == TN_OK && built && texts) texts->add_built(built);
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
     return status;
 }
 
-/* What a file is goes by its first bytes. `check` reads it and runs nothing; `open` adds its operators. */
-typedef struct file_kind {
-    const char *begins;
-    tn_status (*check)(const file *f);
-    tn_status (*open)(const file *f, const char *kept_path, void **opened);
-} file_kind;
-static const file_kind kinds[] = {
-    {ELFMAG, check_plugin, open_shared_object},
-};
-
-static const file_kind *kind_of(const file *f) {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const size_t n = strlen(kinds[i].begins);
-        if (f->size >= n && memcmp(f->bytes, kinds[i].begins, n) == 0) return &kinds[i];
-    }
-    return &kinds[0]; /* which says what is wrong with it */
-}
-
-static tn_status open_new(const file *f, const file_kind *kind) {
+static tn_status add_plugin(const file *f, const char *whole) {
     if (count == MOST_PLUGINS) {
         return tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", f->path, MOST_PLUGINS);
     }
-    char *kept = tni_strdup(f->path);
+    char *kept = tni_strdup(whole); /* operators say where they are from */
     if (!kept) return TN_NO_MEMORY;
-    void *handle = NULL;
-    const tn_status status = kind->open(f, kept, &handle);
+    tn_status status = open_plugin(f, kept, &loaded[count].handle);
     if (status != TN_OK) {
         tni_free(kept);
         return status;
     }
-    loaded[count].device = f->info.st_dev;
-    loaded[count].inode = f->info.st_ino;
     loaded[count].path = kept;
-    loaded[count++].handle = handle;
+    loaded[count++].info = f->info;
     return TN_OK;
+}
+
+static tn_status load_plugin(const file *f) {
+    char whole[PATH_MAX];
+    bool known;
+    TN_TRY(check_plugin(f));
+    if (!realpath(f->path, whole)) return tn_fail(TN_SYSTEM, "%s: %s", f->path, strerror(errno));
+    pthread_mutex_lock(&lock);
+    tn_status status = find_loaded(f->path, whole, &f->info, &known);
+    if (!known) status = add_plugin(f, whole);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* A file of kernels as text. */
+static tn_status load_text(const file *f) {
+    char *text = tni_malloc(f->size + 1);
+    if (!text) return TN_NO_MEMORY;
+    memcpy(text, f->bytes, f->size);
+    text[f->size] = 0;
+    const tn_status status = texts->load(f->path, text);
+    tni_free(text);
+    return status;
 }
 
 static tn_status check_hash(const file *f, const char *wanted) {
@@ -220,18 +249,10 @@ static tn_status check_hash(const file *f, const char *wanted) {
                    hash, wanted);
 }
 
+/* What a file is goes by its first bytes. */
 static tn_status load_mapped(const file *f, const char *sha256) {
-    const file_kind *kind = kind_of(f);
     if (sha256) TN_TRY(check_hash(f, sha256));
-    TN_TRY(kind->check(f));
-    pthread_mutex_lock(&lock);
-    bool known = false;
-    for (int i = 0; i < count; i++) {
-        known |= loaded[i].device == f->info.st_dev && loaded[i].inode == f->info.st_ino;
-    }
-    const tn_status status = known ? TN_OK : open_new(f, kind);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return texts && texts->is_text((const char *)f->bytes, f->size) ? load_text(f) : load_plugin(f);
 }
 
 tn_status tn_load_pinned(const char *path, const char *sha256) {
@@ -275,7 +296,7 @@ void tni_plugins_load_named(void) {
 void tni_plugins_close(void) {
     pthread_mutex_lock(&lock);
     while (count > 0) {
-        if (loaded[--count].handle) dlclose(loaded[count].handle);
+        dlclose(loaded[--count].handle);
         tni_free(loaded[count].path);
     }
     pthread_mutex_unlock(&lock);

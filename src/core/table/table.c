@@ -16,6 +16,7 @@ static _Atomic bool ready;                                  /* the rows compiled
 static _Atomic bool complete;                               /* and those of TENON_PLUGINS */
 static _Thread_local bool completing;                       /* by this thread */
 static pthread_mutex_t startup = PTHREAD_MUTEX_INITIALIZER; /* of whoever completes it */
+static int n_builtin;                                       /* rows compiled in */
 static tn_function *kept;                                   /* operators that are in no table */
 static const tni_formulas *formulas;                        /* NULL: nobody compiles them */
 static const tn_op *const *builtin;                         /* families compiled in: {0} ends each, NULL all */
@@ -231,6 +232,7 @@ static tn_status add_builtin_locked(void) {
         for (const tn_op *row = *family; row->signature && n <= MOST; row++) rows[n++] = row;
     }
     TN_TRY(add_rows(rows, n, NULL));
+    n_builtin = n;
     atomic_store_explicit(&ready, true, memory_order_release);
     return TN_OK;
 }
@@ -269,11 +271,7 @@ static tn_status check_samples(const tn_function *op) {
     return TN_OK;
 }
 
-tn_status tni_table_add(const tn_op *const *rows, int n) {
-    return tni_table_add_from(rows, n, NULL);
-}
-
-tn_status tni_table_add_from(const tn_op *const *rows, int n, const char *from) {
+static tn_status add(const tn_op *const *rows, int n, const char *from) {
     TN_TRY(tni_table_ready()); /* not with the lock: it may load files */
     pthread_mutex_lock(&lock);
     tn_status status = add_rows(rows, n, from);
@@ -290,6 +288,14 @@ tn_status tni_table_add_from(const tn_op *const *rows, int n, const char *from) 
     if (bad) take_back(n);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+tn_status tni_table_add(const tn_op *const *rows, int n) {
+    return add(rows, n, NULL);
+}
+
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n, const char *from) {
+    return add(rows, n, from);
 }
 
 /* The operator that was meant, for the message; NULL: there is none that one could mean. */
@@ -321,6 +327,10 @@ const tn_function *tn_find(const char *name) {
         tn_fail(TN_NOT_FOUND, "there is no operator '%s'; `tenon ops` lists them", name);
     }
     return NULL;
+}
+
+int tni_table_builtin(void) {
+    return tni_table_ready() == TN_OK ? n_builtin : 0;
 }
 
 int tn_function_count(void) {

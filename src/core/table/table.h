@@ -10,7 +10,8 @@ struct tn_function {
     const tn_op *row;
     tni_contract *contract;
     int32_t index;                     /* in the table; -1: in none */
-    const char *from;                  /* the file that it was loaded from, which outlives it; NULL: none */
+    const char *from;                  /* of a plugin, whose functions do not enter the device by themselves: its
+                                          file, a name that outlives it. NULL: of none */
     bool completed;                    /* the row was made from a formula */
     struct tn_function *next, *before; /* of those in no table */
     /* Of one that may go: its owner and every call under way hold it, and the last to let go calls `unheld`, which
@@ -26,10 +27,11 @@ struct tn_function {
 tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule);
 /* The rows compiled in and those of TENON_PLUGINS are there; a failure is for want of memory. */
 tn_status tni_table_ready(void);
+int tni_table_builtin(void); /* how many rows are compiled in: they come first */
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
-/* The same for rows of a file, whose name stays as long as they do. */
-tn_status tni_table_add_from(const tn_op *const *rows, int n, const char *from);
+/* The same for rows of a plugin, whose file's name stays as long as they do. */
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n, const char *from);
 /* An operator that is in no table, and nobody knows until tni_operator_keep. */
 tn_status tni_operator_make(const tn_op *row, tn_function **made);
 void tni_operator_free(tn_function *op); /* with its gradient rule, not with plans; NULL is fine */
@@ -79,5 +81,13 @@ typedef struct tni_formulas {
     void (*forget)(void); /* frees what it has made for operators that are gone, when the library is shut down */
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
+
+/* Kernels as text: files that hold some, and code that plugins have of theirs; handed in by whoever compiles them. */
+typedef struct tni_kernel_texts {
+    bool (*is_text)(const char *data, size_t bytes); /* by the first bytes of a file */
+    tn_status (*load)(const char *path, const char *text);
+    void (*add_built)(const void *list); /* `tenon_built` of a plugin */
+} tni_kernel_texts;
+void tni_set_kernel_texts(const tni_kernel_texts *texts);
 
 #endif

@@ -21,15 +21,15 @@ static const char *const names[FAMILIES] = {
     "copy_fill_%d_short",  "copy_fill_%d_long",  "copy_tiles_%d",
 };
 
-static tn_status find(const tn_call *call, family f, int size, tni_launch *launch) {
+static tn_status find(const tn_call *call, family f, int size, tn_launch *launch) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static tni_launch known[TNI_MOST_GPUS][FAMILIES][5];
-    const tni_gpu *gpu;
+    static tn_launch known[TNI_MOST_GPUS][FAMILIES][5];
+    const tn_gpu *gpu;
     int power = 0;
     while (1 << power < size) power++;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu)); /* the index is one of an array's */
     pthread_mutex_lock(&lock);
-    tni_launch *found = &known[call->device.index][f][power];
+    tn_launch *found = &known[call->device.index][f][power];
     tn_status status = TN_OK;
     if (!found->kernel) {
         char name[64];
@@ -119,11 +119,11 @@ static tn_status run_lines(const tn_call *call, copying *c) {
     const int64_t block = TNI_COPY_THREADS * (few ? TNI_COPY_FEW_ITEMS : TNI_COPY_ITEMS);
     const int64_t grid = ceil_div(p.walk.count, block);
     if (grid > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: a copy of so many elements is not possible", call->name);
-    tni_launch launch;
+    tn_launch launch;
     TN_TRY(find(call, is_short ? f : f + 1, c->size, &launch));
     launch.grid = (uint32_t)grid;
     launch.block = TNI_COPY_THREADS;
-    return tni_cuda_launch(call, &launch, (void *[]){&p});
+    return tn_cuda_launch(call, &launch, (void *[]){&p});
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
@@ -165,12 +165,12 @@ static tn_status run_tiles(const tn_call *call, const copying *c, bool *done) {
     p.tiles_i = ceil_div(p.n_i, edge);
     p.tiles_j = ceil_div(p.n_j, edge);
     if ((double)p.tiles_i * (double)p.tiles_j * (double)outer.count > INT32_MAX) return TN_OK;
-    tni_launch launch;
+    tn_launch launch;
     TN_TRY(find(call, TILES, c->size, &launch));
     launch.grid = (uint32_t)(p.tiles_i * p.tiles_j * outer.count);
     launch.block = (uint32_t)(groups * groups);
     *done = true;
-    return tni_cuda_launch(call, &launch, (void *[]){&p});
+    return tn_cuda_launch(call, &launch, (void *[]){&p});
 }
 
 tn_status tni_cuda_copy(const tn_call *call, const tn_view *to, const tn_view *from) {

@@ -3,6 +3,8 @@
 
 #include "instructions.cuh"
 
+namespace tn {
+
 TN_DEVICE words load_shared(const words *p) {
     words r;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -34,3 +36,5 @@ TN_DEVICE void copy_commit() {}
 template <int GROUPS> TN_DEVICE void copy_wait_for() {}
 TN_DEVICE void copy_wait() {}
 #endif
+
+} // namespace tn

@@ -4,6 +4,8 @@
 
 #include "instructions.cuh"
 
+namespace tn {
+
 /* The block's dynamic shared memory, at a multiple of 16 bytes. */
 TN_DEVICE words *dynamic_shared() {
     extern __shared__ __align__(16) words memory[];
@@ -57,5 +59,7 @@ TN_DEVICE void bulk_expect(u64 *, u32) {}
 TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {}
 TN_DEVICE void bulk_wait(u64 *, u32) {}
 #endif
+
+} // namespace tn
 
 #endif

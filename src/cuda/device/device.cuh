@@ -8,3 +8,5 @@
 #include "math.cuh"
 #include "packs.cuh"
 #include "reduce.cuh"
+
+using namespace tn;

@@ -12,6 +12,8 @@
 #define TN_VARIANT 2
 #endif
 
+namespace tn {
+
 /* q becomes q / n, the rest is returned; 32 bits where they do. */
 TN_CALLED i64 divide_far(i64 q, i64 n) { return q / n; }
 TN_DEVICE i64 divide(i64 &q, i64 n) {
@@ -19,3 +21,7 @@ TN_DEVICE i64 divide(i64 &q, i64 n) {
     q = ((u64)a | (u64)n) >> 32 ? divide_far(a, n) : (i64)((u32)a / (u32)n);
     return a - q * n;
 }
+
+} // namespace tn
+
+using namespace tn;

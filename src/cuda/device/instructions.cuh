@@ -6,6 +6,14 @@
 #ifndef TNI_CUDA_INSTRUCTIONS
 #define TNI_CUDA_INSTRUCTIONS
 
+#define TN_DEVICE static __device__ __forceinline__
+#define TN_CALLED static __device__ __noinline__ /* long, and seldom needed */
+#define TN_MEMBER __device__ __forceinline__     /* of a struct, or a specialised template */
+/* The parameters of a kernel that has them in one struct, p. */
+#define TN_PARAMS(type) const __grid_constant__ type p
+
+namespace tn {
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -16,12 +24,6 @@ typedef int i32;
 typedef long long i64;
 typedef float f32;
 typedef double f64;
-
-#define TN_DEVICE static __device__ __forceinline__
-#define TN_CALLED static __device__ __noinline__ /* long, and seldom needed */
-#define TN_MEMBER __device__ __forceinline__     /* of a struct, or a specialised template */
-/* The parameters of a kernel that has them in one struct, p. */
-#define TN_PARAMS(type) const __grid_constant__ type p
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
@@ -177,7 +179,7 @@ TN_DEVICE void hide(f64 &a) { asm volatile("" : "+d"(a)); }
 TN_DEVICE void pin(f32 a) { asm volatile("" ::"f"(a)); }
 TN_DEVICE void pin(f64 a) { asm volatile("" ::"d"(a)); }
 
-/* ---- kernels that follow one another closely (sm_90 and later; tni_launch.programmatic) -------------------------- */
+/* ---- kernels that follow one another closely (sm_90 and later; tn_launch.programmatic) -------------------------- */
 
 #if __CUDA_ARCH__ >= 900
 /* The next kernel may be brought onto the GPU; it waits for this one's results. */
@@ -187,5 +189,7 @@ TN_DEVICE void wait_for_last() { asm volatile("griddepcontrol.wait;" ::: "memory
 TN_DEVICE void let_next_begin() {}
 TN_DEVICE void wait_for_last() {}
 #endif
+
+} // namespace tn
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "types.cuh"
 
+namespace tn {
+
 /* ---- whole numbers ----------------------------------------------------------------------------------------------- */
 
 template <class I> TN_DEVICE I ceil_div(I a, I b) { return (a + b - 1) / b; }
@@ -199,3 +201,5 @@ TN_DEVICE f32 tn_over(f32 a, f32 b) {
     q = fmaf(fmaf(-q, b, a), r, q);
     return fmaf(fmaf(-q, b, a), r, q);
 }
+
+} // namespace tn

@@ -3,6 +3,8 @@
 
 #include "vectors.cuh"
 
+namespace tn {
+
 /* VL elements of T in 16 bytes. */
 template <class T> using pack = vec<T, 16 / (int)sizeof(T)>;
 
@@ -67,7 +69,7 @@ template <class T> TN_DEVICE u32 extreme_pair(T, u32 a, u32 b, bool smallest) {
     u32 r = 0;
 #pragma unroll
     for (int half = 0; half < 32; half += 16) {
-        const float p = widen(T{(u16)(a >> half)}), q = widen(T{(u16)(b >> half)});
+        const float p = widen(from_bits<T>((u16)(a >> half))), q = widen(from_bits<T>((u16)(b >> half)));
         const float most = smallest ? fminf(p, q) : fmaxf(p, q);
         T t;
         narrow(most, t);
@@ -76,3 +78,5 @@ template <class T> TN_DEVICE u32 extreme_pair(T, u32 a, u32 b, bool smallest) {
     return r;
 }
 #endif
+
+} // namespace tn

@@ -7,6 +7,8 @@
 /* Formulas that reduce nothing leave it out: NVRTC takes 0.8 ms to read it. */
 #ifndef TN_NO_PARTIALS
 
+namespace tn {
+
 /* ---- of a thread ------------------------------------------------------------------------------------------------- */
 
 /* A reduction of few numbers. */
@@ -104,5 +106,7 @@ template <class Op, class T, class R, class To> TN_DEVICE void finish(const fini
     }
     if (way == 0 && i < p.size) narrow(slots[threadIdx.x], ((To *)p.to)[i]);
 }
+
+} // namespace tn
 
 #endif

@@ -7,6 +7,8 @@
 /* Formulas without it leave it out: NVRTC takes 0.8 ms to read it. */
 #ifndef TN_NO_RANDOM
 
+namespace tn {
+
 TN_DEVICE void philox(i64 key, i64 more, i64 stream, u64 block, u32 *c) {
     u64 m = (u64)more + ((u64)stream << 32);
     u32 k0 = (u32)key, k1 = (u32)((u64)key >> 32);
@@ -45,5 +47,7 @@ template <int N> TN_DEVICE void random_numbers(i64 key, i64 more, i64 stream, i6
         y[k] = (f32)((w & 2 ? b : a) >> 8) * 0x1p-24f;
     }
 }
+
+} // namespace tn
 
 #endif

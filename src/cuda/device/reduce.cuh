@@ -3,6 +3,8 @@
 
 #include "math.cuh"
 
+namespace tn {
+
 /* What is reduced by. of: of two; none: of nothing. */
 struct take_sum {
     template <class A> static TN_MEMBER A of(A a, A b) { return a + b; }
@@ -63,3 +65,5 @@ TN_DEVICE u32 power_of_2_from(u32 n) {
     while (p < n) p *= 2;
     return p;
 }
+
+} // namespace tn

@@ -13,6 +13,8 @@ typedef struct tni_vector {
 #ifdef __CUDACC__
 #include "device.cuh"
 
+namespace tn {
+
 template <class W, int V> struct alignas(sizeof(W) * V > 16 ? 16 : sizeof(W) * V) several { W v[V]; };
 
 template <class W, int V, class A> TN_DEVICE void read_several(const tni_vector &v, i64 i, A (&to)[V]) {
@@ -59,5 +61,7 @@ template <class A> TN_DEVICE void write_number(const tni_vector &v, i64 i, A a) 
     default: ((double *)v.data)[at] = (double)a;
     }
 }
+
+} // namespace tn
 
 #endif

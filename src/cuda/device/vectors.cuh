@@ -3,9 +3,13 @@
 
 #include "types.cuh"
 
+namespace tn {
+
 template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) vec {
     enum { VL = N }; /* no variable: each would be one in the compiled code */
     T v[N];
+    TN_MEMBER T &operator[](int i) { return v[i]; }
+    TN_MEMBER const T &operator[](int i) const { return v[i]; }
 };
 
 template <class T> struct is_half {
@@ -168,3 +172,5 @@ template <int MODE> TN_DEVICE int count_left(i64 from, i64 past, int most) {
     i64 n = past - from;
     return n <= 0 ? 0 : n < most ? (int)n : most;
 }
+
+} // namespace tn

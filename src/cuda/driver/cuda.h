@@ -6,36 +6,23 @@
 #ifndef TNI_CUDA_H
 #define TNI_CUDA_H
 
+#include <tenon/cuda.h>
+
 #include "core/host/device.h"
 #include "core/host/memory.h"
 #include "driver.h"
 
 enum { TNI_MOST_GPUS = 64 };
 
-/* What is known of a GPU; read once. */
-typedef struct tni_gpu {
-    int index;
-    char name[96];
-    int major, minor; /* compute capability */
-    int sms, l2_bytes, shared_per_block, shared_per_sm, threads_per_sm;
-    size_t memory;
-    cu_context primary; /* retained at first need; NULL before */
-    cu_pool pool;       /* Tenon's own, made at first need; NULL before */
-} tni_gpu;
-
 int tni_gpu_count(const char *wanted); /* 0 and a message where there is no GPU */
 /* Looks at no context and makes none. */
-tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu);
-/* The GPU that a call runs on. */
-static inline tn_status tni_gpu_of(const tn_call *call, const tni_gpu **gpu) {
-    return tni_gpu_get(call->name, call->device.index, gpu);
-}
+tn_status tni_gpu_get(const char *wanted, int index, const tn_gpu **gpu);
 
 /* What only people ask for: the driver takes a millisecond to find it. 0: it does not tell. */
 typedef struct tni_gpu_clocks {
     int sm_khz, memory_khz, bus_bits;
 } tni_gpu_clocks;
-tni_gpu_clocks tni_gpu_clocks_of(const tni_gpu *gpu);
+tni_gpu_clocks tni_gpu_clocks_of(const tn_gpu *gpu);
 
 /* Makes the device's context current for this thread: the current one where it is that device's already, else the
  * primary one, which is what frameworks use. leave() restores what was there. */
@@ -92,32 +79,28 @@ void tni_images_unload(void);
 
 /* A kernel for this GPU; valid in every context of it. */
 tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit, const char *name, cu_kernel *kernel);
+/* The same in an image of somebody else's, which is known by its bytes. Returns CUDA's error, or -1 and a message where
+ * there is no memory. */
+int tni_cuda_kernel_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_kernel *kernel);
+/* The same for a variable of the image, in the context that is current. */
+int tni_cuda_global_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_pointer *data, size_t *size);
+/* A variable of an image, `__constant__` or `__device__`, on the call's GPU; for `prepare`. */
+tn_status tni_cuda_global(const tn_call *call, const void *image, size_t bytes, const char *name, uint64_t *data,
+                          size_t *size);
 
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
-
-typedef struct tni_launch {
-    cu_kernel kernel;
-    char name[64]; /* for messages */
-    uint32_t grid, block, shared;
-    uint32_t cluster;  /* blocks of a cluster; 0 or 1: none */
-    bool programmatic; /* may start before the kernel ahead of it in the stream is done (it waits for it by itself) */
-} tni_launch;
 
 /* This GPU runs code of `unit` for sm_90 or later: with clusters, bulk copies and programmatic launches. */
 bool tni_cuda_has_90(const tn_call *call, const char *unit);
 
-/* Finds kernel `name` (printf-style) of file `unit` and lets it use l->shared bytes and l->cluster blocks, which are
- * set before; for `prepare`. */
-tn_status tni_cuda_find(const tn_call *call, tni_launch *l, const char *unit, const char *name, ...)
+/* As tn_cuda_find, for kernel `name` (printf-style) of file `unit`, which the build embedded. It lets the kernel use
+ * l->shared bytes and l->cluster blocks, which are set before. */
+tn_status tni_cuda_find(const tn_call *call, tn_launch *l, const char *unit, const char *name, ...)
     __attribute__((format(printf, 4, 5)));
 /* The second half of it, for a kernel from elsewhere. */
-tn_status tni_cuda_allow(const tn_call *call, const tni_launch *l);
-/* How many blocks of this launch one SM holds at a time; with clusters, how many clusters the whole GPU holds. */
-tn_status tni_cuda_occupancy(const tn_call *call, const tni_launch *l, int *most);
-
-/* On the call's device and stream. arguments: a pointer to each of the kernel's parameters. A grid of 0 does
- * nothing. */
-tn_status tni_cuda_launch(const tn_call *call, const tni_launch *l, void **arguments);
+tn_status tni_cuda_allow(const tn_call *call, const tn_launch *l);
 
 /* ---- rows of the table ------------------------------------------------------------------------------------------- */
 

@@ -155,7 +155,7 @@ tn_status tni_cuda_failed(const char *wanted, const char *what, int error) {
     const char *name = "?", *text = "?";
     api.cuGetErrorName(error, &name);
     api.cuGetErrorString(error, &text);
-    char message[400];
+    char message[480];
     snprintf(message, sizeof message, "%s: %s: CUDA error %d (%s): %s", wanted, what, error, name, text);
     if (is_sticky(error)) {
         pthread_mutex_lock(&lock);

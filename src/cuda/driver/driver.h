@@ -102,6 +102,7 @@ enum { CU_CAPTURE_RELAXED = 2 };
        void **library_values, unsigned n_library_options))                                                            \
     X(cuLibraryUnload, 12000, (cu_library library))                                                                   \
     X(cuLibraryGetKernel, 12000, (cu_kernel * kernel, cu_library library, const char *name))                          \
+    X(cuLibraryGetGlobal, 12000, (cu_pointer * data, size_t * bytes, cu_library library, const char *name))           \
     X(cuKernelGetFunction, 12000, (cu_function * function, cu_kernel kernel))                                         \
     X(cuFuncGetAttribute, 2020, (int *value, int attribute, cu_function function))                                    \
     X(cuFuncSetAttribute, 9000, (cu_function function, int attribute, int value))                                     \

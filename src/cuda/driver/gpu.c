@@ -6,6 +6,7 @@
 
 /* CUdevice_attribute */
 enum {
+    THREADS_PER_BLOCK = 1,
     CLOCK = 13,
     SMS = 16,
     MEMORY_CLOCK = 36,
@@ -15,16 +16,23 @@ enum {
     MAJOR = 75,
     MINOR = 76,
     SHARED_PER_SM = 81,
+    REGISTERS_PER_SM = 82,
     SHARED_PER_BLOCK = 97,
+    BLOCKS_PER_SM = 106,
+    SHARED_RESERVED = 111,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is filled in at first need */
-static tni_gpu gpus[TNI_MOST_GPUS];
-static _Atomic bool known[TNI_MOST_GPUS];
+static struct {
+    tn_gpu gpu;
+    _Atomic bool known; /* gpu is filled in */
+    cu_context primary; /* retained at first need; NULL before */
+    cu_pool pool;       /* Tenon's own, made at first need; NULL before */
+} gpus[TNI_MOST_GPUS];
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-static tn_status read_gpu(const tni_cuda_api *cu, const char *wanted, int index, tni_gpu *g) {
+static tn_status read_gpu(const tni_cuda_api *cu, const char *wanted, int index, tn_gpu *g) {
     const struct {
         int attribute, *value;
     } rows[] = {{SMS, &g->sms},
@@ -33,7 +41,11 @@ static tn_status read_gpu(const tni_cuda_api *cu, const char *wanted, int index,
                 {MAJOR, &g->major},
                 {MINOR, &g->minor},
                 {SHARED_PER_SM, &g->shared_per_sm},
-                {SHARED_PER_BLOCK, &g->shared_per_block}};
+                {SHARED_PER_BLOCK, &g->shared_per_block},
+                {SHARED_RESERVED, &g->shared_reserved},
+                {THREADS_PER_BLOCK, &g->threads_per_block},
+                {BLOCKS_PER_SM, &g->blocks_per_sm},
+                {REGISTERS_PER_SM, &g->registers_per_sm}};
     g->index = index;
     int error = cu->cuDeviceGetName(g->name, sizeof g->name, index);
     if (!error) error = cu->cuDeviceTotalMem(&g->memory, index);
@@ -48,7 +60,7 @@ int tni_gpu_count(const char *wanted) {
     return !cu ? 0 : cu->n_devices < TNI_MOST_GPUS ? cu->n_devices : TNI_MOST_GPUS;
 }
 
-tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu) {
+tn_status tni_gpu_get(const char *wanted, int index, const tn_gpu **gpu) {
     const tni_cuda_api *cu = tni_cuda(wanted);
     if (!cu) return TN_SYSTEM;
     if (index < 0 || index >= cu->n_devices || index >= TNI_MOST_GPUS) {
@@ -56,19 +68,23 @@ tn_status tni_gpu_get(const char *wanted, int index, const tni_gpu **gpu) {
                        cu->n_devices, cu->n_devices == 1 ? "" : "s");
     }
     tn_status status = TN_OK;
-    if (!atomic_load_explicit(&known[index], memory_order_acquire)) {
+    if (!atomic_load_explicit(&gpus[index].known, memory_order_acquire)) {
         pthread_mutex_lock(&lock);
-        if (!atomic_load(&known[index])) {
-            status = read_gpu(cu, wanted, index, &gpus[index]);
-            if (status == TN_OK) atomic_store_explicit(&known[index], true, memory_order_release);
+        if (!atomic_load(&gpus[index].known)) {
+            status = read_gpu(cu, wanted, index, &gpus[index].gpu);
+            if (status == TN_OK) atomic_store_explicit(&gpus[index].known, true, memory_order_release);
         }
         pthread_mutex_unlock(&lock);
     }
-    *gpu = &gpus[index];
+    *gpu = &gpus[index].gpu;
     return status;
 }
 
-tni_gpu_clocks tni_gpu_clocks_of(const tni_gpu *gpu) {
+tn_status tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu) {
+    return tni_gpu_get(call->name, call->device.index, gpu);
+}
+
+tni_gpu_clocks tni_gpu_clocks_of(const tn_gpu *gpu) {
     tni_gpu_clocks made = {0};
     const tni_cuda_api *cu = tni_cuda("the GPU's clocks");
     if (!cu) return made;
@@ -88,7 +104,7 @@ static bool is_current(const tni_cuda_api *cu, int index) {
 }
 
 tn_status tni_cuda_enter(const char *wanted, int index, tni_cuda_scope *scope) {
-    const tni_gpu *gpu = NULL;
+    const tn_gpu *gpu = NULL;
     scope->pushed = NULL;
     TN_TRY(tni_gpu_get(wanted, index, &gpu));
     const tni_cuda_api *cu = tni_cuda(wanted);
@@ -96,10 +112,11 @@ tn_status tni_cuda_enter(const char *wanted, int index, tni_cuda_scope *scope) {
     if (is_current(cu, index)) return TN_OK;
     int error = 0;
     pthread_mutex_lock(&lock);
-    if (!gpu->primary) error = cu->cuDevicePrimaryCtxRetain(&gpus[index].primary, index);
+    if (!gpus[index].primary) error = cu->cuDevicePrimaryCtxRetain(&gpus[index].primary, index);
+    cu_context primary = gpus[index].primary;
     pthread_mutex_unlock(&lock);
     if (error) return tni_cuda_failed(wanted, "making the GPU's context", error);
-    error = cu->cuCtxPushCurrent(gpu->primary);
+    error = cu->cuCtxPushCurrent(primary);
     if (error) return tni_cuda_failed(wanted, "entering the GPU's context", error);
     scope->pushed = cu;
     return TN_OK;

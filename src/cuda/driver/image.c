@@ -1,4 +1,4 @@
-/* Which of the images built in a GPU gets, and the kernels in it. */
+/* Which of the images built in a GPU gets, images of others, and the kernels in them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,16 +6,21 @@
 #include "cuda.h"
 #include "unpack.h"
 
-enum { MOST_UNITS = 256 };
+/* What tells images of others apart: they may lie elsewhere the next time, or something else where they were. */
+typedef struct image_key {
+    uint64_t hash[2];
+    size_t bytes;
+} image_key;
 
 typedef struct unit {
-    const char *name;
+    const char *name;                    /* of a file built in; NULL: an image of somebody else's */
+    image_key key;                       /* of the latter */
     cu_library libraries[TNI_MOST_GPUS]; /* GPUs of one kind load the same image; the driver shares it */
+    struct unit *next;
 } unit;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unit units[MOST_UNITS];
-static int n_units;
+static unit *units;
 
 /* How well an image fits: an exact one, then the nearest plain one of the same generation, then the newest PTX that is
  * not newer than the GPU. 0: not at all. */
@@ -65,7 +70,7 @@ void tni_image_describe(const tni_image *image, char text[static 32]) {
     }
 }
 
-static tn_status none(const char *wanted, const tni_gpu *gpu) {
+static tn_status none(const char *wanted, const tn_gpu *gpu) {
     if (!tni_images[0].unit) {
         return tn_fail(TN_UNSUPPORTED, "%s: this build of Tenon has no CUDA kernels: there was no CUDA compiler",
                        wanted);
@@ -97,7 +102,7 @@ int tni_cuda_load_code(const tni_cuda_api *cu, const void *code, cu_library *lib
     return error;
 }
 
-static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu *gpu, const char *name,
+static tn_status load(const tni_cuda_api *cu, const char *wanted, const tn_gpu *gpu, const char *name,
                       cu_library *library) {
     const tni_image *image = tni_image_for(name, gpu->major, gpu->minor);
     void *memory;
@@ -113,24 +118,33 @@ static tn_status load(const tni_cuda_api *cu, const char *wanted, const tni_gpu 
     return tni_cuda_failed(wanted, what, error);
 }
 
-/* The caller holds the lock. */
-static unit *unit_named(const char *name) {
-    for (int i = 0; i < n_units; i++) {
-        if (strcmp(units[i].name, name) == 0) return &units[i];
+/* ---- what is loaded ---------------------------------------------------------------------------------------------- */
+
+/* The caller holds the lock. NULL: no memory. */
+static unit *unit_of(const char *name, image_key key) {
+    unit *u = units;
+    for (; u; u = u->next) {
+        const bool same = name ? u->name && strcmp(u->name, name) == 0
+                               : !u->name && memcmp(&u->key, &key, sizeof key) == 0;
+        if (same) return u;
     }
-    if (n_units == MOST_UNITS) return NULL;
-    units[n_units].name = name;
-    return &units[n_units++];
+    u = tni_calloc(1, sizeof *u);
+    if (!u) return NULL;
+    u->name = name;
+    u->key = key;
+    u->next = units;
+    units = u;
+    return u;
 }
 
 tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit_name, const char *name, cu_kernel *kernel) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     TN_TRY(tni_gpu_get(wanted, index, &gpu));
     const tni_cuda_api *cu = tni_cuda(wanted);
     if (!cu) return TN_SYSTEM;
     pthread_mutex_lock(&lock);
-    unit *u = unit_named(unit_name);
-    tn_status status = u ? TN_OK : tn_fail(TN_SYSTEM, "%s: more than %d files of kernels", wanted, MOST_UNITS);
+    unit *u = unit_of(unit_name, (image_key){0});
+    tn_status status = u ? TN_OK : TN_NO_MEMORY;
     if (u && !u->libraries[index]) status = load(cu, wanted, gpu, unit_name, &u->libraries[index]);
     cu_library library = u ? u->libraries[index] : NULL;
     pthread_mutex_unlock(&lock);
@@ -142,17 +156,68 @@ tn_status tni_cuda_kernel(const char *wanted, int index, const char *unit_name, 
     return tni_cuda_failed(wanted, what, error);
 }
 
+static uint64_t hash_of(const unsigned char *data, size_t bytes, uint64_t h) {
+    for (; bytes >= 8; data += 8, bytes -= 8) {
+        uint64_t word;
+        memcpy(&word, data, 8);
+        h = (h ^ word) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    for (; bytes; data++, bytes--) h = (h ^ *data) * 0x100000001B3u;
+    return h ^ h >> 32;
+}
+
+/* PTX is text, and the driver reads on to its 0. */
+static int load_foreign(const tni_cuda_api *cu, const void *image, size_t bytes, cu_library *library) {
+    const unsigned char *data = image;
+    const bool is_binary = data[0] == 0x7f || data[0] == 0x50; /* ELF, fatbin */
+    if (is_binary || data[bytes - 1] == 0) return tni_cuda_load_code(cu, image, library);
+    char *text = tni_malloc(bytes + 1);
+    if (!text) return -1;
+    memcpy(text, image, bytes);
+    text[bytes] = 0;
+    const int error = tni_cuda_load_code(cu, text, library);
+    tni_free(text);
+    return error;
+}
+
+/* The image as the driver has it; loads it where that is not done. */
+static int library_of(const tni_cuda_api *cu, int index, const void *image, size_t bytes, cu_library *library) {
+    const image_key key = {{hash_of(image, bytes, 1), hash_of(image, bytes, 0xC2B2AE3D27D4EB4Fu)}, bytes};
+    pthread_mutex_lock(&lock);
+    unit *u = unit_of(NULL, key);
+    int error = u ? 0 : -1;
+    if (u && !u->libraries[index]) error = load_foreign(cu, image, bytes, &u->libraries[index]);
+    *library = u ? u->libraries[index] : NULL;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+int tni_cuda_kernel_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_kernel *kernel) {
+    cu_library library;
+    const int error = library_of(cu, index, image, bytes, &library);
+    return error ? error : cu->cuLibraryGetKernel(kernel, library, name);
+}
+
+int tni_cuda_global_in(const tni_cuda_api *cu, int index, const void *image, size_t bytes, const char *name,
+                       cu_pointer *data, size_t *size) {
+    cu_library library;
+    const int error = library_of(cu, index, image, bytes, &library);
+    return error ? error : cu->cuLibraryGetGlobal(data, size, library, name);
+}
+
 void tni_images_unload(void) {
     const char *wanted = "unloading kernels";
-    const bool any = n_units > 0;
-    const tni_cuda_api *cu = any ? tni_cuda(wanted) : NULL;
+    const tni_cuda_api *cu = units ? tni_cuda(wanted) : NULL;
     pthread_mutex_lock(&lock);
-    for (int u = 0; u < n_units; u++) {
+    for (unit *u = units, *next; u; u = next) {
+        next = u->next;
         for (int i = 0; i < TNI_MOST_GPUS; i++) {
-            if (units[u].libraries[i] && cu) cu->cuLibraryUnload(units[u].libraries[i]);
-            units[u].libraries[i] = NULL;
+            if (u->libraries[i] && cu) cu->cuLibraryUnload(u->libraries[i]);
         }
+        tni_free(u);
     }
-    n_units = 0;
+    units = NULL;
     pthread_mutex_unlock(&lock);
 }

@@ -5,8 +5,10 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/host/library.h"
+#include "core/host/text.h"
 #include "cuda.h"
 
 typedef struct nvrtc_program *program; /* nvrtcProgram */
@@ -25,9 +27,12 @@ typedef struct nvrtc_program *program; /* nvrtcProgram */
     X(GetPTXSize, (program made, size_t * bytes))                                                                \
     X(GetPTX, (program made, char *code))                                                                        \
     X(GetProgramLogSize, (program made, size_t * bytes))                                                         \
-    X(GetProgramLog, (program made, char *log))
+    X(GetProgramLog, (program made, char *log))                                                                  \
+    X(AddNameExpression, (program made, const char *expression))                                                 \
+    X(GetLoweredName, (program made, const char *expression, const char **name))
 
-enum { MOST_ARCHS = 128, MOST_OPTIONS = 16, LEAST_MAJOR = 12 };
+#define DEVICE_HEADER "tenon/device.cuh"
+enum { MOST_ARCHS = 128, MOST_OPTIONS = 48, MOST_HEADERS = 32, LEAST_MAJOR = 12 };
 
 static struct {
 #define FIELD(name, arguments) int(*name) arguments;
@@ -154,15 +159,45 @@ static tn_status take_code(const char *wanted, program made, tni_compiled_code *
     return failed(wanted, "taking the code", error);
 }
 
-tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
-                            const char *const *options, tni_compiled_code *made) {
+static tn_status take_names(const char *wanted, program made, const char *const *kernels, tni_compiled_code *code) {
+    tni_text text = {0};
+    for (int error; kernels && *kernels; kernels++) {
+        const char *name;
+        error = nvrtc.GetLoweredName(made, *kernels, &name);
+        if (error) {
+            tni_free(text.data);
+            return failed(wanted, *kernels, error);
+        }
+        tni_text_add(&text, "%s\n", name);
+    }
+    code->names = text.data;
+    return text.failed ? TN_NO_MEMORY : TN_OK;
+}
+
+static int begin(const tni_nvrtc_job *job, program *made) {
+    const char *called[MOST_HEADERS], *texts[MOST_HEADERS];
+    int n = 0;
+    if (strstr(job->source, DEVICE_HEADER)) {
+        called[n] = DEVICE_HEADER;
+        texts[n++] = tni_device_text;
+    }
+    for (const tni_header *h = job->headers; h && h->name && n < MOST_HEADERS; h++) {
+        called[n] = h->name;
+        texts[n++] = h->text;
+    }
+    int error = nvrtc.CreateProgram(made, job->source, job->name, n, texts, called);
+    for (const char *const *k = job->kernels; k && *k && !error; k++) error = nvrtc.AddNameExpression(*made, *k);
+    return error;
+}
+
+tn_status tni_nvrtc_run(const char *wanted, const tni_nvrtc_job *job, tni_compiled_code *made) {
     const char *all[MOST_OPTIONS];
     char arch[32];
     int n = 0;
     program compiled = NULL;
     *made = (tni_compiled_code){0};
     if (!tni_nvrtc_version(wanted)) return TN_SYSTEM;
-    const int exact = major * 10 + minor, best = knows(exact) ? exact : nearest(exact);
+    const int exact = job->major * 10 + job->minor, best = knows(exact) ? exact : nearest(exact);
     if (!best) {
         return tn_fail(TN_UNSUPPORTED, "%s: NVRTC %d.%d cannot compile for sm_%d or anything older", wanted,
                        nvrtc.version / 1000, nvrtc.version % 1000 / 10, exact);
@@ -171,13 +206,24 @@ tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *so
     snprintf(arch, sizeof arch, "-arch=%s_%d", made->is_ptx ? "compute" : "sm", best);
     all[n++] = arch;
     all[n++] = "-std=c++17";
-    while (options && *options && n < MOST_OPTIONS) all[n++] = *options++;
-    int error = nvrtc.CreateProgram(&compiled, source, name, 0, NULL, NULL);
+    for (const char *const *o = job->options; o && *o; o++) {
+        if (n == MOST_OPTIONS) return tn_fail(TN_BAD_VALUE, "%s: at most %d options for NVRTC", wanted, MOST_OPTIONS - 2);
+        all[n++] = *o;
+    }
+    int error = begin(job, &compiled);
     if (error) return failed(wanted, "beginning", error);
     error = nvrtc.CompileProgram(compiled, n, all);
-    const tn_status status = error ? refused(wanted, compiled, error) : take_code(wanted, compiled, made);
+    tn_status status = error ? refused(wanted, compiled, error) : take_code(wanted, compiled, made);
+    if (status == TN_OK) status = take_names(wanted, compiled, job->kernels, made);
+    if (status != TN_OK) tni_free(made->data), made->data = NULL;
     nvrtc.DestroyProgram(&compiled);
     return status;
+}
+
+tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
+                            const char *const *options, tni_compiled_code *made) {
+    const tni_nvrtc_job job = {name, source, major, minor, options, NULL, NULL};
+    return tni_nvrtc_run(wanted, &job, made);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */

@@ -18,8 +18,8 @@ static tni_row_piece piece_of(tn_type type, int64_t n) {
 }
 
 int tni_row_clustered(const tn_call *call, const char *unit) {
-    const tni_gpu *gpu;
-    if (!tni_cuda_has_90(call, unit) || tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const tn_gpu *gpu;
+    if (!tni_cuda_has_90(call, unit) || tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     return gpu->major <= 10 ? TNI_ROW_CLUSTER : TNI_ROW_CLUSTER / 2;
 }
 
@@ -89,8 +89,8 @@ int tni_row_full(const tni_gpu_rows *rows, int32_t views, int each, int most) {
 
 int tni_row_full_rows(const tn_call *call, tn_type type, const tni_gpu_rows *rows) {
     const int64_t many = 16; /* for each multiprocessor */
-    const tni_gpu *gpu;
-    if (tn_type_size(type) > 2 || tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const tn_gpu *gpu;
+    if (tn_type_size(type) > 2 || tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     return rows->count >= many * gpu->sms ? 2 : 1;
 }
 
@@ -133,36 +133,35 @@ bool tni_rows_aligned(const tni_gpu_rows *rows, int32_t views, tn_type type) {
 
 bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, tn_type type,
                       int32_t views, uint32_t bytes, uint32_t own) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK || bytes + own > (uint32_t)gpu->shared_per_block) return false;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK || bytes + own > (uint32_t)gpu->shared_per_block) return false;
     return plan->piece == TNI_PIECE_WHOLE && tni_rows_aligned(rows, views, type);
 }
 
-tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
-                             tni_launch *l) {
+tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tn_launch *l) {
     l->grid = tni_row_grid(plan, count);
     l->block = (uint32_t)plan->threads;
     return tni_cuda_find(call, l, call->name, "%s_warp_%c%d_%s", call->name, plan->piece, plan->each,
                          tn_type_name(type));
 }
 
-tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tni_launch *l,
+tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tn_launch *l,
                               int64_t *at_once) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     int most;
-    TN_TRY(tni_gpu_of(call, &gpu));
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     l->block = (uint32_t)plan->threads;
     l->cluster = (uint32_t)plan->cluster;
     TN_TRY(tni_cuda_find(call, l, call->name, "%s_block_%c_%s", call->name, plan->piece, tn_type_name(type)));
-    TN_TRY(tni_cuda_occupancy(call, l, &most));
+    TN_TRY(tn_cuda_occupancy(call, l, &most));
     *at_once = plan->cluster > 1 ? most : (int64_t)most * gpu->sms;
     return TN_OK;
 }
 
 tn_status tni_row_find_split(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
-                             tni_launch *first, tni_launch *second) {
+                             tn_launch *first, tn_launch *second) {
     const char *name = tn_type_name(type);
-    *first = *second = (tni_launch){.grid = tni_row_grid(plan, count), .block = (uint32_t)plan->threads};
+    *first = *second = (tn_launch){.grid = tni_row_grid(plan, count), .block = (uint32_t)plan->threads};
     TN_TRY(tni_cuda_find(call, first, call->name, "%s_split_%c_%s", call->name, plan->piece, name));
     return tni_cuda_find(call, second, call->name, "%s_write_%c_%s", call->name, plan->piece, name);
 }

@@ -82,14 +82,14 @@ static inline bool tni_row_may_split(const tni_row_plan *plan) {
 /* ---- the kernels of an operator: OP_warp_…, OP_block_…, OP_split_… and OP_write_… in OP.cu ----------------------- */
 
 /* Rows that some lanes have. */
-tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tni_launch *l);
+tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tn_launch *l);
 /* Rows that a block or a cluster has, and how many of them the GPU has under way at once: 0 where the cluster does not
  * fit. l->shared is set before, l->grid after. */
-tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tni_launch *l,
+tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tn_launch *l,
                               int64_t *at_once);
 /* Rows that are split: a launch that looks at the pieces and one that writes them. */
 tn_status tni_row_find_split(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count,
-                             tni_launch *first, tni_launch *second);
+                             tn_launch *first, tn_launch *second);
 
 static inline tni_number tni_number_of(double a) {
     return (tni_number){.f64 = a, .f32 = (float)a};

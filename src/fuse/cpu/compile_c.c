@@ -284,7 +284,7 @@ static bool check_compiler(void) {
 
 /* From memory, by a file that has no name. The loader takes two libraries whose paths are spelt alike for one, and
  * numbers of files come again: each is spelt in its own way. */
-static void *open_library(const char *data, size_t bytes) {
+void *tni_open_library(const char *data, size_t bytes) {
     static _Atomic uint32_t count;
     char path[256];
     int file = memfd_create("tenon", MFD_CLOEXEC);
@@ -301,7 +301,7 @@ static void *open_library(const char *data, size_t bytes) {
 }
 
 static bool load(struct tni_c_code *code, const char *data, size_t bytes) {
-    void *library = open_library(data, bytes);
+    void *library = tni_open_library(data, bytes);
     tni_c_loop *loops = library ? tni_malloc((size_t)code->n_loops * sizeof *loops) : NULL;
     bool all = loops != NULL;
     for (int32_t i = 0; i < code->n_loops && all; i++) {

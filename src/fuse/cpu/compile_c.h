@@ -46,6 +46,9 @@ void tni_c_end(void);
 /* The command, which may be several words: TENON_CC, CC or cc. */
 const char *tni_c_compiler(void);
 
+/* A shared object from memory; NULL: it cannot be opened. */
+void *tni_open_library(const char *data, size_t bytes);
+
 /* A file that the loops' text includes. */
 typedef struct tni_c_file {
     const char *name, *text;

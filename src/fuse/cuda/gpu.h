@@ -87,8 +87,8 @@ typedef struct tni_gpu_step {
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;
-    int32_t parts;        /* tensors of lists that a launch has room for; 0: no lists */
-    tni_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
+    int32_t parts;       /* tensors of lists that a launch has room for; 0: no lists */
+    tn_launch launch[2]; /* filled in when code is loaded; the second only when memory is met that needs it */
 } tni_gpu_step;
 
 typedef struct tni_gpu_program {
@@ -211,7 +211,7 @@ void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const 
 /* gpu_run.c */
 extern const tni_backend tni_cuda_backend;
 /* Options for a text without the prelude, up to NULL; returns how many. Leaves out what the text does not need. */
-enum { TNI_GPU_OPTIONS = 5 };
+enum { TNI_GPU_OPTIONS = 6 };
 int tni_gpu_options(const char *wanted, const char *text, const char **options);
 /* text: what follows the prelude; variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,

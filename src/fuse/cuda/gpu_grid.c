@@ -176,7 +176,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
 static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     const tni_planner *p = part->p;
     const tn_call *call = p->b->call;
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
     part->sms = known ? gpu->sms : TNI_GPU_SMS;
     part->ring_most = TNI_GPU_RING_MOST;

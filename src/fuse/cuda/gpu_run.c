@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 4,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 5,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -95,6 +95,7 @@ int tni_gpu_options(const char *wanted, const char *text, const char **options) 
     int n = 0;
     options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
     if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";
+    options[n++] = "-DTN_PLAIN_HALVES";
     if (!strstr(text, "random_numbers(")) options[n++] = "-DTN_NO_RANDOM";
     if (!reduces) options[n++] = "-DTN_NO_PARTIALS";
     options[n] = NULL;
@@ -143,8 +144,7 @@ tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int
 }
 
 /* A driver may refuse what an NVRTC made that it is too old for; the one at hand then makes it anew. */
-static tn_status load_code(const tn_call *call, const char *text, int variant, const tni_gpu *gpu,
-                           cu_library *library) {
+static tn_status load_code(const tn_call *call, const char *text, int variant, const tn_gpu *gpu, cu_library *library) {
     tni_compiled_code code;
     TN_TRY(tni_gpu_compile(call->name, text, variant, gpu->major, gpu->minor, &code));
     tn_status status = tni_cuda_load(call->name, call->device.index, &code, library);
@@ -160,7 +160,7 @@ static tn_status load_code(const tn_call *call, const char *text, int variant, c
 }
 
 static tn_status load_library(const tn_call *call, const char *text, int variant, cu_library *library) {
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
     tni_cache_key key = key_of(text, variant, gpu->major, gpu->minor, 0);
     if (find_loaded(&key, call->device.index, library)) return TN_OK;
@@ -168,7 +168,7 @@ static tn_status load_library(const tn_call *call, const char *text, int variant
     return keep_loaded(&key, call->device.index, *library);
 }
 
-static tn_status find_kernel(const tn_call *call, cu_library library, tni_launch *l) {
+static tn_status find_kernel(const tn_call *call, cu_library library, tn_launch *l) {
     const tni_cuda_api *cu = tni_cuda(call->name);
     if (!cu) return TN_SYSTEM;
     int error = cu->cuLibraryGetKernel(&l->kernel, library, l->name);
@@ -177,14 +177,14 @@ static tn_status find_kernel(const tn_call *call, cu_library library, tni_launch
 
 static tn_status load_variant(const tni_program *program, const tn_call *call, int k) {
     cu_library library;
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
     TN_TRY(load_library(call, tni_on_gpu(program)->text, k, &library));
     for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
         tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
-        tni_launch *l = &step->launch[k];
+        tn_launch *l = &step->launch[k];
         if (!step->steps[k]) continue;
-        *l = (tni_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
+        *l = (tn_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
         memcpy(l->name, step->name[k], sizeof step->name[k]);
         l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
         TN_TRY(find_kernel(call, library, l));
@@ -363,9 +363,9 @@ static tn_status run(const tni_program *program, const tn_call *call) {
         tni_gpu_next next = {0};
         if (!step->steps[k]) continue;
         do {
-            tni_launch launch = step->launch[k];
+            tn_launch launch = step->launch[k];
             launch.grid = tni_gpu_words(program, step, k, call, &next, words);
-            if (launch.grid) TN_TRY(tni_cuda_launch(call, &launch, (void *[]){words}));
+            if (launch.grid) TN_TRY(tn_cuda_launch(call, &launch, (void *[]){words}));
         } while (!tni_gpu_is_done(program, step, &next));
     }
     return TN_OK;

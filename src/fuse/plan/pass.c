@@ -297,6 +297,26 @@ static bool makes_bf16(const tni_planner *p) {
     return true;
 }
 
+/* Does a step, such as floor or a comparison, stand behind a quotient or a function? Where its argument is a little off
+ * the step, the result is wholly another: floor(6 / 3) is 2 and never 1. */
+static tn_status has_steps(const tni_planner *p, bool *steps) {
+    const tni_graph *g = p->g;
+    bool *rounded = tni_arena_alloc(p->b->arena, (size_t)g->n + 1);
+    if (!rounded) return TN_NO_MEMORY;
+    *steps = false;
+    for (int32_t i = 0; i < g->n; i++) {
+        const tni_gnode *n = &g->nodes[i];
+        bool behind = false;
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) behind |= rounded[tni_resolve(p->b, n->arg[k])];
+        const bool whole = n->op == TNI_P_CAST && tni_class_of(g, n->kind) != TNI_CLASS_FLOAT;
+        const bool is_step = whole || n->op == TNI_P_FLOOR || n->op == TNI_P_ROUND || n->op == TNI_P_SIGN ||
+                             n->op == TNI_P_MOD || tni_prims[n->op].typing == TNI_TYPED_TEST;
+        *steps |= p->needed[i] && p->memory_of[i] < 0 && is_step && behind;
+        rounded[i] = p->memory_of[i] < 0 && (behind || tni_prims[n->op].typing == TNI_TYPED_FLOAT);
+    }
+    return TN_OK;
+}
+
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* For what is known of each node in this pass. */
@@ -321,6 +341,8 @@ tn_status tni_plan_pass(tni_binding *b, tni_pass *pass, tni_planner *p) {
     set_dims(p);
     TN_TRY(merge_dims(p));
     set_levels(p);
-    pass->coarse = makes_bf16(p);
+    bool steps;
+    TN_TRY(has_steps(p, &steps));
+    pass->coarse = makes_bf16(p) && !steps;
     return TN_OK;
 }

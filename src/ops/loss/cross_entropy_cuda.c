@@ -54,7 +54,7 @@ size_t tni_cross_entropy_cuda_workspace(const tn_call *call) {
 /* ---- cross_entropy ----------------------------------------------------------------------------------------------- */
 
 typedef struct forward_state {
-    tni_launch divisor, first, second, total; /* second: writes, where rows are split */
+    tn_launch divisor, first, second, total; /* second: writes, where rows are split */
     tni_cross_entropy p;
     room room;
     bool may_feed; /* rows are as far apart as 16-byte copies need */
@@ -86,8 +86,8 @@ static tn_status find_blocks(const tn_call *call, tn_type type, const tni_row_pl
 /* Blocks of a long row; 0 where it is none: it is too short or too long for that, or label smoothing looks at all of
  * it. By the length of a row and the attributes alone. */
 static int long_cluster(const tn_call *call, const tni_row_plan *plan, tn_type type, const forward_state *s) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK || gpu->shared_per_block < LONG_SHARED) return 0;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK || gpu->shared_per_block < LONG_SHARED) return 0;
     if (plan->cluster == 1 || plan->piece != TNI_PIECE_WHOLE || type == TN_F64 || s->p.soft.f64 != 0) return 0;
     const int64_t size = CROSS_ENTROPY_LONG * (16 / (int64_t)tn_type_size(type));
     int cluster = 1;
@@ -97,16 +97,16 @@ static int long_cluster(const tn_call *call, const tni_row_plan *plan, tn_type t
 
 static tn_status find_long(const tn_call *call, tn_type type, forward_state *s) {
     const int64_t part = s->p.cluster * CROSS_ENTROPY_LONG * (16 / (int64_t)tn_type_size(type));
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     int most;
-    TN_TRY(tni_gpu_of(call, &gpu));
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     s->may_feed = tni_rows_aligned(&s->p.rows, 1, type);
     s->p.chunks = (int)ceil_div(s->p.rows.n, part);
     s->first.block = CROSS_ENTROPY_LONG;
     s->first.cluster = (uint32_t)s->p.cluster;
     s->first.shared = CROSS_ENTROPY_LONG * CROSS_ENTROPY_SLOTS * 16;
     TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_long_%s", tn_type_name(type)));
-    TN_TRY(tni_cuda_occupancy(call, &s->first, &most));
+    TN_TRY(tn_cuda_occupancy(call, &s->first, &most));
     if (most < 1) return find_split(call, type, s);
     const int64_t at_once = s->p.cluster > 1 ? most : (int64_t)most * gpu->sms;
     s->first.grid = (uint32_t)(min(at_once, s->p.rows.count) * s->p.cluster);
@@ -118,7 +118,7 @@ static tn_status find_streamed(const tn_call *call, tn_type type, const tni_row_
     s->p.whole = 1;
     s->p.splits = 1;
     s->p.split = s->p.rows.n;
-    s->first = (tni_launch){.grid = (uint32_t)s->p.rows.count, .block = TNI_ROW_BLOCK};
+    s->first = (tn_launch){.grid = (uint32_t)s->p.rows.count, .block = TNI_ROW_BLOCK};
     return tni_cuda_find(call, &s->first, call->name, "cross_entropy_split_%c_%s", plan->piece, tn_type_name(type));
 }
 
@@ -153,7 +153,7 @@ static tn_status find_sums(const tn_call *call, tn_type type, forward_state *s) 
     const int64_t parts = max(min(ceil_div(count, 4 * CROSS_ENTROPY_BLOCK), CROSS_ENTROPY_PARTS), 1);
     s->p.parts = (int)parts;
     s->p.part_rows = ceil_div(count, parts);
-    s->divisor = s->total = (tni_launch){.grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK};
+    s->divisor = s->total = (tn_launch){.grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK};
     s->p.ends_alone = parts == 1 && !s->p.gx;
     if (s->p.ends_alone) s->divisor.grid = 0;
     TN_TRY(tni_cuda_find(call, &s->divisor, call->name, "cross_entropy_divisor"));
@@ -197,10 +197,10 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     p.losses = workspace + s->room.losses;
     p.partials = workspace + s->room.partials;
     p.fed = s->may_feed && tni_is_aligned(&p.x, 1);
-    TN_TRY(tni_cuda_launch(call, &s->divisor, (void *[]){&p}));
-    TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
-    TN_TRY(tni_cuda_launch(call, &s->second, (void *[]){&p}));
-    return tni_cuda_launch(call, &s->total, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &s->divisor, (void *[]){&p}));
+    TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
+    TN_TRY(tn_cuda_launch(call, &s->second, (void *[]){&p}));
+    return tn_cuda_launch(call, &s->total, (void *[]){&p});
 }
 
 /* ---- cross_entropy_grad ------------------------------------------------------------------------------------------ */
@@ -221,13 +221,13 @@ bool tni_cross_entropy_grad_cuda_accepts(const tn_call *call) {
 }
 
 typedef struct grad_state {
-    tni_launch pieces, elements; /* pieces: of 16 bytes, where everything is aligned */
+    tn_launch pieces, elements; /* pieces: of 16 bytes, where everything is aligned */
     tni_cross_entropy_grad p;
     int64_t vector; /* elements of 16 bytes */
     bool may_piece;
 } grad_state;
 
-static uint32_t grad_grid(const tni_gpu *gpu, int64_t pieces) {
+static uint32_t grad_grid(const tn_gpu *gpu, int64_t pieces) {
     return (uint32_t)min(ceil_div(pieces, GRAD_BLOCK), (int64_t)gpu->sms * GRAD_BLOCKS_PER_SM);
 }
 
@@ -235,10 +235,10 @@ static tn_status fill_grad(const tn_call *call, void *state) {
     const cross_entropy_grad_args a = cross_entropy_grad_args_of(call);
     const tn_type type = a.gx->type;
     const tni_rows rows = grad_rows_of(&a);
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     grad_state *s = state;
     TN_TRY(tni_gpu_rows_of(call, &s->p.rows, &rows));
-    TN_TRY(tni_gpu_of(call, &gpu));
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     s->p.one = a.reduction != REDUCE_NONE;
     s->vector = 16 / (int64_t)tn_type_size(type);
     s->may_piece = rows.n % s->vector == 0 && tni_rows_aligned(&s->p.rows, CROSS_ENTROPY_GRAD_DLOSS, type);
@@ -262,5 +262,5 @@ tn_status tni_cross_entropy_grad_cuda_run(const tn_call *call, void *state) {
     p.dx = a.dx->data;
     const bool pieces = s->may_piece && tni_is_aligned((const void *[]){p.gx, p.dx}, 2);
     p.pieces = pieces ? p.rows.n / s->vector : p.rows.n;
-    return tni_cuda_launch(call, pieces ? &s->pieces : &s->elements, (void *[]){&p});
+    return tn_cuda_launch(call, pieces ? &s->pieces : &s->elements, (void *[]){&p});
 }

@@ -22,8 +22,8 @@ typedef struct bn_plan {
     bool singles;     /* or with single elements in registers */
     tni_batch_norm p; /* all but the pointers */
     bool has_90;      /* code for sm_90 or later */
-    tni_launch sums, end, write;
-    tni_launch write_any; /* rows: instead of `write` where tensors cannot be written 16 bytes at a time */
+    tn_launch sums, end, write;
+    tn_launch write_any; /* rows: instead of `write` where tensors cannot be written 16 bytes at a time */
 } bn_plan;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static bool is_wide(const tni_batch_norm *p, bool rows, int size) {
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
 /* A channel's packs, in parts that keep every thread busy, more of them where there are few channels. */
-static void divide_planes(tni_batch_norm *p, int64_t per_pack, const tni_gpu *gpu) {
+static void divide_planes(tni_batch_norm *p, int64_t per_pack, const tn_gpu *gpu) {
     const int64_t good = TNI_BN_THREADS * BATCH;
     p->packs = ceil_div(p->s, per_pack);
     p->units = p->n * p->packs;
@@ -131,7 +131,7 @@ static const direction backward = {.kept = 2,
 
 /* The sums: as many blocks as there are at a time, which take turns: chunk by chunk, all at about the same place of x.
  * To write, elements of 2 bytes the same way; of others a block for each chunk. Either is the faster one there. */
-static void divide_rows(bn_plan *plan, int64_t per_pack, direction way, const tni_gpu *gpu) {
+static void divide_rows(bn_plan *plan, int64_t per_pack, direction way, const tn_gpu *gpu) {
     tni_batch_norm *p = &plan->p;
     const bool small = per_pack == 8;
     const int64_t packs = ceil_div(p->c, per_pack);
@@ -158,7 +158,7 @@ static void set_divisor(tni_batch_norm *p) {
 }
 
 /* c > 0 */
-static void divide(bn_plan *plan, const tn_call *call, const tn_view *x, direction way, const tni_gpu *gpu) {
+static void divide(bn_plan *plan, const tn_call *call, const tn_view *x, direction way, const tn_gpu *gpu) {
     const int64_t per_pack = 16 / (int64_t)tn_type_size(x->type);
     tni_batch_norm *p = &plan->p;
     p->n = x->shape[0];
@@ -191,7 +191,7 @@ typedef struct keeping {
  * blocks on a multiprocessor, in kilobytes that it moves meanwhile; to wait for each other costs more where it has
  * nothing else to do. */
 static keeping keep(int64_t blocks, const tni_batch_norm *p, int64_t units, int64_t bytes, int64_t most_threads,
-                    const tni_gpu *gpu) {
+                    const tn_gpu *gpu) {
     keeping k = {.blocks = blocks, .per_block = ceil_div(units, blocks), .threads = FEWEST};
     while (k.threads < most_threads && k.threads * BATCH < k.per_block) k.threads *= 2;
     k.shared = k.per_block * bytes;
@@ -206,7 +206,7 @@ static keeping keep(int64_t blocks, const tni_batch_norm *p, int64_t units, int6
 
 /* Where a channel fits into the shared memory of a block or a cluster of blocks, one kernel does all. Planes of packs
  * that are not full are taken as single elements, in registers: they begin anywhere. */
-static void hold_channels(bn_plan *plan, int64_t size, direction way, const tni_gpu *gpu) {
+static void hold_channels(bn_plan *plan, int64_t size, direction way, const tn_gpu *gpu) {
     tni_batch_norm *p = &plan->p;
     const bool singles = p->s * size % 16 != 0;
     const int64_t units = singles ? p->count : p->units, bytes = singles ? 0 : 16 * way.kept;
@@ -239,8 +239,8 @@ static void hold_channels(bn_plan *plan, int64_t size, direction way, const tni_
 /* Numbers of parts and channels: in the workspace one after the other. */
 static size_t workspace(const tn_call *call, const tn_view *x, bool rows, direction way) {
     bn_plan plan = {.rows = rows};
-    const tni_gpu *gpu;
-    if (x->shape[1] == 0 || tni_gpu_of(call, &gpu) != TN_OK) return 0;
+    const tn_gpu *gpu;
+    if (x->shape[1] == 0 || tn_cuda_gpu(call, &gpu) != TN_OK) return 0;
     divide(&plan, call, x, way, gpu);
     hold_channels(&plan, (int64_t)tn_type_size(x->type), way, gpu);
     const int64_t numbers = (plan.p.n_parts * TNI_BN_SUMS + TNI_BN_NUMBERS) * plan.p.c;
@@ -267,7 +267,7 @@ static void set_wide(const bn_plan *plan, tni_batch_norm *p, int size) {
     p->full = p->wide && p->is_short && p->s * size % 16 == 0;
 }
 
-static const tni_launch *writer_of(const bn_plan *plan, const tni_batch_norm *p) {
+static const tn_launch *writer_of(const bn_plan *plan, const tni_batch_norm *p) {
     return plan->rows && !p->wide ? &plan->write_any : &plan->write;
 }
 
@@ -292,8 +292,8 @@ static tn_status find(const tn_call *call, tn_type type, const char *kind, const
 
 /* How the work is divided, unless the tensors are empty. */
 static tn_status fill(const tn_call *call, const tn_view *x, direction way, bn_plan *plan) {
-    const tni_gpu *gpu;
-    TN_TRY(tni_gpu_of(call, &gpu));
+    const tn_gpu *gpu;
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     plan->empty = x->shape[1] == 0;
     if (plan->empty) return TN_OK;
     divide(plan, call, x, way, gpu);
@@ -338,10 +338,10 @@ tn_status tni_batch_norm_cuda_run(const tn_call *call, void *state) {
     set_forward(&p, &a);
     set_workspace(&p, call, a.x->type == TN_F64 ? 8 : 4);
     set_wide(plan, &p, (int)tn_type_size(a.x->type));
-    if (plan->one) return tni_cuda_launch(call, &plan->write, (void *[]){&p});
-    TN_TRY(tni_cuda_launch(call, &plan->sums, (void *[]){&p}));
-    TN_TRY(tni_cuda_launch(call, &plan->end, (void *[]){&p}));
-    return tni_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
+    if (plan->one) return tn_cuda_launch(call, &plan->write, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &plan->sums, (void *[]){&p}));
+    TN_TRY(tn_cuda_launch(call, &plan->end, (void *[]){&p}));
+    return tn_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
 }
 
 tn_status tni_batch_norm_grad_cuda_run(const tn_call *call, void *state) {
@@ -352,15 +352,15 @@ tn_status tni_batch_norm_grad_cuda_run(const tn_call *call, void *state) {
     set_backward(&p, &a);
     set_workspace(&p, call, a.x->type == TN_F64 ? 8 : 4);
     set_wide(plan, &p, (int)tn_type_size(a.x->type));
-    if (plan->one) return tni_cuda_launch(call, &plan->write, (void *[]){&p});
-    tni_launch end = plan->end;
+    if (plan->one) return tn_cuda_launch(call, &plan->write, (void *[]){&p});
+    tn_launch end = plan->end;
     if (p.y.data || p.dgamma.data || p.dbeta.data) {
-        TN_TRY(tni_cuda_launch(call, &plan->sums, (void *[]){&p}));
+        TN_TRY(tn_cuda_launch(call, &plan->sums, (void *[]){&p}));
     } else {
         p.n_parts = 0;            /* nobody asks for the sums; */
         end.programmatic = false; /* it reads mean and gamma early, which only a kernel of this call may be ahead of */
     }
-    TN_TRY(tni_cuda_launch(call, &end, (void *[]){&p}));
+    TN_TRY(tn_cuda_launch(call, &end, (void *[]){&p}));
     if (!p.y.data && !p.dresidual.data) return TN_OK;
-    return tni_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
+    return tn_cuda_launch(call, writer_of(plan, &p), (void *[]){&p});
 }

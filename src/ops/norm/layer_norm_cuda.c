@@ -32,8 +32,8 @@ bool tni_layer_norm_grad_cuda_accepts(const tn_call *call) {
 
 enum { OTHER_SHARED = 2048 }; /* bytes that a kernel uses by itself, at most */
 
-static tn_status find_split(const tn_call *call, tn_type type, tni_layer_norm_shape *s, tni_launch *first,
-                            tni_launch *second) {
+static tn_status find_split(const tn_call *call, tn_type type, tni_layer_norm_shape *s, tn_launch *first,
+                            tn_launch *second) {
     const tni_row_plan plan = tni_row_plan_split(type, s->rows.n);
     s->splits = plan.splits;
     s->split = plan.split;
@@ -53,9 +53,9 @@ static bool is_vector(const tni_gpu_rows *rows, int view) {
 }
 
 typedef struct forward_state {
-    tni_launch first, second; /* second: writes, where rows are split */
-    tni_launch dense;         /* instead of both where everything is aligned; a grid of 0 where there is none */
-    int lanes;                /* of its rows */
+    tn_launch first, second; /* second: writes, where rows are split */
+    tn_launch dense;         /* instead of both where everything is aligned; a grid of 0 where there is none */
+    int lanes;               /* of its rows */
     tni_layer_norm p;
     bool may_feed;
 } forward_state;
@@ -73,7 +73,7 @@ size_t tni_layer_norm_cuda_workspace(const tn_call *call) {
 static tn_status find_lanes(const tn_call *call, const layer_norm_args *a, forward_state *s) {
     for (s->lanes = 1; s->lanes * LAYER_NORM_LANES_EACH < s->p.s.rows.n;) s->lanes *= 2;
     const int64_t rows = TNI_ROW_WARP_BLOCK / s->lanes; /* of a block */
-    s->dense = (tni_launch){.grid = (uint32_t)ceil_div(s->p.s.rows.count, rows), .block = TNI_ROW_WARP_BLOCK};
+    s->dense = (tn_launch){.grid = (uint32_t)ceil_div(s->p.s.rows.count, rows), .block = TNI_ROW_WARP_BLOCK};
     return tni_cuda_find(call, &s->dense, call->name, "layer_norm_lanes_%s_%s", tn_type_name(a->x->type),
                          tn_type_name(a->gamma->type));
 }
@@ -91,7 +91,7 @@ static tn_status find_dense(const tn_call *call, const layer_norm_args *a, forwa
     const int each = n * size <= 1536 || (size == 4 && n <= 4096) ? 8 : n <= 8192 ? 16 : 32;
     const int64_t threads = round_up(ceil_div(n, each), 32);
     if (threads > TNI_ROW_BLOCK) return TN_OK;
-    s->dense = (tni_launch){.grid = (uint32_t)rows->count, .block = (uint32_t)threads};
+    s->dense = (tn_launch){.grid = (uint32_t)rows->count, .block = (uint32_t)threads};
     return tni_cuda_find(call, &s->dense, call->name, "layer_norm_dense_%d_%s_%s", each, tn_type_name(type),
                          tn_type_name(a->gamma->type));
 }
@@ -147,10 +147,10 @@ tn_status tni_layer_norm_cuda_run(const tn_call *call, void *state) {
     p.s.fed = s->may_feed && tni_is_aligned(&p.x, 1);
     if (s->dense.grid && tni_is_aligned((const void *[]){p.x, p.y, p.gamma.data, p.beta.data}, 4)) {
         p.s.lanes = s->lanes;
-        return tni_cuda_launch(call, &s->dense, (void *[]){&p});
+        return tn_cuda_launch(call, &s->dense, (void *[]){&p});
     }
-    TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
-    return tni_cuda_launch(call, &s->second, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
+    return tn_cuda_launch(call, &s->second, (void *[]){&p});
 }
 
 /* ---- layer_norm_grad --------------------------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ enum { ROWS_HELD = 2, BLOCKS_OF_LANES = 4 };
 typedef struct grad_state {
     /* first: dx and the sums of blocks; or, where rows are split, their means; ring: instead of it where everything is
      * aligned, a grid of 0 where there is none */
-    tni_launch first, columns, second, add, ring;
+    tn_launch first, columns, second, add, ring;
     tni_layer_norm_grad p;
     size_t sums; /* where they begin in the workspace */
     bool may_feed;
@@ -172,8 +172,8 @@ static bool wants_sums(const layer_norm_grad_args *a) {
 
 /* Blocks, or clusters, that each have a part of the rows, at most. */
 static int64_t most_parts(const tn_call *call, const tni_row_plan *plan, int64_t count) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     if (plan->kind == TNI_ROW_LANES) return min(tni_row_grid(plan, count), (int64_t)gpu->sms * BLOCKS_OF_LANES);
     const int64_t blocks = plan->threads < TNI_ROW_BLOCK ? TNI_ROW_BLOCK / plan->threads : 1; /* of an SM */
     return min(count, max(gpu->sms * blocks / plan->cluster, 1));
@@ -192,15 +192,15 @@ static int ring_threads(tn_type type, int64_t n, int *each) {
 
 /* Blocks with rings: as many as have that many threads together. */
 static int64_t ring_parts(const tn_call *call, int64_t threads, int64_t count) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     return min(count, gpu->sms * (TNI_ROW_BLOCK / threads));
 }
 
 /* The same where each column is walked along: so many that all SMs have something to do. */
 static int64_t column_parts(const tn_call *call, int64_t n, int64_t count) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK) return 1;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     const int64_t parts = 4 * (int64_t)gpu->sms / max(ceil_div(n, LAYER_NORM_GRAD_COLUMNS), 1);
     return min(max(parts, 1), max(count, 1));
 }
@@ -232,24 +232,24 @@ size_t tni_layer_norm_grad_cuda_workspace(const tn_call *call) {
 static tn_status find_grad_split(const tn_call *call, const layer_norm_grad_args *a, grad_state *s) {
     const tn_type type = a->x->type;
     const int64_t n = s->p.s.rows.n, count = s->p.s.rows.count;
-    s->first = (tni_launch){0};
+    s->first = (tn_launch){0};
     if (a->dx) TN_TRY(find_split(call, type, &s->p.s, &s->first, &s->second));
     if (!wants_sums(a)) return TN_OK;
     const int64_t parts = column_parts(call, n, count);
     s->p.part_rows = ceil_div(count, parts);
     s->p.parts = (int)ceil_div(count, s->p.part_rows);
     const int64_t blocks = ceil_div(n, LAYER_NORM_GRAD_COLUMNS);
-    s->columns = (tni_launch){.grid = (uint32_t)(blocks * s->p.parts), .block = LAYER_NORM_GRAD_COLUMNS};
+    s->columns = (tn_launch){.grid = (uint32_t)(blocks * s->p.parts), .block = LAYER_NORM_GRAD_COLUMNS};
     return tni_cuda_find(call, &s->columns, call->name, "layer_norm_grad_columns_%s", tn_type_name(type));
 }
 
 static tn_status find_grad_ring(const tn_call *call, const layer_norm_grad_args *a, grad_state *s) {
     const tn_type type = a->x->type;
     const tni_gpu_rows *rows = &s->p.s.rows;
-    const tni_gpu *gpu;
+    const tn_gpu *gpu;
     int each;
     const int threads = ring_threads(type, rows->n, &each);
-    TN_TRY(tni_gpu_of(call, &gpu));
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     if (!threads || !is_plain(a->gamma, type) || !a->dx || !wants_sums(a)) return TN_OK;
     if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
     if (!tni_rows_dense(rows, 3) || !tni_cuda_has_90(call, call->name)) return TN_OK;
@@ -259,9 +259,9 @@ static tn_status find_grad_ring(const tn_call *call, const layer_norm_grad_args 
     const int64_t stages = min(bytes / (blocks * stage), LAYER_NORM_RING_STAGES);
     s->p.stages = (int)min(stages, (gpu->shared_per_block - OTHER_SHARED) / stage);
     if (s->p.stages < 2) return TN_OK;
-    s->ring = (tni_launch){.grid = (uint32_t)ring_parts(call, threads, rows->count),
-                           .block = (uint32_t)threads,
-                           .shared = (uint32_t)(s->p.stages * stage + 128)};
+    s->ring = (tn_launch){.grid = (uint32_t)ring_parts(call, threads, rows->count),
+                          .block = (uint32_t)threads,
+                          .shared = (uint32_t)(s->p.stages * stage + 128)};
     return tni_cuda_find(call, &s->ring, call->name, "layer_norm_grad_ring_%d_%s_%s", each, tn_type_name(type),
                          tn_type_name(a->gamma->type));
 }
@@ -332,11 +332,11 @@ tn_status tni_layer_norm_grad_cuda_run(const tn_call *call, void *state) {
     p.s.fed = s->may_feed && tni_is_aligned((const void *[]){p.x, p.dy}, 2);
     if (s->ring.grid && tni_is_aligned((const void *[]){p.x, p.dy, p.dx, p.gamma.data}, 4)) {
         p.parts = (int)s->ring.grid;
-        TN_TRY(tni_cuda_launch(call, &s->ring, (void *[]){&p}));
-        return tni_cuda_launch(call, &s->add, (void *[]){&p});
+        TN_TRY(tn_cuda_launch(call, &s->ring, (void *[]){&p}));
+        return tn_cuda_launch(call, &s->add, (void *[]){&p});
     }
-    TN_TRY(tni_cuda_launch(call, &s->first, (void *[]){&p}));
-    TN_TRY(tni_cuda_launch(call, &s->columns, (void *[]){&p})); /* before dx, which may be x or dy, is written */
-    TN_TRY(tni_cuda_launch(call, &s->second, (void *[]){&p}));
-    return tni_cuda_launch(call, &s->add, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
+    TN_TRY(tn_cuda_launch(call, &s->columns, (void *[]){&p})); /* before dx, which may be x or dy, is written */
+    TN_TRY(tn_cuda_launch(call, &s->second, (void *[]){&p}));
+    return tn_cuda_launch(call, &s->add, (void *[]){&p});
 }

@@ -47,17 +47,17 @@ typedef struct sum_plan {
     bool aligned; /* rows: segments are 16-byte aligned if x is */
     union {
         struct {
-            tni_launch first, last;
+            tn_launch first, last;
             tni_sum_rows all, end;
         } rows;
         struct {
-            tni_launch first[2], last; /* first: where x is not 16-byte aligned, and where it is */
+            tn_launch first[2], last; /* first: where x is not 16-byte aligned, and where it is */
             tni_sum_columns all[2];
             tni_sum_end end;
             int64_t low, high; /* elements from x's first one to the lowest in memory, and behind the highest */
         } columns;
         struct {
-            tni_launch launch;
+            tn_launch launch;
             tni_sum_one all;
         } one;
     };
@@ -78,11 +78,11 @@ typedef struct shapes {
 
 /* Twice as many as every GPU takes, where this one does. */
 static int column_cluster(const tn_call *call) {
-    tni_launch l = {.cluster = 2 * TNI_SUM_CLUSTER, .block = TNI_SUM_ODD_THREADS};
+    tn_launch l = {.cluster = 2 * TNI_SUM_CLUSTER, .block = TNI_SUM_ODD_THREADS};
     int fits = 0;
     const bool may = tni_row_clustered(call, "sum_columns") >= (int)l.cluster &&
                      tni_cuda_find(call, &l, "sum_columns", "sum_columns_odd_f64") == TN_OK &&
-                     tni_cuda_occupancy(call, &l, &fits) == TN_OK;
+                     tn_cuda_occupancy(call, &l, &fits) == TN_OK;
     return may && fits > 0 ? (int)l.cluster : TNI_SUM_CLUSTER;
 }
 
@@ -120,7 +120,7 @@ static int64_t row_parts(const shapes *s) {
 }
 
 /* How many blocks share a sum's parts and end it; 0: there are too many, and each goes to memory. */
-static int64_t row_blocks(const shapes *s, int64_t parts, const tni_gpu *gpu) {
+static int64_t row_blocks(const shapes *s, int64_t parts, const tn_gpu *gpu) {
     const bool busy = s->outputs >= (int64_t)BUSY * gpu->sms;
     if (parts > TNI_SUM_WHOLE || (!s->has_90 && !busy && parts > OLD_PARTS)) return 0;
     int64_t blocks = 1;
@@ -174,16 +174,16 @@ static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     end->n_packs = end->chunk = ceil_div(end->n, per_pack);
     walk_parts(&end->kept, &all->kept, all->n_parts);
     const bool warp = all->n_parts <= TNI_SUM_WHOLE;
-    tni_launch *last = &plan->rows.last;
+    tn_launch *last = &plan->rows.last;
     last->grid = (uint32_t)(warp ? ceil_div(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
     last->block = TNI_SUM_THREADS;
     last->programmatic = tni_cuda_has_90(call, "sum_rows");
     return tni_cuda_find(call, last, "sum_rows", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
 }
 
-static tn_status plan_rows(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
+static tn_status plan_rows(const tn_call *call, const shapes *s, const tn_gpu *gpu, sum_plan *plan) {
     tni_sum_rows *all = &plan->rows.all;
-    tni_launch *first = &plan->rows.first;
+    tn_launch *first = &plan->rows.first;
     const int64_t parts = row_parts(s), blocks = row_blocks(s, parts, gpu);
     *all = (tni_sum_rows){.n = s->n, .step = s->step, .outputs = s->outputs};
     tni_walk_of(&all->kept, &s->kept);
@@ -249,7 +249,7 @@ static bool are_aligned(const tni_walk *walk, int size) {
 }
 
 /* A tile of columns, and the threads that have a part of it. `aligned`: so is every row. */
-static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, const tni_gpu *gpu) {
+static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, const tn_gpu *gpu) {
     const int64_t per_pack = 16 / size, stride = p->rows.strides[0][0];
     const bool full = p->c % per_pack == 0, outer_aligned = data_aligned && are_aligned(&p->kept, size);
     const bool aligned = outer_aligned && are_aligned(&p->rows, size);
@@ -278,7 +278,7 @@ static layout deal_columns(tni_sum_columns *p, int size, bool data_aligned, cons
 
 /* How an item's parts are shared out to blocks. Those that end the item together are as many as still run at the same
  * time as all others. If that leaves them with too much, parts go to memory. */
-static void share_out(tni_sum_columns *p, int size, layout how, int cluster, const tni_gpu *gpu) {
+static void share_out(tni_sum_columns *p, int size, layout how, int cluster, const tn_gpu *gpu) {
     const bool odd = how == ODD;
     const int64_t at_once = (odd ? TNI_SUM_ODD_THREADS : TNI_SUM_COLUMN_THREADS) / (p->groups * p->lanes);
     const int64_t room = (int64_t)(odd ? ODD_BLOCKS : BLOCKS) * gpu->sms;
@@ -308,7 +308,7 @@ static void share_out(tni_sum_columns *p, int size, layout how, int cluster, con
     p->together = (int)ceil_div(mine, ceil_div(mine, at_once));
 }
 
-static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu, tni_sum_columns *p) {
+static layout columns_of(const shapes *s, bool data_aligned, const tn_gpu *gpu, tni_sum_columns *p) {
     *p = (tni_sum_columns){.c = s->n, .step = s->step, .y_step = s->y_step, .n_rows = s->terms, .outputs = s->outputs};
     tni_walk_of(&p->kept, &s->kept);
     tni_walk_of(&p->rows, &s->reduced);
@@ -320,12 +320,12 @@ static layout columns_of(const shapes *s, bool data_aligned, const tni_gpu *gpu,
     return how;
 }
 
-static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gpu *gpu, sum_plan *plan) {
+static tn_status plan_columns(const tn_call *call, const shapes *s, const tn_gpu *gpu, sum_plan *plan) {
     const tn_view *x = sum_args_of(call).x;
     bool ends = true;
     for (int aligned = 0; aligned < 2; aligned++) {
         tni_sum_columns *p = &plan->columns.all[aligned];
-        tni_launch *first = &plan->columns.first[aligned];
+        tn_launch *first = &plan->columns.first[aligned];
         const layout how = columns_of(s, aligned, gpu, p);
         ends = ends && p->ends;
         if (how >= FEW) {
@@ -355,7 +355,7 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
                                       .outputs = s->outputs,
                                       .n_parts = p->n_parts,
                                       .per_chapter = p->per_chapter};
-    tni_launch *last = &plan->columns.last;
+    tn_launch *last = &plan->columns.last;
     last->grid = (uint32_t)ceil_div(s->outputs, TNI_SUM_END_LANES);
     last->block = TNI_SUM_END_LANES * TNI_SUM_CHAPTERS;
     last->programmatic = tni_cuda_has_90(call, "sum_rows");
@@ -366,8 +366,8 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tni_gp
 
 size_t tni_sum_cuda_workspace(const tn_call *call) {
     const shapes s = shapes_of(call);
-    const tni_gpu *gpu;
-    if (s.outputs == 0 || tni_gpu_of(call, &gpu) != TN_OK) return 0;
+    const tn_gpu *gpu;
+    if (s.outputs == 0 || tn_cuda_gpu(call, &gpu) != TN_OK) return 0;
     const size_t size = s.size == 8 ? 8 : 4, outputs = (size_t)s.outputs;
     if (s.terms <= 1) return 0;
     if (s.by_rows) {
@@ -382,7 +382,7 @@ size_t tni_sum_cuda_workspace(const tn_call *call) {
 /* The views of a sum of one number are all kept. */
 static tn_status plan_one(const tn_call *call, const shapes *s, sum_plan *plan) {
     tni_sum_one *all = &plan->one.all;
-    tni_launch *launch = &plan->one.launch;
+    tn_launch *launch = &plan->one.launch;
     tni_walk_of(&all->kept, &s->kept);
     if (!s->by_rows) tni_walk_push(&all->kept, s->n, s->step, s->y_step);
     all->outputs = (unsigned)s->outputs;
@@ -407,8 +407,8 @@ static tn_status copy_sums(const tn_call *call, const tn_view *wide, const tn_vi
 }
 
 static tn_status fill(const tn_call *call, void *state) {
-    const tni_gpu *gpu;
-    TN_TRY(tni_gpu_of(call, &gpu));
+    const tn_gpu *gpu;
+    TN_TRY(tn_cuda_gpu(call, &gpu));
     const shapes s = shapes_of(call);
     sum_plan *plan = state;
     plan->empty = s.outputs == 0;
@@ -429,7 +429,7 @@ static tn_status run_one(const tn_call *call, const sum_args *a, const sum_plan 
     tni_sum_one all = plan->one.all;
     all.x = a->x->data;
     all.y = a->y->data;
-    return tni_cuda_launch(call, &plan->one.launch, (void *[]){&all});
+    return tn_cuda_launch(call, &plan->one.launch, (void *[]){&all});
 }
 
 static tn_status run_rows(const tn_call *call, const sum_args *a, const sum_plan *plan) {
@@ -438,13 +438,13 @@ static tn_status run_rows(const tn_call *call, const sum_args *a, const sum_plan
     all.y = a->y->data;
     all.parts = call->workspace;
     all.aligned = plan->aligned && (uintptr_t)all.x % 16 == 0;
-    TN_TRY(tni_cuda_launch(call, &plan->rows.first, (void *[]){&all}));
+    TN_TRY(tn_cuda_launch(call, &plan->rows.first, (void *[]){&all}));
     if (all.ends) return TN_OK;
     tni_sum_rows end = plan->rows.end;
     end.x = all.parts;
     end.y = all.y;
     end.aligned = end.aligned && (uintptr_t)end.x % 16 == 0;
-    return tni_cuda_launch(call, &plan->rows.last, (void *[]){&end});
+    return tn_cuda_launch(call, &plan->rows.last, (void *[]){&end});
 }
 
 static tn_status run_columns(const tn_call *call, const sum_args *a, const sum_plan *plan) {
@@ -457,12 +457,12 @@ static tn_status run_columns(const tn_call *call, const sum_args *a, const sum_p
     all.parts = call->workspace;
     all.low = (const char *)all.x + plan->columns.low * size;
     all.high = (const char *)all.x + plan->columns.high * size;
-    TN_TRY(tni_cuda_launch(call, &plan->columns.first[aligned], (void *[]){&all}));
+    TN_TRY(tn_cuda_launch(call, &plan->columns.first[aligned], (void *[]){&all}));
     if (all.ends) return TN_OK;
     tni_sum_end end = plan->columns.end;
     end.parts = all.parts;
     end.y = all.y;
-    return tni_cuda_launch(call, &plan->columns.last, (void *[]){&end});
+    return tn_cuda_launch(call, &plan->columns.last, (void *[]){&end});
 }
 
 tn_status tni_sum_cuda_run(const tn_call *call, void *state) {

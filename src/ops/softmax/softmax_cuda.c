@@ -91,8 +91,8 @@ static tni_row_plan row_plan(const tn_call *call, tn_type type, int64_t n, int t
 
 /* One launch, or two where rows are split: the second writes. */
 typedef struct launches {
-    tni_launch first, second;
-    tni_launch full; /* instead of `first` where everything is aligned; a grid of 0 where there is none */
+    tn_launch first, second;
+    tn_launch full; /* instead of `first` where everything is aligned; a grid of 0 where there is none */
     tni_softmax_shape shape;
     int tensors;   /* that are read: 1 by softmax, 2 by its gradient */
     bool plain;    /* nothing is masked */
@@ -110,8 +110,8 @@ static int column_cluster(const tn_call *call, const tni_softmax_shape *s) {
 
 /* So few columns that most SMs would have nothing to do. */
 static bool is_few(const tn_call *call, const tni_softmax_shape *s) {
-    const tni_gpu *gpu;
-    if (tni_gpu_of(call, &gpu) != TN_OK) return false;
+    const tn_gpu *gpu;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return false;
     return s->rows.count * s->columns <= gpu->sms / 4;
 }
 
@@ -138,7 +138,7 @@ static tn_status find_columns(const tn_call *call, tn_type of, launches *l) {
         l->first.grid = (uint32_t)(blocks * cluster);
         l->first.cluster = (uint32_t)cluster;
         TN_TRY(tni_cuda_find(call, &l->first, call->name, "%s_columns_cluster_%s", call->name, type));
-        TN_TRY(tni_cuda_occupancy(call, &l->first, &fits));
+        TN_TRY(tn_cuda_occupancy(call, &l->first, &fits));
         s->cluster = cluster;
         if (fits > 0) return TN_OK;
         l->first.grid = (uint32_t)(blocks * s->splits);
@@ -187,7 +187,7 @@ static int full_threads(tn_type type, const launches *l) {
 
 static tn_status find_full(const tn_call *call, tn_type type, int threads, launches *l) {
     const int rows = tni_row_full_rows(call, type, &l->shape.rows);
-    l->full = (tni_launch){.grid = (uint32_t)ceil_div(l->shape.rows.count, rows), .block = (uint32_t)threads};
+    l->full = (tn_launch){.grid = (uint32_t)ceil_div(l->shape.rows.count, rows), .block = (uint32_t)threads};
     return tni_cuda_find(call, &l->full, call->name, "%s_%s_%d_%s", call->name, rows > 1 ? "two" : "full", threads,
                          tn_type_name(type));
 }
@@ -271,10 +271,10 @@ tn_status tni_softmax_cuda_run(const tn_call *call, void *state) {
     p.y = a.y->data;
     p.partials = call->workspace;
     if (s->l.full.grid && tni_is_aligned((const void *[]){p.x, p.y}, 2)) {
-        return tni_cuda_launch(call, &s->l.full, (void *[]){&p});
+        return tn_cuda_launch(call, &s->l.full, (void *[]){&p});
     }
-    TN_TRY(tni_cuda_launch(call, &s->l.first, (void *[]){&p}));
-    return tni_cuda_launch(call, &s->l.second, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &s->l.first, (void *[]){&p}));
+    return tn_cuda_launch(call, &s->l.second, (void *[]){&p});
 }
 
 /* ---- softmax_grad ------------------------------------------------------------------------------------------------ */
@@ -320,6 +320,6 @@ tn_status tni_softmax_grad_cuda_run(const tn_call *call, void *state) {
     p.dy = a.dy->data;
     p.dx = a.dx->data;
     p.partials = call->workspace;
-    TN_TRY(tni_cuda_launch(call, &s->l.first, (void *[]){&p}));
-    return tni_cuda_launch(call, &s->l.second, (void *[]){&p});
+    TN_TRY(tn_cuda_launch(call, &s->l.first, (void *[]){&p}));
+    return tn_cuda_launch(call, &s->l.second, (void *[]){&p});
 }

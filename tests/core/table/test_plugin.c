@@ -1,4 +1,6 @@
 /* Plugins: a good one works; every kind of wrong file is refused before its code can run. */
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,8 +92,9 @@ static void good_file(const char *plugin) {
     CHECK(tn_run(twice, &args, NULL) == TN_OK && y[2] == 6);
     /* A second copy brings the same name: refused, and the table is as it was. */
     int before = tn_function_count();
-    char owner[4096 + 64];
-    snprintf(owner, sizeof owner, "its operator 'twice' is refused: %s already has an operator of this name", plugin);
+    char owner[PATH_MAX + 128], whole[PATH_MAX];
+    CHECK(realpath(plugin, whole) != NULL);
+    snprintf(owner, sizeof owner, "its operator 'twice' is refused: %s already has an operator of this name", whole);
     CHECK(refused(write_bytes("twin.so", bytes, size), owner));
     CHECK(tn_function_count() == before);
 }
@@ -184,6 +187,22 @@ static void plugins_are_named(const char *plugin) {
     CHECK(tn_find("twice") == NULL);
 }
 
+/* A file that is compiled again stays what it was for this process, and whoever loads it again is told so. */
+static void changed_file(void) {
+    static const char told[] = "start a new process";
+    char first[256], second[256];
+    snprintf(first, sizeof first, "%s", write_bytes("changed.so", bytes, size));
+    CHECK(tn_load(first) == TN_OK && tn_load(first) == TN_OK);
+    const struct timespec later[2] = {{.tv_sec = 2000000000}, {.tv_sec = 2000000000}};
+    CHECK(utimensat(AT_FDCWD, first, later, 0) == 0 && refused(first, told)); /* written over */
+    snprintf(second, sizeof second, "%s", write_bytes("new.so", bytes, size));
+    CHECK(rename(second, first) == 0 && refused(first, told)); /* another file in its place */
+    CHECK(tn_find("twice") != NULL);
+    tn_shutdown();
+    CHECK(tn_load(first) == TN_OK); /* as a new process would */
+    tn_shutdown();
+}
+
 int main(int argc, char **argv) {
     FILE *f = argc == 5 ? fopen(argv[1], "rb") : NULL;
     if (!f || !mkdtemp(folder)) {
@@ -208,6 +227,7 @@ int main(int argc, char **argv) {
     trials_are_remembered(argv[3]);
     hashes_are_compared(argv[1]);
     plugins_are_named(argv[1]);
+    changed_file();
     free(bytes);
     char command[300];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -9,6 +9,7 @@
 #define TNI_CUDA_INSTRUCTIONS
 #define TNI_CUDA_BULK
 
+namespace tn {
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -19,6 +20,8 @@ typedef int i32;
 typedef long long i64;
 typedef float f32;
 typedef double f64;
+} // namespace tn
+using namespace tn;
 
 #define TN_DEVICE static inline
 #define TN_CALLED static inline
@@ -67,9 +70,6 @@ static inline void __syncthreads() {
     tn_arrived++;
     tn_let_go();
     while (generation == tn_generation) tn_yield();
-}
-
-static inline void wait_for_last() {
 }
 
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
@@ -148,6 +148,10 @@ static inline f32 rsqrtf(f32 a) {
 static inline f64 rsqrt(f64 a) {
     return 1 / sqrt(a);
 }
+
+/* What follows stands in for files of src/cuda/device. */
+namespace tn {
+
 static inline f32 ex2_approx(f32 a) {
     return exp2f(a);
 }
@@ -199,6 +203,8 @@ static inline u32 f32_to_bf16x2(f32 low, f32 high) {
 static inline void hide(u32 &) {
 }
 static inline void hide(i64 &) {
+}
+static inline void wait_for_last() {
 }
 
 /* ---- memory: misaligned vectors are what a GPU would stop at ----------------------------------------------------- */
@@ -256,3 +262,5 @@ static inline void bulk_fetch(void *to, const void *from, u32 bytes, u64 *barrie
 static inline void bulk_wait(u64 *barrier, u32 phase) {
     while ((*barrier & 1) == phase) tn_yield();
 }
+
+} // namespace tn

@@ -398,7 +398,7 @@ static void test_compile(void) {
 static int find_gpu(void) {
     pid_t child = fork();
     if (child == 0) {
-        const tni_gpu *gpu;
+        const tn_gpu *gpu;
         bool found = tni_gpu_count("test") > 0 && tni_gpu_get("test", 0, &gpu) == TN_OK;
         _exit(found ? gpu->major * 10 + gpu->minor : 0);
     }
