@@ -165,6 +165,7 @@ static const variable variables[] = {
     {"TENON_CACHE_BYTES", COUNT},
     {"TENON_CACHE_DIR", ANY},
     {"TENON_CC", ANY},
+    {"TENON_CHECK_INDEX", WORDS, " 0 1 "},
     {"TENON_DOCTOR_ROOT", ANY},
     {"TENON_ISA", WORDS, " none avx2 avx512 "},
     {"TENON_JIT", WORDS, " 0 now "},

@@ -12,7 +12,6 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 // ---- launching ------------------------------------------------------------------------------------------------------
 
 static cudaStream_t stream_of(const tn_call *call) {
-    cudaSetDevice(call->device.index);
     return (cudaStream_t)call->host->stream;
 }
 
@@ -156,7 +155,7 @@ RUN(vectors, return launch_all(call, BOTH(vectors));)
 RUN(drops_nan, return launch_all(call, BOTH(drops_nan));)
 RUN(unwritten, return launch_all(call, BOTH(unwritten));)
 RUN(tail, return launch(call, n / BLOCK, stream_of(call), BOTH(right));)
-RUN(stream, stream_of(call); return launch(call, ceil_div(n, BLOCK), 0, BOTH(right));)
+RUN(stream, return launch(call, ceil_div(n, BLOCK), 0, BOTH(right));)
 RUN(square, return launch_all(call, BOTH(square));)
 RUN(race, {
     cudaMemsetAsync(tn_out(call, 0)->data, 0, tn_type_size(x->type), stream_of(call));
