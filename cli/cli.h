@@ -50,7 +50,7 @@ enum { EXIT_USAGE = 2 };
 
 /* " --load a.so --load b.so": what a command that reproduces this one needs as well. */
 const char *loaded_plugins(void);
-/* Where in the table the operators of --load begin. */
+/* Where in the table the operators of --load and TENON_PLUGINS begin. */
 int first_loaded(void);
 /* The whole command, as the user wrote it. */
 const char *command_text(void);

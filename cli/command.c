@@ -9,12 +9,12 @@
 #include <tenon/call.h>
 
 #include "cli.h"
+#include "core/table/table.h"
 
 static const verb *const verbs[] = {&verb_ops,   &verb_check, &verb_bench,   &verb_tune,   &verb_fuse,  &verb_new,
                                     &verb_build, &verb_watch, &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];
-static int n_built_in = -1; /* operators before the first --load; -1: there was none */
 
 const verb *const *all_verbs(void) {
     return verbs;
@@ -25,7 +25,7 @@ const char *loaded_plugins(void) {
 }
 
 int first_loaded(void) {
-    return n_built_in < 0 ? tn_function_count() : n_built_in;
+    return tni_table_builtin();
 }
 
 const char *command_text(void) {
@@ -98,7 +98,6 @@ static int load_plugins(int *argc, char **argv) {
             argv[kept++] = argv[i];
             continue;
         }
-        if (n_built_in < 0) n_built_in = tn_function_count();
         if (tn_load(path) != TN_OK) {
             fprintf(stderr, "tenon: %s\n", tn_last_error());
             return 1;

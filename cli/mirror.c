@@ -1,6 +1,7 @@
 /* Mirrors: host memory copied to a GPU and back around a run. */
 #include "mirror.h"
 #include "core/table/table.h"
+#include "poison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ tn_status mirror_open(mirror *m, int device) {
     const unsigned apart = 1; /* CU_STREAM_NON_BLOCKING */
     const tni_cuda_api *cu;
     tni_cuda_scope scope;
-    *m = (mirror){.device = device};
+    *m = (mirror){.device = device, .around = PATTERN, .shared = UINT32_MAX};
     TN_TRY(enter(m, &scope, &cu));
     int error = cu->cuStreamCreate(&m->stream, apart);
     tni_cuda_leave(&scope);
@@ -58,11 +59,12 @@ void mirror_close(mirror *m) {
 
 /* ---- what lies where --------------------------------------------------------------------------------------------- */
 
-/* The memory of an array: all that was allocated, or what its elements reach over where it borrows. */
-static mirror_region array_region(const array *a) {
+/* The memory of an array: all that was allocated, or what its elements reach over where it borrows or is to lie apart
+ * from everything else. */
+static mirror_region array_region(const mirror *m, const array *a) {
     char *data = a->tensor.data;
-    if (a->memory && data >= a->memory && data <= a->memory + a->bytes) {
-        return (mirror_region){a->memory, a->memory + a->bytes, 0};
+    if (!m->apart && a->memory && data >= a->memory && data <= a->memory + a->bytes) {
+        return (mirror_region){.begin = a->memory, .end = a->memory + a->bytes};
     }
     int64_t low = 0, high = a->count ? 1 : 0, size = (int64_t)tn_type_size(a->type);
     for (int32_t d = 0; a->count && d < a->tensor.ndim; d++) {
@@ -70,7 +72,7 @@ static mirror_region array_region(const array *a) {
         low += reach < 0 ? reach : 0;
         high += reach > 0 ? reach : 0;
     }
-    return (mirror_region){data + low * size, data + high * size, 0};
+    return (mirror_region){.begin = data + low * size, .end = data + high * size};
 }
 
 static int by_begin(const void *a, const void *b) {
@@ -81,12 +83,16 @@ static int by_begin(const void *a, const void *b) {
 /* Regions that overlap become one: what shares memory on the host shares it on the GPU. */
 static void lay_out(mirror *m) {
     int n = 0, kept = 0;
-    for (int i = 0; i < m->n_arrays; i++) m->regions[n++] = array_region(m->arrays[i]);
+    for (int i = 0; i < m->n_arrays; i++) {
+        m->regions[n] = array_region(m, m->arrays[i]);
+        m->regions[n++].fresh = i >= m->n_inputs;
+    }
     qsort(m->regions, (size_t)n, sizeof *m->regions, by_begin);
     for (int i = 0; i < n; i++) {
         mirror_region *last = kept ? &m->regions[kept - 1] : NULL;
         if (last && m->regions[i].begin < last->end) {
             if (m->regions[i].end > last->end) last->end = m->regions[i].end;
+            last->fresh &= m->regions[i].fresh;
         } else {
             m->regions[kept++] = m->regions[i];
         }
@@ -107,6 +113,9 @@ static cu_pointer place_of(const mirror *m, const void *data) {
     int i = 0;
     while (i < m->n_regions && !(p >= m->regions[i].begin && p < m->regions[i].end)) i++;
     if (i == m->n_regions) return m->slab; /* an empty tensor: nobody looks */
+    if (m->regions[i].apart) {
+        return m->regions[i].apart + (uintptr_t)m->regions[i].begin % LINE + (uint64_t)(p - m->regions[i].begin);
+    }
     return m->slab + m->regions[i].at + (uint64_t)(p - m->regions[i].begin);
 }
 
@@ -141,12 +150,27 @@ static int upload_late(const tni_cuda_api *cu, mirror *m) {
     return error;
 }
 
+/* Every region as large as it is; as far from a boundary as on the host. */
+static int upload_apart(const tni_cuda_api *cu, mirror *m) {
+    int error = 0;
+    for (int i = 0; i < m->n_regions && !error; i++) {
+        mirror_region *r = &m->regions[i];
+        const size_t before = (uintptr_t)r->begin % LINE, bytes = (size_t)(r->end - r->begin);
+        if (!bytes) continue;
+        error = cu->cuMemAlloc(&r->apart, before + bytes);
+        if (error || r->fresh) continue;
+        error = cu->cuMemcpyHtoDAsync(r->apart + before, m->staging + r->at, bytes, m->stream);
+    }
+    return error;
+}
+
 static int upload(const tni_cuda_api *cu, mirror *m) {
-    memset(m->staging, PATTERN, m->used);
+    memset(m->staging, m->around, m->used);
     for (int i = 0; i < m->n_regions; i++) {
         const mirror_region *r = &m->regions[i];
         if (r->end > r->begin) memcpy(m->staging + r->at, r->begin, (size_t)(r->end - r->begin));
     }
+    if (m->apart) return upload_apart(cu, m);
     if (m->delay) return upload_late(cu, m);
     return cu->cuMemcpyHtoDAsync(m->slab, m->staging, m->used, m->stream);
 }
@@ -168,7 +192,7 @@ static void point_back(mirror *m) {
     m->n_arrays = 0;
 }
 
-tn_status mirror_begin(mirror *m, array *const *arrays, int n) {
+static tn_status begin(mirror *m, array *const *arrays, int n) {
     const tni_cuda_api *cu;
     tni_cuda_scope scope;
     if (n > MIRROR_MOST) return tn_fail(TN_UNSUPPORTED, "%s: more than %d tensors", WANTED, MIRROR_MOST);
@@ -188,21 +212,27 @@ tn_status mirror_begin(mirror *m, array *const *arrays, int n) {
     return TN_OK;
 }
 
+tn_status mirror_begin(mirror *m, array *const *arrays, int n) {
+    m->n_inputs = n;
+    return begin(m, arrays, n);
+}
+
 tn_status mirror_begin_call(mirror *m, made_call *k) {
     array *arrays[MIRROR_MOST];
     int n = 0;
     for (int32_t i = 0; i < k->n_in; i++) arrays[n++] = &k->in[i];
+    m->n_inputs = n;
     for (int32_t i = 0; i < k->n_out; i++) {
         if (k->out[i].count >= 0) arrays[n++] = &k->out[i];
     }
-    return mirror_begin(m, arrays, n);
+    return begin(m, arrays, n);
 }
 
 /* ---- and back ---------------------------------------------------------------------------------------------------- */
 
-static bool is_pattern(const char *begin, const char *end) {
+static bool is_pattern(const mirror *m, const char *begin, const char *end) {
     for (; begin < end; begin++) {
-        if (*begin != (char)PATTERN) return false;
+        if (*begin != (char)m->around) return false;
     }
     return true;
 }
@@ -211,14 +241,28 @@ static bool zones_intact(const mirror *m) {
     const char *at = m->staging;
     for (int i = 0; i < m->n_regions; i++) {
         const mirror_region *r = &m->regions[i];
-        if (!is_pattern(at, m->staging + r->at)) return false;
+        if (!is_pattern(m, at, m->staging + r->at)) return false;
         at = m->staging + r->at + (r->end - r->begin);
     }
-    return is_pattern(at, m->staging + m->used);
+    return is_pattern(m, at, m->staging + m->used);
+}
+
+static int download_apart(const tni_cuda_api *cu, mirror *m) {
+    int error = 0;
+    for (int i = 0; i < m->n_regions; i++) {
+        mirror_region *r = &m->regions[i];
+        if (!r->apart) continue;
+        const size_t before = (uintptr_t)r->begin % LINE, bytes = (size_t)(r->end - r->begin);
+        if (!error) error = cu->cuMemcpyDtoHAsync(m->staging + r->at, r->apart + before, bytes, m->stream);
+        if (!error) error = cu->cuStreamSynchronize(m->stream);
+        cu->cuMemFree(r->apart);
+        r->apart = 0;
+    }
+    return error;
 }
 
 static tn_status download(const tni_cuda_api *cu, mirror *m) {
-    int error = cu->cuMemcpyDtoHAsync(m->staging, m->slab, m->used, m->stream);
+    int error = m->apart ? download_apart(cu, m) : cu->cuMemcpyDtoHAsync(m->staging, m->slab, m->used, m->stream);
     if (!error) error = cu->cuStreamSynchronize(m->stream);
     if (error) return tni_cuda_failed(WANTED, "waiting for the GPU", error);
     for (int i = 0; i < m->n_regions; i++) {
@@ -240,11 +284,37 @@ tn_status mirror_end(mirror *m) {
     return status;
 }
 
+/* Shared memory as it is to be. With `settle`, nothing is under way any more. */
+static tn_status get_ready(const mirror *m) {
+    const tni_cuda_api *cu;
+    tni_cuda_scope scope;
+    TN_TRY(enter(m, &scope, &cu));
+    int error = poison_shared(cu, m->device, m->stream, m->shared);
+    if (!error && m->settle) error = cu->cuCtxSynchronize();
+    tni_cuda_leave(&scope);
+    return error ? tni_cuda_failed(WANTED, "filling shared memory", error) : TN_OK;
+}
+
+static tn_status settle(const mirror *m) {
+    const tni_cuda_api *cu;
+    tni_cuda_scope scope;
+    TN_TRY(enter(m, &scope, &cu));
+    const int error = cu->cuCtxSynchronize();
+    tni_cuda_leave(&scope);
+    return error ? tni_cuda_failed(WANTED, "waiting for the GPU", error) : TN_OK;
+}
+
+static tn_status run_mirrored(made_call *k, mirror *on, const tn_host *host) {
+    const tn_host streaming = tn_stream_host(on->stream);
+    TN_TRY(get_ready(on));
+    TN_TRY(tn_run(k->op, &k->args, host ? host : &streaming));
+    return on->settle ? settle(on) : TN_OK;
+}
+
 tn_status call_run(made_call *k, mirror *on, const tn_host *host) {
     if (!on) return tn_run(k->op, &k->args, host);
-    const tn_host streaming = tn_stream_host(on->stream);
     TN_TRY(mirror_begin_call(on, k));
-    tn_status status = tn_run(k->op, &k->args, host ? host : &streaming);
+    tn_status status = run_mirrored(k, on, host);
     if (status != TN_OK) { /* what came of it is known; the message is kept */
         point_back(on);
         return status;

@@ -14,19 +14,27 @@ enum { MIRROR_MOST = 8 * TNI_MAX_ARGS };
 typedef struct mirror_region {
     char *begin, *end; /* on the host */
     size_t at;         /* bytes from the beginning of the slab */
+    bool fresh;        /* outputs alone */
+    cu_pointer apart;  /* memory of its own; 0: it lies in the slab */
 } mirror_region;
 
 typedef struct mirror {
     int device;
     cu_stream stream; /* its own; does not wait for the default one */
     bool delay;       /* inputs arrive late: behind some milliseconds of other work in the stream */
-    bool outside;     /* of the last run: memory outside of every tensor was written */
-    char *staging;    /* pinned memory of the host, laid out like the slab */
+    bool settle;      /* the whole GPU is waited for before and behind the call: what goes by streams does not show */
+    bool apart;       /* each tensor in memory of its own, just as large, for tools that watch allocations; outputs
+                         hold nothing */
+    unsigned char around; /* what lies around tensors: all bits set, unless somebody wants to see a difference */
+    uint32_t shared;      /* what shared memory holds before a call; likewise */
+    bool outside;         /* of the last run: memory outside of every tensor was written */
+    char *staging;        /* pinned memory of the host, laid out like the slab */
     cu_pointer slab;
     cu_pointer late; /* where a delayed upload waits, and what it waits for; 0: none yet */
     size_t room;     /* bytes of staging and slab */
     size_t used;     /* by the arrays now there */
     int n_regions, n_arrays;
+    int n_inputs; /* of the arrays: those behind are outputs */
     mirror_region regions[MIRROR_MOST];
     array *arrays[MIRROR_MOST];
     void *kept[MIRROR_MOST]; /* their data on the host */

@@ -1,11 +1,14 @@
 /* Wires the library: what each layer needs from those above it is handed in here, before anything can be called. */
 #include "ops/list.h"
 
+#include <string.h>
+
 #include "core/host/threads.h"
 #include "core/run/plan.h"
 #include "core/table/activation_names.h"
 #include "cpu/cpu_device.h"
 #include "cuda/cuda_device.h"
+#include "fuse/cache/cache.h"
 #include "fuse/operator.h"
 #include "text/source.h"
 
@@ -14,6 +17,32 @@ TNI_FAMILIES(DECLARE)
 
 #define FAMILY(name) tni_ops_##name,
 static const tn_op *const families[] = {TNI_FAMILIES(FAMILY) NULL};
+
+/* Files that were tried (core/table/trial.h) are remembered beside the formulas that were compiled. */
+static tni_cache_key tried_key(const char *file) {
+    return tni_cache_key_of("plugin", file);
+}
+
+static bool was_tried(const char *file) {
+    const tni_cache_key key = tried_key(file);
+    tni_cached found = {0};
+    tni_cache_get(&key, &found);
+    const bool known = found.data != NULL;
+    tni_free(found.data);
+    return known;
+}
+
+static void remember_tried(const char *file) {
+    const tni_cache_key key = tried_key(file);
+    tni_cache_entry entry;
+    tni_cached found = {0};
+    tni_cache_open(&key, &entry, &found);
+    if (!found.data) tni_cache_put(&entry, "opens", strlen("opens"));
+    tni_cache_close(&entry);
+    tni_free(found.data);
+}
+
+static const tni_tried tried = {was_tried, remember_tried};
 
 /* Runs when the library is loaded or, where it is linked in, before main and before other constructors, which may call
  * operators already. It only stores pointers. */
@@ -25,6 +54,7 @@ static __attribute__((constructor(101))) void wire(void) {
     tni_set_backends(tni_formula_backends);
     tni_set_kernel_texts(&tni_text_kernels);
     tni_set_builtin(families);
+    tni_set_tried(&tried);
 }
 
 /* From above down: what calls use goes before what it is made of. */

@@ -69,6 +69,7 @@ void solved_forget(void); /* all of it */
 
 typedef struct check_options {
     bool quick, verbose, json;
+    bool sanitize;   /* compute-sanitizer over every operator */
     bool in_process; /* no child processes */
     int64_t limit;   /* seconds that a case may take */
     int64_t cases;   /* random ones, for each operator, type and kernel */
@@ -83,6 +84,15 @@ typedef struct check_options {
 } check_options;
 
 struct check_row;
+
+/* What was wrong with a result, counted. */
+typedef struct finding {
+    int64_t count, wrong;
+    int64_t unwritten;    /* hold what was there before */
+    int64_t nan, dropped; /* NaN for a number; a number for NaN */
+    bool tail;            /* just the last ones, of all or of every row, are unwritten */
+    double worst;         /* error as a part of its bound */
+} finding;
 
 /* Lies in memory that the process which started the cases shares with the one that runs them: when the latter is gone,
  * the former reads here how far it came, and another goes on behind that. What it points to was there before. */
@@ -122,11 +132,18 @@ typedef struct checker {
     bool ended;      /* and did all that it was to do */
     char device[16]; /* "cuda:0" */
     int status;
-    bool any_infinity;  /* NaN and ±Inf count as the same: see `special` */
-    double worst;       /* error as a part of its bound, this operator */
-    char notes[1024];   /* of this operator: lines */
-    int made_context;   /* by naming and describing operators: 0 or 1; -1: not known */
-    bool broke_context; /* a process of its own did, on purpose: see `sticky` */
+    bool any_infinity; /* NaN and ±Inf count as the same: see `special` */
+    finding found;     /* in the result that failed */
+    struct {
+        const problem *problem;
+        made_call *call; /* NULL: none can be run again to see why it failed */
+    } tested;            /* of this process alone */
+    char why[1024];      /* said of this operator last */
+    bool sanitized;      /* compute-sanitizer has looked at a failure of this operator */
+    double worst;        /* error as a part of its bound, this operator */
+    char notes[1024];    /* of this operator: lines */
+    int made_context;    /* by naming and describing operators: 0 or 1; -1: not known */
+    bool broke_context;  /* a process of its own did, on purpose: see `sticky` */
 } checker;
 
 enum {
@@ -137,7 +154,8 @@ enum {
     PER_OP = 8,   /* once for the operator: no type, no kernel */
     SLOW = 16,    /* not with --quick */
     NOT_REF = 32, /* not for the reference, where there are other kernels */
-    LANES = 64    /* goes by the width of vectors: lesser instruction sets get these alone with --quick */
+    LANES = 64,   /* goes by the width of vectors: lesser instruction sets get these alone with --quick */
+    TELLS = 128   /* what fails here and in no other row has the row's own cause, whatever it looks like */
 };
 
 typedef struct check_row {
@@ -147,11 +165,12 @@ typedef struct check_row {
     int64_t most;                      /* elements of a sample's largest input; larger ones are left out. 0: any */
     bool (*applies)(const checker *c); /* NULL: always */
     void (*run)(checker *c);
+    const char *why; /* what a failure most often comes from, and what to look at; NULL: there is no saying */
 } check_row;
 
 /* Rows, in the order of their files; each table ends with a row without a name. */
 extern const check_row value_rows[], layout_rows[], shape_rows[], system_rows[], alias_rows[], refuse_rows[],
-    memory_rows[], grad_rows[], batch_rows[], huge_rows[], random_rows[], gpu_rows[];
+    memory_rows[], grad_rows[], batch_rows[], huge_rows[], random_rows[], gpu_rows[], sanitize_rows[];
 
 /* For `applies`: where calls run; samples have sizes that can be changed; there is more than one output. */
 bool on_cpu(const checker *c);
@@ -195,6 +214,18 @@ void check_skip(checker *c, const char *format, ...) TN_PRINTF(2, 3);
  * nothing to compare; the row counts as skipped. */
 bool check_declined(checker *c, tn_status status);
 
+/* ---- why (check_explain.c) --------------------------------------------------------------------------------------- */
+
+/* What is wrong, the usual cause and what to look at, for a failure with this message; "": nothing is known. */
+void check_explain(checker *c, const char *message, char *why, size_t size);
+
+/* The call under test again, with these bytes in its outputs before. False: it does not run. */
+bool check_run_again(checker *c, unsigned char outputs);
+
+/* What compute-sanitizer finds in the case that has just failed; "": nothing, or it is not installed. */
+void check_sanitize(checker *c, char *text, size_t size);
+bool check_is_sanitized(void); /* this process runs under it */
+
 /* ---- saying it (check_report.c) ---------------------------------------------------------------------------------- */
 
 double check_now(void); /* seconds */
@@ -206,6 +237,7 @@ void check_say_all(const checker *c, bool begin);      /* before the first opera
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
+bool results_right(const checker *c, const problem *p, const made_call *k); /* without a word */
 /* Every result of the call against the problem's. `what` is put into the message: "base 3 elements off". */
 bool compare_call(checker *c, const problem *p, const made_call *k, const char *what);
 /* Elements begin … begin + result's count - 1 along nothing else: one result against an array. */

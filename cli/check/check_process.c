@@ -50,6 +50,7 @@ static bool open_device(checker *c, mirror *m, const char *device) {
         c->options.device = c->device;
         if (c->made_context < 0) check_idle(c, at.index);
         if (mirror_open(m, at.index) == TN_OK) {
+            m->apart = check_is_sanitized();
             c->gpu = m;
         } else {
             fprintf(stderr, "tenon check: %s\n", tn_last_error());
@@ -139,6 +140,7 @@ static void bury(checker *c, const tn_function *const *ops, int status, bool lat
     }
     c->op = ops[c->next];
     c->contract = c->op->contract;
+    c->tested.call = NULL; /* it was the child's */
     if (!in_case) {
         c->broken = false;
         c->row = NULL;

@@ -60,7 +60,7 @@ static void json_text(const char *before, const char *value) {
 }
 
 /* One element of an operator's "cases". */
-static void json_case(checker *c, const char *outcome, const char *message, double seconds) {
+static void json_case(checker *c, const char *outcome, const char *message, const char *why, double seconds) {
     char command[1024];
     printf(c->said++ ? ",\n    " : "\n    ");
     json_text("{\"outcome\": ", outcome);
@@ -74,6 +74,7 @@ static void json_case(checker *c, const char *outcome, const char *message, doub
         json_text(", \"command\": ", command);
     }
     if (message) json_text(", \"message\": ", message);
+    if (why && *why) json_text(", \"why\": ", why);
     if (seconds >= 0) printf(", \"seconds\": %.3f", seconds);
     putchar('}');
     fflush(stdout);
@@ -87,17 +88,21 @@ static void print_place(const checker *c, char *text, size_t size) {
 void check_fail(checker *c, const char *format, ...) {
     if (c->broken) return;
     c->broken = true;
-    char text[1024];
+    char text[1024], why[sizeof c->why], found[1200];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     clear_progress();
     if (c->options.json) {
-        json_case(c, "fail", text, -1);
+        check_explain(c, text, why, sizeof why);
+        check_sanitize(c, found, sizeof found);
+        if (*found) snprintf(why + strlen(why), sizeof why - strlen(why), "%s%s", *why ? " " : "", found);
+        json_case(c, "fail", text, why, -1);
         return;
     }
     if (++c->shown > MOST_SHOWN) return;
+    check_explain(c, text, why, sizeof why);
     if (c->row) {
         char place[512], command[1024];
         print_place(c, place, sizeof place);
@@ -105,6 +110,17 @@ void check_fail(checker *c, const char *format, ...) {
         printf("%sFAIL%s %s: %s\n     %s\n", style_text(RED), style_text(PLAIN), place, text, command);
     } else {
         printf("%sFAIL%s %s: %s\n", style_text(RED), style_text(PLAIN), c->contract->name, text);
+    }
+    if (*why && strcmp(why, c->why) != 0) { /* once for failures of a kind that follow each other */
+        memcpy(c->why, why, sizeof why);
+        printf("     %sWhy:%s ", style_text(BOLD), style_text(PLAIN));
+        print_wrapped(why, 10, 10);
+    }
+    fflush(stdout);
+    check_sanitize(c, found, sizeof found);
+    if (*found) {
+        printf("          ");
+        print_wrapped(found, 10, 10);
     }
     fflush(stdout);
 }
@@ -118,7 +134,7 @@ void check_skip(checker *c, const char *format, ...) {
     c->skipping = true;
     clear_progress();
     if (c->options.json) {
-        json_case(c, "skip", text, -1);
+        json_case(c, "skip", text, NULL, -1);
     } else {
         printf("%sskip%s %s %s %s %s: %s\n", style_text(YELLOW), style_text(PLAIN), c->contract->name,
                tn_type_name(c->T), c->kernel ? c->kernel : "any kernel", c->row->name, text);
@@ -142,7 +158,7 @@ void check_verbose(checker *c, double seconds) {
     clear_progress();
     const char *outcome = c->broken ? "FAIL" : c->skipping ? "skip" : "ok  ";
     if (c->options.json) {
-        if (!c->broken && !c->skipping) json_case(c, "pass", NULL, seconds);
+        if (!c->broken && !c->skipping) json_case(c, "pass", NULL, NULL, seconds);
         return;
     }
     char place[512];

@@ -12,9 +12,9 @@ enum { MOST_SAMPLES = 256 };
 
 const char *check_dtypes;
 
-const check_row *const check_tables[] = {value_rows,  layout_rows, shape_rows,  alias_rows, batch_rows,
-                                         system_rows, memory_rows, refuse_rows, grad_rows,  random_rows,
-                                         huge_rows,   gpu_rows,    NULL};
+const check_row *const check_tables[] = {value_rows,  layout_rows, shape_rows,    alias_rows, batch_rows,
+                                         system_rows, memory_rows, refuse_rows,   grad_rows,  random_rows,
+                                         huge_rows,   gpu_rows,    sanitize_rows, NULL};
 
 bool check_declined(checker *c, tn_status status) {
     if (status != TN_UNSUPPORTED || !c->kernel) return false;
@@ -33,6 +33,8 @@ static void run_row(checker *c, const check_row *r) {
     c->row = r;
     if (!is_new(c)) return;
     c->broken = c->skipping = false;
+    c->found = (finding){0};
+    c->tested.call = NULL;
     c->began = check_now();
     c->running = true;
     r->run(c);
@@ -290,7 +292,8 @@ static void begin_operator(checker *c) {
     c->worst = 0;
     c->shown = c->said = 0;
     c->hangs = 0;
-    c->notes[0] = 0;
+    c->notes[0] = c->why[0] = 0;
+    c->sanitized = false;
     check_say_begin(c);
 }
 

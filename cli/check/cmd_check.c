@@ -10,7 +10,7 @@
 enum { LIMIT = 600, QUICK_LIMIT = 60 }; /* seconds */
 
 static const char *device, *kernel, *row_names, *skipped_rows;
-static bool quick, verbose, json, only_loaded, in_process, alone;
+static bool quick, verbose, json, only_loaded, in_process, alone, sanitize;
 static int64_t cases = -1, seed = 1, sample = -1, limit;
 
 static int unknown_row(const char *row_name) {
@@ -121,6 +121,7 @@ static int run(int count, const char *const *rest) {
                                              .verbose = verbose,
                                              .json = json,
                                              .in_process = in_process,
+                                             .sanitize = sanitize,
                                              .cases = cases >= 0 ? cases
                                                       : quick    ? 20
                                                                  : 200,
@@ -172,6 +173,8 @@ static const option options[] = {
      &limit},
     {"--in-process", NULL, "no child processes: for debuggers and tools that do not follow them; a crash ends the run",
      FLAG, &in_process},
+    {"--sanitize", NULL, "compute-sanitizer over every operator as well; without it, over the first failure of each",
+     FLAG, &sanitize},
     {"--json", NULL, "results for a program, one document", FLAG, &json},
     {"--verbose", NULL, "a line for every case", FLAG, &verbose},
     {0},
@@ -183,7 +186,7 @@ const verb verb_check = {
     .examples = "tenon check\tthe whole table\n"
                 "tenon check softmax --quick\tone operator, in seconds\n"
                 "tenon check --device cuda\tthe whole table on the first GPU\n"
-                "compute-sanitizer tenon check --device cuda --quick --in-process --skip sticky,fork,idle,leaks\n"
+                "tenon check --load ./my_op.so --only-loaded --device cuda --sanitize\tyour own, on the GPU\n"
                 "tenon check layer_norm --dtype bf16 --kernel neon\n"
                 "tenon check sum --cases 5000 --seed 7\tlook longer, elsewhere\n"
                 "tenon check --load ./my_op.so --only-loaded\tall of your own",
@@ -201,7 +204,12 @@ const verb verb_check = {
         "run all the same.\n"
         "On a GPU the numbers are drawn and the reference runs on the CPU all the same; tensors are copied there with "
         "whatever lies around them, and everything that comes back is looked at.\n"
-        "A failure prints what was wrong and the one command that does it again. The last line counts.",
+        "A failure prints what was wrong, the one command that does it again, and why, where that can be found out: "
+        "the "
+        "call runs again with other bytes around its tensors, in its outputs and in shared memory, with the whole GPU "
+        "waited for, and several times. compute-sanitizer, where it is installed, adds the kernel and the line. The "
+        "last "
+        "line counts.",
     .run = run,
     .more = print_rows,
 };

@@ -12,8 +12,8 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "cli/sha256.h"
 #include "core/host/threads.h"
+#include "core/table/sha256.h"
 #include "doctor.h"
 #include "fuse/cache/cache.h"
 
@@ -61,10 +61,10 @@ bool own_file(char *path, size_t size) {
 /* ---- library, CPU ------------------------------------------------------------------------------------------------ */
 
 static void check_library(doctor_result *r) {
-    char path[PATH_MAX], hash[65];
+    char path[PATH_MAX], hash[TNI_SHA256_TEXT];
     struct stat about;
     require(r, "a library that can be read");
-    if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !sha256_file(path, hash)) {
+    if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !tni_sha256_file(path, hash)) {
         observe(r, "the file of libtenon.so cannot be read: %s", strerror(errno));
         judge(r, FAILED, "it was moved or replaced while this process runs",
               "tenon doctor library   # again: a new process opens what is there now");
@@ -158,20 +158,24 @@ static void check_temporary(doctor_result *r) {
 /* Everything that is read somewhere: a test compares it with the sources. */
 typedef struct variable {
     const char *name;
-    enum { ANY, COUNT, THREADS, WORDS, FILE_NAME } kind;
-    const char *words; /* those allowed, with spaces around */
+    enum { ANY, COUNT, THREADS, WORDS, FILE_NAME, FILES } kind; /* FILES: a:b:c */
+    const char *words;                                          /* those allowed, with spaces around */
 } variable;
 static const variable variables[] = {
     {"TENON_CACHE_BYTES", COUNT},
     {"TENON_CACHE_DIR", ANY},
     {"TENON_CC", ANY},
+    {"TENON_CHECK_INDEX", WORDS, " 0 1 "},
     {"TENON_DOCTOR_ROOT", ANY},
     {"TENON_ISA", WORDS, " none avx2 avx512 "},
     {"TENON_JIT", WORDS, " 0 now "},
     {"TENON_LIBRARY", FILE_NAME},
+    {"TENON_LOG", ANY},
     {"TENON_NUM_THREADS", THREADS},
     {"TENON_NVRTC", FILE_NAME},
+    {"TENON_PLUGINS", FILES},
     {"TENON_SITE_PACKAGES", FILE_NAME},
+    {"TENON_SYNC", WORDS, " 0 1 "},
     /* of builds and tests */
     {"TENON_CHECK_CHILD", ANY},
     {"TENON_CUBINS", ANY},
@@ -227,6 +231,20 @@ static bool is_count(const char *text) {
     return *text && !*end && n > 0;
 }
 
+/* The first of "a:b:c" that does not exist, in words; NULL: all do. */
+static const char *missing_file(const char *list) {
+    static char text[PATH_MAX + 64];
+    for (const char *at = list; *at; at += strcspn(at, ":"), at += *at == ':') {
+        char path[PATH_MAX];
+        struct stat about;
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(at, ":"), at);
+        if (!*path || fstatat(AT_FDCWD, path, &about, 0) == 0) continue;
+        snprintf(text, sizeof text, "names %s, which does not exist", path);
+        return text;
+    }
+    return NULL;
+}
+
 /* NULL: there is nothing to say against it. */
 static const char *wrong_value(const variable *v, const char *value) {
     enum { DIGITS = 5 };
@@ -239,6 +257,7 @@ static const char *wrong_value(const variable *v, const char *value) {
         return text;
     }
     if (v->kind == FILE_NAME && fstatat(AT_FDCWD, value, &about, 0) != 0) return "names nothing that exists";
+    if (v->kind == FILES) return missing_file(value);
     snprintf(word, sizeof word, " %s ", value);
     if (v->kind != WORDS || strstr(v->words, word)) return NULL;
     snprintf(text, sizeof text, "is none of%.*s, and is not used", (int)strlen(v->words) - 1, v->words);
@@ -250,7 +269,7 @@ static void check_environment(doctor_result *r) {
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING"), *omp = getenv("OMP_NUM_THREADS");
     require(r, "names that Tenon reads, with values that it takes");
     for (char **e = environ; *e; e++) {
-        char name[128], reason[256];
+        char name[128], reason[PATH_MAX + 256];
         const size_t length = strcspn(*e, "=");
         if (strncmp(*e, "TENON_", 6) != 0 || length >= sizeof name || !(*e)[length]) continue;
         const char *value = *e + length + 1;
@@ -269,9 +288,8 @@ static void check_environment(doctor_result *r) {
         judge(r, WARNED, "OMP_NUM_THREADS: frameworks start many more threads than there are cores",
               "export OMP_NUM_THREADS=%d", bench_cores());
     }
-    if (blocking && strcmp(blocking, "1") == 0) {
-        observe(r, "%sCUDA_LAUNCH_BLOCKING=1", r->observed[0] ? ", " : "");
-        judge(r, WARNED, "CUDA_LAUNCH_BLOCKING: every kernel is waited for", "unset CUDA_LAUNCH_BLOCKING");
+    if (blocking && strcmp(blocking, "1") == 0) { /* which is how one looks for a mistake: nothing to say against it */
+        observe(r, "%sCUDA_LAUNCH_BLOCKING=1 (every kernel is waited for)", r->observed[0] ? ", " : "");
     }
     if (!r->observed[0]) observe(r, "none of Tenon's variables is set");
 }

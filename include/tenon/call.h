@@ -21,8 +21,12 @@ TN_API const char *tn_function_name(const tn_function *op);
 TN_API const tn_op *tn_function_row(const tn_function *op);
 
 /* Adds the operators of a shared object to the table. Loading the same file again does nothing; one that
- * has changed since is refused, because operators stay as they were loaded. The file stays open until tn_shutdown. */
+ * has changed since is refused, because operators stay as they were loaded. The file stays open until tn_shutdown. The
+ * first time that a file is loaded, a child process opens it before this one does: one that crashes is refused with a
+ * message. TENON_PLUGINS="a.so:b.so" names files that are loaded when the table is first asked for. */
 TN_API tn_status tn_load(const char *path);
+/* The same for one file and no other: sha256 has the 64 digits that sha256sum prints. NULL: any. */
+TN_API tn_status tn_load_pinned(const char *path, const char *sha256);
 
 /* The whole table, or one operator, as JSON; the caller frees it with tn_free. NULL and a message on failure. */
 TN_API char *tn_table_json(void);

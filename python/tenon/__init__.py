@@ -49,11 +49,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(path: str | os.PathLike[str]) -> None:
-    """Adds the operators of a shared object to the table. Frameworks that are in use get them at once."""
+def load(path: str | os.PathLike[str], *, sha256: str | None = None) -> None:
+    """Adds the operators of a shared object to the table. Frameworks that are in use get them at once.
+
+    With ``sha256``, the 64 digits that ``sha256sum`` prints, a file with any other contents is refused.
+    """
     from tenon._lib import check, lib
 
-    check(lib.tn_load(os.fsencode(os.path.abspath(path))))
+    check(lib.tn_load_pinned(os.fsencode(os.path.abspath(path)), None if sha256 is None else sha256.encode()))
     for refresh in _adapters:
         refresh()
 

@@ -36,8 +36,8 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tn_table_json.restype = ctypes.c_void_p
     lib.tn_free.argtypes = [ctypes.c_void_p]
     lib.tn_free.restype = None
-    lib.tn_load.argtypes = [ctypes.c_char_p]
-    lib.tn_load.restype = ctypes.c_int
+    lib.tn_load_pinned.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+    lib.tn_load_pinned.restype = ctypes.c_int
     lib.tn_find.argtypes = [ctypes.c_char_p]
     lib.tn_find.restype = ctypes.c_void_p
     lib.tn_function_json.argtypes = [ctypes.c_void_p]

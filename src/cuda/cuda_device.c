@@ -39,6 +39,18 @@ static tn_status cuda_wait(const char *wanted, tn_device device, void *stream) {
     return error ? tni_cuda_failed(wanted, "waiting for the GPU", error) : TN_OK;
 }
 
+/* An error counts as yes: on the default stream, CUDA gives one while any other stream is captured. */
+static bool cuda_capturing(tn_device device, void *stream) {
+    static const char wanted[] = "asking whether a graph is captured";
+    tni_cuda_scope scope;
+    int state = 0;
+    if (tni_cuda_enter(wanted, device.index, &scope) != TN_OK) return false;
+    const tni_cuda_api *cu = tni_cuda(wanted);
+    const bool is = cu && (cu->cuStreamIsCapturing(stream, &state) != 0 || state != 0);
+    tni_cuda_leave(&scope);
+    return is;
+}
+
 /* ---- for programs that use a GPU by themselves ------------------------------------------------------------------- */
 
 static tn_status cuda_count(const char *wanted, int *count) {
@@ -177,6 +189,7 @@ const tni_device_ops tni_cuda_device = {
     .write = cuda_write,
     .read = cuda_read,
     .wait = cuda_wait,
+    .capturing = cuda_capturing,
     .enter = cuda_enter,
     .leave = cuda_leave,
     .count = cuda_count,

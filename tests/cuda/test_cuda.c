@@ -9,6 +9,7 @@
 #include <tenon/device.h>
 #include <tenon/param.h>
 
+#include "core/run/watch.h"
 #include "core/table/table.h"
 #include "cuda/cuda_device.h"
 #include "cuda/driver/cuda.h"
@@ -428,6 +429,45 @@ static void test_sticky(void) {
     CHECK(tni_cuda("a") == NULL && says("a: the GPU cannot be used any more"));
 }
 
+/* ---- TENON_SYNC -------------------------------------------------------------------------------------------------- */
+
+static tn_status launch_watched(const tn_call *call, void *state) {
+    const tn_launch l = {.kernel = (cu_kernel)(uintptr_t)64, .name = "made_up_f32", .grid = 3, .block = 128};
+    (void)state;
+    return tn_cuda_launch(call, &l, NULL);
+}
+
+static tn_status run_watched(const char *sync) {
+    static const tn_kernel kernels[] = {{.name = "made_up", .device = TN_CUDA, .run = launch_watched}, {0}};
+    static const tn_op row = {.signature = "watched(x: T[*s]) -> y: T[*s]", .doc = "Nothing.", .kernels = kernels};
+    const tn_op *const rows[] = {&row};
+    static float memory[2][32];
+    int64_t shape[] = {4, 8};
+    tn_tensor x = tn_dense(memory[0], TN_F32, 2, shape), y = tn_dense(memory[1], TN_F32, 2, shape);
+    x.device = y.device = (tn_device){TN_CUDA, 0};
+    setenv("TENON_SYNC", sync, 1);
+    tni_watch_forget(); /* the parent has looked before */
+    if (!tn_find("watched")) CHECK(tni_table_add(rows, 1) == TN_OK);
+    return tn_run(tn_find("watched"),
+                  &(tn_args){.in = (const tn_tensor *[]){&x}, .n_in = 1, .out = (tn_tensor *[]){&y}, .n_out = 1},
+                  streaming());
+}
+
+static void test_error_is_late(void) {
+    CHECK(run_watched("0") == TN_OK); /* and whoever waits next is told of an error that is not theirs */
+}
+
+static void test_error_is_named(void) {
+    CHECK(run_watched("1") == TN_SYSTEM && says("watched: kernel 'made_up' failed: "));
+    CHECK(says("CUDA error 700 (CUDA_ERROR_ILLEGAL_ADDRESS): an illegal memory access"));
+    CHECK(says("the call was x: f32[4, 8], y: f32[4, 8]"));
+}
+
+static void test_capture_is_not_waited_for(void) {
+    const int *waits = dlsym(RTLD_DEFAULT, "fake_waits");
+    CHECK(waits && run_watched("1") == TN_OK && *waits == 0);
+}
+
 static void test_wrong_image(void) {
     cu_kernel kernel;
     CHECK(tni_cuda("a") != NULL);
@@ -490,6 +530,9 @@ int main(int argc, char **argv) {
                 {"no memory", test_no_memory},
                 {"no memory", test_param_no_memory},
                 {"illegal access", test_sticky},
+                {"late illegal access", test_error_is_late},
+                {"late illegal access", test_error_is_named},
+                {"captures", test_capture_is_not_waited_for},
                 {"wrong image", test_wrong_image}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) in_child(rows[i].test, rows[i].what);
     return test_end();

@@ -513,6 +513,21 @@ def test_no_compiler(machine: Machine) -> None:
         assert machine.check("compiler")["fix"] == "unset TENON_CC"
 
 
+def test_debugging_is_no_fault(machine: Machine) -> None:
+    machine.env |= {"CUDA_LAUNCH_BLOCKING": "1", "TENON_SYNC": "1", "TENON_LOG": "1"}
+    result = machine.check("environment")
+    assert result["state"] == "PASS" and "CUDA_LAUNCH_BLOCKING=1" in result["observed"]
+    machine.env["TENON_SYNC"] = "on"
+    assert "TENON_SYNC is none of 0 1" in machine.check("environment")["reason"]
+
+
+def test_plugins_that_are_not_there(machine: Machine) -> None:
+    machine.env["TENON_PLUGINS"] = f"{ROOT / 'build' / 'libtenon.so'}:/nowhere/my_op.so"
+    result = machine.check("environment")
+    assert result["state"] == "WARN"
+    assert "TENON_PLUGINS names /nowhere/my_op.so, which does not exist" in result["reason"]
+
+
 def test_another_variable(machine: Machine) -> None:
     machine.env["TENON_FOO"] = "1"
     result = machine.check("environment")

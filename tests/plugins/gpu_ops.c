@@ -68,6 +68,39 @@ static tn_status run_dirty(const tn_call *call, void *state) {
     return status;
 }
 
+/* Reads one element behind the last, and adds nothing of it to the result unless it is NaN. */
+static tn_status run_reads(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    const int64_t n = tn_count(x);
+    tn_status status = run_right(call, state);
+    if (n) {
+        const double behind = tn_get(x->type, x->data, place(x, n - 1) + 1);
+        tn_set(y->type, y->data, place(y, n - 1), tn_get(y->type, y->data, place(y, n - 1)) + 0 * behind);
+    }
+    return status;
+}
+
+/* Leaves out what does not fill four. */
+static tn_status run_tail(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    (void)state;
+    for (int64_t i = 0; i < tn_count(x) / 4 * 4; i++) {
+        tn_set(y->type, y->data, place(y, i), 2 * tn_get(x->type, x->data, place(x, i)));
+    }
+    return TN_OK;
+}
+
+/* Adds to what the output holds. */
+static tn_status run_adds(const tn_call *call, void *state) {
+    const tn_view *x = tn_in(call, 0), *y = tn_out(call, 0);
+    (void)state;
+    for (int64_t i = 0; i < tn_count(x); i++) {
+        const double held = tn_get(y->type, y->data, place(y, i));
+        tn_set(y->type, y->data, place(y, i), (held == held ? held : 3) + 2 * tn_get(x->type, x->data, place(x, i)));
+    }
+    return TN_OK;
+}
+
 static size_t workspace(const tn_call *call) {
     (void)call;
     return 256;
@@ -94,6 +127,10 @@ OPERATOR(gpu_dense, .run = run_dense)
 OPERATOR(gpu_drift, .run = run_drift)
 OPERATOR(gpu_leak, .run = run_leak)
 OPERATOR(gpu_dirty, .run = run_dirty, .workspace = workspace)
+OPERATOR(gpu_reads, .run = run_reads)
+OPERATOR(gpu_tail, .run = run_tail)
+OPERATOR(gpu_adds, .run = run_adds)
 
-static const tn_op *const table[] = {&gpu_right, &gpu_past, &gpu_far, &gpu_dense, &gpu_drift, &gpu_leak, &gpu_dirty};
+static const tn_op *const table[] = {&gpu_right, &gpu_past,  &gpu_far,   &gpu_dense, &gpu_drift,
+                                     &gpu_leak,  &gpu_dirty, &gpu_reads, &gpu_tail,  &gpu_adds};
 TN_API const tn_plugin tenon_plugin = TN_PLUGIN(table);

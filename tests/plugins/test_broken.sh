@@ -119,6 +119,23 @@ says() {
 # What an output holds that was not written is said as such, not as a number.
 says 1 "was never written (4 of 132 elements were not)" check broken_tail --load "$plugin" --case values --dtype f32
 
+# And why, in words that one can act on.
+explains() {
+    out=$("$tenon" check "$1" --load "$plugin" --quick --case "$2" --dtype "$3" --json | tr -s ' \n' ' ')
+    case $out in
+    *'"why": "'"$4"*) pass ;;
+    *) fail "$1: '$2' does not say '$4': $out" ;;
+    esac
+}
+explains broken_tail values f32 "A missing tail: just the last "
+explains broken_past values f32 "Writes out of bounds, just outside of the output."
+explains broken_nan special f32 "NaN is dropped"
+explains broken_narrow values bf16 "Nearly right: off by "
+explains broken_narrow accumulate bf16 "The sum is kept in a 16-bit type"
+explains broken_strides sliced f32 "The kernel says TN_STRIDED"
+explains broken_grad grad f64 "The gradient is not the slope of the function."
+explains broken_drift repeat f32 "A data race: the same call gives different results."
+
 # A kernel that ends its process, or does not come back, costs its case; those behind it run all the same.
 plugin=$misbehaved
 expect bad_exit values
@@ -171,6 +188,10 @@ expect never_empty values
 
 # For programs, and for those who have seen enough.
 says 2 "--only-loaded needs operators of your own" check --only-loaded
+export TENON_PLUGINS="/nowhere.so:$ragged"
+says 0 "tenon: TENON_PLUGINS: /nowhere.so: No such file or directory" ops add_at
+says 1 "FAIL never_empty" check --only-loaded --quick --case values --dtype f32
+unset TENON_PLUGINS
 says 1 '"outcome": "fail", "case": "values", "dtype": "f32", "kernel": "fast"' \
     check never_empty --load "$ragged" --dtype f32 --case values --json
 says 0 '"operators": [

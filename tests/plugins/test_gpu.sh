@@ -17,6 +17,9 @@ fail() {
 }
 gpu() { LD_PRELOAD=$fake "$tenon" "$@" 2>&1; }
 
+# A compute-sanitizer that is installed here knows nothing of this GPU.
+export TENON_CHECK_CHILD=1
+
 # operator, case, what the message says
 expect() {
     out=$(gpu check "$1" --load "$plugin" --device cuda --quick --case "$2")
@@ -48,6 +51,55 @@ expect gpu_dense transposed "is"
 expect gpu_drift repeat "is"
 expect gpu_leak leaks "GPU memory"
 expect gpu_dirty workspace "full of NaN"
+
+# And why, in words. Lines are wrapped: the sentences are looked for in one.
+explains() {
+    out=$(gpu check "$1" --load "$plugin" --device cuda --quick --dtype "${4:-f32}" --case "$2" --json | tr -s ' \n' ' ')
+    case $out in
+    *'"why": "'"$3"*) pass ;;
+    *) fail "$1: '$2' does not say '$3': $out" ;;
+    esac
+}
+explains gpu_past values "Writes out of bounds, just outside of the output."
+explains gpu_far values "Writes out of bounds, far outside of its tensors."
+explains gpu_reads values "Reads out of bounds: the result changes with what lies outside of x."
+explains gpu_reads values "Reads out of bounds: the result changes with what lies outside of x." f16
+explains gpu_tail values "A missing tail: just the last 3 of 15 elements were never written."
+explains gpu_adds values "The result depends on what the output held before the call."
+explains gpu_dense transposed "The kernel says TN_STRIDED"
+
+# compute-sanitizer, made up: it says what the real one does, and runs what it is told to.
+tools=$(mktemp -d)
+cat >"$tools/compute-sanitizer" <<'END'
+#!/bin/sh
+case $TENON_CHECK_CHILD:$* in
+"sanitize:--tool memcheck "*"/tenon check gpu_reads "*"--case values"*" --in-process") ;;
+*) exit 0 ;;
+esac
+echo "========= COMPUTE-SANITIZER"
+echo "========= Invalid __global__ read of size 4 bytes"
+echo "=========     at gpu_reads(const float *, float *)+0x70 in gpu_ops.cu:12"
+echo "=========     by thread (15,0,0) in block (0,0,0)"
+echo "=========     Saved host backtrace up to driver entry point at kernel launch time"
+echo "========= ERROR SUMMARY: 1 error"
+END
+chmod +x "$tools/compute-sanitizer"
+PATH=$tools:$PATH
+unset TENON_CHECK_CHILD
+found="compute-sanitizer (memcheck): Invalid __global__ read of size 4 bytes at gpu_reads(const float *, float *)+0x70 in"
+found="$found gpu_ops.cu:12 by thread (15,0,0) in block (0,0,0)"
+says_in_one_line() {
+    out=$(gpu check "$@" | tr -s ' \n' ' ')
+    case $out in
+    *"$found"*) pass ;;
+    *) fail "tenon check $*: does not say what compute-sanitizer found: $out" ;;
+    esac
+}
+says_in_one_line gpu_reads --load "$plugin" --device cuda --quick --case values
+says_in_one_line gpu_reads --load "$plugin" --device cuda --quick --case sanitize --sanitize
+says 0 " 0 failed" check gpu_right --load "$plugin" --device cuda --quick --case sanitize,values --sanitize
+export TENON_CHECK_CHILD=1
+rm -r "$tools"
 
 says 2 "there is no cuda:9; this process sees 2 GPUs" check --device cuda:9
 says 2 "there is no device 'gpu'" bench softmax --device gpu

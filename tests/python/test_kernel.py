@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -172,6 +173,29 @@ tenon.load({str(path)!r})
 assert (tn.triple(np.ones(3, np.float32), 1.0) == 4).all()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_files_by_name_and_hash(tmp_path: pathlib.Path) -> None:
+    """TENON_PLUGINS and a pinned hash take a text as they take a shared object."""
+    path = tmp_path / "triple.tenon"
+    triple().save(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    code = f"""
+import tenon
+for sha256 in ("0" * 64, {digest!r}):
+    try:
+        tenon.load({str(path)!r}, sha256=sha256)
+        print("loaded")
+    except RuntimeError as error:
+        print("the file has changed" in str(error))
+print("triple" in tenon.ops())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.stdout == "True\nloaded\nTrue\n", ran.stderr
+    env = {**os.environ, "TENON_PLUGINS": str(path)}
+    named = [sys.executable, "-c", "import tenon; print('triple' in tenon.ops())"]
+    ran = subprocess.run(named, capture_output=True, text=True, timeout=120, env=env)
+    assert (ran.stdout, ran.stderr) == ("True\n", "")
 
 
 def test_errors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import pathlib
@@ -177,3 +178,62 @@ def test_written_in_cpp(tmp_path: pathlib.Path) -> None:
     loads = f"import tenon; tenon.load({str(made)!r}); print('t_cpp' in tenon.ops())"
     said = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True, env=env).stdout
     assert said == "True\n"
+
+
+HOST = """
+import faulthandler, sys, threading
+import torch
+import tenon, tenon.torch as tn
+faulthandler.enable()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+torch.ones(64, 64) @ torch.ones(64, 64)  # its threads run, too
+for path, sha256 in zip(sys.argv[1::2], sys.argv[2::2]):
+    try:
+        tenon.load(path, sha256=sha256 or None)
+        print("loaded")
+    except Exception as error:
+        print(error)
+print(tn.t_good(torch.ones(2)).shape, *[name for name in tn.ops() if name.startswith("t_")])
+"""
+CRASH = "static __attribute__((constructor)) void begin(void) { *(volatile int *)8 = 1; }\n"
+
+
+def test_the_host_lives(tmp_path: pathlib.Path) -> None:
+    """Files that crash, lack a symbol, have changed or clash: a message each, in a process with threads."""
+    row = ROW.format(signature="t_good(x: T[*s]) -> y: T[*s]", grad="NULL")
+    texts = {
+        "crash": row + CRASH,
+        "symbol": row.replace("return TN_OK", "extern tn_status t_nowhere(void); return t_nowhere()"),
+        "good": row,
+        "twin": row + "int other;\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.c").write_text(text)
+    made = {name: compile_plugin(tmp_path, tmp_path / f"{name}.c", name) for name in texts}
+    digest = hashlib.sha256(made["good"].read_bytes()).hexdigest()
+    asked = [(made["crash"], ""), (made["symbol"], ""), (made["good"], "ab" * 32), (made["good"], digest)]
+    asked.append((made["twin"], ""))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TENON_CACHE_DIR": str(tmp_path)}
+    env["TENON_PLUGINS"] = f"{made['crash']}:{tmp_path}/none.so"
+    command = [sys.executable, "-c", HOST, *(str(part) for pair in asked for part in pair)]
+    ran = subprocess.run(command, capture_output=True, text=True, env=env)
+    said = ran.stdout.splitlines()
+    assert ran.returncode == 0, ran.stderr
+    assert "crash" in said[0] and "opening it crashed a trial process (Segmentation fault)" in said[0]
+    assert "undefined symbol: t_nowhere" in said[1]
+    assert f"its SHA-256 is {digest}, not {'ab' * 32}" in said[2]
+    assert said[3] == "loaded"
+    assert f"its operator 't_good' is refused: {made['good']} already has an operator of this name" in said[4]
+    assert said[5] == "torch.Size([2]) t_good"
+    assert ran.stderr.count("tenon: TENON_PLUGINS: ") == 2 and "Fatal Python error" not in ran.stderr
+
+
+def test_plugins_by_name(tmp_path: pathlib.Path) -> None:
+    """TENON_PLUGINS: there in the first line that uses the table."""
+    source = tmp_path / "good.c"
+    source.write_text(ROW.format(signature="t_named(x: T[*s]) -> y: T[*s]", grad="NULL"))
+    made = compile_plugin(tmp_path, source, "good")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TENON_PLUGINS": str(made)}
+    uses = "import torch, tenon.torch as tn; print(tn.t_named(torch.ones(3)).shape)"
+    ran = subprocess.run([sys.executable, "-c", uses], capture_output=True, text=True, env=env)
+    assert (ran.returncode, ran.stdout) == (0, "torch.Size([3])\n"), ran.stderr

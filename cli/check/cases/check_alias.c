@@ -97,7 +97,9 @@ static void run_double(checker *c) {
 }
 
 const check_row alias_rows[] = {
-    {"alias", "an output is an input", FEW, 20000, NULL, run_alias},
+    {"alias", "an output is an input", FEW, 20000, NULL, run_alias,
+     "The kernel says TN_ALIAS, so an output may be the memory of an input: each thread reads an element before it "
+     "writes it, and no thread reads what another one writes. Without TN_ALIAS, Tenon makes a copy."},
     {"overlap", "an output overlaps an input by a part: right or refused", FEW, 20000, NULL, run_overlap},
     {"double", "two outputs in the same memory are refused", FEW, 20000, has_outputs, run_double},
     {0},

@@ -270,7 +270,9 @@ static void run_batch_long(checker *c) {
 }
 
 const check_row batch_rows[] = {
-    {"batch", "a row alone has the same bits as among others", EACH, 20000, draws_nothing, run_batch},
+    {"batch", "a row alone has the same bits as among others", EACH, 20000, draws_nothing, run_batch,
+     "A row comes out otherwise when other rows are beside it. The order of its sums goes by the grid or by its place, "
+     "or it reads its neighbours."},
     {"batch_long", "the same for rows of 4097, 50257 and 300007 (cuda; f32 and bf16)", RARE, 20000, is_batch_long,
      run_batch_long},
     {0},

@@ -168,6 +168,24 @@ static void run_default_stream(checker *c) {
     problem_free(&p);
 }
 
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+/* Before every call on a GPU, shared memory is full of NaN. A kernel may drop that, and be wrong with anything else. */
+static void run_shared(checker *c) {
+    static const uint32_t patterns[] = {0x4b4b4b4b, 0, 0xcbcbcbcb};
+    problem p;
+    made_call k;
+    if (!solved_call(c, &p, &k, DENSE)) return;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns && !c->broken && !c->skipping; i++) {
+        refill(&p, &k);
+        c->gpu->shared = patterns[i];
+        run_and_compare(c, &p, &k, "with other numbers in shared memory");
+        c->gpu->shared = UINT32_MAX;
+    }
+    call_free(&k);
+    problem_free(&p);
+}
+
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 /* The call as a graph; its tensors are on the GPU. NULL: failure reported. */
@@ -435,12 +453,27 @@ static void run_sticky(checker *c) {
     if (!run_child(c, said, sizeof said)) check_fail(c, "in a process of its own: %s", said);
 }
 
+static const char SHARED[] = "The kernel reads shared memory that nobody has written yet: it is not initialised, or a "
+                             "__syncthreads() is missing "
+                             "between the threads that write and those that read.";
+
 const check_row gpu_rows[] = {
-    {"workspace", "workspace and copies full of NaN, with guards (cuda)", RARE, 20000, on_gpu, run_workspace},
-    {"side_stream", "inputs that arrive late on the call's stream (cuda)", RARE, 20000, on_gpu, run_side_stream},
-    {"default_stream", "no host given (cuda)", ONCE, 0, on_gpu, run_default_stream},
-    {"graph", "captured, then replayed on new values (cuda)", FEW, 20000, on_gpu, run_graph},
-    {"context", "the current context is restored, whatever it was (cuda)", ONCE, 0, on_gpu, run_context},
+    {"workspace", "workspace and copies full of NaN, with guards (cuda)", RARE, 20000, on_gpu, run_workspace,
+     "Workspace holds whatever was there before: write it before you read it, and stay within the bytes that the "
+     "workspace function asks for."},
+    {"shared", "shared memory full of large numbers, of 0, of negative ones (cuda)", RARE, 20000, on_gpu, run_shared,
+     SHARED},
+    {"side_stream", "inputs that arrive late on the call's stream (cuda)", TELLS | RARE, 20000, on_gpu, run_side_stream,
+     "The inputs arrive late in the call's stream. Launch in call->host->stream, use it for copies and memsets too, "
+     "and wait for nothing else."},
+    {"default_stream", "no host given (cuda)", ONCE, 0, on_gpu, run_default_stream,
+     "call->host->stream is NULL here: the default stream. Do not take NULL for an error."},
+    {"graph", "captured, then replayed on new values (cuda)", FEW, 20000, on_gpu, run_graph,
+     "The call does what a CUDA graph cannot record: it allocates, waits (cudaDeviceSynchronize, cudaMemcpy), uses "
+     "another stream, or reads values of tensors on the host. Ask for workspace, and decide by shapes alone."},
+    {"context", "the current context is restored, whatever it was (cuda)", ONCE, 0, on_gpu, run_context,
+     "run and prepare leave the thread's current CUDA context as they found it. Look for cudaSetDevice and "
+     "cuCtxSetCurrent."},
     {"devices", "CPU and GPU mixed, a GPU that there is not: refused (cuda)", ONCE | PER_OP, 0, on_gpu, run_devices},
     {"idle", "naming and describing operators makes no context (cuda)", ONCE | PER_OP, 0, on_gpu, run_idle},
     {"sticky", "after an illegal access, in a process of its own, calls say so (cuda)", ONCE | PER_OP, 0, on_gpu,

@@ -212,7 +212,10 @@ static bool has_rule(const checker *c) {
 }
 
 const check_row grad_rows[] = {
-    {"grad", "gradients against central differences (f64)", EACH, 6000, has_rule, run_grad},
-    {"grad_sum", "the same for sum(): all ones, of stride 0 (f64)", FEW, 6000, has_rule, run_grad_sum},
+    {"grad", "gradients against central differences (f64)", EACH, 6000, has_rule, run_grad,
+     "The gradient is not the slope of the function. Work the derivative out again for this input: the chain rule with "
+     "dy, the sign, factors such as 2, and sums over dimensions that broadcast."},
+    {"grad_sum", "the same for sum(): all ones, of stride 0 (f64)", TELLS | FEW, 6000, has_rule, run_grad_sum,
+     "dy has strides of 0 here, as sum().backward() hands it over. A kernel with TN_STRIDED must use dy's strides."},
     {0},
 };

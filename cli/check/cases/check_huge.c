@@ -255,6 +255,8 @@ static bool is_smallest(const checker *c) {
 
 const check_row huge_rows[] = {
     {"huge", "2^31 and more elements, in the kernel's smallest type: both sides of 2^31 and the end",
-     ONCE | SLOW | NOT_REF, 0, is_smallest, run_huge},
+     TELLS | ONCE | SLOW | NOT_REF, 0, is_smallest, run_huge,
+     "An index or a size does not fit in 32 bits. Compute them in 64: int64_t i = (int64_t)blockIdx.x * blockDim.x + "
+     "threadIdx.x, and int64_t for n, strides and products of sizes."},
     {0},
 };

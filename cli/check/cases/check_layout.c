@@ -136,14 +136,22 @@ static void run_expanded(checker *c) {
     tni_case_free(shape);
 }
 
+static const char STRIDES[] = "The kernel says TN_STRIDED, so it gets tensors as they lie in memory: element (i, j) is "
+                              "at i * strides[0] + j * strides[1], and strides may be negative. Use the strides of "
+                              "every view, or leave TN_STRIDED out and get dense copies.";
+
 const check_row layout_rows[] = {
-    {"transposed", "first dimension fastest", EACH, 200000, NULL, run_transposed},
-    {"sliced", "every second element of a larger tensor", EACH, 200000, NULL, run_sliced},
-    {"padded", "rows of a wider tensor, odd distances", EACH, 200000, NULL, run_padded},
-    {"reversed", "negative strides", EACH, 200000, NULL, run_reversed},
-    {"channels_last", "(n, c, …) with c fastest", EACH, 200000, NULL, run_channels_last},
-    {"mixed", "every tensor in another layout", FEW, 20000, NULL, run_mixed},
-    {"expanded", "stride 0, as sum().backward() hands it over", FEW, 20000, NULL, run_expanded},
-    {"misaligned", "first elements 1 to 15 past a boundary", FEW, 20000, NULL, run_misaligned},
+    {"transposed", "first dimension fastest", TELLS | EACH, 200000, NULL, run_transposed, STRIDES},
+    {"sliced", "every second element of a larger tensor", TELLS | EACH, 200000, NULL, run_sliced, STRIDES},
+    {"padded", "rows of a wider tensor, odd distances", TELLS | EACH, 200000, NULL, run_padded, STRIDES},
+    {"reversed", "negative strides", TELLS | EACH, 200000, NULL, run_reversed, STRIDES},
+    {"channels_last", "(n, c, …) with c fastest", TELLS | EACH, 200000, NULL, run_channels_last, STRIDES},
+    {"mixed", "every tensor in another layout", TELLS | FEW, 20000, NULL, run_mixed, STRIDES},
+    {"expanded", "stride 0, as sum().backward() hands it over", TELLS | FEW, 20000, NULL, run_expanded,
+     "A stride may be 0: the same element again and again. A kernel with TN_STRIDED must use the strides that it is "
+     "given."},
+    {"misaligned", "first elements 1 to 15 past a boundary", FEW, 20000, NULL, run_misaligned,
+     "Tensors may begin at any multiple of their element's size. Vector loads (float4) need 16 bytes: test the "
+     "address, and load single elements where it does not fit."},
     {0},
 };

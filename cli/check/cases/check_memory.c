@@ -239,7 +239,9 @@ static void run_prepared(checker *c) {
 const check_row memory_rows[] = {
     {"edges", "tensors that begin and end where memory does: one element too far crashes (cpu)", FEW | LANES, 20000,
      on_cpu, run_edges},
-    {"leaks", "1000 calls leave memory and files as they were", ONCE, 0, NULL, run_leaks},
+    {"leaks", "1000 calls leave memory and files as they were", ONCE, 0, NULL, run_leaks,
+     "Whatever a call allocates, it gives back: prepare's state in release, memory of the host's allocator with "
+     "host->release."},
     {"prepared", "what prepare makes for a call is released (cpu)", ONCE, 0, prepares, run_prepared},
     {0},
 };

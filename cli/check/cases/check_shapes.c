@@ -103,16 +103,28 @@ static void run_large(checker *c) {
 }
 
 const check_row shape_rows[] = {
-    {"empty", "each dimension 0; no error is left behind", EACH, 0, has_sizes, run_empty},
-    {"zero_dim", "packs of rank 0", EACH, 0, has_sizes, run_zero_dim},
+    {"empty", "each dimension 0; no error is left behind", EACH, 0, has_sizes, run_empty,
+     "A dimension may be 0. Launch nothing then (a grid of 0 blocks is an error), and write what a sum of nothing is."},
+    {"zero_dim", "packs of rank 0", EACH, 0, has_sizes, run_zero_dim,
+     "A tensor may have no dimensions at all: shape[ndim - 1] is not there then, and there is one element."},
     {"odd_rows", "last dimension from 1 to 129, around every vector width", FEW | LANES, 100000, has_sizes,
-     run_odd_rows},
-    {"vocabulary", "rows of 50257, 131072 and 262144", ONCE | NOT_REF, 0, has_sizes, run_vocabulary},
+     run_odd_rows,
+     "The length of a row is no multiple of the block, warp or vector. Test `if (i < n)`, and handle what is left "
+     "behind the last whole vector."},
+    {"vocabulary", "rows of 50257, 131072 and 262144", ONCE | NOT_REF, 0, has_sizes, run_vocabulary,
+     "A row is longer than a block has threads: let each thread take several elements, for (i = threadIdx.x; i < n; i "
+     "+= blockDim.x)."},
     {"row_lengths", "rows of 255 to 100003, around every power of 2 (cuda)", RARE, 20000, on_gpu_with_sizes,
-     run_row_lengths},
+     run_row_lengths,
+     "A row is longer than a block has threads, or just about as long: let each thread take several elements, for (i = "
+     "threadIdx.x; i < n; i += blockDim.x)."},
     {"long_row", "a single row of 2^20 + 3, split over many blocks (cuda; f32 and bf16)", RARE | SLOW, 20000,
      is_long_row, run_long_row},
-    {"long_dims", "each dimension at 65535 and 65536", ONCE | NOT_REF, 0, has_sizes, run_long_dims},
-    {"large", "each dimension grown until all threads have work", RARE | NOT_REF, 100000, has_sizes, run_large},
+    {"long_dims", "each dimension at 65535 and 65536", ONCE | NOT_REF, 0, has_sizes, run_long_dims,
+     "A dimension has 65536 elements: grids end at 65535 blocks in y and z. Put the large dimension into x, or loop "
+     "with a step of gridDim."},
+    {"large", "each dimension grown until all threads have work", RARE | NOT_REF, 100000, has_sizes, run_large,
+     "Many blocks, or all threads, are at work here. Look at what they share, and at indices that are computed from "
+     "the place of a block."},
     {0},
 };

@@ -390,11 +390,16 @@ static void run_fork(checker *c) {
 }
 
 const check_row system_rows[] = {
-    {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat},
+    {"repeat", "1000 times the same bits", ONCE, 0, NULL, run_repeat,
+     "A data race: the same call gives different results. Look for += on memory that several threads share (use "
+     "atomicAdd or a reduction; atomicAdd of floats adds in another order each time), a missing __syncthreads(), and "
+     "memory that is read before it is written."},
     {"threads", "the same bits on 1, 2, 3 and 8 threads, in uneven pieces and in the smallest at once (cpu)",
      RARE | NOT_REF, 100000, on_cpu, run_threads},
     {"concurrent", "8 threads at once, some with the same shapes, held up here and there, against one alone", ONCE, 0,
-     NULL, run_concurrent},
+     NULL, run_concurrent,
+     "Calls run in several threads at once. Look for static and global variables, and for a buffer that calls share: "
+     "ask for workspace instead."},
     {"fork", "a child process gets the same bits; on a GPU, a clear error", ONCE, 0, NULL, run_fork},
     {0},
 };

@@ -201,11 +201,21 @@ static void run_same_index(checker *c) {
 
 const check_row value_rows[] = {
     {"values", "every sample against float64", EACH | LANES, 0, NULL, run_values},
-    {"outputs", "each output alone, the others not wanted", FEW, 20000, has_outputs, run_outputs},
+    {"outputs", "each output alone, the others not wanted", FEW, 20000, has_outputs, run_outputs,
+     "An output that nobody wants is absent: tn_out(call, i) is NULL. Test for NULL before you write it, and compute "
+     "what other outputs need all the same."},
     {"special", "NaN, ±Inf, -0 and denormals in every lane; -Inf everywhere", FEW | NOT_REF | LANES, 400, NULL,
-     run_special},
-    {"masked", "rows that a mask removes, NaN under the mask", EACH | LANES, 20000, has_bool, run_masked},
-    {"accumulate", "70000 ones: 16-bit sums stop early", ONCE | NOT_REF, 0, has_sizes, run_accumulate},
-    {"same_index", "all indices equal", FEW, 20000, has_index, run_same_index},
+     run_special,
+     "NaN and infinities take another way through the code: comparisons with NaN are false, inf - inf and 0 * inf are "
+     "NaN, and exp overflows. Keep the largest number of a row away from exp, and let NaN through."},
+    {"masked", "rows that a mask removes, NaN under the mask", EACH | LANES, 20000, has_bool, run_masked,
+     "What a mask removes must not count, also where it is NaN or a whole row is gone: choose with the mask (mask ? x "
+     ": 0), do not multiply by it, and do not divide by a count of 0."},
+    {"accumulate", "70000 ones: 16-bit sums stop early", ONCE | NOT_REF, 0, has_sizes, run_accumulate,
+     "The sum is kept in a 16-bit type, which stops growing at 256 (bf16) or 2048 (f16). Add in float and round once "
+     "at the end."},
+    {"same_index", "all indices equal", FEW, 20000, has_index, run_same_index,
+     "Several threads write to the same place when indices are equal. Use atomicAdd, or let one thread own each "
+     "place."},
     {0},
 };

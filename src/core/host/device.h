@@ -30,6 +30,7 @@ typedef struct tni_device_ops {
     tn_status (*read)(const char *wanted, tn_device device, void *to, const void *from, size_t bytes, void *stream);
     /* Returns when the device has done all that is in the stream. */
     tn_status (*wait)(const char *wanted, tn_device device, void *stream);
+    bool (*capturing)(tn_device device, void *stream); /* a graph: nobody may wait. NULL: it has no graphs */
     /* Around functions of plugins: makes the device the one that this thread uses, such as CUDA's current context, and
      * leaves the thread as it was. NULL: there is nothing to be done. */
     tn_status (*enter)(const char *wanted, tn_device device, void **entered);

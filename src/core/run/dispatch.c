@@ -9,6 +9,7 @@
 #include "core/layout/layout.h"
 #include "plan.h"
 #include "run.h"
+#include "watch.h"
 
 enum { ON_STACK = 24 }; /* tensors of a call before memory is asked for */
 
@@ -233,6 +234,13 @@ static tn_status run_with_copies(running *r, const bool *needs_copy) {
     return status == TN_OK ? back : status;
 }
 
+/* Kept out of the way of calls that nobody watches. */
+static __attribute__((noinline, cold)) tn_status run_watched(running *r, const bool *needs_copy, bool copies) {
+    tni_watch w = {.plan = r->plan, .host = r->host, .copied = needs_copy};
+    TN_TRY(tni_watch_begin(&w));
+    return tni_watch_end(&w, copies ? run_with_copies(r, needs_copy) : run_kernel(r));
+}
+
 static void point(tn_slot *args, const tn_slot *plan_args, int32_t n, const tn_view *from, tn_view *to) {
     for (int32_t i = 0; i < n; i++) args[i] = (tn_slot){to + (plan_args[i].views - from), plan_args[i].count};
 }
@@ -251,6 +259,7 @@ static tn_status run_planned(running *r, const tn_args *args, bool *needs_copy, 
     bool copies = !plan->simple;
     TN_TRY(check_aliases(r, needs_copy, &copies));
     if (plan->idle) return TN_OK;
+    if (tni_watching()) return run_watched(r, needs_copy, copies);
     return copies ? run_with_copies(r, needs_copy) : run_kernel(r);
 }
 
@@ -286,8 +295,12 @@ static tn_status plan_and_run(const tn_function *op, const tn_args *args, const 
     tni_plan *plan;
     tn_host room;
     TN_TRY(tni_host_fill(op->contract->name, host, &room, &host));
-    TN_TRY(tni_plan_get(op, args, make != NULL, &plan));
-    tn_status status = plan->ops->usable ? plan->ops->usable(plan->op->contract->name) : TN_OK;
+    tn_status status = tni_plan_get(op, args, make != NULL, &plan);
+    if (status != TN_OK) {
+        if (tni_watching() & TNI_WATCH_LOG) tni_watch_refused(op->contract->name);
+        return status;
+    }
+    status = plan->ops->usable ? plan->ops->usable(plan->op->contract->name) : TN_OK;
     if (status == TN_OK) status = run_plan(plan, args, host, make, context);
     tni_plan_release(plan);
     return status;

@@ -35,6 +35,8 @@ typedef struct tni_plan {
     bool enters;               /* the kernel is called between ops->enter and ops->leave */
     bool idle;                 /* what it writes has no elements */
     bool simple;               /* no slot is dense or dropped, and nothing can go wrong but the pointers */
+    const char *why;           /* TENON_LOG: which kernels were passed over, and for what; NULL: none */
+    _Atomic bool why_said;
 
     /* of the cache */
     struct tni_plan *next;

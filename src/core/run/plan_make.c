@@ -9,6 +9,7 @@
 #include "core/layout/layout.h"
 #include "plan.h"
 #include "run.h"
+#include "watch.h"
 
 /* A call as it is being read: what tni_bind wants. */
 typedef struct reading {
@@ -485,20 +486,36 @@ static tn_status prepare(const tn_call *call, void **state) {
     return status;
 }
 
+/* Before it is asked itself. */
+static bool fits(const tni_plan *plan, const tn_kernel *k, const char *wanted, tn_type type, uint32_t isa) {
+    if ((int32_t)k->device != plan->device.kind) return false;
+    if (wanted && strcmp(wanted, k->name) != 0) return false;
+    return !(k->isa & ~isa) && (!k->types || k->types & TN_BIT(type));
+}
+
+/* For the log: why not one of those before it? */
+static void note_why(tni_plan *plan, const tn_kernel *first, const tn_kernel *chosen, const char *wanted, tn_type type,
+                     uint32_t isa) {
+    tni_text why = {0};
+    for (const tn_kernel *k = first; k < chosen; k++) tni_watch_pass(&why, plan, k, wanted, type, isa);
+    if (why.length && !why.failed) plan->why = tni_arena_text(plan->arena, why.data, why.length);
+    tni_free(why.data);
+}
+
 static tn_status choose_entered(tni_plan *plan, const char *wanted, tn_type type) {
     const uint32_t isa = plan->ops->isa ? plan->ops->isa() : 0;
     bool device_known = false;
     tn_call call = tni_plan_call(plan);
     const tn_kernel *k = plan->op->row->kernels;
     TN_TRY(tni_activated_kernels(plan->arena, plan->op, &call, wanted, &k));
+    const tn_kernel *first = k;
     for (; k->name; k++) {
-        if ((int32_t)k->device != plan->device.kind) continue;
-        device_known = true;
-        if (wanted && strcmp(wanted, k->name) != 0) continue;
-        if ((k->isa & ~isa) || (k->types && !(k->types & TN_BIT(type)))) continue;
+        device_known |= (int32_t)k->device == plan->device.kind;
+        if (!fits(plan, k, wanted, type, isa)) continue;
         lay_out(plan, k);
         call.kernel = k;
         if (k->accepts && !k->accepts(&call)) continue;
+        if (tni_watching() & TNI_WATCH_LOG) note_why(plan, first, k, wanted, type, isa);
         TN_TRY(prepare(&call, &plan->state));
         call.state = plan->state;
         plan->kernel = k;
@@ -511,7 +528,7 @@ static tn_status choose_entered(tni_plan *plan, const char *wanted, tn_type type
 
 static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {
     void *entered;
-    plan->enters = plan->op->of_plugin && plan->ops->enter;
+    plan->enters = plan->op->from && plan->ops->enter;
     if (!plan->enters) return choose_entered(plan, wanted, type);
     TN_TRY(plan->ops->enter(plan->op->contract->name, plan->device, &entered));
     const tn_status status = choose_entered(plan, wanted, type);

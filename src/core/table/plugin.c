@@ -1,5 +1,6 @@
 /* Operators from shared objects. The file is read and checked before it is opened: opening one runs its code, and one
- * that was built for other structs would be read as nonsense. */
+ * that was built for other structs would be read as nonsense. The first time, another process opens it before this one
+ * does (trial.h). */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -9,14 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/host/memory.h"
-#include "table.h"
+#include "sha256.h"
+#include "trial.h"
 
-#define SYMBOL "tenon_plugin"
+#define SYMBOL TNI_PLUGIN_SYMBOL
 
 #if defined(__aarch64__)
 enum { MACHINE = EM_AARCH64 };
@@ -30,6 +33,7 @@ typedef struct file {
     const char *path;
     const unsigned char *bytes;
     size_t size;
+    struct stat info;
 } file;
 
 /* `size` bytes at `offset`, or NULL where the file ends before. */
@@ -137,48 +141,12 @@ static tn_status check_plugin(const file *f) {
     return head[3] ? TN_OK : refuse(f, "holds no operators");
 }
 
-static tn_status check_file(const char *path, struct stat *info) {
-    file f = {.path = path};
-    tn_status status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
-    if (fstat(fd, info) != 0 || !S_ISREG(info->st_mode) || info->st_size == 0) {
-        status = refuse(&f, "not a file with contents");
-    } else {
-        f.size = (size_t)info->st_size;
-        void *map = mmap(NULL, f.size, PROT_READ, MAP_PRIVATE, fd, 0);
-        f.bytes = map;
-        status = map == MAP_FAILED ? tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno)) : check_plugin(&f);
-        if (map != MAP_FAILED) munmap(map, f.size);
-    }
-    close(fd);
-    return status;
-}
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 static const tni_kernel_texts *texts;
 
 void tni_set_kernel_texts(const tni_kernel_texts *with) {
     texts = with;
-}
-
-/* A file of kernels as text: read whole. *is_text: it was one. */
-static tn_status load_text(const char *path, bool *is_text) {
-    FILE *opened = fopen(path, "re");
-    struct stat info;
-    char first[64];
-    tn_status status = TN_OK;
-    if (!opened) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
-    const size_t n = fread(first, 1, sizeof first, opened);
-    *is_text = texts && texts->is_text(first, n) && fstat(fileno(opened), &info) == 0;
-    if (*is_text) {
-        char *text = tni_malloc((size_t)info.st_size + 1);
-        rewind(opened);
-        if (text) text[fread(text, 1, (size_t)info.st_size, opened)] = 0;
-        status = text ? texts->load(path, text) : TN_NO_MEMORY;
-        tni_free(text);
-    }
-    fclose(opened);
-    return status;
 }
 
 enum { MOST_PLUGINS = 256 };
@@ -215,58 +183,114 @@ static tn_status find_loaded(const char *path, const char *whole, const struct s
     return TN_OK;
 }
 
-static tn_status open_plugin(const char *path, void **opened) {
-    /* A name without a slash would be looked up in the library path. */
-    char local[4096];
-    size_t length = strlen(path);
-    if (length + 3 > sizeof local) return tn_fail(TN_BAD_PLUGIN, "the path of the plugin is too long");
-    bool bare = strchr(path, '/') == NULL;
-    memcpy(local, "./", 2);
-    memcpy(local + (bare ? 2 : 0), path, length + 1);
-    void *handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
+static tn_status open_plugin(const file *f, const char *whole, void **opened) {
+    TN_TRY(tni_trial(whole, f->path, &f->info));
+    void *handle = dlopen(whole, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return tn_fail(TN_BAD_PLUGIN, "cannot be opened: %s", dlerror());
     const tn_plugin *plugin = dlsym(handle, SYMBOL);
     const void *built = dlsym(handle, "tenon_built");
-    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count)
-                              : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", path);
+    tn_status status = plugin ? tni_table_add_plugin(plugin->ops, (int)plugin->count, whole)
+                              : tn_fail(TN_BAD_PLUGIN, "%s: '" SYMBOL "' is gone", f->path);
     *opened = handle;
     if (status == TN_OK && built && texts) texts->add_built(built);
     if (status != TN_OK) dlclose(handle); /* else it stays: the table points into it */
     return status;
 }
 
-static tn_status add_plugin(const char *path, const char *whole, const struct stat *info) {
-    char *kept = tni_malloc(strlen(whole) + 1);
+static tn_status add_plugin(const file *f, const char *whole) {
+    if (count == MOST_PLUGINS) {
+        return tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", f->path, MOST_PLUGINS);
+    }
+    char *kept = tni_strdup(whole); /* operators say where they are from */
     if (!kept) return TN_NO_MEMORY;
-    tn_status status = open_plugin(path, &loaded[count].handle);
+    tn_status status = open_plugin(f, kept, &loaded[count].handle);
     if (status != TN_OK) {
         tni_free(kept);
         return status;
     }
-    loaded[count].path = strcpy(kept, whole);
-    loaded[count++].info = *info;
+    loaded[count].path = kept;
+    loaded[count++].info = f->info;
     return TN_OK;
 }
 
-tn_status tn_load(const char *path) {
-    struct stat info;
+static tn_status load_plugin(const file *f) {
     char whole[PATH_MAX];
-    if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
-    bool is_text;
-    TN_TRY(load_text(path, &is_text));
-    if (is_text) return TN_OK;
-    TN_TRY(check_file(path, &info));
-    if (!realpath(path, whole)) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
-    pthread_mutex_lock(&lock);
     bool known;
-    tn_status status = find_loaded(path, whole, &info, &known);
-    if (!known && count == MOST_PLUGINS) {
-        status = tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", path, MOST_PLUGINS);
-    } else if (!known) {
-        status = add_plugin(path, whole, &info);
-    }
+    TN_TRY(check_plugin(f));
+    if (!realpath(f->path, whole)) return tn_fail(TN_SYSTEM, "%s: %s", f->path, strerror(errno));
+    pthread_mutex_lock(&lock);
+    tn_status status = find_loaded(f->path, whole, &f->info, &known);
+    if (!known) status = add_plugin(f, whole);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* A file of kernels as text. */
+static tn_status load_text(const file *f) {
+    char *text = tni_malloc(f->size + 1);
+    if (!text) return TN_NO_MEMORY;
+    memcpy(text, f->bytes, f->size);
+    text[f->size] = 0;
+    const tn_status status = texts->load(f->path, text);
+    tni_free(text);
+    return status;
+}
+
+static tn_status check_hash(const file *f, const char *wanted) {
+    char hash[TNI_SHA256_TEXT];
+    const size_t digits = strspn(wanted, "0123456789abcdefABCDEF");
+    if (digits != TNI_SHA256_TEXT - 1 || wanted[digits]) {
+        return tn_fail(TN_BAD_VALUE, "%s: the SHA-256 asked for is '%.80s', needs 64 hexadecimal digits", f->path,
+                       wanted);
+    }
+    tni_sha256(f->bytes, f->size, hash);
+    if (strcasecmp(hash, wanted) == 0) return TN_OK;
+    return tn_fail(TN_BAD_PLUGIN, "%s: its SHA-256 is %s, not %s: the file has changed, or is another one", f->path,
+                   hash, wanted);
+}
+
+/* What a file is goes by its first bytes. */
+static tn_status load_mapped(const file *f, const char *sha256) {
+    if (sha256) TN_TRY(check_hash(f, sha256));
+    return texts && texts->is_text((const char *)f->bytes, f->size) ? load_text(f) : load_plugin(f);
+}
+
+tn_status tn_load_pinned(const char *path, const char *sha256) {
+    file f = {.path = path};
+    tn_status status;
+    if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
+    TN_TRY(tni_table_ready()); /* those of TENON_PLUGINS come first */
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &f.info) != 0 || !S_ISREG(f.info.st_mode) || f.info.st_size == 0) {
+        status = refuse(&f, "not a file with contents");
+    } else {
+        f.size = (size_t)f.info.st_size;
+        void *map = mmap(NULL, f.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        f.bytes = map;
+        status = map == MAP_FAILED ? tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno)) : load_mapped(&f, sha256);
+        if (map != MAP_FAILED) munmap(map, f.size);
+    }
+    close(fd);
+    return status;
+}
+
+tn_status tn_load(const char *path) {
+    return tn_load_pinned(path, NULL);
+}
+
+void tni_plugins_load_named(void) {
+    const char *list = getenv("TENON_PLUGINS");
+    while (list && *list) {
+        char path[4096];
+        const size_t n = strcspn(list, ":");
+        const int length = snprintf(path, sizeof path, "%.*s", (int)n, list);
+        if (length > 0 && ((size_t)length >= sizeof path || tn_load(path) != TN_OK)) {
+            fprintf(stderr, "tenon: TENON_PLUGINS: %s\n",
+                    (size_t)length >= sizeof path ? "a path is too long" : tn_last_error());
+        }
+        list += n + (list[n] == ':');
+    }
 }
 
 void tni_plugins_close(void) {

@@ -13,6 +13,10 @@ static _Atomic(tn_function *) operators[MOST];
 static _Atomic(tn_function *) slots[SLOTS]; /* by name, open addressing; never more than half full */
 static _Atomic int count;
 static _Atomic bool ready;                                  /* the rows compiled in are there */
+static _Atomic bool complete;                               /* and those of TENON_PLUGINS */
+static _Thread_local bool completing;                       /* by this thread */
+static pthread_mutex_t startup = PTHREAD_MUTEX_INITIALIZER; /* of whoever completes it */
+static int n_builtin;                                       /* rows compiled in */
 static tn_function *kept;                                   /* operators that are in no table */
 static const tni_formulas *formulas;                        /* NULL: nobody compiles them */
 static const tn_op *const *builtin;                         /* families compiled in: {0} ends each, NULL all */
@@ -150,6 +154,7 @@ void tni_table_clear(void (*free_plans)(tn_function *op)) {
     for (int i = 0; i < n; i++) free_plans(atomic_load(&operators[i]));
     for (tn_function *op = kept; op; op = op->next) free_plans(op);
     atomic_store(&ready, false);
+    atomic_store(&complete, false);
     atomic_store(&count, 0);
     for (int i = 0; i < SLOTS; i++) atomic_store_explicit(&slots[i], NULL, memory_order_relaxed);
     for (int i = 0; i < n; i++) free_alone(atomic_exchange(&operators[i], NULL));
@@ -184,24 +189,32 @@ static void take_back(int n) {
     }
 }
 
-static tn_status make_all(const tn_op *const *rows, int n, tn_function **made) {
+static tn_status fail_taken(const char *from, const char *name, const char *owner, bool of_file) {
+    if (!from) return tn_fail(TN_BAD_CONTRACT, "%s: %s already has an operator of this name", name, owner);
+    return tn_fail(TN_BAD_CONTRACT, "%s: its operator '%s' is refused: %s already has an operator of this name%s", from,
+                   name, owner, of_file ? "" : "; call yours something else");
+}
+
+static tn_status make_all(const tn_op *const *rows, int n, const char *from, tn_function **made) {
     for (int i = 0; i < n; i++) {
         TN_TRY(tni_operator_make(rows[i], &made[i]));
+        made[i]->from = from;
         const char *name = made[i]->contract->name;
-        bool taken = atomic_load(&slots[slot_of(name)]) != NULL;
-        for (int j = 0; j < i; j++) taken |= strcmp(made[j]->contract->name, name) == 0;
-        if (taken) return tn_fail(TN_BAD_CONTRACT, "%s: the table already has an operator of this name", name);
+        const tn_function *taken = atomic_load(&slots[slot_of(name)]);
+        if (taken) return fail_taken(from, name, taken->from ? taken->from : "the table", taken->from != NULL);
+        for (int j = 0; j < i; j++) {
+            if (strcmp(made[j]->contract->name, name) == 0) return fail_taken(from, name, "the same list", true);
+        }
     }
     return TN_OK;
 }
 
 /* All rows or none. The caller holds the lock. */
-static tn_status add_rows(const tn_op *const *rows, int n, bool of_plugin) {
+static tn_status add_rows(const tn_op *const *rows, int n, const char *from) {
     if (n > MOST - atomic_load(&count)) return tn_fail(TN_BAD_VALUE, "the table holds at most %d operators", MOST);
     tn_function **made = tni_calloc((size_t)n, sizeof *made);
     if (!made) return TN_NO_MEMORY;
-    tn_status status = make_all(rows, n, made);
-    for (int i = 0; status == TN_OK && i < n; i++) made[i]->of_plugin = of_plugin;
+    tn_status status = make_all(rows, n, from, made);
     if (status == TN_OK) {
         publish(made, n);
     } else {
@@ -218,17 +231,33 @@ static tn_status add_builtin_locked(void) {
     for (const tn_op *const *family = builtin; family && *family; family++) {
         for (const tn_op *row = *family; row->signature && n <= MOST; row++) rows[n++] = row;
     }
-    TN_TRY(add_rows(rows, n, false));
+    TN_TRY(add_rows(rows, n, NULL));
+    n_builtin = n;
     atomic_store_explicit(&ready, true, memory_order_release);
     return TN_OK;
 }
 
-/* A failure (no memory) is not kept: the next call tries again. */
-static tn_status get_ready(void) {
-    if (atomic_load_explicit(&ready, memory_order_acquire)) return TN_OK;
+static tn_status add_builtin(void) {
     pthread_mutex_lock(&lock);
     tn_status status = add_builtin_locked();
     pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* A failure (no memory) is not kept: the next call tries again. Files that are loaded here ask the table themselves:
+ * they get what is there. */
+tn_status tni_table_ready(void) {
+    if (atomic_load_explicit(&complete, memory_order_acquire)) return TN_OK;
+    if (completing) return atomic_load(&ready) ? TN_OK : add_builtin();
+    pthread_mutex_lock(&startup);
+    tn_status status = add_builtin();
+    if (status == TN_OK && !atomic_load(&complete)) {
+        completing = true;
+        tni_plugins_load_named();
+        completing = false;
+        atomic_store_explicit(&complete, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&startup);
     return status;
 }
 
@@ -242,10 +271,10 @@ static tn_status check_samples(const tn_function *op) {
     return TN_OK;
 }
 
-static tn_status add(const tn_op *const *rows, int n, bool of_plugin) {
+static tn_status add(const tn_op *const *rows, int n, const char *from) {
+    TN_TRY(tni_table_ready()); /* not with the lock: it may load files */
     pthread_mutex_lock(&lock);
-    tn_status status = add_builtin_locked();
-    if (status == TN_OK) status = add_rows(rows, n, of_plugin);
+    tn_status status = add_rows(rows, n, from);
     const int first = atomic_load(&count) - n;
     bool bad = false; /* rules may call each other's rows, so these are all there first */
     for (int i = 0; status == TN_OK && i < n; i++) {
@@ -262,11 +291,11 @@ static tn_status add(const tn_op *const *rows, int n, bool of_plugin) {
 }
 
 tn_status tni_table_add(const tn_op *const *rows, int n) {
-    return add(rows, n, false);
+    return add(rows, n, NULL);
 }
 
-tn_status tni_table_add_plugin(const tn_op *const *rows, int n) {
-    return add(rows, n, true);
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n, const char *from) {
+    return add(rows, n, from);
 }
 
 /* The operator that was meant, for the message; NULL: there is none that one could mean. */
@@ -288,7 +317,7 @@ const tn_function *tn_find(const char *name) {
         tn_fail(TN_NOT_FOUND, "no operator: the name is NULL");
         return NULL;
     }
-    if (get_ready() != TN_OK) return NULL;
+    if (tni_table_ready() != TN_OK) return NULL;
     const tn_function *op = atomic_load_explicit(&slots[slot_of(name)], memory_order_acquire);
     if (op) return op;
     const char *close = nearest(name);
@@ -300,8 +329,12 @@ const tn_function *tn_find(const char *name) {
     return NULL;
 }
 
+int tni_table_builtin(void) {
+    return tni_table_ready() == TN_OK ? n_builtin : 0;
+}
+
 int tn_function_count(void) {
-    return get_ready() == TN_OK ? atomic_load_explicit(&count, memory_order_acquire) : 0;
+    return tni_table_ready() == TN_OK ? atomic_load_explicit(&count, memory_order_acquire) : 0;
 }
 
 const tn_function *tn_function_at(int index) {

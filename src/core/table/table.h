@@ -10,8 +10,9 @@ struct tn_function {
     const tn_op *row;
     tni_contract *contract;
     int32_t index;                     /* in the table; -1: in none */
+    const char *from;                  /* of a plugin, whose functions do not enter the device by themselves: its
+                                          file, a name that outlives it. NULL: of none */
     bool completed;                    /* the row was made from a formula */
-    bool of_plugin;                    /* its functions do not enter the device by themselves */
     struct tn_function *next, *before; /* of those in no table */
     /* Of one that may go: its owner and every call under way hold it, and the last to let go calls `unheld`, which
      * frees it. Others have no `unheld`, and stay. */
@@ -24,9 +25,13 @@ struct tn_function {
 
 /* The operator's gradient rule; *rule is NULL where it has none. */
 tn_status tni_operator_rule(const tn_function *op, const tni_rule **rule);
+/* The rows compiled in and those of TENON_PLUGINS are there; a failure is for want of memory. */
+tn_status tni_table_ready(void);
+int tni_table_builtin(void); /* how many rows are compiled in: they come first */
 /* Adds all rows or, with a message, none. The rows must stay where they are. */
 tn_status tni_table_add(const tn_op *const *rows, int n);
-tn_status tni_table_add_plugin(const tn_op *const *rows, int n); /* the same of a plugin's rows */
+/* The same for rows of a plugin, whose file's name stays as long as they do. */
+tn_status tni_table_add_plugin(const tn_op *const *rows, int n, const char *from);
 /* An operator that is in no table, and nobody knows until tni_operator_keep. */
 tn_status tni_operator_make(const tn_op *row, tn_function **made);
 void tni_operator_free(tn_function *op); /* with its gradient rule, not with plans; NULL is fine */
@@ -47,7 +52,15 @@ static inline void tni_operator_let_go(const tn_function *op) {
 /* Frees all operators, those in no table too, and before that, with `free_plans`, the plans of each. The next call
  * reads the rows compiled in again. */
 void tni_table_clear(void (*free_plans)(tn_function *op));
+/* TENON_PLUGINS="a.so:b.so": loads them; one that cannot be loaded costs a line on stderr. */
+void tni_plugins_load_named(void);
 void tni_plugins_close(void); /* behind tni_table_clear, whose rows are in them */
+/* Who remembers which files were tried, from one process to the next. NULL: nobody. */
+typedef struct tni_tried {
+    bool (*is_known)(const char *file); /* it went well; `file` says which file, and of what time */
+    void (*remember)(const char *file);
+} tni_tried;
+void tni_set_tried(const tni_tried *tried);
 /* Families of rows that are there from the start: {0} ends the rows of each, NULL the list. Read when the table is
  * first asked for something. */
 void tni_set_builtin(const tn_op *const *families);

@@ -74,6 +74,7 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuStreamWaitEvent, 3020, (cu_stream stream, cu_event event, unsigned flags))                                    \
     X(cuStreamBeginCapture, 10010, (cu_stream stream, int mode))                                                      \
     X(cuThreadExchangeStreamCaptureMode, 10010, (int *mode))                                                          \
+    X(cuStreamIsCapturing, 10000, (cu_stream stream, int *state))                                                     \
     X(cuStreamEndCapture, 10000, (cu_stream stream, cu_graph * graph))                                                \
     X(cuGraphInstantiateWithFlags, 11040, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))           \
     X(cuGraphLaunch, 10000, (cu_graph_exec exec, cu_stream stream))                                                   \

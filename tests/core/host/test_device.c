@@ -294,7 +294,7 @@ static tn_status run_noted(int64_t size) {
 static void test_plugin(void) {
     const tn_op *const rows[] = {&noted};
     CHECK(entries == 0); /* what is built in enters by itself */
-    CHECK_ROW(tni_table_add_plugin(rows, 1) == TN_OK, "%s", tn_last_error());
+    CHECK_ROW(tni_table_add_plugin(rows, 1, "toy.so") == TN_OK, "%s", tn_last_error());
     CHECK(run_noted(1) == TN_OK && entries == 2 && entered_toy == 0); /* the plan is made, and the kernel run */
     CHECK(run_noted(1) == TN_OK && entries == 3);
     is_broken = true;

@@ -1,5 +1,7 @@
 /* Plugins: a good one works; every kind of wrong file is refused before its code can run. */
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -90,8 +92,99 @@ static void good_file(const char *plugin) {
     CHECK(tn_run(twice, &args, NULL) == TN_OK && y[2] == 6);
     /* A second copy brings the same name: refused, and the table is as it was. */
     int before = tn_function_count();
-    CHECK(refused(write_bytes("twin.so", bytes, size), "already has an operator of this name"));
+    char owner[PATH_MAX + 128], whole[PATH_MAX];
+    CHECK(realpath(plugin, whole) != NULL);
+    snprintf(owner, sizeof owner, "its operator 'twice' is refused: %s already has an operator of this name", whole);
+    CHECK(refused(write_bytes("twin.so", bytes, size), owner));
     CHECK(tn_function_count() == before);
+}
+
+/* ---- files that are opened and should not be --------------------------------------------------------------------- */
+
+static const char *copy_of(const char *file, const char *name) {
+    char command[4096 + 512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(command, sizeof command, "cp '%s' '%s'", file, path);
+    CHECK(system(command) == 0);
+    return path;
+}
+
+static int lines_of(const char *file) {
+    int n = 0;
+    FILE *f = fopen(file, "re");
+    for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
+    if (f) fclose(f);
+    return n;
+}
+
+/* Whatever the constructor does, this process lives and is told. */
+static void hostile_files(const char *hostile, const char *unresolved) {
+    const struct {
+        const char *what, *fragment;
+    } rows[] = {
+        {"crashes", "opening it crashed a trial process (Segmentation fault); it said: the constructor is here"},
+        {"aborts", "opening it crashed a trial process (Aborted)"},
+        {"exits", "its constructor ended a trial process with exit("}, /* 3; ThreadSanitizer has a number of its own */
+        {"leads nowhere", "opening it crashed a trial process (Segmentation fault)"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        setenv("HOSTILE", rows[i].what, 1);
+        CHECK(refused(copy_of(hostile, "hostile.so"), rows[i].fragment));
+    }
+    unsetenv("HOSTILE");
+    CHECK(tn_find("hostile") == NULL);
+    CHECK(refused(unresolved, "function_that_nobody_has"));
+}
+
+/* A trial costs once: the next process knows the file. */
+static void trials_are_remembered(const char *hostile) {
+    char log[300];
+    snprintf(log, sizeof log, "%s/log", folder);
+    setenv("HOSTILE_LOG", log, 1);
+    const char *file = copy_of(hostile, "counted.so");
+    CHECK(tn_load(file) == TN_OK && lines_of(log) == 2); /* the trial's, and ours */
+    tn_shutdown();
+    CHECK(tn_load(file) == TN_OK && lines_of(log) == 3);
+    tn_shutdown();
+    unsetenv("HOSTILE_LOG");
+}
+
+static void hashes_are_compared(const char *plugin) {
+    static const char wrong[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    char command[4096 + 64], hash[65] = "";
+    CHECK(tn_load_pinned(plugin, wrong) == TN_BAD_PLUGIN && strstr(tn_last_error(), "the file has changed"));
+    CHECK(tn_load_pinned(plugin, "12ab") == TN_BAD_VALUE && strstr(tn_last_error(), "64 hexadecimal digits"));
+    CHECK(tn_find("twice") == NULL);
+    snprintf(command, sizeof command, "sha256sum '%s'", plugin);
+    FILE *sum = popen(command, "r");
+    CHECK(sum && fread(hash, 1, 64, sum) == 64);
+    if (sum) pclose(sum);
+    CHECK_ROW(tn_load_pinned(plugin, hash) == TN_OK, "%s", tn_last_error());
+    for (int i = 0; i < 64; i++) hash[i] = (char)(hash[i] >= 'a' ? hash[i] - 32 : hash[i]);
+    CHECK(tn_load_pinned(plugin, hash) == TN_OK && tn_find("twice") != NULL);
+    tn_shutdown();
+}
+
+static void *find_twice(void *found) {
+    *(bool *)found = tn_find("twice") != NULL;
+    return NULL;
+}
+
+/* TENON_PLUGINS: whoever asks first waits for all of them; a bad one is in nobody's way. */
+static void plugins_are_named(const char *plugin) {
+    char list[3 * 4096];
+    bool found[4] = {false};
+    pthread_t threads[4];
+    snprintf(list, sizeof list, "/nowhere/at/all.so::%s", plugin);
+    setenv("TENON_PLUGINS", list, 1);
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, find_twice, &found[i]) == 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    CHECK(found[0] && found[1] && found[2] && found[3] && tn_find("softmax") != NULL);
+    CHECK(refused(copy_of(plugin, "twin.so"), "is refused: ")); /* they come before what the program loads */
+    tn_shutdown();
+    CHECK(refused(copy_of(plugin, "twin.so"), "is refused: "));
+    unsetenv("TENON_PLUGINS");
+    tn_shutdown();
+    CHECK(tn_find("twice") == NULL);
 }
 
 /* A file that is compiled again stays what it was for this process, and whoever loads it again is told so. */
@@ -111,11 +204,12 @@ static void changed_file(void) {
 }
 
 int main(int argc, char **argv) {
-    FILE *f = argc == 3 ? fopen(argv[1], "rb") : NULL;
+    FILE *f = argc == 5 ? fopen(argv[1], "rb") : NULL;
     if (!f || !mkdtemp(folder)) {
-        printf("usage: test_plugin GOOD.so EMPTY.so\n");
+        printf("usage: test_plugin GOOD.so EMPTY.so HOSTILE.so UNRESOLVED.so\n");
         return 2;
     }
+    setenv("TENON_CACHE_DIR", folder, 1); /* what was tried before does not count */
     fseek(f, 0, SEEK_END);
     size = ftell(f);
     rewind(f);
@@ -129,6 +223,10 @@ int main(int argc, char **argv) {
     CHECK(tn_find("twice") == NULL && tn_find("softmax") != NULL);
     good_file(argv[1]);
     tn_shutdown();
+    hostile_files(argv[3], argv[4]);
+    trials_are_remembered(argv[3]);
+    hashes_are_compared(argv[1]);
+    plugins_are_named(argv[1]);
     changed_file();
     free(bytes);
     char command[300];

@@ -56,7 +56,7 @@ static void add_block(sum *s, const unsigned char *data) {
 }
 
 /* A one, zeros, and the length in bits close the last block. */
-static void end(sum *s, unsigned char *block, size_t n, uint64_t bytes) {
+static void end(sum *s, unsigned char *block, size_t n, uint64_t bytes, char *text) {
     block[n++] = 0x80;
     if (n > BLOCK - 8) {
         memset(block + n, 0, BLOCK - n);
@@ -66,9 +66,21 @@ static void end(sum *s, unsigned char *block, size_t n, uint64_t bytes) {
     memset(block + n, 0, BLOCK - n);
     for (int i = 0; i < 8; i++) block[BLOCK - 1 - i] = (unsigned char)(bytes * 8 >> 8 * i);
     add_block(s, block);
+    for (int i = 0; i < 8; i++) snprintf(text + 8 * (size_t)i, 9, "%08x", (unsigned)s->state[i]);
 }
 
-bool sha256_file(const char *path, char text[static 65]) {
+void tni_sha256(const void *bytes, size_t count, char text[static TNI_SHA256_TEXT]) {
+    const unsigned char *from = bytes;
+    unsigned char block[BLOCK];
+    size_t left = count;
+    sum s;
+    begin(&s);
+    for (; left >= BLOCK; left -= BLOCK, from += BLOCK) add_block(&s, from);
+    if (left) memcpy(block, from, left);
+    end(&s, block, left, count, text);
+}
+
+bool tni_sha256_file(const char *path, char text[static TNI_SHA256_TEXT]) {
     unsigned char block[BLOCK];
     uint64_t bytes = 0;
     size_t n;
@@ -82,7 +94,6 @@ bool sha256_file(const char *path, char text[static 65]) {
     }
     const bool whole = !ferror(file);
     fclose(file);
-    end(&s, block, n, bytes + n);
-    for (int i = 0; i < 8; i++) snprintf(text + 8 * (size_t)i, 9, "%08x", (unsigned)s.state[i]);
+    end(&s, block, n, bytes + n, text);
     return whole;
 }
