@@ -6,8 +6,8 @@
 #include <tenon/cuda.h>
 #include <tenon/device.h>
 #include <tenon/fuse.h>
-#include <tenon/kernel.h>
 #include <tenon/host.h>
+#include <tenon/kernel.h>
 #include <tenon/op.h>
 #include <tenon/ops.h>
 #include <tenon/param.h>

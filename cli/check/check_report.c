@@ -97,7 +97,8 @@ void check_fail(checker *c, const char *format, ...) {
     if (c->options.json) {
         check_explain(c, text, why, sizeof why);
         check_sanitize(c, found, sizeof found);
-        if (*found) snprintf(why + strlen(why), sizeof why - strlen(why), "%s%s", *why ? " " : "", found);
+        const size_t n = strlen(why), left = sizeof why - n;
+        if (*found && left > 2) snprintf(why + n, left, "%s%.*s", n ? " " : "", (int)left - 2, found);
         json_case(c, "fail", text, why, -1);
         return;
     }
