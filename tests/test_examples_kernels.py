@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "python")]
 
 import follow_doc  # noqa: E402
-
 import tenon  # noqa: E402
 from tenon import _lib  # noqa: E402
 
@@ -56,12 +55,29 @@ def test_readme_is_true(lesson: str, tmp_path: Path) -> None:
     found = follow_doc.blocks(readme)
     assert [block for block in found if block.language == "python"], "it is used from PyTorch and JAX"
     lines = [line.removesuffix('""",').strip() for line in file.read_text().splitlines()]
-    shown = [block for block in found if block.language in ("cuda", "py")]
+    shown = [block for block in found if block.language in ("cuda", "text")]
     assert shown
     for block in shown:
         wanted = [line.strip() for line in block.text.splitlines() if line.strip() not in ("", "…")]
         assert [line for line in wanted if line not in lines] == [], block
     assert len(readme.read_text().splitlines()) <= 75
+
+
+def kernels(lesson: str) -> list[tenon.Kernel]:
+    """Those that the lesson's file defines."""
+    found = {k._address: k for k in runpy.run_path(str(program(lesson))).values() if isinstance(k, tenon.Kernel)}
+    assert found
+    return list(found.values())
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_check(lesson: str) -> None:
+    """What --check does. A gradient's kernel is checked with the one that has it."""
+    types = ["--dtype", "f32"] if DEVICE == "cpu" else []
+    gradients = [kernel._gradient for kernel in kernels(lesson)]
+    for kernel in kernels(lesson):
+        if all(gradient is None or gradient.name != kernel.name for gradient in gradients):
+            kernel.check("--device", DEVICE, "--quick", *types)
 
 
 # ---- NVRTC -------------------------------------------------------------------------------------------------------
@@ -99,8 +115,9 @@ def compile_all(kernel: tenon.Kernel, major: int) -> list[int]:
         sizes.append(built.contents.bytes)
         return 0
 
+    pointer, number = ctypes.c_void_p, ctypes.c_int
     build = _lib.lib.tni_source_build
-    build.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, Add, ctypes.c_void_p]
+    build.argtypes = [pointer, pointer, number, number, ctypes.c_char_p, Add, pointer]
     _lib.check(build(kernel._address, ctypes.addressof(source), major, 0, None, Add(add), None))
     return sizes
 
@@ -119,9 +136,7 @@ def nvrtc() -> None:
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_nvrtc_compiles_it(lesson: str, nvrtc: None) -> None:
     """Every kernel and every kernel of a gradient, in f16, bf16, f32 and f64, for two architectures."""
-    defined = {k._address: k for k in runpy.run_path(str(program(lesson))).values() if isinstance(k, tenon.Kernel)}
-    assert defined
-    for kernel in defined.values():
+    for kernel in kernels(lesson):
         for major in (8, 9):
             sizes = compile_all(kernel, major)
             assert len(sizes) == 4 and min(sizes) > 500, (kernel, major)

@@ -1,6 +1,6 @@
 """What the lessons share: their options, the comparison with PyTorch in float64, and the table.
 
-    pip install torch
+pip install torch
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def compare(kernel: Function, plain: Function, args: Sequence[Any], differentiab
     wanted = plain(*exact)
     worst = error(kernel(*args), wanted)
     if differentiable:
-        dy = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(wanted.device)
-        dy = dy.to(args[0].dtype).double()  # a gradient that the type can hold
+        random = torch.Generator().manual_seed(7)
+        dy = torch.randn(wanted.shape, generator=random, dtype=torch.float64)
+        dy = dy.to(wanted.device, args[0].dtype).double()  # a gradient that the type can hold
         pairs = zip(gradients(kernel, args, dy), gradients(plain, exact, dy), strict=True)
         worst = max([worst, *(error(got, exact_gradient) for got, exact_gradient in pairs)])
     return worst
@@ -106,7 +107,8 @@ def shape_of(args: Sequence[Any]) -> str:
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        print("  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]))
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join([row[0].ljust(widths[0]), *cells]))
 
 
 def main(

@@ -78,7 +78,7 @@ def test_a_part_that_is_none(part: str) -> None:
 def test_an_operator_that_nobody_measured_has_average_length() -> None:
     known = list(gpu_parts.measured()["rows"].values())
     assert gpu_parts.seconds("rows", "not_measured_yet") == pytest.approx(sum(known) / len(known))
-    assert set(gpu_parts.measured()) == {*gpu_parts.by_operator(), *gpu_parts.FRAMEWORKS, "unit"}
+    assert set(gpu_parts.measured()) == {*gpu_parts.by_operator(), *gpu_parts.FRAMEWORKS, "unit", "lessons"}
 
 
 def test_some_operators() -> None:

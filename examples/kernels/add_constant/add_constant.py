@@ -1,7 +1,7 @@
 """Adds a constant to every element: the first kernel that everybody writes.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/add_constant/add_constant.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/add_constant/add_constant.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -22,9 +22,8 @@ add_constant = tenon.kernel(
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from lesson import main
-
     import tenon.torch as tn
+    from lesson import main
 
     main(
         [add_constant],

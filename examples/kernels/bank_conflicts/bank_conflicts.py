@@ -1,7 +1,7 @@
 """The same transpose through shared memory twice: without and with one column of padding.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/bank_conflicts/bank_conflicts.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/bank_conflicts/bank_conflicts.py [--device cuda] [--check] [--bench]
 """
 
 import sys

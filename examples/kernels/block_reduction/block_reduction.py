@@ -1,7 +1,7 @@
 """The sum of all elements: threads of a block add up through shared memory, and a second kernel adds up the blocks.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/block_reduction/block_reduction.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/block_reduction/block_reduction.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -79,9 +79,9 @@ sum_by_warps = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     main(
         [sum_by_hand, sum_by_warps],

@@ -1,7 +1,7 @@
 """2 * x twice: with neighbouring threads at neighbouring elements, and with neighbouring threads far apart.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/coalesced/coalesced.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/coalesced/coalesced.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -35,9 +35,8 @@ strided = tenon.kernel(
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from lesson import main
-
     import tenon.torch as tn
+    from lesson import main
 
     main(
         [coalesced, strided],

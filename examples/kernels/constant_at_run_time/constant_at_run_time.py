@@ -1,8 +1,8 @@
 """Numbers that change with every call, without compiling anything anew: as an attribute, and as a tensor.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/constant_at_run_time/constant_at_run_time.py [--device cuda]
-        [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/constant_at_run_time/constant_at_run_time.py [--device cuda]
+    [--check] [--bench]
 """
 
 import sys
@@ -43,9 +43,9 @@ scale_by_tensor = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     device = main(
         [scale_by_number],

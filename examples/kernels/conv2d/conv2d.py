@@ -1,7 +1,7 @@
 """2-D convolution with its filter in constant memory, which Tenon fills from the input of that name.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/conv2d/conv2d.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/conv2d/conv2d.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -36,7 +36,8 @@ conv2d_grad = tenon.kernel(
     }
 
     // A block for each element of the filter: a sum over all images.
-    __global__ void to_filter(const T *x, const T *dy, T *dfilter, long long n, long long h, long long w, int a, int b) {
+    __global__ void to_filter(const T *x, const T *dy, T *dfilter, long long n, long long h, long long w, int a,
+                              int b) {
         __shared__ W shared[32];
         if (!dfilter) return;
         int p = blockIdx.x / b, q = blockIdx.x % b;
@@ -57,11 +58,11 @@ conv2d_grad = tenon.kernel(
         if (dx) memset(dx, 0, n * h * w * sizeof(T));
         for (int64_t p = 0; p < a; p++) {
             for (int64_t q = 0; q < b; q++) {
-                T sum = 0;
+                double sum = 0;
                 for (int64_t i = 0; i < n * height * width; i++) {
                     int64_t at = (i / (height * width) * h + i / width % height + p) * w + i % width + q;
                     if (dx) dx[at] += dy[i] * filter[p * b + q];
-                    sum += x[at] * dy[i];
+                    sum += (double)x[at] * dy[i];
                 }
                 if (dfilter) dfilter[p * b + q] = sum;
             }
@@ -120,6 +121,7 @@ conv2d = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
+
     from lesson import main
 
     def plain(x: torch.Tensor, filter: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Convolution, batch norm and relu in one kernel, as a trained model runs them.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/conv_bn_relu/conv_bn_relu.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/conv_bn_relu/conv_bn_relu.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -15,9 +15,9 @@ conv_bn_relu = tenon.kernel(
     cuda="""
     // A thread for each element of y. The sum over c, a and b never leaves its register: it is normalised, moved and
     // cut off at 0 there, and written once.
-    __global__ void conv_bn_relu(const T *x, const T *filter, const T *gamma, const T *beta, const T *mean, const T *var,
-                                 double eps, T *y, long long y_count, long long c, long long h, long long w, long long k,
-                                 long long a, long long b) {
+    __global__ void conv_bn_relu(const T *x, const T *filter, const T *gamma, const T *beta, const T *mean,
+                                 const T *var, double eps, T *y, long long y_count, long long c, long long h,
+                                 long long w, long long k, long long a, long long b) {
         typedef tn::wide<T> W;
         long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
         if (i >= y_count) return;
@@ -39,9 +39,9 @@ conv_bn_relu = tenon.kernel(
     }""",
     launch="elements",
     cpu="""
-    void conv_bn_relu(const T *x, const T *filter, const T *gamma, const T *beta, const T *mean, const T *var, double eps,
-                      T *y, int64_t c, int64_t h, int64_t w, int64_t k, int64_t a, int64_t b, int64_t begin,
-                      int64_t end) {
+    void conv_bn_relu(const T *x, const T *filter, const T *gamma, const T *beta, const T *mean, const T *var,
+                      double eps, T *y, int64_t c, int64_t h, int64_t w, int64_t k, int64_t a, int64_t b,
+                      int64_t begin, int64_t end) {
         int64_t height = h - a + 1, width = w - b + 1;
         for (int64_t i = begin; i < end; i++) {
             int64_t image = i / (k * height * width), channel = i / (height * width) % k;
@@ -72,10 +72,10 @@ conv_bn_relu = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import Positive, main
     from torch.nn.functional import batch_norm, conv2d
 
     import tenon.torch as tn
+    from lesson import Positive, main
 
     def plain(x: torch.Tensor, filter: torch.Tensor, *norm: torch.Tensor) -> torch.Tensor:
         gamma, beta, mean, var = norm

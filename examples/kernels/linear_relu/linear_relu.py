@@ -1,7 +1,7 @@
 """relu(x w' + b) in one kernel: the bias and the activation while the sum is still in a register.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/linear_relu/linear_relu.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/linear_relu/linear_relu.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -16,53 +16,65 @@ linear_relu_grad = tenon.kernel(
     cuda="""
     typedef tn::wide<T> W;
 
+    // Sums of 256 terms at a time: one long sum of floats loses more.
+    template <class F> __device__ W sum_of(long long n, F term) {
+        W sum = 0;
+        for (long long at = 0; at < n; at += 256) {
+            W part = 0;
+            for (long long i = at; i < n && i < at + 256; i++) part += term(i);
+            sum += part;
+        }
+        return sum;
+    }
+
     // dx = g w, where g = dy if y > 0
     __global__ void to_x(const T *w, const T *y, const T *dy, T *dx, long long r, long long k, long long n) {
         long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
         if (!dx || i >= r * k) return;
-        W sum = 0;
-        for (long long j = 0; j < n; j++) {
+        dx[i] = sum_of(n, [=](long long j) {
             long long at = i / k * n + j;
-            if ((W)y[at] > 0) sum += (W)dy[at] * (W)w[j * k + i % k];
-        }
-        dx[i] = sum;
+            return (W)y[at] > 0 ? (W)dy[at] * (W)w[j * k + i % k] : W(0);
+        });
     }
 
     // dw = g' x
     __global__ void to_w(const T *x, const T *y, const T *dy, T *dw, long long r, long long k, long long n) {
         long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
         if (!dw || i >= n * k) return;
-        W sum = 0;
-        for (long long j = 0; j < r; j++) {
+        dw[i] = sum_of(r, [=](long long j) {
             long long at = j * n + i / k;
-            if ((W)y[at] > 0) sum += (W)dy[at] * (W)x[j * k + i % k];
-        }
-        dw[i] = sum;
+            return (W)y[at] > 0 ? (W)dy[at] * (W)x[j * k + i % k] : W(0);
+        });
     }
 
     // db = the sum of g over the rows
     __global__ void to_b(const T *y, const T *dy, T *db, long long r, long long n) {
         long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
         if (!db || i >= n) return;
-        W sum = 0;
-        for (long long j = 0; j < r; j++) sum += (W)y[j * n + i] > 0 ? (W)dy[j * n + i] : W(0);
-        db[i] = sum;
+        db[i] = sum_of(r, [=](long long j) { return (W)y[j * n + i] > 0 ? (W)dy[j * n + i] : W(0); });
     }""",
     launch="to_x: grid=ceil_div(r * k, 256); to_w: grid=ceil_div(n * k, 256); to_b: grid=ceil_div(n, 256)",
     cpu="""
     void linear_relu_grad(const T *x, const T *w, const T *y, const T *dy, T *dx, T *dw, T *db, int64_t r, int64_t k,
                           int64_t n) {
-        if (dx) memset(dx, 0, r * k * sizeof(T));
-        if (dw) memset(dw, 0, n * k * sizeof(T));
-        if (db) memset(db, 0, n * sizeof(T));
-        for (int64_t row = 0; row < r; row++) {
-            for (int64_t j = 0; j < n; j++) {
-                T g = y[row * n + j] > 0 ? dy[row * n + j] : 0;
-                if (g == 0) continue;
-                for (int64_t i = 0; dx && i < k; i++) dx[row * k + i] += g * w[j * k + i];
-                for (int64_t i = 0; dw && i < k; i++) dw[j * k + i] += g * x[row * k + i];
-                if (db) db[j] += g;
+        for (int64_t i = 0; dx && i < r * k; i++) {
+            double sum = 0;
+            for (int64_t j = 0, at = i / k * n; j < n; j++, at++) {
+                if (y[at] > 0) sum += (double)dy[at] * w[j * k + i % k];
             }
+            dx[i] = sum;
+        }
+        for (int64_t i = 0; dw && i < n * k; i++) {
+            double sum = 0;
+            for (int64_t j = 0, at = i / k; j < r; j++, at += n) {
+                if (y[at] > 0) sum += (double)dy[at] * x[j * k + i % k];
+            }
+            dw[i] = sum;
+        }
+        for (int64_t i = 0; db && i < n; i++) {
+            double sum = 0;
+            for (int64_t j = 0, at = i; j < r; j++, at += n) sum += y[at] > 0 ? dy[at] : 0;
+            db[i] = sum;
         }
     }""",
 )
@@ -81,7 +93,9 @@ linear_relu = tenon.kernel(
             left[ty][tx] = row < r && at + tx < k ? (W)x[row * k + at + tx] : W(0);
             right[ty][tx] = first + ty < n && at + tx < k ? (W)w[(first + ty) * k + at + tx] : W(0);
             __syncthreads();
-            for (int i = 0; i < 16; i++) sum += left[ty][i] * right[tx][i];
+            W part = 0;
+            for (int i = 0; i < 16; i++) part += left[ty][i] * right[tx][i];
+            sum += part;
             __syncthreads();
         }
         if (row >= r || column >= n) return;
@@ -92,8 +106,8 @@ linear_relu = tenon.kernel(
     cpu="""
     void linear_relu(const T *x, const T *w, const T *b, T *y, int64_t k, int64_t n, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
-            T sum = b[i % n];
-            for (int64_t j = 0; j < k; j++) sum += x[i / n * k + j] * w[i % n * k + j];
+            double sum = b[i % n];
+            for (int64_t j = 0; j < k; j++) sum += (double)x[i / n * k + j] * w[i % n * k + j];
             y[i] = sum < 0 ? 0 : sum;
         }
     }""",
@@ -103,9 +117,9 @@ linear_relu = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     def plain(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.relu(torch.nn.functional.linear(x, w, b))

@@ -1,7 +1,7 @@
 """The product of two matrices through tiles in shared memory: each element is read from memory 16 times less often.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/matmul_tiled/matmul_tiled.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/matmul_tiled/matmul_tiled.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -26,7 +26,9 @@ __device__ void product(long long height, long long depth, long long width, P p,
             left[ty][tx] = row < height && at + tx < depth ? p(row, at + tx) : W(0);
             right[ty][tx] = at + ty < depth && column < width ? q(at + ty, column) : W(0);
             __syncthreads();  // both tiles are there
-            for (int i = 0; i < 16; i++) sum += left[ty][i] * right[i][tx];
+            W part = 0;  // of these tiles: sums of sums lose less than one long sum
+            for (int i = 0; i < 16; i++) part += left[ty][i] * right[i][tx];
+            sum += part;
             __syncthreads();  // nobody reads them any more
         }
         if (row < height && column < width) y(row, column, sum);
@@ -37,8 +39,8 @@ CPU = """
 #define PRODUCT(height, depth, width, P, Q, Y)                         \\
     for (int64_t row = 0; row < (height); row++)                       \\
         for (int64_t column = 0; column < (width); column++) {         \\
-            T sum = 0;                                                 \\
-            for (int64_t i = 0; i < (depth); i++) sum += (P) * (Q);    \\
+            double sum = 0;                                            \\
+            for (int64_t i = 0; i < (depth); i++) sum += (double)(P) * (Q); \\
             Y = sum;                                                   \\
         }
 """
@@ -95,6 +97,7 @@ void matmul(const T *a, const T *b, T *y, int64_t m, int64_t k, int64_t n) {
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
+
     from lesson import main
 
     main(

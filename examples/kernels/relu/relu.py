@@ -1,7 +1,7 @@
 """max(x, 0), and what a comparison does to NaN.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/relu/relu.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/relu/relu.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -26,9 +26,9 @@ relu = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     device = main(
         [relu],

@@ -1,7 +1,7 @@
 """relu(x * scale + bias) in one pass, with a backward kernel that is written by hand.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/scale_bias_relu/scale_bias_relu.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/scale_bias_relu/scale_bias_relu.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -49,6 +49,13 @@ scale_bias_relu_grad = tenon.kernel(
     dscale = sum_to(g * x, scale)
     dbias = sum_to(g, bias)
     """,
+    samples=[
+        "r=[4] c=33 want_dx=true want_dscale=true want_dbias=true",
+        "r=[2, 3] c=7 want_dscale=true",
+        "r=[] c=1 want_dx=true want_dbias=true",
+        "r=[0] c=3 want_dx=true want_dscale=true want_dbias=true",
+        "bench: r=[4096] c=4096 want_dx=true want_dscale=true want_dbias=true",
+    ],
 )
 
 scale_bias_relu = tenon.kernel(
@@ -68,9 +75,9 @@ scale_bias_relu = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     main(
         [scale_bias_relu],

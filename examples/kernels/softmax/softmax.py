@@ -1,7 +1,7 @@
 """Softmax of rows that stay in shared memory between the three passes over them.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/softmax/softmax.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/softmax/softmax.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -47,9 +47,9 @@ softmax = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     device = main(
         [softmax],
@@ -59,7 +59,8 @@ if __name__ == "__main__":
         beside={"tn.softmax": tn.softmax, "torch": lambda x: torch.softmax(x, -1)},
     )
     nan, inf = float("nan"), float("inf")
-    special = torch.tensor([[-inf, 0, 0], [nan, 0, 1], [-inf, -inf, -inf], [inf, 0, 0], [1e30, 0, -1e30]], device=device)
+    rows = [[-inf, 0, 0], [nan, 0, 1], [-inf, -inf, -inf], [inf, 0, 0], [1e30, 0, -1e30]]
+    special = torch.tensor(rows, device=device)
     got = softmax(special)
     torch.testing.assert_close(got, torch.softmax(special, -1), equal_nan=True)
     print(f"\nrows with -inf, with NaN, of -inf, with inf, with 1e30:\n{got}")

@@ -1,7 +1,7 @@
 """x * x, with its gradient as a formula.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/square/square.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/square/square.py [--device cuda] [--check] [--bench]
 """
 
 import sys
@@ -27,9 +27,9 @@ square = tenon.kernel(
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import torch
-    from lesson import main
 
     import tenon.torch as tn
+    from lesson import main
 
     main(
         [square],

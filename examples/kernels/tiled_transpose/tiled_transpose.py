@@ -1,7 +1,7 @@
 """The transpose of matrices: straight from memory to memory, and through a tile in shared memory.
 
-    pip install torch
-    PYTHONPATH=python python examples/kernels/tiled_transpose/tiled_transpose.py [--device cuda] [--check] [--bench]
+pip install torch
+PYTHONPATH=python python examples/kernels/tiled_transpose/tiled_transpose.py [--device cuda] [--check] [--bench]
 """
 
 import sys
