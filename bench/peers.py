@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 import tenon
 import tenon.torch as tn
+from tenon._frameworks import TorchFunction
+from tenon._public import shown_outputs
 from tenon.torch._public import functions
 
 Given = dict[str, Any]  # arguments of a call by name: tensors, or lists of them
@@ -107,10 +109,12 @@ class Peer:
 
     def ours(self, op: str, given: Given) -> partial[Any]:
         """The function of the operator, the inputs by position as far as they follow each other."""
-        names = [p.name for p in tenon.ops()[op].inputs]
+        row = tenon.ops()[op]
+        names = [p.name for p in row.inputs]
         first = next((i for i, name in enumerate(names) if name not in given), len(names))
-        rest = {name: value for name, value in given.items() if name not in names[:first]}
-        return partial(functions[op], *(given[name] for name in names[:first]), **rest, **self.attrs)
+        rest = {name: value for name, value in given.items() if name not in names[:first]} | dict(self.attrs)
+        by_name = TorchFunction(row, shown_outputs(row)).keywords(rest)
+        return partial(functions[op], *(given[name] for name in names[:first]), **by_name)
 
 
 # ---- code where PyTorch has no single operator -----------------------------------------------------------------------

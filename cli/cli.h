@@ -27,11 +27,12 @@ typedef struct verb {
     const char *examples;  /* lines "command\tcomment" */
     const char *text;      /* paragraphs behind the options; NULL: none */
     const option *options; /* {0} ends */
+    bool takes_text;       /* arguments are formulas, which may begin with '-' */
     int (*run)(int count, const char *const *rest);
     void (*more)(void); /* prints what the help of the verb ends with; NULL: nothing */
 } verb;
 
-extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags;
+extern const verb verb_ops, verb_check, verb_bench, verb_fuse, verb_devices, verb_doctor, verb_flags, verb_tune;
 const verb *const *all_verbs(void); /* NULL ends */
 
 /* A page of docs/ for `tenon help NAME`, in Markdown: made by cmake/help.cmake. */

@@ -36,7 +36,7 @@ static int print_cflags(const char *library) {
 
 static int run(int count, const char *const *rest) {
     char library[PATH_MAX];
-    if (count) return usage_error(&verb_flags, "takes no arguments, not '%s'", rest[0]);
+    if (count) return usage_error(&verb_flags, "there are only options, and '%s' is none", rest[0]);
     if (!find_library(library)) return fprintf(stderr, "tenon flags: libtenon.so cannot be found\n"), 1;
     const bool all = only_cflags == only_libs;
     int printed = all || only_cflags ? print_cflags(library) : 0;

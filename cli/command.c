@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_fuse,
+static const verb *const verbs[] = {&verb_ops,     &verb_check,  &verb_bench, &verb_tune, &verb_fuse,
                                     &verb_devices, &verb_doctor, &verb_flags, NULL};
 
 static char loads[4096], command[8192];

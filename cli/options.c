@@ -49,7 +49,10 @@ static int unknown_option(const verb *v, const char *name) {
     names[n] = NULL;
     const char *near = nearest_name(name, names);
     if (near) return usage_error(v, "there is no option %s; did you mean %s?", name, near);
-    return usage_error(v, "there is no option %s; what begins with '-' and is none goes behind --", name);
+    return usage_error(v,
+                       v->takes_text ? "there is no option %s; write -- before an argument that begins with '-'"
+                                     : "there is no option %s",
+                       name);
 }
 
 static int set_option(const verb *v, const option *o, const char *value) {

@@ -3,8 +3,10 @@
 #define TENON_H
 
 #include <tenon/call.h>
+#include <tenon/cuda.h>
 #include <tenon/device.h>
 #include <tenon/fuse.h>
+#include <tenon/kernel.h>
 #include <tenon/host.h>
 #include <tenon/op.h>
 #include <tenon/ops.h>

@@ -78,6 +78,25 @@ def test_every_variable_is_described() -> None:
     assert set(described) == known
 
 
+def device_functions() -> set[str]:
+    """The functions that tenon/device.cuh defines, those that macros make too; not what is Tenon's own."""
+    text = (ROOT / "build" / "include" / "tenon" / "device.cuh").read_text()
+    begin = r"^(?:template <[^{;]*?> )?TN_(?:DEVICE|CALLED|MEMBER) "
+    found = set(re.findall(begin + r"[^({;]*?\b(\w+)(?:<\w+>)?\(", text, re.MULTILINE))
+    found |= set(re.findall(r"^TN_FUNCTION\((\w+)\)$", text, re.MULTILINE))
+    reductions = re.findall(r"^TN_REDUCE\((\w+),", text, re.MULTILINE)
+    found |= {f"{over}_{name}" for over in ("warp", "block", "cluster") for name in reductions}
+    return {name for name in found if not name.startswith("tn_")}
+
+
+def test_device_functions_are_described() -> None:
+    text = (ROOT / "docs" / "cuda.md").read_text()
+    described = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    functions = device_functions()
+    assert len(functions) > 100 and {"exp", "block_sum", "load", "copy_async"} <= functions
+    assert functions - described == set()
+
+
 def test_promises_are_held() -> None:
     """docs/numerics.md names a case of `tenon check`, a test or a file of tests for each promise."""
     said = subprocess.run([ROOT / "build" / "tenon", "help", "check"], check=True, capture_output=True, text=True)
@@ -122,7 +141,7 @@ def test_numbers_are_the_measured_ones(page: Path) -> None:
 def messages_of_calls() -> str:
     """What some wrong calls raise, without what points at the place."""
     calls = ["softmax(np.ones(2, np.int64))", "layer_norm(np.ones((3, 4)), np.ones(5))"]
-    calls += ["fuse('max(x, 0)')", "fuse('std(x)')", "fuse('sum(x, 1)')"]
+    calls += ["fuse('max(x, 0)')", "fuse('std(x)')", "fuse('sum(x, 1)')", "fuse('x.sum()')"]
     program = "import numpy as np, tenon.numpy as tn\n"
     for call in calls:
         program += f"try: tn.{call}\nexcept Exception as error: print(str(error).partition(' at column')[0])\n"
@@ -206,11 +225,11 @@ def test_compatibility_is_what_was_tested() -> None:
 
 
 FOLLOWED = ["README.md"]
-FOLLOWED += [f"docs/{name}.md" for name in ("c", "formulas", "from-cpp-extension", "numpy", "onnxruntime", "pytorch")]
+FOLLOWED += [f"docs/{name}.md" for name in ("c", "cuda", "formulas", "from-cpp-extension", "getting-started")]
 FOLLOWED += [
-    f"docs/{name}.md"
-    for name in ("getting-started", "numerics", "own-kernels", "own-operators", "troubleshooting", "when-not")
+    f"docs/{name}.md" for name in ("numerics", "numpy", "onnxruntime", "own-kernels", "own-operators", "pytorch")
 ]
+FOLLOWED += [f"docs/{name}.md" for name in ("troubleshooting", "when-not")]
 
 
 @pytest.mark.parametrize("document", FOLLOWED)

@@ -127,6 +127,12 @@ def test_pkg_config(prefix: Path, tmp_path: Path) -> None:
     assert dynamic(tmp_path / "first", "NEEDED").count(SONAME) == 1
 
 
+def test_a_kernel_as_text(prefix: Path, tmp_path: Path) -> None:
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    run("cc", "-Wall", "-Wextra", "-Werror", EXAMPLES / "kernel.c", *flags, "-o", tmp_path / "kernel")
+    assert "0 of 1000 numbers are wrong" in run(tmp_path / "kernel", env=use_library(prefix))
+
+
 def test_flags_say_the_same(prefix: Path, tmp_path: Path) -> None:
     def places(flags: Sequence[str]) -> set[tuple[str, Path | str]]:
         return {(f[:2], Path(f[2:]).resolve() if f[:2] != "-l" else f[2:]) for f in flags if not f.startswith("-Wl,")}
@@ -184,6 +190,29 @@ int main() {
     flags = pkg_config(prefix, "--cflags", "--libs")
     run("c++", "-std=c++11", "-Wall", "-Wextra", "-pedantic", "-Werror", source, *flags, "-o", tmp_path / "first")
     assert run(tmp_path / "first", env=use_library(prefix)) == f"0.5 {VERSION}\n"
+
+
+HEADERS = sorted(path.relative_to(ROOT / "include") for path in (ROOT / "include").rglob("*.h"))
+
+
+@pytest.mark.parametrize("language", [["cc", "-std=c11", "-x", "c"], ["c++", "-std=c++11", "-x", "c++"]])
+def test_each_header_compiles_alone(prefix: Path, language: list[str]) -> None:
+    if not shutil.which(language[0]):
+        pytest.skip(f"there is no {language[0]}")
+    assert Path("tenon/cuda.h") in HEADERS
+    for header in [*HEADERS, "tenon/ops.h"]:
+        flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}"]
+        source = f"#include <{header}>\n"
+        done = subprocess.run([*language, *flags, "-"], input=source, text=True, capture_output=True)
+        assert done.returncode == 0, f"{header}: {done.stderr}"
+
+
+def test_device_code_is_installed(prefix: Path) -> None:
+    """One file that includes nothing, with the text that NVRTC gets."""
+    text = (prefix / "include/tenon/device.cuh").read_text()
+    assert "#pragma once" in text and "namespace tn {" in text
+    assert "#include" not in text and "using namespace" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    assert text.encode() in (BUILD / "libtenon.so").read_bytes()
 
 
 # ---- nothing left behind -------------------------------------------------------------------------------------------

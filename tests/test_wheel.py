@@ -94,6 +94,8 @@ def test_contents(wheel: Path) -> None:
         "py.typed",
         "include/tenon.h",
         "include/tenon/ops.h",
+        "include/tenon/cuda.h",
+        "include/tenon/device.cuh",
         "torch/__init__.py",
         *(f"{framework}/{stubs.NAME}" for framework in stubs.NAMES),
     )
@@ -168,7 +170,7 @@ def test_command(place: Path) -> None:
     assert run(place, "python", "-m", "tenon", "--version") == run(place, "tenon", "--version")
 
 
-def test_doctor(place: Path) -> None:
+def test_doctor(place: Path, wheel: Path) -> None:
     """What pip has installed is whole, and is seen to be damaged when it is."""
     assert "PASS  package " in run(place, "tenon", "doctor", "package", "operator_cpu", "formula_cpu")
     (module,) = place.glob("env/lib/*/site-packages/tenon/infer.py")
@@ -176,7 +178,7 @@ def test_doctor(place: Path) -> None:
     module.write_bytes(text + b"\n")
     said = run(place, "tenon", "doctor", "package", status=1)
     module.write_bytes(text)
-    assert "tenon/infer.py was changed" in said and "pip install --force-reinstall libtenon" in said
+    assert "tenon/infer.py was changed" in said and f"pip install --force-reinstall {wheel}" in said
 
 
 def test_c_program(place: Path) -> None:

@@ -31,9 +31,9 @@ PLACE = ROOT / "build" / "compatibility"
 DOCUMENT = ROOT / "docs" / "compatibility.md"
 HEAD = """# Which versions work
 
-One library file is built once, without any framework, and tested under each version: all tests of the framework, which
-are made from the operator table. `tools/compat` runs them and writes this page; `sha256sum build/libtenon.so` is what
-the last column has.
+We build one library file, without any framework, and run all tests of each framework with it, under every version
+below. The tests are made from the operator table. `tools/compat` runs them and writes this page. The last column is
+what `sha256sum build/libtenon.so` prints.
 
 """
 

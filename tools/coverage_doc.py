@@ -40,6 +40,19 @@ SIGNS = {
     "not_equal": "!=",
 }
 
+# What NumPy calls the functions, and with it the other frameworks.
+ARITHMETIC = {
+    "absolute": "abs",
+    "clip": "clamp",
+    "divide": "div",
+    "multiply": "mul",
+    "power": "pow",
+    "subtract": "sub",
+    "true_divide": "div",
+    "truediv": "div",
+}
+SWISH = {"hard_silu": "hard_swish", "swish": "silu"}
+
 # Why the framework keeps a function, and the names that are meant, in lower case, * for anything; the first that fits
 # counts.
 Reasons = Mapping[str, str]
@@ -175,12 +188,10 @@ def of_jax() -> list[Space]:
     alias = [name for name in functions(optax) if getattr(optax, name).__module__ == "optax._src.alias"]
     clips = [name for name in functions(optax) if "clip" in name]
     steps = {"adamw": "adamw_step", "sgd": "sgd_step"}
-    swish = {"hard_silu": "hard_swish", "soft_sign": "softsign", "swish": "silu"}
-    more = {"clip": "clamp", "divide": "div", "multiply": "mul", "power": "pow", "subtract": "sub", "absolute": "abs"}
     element_wise = [name for name in functions(numpy) if name not in ("bool", "identity")]
     return [
-        Space("`jax.nn`", functions(jax.nn), swish, has_words=True),
-        Space("`jax.numpy`", element_wise, more, has_words=True, only_here=True),
+        Space("`jax.nn`", functions(jax.nn), {**SWISH, "soft_sign": "softsign"}, has_words=True),
+        Space("`jax.numpy`", element_wise, ARITHMETIC, has_words=True, only_here=True),
         Space("`flax.nnx`", [n for n in classes(nnx, nnx.Module) if n != "Module"], modules),
         Space("`flax.linen`", [n for n in classes(linen, linen.Module) if n != "Module"], modules),
         Space("`optax`, optimisers", alias, steps),
@@ -197,11 +208,11 @@ def of_tensorflow() -> list[Space]:
         "bias_add": "bias_act",
         "sigmoid_cross_entropy_with_logits": "bce_with_logits",
         "sparse_softmax_cross_entropy_with_logits": "cross_entropy",
-        "swish": "silu",
+        **SWISH,
     }
-    math = {"divide": "div", "multiply": "mul", "reduce_sum": "sum", "subtract": "sub", "truediv": "div"}
-    words = {f"reduce_{name}": name for name in ("max", "mean", "min", "logsumexp")}
-    activations = {"hard_silu": "hard_swish", "swish": "silu", "exponential": "exp", "linear": "identity"}
+    reduced = {f"reduce_{name}": name for name in ("sum", "max", "mean", "min", "logsumexp")}
+    math = {**ARITHMETIC, **reduced, **SIGNS, "floormod": "%"}
+    activations = {**SWISH, "exponential": "exp", "linear": "identity"}
     own = {name: f"layers.{name}" for name in layers.__all__}
     keras_layers = {**own, **dict.fromkeys(("ELU", "LeakyReLU", "ReLU"), "layers.Activation"), "PReLU": "prelu"}
     losses = {
@@ -223,7 +234,7 @@ def of_tensorflow() -> list[Space]:
     }
     return [
         Space("`tf.nn`", functions(tf.nn), nn, sampling, has_words=True),
-        Space("`tf.math`", functions(tf.math), {**math, **words, **SIGNS, "floormod": "%"}, integers, has_words=True),
+        Space("`tf.math`", functions(tf.math), math, integers, has_words=True),
         Space("`keras.activations`", functions(keras.activations), activations, has_words=True),
         Space("`keras.layers`", classes(keras.layers, keras.layers.Layer), keras_layers),
         Space("`keras.losses`", classes(keras.losses, keras.losses.Loss), losses),
@@ -238,15 +249,7 @@ def of_tensorflow() -> list[Space]:
 def of_numpy() -> list[Space]:
     numpy = importlib.import_module("numpy")
     element_wise = [name for name, what in vars(numpy).items() if isinstance(what, numpy.ufunc)]
-    same = {
-        "absolute": "abs",
-        "divide": "div",
-        "multiply": "mul",
-        "power": "pow",
-        "subtract": "sub",
-        "true_divide": "div",
-    }
-    rest = {"remainder": "%", "mod": "%"}
+    same = {**ARITHMETIC, **SIGNS, "remainder": "%", "mod": "%"}
     reduced = "all any argmax argmin average cumprod cumsum max mean median min nanmax nanmean nanmin nansum norm prod"
     reductions = [*reduced.split(), "ptp", "quantile", "std", "sum", "var"]
     others = {
@@ -255,7 +258,7 @@ def of_numpy() -> list[Space]:
     }
     known = [name for name in reductions if hasattr(numpy, name)]
     return [
-        Space("element-wise functions (ufuncs)", element_wise, {**SIGNS, **rest, **same}, others, has_words=True),
+        Space("element-wise functions (ufuncs)", element_wise, same, others, has_words=True),
         Space(
             "reductions",
             known,
@@ -263,7 +266,7 @@ def of_numpy() -> list[Space]:
             {"sorting, counting, running sums": "all any arg* cum* median quantile"},
             has_words=True,
         ),
-        Space("others", ["clip", "where"], {"clip": "clamp"}, {}, has_words=True),
+        Space("others", ["clip", "where"], ARITHMETIC, has_words=True),
     ]
 
 

@@ -6,6 +6,7 @@ Works in a fresh copy of the project, or in --tree. The first line of a code blo
     ```diff file=src/ops/list.h      lines with + go behind the line that has the space
     ```diff file=… adds=operator     the same; the file is one of those that it takes to add an operator
     ```console                       commands behind $; what they print must show the lines below, where … is anything
+    ```console needs=nvcc            the same, left out where there is no such program
     ```python needs=torch            a program, left out where the package (needs=jax,optax: one of them) is missing
 
 `at=plugin` does it in the folder plugin/ beside the copy, which gets each file of the document too. $TENON is the
@@ -214,6 +215,10 @@ def follow(document: Path, tree: Path, beside: Path) -> None:
             (folder / name).write_text(block.text)
             (beside / Path(name).name).write_text(block.text)
         elif block.language == "console":
+            needed = block.options.get("needs")
+            if needed and not shutil.which(needed):
+                print(f"  left out: {block} needs {needed}")
+                continue
             run_console(block, folder, env)
         elif block.language == "python":
             run_python(block, folder, env)

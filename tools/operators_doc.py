@@ -110,8 +110,8 @@ Every row of the table, as `tenon ops NAME` shows it. The contract says what goe
 in [contract.md](contract.md). Each operator is `tn.NAME` in PyTorch, JAX, TensorFlow and NumPy, `tn_NAME` in C, and a
 node of the domain `tenon` in ONNX Runtime. Gradients are operators themselves.
 
-Times are of one H200 in microseconds, at the shape that is named, beside PyTorch eager and `torch.compile` in the same
-run ({link}). [speed.md](speed.md) has more shapes and the CPU.
+Times are in microseconds on one H200, at the shape that is named. Beside ours are PyTorch eager and `torch.compile`, in
+the same run ({link}). [speed.md](speed.md) has more shapes and the CPU.
 """
 
 

@@ -31,9 +31,9 @@ NAMES = {
 
 def written(framework: str) -> set[str]:
     """The functions that stand in a Python file of the framework's own, with the parameters that people know there."""
-    path = ROOT / "python" / "tenon" / framework / "_functional.py"
-    tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    paths = [ROOT / "python" / "tenon" / framework / name for name in ("_functional.py", "_losses.py")]
+    nodes = [node for path in paths if path.is_file() for node in ast.parse(path.read_text()).body]
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def stubs() -> dict[str, str]:

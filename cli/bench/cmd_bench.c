@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_gpu.h"
+#include "bench_kernel.h"
 #include "cli/cli.h"
 #include "cli/mirror.h"
 #include "core/table/table.h"
@@ -11,6 +11,7 @@ static const char *shape, *dtypes = "f32", *device, *kernel;
 static int64_t threads;
 static bool json, all;
 static int64_t milliseconds = 500;
+static const char *title_to_come; /* of the rows that come; NULL: it is printed */
 static tn_device where = {TN_CPU, 0};
 
 enum { COLUMNS = 44 }; /* of a shape in the table */
@@ -107,6 +108,12 @@ static void print_gpu_row(const char *text, tn_type T, const gpu_measurement *m)
            maybe_time(counted(&m->hot)->median, hot), bench_time(m->call.median, host));
 }
 
+/* When there is a row to print below it: what is refused has only its message. */
+static void print_heading(void) {
+    if (title_to_come) (where.kind == TN_CUDA ? print_gpu_header : print_header)(title_to_come);
+    title_to_come = NULL;
+}
+
 static void print_row(const char *text, tn_type T, const measurement *m) {
     char median[24], low[24], high[24], range[64];
     snprintf(range, sizeof range, "%s … %s", bench_time(m->run.low, low), bench_time(m->run.high, high));
@@ -161,10 +168,9 @@ static void json_gpu_row(tni_text *t, const tn_function *op, const char *text, t
     json_timing(t, "cold_copy", &m->copy);
     json_spread(t, "call", &m->call);
     tni_text_add(t,
-                 ", \"copy_by\": \"%s\", \"buffers\": %d, \"flushed\": %s, \"repeats\": %d, \"graphs\": %d, "
-                 "\"calls_per_graph\": %d}",
-                 m->by_kernel ? "kernel" : "engine", m->buffers, m->flushed ? "true" : "false", m->repeats, m->graphs,
-                 m->graph_calls);
+                 ", \"buffers\": %d, \"flushed\": %s, \"repeats\": %d, \"graphs\": %d, "
+                 "\"calls_per_graph\": %d, ",
+                 m->buffers, m->flushed ? "true" : "false", m->repeats, m->graphs, m->graph_calls);
 }
 
 static void json_state(tni_text *t, const char *when, int index) {
@@ -213,11 +219,19 @@ static void json_begin(tni_text *t) {
 static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
                               bool first) {
     gpu_measurement m;
+    kernel_use uses[MOST_LAUNCHES];
+    const tn_gpu *gpu;
+    TN_TRY(tni_gpu_get("tenon bench", where.index, &gpu));
     TN_TRY(bench_gpu(op, made, kernel, where.index, (double)milliseconds / 1e3, &m));
+    const int32_t n_uses = kernel_uses(op, made, kernel, where.index, uses);
     if (json) {
         json_gpu_row(out, op, text, T, &m, first);
+        if (n_uses) json_uses(out, gpu, uses, n_uses);
+        tni_text_add(out, "\"copy_by\": \"%s\"}", m.by_kernel ? "kernel" : "engine");
     } else {
+        print_heading();
         print_gpu_row(text, T, &m);
+        print_uses(gpu, uses, n_uses, &m, part_of_copy(&m));
         fflush(stdout);
     }
     return TN_OK;
@@ -230,6 +244,7 @@ static tn_status bench_on_cpu(const tn_function *op, const tni_case *made, const
     if (json) {
         json_row(out, op, text, T, &m, first);
     } else {
+        print_heading();
         print_row(text, T, &m);
         fflush(stdout);
     }
@@ -256,7 +271,7 @@ int bench_alone(const char *title, int n, const tn_function *const *ops, const t
                 const char *const *names, tn_type T, const char *on, tni_text *rows) {
     if (read_device(on, &where) != TN_OK) return usage_error(NULL, "%s", tn_last_error());
     json = rows != NULL;
-    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(title);
+    title_to_come = title;
     for (int i = 0; i < n; i++) {
         tn_status (*measure)(const tn_function *, const tni_case *, const char *, tn_type, tni_text *, bool);
         measure = where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu;
@@ -284,7 +299,7 @@ static tn_type next_type(const char **p) {
 }
 
 static int bench_operator(const tn_function *op, tni_text *out, bool *first) {
-    if (!json) (where.kind == TN_CUDA ? print_gpu_header : print_header)(tn_function_name(op));
+    title_to_come = tn_function_name(op);
     int shapes = 0;
     for (const char *p = dtypes; *p;) {
         tn_type T = next_type(&p);
@@ -313,7 +328,6 @@ static int run_all(int count, const char *const *rest, tni_text *out) {
     int n = all ? tn_function_count() : count;
     for (int i = 0; i < n; i++) {
         const tn_function *op = all ? tn_function_at(i) : tn_find(rest[i]);
-        if (!op) return usage_error(&verb_bench, "%s", tn_last_error());
         if (i && !json && where.kind == TN_CPU) putchar('\n');
         int status = bench_operator(op, out, &first);
         if (status) return status;
@@ -322,6 +336,9 @@ static int run_all(int count, const char *const *rest, tni_text *out) {
 }
 
 static int run(int count, const char *const *rest) {
+    for (int i = 0; i < count; i++) {
+        if (!tn_find(rest[i])) return usage_error(&verb_bench, "%s", tn_last_error());
+    }
     if (count == 0 && !all) return usage_error(&verb_bench, "which operator? `tenon ops` lists them, --all takes all");
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     const bool on_gpu = where.kind == TN_CUDA;
@@ -383,6 +400,7 @@ const verb verb_bench = {
             "and the copy go by the graph where there is one. Two copies are timed, by the copy engine and by a "
             "kernel, and "
             "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
-            "on the CPU.",
+            "on the CPU. Below a kernel that was given as text stand its registers and shared memory, how much of an "
+            "SM it fills and what limits that, and what to try next.",
     .run = run,
 };

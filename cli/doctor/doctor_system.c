@@ -67,7 +67,7 @@ static void check_library(doctor_result *r) {
     if (!own_file(path, sizeof path) || fstatat(AT_FDCWD, path, &about, 0) != 0 || !sha256_file(path, hash)) {
         observe(r, "the file of libtenon.so cannot be read: %s", strerror(errno));
         judge(r, FAILED, "it was moved or replaced while this process runs",
-              "python -m pip install --force-reinstall libtenon");
+              "tenon doctor library   # again: a new process opens what is there now");
         return;
     }
     observe(r, "tenon %s, %d operators, %s (%.1f MB, sha256 %s)", tn_version(), tn_function_count(), path,
@@ -122,10 +122,10 @@ static void check_cache(doctor_result *r) {
         return;
     }
     const tni_cache_state s = tni_cache_look();
-    if (s.exists && !s.usable) {
-        observe(r, "%s is another user's, or everybody can write to it", path);
+    if (s.refused) {
+        observe(r, "%s %s", path, s.refused);
         judge(r, WARNED, "what is in it would be run, so it is not used: every process compiles its formulas anew",
-              "chmod o-w '%s'   # or: export TENON_CACHE_DIR=\"$HOME/.cache/tenon\"", path);
+              "chmod go-w '%s'   # or: export TENON_CACHE_DIR=\"$HOME/.cache/tenon\"", path);
     } else if (!can_make(path)) {
         observe(r, "%s cannot be written to: %s", path, strerror(errno));
         judge(r, WARNED, reason, "export TENON_CACHE_DIR=/tmp/tenon-cache-$(id -u)");

@@ -488,5 +488,6 @@ const verb verb_fuse = {
         "central differences, with smaller sizes than a large --shape has; the speed is that of `tenon bench`, and is "
         "compared with the operations one after the other.",
     .options = options_of_fuse,
+    .takes_text = true,
     .run = run,
 };

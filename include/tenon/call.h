@@ -20,8 +20,8 @@ TN_API const tn_function *tn_function_at(int index); /* in the table's order; NU
 TN_API const char *tn_function_name(const tn_function *op);
 TN_API const tn_op *tn_function_row(const tn_function *op);
 
-/* Adds the operators of a shared object to the table. Loading the same file again does nothing. The file stays open
- * until tn_shutdown. */
+/* Adds the operators of a shared object to the table. Loading the same file again does nothing; one that
+ * has changed since is refused, because operators stay as they were loaded. The file stays open until tn_shutdown. */
 TN_API tn_status tn_load(const char *path);
 
 /* The whole table, or one operator, as JSON; the caller frees it with tn_free. NULL and a message on failure. */

@@ -54,8 +54,9 @@ typedef struct tn_launch {
  * The kernel's name is that in the code: declare it extern "C", or pass the mangled name.
  *
  * An image is loaded once for each process and GPU, whoever asks for it, and known by its bytes: it may move or go when
- * this returns. It stays loaded until tn_shutdown. The kernel may use as much dynamic shared memory as a block of
- * the GPU can have, and clusters of up to 16 blocks. What is loaded here is not loaded while a CUDA graph is captured.
+ * this returns. It stays loaded until tn_shutdown. The kernel may use as much dynamic shared memory as a block of the
+ * GPU can have, and clusters of up to 16 blocks where the GPU has them. It can be called while a CUDA graph is
+ * captured: loading is no part of the graph.
  *
  * Fails with TN_UNSUPPORTED where the image has no code for the GPU, and with TN_NOT_FOUND where it has no such kernel.
  */

@@ -35,11 +35,11 @@ TN_API size_t tn_source_workspace(const tn_call *call);
 TN_API tn_status tn_source_prepare(const tn_call *call, void **state);
 TN_API void tn_source_release(void *state);
 TN_API tn_status tn_source_run(const tn_call *call, void *state);
-#define TN_SOURCE_(label, where, source, ...)                                                             \
-    {                                                                                                     \
-        .name = (label), .device = (where), .accepts = tn_source_accepts, .workspace = tn_source_workspace, \
-        .prepare = tn_source_prepare, .release = tn_source_release, .run = tn_source_run,                 \
-        .data = &(source), __VA_ARGS__                                                                    \
+#define TN_SOURCE_(label, where, source, ...)                                                                \
+    {                                                                                                        \
+        .name = (label), .device = (where), .accepts = tn_source_accepts, .workspace = tn_source_workspace,  \
+        .prepare = tn_source_prepare, .release = tn_source_release, .run = tn_source_run, .data = &(source), \
+        __VA_ARGS__                                                                                          \
     }
 #define TN_CUDA_SOURCE(label, ...) TN_SOURCE_(label, TN_CUDA, __VA_ARGS__, )
 #define TN_CPU_SOURCE(label, ...) TN_SOURCE_(label, TN_CPU, __VA_ARGS__, )
@@ -64,8 +64,8 @@ TN_API tn_status tn_kernel_define(const tn_kernel_text *text, const tn_function 
  * operators that were not defined so. */
 TN_API char *tn_kernel_write(const tn_function *op);
 
-/* Code that `tenon build` has compiled ahead: a plugin exports `const tn_built tenon_built[]`, which an entry of 0 bytes
- * ends. Where none fits the GPU, NVRTC compiles the text. */
+/* Code that `tenon build` has compiled ahead: a plugin exports `const tn_built tenon_built[]`, which an entry of 0
+ * bytes ends. Where none fits the GPU, NVRTC compiles the text. */
 typedef struct tn_built {
     uint64_t key[2]; /* of the text and its types */
     int32_t major, minor;

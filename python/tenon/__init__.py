@@ -27,12 +27,22 @@ def __getattr__(name: str) -> object:
 
         return getattr(_kernel, name)
     if name not in ("TenonError", "__version__"):
-        raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+        raise AttributeError(f"module 'tenon' has no attribute {name!r}{_where(name)}")
     from tenon import _lib
 
     made: object = _lib.TenonError if name == "TenonError" else _lib.lib.tn_version().decode()
     globals()[name] = made
     return made
+
+
+def _where(name: str) -> str:
+    """The end of a message about a name that the modules of frameworks have."""
+    try:
+        is_theirs = name in ("fuse", "nn", "optim") or (not name.startswith("_") and name in ops())
+    except ImportError:  # a library that is missing or broken
+        return ""
+    ways = "import tenon.torch as tn, or tenon.jax, tenon.tensorflow, tenon.numpy"
+    return f"; each framework has its own: {ways}, then tn.{name}" if is_theirs else ""
 
 
 def __dir__() -> list[str]:

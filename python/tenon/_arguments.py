@@ -134,7 +134,8 @@ def attribute_value(op: Operator, attr: Attr, value: Any, dtype_name: DtypeName)
     if value is None:
         # No way to ask for a default, which may be something else than what None says elsewhere.
         if not attr.optional and not attr.required:
-            raise TypeError(f"{op.name}: {attr.name} is None, and cannot be left out so")
+            needs = f"{_NEEDS[attr.kind]}; leave it out for the default, {attr.default!r}"
+            raise TypeError(f"{op.name}: {attr.name} is None, needs {needs}")
         return None
     try:
         if isinstance(value, str) and attr.kind != "dtype":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tenon._arguments import takes_number
+from tenon._arguments import alike_inputs, is_broadcast, is_number, takes_number
 from tenon._public import Flag, Public, Returning, Spelling, Writing
 from tenon.contract import Input
 
@@ -24,11 +24,42 @@ _COMMON = {
 }
 
 
+_INPUT = {"x": "input"}  # what torch calls it
+
+
+def _all(spelling: Spelling, *operators: str) -> dict[str, Spelling]:
+    """The same for several."""
+    return dict.fromkeys(operators, spelling)
+
+
 class TorchFunction(Writing):
+    """What shares its name with a function of torch's, or stands for one, has torch's names. The order is that of the
+    contract: where torch has another, people see the function of torch/_functional.py or _losses.py."""
+
     module = "tenon.torch"
     number = "Tensor | Param | float"
     dtype = "torch.{}"
     written = "With out=tensor the result is written there; nothing can then be differentiated."
+    spellings: ClassVar[Mapping[str, Spelling]] = {
+        **_all(Spelling(names=_INPUT), "abs", "exp", "floor", "lerp", "log", "pow", "rsqrt", "sign", "sqrt", "square"),
+        **_all(Spelling(names=_INPUT), "dropout", "gelu", "log_sigmoid", "sigmoid", "softplus", "softsign", "tanh"),
+        **_all(Spelling(names=_INPUT), "bce_with_logits", "cross_entropy", "huber", "kl_div", "l1", "mse"),
+        **_all(Spelling(names={**_INPUT, "y": "other"}), "add", "div", "mul", "sub"),
+        **_all(Spelling(names=_INPUT, inplace=True), "celu", "elu", "hard_sigmoid", "hard_swish", "mish"),
+        **_all(Spelling(names=_INPUT, inplace=True), "relu", "selu", "silu"),
+        **_all(Spelling(names={**_INPUT, "gamma": "weight", "beta": "bias"}), "batch_norm", "layer_norm"),
+        "clamp": Spelling(names={**_INPUT, "low": "min", "high": "max"}),
+        "cosine_similarity": Spelling(names={"x": "x1", "y": "x2"}),
+        "leaky_relu": Spelling(names={**_INPUT, "slope": "negative_slope"}, inplace=True),
+        "prelu": Spelling(names={**_INPUT, "slope": "weight"}),
+        "rms_norm": Spelling(names={**_INPUT, "gamma": "weight"}),
+        "softmax": Spelling(names={**_INPUT, "axis": "dim"}),
+        "sum": Spelling(names={**_INPUT, "axes": "dim"}),
+    }
+
+    def takes_number(self, param: Input) -> bool:
+        beside = any(self.op.params[i] is param for places in alike_inputs(self.op) for i in places)
+        return is_number(param) or (beside and is_broadcast(param))
 
     def results(self) -> str:
         if len(self.shown) == len(self.op.outputs):
@@ -68,6 +99,7 @@ class TensorFlowFunction(Returning):
     hints = True
     spellings: ClassVar[Mapping[str, Spelling]] = {
         **_COMMON,
+        "softmax": Spelling(order=("x", "axis"), names={"x": "logits"}),
         "sum": Spelling(names={"axes": "axis", "keepdim": "keepdims"}, defaults={"axes": None}),
         "leaky_relu": Spelling(names={"slope": "negative_slope"}, defaults={"slope": 0.2}),
         "gelu": Spelling(flag=Flag("approximate", False, "gelu_tanh")),

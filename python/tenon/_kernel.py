@@ -29,8 +29,8 @@ _FRONT_ENDS = {
 
 
 class Kernel:
-    """An operator that was given as text. It takes tensors of any framework: those of PyTorch, JAX, TensorFlow, NumPy and
-    CuPy each go to the function of their front end, `tn.NAME`, with gradient, compilers and streams as there."""
+    """An operator that was given as text. It takes tensors of PyTorch, JAX, TensorFlow, NumPy and CuPy: each goes to
+    the function of its front end, `tn.NAME`, with gradient, compilers and streams as there."""
 
     def __init__(self, name: str, address: int, gradient: Kernel | None) -> None:
         self.name = name
@@ -59,13 +59,20 @@ class Kernel:
         for value in (*args, *named.values()):
             root = type(value).__module__.partition(".")[0]
             if root in _FRONT_ENDS:
-                self._functions[root] = getattr(import_module(_FRONT_ENDS[root]), self.name)
+                self._functions[root] = self._function_of(_FRONT_ENDS[root])
                 return self._functions[root]
         if any(hasattr(value, "__dlpack__") for value in args):
-            made: Callable[..., Any] = getattr(import_module("tenon.numpy"), self.name)
-            return made
+            return self._function_of("tenon.numpy")
         kinds = ", ".join(type(value).__name__ for value in args) or "nothing"
-        raise TypeError(f"{self.name}: no tensor of PyTorch, JAX, TensorFlow, NumPy or CuPy among its arguments: {kinds}")
+        raise TypeError(
+            f"{self.name}: no tensor of PyTorch, JAX, TensorFlow, NumPy or CuPy among its arguments: {kinds}"
+        )
+
+    def _function_of(self, module: str) -> Callable[..., Any]:
+        front_end = import_module(module)  # which brings in what is shared
+        from tenon._public import defined
+
+        return defined(vars(front_end), self.name)
 
     def text(self) -> str:
         """The kernel as the text of a file, with the one that is its gradient."""
@@ -84,6 +91,11 @@ class Kernel:
         """Measures it as `tenon bench` does, and prints the table."""
         self._run("bench", self.name, *options)
 
+    def tune(self, *options: str) -> None:
+        """Finds the best values of what the text leaves open with `TN_TUNE(BLOCK, 128, 256)`, as `tenon tune` does, and
+        prints the table that belongs into the text."""
+        self._run("tune", self.name, *options)
+
     def _run(self, *words: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{self.name}.tenon")
@@ -94,7 +106,7 @@ class Kernel:
             raise RuntimeError(f"{self.name}: `tenon {words[0]}` found something wrong; it is printed above")
 
 
-def _grad_rule(signature: str, gradient: Kernel) -> str:
+def _grad_rule(gradient: Kernel) -> str:
     """The rule that calls another kernel, whose outputs are d<input>."""
     op = gradient.op
     wanted = [output.name.removeprefix("d") for output in op.outputs]
@@ -119,24 +131,25 @@ def kernel(
     """An operator from the text of a kernel, in every framework: what is returned takes their tensors, and `tn.NAME` is
     there in every `import tenon.… as tn`.
 
-        add = tenon.kernel(
-            "add_constant(x: f32[*s], c: float) -> y: f32[*s]",
+        plus = tenon.kernel(
+            "plus_constant(x: f32[*s], c: float) -> y: f32[*s]",
             cuda='''
-            __global__ void add_constant(const float *x, float c, float *y, long long x_count) {
+            __global__ void plus_constant(const float *x, float c, float *y, long long x_count) {
                 long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
                 if (i < x_count) y[i] = x[i] + c;
             }''',
             formula="x + c",
         )
-        y = add(torch.ones(5, device="cuda"), 2.0)
+        y = plus(torch.ones(5, device="cuda"), 2.0)
 
     signature  the contract: inputs, attributes, outputs (`tenon help contract`)
     cuda       CUDA C with a `__global__` function. Its parameters go by their names: inputs and outputs are pointers,
                attributes and dimensions are numbers; <tensor>_count, rows, columns and scratch are there too
-    launch     "elements" (a thread for each element of the first output), "elements(4)", "rows" (a block for each row of
-               the first input), "rows(warp)", "tiles(16, 16)", or "grid=(…) block=(…) shared=… cluster=… scratch=…" with
-               numbers of dimensions; several kernels one after the other: "first: rows; second: grid=1"
-    cpu        C with a function of the same kind, or a formula; without one, and without `formula`, it runs on GPUs only
+    launch     "elements" (a thread for each element of the first output), "elements(4)", "rows" (a block for each row
+               of the first input), "rows(warp)", "tiles(16, 16)", or "grid=(…) block=(…) shared=… cluster=… scratch=…"
+               with numbers of dimensions; several kernels one after the other: "first: rows; second: grid=1"
+    cpu        C with a function of the same kind, or a formula; without both, and without `formula`, the operator runs
+               on GPUs only
     formula    what it computes: the reference that it is checked with, the CPU's kernel, and the gradient
     grad       a formula ("dx = dy * c"), another kernel with outputs dx …, or a rule ("x: add_grad(x, dy)")
     samples    calls to check with ("n=33 c=0.5"); some are made up without
@@ -149,12 +162,13 @@ def kernel(
             raise ValueError("cpu is a formula, and formula is given too; leave one of them out")
         cpu, formula = None, cpu
     gradient = grad if isinstance(grad, Kernel) else None
+    rule = _grad_rule(grad) if isinstance(grad, Kernel) else grad
     address, name = _lib.define(
         {
             "signature": signature,
             "doc": doc,
             "formula": formula,
-            "grad": _grad_rule(signature, gradient) if gradient is not None else grad,
+            "grad": rule,
             "samples": "\n".join(samples) or None,
             "cuda": cuda,
             "cpu": cpu,
@@ -164,10 +178,8 @@ def kernel(
         }
     )
     wanted = signature.strip().partition("(")[0].partition("<")[0].strip()
-    if wanted != name:
+    if wanted != name or wanted in tenon._newest:
         tenon._newest[wanted] = name
-    else:
-        tenon._newest.pop(wanted, None)
     for refresh in tenon._adapters:
         refresh()
     return Kernel(name, address, gradient)

@@ -146,10 +146,10 @@ def define(parts: Mapping[str, str | None]) -> tuple[int, str]:
     for name, text in given.items():
         if text is not None and b"\0" in text:
             raise ValueError(f"{name} has a NUL character")
-    source = Source(**{name: given.pop(name, None) for name, _ in Source._fields_})
-    text = KernelText(size=ctypes.sizeof(KernelText), source=source, **given)
+    source = Source(**{field[0]: given.pop(field[0], None) for field in Source._fields_})
+    whole = KernelText(size=ctypes.sizeof(KernelText), source=source, **given)
     made = ctypes.c_void_p()
-    status = lib.tn_kernel_define(ctypes.byref(text), ctypes.byref(made))
+    status = lib.tn_kernel_define(ctypes.byref(whole), ctypes.byref(made))
     if status != 0 and lib.tn_status_name(status) == b"BAD_CONTRACT":
         raise ValueError(last_error())
     check(status)

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import tenon
 from tenon._arguments import is_number
 from tenon._recent import kept_while_used
-from tenon._suggest import hint
+from tenon._suggest import hint, missing
 from tenon.contract import FLOATS, NUMPY_NAMES, Attr, Input, Operator, Output, fused, table
 
 _ANNOTATIONS = {
@@ -104,10 +104,17 @@ def add_functions(
 
 
 def use_newest(module: MutableMapping[str, Any]) -> None:
-    """A kernel that was defined again with another text is the one that its name means."""
+    """A kernel that was defined again with another text is the one that its name means; `defined` finds each."""
     for name, newest in tenon._newest.items():
         if newest in module:
-            module[name] = module[newest]
+            module.setdefault(f"_defined_{name}", module[name])
+            module[name] = module.get(f"_defined_{newest}", module[newest])
+
+
+def defined(module: Mapping[str, Any], name: str) -> Callable[..., Any]:
+    """The function of an operator by its name in the table, whatever users mean by that name now."""
+    made: Callable[..., Any] = module.get(f"_defined_{name}", module[name])
+    return made
 
 
 _refused: set[tuple[int, str]] = set()  # by module: operators that it could not make a function of
@@ -178,23 +185,33 @@ def formula_operator(formula: str, fast: bool) -> Operator:
 
 
 # pickle looks functions up by __qualname__, in parts between dots and in ASCII, so that has the text: __getattr__ of a
-# framework's module makes the function of it again. Calls cost no more, as they would if an object stood for it.
-_EXACT, _FAST = "fuse: ", "fast fuse: "
+# framework's module makes the function of it again. Calls cost no more, as they would if an object stood for it. Python
+# writes it in messages too, with () behind it.
+_BEGIN = "fuse('"
+_ENDS = {"')": False, "', fast=True)": True}
 _PLAIN = string.punctuation.replace("%", " ")
 
 
 def _name_formula(function: Callable[..., Any], formula: str, fast: bool) -> Callable[..., Any]:
     """The function of a formula, by a name that `named_formula` knows."""
-    function.__qualname__ = (_FAST if fast else _EXACT) + quote(formula, _PLAIN).replace(".", "%2E")
+    end = next(end for end, is_fast in _ENDS.items() if is_fast == fast)
+    function.__qualname__ = _BEGIN + quote(formula, _PLAIN).replace(".", "%2E") + end
     return function
 
 
-def named_formula(module: str, fuse: Callable[[str, bool], Callable[..., Any]], name: str) -> Callable[..., Any]:
-    """What the module has by a name that it does not have: the function of a formula, or nothing."""
-    for prefix, fast in ((_EXACT, False), (_FAST, True)):
-        if name.startswith(prefix):
-            return fuse(unquote(name.removeprefix(prefix)), fast)
-    raise AttributeError(f"module '{module}' has no attribute '{name}'{hint(name, dir(sys.modules[module]))}")
+def named_formula(
+    module: str,
+    fuse: Callable[[str, bool], Callable[..., Any]],
+    name: str,
+    within: Sequence[str] = (),
+    peers: Sequence[Any] = (),
+) -> Callable[..., Any]:
+    """What the module has by a name that it does not have: the function of a formula, or nothing. `within` are names in
+    modules of it; `peers` are as for `missing`."""
+    for end, fast in _ENDS.items():
+        if name.startswith(_BEGIN) and name.endswith(end):
+            return fuse(unquote(name[len(_BEGIN) : -len(end)]), fast)
+    raise missing(module, name, [*dir(sys.modules[module]), *within], peers)
 
 
 def shown_outputs(op: Operator) -> list[int]:
@@ -267,11 +284,12 @@ class Spelling:
     are those of the contract."""
 
     order: tuple[str, ...] | None = (
-        None  # what is taken by position; the rest by keyword only. None: as in the contract
+        None  # what is taken by position, the rest by keyword. None: all, as in the contract
     )
     names: Mapping[str, str] = field(default_factory=dict)  # what parameters are called
     defaults: Mapping[str, Any] = field(default_factory=dict)
     flag: Flag | None = None  # taken behind what `order` has
+    inplace: bool = False  # whether `inplace`, behind all others, has the result written to the first input
 
 
 class Public:
@@ -357,6 +375,7 @@ class Public:
         """The parameters with annotations and defaults; the name _required is the default of late ones."""
         flag, keywords = self.spelling.flag, self.keyword_parameters()
         flags = [] if flag is None else [f"{flag.name}: bool = {flag.default}"]
+        flags += ["inplace: bool = False"] if self.spelling.inplace else []
         return [*(self._parameter(p) for p in self.by_position), *flags, *(["*"] if keywords else []), *keywords]
 
     def returns(self) -> str:
@@ -437,6 +456,11 @@ class Public:
         lines = [f"Only when asked for (want_<name>=True): {', '.join(asked)}."] if asked else []
         if self.spelling.flag is not None:
             lines.append(f"With {self.spelling.flag.name}=True it is {self.spelling.flag.other}.")
+        if self.spelling.inplace:
+            lines.append(f"With inplace=True it is written to {self.name_of(self.params[0])}.")
+        if self.spelling.names:
+            renamed = [p for p in self.params if p.name in self.spelling.names]
+            lines.append(f"In the contract, {', '.join(f'{self.name_of(p)} is {p.name}' for p in renamed)}.")
         if self.op.grad is None or (self.op.mutates and self.op.grad == "derived"):  # nothing is derived of an update
             lines += self.no_gradient()
         return lines

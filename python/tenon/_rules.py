@@ -122,6 +122,10 @@ def no_rule(op: Operator) -> NotImplementedError:
     return NotImplementedError(f"{message}: {why}" if why else message)
 
 
+def no_forward_mode(op: Operator) -> str:
+    return f"{op.name}: there is no forward mode (jvp, jacfwd, hessian); vjp and jacrev go backwards"
+
+
 def no_gradient_for(op: Operator, name: str) -> NotImplementedError:
     return NotImplementedError(f"{op.name} has no gradient for {name}")
 

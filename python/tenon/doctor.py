@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import tenon
+from tenon._origin import NAME, PIP, installed, reinstall, source
 
 try:
     from tenon._lib import lib
@@ -35,10 +36,9 @@ except ImportError as error:  # there is none, or it is broken: that is all that
 else:
     _no_library = ""
 
-_NAME = "libtenon"  # pip's name for this package; on PyPI, `tenon` is another project
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "onnxruntime")
 _LEAST_PYTHON = (3, 10)
-_PIP = f"{sys.executable} -m pip install"
+_PIP = f"{PIP} install"
 _MARK = "tenon.doctor: "  # begins lines of a child that are meant for us
 
 
@@ -59,7 +59,7 @@ def check_python() -> Result:
     required = "Python {}.{} or newer".format(*_LEAST_PYTHON)
     if sys.version_info < _LEAST_PYTHON:
         return Result(
-            "FAIL", observed, required, "it is too old", "python3.12 -m venv env && env/bin/pip install libtenon"
+            "FAIL", observed, required, "it is too old", f"python3.12 -m venv env && env/bin/pip install {source()}"
         )
     return Result("PASS", observed, required)
 
@@ -72,14 +72,6 @@ def _copies() -> list[Path]:
         if (package / "_lib.py").is_file() and package not in found:
             found.append(package)
     return found
-
-
-def _installed(package: Path) -> importlib.metadata.Distribution | None:
-    """What pip knows of the package; None where pip did not install it."""
-    for found in importlib.metadata.distributions(name=_NAME):
-        if Path(str(found.locate_file("tenon"))).resolve() == package:
-            return found
-    return None
 
 
 def _damaged(package: Path, installed: importlib.metadata.Distribution) -> list[str]:
@@ -102,24 +94,22 @@ def check_package() -> Result:
     observed = f"{own}, with {lib._name}"
     if strangers := [found for found in importlib.metadata.distributions(name="tenon") if found.files]:
         reason = f"'tenon' {strangers[0].version} of PyPI is there too: another project, which writes over these files"
-        fix = f"{sys.executable} -m pip uninstall tenon && {_PIP} --force-reinstall {_NAME}"
+        fix = f"{PIP} uninstall tenon && {reinstall()}"
         return Result("FAIL", observed, required, reason, fix)
     others = [str(package) for package in _copies() if package != own]
     if others:
         reason = f"{' and '.join(others)} is another one: which is imported depends on where Python is started"
-        return Result(
-            "WARN", observed, required, reason, f"{sys.executable} -m pip uninstall {_NAME}   # then install one"
-        )
-    installed = _installed(own)
-    if not installed:
+        return Result("WARN", observed, required, reason, f"{PIP} uninstall {NAME}   # then install one")
+    by_pip = installed(own)
+    if not by_pip:
         return Result("PASS", f"{observed}, not installed by pip", required)
-    damaged = _damaged(own, installed)
+    damaged = _damaged(own, by_pip)
     if damaged:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-        return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, f"{_PIP} --force-reinstall {_NAME}")
-    if installed.version != tenon.__version__:
-        reason = f"the package is of version {installed.version}, the library of version {tenon.__version__}"
-        return Result("WARN", observed, required, reason, f"unset TENON_LIBRARY; {_PIP} --force-reinstall {_NAME}")
+        return Result("FAIL", observed, required, ", ".join(damaged[:3]) + more, reinstall())
+    if by_pip.version != tenon.__version__:
+        reason = f"the package is of version {by_pip.version}, the library of version {tenon.__version__}"
+        return Result("WARN", observed, required, reason, f"unset TENON_LIBRARY; {reinstall()}")
     return Result("PASS", observed, required)
 
 
@@ -276,14 +266,13 @@ def add(name: str, what: str, check: Callable[[], Result]) -> None:
 
 def say_no_library(arguments: Sequence[str]) -> int:
     """The library prints what is found. Without one there is one thing to say, in the same form."""
-    observed, _, fix = _no_library.partition(". ")
     about = {
         "id": "library",
         "state": "FAIL",
-        "observed": observed.replace("\n", " "),
+        "observed": _no_library.partition(". ")[0],
         "required": "libtenon.so of this package",
         "reason": "nothing works without it, and no other check can run",
-        "fix": f"{_PIP} --force-reinstall {_NAME}   # or: {fix}" if fix else f"{_PIP} --force-reinstall {_NAME}",
+        "fix": "unset TENON_LIBRARY" if os.environ.get("TENON_LIBRARY") else reinstall(),
         "milliseconds": 0,
     }
     if "--json" in arguments:

@@ -9,7 +9,7 @@
 
 /* The members of a tn_kernel_text, and what a file calls them. */
 enum { SIGNATURE, DOC, FORMULA, GRAD, SAMPLES, CUDA, CPU, LAUNCH, FILE_NAME, OPTIONS, PARTS };
-static const char *const part_names[PARTS] = {"signature", "doc", "formula", "grad",   "samples",
+static const char *const part_names[PARTS] = {"signature", "doc", "formula", "grad", "samples",
                                               "cuda",      "cpu", "launch",  "file", "options"};
 
 static void parts_of(const tn_kernel_text *t, const char *parts[static PARTS]) {
@@ -55,7 +55,7 @@ static tn_status keep_text(tni_arena *arena, tni_text *text, const char **kept) 
     return *kept ? TN_OK : TN_NO_MEMORY;
 }
 
-/* ---- the gradient that is a formula ------------------------------------------------------------------------------- */
+/* ---- the gradient that is a formula ----------------------------------------------------------------------------- */
 
 static bool mentions(const char *text, const char *word) {
     const size_t n = strlen(word);
@@ -245,7 +245,8 @@ static tn_status make_up_samples(const tni_contract *c, defined *d) {
         tni_case *made = NULL;
         const char *args;
         TN_TRY(make_up_sample(c, which, d->arena, &args));
-        if (!*args || tni_sample_case(c, args, tni_sample_type(c), &made) != TN_OK) continue; /* a condition is not met */
+        if (!*args || tni_sample_case(c, args, tni_sample_type(c), &made) != TN_OK)
+            continue; /* a condition is not met */
         tni_case_free(made);
         d->samples[n++] = (tn_sample){.args = args, .bench = which == MADE_UP};
     }

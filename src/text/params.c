@@ -124,8 +124,8 @@ static void add_word(char *type, const char *word, size_t length) {
 
 /* `const float *__restrict__ x = nullptr`, `T (&a)[4]` */
 static void read_param(reader *r, const char *begin, const char *end, tni_cparam *param) {
-    static const char *const quiet[] = {"volatile", "__restrict__", "restrict", "__restrict", "__grid_constant__",
-                                        "register", NULL};
+    static const char *const quiet[] = {"volatile",          "__restrict__", "restrict", "__restrict",
+                                        "__grid_constant__", "register",     NULL};
     begin = skip_space(begin);
     *param = (tni_cparam){.line = tni_line_of(r->clean, (int32_t)(begin - r->clean)),
                           .at = (int32_t)(begin - r->clean),
@@ -216,15 +216,18 @@ static bool has_word(const char *begin, const char *end, const char *word) {
 
 /* A function whose parameters begin at `open`; false: it has no body, or is no function. */
 static bool read_function(reader *r, const char *open, tni_cfunction *f) {
-    static const char *const not_names[] = {"if", "for", "while", "switch", "return", "sizeof", "defined", "__declspec",
-                                            "decltype", "alignas", "__align__", "__attribute__", NULL};
+    static const char *const not_names[] = {"if",        "for",           "while",      "switch",   "return",
+                                            "sizeof",    "defined",       "__declspec", "decltype", "alignas",
+                                            "__align__", "__attribute__", NULL};
     const char *close = behind(open), *body = skip_space(close);
     size_t n;
     const char *name = word_before(r->clean, open, &n);
     if (n == 0 || *body != '{' || isdigit((unsigned char)*name) || is_among(name, n, not_names)) return false;
     const char *begin = declaration_of(r, name);
-    *f = (tni_cfunction){.name = keep(r, name, name + n), .line = tni_line_of(r->clean, (int32_t)(name - r->clean)),
-                         .body = (int32_t)(body - r->clean), .end = (int32_t)(behind(body) - r->clean)};
+    *f = (tni_cfunction){.name = keep(r, name, name + n),
+                         .line = tni_line_of(r->clean, (int32_t)(name - r->clean)),
+                         .body = (int32_t)(body - r->clean),
+                         .end = (int32_t)(behind(body) - r->clean)};
     f->is_static = has_word(begin, name, "static");
     if (is(begin, 8, "template")) {
         const char *angle = skip_space(begin + 8);
@@ -236,8 +239,8 @@ static bool read_function(reader *r, const char *open, tni_cfunction *f) {
 
 /* The '(' of the parameters behind `__global__`: what comes before may have brackets of its own. */
 static const char *params_behind(const char *s) {
-    static const char *const bounds[] = {"__launch_bounds__", "__cluster_dims__", "__block_size__", "__maxnreg__",
-                                         "__attribute__", NULL};
+    static const char *const bounds[] = {"__launch_bounds__", "__cluster_dims__", "__block_size__",
+                                         "__maxnreg__",       "__attribute__",    NULL};
     const char *from = s;
     for (;;) {
         s += strcspn(s, "(;{}");

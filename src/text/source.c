@@ -119,6 +119,11 @@ static bool attr_number(const tni_known *k, int32_t i, double *real, int64_t *wh
 static int number_of(const tni_known *k, const char *name, size_t length, double *real, int64_t *whole) {
     const tni_contract *c = k->contract;
     *whole = 1;
+    for (int32_t i = 0; i < k->tunables.n; i++) {
+        if (!same(name, length, k->tunables.of[i].name)) continue;
+        *whole = k->choice.values[i];
+        return 1;
+    }
     for (int32_t i = 0; i < c->n_dims; i++) {
         if (!same(name, length, c->dims[i])) continue;
         if (k->call) *whole = k->bound.dims[i];
@@ -182,6 +187,7 @@ static void list_names(const tni_known *k, bool tensors, char *text, size_t size
     for (int32_t i = 0; i < c->n_attrs; i++) {
         if (!c->attrs[i].implied && (tensors || c->attrs[i].kind != TNI_A_FLOAT)) ADD(c->attrs[i].name);
     }
+    for (int32_t i = 0; i < k->tunables.n; i++) ADD(k->tunables.of[i].name);
     for (int32_t i = 0; i < c->n_dims; i++) ADD(c->dims[i]);
     for (int32_t i = 0; i < c->n_packs; i++) ADD(c->packs[i]);
     ADD("rows");
@@ -217,20 +223,47 @@ typedef struct ctype {
 } ctype;
 
 static const ctype ctypes[] = {
-    {"float", TN_F32},           {"double", TN_F64},         {"int", TN_I32},
-    {"long long", TN_I64},       {"long", TN_I64},           {"int64_t", TN_I64},
-    {"unsigned", TN_U32},        {"unsigned int", TN_U32},   {"size_t", TN_U64},
-    {"int32_t", TN_I32},         {"uint32_t", TN_U32},       {"uint64_t", TN_U64},
-    {"unsigned long", TN_U64},   {"unsigned long long", TN_U64},
-    {"long long int", TN_I64},   {"long int", TN_I64},       {"ptrdiff_t", TN_I64},
-    {"short", TN_I16},           {"int16_t", TN_I16},        {"unsigned short", TN_U16},
-    {"uint16_t", TN_U16},        {"signed char", TN_I8},     {"int8_t", TN_I8},
-    {"unsigned char", TN_U8},    {"uint8_t", TN_U8},         {"char", TN_I8},
-    {"bool", TN_BOOL},           {"_Bool", TN_BOOL},         {"f16", TN_F16},
-    {"tn::f16", TN_F16},         {"__half", TN_F16},         {"half", TN_F16},
-    {"bf16", TN_BF16},           {"tn::bf16", TN_BF16},      {"__nv_bfloat16", TN_BF16},
-    {"nv_bfloat16", TN_BF16},    {"float2", TN_F32},         {"float4", TN_F32},
-    {"double2", TN_F64},         {"int2", TN_I32},           {"int4", TN_I32},
+    {"float", TN_F32},
+    {"double", TN_F64},
+    {"int", TN_I32},
+    {"long long", TN_I64},
+    {"long", TN_I64},
+    {"int64_t", TN_I64},
+    {"unsigned", TN_U32},
+    {"unsigned int", TN_U32},
+    {"size_t", TN_U64},
+    {"int32_t", TN_I32},
+    {"uint32_t", TN_U32},
+    {"uint64_t", TN_U64},
+    {"unsigned long", TN_U64},
+    {"unsigned long long", TN_U64},
+    {"long long int", TN_I64},
+    {"long int", TN_I64},
+    {"ptrdiff_t", TN_I64},
+    {"short", TN_I16},
+    {"int16_t", TN_I16},
+    {"unsigned short", TN_U16},
+    {"uint16_t", TN_U16},
+    {"signed char", TN_I8},
+    {"int8_t", TN_I8},
+    {"unsigned char", TN_U8},
+    {"uint8_t", TN_U8},
+    {"char", TN_I8},
+    {"bool", TN_BOOL},
+    {"_Bool", TN_BOOL},
+    {"f16", TN_F16},
+    {"tn::f16", TN_F16},
+    {"__half", TN_F16},
+    {"half", TN_F16},
+    {"bf16", TN_BF16},
+    {"tn::bf16", TN_BF16},
+    {"__nv_bfloat16", TN_BF16},
+    {"nv_bfloat16", TN_BF16},
+    {"float2", TN_F32},
+    {"float4", TN_F32},
+    {"double2", TN_F64},
+    {"int2", TN_I32},
+    {"int4", TN_I32},
 };
 
 tn_type tni_ctype(const tni_known *k, const char *name) {
@@ -290,11 +323,11 @@ static tn_status unknown_param(const char *op, const tni_known *k, const tni_cfu
     char known[400];
     list_names(k, true, known, sizeof known);
     if (!*p->name) {
-        return tn_fail(TN_BAD_VALUE, "%s: line %d: parameter %d of %s has no name, so nobody knows what it is given", op,
-                       p->line, (int)(p - f->params) + 1, f->name);
+        return tn_fail(TN_BAD_VALUE, "%s: line %d: parameter %d of %s has no name, so nobody knows what it is given",
+                       op, p->line, (int)(p - f->params) + 1, f->name);
     }
-    return tn_fail(TN_BAD_VALUE, "%s: line %d: %s(… %s%s …): nothing is called '%s'; there are %s", op, p->line, f->name,
-                   p->type, p->pointers ? " *" : "", p->name, known);
+    return tn_fail(TN_BAD_VALUE, "%s: line %d: %s(… %s%s …): nothing is called '%s'; there are %s", op, p->line,
+                   f->name, p->type, p->pointers ? " *" : "", p->name, known);
 }
 
 static tn_status give_pointer(const char *op, const tni_known *k, const tni_cfunction *f, const tni_cparam *p,
@@ -328,9 +361,11 @@ static tn_status set_value(const char *op, const tni_cfunction *f, const tni_cpa
     static const struct {
         tn_type type;
         int64_t least, most;
-    } ranges[] = {{TN_I8, INT8_MIN, INT8_MAX},   {TN_I16, INT16_MIN, INT16_MAX}, {TN_I32, INT32_MIN, INT32_MAX},
-                  {TN_U8, 0, UINT8_MAX},         {TN_U16, 0, UINT16_MAX},        {TN_U32, 0, UINT32_MAX},
-                  {TN_U64, 0, INT64_MAX},        {TN_BOOL, 0, 1},                {TN_I64, INT64_MIN, INT64_MAX}};
+    } ranges[] = {{TN_I8, INT8_MIN, INT8_MAX},    {TN_I16, INT16_MIN, INT16_MAX},
+                  {TN_I32, INT32_MIN, INT32_MAX}, {TN_U8, 0, UINT8_MAX},
+                  {TN_U16, 0, UINT16_MAX},        {TN_U32, 0, UINT32_MAX},
+                  {TN_U64, 0, INT64_MAX},         {TN_BOOL, 0, 1},
+                  {TN_I64, INT64_MIN, INT64_MAX}};
     *bits = 0;
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         if (ranges[i].type != type) continue;
@@ -339,8 +374,8 @@ static tn_status set_value(const char *op, const tni_cfunction *f, const tni_cpa
                            f->name, p->type);
         }
         if (whole < ranges[i].least || whole > ranges[i].most) {
-            return tn_fail(TN_BAD_VALUE, "%s: %s is %lld, which `%s %s` of kernel %s cannot hold; make it long long", op,
-                           p->name, (long long)whole, p->type, p->name, f->name);
+            return tn_fail(TN_BAD_VALUE, "%s: %s is %lld, which `%s %s` of kernel %s cannot hold; make it long long",
+                           op, p->name, (long long)whole, p->type, p->name, f->name);
         }
         memcpy(bits, &whole, tn_type_size(type)); /* little-endian: the low bytes */
         return TN_OK;
@@ -360,8 +395,8 @@ static tn_status give_value(const char *op, const tni_known *k, const tni_cfunct
     if (host) give->type = in_c(give->type);
     if (give->type == TN_NO_TYPE) {
         if (!k->call) return TN_OK; /* a type variable */
-        return tn_fail(TN_UNSUPPORTED, "%s: line %d: '%s' of %s has the type '%s', which is none that can be passed", op,
-                       p->line, p->name, f->name, p->type);
+        return tn_fail(TN_UNSUPPORTED, "%s: line %d: '%s' of %s has the type '%s', which is none that can be passed",
+                       op, p->line, p->name, f->name, p->type);
     }
     return set_value(op, f, p, give->type, kind, real, whole, &give->bits);
 }
@@ -412,7 +447,7 @@ tn_status tni_pick_function(const char *op, const tni_cfunctions *all, const cha
     return *found ? TN_OK : no_function(op, all, wanted);
 }
 
-static tn_status check_cuda(const tni_known *k, const tn_source *source, tni_arena *arena) {
+static tn_status check_cuda(tni_known *k, const tn_source *source, tni_arena *arena) {
     const char *op = k->contract->name;
     tni_cfunctions all;
     tni_sizes sizes;
@@ -420,6 +455,8 @@ static tn_status check_cuda(const tni_known *k, const tn_source *source, tni_are
     tni_give give[TNI_MOST_PARAMS];
     const tni_cfunction *f;
     TN_TRY(tni_find_functions(source->cuda, false, arena, &all));
+    TN_TRY(tni_find_tunables(op, source->cuda, arena, &k->tunables));
+    k->choice = tni_first_choice(&k->tunables);
     tni_sizes_of(k, &sizes);
     TN_TRY(tni_launch_read(op, source->launch ? source->launch : "elements", &sizes, &steps));
     for (int32_t i = 0; i < steps.n; i++) {

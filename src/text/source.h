@@ -2,11 +2,14 @@
 #ifndef TNI_TEXT_SOURCE_H
 #define TNI_TEXT_SOURCE_H
 
+#include <tenon/cuda.h>
+#include <tenon/device.h>
 #include <tenon/kernel.h>
 
 #include "core/table/table.h"
-#include "launch.h"
+#include "launch_line.h"
 #include "params.h"
+#include "tune.h"
 
 /* What is known of a call: the contract's names have values. */
 typedef struct tni_known {
@@ -14,6 +17,8 @@ typedef struct tni_known {
     const tn_call *call; /* NULL: nothing is known but names, and every size is 1 */
     tni_bound bound;
     tn_spec specs[TNI_MAX_ARGS];
+    tni_tunables tunables; /* of the text, and their values in this call */
+    tni_choice choice;
 } tni_known;
 
 /* What a parameter of a kernel is given. */
@@ -58,6 +63,9 @@ tn_status tni_cpu_source_prepare(const tn_call *call, const tn_source *source, v
 tn_status tni_cpu_source_run(const tn_call *call, void *state);
 void tni_cpu_source_release(void *state);
 size_t tni_cpu_source_workspace(const void *state);
+
+/* The launches of a call whose plan has this state; 0 where the kernel is none of this file's. */
+int32_t tni_source_launches(const tn_kernel *kernel, const void *state, const tn_launch **launches, int32_t most);
 
 /* The code of every instance of a text for one architecture, compiled ahead. `add` is called with each. */
 typedef tn_status (*tni_add_built)(void *context, const tn_built *built);

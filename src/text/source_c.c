@@ -191,8 +191,8 @@ static tn_status get_entry(const char *op, const char *text, const char *options
 
 static const char *c_type(tn_type type) {
     static const char *const names[TN_TYPE_COUNT] = {
-        [TN_F16] = "float",   [TN_BF16] = "float",   [TN_F32] = "float",    [TN_F64] = "double",   [TN_I8] = "int8_t",
-        [TN_I16] = "int16_t", [TN_I32] = "int32_t",  [TN_I64] = "int64_t",  [TN_U8] = "uint8_t",   [TN_U16] = "uint16_t",
+        [TN_F16] = "float",    [TN_BF16] = "float",   [TN_F32] = "float",   [TN_F64] = "double", [TN_I8] = "int8_t",
+        [TN_I16] = "int16_t",  [TN_I32] = "int32_t",  [TN_I64] = "int64_t", [TN_U8] = "uint8_t", [TN_U16] = "uint16_t",
         [TN_U32] = "uint32_t", [TN_U64] = "uint64_t", [TN_BOOL] = "bool"};
     return names[type];
 }
@@ -205,7 +205,8 @@ static tn_status print_text(const tni_known *k, const tn_source *source, const t
     for (int32_t i = 0; i < k->contract->n_types; i++) {
         const char *type = c_type(k->bound.types[i]);
         if (!type) {
-            return tn_fail(TN_UNSUPPORTED, "%s: kernels from text know no type %s", op, tn_type_name(k->bound.types[i]));
+            return tn_fail(TN_UNSUPPORTED, "%s: kernels from text know no type %s", op,
+                           tn_type_name(k->bound.types[i]));
         }
         tni_text_add(text, "typedef %s %s;\n", type, k->contract->types[i].name);
     }

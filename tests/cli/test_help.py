@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import follow_doc  # noqa: E402
 
-VERBS = ("ops", "check", "bench", "fuse", "devices", "doctor", "flags")
+VERBS = ("ops", "check", "bench", "tune", "fuse", "devices", "doctor", "flags")
 # What examples are given in addition so that they take a moment.
 BRIEF = {"check": "--quick --case values,empty --dtype f32", "bench": "--ms 1", "fuse": "--no-bench"}
 OWN = {
@@ -112,3 +112,24 @@ def test_8_bit_floats_are_refused_on_a_gpu(formula: str) -> None:
     said = tenon("fuse", formula, "--show", "cuda")
     assert said.returncode == 1 and "f: formulas on a GPU have no e" in said.stderr
     assert tenon("fuse", formula, "--show", "c").returncode == 0
+
+
+def test_an_unknown_option() -> None:
+    done = tenon("flags", "--foo")
+    assert done.returncode == 2 and done.stderr.startswith("tenon flags: there is no option --foo\n`tenon help flags`")
+    assert "did you mean --libs?" in tenon("flags", "--lib").stderr
+    assert "there are only options, and 'foo' is none" in tenon("flags", "foo").stderr
+    done = tenon("fuse", "-x")
+    assert "there is no option -x; write -- before an argument that begins with '-'" in done.stderr
+    assert tenon("fuse", "--no-bench", "--", "-x").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("softmax", "--shape", "q=[3]"), ("relu", "sofmax"), ("relu", "--dtype", "f33")])
+def test_bench_prints_nothing_above_what_it_refuses(words: tuple[str, ...]) -> None:
+    done = tenon("bench", *words)
+    assert done.returncode != 0 and done.stdout == "" and done.stderr.startswith("tenon bench: ")
+
+
+def test_bench_prints_its_heading_once() -> None:
+    said = tenon("bench", "relu", "--shape", "s=[9]", "--dtype", "f32,f64", "--ms", "1").stdout.splitlines()
+    assert [line.split()[0] for line in said] == ["relu", "shape", "s=[9]", "s=[9]"]

@@ -295,10 +295,12 @@ def test_a_cache_behind_a_link_to_nothing(machine: Machine) -> None:
 def test_a_cache_that_others_can_write_to(machine: Machine) -> None:
     folder = machine.folder / "cache"
     folder.mkdir()
-    folder.chmod(0o777)
     machine.env["TENON_CACHE_DIR"] = str(folder)
-    result = machine.check("cache")
-    assert result["state"] == "WARN" and f"chmod o-w '{folder}'" in result["fix"]
+    for mode, who in ((0o777, "everybody"), (0o775, "its group")):
+        folder.chmod(mode)
+        result = machine.check("cache")
+        assert result["state"] == "WARN" and f"chmod go-w '{folder}'" in result["fix"]
+        assert result["observed"] == f"{folder} can be written to by {who}"
     folder.chmod(0o700)
     (folder / ("0" * 32)).write_bytes(b"x" * 100_000)
     machine.env["TENON_CACHE_BYTES"] = "5000000"

@@ -153,12 +153,23 @@ static void test_size(void) {
     unsetenv("TENON_CACHE_BYTES");
 }
 
-/* A folder that anybody can write to is none. */
-static void test_open_to_all(void) {
+/* A folder that somebody else can write to is none. */
+static void test_open_to_others(void) {
+    static const struct {
+        mode_t mode;
+        const char *why;
+    } open_to[] = {{0777, "everybody"}, {0702, "everybody"}, {0775, "its group"}, {02770, "its group"}};
     put("mine", "1", 1);
-    CHECK(chmod(folder, 0777) == 0 && has("mine", NULL));
-    put("theirs", "1", 1);
-    CHECK(chmod(folder, 0700) == 0 && has("mine", "1") && has("theirs", NULL));
+    for (size_t i = 0; i < sizeof open_to / sizeof open_to[0]; i++) {
+        CHECK(chmod(folder, open_to[i].mode) == 0);
+        tni_cache_state state = tni_cache_look();
+        CHECK_ROW(has("mine", NULL), "%o", (unsigned)open_to[i].mode);
+        put("theirs", "1", 1);
+        CHECK_ROW(state.exists && state.refused && strstr(state.refused, open_to[i].why) && state.files == 0, "%o: %s",
+                  (unsigned)open_to[i].mode, state.refused ? state.refused : "taken");
+        CHECK(chmod(folder, 0755) == 0 && has("mine", "1") && has("theirs", NULL));
+    }
+    CHECK(chmod(folder, 0700) == 0 && !tni_cache_look().refused);
 }
 
 static void test_nowhere(void) {
@@ -188,7 +199,7 @@ int main(void) {
     test_renamed();
     test_full();
     test_two();
-    test_open_to_all();
+    test_open_to_others();
     test_size();
     test_nowhere();
     char command[64];

@@ -151,5 +151,13 @@ def test_inputs_without_a_gradient() -> None:
 
 
 def test_forward_mode_is_refused() -> None:
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(tn.silu, (jnp.ones(3),), (jnp.ones(3),))
+    x = jnp.ones(3)
+    for what in (lambda: jax.jvp(tn.silu, (x,), (x,)), lambda: jax.jacfwd(tn.silu)(x)):
+        with pytest.raises(TypeError, match=r"^silu: there is no forward mode .* vjp and jacrev go backwards"):
+            what()
+    with pytest.raises(TypeError, match="there is no forward mode"):  # of an operator of the gradient
+        jax.hessian(lambda x: tn.sum(tn.silu(x)))(x)
+    with pytest.raises(TypeError, match="forward-mode"):  # JAX's words: the call is behind us
+        jax.jit(lambda x: jax.jvp(tn.silu, (x,), (x,)))(x)
+    both = jax.jacrev(jax.jacrev(tn.silu))(x)
+    np.testing.assert_allclose(both, jax.hessian(jax.nn.silu)(x), atol=1e-5)

@@ -438,6 +438,7 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
     ("call", "error", "message"),
     [
         (lambda: tn.softmax(None), TypeError, "softmax: x must be an array, not None"),
+        (lambda: tn.dropout(X, 0.1), TypeError, "seed must be an array, not float; p=0.1 by keyword is the attribute"),
         (lambda: tn.softmax([1.0]), TypeError, r"softmax: x must be an array, not list; numpy.asarray\(…\) makes one"),
         (lambda: tn.softmax(np.array("a")), TypeError, "softmax: x has type <U1, which Tenon does not have"),
         (lambda: tn.softmax(np.ones(3, np.uint32)), TypeError, "softmax: x has type u32, needs f16, bf16, f32 or f64"),
@@ -456,7 +457,11 @@ TIMES = "times(x: T[*s], n: i32[]) -> y: T[*s] : x * n"
         (lambda: tn.fuse(TIMES)(X, np.array(2**40)), ValueError, "times: n is .*, which is no i32"),
         (lambda: tn.mse(X, X, reduction=3), TypeError, "mse: reduction is 3, needs a str"),
         (lambda: tn.sum(X, axis="ab"), TypeError, "sum: axes is 'ab', needs ints"),
-        (lambda: tn.softmax(X, axis=None), TypeError, "softmax: axis is None, and cannot be left out so"),
+        (
+            lambda: tn.softmax(X, axis=None),
+            TypeError,
+            "softmax: axis is None, needs an int; leave it out for the default, -1",
+        ),
         (lambda: tn.softmax(X, causal="false"), TypeError, "softmax: causal is 'false', needs a bool"),
         (lambda: tn.sgd_step(X[0, 0], X[0, 1], X[0, 2], lr=0.1), ValueError, "sgd_step: p is written to, but this is"),
         (lambda: tn.relu(X[0, 0], out=X[0, 1]), ValueError, "relu: out is written to, but this is a number"),

@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from arrays import Case, assert_close, cases, copies, flat, one_each
+from kernels import triple
 from onnx import AttributeProto, TensorProto, helper
 from plugin import compile_plugin
 
@@ -347,3 +348,10 @@ def test_plugin(tmp_path: pathlib.Path) -> None:
         "step_list", [p, p, p, 2 * p], [np.dtype(np.int64), p.dtype, p.dtype], lengths=[2, 2]
     ).run()
     assert count == 2 and left.tolist() == [0.5] * 3 and right.tolist() == [0.0] * 3
+
+
+def test_kernel_as_text() -> None:
+    """The node has the kernel's name."""
+    kernel = triple()
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(Node("triple", [x], [x.dtype], c=1.0).run()[0], kernel(x, 1.0))

@@ -12,6 +12,7 @@ import torch
 from samples import differentiable_inputs as differentiable_inputs
 from torch import Tensor
 
+from tenon._frameworks import TorchFunction
 from tenon.contract import Attr
 from tenon.torch._ops import TorchOp, torch_op
 from tenon.torch._public import functions
@@ -66,13 +67,13 @@ class Case(samples.Case):
 
     def public(self, args: list[Any]) -> dict[str, Any]:
         """The same arguments for the public function, by name."""
-        hidden = {o.want_attr for o in self.op.outputs if o.want == "grad"}
-        named = zip(self.op.params, args, strict=True)
-        return {p.name: a for p, a in named if p.name not in hidden}
+        given = {p.name: a for p, a in zip(self.op.params, args, strict=True)}
+        return TorchFunction(self.op, self.torch_op.shown).keywords(given)
 
     def call(self, args: list[Any]) -> Any:
-        """What the public function returns."""
-        return functions[self.op.name](**self.public(args))
+        """What the public function returns; torch.compile looks in here."""
+        hidden = [o.want_attr for o in self.op.outputs if o.want == "grad"]
+        return functions[self.op.name](*(a for p, a in zip(self.op.params, args, strict=True) if p.name not in hidden))
 
 
 cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)

@@ -10,6 +10,7 @@ from typing import Any
 import here
 import pytest
 import torch
+import torch.fx
 import torch.nn.functional as F
 from cases import assert_close
 from torch import Tensor
@@ -30,6 +31,8 @@ BESIDE: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "pow of a number": lambda f, x: f.pow(2.0, x),
     "lerp": lambda f, x: f.lerp(x, -x, 0.25),
     "clamp": lambda f, x: f.clamp(x, -0.5),
+    "add, True": lambda f, x: f.add(x, True),
+    "mul, False": lambda f, x: f.mul(x, False),
 }
 
 
@@ -74,7 +77,7 @@ def test_a_0_dim_tensor_of_the_cpu_beside_others(device: str) -> None:
         assert gradient.device == number.device
     p, g = (torch.zeros(3, device=device) for _ in range(2))
     tn.sgd_step(p, g, torch.zeros_like(p), torch.tensor(0.1))
-    with pytest.raises(RuntimeError, match="add: y is on cpu, but x is on"):
+    with pytest.raises(RuntimeError, match="add: other is on cpu, but input is on"):
         tn.add(x, torch.ones(4))
 
 
@@ -141,23 +144,24 @@ def test_classes_are_dimension_1() -> None:
         tn.cross_entropy(x, soft, z_loss=0.1)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_losses_have_the_type_of_the_input(dtype: torch.dtype) -> None:
-    x, target = here.randn(4, 3).to(dtype).requires_grad_(), here.rand(4, 3).to(dtype)
-    classes = here.tensor([0, 1, 2, 0])
-    losses: dict[str, Callable[[Any], Tensor]] = {
-        "CrossEntropyLoss": lambda m: m(x, classes),
-        "MSELoss": lambda m: m(x, target),
-        "KLDivLoss": lambda m: m(x, target),
-        "BCEWithLogitsLoss": lambda m: m(x, target),
-    }
-    for name, call in losses.items():
-        have, want = call(getattr(tn.nn, name)()), call(getattr(torch.nn, name)())
-        assert have.dtype == want.dtype == dtype, name
-        (dx,) = torch.autograd.grad(have, x)
-        assert dx.dtype == dtype
-        with torch.autocast(x.device.type, torch.bfloat16):
-            assert call(getattr(tn.nn, name)()).dtype == torch.float32
+ACTIVATIONS = ["celu", "elu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "relu", "selu", "silu"]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_in_place(name: str) -> None:
+    function, theirs = getattr(tn, name), getattr(F, name.replace("hard_", "hard"))
+    x = here.randn(3, 4)
+    want, given = theirs(x), x.clone()
+    assert function(given, inplace=True) is given
+    assert_close(given, want)
+    leaf = x.clone().requires_grad_()
+    middle = leaf * 1
+    function(middle, inplace=True).sum().backward()
+    other = x.clone().requires_grad_()
+    theirs(other * 1, inplace=True).sum().backward()
+    assert_close([middle, leaf.grad], [want, other.grad])
+    traced = torch.fx.symbolic_trace(lambda t: function(t, inplace=True))
+    assert_close(traced(x.clone()), want)
 
 
 def test_layer_norm_takes_sizes() -> None:

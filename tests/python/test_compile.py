@@ -149,6 +149,29 @@ def test_one_graph_serves_all_sizes() -> None:
     assert len(set(counts)) == 1  # the first may take two tries
 
 
+SCALED = tn.fuse("x * s + b")
+STEPPED = tn.fuse("f(x: T[*s], lr: acc(T)[]) -> y: T[*s] : x * lr")
+CHANGING: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "add": lambda x, c: tn.add(x, c),
+    "formula": lambda x, c: SCALED(x, c, 2 * c),
+    "number of a formula": lambda x, c: STEPPED(x, c),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_number_that_changes(name: str) -> None:
+    """Torch makes a graph of its first value, and one for all others."""
+    torch._dynamo.reset()
+    counter, call = torch._dynamo.testing.CompileCounterWithBackend("aot_eager"), CHANGING[name]
+    compiled = torch.compile(call, backend=counter, fullgraph=True)
+    for value in (0.5, 0.75, -0.0, 0.0, 1e-3, 3.25):
+        x = here.randn(3, 4, requires_grad=True)
+        y = compiled(x, value)
+        assert torch.equal(y, call(x, value)) and torch.equal(y.signbit(), call(x, value).signbit())
+        y.sum().backward()
+    assert counter.frame_count == 2
+
+
 def test_inductor() -> None:
     """All operators in one program: a compilation of C++ takes seconds."""
     torch._dynamo.reset()
@@ -284,11 +307,11 @@ def test_export_with_a_dynamic_size_can_be_saved() -> None:
 def test_fake_kernels_say_what_is_wrong() -> None:
     meta = torch.empty(3, 4, device="meta")
     assert tn.softmax(meta).shape == (3, 4) and tn.softmax(meta).device.type == "meta"
-    with pytest.raises(ValueError, match="x has rank 0, needs at least 1"):
+    with pytest.raises(ValueError, match="input has rank 0, needs at least 1"):
         tn.layer_norm(torch.empty((), device="meta"))
-    with pytest.raises(TypeError, match="x has type i64"):
+    with pytest.raises(TypeError, match="input has type i64"):
         tn.softmax(torch.empty(3, dtype=torch.int64, device="meta"))
-    with pytest.raises(RuntimeError, match=r"mask is on (cpu|cuda:0), but x is on meta"):
+    with pytest.raises(RuntimeError, match=r"mask is on (cpu|cuda:0), but input is on meta"):
         tn.softmax(meta, mask=here.ones(3, 4, dtype=torch.bool))
 
 

@@ -11,12 +11,13 @@ import here
 import pytest
 import torch
 
+import tenon
 import tenon.torch as tn
 
 X = here.randn(4, 5)
 T = here.tensor([0, 1, 2, 3])
 
-# What is called; the exception; what its message has to contain.
+# What is called; the exception; what its message has to contain, in the words of contracts.
 BAD: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("rank", lambda s: s.bias_act(here.tensor(1.0), X), ValueError, "bias_act: x has rank 0, needs at least 1"),
     (
@@ -39,16 +40,28 @@ BAD: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
 ]
 
 
+# What functions with torch's names say instead.
+IN_TORCHS_WORDS = {
+    "type": "softmax: input has type i64, needs f16, bf16, f32 or f64",
+    "axis": "softmax: dim is 2, input has rank 2",
+    "axes": "sum: dim names dimension 0 of input twice",
+    "kind": "softmax: dim is 0.5, needs an int",
+}
+
+
 @pytest.mark.parametrize("space", [tn, torch.ops.tenon], ids=["tn", "torch.ops"])
-@pytest.mark.parametrize(("call", "error", "message"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
-def test_bad_calls(space: Any, call: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize("bad", BAD, ids=[b[0] for b in BAD])
+def test_bad_calls(space: Any, bad: tuple[str, Callable[[Any], Any], type[Exception], str]) -> None:
+    name, call, error, message = bad
     for _ in range(3):  # the second time, too
-        with pytest.raises(error, match=re.escape(message)):
+        with pytest.raises(error, match=re.escape(IN_TORCHS_WORDS.get(name, message) if space is tn else message)):
             call(space)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
-def test_bad_calls_that_would_be_recorded(call: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize("bad", BAD, ids=[b[0] for b in BAD])
+def test_bad_calls_that_would_be_recorded(bad: tuple[str, Callable[[Any], Any], type[Exception], str]) -> None:
+    name, call, error, message = bad
+
     class Recording:
         """The same operators on tensors that require gradients."""
 
@@ -59,18 +72,18 @@ def test_bad_calls_that_would_be_recorded(call: Callable[[Any], Any], error: typ
 
             return function
 
-    with pytest.raises(error, match=re.escape(message)):
+    with pytest.raises(error, match=re.escape(IN_TORCHS_WORDS.get(name, message))):
         call(Recording())
 
 
 def test_none_for_a_tensor() -> None:
-    with pytest.raises(TypeError, match="softmax: x must be a tensor, not None"):
+    with pytest.raises(TypeError, match="softmax: input must be a tensor, not None"):
         tn.softmax(None)
     with pytest.raises(TypeError, match="layer_norm_grad: dy must be a tensor, not None"):
         torch.ops.tenon.layer_norm_grad(X, None, None, X[:, 0], X[:, 0], None)
     with pytest.raises(TypeError, match="layer_norm_grad: dy must be a tensor, not None"):
         torch.ops.tenon.layer_norm_grad.raw(X, None, None, X[:, 0], X[:, 0], None)
-    with pytest.raises(TypeError, match="softmax: x must be a tensor, not list"):
+    with pytest.raises(TypeError, match="softmax: input must be a tensor, not list"):
         tn.softmax([1.0, 2.0])
 
 
@@ -87,10 +100,79 @@ def test_names_that_are_not_there() -> None:
         tn.softmin  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tn.add(X, None), "add: other must be a tensor, not None"),
+        (lambda: tn.add(X, None, alpha=2), "add: other must be a tensor, not None"),
+        (lambda: tn.sub(X, X[:, 0], alpha=2), "sub: other has shape (4), which does not broadcast to *s = (4, 5)"),
+        (lambda: tn.div(X, X[:, 0], rounding_mode="floor"), "div: other has shape (4), which does not broadcast"),
+        (lambda: tn.clamp(X, "a"), "clamp: min is 'a', needs a float"),
+        (lambda: tn.clamp(X, X[0], X[:, 0]), "clamp: max has shape (4), which does not broadcast"),
+        (lambda: tn.leaky_relu(X, "x"), "leaky_relu: negative_slope is 'x', needs a float"),
+        (lambda: tn.layer_norm(X, weight=X[:, 0]), "layer_norm: weight has shape (4)"),
+        (lambda: tn.batch_norm(X, X[0], X[0], X), "batch_norm: weight has rank 2, needs 1"),
+        (lambda: tn.batch_norm(X, X, X[0]), "batch_norm: running_mean has rank 2, needs 1"),
+        (lambda: tn.gelu(X.int(), approximate="tanh"), "gelu: input has type i32"),
+        (lambda: tn.mse(X, X, weight=X[0]), "mse: weight has shape [5], needs [4, 5] like input"),
+        (lambda: tn.bce_with_logits(X, X[0], reduction="none"), "bce_with_logits: target has"),
+        (lambda: tn.square(X, out=here.zeros(2)), "square: out has shape [2], needs [4, 5]"),
+        (lambda: tn.exp(X.int(), out=X), "exp: input has type i32"),
+    ],
+)
+def test_what_is_said_is_what_the_caller_wrote(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        call()
+
+
+def test_numbers_alone() -> None:
+    for call, message in (
+        (lambda: tn.add(2, 3), "add: input and other are numbers; one of them has to be a tensor"),
+        (lambda: tn.fuse("x * y")(2, 3), "formula: x and y are numbers; one of them has to be a tensor"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+        with pytest.raises(Exception, match="these are numbers, and one of them has to be a tensor"):
+            torch.compile(call, fullgraph=True, backend="eager")()
+
+
+def test_a_formula_without_one_of_its_inputs() -> None:
+    with pytest.raises(TypeError, match=re.escape("fuse('silu(x) * y')() missing 1 required positional argument: 'y'")):
+        tn.fuse("silu(x) * y")(X)
+    with pytest.raises(TypeError, match=re.escape("fuse('x * y', fast=True)() missing 1 required")):
+        tn.fuse("x * y", fast=True)(X)
+
+
+@pytest.mark.parametrize(
+    ("space", "name", "message"),
+    [
+        (tn, "huber_loss", "did you mean 'huber'"),
+        (tn, "log_softmax", "Tenon does not have it, and torch.nn.functional.log_softmax works beside Tenon"),
+        (tn, "softmin", "torch.nn.functional.softmin works beside"),
+        (tn, "clip_grad_norm_", "did you mean 'optim.clip_grad_norm_'"),
+        (tn, "LayerNorm", "did you mean 'nn.LayerNorm'"),
+        (tn, "Adam", "torch.optim.Adam works beside"),
+        (
+            tn.nn,
+            "GroupNorm",
+            "module 'tenon.torch.nn' has no attribute 'GroupNorm': Tenon does not have it, and torch.nn",
+        ),
+        (tn.nn, "LayerNrom", "did you mean 'LayerNorm'"),
+        (tn.optim, "Adam", "torch.optim.Adam works beside"),
+        (tn.optim, "AdmaW", "did you mean 'AdamW'"),
+        (tenon, "fuse", "each framework has its own: import tenon.torch as tn, or tenon.jax"),
+        (tenon, "softmax", "then tn.softmax"),
+    ],
+)
+def test_names_that_people_look_for(space: Any, name: str, message: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(message)):
+        getattr(space, name)
+
+
 def test_more_dimensions_than_there_are() -> None:
     x = here.zeros([1] * 17)
-    for call in (tn.softmax, torch.ops.tenon.softmax):
-        with pytest.raises(ValueError, match="x has rank 17"):
+    for call, name in ((tn.softmax, "input"), (torch.ops.tenon.softmax, "x")):
+        with pytest.raises(ValueError, match=f"{name} has rank 17"):
             call(x)
 
 
@@ -137,9 +219,10 @@ def test_no_memory_is_told() -> None:
 def test_two_devices() -> None:
     cpu, gpu = torch.randn(3, 4), torch.randn(3, 4, device="cuda")
     for call in (tn.softmax, torch.ops.tenon.softmax):
-        with pytest.raises(RuntimeError, match="softmax: mask is on cuda:0, but x is on cpu"):
+        x = "input" if call is tn.softmax else "x"
+        with pytest.raises(RuntimeError, match=f"softmax: mask is on cuda:0, but {x} is on cpu"):
             call(cpu, mask=gpu > 0)
-        with pytest.raises(RuntimeError, match="softmax: mask is on cpu, but x is on cuda:0"):
+        with pytest.raises(RuntimeError, match=f"softmax: mask is on cpu, but {x} is on cuda:0"):
             call(gpu, mask=cpu > 0)
     assert torch.equal(tn.softmax(torch.zeros(2, device="cuda")).cpu(), torch.full((2,), 0.5))
 
@@ -169,13 +252,13 @@ def test_the_same_sentence_without_data(call: Callable[[torch.Tensor], Any]) -> 
 def test_attributes_are_explained() -> None:
     x, c = here.randn(4, 3), here.tensor(2.0).requires_grad_()
     for call, message in (
-        (lambda: tn.sum(x, 0.5), "sum: axes is 0.5, needs ints"),
-        (lambda: tn.softmax(x, axis="a"), "softmax: axis is 'a', needs an int"),
-        (lambda: tn.mse(x, x, reduction=None), "mse: reduction is None"),
+        (lambda: tn.sum(x, 0.5), "sum: dim is 0.5, needs ints"),
+        (lambda: tn.softmax(x, axis="a"), "softmax: dim is 'a', needs an int"),
+        (lambda: tn.softmax(x, dim=None), "softmax: dim is None, needs an int; leave it out for the default, -1"),
         (lambda: tn.scale(x, c), "scale: c is a number, and its gradient would be lost"),
         (lambda: tn.gelu(x, out=[1]), "gelu: out must be a tensor, not list"),
         (lambda: tn.add_constant(x, None), "add_constant: c is None, needs a float"),
-        (lambda: tn.sum(x, here.tensor([1])), r"sum: axes is tensor\(.*\), needs ints"),
+        (lambda: tn.sum(x, here.tensor([1])), r"sum: dim is tensor\(.*\), needs ints"),
         (lambda: tn.clip_grad_norm(x, 1.0), "clip_grad_norm: g must be a list of tensors, not Tensor"),
         (lambda: tn.clip_grad_norm([x, None], 1.0), r"clip_grad_norm: g\[1\] must be a tensor, not NoneType"),
         (lambda: tn.clip_grad_norm([x], None), "clip_grad_norm: max_norm must be a number or a tensor without"),
@@ -187,11 +270,13 @@ def test_attributes_are_explained() -> None:
     for call, message in (
         (lambda: tn.clip_grad_norm([x], 10**400), "clip_grad_norm: max_norm is 10*, which is no f32"),
         (lambda: tn.fuse("times(x: T[*s], n: i32[]) -> y: T[*s] : x * n")(x, 1.5), "times: n is 1.5, which is no i32"),
-        (lambda: tn.softmax(x, axis=2**64), "softmax: axis is 18446744073709551616, beyond 64 bits"),
+        (lambda: tn.softmax(x, axis=2**64), "softmax: dim is 18446744073709551616, beyond 64 bits"),
         (lambda: tn.dropout(x, 1.5), "dropout: p is 1.5, must be from 0 to 1"),
         (lambda: tn.dropout(x, float("nan")), "dropout: p is nan, must be from 0 to 1"),
         (lambda: tn.celu(x, 0.0), "celu: needs alpha != 0, but alpha is 0.0"),
         (lambda: tn.huber(x, x, delta=-1.0), "huber: needs delta > 0, but delta is -1.0"),
+        (lambda: tn.huber(x, x, "none", delta=-1.0), "huber: needs delta > 0, but delta is -1.0"),
+        (lambda: tn.mse(x, x, reduction=None), "mse: reduction is None, must be 'mean', 'sum' or 'none'"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

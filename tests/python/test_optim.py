@@ -10,6 +10,7 @@ from typing import Any
 import here
 import pytest
 import torch
+import torch._dynamo.testing
 from cases import assert_close
 from torch import Tensor, nn
 
@@ -140,38 +141,32 @@ def test_plain_descent_allocates_nothing() -> None:
 
 
 def graphs(step: Callable[[], Any], before: Callable[[int], None]) -> int:
-    """How many graphs torch.compile makes of twelve steps."""
+    """How many graphs torch.compile makes of twelve steps; AOTAutograd makes a constant of what it cannot compute as a
+    tensor, and dynamo alone does not."""
     torch._dynamo.reset()
-    made = 0
-
-    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
-        nonlocal made
-        made += 1
-        return graph
-
-    compiled = torch.compile(step, backend=backend)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(step, backend=counter)
     for i in range(12):
         before(i)
         compiled()
-    return made
+    return counter.frame_count
 
 
 @pytest.mark.parametrize(("name", "args"), [*SOME, ("SGD", {"lr": 0.1})], ids=named)
 def test_a_rate_that_changes_is_not_compiled_again(name: str, args: dict[str, Any]) -> None:
-    made = {}
-    for optim in (tn.optim, torch.optim):
-        params = parameters(torch.float32)
-        optimizer = getattr(optim, name)(params, **args)
-        grads = list(gradients(torch.float32, 12))
+    params = parameters(torch.float32)
+    optimizer = getattr(tn.optim, name)(params, **args)
+    grads = list(gradients(torch.float32, 12))
 
-        def before(i: int, optimizer: Any = optimizer, params: Any = params, grads: Any = grads) -> None:
-            for p, g in zip(params, grads[i], strict=True):
-                p.grad = g
-            for group in optimizer.param_groups:
-                group["lr"] = 0.1 / (i + 1)
+    def before(i: int) -> None:
+        for p, g in zip(params, grads[i], strict=True):
+            p.grad = g
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 / (i + 1)
 
-        made[optim] = graphs(optimizer.step, before)
-    assert made[tn.optim] <= made[torch.optim]
+    # One for the first step, where there is no state yet, one for the second, and one for all others, whose rate is a
+    # symbol.
+    assert graphs(optimizer.step, before) <= 3
 
 
 def test_a_number_for_the_rate_is_not_compiled_again() -> None:

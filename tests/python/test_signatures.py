@@ -1,5 +1,5 @@
 """Functions that share their name with one of torch's take its arguments by position, or only by name from where they
-differ: no call of the one means something else to the other."""
+differ, and take all of them by torch's names: no call of the one means something else to the other."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import here
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import assert_close
+from namesakes import assert_names_are_of_contracts
 
+import tenon
 import tenon.torch as tn
+from tenon._frameworks import TorchFunction
 
-# What a parameter is called elsewhere: torch takes NumPy's x for its input, and schemas call that self.
-SAME = {"x": "input", "self": "input", "y": "other", "q": "input"}
-
-# Where ours takes something by position that torch's does not, and why that cannot be mistaken.
-MORE = {
-    "dequantize": "torch's takes a tensor that knows its own scale, and nothing else",
+# Functions that are something else than torch's, and why that cannot be mistaken.
+OTHER = {
+    "dequantize": "torch's takes a tensor that knows its own scale, and nothing else; ours needs one by position",
 }
 # Parameters of torch's that ours does not have, and why.
 LESS = {
@@ -35,39 +37,106 @@ def find(name: str) -> Callable[..., Any] | None:
 SHARED = [name for name in tn.ops() if find(name) is not None]
 
 
-def positional(function: Callable[..., Any]) -> list[str]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
-    return [SAME.get(n, n) for n in names]
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def theirs(name: str) -> list[list[str]]:
-    """The names of torch's positional parameters, of each overload."""
+def parameters(function: Callable[..., Any]) -> dict[str, bool]:
+    """The names of a function's parameters, and whether they are taken by position."""
+    return {n: p.kind in POSITIONAL for n, p in inspect.signature(function).parameters.items()}
+
+
+def theirs(name: str) -> list[dict[str, bool]]:
+    """The parameters of torch's function, of each overload."""
     function = find(name)
     assert function is not None
     try:
-        return [positional(function)]
-    except ValueError:  # a function of C: its schemas say it
+        return [parameters(function)]
+    except ValueError:  # a function of C: its schemas say it, and those of TorchScript's own begin otherwise
         schemas: Any = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-        return [[SAME.get(a.name, a.name) for a in schema.arguments if not a.kwarg_only] for schema in schemas]
+        known = [{a.name: not a.kwarg_only for a in schema.arguments} for schema in schemas]
+        # What they call self is input in Python.
+        return [
+            {"input" if n == "self" else n: p for n, p in k.items()} for k in known if next(iter(k)) in ("self", "x1")
+        ]
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_positions(name: str) -> None:
-    ours, known = positional(getattr(tn, name)), theirs(name)
+    ours = [n for n, by_position in parameters(getattr(tn, name)).items() if by_position]
+    known = [[n for n, by_position in one.items() if by_position] for one in theirs(name)]
     assert known
     agree = any(ours == other[: len(ours)] for other in known)
-    assert agree != (name in MORE), f"tn.{name} takes {ours} by position, torch's {known}"
+    assert agree != (name in OTHER), f"tn.{name} takes {ours} by position, torch's {known}"
 
 
-@pytest.mark.parametrize("name", [n for n in SHARED if inspect.isfunction(find(n))])
-def test_keywords(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n in SHARED if n not in OTHER])
+def test_names(name: str) -> None:
     """What torch's function takes by name, ours takes."""
-    function = find(name)
+    known = {n for one in theirs(name) for n in one}
+    assert known - parameters(getattr(tn, name)).keys() == {n for o, n in LESS if o == name}
+
+
+BY_NAME: dict[str, dict[str, Any]] = {
+    "abs": {},
+    "add": {"other": 2.0},
+    "clamp": {"min": 0.5, "max": 1.0},
+    "exp": {},
+    "floor": {},
+    "leaky_relu": {"negative_slope": 0.3},
+    "lerp": {"end": here.ones(3, 4), "weight": 0.25},
+    "log": {},
+    "mul": {"other": here.full((4,), 3.0)},
+    "pow": {"exponent": 3},
+    "prelu": {"weight": here.full((4,), 0.1)},
+    "rsqrt": {},
+    "sigmoid": {},
+    "sign": {},
+    "softmax": {"dim": 0},
+    "softsign": {},
+    "sqrt": {},
+    "square": {},
+    "sum": {"dim": 1, "keepdim": True},
+    "tanh": {},
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_calls_by_name(name: str) -> None:
+    x, function = here.rand(3, 4) + 0.1, find(name)
     assert function is not None
-    ours = {SAME.get(n, n) for n in inspect.signature(getattr(tn, name)).parameters}
-    missing = set(inspect.signature(function).parameters) - ours - {"args", "kwargs"}
-    assert missing == {n for o, n in LESS if o == name}
+    assert_close(getattr(tn, name)(input=x, **BY_NAME[name]), function(input=x, **BY_NAME[name]))
+
+
+# What stands for a function of torch's under another name, and where its parameters stand otherwise: by name only.
+LOSSES = {
+    "bce_with_logits": "binary_cross_entropy_with_logits",
+    "huber": "huber_loss",
+    "l1": "l1_loss",
+    "mse": "mse_loss",
+}
+UNDER_ANOTHER_NAME = {
+    **LOSSES,
+    "hard_sigmoid": "hardsigmoid",
+    "hard_swish": "hardswish",
+    "log_sigmoid": "logsigmoid",
+}
+
+
+@pytest.mark.parametrize("name", UNDER_ANOTHER_NAME)
+def test_names_of_what_is_called_otherwise(name: str) -> None:
+    function = getattr(F, UNDER_ANOTHER_NAME[name])
+    try:
+        known = parameters(function)
+    except ValueError:  # a function of C of one tensor
+        known = {"input": True}
+    ours = parameters(getattr(tn, name))
+    assert known.keys() <= ours.keys()
+    by_position = [n for n, is_by_position in ours.items() if is_by_position]
+    assert by_position == list(known)[: len(by_position)]
+
+
+def test_spellings_name_what_contracts_have() -> None:
+    assert_names_are_of_contracts(tenon.ops(), TorchFunction.spellings)
 
 
 def test_there_are_many() -> None:

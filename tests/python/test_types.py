@@ -133,13 +133,16 @@ def test_transforms_are_promoted() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: tn.mul(x, True), "mul: y must be a tensor, not bool; torch.tensor(…) makes one"),
+        (lambda x: tn.mul(x, 1j), "mul: other must be a tensor, not complex; torch.tensor(…) makes one"),
         (lambda x: tn.swiglu(x, 2.0), "swiglu: gate must be a tensor, not float; torch.tensor(…) makes one"),
         (lambda x: tn.fuse("x * y")(x, "2"), "formula: y must be a tensor, not str; torch.tensor(…) makes one"),
-        (lambda x: tn.add(x, x.to(torch.complex64)), "add: y has type c64, needs"),
+        (lambda x: tn.add(x, x.to(torch.complex64)), "add: other has type c64, needs"),
         (lambda x: tn.softmax(x, mask=here.ones(3, 4)), "softmax: mask has type f32, needs bool"),
         (lambda x: tn.fuse("x! = x * y")(x.detach(), x.detach().double()), "y has type f64, needs f32"),
-        (lambda x: tn.mul(x.detach().to(torch.float8_e5m2), x), "mul: x has type e5m2, needs f16, bf16, f32 or f64"),
+        (
+            lambda x: tn.mul(x.detach().to(torch.float8_e5m2), x),
+            "mul: input has type e5m2, needs f16, bf16, f32 or f64",
+        ),
     ],
 )
 def test_what_is_not_promoted_is_refused(call: Callable[[Tensor], Any], message: str) -> None:

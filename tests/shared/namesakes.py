@@ -7,9 +7,15 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pytest
+
+from tenon._public import Spelling
+from tenon.contract import Operator
+
 # What frameworks call the parameters of ours; "x2" is whatever stands second.
 SAME = {
     "x": {"x", "a", "x1", "features", "logits", "input"},
+    "logits": {"logits", "x"},
     "y": {"y", "x2"},
     "exponent": {"y", "x2"},
     "where": {"where", "mask"},
@@ -66,3 +72,23 @@ def assert_alike(pair: Namesake, reasons: Mapping[str, str], same_defaults: Mapp
     """A call of theirs means the same here, or `reasons` says why it does not and how that is noticed."""
     found = difference(pair, same_defaults)
     assert (found is None) != (str(pair) in reasons), f"{pair}: {found}, {reasons.get(str(pair))}"
+
+
+def assert_names_are_of_contracts(ops: Mapping[str, Operator], spellings: Mapping[str, Spelling]) -> None:
+    """The table of how a framework calls things names operators and parameters that are there."""
+    for name, spelling in spellings.items():
+        names = {p.name for p in ops[name].params}
+        assert names >= {*(spelling.order or ()), *spelling.names, *spelling.defaults}, name
+
+
+def assert_suggests(tn: Any, x: Any) -> None:
+    """A name of a function or an argument that does not exist gets a suggestion, unless it is like no other."""
+    for wrong, right in (("sofmax", "softmax"), ("multiply", "mul"), ("huber_loss", "huber")):
+        with pytest.raises(AttributeError, match=f"has no attribute '{wrong}'; did you mean '{right}'"):
+            getattr(tn, wrong)
+    with pytest.raises(AttributeError, match=r"has no attribute 'std'$"):
+        tn.std  # noqa: B018
+    for wrong, right in (("keepdim", "keepdims"), ("dim", "axis"), ("axes", "axis"), ("kepdims", "keepdims")):
+        message = rf"sum\(\) got an unexpected keyword argument '{wrong}'; did you mean '{right}'"
+        with pytest.raises(TypeError, match=message):
+            tn.sum(x, **{wrong: 1})

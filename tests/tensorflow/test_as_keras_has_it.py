@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from functional import assert_close
-from namesakes import Namesake, assert_alike, namesakes
+from namesakes import Namesake, assert_alike, assert_names_are_of_contracts, assert_suggests, namesakes
 
 import tenon
 import tenon.tensorflow as tn
@@ -59,9 +59,7 @@ def test_calls_that_would_differ_are_refused(call: Callable[[], Any]) -> None:
 
 
 def test_spellings_name_what_contracts_have() -> None:
-    for name, spelling in TensorFlowFunction.spellings.items():
-        names = {p.name for p in tenon.ops()[name].params}
-        assert names >= {*(spelling.order or ()), *spelling.names, *spelling.defaults}, name
+    assert_names_are_of_contracts(tenon.ops(), TensorFlowFunction.spellings)
 
 
 LAYERS = [n for n in layers.__all__ if hasattr(keras.layers, n) or hasattr(keras.losses, n)]
@@ -112,14 +110,19 @@ def test_numbers_beside_tensors(number: Any, dtype: str) -> None:
         np.testing.assert_allclose(tf.cast(have, tf.float64), tf.cast(want, tf.float64), rtol=1e-2)
 
 
+def test_keywords_of_tf_nn() -> None:
+    x = tf.reshape(tf.range(6.0), (2, 3))
+    np.testing.assert_allclose(tn.softmax(logits=x, axis=0), tf.nn.softmax(logits=x, axis=0), rtol=1e-5)
+    with pytest.raises(TypeError, match="'logits'"):
+        tn.softmax(x=x)
+    with pytest.raises(TypeError, match="silu"):  # tf.nn.silu(x, beta): docs/tensorflow.md has the formula
+        tn.silu(x, 2.0)
+    scaled = tn.fuse("x * sigmoid(beta * x)")(x, tf.constant(2.0))
+    np.testing.assert_allclose(scaled, tf.nn.silu(x, 2.0), rtol=1e-5)
+
+
 def test_a_name_that_does_not_exist_gets_a_suggestion() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'sofmax'; did you mean 'softmax'"):
-        tn.sofmax  # noqa: B018
-    with pytest.raises(AttributeError, match=r"has no attribute 'std'$"):
-        tn.std  # noqa: B018
-    for wrong, right in (("keepdim", "keepdims"), ("dim", "axis"), ("axes", "axis")):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'; did you mean '{right}'"):
-            tn.sum(X, **{wrong: 1})
+    assert_suggests(tn, X)
 
 
 def test_what_the_module_shows() -> None:

@@ -57,7 +57,7 @@ def _forward(form: Form, *primals: Any) -> Any:
     wanted = _flags([any(p) if isinstance(p, list) else bool(p) for p in perturbed])
     asked = dict(form.attrs) | dict.fromkeys(_rules.asked_for(op), True)
     whole = form._replace(attrs=tuple(sorted(asked.items())))
-    outputs, updates = whole.arranged(function(whole)(*arrays))
+    outputs, updates = whole.arranged(called(whole, arrays))
     values = {p.name: value for p, value in zip(op.inputs, form.grouped(arrays), strict=True)}
     made = {o.name: value for o, value in zip(op.outputs, outputs, strict=True)}
     saved = {n: values[n] for n in _rules.used(op, "input")}, {n: made[n] for n in _rules.used(op, "output")}
@@ -72,7 +72,7 @@ def _present(cotangent: Any) -> Any:
 def _run_for_rule(fast: bool) -> Callable[[Operator, Mapping[str, Any]], Sequence[Any]]:
     def run(op: Operator, given: Mapping[str, Any]) -> Sequence[Any]:
         form, arrays = make_form(row_of(op, fast), given)
-        return form.arranged(function(form)(*arrays))[0]
+        return form.arranged(called(form, arrays))[0]
 
     return run
 
@@ -122,3 +122,14 @@ def function(form: Form) -> Callable[..., tuple[Any, ...]]:
     spread.__name__ = spread.__qualname__ = call.__name__  # what jax_debug_nans says
     compiled: Callable[..., tuple[Any, ...]] = jax.jit(spread, inline=True)
     return compiled
+
+
+def called(form: Form, arrays: Arrays) -> tuple[Any, ...]:
+    """What the function of a form makes of arrays. JAX's own message of forward mode names neither the operator nor
+    what works instead. (Inside of jax.jit it stays JAX's: it comes when the whole program is lowered.)"""
+    try:
+        return function(form)(*arrays)
+    except TypeError as error:
+        if "custom_vjp" not in str(error):
+            raise
+        raise TypeError(_rules.no_forward_mode(form.row.op)) from error

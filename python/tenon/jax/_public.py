@@ -14,8 +14,9 @@ from tenon._arguments import alike_inputs, check_number
 from tenon._by_name import Arguments
 from tenon._frameworks import JaxFunction
 from tenon._public import drop_absent, shown_outputs
+from tenon._suggest import instead
 from tenon.contract import FLOATS, Input, Operand, Operator, table
-from tenon.jax._call import function
+from tenon.jax._call import called
 from tenon.jax._form import Row, make_form, row_of
 from tenon.jax._types import DTYPES, NAMES, X64, is_wide, operand, wide_array, widened
 
@@ -38,7 +39,7 @@ def _refuse_cut(op: Operator, param: Input, value: Any) -> None:
 def _array(op: Operator, param: Input, value: Any, name: str) -> Any:
     """What a user gives for an input, or for one place of a list; `name` is that of the place."""
     if not isinstance(value, Array | np.ndarray | np.generic) and not hasattr(value, "__jax_array__"):
-        what = "None" if value is None else f"{type(value).__name__}; jnp.asarray(…) makes one"
+        what = "None" if value is None else f"{type(value).__name__}; {instead(op, value, 'jnp.asarray')}"
         raise TypeError(f"{op.name}: {name} must be an array, not {what}")
     if is_wide(param) and param.inplace and not jax.config.jax_enable_x64:
         raise TypeError(f"{op.name}: {name} has type i64, and is updated; {X64.format('int64')}")
@@ -121,7 +122,7 @@ def _caller(row: Row, shown: Sequence[int]) -> Callable[[Mapping[str, Any]], Any
 
     def call(given: Mapping[str, Any]) -> Any:
         form, arrays = make_form(row, arguments(given))
-        outputs, updates = form.arranged(function(form)(*arrays))
+        outputs, updates = form.arranged(called(form, arrays))
         results = [outputs[i] for i in shown]
         if updates:
             # Statistics that a call keeps beside its result are constants to gradients, as they are in PyTorch.

@@ -25,6 +25,7 @@ from tenon._frameworks import NumpyFunction
 from tenon._lib import lib
 from tenon._public import drop_absent, formula_operator, make_fuse, shown_outputs
 from tenon._structs import Host
+from tenon._suggest import instead
 from tenon.contract import FLOATS, Attr, Input, Operand, Operator, followed, table
 from tenon.numpy._arrays import (
     Held,
@@ -147,6 +148,8 @@ class NumpyOp:
                 continue
             values = listed(self.op, param, value, "arrays") if param.list else (value,)
             for k, one in enumerate(values):
+                if type(one) is float:
+                    raise TypeError(f"{what} must be an array, not float; {instead(self.op, one, 'numpy.asarray')}")
                 tensor = read(one, f"{what}[{k}]" if param.list else what, param.inplace)
                 held.append(tensor)
                 pointers.append(tensor[1])

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import tenon
 import tenon.torch._need
 
@@ -43,7 +45,9 @@ def ops() -> list[str]:
 _refresh()
 _fuse.register()
 
-from tenon.torch._functional import *  # noqa: E402, F403  (made of the functions above, and in the place of some)
+# Made of the functions above, and in the place of some.
+from tenon.torch._functional import *  # noqa: E402, F403
+from tenon.torch._losses import *  # noqa: E402, F403
 
 globals().update({name: made for name, made in _public.functions.items() if name not in globals()})  # after a reload
 tenon._adapters[:] = [*(known for known in tenon._adapters if known.__module__ != __name__), _refresh]
@@ -61,4 +65,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds
     """The functions of formulas, for pickle."""
-    return named_formula(__name__, fuse, name)
+    within = [f"{part}.{one}" for part, module in (("nn", nn), ("optim", optim)) for one in module.__all__]
+    peers = (torch.nn.functional, torch, torch.nn, torch.optim, torch.nn.utils)
+    return named_formula(__name__, fuse, name, within, peers)

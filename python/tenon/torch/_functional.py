@@ -1,7 +1,8 @@
 """Functions that share their name with one of torch's: they take its arguments, in its order, and give its results.
 
-What an operator has beyond that, such as the mask of softmax, is behind the star and by name. `_public.functions` has
-the same operators with the parameters of their contracts.
+Most are written from the table alone, by the names that `TorchFunction` of _frameworks.py gives to their parameters.
+Here are those that take more than their contract does, or in another order. What an operator has beyond torch's, such
+as the mask of softmax, is behind the star and by name.
 """
 
 from __future__ import annotations
@@ -13,36 +14,26 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import _reduction
 from torch.overrides import handle_torch_function, has_torch_function_unary, has_torch_function_variadic
 
-from tenon.contract import Operator, table
-from tenon.torch._fuse import fuse
-from tenon.torch._public import functions
+from tenon.torch._fuse import fused_op
+from tenon.torch._ops import torch_op
+from tenon.torch._public import functions, in_place, make_public
 from tenon.torch._seeds import draw
 
 __all__ = [
     "add",
     "batch_norm",
-    "celu",
     "clamp",
     "cosine_similarity",
-    "cross_entropy",
     "div",
     "dropout",
-    "elu",
     "gelu",
-    "kl_div",
     "layer_norm",
-    "leaky_relu",
-    "mish",
     "pow",
     "prelu",
-    "relu",
     "rms_norm",
     "scale_bias_relu",
-    "selu",
-    "silu",
     "softmax",
     "softplus",
     "sub",
@@ -55,18 +46,25 @@ _EPS_32, _EPS_64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).ep
 _rows: dict[str, Callable[..., Tensor]] = functions
 
 
-def _fused(formula: str) -> Callable[..., Tensor]:
-    made: Callable[..., Tensor] = fuse(formula)
-    return made
+def fused(formula: str, called: str, **words: str) -> Callable[..., Tensor]:
+    """A formula that does a part of what the function `called` does; its messages are that function's. `words` are what
+    they say for names of the formula."""
+    made = fused_op(formula)
+    return make_public(made, {"x": "input", "y": "other", made.op.name: called, **words})
 
 
-def _overridden(function: Callable[..., Tensor], tensors: Sequence[Any], *args: Any, **named: Any) -> Tensor:
+def _part(row: str, called: str, **words: str) -> Callable[..., Tensor]:
+    """The same for a row of the table."""
+    return make_public(torch_op(row), {"x": "input", row: called, **words})
+
+
+def overridden(function: Callable[..., Tensor], tensors: Sequence[Any], *args: Any, **named: Any) -> Tensor:
     """A call with what stands for a tensor, such as what torch.fx traces with: that sees the function."""
     result: Tensor = handle_torch_function(function, tensors, *args, **named)
     return result
 
 
-def _check_tensors(name: str, **given: Any) -> None:
+def check_tensors(name: str, **given: Any) -> None:
     for parameter, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(
@@ -77,101 +75,7 @@ def _check_tensors(name: str, **given: Any) -> None:
 # ---- activations -----------------------------------------------------------------------------------------------------
 
 
-def in_place(function: Callable[..., Tensor], input: Tensor, *args: Any, **named: Any) -> Tensor:
-    """A function of one tensor whose result goes to that tensor. What is differentiated through needs the input as it
-    was: it is copied."""
-    if torch.is_grad_enabled() and input.requires_grad:
-        return input.copy_(function(input.clone(), *args, **named))
-    return function(input, *args, **named, out=input)
-
-
-_relu = _rows["relu"]
-
-
-def relu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """max(input, 0); the gradient at 0 is 0."""
-    if not inplace:
-        return _relu(input, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(relu, (input,), input, True)
-    return in_place(_relu, input)
-
-
-_leaky_relu = _rows["leaky_relu"]
-
-
-def leaky_relu(
-    input: Tensor, negative_slope: float = 0.01, inplace: bool = False, *, out: Tensor | None = None
-) -> Tensor:
-    """input, or negative_slope * input below 0."""
-    if not inplace:
-        return _leaky_relu(input, negative_slope, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(leaky_relu, (input,), input, negative_slope, True)
-    return in_place(_leaky_relu, input, negative_slope)
-
-
-_elu = _rows["elu"]
-
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """input, or alpha * (exp(input) - 1) below 0."""
-    if not inplace:
-        return _elu(input, alpha, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(elu, (input,), input, alpha, True)
-    return in_place(_elu, input, alpha)
-
-
-_celu = _rows["celu"]
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """input, or alpha * (exp(input / alpha) - 1) below 0."""
-    if not inplace:
-        return _celu(input, alpha, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(celu, (input,), input, alpha, True)
-    return in_place(_celu, input, alpha)
-
-
-_selu = _rows["selu"]
-
-
-def selu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The ELU that keeps mean 0 and variance 1."""
-    if not inplace:
-        return _selu(input, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(selu, (input,), input, True)
-    return in_place(_selu, input)
-
-
-_silu = _rows["silu"]
-
-
-def silu(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """input * sigmoid(input)."""
-    if not inplace:
-        return _silu(input, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(silu, (input,), input, True)
-    return in_place(_silu, input)
-
-
-_mish = _rows["mish"]
-
-
-def mish(input: Tensor, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """input * tanh(softplus(input))."""
-    if not inplace:
-        return _mish(input, out=out)
-    if has_torch_function_unary(input):
-        return _overridden(mish, (input,), input, True)
-    return in_place(_mish, input)
-
-
-_gelu, _gelu_tanh = _rows["gelu"], _rows["gelu_tanh"]
+_gelu, _gelu_tanh = _rows["gelu"], _part("gelu_tanh", "gelu")
 
 
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
@@ -184,9 +88,10 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
 
 
 _softplus = _rows["softplus"]
-_softplus_from = _fused(
+_softplus_from = fused(
     "softplus_from(x: T[*s], beta: float = 1.0, threshold: float = 20.0) -> y: T[*s] : "
-    "x if x * beta > threshold else softplus(x * beta) / beta"
+    "x if x * beta > threshold else softplus(x * beta) / beta",
+    "softplus",
 )
 
 
@@ -207,8 +112,8 @@ _prelu = _rows["prelu"]
 def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input, or weight * input below 0. weight has one slope, or one for each channel, which is dimension 1."""
     if has_torch_function_variadic(input, weight):
-        return _overridden(prelu, (input, weight), input, weight, out=out)
-    _check_tensors("prelu", input=input, weight=weight)
+        return overridden(prelu, (input, weight), input, weight, out=out)
+    check_tensors("prelu", input=input, weight=weight)
     if weight.ndim == 1 and weight.shape[0] > 1:
         return _prelu(input if input.ndim > 1 else input[None], weight, out=out).view_as(input)
     # One slope for everything: a single channel.
@@ -219,11 +124,17 @@ def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 _add, _sub, _div = _rows["add"], _rows["sub"], _rows["div"]
-_add_scaled = _fused("add_scaled(x: T[~*s], y: T[~*s], alpha: float) -> z: T[*s] : x + alpha * y")
+_add_scaled, _sub_scaled = (
+    fused(f"{name}_scaled(x: T[~*s], y: T[~*s], alpha: float) -> z: T[*s] : x {sign} alpha * y", name)
+    for name, sign in (("add", "+"), ("sub", "-"))
+)
 # How torch rounds a quotient: towards 0 of what the division gave, and down with the remainder taken off first.
 _QUOTIENTS = {
-    "trunc": _fused("div_trunc(x: T[~*s], y: T[~*s]) -> z: T[*s] : q = x / y; z = floor(q) if q > 0 else -floor(-q)"),
-    "floor": _fused("div_floor(x: T[~*s], y: T[~*s]) -> z: T[*s] : x / y if y == 0 else round((x - x % y) / y)"),
+    mode: fused(f"div_{mode}(x: T[~*s], y: T[~*s]) -> z: T[*s] : {formula}", "div")
+    for mode, formula in {
+        "trunc": "q = x / y; z = floor(q) if q > 0 else -floor(-q)",
+        "floor": "x / y if y == 0 else round((x - x % y) / y)",
+    }.items()
 }
 
 
@@ -238,7 +149,7 @@ def sub(input: Tensor, other: Tensor | float, *, alpha: float = 1, out: Tensor |
     """input - alpha * other."""
     if alpha == 1:
         return _sub(input, other, out=out)
-    return _add_scaled(input, other, -alpha, out=out)
+    return _sub_scaled(input, other, alpha, out=out)
 
 
 def div(input: Tensor, other: Tensor | float, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -251,7 +162,7 @@ def div(input: Tensor, other: Tensor | float, *, rounding_mode: str | None = Non
 
 
 _pow = _rows["pow"]
-_pow_tensors = _fused("pow_tensors(x: T[~*s], y: T[~*s]) -> z: T[*s] : x ** y")
+_pow_tensors = fused("pow_tensors(x: T[~*s], exponent: T[~*s]) -> z: T[*s] : x ** exponent", "pow")
 
 
 def pow(input: Tensor | float, exponent: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -262,9 +173,12 @@ def pow(input: Tensor | float, exponent: Tensor | float, *, out: Tensor | None =
 
 
 _clamp = _rows["clamp"]
-_clamp_tensors = _fused(
+_clamp_tensors = fused(
     "clamp_tensors(x: T[~*s], low: T[~*s]?, high: T[~*s]?) -> y: T[*s] : "
-    "clamp(x, low if has(low) else -inf, high if has(high) else inf)"
+    "clamp(x, low if has(low) else -inf, high if has(high) else inf)",
+    "clamp",
+    low="min",
+    high="max",
 )
 
 
@@ -316,8 +230,8 @@ def sum(
     dim = _one_spelling("sum", "dim", dim, None, "axis", axis)
     keepdim = _one_spelling("sum", "keepdim", keepdim, False, "keepdims", keepdims)
     if has_torch_function_unary(input):
-        return _overridden(sum, (input,), input, dim, keepdim, dtype=dtype, out=out)
-    _check_tensors("sum", input=input)
+        return overridden(sum, (input,), input, dim, keepdim, dtype=dtype, out=out)
+    check_tensors("sum", input=input)
     if dtype is not None:
         input = input.to(dtype)
     if input.ndim == 0 and dim in (0, -1, (0,), (-1,), [0], [-1]):  # as torch: as if there were one
@@ -360,8 +274,8 @@ _cosine_similarity = _rows["cosine_similarity"]
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along a dimension; norms count as eps at least."""
     if has_torch_function_variadic(x1, x2):
-        return _overridden(cosine_similarity, (x1, x2), x1, x2, dim, eps)
-    _check_tensors("cosine_similarity", x1=x1, x2=x2)
+        return overridden(cosine_similarity, (x1, x2), x1, x2, dim, eps)
+    check_tensors("cosine_similarity", x1=x1, x2=x2)
     if x1.shape != x2.shape:
         shape = torch.broadcast_shapes(x1.shape, x2.shape)  # type: ignore[no-untyped-call]
         x1, x2 = x1.expand(shape), x2.expand(shape)
@@ -377,7 +291,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 def _row_shape(name: str, input: Tensor, shape: int | Sequence[int] | None) -> tuple[int, ...]:
     """The last dimensions, which are normalised."""
-    _check_tensors(name, input=input)
+    check_tensors(name, input=input)
     if shape is None:
         return tuple(input.shape[-1:])
     if isinstance(shape, Tensor):
@@ -409,7 +323,7 @@ def layer_norm(
     plus bias. Without normalized_shape it is the last dimension alone."""
     if has_torch_function_variadic(input, weight, bias):
         given = (input, normalized_shape, weight, bias, eps)
-        return _overridden(layer_norm, (input, weight, bias), *given, out=out)
+        return overridden(layer_norm, (input, weight, bias), *given, out=out)
     shape = _row_shape("layer_norm", input, normalized_shape)
     if len(shape) <= 1:
         return _layer_norm(input, weight, bias, eps, out=out)
@@ -434,7 +348,7 @@ def rms_norm(
     smallest step at 1 of the type that is computed in."""
     if has_torch_function_variadic(input, weight):
         given = (input, normalized_shape, weight, eps)
-        return _overridden(rms_norm, (input, weight), *given, zero_centered=zero_centered, out=out)
+        return overridden(rms_norm, (input, weight), *given, zero_centered=zero_centered, out=out)
     shape = _row_shape("rms_norm", input, normalized_shape)
     if eps is None:
         eps = _EPS_64 if input.dtype == torch.float64 else _EPS_32
@@ -444,7 +358,10 @@ def rms_norm(
     return _rms_norm(*flat, eps, zero_centered, out=_flat(out, shape)).view(input.shape)
 
 
-_batch_norm, _batch_norm_infer = _rows["batch_norm"], _rows["batch_norm_infer"]
+_batch_norm = _rows["batch_norm"]
+_batch_norm_infer = _part(
+    "batch_norm_infer", "batch_norm", mean="running_mean", var="running_var", gamma="weight", beta="bias"
+)
 
 
 def batch_norm(
@@ -469,8 +386,8 @@ def batch_norm(
     tensors = (input, running_mean, running_var, weight, bias, residual)
     if has_torch_function_variadic(*tensors):
         given = (input, running_mean, running_var, weight, bias, training, momentum, eps)
-        return _overridden(batch_norm, tensors, *given, residual=residual, act=act)
-    _check_tensors("batch_norm", input=input)
+        return overridden(batch_norm, tensors, *given, residual=residual, act=act)
+    check_tensors("batch_norm", input=input)
     if input.ndim < 2:
         raise ValueError(f"batch_norm: input has shape {list(input.shape)}, needs a dimension of channels: [n, c, …]")
     if not training:
@@ -513,8 +430,8 @@ def dropout(
     kept. Without one, a seed is drawn from the generator of the input's device, which torch.manual_seed sets.
     """
     if has_torch_function_unary(input):
-        return _overridden(dropout, (input,), input, p, training, inplace, seed=seed)
-    _check_tensors("dropout", input=input)
+        return overridden(dropout, (input,), input, p, training, inplace, seed=seed)
+    check_tensors("dropout", input=input)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, must be from 0 to 1")
     if not training or p == 0:
@@ -525,140 +442,17 @@ def dropout(
     return in_place(_dropout, input, seed, p) if inplace else _dropout(input, seed, p)
 
 
-# ---- losses ----------------------------------------------------------------------------------------------------------
-
-
-def each(op: Operator) -> Callable[..., Tensor]:
-    """A loss of the table before it is summed up: its formula without the last statement."""
-    assert op.formula is not None
-    attrs = "".join(f", {a.name}: {a.kind} = {a.default}" for a in op.attrs if a.name != "reduction")
-    body = op.formula.rpartition(";")[0]
-    return _fused(f"{op.name}_each(x: T[*s], target: T[*s]{attrs}) -> t: T[*s] : {body}")
-
-
-def as_input(loss: Tensor, input: Tensor, target: Tensor | None = None) -> Tensor:
-    """A loss, which is summed up in f32 at least, in the type that torch's has: that of the input, or f32 under
-    autocast, where losses are computed in f32."""
-    if loss.dtype == input.dtype or torch.is_autocast_enabled(input.device.type):
-        return loss
-    return loss.to(input.dtype if target is None else torch.promote_types(input.dtype, target.dtype))
-
-
-_kl_div, _kl_div_each = _rows["kl_div"], each(table()["kl_div"])
-_kl_div_logs_each = _fused("kl_div_logs_each(x: T[*s], target: T[*s]) -> t: T[*s] : exp(target) * (target - x)")
-_kl_div_logs = _fused(
-    "kl_div_logs(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[] : "
-    "t = exp(target) * (target - x); loss = mean(t) if reduction == 'mean' else sum(t)"
-)
-
-
-def kl_div(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    log_target: bool = False,
-) -> Tensor:
-    """Kullback-Leibler divergence of the logarithms input from the probabilities target, or their logarithms.
-
-    reduction: 'mean', 'sum', 'none', or 'batchmean', which divides the sum by the first size.
-    """
-    if has_torch_function_variadic(input, target):
-        named = {"reduction": reduction, "log_target": log_target}
-        return _overridden(kl_div, (input, target), input, target, size_average, reduce, **named)
-    _check_tensors("kl_div", input=input, target=target)
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    if reduction not in ("mean", "sum", "none", "batchmean"):
-        raise ValueError(f"kl_div: reduction is {reduction!r}, must be 'mean', 'sum', 'none' or 'batchmean'")
-    batch = input.shape[0] if reduction == "batchmean" and input.ndim else 1
-    if input.shape != target.shape:
-        input, target = torch.broadcast_tensors(input, target)  # type: ignore[no-untyped-call]
-    if reduction == "none":
-        return (_kl_div_logs_each if log_target else _kl_div_each)(input, target)
-    how = "sum" if reduction == "batchmean" else reduction
-    loss = (_kl_div_logs if log_target else _kl_div)(input, target, how)
-    return as_input(loss / batch if reduction == "batchmean" else loss, input, target)
-
-
-_cross_entropy = _rows["cross_entropy"]
-_soft_cross_entropy = _fused(
-    "soft_cross_entropy(x: T[*r, v], target: T[*r, v], weight: T[v]?, label_smoothing: float = 0.0) "
-    "-> loss: acc(T)[*r] : p = logsumexp(x, -1) - x; q = p * weight if has(weight) else p; "
-    "loss = (1 - label_smoothing) * sum(q * target, -1) + label_smoothing * mean(q, -1)"
-)
-
-
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-    *,
-    z_loss: float = 0.0,
-    dim: int = 1,
-) -> Tensor:
-    """The cross-entropy of logits and classes, which are indices, or probabilities if target has the shape of input.
-
-    Classes are dimension 1 of input, [N, C, …], or the only one; dim=-1 says that they are the last, [N, …, C], which
-    needs no copy. z_loss adds z_loss * logsumexp(input) ** 2. In training the gradient is made in the same pass over
-    the logits.
-    """
-    if has_torch_function_variadic(input, target, weight):
-        given = (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        return _overridden(cross_entropy, (input, target, weight), *given, z_loss=z_loss, dim=dim)
-    _check_tensors("cross_entropy", input=input, target=target)
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    axis = dim if input.ndim > 1 else -1
-    logits = input if axis in (-1, input.ndim - 1) else input.movedim(axis, -1)
-    if target.is_floating_point():
-        if z_loss:
-            raise NotImplementedError("cross_entropy: z_loss needs classes as indices, but target has probabilities")
-        if target.shape != input.shape:
-            raise ValueError(
-                f"cross_entropy: target has shape {list(target.shape)}, needs {list(input.shape)} for probabilities"
-            )
-        classes = target if logits is input else target.movedim(axis, -1)
-        return _of_probabilities(logits, classes, weight, reduction, label_smoothing)
-    if target.dtype == torch.uint8:
-        target = target.long()
-    if weight is not None and weight.dtype != torch.float32:
-        if weight.dtype == input.dtype == torch.float64 and not z_loss:  # the operator's weights are f32
-            first = input if logits is input and input.ndim <= 2 else logits.movedim(-1, 1)
-            return F.cross_entropy(first, target.long(), weight, None, ignore_index, None, reduction, label_smoothing)
-        weight = weight.float()
-    return as_input(_cross_entropy(logits, target, weight, ignore_index, label_smoothing, z_loss, reduction), input)
-
-
-def _of_probabilities(
-    logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
-) -> Tensor:
-    """cross_entropy of probabilities; both have the classes last."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy: reduction is {reduction!r}, must be 'mean', 'sum' or 'none'")
-    losses = _soft_cross_entropy(logits, target, weight, label_smoothing)
-    if reduction != "none":
-        losses = losses.mean() if reduction == "mean" else losses.sum()
-    return as_input(losses, logits)
-
-
-def _finish(name: str) -> None:
+def finish(function: Callable[..., Tensor]) -> None:
     """Users have it as tn.<name>, and so do graphs that torch.fx makes; its contract stands in the docstring."""
-    function = globals()[name]
+    name = function.__name__
     function.__module__ = "tenon.torch"
     _, _, contract = str(functions[name].__doc__).partition("Contract:\n")
     lines = contract.splitlines()
     if "out" not in inspect.signature(function).parameters:
         lines = [line for line in lines if not line.startswith("With out=")]
     about = f"torch.ops.tenon.{name} is the operator itself. Contract:"
-    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__), "", about, *lines])
+    function.__doc__ = "\n".join([inspect.cleandoc(str(function.__doc__)), "", about, *lines])
 
 
 for _name in __all__:
-    _finish(_name)
+    finish(globals()[_name])

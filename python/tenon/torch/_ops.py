@@ -46,6 +46,18 @@ def _wants_functions() -> bool:
     return bool(functorch.peek_interpreter_stack().key() != functorch.TransformType.Functionalize)
 
 
+def filled(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor without dimensions of a number; a copy from the host would wait.
+
+    torch.compile makes a symbol of a number that changes, and still a graph for each of its values, unless all that is
+    done with it is simple arithmetic with a tensor. That is what is done: -0.0 + value is value, of 0 and -0 as well.
+    """
+    if torch.compiler.is_dynamo_compiling() and dtype.is_floating_point:
+        made: Tensor = torch.full((), -0.0, dtype=dtype, device=device) + value
+        return made
+    return torch.full((), value, dtype=dtype, device=device)
+
+
 def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
     """A plain number, or a 0-dim tensor of the CPU, as a tensor where the others are. It counts for no type."""
     device = next((t.device for t in tensors if t.ndim > 0), tensors[0].device)
@@ -53,12 +65,12 @@ def _beside(value: Any, tensors: Sequence[Tensor]) -> Any:
         return value.to(device) if value.ndim == 0 and value.device.type == "cpu" else value
     kinds = {t.dtype for t in tensors}
     dtype = tensors[0].dtype if len(kinds) == 1 and tensors[0].dtype.is_floating_point else torch.float64
-    return torch.full((), value, dtype=dtype, device=device)
+    return filled(value, dtype, device)
 
 
 def is_plain_number(value: Any) -> bool:
-    """A number that may stand for a tensor which broadcasts. True is none: it is meant for something else."""
-    return isinstance(value, int | float | torch.SymInt | torch.SymFloat) and not isinstance(value, bool)
+    """A number that may stand for a tensor which broadcasts; True is 1, as in torch."""
+    return isinstance(value, int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def same_type(*given: Any) -> Sequence[Any]:
@@ -68,6 +80,8 @@ def same_type(*given: Any) -> Sequence[Any]:
     """
     tensors = [t for t in given if isinstance(t, Tensor)]
     if not tensors:
+        if all(map(is_plain_number, given)):
+            raise TypeError(f"{', '.join(map(str, given))}: these are numbers, and one of them has to be a tensor")
         return given
     if len(tensors) < len(given) or any(t.device != tensors[0].device for t in tensors):
         given = tuple(_beside(v, tensors) if isinstance(v, Tensor) or is_plain_number(v) else v for v in given)
@@ -204,6 +218,9 @@ class TorchOp:
                 continue
             what = "None" if value is None else f"{type(value).__name__}; torch.tensor(…) makes one"
             raise TypeError(f"{self.op.name}: {param.name} must be a tensor, not {what}")
+        if self.broadcast and not any(isinstance(args[i], Tensor) for i in self.tensors):
+            names = " and ".join(self.names[i] for i in self.broadcast if args[i] is not None)
+            raise TypeError(f"{self.op.name}: {names} are numbers; one of them has to be a tensor")
         for number, value in zip(self.op.params, args, strict=True):
             if isinstance(number, Attr) and isinstance(value, Tensor) and value.requires_grad:
                 message = "is a number, and its gradient would be lost; a formula takes it as a tensor: tn.fuse(…)"

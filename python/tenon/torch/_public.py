@@ -4,49 +4,53 @@ hand-written function would, torch.compile can look inside, and help() and edito
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from tenon._arguments import check_number, is_number, number_type
 from tenon._frameworks import TorchFunction
 from tenon._public import REQUIRED, compile_source, identifier
 from tenon.contract import Attr, Input
-from tenon.torch._ops import TorchOp, register_all, same_type
+from tenon.torch._ops import TorchOp, filled, register_all, same_type
 from tenon.torch._param import Param, plain
 from tenon.torch._types import DTYPES, NAMES, operand
 
-# The functions of the operators by name, with the parameters of their contracts. Those that _functional.py has another
-# of, with torch's parameters, are shown to users as that.
+# The functions of the operators by name, with the parameters of their contracts by torch's names. Those that
+# _functional.py has another of, with torch's parameters in torch's order, are shown to users as that.
 functions: dict[str, Callable[..., Any]] = {}
 
 
 class _Writer(TorchFunction):
     """Writes the public function of one operator."""
 
-    def __init__(self, made: TorchOp) -> None:
+    def __init__(self, made: TorchOp, words: Mapping[str, str] | None = None) -> None:
         super().__init__(made.op, made.shown)
         self.made = made
+        self.words = self.spelling.names if words is None else words  # what messages say for names of the contract
 
     def prepared(self) -> list[str]:
         """What is done to arguments before the call."""
         lines = self.refuse_missing()
         for param in self.params:
-            name = identifier(param.name)
+            name = self.name_of(param)
             if isinstance(param, Attr) and param.kind == "axes":
                 lines += [f"if isinstance({name}, int):", f"    {name} = [{name}]"]
             if is_number(param):
-                given = ", ".join(f"{p.name!r}: {identifier(p.name)}" for p in self.params)
+                given = ", ".join(f"{p.name!r}: {self.name_of(p)}" for p in self.params)
                 absent = f"{name} is not None and " if param.optional else ""
                 lines += [f"if {absent}not isinstance({name}, Tensor):"]
                 lines += [f"    {name} = _number({param.name!r}, {name}, {{{given}}})"]
         return lines
 
     def body(self) -> list[str]:
-        names = ", ".join(identifier(p.name) for p in self.params)
+        names = ", ".join(self.name_of(p) for p in self.params)
+        inplace = ["if inplace:", f"    return _in_place({names})"] if self.spelling.inplace else []
         out = ["if out is not None:", f"    return _write(out, {names})"] if self.has_out else []
         arguments = ", ".join(self.arguments)
         traced = f"_select(_op({arguments}))"
@@ -54,16 +58,59 @@ class _Writer(TorchFunction):
             traced = f"_op({arguments})"
         elif len(self.shown) == 1:
             traced = f"_op({arguments})[{self.made.shown[0]}]"
-        groups = [", ".join(identifier(self.op.params[i].name) for i in places) for places in self.made.alike]
+        groups = [", ".join(self.name_of(self.op.params[i]) for i in places) for places in self.made.alike]
         promoted = [f"    {group} = _same_type({group})" for group in groups]
-        tail = ["if _tracing():", *promoted, f"    return {traced}", f"return _call({arguments})"]
-        return [*out, *self.prepared(), *tail]
+        tail = [
+            "if _tracing():",
+            *promoted,
+            f"    return {traced}",
+            *self.in_callers_words(f"return _call({arguments})"),
+        ]
+        return [*inplace, *out, *self.prepared(), *tail]
+
+    def in_callers_words(self, line: str) -> list[str]:
+        """A line, with what it raises in the words of the function; a `try` costs nothing where nothing is raised."""
+        if not self.words:
+            return [line]
+        return ["try:", f"    {line}", "except Exception as error:", "    _reword(error)", "    raise"]
 
     def writing_source(self) -> str:
         """The same call with a tensor for the result."""
-        names = [identifier(p.name) for p in self.params]
-        lines = [*self.prepared(), f"return _call_into({', '.join(self.arguments)}, out)"]
+        names = [self.name_of(p) for p in self.params]
+        lines = [*self.prepared(), *self.in_callers_words(f"return _call_into({', '.join(self.arguments)}, out)")]
         return "\n".join([f"def _writing(out, {', '.join(names)}):", *(f"    {line}" for line in lines), ""])
+
+
+def _rewording(words: Mapping[str, str]) -> Callable[[Exception], None]:
+    """Puts an error's message in other words. The library and TorchOp know the names of the contract alone. What stands
+    in quotes is the caller's."""
+
+    def reword(error: Exception) -> None:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            names = rf"'[^']*'|\b({'|'.join(words)})\b"
+            error.args = (re.sub(names, lambda found: words.get(found[0], found[0]), error.args[0]),)
+
+    return reword
+
+
+def in_place(function: Callable[..., Tensor], input: Tensor, *args: Any) -> Tensor:
+    """A function of one tensor whose result goes to that tensor. What is differentiated through needs the input as it
+    was: it is copied."""
+    if torch.is_grad_enabled() and input.requires_grad:
+        return input.copy_(function(input.clone(), *args))
+    return function(input, *args, out=input)
+
+
+def _inplace_caller(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """What `inplace=True` does."""
+
+    def call(input: Tensor, *args: Any) -> Tensor:
+        if has_torch_function_unary(input):  # such as what torch.fx traces with: that sees the function
+            result: Tensor = handle_torch_function(function, (input,), input, *args, True)
+            return result
+        return in_place(function, input, *args)
+
+    return call
 
 
 _SIMPLE = (int, float, torch.SymInt, torch.SymFloat)
@@ -89,17 +136,17 @@ def _number_maker(made: TorchOp) -> Callable[..., Tensor]:
         kind = number_type(made.op, param, operands, given, NAMES.get)
         if isinstance(value, int | float) and not torch.compiler.is_dynamo_compiling():
             check_number(made.op, param, value, kind)
-        if simple:  # a copy from the host would wait, and make a constant of what is symbolic
-            return torch.full((), value, dtype=DTYPES[kind], device=device)
+        if simple:
+            return filled(value, DTYPES[kind], device)
         return torch.tensor(value, dtype=DTYPES[kind], device=device)
 
     return number
 
 
-def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor]:
+def _writer(writer: _Writer, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """What `out=` does: calls that need a gradient are refused, as torch's functions do. The result goes to the tensor
     at once where that is laid out as a result would be, else it is copied there."""
-    name = made.op.name
+    name = writer.words.get(writer.op.name, writer.op.name)
 
     def refuse_grad(tensors: Sequence[Any]) -> None:
         if not isinstance(tensors[0], Tensor):
@@ -124,7 +171,7 @@ def _writer(made: TorchOp, function: Callable[..., Any]) -> Callable[..., Tensor
         if _tracing():
             return copied(out, function(*args))
         if writing is None:
-            writing = compile_source(_Writer(made).writing_source(), f"{name}, out=", _names(made))["_writing"]
+            writing = compile_source(writer.writing_source(), f"{name}, out=", _names(writer))["_writing"]
         result = writing(out, *args)
         return out if result is out else copied(out, result)
 
@@ -172,7 +219,7 @@ _OF_TENSORS = {1: _of_one, 2: _of_two, 3: _of_three}
 def _of_tensors(writer: _Writer) -> Callable[..., Any] | None:
     """The public function, where it is one of up to three tensors of one type with one result."""
     made, op = writer.made, writer.op
-    if len(op.params) > 1 and made.alike != [made.tensors]:
+    if writer.words or (len(op.params) > 1 and made.alike != [made.tensors]):
         return None
     plain = all(isinstance(p, Input) and not (p.optional or p.list or is_number(p)) for p in op.params)
     if not plain or len(op.outputs) != 1 or len(op.params) not in _OF_TENSORS or not writer.has_out:
@@ -182,21 +229,23 @@ def _of_tensors(writer: _Writer) -> Callable[..., Any] | None:
     names = {"__builtins__": builtins.__dict__, "_tracing": _tracing, "_same_type": same_type}
     names |= {"_op": made.overload, "_call": made.call}
     function = FunctionType(code, names, name)
-    names["_write"] = _writer(made, function)
+    names["_write"] = _writer(writer, function)
     function.__qualname__ = name
     function.__kwdefaults__ = {"out": None}
     function.__annotations__ = {**dict.fromkeys(params, Tensor), "out": Tensor | None, "return": Tensor}
     return function
 
 
-def make_public(made: TorchOp) -> Callable[..., Any]:
-    """The public function of an operator."""
-    writer = _Writer(made)
+def make_public(made: TorchOp, words: Mapping[str, str] | None = None) -> Callable[..., Any]:
+    """The public function of an operator; `words` are what its messages say for names of the contract, where that is
+    not what its parameters are called."""
+    writer = _Writer(made, words)
     return writer.finished(_of_tensors(writer) or _from_source(writer))
 
 
-def _names(made: TorchOp) -> dict[str, Any]:
+def _names(writer: _Writer) -> dict[str, Any]:
     """What the source of a function is written in terms of."""
+    made = writer.made
     return {
         "Tensor": Tensor,
         "Param": Param,
@@ -211,14 +260,15 @@ def _names(made: TorchOp) -> dict[str, Any]:
         "_call_into": made.call_into,
         "_select": made.select,
         "_number": _number_maker(made),
+        "_reword": _rewording(writer.words),
     }
 
 
 def _from_source(writer: _Writer) -> Callable[..., Any]:
-    made = writer.made
-    namespace = compile_source(writer.source(), made.op.name, _names(made))
-    function: Callable[..., Any] = namespace[identifier(made.op.name)]
-    namespace["_write"] = _writer(made, function)
+    namespace = compile_source(writer.source(), writer.op.name, _names(writer))
+    function: Callable[..., Any] = namespace[identifier(writer.op.name)]
+    namespace["_write"] = _writer(writer, function)
+    namespace["_in_place"] = _inplace_caller(function)
     return function
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 import tenon.torch as tn
+from tenon._suggest import missing
+from tenon.torch._ops import filled
 from tenon.torch._param import Param, plain
 
 __all__ = ["SGD", "AdamW", "clip_grad_norm_"]
@@ -32,10 +34,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
-    """A number for operators on tensors like this one. A fill, and not a copy from the host, which would wait."""
+    """A number for operators on tensors like this one."""
     if isinstance(value, Tensor):
         return value.detach().to(like.device, _wide(like.dtype)).reshape(())
-    return torch.full((), value, dtype=_wide(like.dtype), device=like.device)
+    return filled(value, _wide(like.dtype), like.device)
 
 
 def _is_sharded(tensor: Tensor) -> bool:
@@ -351,3 +353,9 @@ def clip_grad_norm_(
         return norm
     with torch.no_grad():
         return tn.clip_grad_norm(grads, _scalar(plain(max_norm), grads[0]))
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__, (torch.optim, torch.nn.utils))

@@ -1,5 +1,6 @@
 /* Behind the grammar: names become references, and what the text alone can tell is checked. A dimension must be bound
  * by some input, an expression must be of integers, a shape function must work on the right kind of attribute. */
+#include <stdio.h>
 #include <string.h>
 
 #include "parts.h"
@@ -296,6 +297,22 @@ static tn_status resolve_shape(tni_draft *d, const tni_shape *shape, bool output
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
+/* float32 is f32 here. */
+static tn_status no_such_type(const tni_draft *d, int32_t at, const char *name) {
+    static const struct {
+        const char *theirs, *ours;
+    } prefixes[] = {{"float", "f"}, {"bfloat", "bf"}, {"int", "i"}, {"uint", "u"}};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        char here[TNI_MAX_NAME + 1];
+        size_t n = strlen(prefixes[i].theirs);
+        if (strncmp(name, prefixes[i].theirs, n) != 0) continue;
+        snprintf(here, sizeof here, "%s%s", prefixes[i].ours, name + n);
+        if (tn_type_named(here) == TN_NO_TYPE) continue;
+        return tni_lex_fail(&d->lex, at, "there is no type '%s'; it is called %s", name, here);
+    }
+    return tni_lex_fail(&d->lex, at, "there is no type '%s', nor a dtype attribute of that name", name);
+}
+
 static tn_status resolve_type(tni_draft *d, tni_draft_param *param, bool output) {
     tni_contract *c = d->contract;
     tni_type *type = &param->param.type;
@@ -311,7 +328,7 @@ static tn_status resolve_type(tni_draft *d, tni_draft_param *param, bool output)
         return not_optional(d, attr, at);
     }
     if (name[0] < 'A' || name[0] > 'Z') {
-        return tni_lex_fail(&d->lex, at, "there is no type '%s', nor a dtype attribute of that name", name);
+        return no_such_type(d, at, name);
     }
     type->kind = TNI_TYPE_VAR;
     TN_TRY(intern(d, d->types, &c->n_types, TNI_MAX_TYPES, "type variables", name, at, &type->ref));

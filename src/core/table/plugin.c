@@ -4,8 +4,10 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -182,11 +184,36 @@ static tn_status load_text(const char *path, bool *is_text) {
 enum { MOST_PLUGINS = 256 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static struct {
-    dev_t device;
-    ino_t inode;
+    struct stat info; /* of the file when it was loaded */
+    char *path;       /* with no link in it */
     void *handle;
 } loaded[MOST_PLUGINS];
 static int count;
+
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static bool is_unchanged(const struct stat *a, const struct stat *b) {
+    return is_same(a, b) && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Compilers write a new file in place of the old one, copying writes over it: the linker would give the old operators
+ * for the first, and has mapped the second, whose code is another now. */
+static tn_status find_loaded(const char *path, const char *whole, const struct stat *info, bool *found) {
+    *found = false;
+    for (int i = 0; i < count; i++) {
+        if (!is_same(&loaded[i].info, info) && strcmp(loaded[i].path, whole) != 0) continue;
+        *found = true;
+        if (is_unchanged(&loaded[i].info, info)) return TN_OK;
+        return tn_fail(TN_BAD_PLUGIN,
+                       "%s: the file has changed since this process loaded it, and loaded operators stay as they are; "
+                       "start a new process to use it",
+                       path);
+    }
+    return TN_OK;
+}
 
 static tn_status open_plugin(const char *path, void **opened) {
     /* A name without a slash would be looked up in the library path. */
@@ -208,25 +235,35 @@ static tn_status open_plugin(const char *path, void **opened) {
     return status;
 }
 
+static tn_status add_plugin(const char *path, const char *whole, const struct stat *info) {
+    char *kept = tni_malloc(strlen(whole) + 1);
+    if (!kept) return TN_NO_MEMORY;
+    tn_status status = open_plugin(path, &loaded[count].handle);
+    if (status != TN_OK) {
+        tni_free(kept);
+        return status;
+    }
+    loaded[count].path = strcpy(kept, whole);
+    loaded[count++].info = *info;
+    return TN_OK;
+}
+
 tn_status tn_load(const char *path) {
     struct stat info;
+    char whole[PATH_MAX];
     if (!path || !*path) return tn_fail(TN_BAD_VALUE, "tn_load: the path is empty");
     bool is_text;
     TN_TRY(load_text(path, &is_text));
     if (is_text) return TN_OK;
     TN_TRY(check_file(path, &info));
+    if (!realpath(path, whole)) return tn_fail(TN_SYSTEM, "%s: %s", path, strerror(errno));
     pthread_mutex_lock(&lock);
-    tn_status status = TN_OK;
-    bool known = false;
-    for (int i = 0; i < count; i++) known |= loaded[i].device == info.st_dev && loaded[i].inode == info.st_ino;
+    bool known;
+    tn_status status = find_loaded(path, whole, &info, &known);
     if (!known && count == MOST_PLUGINS) {
         status = tn_fail(TN_BAD_PLUGIN, "%s: %d plugins are loaded already", path, MOST_PLUGINS);
     } else if (!known) {
-        status = open_plugin(path, &loaded[count].handle);
-        if (status == TN_OK) {
-            loaded[count].device = info.st_dev;
-            loaded[count++].inode = info.st_ino;
-        }
+        status = add_plugin(path, whole, &info);
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -234,6 +271,9 @@ tn_status tn_load(const char *path) {
 
 void tni_plugins_close(void) {
     pthread_mutex_lock(&lock);
-    while (count > 0) dlclose(loaded[--count].handle);
+    while (count > 0) {
+        dlclose(loaded[--count].handle);
+        tni_free(loaded[count].path);
+    }
     pthread_mutex_unlock(&lock);
 }

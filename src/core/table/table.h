@@ -69,7 +69,7 @@ typedef struct tni_formulas {
 } tni_formulas;
 void tni_set_formulas(const tni_formulas *formulas);
 
-/* Kernels as text: files that hold some, and code that plugins have of theirs. Handed in by whoever can compile them. */
+/* Kernels as text: files that hold some, and code that plugins have of theirs; handed in by whoever compiles them. */
 typedef struct tni_kernel_texts {
     bool (*is_text)(const char *data, size_t bytes); /* by the first bytes of a file */
     tn_status (*load)(const char *path, const char *text);

@@ -159,10 +159,19 @@ TN_DEVICE f32 random_normal(i64 seed, i64 i) {
 
 /* ---- mathematics ------------------------------------------------------------------------------------------------- */
 
-/* The functions of formulas, under their names there. Of f16 and bf16 they are computed in float. */
-#define TN_FUNCTION(name)                              \
-    TN_DEVICE f32 name(f32 a) { return tn_##name(a); } \
-    TN_DEVICE f64 name(f64 a) { return tn_##name(a); }
+/* What a function of an A is computed in: float for f16 and bf16, 64 bits for whole numbers. */
+template <class A> struct real_of { typedef i64 type; };
+template <> struct real_of<f32> { typedef f32 type; };
+template <> struct real_of<f64> { typedef f64 type; };
+template <> struct real_of<f16> { typedef f32 type; };
+template <> struct real_of<bf16> { typedef f32 type; };
+template <class A> using real = typename real_of<A>::type;
+/* What A + B is. */
+template <class A, class B> using both = decltype(wide<A>() + wide<B>());
+
+/* The functions of formulas, under their names there. */
+#define TN_FUNCTION(name) \
+    template <class A> TN_DEVICE real<A> name(A a) { return tn_##name((real<A>)a); }
 TN_FUNCTION(abs)
 TN_FUNCTION(sign)
 TN_FUNCTION(floor)
@@ -181,28 +190,27 @@ TN_FUNCTION(relu)
 TN_FUNCTION(sigmoid)
 TN_FUNCTION(softplus)
 #undef TN_FUNCTION
-TN_DEVICE f32 silu(f32 a) { return tn_times_sigmoid(a, a); }
-TN_DEVICE f64 silu(f64 a) { return tn_times_sigmoid(a, a); }
-TN_DEVICE f32 gelu(f32 a) { return a * tn_half_erf(a * 0.707106781f); }
-TN_DEVICE f64 gelu(f64 a) { return a * tn_half_erf(a * 0.70710678118654752); }
-TN_DEVICE f32 pow(f32 a, f32 b) { return tn_pow(a, b); }
-TN_DEVICE f64 pow(f64 a, f64 b) { return tn_pow(a, b); }
+template <class A> TN_DEVICE real<A> silu(A a) { return tn_times_sigmoid((real<A>)a, (real<A>)a); }
+template <class A> TN_DEVICE real<A> gelu(A a) {
+    return (real<A>)a * tn_half_erf((real<A>)a * (real<A>)0.70710678118654752);
+}
+template <class A, class B> TN_DEVICE real<both<A, B>> pow(A a, B b) {
+    return tn_pow((real<both<A, B>>)a, (real<both<A, B>>)b);
+}
 /* The sign is that of b. */
-TN_DEVICE f32 mod(f32 a, f32 b) { return tn_mod(a, b); }
-TN_DEVICE f64 mod(f64 a, f64 b) { return tn_mod(a, b); }
-TN_DEVICE f32 fma(f32 a, f32 b, f32 c) { return tn_fma(a, b, c); }
-TN_DEVICE f64 fma(f64 a, f64 b, f64 c) { return tn_fma(a, b, c); }
-
+template <class A, class B> TN_DEVICE real<both<A, B>> mod(A a, B b) {
+    return tn_mod((real<both<A, B>>)a, (real<both<A, B>>)b);
+}
+template <class A, class B, class C> TN_DEVICE both<both<A, B>, C> fma(A a, B b, C c) {
+    typedef both<both<A, B>, C> number;
+    return tn_fma((number)a, (number)b, (number)c);
+}
 /* A NaN wins. */
-#define TN_EXTREMES(A)                                           \
-    TN_DEVICE A max(A a, A b) { return take_largest::of(a, b); } \
-    TN_DEVICE A min(A a, A b) { return take_smallest::of(a, b); }
-TN_EXTREMES(f32)
-TN_EXTREMES(f64)
-TN_EXTREMES(int)
-TN_EXTREMES(u32)
-TN_EXTREMES(i64)
-TN_EXTREMES(u64)
-#undef TN_EXTREMES
+template <class A, class B> TN_DEVICE both<A, B> max(A a, B b) {
+    return take_largest::of((both<A, B>)a, (both<A, B>)b);
+}
+template <class A, class B> TN_DEVICE both<A, B> min(A a, B b) {
+    return take_smallest::of((both<A, B>)a, (both<A, B>)b);
+}
 
 } // namespace tn

@@ -85,17 +85,24 @@ static void say_too_much(const tn_call *call, const tn_launch *l, char *text, si
     }
 }
 
+/* "3", or "3 x 4 x 1" where there is more than one dimension. */
+static const char *print_size(char text[static 48], uint32_t x, uint32_t y, uint32_t z) {
+    if (at_least_1(y) * at_least_1(z) == 1) {
+        snprintf(text, 48, "%u", x);
+    } else {
+        snprintf(text, 48, "%u x %u x %u", x, at_least_1(y), at_least_1(z));
+    }
+    return text;
+}
+
 static tn_status launch_failed(const tn_call *call, const tn_launch *l, int error) {
     char what[400], grid[48], block[48], reason[160] = "";
     if (error == INVALID_VALUE || error == OUT_OF_RESOURCES || error == BAD_CLUSTER) {
         say_too_much(call, l, reason, sizeof reason);
     }
-    snprintf(grid, sizeof grid, l->grid_y > 1 || l->grid_z > 1 ? "%u x %u x %u" : "%u", l->grid, at_least_1(l->grid_y),
-             at_least_1(l->grid_z));
-    snprintf(block, sizeof block, l->block_y > 1 || l->block_z > 1 ? "%u x %u x %u" : "%u", l->block,
-             at_least_1(l->block_y), at_least_1(l->block_z));
-    snprintf(what, sizeof what, "kernel %s (grid %s, block %s, cluster %u, %u bytes of shared memory)%s", l->name, grid,
-             block, at_least_1(l->cluster), l->shared, reason);
+    snprintf(what, sizeof what, "kernel %s (grid %s, block %s, cluster %u, %u bytes of shared memory)%s", l->name,
+             print_size(grid, l->grid, l->grid_y, l->grid_z), print_size(block, l->block, l->block_y, l->block_z),
+             at_least_1(l->cluster), l->shared, reason);
     return tni_cuda_failed(call->name, what, error);
 }
 

@@ -206,7 +206,10 @@ tn_status tni_nvrtc_run(const char *wanted, const tni_nvrtc_job *job, tni_compil
     snprintf(arch, sizeof arch, "-arch=%s_%d", made->is_ptx ? "compute" : "sm", best);
     all[n++] = arch;
     all[n++] = "-std=c++17";
-    for (const char *const *o = job->options; o && *o && n < MOST_OPTIONS; o++) all[n++] = *o;
+    for (const char *const *o = job->options; o && *o; o++) {
+        if (n == MOST_OPTIONS) return tn_fail(TN_BAD_VALUE, "%s: at most %d options for NVRTC", wanted, MOST_OPTIONS - 2);
+        all[n++] = *o;
+    }
     int error = begin(job, &compiled);
     if (error) return failed(wanted, "beginning", error);
     error = nvrtc.CompileProgram(compiled, n, all);

@@ -9,7 +9,7 @@ typedef struct tni_compiled_code {
     size_t bytes;
     bool is_ptx;    /* the architecture is unknown to this NVRTC: text for the driver to compile */
     bool is_cached; /* it was not made now */
-    char *names;    /* of the kernels that were asked for, as the code has them, each with a '\n' behind; NULL: none were.
+    char *names;    /* of the kernels that were asked for, as the code has them, a '\n' behind each; NULL: none were.
                        The caller frees it with tni_free */
 } tni_compiled_code;
 
@@ -23,8 +23,9 @@ const char *tni_nvrtc_file(void);           /* that was found, even if it is of 
 /* The text of tenon/device.cuh, which the build makes of src/cuda/device/author.cuh. */
 extern const char tni_device_text[];
 
-/* Code for compute capability major.minor. A source can include <tenon/device.cuh>. `name` is what messages of the compiler call the source where no #line says
- * otherwise; options end with NULL, and may be NULL. A failure's message holds what the compiler says. */
+/* Code for compute capability major.minor. A source can include <tenon/device.cuh>. `name` is what messages of the
+ * compiler call the source where no #line says otherwise; options end with NULL, and may be NULL. A failure's message
+ * holds what the compiler says. */
 tn_status tni_nvrtc_compile(const char *wanted, const char *name, const char *source, int major, int minor,
                             const char *const *options, tni_compiled_code *made);
 

@@ -72,11 +72,18 @@ bool tni_cache_folder(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-/* What is in it will be run: nobody else may be able to put something there. */
-static int keep_if_ours(int folder) {
+/* What is in it will be run: nobody else may be able to put something there. Who is in a group may change any day, so
+ * a group is somebody else, also where it has one member today. */
+static const char *refused(int folder) {
     struct stat about;
-    bool ours = fstat(folder, &about) == 0 && (about.st_uid == geteuid() || about.st_uid == 0);
-    if (ours && !(about.st_mode & S_IWOTH)) return folder;
+    if (fstat(folder, &about) != 0) return "cannot be looked at";
+    if (about.st_uid != geteuid() && about.st_uid != 0) return "belongs to another user";
+    if (about.st_mode & S_IWOTH) return "can be written to by everybody";
+    return about.st_mode & S_IWGRP ? "can be written to by its group" : NULL;
+}
+
+static int keep_if_ours(int folder) {
+    if (!refused(folder)) return folder;
     close(folder);
     return -1;
 }
@@ -276,9 +283,8 @@ tni_cache_state tni_cache_look(void) {
     tni_cache_state s = {.most = most_bytes()};
     int folder = tni_cache_folder(path, sizeof path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     s.exists = folder >= 0;
-    if (folder >= 0) folder = keep_if_ours(folder);
-    s.usable = folder >= 0;
-    old_file *files = s.usable ? tni_malloc(MOST_FILES * sizeof *files) : NULL;
+    if (folder >= 0) s.refused = refused(folder);
+    old_file *files = s.exists && !s.refused ? tni_malloc(MOST_FILES * sizeof *files) : NULL;
     if (files) s.files = list_files(folder, files, &s.bytes);
     tni_free(files);
     if (folder >= 0) close(folder);

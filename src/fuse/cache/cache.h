@@ -39,7 +39,8 @@ bool tni_cache_folder(char *path, size_t size);
 
 /* What is in the cache now. Makes nothing. */
 typedef struct tni_cache_state {
-    bool exists, usable; /* usable: a directory that is ours and that others cannot write to */
+    bool exists;
+    const char *refused; /* why it is not used, "belongs to another user"; NULL: it is ours alone */
     int32_t files;
     int64_t bytes, most; /* most: the limit */
 } tni_cache_state;

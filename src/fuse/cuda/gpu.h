@@ -211,7 +211,7 @@ void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const 
 /* gpu_run.c */
 extern const tni_backend tni_cuda_backend;
 /* Options for a text without the prelude, up to NULL; returns how many. Leaves out what the text does not need. */
-enum { TNI_GPU_OPTIONS = 5 };
+enum { TNI_GPU_OPTIONS = 6 };
 int tni_gpu_options(const char *wanted, const char *text, const char **options);
 /* text: what follows the prelude; variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,

@@ -95,6 +95,7 @@ int tni_gpu_options(const char *wanted, const char *text, const char **options) 
     int n = 0;
     options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
     if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";
+    options[n++] = "-DTN_PLAIN_HALVES";
     if (!strstr(text, "random_numbers(")) options[n++] = "-DTN_NO_RANDOM";
     if (!reduces) options[n++] = "-DTN_NO_PARTIALS";
     options[n] = NULL;

@@ -60,7 +60,11 @@ static tn_status unknown_function(tni_parser *p, const tni_token *at, const char
     tni_text text = {0};
     bool known = tni_find_name(p, name) != NULL;
     tni_text_add(&text, known ? "'%s' is a value; a product is written with '*'" : "there is no function '%s'", name);
-    if (!known) tni_hint_function(&text, name);
+    if (!known && tni_defines_function(p->lex.text + at->at)) {
+        tni_text_add(&text, "; a formula with a name and inputs is written %s(x) : …", name);
+    } else if (!known) {
+        tni_hint_function(&text, name);
+    }
     return tni_fail_with(p, at->at, &text);
 }
 
@@ -88,6 +92,30 @@ static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name,
                         name, sign, (long long)number, name, what, name, sign, (long long)number, of_two);
 }
 
+static tn_status not_that_dim(const tni_parser *p, const char *name, int32_t at) {
+    return tni_lex_fail(&p->lex, at, "%s goes along the last dimension, -1, or over everything", name);
+}
+
+static bool begins_list(const tni_parser *p) {
+    const char *s = p->lex.text + p->lex.token.at + p->lex.token.length;
+    return s[strspn(s, " ")] == '[';
+}
+
+/* keepdim=True, inplace=True: Python has arguments by name. */
+static tn_status refuse_named(const tni_parser *p, const char *name) {
+    const tni_token *token = &p->lex.token;
+    const char *s = p->lex.text + token->at + token->length;
+    s += strspn(s, " ");
+    if (token->kind != TNI_NAME || s[0] != '=' || s[1] == '=') return TN_OK;
+    if (tni_lex_is(&p->lex, "keepdim") || tni_lex_is(&p->lex, "keepdims")) {
+        return tni_lex_fail(&p->lex, token->at, "leave it out: inside of a formula the dimension stays, with size 1");
+    }
+    if (strcmp(name, "var") == 0) {
+        return tni_lex_fail(&p->lex, token->at, "leave it out: var divides by the count");
+    }
+    return tni_lex_fail(&p->lex, token->at, "%s takes its arguments by their order, without names", name);
+}
+
 /* `-1 )`, `dim = -1 )`: moves over it up to the bracket. */
 static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
     tni_token begin = p->lex.token;
@@ -96,6 +124,7 @@ static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
     if (named) {
         TN_TRY(tni_parse_next(p));
         if (tni_parse_at(p, '=')) {
+            if (begins_list(p)) return not_that_dim(p, name, p->lex.token.at + 1);
             TN_TRY(tni_parse_next(p));
         } else {
             named = false;
@@ -111,9 +140,12 @@ static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
     bool alone = whole && tni_parse_at(p, ')'), elementwise = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
     if (alone && elementwise && !named) return two_meanings(p, at, name, minus, number);
     *taken = alone && minus && number == 1;
-    if (!*taken && (named || alone)) {
-        return tni_lex_fail(&p->lex, at, "%s goes along the last dimension, -1, or over everything", name);
+    if (whole && minus && number == 1 && tni_parse_at(p, ',')) {
+        TN_TRY(tni_parse_next(p));
+        TN_TRY(refuse_named(p, name));
+        return tni_lex_expected(&p->lex, "')': nothing stands behind the dimension");
     }
+    if (!*taken && (named || alone)) return not_that_dim(p, name, at);
     if (!*taken) p->lex.token = begin;
     return TN_OK;
 }
@@ -128,6 +160,7 @@ static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction
         }
         if (made->count == 1 && reduction) TN_TRY(take_last_dim(p, name, &made->last));
         if (made->last) break;
+        TN_TRY(refuse_named(p, name));
         bool condition = made->count == 0 && strcmp(name, "where") == 0;
         int32_t *node = &made->nodes[made->count++];
         TN_TRY(condition ? tni_parse_condition(p, node) : tni_parse_expression(p, node));
@@ -137,8 +170,14 @@ static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction
 }
 
 static tn_status wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given) {
-    return tni_lex_fail(&p->lex, at->at, "%s takes %d argument%s, found %d", name, wanted, wanted == 1 ? "" : "s",
-                        given);
+    static const char *const calls[] = {"clamp(x, low, high)", "where(c, a, b)", "max(a, b)", "min(a, b)"};
+    const char *call = NULL;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        size_t n = strlen(name);
+        if (strncmp(calls[i], name, n) == 0 && calls[i][n] == '(') call = calls[i];
+    }
+    return tni_lex_fail(&p->lex, at->at, "%s takes %d argument%s, found %d%s%s", name, wanted, wanted == 1 ? "" : "s",
+                        given, call ? ": " : "", call ? call : "");
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
@@ -305,10 +344,19 @@ static const tn_function *row_named(const tni_parser *p, const char *name) {
     return op && op->index < p->formula->n_known && tni_is_activation(op) ? op : NULL;
 }
 
+/* leaky_relu(x, 0.1) */
+static tn_status wrong_count_of_row(tni_parser *p, const tni_token *at, const tni_contract *c, int given) {
+    if (given == 0 || c->n_attrs == 0) return wrong_count(p, at, c->name, 1, given);
+    return tni_lex_fail(&p->lex, at->at,
+                        "%s takes 1 argument, found %d: in a formula '%s' has its default; another one is written out, "
+                        "as where(x > 0, x, 0.1 * x)",
+                        c->name, given, c->attrs[0].name);
+}
+
 static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_function *op, int32_t *node) {
     arguments args;
     TN_TRY(parse_arguments(p, op->contract->name, false, &args));
-    if (args.count != 1) return wrong_count(p, at, op->contract->name, 1, args.count);
+    if (args.count != 1) return wrong_count_of_row(p, at, op->contract, args.count);
     TN_TRY(inline_row(p, op, args.nodes[0], node));
     return tni_parse_made(p, *node);
 }

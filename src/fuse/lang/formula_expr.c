@@ -56,6 +56,7 @@ static tn_status parse_brackets(tni_parser *p, int32_t *node) {
     p->brackets++;
     TN_TRY(tni_parse_next(p));
     TN_TRY(tni_parse_expression(p, node));
+    if (tni_parse_at(p, ',')) return tni_fail_comma(&p->lex);
     if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "')'");
     p->brackets--;
     return tni_parse_next(p);
@@ -92,8 +93,9 @@ static tn_status parse_name(tni_parser *p, int32_t *node) {
     bool yes = tni_lex_is(&p->lex, "true"), truth = yes || tni_lex_is(&p->lex, "false");
     bool constant = take_constant(p, &value);
     if (!truth && tni_is_keyword(p->lex.text + name.at, name.length) && !tni_lex_is(&p->lex, "where")) {
-        return tni_lex_expected(&p->lex, "a value, but '%.*s' is a word of the language", (int)name.length,
-                                p->lex.text + name.at);
+        return tni_lex_expected(&p->lex, "a value, but '%.*s' is a word of the language%s", (int)name.length,
+                                p->lex.text + name.at,
+                                tni_lex_is(&p->lex, "if") ? "; a choice is written a if c else b" : "");
     }
     TN_TRY(tni_parse_next(p));
     if (truth) *node = tni_const(p->g, TN_BOOL, yes);
@@ -115,6 +117,7 @@ static tn_status parse_atom(tni_parser *p, int32_t *node) {
     if (token->kind == TNI_STRING) {
         return tni_lex_fail(&p->lex, token->at - 1, "a string is compared with an attribute: mode == 'sum'");
     }
+    if (token->kind == '|') return tni_lex_fail(&p->lex, token->at, "an absolute value is written abs(x)");
     if (token->kind != TNI_INT && token->kind != TNI_FLOAT) {
         return tni_lex_expected(&p->lex, "a number, a name or '('");
     }

@@ -1,5 +1,6 @@
 /* What a message offers for a name that the language does not have: the name that was meant, or how other libraries'
  * functions are written here. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/table/activation_names.h"
@@ -10,9 +11,13 @@ static const struct {
     const char *name, *written;
 } elsewhere[] = {
     {"absolute", "abs(x)"},
+    {"addcmul", "a + b * c"},
+    {"all", "sum(x == 0) == 0"},
     {"amax", "max(x, axis=-1)"},
     {"amin", "min(x, axis=-1)"},
+    {"any", "sum(x != 0) > 0"},
     {"average", "mean(x)"},
+    {"bfloat16", "bf16(x)"},
     {"bitwise_and", "a & b"},
     {"bitwise_not", "~x"},
     {"bitwise_or", "a | b"},
@@ -25,21 +30,34 @@ static const struct {
     {"dot", "sum(a * b, -1)"},
     {"double", "f64(x)"},
     {"dropout", "where(rand(seed) < p, 0, x / (1 - p))"},
+    {"erfc", "1 - erf(x)"},
     {"exp2", "2 ** x"},
     {"expit", "sigmoid(x)"},
     {"fabs", "abs(x)"},
     {"float", "f32(x)"},
+    {"float16", "f16(x)"},
+    {"float32", "f32(x)"},
+    {"float64", "f64(x)"},
     {"floor_divide", "floor(a / b)"},
     {"fmod", "a % b, which has the sign of b"},
+    {"full_like", "expand(value, x)"},
     {"half", "f16(x)"},
+    {"heaviside", "where(x > 0, 1, 0)"},
+    {"hypot", "sqrt(a * a + b * b)"},
     {"int", "i32(x)"},
+    {"int16", "i16(x)"},
+    {"int32", "i32(x)"},
+    {"int64", "i64(x)"},
+    {"int8", "i8(x)"},
     {"isfinite", "abs(x) < inf"},
     {"isinf", "abs(x) == inf"},
     {"isnan", "x != x"},
+    {"layer_norm", "(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5)"},
+    {"len", "count(x)"},
     {"length", "count(x)"},
+    {"lerp", "a + w * (b - a)"},
     {"log10", "log(x) / 2.302585092994046"},
     {"log2", "log(x) / 0.6931471805599453"},
-    {"log_sigmoid", "-softplus(-x)"},
     {"log_softmax", "x - logsumexp(x, -1)"},
     {"logaddexp", "max(a, b) + log1p(exp(-abs(a - b)))"},
     {"logical_and", "a and b"},
@@ -48,25 +66,61 @@ static const struct {
     {"logical_xor", "a != b"},
     {"logit", "log(x / (1 - x))"},
     {"logsigmoid", "-softplus(-x)"},
+    {"long", "i64(x)"},
+    {"masked_fill", "where(mask, value, x)"},
     {"mod", "a % b"},
     {"multiply", "a * b"},
+    {"nan_to_num", "where(x != x, 0, x)"},
     {"neg", "-x"},
     {"negative", "-x"},
     {"norm", "sqrt(sum(x * x, -1))"},
+    {"normal", "sqrt(-2 * log(1 - rand(seed))) * cos(2 * pi * rand(seed, 1))"},
     {"numel", "count(x)"},
+    {"ones_like", "expand(1, x)"},
     {"power", "a ** b"},
+    {"randn", "sqrt(-2 * log(1 - rand(seed))) * cos(2 * pi * rand(seed, 1))"},
+    {"random", "rand(seed)"},
     {"reciprocal", "1 / x"},
+    {"relu6", "clamp(x, 0, 6)"},
     {"remainder", "a % b"},
+    {"rms_norm", "x * rsqrt(mean(x * x, -1) + 1e-6)"},
+    {"shape", "count(x), or count(x, -1) for the last dimension"},
     {"sinh", "(exp(x) - exp(-x)) / 2"},
     {"size", "count(x)"},
     {"softmax", "exp(x - logsumexp(x, -1))"},
-    {"square", "x * x"},
     {"std", "sqrt(var(x)), where var divides by the count"},
     {"subtract", "a - b"},
     {"swish", "silu(x)"},
     {"tan", "sin(x) / cos(x)"},
     {"trunc", "sign(x) * floor(abs(x))"},
+    {"uint8", "u8(x)"},
+    {"zeros_like", "expand(0, x)"},
 };
+
+/* Functions that are no part of the language, and are no misspelling of another one. */
+static const struct {
+    const char *names, *why; /* names: a blank before and behind each */
+} outside[] = {
+    {" matmul mm bmm addmm einsum linear conv1d conv2d tensordot inner outer ",
+     "matrix products are no part of a formula: compute it outside, and give the formula the result"},
+    {" sort argsort argmax argmin topk cumsum cumprod roll flip gather scatter index_select take one_hot ",
+     "a formula computes elements and reduces them: compute it outside, and give the formula the result"},
+    {" cat concat concatenate stack split chunk reshape view permute transpose squeeze unsqueeze flatten t T pad ",
+     "a formula does not rearrange its inputs: give it the values as it should read them"},
+    {" to astype type type_as ", "a cast is written f32(x), or with the name of another type"},
+    {" detach stop_gradient ", "every input has its gradient: detach the input before the call"},
+    {" prod atan arctan asin arcsin acos arccos atan2 arctan2 lgamma digamma erfinv ",
+     "compute it outside of the formula"},
+};
+
+static const char *why_outside(const char *name) {
+    char word[TNI_MAX_NAME + 3];
+    snprintf(word, sizeof word, " %s ", name);
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        if (strstr(outside[i].names, word)) return outside[i].why;
+    }
+    return NULL;
+}
 
 static const char *written_as(const char *name) {
     for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
@@ -108,7 +162,11 @@ static void consider_values(nearest *best, const tni_parser *p) {
 
 void tni_hint_function(tni_text *text, const char *name) {
     nearest best = {.wanted = name};
-    const char *written = written_as(name);
+    const char *written = written_as(name), *why = why_outside(name);
+    if (why) {
+        tni_text_add(text, "; %s", why);
+        return;
+    }
     if (!written) consider_functions(&best);
     if (best.name) {
         tni_text_add(text, "; did you mean '%s'?", best.name);

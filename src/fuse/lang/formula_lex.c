@@ -34,7 +34,7 @@ static tn_status lex_number(tni_lexer *lex, const char *s) {
     token->length = number_length(s, &whole);
     token->kind = whole ? TNI_INT : TNI_FLOAT;
     if (is_letter(s[token->length]) || s[token->length] == '.') {
-        return tni_lex_fail(lex, token->at, "malformed number");
+        return tni_fail_number(lex, token->at, token->length);
     }
     bool read = tni_read_double(s, (size_t)token->length, &token->number);
     if (!read || token->number > 1.7976931348623157e308) {
@@ -72,6 +72,9 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     } pairs[] = {{"**", TNI_TOKEN_POWER}, {"==", TNI_TOKEN_EQ}, {"!=", TNI_TOKEN_NE},   {"<=", TNI_TOKEN_LE},
                  {">=", TNI_TOKEN_GE},    {"->", TNI_ARROW},    {"<<", TNI_TOKEN_LEFT}, {">>", TNI_TOKEN_RIGHT}};
     tni_token *token = &lex->token;
+    bool known = strchr("()<>:;,!=|&^~+-*/%", s[0]);
+    bool alone = !strchr("=>/&|*<", s[1]); /* as nearly all are: then it is no sign of another language */
+    if (!known || !alone) TN_TRY(tni_check_foreign(lex, token->at));
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         if (s[0] != pairs[i].text[0] || s[1] != pairs[i].text[1]) continue;
         token->kind = pairs[i].kind;
@@ -80,12 +83,7 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     }
     token->kind = s[0];
     token->length = 1;
-    if (s[0] == '/' && s[1] == '/') {
-        return tni_lex_fail(lex, token->at,
-                            "there is no '//'; floor(a / b) divides and rounds down, floor(f64(a) / b) large integers");
-    }
-    if (strchr("()<>:;,!=|&^~+-*/%", s[0])) return TN_OK;
-    return tni_lex_unexpected(lex, token->at);
+    return known ? TN_OK : tni_lex_unexpected(lex, token->at);
 }
 
 /* Over blanks and comments, and line ends unless they count. */

@@ -131,6 +131,7 @@ static tn_status unknown_name(tni_parser *p, int32_t at, const char *name) {
         return tni_lex_fail(&p->lex, at, "'%s' is a dimension; count(x) and count(x, -1) give sizes", name);
     }
     TN_TRY(check_word(p, at, name));
+    TN_TRY(tni_check_words(&p->lex, at));
     tni_text text = {0};
     tni_text_add(&text, "there is no '%s' in the signature, and it is not assigned before", name);
     tni_hint_value(&text, p, name);
@@ -179,13 +180,9 @@ static bool at_end(const tni_parser *p) {
 }
 
 static tn_status parse_right_side(tni_parser *p, int32_t *node) {
+    int32_t begin = p->lex.token.at;
     TN_TRY(tni_parse_expression(p, node));
-    if (at_end(p)) return TN_OK;
-    if (tni_parse_at(p, '=')) {
-        return tni_lex_fail(&p->lex, p->lex.token.at, "'=' stands behind one name; '==' compares");
-    }
-    if (tni_parse_at(p, ')')) return tni_lex_fail(&p->lex, p->lex.token.at, "this ')' closes nothing");
-    return tni_lex_expected(&p->lex, "an operator or the end of the statement");
+    return at_end(p) ? TN_OK : tni_fail_behind(&p->lex, begin);
 }
 
 /* `x! = …`, or `x = …` for an input that the signature marks. */
@@ -219,8 +216,11 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
         return tni_lex_fail(&p->lex, at, "'%s' is no input: only inputs are updated", name);
     if (named && named->input >= 0 && (update || p->typed)) return update_input(p, at, named, node);
     if (named && named->input >= 0) {
-        return tni_lex_fail(&p->lex, at, "'%s' was read before, so it is an input; '%s! = …' would update it in place",
-                            name, name);
+        return tni_lex_fail(
+            &p->lex, at,
+            "'%s' was read before, so it is an input; call this otherwise, or write '%s! = …' to update "
+            "it in place",
+            name, name);
     }
     if (named) return tni_lex_fail(&p->lex, at, "'%s' is assigned twice", name);
     TN_TRY(tni_add_name(p, name, node, -1));

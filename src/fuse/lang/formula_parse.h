@@ -53,6 +53,12 @@ void tni_hint_function(tni_text *text, const char *name);
 void tni_hint_value(tni_text *text, const tni_parser *p, const char *name);
 const char *tni_hint_word(const char *name); /* for what is no name of anything: True, None; NULL: it may be one */
 
+/* formula_foreign.c: what other languages write */
+tn_status tni_fail_behind(const tni_lexer *lex, int32_t statement); /* what stands behind the whole of a statement */
+tn_status tni_fail_comma(const tni_lexer *lex);
+tn_status tni_check_words(const tni_lexer *lex, int32_t at); /* `return` at this place, in front of a value, is none */
+bool tni_defines_function(const char *text);                 /* it begins f(…) = */
+
 tni_named *tni_find_name(tni_parser *p, const char *name);
 bool tni_names_value(tni_parser *p, const char *name); /* of the signature, or assigned before */
 tn_status tni_add_name(tni_parser *p, const char *name, int32_t node, int32_t input);

@@ -114,6 +114,7 @@ static tn_status read_parameters(const tni_fuse *f, tni_lexer *lex, tni_scope *s
             TN_TRY(take_input(f, lex, &name, scope));
         }
         if (lex->token.kind == ')') return tni_lex_next(lex);
+        if (lex->token.kind == '=') return tni_lex_expected(lex, "a type before the default: eps: float = 1e-5");
         if (lex->token.kind != ',') {
             return tni_lex_expected(lex,
                                     "',' or ')': what is optional ('?') or updated ('!') is told by a type, x: T[*s]?");

@@ -84,6 +84,9 @@ static const char *const rows[][2] = {
     {"f(x: T[n], a: float = 1e999) -> y: T[1]", "the number is too large"},
     {"f(x: T[n], a: float = .5) -> y: T[1]", "unexpected character '.'"},
     {"f(x: T[0x10]) -> y: T[1]", "malformed number"},
+    {"f(x: float32[n]) -> y: float32[n]", "there is no type 'float32'; it is called f32"},
+    {"f(x: T[n], i: uint8[n]) -> y: T[n]", "there is no type 'uint8'; it is called u8"},
+    {"f(x: float31[n]) -> y: f32[n]", "there is no type 'float31', nor a dtype attribute"},
     {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz(x: T[n]) -> y: T[n]",
      "the name is longer than 63 characters"},
     {"f(x: T[abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]) -> y: T[n]",
@@ -112,7 +115,6 @@ static const char *const rows[][2] = {
      "more than 8 type variables"},
     /* types of tensors */
     {"f(x: t[n]) -> y: f32[n]", "there is no type 't'"},
-    {"f(x: float32[n]) -> y: f32[n]", "there is no type 'float32'"},
     {"f(x: f32|T[n]) -> y: f32[n]", "expected the name of a type, such as i32, after '|'"},
     {"f(x: T|f32[n]) -> y: f32[n]", "expected '[' and the shape"},
     {"f(x: f32|[n]) -> y: f32[n]", "expected the name of a type"},

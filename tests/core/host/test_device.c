@@ -98,6 +98,20 @@ static tn_status toy_wait(const char *wanted, tn_device device, void *stream) {
     return TN_OK;
 }
 
+/* The toy that this thread uses, plus 1; 0: none. */
+static int entered_toy, entries;
+static tn_status toy_enter(const char *wanted, tn_device device, void **entered) {
+    if (is_broken) return tn_fail(TN_SYSTEM, "%s: the toy is broken", wanted);
+    *entered = (void *)(intptr_t)entered_toy;
+    entered_toy = device.index + 1;
+    entries++;
+    return TN_OK;
+}
+
+static void toy_leave(void *entered) {
+    entered_toy = (int)(intptr_t)entered;
+}
+
 static const tni_device_ops toy = {
     .kind = (tn_device_kind)TOY,
     .name = "toy",
@@ -109,6 +123,8 @@ static const tni_device_ops toy = {
     .write = toy_write,
     .read = toy_read,
     .wait = toy_wait,
+    .enter = toy_enter,
+    .leave = toy_leave,
 };
 
 /* ---- an operator with a kernel for it ---------------------------------------------------------------------------- */
@@ -228,6 +244,67 @@ static void test_messages(void) {
     CHECK(trims == 1);
 }
 
+/* ---- functions of a plugin --------------------------------------------------------------------------------------- */
+
+static int outside; /* calls of them for which the toy was not entered */
+static int released;
+
+static void note(const tn_call *call) {
+    outside += entered_toy != call->device.index + 1;
+}
+static bool noted_accepts(const tn_call *call) {
+    return note(call), true;
+}
+static size_t noted_workspace(const tn_call *call) {
+    return note(call), 0;
+}
+static tn_status noted_prepare(const tn_call *call, void **state) {
+    static int made;
+    *state = &made;
+    return note(call), TN_OK;
+}
+static void noted_release(void *state) {
+    (void)state;
+    outside += entered_toy != 2 && !is_broken;
+    released++;
+}
+static tn_status noted_run(const tn_call *call, void *state) {
+    (void)state;
+    return note(call), TN_OK;
+}
+static const tn_kernel noted_kernels[] = {{.name = "toy",
+                                           .device = (tn_device_kind)TOY,
+                                           .accepts = noted_accepts,
+                                           .workspace = noted_workspace,
+                                           .prepare = noted_prepare,
+                                           .release = noted_release,
+                                           .run = noted_run},
+                                          {0}};
+static const tn_op noted = {
+    .signature = "toy_noted(x: f32[*s]) -> y: f32[*s]", .doc = "Nothing.", .kernels = noted_kernels};
+
+static tn_status run_noted(int64_t size) {
+    static float data[2];
+    tn_tensor x = tn_dense(far(data), TN_F32, 1, &size), y = tn_dense(far(data + 1), TN_F32, 1, &size);
+    x.device = y.device = (tn_device){TOY, 1};
+    const tn_args args = {.in = (const tn_tensor *[]){&x}, .n_in = 1, .out = (tn_tensor *[]){&y}, .n_out = 1};
+    return tn_run(tn_find("toy_noted"), &args, NULL);
+}
+
+static void test_plugin(void) {
+    const tn_op *const rows[] = {&noted};
+    CHECK(entries == 0); /* what is built in enters by itself */
+    CHECK_ROW(tni_table_add_plugin(rows, 1) == TN_OK, "%s", tn_last_error());
+    CHECK(run_noted(1) == TN_OK && entries == 2 && entered_toy == 0); /* the plan is made, and the kernel run */
+    CHECK(run_noted(1) == TN_OK && entries == 3);
+    is_broken = true;
+    CHECK(run_noted(0) == TN_SYSTEM && strcmp(tn_last_error(), "toy_noted: the toy is broken") == 0);
+    is_broken = false;
+    CHECK(outside == 0 && released == 0);
+    tn_shutdown();
+    CHECK(outside == 0 && released == 1 && entered_toy == 0);
+}
+
 /* A parameter and a run ask for memory of several kinds; wherever there is none, nothing is lost. */
 static void test_no_memory(void) {
     tn_param *param = NULL;
@@ -246,5 +323,6 @@ int main(void) {
     test_run();
     test_messages();
     test_no_memory();
+    test_plugin(); /* the last: it shuts everything down */
     return test_end();
 }

@@ -1,4 +1,5 @@
 /* Plugins: a good one works; every kind of wrong file is refused before its code can run. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -93,6 +94,22 @@ static void good_file(const char *plugin) {
     CHECK(tn_function_count() == before);
 }
 
+/* A file that is compiled again stays what it was for this process, and whoever loads it again is told so. */
+static void changed_file(void) {
+    static const char told[] = "start a new process";
+    char first[256], second[256];
+    snprintf(first, sizeof first, "%s", write_bytes("changed.so", bytes, size));
+    CHECK(tn_load(first) == TN_OK && tn_load(first) == TN_OK);
+    const struct timespec later[2] = {{.tv_sec = 2000000000}, {.tv_sec = 2000000000}};
+    CHECK(utimensat(AT_FDCWD, first, later, 0) == 0 && refused(first, told)); /* written over */
+    snprintf(second, sizeof second, "%s", write_bytes("new.so", bytes, size));
+    CHECK(rename(second, first) == 0 && refused(first, told)); /* another file in its place */
+    CHECK(tn_find("twice") != NULL);
+    tn_shutdown();
+    CHECK(tn_load(first) == TN_OK); /* as a new process would */
+    tn_shutdown();
+}
+
 int main(int argc, char **argv) {
     FILE *f = argc == 3 ? fopen(argv[1], "rb") : NULL;
     if (!f || !mkdtemp(folder)) {
@@ -112,6 +129,7 @@ int main(int argc, char **argv) {
     CHECK(tn_find("twice") == NULL && tn_find("softmax") != NULL);
     good_file(argv[1]);
     tn_shutdown();
+    changed_file();
     free(bytes);
     char command[300];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -7,6 +7,11 @@ the module is made, with what to use instead.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import torch
+
+from tenon._suggest import missing
 from tenon.torch.nn.activations import (
     CELU,
     ELU,
@@ -82,3 +87,9 @@ __all__ = [
     "Softsign",
     "Tanh",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name, __all__, (torch.nn,))

@@ -1,59 +1,33 @@
-"""Losses. They are summed up in f32 at least, and have the type of the input, as torch's do."""
+"""Losses: functions of tenon.torch as modules."""
 
 from __future__ import annotations
 
-import warnings
-
-import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
 import tenon.torch as tn
-from tenon.torch._functional import as_input, each
-from tenon.torch.nn._rows import attributes, find, held, leaf, set_forward
+from tenon.torch.nn._rows import held, leaf
 
 
-def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the shape that they broadcast to, which is seldom meant: as torch does it, with a warning."""
-    if input.shape != target.shape:
-        warnings.warn(
-            f"the target has shape {list(target.shape)} and the input {list(input.shape)}: they broadcast, which is "
-            "seldom meant by a loss",
-            stacklevel=3,
-        )
-        input, target = torch.broadcast_tensors(input, target)  # type: ignore[no-untyped-call]
-    return input, target
+class MSELoss(nn.MSELoss):
+    """tn.mse as a module; arguments as torch.nn.MSELoss's."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
+        return tn.mse(input, target, reduction=self.reduction)
 
 
-class _Loss:
-    """In front of torch's module in the list of bases: its forward becomes the operator `row`."""
+class L1Loss(nn.L1Loss):
+    """tn.l1 as a module; arguments as torch.nn.L1Loss's."""
 
-    def __init_subclass__(cls, row: str | None = None) -> None:
-        super().__init_subclass__()
-        if row is None:  # a user's, which inherits the forward
-            return
-        op, function = find(row)
-        given = attributes(op, {})
-        source = (
-            "def forward(self, input, target):\n"
-            "    if isinstance(input, _Proxy):\n"
-            "        return _leaf(self, input, target)\n"
-            "    input, target = _same_shape(input, target)\n"
-            "    if self.reduction == 'none':\n"
-            f"        return _each(input, target{given.replace(', reduction=self.reduction', '')})\n"
-            f"    return _as_input(_row(input, target{given}), input, target)\n"
-        )
-        names = {"_row": function, "_each": each(op), "_same_shape": _same_shape, "_as_input": as_input}
-        set_forward(cls, op, source, {**names, "_Proxy": Proxy, "_leaf": leaf})
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
+        return tn.l1(input, target, reduction=self.reduction)
 
 
-class MSELoss(_Loss, nn.MSELoss, row="mse"): ...
-
-
-class L1Loss(_Loss, nn.L1Loss, row="l1"): ...
-
-
-class HuberLoss(_Loss, nn.HuberLoss, row="huber"):
+class HuberLoss(nn.HuberLoss):
     """tn.huber as a module; arguments as torch.nn.HuberLoss's."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -61,18 +35,10 @@ class HuberLoss(_Loss, nn.HuberLoss, row="huber"):
             raise ValueError(f"tn.nn.HuberLoss: delta must be above 0, not {delta}")
         super().__init__(reduction, delta)
 
-
-_, _bce = find("bce_with_logits")
-_BCE = "(x: T[*s], target: T[*s], weight: T[~*s]?, pos_weight: T[~*s]?"
-_BCE_EACH = (
-    "p = softplus(x) - x * target; q = p + (pos_weight - 1) * target * softplus(-x) if has(pos_weight) else p; "
-    "t = q * weight if has(weight) else q"
-)
-_bce_each = tn.fuse(f"bce_with_logits_each{_BCE}) -> t: T[*s] : {_BCE_EACH}")
-_bce_weighted = tn.fuse(
-    f"bce_with_logits_weighted{_BCE}, reduction: 'mean'|'sum' = 'mean') -> loss: acc(T)[] : {_BCE_EACH}; "
-    "loss = mean(t) if reduction == 'mean' else sum(t)"
-)
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
+        return tn.huber(input, target, self.reduction, self.delta)
 
 
 class BCEWithLogitsLoss(nn.BCEWithLogitsLoss):
@@ -81,13 +47,8 @@ class BCEWithLogitsLoss(nn.BCEWithLogitsLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         if isinstance(input, Proxy):
             return leaf(self, input, target)
-        weight, pos_weight = held(self, "weight"), held(self, "pos_weight")
-        if self.reduction == "none":
-            losses: Tensor = _bce_each(input, target, weight, pos_weight)
-            return losses
-        if weight is None and pos_weight is None:
-            return as_input(_bce(input, target, self.reduction), input, target)
-        return as_input(_bce_weighted(input, target, weight, pos_weight, self.reduction), input, target)
+        weights = {"weight": held(self, "weight"), "pos_weight": held(self, "pos_weight")}
+        return tn.bce_with_logits(input, target, **weights, reduction=self.reduction)
 
 
 class KLDivLoss(nn.KLDivLoss):

@@ -1,6 +1,6 @@
 /* The line that says how a kernel is launched: "rows block=1024 shared=4*c". */
-#ifndef TNI_TEXT_LAUNCH_H
-#define TNI_TEXT_LAUNCH_H
+#ifndef TNI_TEXT_LAUNCH_LINE_H
+#define TNI_TEXT_LAUNCH_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +18,9 @@ typedef struct tni_sizes {
     bool (*bytes)(const void *context, const char *type, size_t length, bool acc, int64_t *bytes);
     void (*list)(const void *context, char *text, size_t size); /* all names, for messages */
     const void *context;
-    int64_t count;                    /* elements of what the kernel writes */
-    int64_t rows, columns;            /* of what it reads: the last dimension, and all before it */
-    int64_t height, width, batch;     /* of what it writes: the last two dimensions, and all before them */
+    int64_t count;                /* elements of what the kernel writes */
+    int64_t rows, columns;        /* of what it reads: the last dimension, and all before it */
+    int64_t height, width, batch; /* of what it writes: the last two dimensions, and all before them */
 } tni_sizes;
 
 typedef struct tni_launch_step {

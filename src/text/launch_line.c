@@ -1,5 +1,5 @@
 /* Reads a launch line, and computes it on the way: what it says of a call is known once the sizes are. */
-#include "launch.h"
+#include "launch_line.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -63,8 +63,9 @@ static int64_t divided(reader *r, const char *at, char op, int64_t a, int64_t b)
 
 static int64_t joined(reader *r, const char *at, char op, int64_t a, int64_t b) {
     int64_t y = 0;
-    bool over = op == '+' ? __builtin_add_overflow(a, b, &y)
-                          : op == '-' ? __builtin_sub_overflow(a, b, &y) : __builtin_mul_overflow(a, b, &y);
+    bool over = op == '+'   ? __builtin_add_overflow(a, b, &y)
+                : op == '-' ? __builtin_sub_overflow(a, b, &y)
+                            : __builtin_mul_overflow(a, b, &y);
     if (over) fail(r, at, "%s", "a number beyond 64 bits");
     return y;
 }

@@ -1,0 +1,119 @@
+/* Pointers that know their tensor. */
+#include "index_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tni_checks_index(void) {
+    const char *set = getenv("TENON_CHECK_INDEX");
+    return set && *set && strcmp(set, "0") != 0;
+}
+
+/* Indexing and arithmetic are templates, so that they are a better match than those of the plain pointer that it also
+ * converts to: what is passed on as such is not checked any more. */
+const char tni_checked_text[] =
+    "struct tn_report {\n"
+    "    int taken, which;\n"
+    "    long long index, count;\n"
+    "    unsigned block[3], thread[3];\n"
+    "    double room[8];\n"
+    "};\n"
+    "template <class E> struct tn_checked {\n"
+    "    E *at, *first;\n"
+    "    long long bytes;\n"
+    "    tn_report *report;\n"
+    "    long long which;\n"
+    "    template <class I> __device__ E &operator[](I i) const {\n"
+    "        const long long k = at - first + (long long)i, count = bytes / (long long)sizeof(E);\n"
+    "        if (k >= 0 && k < count) return first[k];\n"
+    "        if (atomicCAS(&report->taken, 0, 1) == 0) {\n"
+    "            report->which = (int)which;\n"
+    "            report->index = k;\n"
+    "            report->count = count;\n"
+    "            report->block[0] = blockIdx.x, report->block[1] = blockIdx.y, report->block[2] = blockIdx.z;\n"
+    "            report->thread[0] = threadIdx.x, report->thread[1] = threadIdx.y, report->thread[2] = threadIdx.z;\n"
+    "        }\n"
+    "        return *(E *)report->room;\n"
+    "    }\n"
+    "    __device__ E &operator*() const { return (*this)[0]; }\n"
+    "    __device__ E *operator->() const { return &(*this)[0]; }\n"
+    "    template <class I> __device__ tn_checked operator+(I n) const {\n"
+    "        tn_checked made = *this;\n"
+    "        made.at += n;\n"
+    "        return made;\n"
+    "    }\n"
+    "    template <class I> __device__ tn_checked operator-(I n) const { return *this + -(long long)n; }\n"
+    "    template <class I> __device__ tn_checked &operator+=(I n) { at += n; return *this; }\n"
+    "    template <class I> __device__ tn_checked &operator-=(I n) { at -= n; return *this; }\n"
+    "    __device__ tn_checked &operator++() { ++at; return *this; }\n"
+    "    __device__ tn_checked operator++(int) { tn_checked old = *this; ++at; return old; }\n"
+    "    __device__ operator E *() const { return at; }\n"
+    "};\n";
+
+/* `const float *__restrict__ x` becomes `tn_checked<const float> x`; line ends stay. */
+static void put_param(tni_text *text, const char *cuda, const tni_cparam *p) {
+    tni_text_add(text, "tn_checked<%s%s> %s", p->is_const ? "const " : "", p->type, p->name);
+    for (int32_t i = 0; i < p->length; i++) {
+        if (cuda[p->at + i] == '\n') tni_text_add(text, "\n");
+    }
+}
+
+void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all) {
+    int32_t from = 0;
+    for (int32_t i = 0; i < all->n; i++) {
+        for (int32_t k = 0; k < all->functions[i].n_params; k++) {
+            const tni_cparam *p = &all->functions[i].params[k];
+            if (p->pointers != 1) continue;
+            tni_text_add(text, "%.*s", (int)(p->at - from), cuda + from);
+            put_param(text, cuda, p);
+            from = p->at + p->length;
+        }
+    }
+    tni_text_put(text, cuda + from);
+}
+
+static tn_status say(const tn_call *call, const tn_launch *l, const tni_param_name *names, const tni_report *r) {
+    if (!r->taken) return TN_OK;
+    const char *name = names[r->which];
+    return tn_fail(TN_BAD_VALUE,
+                   "%s: kernel %s: %s[%lld] is out of range: %s has %lld elements (block (%u, %u, %u), thread (%u, %u, "
+                   "%u)). The usual cause is a missing `if (i < n)`, or a stride or a size that belongs to another "
+                   "tensor",
+                   call->name, l->name, name, (long long)r->index, name, (long long)r->count, r->block[0], r->block[1],
+                   r->block[2], r->thread[0], r->thread[1], r->thread[2]);
+}
+
+static tn_status launch(const tn_call *call, const tn_launch *l, int32_t n, const tni_give *give,
+                        const tni_param_name *names, void *report) {
+    static const tni_report nothing;
+    const tn_device host = {TN_CPU, 0};
+    void *stream = call->host->stream, *arguments[TNI_MOST_PARAMS];
+    tni_checked checked[TNI_MOST_PARAMS];
+    tni_report found;
+    for (int32_t i = 0; i < n; i++) {
+        const tni_give *g = &give[i];
+        const tn_view *v = g->how == TNI_GIVE_INPUT    ? tn_in(call, g->index)
+                           : g->how == TNI_GIVE_OUTPUT ? tn_out(call, g->index)
+                                                       : NULL;
+        const bool scratch = g->how == TNI_GIVE_SCRATCH;
+        void *data = scratch ? call->workspace : v ? v->data : NULL;
+        const int64_t bytes = v ? tn_count(v) * (int64_t)tn_type_size(v->type) : 0;
+        checked[i] = (tni_checked){data, data, scratch ? INT64_MAX : bytes, report, i};
+        arguments[i] = g->how == TNI_GIVE_VALUE ? (void *)(uintptr_t)&g->bits : (void *)&checked[i];
+    }
+    TN_TRY(tn_copy(call->device, report, host, &nothing, sizeof nothing, stream));
+    TN_TRY(tn_cuda_launch(call, l, arguments));
+    TN_TRY(tn_copy(host, &found, call->device, report, sizeof found, stream));
+    TN_TRY(tn_stream_wait(call->device, stream));
+    return say(call, l, names, &found);
+}
+
+tn_status tni_launch_checked(const tn_call *call, const tn_launch *l, int32_t n, const tni_give *give,
+                             const tni_param_name *names) {
+    tn_block report;
+    TN_TRY(tn_device_alloc(call->device, sizeof(tni_report), call->host->stream, &report));
+    const tn_status status = launch(call, l, n, give, names, report.data);
+    tn_device_free(call->device, report, call->host->stream);
+    return status;
+}
