@@ -26,11 +26,13 @@ conv_bn_relu = tenon.kernel(
         long long row = i / width % height, column = i % width;
         const T *weights = filter + channel * c * a * b;
         W sum = 0;
-        for (long long in = 0; in < c; in++) {
-            const T *from = x + ((image * c + in) * h + row) * w + column;
-            W part = 0;  // of a channel: sums of sums lose less than one long sum
-            for (long long p = 0; p < a; p++) {
-                for (long long q = 0; q < b; q++) part += (W)from[p * w + q] * (W)*weights++;
+        for (long long first = 0; first < c; first += 64) {
+            W part = 0;  // of 64 channels: sums of sums lose less than one long sum
+            for (long long in = first; in < c && in < first + 64; in++) {
+                const T *from = x + ((image * c + in) * h + row) * w + column;
+                for (long long p = 0; p < a; p++) {
+                    for (long long q = 0; q < b; q++) part += (W)from[p * w + q] * (W)*weights++;
+                }
             }
             sum += part;
         }
@@ -47,16 +49,14 @@ conv_bn_relu = tenon.kernel(
             int64_t image = i / (k * height * width), channel = i / (height * width) % k;
             int64_t row = i / width % height, column = i % width;
             const T *weights = filter + channel * c * a * b;
-            T sum = 0;
+            double sum = 0;
             for (int64_t in = 0; in < c; in++) {
                 const T *from = x + ((image * c + in) * h + row) * w + column;
-                T part = 0;
                 for (int64_t p = 0; p < a; p++) {
-                    for (int64_t q = 0; q < b; q++) part += from[p * w + q] * *weights++;
+                    for (int64_t q = 0; q < b; q++) sum += (double)from[p * w + q] * *weights++;
                 }
-                sum += part;
             }
-            T v = (sum - mean[channel]) * gamma[channel] / (T)sqrt(var[channel] + eps) + beta[channel];
+            T v = (sum - mean[channel]) * gamma[channel] / sqrt(var[channel] + eps) + beta[channel];
             y[i] = v < 0 ? 0 : v;
         }
     }""",
