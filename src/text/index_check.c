@@ -1,6 +1,7 @@
 /* Pointers that know their tensor. */
 #include "index_check.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,18 +60,76 @@ static void put_param(tni_text *text, const char *cuda, const tni_cparam *p) {
     }
 }
 
-void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all) {
+/* ---- pointers that a kernel makes of its parameters --------------------------------------------------------------- */
+
+static const char *skip_space(const char *s) {
+    return s + strspn(s, " \t\r\n");
+}
+
+static size_t word_length(const char *s) {
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_' || (s[n] == ':' && s[n + 1] == ':') || (n && s[n - 1] == ':'))
+        n++;
+    return isdigit((unsigned char)*s) ? 0 : n;
+}
+
+/* `const float *row = ` at s, behind which one declaration ends: where its name begins; NULL: it is none. */
+static const char *pointer_at(const char *s, size_t *length) {
+    int words = 0, stars = 0;
+    const char *name = NULL;
+    for (size_t n; (n = word_length(s)) || *s == '*'; s = skip_space(s + n)) {
+        if (*s == '*') {
+            stars++;
+            n = 1;
+            continue;
+        }
+        name = s;
+        *length = n;
+        words++;
+    }
+    if (!name || stars != 1 || words < 2 || s[0] != '=' || s[1] == '=') return NULL;
+    for (int depth = 0; *s && (*s != ';' || depth); s++) {
+        depth += (*s == '(' || *s == '[' || *s == '{') - (*s == ')' || *s == ']' || *s == '}');
+        if (depth == 0 && *s == ',') return NULL;
+    }
+    return name;
+}
+
+/* Copies the text from `from` to `to` with such declarations as `auto row = `, so that they go on to know the tensor. */
+static void put_body(tni_text *text, const char *cuda, const char *clean, int32_t from, int32_t to) {
+    bool begins = false;
+    for (int32_t i = from; i < to; i++) {
+        size_t length;
+        const char *name = begins && !isspace((unsigned char)clean[i]) ? pointer_at(clean + i, &length) : NULL;
+        if (name) {
+            tni_text_add(text, "auto ");
+            for (; i < name - clean; i++) {
+                if (cuda[i] == '\n') tni_text_add(text, "\n");
+            }
+        }
+        begins = strchr(";{}", clean[i]) != NULL || (begins && isspace((unsigned char)clean[i]));
+        tni_text_add(text, "%c", cuda[i]);
+    }
+}
+
+void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all, tni_arena *arena) {
+    const char *clean = tni_blank_text(cuda, arena);
     int32_t from = 0;
-    for (int32_t i = 0; i < all->n; i++) {
-        for (int32_t k = 0; k < all->functions[i].n_params; k++) {
-            const tni_cparam *p = &all->functions[i].params[k];
+    for (int32_t i = 0; clean && i < all->n; i++) {
+        const tni_cfunction *f = &all->functions[i];
+        for (int32_t k = 0; k < f->n_params; k++) {
+            const tni_cparam *p = &f->params[k];
             if (p->pointers != 1) continue;
             tni_text_add(text, "%.*s", (int)(p->at - from), cuda + from);
             put_param(text, cuda, p);
             from = p->at + p->length;
         }
+        tni_text_add(text, "%.*s", (int)(f->body - from), cuda + from);
+        put_body(text, cuda, clean, f->body, f->end);
+        from = f->end;
     }
     tni_text_put(text, cuda + from);
+    text->failed |= !clean;
 }
 
 static tn_status say(const tn_call *call, const tn_launch *l, const tni_param_name *names, const tni_report *r) {

@@ -24,8 +24,8 @@ typedef struct tni_report {
 
 /* The device code of both. */
 extern const char tni_checked_text[];
-/* The text with the pointers of its kernels' parameters replaced. */
-void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all);
+/* The text with the pointers of its kernels' parameters replaced, and those that are made of them. */
+void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all, tni_arena *arena);
 
 /* Launches a kernel that was compiled so, waits for it, and says what it reports. `checked` are what the pointers among
  * its parameters are given, and `names` what they are called. */

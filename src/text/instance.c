@@ -135,7 +135,7 @@ tn_status tni_instance_make(const tni_known *k, const tn_source *source, const t
     if (tni_checks_index()) tni_text_put(&text, tni_checked_text);
     print_file(&text, source->file ? source->file : op);
     if (tni_checks_index()) {
-        tni_put_checked(&text, source->cuda, all);
+        tni_put_checked(&text, source->cuda, all, arena);
     } else {
         put_untuned(&text, source->cuda);
     }

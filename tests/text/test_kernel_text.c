@@ -175,6 +175,8 @@ int main(void) {
     test_mistakes();
     if (tni_nvrtc_version("test")) {
         test_nvrtc();
+        setenv("TENON_CHECK_INDEX", "1", 1); /* with pointers that know their tensor */
+        test_nvrtc();
     } else {
         printf("no NVRTC: texts are not compiled\n");
     }
