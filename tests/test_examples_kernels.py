@@ -134,9 +134,11 @@ def nvrtc() -> None:
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_nvrtc_compiles_it(lesson: str, nvrtc: None) -> None:
-    """Every kernel and every kernel of a gradient, in f16, bf16, f32 and f64, for two architectures."""
-    for kernel in kernels(lesson):
-        for major in (8, 9):
+def test_nvrtc_compiles_it(lesson: str, nvrtc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel and every kernel of a gradient, in f16, bf16, f32 and f64, for two architectures, and with indices
+    that are checked."""
+    for major, checked in ((8, "0"), (9, "0"), (9, "1")):
+        monkeypatch.setenv("TENON_CHECK_INDEX", checked)
+        for kernel in kernels(lesson):
             sizes = compile_all(kernel, major)
             assert len(sizes) == 4 and min(sizes) > 500, (kernel, major)
