@@ -23,6 +23,7 @@ import operators_doc  # noqa: E402
 import report  # noqa: E402
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS += sorted((ROOT / "examples").rglob("*.md"))
 
 
 def contract_examples() -> list[str]:
@@ -118,7 +119,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
 def test_links(document: Path) -> None:
     text = without_code(document)
     for link, image in re.findall(r'\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"', text):
@@ -225,7 +226,9 @@ def test_compatibility_is_what_was_tested() -> None:
 
 FOLLOWED = ["README.md"]
 FOLLOWED += [f"docs/{name}.md" for name in ("c", "cuda", "formulas", "from-cpp-extension", "getting-started")]
-FOLLOWED += [f"docs/{name}.md" for name in ("numerics", "numpy", "onnxruntime", "own-operators", "pytorch")]
+FOLLOWED += [
+    f"docs/{name}.md" for name in ("numerics", "numpy", "onnxruntime", "own-kernels", "own-operators", "pytorch")
+]
 FOLLOWED += [f"docs/{name}.md" for name in ("troubleshooting", "when-not")]
 
 
@@ -255,8 +258,10 @@ def imported(path: Path) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
-    beside = {name for name in found if (path.parent / f"{name}.py").is_file()}
-    return (found - beside).union(*(imported(path.parent / f"{name}.py") for name in beside))
+    folders = [path.parent, path.parent.parent]  # lessons share a file that is one folder up
+    files = {name: folder / f"{name}.py" for name in found for folder in folders if (folder / f"{name}.py").is_file()}
+    beside = {name: file for name, file in files.items() if file != path}
+    return (found - {*files}).union(*(imported(file) for file in beside.values()))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -16,12 +16,13 @@ from pathlib import Path
 from table import Table
 
 WIRING = "src/tenon.c"  # includes the list of every family, to make one table of them
-FRAMEWORKS = ("python", "jax", "numpy", "together")
+FRAMEWORKS = ("python", "jax", "numpy", "together", "lessons")
 
 # (places, the kinds of GPU tests that read what is there). The first match counts.
 PLACES: list[tuple[str, tuple[str, ...]]] = [
     (r".*\.md|docs/.*|LICENSE|\.github/.*|\.git(ignore|attributes)|\.editorconfig|\.pre-commit-config\.yaml", ()),
     (r"\.clang-(format|tidy)|tools/(lint|make_wheel|check_glibc|follow_doc|commit_message)\.py|tools/compat.*", ()),
+    (r"examples/kernels/.*\.py|tests/test_examples_kernels\.py", ("lessons",)),
     (r"tests/(cli|doctor|fuzz|onnxruntime|tensorflow|tools)/.*|tests/test_\w+\.(py|c)", ()),
     (r"tests/python/.*|examples/torch/.*|adapters/torch/.*|python/tenon/torch/.*", ("python", "together")),
     (r"tests/jax/.*|examples/jax/.*|adapters/jax/.*|python/tenon/jax/.*", ("jax", "together")),

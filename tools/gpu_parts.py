@@ -141,8 +141,9 @@ def units(table: Table, selection: Selection = EVERYTHING) -> list[Unit]:
         n = math.ceil(most * share)
         for i in range(1, n + 1):
             made.append(Unit(kind, f"{i}/{n}", START_SECONDS + seconds(kind, "") * share / n))
-    if is_whole("unit"):
-        made.append(Unit("unit", "", seconds("unit", "")))
+    for kind in ("unit", "lessons"):
+        if is_whole(kind):
+            made.append(Unit(kind, "", seconds(kind, "")))
     return made
 
 
@@ -194,6 +195,11 @@ def parts(work: Sequence[Unit], selection: Selection = EVERYTHING, alone: bool =
         elif unit.kind == "unit":
             command = ["ctest", "--test-dir", "build", "--output-on-failure", "-j2"]
             made.append(Part("unit", "C unit tests", [command], seconds=unit.seconds))
+        elif unit.kind == "lessons":
+            command = [*PYTEST, "tests/test_examples_kernels.py"]
+            what = "examples/kernels and its READMEs"
+            unable = needs_packages("torch")
+            made.append(Part("lessons", what, [command], PYTHON_ENV, seconds=unit.seconds, unable=unable))
     return sorted(made, key=lambda part: -part.seconds)
 
 

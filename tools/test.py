@@ -199,6 +199,15 @@ def parts() -> list[Part]:
             seconds=10,
         ),
         Part(
+            "lessons",
+            "examples/kernels and its READMEs; NVRTC compiles their kernels",
+            [[*PYTEST, "tests/test_examples_kernels.py"]],
+            PYTHON_ENV,
+            needs=["build"],
+            seconds=80,
+            unable=needs_packages("torch"),
+        ),
+        Part(
             "docs",
             "the documents, followed to the letter",
             [[*PYTEST, "tests/test_docs.py", "tests/test_layers.py", "tests/test_project.py"]],

@@ -230,6 +230,10 @@ static tn_status make_up_sample(const tni_contract *c, int which, tni_arena *are
         const bool number = a->kind == TNI_A_FLOAT || a->kind == TNI_A_INT;
         if (number) tni_text_add(&text, a->kind == TNI_A_FLOAT ? "%s=%d.5 " : "%s=%d ", a->name, which + 1);
     }
+    for (int32_t i = 0; i < c->n_outputs; i++) { /* all that can be asked for */
+        const int32_t want = c->outputs[i].want_attr;
+        if (want >= 0) tni_text_add(&text, "%s=true ", c->attrs[want].name);
+    }
     while (text.length && text.data[text.length - 1] == ' ') text.data[--text.length] = 0;
     if (!text.data) tni_text_put(&text, "");
     return keep_text(arena, &text, made);

@@ -52,6 +52,22 @@ const char tni_checked_text[] =
     "    __device__ operator E *() const { return at; }\n"
     "};\n";
 
+/* Vectors through such pointers, for texts with tenon/device.cuh: its own are of plain pointers. */
+const char tni_checked_vectors[] =
+    "namespace tn {\n"
+    "template <int N, class E> __device__ vec<E, N> load(const tn_checked<const E> &p, i64 left = N) {\n"
+    "    vec<E, N> r;\n"
+    "    for (int i = 0; i < N; i++) r.v[i] = i < left ? p[i] : E{};\n"
+    "    return r;\n"
+    "}\n"
+    "template <int N, class E> __device__ vec<E, N> load(const tn_checked<E> &p, i64 left = N) {\n"
+    "    return load<N>(tn_checked<const E>{p.at, p.first, p.bytes, p.report, p.which}, left);\n"
+    "}\n"
+    "template <int N, class E> __device__ void store(const tn_checked<E> &p, const vec<E, N> &a, i64 left = N) {\n"
+    "    for (int i = 0; i < N; i++) if (i < left) p[i] = a.v[i];\n"
+    "}\n"
+    "}\n";
+
 /* `const float *__restrict__ x` becomes `tn_checked<const float> x`; line ends stay. */
 static void put_param(tni_text *text, const char *cuda, const tni_cparam *p) {
     tni_text_add(text, "tn_checked<%s%s> %s", p->is_const ? "const " : "", p->type, p->name);

@@ -24,6 +24,7 @@ typedef struct tni_report {
 
 /* The device code of both. */
 extern const char tni_checked_text[];
+extern const char tni_checked_vectors[]; /* behind it and tenon/device.cuh */
 /* The text with the pointers of its kernels' parameters replaced, and those that are made of them. */
 void tni_put_checked(tni_text *text, const char *cuda, const tni_cfunctions *all, tni_arena *arena);
 

@@ -118,7 +118,8 @@ tn_status tni_instance_make(const tni_known *k, const tn_source *source, const t
     const bool half = strstr(source->cuda, "cuda_fp16.h"), bfloat = strstr(source->cuda, "cuda_bf16.h");
     tni_text text = {0};
     *made = (tni_instance){.includes = strstr(source->cuda, "#include") != NULL};
-    if (needs_device(k, source->cuda, half, bfloat)) tni_text_put(&text, "#include <tenon/device.cuh>\n");
+    const bool device = needs_device(k, source->cuda, half, bfloat);
+    if (device) tni_text_put(&text, "#include <tenon/device.cuh>\n");
     if (half) tni_text_put(&text, "#include <cuda_fp16.h>\n");
     if (bfloat) tni_text_put(&text, "#include <cuda_bf16.h>\n");
     tni_text_put(&text, "#include <stdint.h>\n");
@@ -133,6 +134,7 @@ tn_status tni_instance_make(const tni_known *k, const tn_source *source, const t
     }
     print_choice(k, &text, made->options, sizeof made->options);
     if (tni_checks_index()) tni_text_put(&text, tni_checked_text);
+    if (tni_checks_index() && device) tni_text_put(&text, tni_checked_vectors);
     print_file(&text, source->file ? source->file : op);
     if (tni_checks_index()) {
         tni_put_checked(&text, source->cuda, all, arena);

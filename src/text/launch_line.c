@@ -82,10 +82,32 @@ static int64_t function(reader *r, const char *at, char which) {
     return (which == '<') == (a < b) ? a : b;
 }
 
+/* sizeof(T), sizeof(acc(T)): what is behind the name */
+static int64_t bytes_of(reader *r) {
+    expect(r, "(");
+    skip(r);
+    const char *at = r->s;
+    const bool acc = take(r, "acc");
+    if (acc) expect(r, "(");
+    skip(r);
+    const char *type = r->s;
+    size_t n = 0;
+    while (isalnum((unsigned char)type[n]) || type[n] == '_') n++;
+    r->s = type + n;
+    if (acc) expect(r, ")");
+    expect(r, ")");
+    int64_t bytes = 0;
+    if (r->status == TN_OK && !r->sizes->bytes(r->sizes->context, type, n, acc, &bytes)) {
+        fail(r, at, "%s", "sizeof takes a type of the contract: sizeof(T), sizeof(acc(T)), sizeof(f32)");
+    }
+    return bytes;
+}
+
 static int64_t name(reader *r) {
     const char *at = r->s;
     size_t n = 0;
     int64_t value = 0;
+    if (take(r, "sizeof")) return bytes_of(r);
     if (take(r, "ceil_div")) return function(r, at, 'c');
     if (take(r, "min")) return function(r, at, '<');
     if (take(r, "max")) return function(r, at, '>');
@@ -169,33 +191,42 @@ static int64_t ceil_of(int64_t a, int64_t b) {
 /* How the grid follows from the sizes, where the line does not say it. */
 typedef enum way { BY_HAND, ELEMENTS, ROWS, WARPS, TILES } way;
 
-/* The number in brackets behind a word; `other` where there is none. */
-static int64_t given(reader *r, int64_t other) {
-    if (!take(r, "(")) return other;
+/* What a step says of its grid, where that is not a number of blocks. */
+typedef struct plan {
+    way how;
+    int64_t each;    /* elements for a thread */
+    int64_t tile[2]; /* elements for a block: along the last dimension, and along the one before */
+    bool loops;      /* the kernel goes on from its tile by the size of the grid */
+} plan;
+
+static int64_t positive(reader *r) {
+    skip(r);
     const char *at = r->s;
     const int64_t value = expression(r);
     if (value < 1) fail(r, at, "%s", "expected a number above 0");
-    expect(r, ")");
     return value;
 }
 
-static bool read_way(reader *r, way *how, int64_t *each, tni_launch_step *step) {
+static bool read_way(reader *r, plan *p) {
     if (take(r, "elements")) {
-        *how = ELEMENTS;
-        *each = given(r, 1);
+        p->how = ELEMENTS;
+        if (take(r, "(")) {
+            p->each = positive(r);
+            expect(r, ")");
+        }
     } else if (take(r, "rows")) {
-        *how = ROWS;
+        p->how = ROWS;
         if (take(r, "(")) {
             expect(r, "warp");
             expect(r, ")");
-            *how = WARPS;
+            p->how = WARPS;
         }
     } else if (take(r, "tiles")) {
-        *how = TILES;
+        p->how = TILES;
         expect(r, "(");
-        step->block[0] = expression(r);
+        p->tile[0] = positive(r);
         expect(r, ",");
-        step->block[1] = expression(r);
+        p->tile[1] = positive(r);
         expect(r, ")");
     } else {
         return false;
@@ -227,17 +258,19 @@ static bool read_setting(reader *r, tni_launch_step *step, int64_t *scratch, boo
     return false;
 }
 
-static void set_grid(const tni_sizes *sizes, way how, int64_t each, tni_launch_step *step) {
+static void set_grid(const tni_sizes *sizes, const plan *p, tni_launch_step *step) {
+    enum { MOST = 65535 }; /* blocks along y and z */
     int64_t *grid = step->grid;
     const int64_t threads = step->block[0] * step->block[1] * step->block[2];
-    if (how == ELEMENTS) grid[0] = ceil_of(ceil_of(sizes->count, each), threads);
-    if (how == ROWS) grid[0] = sizes->rows;
-    if (how == WARPS) grid[0] = ceil_of(sizes->rows, threads / WARP);
-    if (how == TILES) {
-        grid[0] = ceil_of(sizes->width, step->block[0]);
-        grid[1] = ceil_of(sizes->height, step->block[1]);
+    if (p->how == ELEMENTS) grid[0] = ceil_of(ceil_of(sizes->count, p->each), threads);
+    if (p->how == ROWS) grid[0] = sizes->rows;
+    if (p->how == WARPS) grid[0] = ceil_of(sizes->rows, threads / WARP);
+    if (p->how == TILES) {
+        grid[0] = ceil_of(sizes->width, p->tile[0]);
+        grid[1] = ceil_of(sizes->height, p->tile[1]);
         grid[2] = sizes->batch;
     }
+    for (int i = 1; i < 3 && p->loops; i++) grid[i] = grid[i] < MOST ? grid[i] : MOST;
 }
 
 /* What the driver would refuse without saying which number it means. */
@@ -246,8 +279,9 @@ static void check(reader *r, const char *at, const tni_launch_step *step) {
     char what[160];
     for (int i = 0; i < 3 && r->status == TN_OK; i++) {
         if (step->grid[i] < 0 || step->grid[i] > most_grid[i]) {
-            snprintf(what, sizeof what, "the grid has %lld blocks along %c; 0 to %lld are possible",
-                     (long long)step->grid[i], 'x' + i, (long long)most_grid[i]);
+            const char *fix = i && step->grid[i] > 0 ? "; a kernel that goes on by gridDim says `loop`" : "";
+            snprintf(what, sizeof what, "the grid has %lld blocks along %c; 0 to %lld are possible%s",
+                     (long long)step->grid[i], 'x' + i, (long long)most_grid[i], fix);
             fail(r, at, "%s", what);
         } else if (step->block[i] < 1 || step->block[i] > most_block[i]) {
             snprintf(what, sizeof what, "a block has %lld threads along %c; 1 to %lld are possible",
@@ -277,28 +311,32 @@ static void read_name(reader *r, tni_launch_step *step) {
 }
 
 static void read_step(reader *r, tni_launch_step *step, int64_t *scratch) {
-    way how = BY_HAND;
+    plan p = {.how = BY_HAND, .each = 1};
     bool has_grid = false;
-    int64_t each = 1;
     *step = (tni_launch_step){.grid = {0, 1, 1}, .block = {0, 1, 1}};
     read_name(r, step);
     skip(r);
     const char *begin = r->s;
     while (r->status == TN_OK && *r->s && *r->s != ';') {
         const char *at = r->s;
-        const bool known = (how == BY_HAND && read_way(r, &how, &each, step)) ||
-                           read_setting(r, step, scratch, &has_grid);
-        if (!known)
-            fail(r, at, "%s", "expected elements, rows, tiles(…), grid=, block=, shared=, cluster= or scratch=");
+        bool known = (p.how == BY_HAND && read_way(r, &p)) || read_setting(r, step, scratch, &has_grid);
+        if (!known) known = p.loops = take(r, "loop");
+        if (!known) {
+            fail(r, at, "%s", "expected elements, rows, tiles(…), loop, grid=, block=, shared=, cluster= or scratch=");
+        }
         take(r, ",");
         skip(r);
     }
     if (r->status != TN_OK) return;
-    if (how == BY_HAND && !has_grid) how = ELEMENTS;
-    if (step->block[0] == 0) step->block[0] = BLOCK;
-    if (how == WARPS && step->block[0] % WARP)
+    if (p.how == BY_HAND && !has_grid) p.how = ELEMENTS;
+    if (step->block[0] == 0) {
+        step->block[0] = p.how == TILES ? p.tile[0] : BLOCK;
+        step->block[1] = p.how == TILES ? p.tile[1] : 1;
+    }
+    if (p.how == WARPS && step->block[0] % WARP) {
         fail(r, begin, "%s", "a block of whole warps is needed, of 32 threads each");
-    if (how != BY_HAND && !has_grid) set_grid(r->sizes, how, each, step);
+    }
+    if (p.how != BY_HAND && !has_grid) set_grid(r->sizes, &p, step);
     check(r, begin, step);
 }
 

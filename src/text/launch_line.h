@@ -14,6 +14,8 @@ enum { TNI_MOST_STEPS = 8 }; /* kernels that a call launches one after the other
 typedef struct tni_sizes {
     /* The number of a name; false: there is none. */
     bool (*value)(const void *context, const char *name, size_t length, int64_t *value);
+    /* Bytes of a type of the contract, or with `acc` of the type of its sums; false: there is none. */
+    bool (*bytes)(const void *context, const char *type, size_t length, bool acc, int64_t *bytes);
     void (*list)(const void *context, char *text, size_t size); /* all names, for messages */
     const void *context;
     int64_t count;                /* elements of what the kernel writes */

@@ -159,6 +159,23 @@ static bool size_value(const void *context, const char *name, size_t length, int
     return number_of(context, name, length, &real, value) == 1;
 }
 
+/* Type variables, and the types that the contract names by themselves: f32. */
+static bool size_bytes(const void *context, const char *name, size_t length, bool acc, int64_t *bytes) {
+    const tni_known *k = context;
+    tn_type type = TN_NO_TYPE;
+    for (int i = 1; i < TN_TYPE_COUNT; i++) {
+        if (same(name, length, tn_type_name((tn_type)i))) type = (tn_type)i;
+    }
+    bool known = type != TN_NO_TYPE;
+    for (int32_t i = 0; i < k->contract->n_types && !known; i++) {
+        if (!same(name, length, k->contract->types[i].name)) continue;
+        type = k->bound.types[i]; /* none yet where there is no call */
+        known = true;
+    }
+    *bytes = type == TN_NO_TYPE ? 1 : (int64_t)tn_type_size(acc ? tni_acc_type(type) : type);
+    return known;
+}
+
 static void list_names(const tni_known *k, bool tensors, char *text, size_t size) {
     const tni_contract *c = k->contract;
     size_t n = 0;
@@ -187,7 +204,7 @@ static void list_sizes(const void *context, char *text, size_t size) {
 void tni_sizes_of(const tni_known *k, tni_sizes *sizes) {
     const int64_t *shape;
     int32_t ndim;
-    *sizes = (tni_sizes){.value = size_value, .list = list_sizes, .context = k};
+    *sizes = (tni_sizes){.value = size_value, .bytes = size_bytes, .list = list_sizes, .context = k};
     written_shape(k, &shape, &ndim);
     sizes->count = product(shape, ndim);
     sizes->width = ndim > 0 ? shape[ndim - 1] : 1;

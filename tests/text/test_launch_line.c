@@ -10,13 +10,27 @@ static bool value_of(const void *context, const char *name, size_t length, int64
     return length == 3 && memcmp(name, "sms", 3) == 0;
 }
 
+/* T is f16. */
+static bool bytes_of(const void *context, const char *type, size_t length, bool acc, int64_t *bytes) {
+    (void)context;
+    *bytes = acc ? 4 : 2;
+    return length == 1 && *type == 'T';
+}
+
 static void list(const void *context, char *text, size_t size) {
     (void)context;
     snprintf(text, size, "n, sms");
 }
 
-static const tni_sizes sizes = {
-    .value = value_of, .list = list, .count = 1000, .rows = 10, .columns = 100, .height = 20, .width = 50, .batch = 2};
+static const tni_sizes sizes = {.value = value_of,
+                                .bytes = bytes_of,
+                                .list = list,
+                                .count = 1000,
+                                .rows = 10,
+                                .columns = 100,
+                                .height = 20,
+                                .width = 50,
+                                .batch = 2};
 
 static void test_lines(void) {
     static const struct {
@@ -32,7 +46,10 @@ static void test_lines(void) {
         {"rows(warp)", {2, 1, 1}, {256, 1, 1}, 0},
         {"rows(warp) block=64", {5, 1, 1}, {64, 1, 1}, 0},
         {"tiles(16, 8)", {4, 3, 2}, {16, 8, 1}, 0},
-        {"tiles(32, 32) block=(32, 8)", {2, 3, 2}, {32, 8, 1}, 0},
+        {"tiles(32, 32) block=(32, 8)", {2, 1, 2}, {32, 8, 1}, 0}, /* a thread does four elements */
+        {"tiles(16, 8) loop", {4, 3, 2}, {16, 8, 1}, 0},
+        {"shared=n * sizeof(T)", {4, 1, 1}, {256, 1, 1}, 2000},
+        {"shared=min(n * sizeof( acc(T) ), 9999)", {4, 1, 1}, {256, 1, 1}, 4000},
         {"grid=(ceil_div(n, 256), 2, 3) block=(8, 4, 2)", {4, 2, 3}, {8, 4, 2}, 0},
         {"grid=(n + 1) / 2, block=min(n, 64)", {500, 1, 1}, {64, 1, 1}, 0},
         {"grid=max(n, 2) - n % 7 - -1", {995, 1, 1}, {256, 1, 1}, 0},
@@ -58,6 +75,17 @@ static void test_several(void) {
     CHECK(made.steps[0].grid[0] == 10 && made.steps[1].block[0] == 32);
 }
 
+/* CUDA has at most 65535 blocks along y and z. */
+static void test_loops(void) {
+    tni_sizes tall = sizes;
+    tall.height = tall.batch = 70000;
+    tni_launch_steps made;
+    CHECK(tni_launch_read("op", "tiles(16, 1)", &tall, &made) == TN_BAD_VALUE);
+    CHECK(tni_launch_read("op", "tiles(16, 1) loop", &tall, &made) == TN_OK);
+    const int64_t *grid = made.steps[0].grid;
+    CHECK(grid[0] == 4 && grid[1] == 65535 && grid[2] == 65535);
+}
+
 static void test_mistakes(void) {
     static const struct {
         const char *line, *says;
@@ -69,7 +97,11 @@ static void test_mistakes(void) {
         {"block=2000", "a block has 2000 threads along x; 1 to 1024"},
         {"block=(64, 64)", "a block has 4096 threads; 1024"},
         {"block=0-1", "a block has -1 threads along x"},
-        {"grid=(1, 70000)", "70000 blocks along y; 0 to 65535"},
+        {"grid=(1, 70000)",
+         "70000 blocks along y; 0 to 65535 are possible; a kernel that goes on by gridDim says `loop`"},
+        {"tiles(0, 8)", "above 0"},
+        {"shared=sizeof(U)", "sizeof takes a type of the contract"},
+        {"shared=sizeof(acc(T)", "expected ')'"},
         {"grid=9223372036854775807 * 2", "beyond 64 bits"},
         {"elements(0)", "above 0"},
         {"rows(warp) block=48", "whole warps"},
@@ -95,6 +127,7 @@ static void test_mistakes(void) {
 int main(void) {
     test_lines();
     test_several();
+    test_loops();
     test_mistakes();
     return test_end();
 }

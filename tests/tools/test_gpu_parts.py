@@ -53,7 +53,8 @@ def test_everything_tests_the_whole_table_once() -> None:
     assert count_operators(parts, "rows") == Counter(TABLE.formulas)
     assert count_operators(parts, "check") == Counter(TABLE.own)
     assert count_operators(parts, "memcheck") == Counter(TABLE.unlike)
-    assert {part.name for part in parts} >= {"python-1", "python-8", "jax-4", "together-1", "numpy-1", "huge-1", "unit"}
+    some = {"python-1", "python-8", "jax-4", "together-1", "numpy-1", "huge-1", "unit", "lessons"}
+    assert {part.name for part in parts} >= some
     assert [part.seconds for part in parts] == sorted((part.seconds for part in parts), reverse=True)
 
 
@@ -78,7 +79,7 @@ def test_a_part_that_is_none(part: str) -> None:
 def test_an_operator_that_nobody_measured_has_average_length() -> None:
     known = list(gpu_parts.measured()["rows"].values())
     assert gpu_parts.seconds("rows", "not_measured_yet") == pytest.approx(sum(known) / len(known))
-    assert set(gpu_parts.measured()) == {*gpu_parts.by_operator(), *gpu_parts.FRAMEWORKS, "unit"}
+    assert set(gpu_parts.measured()) == {*gpu_parts.by_operator(), *gpu_parts.FRAMEWORKS, "unit", "lessons"}
 
 
 def test_some_operators() -> None:
@@ -118,8 +119,9 @@ def test_the_command_lists_what_would_run() -> None:
         (["tests/python/test_grad.py"], {"python", "together"}),
         (["adapters/jax/jax.c"], {"jax", "together"}),
         (["tests/fuse/cuda/test_fuse_cuda.c", "tests/numpy/gpu.py"], {"unit", "numpy"}),
-        (["python/tenon/_rules.py"], {"python", "jax", "numpy", "together"}),
-        (["tests/shared/samples.py"], {"python", "jax", "numpy", "together"}),
+        (["python/tenon/_rules.py"], {"python", "jax", "numpy", "together", "lessons"}),
+        (["tests/shared/samples.py"], {"python", "jax", "numpy", "together", "lessons"}),
+        (["examples/kernels/relu/relu.py", "examples/kernels/relu/README.md"], {"lessons"}),
     ],
 )
 def test_a_change_outside_of_the_sources(paths: list[str], kinds: set[str]) -> None:
