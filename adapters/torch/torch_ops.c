@@ -65,15 +65,28 @@ static void add_default(tni_text *text, const tni_attr *attr) {
     }
 }
 
+/* A word of TorchScript's cannot be the name of a parameter: `in` is `in_`, as Python's functions have it. */
+static const char *mark_of(const char *name) {
+    static const char *const words[] = {"and",  "as",     "assert", "break", "class", "continue", "def",
+                                        "del",  "elif",   "else",   "for",   "from",  "global",   "if",
+                                        "in",   "import", "is",     "not",   "or",    "pass",     "raise",
+                                        "None", "return", "True",   "False", "while", "with",     "yield"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(words[i], name) == 0) return "_";
+    }
+    return "";
+}
+
 static void add_input(tni_text *text, const tni_param *param, bool may_default, int *n_inplace) {
     char alias[8] = "";
     if (param->inplace) snprintf(alias, sizeof alias, "(%c!)", 'a' + (*n_inplace)++ % 26);
-    tni_text_add(text, "Tensor%s%s%s %s%s", alias, param->list ? "[]" : "", param->optional ? "?" : "", param->name,
-                 param->optional && may_default ? "=None" : "");
+    tni_text_add(text, "Tensor%s%s%s %s%s%s", alias, param->list ? "[]" : "", param->optional ? "?" : "", param->name,
+                 mark_of(param->name), param->optional && may_default ? "=None" : "");
 }
 
 static void add_attr(tni_text *text, const tni_attr *attr, bool may_default) {
-    tni_text_add(text, "%s%s %s", schema_type(attr->kind), attr->optional ? "?" : "", attr->name);
+    tni_text_add(text, "%s%s %s%s", schema_type(attr->kind), attr->optional ? "?" : "", attr->name,
+                 mark_of(attr->name));
     if (may_default && (attr->has_default || attr->optional)) add_default(text, attr);
 }
 

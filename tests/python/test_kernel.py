@@ -164,6 +164,14 @@ def test_tuned(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert torch.equal(again(x), x)
 
 
+def test_words_of_python_as_names() -> None:
+    named = tenon.kernel("named(in: T[n], is: float = 2.0) -> out: T[n]", formula="out = in * is")
+    x = made(5, grad=True)
+    assert torch.equal(named(x), 2 * x) and torch.equal(tn.named(in_=x, is_=3.0), 3 * x)
+    compiled = torch.compile(tn.named, fullgraph=True, backend="aot_eager")
+    assert torch.equal(torch.autograd.grad(compiled(x, is_=4.0).sum(), x)[0], torch.full_like(x, 4))
+
+
 def test_files(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "triple.tenon"
     triple().save(path)
