@@ -124,10 +124,9 @@ static void print_advice(const tn_gpu *gpu, const kernel_use *u, double part) {
                  limit_of(&r));
         advice(text);
     } else if (part > 0 && part < 0.85 && u->code.local_bytes == 0) {
-        advice(
-            "16 bytes at a time for each thread (tn::load_pack and tn::store_pack of tenon/device.cuh, or float4), and "
-            "several loads before the first use, so that more of the memory's latency is hidden. "
-            "TN_TUNE(UNROLL, 1, 2, 4) and `tenon tune` find how many.");
+        advice("16 bytes at a time for each thread (tn::load<4> and tn::store of tenon/device.cuh, or float4), and "
+               "several loads before the first use, so that more of the memory's latency is hidden. "
+               "TN_TUNE(UNROLL, 1, 2, 4) and `tenon tune` find how many.");
     }
 }
 
@@ -143,6 +142,7 @@ void print_uses(const tn_gpu *gpu, const kernel_use *uses, int32_t n, const gpu_
         const tn_launch *l = &u->launch;
         const room r = room_of(gpu, u);
         const int64_t blocks = blocks_of(l), at_once = (int64_t)u->blocks * gpu->sms;
+        if (!blocks) continue; /* not needed for this shape */
         printf("  %s%s%s: %d registers, %d + %u bytes of shared memory%s; grid (%u, %u, %u), block (%u, %u, %u)\n",
                style_text(BOLD), l->name, style_text(PLAIN), u->code.registers, u->code.static_shared, l->shared,
                u->code.local_bytes ? ", spilled" : "", l->grid, at_least_1(l->grid_y), at_least_1(l->grid_z),

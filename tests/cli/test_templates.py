@@ -102,7 +102,7 @@ int main() {{
 
 def launches(text: str, sizes: dict[str, int]) -> list[tuple[str, list[int], list[int], int]]:
     """(kernel, grid, block, bytes of scratch memory) of a launch line, with these sizes."""
-    names = {"ceil_div": lambda a, b: -(-a // b), "min": min, "max": max, **sizes}
+    names = {"ceil_div": lambda a, b: -(-a // b), "min": min, "max": max, "sizeof": lambda size: size, **sizes}
 
     def value(expression: str) -> list[int]:
         found = eval(expression.replace("/", "//"), {"__builtins__": {}}, names)
@@ -120,8 +120,9 @@ def launches(text: str, sizes: dict[str, int]) -> list[tuple[str, list[int], lis
     return made
 
 
-def call(template: str, line: str, sizes: dict[str, int], offset: int) -> str:
-    """C++ that fills the inputs, runs the kernels and compares. `offset`: where in 16 bytes tensors begin."""
+def call(template: str, line: str, sizes: dict[str, int], offset: int, size: int) -> str:
+    """C++ that fills the inputs, runs the kernels and compares. `offset`: where in 16 bytes tensors begin; `size`: of an
+    element."""
     given, check, _ = CASES[template]
     constants = "".join(f"const long long {key} = {value}; (void){key}; " for key, value in sizes.items())
     elements = " * ".join(sizes)  # of x: all sizes of a case are its dimensions
@@ -131,7 +132,7 @@ def call(template: str, line: str, sizes: dict[str, int], offset: int) -> str:
         for (long long i = 0; i < count; i++) x[i] = T((float)((i * 37 % 101) - 50) / 32);
         for (long long i = 0; i < count; i++) y[i] = T((float)((i * 53 % 97) - 48) / 32);
 """
-    steps = launches(line, sizes)
+    steps = launches(line, {**sizes, "T": size})
     text += f"        scratch = memory<real>({max(bytes_ for *_, bytes_ in steps) // 8} + 1, 0);\n"
     calls = {part.partition("(")[0]: part for part in given.split("; ")}
     for kernel, grid, block, _ in steps:
@@ -149,11 +150,14 @@ def test_kernels_compute_what_they_say(template: str, right: int, kind: str, tmp
         pytest.skip("there is no C++ compiler")
     subprocess.run([ROOT / "build/tenon", "new", "my_op", "--template", template], cwd=tmp_path, check=True)
     contract = (tmp_path / "my_op/my_op.c").read_text()
+    for name, text in re.findall(r'^#define (\w+) "(.*?)"', contract, re.MULTILINE):
+        contract = contract.replace(f'" {name} "', text)
     literal = r'(?:"(?:[^"\\]|\\.)*"[\s\\]*)+'
     found = re.search(rf"\.launch = ({literal})", contract) or re.search(rf"#define LAUNCH[\s\\]*({literal})", contract)
     assert found is not None
     line = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', found[1]))
-    calls = [call(template, line, sizes, offset) for sizes in CASES[template][2] for offset in (0, 1)]
+    size = {"float": 4, "double": 8, "bf16": 2}[kind]
+    calls = [call(template, line, sizes, offset, size) for sizes in CASES[template][2] for offset in (0, 1)]
     kernels = (tmp_path / "my_op/my_op.cu").read_text().replace("#include <tenon/device.cuh>", "")
     if "using real" not in kernels:
         kernels += "using real = decltype(T() + 0.0f);\n"
