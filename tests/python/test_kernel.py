@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from functools import cache
 
 import here
 import numpy as np
@@ -18,20 +19,24 @@ import tenon
 import tenon.torch as tn
 
 GPU = here.DEVICE != "cpu"
-ROWSUM = tenon.kernel(
-    "rowsum(x: T[*r, c]) -> y: T[*r]",
-    cuda="""
-    #include <tenon/device.cuh>
-    __global__ void rowsum(const T *x, T *y, long long c) {
-        __shared__ tn::acc<T> shared[32];
-        tn::acc<T> sum = 0;
-        for (long long i = threadIdx.x; i < c; i += blockDim.x) sum += tn::widen(x[blockIdx.x * c + i]);
-        sum = tn::block_sum(sum, shared);
-        if (threadIdx.x == 0) tn::narrow(sum, y[blockIdx.x]);
-    }""",
-    launch="rows block=128",
-    formula="y = sum(x, -1)",
-)
+
+
+@cache
+def row_sum() -> tenon.Kernel:
+    return tenon.kernel(
+        "rowsum(x: T[*r, c]) -> y: T[*r]",
+        cuda="""
+        #include <tenon/device.cuh>
+        __global__ void rowsum(const T *x, T *y, long long c) {
+            __shared__ tn::acc<T> shared[32];
+            tn::acc<T> sum = 0;
+            for (long long i = threadIdx.x; i < c; i += blockDim.x) sum += tn::widen(x[blockIdx.x * c + i]);
+            sum = tn::block_sum(sum, shared);
+            if (threadIdx.x == 0) tn::narrow(sum, y[blockIdx.x]);
+        }""",
+        launch="rows block=128",
+        formula="y = sum(x, -1)",
+    )
 
 
 def made(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
@@ -47,7 +52,7 @@ def test_types_and_shapes(dtype: torch.dtype) -> None:
             kernel(x, 0.5), (3 * x.float() + 0.5).to(dtype) if dtype.itemsize < 4 else 3 * x + 0.5
         )
         rows = made(*shape, 9, dtype=dtype)
-        torch.testing.assert_close(ROWSUM(rows), rows.sum(-1), rtol=0.02 if dtype.itemsize < 4 else 1e-5, atol=0.02)
+        torch.testing.assert_close(row_sum()(rows), rows.sum(-1), rtol=0.02 if dtype.itemsize < 4 else 1e-5, atol=0.02)
 
 
 def test_gradient_and_compile() -> None:
