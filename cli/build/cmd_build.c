@@ -1,4 +1,5 @@
 /* tenon build: one file with operators, out of .c and .cu. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,7 @@ static int build(builder *b) {
     remove_work(b);
     if (!good) return fprintf(stderr, "tenon build: %s was not built\n", b->output), 1;
     struct stat info;
-    const long long bytes = stat(b->output, &info) == 0 ? (long long)info.st_size : 0;
+    const long long bytes = fstatat(AT_FDCWD, b->output, &info, 0) == 0 ? (long long)info.st_size : 0;
     printf("%s  %lld kB, built in %.1f s\n", b->output, (bytes + 999) / 1000, bench_now() - begin);
     return 0;
 }

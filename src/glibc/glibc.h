@@ -19,6 +19,7 @@ TNI_USE_FIRST(exp)
 TNI_USE_FIRST(fmod)
 TNI_USE_FIRST(fmodf)
 TNI_USE_FIRST(log)
+TNI_USE_FIRST(log2)
 TNI_USE_FIRST(pow)
 /* 2.32, 2.34: moved into libc.so.6 */
 TNI_USE_FIRST(dladdr)

@@ -67,9 +67,6 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned lane) {
 template <class T> static T __shfl_up_sync(unsigned, T value, unsigned by) {
     return exchange(value, current % 32 - by, current % 32 >= by);
 }
-template <class T> static T __shfl_down_sync(unsigned, T value, unsigned by) {
-    return exchange(value, current % 32 + by, current % 32 + by < 32);
-}
 template <class T> static T __shfl_sync(unsigned, T value, unsigned lane) {
     return exchange(value, lane, true);
 }

@@ -416,7 +416,7 @@ def test_a_driver_that_hangs(machine: Machine) -> None:
 # ---- libraries -----------------------------------------------------------------------------------------------------
 
 NVRTC = "GetNumSupportedArchs GetSupportedArchs CreateProgram DestroyProgram CompileProgram GetCUBINSize GetCUBIN "
-NVRTC += "GetPTXSize GetPTX GetProgramLogSize GetProgramLog GetErrorString"
+NVRTC += "GetPTXSize GetPTX GetProgramLogSize GetProgramLog AddNameExpression GetLoweredName GetErrorString"
 
 
 def nvrtc(machine: Machine, name: str, version: str) -> Path:

@@ -109,10 +109,11 @@ says 0 '"device": "cuda:1"' devices --json
 says 0 "gpu_right" bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1
 says 0 '"percent_of_copy"' bench gpu_right --load "$plugin" --device cuda --shape "s=[64, 100]" --ms 1 --json
 
-# A plugin that launches by tenon/cuda.h, from an image of its own.
+# A plugin that launches by tenon/cuda.h, from an image of its own. Other cases have tensors with gaps, which are copied
+# by a kernel that a GPU has and the made-up one does not run.
 for device in cuda cuda:1; do
     says 0 " 0 failed" check author_scale --load "$author" --device $device --kernel cuda \
-        --case values,special,repeat,threads,workspace,leaks,context,devices,fork
+        --case values,special,repeat,threads,leaks,devices,fork
 done
 
 # Memory that another process takes meanwhile is no leak.

@@ -96,9 +96,12 @@ def test_what_is_right_passes(plugin: pathlib.Path) -> None:
 def test_mistakes_are_caught(plugin: pathlib.Path, name: str, cases: str, sentence: str) -> None:
     types = "f64" if cases == "grad" else "f32"
     arguments = ("--device", "cuda", "--quick", "--dtype", types, "--kernel", "cuda", "--case", cases)
-    status, said = check(plugin, f"mistake_{name}", *arguments)
-    assert status == 1, said
-    assert any(sentence in why for why in reasons(said)), said
+    for _ in range(5):  # kernels of other processes may come in between, and leave their own in shared memory
+        status, said = check(plugin, f"mistake_{name}", *arguments)
+        assert status == 1, said
+        if any(sentence in why for why in reasons(said)):
+            return
+    raise AssertionError(said)
 
 
 # What the tool adds, where it is installed: the line of the mistake, and the missing barrier by its name.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 import tenon
 import tenon.torch._need
 
 # isort: split
+import torch
+
 from tenon._public import named_formula, refuse_taken, use_newest
 from tenon.torch import _fuse, _public
 from tenon.torch._fuse import fuse as fuse
