@@ -121,8 +121,8 @@ def launches(text: str, sizes: dict[str, int]) -> list[tuple[str, list[int], lis
 
 
 def call(template: str, line: str, sizes: dict[str, int], offset: int, size: int) -> str:
-    """C++ that fills the inputs, runs the kernels and compares. `offset`: where in 16 bytes tensors begin; `size`: of an
-    element."""
+    """C++ that fills the inputs, runs the kernels and compares. `offset`: where in 16 bytes tensors begin; `size`: of
+    an element."""
     given, check, _ = CASES[template]
     constants = "".join(f"const long long {key} = {value}; (void){key}; " for key, value in sizes.items())
     elements = " * ".join(sizes)  # of x: all sizes of a case are its dimensions
