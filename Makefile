@@ -49,6 +49,7 @@ bench: build ## speed on the GPU against PyTorch and jax.jit; writes bench/resul
 	@PYTHONPATH=python $(PYTHON) bench/operators.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cuda
+	@PYTHONPATH=python $(PYTHON) bench/own_kernel.py
 	@if $(PYTHON) -c 'import jax; jax.devices("cuda")' 2>/dev/null; then \
 		PYTHONPATH=python $(PYTHON) bench/jax_operators.py --device cuda; \
 	else echo "left out: JAX, which is not here, or finds no GPU"; fi
