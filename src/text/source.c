@@ -145,6 +145,12 @@ static int number_of(const tni_known *k, const char *name, size_t length, double
         if (k->call) *whole = tn_in(k->call, i) != NULL;
         return 1;
     }
+    if (same(name, length, "sms")) {
+        const tn_gpu *gpu;
+        const bool on_gpu = k->call && k->call->device.kind == TN_CUDA && tn_cuda_gpu(k->call, &gpu) == TN_OK;
+        *whole = on_gpu ? gpu->sms : 1;
+        return 1;
+    }
     const bool rows = same(name, length, "rows"), columns = same(name, length, "columns");
     if (!rows && !columns) return 0;
     const int64_t *shape;
@@ -192,6 +198,7 @@ static void list_names(const tni_known *k, bool tensors, char *text, size_t size
     for (int32_t i = 0; i < c->n_packs; i++) ADD(c->packs[i]);
     ADD("rows");
     ADD("columns");
+    ADD("sms");
     if (c->n_inputs && n < size) n += (size_t)snprintf(text + n, size - n, ", %s_count", c->inputs[0].name);
     if (tensors) ADD("scratch");
 #undef ADD

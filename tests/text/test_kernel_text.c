@@ -155,6 +155,8 @@ static void test_nvrtc(void) {
               " {\n    scratch[0] = x[0];\n}\n__constant__ float w[9];\n"
               "__global__ void two(const T *scratch, T *y) {\n    y[0] = scratch[0] + (T)w[0];\n}",
               "one: elements scratch=4*n; two: grid=1", TN_OK) == 2);
+    CHECK(build("b8(x: f32[n]) -> y: f32[n]", "__global__ void k(const float *x, float *y, int n, int sms) {}",
+                "grid=4*sms", TN_OK) == 1);
     CHECK(build("b7(x: f32[n]) -> y: f32[n]",
                 "TN_TUNE(BLOCK, 64, 128)\nTN_TUNE(maxrregcount, 0, 32)\n__global__ void k(const float *x, float *y, "
                 "int n) {\n"
