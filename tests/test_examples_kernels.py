@@ -63,6 +63,15 @@ def test_readme_is_true(lesson: str, tmp_path: Path) -> None:
     assert len(readme.read_text().splitlines()) <= 75
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="tests/test_docs.py follows them on the CPU")
+@pytest.mark.parametrize("document", ["README.md", "docs/own-kernels.md"])
+def test_the_way_there_on_a_gpu(document: str, tmp_path: Path) -> None:
+    """The programs of the README and of the guide take the GPU where there is one."""
+    for name in ("build", "python", "include"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    follow_doc.follow(ROOT / document, tmp_path, tmp_path / "plugin")
+
+
 def kernels(lesson: str) -> list[tenon.Kernel]:
     """Those that the lesson's file defines."""
     found = {k._address: k for k in runpy.run_path(str(program(lesson))).values() if isinstance(k, tenon.Kernel)}
