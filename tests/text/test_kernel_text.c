@@ -180,6 +180,7 @@ int main(void) {
         setenv("TENON_CHECK_INDEX", "1", 1); /* with pointers that know their tensor */
         test_nvrtc();
     } else {
+        CHECK_ROW(!getenv("TENON_TEST_NVRTC"), "%s", tn_last_error());
         printf("no NVRTC: texts are not compiled\n");
     }
     tn_shutdown();
