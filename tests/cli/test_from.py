@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from command import ROOT, has_nvrtc, tenon
 
-ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "tests/cli/from"
-TENON = ROOT / "build/tenon"
 
 # Of each file its kernels: the contract, the launch, and the formula where there is one.
 READ: dict[str, list[tuple[str, str, str]]] = {
@@ -68,15 +66,6 @@ READ: dict[str, list[tuple[str, str, str]]] = {
     ],
     "vector_add": [("op(a: f32[*n], b: f32[*n]) -> c: f32[*n]", "grid=((n / 4 + 256) / 256) block=256", "")],
 }
-
-
-def tenon(*words: str | Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TENON, *words], text=True, capture_output=True, timeout=120, cwd=folder)
-
-
-def has_nvrtc() -> bool:
-    said = tenon("fuse", "x + 1", "--no-bench", "--show", "ptx").stderr
-    return "there is no NVRTC" not in said
 
 
 @pytest.mark.parametrize("name", READ)

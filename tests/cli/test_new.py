@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,13 +13,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command import ENV, ROOT, TENON, has_nvrtc, tenon
 
-ROOT = Path(__file__).resolve().parents[2]
-TENON = ROOT / "build/tenon"
 TEMPLATES = ("elementwise", "row", "tile", "reduction", "scan", "stencil")
-# The NVRTC of .venv, where there is one: the program looks into no Python environment by itself.
-NVRTC = sorted(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"))[:1]
-ENV = {**{"TENON_NVRTC": str(path) for path in NVRTC}, **os.environ, "PYTHONPATH": str(ROOT / "python")}
 
 FORMULA_ONLY = """#include <tenon/op.h>
 static const tn_sample samples[] = {{"s=[7]"}, {0}};
@@ -29,17 +24,6 @@ static const tn_op twice = {
 static const tn_op *const table[] = {&twice};
 const tn_plugin tenon_plugin = TN_PLUGIN(table);
 """
-
-
-def tenon(
-    *words: str | Path, folder: Path | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    done = {**ENV, **(env or {})}
-    return subprocess.run([TENON, *words], text=True, capture_output=True, timeout=300, cwd=folder, env=done)
-
-
-def has_nvrtc() -> bool:
-    return json.loads(tenon("doctor", "nvrtc", "--json").stdout)["checks"][0]["state"] == "PASS"
 
 
 # ---- new -----------------------------------------------------------------------------------------------------------
