@@ -1,12 +1,12 @@
 # Everything is done by the scripts in tools/; each sets up what it needs. `make help` lists the targets.
 .DEFAULT_GOAL := help
 PREFIX ?= /usr/local
-.PHONY: help build install demo test test-quick test-nvrtc test-gpu bench bench-cpu \
+.PHONY: help build install demo test test-quick test-nvrtc test-gpu bench bench-cpu bench-shapes \
 	release-cubins wheel wheels format lint clean
 PYTHON = $$(cat build/python)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 # Without a GPU nobody waits for the CUDA compiler here; `make test` compiles every kernel all the same.
 build: ## build/tenon (the command) and build/libtenon.so (the library)
@@ -62,6 +62,11 @@ bench-cpu: build ## the same on the CPU: operators and formulas with 1 and 2 thr
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cpu
 	@if $(PYTHON) -c 'import jax' 2>/dev/null; then PYTHONPATH=python $(PYTHON) bench/jax_operators.py --device cpu; \
 	else echo "left out: JAX, which is not here"; fi
+
+bench-shapes: build ## shapes drawn anew: the worst first, against the copy and PyTorch; ARGS="--seed 1 --cells 50" and others
+	@tools/setup.sh python
+	@PYTHONPATH=python $(PYTHON) bench/shapes.py \
+		$$(nvidia-smi -L >/dev/null 2>&1 || echo --device cpu) $(ARGS)
 
 release-cubins: ## device code for a release, by NVRTC 12, into build/release-cubins
 	@tools/setup.sh cubins

@@ -37,6 +37,7 @@ from run import environment, write_result
 
 Call = Callable[[], object]
 TURNS, FEW_TURNS = 9, 5
+SHORTEST_US, MOST_CALLS = 300, 400  # of a graph: shorter ones end before the next one is launched
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 DEVICE = "cuda"  # the tests make the same calls on the CPU, with smaller shapes
 LARGE, IMAGES, LOGITS = (16384, 8192), (64, 256, 56, 56), (8192, 128256)
@@ -67,8 +68,16 @@ def keep_busy(seconds: float) -> None:
         torch.cuda.synchronize()
 
 
-def replays(call: Call, in_graph: bool) -> tuple[Call, int]:
-    """As many calls as take about a millisecond, in a graph or one by one."""
+def captured(call: Call, count: int) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        repeat(call, count)
+    return graph
+
+
+def replays(call: Call, in_graph: bool, multiple: int = 1) -> tuple[Call, int]:
+    """As many calls as take about a millisecond, in a graph or one by one; a multiple of `multiple`. A small call takes
+    longer on the CPU than on the device, so the first graph may turn out too short."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -77,24 +86,31 @@ def replays(call: Call, in_graph: bool) -> tuple[Call, int]:
         stream.synchronize()
         count = max(1, min(50, math.ceil(1000 / max(1.0, event_us(call)))))
     torch.cuda.current_stream().wait_stream(stream)
+    count = math.ceil(count / multiple) * multiple
     if not in_graph:
         return partial(repeat, call, count), count
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(count):
-            call()
+    graph = captured(call, count)
+    graph.replay()
+    us = event_us(graph.replay)
+    if us < SHORTEST_US and count < MOST_CALLS:
+        count = math.ceil(min(MOST_CALLS, count * SHORTEST_US / us) / multiple) * multiple
+        graph = captured(call, count)
     return graph.replay, count
 
 
-def device_us(calls: dict[str, Call], turns: int = TURNS) -> dict[str, float]:
-    """Microseconds on the device of one call of each, taking turns."""
-    made = {name: replays(call, name != "copy") for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def take_turns(made: dict[str, tuple[Call, int]], turns: int) -> dict[str, float]:
+    """Microseconds of one call of each, given what runs so many calls of it."""
+    times: dict[str, list[float]] = {name: [] for name in made}
     for _ in range(turns):
         for name, (replay, count) in made.items():
             replay()  # what the other side left behind in caches is gone
             times[name].append(event_us(replay) / count)
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def device_us(calls: dict[str, Call], turns: int = TURNS) -> dict[str, float]:
+    """Microseconds on the device of one call of each, taking turns."""
+    return take_turns({name: replays(call, name != "copy") for name, call in calls.items()}, turns)
 
 
 def step_us(calls: dict[str, Call], count: int = 5, turns: int = TURNS) -> dict[str, float]:
