@@ -57,15 +57,21 @@ class Operator:
     peer: Peer
     form: str = "rows"  # rows: (rows, columns); blocks: (blocks, rows, columns); images: (batch, channels, y, x)
     reads: int = 1  # times that the forward pass must read x
+    sums: Sequence[int] | None = None  # axes that the result does not have; None: it is as large as x
     again: int | None = 1  # tensors as large as x that the gradient reads beside dy once; None: it is not measured
     formula: str = ""  # the same as a formula of the first inputs
     takes: int = 1
     liger: Callable[..., Any] | None = None
     devices: Sequence[str] = ("cuda", "cpu")
 
+    def result(self, shape: Shape) -> Shape:
+        return shape if self.sums is None else tuple(n for axis, n in enumerate(shape) if axis not in self.sums)
 
-def sum_over(axes: Sequence[int]) -> Peer:
-    return replace(PEERS["sum"], usual=lambda x: torch.sum(x, axes), attrs={"axes": list(axes)})
+
+def sum_over(*axes: int, form: str = "rows", formula: str = "") -> Operator:
+    """PyTorch's gradient of a sum is a view, and moves nothing: there is nothing to measure."""
+    peer = replace(PEERS["sum"], usual=lambda x: torch.sum(x, axes), attrs={"axes": list(axes)})
+    return Operator("sum", peer, form, sums=axes, again=None, formula=formula)
 
 
 def l2_normalize(x: Tensor) -> Tensor:
@@ -95,15 +101,14 @@ OPERATORS: dict[str, Operator] = {
     "layer_norm/formula": replace(LAYER_NORMS, formula=LAYER_NORM),
     # The gradient is written in the pass that computes the loss.
     "cross_entropy": Operator(
-        "cross_entropy", PEERS["cross_entropy"], again=0, liger=ligers("LigerCrossEntropyFunction", None)
+        "cross_entropy", PEERS["cross_entropy"], sums=(0, 1), again=0, liger=ligers("LigerCrossEntropyFunction", None)
     ),
-    # PyTorch's gradient of a sum is a view, and moves nothing.
-    "sum/last": Operator("sum", sum_over([-1]), again=None),
-    "sum/last/formula": Operator("sum", sum_over([-1]), again=None, formula="sum(x, -1)"),
-    "sum/first": Operator("sum", sum_over([0]), again=None),
-    "sum/middle": Operator("sum", sum_over([1]), "blocks", again=None),
-    "sum/all": Operator("sum", sum_over([0, 1]), again=None),
-    "sum/all/formula": Operator("sum", sum_over([0, 1]), again=None, formula="sum(x)"),
+    "sum/last": sum_over(1),
+    "sum/last/formula": sum_over(1, formula="sum(x, -1)"),
+    "sum/first": sum_over(0),
+    "sum/middle": sum_over(1, form="blocks"),
+    "sum/all": sum_over(0, 1),
+    "sum/all/formula": sum_over(0, 1, formula="sum(x)"),
     "batch_norm/NCHW": BATCH_NORMS,
     "batch_norm/NHWC": replace(BATCH_NORMS, form="images, channels last"),
     "batch_norm/NCHW/formula": replace(BATCH_NORMS, formula=BATCH_NORM),
@@ -158,13 +163,13 @@ class Cell:
         """Bytes that must move: each input is read once and each output written once, or as often as Operator says."""
         operator = self.operator
         given = make(operator.peer.inputs, self.shape, TYPES[self.dtype], "meta")
-        small = sum(t.nbytes for name, t in given.items() if name != "x")
-        x, y = given["x"].nbytes, operator.peer.theirs(given)().nbytes
-        total = operator.reads * x + small + y
+        x, y = given["x"].nbytes, math.prod(operator.result(self.shape)) * given["x"].itemsize
+        total = operator.reads * x + y + sum(t.nbytes for name, t in given.items() if name != "x")
         if self.backward:
             assert operator.again is not None
-            total += y + operator.again * x + sum(leaf.nbytes for leaf in leaves(operator.peer.inputs, given))
-            total += sum(t.nbytes for t in leaves(operator.peer.inputs, given)[1:])  # gamma is read again
+            of = leaves(operator.peer.inputs, given)
+            total += y + operator.again * x + sum(leaf.nbytes for leaf in of)
+            total += sum(leaf.nbytes for leaf in of[1:])  # gamma is read again
         return int(total)
 
 
@@ -234,9 +239,8 @@ def sides_of_set(cell: Cell, device: str, peers: Sequence[str], traced: Callable
     for side in sides.values():
         for leaf in side.leaves:
             leaf.requires_grad_()
-    with torch.no_grad():
-        like = theirs()
-    dy = gradient_like(like)
+    x, result = given["x"].detach(), operator.result(cell.shape)
+    dy = gradient_like(x if result == cell.shape else x.new_empty(result))
     wide = dy.to(torch.float32) if dy.ndim == 0 else dy  # Tenon's losses are f32
     return {name: partial(step, side, wide if name in ("tenon", "operator") else dy) for name, side in sides.items()}
 

@@ -2,9 +2,6 @@
 
   kernels    time on the device against a copy of the same bytes, and against PyTorch eager
   training   forward and backward by autograd, against PyTorch eager and torch.compile
-  shapes     odd shapes: rows of 1 to 2^28 elements, few rows and many, last axis and not; 20 calls in a row, which for
-             small tensors is the time of the call, and for large ones that of the kernel; rows that come out slower
-             than eager are measured again, up to twice
   launch     what `tn_run` takes on the CPU for a small call, beside a bare launch by the driver, from `tenon bench`
 
 Every side runs on the same random data, taking turns, after a second of work. Device time: a CUDA graph of several
@@ -338,84 +335,6 @@ def training(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-# ---- shapes ----------------------------------------------------------------------------------------------------------
-
-LENGTHS = (1, 7, 33, 1000, 4097, 50257, 262144)
-MOST = 1 << 24  # elements where there are many rows
-
-
-def shape_rows(quick: bool) -> Iterable[tuple[str, Sequence[int], int, str]]:
-    """Operator, shape, axis, type."""
-    for dtype in ("bf16",) if quick else ("bf16", "f32"):
-        for op in ("softmax", "sum", "layer_norm", "cross_entropy"):
-            for length in LENGTHS:
-                for rows in (1, 3, max(8, MOST // length)):
-                    yield op, (rows, length), 1, dtype
-                    if op in ("softmax", "sum"):
-                        yield op, (length, rows), 0, dtype
-            if op in ("softmax", "sum"):
-                yield op, (1, 1 << 28), 1, dtype
-                yield op, (64, 1000, 64), 1, dtype
-        for shape in (
-            (8, 64, 7, 7),
-            (32, 256, 28, 28),
-            (16, 2048, 7, 7),
-            (4096, 512),
-            (2, 3, 224, 224),
-            (256, 33, 1000),
-        ):
-            yield "batch_norm", shape, 1, dtype
-
-
-def shape_sides(op: str, shape: Sequence[int], axis: int, dtype: str) -> dict[str, Call]:
-    x, n = randn(*shape, dtype=dtype), shape[axis]
-    if op == "softmax":
-        return {"tenon": lambda: tn.softmax(x, axis=axis), "eager": lambda: torch.softmax(x, axis)}
-    if op == "sum":
-        return {"tenon": lambda: tn.sum(x, dim=[axis]), "eager": lambda: torch.sum(x, axis)}
-    if op == "layer_norm":
-        gamma, beta = randn(n, dtype=dtype), randn(n, dtype=dtype)
-        return {
-            "tenon": lambda: tn.layer_norm(x, weight=gamma, bias=beta),
-            "eager": lambda: F.layer_norm(x, (n,), gamma, beta),
-        }
-    if op == "cross_entropy":
-        target = torch.randint(n, (shape[0],), device=DEVICE)
-        return {"tenon": lambda: tn.cross_entropy(x, target), "eager": lambda: F.cross_entropy(x, target)}
-    gamma, beta, means, variances = per_channel(n)
-    return {
-        "tenon": lambda: tn.batch_norm(x, means, variances, gamma, beta, training=True),
-        "eager": lambda: F.batch_norm(x, means, variances, gamma, beta, training=True),
-    }
-
-
-def shapes(quick: bool) -> list[dict[str, Any]]:
-    rows = []
-    print(f"  {'operator':<14} {'shape':<20} axis type   tenon µs  eager µs  of eager   on the device alone")
-    for op, shape, axis, dtype in shape_rows(quick):
-        with torch.no_grad():
-            sides = shape_sides(op, shape, axis, dtype)
-            us, device = step_us(sides, 20, FEW_TURNS), device_us(sides, FEW_TURNS)
-            for _ in range(2):  # other processes may have been in the way: of each side, its best
-                if us["eager"] >= 0.95 * us["tenon"]:
-                    break
-                again = step_us(sides, 20, FEW_TURNS)
-                us = {side: min(us[side], again[side]) for side in us}
-        ratio = us["eager"] / us["tenon"]
-        row = {"op": op, "shape": list(shape), "axis": axis, "type": dtype, "tenon_us": round(us["tenon"], 2)}
-        row |= {"eager_us": round(us["eager"], 2), "times_eager": round(ratio, 2)}
-        rows.append({**row, "tenon_device_us": round(device["tenon"], 2), "eager_device_us": round(device["eager"], 2)})
-        mark = "  slower" if ratio < 0.95 else ""
-        times = f"{us['tenon']:>9.2f} {us['eager']:>9.2f} {ratio:>8.2f}x"
-        times += f" {device['tenon']:>9.2f} {device['eager']:>9.2f}{mark}"
-        print(f"  {op:<14} {named(shape):<20} {axis:>4} {dtype:<5} {times}", flush=True)
-        if math.prod(shape) > MOST:
-            torch.cuda.empty_cache()
-    slower = sum(r["times_eager"] < 0.95 for r in rows)
-    print(f"\n  {len(rows)} shapes, {slower} slower than PyTorch eager by more than 5%")
-    return rows
-
-
 # ---- launch ----------------------------------------------------------------------------------------------------------
 
 LAUNCH_RUNS = 5
@@ -452,10 +371,9 @@ def launch(quick: bool) -> list[dict[str, Any]]:
 
 
 METHODS = {
-    "shapes": f"median of {FEW_TURNS} turns, the sides taking turns",
     "launch": f"median of {LAUNCH_RUNS} runs, which take turns, of 15 times 50 calls each; the bare launch of all runs",
 }
-PARTS = {"kernels": kernels, "training": training, "shapes": shapes, "launch": launch}
+PARTS = {"kernels": kernels, "training": training, "launch": launch}
 
 
 def gpu_state() -> str:

@@ -21,10 +21,23 @@ BEGIN, END = "<!-- numbers: bench/report.py --write -->\n", "<!-- end of numbers
 
 
 def newest() -> list[Path]:
-    """The last file of each kind and machine; the names end in the date."""
-    kinds = list(SECTIONS)
-    files = [path for kind in kinds for path in sorted((ROOT / "bench" / "results").glob(f"{kind}-*.json"))]
-    return list({path.stem.rsplit("-", 3)[0]: path for path in files}.values())
+    """The last file of each kind and machine; the names end in the date. Of bench/shapes.py, that of the grid and those
+    of all seeds of the last day."""
+    files = [path for kind in SECTIONS for path in sorted((ROOT / "bench" / "results").glob(f"{kind}-*.json"))]
+    last = {path.stem.rsplit("-", 3)[0]: path for path in files if not of_part(path)}
+    days: dict[str, str] = {}
+    for name, path in last.items():
+        days[without_seed(name)] = max(days.get(without_seed(name), ""), path.stem[-10:])
+    return [path for name, path in last.items() if path.stem[-10:] == days[without_seed(name)]]
+
+
+def without_seed(name: str) -> str:
+    return re.sub(r"-seed\d+", "", name)
+
+
+def of_part(path: Path) -> bool:
+    """A part of the grid, which stands in the file of the whole, or goals, which stand elsewhere."""
+    return bool(re.match(r"shapes-\w+-(grid-\d+of\d+|goals)-", path.name))
 
 
 def kind_of(path: Path) -> str:
@@ -65,13 +78,31 @@ def gpu_training(result: dict[str, Any], link: str) -> list[str]:
     return lines
 
 
-def gpu_shapes(result: dict[str, Any], link: str) -> list[str]:
-    ratios = [r["times_eager"] for r in result["rows"]]
-    slower = sum(ratio < 0.95 for ratio in ratios)
+def of_best_and_worst(found: dict[str, Any]) -> str:
+    return f"{found['worst']:.2f} | {found['median']:.2f}" if found else "– | –"
+
+
+def shapes(result: dict[str, Any], link: str) -> list[str]:
+    """A run of bench/shapes.py."""
+    whole, where = result["summary"], result.get("gpu", result["cpu"])
+    drawn = f"drawn with seed {result['seed']}" if result["seed"] is not None else "of the grid"
+    peers = {"eager": "PyTorch eager", "compile": "torch.compile", "liger": "Liger"}
+    beside = " and ".join(peers[name] for name in result["peers"])
+    share, mean = whole["meet_the_line"], whole["geometric_mean_of_peer"]
     return [
-        f"We also tried {len(ratios)} odd shapes: rows of 1 to 2^28 elements, few and many, along the last axis and",
-        f"along others ({link}). Tenon is {mean(ratios):.2f} times as fast as PyTorch eager (geometric mean),",
-        f"and slower by more than 5% in {slower} of them.",
+        f"{whole['cells']} calls {drawn}, on {where}, PyTorch {result['torch']}, {result['date']}",
+        f"({link}, made by `{result['command']}`):",
+        f"{share:.1%} of them meet the line that `python bench/shapes.py --help` draws. Beside the fastest of",
+        f"{beside} in each, Tenon is {mean:.2f} times as fast (geometric mean).",
+        "",
+        "| operator | pass | calls | of the copy's speed, over 64 MB: worst | median | of the best peer's speed: worst "
+        "| median | meet the line |",
+        "|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {name.replace(' ', ' | ')} | {of['cells']} | {of_best_and_worst(of['of_copy'])} "
+            f"| {of_best_and_worst(of['of_peer'])} | {of['meet_the_line']:.0%} |"
+            for name, of in result["operators"].items()
+        ),
     ]
 
 
@@ -312,7 +343,7 @@ def formulas_cpu(result: dict[str, Any], link: str) -> list[str]:
 SECTIONS = {
     "gpu-kernels": gpu_kernels,
     "gpu-training": gpu_training,
-    "gpu-shapes": gpu_shapes,
+    "shapes-cuda": shapes,
     "operators-cuda": operators,
     "calls-cuda": calls,
     "gpu-launch": gpu_launch,
@@ -322,6 +353,7 @@ SECTIONS = {
     "formulas-gpu": formulas_gpu,
     "formulas-first-cuda": formulas_first,
     "cpu": cpu,
+    "shapes-cpu": shapes,
     "calls-cpu": calls,
     "formulas-cpu": formulas_cpu,
     "formulas-first-cpu": formulas_first,
@@ -334,7 +366,7 @@ SECTIONS = {
 HEADINGS = {
     "gpu-kernels": "PyTorch on a GPU: large tensors",
     "gpu-training": "PyTorch on a GPU: large tensors",
-    "gpu-shapes": "PyTorch on a GPU: large tensors",
+    "shapes-cuda": "PyTorch on a GPU: shapes drawn anew",
     "operators-cuda": "PyTorch on a GPU: every operator",
     "calls-cuda": "PyTorch on a GPU: the cost of a call",
     "gpu-launch": "C on a GPU: the cost of a call",
@@ -344,6 +376,7 @@ HEADINGS = {
     "formulas-gpu": "Formulas on a GPU",
     "formulas-first-cuda": "Formulas on a GPU",
     "cpu": "PyTorch on the CPU",
+    "shapes-cpu": "PyTorch on the CPU: shapes drawn anew",
     "calls-cpu": "PyTorch on the CPU: the cost of a call",
     "formulas-cpu": "Formulas on the CPU",
     "formulas-first-cpu": "Formulas on the CPU",

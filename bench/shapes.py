@@ -18,12 +18,14 @@ cpu: smaller shapes, against PyTorch eager with --threads; the line is 0.95 of i
   --grid              the fixed grid instead: every size of the list, calls that move 8, 72, 512 and 2048 MB
   --goals             the calls through autograd for which a time was promised, beside that time
   --shape 4096x3001   these shapes, separated by commas, instead of drawn ones
+  --join FILES        measures nothing: the parts of the grid as one result
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import math
 import re
 import statistics
@@ -31,6 +33,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,7 +69,7 @@ def copies(nbytes: int, sets: int) -> dict[str, Rotation]:
     engine: list[Call] = []
     kernel: list[Call] = []
     for _ in range(sets):
-        memory = torch.randint(-(2**31), 2**31 - 1, (2 * words + apart,), dtype=torch.int32, device="cuda")
+        memory = torch.randint(-(2**31), 2**31 - 1, (2 * words + apart,), dtype=torch.int32, device=gpu.DEVICE)
         source, target = memory[:words], memory[words + apart :]
         engine.append(lambda target=target, source=source: target.copy_(source))  # type: ignore[misc]
         kernel.append(lambda target=target, source=source: torch.bitwise_not(source, out=target))  # type: ignore[misc]
@@ -79,7 +82,7 @@ def said(error: Exception) -> str:
 
 
 def replays_or_reason(name: str, call: Rotation, nbytes: int, sets: int, row: Row) -> tuple[Call, int] | None:
-    """What is replayed for a side; what cannot be captured is queued, and what fails is left out: the row says which."""
+    """What is replayed for a side. What cannot be captured is queued, what fails is left out, and the row says so."""
     in_graph = name != "copy engine" or nbytes <= ENGINE_IN_GRAPH
     for graph in (True, False) if in_graph else (False,):
         try:
@@ -108,7 +111,7 @@ def on_cpu(cell: Cell, peers: Sequence[str], row: Row) -> dict[str, float]:
     """Microseconds of each side; measured again where Tenon comes out slower, and the best of each side counts."""
     del row
     with torch.set_grad_enabled(cell.backward):
-        sides: dict[str, Call] = {**sides_of(cell, "cpu", [peer for peer in peers if peer == "eager"])}
+        sides: dict[str, Call] = {**sides_of(cell, "cpu", peers)}
         warm(sides["tenon"])
         us = compare_all(sides, quick=False, turns=3)
         for _ in range(AGAIN):
@@ -127,11 +130,10 @@ def measured(cell: Cell, device: str, peers: Sequence[str], threads: int = 0) ->
         torch.set_num_threads(threads)
     try:
         us = (on_gpu if device == "cuda" else on_cpu)(cell, peers, row)
-    except (torch.OutOfMemoryError, RuntimeError, ValueError) as error:
-        row["error"] = said(error)
+    except Exception as error:  # other cells may work, unless the device itself is lost
         if device == "cuda":
             torch.cuda.synchronize()
-        return row
+        return row | {"error": said(error), "misses": ["failed"]}
     finally:
         if device == "cuda":
             if cell.compile or row["bytes"] > 1 << 30:
@@ -197,7 +199,7 @@ def badness(row: Row) -> float:
 
 
 def share(rows: Sequence[Row]) -> float:
-    return round(sum(not row.get("misses", ["failed"]) for row in rows) / len(rows), 3)
+    return round(sum(not row["misses"] for row in rows) / len(rows), 3)
 
 
 def spread(values: Iterable[float]) -> dict[str, Any]:
@@ -205,31 +207,35 @@ def spread(values: Iterable[float]) -> dict[str, Any]:
     return {"cells": len(found), "worst": found[0], "median": round(statistics.median(found), 3)} if found else {}
 
 
+def figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Worst and median of some cells, and how many meet the line."""
+    return {
+        "cells": len(rows),
+        "failed": sum("tenon_us" not in row for row in rows),
+        "meet_the_line": share(rows),
+        "of_copy": spread(row["of_copy"] for row in rows if needed(row)),
+        "of_peer": spread(row["of_peer"] for row in rows if "peer" in row),
+        "of_operator": spread(row["of_operator"] for row in rows if "of_operator" in row),
+    }
+
+
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Of all cells that were measured, and of each operator and pass."""
-    made: dict[str, Any] = {"cells": len(rows), "failed": sum("tenon_us" not in row for row in rows)}
-    if not rows:
-        return made
-    made["meet_the_line"] = share(rows)
-    large = [row for row in rows if needed(row)]
-    made["of_copy"] = spread(row["of_copy"] for row in large)
-    made["of_peer"] = spread(row["of_peer"] for row in rows if "peer" in row)
-    made["of_operator"] = spread(row["of_operator"] for row in rows if "of_operator" in row)
-    if large:
-        made["large_cells_that_reach_the_copy"] = round(
-            sum("copy" not in row["misses"] for row in large) / len(large), 3
-        )
+    """Of all cells."""
     ratios = [row["of_peer"] for row in rows if "peer" in row]
-    if ratios:
-        made["geometric_mean_of_peer"] = round(statistics.geometric_mean(ratios), 3)
-    return made
+    large = [row for row in rows if needed(row)]
+    made = figures(rows)
+    if large:
+        reach = sum("copy" not in row["misses"] for row in large)
+        made["large_cells_that_reach_the_copy"] = round(reach / len(large), 3)
+    return made | ({"geometric_mean_of_peer": round(statistics.geometric_mean(ratios), 3)} if ratios else {})
 
 
-def by_operator(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def by_operator(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Of the cells of each operator and pass."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(f"{row['op']} {row['pass']}", []).append(row)
-    return dict(sorted(found.items()))
+    return {name: figures(of) for name, of in sorted(found.items())}
 
 
 def number(row: Row, key: str, form: str = "7.2f", width: int = 7) -> str:
@@ -264,9 +270,11 @@ def report(rows: Sequence[Row], worst: int, device: str) -> None:
         print(line(row))
     print(f"\n  {'operator and pass':<34} cells  of copy: worst  median   of peer: worst  median   meet the line")
     for name, of in by_operator(rows).items():
-        copy, peer = spread(r["of_copy"] for r in of if needed(r)), spread(r["of_peer"] for r in of if "peer" in r)
-        shown = [f"{s[key]:.2f}" if s else "–" for s in (copy, peer) for key in ("worst", "median")]
-        print(f"  {name:<34} {len(of):>5} {shown[0]:>15} {shown[1]:>7} {shown[2]:>16} {shown[3]:>7} {share(of):>15.0%}")
+        shown = [f"{s[key]:.2f}" if s else "–" for s in (of["of_copy"], of["of_peer"]) for key in ("worst", "median")]
+        print(
+            f"  {name:<34} {of['cells']:>5} {shown[0]:>15} {shown[1]:>7} {shown[2]:>16} {shown[3]:>7} "
+            f"{of['meet_the_line']:>15.0%}"
+        )
     whole = summary(rows)
     print()
     for text in (
@@ -280,6 +288,9 @@ def report(rows: Sequence[Row], worst: int, device: str) -> None:
     if mean is not None:
         goal = f" (the line: {MEAN:g})" if device == "cpu" else ""
         print(f"  geometric mean beside the best peer: {mean:.2f}{goal}")
+    if "large_cells_that_reach_the_copy" in whole:
+        reach = whole["large_cells_that_reach_the_copy"]
+        print(f"  {reach:.1%} of the cells over {LARGE / 1e6:.0f} MB reach their share of the copy's speed")
     if rows:
         print(f"  {whole['cells']} cells, {whole['failed']} failed, {whole['meet_the_line']:.1%} meet the line")
 
@@ -315,6 +326,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compile-share", type=float, default=0.15, help="of the cells that torch.compile gets (0.15)")
     parser.add_argument("--threads", default="1,2", help="on the CPU (1,2)")
     parser.add_argument("--worst", type=int, default=40, help="how many cells are printed (40)")
+    parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="results that are parts of one grid")
     parser.add_argument("--list", action="store_true", help="print the cells; measure nothing")
     given = parser.parse_args(arguments)
     given.ops = given.ops.split(",") if given.ops else None
@@ -328,6 +340,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         given.part.split("/")[1]
     ):
         parser.error(f"--part {given.part}: write K/N with K from 1 to N, such as 1/3")
+    if given.device == "cpu":
+        given.peers = [peer for peer in given.peers if peer == "eager"]
     try:
         operators_for(given.device, given.ops)
     except ValueError as error:
@@ -391,7 +405,7 @@ def measure_all(cells: Sequence[Cell], given: argparse.Namespace) -> list[Row]:
             shown = now
         try:
             rows += [measured(cell, given.device, given.peers, threads) for threads in given.threads]
-        except Exception as error:
+        except RuntimeError as error:  # from waiting for the device after another error
             print(f"{cell.name}: {said(error)}; the device does not answer, and the run ends here", file=sys.stderr)
             break
     return rows
@@ -408,8 +422,21 @@ def usable_peers(peers: Sequence[str]) -> list[str]:
     return list(peers)
 
 
+def join(files: Sequence[Path], worst: int) -> int:
+    """Reports parts of the grid as one, and keeps them so."""
+    parts = [json.loads(path.read_text()) for path in files]
+    rows = [row for part in parts for row in part["rows"]]
+    whole = {**parts[0], "cells_chosen": sum(part["cells_chosen"] for part in parts)}
+    whole["command"] = "; ".join(part["command"] for part in parts)
+    report(rows, worst, "cuda")
+    write_result("shapes-cuda-grid", {**whole, "summary": summary(rows), "operators": by_operator(rows), "rows": rows})
+    return 0
+
+
 def main() -> int:
     given = parse()
+    if given.join:
+        return join(given.join, given.worst)
     cells = chosen(given)
     if given.list:
         for cell in cells:
@@ -423,7 +450,7 @@ def main() -> int:
     if given.device == "cpu":
         keep_memory()
     state: Row = {}
-    print(f"seed {given.seed}, {len(cells)} cells", flush=True)
+    print(f"{len(cells)} cells" + ("" if given.grid or given.goals else f", seed {given.seed}"), flush=True)
     torch.manual_seed(0)
     if given.device == "cuda":
         given.peers = usable_peers(given.peers)
@@ -436,9 +463,11 @@ def main() -> int:
     if given.device == "cuda":
         state["state_after"] = gpu.gpu_state()
         state["method"] = f"replayed CUDA graphs, median of {TURNS} turns, the sides taking turns"
-    if rows and not given.shape and not given.only and not given.ops:
-        whole = {"seed": given.seed, "cells_chosen": len(cells), "peers": given.peers, "summary": summary(rows)}
-        write_result(name_of(given), {**environment(), **state, **whole, "rows": rows})
+    if rows and given.peers and not given.shape and not given.only and not given.ops:
+        drawn_anew = not given.grid and not given.goals
+        whole = {"seed": given.seed if drawn_anew else None, "cells_chosen": len(cells), "peers": given.peers}
+        found = {"summary": summary(rows), "operators": by_operator(rows), "rows": rows}
+        write_result(name_of(given), {**environment(), **state, **whole, **found})
     return 0
 
 

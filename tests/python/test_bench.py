@@ -41,8 +41,6 @@ def test_operators(bench: Callable[[str], Any]) -> None:
         for name, shape, dtype, nbytes, sides in gpu.kernel_rows():
             assert nbytes > 0
             assert_agree(f"{name} {shape} {dtype}", sides)
-        for op, axis in (("softmax", 0), ("sum", 0), ("layer_norm", 1), ("cross_entropy", 1), ("batch_norm", 1)):
-            assert_agree(op, gpu.shape_sides(op, (7, 33), axis, "f32"))
 
 
 def test_training_steps(bench: Callable[[str], Any]) -> None:
