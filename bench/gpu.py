@@ -66,9 +66,12 @@ def keep_busy(seconds: float) -> None:
 
 
 def captured(call: Call, count: int) -> torch.cuda.CUDAGraph:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        repeat(call, count)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph):
+            repeat(call, count)
+    finally:
+        torch.cuda.set_stream(stream)  # a capture that fails leaves its own behind
     return graph
 
 

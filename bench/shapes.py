@@ -5,8 +5,8 @@ cells first, and how many meet the line. Writes bench/results/shapes-<device>-â€
 
 cuda: time on the device of Tenon, PyTorch eager, torch.compile (for --compile-share of the cells, since it takes
   seconds for each shape) and Liger (from LIGER_PATH, the folder of its unzipped wheel). Every side is a CUDA graph of
-  several calls, replayed in turns; the median counts. What cannot be captured, as Liger's cross entropy, is timed as
-  calls that are queued, and the row says so. Gradients go through autograd, those of gamma and beta included.
+  several calls, replayed in turns; the median counts. Liger's cross entropy waits for the device, which a graph
+  cannot: it is timed as calls in a row, as is what else cannot be captured, and then the row says so. Gradients go through autograd, those of gamma and beta included.
   A copy of as many bytes is timed beside it, once by the copy engine and once by a kernel; the faster counts.
   A call that moves less than 128 MB runs on several sets of tensors in turn, up to 32, for every side alike: tensors
   of more than 4 MB come from memory, smaller ones from the L2 cache. The line: where more than 64 MB move, 0.92 of the
@@ -81,9 +81,14 @@ def said(error: Exception) -> str:
     return lines[0][:200]
 
 
-def replays_or_reason(name: str, call: Rotation, nbytes: int, sets: int, row: Row) -> tuple[Call, int] | None:
+def in_graph(cell: Cell, side: str, nbytes: int) -> bool:
+    if side == "liger":
+        return not cell.operator.liger_waits
+    return side != "copy engine" or nbytes <= ENGINE_IN_GRAPH
+
+
+def replays_or_reason(name: str, call: Rotation, in_graph: bool, sets: int, row: Row) -> tuple[Call, int] | None:
     """What is replayed for a side. What cannot be captured is queued, what fails is left out, and the row says so."""
-    in_graph = name != "copy engine" or nbytes <= ENGINE_IN_GRAPH
     for graph in (True, False) if in_graph else (False,):
         try:
             return gpu.replays(call, graph, sets)
@@ -103,7 +108,9 @@ def on_gpu(cell: Cell, peers: Sequence[str], row: Row) -> dict[str, float]:
     sets = set_count(nbytes)
     with torch.set_grad_enabled(cell.backward):
         sides = {**sides_of(cell, "cuda", peers, sets), **copies(nbytes, sets)}
-        found = {name: replays_or_reason(name, call, nbytes, sets, row) for name, call in sides.items()}
+        found = {
+            name: replays_or_reason(name, call, in_graph(cell, name, nbytes), sets, row) for name, call in sides.items()
+        }
         return gpu.take_turns({name: made for name, made in found.items() if made is not None}, TURNS)
 
 

@@ -225,8 +225,9 @@ def test_what_fails_is_said(cells: Any, shapes: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(shapes.gpu, "replays", replays)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     row: dict[str, Any] = {}
+    cell = cells.Cell("softmax", False, (4, 8), "f32")
     made = {
-        name: shapes.replays_or_reason(name, call, 1 << 30, 4, row)
+        name: shapes.replays_or_reason(name, call, shapes.in_graph(cell, name, 1 << 30), 4, row)
         for name, call in {"tenon": "fine", "eager": "large", "liger": "waits", "copy engine": "streams"}.items()
     }
     assert [name for name, found in made.items() if found is None] == ["eager"]
@@ -234,6 +235,7 @@ def test_what_fails_is_said(cells: Any, shapes: Any, monkeypatch: pytest.MonkeyP
         "eager_error": "OutOfMemoryError: no room",
         "liger_queued": "RuntimeError: operation not permitted when stream is capturing",
     }
+    assert not shapes.in_graph(cells.Cell("cross_entropy", False, (4, 8), "f32"), "liger", 8)
     assert tried == [("fine", True), ("large", True), ("waits", True), ("waits", False), ("streams", False)]
 
 
