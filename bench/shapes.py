@@ -6,7 +6,8 @@ cells first, and how many meet the line. Writes bench/results/shapes-<device>-â€
 cuda: time on the device of Tenon, PyTorch eager, torch.compile (for --compile-share of the cells, since it takes
   seconds for each shape) and Liger (from LIGER_PATH, the folder of its unzipped wheel). Every side is a CUDA graph of
   several calls, replayed in turns; the median counts. Liger's cross entropy waits for the device, which a graph
-  cannot: it is timed as calls in a row, as is what else cannot be captured, and then the row says so. Gradients go through autograd, those of gamma and beta included.
+  cannot: it, and what else cannot be captured, is timed as calls in a row, with the time of Python in them, and the
+  result says "queued". Gradients go through autograd, those of gamma and beta included.
   A copy of as many bytes is timed beside it, once by the copy engine and once by a kernel; the faster counts.
   A call that moves less than 128 MB runs on several sets of tensors in turn, up to 32, for every side alike: tensors
   of more than 4 MB come from memory, smaller ones from the L2 cache. The line: where more than 64 MB move, 0.92 of the
@@ -89,6 +90,8 @@ def in_graph(cell: Cell, side: str, nbytes: int) -> bool:
 
 def replays_or_reason(name: str, call: Rotation, in_graph: bool, sets: int, row: Row) -> tuple[Call, int] | None:
     """What is replayed for a side. What cannot be captured is queued, what fails is left out, and the row says so."""
+    if not in_graph and name != "copy engine":
+        row[f"{name}_queued"] = "waits for the device"
     for graph in (True, False) if in_graph else (False,):
         try:
             return gpu.replays(call, graph, sets)

@@ -235,6 +235,9 @@ def test_what_fails_is_said(cells: Any, shapes: Any, monkeypatch: pytest.MonkeyP
         "eager_error": "OutOfMemoryError: no room",
         "liger_queued": "RuntimeError: operation not permitted when stream is capturing",
     }
+    known: dict[str, Any] = {}
+    shapes.replays_or_reason("liger", "fine", False, 4, known)
+    assert known == {"liger_queued": "waits for the device"} and tried.pop() == ("fine", False)
     assert not shapes.in_graph(cells.Cell("cross_entropy", False, (4, 8), "f32"), "liger", 8)
     assert tried == [("fine", True), ("large", True), ("waits", True), ("waits", False), ("streams", False)]
 
