@@ -4,18 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench_kernel.h"
-#include "cli/cli.h"
-#include "cli/doctor/doctor.h"
 
 static const char METRIC[] = "sm__warps_active.avg.pct_of_peak_sustained_active";
-enum { SECONDS = 120, MOST_COLUMNS = 64 };
-
-static bool find_ncu(char path[static PATH_MAX]) {
-    return find_program("ncu", path, PATH_MAX) || find_program("/usr/local/cuda/bin/ncu", path, PATH_MAX);
-}
+enum { SECONDS = 120, MOST_COLUMNS = 64, LATE = 124, NOT_FOUND = 127 }; /* the last two: how `timeout` ends */
 
 /* ---- what it says ------------------------------------------------------------------------------------------------ */
 
@@ -52,51 +47,60 @@ static bool is_of(const char *said, const char *name) {
     return strncmp(said, name, n) == 0 && (said[n] == 0 || said[n] == '(' || said[n] == '<');
 }
 
-/* Puts the numbers of ncu's table into uses; returns how many there are. Each launch has a row. */
-static int read_table(char *output, kernel_use *uses, int32_t n) {
+/* What was read so far. */
+typedef struct report {
+    int kernel, metric, value; /* columns; value < 0: the titles are still to come */
+    int found;                 /* numbers */
+    bool forbidden;
+    char error[160]; /* the first one */
+} report;
+
+/* A line of ncu's table: its titles first, then a row for each launch. */
+static void read_row(report *r, char *line, kernel_use *uses, int32_t n) {
     char *fields[MOST_COLUMNS];
-    int kernel = -1, metric = -1, value = -1, found = 0;
-    for (char *line = output, *end; line && *line; line = end) {
-        end = strchr(line, '\n');
-        if (end) *end++ = 0;
-        if (*line != '"') continue; /* what the program itself prints, and ==PROF== */
-        const int count = split(line, fields);
-        if (value < 0) {
-            kernel = column(fields, count, "Kernel Name");
-            metric = column(fields, count, "Metric Name");
-            value = column(fields, count, "Metric Value");
-            if (kernel < 0 || metric < 0) value = -1;
-            continue;
-        }
-        if (count <= kernel || count <= metric || count <= value || strcmp(fields[metric], METRIC) != 0) continue;
-        char *rest;
-        const double percent = strtod(fields[value], &rest);
-        for (int32_t i = 0; i < n && rest != fields[value] && percent > 0; i++) {
-            if (uses[i].measured > 0 || !is_of(fields[kernel], uses[i].launch.name)) continue;
-            uses[i].measured = percent / 100;
-            found++;
-            break;
-        }
+    const int count = split(line, fields);
+    if (r->value < 0) {
+        r->kernel = column(fields, count, "Kernel Name");
+        r->metric = column(fields, count, "Metric Name");
+        r->value = r->kernel < 0 || r->metric < 0 ? -1 : column(fields, count, "Metric Value");
+        return;
     }
-    return found;
+    if (count <= r->kernel || count <= r->metric || count <= r->value || strcmp(fields[r->metric], METRIC) != 0) return;
+    char *rest;
+    const double percent = strtod(fields[r->value], &rest);
+    for (int32_t i = 0; i < n && rest != fields[r->value] && percent > 0; i++) {
+        if (uses[i].measured > 0 || !is_of(fields[r->kernel], uses[i].launch.name)) continue;
+        uses[i].measured = percent / 100;
+        r->found++;
+        return;
+    }
+}
+
+static void read_line(report *r, char *line, kernel_use *uses, int32_t n) {
+    static const char ERROR[] = "==ERROR==";
+    line[strcspn(line, "\n")] = 0;
+    if (strstr(line, "ERR_NVGPUCTRPERM")) r->forbidden = true;
+    if (line[0] == '"') read_row(r, line, uses, n); /* other lines are the program's own, and remarks */
+    if (strncmp(line, ERROR, strlen(ERROR)) == 0 && !r->error[0]) {
+        const char *said = line + strlen(ERROR);
+        snprintf(r->error, sizeof r->error, "%s", said + strspn(said, " "));
+    }
 }
 
 /* Why there are no numbers. */
-static void explain(program_end *end, char *why, size_t size) {
-    static const char ERROR[] = "==ERROR==";
-    const char *error = strstr(end->output, ERROR);
-    char text[128];
-    if (strstr(end->output, "ERR_NVGPUCTRPERM")) {
+static void explain(const report *r, int status, char *why, size_t size) {
+    if (r->forbidden) {
         snprintf(why, size,
                  "ncu may not read the GPU's counters (ERR_NVGPUCTRPERM): run it as root, or ask the machine's owner "
                  "for NVreg_RestrictProfilingToAdminUsers=0");
-    } else if (error) {
-        error += strlen(ERROR);
-        error += strspn(error, " ");
-        snprintf(why, size, "ncu says: %.*s", (int)strcspn(error, "\n"), error);
-    } else if (end->late || end->signal || end->status) {
-        describe_end(end, SECONDS, text);
-        snprintf(why, size, "ncu %s", text);
+    } else if (r->error[0]) {
+        snprintf(why, size, "ncu says: %s", r->error);
+    } else if (status == NOT_FOUND) {
+        snprintf(why, size, "there is no ncu on the PATH; it comes with the CUDA toolkit, as Nsight Compute");
+    } else if (status == LATE) {
+        snprintf(why, size, "ncu did not end within %d s", SECONDS);
+    } else if (status) {
+        snprintf(why, size, "ncu ended with status %d", status);
     } else {
         snprintf(why, size, "ncu saw none of these kernels");
     }
@@ -105,7 +109,8 @@ static void explain(program_end *end, char *why, size_t size) {
 /* ---- running it -------------------------------------------------------------------------------------------------- */
 
 void ncu_measure(const char *words, kernel_use *uses, int32_t n, char *why, size_t size) {
-    char ncu[PATH_MAX], self[PATH_MAX], names[1024] = "", command[2 * PATH_MAX + 8192];
+    char self[PATH_MAX], names[1024] = "", command[PATH_MAX + 10240], line[4096];
+    report r = {.value = -1};
     int32_t launches = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!uses[i].launch.grid) continue; /* not needed for this shape */
@@ -118,22 +123,15 @@ void ncu_measure(const char *words, kernel_use *uses, int32_t n, char *why, size
         snprintf(why, size, "the operator launches its kernels by itself");
         return;
     }
-    if (!find_ncu(ncu)) {
-        snprintf(why, size, "there is no ncu on the PATH; it comes with the CUDA toolkit, as Nsight Compute");
-        return;
-    }
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = 0;
-    const int fits = snprintf(command, sizeof command,
-                              "exec '%s' --csv --print-kernel-base function --metrics %s -k 'regex:^(%s)$' -c %d '%s' "
-                              "%s",
-                              ncu, METRIC, names, launches, self, words);
-    if (fits < 0 || (size_t)fits >= sizeof command) {
-        snprintf(why, size, "the command is too long");
-        return;
-    }
-    program_end end = run_program((char *[]){"sh", "-c", command, NULL}, SECONDS);
-    char output[sizeof end.output];
-    memcpy(output, end.output, sizeof output); /* which reading the table takes apart */
-    if (!read_table(output, uses, n)) explain(&end, why, size);
+    snprintf(command, sizeof command,
+             "PATH=$PATH:/usr/local/cuda/bin; exec timeout %d ncu --csv --print-kernel-base function --metrics %s "
+             "-k 'regex:^(%s)$' -c %d '%s' %s 2>&1",
+             SECONDS, METRIC, names, launches, self, words);
+    fflush(NULL);
+    FILE *child = popen(command, "r");
+    while (child && fgets(line, sizeof line, child)) read_line(&r, line, uses, n);
+    const int end = child ? pclose(child) : -1;
+    if (!r.found) explain(&r, end >= 0 && WIFEXITED(end) ? WEXITSTATUS(end) : 128, why, size);
 }
