@@ -367,6 +367,7 @@ static int run(int count, const char *const *rest) {
     if (count == 0 && !all) return usage_error(&verb_bench, "which operator? `tenon ops` lists them, --all takes all");
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     const bool on_gpu = where.kind == TN_CUDA;
+    if (with_ncu && !on_gpu) return usage_error(&verb_bench, "--ncu is for GPUs: say --device cuda as well");
     if (shape && (all || count > 1)) return usage_error(&verb_bench, "--shape is for one operator");
     if (threads && tn_set_threads((int)threads) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     tni_text out = {0};
