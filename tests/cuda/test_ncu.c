@@ -1,4 +1,4 @@
-/* What `tenon bench --ncu` makes of the profiler's output. The profiler is a script that prints what ncu prints. */
+/* What `tenon bench --ncu` makes of the profiler's output. The profiler is a script here. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ static bool was_said(const char *line) {
     return strstr(text, line) != NULL;
 }
 
-/* As ncu 2025.3 prints it: what the program says, its own remarks, and the table, with texts that have commas. */
+/* Written by hand in the form of ncu's --csv: what the program says, remarks, and the table, with commas in texts. */
 #define TITLES                                                                                                    \
     "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\",\"Block Size\"," \
     "\"Grid Size\",\"Device\",\"CC\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n"
