@@ -148,6 +148,7 @@ void print_uses(const tn_gpu *gpu, const kernel_use *uses, int32_t n, const gpu_
                u->code.local_bytes ? ", spilled" : "", l->grid, at_least_1(l->grid_y), at_least_1(l->grid_z),
                at_least_1(l->block), at_least_1(l->block_y), at_least_1(l->block_z));
         printf("    an SM holds %.0f%% of its threads, limited by %s", 100 * occupancy_of(gpu, u), limit_of(&r));
+        if (u->measured > 0) printf("; measured by ncu: %.0f%%", 100 * u->measured);
         if (l->cluster <= 1 && at_once > 0) printf("; %.1f waves of blocks", (double)blocks / (double)at_once);
         printf("; %.2f flop for each byte: %s\n", m->cost.bytes > 0 ? m->cost.flops / m->cost.bytes : 0,
                bound_by(gpu, m));
@@ -165,10 +166,12 @@ void json_uses(tni_text *text, const tn_gpu *gpu, const kernel_use *uses, int32_
         tni_text_add(
             text,
             ", \"registers\": %d, \"static_shared\": %d, \"shared\": %u, \"local_bytes\": %d, \"blocks\": %lld, "
-            "\"threads_per_block\": %lld, \"occupancy\": %.4g, \"limited_by\": \"%s\", \"best_block\": %lld}",
+            "\"threads_per_block\": %lld, \"occupancy\": %.4g, \"limited_by\": \"%s\", \"best_block\": %lld",
             u->code.registers, u->code.static_shared, u->launch.shared, u->code.local_bytes,
             (long long)blocks_of(&u->launch), (long long)threads_of(&u->launch), occupancy_of(gpu, u), limit_of(&r),
             (long long)best_block(gpu, u));
+        if (u->measured > 0) tni_text_add(text, ", \"measured_occupancy\": %.4g", u->measured);
+        tni_text_add(text, "}");
     }
     tni_text_add(text, "], ");
 }

@@ -9,7 +9,7 @@
 
 static const char *shape, *dtypes = "f32", *device, *kernel;
 static int64_t threads;
-static bool json, all;
+static bool json, all, with_ncu;
 static int64_t milliseconds = 500;
 static const char *title_to_come; /* of the rows that come; NULL: it is printed */
 static tn_device where = {TN_CPU, 0};
@@ -216,6 +216,20 @@ static void json_begin(tni_text *t) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+/* Measures occupancy: ncu watches a short run of this row. */
+static void measure_uses(const tn_function *op, const char *text, tn_type T, kernel_use *uses, int32_t n, char *why,
+                         size_t size) {
+    char words[8192];
+    if (strchr(text, '\'')) {
+        snprintf(why, size, "the shape has quotes in it");
+        return;
+    }
+    snprintf(words, sizeof words, "bench %s --shape '%s' --dtype %s --device cuda:%d --ms 1%s%s%s",
+             tn_function_name(op), text, tn_type_name(T), where.index, kernel ? " --kernel " : "", kernel ? kernel : "",
+             loaded_plugins());
+    ncu_measure(words, uses, n, why, size);
+}
+
 static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
                               bool first) {
     gpu_measurement m;
@@ -224,14 +238,25 @@ static tn_status bench_on_gpu(const tn_function *op, const tni_case *made, const
     TN_TRY(tni_gpu_get("tenon bench", where.index, &gpu));
     TN_TRY(bench_gpu(op, made, kernel, where.index, (double)milliseconds / 1e3, &m));
     const int32_t n_uses = kernel_uses(op, made, kernel, where.index, uses);
+    char why[256] = ""; /* there is no measured occupancy */
+    if (with_ncu) measure_uses(op, text, T, uses, n_uses, why, sizeof why);
     if (json) {
         json_gpu_row(out, op, text, T, &m, first);
         if (n_uses) json_uses(out, gpu, uses, n_uses);
+        if (why[0]) {
+            tni_text_add(out, "\"not_measured_by_ncu\": ");
+            tni_text_json_string(out, why);
+            tni_text_add(out, ", ");
+        }
         tni_text_add(out, "\"copy_by\": \"%s\"}", m.by_kernel ? "kernel" : "engine");
     } else {
         print_heading();
         print_gpu_row(text, T, &m);
         print_uses(gpu, uses, n_uses, &m, part_of_copy(&m));
+        if (why[0]) {
+            printf("    occupancy was not measured: ");
+            print_wrapped(why, 32, 4);
+        }
         fflush(stdout);
     }
     return TN_OK;
@@ -342,6 +367,7 @@ static int run(int count, const char *const *rest) {
     if (count == 0 && !all) return usage_error(&verb_bench, "which operator? `tenon ops` lists them, --all takes all");
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     const bool on_gpu = where.kind == TN_CUDA;
+    if (with_ncu && !on_gpu) return usage_error(&verb_bench, "--ncu is for GPUs: say --device cuda as well");
     if (shape && (all || count > 1)) return usage_error(&verb_bench, "--shape is for one operator");
     if (threads && tn_set_threads((int)threads) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     tni_text out = {0};
@@ -376,6 +402,7 @@ static const option options[] = {
     {"--device", "cuda:0", "where to run: cpu (without it), cuda or cuda:N", TEXT, &device},
     {"--all", NULL, "every operator", FLAG, &all},
     {"--ms", "N", "milliseconds for each row of the table (500)", NUMBER, &milliseconds},
+    {"--ncu", NULL, "measure occupancy as well, with NVIDIA's profiler; seconds for each row (cuda)", FLAG, &with_ncu},
     {"--json", NULL, "one object: command, date, hardware, results", FLAG, &json},
     {0},
 };
@@ -401,6 +428,8 @@ const verb verb_bench = {
             "kernel, and "
             "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
             "on the CPU. Below a kernel that was given as text stand its registers and shared memory, how much of an "
-            "SM it fills and what limits that, and what to try next.",
+            "SM it can fill and what limits that, and what to try next. --ncu adds how much of it is really filled on "
+            "average: NVIDIA's profiler counts that. It comes with the CUDA toolkit and needs permission to read the "
+            "GPU's counters; if it cannot, a line says why.",
     .run = run,
 };

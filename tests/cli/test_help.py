@@ -128,7 +128,9 @@ def test_an_unknown_option() -> None:
     assert tenon("fuse", "--no-bench", "--", "-x").returncode == 0
 
 
-@pytest.mark.parametrize("words", [("softmax", "--shape", "q=[3]"), ("relu", "sofmax"), ("relu", "--dtype", "f33")])
+@pytest.mark.parametrize(
+    "words", [("softmax", "--shape", "q=[3]"), ("relu", "sofmax"), ("relu", "--dtype", "f33"), ("relu", "--ncu")]
+)
 def test_bench_prints_nothing_above_what_it_refuses(words: tuple[str, ...]) -> None:
     done = tenon("bench", *words)
     assert done.returncode != 0 and done.stdout == "" and done.stderr.startswith("tenon bench: ")

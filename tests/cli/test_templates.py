@@ -35,7 +35,10 @@ CASES: dict[str, tuple[str, str, list[dict[str, int]]]] = {
         "x, out, m, n",
         """for (long long k = 0; k < b; k++) for (long long i = 0; i < m; i++) for (long long j = 0; j < n; j++)
             check((k * n + j) * m + i, X((k * m + i) * n + j), 0);""",
-        [{"b": b, "m": m, "n": n} for b, m, n in ((1, 1, 1), (2, 64, 64), (1, 65, 130), (3, 3, 200), (1, 66, 7))],
+        [
+            {"b": b, "m": m, "n": n}
+            for b, m, n in ((1, 1, 1), (2, 64, 64), (1, 65, 130), (3, 3, 200), (1, 66, 7), (1, 136, 264), (2, 24, 128))
+        ],
     ),
     "reduction": (
         "sum_parts(x, out, scratch, rows, c); sum_rows(out, scratch, c)",
@@ -60,7 +63,7 @@ CASES: dict[str, tuple[str, str, list[dict[str, int]]]] = {
         }""",
         [
             {"rows": r, "c": c}
-            for r, c in ((1, 1), (2, 0), (9, 7), (5, 256), (3, 260), (2, 2100), (1, 16384), (2, 16400))
+            for r, c in ((1, 1), (2, 0), (9, 7), (5, 256), (3, 260), (2, 2100), (3, 8192), (1, 16384), (2, 16400))
         ],
     ),
     "stencil": (
@@ -70,7 +73,10 @@ CASES: dict[str, tuple[str, str, list[dict[str, int]]]] = {
             const double up = i ? X(at - w) : 0, down = i + 1 < h ? X(at + w) : 0;
             check(at, up + down + (j ? X(at - 1) : 0) + (j + 1 < w ? X(at + 1) : 0) - 3 * X(at), 4);
         }""",
-        [{"b": b, "h": h, "w": w} for b, h, w in ((1, 1, 1), (2, 33, 8), (1, 5, 264), (2, 70, 13), (1, 3, 520))],
+        [
+            {"b": b, "h": h, "w": w}
+            for b, h, w in ((1, 1, 1), (2, 33, 8), (1, 5, 264), (2, 70, 13), (1, 3, 520), (1, 17, 1040))
+        ],
     ),
 }
 
