@@ -43,7 +43,7 @@ static void compile(const char *text, const char *source, int arch) {
 /* ---- on the CPU -------------------------------------------------------------------------------------------------- */
 
 typedef void (*kernel)(const void *);
-typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block);
+typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block, unsigned cluster);
 
 static void *build(const char *source) {
     char path[128], command[768];
@@ -80,7 +80,7 @@ static void run_emulated(const char *text, const char *source, const tni_program
         tni_gpu_next next = {0};
         do {
             uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
-            run(function, words, grid, step->grid[k].block);
+            run(function, words, grid, step->grid[k].block, step->kind == TNI_GPU_ROWS ? (unsigned)step->cluster : 1);
         } while (!tni_gpu_is_done(program, step, &next));
     }
     dlclose(library);
