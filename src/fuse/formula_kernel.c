@@ -1,28 +1,24 @@
 /* Kernels of an operator that are formulas. */
 #include "formula_kernel.h"
 
-#include <pthread.h>
-
 #include "core/host/text.h"
 #include "core/table/table.h"
 #include "cuda/driver/nvrtc.h"
 #include "fuse.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tni_formula_kernel *newest; /* of those that were parsed */
+static _Atomic(tni_formula_kernel *) newest; /* of those that were parsed */
 
-/* Two threads may be here with the first calls: one of them has parsed in vain. */
+/* Two threads may be here with the first calls: one of them has parsed in vain. Without a lock, which a process that is
+ * forked meanwhile would inherit. */
 static const tni_fuse *keep(tni_formula_kernel *kernel, tni_fuse *made) {
     tni_fuse *before = NULL;
-    pthread_mutex_lock(&lock);
-    if (atomic_compare_exchange_strong(&kernel->parsed, &before, made)) {
-        kernel->older = newest;
-        newest = kernel;
+    if (!atomic_compare_exchange_strong(&kernel->parsed, &before, made)) {
+        tni_fuse_free(made);
+        return before;
     }
-    pthread_mutex_unlock(&lock);
-    if (!before) return made;
-    tni_fuse_free(made);
-    return before;
+    kernel->older = atomic_load(&newest);
+    while (!atomic_compare_exchange_weak(&newest, &kernel->older, kernel)) continue;
+    return made;
 }
 
 tn_status tni_formula_kernel_parsed(const tn_kernel *kernel, const char *op, const tni_fuse **parsed) {
@@ -42,13 +38,10 @@ tn_status tni_formula_kernel_parsed(const tn_kernel *kernel, const char *op, con
 }
 
 void tni_formula_kernels_forget(void) {
-    pthread_mutex_lock(&lock);
-    for (tni_formula_kernel *next; newest; newest = next) {
-        next = newest->older;
-        newest->older = NULL;
-        tni_fuse_free(atomic_exchange(&newest->parsed, NULL));
+    for (tni_formula_kernel *k = atomic_exchange(&newest, NULL), *older; k; k = older) {
+        older = k->older;
+        tni_fuse_free(atomic_exchange(&k->parsed, NULL));
     }
-    pthread_mutex_unlock(&lock);
 }
 
 bool tni_formula_kernel_accepts(const tn_call *call) {
