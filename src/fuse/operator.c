@@ -11,6 +11,7 @@
 #include "core/host/hash.h"
 #include "core/layout/layout.h"
 #include "core/run/plan.h"
+#include "formula_kernel.h"
 #include "fuse/lang/language.h"
 
 enum {
@@ -511,6 +512,7 @@ static void forget(void) {
     newest = oldest = NULL;
     n_idle = 0;
     give_lock();
+    tni_formula_kernels_forget();
 }
 
 const tni_formulas tni_fused_rows = {complete, check, drop, gradient, release_gradient, forget};

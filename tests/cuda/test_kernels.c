@@ -10,14 +10,16 @@
 #include <stdlib.h>
 
 #include "cli/bench/bench_gpu.h"
+#include "cli/data.h"
 #include "core/run/plan.h"
 #include "cuda/copy/copy.h"
+#include "fuse/formula_kernel.h"
 #include "tests/test.h"
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
 static char doing[256]; /* for messages */
-static int n_calls;
+static int n_calls, n_without_nvrtc;
 
 /* The driver calls it with the image, which is its unit's name. */
 static void ask(const char *unit, const char *name) {
@@ -152,6 +154,40 @@ static void prepare_rows(void) {
     }
 }
 
+/* ---- formulas among the kernels ---------------------------------------------------------------------------------- */
+
+/* There is no NVRTC here: where a formula is the best of an operator's kernels, the next one takes its calls. */
+static void without_nvrtc(const tn_function *op) {
+    enum { MOST = 32 };
+    tn_kernel kernels[MOST] = {{0}};
+    tn_op row = *op->row;
+    tn_function *twin;
+    tni_case *sample;
+    made_call call;
+    const char *chosen = "";
+    int n = 1;
+    for (const tn_kernel *k = row.kernels; k->name && n < MOST - 1; k++) {
+        kernels[k->run == tni_formula_kernel_run ? 0 : n++] = *k;
+    }
+    if (!kernels[0].name) return;
+    row.kernels = kernels;
+    CHECK(tni_operator_make(&row, &twin) == TN_OK);
+    CHECK(tni_sample_case(twin->contract, row.samples[1].args, TN_F32, &sample) == TN_OK);
+    CHECK(call_make(&call, twin, sample, (call_options){.bare = true}) == TN_OK);
+    for (int32_t i = 0; i < call.n_in; i++) call.in[i].tensor.device = (tn_device){TN_CUDA, 0};
+    for (int32_t i = 0; i < call.n_out; i++) call.out[i].tensor.device = (tn_device){TN_CUDA, 0};
+    tn_status status = tn_explain(twin, &call.args, &chosen, NULL);
+    CHECK_ROW(status == TN_OK && strcmp(chosen, "cuda") == 0, "%s goes to '%s': %s", call.op->contract->name, chosen,
+              tn_last_error());
+    call.args.kernel = "formula";
+    CHECK(tn_explain(twin, &call.args, &chosen, NULL) == TN_UNSUPPORTED);
+    n_without_nvrtc++;
+    call_free(&call);
+    tni_case_free(sample);
+    tni_plans_free(twin);
+    tni_operator_free(twin);
+}
+
 /* ---- copies, and what benchmarks run ----------------------------------------------------------------------------- */
 
 /* By lines, by tiles, one element over and over; aligned and not; few elements and many. */
@@ -193,6 +229,8 @@ int main(int argc, char **argv) {
     *asked = ask;
     prepare_samples();
     prepare_rows();
+    for (int i = 0; i < tn_function_count(); i++) without_nvrtc(tn_function_at(i));
+    CHECK(n_without_nvrtc >= 4);
     copy_all();
     bench();
     int n = 0;

@@ -1,6 +1,7 @@
 /* Clusters: blocks that see each other's shared memory (sm_90 and later). A block without a cluster is one by
- * itself. */
-#pragma once
+ * itself. emulate.h of the tests stands in for this file. */
+#ifndef TNI_CUDA_CLUSTER
+#define TNI_CUDA_CLUSTER
 
 #include "instructions.cuh"
 
@@ -61,3 +62,5 @@ template <class A> TN_DEVICE void store_cluster(A *shared, u32 rank, A a) { shar
 #endif
 
 } // namespace tn
+
+#endif

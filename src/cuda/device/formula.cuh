@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bulk.cuh"
+#include "cluster.cuh"
 #include "kernel.cuh"
 #include "partials.cuh"
 #include "random.cuh"

@@ -22,6 +22,7 @@ template <class Op, class T> struct short_partial {
     TN_MEMBER void fold() {}
     TN_MEMBER void scale(T by) { s *= by; }
     TN_MEMBER T total() { return s; }
+    TN_MEMBER void take(T a) { s = a; }
 };
 
 /* Of many. What a sum of f32 loses is kept beside it: some numbers are added up in `few`, then fold adds those to s and
@@ -47,15 +48,63 @@ template <> struct long_partial<take_sum, f32> {
         fold();
         return fabsf(s) < infinity<f32>() ? s + e : s;
     }
+    TN_MEMBER void take(f32 a) {
+        s = a;
+        e = few = 0;
+    }
 };
+
+/* ---- of rows that begin anywhere (MODE 3) ------------------------------------------------------------------------ */
+
+/* A thread's word w holds the elements 2 w - odd and 2 w - odd + 1 of a row, where `odd` says whether the row begins
+ * between two words. How a row is added up must not depend on that: one partial for the first elements of words and one
+ * for the second ones, so that each has elements that are twice the threads of a row apart, whatever `odd` is. Then the
+ * pairs (2 t, 2 t + 1) are put together, half of them by asking the next thread. */
+template <class Op, class T> struct two_partials {
+    short_partial<Op, T> half[2];
+    TN_MEMBER void begin() {
+        half[0].begin();
+        half[1].begin();
+    }
+    TN_MEMBER short_partial<Op, T> &operator[](int j) { return half[j]; }
+};
+
+/* What this thread's pair comes to. The last pair of a warp lacks its second half, which `rest` gets, (warps of a row);
+ * it may be another warp's. With at most 32 threads nothing is left over. */
+template <class Op, u32 ACROSS, class T> TN_DEVICE T pair_total(const two_partials<Op, T> &a, u32 odd, T *rest) {
+    constexpr u32 LANES = ACROSS < 32 ? ACROSS : 32, WARPS = ACROSS / 32;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const T next = __shfl_sync(0xffffffffu, a.half[0].s, (lane & ~(LANES - 1)) | ((lane + 1) & (LANES - 1)));
+    const T low = a.half[odd].s, high = odd ? next : a.half[1].s;
+    if (ACROSS <= 32) return Op::of(low, high);
+    if (lane == (odd ? 0 : 31)) rest[odd ? (warp + WARPS - 1) % WARPS : warp] = a.half[1 - odd].s;
+    return lane == 31 ? low : Op::of(low, high);
+}
+
+/* ---- sums that keep columns --------------------------------------------------------------------------------------- */
 
 /* The totals of N of them, of which n are there, into a block's own place. */
 template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i64 step, R (&r)[N], int n) {
     T y[N];
 #pragma unroll
     for (int j = 0; j < N; j++) y[j] = r[j].total();
+    if (MODE == 3) {
+        for (int j = 0; j < N; j++) {
+            if (is_in<3>(j, n)) p[j * step] = y[j];
+        }
+        return;
+    }
     if (MODE > 0 && N > 1 && step == 1 && is_aligned(p)) return store_vector<T, N, MODE>(p, y, n);
     store_apart<T, N>(p, step, y, n);
+}
+
+/* A warp that has several rows at a time, ACROSS threads each, adds them up first. */
+template <class Op, u32 ACROSS, class R, int N> TN_DEVICE void join_rows(R (&r)[N]) {
+#pragma unroll
+    for (u32 o = ACROSS; o < 32; o *= 2) {
+#pragma unroll
+        for (int j = 0; j < N; j++) r[j].take(Op::of(r[j].total(), __shfl_xor_sync(0xffffffffu, r[j].total(), o)));
+    }
 }
 
 /* ---- a maximum, and the sum of exp(x - that) --------------------------------------------------------------------- */

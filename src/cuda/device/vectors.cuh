@@ -80,34 +80,57 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
- * whole vectors. */
-template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
-    constexpr int W = (int)sizeof(T) * N / 4;
+/* Two elements; bit j of `there` says whether element j is: a row may begin between them, or end. Those of 16 bits are
+ * one word where its place in memory allows it. */
+template <class T> TN_DEVICE vec<T, 2> load_two(const T *p, int there) {
     union {
-        vec<T, N> a;
-        words w[W >= 4 ? W / 4 : 1];
-        half_words half;
+        vec<T, 2> a;
+        u32 w;
     } r;
-    if (MODE > 0 && N > 1 && W >= 2) {
-        if constexpr (W >= 4) {
-            for (int i = 0; i < W / 4; i++) r.w[i] = load_words_if((const char *)p + 16 * i, n == N);
-        } else if constexpr (W == 2) {
-            r.half = load_half_words_if(p, n == N);
-        }
-        if (MODE == 2 || n == N || n <= 0) return r.a;
-    } else if (MODE > 0 && N > 1 && n == N) {
-        return *(const vec<T, N> *)p;
+    if constexpr (sizeof(T) == 2) {
+        const bool whole = there == 3 && ((u64)p & 3) == 0;
+        r.w = load_word_if(p, whole);
+        if (whole || !there) return r.a;
     }
-#pragma unroll
-    for (int i = 0; i < N; i++) r.a.v[i] = i < n ? p[i] : T{};
+    r.a.v[0] = there & 1 ? p[0] : T{};
+    r.a.v[1] = there & 2 ? p[1] : T{};
     return r.a;
+}
+
+/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
+ * whole vectors; 3: two at a time, of rows that begin anywhere. */
+template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
+    if constexpr (MODE == 3) {
+        return load_two(p, n);
+    } else {
+        constexpr int W = (int)sizeof(T) * N / 4;
+        union {
+            vec<T, N> a;
+            words w[W >= 4 ? W / 4 : 1];
+            half_words half;
+        } r;
+        if (MODE > 0 && N > 1 && W >= 2) {
+            if constexpr (W >= 4) {
+                for (int i = 0; i < W / 4; i++) r.w[i] = load_words_if((const char *)p + 16 * i, n == N);
+            } else if constexpr (W == 2) {
+                r.half = load_half_words_if(p, n == N);
+            }
+            if (MODE == 2 || n == N || n <= 0) return r.a;
+        } else if (MODE > 0 && N > 1 && n == N) {
+            return *(const vec<T, N> *)p;
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) r.a.v[i] = i < n ? p[i] : T{};
+        return r.a;
+    }
 }
 
 /* The same, of what is worth a place in the nearest cache. */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_kept(const T *p, int n) {
     constexpr int W = (int)sizeof(T) * N / 4;
-    if constexpr (MODE > 0 && W > 0) {
+    if constexpr (MODE == 3) {
+        return load_two(p, n);
+    } else if constexpr (MODE > 0 && W > 0) {
         union {
             vec<u32, W> w;
             vec<T, N> a;
@@ -139,8 +162,21 @@ template <class T, int N, class A> TN_DEVICE void store_apart(T *p, i64 step, co
     }
 }
 
+/* As load_two. */
+template <class T, class A> TN_DEVICE void store_two(T *p, const A (&y)[2], int there) {
+    if constexpr (sizeof(T) == 2) {
+        if (there == 3 && ((u64)p & 3) == 0) {
+            *(vec<T, 2> *)p = narrow_vector<T, 2>(y);
+            return;
+        }
+    }
+    if (there & 1) narrow(y[0], p[0]);
+    if (there & 2) narrow(y[1], p[1]);
+}
+
 template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, const A (&y)[N], int n) {
     constexpr int W = (int)sizeof(T) * N / 4;
+    if constexpr (MODE == 3) return store_two(p, y, n);
     if (MODE > 0 && N > 1 && n == N) {
         union {
             vec<T, N> a;
@@ -157,7 +193,7 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
         }
         return;
     }
-    if (MODE == 2) return;
+    if (MODE == 2 && N > 1) return;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if (i < n) narrow(y[i], p[i]);
@@ -165,12 +201,16 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
 }
 
 /* Is element j one of the n that are there? */
-template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || j < n; }
+template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE == 3 ? n >> j & 1 : j < n); }
 /* How many of `most` elements from `from` on there are. */
-template <int MODE> TN_DEVICE int count_left(i64 from, i64 past, int most) {
+template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) {
     if (MODE == 2) return from < past ? most : 0;
-    i64 n = past - from;
+    const I n = past - from;
     return n <= 0 ? 0 : n < most ? (int)n : most;
 }
+/* MODE 3: which of two elements, from i >= -1 on, are below `past` and not before 0. */
+TN_DEVICE int two_left(int i, int past) { return ((u32)i < (u32)past) | (i + 1 < past) << 1; }
+/* Whether p is behind a multiple of two elements. */
+template <class T> TN_DEVICE u32 parity_of(const T *p) { return (u32)((u64)p / sizeof(T)) & 1; }
 
 } // namespace tn

@@ -90,8 +90,9 @@ void tni_gpu_slots(const tni_gpu_part *part) {
     bool turns = part->reduces && part->n_sums;
     tni_text_add(part->text, "    __shared__ u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
                  turns ? "    u32 set = 0;\n" : "");
-    if (part->reduces)
-        tni_text_add(part->text, "    const u32 lanes = power_of_2_from(across / 32);\n    (void)lanes;\n");
+    if (part->cluster > 1 && part->reduces)
+        tni_text_add(part->text, "    __shared__ u64 shares[%d][%d];\n", (int)part->n_slots * (turns ? 2 : 1),
+                     TNI_GPU_CLUSTER);
 }
 
 /* Before a kernel whose results are rounded to bf16, and behind it: `#define tn_exp tn_exp_coarse`. */
@@ -118,6 +119,19 @@ static const char place[] =
     "    const i64 piece = far % (u32)p.pieces, at = far / (u32)p.pieces, length = z[0];\n"
     "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n"
     "    (void)at, (void)column, (void)length, (void)step;\n";
+/* Rows that are reduced: how many threads have one is a constant, which saves divisions. */
+static const char row_place[] =
+    "    constexpr u32 across = %d;\n    const u32 tid = threadIdx.x, x = tid %% across, y = tid / across;\n"
+    "    const i64 piece = %s, at = %s, round = p.down;\n"
+    "    const i64 first = piece * round, step = p.pieces * round, past = p.rows;\n    (void)at, (void)step;\n";
+/* A block of a cluster has some columns of a row; the last ones may have none. */
+static const char cluster_place[] =
+    "    const u32 column = cluster_rank();\n"
+    "    const i64 from = column * p.width;\n    const int have = (int)tn_max(tn_min(p.width, z[%d] - from), (i64)0);\n"
+    "    cluster_begin();\n";
+/* Without one it has all of them, which may be more than an int counts. */
+static const char no_cluster_place[] =
+    "    const u32 column = 0;\n    const %1$s have = (%1$s)z[%2$d];\n    (void)column;\n";
 /* One long row: a block has a stretch of it. */
 static const char flat_place[] = "    const u32 tid = threadIdx.x, across = (u32)p.across, x = tid, y = 0;\n"
                                  "    const i64 column = 0, piece = block, at = 0, length = z[0], round = U;\n"
@@ -164,9 +178,16 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         (int)(width + p->b->program->n_counts));
     if (part->list || part->flat || part->spread) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
+    } else if (part->reduces) {
+        tni_text_add(part->text, row_place, (int)part->lanes, part->kept ? "block % (u32)p.pieces" : "block",
+                     part->kept ? "block / (u32)p.pieces" : "0");
+        if (part->cluster > 1) {
+            tni_text_add(part->text, cluster_place, (int)pass->n_dims);
+        } else {
+            tni_text_add(part->text, no_cluster_place, part->streams ? "i64" : "int", (int)pass->n_dims);
+        }
     } else {
-        bool one = part->reduces || part->wide;
-        tni_text_add(part->text, "    const i64 round = %s;\n%s", one ? "p.down" : "U * p.down", place);
+        tni_text_add(part->text, "    const i64 round = %s;\n%s", part->wide ? "p.down" : "U * p.down", place);
     }
     print_memory(part);
     for (int32_t i = 0; i < part->offsets; i++) {
@@ -372,7 +393,7 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
         const tni_gnode *n = tni_gpu_node_of(part, i);
         int lane = tni_gpu_lane_of(part, i);
         int32_t product = n->op == TNI_P_SUM ? tni_gpu_product_of(part, i) : -1;
-        tni_text_add(part->text, "%sif (is_in<MODE>(j, n)) a%d.add(", inner, (int)i);
+        tni_text_add(part->text, "%sif (is_in<MODE>(j, n)) a%d%s.add(", inner, (int)i, part->odd ? "[j]" : "");
         if (product >= 0) {
             tni_gpu_factors(part, product, lane);
         } else {
@@ -430,6 +451,23 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
     if (any) tni_text_add(part->text, "%s}\n", margin);
 }
 
+/* Where vector u of a row begins, and how many of its elements, or which, there are before `past`. Rows that are
+ * streamed may be longer than an int counts. */
+void tni_gpu_place(const tni_gpu_part *part, const char *past) {
+    if (part->streams) {
+        tni_text_add(part->text,
+                     "            const i64 c = tile + (i64)(u * across + x) * VL;\n"
+                     "            const int n = count_left<MODE>(c, (i64)%s, VL);\n",
+                     past);
+        return;
+    }
+    tni_text_add(part->text,
+                 "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n"
+                 "            const int n = %s(i, %s%s);\n",
+                 part->odd ? " - (int)odd" : "", part->cluster > 1 ? "from + " : "",
+                 part->odd ? "two_left" : "count_left<MODE>", past, part->odd ? "" : ", VL");
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static void print_partial(const tni_gpu_part *part, int32_t i) {
@@ -445,15 +483,18 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
             "    }\n",
             type, tni_gpu_operation(acc->op), (int)i, type, type, (int)i, (int)i, at);
     } else if (part->reduces) {
-        tni_text_add(
-            part->text,
-            "    if (y < p.down) {\n        %s *const g = (%s *)p.sums[%d] + (piece * p.down + y) * p.size[%d] + b%d;\n"
-            "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
-            "            const i64 c = ((i64)u * across + x) * VL;\n"
-            "            store_totals<MODE>(g + c * s[%d], s[%d], r%d[u], count_left<MODE>(c, z[%d], VL));\n        "
-            "}\n    "
-            "}\n",
-            type, type, (int)i, (int)i, at, step, step, (int)i, (int)pass->n_dims);
+        if (part->lanes < 32)
+            tni_text_add(part->text, "#pragma unroll\n    for (int u = 0; u < U; u++) join_rows<%s, across>(r%d[u]);\n",
+                         tni_gpu_operation(acc->op), (int)i);
+        tni_text_add(part->text,
+                     "    if (tid %% 32 < across) {\n"
+                     "        %s *const g = (%s *)p.sums[%d] + %s * p.size[%d] + b%d;\n"
+                     "#pragma unroll\n        for (int u = 0; u < U; u++) {\n",
+                     type, type, (int)i, part->lanes > 32 ? "piece" : "(piece * (p.threads / 32) + tid / 32)", (int)i,
+                     at);
+        tni_gpu_place(part, "have");
+        tni_text_add(part->text, "            store_totals<MODE>(g + c * s[%d], s[%d], r%d[u], n);\n        }\n    }\n",
+                     step, step, (int)i);
     } else {
         tni_text_add(
             part->text,

@@ -25,21 +25,21 @@ void tni_gpu_ring(const tni_gpu_part *part) {
     tni_text_add(part->text,
                  "    constexpr bool RING = MODE > 0 && TN_BULK;\n    __shared__ u64 full[%d];\n"
                  "    char *const ring = (char *)dynamic_shared_128();\n"
-                 "    const u32 pitch = (u32)z[%d], slot = (u32)p.slot, stages = (u32)p.stages;\n"
+                 "    const u32 pitch = (u32)p.width, here = (u32)have, slot = (u32)p.slot, stages = (u32)p.stages;\n"
                  "    u32 stage = 0, phase = 0, duty = 0;\n"
                  "    auto send = [&](i64 base, u32 k) {\n        const i64 d = base + tid %% 32;\n"
                  "        if (base >= past) return;\n"
-                 "        if (tid %% 32 == 0) bulk_expect(full + k, (u32)(tn_min(past - base, round) * pitch) * %d);\n"
-                 "        if (tid %% 32 >= round || d >= past) return;\n",
-                 TNI_GPU_STAGES, (int)p->pass->n_dims, all);
+                 "        if (tid %% 32 == 0) bulk_expect(full + k, (u32)(tn_min(past - base, round) * here) * %d);\n"
+                 "        if (tid %% 32 >= round || d >= past || !here) return;\n",
+                 TNI_GPU_STAGES, all);
     tni_gpu_row_begin(part, "        ", "d");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_moving(part, i)) continue;
         const int m = (int)p->memory_of[i], size = (int)tn_type_size(tni_gpu_type_of(part, i));
         tni_text_add(part->text,
-                     "        bulk_fetch(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d, pitch * %d, "
+                     "        bulk_fetch(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d%s, here * %d, "
                      "full + k);\n",
-                     all, bytes_before(part, i), size, m, m, size);
+                     all, bytes_before(part, i), size, m, m, part->cluster > 1 ? " + from" : "", size);
     }
     tni_text_add(part->text,
                  "    };\n    if constexpr (RING) {\n        if (tid == 0) bulk_prepare(full, stages);\n"
@@ -67,9 +67,9 @@ void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const 
         tni_text_add(
             part->text,
             "            if constexpr (RING) v%d[u] = load_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * "
-            "pitch + (u32)c) * %d, "
+            "pitch + (u32)(c%s)) * %d, "
             "%s);\n            else v%d[u] = ",
-            m, type, bytes_before(part, p->g->n), bytes_before(part, node),
+            m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->cluster > 1 ? " - from" : "",
             (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
     } else {
         tni_text_add(part->text, "            v%d[u] = ", m);

@@ -4,12 +4,18 @@
 
 #include "gpu.h"
 
-static void slot_text(const tni_gpu_part *part, int slot, char text[static 48]) {
+/* slots: of warps; shares: of blocks of a cluster. */
+static void slot_text(const tni_gpu_part *part, const char *of, int slot, char text[static 48]) {
     if (part->n_sums) {
-        snprintf(text, 48, "slots[set * %d + %d]", (int)part->n_slots, slot);
+        snprintf(text, 48, "%s[set * %d + %d]", of, (int)part->n_slots, slot);
     } else {
-        snprintf(text, 48, "slots[%d]", slot);
+        snprintf(text, 48, "%s[%d]", of, slot);
     }
+}
+
+/* Slots of a reduction: a pair has two, and so have rows that begin anywhere. */
+static int slots_of(const tni_gpu_part *part, int32_t node) {
+    return part->odd || part->beside[node] >= 0 ? 2 : 1;
 }
 
 /* Sets `taken` for the element values of this stage; false: it has none. */
@@ -60,13 +66,6 @@ static void find_saved(tni_gpu_part *part) {
     }
 }
 
-static void print_place(const tni_gpu_part *part, const char *there) {
-    tni_text_add(part->text,
-                 "            const i64 c = %s((i64)u * across + x) * VL;\n"
-                 "            const int n = %s ? count_left<MODE>(c, z[%d], VL) : 0;\n",
-                 part->streams ? "tile + " : "", there, (int)part->p->pass->n_dims);
-}
-
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
  * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers,
  * all of them with each tile. */
@@ -81,7 +80,7 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
     }
     if (!any) return;
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part, fixed ? "true" : "there");
+    tni_gpu_place(part, fixed ? "have" : "left");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
         tni_gpu_take(part, i, fixed ? "b" : "o", "n");
@@ -122,6 +121,7 @@ static bool is_between(const tni_gpu_part *part, int32_t sum) {
 static void find_pairs(tni_gpu_part *part) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) part->beside[i] = -1;
+    if (part->odd) return; /* which elements a thread has depends on where the row begins, and so would its maximum */
     for (int32_t i = 0; i < p->g->n; i++) {
         int32_t most = p->b->lowered[i].most;
         bool here = most >= 0 && part->needed[i] && p->memory_of[i] < 0 && tni_reduces_rows(p, i);
@@ -151,7 +151,7 @@ static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
     tni_text_add(part->text, "        const auto low%d = zero_if_infinite(a%d.s);\n", sum, (int)m);
     if (part->streams) tni_text_add(part->text, "        a%d.scale(rescaling(was%d, a%d.s));\n", sum, sum, (int)m);
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part, "there");
+    tni_gpu_place(part, "left");
     print_fixed(part);
     tni_text_add(part->text,
                  "            if (MODE != 2 || n > 0) {\n#pragma unroll\n            for (int j = 0; j < VL; j++) {\n");
@@ -170,11 +170,11 @@ static bool reduces_alone(const tni_gpu_part *part, int32_t i, int32_t stage) {
 }
 
 /* Over `lanes` neighbouring lanes, all of them step by step: they need not wait for each other. */
-static void print_joined(const tni_gpu_part *part, int32_t stage, const char *margin, const char *lanes) {
+static void print_joined(const tni_gpu_part *part, int32_t stage, const char *margin, int lanes) {
     bool any = false;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!reduces_alone(part, i, stage)) continue;
-        if (!any) tni_text_add(part->text, "%sfor (u32 o = %s / 2; o; o /= 2) {\n", margin, lanes);
+        if (!any) tni_text_add(part->text, "#pragma unroll\n%sfor (u32 o = %d; o; o /= 2) {\n", margin, lanes / 2);
         any = true;
         tni_text_add(part->text, "%1$s    t%2$d = %3$s::of(t%2$d, __shfl_xor_sync(0xffffffffu, t%2$d, o));\n", margin,
                      (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op));
@@ -183,68 +183,129 @@ static void print_joined(const tni_gpu_part *part, int32_t stage, const char *ma
 }
 
 /* Over the lanes of each warp. */
-static void print_lane_reductions(const tni_gpu_part *part, int32_t stage) {
-    for (int32_t i = 0; i < part->p->g->n; i++) {
-        if (!tni_gpu_reduces_now(part, i, stage)) continue;
-        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *form =
-            reduces_alone(part, i, stage)
-                ? "        %1$s t%2$d = a%2$d.total();\n"
-                : "        max_and_sum<%1$s> q%2$d = join_lanes(max_and_sum<%1$s>{a%2$d.s, a%3$d.total()}, "
-                  "across);\n        %1$s t%2$d = q%2$d.most;\n";
-        tni_text_add(part->text, form, lane, (int)i, (int)part->beside[i]);
-    }
-    print_joined(part, stage, "        ", "(across < 32 ? across : 32)");
-}
-
-/* Each warp's into its slot; a pair has two. */
-static void print_slots(const tni_gpu_part *part, int32_t stage, int *slot) {
+static void print_lane_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
     char at[48];
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
-        static const char *const forms[] = {
-            "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n",
-            "        if (across > 32 && tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n"};
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
+        slot_text(part, "slots", slot + 1, at);
+        if (!reduces_alone(part, i, stage)) {
+            tni_text_add(part->text,
+                         "        max_and_sum<%1$s> q%2$d = join_lanes(max_and_sum<%1$s>{a%2$d.s, a%3$d.total()}, "
+                         "across);\n        %1$s t%2$d = q%2$d.most;\n",
+                         lane, (int)i, (int)part->beside[i]);
+        } else if (part->odd) {
+            tni_text_add(part->text, "        %1$s t%2$d = pair_total<%3$s, across>(a%2$d, odd, (%1$s *)%4$s);\n", lane,
+                         (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), at);
+        } else {
+            tni_text_add(part->text, "        %1$s t%2$d = a%2$d.total();\n", lane, (int)i);
+        }
+        slot += slots_of(part, i);
+    }
+    print_joined(part, stage, "        ", part->lanes < 32 ? part->lanes : 32);
+}
+
+/* Each warp's into its slot; a pair has two. */
+static void print_slots(const tni_gpu_part *part, int32_t stage, int slot) {
+    char at[48];
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        static const char *const forms[] = {"        if (tid %% 32 == 0) ((%s *)%s)[tid / 32] = t%d;\n",
+                                            "        if (tid %% 32 == 0) ((%s *)%s)[tid / 32] = q%d.sum;\n"};
         for (int k = 0; k < (part->beside[i] < 0 ? 1 : 2); k++) {
-            slot_text(part, (*slot)++, at);
+            slot_text(part, "slots", slot + k, at);
             tni_text_add(part->text, forms[k], tni_emit_lane(tni_gpu_lane_of(part, i)), at, (int)i);
         }
+        slot += slots_of(part, i);
     }
 }
 
 /* Over what the warps have left: as many lanes as there are warps, or more. */
 static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
     char at[48], other[48];
-    tni_text_add(part->text, "        if (across > 32) {\n            __syncthreads();\n"
-                             "            const u32 w = tid & (lanes - 1);\n");
+    const int warps = (int)part->lanes / 32;
+    int lanes = 1;
+    while (lanes < warps) lanes *= 2;
+    tni_text_add(part->text, "        {\n            __syncthreads();\n            const u32 w = tid & %d;\n",
+                 lanes - 1);
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i)),
+                   *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op);
+        slot_text(part, "slots", slot, at);
+        slot_text(part, "slots", slot + 1, other);
+        slot += slots_of(part, i);
+        if (!reduces_alone(part, i, stage)) {
+            tni_text_add(part->text,
+                         "            q%1$d = join_warps((const %2$s *)%3$s, (const %2$s *)%4$s, %5$du);\n"
+                         "            t%1$d = q%1$d.most;\n",
+                         (int)i, lane, at, other, warps);
+        } else if (part->odd) {
+            tni_text_add(part->text,
+                         "            t%1$d = w < %5$d ? %4$s::of(((const %2$s *)%3$s)[w], ((const %2$s *)%6$s)[w]) "
+                         ": %4$s::none<%2$s>();\n",
+                         (int)i, lane, at, op, warps, other);
+        } else {
+            tni_text_add(part->text, "            t%1$d = w < %5$d ? ((const %2$s *)%3$s)[w] : %4$s::none<%2$s>();\n",
+                         (int)i, lane, at, op, warps);
+        }
+    }
+    print_joined(part, stage, "            ", lanes);
+    tni_text_add(part->text, "            (void)w;\n        }\n");
+}
+
+/* Over the blocks of a cluster: each tells all of them. */
+static void print_cluster_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
+    char at[48], other[48];
+    const int first = slot;
+    if (!part->n_sums && first == 0) tni_text_add(part->text, "        cluster_wait();\n");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        slot_text(part, slot++, at);
-        if (reduces_alone(part, i, stage)) {
-            tni_text_add(part->text,
-                         "            t%1$d = w < across / 32 ? ((const %2$s *)%3$s)[w] : %4$s::none<%2$s>();\n",
-                         (int)i, lane, at, tni_gpu_operation(tni_gpu_node_of(part, i)->op));
-            continue;
-        }
-        slot_text(part, slot++, other);
-        tni_text_add(part->text,
-                     "            q%1$d = join_warps((const %2$s *)%3$s, (const %2$s *)%4$s, across / 32);\n"
-                     "            t%1$d = q%1$d.most;\n",
-                     (int)i, lane, at, other);
+        slot_text(part, "shares", slot, at);
+        slot_text(part, "shares", slot + 1, other);
+        slot += slots_of(part, i);
+        const char *form = "        if (tid < %4$d) store_cluster((%1$s *)%2$s + column, tid, t%3$d);\n";
+        tni_text_add(part->text, form, lane, at, (int)i, (int)part->cluster);
+        if (reduces_alone(part, i, stage)) continue;
+        tni_text_add(part->text, "        if (tid < %4$d) store_cluster((%1$s *)%2$s + column, tid, q%3$d.sum);\n",
+                     lane, other, (int)i, (int)part->cluster);
     }
-    print_joined(part, stage, "            ", "lanes");
-    tni_text_add(part->text, "            (void)w;\n        }\n");
+    tni_text_add(part->text, "        cluster_arrive();\n        cluster_wait();\n");
+    slot = first;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_reduces_now(part, i, stage)) continue;
+        const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i)),
+                   *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op);
+        slot_text(part, "shares", slot, at);
+        slot_text(part, "shares", slot + 1, other);
+        slot += slots_of(part, i);
+        if (reduces_alone(part, i, stage)) {
+            tni_text_add(part->text, "        t%1$d = reduce_few<%2$s>((const %3$s *)%4$s, %5$du);\n", (int)i, op, lane,
+                         at, (int)part->cluster);
+        } else {
+            tni_text_add(part->text,
+                         "        q%1$d = join_warps((const %2$s *)%3$s, (const %2$s *)%4$s, %5$du);\n"
+                         "        t%1$d = q%1$d.most;\n",
+                         (int)i, lane, at, other, (int)part->cluster);
+        }
+    }
 }
 
 /* All reductions of a stage share a barrier. */
 static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
     const int first = *slot;
-    print_lane_reductions(part, stage);
-    print_slots(part, stage, slot);
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (tni_gpu_reduces_now(part, i, stage)) *slot += slots_of(part, i);
+    }
     if (*slot == first) return;
-    print_warp_reductions(part, stage, first);
+    print_lane_reductions(part, stage, first);
+    if (part->lanes > 32) {
+        print_slots(part, stage, first);
+        print_warp_reductions(part, stage, first);
+    }
+    if (part->cluster > 1) print_cluster_reductions(part, stage, first);
     for (int32_t i = 0; i < p->g->n; i++) {
         const int sum = (int)part->beside[i];
         if (!tni_gpu_reduces_now(part, i, stage) || sum < 0) continue;
@@ -259,7 +320,8 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     const tni_planner *p = part->p;
     tni_gpu_row_nodes(part, "        ", stage);
     const int before = *slot;
-    tni_gpu_row_results(part, "        ", stage, "x == 0 && there");
+    tni_gpu_row_results(part, "        ", stage,
+                        part->cluster > 1 ? "x == 0 && there && column == 0" : "x == 0 && there");
     if (!mark_stage(part, stage)) {
         if (stage == 0) tni_gpu_ring_refill(part, false);
         return;
@@ -268,7 +330,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *kind = part->streams ? "long_partial" : "short_partial";
+        const char *kind = part->streams ? "long_partial" : part->odd ? "two_partials" : "short_partial";
         tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", kind, op, lane, (int)i, (int)i);
         if (part->beside[i] >= 0)
             tni_text_add(part->text, "        %s<take_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
@@ -284,7 +346,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         print_row_loads(part, part->taken, false);
     }
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    print_place(part, "there");
+    tni_gpu_place(part, "left");
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
         bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
@@ -335,19 +397,76 @@ static void keep_places(const tni_gpu_part *part) {
     }
 }
 
+/* Which elements lie in one word: by the row that comes first. Rows that share a warp and are summed up lie alike. */
+static void print_odd(const tni_gpu_part *part) {
+    if (part->n_sums && part->lanes < 32) {
+        tni_text_add(part->text, "    const u32 odd = 0;\n");
+        return;
+    }
+    tni_text_add(part->text, "    u32 odd;\n    {\n");
+    tni_gpu_row_begin(part, "        ", "first + y < past ? first + y : first");
+    for (int32_t i = 0; i < part->offsets; i++) {
+        if (part->used[i]) tni_text_add(part->text, "        (void)o%d;\n", (int)i);
+    }
+    tni_text_add(part->text, "        odd = parity_of(m%1$d + o%1$d);\n    }\n", (int)part->reference);
+}
+
+/* fetch(base): the loads of a round begin. */
+static void print_fetch(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (tni_gpu_is_moving(part, i))
+            tni_text_add(part->text, "    vec<%s, VL> f%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
+                         (int)p->memory_of[i]);
+    }
+    tni_text_add(part->text, "    auto fetch = [&](i64 base) {\n        const i64 d = base + y;\n"
+                             "        const bool there = d < past;\n"
+                             "        const int left = there ? (int)have : 0;\n");
+    tni_gpu_row_begin(part, "        ", "there ? d : first");
+    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+    tni_gpu_place(part, "left");
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_moving(part, i)) continue;
+        tni_text_add(part->text, "            f%d[u] = ", (int)p->memory_of[i]);
+        tni_gpu_vector(part, i, "o", "n");
+        tni_text_add(part->text, ";\n");
+    }
+    tni_text_add(part->text, "        }\n    };\n    fetch(first);\n");
+}
+
+static void print_fetched(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (tni_gpu_is_moving(part, i))
+            tni_text_add(part->text,
+                         "        vec<%1$s, VL> v%2$d[U];\n#pragma unroll\n"
+                         "        for (int u = 0; u < U; u++) v%2$d[u] = f%2$d[u];\n",
+                         tni_emit_memory(tni_gpu_type_of(part, i)), (int)p->memory_of[i]);
+    }
+    tni_text_add(part->text, "        fetch(base + step);\n");
+}
+
 void tni_emit_cuda_rows(tni_gpu_part *part) {
     int slot = 0;
     find_pairs(part);
     find_saved(part);
     tni_gpu_begin(part);
     tni_gpu_slots(part);
+    if (part->odd) print_odd(part);
     tni_gpu_once(part, "    ");
     if (part->streams) begin_sums(part);
     tni_gpu_ring(part);
+    if (part->ahead) print_fetch(part);
     if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
+    if (part->cluster > 1 && part->n_sums) tni_text_add(part->text, "    cluster_wait();\n");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
-    tni_text_add(part->text, "    for (i64 base = first; base < past; base += step) {\n"
-                             "        const i64 d = base + y;\n        const bool there = y < p.down && d < past;\n");
+    /* without sums a block has one round */
+    tni_text_add(part->text, part->n_sums ? "    for (i64 base = first; base < past; base += step) {\n"
+                                          : "    {\n        const i64 base = first;\n");
+    tni_text_add(part->text,
+                 "        const i64 d = base + y;\n        const bool there = d < past;\n"
+                 "        const %1$s left = there ? (%1$s)have : 0;\n",
+                 part->streams ? "i64" : "int");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
     tni_gpu_row_loads(part, "        ", "", "there");
     for (int32_t i = 0; i < part->p->g->n; i++) {
@@ -358,7 +477,11 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
         keep_places(part);
         tni_text_add(part->text, "        if constexpr (RING) bulk_wait(full + stage, phase);\n");
     }
-    if (!part->streams) print_row_loads(part, part->needed, false);
+    if (part->ahead) {
+        print_fetched(part);
+    } else if (!part->streams) {
+        print_row_loads(part, part->needed, false);
+    }
     for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);
     tni_gpu_fold(part);
     tni_text_add(part->text, part->n_sums ? "        set ^= 1;\n    }\n" : "    }\n");

@@ -41,11 +41,9 @@ enum {
     TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
     TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */
-    TNI_GPU_VECTORS = 8,           /* of 16 bytes that a thread keeps of a row, at most */
-    TNI_GPU_RING_VECTORS = 12,
-    TNI_GPU_ROW_THREADS = 1024,
-    TNI_GPU_PARTS = 64, /* tensors of lists that one launch goes over, at most */
-    TNI_GPU_ROUNDS = 4, /* of a block, with one vector for each thread: so many are small */
+    TNI_GPU_CLUSTER = 16,          /* blocks that have a row together, at most */
+    TNI_GPU_PARTS = 64,            /* tensors of lists that one launch goes over, at most */
+    TNI_GPU_ROUNDS = 4,            /* of a block, with one vector for each thread: so many are small */
 };
 
 /* Which part of a block's threads has what; the numbers that a kernel's parameters end with. */
@@ -60,6 +58,7 @@ typedef struct tni_gpu_grid {
     int64_t room;         /* elements of a piece, where the row is that of lists */
     int64_t stages, slot; /* of a ring; elements that a stage has of each tensor */
     int64_t blocks;       /* that walk with rings */
+    int64_t width;        /* columns that a block of a cluster has */
     uint32_t block, grid, shared;
 } tni_gpu_grid;
 
@@ -80,6 +79,8 @@ typedef struct tni_gpu_step {
     int32_t bound;        /* threads of a block, at most */
     int32_t unroll[2];    /* what the body is a template of, with the next, */
     bool whole;           /* rows are whole vectors, */
+    bool odd;             /* or begin and end anywhere, and are taken two elements at a time */
+    int32_t cluster;      /* blocks that have a row together */
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
@@ -111,15 +112,20 @@ typedef struct tni_gpu_part {
     int32_t parts;  /* of lists: tensors that a launch has room for */
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
-    bool wide;     /* a thread has several vectors of a row, not of several rows */
-    bool spread;   /* rows lie one behind the other: vectors go across their ends */
-    bool whole;    /* rows are whole vectors, or all of them together are */
-    bool coarse;   /* everything that it makes is rounded to bf16 */
-    bool ring;     /* what it reads comes through shared memory */
-    bool longer;   /* its sums go over so many rows that f32 alone would lose too much */
-    bool small;    /* so few elements that one block may do them all */
-    uint32_t kept; /* dimensions of rows that its sums keep */
-    bool column;   /* and they keep columns */
+    bool wide;         /* a thread has several vectors of a row, not of several rows */
+    bool spread;       /* rows lie one behind the other: vectors go across their ends */
+    bool whole;        /* rows are whole vectors, or all of them together are */
+    bool coarse;       /* everything that it makes is rounded to bf16 */
+    bool ring;         /* what it reads comes through shared memory */
+    bool odd;          /* rows are taken two elements at a time: they begin and end anywhere */
+    bool ahead;        /* what it reads of the next row is under way while it has this one */
+    int32_t reference; /* odd: the memory whose rows say how words lie */
+    int32_t cluster;   /* blocks that have a row together, */
+    int64_t width;     /* and columns that each of them has */
+    bool longer;       /* its sums go over so many rows that f32 alone would lose too much */
+    bool small;        /* so few elements that one block may do them all */
+    uint32_t kept;     /* dimensions of rows that its sums keep */
+    bool column;       /* and they keep columns */
     int32_t n_sums, sums[TNI_MAX_ARGS * 2];
     int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
     int32_t lanes, bound, n_slots;
@@ -181,6 +187,8 @@ void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single v
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
+/* Of parts that reduce rows: where vector u begins, c, and how many of its elements, or which, are before `past`: n. */
+void tni_gpu_place(const tni_gpu_part *part, const char *past);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
 void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
 void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */

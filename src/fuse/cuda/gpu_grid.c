@@ -135,38 +135,129 @@ static void set_spread(tni_gpu_part *part) {
     part->n_slots = 0;
 }
 
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* Are all elements, of tensors that this part reads or writes, beside their neighbours? */
+static bool lies_beside(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const int64_t step = pass->memory[i].strides[pass->n_dims];
+        if (part->used[i] && step != 0 && step != 1) return false;
+    }
+    return true;
+}
+
+/* Memory of 16-bit elements that differ from row to row; -1: there is none. */
+static int32_t find_reference(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        bool moves = false;
+        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
+        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2) return i;
+    }
+    return -1;
+}
+
+/* Rows that are no whole vectors: single elements, or two of 16 bits. Wider loads, and what it takes to shift them, are
+ * slower (H200: half the speed of a copy, two at a time 0.8 of it). */
+static void take_apart(tni_gpu_part *part, const elements *e, bool two) {
+    part->reference = find_reference(part);
+    part->odd = two && e->most == 2 && part->reference >= 0 && lies_beside(part);
+    part->vector = part->odd ? 2 : 1;
+    part->whole = !part->odd;
+}
+
+typedef struct row_form {
+    int64_t bytes; /* that a thread loads of a row for each vector of its columns */
+    int64_t each;  /* vectors of columns that it should have, */
+    int64_t most;  /* and that its registers have room for */
+    int64_t threads;
+} row_form;
+
+/* Measured on an H200: memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with
+ * longer rows those have more. Blocks that walk over rows have fewer threads, with more in the registers of each. */
+static row_form form_of(const tni_gpu_part *part, const elements *e) {
+    enum { UNDER_WAY = 32, HELD = 128, REGISTERS = 96, UNROLL = 20, THREADS = 512, WALKING = 256, WALKING_EACH = 4 };
+    row_form f = {.bytes = (int64_t)e->moving * part->vector, .threads = part->n_sums ? WALKING : THREADS};
+    if (f.bytes == 0) f.bytes = 4;
+    f.most = HELD / f.bytes;
+    if (part->n_sums) {
+        int64_t sums = 0;
+        for (int32_t i = 0; i < part->n_sums; i++)
+            sums += part->p->pass->accumulators[part->sums[i]].strides[part->p->pass->n_dims] != 0;
+        const int64_t read = (f.bytes + e->fixed * part->vector + 3) / 4;
+        f.most = REGISTERS / ((part->ring ? 1 : 2) * read + part->vector * sums);
+        if (f.most > HELD / f.bytes) f.most = HELD / f.bytes;
+    }
+    if (f.most > UNROLL) f.most = UNROLL;
+    if (f.most < 1) f.most = 1;
+    f.each = part->n_sums ? WALKING_EACH : UNDER_WAY / f.bytes;
+    if (f.each > f.most) f.each = f.most;
+    if (f.each < 1) f.each = 1;
+    return f;
+}
+
+/* Blocks of the largest cluster that there can be. */
+static int32_t most_blocks(const tni_gpu_part *part) {
+    enum { LARGE = 64 }; /* SMs of a GPU where 16 blocks find room side by side */
+    const tn_call *call = part->p->b->call;
+    const tn_gpu *gpu;
+    if (call->device.kind != TN_CUDA || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK)
+        return TNI_GPU_CLUSTER;
+    return gpu->major < 9 ? 1 : gpu->sms >= LARGE ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
+}
+
+/* Vectors that `columns` touch: words may begin before the first one. */
+static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
+    return ceil_div(columns + part->odd, part->vector);
+}
+
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    enum { MOST = 512, USUAL = 256, STREAM = 512 };
-    int64_t chunks = ceil_div(part->p->pass->columns, part->vector),
-            vectors = ceil_div((e->moving + e->fixed) * part->vector, 16);
-    int64_t most = vectors > 0 ? TNI_GPU_VECTORS / vectors : TNI_GPU_VECTORS, each = 1;
-    if (part->ring && vectors > 0) most = TNI_GPU_RING_VECTORS / vectors; /* threads have more registers */
-    if (most < 1) most = 1;
-    while (each * 2 <= most && chunks > 32 * each && each < 4) each *= 2;
+    enum { MOST = 512, STREAM = 512 };
+    const row_form f = form_of(part, e);
+    const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
+    int64_t each = f.each, here = chunks; /* of a block */
     part->streams = false;
-    part->bound = TNI_GPU_THREADS;
+    part->cluster = 1;
+    part->width = columns;
     if (chunks <= 32 * each) {
         part->lanes = 1;
         while (part->lanes * each < chunks) part->lanes *= 2;
+        each = chunks > part->lanes ? ceil_div(chunks, part->lanes) : 1;
     } else {
-        /* where blocks walk, a barrier for each row is much for a thread with one vector */
-        const int64_t single = part->ring ? USUAL / 2 : USUAL;
-        for (each = 1; each * 2 <= most && chunks > (each == 1 ? single : USUAL * each);) each *= 2;
-        part->streams = chunks > MOST * each;
-        if (part->streams) each = vectors <= 1 ? 4 : vectors <= 2 ? 2 : 1;
-        part->lanes = part->streams ? STREAM : (int32_t)round_up(ceil_div(chunks, each), 32);
-        part->bound = part->lanes <= 256 ? 256 : 512;
+        while (ceil_div(here, MOST) > f.most && part->cluster < 2 * TNI_GPU_CLUSTER) {
+            part->cluster *= 2;
+            part->width = round_up(ceil_div(columns, part->cluster), 64 * part->vector);
+            here = count_chunks(part, part->width);
+        }
+        part->streams = part->cluster > most_blocks(part);
+        if (part->streams) {
+            part->cluster = 1;
+            part->width = columns;
+            part->lanes = STREAM;
+            each = f.bytes <= 16 ? 64 / f.bytes : f.bytes <= 32 ? 2 : 1;
+        } else {
+            if (part->n_sums) each = chunks <= f.threads / 2 ? 1 : 2;
+            while (each < f.most && each * f.threads < here) each++;
+            part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
+        }
     }
+    part->threads = part->lanes > 32              ? part->lanes
+                    : part->small || part->n_sums ? TNI_GPU_THREADS
+                                                  : TNI_GPU_THREADS / 2;
+    part->bound = part->threads <= 128 ? 128 : part->threads <= 256 ? 256 : 512;
     /* two stages of a ring have to fit. Few rows do without: how they are shared out they have in common with many */
-    int64_t down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
+    int64_t down = part->threads / part->lanes;
     part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
-                  2 * down * part->p->pass->columns * e->moving <= part->ring_most;
+                  2 * down * part->width * e->moving <= part->ring_most;
+    part->ahead = part->n_sums && !part->ring && !part->streams && part->vector <= 2;
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
-        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots++;
+        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? 2 : 1;
     }
 }
 
@@ -195,7 +286,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
  * many rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
     enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10 };
-    g->slot = g->down * part->p->pass->columns;
+    g->slot = g->down * part->width;
     int64_t stage = g->slot * e->moving, per_sm = THREADS / g->block > 1 ? THREADS / g->block : 1;
     while (per_sm > 1 && 2 * per_sm * stage > MOST) per_sm--;
     g->stages = BYTES / (per_sm * stage);
@@ -217,11 +308,13 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
 
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
-    enum { FLAT = 16, PLAIN = 8, HALVES = 4 }; /* blocks for each SM that walk over one long row, or several */
+    /* blocks for each SM that walk over one long row, or several; threads that walk over rows and reduce them */
+    enum { FLAT = 16, PLAIN = 8, HALVES = 4, WALKING = 1024 };
     int64_t rounds = ceil_div(g->rows, round), pieces = rounds;
     if (part->n_sums) {
         int64_t most = TNI_GPU_BLOCKS;
-        if (part->reduces && part->column) most /= 4; /* such sums are as long as a row, one for each piece */
+        /* such sums are as long as a row, one for each piece */
+        if (part->reduces && part->column) most = part->sms * (g->block < WALKING ? WALKING / g->block : 1);
         /* what each leaves behind is f32, which counts for more beside smaller elements */
         int32_t few = part->flat ? FLAT : part->vector <= 4 ? PLAIN : HALVES;
         if (!part->reduces && !part->list) most = (int64_t)few * part->sms;
@@ -233,6 +326,7 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     if (pieces < 1) pieces = 1;
     g->span = round * ceil_div(rounds, pieces);
     g->pieces = g->rows > 0 ? ceil_div(g->rows, g->span) : 1;
+    if (part->odd && part->n_sums && g->pieces > 1) g->pieces += g->pieces % 2; /* of a block: rows that lie alike */
     if (g->span == 0) g->span = round;
     return count_blocks(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
 }
@@ -277,10 +371,10 @@ static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
 }
 
 static tn_status rows_grid(const tni_gpu_part *part, const elements *e, int k, tni_gpu_grid *g) {
-    *g = (tni_gpu_grid){.columns = 1, .across = part->lanes};
+    *g = (tni_gpu_grid){.columns = part->cluster, .across = part->lanes, .width = part->width};
     count_rows(part, g);
-    g->down = part->lanes <= 32 ? TNI_GPU_THREADS / part->lanes : 1;
-    g->block = (uint32_t)(g->across * g->down);
+    g->down = part->threads / part->lanes;
+    g->block = (uint32_t)part->threads;
     if (part->ring && k == 0) set_ring(part, e, g);
     return set_pieces(part, g->down, g);
 }
@@ -307,15 +401,22 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->wide = false;
     part->spread = is_spread(part, &e);
     part->small = is_small(part);
+    part->odd = false;
+    part->cluster = 1;
+    if (part->reduces && !part->whole) take_apart(part, &e, true);
     part->ring = may_have_ring(part, &e);
-    step->aligned = part->spread || strides_align(part);
     if (part->reduces) {
         set_rows(part, &e);
+        if (part->streams && part->odd) { /* which is read again and again, by threads that have no word for long */
+            take_apart(part, &e, false);
+            set_rows(part, &e);
+        }
     } else if (part->spread) {
         set_spread(part);
     } else {
         set_plain(part, &e);
     }
+    step->aligned = part->spread || part->odd || strides_align(part);
     for (int k = 0; k < 2; k++) {
         TN_TRY(part->reduces  ? rows_grid(part, &e, k, &step->grid[k])
                : part->spread ? spread_grid(part, k, &step->grid[k])

@@ -94,6 +94,8 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
     step->vector = part->vector;
     step->bound = part->bound;
     step->whole = part->whole;
+    step->odd = part->odd;
+    step->cluster = part->cluster;
     memcpy(step->unroll, part->unroll, sizeof step->unroll);
     for (int k = 0; k < 2; k++) {
         snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d%s_%c", (int)part->index, (int)part->number, what,
@@ -108,6 +110,7 @@ static int64_t lane_bytes(const tni_accumulator *acc) {
 /* Partial results that a variant leaves: one for each block, or for each row that a block has at a time. */
 static int64_t partials_of(const tni_gpu_part *part, const tni_accumulator *acc, const tni_gpu_grid *g) {
     bool along = acc->strides[part->p->pass->n_dims] != 0;
+    if (along && part->reduces) return g->pieces * (part->lanes <= 32 ? g->block / 32 : 1);
     return g->pieces * (!along ? g->columns : g->down);
 }
 
@@ -187,7 +190,7 @@ static void print_params(const tni_gpu_part *part) {
     int32_t width = pass->n_dims + 1, sums = pass->n_accumulators ? pass->n_accumulators : 1;
     tni_text_add(part->text,
                  "struct tn_params_%d {\n    char *memory[%d], *sums[%d];\n    i64 s[%d], z[%d], size[%d];\n"
-                 "    i64 across, down, columns, span, pieces, rows, threads, stages, slot;\n",
+                 "    i64 across, down, columns, span, pieces, rows, threads, stages, slot, width;\n",
                  (int)part->index, (int)(pass->n_memory ? pass->n_memory : 1), (int)sums,
                  (int)((pass->n_memory + pass->n_accumulators + 1) * width),
                  (int)(width + part->p->b->program->n_counts), (int)sums);
@@ -215,7 +218,7 @@ int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot) {
 /* 8-byte words that print_params has, at most. */
 static int64_t param_words(const tni_pass *pass, int32_t n_counts) {
     int64_t n = pass->n_memory + pass->n_accumulators + 2, width = pass->n_dims + 1;
-    return n * (width + 2) + width + n_counts + 12;
+    return n * (width + 2) + width + n_counts + 13;
 }
 
 static tn_status check_params(tni_gpu_part *part) {

@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 5,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 6,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -91,7 +91,7 @@ static tni_cache_key key_of(const char *text, int variant, int major, int minor,
 }
 
 int tni_gpu_options(const char *wanted, const char *text, const char **options) {
-    const bool reduces = strstr(text, "_partial<") || strstr(text, "finishes<");
+    const bool reduces = strstr(text, "_partial") || strstr(text, "finishes<");
     int n = 0;
     options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
     if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";
@@ -185,6 +185,7 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
         tn_launch *l = &step->launch[k];
         if (!step->steps[k]) continue;
         *l = (tn_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
+        if (step->kind == TNI_GPU_ROWS && step->cluster > 1) l->cluster = (uint32_t)step->cluster;
         memcpy(l->name, step->name[k], sizeof step->name[k]);
         l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
         TN_TRY(find_kernel(call, library, l));
@@ -321,7 +322,8 @@ static uint32_t step_words(const tni_program *program, const tni_gpu_step *step,
     for (int32_t i = 0; i < program->n_counts; i++) words[n++] = (uint64_t)program->counts[i];
     for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)pass->accumulators[i].size;
     if (!pass->n_accumulators) words[n++] = 0;
-    const int64_t last[] = {g->across, g->down, g->columns, g->span, g->pieces, g->rows, g->block, g->stages, g->slot};
+    const int64_t last[] = {g->across, g->down,  g->columns, g->span, g->pieces,
+                            g->rows,   g->block, g->stages,  g->slot, g->width};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) words[n++] = (uint64_t)last[i];
     next->words = n;
     return step->parts ? add_parts(program, step, g, call, next, words + n) : g->grid;
@@ -339,7 +341,7 @@ uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int
 
 bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call) {
     const tni_pass *pass = &program->passes[step->pass];
-    if (!step->aligned) return false;
+    if (!step->aligned || step->odd) return step->odd;
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
         if (m->strides[pass->n_dims] != 1) continue;

@@ -5,6 +5,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
+#include "fuse/formula_kernel.h"
 #include "norm.h"
 #include "ops/elements.h"
 
@@ -113,10 +114,29 @@ static size_t layer_norm_grad_workspace(const tn_call *call) {
     return (size_t)((1 + sums) * a.x->shape[a.x->ndim - 1]) * tn_type_size(a.mean->type);
 }
 
+static tni_formula_kernel layer_norm_formula = {
+    .statements = "mean = mean(x, -1); d = x - mean; rstd = rsqrt(mean(d * d, -1) + eps); n = d * rstd; "
+                  "w = n * gamma if has(gamma) else n; y = w + beta if has(beta) else w",
+};
+
+/* The formula has the shapes of dgamma and dbeta from gamma and beta. */
+static bool layer_norm_grad_formula_accepts(const tn_call *call) {
+    const layer_norm_grad_args a = layer_norm_grad_args_of(call);
+    return (!a.dgamma || a.gamma) && (!a.dbeta || a.beta);
+}
+
+static tni_formula_kernel layer_norm_grad_formula = {
+    .statements = "n = (x - mean) * rstd; g = dy * gamma if has(gamma) else dy; "
+                  "dx = rstd * (g - mean(g, -1) - n * mean(g * n, -1)); "
+                  "dgamma = sum_to(dy * n, gamma); dbeta = sum_to(dy, beta)",
+    .accepts = layer_norm_grad_formula_accepts,
+};
+
 static const tn_kernel layer_norm_kernels[] = {
     TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, layer_norm, TN_ALIAS, layer_norm_accepts, .workspace = layer_norm_workspace),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm, TN_ALIAS, tni_layer_norm_cuda_accepts,
                          .workspace = tni_layer_norm_cuda_workspace),
+    TNI_FORMULA_KERNEL(TN_CUDA, layer_norm_formula),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_ref},
     {0},
 };
@@ -126,6 +146,7 @@ static const tn_kernel layer_norm_grad_kernels[] = {
                          .workspace = layer_norm_grad_workspace),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm_grad, TN_ALIAS, tni_layer_norm_grad_cuda_accepts,
                          .workspace = tni_layer_norm_grad_cuda_workspace),
+    TNI_FORMULA_KERNEL(TN_CUDA, layer_norm_grad_formula),
     {.name = "ref", .device = TN_CPU, .run = layer_norm_grad_ref},
     {0},
 };

@@ -5,6 +5,7 @@
 
 #include "cpu/vec/variants.h"
 #include "cuda/driver/cuda.h"
+#include "fuse/formula_kernel.h"
 #include "ops/elements.h"
 
 TNI_CPU_DECLARE(softmax)
@@ -65,10 +66,32 @@ static tn_status softmax_grad_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
+/* Formulas have no masks of softmax's kind, in which a row may be empty, and reduce along the last dimension. */
+static bool softmax_formula_accepts(const tn_call *call) {
+    const softmax_args a = softmax_args_of(call);
+    return !a.mask && !a.causal && a.axis == a.x->ndim - 1;
+}
+
+static tni_formula_kernel softmax_formula = {
+    .statements = "t = scale * x; e = exp(t - max(t, axis=-1)); y = e / sum(e, -1)",
+    .accepts = softmax_formula_accepts,
+};
+
+static bool softmax_grad_formula_accepts(const tn_call *call) {
+    const softmax_grad_args a = softmax_grad_args_of(call);
+    return a.axis == a.y->ndim - 1;
+}
+
+static tni_formula_kernel softmax_grad_formula = {
+    .statements = "dx = scale * y * (dy - sum(y * dy, -1))",
+    .accepts = softmax_grad_formula_accepts,
+};
+
 static const tn_kernel softmax_kernels[] = {
     TNI_CPU_KERNELS(softmax, .flags = TN_STRIDED | TN_ALIAS),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax, TN_ALIAS, tni_softmax_cuda_accepts,
                          .workspace = tni_softmax_cuda_workspace),
+    TNI_FORMULA_KERNEL(TN_CUDA, softmax_formula),
     {.name = "ref", .device = TN_CPU, .run = softmax_ref},
     {0},
 };
@@ -77,6 +100,7 @@ static const tn_kernel softmax_grad_kernels[] = {
     TNI_CPU_KERNELS(softmax_grad, .flags = TN_STRIDED | TN_ALIAS),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax_grad, TN_ALIAS, tni_softmax_grad_cuda_accepts,
                          .workspace = tni_softmax_grad_cuda_workspace),
+    TNI_FORMULA_KERNEL(TN_CUDA, softmax_grad_formula),
     {.name = "ref", .device = TN_CPU, .run = softmax_grad_ref},
     {0},
 };

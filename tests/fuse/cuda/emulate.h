@@ -1,6 +1,8 @@
-/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block is a coroutine
- * that runs until it waits for the others. This stands in for CUDA's own words, and for two files of src/cuda/device:
- * instructions.cuh and bulk.cuh, which find their guards defined. */
+/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block, or of a cluster of
+ * blocks, is a coroutine that runs until it waits for the others. Shared memory is what the library has for its (only)
+ * thread; blocks of a cluster take turns with it. This stands in for CUDA's own words, and for three files of src/cuda/device:
+ * instructions.cuh, bulk.cuh and cluster.cuh, which find their guards defined. */
+#include <link.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 
 #define TNI_CUDA_INSTRUCTIONS
 #define TNI_CUDA_BULK
+#define TNI_CUDA_CLUSTER
 
 namespace tn {
 typedef unsigned char u8;
@@ -27,7 +30,7 @@ using namespace tn;
 #define TN_CALLED static inline
 #define TN_MEMBER inline
 #define TN_PARAMS(type) const type &p
-#define __shared__ static
+#define __shared__ static thread_local
 #define __global__
 #define __launch_bounds__(...)
 
@@ -35,82 +38,162 @@ using namespace tn;
 
 static struct { u32 x; } threadIdx, blockIdx;
 
-enum { TN_MOST_THREADS = 1024, TN_STACK = 65536 };
-static unsigned tn_threads;
-static ucontext_t tn_main, tn_contexts[TN_MOST_THREADS];
-static bool tn_done[TN_MOST_THREADS];
-static char *tn_stacks;
-static unsigned long long tn_slots[TN_MOST_THREADS];
+enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 16, TN_STACK = 65536 };
+static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
+static unsigned tn_block;              /* which runs, of the cluster */
+static ucontext_t tn_main;
 static void (*tn_kernel)(const void *);
 static const void *tn_arguments;
 
-static void tn_let_go();
-static unsigned tn_running;
+/* Of each block: its threads, those that have not ended, and how many have arrived at which barrier. */
+static struct tn_group {
+    ucontext_t contexts[TN_MOST_THREADS];
+    bool done[TN_MOST_THREADS];
+    unsigned long long slots[TN_MOST_THREADS];
+    unsigned running, arrived, generation;
+    char *stacks, *shared;
+} tn_groups[TN_MOST_BLOCKS];
+
+static void tn_let_go() {
+    tn_group &g = tn_groups[tn_block];
+    if (g.arrived < g.running) return;
+    g.arrived = 0;
+    g.generation++;
+}
 static void tn_start() {
+    tn_group &g = tn_groups[tn_block];
     tn_kernel(tn_arguments);
-    tn_done[threadIdx.x] = true;
-    tn_running--;
-    if (tn_running) tn_let_go();
-    swapcontext(&tn_contexts[threadIdx.x], &tn_main);
+    g.done[threadIdx.x] = true;
+    g.running--;
+    if (g.running) tn_let_go();
+    swapcontext(&g.contexts[threadIdx.x], &tn_main);
 }
 
 static inline void tn_yield() {
-    swapcontext(&tn_contexts[threadIdx.x], &tn_main);
+    swapcontext(&tn_groups[tn_block].contexts[threadIdx.x], &tn_main);
 }
 
 /* Until every thread that has not ended is here. */
-static unsigned tn_arrived, tn_generation;
-static void tn_let_go() {
-    if (tn_arrived < tn_running) return;
-    tn_arrived = 0;
-    tn_generation++;
-}
 static inline void __syncthreads() {
-    unsigned generation = tn_generation;
-    tn_arrived++;
+    tn_group &g = tn_groups[tn_block];
+    unsigned generation = g.generation;
+    g.arrived++;
     tn_let_go();
-    while (generation == tn_generation) tn_yield();
+    while (generation == g.generation) tn_yield();
 }
 
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
-template <class T> static inline T __shfl_xor_sync(u32, T a, unsigned lane, int = 32) {
-    memcpy(&tn_slots[threadIdx.x], &a, sizeof a);
+template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, int = 32) {
+    unsigned long long *slots = tn_groups[tn_block].slots;
+    memcpy(&slots[threadIdx.x], &a, sizeof a);
     __syncthreads();
-    memcpy(&a, &tn_slots[threadIdx.x ^ lane], sizeof a);
+    memcpy(&a, &slots[threadIdx.x / 32 * 32 + lane % 32], sizeof a);
     __syncthreads();
     return a;
 }
+template <class T> static inline T __shfl_xor_sync(u32 mask, T a, unsigned lane, int = 32) {
+    return __shfl_sync(mask, a, threadIdx.x % 32 ^ lane);
+}
 
-static void tn_run_block() {
-    for (unsigned i = 0; i < tn_threads; i++) {
-        tn_done[i] = false;
-        getcontext(&tn_contexts[i]);
-        tn_contexts[i].uc_stack.ss_sp = tn_stacks + (size_t)i * TN_STACK;
-        tn_contexts[i].uc_stack.ss_size = TN_STACK;
-        tn_contexts[i].uc_link = &tn_main;
-        makecontext(&tn_contexts[i], tn_start, 0);
+/* ---- clusters ---------------------------------------------------------------------------------------------------- */
+
+static thread_local char tn_touched;
+static char *tn_shared; /* where it begins */
+static size_t tn_shared_bytes;
+static int tn_find_shared(struct dl_phdr_info *info, size_t, void *) {
+    char *begin = (char *)info->dlpi_tls_data;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const size_t bytes = info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type != PT_TLS || &tn_touched < begin || &tn_touched >= begin + bytes) continue;
+        tn_shared = begin;
+        tn_shared_bytes = bytes;
+        return 1;
     }
-    tn_running = tn_threads;
-    tn_arrived = 0;
-    while (tn_running) {
+    return 0;
+}
+static unsigned tn_cluster_index;
+static unsigned long long tn_cluster_arrived; /* threads, of all turns */
+
+namespace tn {
+static inline u32 cluster_rank() {
+    return tn_block;
+}
+static inline u32 cluster_index() {
+    return tn_cluster_index;
+}
+static inline u32 cluster_blocks() {
+    return tn_blocks;
+}
+/* A thread that arrives twice without a wait, or waits without having arrived, would hang a GPU. */
+static unsigned long long tn_turns[TN_MOST_BLOCKS][TN_MOST_THREADS];
+static inline void cluster_arrive() {
+    tn_turns[tn_block][threadIdx.x]++;
+    tn_cluster_arrived++;
+}
+static inline void cluster_begin() {
+    cluster_arrive();
+}
+static inline void cluster_wait() {
+    while (tn_cluster_arrived < tn_turns[tn_block][threadIdx.x] * tn_threads * tn_blocks) tn_yield();
+}
+template <class A> static inline void store_cluster(A *shared, u32 rank, A a) {
+    const size_t at = (size_t)((char *)shared - tn_shared);
+    if (at >= tn_shared_bytes || rank >= tn_blocks) abort();
+    memcpy(rank == tn_block ? (char *)shared : tn_groups[rank].shared + at, &a, sizeof a);
+}
+} // namespace tn
+
+static void tn_run_cluster() {
+    unsigned left = tn_blocks;
+    tn_cluster_arrived = 0;
+    for (tn_block = 0; tn_block < tn_blocks; tn_block++) {
+        tn_group &g = tn_groups[tn_block];
         for (unsigned i = 0; i < tn_threads; i++) {
-            if (tn_done[i]) continue;
-            threadIdx.x = i;
-            swapcontext(&tn_main, &tn_contexts[i]);
+            g.done[i] = false;
+            tn_turns[tn_block][i] = 0;
+            getcontext(&g.contexts[i]);
+            g.contexts[i].uc_stack.ss_sp = g.stacks + (size_t)i * TN_STACK;
+            g.contexts[i].uc_stack.ss_size = TN_STACK;
+            g.contexts[i].uc_link = &tn_main;
+            makecontext(&g.contexts[i], tn_start, 0);
+        }
+        g.running = tn_threads;
+        g.arrived = 0;
+    }
+    while (left) {
+        for (tn_block = 0; tn_block < tn_blocks; tn_block++) {
+            tn_group &g = tn_groups[tn_block];
+            if (!g.running) continue;
+            if (tn_blocks > 1) memcpy(tn_shared, g.shared, tn_shared_bytes);
+            blockIdx.x = tn_cluster_index * tn_blocks + tn_block;
+            for (unsigned i = 0; i < tn_threads; i++) {
+                if (g.done[i]) continue;
+                threadIdx.x = i;
+                swapcontext(&tn_main, &g.contexts[i]);
+            }
+            if (tn_blocks > 1) memcpy(g.shared, tn_shared, tn_shared_bytes);
+            left -= !g.running;
         }
     }
 }
 
-extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, unsigned grid, unsigned block) {
+extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, unsigned grid, unsigned block,
+                           unsigned cluster) {
     tn_kernel = kernel;
     tn_arguments = arguments;
     tn_threads = block;
-    tn_stacks = (char *)malloc((size_t)TN_MOST_THREADS * TN_STACK);
-    for (unsigned i = 0; i < grid; i++) {
-        blockIdx.x = i;
-        tn_run_block();
+    tn_blocks = cluster > 1 ? cluster : 1;
+    tn_touched = 1;
+    if (!dl_iterate_phdr(tn_find_shared, NULL)) abort();
+    for (unsigned i = 0; i < tn_blocks; i++) {
+        tn_groups[i].stacks = (char *)malloc((size_t)block * TN_STACK);
+        tn_groups[i].shared = (char *)calloc(1, tn_shared_bytes);
     }
-    free(tn_stacks);
+    for (tn_cluster_index = 0; tn_cluster_index < grid / tn_blocks; tn_cluster_index++) tn_run_cluster();
+    for (unsigned i = 0; i < tn_blocks; i++) {
+        free(tn_groups[i].stacks);
+        free(tn_groups[i].shared);
+    }
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -231,6 +314,9 @@ static inline words load_words_if(const void *p, bool there) {
 static inline words load_shared_if(const void *p, bool there) {
     return tn_load_if<words>(p, there);
 }
+static inline u32 load_word_if(const void *p, bool there) {
+    return tn_load_if<u32>(p, there);
+}
 static inline half_words load_half_words_if(const void *p, bool there) {
     return tn_load_if<half_words>(p, there);
 }
@@ -244,7 +330,7 @@ static inline void store_half_words(void *p, const half_words &w) {
 /* A barrier of bulk copies: the lowest bit is the phase; above it the bytes that are still to come. */
 #define TN_BULK true
 static inline words *dynamic_shared_128() {
-    alignas(128) static char dynamic[227 << 10];
+    alignas(128) __shared__ char dynamic[227 << 10];
     return (words *)dynamic;
 }
 static inline void bulk_prepare(u64 *barriers, int count) {

@@ -18,6 +18,7 @@
 
 #include "core/table/sample.h"
 #include "fuse/cuda/gpu.h"
+#include "fuse/formula_kernel.h"
 #include "fuse/operator.h"
 
 static char folder[64] = "/tmp/tenon-cuda-XXXXXX";
@@ -43,7 +44,7 @@ static void compile(const char *text, const char *source, int arch) {
 /* ---- on the CPU -------------------------------------------------------------------------------------------------- */
 
 typedef void (*kernel)(const void *);
-typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block);
+typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block, unsigned cluster);
 
 static void *build(const char *source) {
     char path[128], command[768];
@@ -80,7 +81,7 @@ static void run_emulated(const char *text, const char *source, const tni_program
         tni_gpu_next next = {0};
         do {
             uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
-            run(function, words, grid, step->grid[k].block);
+            run(function, words, grid, step->grid[k].block, step->kind == TNI_GPU_ROWS ? (unsigned)step->cluster : 1);
         } while (!tni_gpu_is_done(program, step, &next));
     }
     dlclose(library);
@@ -139,8 +140,9 @@ static void run_on_gpu(const char *text, call_of *c) {
 enum { NVRTC = 1, EMULATE = 2 };
 
 typedef struct test_case {
-    const row *row;        /* NULL: a random formula */
-    const tn_function *op; /* or a row of the table */
+    const row *row;          /* NULL: a random formula */
+    const tn_function *op;   /* or a row of the table */
+    const tn_kernel *kernel; /* of that row, which is a formula; NULL: the row itself is */
     uint64_t seed;
     tn_type T, W;
     int layout, ways, arch;
@@ -191,24 +193,35 @@ static void fill_cache(const char *text, call_of *c, int arch) {
     tn_free(source);
 }
 
-/* The first sample of a row of the table. */
-static void compile_row(const test_case *test) {
+/* A sample of a row of the table: the first, or for one of its kernels one with all inputs and outputs. */
+static void run_sample(const test_case *test) {
+    enum { WHOLE = 2 };
     const tni_contract *contract = test->op->contract;
+    const row r = {contract->name, test->op->row->samples[test->kernel ? WHOLE : 0].args, 0.5, 2};
     const tni_fuse *f;
     tni_case *sample;
-    tn_status status = tni_operator_formula(test->op, &f);
-    if (status == TN_OK) status = tni_sample_case(contract, test->op->row->samples[0].args, test->T, &sample);
+    tn_status status = test->kernel ? tni_formula_kernel_parsed(test->kernel, contract->name, &f)
+                                    : tni_operator_formula(test->op, &f);
+    if (status == TN_OK) status = tni_sample_case(contract, r.shapes, test->T, &sample);
     CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
     if (status != TN_OK) return;
     call_of c = {.f = f};
     for (int i = 0; i < sample->n_inputs; i++) {
         const tni_sample_input *in = &sample->inputs[i];
         array_make(&c.in[in->input], in->type, in->shape.ndim, in->shape.d, 0);
+        array_fill(&c.in[in->input], r.low, r.high);
     }
-    for (int i = 0; i < sample->n_attrs; i++) c.attrs[c.n_attrs++] = sample->attrs[i];
+    for (int i = 0; i < sample->n_attrs; i++) { /* all outputs are wanted */
+        if (strncmp(sample->attrs[i].name, "want_", 5) != 0) c.attrs[c.n_attrs++] = sample->attrs[i];
+    }
     status = call_make_outputs(&c, 0);
     CHECK_ROW(status == TN_OK, "%s: %s", contract->name, tn_last_error());
-    if (status == TN_OK) run_here(contract->name, &c, NVRTC, test->arch);
+    if (status == TN_OK) {
+        double **want = has_compiler && test->ways & EMULATE ? ref_run(&c) : NULL;
+        run_here(contract->name, &c, test->ways, test->arch);
+        if (want) compare(&r, &c, want, test->T, 0);
+        ref_free(f, want);
+    }
     call_free(&c);
     tni_case_free(sample);
 }
@@ -218,7 +231,7 @@ static void run_case(const test_case *test, int fill) {
     static generator g;
     tni_gpu_apart = test->apart;
     if (test->op) {
-        compile_row(test);
+        run_sample(test);
         return;
     }
     row random = {g.text, "", -2, 2};
@@ -250,6 +263,21 @@ static void list_table(void) {
         if (!op->row->formula || op->contract->has_lists) continue;
         cases[n_cases++] = (test_case){.op = op, .T = TN_F32, .W = TN_F32, .ways = NVRTC, .arch = 90, .apart = true};
         cases[n_cases++] = (test_case){.op = op, .T = TN_BF16, .W = TN_F32, .ways = NVRTC, .arch = 75};
+    }
+}
+
+/* Formulas that are one of the kernels of a row. */
+static void list_kernels(void) {
+    for (int i = 0; i < tn_function_count(); i++) {
+        const tn_function *op = tn_function_at(i);
+        for (const tn_kernel *k = op->row->kernels; k->name; k++) {
+            if (k->run != tni_formula_kernel_run) continue;
+            test_case made = {.op = op, .kernel = k, .T = TN_F32, .ways = NVRTC | EMULATE, .arch = 90};
+            cases[n_cases++] = made;
+            made.T = TN_BF16;
+            made.arch = 75;
+            cases[n_cases++] = made;
+        }
     }
 }
 
@@ -285,6 +313,7 @@ static void list_cases(void) {
     const uint64_t random = only ? 0 : compiles_all ? 1000 : has_gpu ? 200 : 5;
     const uint64_t emulated = only || has_gpu ? 0 : all ? 60 : 3;
     if (compiles_all && !has_gpu && !only) list_table();
+    if (!has_gpu && !only) list_kernels(); /* on a GPU, `tenon check` runs them */
     /* the steps have nothing in common with the 5 ways */
     list_rows(only, all || has_gpu ? 1 : IS_CHECKED ? 51 : 17, compiles_all);
     for (uint64_t seed = 1; seed <= random; seed++) {
