@@ -85,15 +85,17 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
 template <class T> TN_DEVICE vec<T, 2> load_two(const T *p, int there) {
     union {
         vec<T, 2> a;
-        u32 w;
+        u32 w[sizeof(T) < 4 ? 1 : sizeof(T) / 2];
     } r;
     if constexpr (sizeof(T) == 2) {
-        const bool whole = there == 3 && ((u64)p & 3) == 0;
-        r.w = load_word_if(p, whole);
-        if (whole || !there) return r.a;
+        r.w[0] = load_halves_if(p, there);
+    } else if constexpr (sizeof(T) == 4) {
+        r.w[0] = load_word_if(p, there & 1);
+        r.w[1] = load_word_if(p + 1, there & 2);
+    } else {
+        r.a.v[0] = there & 1 ? p[0] : T{};
+        r.a.v[1] = there & 2 ? p[1] : T{};
     }
-    r.a.v[0] = there & 1 ? p[0] : T{};
-    r.a.v[1] = there & 2 ? p[1] : T{};
     return r.a;
 }
 
@@ -102,6 +104,13 @@ template <class T> TN_DEVICE vec<T, 2> load_two(const T *p, int there) {
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
     if constexpr (MODE == 3) {
         return load_two(p, n);
+    } else if constexpr (N == 1 && sizeof(T) == 4) {
+        union {
+            u32 w;
+            vec<T, 1> a;
+        } r;
+        r.w = load_word_if(p, n > 0);
+        return r.a;
     } else {
         constexpr int W = (int)sizeof(T) * N / 4;
         union {

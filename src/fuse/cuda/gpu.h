@@ -81,6 +81,7 @@ typedef struct tni_gpu_step {
     bool whole;           /* rows are whole vectors, */
     bool odd;             /* or begin and end anywhere, and are taken two elements at a time */
     int32_t cluster;      /* blocks that have a row together */
+    bool sums;            /* it leaves partial sums, which the next step adds up */
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */

@@ -1,4 +1,6 @@
 /* How much each thread of a kernel has, and over which grid. */
+#include <stdlib.h>
+
 #include "gpu.h"
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
@@ -7,7 +9,8 @@ typedef struct elements {
     int64_t most;          /* bytes of an element that lies beside its neighbours, in tensors that move */
     int32_t moving, fixed; /* bytes that are loaded for one column: of this row, and of every row */
     int32_t operations;
-    bool stored; /* some are */
+    int32_t leaves; /* that are loaded */
+    bool stored;    /* some are */
 } elements;
 
 static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
@@ -25,6 +28,7 @@ static elements count_elements(const tni_gpu_part *part) {
         if (p->level[i] == TNI_ELEMENT) e.operations++;
         if (!tni_gpu_is_leaf(part, i)) continue;
         int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
+        e.leaves++;
         if (p->fixed[i]) {
             e.fixed += size;
         } else {
@@ -168,34 +172,16 @@ static void take_apart(tni_gpu_part *part, const elements *e, bool two) {
     part->whole = !part->odd;
 }
 
+/* Vectors that a thread should have of a row, and at most. By the types and the number of tensors alone, whether they
+ * differ from row to row or not: of a single row that cannot be said. */
 typedef struct row_form {
-    int64_t bytes; /* that a thread loads of a row for each vector of its columns */
-    int64_t each;  /* vectors of columns that it should have, */
-    int64_t most;  /* and that its registers have room for */
-    int64_t threads;
+    int64_t each, most;
 } row_form;
 
-/* Measured on an H200: memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with
- * longer rows those have more. Blocks that walk over rows have fewer threads, with more in the registers of each. */
 static row_form form_of(const tni_gpu_part *part, const elements *e) {
-    enum { UNDER_WAY = 32, HELD = 128, REGISTERS = 96, UNROLL = 20, THREADS = 512, WALKING = 256, WALKING_EACH = 4 };
-    row_form f = {.bytes = (int64_t)e->moving * part->vector, .threads = part->n_sums ? WALKING : THREADS};
-    if (f.bytes == 0) f.bytes = 4;
-    f.most = HELD / f.bytes;
-    if (part->n_sums) {
-        int64_t sums = 0;
-        for (int32_t i = 0; i < part->n_sums; i++)
-            sums += part->p->pass->accumulators[part->sums[i]].strides[part->p->pass->n_dims] != 0;
-        const int64_t read = (f.bytes + e->fixed * part->vector + 3) / 4;
-        f.most = REGISTERS / ((part->ring ? 1 : 2) * read + part->vector * sums);
-        if (f.most > HELD / f.bytes) f.most = HELD / f.bytes;
-    }
-    if (f.most > UNROLL) f.most = UNROLL;
-    if (f.most < 1) f.most = 1;
-    f.each = part->n_sums ? WALKING_EACH : UNDER_WAY / f.bytes;
-    if (f.each > f.most) f.each = f.most;
-    if (f.each < 1) f.each = 1;
-    return f;
+    const int64_t unit = e->most ? max(16 / (e->most * part->vector), 1) : 1; /* vectors that have 16 bytes */
+    const int64_t most = e->leaves <= 3 ? 4 : e->leaves <= 6 ? 2 : 1;
+    return (row_form){.each = min(most, 2) * unit, .most = most * unit};
 }
 
 /* Blocks of the largest cluster that there can be. */
@@ -213,9 +199,14 @@ static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
     return ceil_div(columns + part->odd, part->vector);
 }
 
+static int64_t knob(const char *name, int64_t usual) {
+    const char *text = getenv(name);
+    return text ? atoll(text) : usual;
+}
+
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    enum { MOST = 512, STREAM = 512 };
+    const int64_t FEW = knob("X_FEW", 256), MANY = knob("X_MANY", 512), PART = knob("X_PART", 256), STREAM = 512;
     const row_form f = form_of(part, e);
     const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
     int64_t each = f.each, here = chunks; /* of a block */
@@ -227,20 +218,21 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         while (part->lanes * each < chunks) part->lanes *= 2;
         each = chunks > part->lanes ? ceil_div(chunks, part->lanes) : 1;
     } else {
-        while (ceil_div(here, MOST) > f.most && part->cluster < 2 * TNI_GPU_CLUSTER) {
+        const int32_t blocks = most_blocks(part);
+        while (here > MANY * f.most && ceil_div(here, PART) > f.most && part->cluster < 2 * blocks) {
             part->cluster *= 2;
             part->width = round_up(ceil_div(columns, part->cluster), 64 * part->vector);
             here = count_chunks(part, part->width);
+            if (part->cluster == blocks && here <= MANY * f.most) break;
         }
-        part->streams = part->cluster > most_blocks(part);
+        part->streams = part->cluster > blocks;
         if (part->streams) {
             part->cluster = 1;
             part->width = columns;
-            part->lanes = STREAM;
-            each = f.bytes <= 16 ? 64 / f.bytes : f.bytes <= 32 ? 2 : 1;
+            part->lanes = (int32_t)STREAM;
+            each = f.most;
         } else {
-            if (part->n_sums) each = chunks <= f.threads / 2 ? 1 : 2;
-            while (each < f.most && each * f.threads < here) each++;
+            while (each < f.most && each * FEW < here) each++;
             part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
         }
     }
@@ -285,9 +277,10 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
 /* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as
  * many rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
-    enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10 };
+    enum { BYTES = 64 << 10, MOST = 96 << 10 };
+    const int64_t THREADS = knob("X_WALK", 512);
     g->slot = g->down * part->width;
-    int64_t stage = g->slot * e->moving, per_sm = THREADS / g->block > 1 ? THREADS / g->block : 1;
+    int64_t stage = g->slot * e->moving, per_sm = max((THREADS + g->block / 2) / g->block, 1);
     while (per_sm > 1 && 2 * per_sm * stage > MOST) per_sm--;
     g->stages = BYTES / (per_sm * stage);
     if (g->stages < 2) g->stages = 2;
