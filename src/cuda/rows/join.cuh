@@ -1,5 +1,5 @@
 /* What the threads of a row know of it, put together: over lanes, warps and the blocks of a cluster, in an order that
- * depends on the length of the row alone. One row for each block; it waits for nobody twice.
+ * depends on the length of the row alone. A block joins once.
  *
  * S is what is known of some elements: numbers v[N], and
  *     S::none()            of no elements
@@ -29,7 +29,27 @@ enum { TNI_JOIN_WARPS = TNI_ROW_BLOCK / 32 };
 /* apart: what belongs to the last lane of a warp, or the last thread of a block, and another one may have (pairs). */
 template <class S> struct row_join {
     S warp[TNI_JOIN_WARPS], warp_apart[TNI_JOIN_WARPS], block[TNI_ROW_CLUSTER], block_apart[TNI_ROW_CLUSTER];
+    u64 arrived; /* a barrier: what the blocks of the cluster send */
 };
+
+/* To block `rank` of the cluster, whose barrier counts the bytes: nobody else waits, as at a barrier of all threads. */
+#if __CUDA_ARCH__ >= 900
+TN_DEVICE void send_cluster(float *shared, u32 rank, float a, u64 *arrived) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                     cluster_address(shared, rank)),
+                 "r"(__float_as_uint(a)), "r"(cluster_address(arrived, rank))
+                 : "memory");
+}
+TN_DEVICE void send_cluster(double *shared, u32 rank, double a, u64 *arrived) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(
+                     cluster_address(shared, rank)),
+                 "l"(__double_as_longlong(a)), "r"(cluster_address(arrived, rank))
+                 : "memory");
+}
+#else
+template <class A> TN_DEVICE void send_cluster(A *, u32, A, u64 *) {
+}
+#endif
 
 template <class S> TN_DEVICE S from_lane(const S &s, int lane) {
     S r;
@@ -38,9 +58,9 @@ template <class S> TN_DEVICE S from_lane(const S &s, int lane) {
     return r;
 }
 
-template <class S> TN_DEVICE void store_cluster_state(S *shared, u32 rank, const S &s) {
+template <class S> TN_DEVICE void send_state(S *shared, u32 rank, const S &s, u64 *arrived) {
 #pragma unroll
-    for (int i = 0; i < S::N; i++) store_cluster(shared->v + i, rank, s.v[i]);
+    for (int i = 0; i < S::N; i++) send_cluster(shared->v + i, rank, s.v[i], arrived);
 }
 
 /* Of `count` states, at most 16, and of those apart where there are any; for every lane. */
@@ -67,8 +87,14 @@ template <class S> TN_DEVICE S join_halves(const S (&half)[2], int parity, const
     return r;
 }
 
-/* By all threads of the block; of all blocks of the cluster, which have called cluster_begin. SLOTS: 1, or 2 for
- * pairs. */
+/* Before join_row, by all threads of the block, as early as can be: blocks of a cluster begin at different times. */
+template <class S> TN_DEVICE void begin_join(const row_team &t, row_join<S> &shared) {
+    if (t.cluster == 1) return;
+    if (threadIdx.x == 0) bulk_prepare(&shared.arrived, 1);
+    cluster_begin();
+}
+
+/* By all threads of the block. SLOTS: 1, or 2 for pairs. */
 template <int SLOTS, class S>
 TN_DEVICE S join_row(const S (&slot)[SLOTS], int parity, const row_team &t, row_join<S> &shared) {
     constexpr bool PAIRS = SLOTS == 2;
@@ -85,12 +111,15 @@ TN_DEVICE S join_row(const S (&slot)[SLOTS], int parity, const row_team &t, row_
     r = join_few(shared.warp + t.warp, shared.warp_apart + t.warp, warps, PAIRS ? warps - (t.cluster > 1) : 0);
     if (t.cluster == 1) return r;
     cluster_wait();
+    if (threadIdx.x == 0) bulk_expect(&shared.arrived, (u32)(t.cluster * SLOTS * sizeof(S)));
     if ((int)threadIdx.x < t.cluster) {
         const int owner = parity ? (rank ? rank : t.cluster) - 1 : rank;
-        store_cluster_state(shared.block + rank, threadIdx.x, r);
-        if (PAIRS) store_cluster_state(shared.block_apart + owner, threadIdx.x, shared.warp_apart[warps - 1]);
+        send_state(shared.block + rank, threadIdx.x, r, &shared.arrived);
+        if (PAIRS) {
+            const S apart = shared.warp_apart[warps - 1];
+            send_state(shared.block_apart + owner, threadIdx.x, apart, &shared.arrived);
+        }
     }
-    cluster_arrive();
-    cluster_wait();
+    bulk_wait(&shared.arrived, 0);
     return join_few(shared.block, shared.block_apart, t.cluster, PAIRS ? t.cluster : 0);
 }

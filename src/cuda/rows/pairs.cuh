@@ -38,7 +38,8 @@ TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, row_group g, 
     const bool head = parity && g.rank == 0;
 #pragma unroll
     for (int u = 0; u < WORDS; u++) {
-        const int i = 2 * (u * g.threads + g.rank);
+        int i = 2 * (u * g.threads + g.rank);
+        hide(i); /* no addresses of later words in registers, here and below */
         word[u] = load_word_or(even + i, i + 1 < end && !(u == 0 && head), neither);
     }
     if (n == 0) return;
@@ -50,36 +51,42 @@ TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, row_group g, 
     }
 }
 
-/* Writes two elements, those that are in the row. */
-template <class T> TN_DEVICE void store_pair(T *row, int n, int i, u32 word) {
-    if ((u32)i < (u32)n - 1u && n > 0) {
-        *(u32 *)(row + i) = word;
-        return;
-    }
-    if (i >= 0 && i < n) row[i].bits = (u16)word;
-    if (i + 1 >= 0 && i + 1 < n) row[i + 1].bits = (u16)(word >> 16);
-}
-
 /* The lanes of this warp that have the same row as this one. */
 TN_DEVICE u32 lanes_of_row(row_group g) {
     return g.threads >= 32 ? 0xffffffffu : ((1u << g.threads) - 1) << (threadIdx.x % 32 - g.rank);
 }
 
-/* Writes word(0), word(1), … to where load_pairs found them in a row of this parity. The row that is written may have
- * the other one: then neighbouring lanes put their halves together. All lanes of the row take part. */
-template <int WORDS, class T, class F> TN_DEVICE void store_pairs(T *row, int n, row_group g, int parity, F word) {
+/* Writes of(word, i) to where load_pairs found a word, i being the place of its first element in the row; x has this
+ * parity. The row that is written may have the other one: then neighbouring lanes put their halves together. All lanes
+ * of the row take part. */
+template <int WORDS, class T, class F>
+TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, row_group g, int parity, F of) {
+    const int begin = 2 * g.rank - parity, step = 2 * g.threads;
+    if (n == 0) return;
     if (parity_of(row) == parity) {
+        u32 last = word[0];
 #pragma unroll
-        for (int u = 0; u < WORDS; u++) store_pair(row, n, 2 * (u * g.threads + g.rank) - parity, word(u));
+        for (int u = 0; u < WORDS; u++) {
+            int i = begin + u * step;
+            hide(i);
+            if ((u32)i < (u32)n - 1u) *(u32 *)(row + i) = of(word[u], i);
+            last = i == n - 1 ? word[u] : last;
+        }
+        if (begin == -1) row[0].bits = (u16)(of(word[0], -1) >> 16);
+        if ((n + parity) % 2 == 1 && (u32)(n - 1 - begin) % (u32)step == 0) row[n - 1].bits = (u16)of(last, n - 1);
         return;
     }
     const int lane = threadIdx.x % 32;
-    const bool first = lane == 0 || g.rank == 0, last = lane == 31 || g.rank + 1 == g.threads;
+    const bool first_lane = lane == 0 || g.rank == 0, last_lane = lane == 31 || g.rank + 1 == g.threads;
 #pragma unroll
     for (int u = 0; u < WORDS; u++) {
-        const int i = 2 * (u * g.threads + g.rank) - parity;
-        const u32 own = word(u), next = __shfl_sync(lanes_of_row(g), own, last ? lane : lane + 1);
-        store_pair(row, last ? min(n, i + 2) : n, i + 1, __funnelshift_r(own, next, 16));
-        if (first && i >= 0 && i < n) row[i].bits = (u16)own;
+        int i = begin + u * step;
+        hide(i);
+        const u32 own = of(word[u], i), next = __shfl_sync(lanes_of_row(g), own, last_lane ? lane : lane + 1);
+        if (first_lane && i >= 0 && i < n) row[i].bits = (u16)own;
+        if (!last_lane && i + 2 < n)
+            *(u32 *)(row + i + 1) = __funnelshift_r(own, next, 16);
+        else if (i + 1 < n)
+            row[i + 1].bits = (u16)(own >> 16);
     }
 }

@@ -2,6 +2,7 @@
  * length is a multiple of them, and for other rows pairs or single elements. Each has
  *     load     all loads are under way before the first is used; elements that are not in the row are -inf
  *     get      element i of ELEMENTS
+ *     forget   what was made of elements so far is not kept for what is made of them later: it would take registers
  *     at       its place in the row, which may be outside of it
  *     left     whether some thread may have an i-th element: if not, nor has it later ones
  *     holds    whether this thread has the one at a place
@@ -63,6 +64,10 @@ template <class T, int WORDS> struct vector_share {
             }
         }
     }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) hide(raw[k / 4].w[k % 4]);
+    }
     TN_MEMBER acc<T> get(int i) const {
         return widen_word<T>(raw[i / VL], i % VL);
     }
@@ -76,22 +81,27 @@ template <class T, int WORDS> struct vector_share {
         return i % VL != 0 || i / VL * g.threads * VL < n;
     }
     static TN_MEMBER bool holds(int at, row_group g, int) {
-        return at / VL % g.threads == g.rank;
+        bool mine = false;
+#pragma unroll
+        for (int k = 0; k < WORDS / 4; k++) mine |= k * g.threads + g.rank == at / VL;
+        return mine;
     }
     template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
         const bool aligned = is_aligned(y);
 #pragma unroll
         for (int k = 0; k < WORDS / 4; k++) {
-            const int first = piece_at<VL>(g, k);
+            int first = piece_at<VL>(g, k);
+            hide(first); /* no addresses of later pieces in registers */
             if (first >= n) break;
             acc<T> e[VL];
 #pragma unroll
             for (int j = 0; j < VL; j++) e[j] = of(get(k * VL + j), first + j);
+            const pack<T> a = narrow_pack<T>(e);
             if (aligned) {
-                store_pack(y + first, narrow_pack<T>(e));
+                store_pack(y + first, a);
             } else {
 #pragma unroll
-                for (int j = 0; j < VL; j++) narrow(e[j], (y + first)[j]);
+                for (int j = 0; j < VL; j++) (y + first)[j] = a.v[j];
             }
         }
     }
@@ -104,6 +114,10 @@ template <class T, int WORDS> struct pair_share {
 
     TN_MEMBER void load(const T *x, int n, row_group g) {
         load_pairs(raw, x, n, g, parity_of(x), lowest<T>());
+    }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) hide(raw[k]);
     }
     TN_MEMBER acc<T> get(int i) const {
         return widen_half(T{}, raw[i / 2], i);
@@ -121,9 +135,8 @@ template <class T, int WORDS> struct pair_share {
         return (at + parity) / 2 % g.threads == g.rank;
     }
     template <class F> TN_MEMBER void store(T *y, int n, row_group g, int parity, F of) const {
-        store_pairs<WORDS>(y, n, g, parity, [&](int u) {
-            const int first = at(2 * u, g, parity);
-            return narrow_pair(T{}, of(get(2 * u), first), of(get(2 * u + 1), first + 1));
+        store_pairs(raw, y, n, g, parity, [&](u32 word, int i) {
+            return narrow_pair(T{}, of(widen_half(T{}, word, 0), i), of(widen_half(T{}, word, 1), i + 1));
         });
         __syncwarp(lanes_of_row(g)); /* lanes may have written what others hold, and these may now write it anew */
     }
@@ -135,7 +148,15 @@ template <class T, int WORDS> struct single_share {
 
     TN_MEMBER void load(const T *x, int n, row_group g) {
 #pragma unroll
-        for (int i = 0; i < ELEMENTS; i++) raw[i] = piece_at<1>(g, i) < n ? x[piece_at<1>(g, i)] : lowest<T>();
+        for (int i = 0; i < ELEMENTS; i++) {
+            int first = piece_at<1>(g, i);
+            hide(first);
+            raw[i] = first < n ? x[first] : lowest<T>();
+        }
+    }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) hide(raw[i]);
     }
     TN_MEMBER acc<T> get(int i) const {
         return widen(raw[i]);
@@ -152,7 +173,8 @@ template <class T, int WORDS> struct single_share {
     template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) {
-            const int first = piece_at<1>(g, i);
+            int first = piece_at<1>(g, i);
+            hide(first);
             if (first < n) narrow(of(get(i), first), y[first]);
         }
     }

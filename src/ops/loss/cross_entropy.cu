@@ -119,9 +119,9 @@ template <class A> struct slope {
 
 template <class A, bool SMOOTH>
 TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row, const aim<A> &a, A unit) {
-    const A lse = row.most() + tn_log(row.sum());
+    const A z = number<A>(p.z), lse = z != 0 ? row.most() + tn_log(row.sum()) : 0;
     const A aimed = number<A>(p.hard) * a.weight * unit, less = number<A>(p.soft) * unit;
-    const A rest = (SMOOTH ? less * row.weights() : 0) + 2 * number<A>(p.z) * lse * unit;
+    const A rest = (SMOOTH ? less * row.weights() : 0) + 2 * z * lse * unit;
     const A nan = infinity<A>() - infinity<A>(), share = a.target == BAD ? nan : 1 / row.sum();
     return {base_of(row.most()), (aimed + rest) * share, less, aimed, share, rest * share};
 }
@@ -202,12 +202,15 @@ TN_DEVICE void write_gx(const tni_cross_entropy &p, const Share &x, row_group g,
     const auto smoothed = [&](A d, i64 at) {
         return SMOOTH ? d - rounded_product(s.less, (A)weight_at(p, first + at)) : d;
     };
-    x.store(gx, n, g, parity, [&](A logit, int at) {
-        const A d = exponential(logit, s.base) * s.by;
-        return SMOOTH && (u32)at < (u32)n ? smoothed(d, at) : d;
-    });
     const i64 at = a.target - first;
-    if (at >= 0 && at < n && Share::holds((int)at, g, parity)) narrow(smoothed(s.at_target(a.logit), at), gx[at]);
+    const bool mine = at >= 0 && at < n && Share::holds((int)at, g, parity);
+    const A aimed = mine ? smoothed(s.at_target(a.logit), at) : 0;
+    pin(aimed);
+    x.store(gx, n, g, parity, [&](A logit, int j) {
+        const A d = exponential(logit, s.base) * s.by;
+        return SMOOTH && (u32)j < (u32)n ? smoothed(d, j) : d;
+    });
+    if (mine) narrow(aimed, gx[at]);
 }
 
 /* ---- over all rows ----------------------------------------------------------------------------------------------- */
@@ -297,12 +300,13 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     Share share;
     share.load(x, n, team.all());
     const int target = there ? (int)aimed_at(p, target_of(p, row())) : IGNORED;
-    if (p.cluster > 1) cluster_begin();
+    begin_join(team, shared);
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
     const aim<A> a = aim_at(p, x, target, team.is_first() || holds);
     partial<A, SMOOTH> known = join_row(slot, parity, team, shared);
+    share.forget();
     if (there && team.is_first()) write_loss(p, row(), known, a);
     double divisor = 1;
     if (ALONE) {
@@ -339,7 +343,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_split(
     known all[1] = {known::none()};
     Share now;
     now.load(x + begin, tile_at(begin), g);
-    if (p.cluster > 1) cluster_begin();
+    begin_join(team, shared);
     for (i64 first = begin; first < end; first += TILE) {
         Share next;
         known tile[1];
@@ -395,17 +399,15 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
                   (p.soft.f32 == 0 ? cross_entropy_##stage<false, T, __VA_ARGS__>(p)                     \
                                    : cross_entropy_##stage<true, T, __VA_ARGS__>(p)))
 
-#define CROSS_ENTROPY(T, name)                         \
-    KERNEL(held, p8, T, name, 4, vector_share<T, 8>)   \
-    KERNEL(held, p16, T, name, 3, vector_share<T, 16>) \
-    KERNEL(held, p32, T, name, 2, vector_share<T, 32>) \
-    KERNEL(held, s8, T, name, 4, odd_share<T, 8>)      \
-    KERNEL(held, s16, T, name, 3, odd_share<T, 16>)    \
-    KERNEL(held, s32, T, name, 2, odd_share<T, 32>)    \
-    KERNEL(alone, p8, T, name, 1, vector_share<T, 8>)  \
-    KERNEL(alone, s8, T, name, 1, odd_share<T, 8>)     \
-    KERNEL(split, p, T, name, 2, vector_share<T, 16>)  \
-    KERNEL(split, s, T, name, 2, single_share<T, 16>)  \
-    KERNEL(write, p, T, name, 2, vector_share<T, 16>)  \
+#define CROSS_ENTROPY(T, name)                          \
+    KERNEL(held, p16, T, name, 3, vector_share<T, 16>)  \
+    KERNEL(held, p32, T, name, 2, vector_share<T, 32>)  \
+    KERNEL(held, s16, T, name, 3, odd_share<T, 16>)     \
+    KERNEL(held, s32, T, name, 2, odd_share<T, 32>)     \
+    KERNEL(alone, p16, T, name, 1, vector_share<T, 16>) \
+    KERNEL(alone, s16, T, name, 1, odd_share<T, 16>)    \
+    KERNEL(split, p, T, name, 2, vector_share<T, 16>)   \
+    KERNEL(split, s, T, name, 2, single_share<T, 16>)   \
+    KERNEL(write, p, T, name, 2, vector_share<T, 16>)   \
     KERNEL(write, s, T, name, 2, single_share<T, 16>)
 TN_FOR_TYPES(CROSS_ENTROPY)

@@ -29,15 +29,22 @@ bool tni_cross_entropy_cuda_accepts(const tn_call *call) {
 
 /* ---- how rows are held ------------------------------------------------------------------------------------------- */
 
-/* Rows of up to so many bytes: a thread has so many words of 4 bytes for its share, and uses them for as many pieces at
- * least, so that there are enough bytes on their way and enough threads. What is longer is shared by a cluster.
- * Measured on an H200. */
+/* Rows of up to so many bytes: a thread has so many words of 4 bytes for its share, of which it uses that many pieces
+ * at least. More of them are more bytes on their way and fewer exchanges; fewer are more threads, which a gradient needs
+ * more of. What is longer is shared by a cluster. */
 typedef struct held_size {
     int64_t bytes;
     int words, pieces;
 } held_size;
-static const held_size held_vectors[] = {{16384, 8, 2}, {32768, 16, 3}, {INT64_MAX, 32, 5}};
-static const held_size held_odd[] = {{1024, 8, 8}, {32768, 16, 16}, {INT64_MAX, 32, 17}};
+typedef held_size held_table[2];
+static const held_table held_vectors[] = {
+    [false] = {{2048, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
+    [true] = {{32768, 16, 4}, {INT64_MAX, 32, 5}},
+};
+static const held_table held_odd[] = {
+    [false] = {{2048, 16, 16}, {INT64_MAX, 32, 24}},
+    [true] = {{32768, 16, 16}, {INT64_MAX, 32, 17}},
+};
 
 typedef struct held_plan {
     char piece; /* 'p': 16 bytes; 's': as odd rows are */
@@ -46,11 +53,11 @@ typedef struct held_plan {
     int64_t cluster;
 } held_plan;
 
-static held_plan held_plan_of(tn_type type, int64_t n) {
+static held_plan held_plan_of(tn_type type, int64_t n, bool with_gradient) {
     const int64_t size = (int64_t)tn_type_size(type);
     const bool whole = n * size % 16 == 0;
     const int64_t bytes = whole ? 16 : max(size, 4), pieces = whole ? n * size / 16 : size == 2 ? n / 2 + 1 : n;
-    const held_size *s = whole ? held_vectors : held_odd;
+    const held_size *s = (whole ? held_vectors : held_odd)[with_gradient];
     while (pieces * bytes > s->bytes) s++;
     held_plan plan = {.piece = whole ? 'p' : 's', .words = s->words};
     plan.cluster = max(ceil_div(pieces, TNI_ROW_BLOCK * (s->words * 4 / bytes)), 1);
@@ -62,12 +69,6 @@ static held_plan held_plan_of(tn_type type, int64_t n) {
     return plan;
 }
 
-/* Whether rows may turn out to be split: no cluster has so many blocks, or it does not fit. By the length of a row
- * alone. */
-static bool may_split(const held_plan *plan) {
-    return plan->cluster > 1;
-}
-
 /* ---- workspace: sums over all rows, the losses of the rows, and what is found out of pieces of rows -------------- */
 
 typedef struct room {
@@ -77,8 +78,9 @@ typedef struct room {
 static room room_of(const cross_entropy_args *a, const tni_rows *rows) {
     const tn_type type = a->x->type;
     const size_t size = tn_type_size(tni_acc_type(type));
-    const held_plan plan = held_plan_of(type, rows->n);
-    const int64_t pieces = may_split(&plan) ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
+    const held_plan plan = held_plan_of(type, rows->n, a->gx);
+    /* no cluster may have so many blocks, or it may not fit: then rows are split */
+    const int64_t pieces = plan.cluster > 1 ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
     const int64_t losses = is_reduced(a) ? rows->count : 0;
     room r = {.losses = is_reduced(a) ? sizeof(tni_cross_entropy_sums) : 0};
     r.partials = (size_t)round_up((int64_t)r.losses + losses * (int64_t)size, 64);
@@ -131,7 +133,8 @@ static tn_status find_walked(const tn_call *call, tn_type type, forward_state *s
 
 static tn_status find_held(const tn_call *call, tn_type type, bool reduced, const held_plan *plan, forward_state *s) {
     const int64_t count = s->p.rows.count, all = round_up(count * plan->threads, 32);
-    const bool alone = reduced && plan->words == 8 && all <= TNI_ROW_BLOCK;
+    const bool power_of_2 = (plan->threads & (plan->threads - 1)) == 0; /* what rows of one block must have */
+    const bool alone = reduced && plan->words == 16 && power_of_2 && all <= TNI_ROW_BLOCK;
     s->p.cluster = (int)plan->cluster;
     s->p.row_threads = plan->threads;
     s->p.block_rows = (int)(alone ? all / plan->threads : max(SHORT_BLOCK / plan->threads, 1));
@@ -147,7 +150,7 @@ static tn_status find_held(const tn_call *call, tn_type type, bool reduced, cons
 }
 
 static tn_status find_rows(const tn_call *call, tn_type type, bool reduced, forward_state *s) {
-    const held_plan plan = held_plan_of(type, s->p.rows.n);
+    const held_plan plan = held_plan_of(type, s->p.rows.n, s->p.gx);
     if (s->p.rows.count == 0) return TN_OK;
     if (plan.cluster > 1 && plan.piece == 'p' && !s->p.gx) return find_walked(call, type, s);
     if (plan.cluster > tni_row_clustered(call, call->name)) return find_split(call, type, s);
