@@ -13,19 +13,12 @@ enum {
 };
 enum { CROSS_ENTROPY_GRAD_GX, CROSS_ENTROPY_GRAD_DX, CROSS_ENTROPY_GRAD_DLOSS, CROSS_ENTROPY_GRAD_VIEWS };
 enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
-enum { CROSS_ENTROPY_PARTS = 32, CROSS_ENTROPY_BLOCK = 1024 };
-enum { CROSS_ENTROPY_ALONE = 512 }; /* threads of a block that has all rows, at most; of f64 half as many */
+enum { CROSS_ENTROPY_PARTS = 8, CROSS_ENTROPY_BLOCK = 1024 };
 
-/* Long rows: threads of a block; chunks of 16 bytes for each of them that it holds; how many of those in shared
- * memory. */
-enum { CROSS_ENTROPY_LONG = 1024, CROSS_ENTROPY_CHUNKS = 16, CROSS_ENTROPY_SLOTS = 14 };
-
-/* Sums over all rows, in the workspace. */
+/* Found from the targets of all rows, in the workspace. */
 typedef struct tni_cross_entropy_sums {
-    double divisor[CROSS_ENTROPY_PARTS]; /* of the mean, part by part */
-    double total[CROSS_ENTROPY_PARTS];   /* of the losses */
-    unsigned arrived;                    /* blocks that have written their total */
-    unsigned pad[15];
+    double divisor;  /* of the mean */
+    tni_number unit; /* 1 / divisor */
 } tni_cross_entropy_sums;
 
 typedef struct tni_cross_entropy {
@@ -36,20 +29,17 @@ typedef struct tni_cross_entropy {
     void *lse, *loss;
     tni_cross_entropy_sums *sums;
     void *losses;   /* (rows), where they are added up */
-    void *partials; /* (rows, splits) of struct partial */
+    void *partials; /* (rows, splits) of struct partial; NULL: the pieces of a row are a cluster */
     long long weight_step, ignore_index;
     tni_number hard, soft, z; /* 1 - label_smoothing, label_smoothing / v, z_loss */
     int wide_target;          /* i64, else i32 */
     int reduction;
-    int lanes, cluster, splits, writers; /* writers: blocks of a row that write, where it is split */
-    int whole;                           /* rows are walked through by one block each, and only the loss is wanted */
-    int fed;                             /* rows come through shared memory */
-    int chunks;                          /* long rows: of each block */
-    long long split;
-    int parts;           /* of divisor and total */
-    int ends_alone;      /* one part, and no gradient that needs the divisor early: the total's kernel finds it */
-    int alone;           /* few short rows: one block has them, and there is one launch */
-    long long part_rows; /* rows of one part */
+    int cluster;               /* blocks that have a row together */
+    int row_threads;           /* of each of them */
+    int block_rows, row_shift; /* rows of a block, of which each has 2^row_shift threads where there are several */
+    int splits, writers;       /* blocks of a row that is split, and of those that write it */
+    long long split;           /* elements of a piece */
+    long long part_rows;       /* rows of one block that adds up what all rows have */
 } tni_cross_entropy;
 
 typedef struct tni_cross_entropy_grad {

@@ -7,10 +7,10 @@
 
 _Static_assert((int)REDUCE_MEAN == CROSS_ENTROPY_MEAN && (int)REDUCE_NONE == CROSS_ENTROPY_NONE, "as kernels see it");
 
-enum { OTHER_SHARED = 4096 }; /* bytes that a kernel uses by itself, at most */
-enum { LONG_SHARED = CROSS_ENTROPY_LONG * CROSS_ENTROPY_SLOTS * 16 + 2048 }; /* with what the kernel has of its own */
 enum { GRAD_BLOCK = 256, GRAD_BLOCKS_PER_SM = 8 };
-enum { STREAMED = 65536 }; /* elements of the longest row that one block walks through */
+enum { WALKED = 131072 };   /* bytes of a row that a block walks through, where no gradient is wanted */
+enum { SHORT_BLOCK = 128 }; /* fewest threads of a block, where a row needs fewer */
+enum { SUMMED = 4096 };     /* rows that one block adds up */
 
 static bool is_reduced(const cross_entropy_args *a) {
     return a->reduction != REDUCE_NONE;
@@ -24,7 +24,49 @@ static tni_rows rows_of(const cross_entropy_args *a) {
 bool tni_cross_entropy_cuda_accepts(const tn_call *call) {
     const cross_entropy_args a = cross_entropy_args_of(call);
     const tni_rows rows = rows_of(&a);
-    return tni_rows_beside(&rows, a.gx ? 2 : 1);
+    return tni_rows_beside(&rows, a.gx ? 2 : 1) && (rows.n_dims <= 1 || rows.count <= INT32_MAX);
+}
+
+/* ---- how rows are held ------------------------------------------------------------------------------------------- */
+
+/* Rows of up to so many bytes: a thread has so many words of 4 bytes for its share, of which it uses that many pieces
+ * at least. More of them are more bytes on their way and fewer exchanges; fewer are more threads, which a gradient needs
+ * more of. What is longer is shared by a cluster. */
+typedef struct held_size {
+    int64_t bytes;
+    int words, pieces;
+} held_size;
+typedef held_size held_table[2];
+static const held_table held_vectors[] = {
+    [false] = {{2048, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
+    [true] = {{32768, 16, 4}, {INT64_MAX, 32, 5}},
+};
+static const held_table held_odd[] = {
+    [false] = {{2048, 16, 16}, {INT64_MAX, 32, 24}},
+    [true] = {{32768, 16, 16}, {INT64_MAX, 32, 17}},
+};
+
+typedef struct held_plan {
+    char piece; /* 'p': 16 bytes; 's': as odd rows are */
+    int words;
+    int threads; /* of a block that have a row: a power of 2, or a multiple of 32 */
+    int64_t cluster;
+} held_plan;
+
+static held_plan held_plan_of(tn_type type, int64_t n, bool with_gradient) {
+    const int64_t size = (int64_t)tn_type_size(type);
+    const bool whole = n * size % 16 == 0;
+    const int64_t bytes = whole ? 16 : max(size, 4), pieces = whole ? n * size / 16 : size == 2 ? n / 2 + 1 : n;
+    const held_size *s = (whole ? held_vectors : held_odd)[with_gradient];
+    while (pieces * bytes > s->bytes) s++;
+    held_plan plan = {.piece = whole ? 'p' : 's', .words = s->words};
+    plan.cluster = max(ceil_div(pieces, TNI_ROW_BLOCK * (s->words * 4 / bytes)), 1);
+    const int64_t each = max(ceil_div(pieces, TNI_ROW_BLOCK * plan.cluster), min(s->pieces, s->words * 4 / bytes));
+    const int64_t threads = ceil_div(pieces, each * plan.cluster);
+    plan.threads = 1;
+    while (plan.threads < threads && plan.threads < 32) plan.threads *= 2;
+    if (threads > 32) plan.threads = (int)round_up(threads, 32);
+    return plan;
 }
 
 /* ---- workspace: sums over all rows, the losses of the rows, and what is found out of pieces of rows -------------- */
@@ -33,11 +75,12 @@ typedef struct room {
     size_t losses, partials, bytes; /* offsets; all of it */
 } room;
 
-static room room_of(const tn_call *call, const cross_entropy_args *a, const tni_rows *rows) {
+static room room_of(const cross_entropy_args *a, const tni_rows *rows) {
     const tn_type type = a->x->type;
     const size_t size = tn_type_size(tni_acc_type(type));
-    const tni_row_plan plan = tni_row_plan_of(call, call->name, type, rows->n);
-    const int64_t pieces = tni_row_may_split(&plan) ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
+    const held_plan plan = held_plan_of(type, rows->n, a->gx);
+    /* no cluster may have so many blocks, or it may not fit: then rows are split */
+    const int64_t pieces = plan.cluster > 1 ? rows->count * tni_row_plan_split(type, rows->n).splits : 0;
     const int64_t losses = is_reduced(a) ? rows->count : 0;
     room r = {.losses = is_reduced(a) ? sizeof(tni_cross_entropy_sums) : 0};
     r.partials = (size_t)round_up((int64_t)r.losses + losses * (int64_t)size, 64);
@@ -48,7 +91,7 @@ static room room_of(const tn_call *call, const cross_entropy_args *a, const tni_
 size_t tni_cross_entropy_cuda_workspace(const tn_call *call) {
     const cross_entropy_args a = cross_entropy_args_of(call);
     const tni_rows rows = rows_of(&a);
-    return room_of(call, &a, &rows).bytes;
+    return room_of(&a, &rows).bytes;
 }
 
 /* ---- cross_entropy ----------------------------------------------------------------------------------------------- */
@@ -57,11 +100,17 @@ typedef struct forward_state {
     tn_launch divisor, first, second, total; /* second: writes, where rows are split */
     tni_cross_entropy p;
     room room;
-    bool may_feed; /* rows are as far apart as 16-byte copies need */
 } forward_state;
+
+/* Whether the GPU holds a cluster of the first launch at all. */
+static bool fits(const tn_call *call, const forward_state *s) {
+    int most;
+    return s->first.cluster <= 1 || (tn_cuda_occupancy(call, &s->first, &most) == TN_OK && most > 0);
+}
 
 static tn_status find_split(const tn_call *call, tn_type type, forward_state *s) {
     const tni_row_plan plan = tni_row_plan_split(type, s->p.rows.n);
+    s->p.cluster = 1;
     s->p.splits = plan.splits;
     s->p.split = plan.split;
     s->p.writers = s->p.gx ? plan.splits : 1;
@@ -70,92 +119,53 @@ static tn_status find_split(const tn_call *call, tn_type type, forward_state *s)
     return TN_OK;
 }
 
-/* As many blocks as the GPU holds; each has a row after another, and fetches the next one early. */
-static tn_status find_blocks(const tn_call *call, tn_type type, const tni_row_plan *plan, forward_state *s) {
-    const int64_t count = s->p.rows.count;
-    const uint32_t bytes = (uint32_t)(plan->threads * plan->each) * (uint32_t)tn_type_size(type);
-    int64_t at_once;
-    s->may_feed = tni_row_may_feed(call, &s->p.rows, plan, type, 1, bytes, OTHER_SHARED);
-    s->first.shared = s->may_feed ? bytes : 0;
-    TN_TRY(tni_row_find_blocks(call, plan, type, &s->first, &at_once));
-    if (at_once == 0) return find_split(call, type, s);
-    s->first.grid = (uint32_t)((s->may_feed ? min(count, at_once) : count) * plan->cluster);
-    return TN_OK;
+/* No gradient is wanted: the blocks of a cluster walk through a row, each through a piece of it. */
+static tn_status find_walked(const tn_call *call, tn_type type, forward_state *s) {
+    const int64_t size = (int64_t)tn_type_size(type), tile = TNI_ROW_BLOCK * 64 / size;
+    const int64_t most = tni_row_clustered(call, call->name), wanted = ceil_div(s->p.rows.n * size, WALKED);
+    s->p.cluster = s->p.splits = (int)min(wanted, most);
+    s->p.split = round_up(ceil_div(s->p.rows.n, s->p.splits), tile);
+    s->first = (tn_launch){
+        .grid = (uint32_t)(s->p.rows.count * s->p.splits), .block = TNI_ROW_BLOCK, .cluster = (uint32_t)s->p.splits};
+    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_split_p_%s", tn_type_name(type)));
+    return fits(call, s) ? TN_OK : find_split(call, type, s);
 }
 
-/* Blocks of a long row; 0 where it is none: it is too short or too long for that, or label smoothing looks at all of
- * it. By the length of a row and the attributes alone. */
-static int long_cluster(const tn_call *call, const tni_row_plan *plan, tn_type type, const forward_state *s) {
-    const tn_gpu *gpu;
-    if (tn_cuda_gpu(call, &gpu) != TN_OK || gpu->shared_per_block < LONG_SHARED) return 0;
-    if (plan->cluster == 1 || plan->piece != TNI_PIECE_WHOLE || type == TN_F64 || s->p.soft.f64 != 0) return 0;
-    const int64_t size = CROSS_ENTROPY_LONG * (16 / (int64_t)tn_type_size(type));
-    int cluster = 1;
-    while (cluster * CROSS_ENTROPY_CHUNKS * size < s->p.rows.n) cluster *= 2;
-    return cluster <= TNI_ROW_CLUSTER ? cluster : 0;
-}
-
-static tn_status find_long(const tn_call *call, tn_type type, forward_state *s) {
-    const int64_t part = s->p.cluster * CROSS_ENTROPY_LONG * (16 / (int64_t)tn_type_size(type));
-    const tn_gpu *gpu;
-    int most;
-    TN_TRY(tn_cuda_gpu(call, &gpu));
-    s->may_feed = tni_rows_aligned(&s->p.rows, 1, type);
-    s->p.chunks = (int)ceil_div(s->p.rows.n, part);
-    s->first.block = CROSS_ENTROPY_LONG;
-    s->first.cluster = (uint32_t)s->p.cluster;
-    s->first.shared = CROSS_ENTROPY_LONG * CROSS_ENTROPY_SLOTS * 16;
-    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_long_%s", tn_type_name(type)));
-    TN_TRY(tn_cuda_occupancy(call, &s->first, &most));
-    if (most < 1) return find_split(call, type, s);
-    const int64_t at_once = s->p.cluster > 1 ? most : (int64_t)most * gpu->sms;
-    s->first.grid = (uint32_t)(min(at_once, s->p.rows.count) * s->p.cluster);
-    return TN_OK;
-}
-
-/* Rows that one block walks through one after the other, where no gradient is wanted. */
-static tn_status find_streamed(const tn_call *call, tn_type type, const tni_row_plan *plan, forward_state *s) {
-    s->p.whole = 1;
-    s->p.splits = 1;
-    s->p.split = s->p.rows.n;
-    s->first = (tn_launch){.grid = (uint32_t)s->p.rows.count, .block = TNI_ROW_BLOCK};
-    return tni_cuda_find(call, &s->first, call->name, "cross_entropy_split_%c_%s", plan->piece, tn_type_name(type));
+static tn_status find_held(const tn_call *call, tn_type type, bool reduced, const held_plan *plan, forward_state *s) {
+    const int64_t count = s->p.rows.count, all = round_up(count * plan->threads, 32);
+    const bool power_of_2 = (plan->threads & (plan->threads - 1)) == 0; /* what rows of one block must have */
+    const bool alone = reduced && plan->words == 16 && power_of_2 && all <= TNI_ROW_BLOCK;
+    s->p.cluster = (int)plan->cluster;
+    s->p.row_threads = plan->threads;
+    s->p.block_rows = (int)(alone ? all / plan->threads : max(SHORT_BLOCK / plan->threads, 1));
+    s->p.row_shift = s->p.block_rows > 1 ? __builtin_ctz((unsigned)plan->threads) : 16;
+    s->first = (tn_launch){.grid = (uint32_t)(ceil_div(count, s->p.block_rows) * plan->cluster),
+                           .block = (uint32_t)(s->p.block_rows * plan->threads),
+                           .cluster = (uint32_t)plan->cluster,
+                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
+    if (alone) s->divisor.grid = s->total.grid = 0;
+    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
+                         plan->words, tn_type_name(type)));
+    return fits(call, s) ? TN_OK : find_split(call, type, s);
 }
 
 static tn_status find_rows(const tn_call *call, tn_type type, bool reduced, forward_state *s) {
-    const int64_t count = s->p.rows.count;
-    const tni_row_plan plan = tni_row_plan_of(call, call->name, type, s->p.rows.n);
-    s->p.lanes = plan.lanes;
-    s->p.cluster = plan.cluster;
-    if (count == 0) return TN_OK;
-    if (!s->p.gx && plan.cluster > 1 && s->p.rows.n <= STREAMED) return find_streamed(call, type, &plan, s);
-    const int longer = long_cluster(call, &plan, type, s);
-    if (longer) {
-        s->p.cluster = longer;
-        return find_long(call, type, s);
-    }
-    if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, s);
-    if (plan.kind == TNI_ROW_BLOCKS) return find_blocks(call, type, &plan, s);
-    TN_TRY(tni_row_find_lanes(call, &plan, type, count, &s->first));
-    const int64_t threads = round_up(count * plan.lanes, 32);
-    if (reduced && threads <= (type == TN_F64 ? CROSS_ENTROPY_ALONE / 2 : CROSS_ENTROPY_ALONE)) {
-        s->p.alone = 1;
-        s->divisor.grid = s->total.grid = 0;
-        s->first.grid = 1;
-        s->first.block = (uint32_t)threads;
-    }
-    return TN_OK;
+    const held_plan plan = held_plan_of(type, s->p.rows.n, s->p.gx);
+    if (s->p.rows.count == 0) return TN_OK;
+    if (plan.cluster > 1 && plan.piece == 'p' && !s->p.gx) return find_walked(call, type, s);
+    if (plan.cluster > tni_row_clustered(call, call->name)) return find_split(call, type, s);
+    return find_held(call, type, reduced, &plan, s);
 }
 
-/* The sums over all rows: in one part, or where there are very many rows in several. */
+/* The sums over all rows: by one block, or where there are very many rows by a cluster. */
 static tn_status find_sums(const tn_call *call, tn_type type, forward_state *s) {
-    const int64_t count = s->p.rows.count;
-    const int64_t parts = max(min(ceil_div(count, 4 * CROSS_ENTROPY_BLOCK), CROSS_ENTROPY_PARTS), 1);
-    s->p.parts = (int)parts;
+    const int64_t count = s->p.rows.count, most = min(tni_row_clustered(call, call->name), CROSS_ENTROPY_PARTS);
+    const int64_t parts = max(min(ceil_div(count, SUMMED), most), 1);
     s->p.part_rows = ceil_div(count, parts);
-    s->divisor = s->total = (tn_launch){.grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK};
-    s->p.ends_alone = parts == 1 && !s->p.gx;
-    if (s->p.ends_alone) s->divisor.grid = 0;
+    s->divisor = s->total = (tn_launch){
+        .grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK, .cluster = (uint32_t)parts};
+    s->total.programmatic = count > 0 && tni_cuda_has_90(call, call->name);
+    if (!s->p.gx || s->p.reduction != REDUCE_MEAN) s->divisor.grid = 0;
     TN_TRY(tni_cuda_find(call, &s->divisor, call->name, "cross_entropy_divisor"));
     return tni_cuda_find(call, &s->total, call->name, "cross_entropy_total_%s", type == TN_F64 ? "f64" : "f32");
 }
@@ -173,7 +183,7 @@ static tn_status fill(const tn_call *call, void *state) {
     s->p.wide_target = a.target->type == TN_I64;
     s->p.reduction = a.reduction;
     s->p.gx = a.gx ? s : NULL; /* so far, only whether it is wanted */
-    s->room = room_of(call, &a, &rows);
+    s->room = room_of(&a, &rows);
     if (is_reduced(&a)) TN_TRY(find_sums(call, a.x->type, s));
     return find_rows(call, a.x->type, is_reduced(&a), s);
 }
@@ -195,8 +205,7 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     p.loss = a.loss->data;
     p.sums = (tni_cross_entropy_sums *)workspace;
     p.losses = workspace + s->room.losses;
-    p.partials = workspace + s->room.partials;
-    p.fed = s->may_feed && tni_is_aligned(&p.x, 1);
+    p.partials = s->second.grid ? workspace + s->room.partials : NULL;
     TN_TRY(tn_cuda_launch(call, &s->divisor, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->second, (void *[]){&p}));

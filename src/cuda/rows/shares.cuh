@@ -1,0 +1,187 @@
+/* A thread's share of a row, held in WORDS registers (half as many numbers of f64): vectors of 16 bytes where the row's
+ * length is a multiple of them, and for other rows pairs or single elements. Each has
+ *     load     all loads are under way before the first is used; elements that are not in the row are -inf
+ *     get      element i of ELEMENTS
+ *     forget   what was made of elements so far is not kept for what is made of them later: it would take registers
+ *     at       its place in the row, which may be outside of it
+ *     left     whether some thread may have an i-th element: if not, nor has it later ones
+ *     holds    whether this thread has the one at a place
+ *     store    y[at] = of(get(i), at): y lies as it likes
+ *     word     where it is PAIRED: the k-th pair of 16-bit elements
+ * Element i goes into the state i % SLOTS (join.cuh). */
+#pragma once
+
+#include "pairs.cuh"
+
+template <class T> TN_DEVICE T lowest() {
+    T t;
+    narrow(-infinity<acc<T>>(), t);
+    return t;
+}
+
+/* 16 bytes, or `other`; as load_word_or. */
+TN_DEVICE words load_words_or(const void *p, bool there, words other) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %5, 0;\n\t"
+                 "@t ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
+                 "}"
+                 : "+r"(other.w[0]), "+r"(other.w[1]), "+r"(other.w[2]), "+r"(other.w[3])
+                 : "l"(p), "r"((u32)there));
+    return other;
+}
+
+template <class T, int WORDS> struct vector_share {
+    enum { VL = pack<T>::VL, ELEMENTS = WORDS / 4 * VL, SLOTS = 1, PAIRED = is_half<T>::value };
+    words raw[WORDS / 4];
+
+    TN_MEMBER void load(const T *x, int n, row_group g) {
+        pack<T> none;
+#pragma unroll
+        for (int j = 0; j < VL; j++) none.v[j] = lowest<T>();
+        if (is_aligned(x)) {
+#pragma unroll
+            for (int k = 0; k < WORDS / 4; k++) {
+                const int i = piece_at<VL>(g, k);
+                raw[k] = load_words_or(x + i, i < n, words_of(none));
+            }
+        } else if (((u64)x & 3) == 0) {
+#pragma unroll
+            for (int k = 0; k < WORDS; k++) {
+                const int i = piece_at<VL>(g, k / 4);
+                raw[k / 4].w[k % 4] = load_word_or((const u32 *)(x + i) + k % 4, i < n, words_of(none).w[k % 4]);
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < WORDS / 4; k++) {
+                const int i = piece_at<VL>(g, k);
+                pack<T> a = none;
+#pragma unroll
+                for (int j = 0; j < VL; j++)
+                    if (i < n) a.v[j] = (x + i)[j];
+                raw[k] = words_of(a);
+                asm volatile("" ::: "memory"); /* more under way would take too many registers */
+            }
+        }
+    }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) hide(raw[k / 4].w[k % 4]);
+    }
+    TN_MEMBER acc<T> get(int i) const {
+        return widen_word<T>(raw[i / VL], i % VL);
+    }
+    TN_MEMBER u32 word(int k) const {
+        return raw[k / 4].w[k % 4];
+    }
+    static TN_MEMBER int at(int i, row_group g, int) {
+        return piece_at<VL>(g, i / VL) + i % VL;
+    }
+    static TN_MEMBER bool left(int i, row_group g, int n) {
+        return i % VL != 0 || i / VL * g.threads * VL < n;
+    }
+    static TN_MEMBER bool holds(int at, row_group g, int) {
+        bool mine = false;
+#pragma unroll
+        for (int k = 0; k < WORDS / 4; k++) mine |= k * g.threads + g.rank == at / VL;
+        return mine;
+    }
+    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
+        const bool aligned = is_aligned(y);
+#pragma unroll
+        for (int k = 0; k < WORDS / 4; k++) {
+            int first = piece_at<VL>(g, k);
+            hide(first); /* no addresses of later pieces in registers */
+            if (first >= n) break;
+            acc<T> e[VL];
+#pragma unroll
+            for (int j = 0; j < VL; j++) e[j] = of(get(k * VL + j), first + j);
+            const pack<T> a = narrow_pack<T>(e);
+            if (aligned) {
+                store_pack(y + first, a);
+            } else {
+#pragma unroll
+                for (int j = 0; j < VL; j++) (y + first)[j] = a.v[j];
+            }
+        }
+    }
+};
+
+/* 16-bit types. */
+template <class T, int WORDS> struct pair_share {
+    enum { ELEMENTS = 2 * WORDS, SLOTS = 2, PAIRED = true };
+    u32 raw[WORDS];
+
+    TN_MEMBER void load(const T *x, int n, row_group g) {
+        load_pairs(raw, x, n, g, parity_of(x), lowest<T>());
+    }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) hide(raw[k]);
+    }
+    TN_MEMBER acc<T> get(int i) const {
+        return widen_half(T{}, raw[i / 2], i);
+    }
+    TN_MEMBER u32 word(int k) const {
+        return raw[k];
+    }
+    static TN_MEMBER int at(int i, row_group g, int parity) {
+        return piece_at<2>(g, i / 2) + i % 2 - parity;
+    }
+    static TN_MEMBER bool left(int i, row_group g, int n) {
+        return i % 8 != 0 || i * g.threads <= n;
+    }
+    static TN_MEMBER bool holds(int at, row_group g, int parity) {
+        return (at + parity) / 2 % g.threads == g.rank;
+    }
+    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int parity, F of) const {
+        store_pairs(raw, y, n, g, parity, [&](u32 word, int i) {
+            return narrow_pair(T{}, of(widen_half(T{}, word, 0), i), of(widen_half(T{}, word, 1), i + 1));
+        });
+        __syncwarp(lanes_of_row(g)); /* lanes may have written what others hold, and these may now write it anew */
+    }
+};
+
+template <class T, int WORDS> struct single_share {
+    enum { ELEMENTS = sizeof(T) == 8 ? WORDS / 2 : WORDS, SLOTS = 1, PAIRED = false };
+    T raw[ELEMENTS];
+
+    TN_MEMBER void load(const T *x, int n, row_group g) {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) {
+            int first = piece_at<1>(g, i);
+            hide(first);
+            raw[i] = first < n ? x[first] : lowest<T>();
+        }
+    }
+    TN_MEMBER void forget() {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) hide(raw[i]);
+    }
+    TN_MEMBER acc<T> get(int i) const {
+        return widen(raw[i]);
+    }
+    static TN_MEMBER int at(int i, row_group g, int) {
+        return piece_at<1>(g, i);
+    }
+    static TN_MEMBER bool left(int i, row_group g, int n) {
+        return i % 4 != 0 || i * g.threads < n;
+    }
+    static TN_MEMBER bool holds(int at, row_group g, int) {
+        return at % g.threads == g.rank;
+    }
+    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) {
+            int first = piece_at<1>(g, i);
+            hide(first);
+            if (first < n) narrow(of(get(i), first), y[first]);
+        }
+    }
+};
+
+/* Rows whose length is no multiple of a vector. */
+template <class T, int WORDS> struct odd_share_of { typedef single_share<T, WORDS> type; };
+template <int WORDS> struct odd_share_of<f16, WORDS> { typedef pair_share<f16, WORDS> type; };
+template <int WORDS> struct odd_share_of<bf16, WORDS> { typedef pair_share<bf16, WORDS> type; };
+template <class T, int WORDS> using odd_share = typename odd_share_of<T, WORDS>::type;
