@@ -13,10 +13,6 @@
 
 #include "rows.cuh"
 
-template <class T> TN_DEVICE int parity_of(const T *row) {
-    return (int)((u64)row >> 1 & 1);
-}
-
 /* What is in memory where `there` is true, else `other`. No branch: all loads of a loop are under way together. */
 TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
     asm volatile("{\n\t"
@@ -63,7 +59,7 @@ template <int WORDS, class T, class F>
 TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, row_group g, int parity, F of) {
     const int begin = 2 * g.rank - parity, step = 2 * g.threads;
     if (n == 0) return;
-    if (parity_of(row) == parity) {
+    if ((int)parity_of(row) == parity) {
         u32 last = word[0];
 #pragma unroll
         for (int u = 0; u < WORDS; u++) {
