@@ -43,7 +43,7 @@ static const held_table held_vectors[] = {
 };
 static const held_table held_odd[] = {
     [false] = {{2048, 16, 16}, {INT64_MAX, 32, 24}},
-    [true] = {{32768, 16, 16}, {INT64_MAX, 32, 17}},
+    [true] = {{64 * CROSS_ENTROPY_ODD_BLOCK, 16, 16}, {INT64_MAX, 32, 24}},
 };
 
 typedef struct held_plan {
