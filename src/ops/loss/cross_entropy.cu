@@ -1,7 +1,7 @@
-/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits: a row is held
- * in the registers of some lanes, a block or a cluster of blocks, which have no other row. Without a gradient nothing
- * needs to be held: blocks walk through rows that one block does not hold. Rows that no cluster holds are split: one
- * kernel finds what a second one needs to write.
+/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. The registers
+ * of some lanes, a block or a cluster of blocks hold a row. Without a gradient nothing needs to be held: blocks walk
+ * through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds what a second
+ * one needs to write.
  *
  * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target
  * that is no class makes its loss and its gradient NaN. */
@@ -389,8 +389,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* A kernel has both: label smoothing takes more registers, and what goes without it is not to wait for them. `blocks` of
- * so many threads are to fit onto an SM; of f64 fewer. */
+/* A kernel has both ways, with label smoothing and without, and the registers that the second one needs. `blocks` of so
+ * many threads fit onto an SM; of f64 fewer. */
 #define KERNEL(stage, letter, T, name, threads, blocks, ...)                                                          \
     TN_ROW_KERNEL(cross_entropy_##stage##_##letter##_##name, threads, sizeof(T) == 8 ? 1 : blocks, tni_cross_entropy, \
                   (p.soft.f32 == 0 ? cross_entropy_##stage<false, T, __VA_ARGS__>(p)                                  \

@@ -29,9 +29,9 @@ bool tni_cross_entropy_cuda_accepts(const tn_call *call) {
 
 /* ---- how rows are held ------------------------------------------------------------------------------------------- */
 
-/* Rows of up to so many bytes: a thread has so many words of 4 bytes for its share, of which it uses that many pieces
- * at least. More of them are more bytes on their way and fewer exchanges; fewer are more threads, which a gradient needs
- * more of. What is longer is shared by a cluster. */
+/* In rows of up to so many bytes a thread has `words` words of 4 bytes for its share, and at least `pieces` pieces.
+ * Larger shares put more bytes on their way and take fewer exchanges; smaller ones leave room for more threads, which
+ * the gradient needs. A row that is too long for a block is shared by a cluster. */
 typedef struct held_size {
     int64_t bytes;
     int words, pieces;
