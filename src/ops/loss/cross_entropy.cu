@@ -1,5 +1,5 @@
-/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. The registers
- * of some lanes, a block or a cluster of blocks hold a row. Without a gradient nothing needs to be held: blocks walk
+/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is in
+ * the registers of some lanes, a block or a cluster of blocks. Without a gradient nothing needs to be held: blocks walk
  * through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds what a second
  * one needs to write.
  *
