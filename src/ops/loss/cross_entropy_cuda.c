@@ -38,11 +38,11 @@ typedef struct held_size {
 } held_size;
 typedef held_size held_table[2];
 static const held_table held_vectors[] = {
-    [false] = {{2048, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
+    [false] = {{4096, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
     [true] = {{32768, 16, 4}, {INT64_MAX, 32, 5}},
 };
 static const held_table held_odd[] = {
-    [false] = {{2048, 16, 16}, {INT64_MAX, 32, 24}},
+    [false] = {{4096, 16, 16}, {INT64_MAX, 32, 24}},
     [true] = {{64 * CROSS_ENTROPY_ODD_BLOCK, 16, 16}, {INT64_MAX, 32, 24}},
 };
 
