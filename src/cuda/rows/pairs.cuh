@@ -25,11 +25,29 @@ TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
     return other;
 }
 
+TN_DEVICE void store_word_if(void *p, bool there, u32 a) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %1, 0;\n\t"
+                 "@t st.global.u32 [%0], %2;\n\t"
+                 "}" ::"l"(p),
+                 "r"((u32)there), "r"(a)
+                 : "memory");
+}
+
+/* The compiler no longer knows where p comes from: one base and an offset make an address, not a sum of many. Nor does
+ * it know that p is in global memory, but the functions above do. */
+template <class T> TN_DEVICE T *hidden(T *p) {
+    i64 address = (i64)p;
+    hide(address);
+    return (T *)address;
+}
+
 /* This thread's words; elements that are not in the row are `outside`. */
 template <int WORDS, class T>
 TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, row_group g, int parity, T outside) {
     const u32 neither = outside.bits * 0x10001u;
-    const T *even = row - parity;
+    const T *even = hidden(row - parity);
     const int end = n + parity; /* counted from `even` on */
     const bool head = parity && g.rank == 0;
 #pragma unroll
@@ -59,13 +77,15 @@ template <int WORDS, class T, class F>
 TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, row_group g, int parity, F of) {
     const int begin = 2 * g.rank - parity, step = 2 * g.threads;
     if (n == 0) return;
+    row = hidden(row);
     if ((int)parity_of(row) == parity) {
         u32 last = word[0];
 #pragma unroll
         for (int u = 0; u < WORDS; u++) {
             int i = begin + u * step;
             hide(i);
-            if ((u32)i < (u32)n - 1u) *(u32 *)(row + i) = of(word[u], i);
+            if (u % 4 == 0 && u * step > n) break;
+            store_word_if(row + i, (u32)i < (u32)n - 1u, of(word[u], i));
             last = i == n - 1 ? word[u] : last;
         }
         if (begin == -1) row[0].bits = (u16)(of(word[0], -1) >> 16);
@@ -80,9 +100,8 @@ TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, row_group g,
         hide(i);
         const u32 own = of(word[u], i), next = __shfl_sync(lanes_of_row(g), own, last_lane ? lane : lane + 1);
         if (first_lane && i >= 0 && i < n) row[i].bits = (u16)own;
-        if (!last_lane && i + 2 < n)
-            *(u32 *)(row + i + 1) = __funnelshift_r(own, next, 16);
-        else if (i + 1 < n)
-            row[i + 1].bits = (u16)(own >> 16);
+        const bool both = !last_lane && i + 2 < n;
+        store_word_if(row + i + 1, both, __funnelshift_r(own, next, 16));
+        if (!both && i + 1 < n) row[i + 1].bits = (u16)(own >> 16);
     }
 }

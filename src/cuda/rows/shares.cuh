@@ -3,6 +3,7 @@
  *     load     all loads are under way before the first is used; elements that are not in the row are -inf
  *     get      element i of ELEMENTS
  *     forget   what was made of elements so far is not kept for what is made of them later: it would take registers
+ *     clear    all elements become 0
  *     at       its place in the row, which may be outside of it
  *     left     whether some thread may have an i-th element: if not, nor has it later ones
  *     holds    whether this thread has the one at a place
@@ -39,6 +40,7 @@ template <class T, int WORDS> struct vector_share {
         pack<T> none;
 #pragma unroll
         for (int j = 0; j < VL; j++) none.v[j] = lowest<T>();
+        x = hidden(x);
         if (is_aligned(x)) {
 #pragma unroll
             for (int k = 0; k < WORDS / 4; k++) {
@@ -68,6 +70,10 @@ template <class T, int WORDS> struct vector_share {
 #pragma unroll
         for (int k = 0; k < WORDS; k++) hide(raw[k / 4].w[k % 4]);
     }
+    TN_MEMBER void clear() {
+#pragma unroll
+        for (int k = 0; k < WORDS / 4; k++) raw[k] = words{};
+    }
     TN_MEMBER acc<T> get(int i) const {
         return widen_word<T>(raw[i / VL], i % VL);
     }
@@ -88,6 +94,7 @@ template <class T, int WORDS> struct vector_share {
     }
     template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
         const bool aligned = is_aligned(y);
+        y = hidden(y);
 #pragma unroll
         for (int k = 0; k < WORDS / 4; k++) {
             int first = piece_at<VL>(g, k);
@@ -119,6 +126,10 @@ template <class T, int WORDS> struct pair_share {
 #pragma unroll
         for (int k = 0; k < WORDS; k++) hide(raw[k]);
     }
+    TN_MEMBER void clear() {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) raw[k] = 0;
+    }
     TN_MEMBER acc<T> get(int i) const {
         return widen_half(T{}, raw[i / 2], i);
     }
@@ -147,16 +158,25 @@ template <class T, int WORDS> struct single_share {
     T raw[ELEMENTS];
 
     TN_MEMBER void load(const T *x, int n, row_group g) {
+        x = hidden(x);
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) {
             int first = piece_at<1>(g, i);
             hide(first);
-            raw[i] = first < n ? x[first] : lowest<T>();
+            if constexpr (sizeof(T) == 4) {
+                raw[i] = __uint_as_float(load_word_or(x + first, first < n, __float_as_uint(lowest<T>())));
+            } else {
+                raw[i] = first < n ? x[first] : lowest<T>();
+            }
         }
     }
     TN_MEMBER void forget() {
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) hide(raw[i]);
+    }
+    TN_MEMBER void clear() {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) raw[i] = T{};
     }
     TN_MEMBER acc<T> get(int i) const {
         return widen(raw[i]);
@@ -171,11 +191,17 @@ template <class T, int WORDS> struct single_share {
         return at % g.threads == g.rank;
     }
     template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
+        y = hidden(y);
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) {
             int first = piece_at<1>(g, i);
             hide(first);
-            if (first < n) narrow(of(get(i), first), y[first]);
+            if (!left(i, g, n)) break;
+            if constexpr (sizeof(T) == 4) {
+                store_word_if(y + first, first < n, __float_as_uint(of(get(i), first)));
+            } else if (first < n) {
+                narrow(of(get(i), first), y[first]);
+            }
         }
     }
 };

@@ -1,7 +1,7 @@
-/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits: a row is held
- * in the registers of some lanes, a block or a cluster of blocks, which have no other row. Without a gradient nothing
- * needs to be held: blocks walk through rows that one block does not hold. Rows that no cluster holds are split: one
- * kernel finds what a second one needs to write.
+/* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is in
+ * the registers of some lanes, a block or a cluster of blocks. Without a gradient nothing needs to be held: blocks walk
+ * through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds what a second
+ * one needs to write.
  *
  * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target
  * that is no class makes its loss and its gradient NaN. */
@@ -123,6 +123,7 @@ TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row,
     const A aimed = number<A>(p.hard) * a.weight * unit, less = number<A>(p.soft) * unit;
     const A rest = (SMOOTH ? less * row.weights() : 0) + 2 * z * lse * unit;
     const A nan = infinity<A>() - infinity<A>(), share = a.target == BAD ? nan : 1 / row.sum();
+    if (a.target == IGNORED) return {};
     return {base_of(row.most()), (aimed + rest) * share, less, aimed, share, rest * share};
 }
 
@@ -192,13 +193,10 @@ TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, row_group g, 
 
 /* gx of the n elements from element `first` of the row on. */
 template <bool SMOOTH, class T, class Share>
-TN_DEVICE void write_gx(const tni_cross_entropy &p, const Share &x, row_group g, int parity, i64 first, int n, T *gx,
+TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, row_group g, int parity, i64 first, int n, T *gx,
                         const slope<acc<T>> &s, const aim<acc<T>> &a) {
     typedef acc<T> A;
-    if (a.target == IGNORED) {
-        x.store(gx, n, g, parity, [](A, int) { return (A)0; });
-        return;
-    }
+    if (a.target == IGNORED) x.clear(); /* it may hold NaN, and slope_of has made the rest 0 */
     const auto smoothed = [&](A d, i64 at) {
         return SMOOTH ? d - rounded_product(s.less, (A)weight_at(p, first + at)) : d;
     };
@@ -391,23 +389,22 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-/* A kernel has both: label smoothing takes more registers, and those who go without it are not to wait for them.
- * `blocks` of 512 threads are to fit onto an SM; of f64 fewer. */
-#define KERNEL(stage, letter, T, name, blocks, ...)                                                      \
-    TN_ROW_KERNEL(cross_entropy_##stage##_##letter##_##name, TNI_ROW_BLOCK, sizeof(T) == 8 ? 1 : blocks, \
-                  tni_cross_entropy,                                                                     \
-                  (p.soft.f32 == 0 ? cross_entropy_##stage<false, T, __VA_ARGS__>(p)                     \
+/* A kernel has both ways, with label smoothing and without, and the registers that the second one needs. `blocks` of so
+ * many threads fit onto an SM; of f64 fewer. */
+#define KERNEL(stage, letter, T, name, threads, blocks, ...)                                                          \
+    TN_ROW_KERNEL(cross_entropy_##stage##_##letter##_##name, threads, sizeof(T) == 8 ? 1 : blocks, tni_cross_entropy, \
+                  (p.soft.f32 == 0 ? cross_entropy_##stage<false, T, __VA_ARGS__>(p)                                  \
                                    : cross_entropy_##stage<true, T, __VA_ARGS__>(p)))
 
-#define CROSS_ENTROPY(T, name)                          \
-    KERNEL(held, p16, T, name, 3, vector_share<T, 16>)  \
-    KERNEL(held, p32, T, name, 2, vector_share<T, 32>)  \
-    KERNEL(held, s16, T, name, 3, odd_share<T, 16>)     \
-    KERNEL(held, s32, T, name, 2, odd_share<T, 32>)     \
-    KERNEL(alone, p16, T, name, 1, vector_share<T, 16>) \
-    KERNEL(alone, s16, T, name, 1, odd_share<T, 16>)    \
-    KERNEL(split, p, T, name, 2, vector_share<T, 16>)   \
-    KERNEL(split, s, T, name, 2, single_share<T, 16>)   \
-    KERNEL(write, p, T, name, 2, vector_share<T, 16>)   \
-    KERNEL(write, s, T, name, 2, single_share<T, 16>)
+#define CROSS_ENTROPY(T, name)                                               \
+    KERNEL(held, p16, T, name, TNI_ROW_BLOCK, 3, vector_share<T, 16>)        \
+    KERNEL(held, p32, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 32>)        \
+    KERNEL(held, s16, T, name, CROSS_ENTROPY_ODD_BLOCK, 5, odd_share<T, 16>) \
+    KERNEL(held, s32, T, name, TNI_ROW_BLOCK, 2, odd_share<T, 32>)           \
+    KERNEL(alone, p16, T, name, TNI_ROW_BLOCK, 1, vector_share<T, 16>)       \
+    KERNEL(alone, s16, T, name, TNI_ROW_BLOCK, 1, odd_share<T, 16>)          \
+    KERNEL(split, p, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 16>)         \
+    KERNEL(split, s, T, name, TNI_ROW_BLOCK, 2, single_share<T, 16>)         \
+    KERNEL(write, p, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 16>)         \
+    KERNEL(write, s, T, name, TNI_ROW_BLOCK, 2, single_share<T, 16>)
 TN_FOR_TYPES(CROSS_ENTROPY)

@@ -14,6 +14,9 @@ enum {
 enum { CROSS_ENTROPY_GRAD_GX, CROSS_ENTROPY_GRAD_DX, CROSS_ENTROPY_GRAD_DLOSS, CROSS_ENTROPY_GRAD_VIEWS };
 enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
 enum { CROSS_ENTROPY_PARTS = 8, CROSS_ENTROPY_BLOCK = 1024 };
+enum {
+    CROSS_ENTROPY_ODD_BLOCK = 256
+}; /* most threads that have 16 words of an odd row: more would have too few registers */
 
 /* Found from the targets of all rows, in the workspace. */
 typedef struct tni_cross_entropy_sums {

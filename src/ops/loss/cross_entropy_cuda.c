@@ -29,21 +29,21 @@ bool tni_cross_entropy_cuda_accepts(const tn_call *call) {
 
 /* ---- how rows are held ------------------------------------------------------------------------------------------- */
 
-/* Rows of up to so many bytes: a thread has so many words of 4 bytes for its share, of which it uses that many pieces
- * at least. More of them are more bytes on their way and fewer exchanges; fewer are more threads, which a gradient needs
- * more of. What is longer is shared by a cluster. */
+/* In rows of up to so many bytes a thread has `words` words of 4 bytes for its share, and at least `pieces` pieces.
+ * Larger shares put more bytes on their way and take fewer exchanges; smaller ones leave room for more threads, which
+ * the gradient needs. A row that is too long for a block is shared by a cluster. */
 typedef struct held_size {
     int64_t bytes;
     int words, pieces;
 } held_size;
 typedef held_size held_table[2];
 static const held_table held_vectors[] = {
-    [false] = {{2048, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
+    [false] = {{4096, 16, 4}, {INT64_MAX, 32, 7}}, /* the loss alone */
     [true] = {{32768, 16, 4}, {INT64_MAX, 32, 5}},
 };
 static const held_table held_odd[] = {
-    [false] = {{2048, 16, 16}, {INT64_MAX, 32, 24}},
-    [true] = {{32768, 16, 16}, {INT64_MAX, 32, 17}},
+    [false] = {{4096, 16, 16}, {INT64_MAX, 32, 24}},
+    [true] = {{64 * CROSS_ENTROPY_ODD_BLOCK, 16, 16}, {INT64_MAX, 32, 24}},
 };
 
 typedef struct held_plan {
