@@ -126,8 +126,7 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
             write_grad(j, s, buffer, gx, i, n, by, less);
         }
     }
-    real x_target;
-    s->gather(span_at(s, x, target * step), 1, &x_target, 1);
+    const real x_target = r_load(j->type, x, target * step);
     const double p = exp(((double)x_target - sum->shift) - sum->log_sum);
     const real at_target = (real)((all * p - j->soft * weight_at(j, target) - hard) * j->unit);
     s->scatter(&at_target, span_at(s, gx, target * j->rows.step[ROW_GX]), 1, 1);
@@ -166,8 +165,7 @@ static double finish_row(const job *j, const spans *s, const tni_row *row, const
         if (gx) span_clear(s, gx, j->rows.step[ROW_GX], v);
         return 0;
     }
-    real x_target;
-    s->gather(span_at(s, x, target * step), 1, &x_target, 1);
+    const real x_target = r_load(j->type, x, target * step);
     double loss = j->hard * weight_at(j, target) * (sum->log_sum + (sum->shift - (double)x_target)) + j->z * lse * lse;
     if (j->soft != 0) loss += j->soft * smooth_loss(j, s, x, lse);
     if (gx) grad_row(j, s, x, gx, target, sum, buffer);
@@ -222,11 +220,15 @@ static tn_status check_targets(const tn_call *call, const job *j, double *diviso
     const tni_rows rows = tni_rows_of((const tn_view *const[]){target, &number}, 2, -1);
     tni_row row = tni_row_at(&rows, 0);
     *divisor = 0;
-    for (int64_t r = 0; r < rows.count; r++, tni_row_next(&rows, &row)) {
-        const int64_t t = target_at(target, row.at[0]);
-        if (t == j->ignore_index) continue;
-        if (t < 0 || t >= j->rows.n) return tni_cross_entropy_bad_target(call, row.at[1], t);
-        *divisor += weight_at(j, t);
+    const int64_t *apart = tni_row_apart(&rows);
+    for (int64_t r = 0, run; r < rows.count; r += run, tni_row_skip(&rows, &row, run)) {
+        run = tni_row_run(&rows, &row, rows.count - r);
+        for (int64_t i = 0; i < run; i++) {
+            const int64_t t = target_at(target, row.at[0] + i * apart[0]);
+            if (t == j->ignore_index) continue;
+            if (t < 0 || t >= j->rows.n) return tni_cross_entropy_bad_target(call, row.at[1] + i * apart[1], t);
+            *divisor += weight_at(j, t);
+        }
     }
     return TN_OK;
 }

@@ -11,7 +11,9 @@
 #include "moments.h"
 
 enum { LINE = 64 / V_BYTES };
-enum { KEPT = 28672 }; /* numbers of a channel that are kept in f32 */
+enum { WIDE = LINE < 2 ? 4 : 2 * LINE }; /* vectors of channels at a time: whole cache lines of 16-bit numbers, too */
+enum { ROWS_TOGETHER = 4 };              /* rows for which a channel's numbers are loaded once */
+enum { KEPT = 28672 };                   /* numbers of a channel that are kept in f32 */
 
 /* A tensor of the shape of x; data is NULL where it is absent. Steps in elements. */
 typedef struct big {
@@ -259,13 +261,34 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are
- * in the last vector. */
+/* What the sums of a vector of channels, from c on, are for the part: `left` channels of the vector are there. */
+TNI_INLINE void keep_sums(const work *w, int64_t part, int64_t c, int64_t left, double n, vreal shift, vreal a,
+                          vreal b) {
+    const int64_t count = min(left, VL);
+    double *to[] = {sums_at(w, part, 0, c), sums_at(w, part, 1, c), sums_at(w, part, 2, c)};
+    real shifts[VL], sums[VL], others[VL];
+    v_store(V_NATIVE, shifts, 0, shift);
+    v_store(V_NATIVE, sums, 0, a);
+    v_store(V_NATIVE, others, 0, b);
+    for (int64_t j = 0; j < count && w->grad; j++) {
+        to[0][j] = (double)sums[j];
+        to[1][j] = (double)others[j];
+    }
+    for (int64_t j = 0; j < count && !w->grad; j++) {
+        const moments m = moments_of_sums(n, (double)shifts[j], (double)sums[j], (double)others[j]);
+        to[0][j] = m.n;
+        to[1][j] = m.mean;
+        to[2][j] = m.m2;
+    }
+}
+
+/* `width` vectors of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there
+ * are in the last vector. */
 TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
                           int64_t left) {
     const int64_t first = part * w->per_part, last = min(first + w->per_part, w->n * w->s);
-    vreal a[LINE] = {0}, b[LINE] = {0};
-    numbers p[LINE] = {0};
+    vreal a[WIDE] = {0}, b[WIDE] = {0};
+    numbers p[WIDE] = {0};
     for (int k = 0; k < width; k++) {
         if (w->grad) {
             p[k] = numbers_at(w, c + k * VL, left);
@@ -283,33 +306,27 @@ TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, con
             b[k] = v_fma(g, d, b[k]);
         }
     }
-    for (int k = 0; k < width; k++) {
-        for (int j = 0; j < VL && j < left; j++) {
-            const int64_t i = c + k * VL + j;
-            moments m = {.n = (double)a[k][j], .mean = (double)b[k][j]}; /* backward: the two sums */
-            if (!w->grad) m = moments_of_sums((double)(last - first), p[k].mean[j], a[k][j], b[k][j]);
-            *sums_at(w, part, 0, i) = m.n;
-            *sums_at(w, part, 1, i) = m.mean;
-            *sums_at(w, part, 2, i) = m.m2;
-        }
-    }
+    for (int k = 0; k < width; k++) keep_sums(w, part, c + k * VL, left, (double)(last - first), p[k].mean, a[k], b[k]);
 }
 
 TNI_INLINE void row_sums(const tn_type t, const bool relu, const work *w, int64_t part) {
     int64_t c = 0;
-    for (; c + LINE * VL <= w->c; c += LINE * VL) line_sums(t, relu, LINE, w, part, c, VL);
+    for (; c + WIDE * VL <= w->c; c += WIDE * VL) line_sums(t, relu, WIDE, w, part, c, VL);
     for (; c < w->c; c += VL) line_sums(t, relu, 1, w, part, c, w->c - c);
 }
 
-TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64_t r) {
-    const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
-    void *y = row_at(t, &w->y, r), *dx = row_at(t, &w->dx, r), *dresidual = row_at(t, &w->dresidual, r);
+/* Rows r …, `count` of them. */
+TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64_t r, int64_t count) {
     for (int64_t i = 0; i < w->c; i += VL) {
         const numbers p = numbers_at(w, i, w->c - i);
-        if (w->grad) {
-            backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->c - i);
-        } else {
-            forward_vector(t, relu, &p, x, residual, y, i, w->c - i);
+        for (int64_t k = r; k < r + count; k++) {
+            const void *x = row_at(t, &w->x, k), *residual = row_at(t, &w->residual, k);
+            if (w->grad) {
+                backward_vector(t, relu, &p, x, residual, row_at(t, &w->dy, k), row_at(t, &w->dx, k),
+                                row_at(t, &w->dresidual, k), i, w->c - i);
+            } else {
+                forward_vector(t, relu, &p, x, residual, row_at(t, &w->y, k), i, w->c - i);
+            }
         }
     }
 }
@@ -416,7 +433,9 @@ TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, i
         case PLANE_SUMS: plane_sums(t, relu, w, i % w->c, i / w->c); break;
         case PLANE_APPLY: plane_apply(t, relu, w, i % w->c, i / w->c); break;
         case ROW_SUMS: row_sums(t, relu, w, i); break;
-        case ROW_APPLY: row_apply(t, relu, w, i); break;
+        case ROW_APPLY:
+            row_apply(t, relu, w, i * ROWS_TOGETHER, min(w->n * w->s - i * ROWS_TOGETHER, ROWS_TOGETHER));
+            break;
         }
     }
 }
@@ -439,9 +458,26 @@ static void run_stage(const work *w, stage s, int64_t n, int64_t elements) {
     tn_parallel(w->call, n, tni_row_grain(elements), body, &l);
 }
 
-static void run(const work *w) {
+/* Rows: the parts of all channels become one, the first. Every channel has as many values in a part. */
+static void merge_parts(work *w) {
+    double *sum = sums_at(w, 0, 0, 0), *mean = sums_at(w, 0, 1, 0), *m2 = sums_at(w, 0, 2, 0);
+    for (int64_t part = 1; part < w->parts; part++) {
+        const double *more = sums_at(w, part, 0, 0), *means = sums_at(w, part, 1, 0), *m2s = sums_at(w, part, 2, 0);
+        const double n = sum[0], share = w->grad ? 0 : more[0] / (n + more[0]);
+        for (int64_t c = 0; c < w->c; c++) {
+            const double d = means[c] - mean[c];
+            sum[c] += more[c];
+            mean[c] += w->grad ? means[c] : d * share; /* backward: the second sum */
+            if (!w->grad) m2[c] += m2s[c] + d * d * n * share;
+        }
+    }
+    w->parts = min(w->parts, 1);
+}
+
+static void run(work *w) {
     if (w->rows) {
         run_stage(w, ROW_SUMS, w->parts, w->per_part * w->c);
+        if (w->c > 0) merge_parts(w);
     } else if (w->parts <= 1) {
         run_stage(w, CHANNELS, w->c, w->n * w->s);
         return;
@@ -450,7 +486,7 @@ static void run(const work *w) {
     }
     for (int64_t c = 0; c < w->c; c++) finish(w, c);
     if (w->rows) {
-        run_stage(w, ROW_APPLY, w->n * w->s, w->c);
+        run_stage(w, ROW_APPLY, ceil_div(w->n * w->s, ROWS_TOGETHER), ROWS_TOGETHER * w->c);
     } else {
         run_stage(w, PLANE_APPLY, w->n * w->c, w->s);
     }
