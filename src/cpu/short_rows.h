@@ -1,5 +1,5 @@
 /* Rows so short that a call for each, or a loop over its elements, would take longer than its work: some vectors each.
- * The last vector of a row is loaded together with what lies behind it, as far as that belongs to the same rows; so only
+ * The last vector of a row is loaded together with what lies behind it, as far as that belongs to the same rows; only
  * the last rows of all are loaded element by element, where the machine has no masks.
  *
  *     const short_rows s = short_rows_of(rows, n, n, 0);
