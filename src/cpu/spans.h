@@ -5,11 +5,11 @@
 #define TNI_SPANS_H
 
 #include "core/host/arith.h"
+#include "cpu/short_rows.h"
 #include "cpu/vec/vec.h"
 
 enum {
     SPAN = 32768 / (int)sizeof(real), /* elements of a buffer on the stack */
-    SHORT = 4 * VL,                   /* elements of a row that is kept in registers */
 };
 
 /* Evenly spaced rows of n elements each. */
@@ -34,6 +34,9 @@ typedef struct spans {
     void (*exp)(const void *x, void *y, int64_t n, real scale, real shift, real by);
     /* The whole softmax of rows with n <= SHORT. */
     void (*short_rows)(const row_run *run, real scale);
+    /* Of such rows, apart_x apart, what `max` and `sum` give: the largest, and the sum of exp(x - largest); and its
+     * terms, row by row behind each other in e; NULL: not wanted. shifts[r] is shift_of(the largest). */
+    void (*short_sums)(const row_run *run, real *shifts, real *sums, real *e);
     /* Elements `step` apart from and to a buffer. */
     void (*gather)(const void *x, int64_t step, real *to, int64_t n);
     void (*scatter)(const real *from, void *y, int64_t step, int64_t n);

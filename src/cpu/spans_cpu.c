@@ -131,7 +131,7 @@ TNI_INLINE void short_softmax(const tn_type t, const int many, const int vectors
     }
 }
 
-TNI_INLINE void short_rows_of(const tn_type t, const int many, const int vectors, const row_run *run, real scale) {
+TNI_INLINE void softmax_rows_of(const tn_type t, const int many, const int vectors, const row_run *run, real scale) {
     const vint fresh = run->n % VL ? v_last_lanes(run->n) : v_seti(-1);
     const int64_t ax = run->apart_x, ay = run->apart_y, n = run->n;
     int64_t r = 0;
@@ -144,10 +144,44 @@ TNI_INLINE void short_rows_of(const tn_type t, const int many, const int vectors
 
 TNI_INLINE void short_rows_to(const tn_type t, const row_run *run, real scale) {
     switch (ceil_div(run->n, VL)) {
-    case 1: short_rows_of(t, 4, 1, run, scale); break;
-    case 2: short_rows_of(t, 2, 2, run, scale); break;
-    case 3: short_rows_of(t, 1, 3, run, scale); break;
-    default: short_rows_of(t, 1, 4, run, scale); break;
+    case 1: softmax_rows_of(t, 4, 1, run, scale); break;
+    case 2: softmax_rows_of(t, 2, 2, run, scale); break;
+    case 3: softmax_rows_of(t, 1, 3, run, scale); break;
+    default: softmax_rows_of(t, 1, 4, run, scale); break;
+    }
+}
+
+TNI_INLINE void short_sums_of(const tn_type t, const int whole, const row_run *run, real *shifts, real *sums, real *e) {
+    const int64_t n = run->n, rest = n - whole * VL;
+    const short_rows s = short_rows_of(run->count, n, run->apart_x, -(real)INFINITY);
+    for (int64_t r = 0; r < run->count; r++) {
+        vreal a[4], most = short_last(t, &s, run->x, r), sum = {0};
+        a[whole] = most;
+        for (int k = 0; k < whole; k++) {
+            a[k] = v_load(t, run->x, r * run->apart_x + k * VL);
+            most = v_atleast(a[k], most);
+        }
+        const vreal shift = v_set(shift_of(v_hmax(most)));
+        for (int k = 0; k <= whole; k++) {
+            a[k] = v_exp_scaled(a[k] - shift);
+            sum += k < whole ? a[k] : v_select(s.own, a[k], v_set(0));
+        }
+        for (int k = 0; e && k < whole; k++) v_store(V_NATIVE, e, r * n + k * VL, a[k]);
+        if (e && (r + 1) * n + VL - rest <= run->count * n)
+            v_store(V_NATIVE, e, r * n + whole * VL, a[whole]); /* the next row comes over what is too much */
+        else if (e)
+            v_store_n(V_NATIVE, e, r * n + whole * VL, rest, a[whole]);
+        shifts[r] = shift[0];
+        sums[r] = v_sum(sum);
+    }
+}
+
+TNI_INLINE void short_sums_to(const tn_type t, const row_run *run, real *shifts, real *sums, real *e) {
+    switch ((run->n - 1) / VL) {
+    case 0: short_sums_of(t, 0, run, shifts, sums, e); break;
+    case 1: short_sums_of(t, 1, run, shifts, sums, e); break;
+    case 2: short_sums_of(t, 2, run, shifts, sums, e); break;
+    default: short_sums_of(t, 3, run, shifts, sums, e); break;
     }
 }
 
@@ -179,6 +213,9 @@ TNI_INLINE void scatter_to(const tn_type t, const real *from, void *y, int64_t s
     static void short_rows_##NAME(const row_run *run, real scale) {                                      \
         short_rows_to(TN_##NAME, run, scale);                                                            \
     }                                                                                                    \
+    static void short_sums_##NAME(const row_run *run, real *shifts, real *sums, real *e) {               \
+        short_sums_to(TN_##NAME, run, shifts, sums, e);                                                  \
+    }                                                                                                    \
     static void gather_##NAME(const void *x, int64_t step, real *to, int64_t n) {                        \
         gather_from(TN_##NAME, x, step, to, n);                                                          \
     }                                                                                                    \
@@ -194,6 +231,7 @@ TNI_INLINE void scatter_to(const tn_type t, const real *from, void *y, int64_t s
         .scale = scale_##NAME,                                                                           \
         .exp = exp_##NAME,                                                                               \
         .short_rows = short_rows_##NAME,                                                                 \
+        .short_sums = short_sums_##NAME,                                                                 \
         .gather = gather_##NAME,                                                                         \
         .scatter = scatter_##NAME,                                                                       \
     };

@@ -172,6 +172,9 @@ TNI_INLINE vreal v_load_n(const tn_type t, const void *p, int64_t i, int64_t n, 
 #if defined(TNI_ISA_avx512)
     if (t == V_NATIVE) return v_load_first((const real *)p + i, n, fill);
 #endif
+#if defined(TNI_ISA_avx512) && defined(TNI_REAL_f32)
+    if (t == TN_F16 || t == TN_BF16) return v_load_first_halves(t, (const uint16_t *)p + i, n, fill);
+#endif
     real lanes[VL];
     for (int k = 0; k < VL; k++) lanes[k] = k < n ? r_load(t, p, i + k) : fill;
     vreal v;
@@ -183,6 +186,12 @@ TNI_INLINE void v_store_n(const tn_type t, void *p, int64_t i, int64_t n, vreal 
 #if defined(TNI_ISA_avx512)
     if (t == V_NATIVE) {
         v_store_first((real *)p + i, n, v);
+        return;
+    }
+#endif
+#if defined(TNI_ISA_avx512) && defined(TNI_REAL_f32)
+    if (t == TN_F16 || t == TN_BF16) {
+        v_store_first_halves(t, (uint16_t *)p + i, n, v);
         return;
     }
 #endif

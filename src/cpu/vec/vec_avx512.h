@@ -69,15 +69,14 @@ TNI_INLINE vdouble v_high(vreal v) {
     return (vdouble)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
 }
 
-TNI_INLINE vreal v_load_f16(const uint16_t *p) {
-    return (vreal)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+TNI_INLINE vreal widen_f16(__m256i halves) {
+    return (vreal)_mm512_cvtph_ps(halves);
 }
-TNI_INLINE void v_store_f16(uint16_t *p, vreal v) {
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+TNI_INLINE __m256i narrow_f16(vreal v) {
+    return _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
 }
-
-TNI_INLINE vreal v_load_bf16(const uint16_t *p) {
-    return (vreal)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+TNI_INLINE vreal widen_bf16(__m256i halves) {
+    return (vreal)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
 }
 /* Bits whose upper halves are v as bf16: half of the last place is added, less the last bit of it where that leaves an
  * even number. The fixup takes v itself where it is NaN, made quiet. */
@@ -87,8 +86,32 @@ TNI_INLINE __m512i round_to_bf16(vreal v) {
     rounded = _mm512_mask_add_epi32(rounded, odd, bits, _mm512_set1_epi32(0x8000));
     return (__m512i)_mm512_fixupimm_ps((__m512)rounded, (__m512)v, _mm512_set1_epi32(0x22), 0);
 }
+TNI_INLINE __m256i narrow_bf16(vreal v) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_bf16(v), 16));
+}
+
+TNI_INLINE vreal v_load_f16(const uint16_t *p) {
+    return widen_f16(_mm256_loadu_si256((const __m256i *)p));
+}
+TNI_INLINE void v_store_f16(uint16_t *p, vreal v) {
+    _mm256_storeu_si256((__m256i *)p, narrow_f16(v));
+}
+TNI_INLINE vreal v_load_bf16(const uint16_t *p) {
+    return widen_bf16(_mm256_loadu_si256((const __m256i *)p));
+}
 TNI_INLINE void v_store_bf16(uint16_t *p, vreal v) {
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_bf16(v), 16)));
+    _mm256_storeu_si256((__m256i *)p, narrow_bf16(v));
+}
+
+/* Lanes 0 … n - 1 of 16-bit memory, as v_load_first and v_store_first. */
+TNI_INLINE vreal v_load_first_halves(const tn_type t, const uint16_t *p, int64_t n, real fill) {
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    const __m256i halves = _mm256_maskz_loadu_epi16(lanes, p);
+    const vreal wide = t == TN_F16 ? widen_f16(halves) : widen_bf16(halves);
+    return (vreal)_mm512_mask_mov_ps(_mm512_set1_ps(fill), lanes, (__m512)wide);
+}
+TNI_INLINE void v_store_first_halves(const tn_type t, uint16_t *p, int64_t n, vreal v) {
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), t == TN_F16 ? narrow_f16(v) : narrow_bf16(v));
 }
 
 /* Two vectors behind each other: one permutation takes the upper halves of both. */

@@ -69,9 +69,15 @@ typedef struct tni_real_loops {
     double (*dot)(const void *x, const void *y, int64_t n);
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);
-    void (*add_to)(double *sums, const void *x, int64_t n);   /* sums[i] += x[i] */
-    void (*add_row)(void *pending, const void *x, int64_t n); /* pending[i] += x[i] */
-    void (*settle)(double *sums, void *pending, int64_t n);   /* sums[i] += pending[i], which becomes 0 */
+    /* Rows of n elements that lie behind each other: a value for each, or each row's for all its elements. */
+    void (*sum_rows)(const void *x, const void *y, int64_t rows, int64_t n, void *sums); /* y NULL: of x alone */
+    void (*max_rows)(const void *x, int64_t rows, int64_t n, void *most);
+    void (*min_rows)(const void *x, int64_t rows, int64_t n, void *least);
+    void (*expand_rows)(const void *from, void *to, int64_t rows, int64_t n);
+    void (*add_columns)(double *sums, const void *x, int64_t rows, int64_t n); /* of such rows: sums[i] += x[r, i] */
+    void (*add_to)(double *sums, const void *x, int64_t n);                    /* sums[i] += x[i] */
+    void (*add_row)(void *pending, const void *x, int64_t n);                  /* pending[i] += x[i] */
+    void (*settle)(double *sums, void *pending, int64_t n); /* sums[i] += pending[i], which becomes 0 */
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);

@@ -121,8 +121,11 @@ static void expand(const worker *w, const tni_step *s) {
     const char *from = value_at(w, s->arg[0]);
     char *to = w->at[s->out];
     int64_t size = tni_lane_size(s->lane);
+    bool real = s->lane == TNI_LANE_F32 || s->lane == TNI_LANE_F64;
     if (s->from_level == TNI_ONCE) {
         fill(from, size, to, count_at(w, s->level));
+    } else if (real) {
+        tni_real_loops_of(s->lane)->expand_rows(from, to, w->rows, w->columns);
     } else {
         for (int64_t r = 0; r < w->rows; r++) fill(from + r * size, size, to + r * w->columns * size, w->columns);
     }
@@ -212,7 +215,20 @@ static void reduce(const worker *w, const tni_step *s) {
         *sum = w->first ? value : both(s->op, s->lane, *sum, value);
         return;
     }
-    for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
+    if (s->lane == TNI_LANE_INT || w->columns == 0) {
+        for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
+        return;
+    }
+    const tni_real_loops *loops = tni_real_loops_of(s->lane);
+    const void *x = w->at[s->arg[0]], *y = s->n_args == 2 ? w->at[s->arg[1]] : NULL;
+    void *to = w->at[s->out];
+    if (s->op == TNI_P_RMAX) {
+        loops->max_rows(x, w->rows, w->columns, to);
+    } else if (s->op == TNI_P_RMIN) {
+        loops->min_rows(x, w->rows, w->columns, to);
+    } else {
+        loops->sum_rows(x, y, w->rows, w->columns, to);
+    }
 }
 
 /* The block's first among this piece's partial results. */
@@ -253,6 +269,10 @@ static void gather(const worker *w, const tni_step *s) {
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
     if (along == 0 && down == 0) { /* all of the block to one place */
         *to = both(s->op, s->lane, *to, over_row(w, s, 0, bytes, w->rows * columns));
+        return;
+    }
+    if (along == 1 && down == 0 && loops && s->op == TNI_P_SUM && columns < TNI_LONG_ROW) {
+        loops->add_columns(&to->real, from, w->rows, columns);
         return;
     }
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {

@@ -1,6 +1,7 @@
 /* Loops over blocks of floating values, one set for each instruction set and precision. Each does one primitive; the
  * values of a block stay in the first-level cache between them. */
 #include "block_loops.h"
+#include "cpu/short_rows.h"
 #include "cpu/vec/vec.h"
 #include "functions.h"
 
@@ -30,7 +31,12 @@ TNI_INLINE void apply_two(vreal (*f)(vreal, vreal), const real *p, const bool on
         }
         for (int k = 0; k < 4; k++) v_store(V_NATIVE, y, i + k * VL, made[k]);
     }
-    for (; i < n; i++) y[i] = f(v_set(p[one_p ? 0 : i]), v_set(q[one_q ? 0 : i]))[0];
+    for (int64_t left = n - i; left > 0; i += VL, left -= VL) {
+        const int64_t count = left < VL ? left : VL;
+        const vreal a = one_p ? u : v_load_n(V_NATIVE, p, i, count, 1),
+                    b = one_q ? v : v_load_n(V_NATIVE, q, i, count, 1);
+        v_store_n(V_NATIVE, y, i, count, f(a, b));
+    }
 }
 
 /* x[i], or x[0] for every i */
@@ -168,26 +174,99 @@ static double dot_of(const void *x, const void *y, int64_t n) {
 }
 
 /* The largest of sign * x; NaN where there is one. */
-TNI_INLINE double most_of(const real *x, int64_t n, const real sign) {
+TNI_INLINE real most_of(const real *x, int64_t n, const real sign) {
     const real none = -(real)INFINITY;
-    vreal most[2] = {v_set(none), v_set(none)};
+    vreal most[4] = {v_set(none), v_set(none), v_set(none), v_set(none)};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        for (int k = 0; k < 2; k++) most[k] = v_max(most[k], v_load(V_NATIVE, x, i + k * VL) * sign);
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        for (int k = 0; k < 4; k++) most[k] = v_max(most[k], v_load(V_NATIVE, x, i + k * VL) * sign);
     }
     for (; i < n; i += VL) {
         int64_t left = n - i < VL ? n - i : VL;
         most[0] = v_max(most[0], v_load_n(V_NATIVE, x, i, left, sign * none) * sign);
     }
-    return (double)(sign * v_hmax(v_max(most[0], most[1])));
+    return sign * v_hmax(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
 }
 
 static double max_of(const void *x, int64_t n) {
-    return most_of(x, n, 1);
+    return (double)most_of(x, n, 1);
 }
 
 static double min_of(const void *x, int64_t n) {
-    return most_of(x, n, -1);
+    return (double)most_of(x, n, -1);
+}
+
+/* ---- the same for a block of rows that lie behind each other ----------------------------------------------------- */
+
+TNI_INLINE void sum_each(const real *x, const real *y, int64_t rows, int64_t n, real *sums) {
+    const short_rows s = short_rows_of(rows, n, n, 0);
+    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
+        vreal sum = y ? short_last(V_NATIVE, &s, x, r) * short_last(V_NATIVE, &s, y, r)
+                      : short_last(V_NATIVE, &s, x, r);
+        for (int k = 0; k < s.whole; k++) sum = add_one(sum, x, y, r * n + k * VL);
+        sums[r] = v_sum(sum);
+    }
+    for (int64_t r = 0; r < rows && n > SHORT; r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
+}
+
+static void sum_rows(const void *x, const void *y, int64_t rows, int64_t n, void *sums) {
+    if (y)
+        sum_each(x, y, rows, n, sums);
+    else
+        sum_each(x, NULL, rows, n, sums);
+}
+
+TNI_INLINE void most_each(const real *x, int64_t rows, int64_t n, const real sign, real *most) {
+    const short_rows s = short_rows_of(rows, n, n, -sign * (real)INFINITY);
+    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
+        vreal all = short_last(V_NATIVE, &s, x, r) * sign;
+        for (int k = 0; k < s.whole; k++) all = v_max(all, v_load(V_NATIVE, x, r * n + k * VL) * sign);
+        most[r] = sign * v_hmax(all);
+    }
+    for (int64_t r = 0; r < rows && n > SHORT; r++) most[r] = most_of(x + r * n, n, sign);
+}
+
+static void max_rows(const void *x, int64_t rows, int64_t n, void *most) {
+    most_each(x, rows, n, 1, most);
+}
+
+static void min_rows(const void *x, int64_t rows, int64_t n, void *least) {
+    most_each(x, rows, n, -1, least);
+}
+
+/* Vectors may reach into the next row, whose own come later. */
+static void expand_rows(const void *from, void *to, int64_t rows, int64_t n) {
+    const real *x = from;
+    real *y = to;
+    for (int64_t r = 0; r < rows; r++) {
+        const vreal a = v_set(x[r]);
+        int64_t left = (rows - r) * n, i = 0;
+        for (; i < n && left - i >= VL; i += VL) v_store(V_NATIVE, y, r * n + i, a);
+        for (; i < n; i++) y[r * n + i] = x[r];
+    }
+}
+
+enum { COLUMN_GROUP = 64 }; /* rows whose columns are added up in `real`, by four sums each */
+
+/* sums[c] += column c of the rows. */
+static void add_columns(double *sums, const void *p, int64_t rows, int64_t n) {
+    const real *x = p;
+    for (int64_t first = 0, count; first < rows; first += count) {
+        count = rows - first < COLUMN_GROUP ? rows - first : COLUMN_GROUP;
+        for (int64_t c = 0; c < n; c += VL) {
+            const int64_t width = n - c < VL ? n - c : VL, whole = ((rows - first) * n - c - VL) / n + 1;
+            const int64_t full = (rows - first) * n - c < VL ? 0 : whole < count ? whole : count; /* vectors */
+            vreal sum[4] = {{0}, {0}, {0}, {0}};
+            const real *from = x + first * n + c;
+            int64_t r = 0;
+            for (; r + 4 <= full; r += 4) {
+                for (int k = 0; k < 4; k++) sum[k] += v_load(V_NATIVE, from, (r + k) * n);
+            }
+            for (; r < count; r++) sum[0] += v_load_n(V_NATIVE, from, r * n, width, 0);
+            const vreal all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+            for (int64_t k = 0; k < width; k++) sums[c + k] += (double)all[k];
+        }
+    }
 }
 
 static void add_to(double *sums, const void *p, int64_t n) {
@@ -253,6 +332,11 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .dot = dot_of,
     .max = max_of,
     .min = min_of,
+    .sum_rows = sum_rows,
+    .max_rows = max_rows,
+    .min_rows = min_rows,
+    .expand_rows = expand_rows,
+    .add_columns = add_columns,
 #if defined(V_HAS_SIN)
     .own_sin = true,
 #endif

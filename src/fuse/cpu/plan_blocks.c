@@ -48,13 +48,16 @@ static tn_status try_block(tni_cpu_planner *c, int64_t block) {
     return tni_plan_scratch(c);
 }
 
-/* The largest block whose values stay in the first-level cache. */
+/* The largest block whose values stay in the first-level cache; or one that holds a whole row, from the second: to make
+ * a row's values anew for every reduction would take longer. */
 static tn_status choose_block(tni_cpu_planner *c) {
     for (int64_t block = TNI_BLOCK_MOST; block >= 64; block /= 2) {
         TN_TRY(try_block(c, block));
+        const int64_t columns = c->pass->columns, scratch = c->made->scratch;
         bool large = block > TNI_BLOCK;
-        bool light = c->moving <= TNI_SCRATCH_FEW && c->made->scratch <= TNI_SCRATCH_FIXED;
-        if (large ? light : c->made->scratch <= TNI_SCRATCH) break;
+        bool light = c->moving <= TNI_SCRATCH_FEW && scratch <= TNI_SCRATCH_FIXED;
+        bool whole = c->pass->reduces && columns > TNI_BLOCK && columns <= block && scratch <= TNI_SCRATCH_ROW;
+        if (large ? light || whole : scratch <= TNI_SCRATCH) break;
     }
     if (c->made->scratch <= TNI_SCRATCH_MOST) return TN_OK;
     return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", c->b->f->contract->name);

@@ -199,7 +199,7 @@ PRIMITIVE(EXPAND, NONE, NONE, NONE, NONE, NONE,
 PRIMITIVE(TANH_SOFTPLUS, NONE, VECTOR(tanh_softplus), NONE, NONE, COARSE(coarse_tanh_softplus),
           .name = "tanh(softplus(a))", .arity = 1, .kind = TNI_FORM, .effort = TNI_HEAVY,
           .cuda = "tn_tanh_softplus($a)", .coarse = "tn_tanh_softplus")
-PRIMITIVE(HALF_ERF, NONE, VECTOR(half_erf), NONE, NONE, NONE,
+PRIMITIVE(HALF_ERF, NONE, VECTOR(half_erf), NONE, NONE, COARSE(coarse_half_erf),
           .name = "0.5 + 0.5 * erf(a)", .arity = 1, .kind = TNI_FORM, .effort = TNI_HEAVY,
           .cuda = "tn_half_erf($a)", .coarse = "tn_half_erf")
 PRIMITIVE(ONE_TANH, NONE, NONE, NONE, NONE, NONE,

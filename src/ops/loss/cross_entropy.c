@@ -134,6 +134,8 @@ static const tn_sample cross_entropy_samples[] = {
     {"r=[2, 2] v=65 target<v z_loss=0.01 want_gx=true"},
     {"r=[5] v=9 target<v weight weight>0 label_smoothing=0.3 z_loss=0.1 reduction='none' want_gx=true"},
     {"r=[4] v=1 target<v want_gx=true"},
+    {"r=[150] v=3 target<v want_gx=true"},
+    {"r=[70] v=19 target<v ignore_index=1 reduction='none' want_gx=true"},
     {"r=[2] v=50257 target<v want_gx=true"},
     {"r=[0] v=5 target<v reduction='sum' want_gx=true"},
     {"r=[40] v=2048 target<v target=i32 ignore_index=7 want_gx=true"},

@@ -13,7 +13,7 @@
 
 enum { ROW_X, ROW_GX, ROW_TARGET, ROW_LSE, ROW_LOSS, ROW_VIEWS };
 
-enum { CHUNKS = 1024, PART = 256 };
+enum { CHUNKS = 1024, PART = 256, BATCH = 64 /* short rows at a time */ };
 
 typedef struct job {
     tn_type type;
@@ -126,53 +126,85 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
             write_grad(j, s, buffer, gx, i, n, by, less);
         }
     }
-    real x_target;
-    s->gather(span_at(s, x, target * step), 1, &x_target, 1);
+    const real x_target = r_load(j->type, x, target * step);
     const double p = exp(((double)x_target - sum->shift) - sum->log_sum);
     const real at_target = (real)((all * p - j->soft * weight_at(j, target) - hard) * j->unit);
     s->scatter(&at_target, span_at(s, gx, target * j->rows.step[ROW_GX]), 1, 1);
 }
 
-/* Returns the loss. */
-static double do_row(const job *j, const spans *s, const tni_row *row, real *buffer) {
+/* The sums of a row, by itself. */
+static row_sum sum_of(const job *j, const spans *s, const tni_row *row, real *buffer) {
+    const int64_t v = j->rows.n, step = j->rows.step[ROW_X];
+    const bool ignored = target_at(j->target, row->at[ROW_TARGET]) == j->ignore_index;
+    const void *x = span_at(s, j->x, row->at[ROW_X]);
+    if (!j->together) return sum_gathered_row(s, x, step, v, buffer);
+    return sum_row(s, x, j->gx && !ignored ? span_at(s, j->gx, row->at[ROW_GX]) : NULL, v, buffer);
+}
+
+/* The sums of a run of short rows; their exponentials stay in the buffer. */
+static void sum_short_rows(const job *j, const spans *s, const row_run *run, row_sum *sums, real *buffer) {
+    real shift[BATCH], sum[BATCH], logs[BATCH];
+    s->short_sums(run, shift, sum, j->gx ? buffer : NULL);
+    for (int64_t r = 0; r < run->count; r += VL) {
+        const int64_t n = min(run->count - r, VL);
+        v_store_n(V_NATIVE, logs, r, n, v_log(v_load_n(V_NATIVE, sum, r, n, 1) * V_EXP_UNSCALE));
+    }
+    for (int64_t r = 0; r < run->count; r++) sums[r] = (row_sum){shift[r], logs[r], sum[r], true};
+}
+
+/* What a row's sums make of it. Returns the loss. */
+static double finish_row(const job *j, const spans *s, const tni_row *row, const row_sum *sum, real *buffer) {
     const int64_t v = j->rows.n, step = j->rows.step[ROW_X];
     const int64_t target = target_at(j->target, row->at[ROW_TARGET]);
     const bool ignored = target == j->ignore_index;
     const void *x = span_at(s, j->x, row->at[ROW_X]);
     void *gx = j->gx ? span_at(s, j->gx, row->at[ROW_GX]) : NULL;
-    const row_sum sum = j->together ? sum_row(s, x, ignored ? NULL : gx, v, buffer)
-                                    : sum_gathered_row(s, x, step, v, buffer);
-    const double lse = v > 0 ? sum.shift + sum.log_sum : -(double)INFINITY;
+    const double lse = v > 0 ? sum->shift + sum->log_sum : -(double)INFINITY;
     j->lse[row->at[ROW_LSE]] = (real)lse;
     if (ignored) {
         if (gx) span_clear(s, gx, j->rows.step[ROW_GX], v);
         return 0;
     }
-    real x_target;
-    s->gather(span_at(s, x, target * step), 1, &x_target, 1);
-    double loss = j->hard * weight_at(j, target) * (sum.log_sum + (sum.shift - (double)x_target)) + j->z * lse * lse;
+    const real x_target = r_load(j->type, x, target * step);
+    double loss = j->hard * weight_at(j, target) * (sum->log_sum + (sum->shift - (double)x_target)) + j->z * lse * lse;
     if (j->soft != 0) loss += j->soft * smooth_loss(j, s, x, lse);
-    if (gx) grad_row(j, s, x, gx, target, &sum, buffer);
+    if (gx) grad_row(j, s, x, gx, target, sum, buffer);
     return loss;
 }
 
 /* ---- all rows ---------------------------------------------------------------------------------------------------- */
 
+/* Rows first … last - 1, one after the other; returns the sum of their losses. */
+static double do_rows(const job *j, const spans *s, int64_t first, int64_t last, real *buffer) {
+    const tni_rows *rows = &j->rows;
+    const bool is_short = j->together && rows->n > 0 && rows->n <= SHORT;
+    tni_row row = tni_row_at(rows, first);
+    double total = 0;
+    for (int64_t r = first, count; r < last; r += count) {
+        row_sum sums[BATCH];
+        count = is_short ? tni_row_run(rows, &row, min(last - r, BATCH)) : 1;
+        const row_run run = {
+            .x = span_at(s, j->x, row.at[ROW_X]), .n = rows->n, .count = count, .apart_x = tni_row_apart(rows)[ROW_X]};
+        if (is_short)
+            sum_short_rows(j, s, &run, sums, buffer);
+        else
+            sums[0] = sum_of(j, s, &row, buffer);
+        for (int64_t k = 0; k < count; k++, tni_row_next(rows, &row)) {
+            const double loss = finish_row(j, s, &row, &sums[k], buffer + k * rows->n);
+            if (j->loss) j->loss[row.at[ROW_LOSS]] = (real)loss;
+            total += loss;
+        }
+    }
+    return total;
+}
+
 static void chunks_piece(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const spans *s = TNI_CPU(spans_of)(j->type);
-    const tni_rows *rows = &j->rows;
     real buffer[SPAN];
     for (int64_t c = begin; c < end; c++) {
-        const int64_t first = c * j->chunk, last = min(first + j->chunk, rows->count);
-        double sum = 0;
-        tni_row row = tni_row_at(rows, first);
-        for (int64_t r = first; r < last; r++, tni_row_next(rows, &row)) {
-            const double loss = do_row(j, s, &row, buffer);
-            if (j->loss) j->loss[row.at[ROW_LOSS]] = (real)loss;
-            sum += loss;
-        }
-        j->sums[c] = sum;
+        const int64_t first = c * j->chunk;
+        j->sums[c] = do_rows(j, s, first, min(first + j->chunk, j->rows.count), buffer);
     }
 }
 
@@ -188,11 +220,15 @@ static tn_status check_targets(const tn_call *call, const job *j, double *diviso
     const tni_rows rows = tni_rows_of((const tn_view *const[]){target, &number}, 2, -1);
     tni_row row = tni_row_at(&rows, 0);
     *divisor = 0;
-    for (int64_t r = 0; r < rows.count; r++, tni_row_next(&rows, &row)) {
-        const int64_t t = target_at(target, row.at[0]);
-        if (t == j->ignore_index) continue;
-        if (t < 0 || t >= j->rows.n) return tni_cross_entropy_bad_target(call, row.at[1], t);
-        *divisor += weight_at(j, t);
+    const int64_t *apart = tni_row_apart(&rows);
+    for (int64_t r = 0, run; r < rows.count; r += run, tni_row_skip(&rows, &row, run)) {
+        run = tni_row_run(&rows, &row, rows.count - r);
+        for (int64_t i = 0; i < run; i++) {
+            const int64_t t = target_at(target, row.at[0] + i * apart[0]);
+            if (t == j->ignore_index) continue;
+            if (t < 0 || t >= j->rows.n) return tni_cross_entropy_bad_target(call, row.at[1] + i * apart[1], t);
+            *divisor += weight_at(j, t);
+        }
     }
     return TN_OK;
 }
@@ -231,7 +267,7 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
     TN_TRY(check_targets(call, &j, &divisor));
     j.unit = mean ? 1 / divisor : 1;
     for (int64_t k = 0; k < j.rows.n && a.label_smoothing != 0; k++) j.weights += weight_at(&j, k);
-    j.chunk = ceil_div(j.rows.count, CHUNKS);
+    j.chunk = max(ceil_div(j.rows.count, CHUNKS), j.rows.n <= SHORT ? BATCH : 1);
     const int64_t chunks = j.rows.count ? ceil_div(j.rows.count, j.chunk) : 0;
     tn_parallel(call, chunks, tni_row_grain(j.rows.n * j.chunk), chunks_piece, &j);
     double total = chunks > 0 ? sum_pairs(sums, chunks) : 0;

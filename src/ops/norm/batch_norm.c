@@ -161,6 +161,7 @@ static const tn_sample batch_norm_samples[] = {
     {"n=4 c=6 s=[5] beta act='tanh'", ROUNDED_BETWEEN},
     {"n=70 c=70 s=[1] gamma beta", .tolerance = 2}, /* cut down to n=2, means that cancel: differences are rounded */
     {"n=1 c=3 s=[1] gamma beta"},
+    {"n=9 c=1030 s=[] gamma beta", .tolerance = 2},
     {"n=3 c=2 s=[120, 104] gamma beta W=f32"},
     {"n=5 c=3 s=[83, 101] residual act='relu'"},
     {"n=0 c=3 s=[4] gamma beta"},
@@ -185,6 +186,7 @@ static const tn_sample batch_norm_grad_samples[] = {
     {"n=2 c=7 s=[5, 3] gamma beta residual z act='silu' rstd>0 want_dresidual=true " ALL, ROUNDED_BETWEEN},
     {"n=4 c=6 s=[5] gamma z act='tanh' rstd>0 want_dx=true want_dgamma=true", ROUNDED_BETWEEN},
     {"n=70 c=70 s=[1] gamma beta rstd>0 " ALL},
+    {"n=9 c=1030 s=[] gamma beta rstd>0 " ALL},
     {"n=3 c=2 s=[120, 104] gamma beta W=f32 rstd>0 " ALL},
     {"n=5 c=3 s=[83, 101] gamma residual act='relu' rstd>0 want_dresidual=true " ALL},
     {"n=0 c=3 s=[4] gamma beta rstd>0 " ALL},

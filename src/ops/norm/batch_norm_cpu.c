@@ -10,8 +10,9 @@
 
 #include "moments.h"
 
-enum { LINE = 64 / V_BYTES };
-enum { KEPT = 28672 }; /* numbers of a channel that are kept in f32 */
+enum { ROWS_TOGETHER = 4 }; /* rows for which a channel's numbers are loaded once */
+enum { TILE = 1024 };       /* channels whose sums stay in the nearest cache */
+enum { KEPT = 28672 };      /* numbers of a channel that are kept in f32 */
 
 /* A tensor of the shape of x; data is NULL where it is absent. Steps in elements. */
 typedef struct big {
@@ -66,10 +67,10 @@ TNI_INLINE numbers numbers_of(const work *w, int64_t c) {
                      v_set(w->grad ? w->slope[c] : 0)};
 }
 
-TNI_INLINE numbers numbers_at(const work *w, int64_t c, int64_t left) {
+TNI_INLINE numbers numbers_at(const work *w, const bool grad, int64_t c, int64_t left) {
     numbers p = {v_load_some(V_NATIVE, w->mean, c, left, 0), v_load_some(V_NATIVE, w->scale, c, left, 0),
                  v_load_some(V_NATIVE, w->beta, c, left, 0), v_set(0), v_set(0)};
-    if (!w->grad) return p;
+    if (!grad) return p;
     p.shift = v_load_some(V_NATIVE, w->shift, c, left, 0);
     p.slope = v_load_some(V_NATIVE, w->slope, c, left, 0);
     return p;
@@ -259,59 +260,124 @@ TNI_INLINE void channel_kept(const tn_type t, const bool relu, const work *w, in
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A cache line of channels, from c on, over the rows of a part, with the sums in registers. `left`: channels there are
- * in the last vector. */
-TNI_INLINE void line_sums(const tn_type t, const bool relu, const int width, const work *w, int64_t part, int64_t c,
-                          int64_t left) {
+/* Where some rows are in every tensor. */
+typedef struct row_places {
+    const void *x[ROWS_TOGETHER], *residual[ROWS_TOGETHER], *dy[ROWS_TOGETHER];
+    void *y[ROWS_TOGETHER], *dx[ROWS_TOGETHER], *dresidual[ROWS_TOGETHER];
+} row_places;
+
+TNI_INLINE row_places places_of(const tn_type t, const work *w, int64_t r, const int count) {
+    row_places at;
+    for (int k = 0; k < count; k++) {
+        at.x[k] = row_at(t, &w->x, r + k);
+        at.residual[k] = row_at(t, &w->residual, r + k);
+        at.dy[k] = row_at(t, &w->dy, r + k);
+        at.y[k] = row_at(t, &w->y, r + k);
+        at.dx[k] = row_at(t, &w->dx, r + k);
+        at.dresidual[k] = row_at(t, &w->dresidual, r + k);
+    }
+    return at;
+}
+
+/* The sums of some channels over the rows of a part, from channel `c` on. Forward: of x - shift and of its square, the
+ * shift being the part's first row. Backward: of g and of g * d. */
+typedef struct tile_sums {
+    int64_t c;
+    real shift[TILE], a[TILE], b[TILE];
+} tile_sums;
+
+/* Adds `left` channels, from i on, of `count` rows. */
+TNI_INLINE void add_channels(const tn_type t, const bool relu, const bool grad, const work *w, const row_places *at,
+                             const int count, tile_sums *sums, int64_t i, int64_t left) {
+    const int64_t c = sums->c + i;
+    numbers p = {0};
+    if (grad)
+        p = numbers_at(w, true, c, left);
+    else
+        p.mean = v_load(V_NATIVE, sums->shift, i);
+    vreal a = v_load(V_NATIVE, sums->a, i), b = v_load(V_NATIVE, sums->b, i);
+    for (int k = 0; k < count; k++) {
+        const vreal d = v_load_some(t, at->x[k], c, left, 0) - p.mean;
+        const vreal g = grad ? passed(t, relu, &p, d, at->residual[k], at->dy[k], c, left) : d;
+        a += g;
+        b = v_fma(g, d, b);
+    }
+    v_store(V_NATIVE, sums->a, i, a);
+    v_store(V_NATIVE, sums->b, i, b);
+}
+
+TNI_INLINE void add_tile(const tn_type t, const bool relu, const bool grad, const work *w, int64_t r, const int count,
+                         tile_sums *sums, int64_t width) {
+    const row_places at = places_of(t, w, r, count);
+    int64_t i = 0;
+    for (; i + VL <= width; i += VL) add_channels(t, relu, grad, w, &at, count, sums, i, VL);
+    if (i < width) add_channels(t, relu, grad, w, &at, count, sums, i, width - i);
+}
+
+/* As moments_of_sums has it; backward the two sums as they are. */
+static void keep_sums(const work *w, int64_t part, double n, const tile_sums *sums, int64_t width) {
+    double *first = sums_at(w, part, 0, sums->c), *second = sums_at(w, part, 1, sums->c),
+           *third = sums_at(w, part, 2, sums->c);
+    for (int64_t i = 0; i < width; i++) {
+        const double sum = (double)sums->a[i], other = (double)sums->b[i], d = sum / n, m2 = other - sum * d;
+        first[i] = w->grad ? sum : n;
+        second[i] = w->grad ? other : (double)sums->shift[i] + d;
+        third[i] = m2 < 0 ? 0 : m2;
+    }
+}
+
+TNI_INLINE void row_sums_of(const tn_type t, const bool relu, const bool grad, const work *w, int64_t part) {
     const int64_t first = part * w->per_part, last = min(first + w->per_part, w->n * w->s);
-    vreal a[LINE] = {0}, b[LINE] = {0};
-    numbers p[LINE] = {0};
-    for (int k = 0; k < width; k++) {
-        if (w->grad) {
-            p[k] = numbers_at(w, c + k * VL, left);
-        } else {
-            p[k].mean = v_load_some(t, row_at(t, &w->x, first), c + k * VL, left, 0); /* the part's shift */
-        }
-    }
-    for (int64_t r = first; r < last; r++) {
-        const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
-        for (int k = 0; k < width; k++) {
-            const int64_t i = c + k * VL;
-            const vreal d = v_load_some(t, x, i, left, 0) - p[k].mean;
-            const vreal g = w->grad ? passed(t, relu, &p[k], d, residual, dy, i, left) : d;
-            a[k] += g;
-            b[k] = v_fma(g, d, b[k]);
-        }
-    }
-    for (int k = 0; k < width; k++) {
-        for (int j = 0; j < VL && j < left; j++) {
-            const int64_t i = c + k * VL + j;
-            moments m = {.n = (double)a[k][j], .mean = (double)b[k][j]}; /* backward: the two sums */
-            if (!w->grad) m = moments_of_sums((double)(last - first), p[k].mean[j], a[k][j], b[k][j]);
-            *sums_at(w, part, 0, i) = m.n;
-            *sums_at(w, part, 1, i) = m.mean;
-            *sums_at(w, part, 2, i) = m.m2;
-        }
+    tile_sums sums;
+    for (sums.c = 0; sums.c < w->c; sums.c += TILE) {
+        const int64_t width = min(w->c - sums.c, TILE);
+        const size_t bytes = (size_t)round_up(width, VL) * sizeof(real);
+        memset(sums.a, 0, bytes);
+        memset(sums.b, 0, bytes);
+        if (!grad) widen_run(t, r_at(t, row_at(t, &w->x, first), sums.c), sums.shift, width);
+        int64_t r = first;
+        for (; r + ROWS_TOGETHER <= last; r += ROWS_TOGETHER)
+            add_tile(t, relu, grad, w, r, ROWS_TOGETHER, &sums, width);
+        for (; r < last; r++) add_tile(t, relu, grad, w, r, 1, &sums, width);
+        keep_sums(w, part, (double)(last - first), &sums, width);
     }
 }
 
 TNI_INLINE void row_sums(const tn_type t, const bool relu, const work *w, int64_t part) {
-    int64_t c = 0;
-    for (; c + LINE * VL <= w->c; c += LINE * VL) line_sums(t, relu, LINE, w, part, c, VL);
-    for (; c < w->c; c += VL) line_sums(t, relu, 1, w, part, c, w->c - c);
+    if (w->grad)
+        row_sums_of(t, relu, true, w, part);
+    else
+        row_sums_of(t, false, false, w, part);
 }
 
-TNI_INLINE void row_apply(const tn_type t, const bool relu, const work *w, int64_t r) {
-    const void *x = row_at(t, &w->x, r), *residual = row_at(t, &w->residual, r), *dy = row_at(t, &w->dy, r);
-    void *y = row_at(t, &w->y, r), *dx = row_at(t, &w->dx, r), *dresidual = row_at(t, &w->dresidual, r);
-    for (int64_t i = 0; i < w->c; i += VL) {
-        const numbers p = numbers_at(w, i, w->c - i);
-        if (w->grad) {
-            backward_vector(t, relu, &p, x, residual, dy, dx, dresidual, i, w->c - i);
+/* `left` channels, from i on, of `count` rows. */
+TNI_INLINE void apply_channels(const tn_type t, const bool relu, const bool grad, const work *w, const row_places *at,
+                               const int count, int64_t i, int64_t left) {
+    const numbers p = numbers_at(w, grad, i, left);
+    for (int k = 0; k < count; k++) {
+        if (grad) {
+            backward_vector(t, relu, &p, at->x[k], at->residual[k], at->dy[k], at->dx[k], at->dresidual[k], i, left);
         } else {
-            forward_vector(t, relu, &p, x, residual, y, i, w->c - i);
+            forward_vector(t, relu, &p, at->x[k], at->residual[k], at->y[k], i, left);
         }
     }
+}
+
+TNI_INLINE void apply_rows(const tn_type t, const bool relu, const bool grad, const work *w, const int count,
+                           int64_t r) {
+    const int64_t c = w->c;
+    const row_places at = places_of(t, w, r, count);
+    int64_t i = 0;
+    for (; i + VL <= c; i += VL) apply_channels(t, relu, grad, w, &at, count, i, VL);
+    if (i < c) apply_channels(t, relu, grad, w, &at, count, i, c - i);
+}
+
+/* Rows first … last - 1. */
+TNI_INLINE void row_apply(const tn_type t, const bool relu, const bool grad, const work *w, int64_t first,
+                          int64_t last) {
+    int64_t r = first;
+    for (; r + ROWS_TOGETHER <= last; r += ROWS_TOGETHER) apply_rows(t, relu, grad, w, ROWS_TOGETHER, r);
+    for (; r < last; r++) apply_rows(t, relu, grad, w, 1, r);
 }
 
 /* ---- from the sums to each channel's numbers --------------------------------------------------------------------- */
@@ -416,7 +482,12 @@ TNI_INLINE void stage_of_type(const tn_type t, const bool relu, const loop *l, i
         case PLANE_SUMS: plane_sums(t, relu, w, i % w->c, i / w->c); break;
         case PLANE_APPLY: plane_apply(t, relu, w, i % w->c, i / w->c); break;
         case ROW_SUMS: row_sums(t, relu, w, i); break;
-        case ROW_APPLY: row_apply(t, relu, w, i); break;
+        case ROW_APPLY:
+            if (w->grad)
+                row_apply(t, relu, true, w, begin, end);
+            else
+                row_apply(t, relu, false, w, begin, end);
+            return;
         }
     }
 }
@@ -439,9 +510,36 @@ static void run_stage(const work *w, stage s, int64_t n, int64_t elements) {
     tn_parallel(w->call, n, tni_row_grain(elements), body, &l);
 }
 
-static void run(const work *w) {
+/* Adds a part of all channels to the first one: backward two sums, forward what moments_merge does, n numbers of each
+ * channel being in the first part so far. */
+static void merge_sums(double *restrict a, const double *restrict b, int64_t count) {
+    for (int64_t i = 0; i < count; i++) a[i] += b[i];
+}
+
+static void merge_moments(double *restrict mean, double *restrict m2, const double *restrict more_mean,
+                          const double *restrict more_m2, int64_t count, double n, double share) {
+    for (int64_t i = 0; i < count; i++) {
+        const double d = more_mean[i] - mean[i];
+        mean[i] += d * share;
+        m2[i] += more_m2[i] + d * d * n * share;
+    }
+}
+
+/* Rows: the parts of all channels become one. Every channel has as many values in a part. */
+static void merge_parts(work *w) {
+    double *first = sums_at(w, 0, 0, 0), *mean = sums_at(w, 0, 1, 0), *m2 = sums_at(w, 0, 2, 0);
+    for (int64_t part = 1; part < w->parts; part++) {
+        const double *more = sums_at(w, part, 0, 0), n = first[0], share = more[0] / (n + more[0]);
+        if (!w->grad) merge_moments(mean, m2, more + w->c, more + 2 * w->c, w->c, n, share);
+        merge_sums(first, more, w->grad ? 2 * w->c : w->c);
+    }
+    w->parts = min(w->parts, 1);
+}
+
+static void run(work *w) {
     if (w->rows) {
         run_stage(w, ROW_SUMS, w->parts, w->per_part * w->c);
+        if (w->c > 0) merge_parts(w);
     } else if (w->parts <= 1) {
         run_stage(w, CHANNELS, w->c, w->n * w->s);
         return;

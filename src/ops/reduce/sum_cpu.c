@@ -3,6 +3,7 @@
  * double, so that the error does not grow with the count. */
 #include "sum.h"
 
+#include "cpu/short_rows.h"
 #include "ops/runs.h"
 
 enum {
@@ -85,7 +86,14 @@ TNI_INLINE double sum_units(const tn_type t, const job *j, const void *p, int64_
 TNI_INLINE void sum_plain_rows(const tn_type t, const job *j, const void *x, int64_t x_stride, void *y,
                                int64_t y_stride, int64_t count) {
     const int64_t n = j->s.n, step = j->s.step;
-    if (step == 1 && n >= VL) {
+    if (step == 1 && n <= SHORT) {
+        const short_rows s = short_rows_of(count, n, x_stride, 0);
+        for (int64_t i = 0; i < count; i++) {
+            vreal sum = short_last(t, &s, x, i);
+            for (int k = 0; k < s.whole; k++) sum += v_load(t, x, i * x_stride + k * VL);
+            r_store(t, y, i * y_stride, v_sum(sum));
+        }
+    } else if (step == 1) {
         for (int64_t i = 0; i < count; i++)
             r_store(t, y, i * y_stride, (real)sum_dense(t, r_at(t, x, i * x_stride), n));
     } else if (n <= SHALLOW) {
@@ -145,12 +153,22 @@ typedef struct columns {
     real sums[TNI_SUM_TILE];
     double total[TNI_SUM_TILE];
     int64_t width, depth;
+    bool has_total; /* else it is not even set to 0 */
 } columns;
 
+static void columns_begin(columns *c, int64_t width) {
+    c->width = width;
+    c->depth = 0;
+    c->has_total = false;
+    memset(c->sums, 0, (size_t)width * sizeof(real));
+}
+
 static void columns_flush(columns *c) {
+    if (!c->has_total) memset(c->total, 0, (size_t)c->width * sizeof(double));
     for (int64_t i = 0; i < c->width; i++) c->total[i] += (double)c->sums[i];
     memset(c->sums, 0, (size_t)c->width * sizeof(real));
     c->depth = 0;
+    c->has_total = true;
 }
 
 /* Adds `count` rows to `width` vectors of sums; the last vector may have only `left` columns. Even and odd rows are
@@ -223,19 +241,28 @@ TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void 
     }
 }
 
+/* So few rows that their sums are the result. */
+TNI_INLINE void store_sums(const tn_type t, const real *sums, void *y, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(t, y, i, v_load(V_NATIVE, sums, i));
+    if (i < n) store_tail(t, y, i, n - i, load_tail(V_NATIVE, sums, i, n - i, 0));
+}
+
 TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_t end) {
     const tni_sum *s = &j->s;
+    const bool plain = s->sums == 0 && s->fold == 1 && s->y_step == 1;
     const int64_t tiles = ceil_div(s->n, TNI_SUM_TILE);
     columns c;
     for (int64_t i = begin; i < end; i++) {
         const int64_t part = i / s->items, item = i % s->items, tile = item % tiles * TNI_SUM_TILE;
         const int64_t width = min(s->n - tile, TNI_SUM_TILE), first = part * s->per_part;
         const tni_row at = tni_row_at(&s->kept, item / tiles);
-        c.width = width * s->fold;
-        c.depth = 0;
-        memset(c.sums, 0, (size_t)c.width * sizeof(real));
-        memset(c.total, 0, (size_t)c.width * sizeof(double));
+        columns_begin(&c, width * s->fold);
         add_units(t, j, &c, r_at(t, j->x, at.at[0] + tile * s->step), first, min(first + s->per_part, s->units));
+        if (plain && !c.has_total) {
+            store_sums(t, c.sums, r_at(t, j->y, at.at[1] + tile), width);
+            continue;
+        }
         columns_flush(&c);
         for (int64_t k = 0; k < width; k++) {
             for (int64_t f = 1; f < s->fold; f++) c.total[k] += c.total[f * width + k];
