@@ -70,6 +70,11 @@ template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
     }
 }
 
+/* MODE 3: which of two elements, from i >= -1 on, are below `past` and not before 0. */
+TN_DEVICE int two_left(int i, int past) { return ((u32)i < (u32)past) | (i + 1 < past) << 1; }
+/* Whether p is behind a multiple of two elements. */
+template <class T> TN_DEVICE u32 parity_of(const T *p) { return (u32)((u64)p / sizeof(T)) & 1; }
+
 /* ---- loads: the first n of N elements; the others are 0 ---------------------------------------------------------- */
 
 /* `step` elements apart. */
@@ -80,31 +85,57 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* Two elements; bit j of `there` says whether element j is: a row may begin between them, or end. Those of 16 bits are
- * one word where its place in memory allows it. */
-template <class T> TN_DEVICE vec<T, 2> load_two(const T *p, int there) {
-    union {
-        vec<T, 2> a;
-        u32 w[sizeof(T) < 4 ? 1 : sizeof(T) / 2];
-    } r;
-    if constexpr (sizeof(T) == 2) {
-        r.w[0] = load_halves_if(p, there);
-    } else if constexpr (sizeof(T) == 4) {
-        r.w[0] = load_word_if(p, there & 1);
-        r.w[1] = load_word_if(p + 1, there & 2);
-    } else {
-        r.a.v[0] = there & 1 ? p[0] : T{};
-        r.a.v[1] = there & 2 ? p[1] : T{};
+/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has the words x, x + ACROSS, … and word w
+ * has the elements 2 w - odd and 2 w - odd + 1, as far as they are among the row's n; the others are 0. Those of 16 bits
+ * are words of memory where the row begins as `odd` says. All loads are under way before the first is waited for: the
+ * row's first and last word, which may be halves, come behind the others. */
+template <u32 ACROSS, class T, int U>
+TN_DEVICE void load_words(vec<T, 2> (&v)[U], const T *row, int n, u32 odd, u32 x) {
+    const int begin = (int)(2 * x) - (int)odd, last = n - 1;
+    const T *const p = row + begin;
+    if (sizeof(T) != 2 || parity_of(row) != odd) {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            const int i = begin + u * (int)(2 * ACROSS);
+            if constexpr (sizeof(T) == 2) {
+                union {
+                    u32 w;
+                    vec<T, 2> a;
+                } r;
+                r.w = load_halves_if(p + u * (int)(2 * ACROSS), two_left(i, n));
+                v[u] = r.a;
+            } else {
+                v[u].v[0] = (u32)i < (u32)n ? p[u * (int)(2 * ACROSS)] : T{};
+                v[u].v[1] = i + 1 < n ? p[u * (int)(2 * ACROSS) + 1] : T{};
+            }
+        }
+        return;
     }
-    return r.a;
+    if constexpr (sizeof(T) == 2) {
+        union words_of_two {
+            u32 w[U];
+            vec<T, 2> a[U];
+            TN_MEMBER words_of_two() {}
+        } r;
+        const u32 whole = n > 0 ? (u32)last : 0; /* a word that begins below has both */
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            r.w[u] = load_word_if(p + u * (int)(2 * ACROSS), (u32)(begin + u * (int)(2 * ACROSS)) < whole);
+        if (begin < 0 && n > 0) r.w[0] = (u32)row[0].bits << 16;
+        if (n > 0 && (((u32)last + odd) & 1) == 0 && ((u32)last + odd) / 2 % ACROSS == x) {
+            const u32 half = row[last].bits;
+#pragma unroll
+            for (int u = 0; u < U; u++) r.w[u] = begin + u * (int)(2 * ACROSS) == last ? half : r.w[u];
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) v[u] = r.a[u];
+    }
 }
 
 /* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
- * whole vectors; 3: two at a time, of rows that begin anywhere. */
+ * whole vectors. (3, of rows that begin anywhere: load_words.) */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
-    if constexpr (MODE == 3) {
-        return load_two(p, n);
-    } else if constexpr (N == 1 && sizeof(T) == 4) {
+    if constexpr (N == 1 && sizeof(T) == 4) {
         union {
             u32 w;
             vec<T, 1> a;
@@ -137,9 +168,7 @@ template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, 
 /* The same, of what is worth a place in the nearest cache. */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_kept(const T *p, int n) {
     constexpr int W = (int)sizeof(T) * N / 4;
-    if constexpr (MODE == 3) {
-        return load_two(p, n);
-    } else if constexpr (MODE > 0 && W > 0) {
+    if constexpr (MODE > 0 && W > 0) {
         union {
             vec<u32, W> w;
             vec<T, N> a;
@@ -171,10 +200,10 @@ template <class T, int N, class A> TN_DEVICE void store_apart(T *p, i64 step, co
     }
 }
 
-/* As load_two. */
+/* Which of two elements there are: bits of `there`; 7: both, and they are a word of memory. */
 template <class T, class A> TN_DEVICE void store_two(T *p, const A (&y)[2], int there) {
     if constexpr (sizeof(T) == 2) {
-        if (there == 3 && ((u64)p & 3) == 0) {
+        if (there & 4 || (there == 3 && ((u64)p & 3) == 0)) {
             *(vec<T, 2> *)p = narrow_vector<T, 2>(y);
             return;
         }
@@ -217,9 +246,4 @@ template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) 
     const I n = past - from;
     return n <= 0 ? 0 : n < most ? (int)n : most;
 }
-/* MODE 3: which of two elements, from i >= -1 on, are below `past` and not before 0. */
-TN_DEVICE int two_left(int i, int past) { return ((u32)i < (u32)past) | (i + 1 < past) << 1; }
-/* Whether p is behind a multiple of two elements. */
-template <class T> TN_DEVICE u32 parity_of(const T *p) { return (u32)((u64)p / sizeof(T)) & 1; }
-
 } // namespace tn

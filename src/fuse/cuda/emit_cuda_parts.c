@@ -451,8 +451,14 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
     if (any) tni_text_add(part->text, "%s}\n", margin);
 }
 
-/* Where vector u of a row begins, and how many of its elements, or which, there are before `past`. Rows that are
- * streamed may be longer than an int counts. */
+/* Where vector u of a row begins, c, and how many of its elements, or which, are before `past`: n. Rows that are
+ * streamed may be longer than an int counts. Of rows that begin anywhere most words are whole, for all threads alike:
+ * what is done with a vector is there twice, and once without questions. */
+static void print_column(const tni_gpu_part *part) {
+    tni_text_add(part->text,
+                 "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n",
+                 part->odd ? " - (int)odd" : "", part->cluster > 1 ? "from + " : "");
+}
 void tni_gpu_place(const tni_gpu_part *part, const char *past) {
     if (part->streams) {
         tni_text_add(part->text,
@@ -461,11 +467,34 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
                      past);
         return;
     }
-    tni_text_add(part->text,
-                 "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n"
-                 "            const int n = %s(i, %s%s);\n",
-                 part->odd ? " - (int)odd" : "", part->cluster > 1 ? "from + " : "",
-                 part->odd ? "two_left" : "count_left<MODE>", past, part->odd ? "" : ", VL");
+    print_column(part);
+    if (part->odd) {
+        tni_text_add(part->text, "            auto todo = [&](const int n) {\n            (void)n;\n");
+    } else {
+        tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
+    }
+}
+void tni_gpu_place_end(const tni_gpu_part *part, const char *past) {
+    if (part->odd)
+        tni_text_add(part->text,
+                     "            };\n            if (even && u > 0 && (int)((u + 1) * across * VL) <= %1$s) todo(7);\n"
+                     "            else todo(two_left(i, %1$s));\n",
+                     past);
+}
+
+/* Whether the words of a row are words of memory, in all tensors that have rows of their own. */
+void tni_gpu_even(const tni_gpu_part *part, const char *margin) {
+    const tni_pass *pass = part->p->pass;
+    if (!part->odd) return;
+    tni_text_add(part->text, "%sconst bool even = true", margin);
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const tni_memory *m = &pass->memory[i];
+        bool moves = pass->n_dims == 0;
+        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
+        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2)
+            tni_text_add(part->text, " && parity_of(m%1$d + o%1$d) == odd", (int)i);
+    }
+    tni_text_add(part->text, ";\n");
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -492,7 +521,9 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
                      "#pragma unroll\n        for (int u = 0; u < U; u++) {\n",
                      type, type, (int)i, part->lanes > 32 ? "piece" : "(piece * (p.threads / 32) + tid / 32)", (int)i,
                      at);
-        tni_gpu_place(part, "have");
+        print_column(part);
+        tni_text_add(part->text, "            const int n = %s;\n",
+                     part->odd ? "two_left(i, have)" : "count_left<MODE>(i, have, VL)");
         tni_text_add(part->text, "            store_totals<MODE>(g + c * s[%d], s[%d], r%d[u], n);\n        }\n    }\n",
                      step, step, (int)i);
     } else {

@@ -66,6 +66,13 @@ static void find_saved(tni_gpu_part *part) {
     }
 }
 
+/* Of rows that begin anywhere, all words at once. */
+static void print_words(const tni_gpu_part *part, int32_t node, const char *to, bool fixed) {
+    const int m = (int)part->p->memory_of[node];
+    tni_text_add(part->text, "        load_words<across>(%s%d, m%d + %s%d%s, %s, odd, x);\n", to, m, m,
+                 fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "", fixed ? "have" : "left");
+}
+
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
  * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers,
  * all of them with each tile. */
@@ -79,13 +86,19 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
         any = true;
     }
     if (!any) return;
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    tni_gpu_place(part, fixed ? "have" : "left");
+    if (!part->odd) {
+        tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+        tni_gpu_place(part, fixed ? "have" : "left");
+    }
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
-        tni_gpu_take(part, i, fixed ? "b" : "o", "n");
+        if (part->odd) {
+            print_words(part, i, "v", fixed);
+        } else {
+            tni_gpu_take(part, i, fixed ? "b" : "o", "n");
+        }
     }
-    tni_text_add(part->text, "        }\n");
+    if (!part->odd) tni_text_add(part->text, "        }\n");
 }
 
 /* ---- sums of exponentials ---------------------------------------------------------------------------------------- */
@@ -136,7 +149,7 @@ static void find_pairs(tni_gpu_part *part) {
 
 /* What is the same in every row, where it is loaded when needed; the others are there. */
 static void print_fixed(const tni_gpu_part *part) {
-    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
+    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums && !part->odd; i++) {
         if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
         tni_text_add(part->text, "            vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)part->p->memory_of[i]);
@@ -349,11 +362,12 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     tni_gpu_place(part, "left");
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
-        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
+        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || part->odd || !p->fixed[i]);
         if (there) tni_text_add(part->text, "            hide(v%d[u]);\n", (int)p->memory_of[i]);
     }
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", stage, "[u]");
+    tni_gpu_place_end(part, "left");
     tni_text_add(part->text, "        }\n");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0) print_beside(part, stage, i);
@@ -423,15 +437,21 @@ static void print_fetch(const tni_gpu_part *part) {
                              "        const bool there = d < past;\n"
                              "        const int left = there ? (int)have : 0;\n");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
-    tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    tni_gpu_place(part, "left");
+    if (!part->odd) {
+        tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+        tni_gpu_place(part, "left");
+    }
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_moving(part, i)) continue;
+        if (part->odd) {
+            print_words(part, i, "f", false);
+            continue;
+        }
         tni_text_add(part->text, "            f%d[u] = ", (int)p->memory_of[i]);
         tni_gpu_vector(part, i, "o", "n");
         tni_text_add(part->text, ";\n");
     }
-    tni_text_add(part->text, "        }\n    };\n    fetch(first);\n");
+    tni_text_add(part->text, "%s    };\n    fetch(first);\n", part->odd ? "" : "        }\n");
 }
 
 static void print_fetched(const tni_gpu_part *part) {
@@ -457,7 +477,7 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     if (part->streams) begin_sums(part);
     tni_gpu_ring(part);
     if (part->ahead) print_fetch(part);
-    if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
+    if (!part->streams && (part->n_sums || part->odd)) print_row_loads(part, part->needed, true);
     if (part->cluster > 1 && part->n_sums) tni_text_add(part->text, "    cluster_wait();\n");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
     /* without sums a block has one round */
@@ -468,6 +488,7 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
                  "        const %1$s left = there ? (%1$s)have : 0;\n",
                  part->streams ? "i64" : "int");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
+    tni_gpu_even(part, "        ");
     tni_gpu_row_loads(part, "        ", "", "there");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (part->saved[i])

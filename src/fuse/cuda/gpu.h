@@ -188,8 +188,11 @@ void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single v
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
-/* Of parts that reduce rows: where vector u begins, c, and how many of its elements, or which, are before `past`: n. */
+/* Of parts that reduce rows: what is done with vector u stands between these two. It begins at column c, and n says how
+ * many of its elements, or which, are before `past`. */
 void tni_gpu_place(const tni_gpu_part *part, const char *past);
+void tni_gpu_place_end(const tni_gpu_part *part, const char *past);
+void tni_gpu_even(const tni_gpu_part *part, const char *margin);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
 void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
 void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */

@@ -1,6 +1,4 @@
 /* How much each thread of a kernel has, and over which grid. */
-#include <stdlib.h>
-
 #include "gpu.h"
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
@@ -9,8 +7,9 @@ typedef struct elements {
     int64_t most;          /* bytes of an element that lies beside its neighbours, in tensors that move */
     int32_t moving, fixed; /* bytes that are loaded for one column: of this row, and of every row */
     int32_t operations;
-    int32_t leaves; /* that are loaded */
-    bool stored;    /* some are */
+    int32_t held;    /* tensors that are loaded and differ from row to row */
+    int32_t results; /* that have elements of their own, or columns that are sums over rows */
+    bool stored;     /* some are */
 } elements;
 
 static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
@@ -18,6 +17,22 @@ static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
     int64_t size = (int64_t)tn_type_size(m->type);
     if (m->strides[pass->n_dims] != 1) return;
     if (size > e->most) e->most = size;
+}
+
+/* Dimensions of the tensor that a leaf is loaded from; what passes hand on has those of the result. */
+static int32_t rank_of(const tni_gpu_part *part, int32_t node) {
+    const tni_memory *m = &part->p->pass->memory[part->p->memory_of[node]];
+    return m->where == TNI_FROM_CALL_IN ? part->p->b->call->in[m->index].views->ndim : TN_MAX_RANK;
+}
+
+/* The same for every row. Of a single row that is not to be seen: there it is what has fewer dimensions than others, so
+ * that a row is computed alone as it is beside others. */
+static bool is_fixed(const tni_gpu_part *part, int32_t node) {
+    if (part->p->fixed[node] || part->p->pass->n_dims > 0) return part->p->fixed[node];
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (tni_gpu_is_leaf(part, i) && rank_of(part, i) > rank_of(part, node)) return true;
+    }
+    return false;
 }
 
 static elements count_elements(const tni_gpu_part *part) {
@@ -28,10 +43,10 @@ static elements count_elements(const tni_gpu_part *part) {
         if (p->level[i] == TNI_ELEMENT) e.operations++;
         if (!tni_gpu_is_leaf(part, i)) continue;
         int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
-        e.leaves++;
-        if (p->fixed[i]) {
+        if (is_fixed(part, i)) {
             e.fixed += size;
         } else {
+            e.held++;
             e.moving += size;
             count_memory(&e, p->pass, p->memory_of[i]);
         }
@@ -40,7 +55,10 @@ static elements count_elements(const tni_gpu_part *part) {
         bool here = tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT;
         if (here) count_memory(&e, p->pass, p->todo_memory[t]);
         e.stored |= here;
+        e.results += here;
     }
+    for (int32_t i = 0; i < part->n_sums; i++)
+        e.results += p->pass->accumulators[part->sums[i]].strides[p->pass->n_dims] != 0;
     return e;
 }
 
@@ -156,7 +174,7 @@ static int32_t find_reference(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
-        bool moves = false;
+        bool moves = pass->n_dims == 0;
         for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
         if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2) return i;
     }
@@ -172,16 +190,17 @@ static void take_apart(tni_gpu_part *part, const elements *e, bool two) {
     part->whole = !part->odd;
 }
 
-/* Vectors that a thread should have of a row, and at most. By the types and the number of tensors alone, whether they
- * differ from row to row or not: of a single row that cannot be said. */
+/* Vectors that a thread should have of a row, and at most: as many as its registers have room for. Results beside the
+ * first one are sums that threads keep, or would be, were there more rows. */
 typedef struct row_form {
     int64_t each, most;
 } row_form;
 
 static row_form form_of(const tni_gpu_part *part, const elements *e) {
+    enum { UNROLL = 16 };
     const int64_t unit = e->most ? max(16 / (e->most * part->vector), 1) : 1; /* vectors that have 16 bytes */
-    const int64_t most = e->leaves <= 3 ? 4 : e->leaves <= 6 ? 2 : 1;
-    return (row_form){.each = min(most, 2) * unit, .most = most * unit};
+    const int64_t most = e->held <= 1 && e->results <= 1 ? 8 : e->held <= 2 ? 4 : e->held <= 4 ? 2 : 1;
+    return (row_form){.each = min(most, 2) * unit, .most = min(most * unit, UNROLL)};
 }
 
 /* Blocks of the largest cluster that there can be. */
@@ -199,42 +218,35 @@ static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
     return ceil_div(columns + part->odd, part->vector);
 }
 
-static int64_t knob(const char *name, int64_t usual) {
-    const char *text = getenv(name);
-    return text ? atoll(text) : usual;
-}
-
-/* How many threads have a row and how many vectors each, by the row's length and the types alone. */
+/* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
+ * memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with longer rows those have
+ * more, and where registers end, blocks of a cluster share a row. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    const int64_t FEW = knob("X_FEW", 256), MANY = knob("X_MANY", 512), PART = knob("X_PART", 256), STREAM = 512;
+    enum { THREADS = 512 };
     const row_form f = form_of(part, e);
     const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
+    const int32_t blocks = most_blocks(part);
     int64_t each = f.each, here = chunks; /* of a block */
-    part->streams = false;
     part->cluster = 1;
     part->width = columns;
-    if (chunks <= 32 * each) {
+    while (here > THREADS * f.most && part->cluster <= blocks) {
+        part->cluster *= 2;
+        part->width = round_up(ceil_div(columns, part->cluster), 64 * part->vector);
+        here = count_chunks(part, part->width);
+    }
+    part->streams = part->cluster > blocks;
+    if (part->streams) {
+        part->cluster = 1;
+        part->width = columns;
+        part->lanes = THREADS;
+        each = f.most;
+    } else if (here <= 32 * each) {
         part->lanes = 1;
-        while (part->lanes * each < chunks) part->lanes *= 2;
-        each = chunks > part->lanes ? ceil_div(chunks, part->lanes) : 1;
+        while (part->lanes * each < here) part->lanes *= 2;
+        each = here > part->lanes ? ceil_div(here, part->lanes) : 1;
     } else {
-        const int32_t blocks = most_blocks(part);
-        while (here > MANY * f.most && ceil_div(here, PART) > f.most && part->cluster < 2 * blocks) {
-            part->cluster *= 2;
-            part->width = round_up(ceil_div(columns, part->cluster), 64 * part->vector);
-            here = count_chunks(part, part->width);
-            if (part->cluster == blocks && here <= MANY * f.most) break;
-        }
-        part->streams = part->cluster > blocks;
-        if (part->streams) {
-            part->cluster = 1;
-            part->width = columns;
-            part->lanes = (int32_t)STREAM;
-            each = f.most;
-        } else {
-            while (each < f.most && each * FEW < here) each++;
-            part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
-        }
+        while (each * THREADS < here) each++;
+        part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
     }
     part->threads = part->lanes > 32              ? part->lanes
                     : part->small || part->n_sums ? TNI_GPU_THREADS
@@ -277,11 +289,11 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
 /* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as
  * many rows as a block has at a time. */
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
-    enum { BYTES = 64 << 10, MOST = 96 << 10 };
-    const int64_t THREADS = knob("X_WALK", 512);
+    enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10, WIDE = 160 << 10 };
+    const int64_t most = part->cluster > 1 ? WIDE : MOST; /* who waits for other blocks has another one beside it */
     g->slot = g->down * part->width;
     int64_t stage = g->slot * e->moving, per_sm = max((THREADS + g->block / 2) / g->block, 1);
-    while (per_sm > 1 && 2 * per_sm * stage > MOST) per_sm--;
+    while (per_sm > 1 && 2 * per_sm * stage > most) per_sm--;
     g->stages = BYTES / (per_sm * stage);
     if (g->stages < 2) g->stages = 2;
     if (g->stages > TNI_GPU_STAGES) g->stages = TNI_GPU_STAGES;
