@@ -34,7 +34,8 @@ static bool was_said(const char *line) {
     return strstr(text, line) != NULL;
 }
 
-/* Written by hand in the form of ncu's --csv: what the program says, remarks, and the table, with commas in texts. */
+/* As ncu of CUDA 13.0 printed it for `tenon bench --ncu` on an H200: remarks, what the program says, and the table,
+ * with commas in texts. Kernels, values and the lines in the middle are the tests'. */
 #define TITLES                                                                                                    \
     "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\",\"Block Size\"," \
     "\"Grid Size\",\"Device\",\"CC\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n"
@@ -42,15 +43,15 @@ static bool was_said(const char *line) {
     "\"" id "\",\"77\",\"tenon\",\"127.0.0.1\",\"" kernel "\",\"1\",\"13\",\"(128, 1, 1)\",\"(8192, 1, 1)\",\"0\","  \
     "\"9.0\",\"Command line profiler metrics\",\"sm__warps_active.avg.pct_of_peak_sustained_active\",\"%\",\"" value \
     "\"\n"
-#define TABLE(rows)                                                                                               \
-    "cat <<'END'\n==PROF== Connected to process 77\n==PROF== Profiling \"a\" - 0: 0%....100% - 1 pass\n\nmy_op\n" \
-    "==PROF== Disconnected\n" TITLES rows "END\n"
+#define TABLE(rows)                                                                                            \
+    "cat <<'END'\n==PROF== Connected to process 77 (/usr/bin/tenon)\nNVIDIA H200 (cuda:0), 132 SMs\n\nmy_op\n" \
+    "==PROF== Disconnected from process 77\n" TITLES rows "END\n"
 
 static void test_numbers(void) {
     kernel_use uses[] = {{.launch = {.name = "sum_parts", .grid = 0}}, /* not needed for this shape */
                          {.launch = {.name = "scan", .grid = 8}},
                          {.launch = {.name = "scan_parts", .grid = 8192}}};
-    write_ncu(TABLE(ROW("0", "scan_parts(const float *, float *, long long)", "71.34") ROW("1", "scan", "8.5")));
+    write_ncu(TABLE(ROW("0", "scan_parts(const float *, float *, long long)", "71.34") ROW("1", "scan", "8.50")));
     measure(uses, 3);
     CHECK_ROW(why[0] == 0, "%s", why);
     CHECK(uses[0].measured == 0);
