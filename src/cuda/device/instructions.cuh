@@ -137,8 +137,8 @@ TN_DEVICE u32 load_word_if(const void *p, bool there) {
                  : "l"(p), "r"((u32)there));
     return r;
 }
-/* Two elements of 16 bits: both (there is 3), the first (1), the second (2) or none. One load where p is at a multiple of
- * 4 bytes, two else; no branch here either. */
+/* Two elements of 16 bits: both (there is 3), the first (1), the second (2) or none. One load where p is at a multiple
+ * of 4 bytes, two else; no branch here either. */
 TN_DEVICE u32 load_halves_if(const void *p, int there) {
     const bool whole = there == 3 && ((u64)p & 3) == 0;
     u32 low, high;

@@ -81,7 +81,7 @@ template <class Op, u32 ACROSS, class T> TN_DEVICE T pair_total(const two_partia
     return lane == 31 ? low : Op::of(low, high);
 }
 
-/* ---- sums that keep columns --------------------------------------------------------------------------------------- */
+/* ---- sums that keep columns -------------------------------------------------------------------------------------- */
 
 /* The totals of N of them, of which n are there, into a block's own place. */
 template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i64 step, R (&r)[N], int n) {

@@ -85,10 +85,10 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has the words x, x + ACROSS, … and word w
- * has the elements 2 w - odd and 2 w - odd + 1, as far as they are among the row's n; the others are 0. Those of 16 bits
- * are words of memory where the row begins as `odd` says. All loads are under way before the first is waited for: the
- * row's first and last word, which may be halves, come behind the others. */
+/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has the words x, x + ACROSS, … and word
+ * w has the elements 2 w - odd and 2 w - odd + 1, as far as they are among the row's n; the others are 0. Those of 16
+ * bits are words of memory where the row begins as `odd` says. All loads are under way before the first is waited for:
+ * the row's first and last word, which may be halves, come behind the others. */
 template <u32 ACROSS, class T, int U>
 TN_DEVICE void load_words(vec<T, 2> (&v)[U], const T *row, int n, u32 odd, u32 x) {
     const int begin = (int)(2 * x) - (int)odd, last = n - 1;
@@ -204,7 +204,12 @@ template <class T, int N, class A> TN_DEVICE void store_apart(T *p, i64 step, co
 template <class T, class A> TN_DEVICE void store_two(T *p, const A (&y)[2], int there) {
     if constexpr (sizeof(T) == 2) {
         if (there & 4 || (there == 3 && ((u64)p & 3) == 0)) {
-            *(vec<T, 2> *)p = narrow_vector<T, 2>(y);
+            union {
+                vec<T, 2> a;
+                u32 w;
+            } r;
+            r.a = narrow_vector<T, 2>(y);
+            *(u32 *)p = r.w;
             return;
         }
     }

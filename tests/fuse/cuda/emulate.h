@@ -1,7 +1,7 @@
-/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block, or of a cluster of
- * blocks, is a coroutine that runs until it waits for the others. Shared memory is what the library has for its (only)
- * thread; blocks of a cluster take turns with it. This stands in for CUDA's own words, and for three files of src/cuda/device:
- * instructions.cuh, bulk.cuh and cluster.cuh, which find their guards defined. */
+/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block, or of a cluster
+ * of blocks, is a coroutine that runs until it waits for the others. Shared memory is what the library has for its only
+ * thread; blocks of a cluster take turns with it. This stands in for CUDA's own words, and for three files of
+ * src/cuda/device: instructions.cuh, bulk.cuh and cluster.cuh, which find their guards defined. */
 #include <link.h>
 #include <math.h>
 #include <stdlib.h>
