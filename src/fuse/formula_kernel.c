@@ -50,6 +50,19 @@ bool tni_formula_kernel_accepts(const tn_call *call) {
     return call->device.kind != TN_CUDA || tni_nvrtc_version(call->name) > 0;
 }
 
+bool tni_formula_rows_accepts(const tn_call *call) {
+    const tni_formula_kernel *own = call->kernel->data;
+    return own->wins(call) && tni_formula_kernel_accepts(call);
+}
+
+bool tni_formula_wins(const tn_view *x, tni_formula_lengths from) {
+    const size_t size = tn_type_size(x->type);
+    if (x->ndim == 0 || (size != 2 && size != 4)) return false;
+    const int64_t n = x->shape[x->ndim - 1], *const limits = n * (int64_t)size % 16 == 0 ? from.whole : from.odd;
+    const int64_t limit = limits[size == 4];
+    return limit > 0 && n >= limit;
+}
+
 tn_status tni_formula_kernel_prepare(const tn_call *call, void **state) {
     const tni_fuse *parsed;
     tni_program *program;

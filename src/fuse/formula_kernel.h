@@ -7,7 +7,10 @@
  *
  * It is a row of the list like any other: its place says whether it or another is preferred, and it is called
  * "formula". The statements compute the outputs of the operator's contract, without lists. They are read when the
- * first call comes. A row whose kernels all come from its formula needs none of this: it has `.formula`. */
+ * first call comes. A row whose kernels all come from its formula needs none of this: it has `.formula`.
+ *
+ * Where the formula is faster for some calls, a second row, "rows", stands in front of the kernels by hand and takes
+ * just those: TNI_FORMULA_ROWS(TN_CUDA, softmax_formula), with `.wins`. */
 #ifndef TNI_FORMULA_KERNEL_H
 #define TNI_FORMULA_KERNEL_H
 
@@ -18,6 +21,7 @@
 typedef struct tni_formula_kernel {
     const char *statements;
     bool (*accepts)(const tn_call *call); /* NULL: whatever the signature allows */
+    bool (*wins)(const tn_call *call);    /* of TNI_FORMULA_ROWS: where it is faster than the kernels behind it */
     _Atomic(struct tni_fuse *) parsed;    /* NULL: no call has come yet */
     struct tni_formula_kernel *older;     /* that was parsed before */
 } tni_formula_kernel;
@@ -35,6 +39,22 @@ void tni_formula_kernel_release(void *state);
         .workspace = tni_formula_kernel_workspace, .prepare = tni_formula_kernel_prepare,              \
         .release = tni_formula_kernel_release, .run = tni_formula_kernel_run, .data = &(formula)       \
     }
+
+bool tni_formula_rows_accepts(const tn_call *call);
+#define TNI_FORMULA_ROWS(on, formula)                                                             \
+    {                                                                                             \
+        .name = "rows", .device = (on), .flags = TN_STRIDED, .accepts = tni_formula_rows_accepts, \
+        .workspace = tni_formula_kernel_workspace, .prepare = tni_formula_kernel_prepare,         \
+        .release = tni_formula_kernel_release, .run = tni_formula_kernel_run, .data = &(formula)  \
+    }
+
+/* From which length of a row on a formula is faster, for elements of 2 bytes and of 4; 0: never. */
+typedef struct tni_formula_lengths {
+    int64_t whole[2]; /* rows of whole vectors of 16 bytes */
+    int64_t odd[2];   /* others */
+} tni_formula_lengths;
+/* Whether the rows of x, along the last dimension, are that long. */
+bool tni_formula_wins(const tn_view *x, tni_formula_lengths from);
 
 /* The formula of such a kernel of an operator. */
 tn_status tni_formula_kernel_parsed(const tn_kernel *kernel, const char *op, const struct tni_fuse **parsed);

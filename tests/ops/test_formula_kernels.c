@@ -20,7 +20,7 @@ typedef struct twin {
 
 static const tn_kernel *formula_kernel_of(const tn_op *row) {
     const tn_kernel *k = row->kernels;
-    while (k->name && k->run != tni_formula_kernel_run) k++;
+    while (k->name && strcmp(k->name, "formula") != 0) k++;
     return k->name ? k : NULL;
 }
 
@@ -132,7 +132,59 @@ static void they_take_what_they_can(void) {
     }
 }
 
+/* ---- where they are preferred ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *op, *sample;
+    tn_type type;
+    bool preferred;
+} rows[] = {
+    {"softmax", "s=[2, 8192]", TN_BF16, false},
+    {"softmax", "s=[2, 12288]", TN_BF16, true},
+    {"softmax", "s=[2, 12288]", TN_F32, false},
+    {"softmax", "s=[2, 5001]", TN_F32, true},
+    {"softmax", "s=[2, 5001]", TN_F64, false},
+    {"softmax", "s=[12288, 2] axis=0", TN_BF16, false},
+    {"softmax", "s=[2, 12288] mask", TN_BF16, false},
+    {"softmax_grad", "s=[2, 1025]", TN_F16, true},
+    {"layer_norm", "r=[2] c=769 gamma beta", TN_BF16, true},
+    {"layer_norm", "r=[2] c=768 gamma beta", TN_BF16, false},
+    {"layer_norm_grad", "r=[2] c=18432 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", TN_BF16, true},
+    {"layer_norm_grad", "r=[2] c=8192 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", TN_BF16, false},
+};
+
+/* The kernel "rows" of a twin stands in front of the reference and takes these calls. */
+static void they_are_preferred_where_they_win(void) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        twin t;
+        tni_case *sample;
+        made_call call;
+        const char *kernel = NULL;
+        const tn_op *row = tn_find(rows[i].op)->row;
+        const tn_kernel *k = row->kernels;
+        while (k->name && strcmp(k->name, "rows") != 0) k++;
+        CHECK_ROW(k->name && k->device == TN_CUDA, "%s", rows[i].op);
+        if (!k->name || !twin_make(&t, row)) continue;
+        t.kernels[0] = *k;
+        t.kernels[0].device = TN_CPU;
+        tn_status status = tni_sample_case(t.op->contract, rows[i].sample, rows[i].type, &sample);
+        CHECK_ROW(status == TN_OK, "%s", tn_last_error());
+        if (status == TN_OK) status = call_make(&call, t.op, sample, (call_options){.bare = true});
+        CHECK_ROW(status == TN_OK, "%s", tn_last_error());
+        if (status == TN_OK) {
+            status = tn_explain(t.op, &call.args, &kernel, NULL);
+            CHECK_ROW(status == TN_OK && strcmp(kernel, rows[i].preferred ? "rows" : "ref") == 0,
+                      "%s of %s in %s goes to '%s'", rows[i].op, rows[i].sample, tn_type_name(rows[i].type),
+                      kernel ? kernel : "");
+            call_free(&call);
+            tni_case_free(sample);
+        }
+        twin_free(&t);
+    }
+}
+
 int main(void) {
+    they_are_preferred_where_they_win();
     they_take_what_they_can();
     CHECK(all_are_right() >= 4);
     tn_shutdown();

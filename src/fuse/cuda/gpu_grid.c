@@ -19,18 +19,20 @@ static void count_memory(elements *e, const tni_pass *pass, int32_t i) {
     if (size > e->most) e->most = size;
 }
 
-/* Dimensions of the tensor that a leaf is loaded from; what passes hand on has those of the result. */
-static int32_t rank_of(const tni_gpu_part *part, int32_t node) {
-    const tni_memory *m = &part->p->pass->memory[part->p->memory_of[node]];
-    return m->where == TNI_FROM_CALL_IN ? part->p->b->call->in[m->index].views->ndim : TN_MAX_RANK;
+/* Dimensions of the tensor that memory belongs to; what passes hand on has those of the result. */
+static int32_t rank_of(const tni_gpu_part *part, int32_t memory) {
+    const tni_memory *m = &part->p->pass->memory[memory];
+    const tn_call *call = part->p->b->call;
+    if (m->where == TNI_FROM_WORKSPACE) return TN_MAX_RANK;
+    return (m->where == TNI_FROM_CALL_IN ? call->in : call->out)[m->index].views->ndim;
 }
 
-/* The same for every row. Of a single row that is not to be seen: there it is what has fewer dimensions than others, so
- * that a row is computed alone as it is beside others. */
-static bool is_fixed(const tni_gpu_part *part, int32_t node) {
-    if (part->p->fixed[node] || part->p->pass->n_dims > 0) return part->p->fixed[node];
+/* Has memory the same elements for every row, or would have, were there more than this one? Of a single row it is what
+ * has fewer dimensions than another leaf, so that a row is computed alone as it is beside others. */
+static bool is_shared(const tni_gpu_part *part, int32_t memory) {
+    if (part->p->pass->n_dims > 0 || !part->reduces) return false;
     for (int32_t i = 0; i < part->p->g->n; i++) {
-        if (tni_gpu_is_leaf(part, i) && rank_of(part, i) > rank_of(part, node)) return true;
+        if (tni_gpu_is_leaf(part, i) && rank_of(part, part->p->memory_of[i]) > rank_of(part, memory)) return true;
     }
     return false;
 }
@@ -43,7 +45,7 @@ static elements count_elements(const tni_gpu_part *part) {
         if (p->level[i] == TNI_ELEMENT) e.operations++;
         if (!tni_gpu_is_leaf(part, i)) continue;
         int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
-        if (is_fixed(part, i)) {
+        if (p->fixed[i] || is_shared(part, p->memory_of[i])) {
             e.fixed += size;
         } else {
             e.held++;
@@ -53,7 +55,7 @@ static elements count_elements(const tni_gpu_part *part) {
     }
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         bool here = tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT;
-        if (here) count_memory(&e, p->pass, p->todo_memory[t]);
+        if (here && !is_shared(part, p->todo_memory[t])) count_memory(&e, p->pass, p->todo_memory[t]);
         e.stored |= here;
         e.results += here;
     }

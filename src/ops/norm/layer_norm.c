@@ -114,9 +114,16 @@ static size_t layer_norm_grad_workspace(const tn_call *call) {
     return (size_t)((1 + sums) * a.x->shape[a.x->ndim - 1]) * tn_type_size(a.mean->type);
 }
 
+/* Lengths here and below: measured on an H200 beside the kernels by hand, bench/results/rows-cuda-*.json. */
+static bool layer_norm_formula_wins(const tn_call *call) {
+    return tni_formula_wins(layer_norm_args_of(call).x,
+                            (tni_formula_lengths){.whole = {12288, 32768}, .odd = {512, 2048}});
+}
+
 static tni_formula_kernel layer_norm_formula = {
     .statements = "mean = mean(x, -1); d = x - mean; rstd = rsqrt(mean(d * d, -1) + eps); n = d * rstd; "
                   "w = n * gamma if has(gamma) else n; y = w + beta if has(beta) else w",
+    .wins = layer_norm_formula_wins,
 };
 
 /* The formula has the shapes of dgamma and dbeta from gamma and beta. */
@@ -125,15 +132,23 @@ static bool layer_norm_grad_formula_accepts(const tn_call *call) {
     return (!a.dgamma || a.gamma) && (!a.dbeta || a.beta);
 }
 
+/* Rows that no ring of the kernel by hand holds. */
+static bool layer_norm_grad_formula_wins(const tn_call *call) {
+    return tni_formula_wins(layer_norm_grad_args_of(call).x,
+                            (tni_formula_lengths){.whole = {16392, 8196}, .odd = {4096, 4096}});
+}
+
 static tni_formula_kernel layer_norm_grad_formula = {
     .statements = "n = (x - mean) * rstd; g = dy * gamma if has(gamma) else dy; "
                   "dx = rstd * (g - mean(g, -1) - n * mean(g * n, -1)); "
                   "dgamma = sum_to(dy * n, gamma); dbeta = sum_to(dy, beta)",
     .accepts = layer_norm_grad_formula_accepts,
+    .wins = layer_norm_grad_formula_wins,
 };
 
 static const tn_kernel layer_norm_kernels[] = {
     TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, layer_norm, TN_ALIAS, layer_norm_accepts, .workspace = layer_norm_workspace),
+    TNI_FORMULA_ROWS(TN_CUDA, layer_norm_formula),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm, TN_ALIAS, tni_layer_norm_cuda_accepts,
                          .workspace = tni_layer_norm_cuda_workspace),
     TNI_FORMULA_KERNEL(TN_CUDA, layer_norm_formula),
@@ -144,6 +159,7 @@ static const tn_kernel layer_norm_kernels[] = {
 static const tn_kernel layer_norm_grad_kernels[] = {
     TNI_STRIDED_OR_DENSE(TNI_CPU_KERNELS, layer_norm_grad, TN_ALIAS, layer_norm_grad_accepts,
                          .workspace = layer_norm_grad_workspace),
+    TNI_FORMULA_ROWS(TN_CUDA, layer_norm_grad_formula),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, layer_norm_grad, TN_ALIAS, tni_layer_norm_grad_cuda_accepts,
                          .workspace = tni_layer_norm_grad_cuda_workspace),
     TNI_FORMULA_KERNEL(TN_CUDA, layer_norm_grad_formula),

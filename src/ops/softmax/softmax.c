@@ -72,9 +72,15 @@ static bool softmax_formula_accepts(const tn_call *call) {
     return !a.mask && !a.causal && a.axis == a.x->ndim - 1;
 }
 
+/* Lengths here and below: measured on an H200 beside the kernels by hand, bench/results/rows-cuda-*.json. */
+static bool softmax_formula_wins(const tn_call *call) {
+    return tni_formula_wins(softmax_args_of(call).x, (tni_formula_lengths){.whole = {12288, 0}, .odd = {2048, 4096}});
+}
+
 static tni_formula_kernel softmax_formula = {
     .statements = "t = scale * x; e = exp(t - max(t, axis=-1)); y = e / sum(e, -1)",
     .accepts = softmax_formula_accepts,
+    .wins = softmax_formula_wins,
 };
 
 static bool softmax_grad_formula_accepts(const tn_call *call) {
@@ -82,13 +88,20 @@ static bool softmax_grad_formula_accepts(const tn_call *call) {
     return a.axis == a.y->ndim - 1;
 }
 
+static bool softmax_grad_formula_wins(const tn_call *call) {
+    return tni_formula_wins(softmax_grad_args_of(call).y,
+                            (tni_formula_lengths){.whole = {12288, 0}, .odd = {1024, 2048}});
+}
+
 static tni_formula_kernel softmax_grad_formula = {
     .statements = "dx = scale * y * (dy - sum(y * dy, -1))",
     .accepts = softmax_grad_formula_accepts,
+    .wins = softmax_grad_formula_wins,
 };
 
 static const tn_kernel softmax_kernels[] = {
     TNI_CPU_KERNELS(softmax, .flags = TN_STRIDED | TN_ALIAS),
+    TNI_FORMULA_ROWS(TN_CUDA, softmax_formula),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax, TN_ALIAS, tni_softmax_cuda_accepts,
                          .workspace = tni_softmax_cuda_workspace),
     TNI_FORMULA_KERNEL(TN_CUDA, softmax_formula),
@@ -98,6 +111,7 @@ static const tn_kernel softmax_kernels[] = {
 
 static const tn_kernel softmax_grad_kernels[] = {
     TNI_CPU_KERNELS(softmax_grad, .flags = TN_STRIDED | TN_ALIAS),
+    TNI_FORMULA_ROWS(TN_CUDA, softmax_grad_formula),
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, softmax_grad, TN_ALIAS, tni_softmax_grad_cuda_accepts,
                          .workspace = tni_softmax_grad_cuda_workspace),
     TNI_FORMULA_KERNEL(TN_CUDA, softmax_grad_formula),
