@@ -7,11 +7,13 @@
  * memory. Two forms of walking:
  *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
  *             row, rows are stretches of it.
- *     rows    `lanes` threads have a row: the lanes of a part of a warp, or a whole block. Its elements stay in
- *             registers between the stages of reductions (each thread has E vectors); longer rows are read once for
- *             each stage.
+ *     rows    `lanes` threads have a row: the lanes of a part of a warp, a whole block, or the blocks of a cluster, of
+ *             which each has some of the columns. Its elements stay in registers between the stages of reductions
+ *             (each thread has U vectors). Rows that no cluster holds are read once for each stage.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
- * both add in the same order, which depends on the length of a row alone.
+ * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken in
+ * single elements, or in words of two elements of 16 bits, which lie in memory as words wherever the row begins
+ * (two_partials in partials.cuh says how they are added up in the same order all the same).
  *
  * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by
  * bulk copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets
