@@ -205,14 +205,16 @@ static row_form form_of(const tni_gpu_part *part, const elements *e) {
     return (row_form){.each = min(most, 2) * unit, .most = min(most * unit, UNROLL)};
 }
 
-/* Blocks of the largest cluster that there can be. */
+/* Blocks of the largest cluster that there can be: 8 wherever there are clusters. 16 need as many SMs that are
+ * neighbours, which data-centre GPUs with all of theirs have. */
 static int32_t most_blocks(const tni_gpu_part *part) {
-    enum { LARGE = 64 }; /* SMs of a GPU where 16 blocks find room side by side */
+    enum { LARGE = 128 };
     const tn_call *call = part->p->b->call;
     const tn_gpu *gpu;
     if (call->device.kind != TN_CUDA || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK)
         return TNI_GPU_CLUSTER;
-    return gpu->major < 9 ? 1 : gpu->sms >= LARGE ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
+    const bool large = gpu->major <= 10 && gpu->sms >= LARGE;
+    return gpu->major < 9 ? 1 : large ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
 }
 
 /* Vectors that `columns` touch: words may begin before the first one. */
