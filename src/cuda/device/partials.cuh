@@ -75,9 +75,9 @@ template <class Op, u32 ACROSS, class T> TN_DEVICE T pair_total(const two_partia
     constexpr u32 LANES = ACROSS < 32 ? ACROSS : 32, WARPS = ACROSS / 32;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const T next = __shfl_sync(0xffffffffu, a.half[0].s, (lane & ~(LANES - 1)) | ((lane + 1) & (LANES - 1)));
-    const T low = a.half[odd].s, high = odd ? next : a.half[1].s;
+    const T low = odd ? a.half[1].s : a.half[0].s, high = odd ? next : a.half[1].s;
     if (ACROSS <= 32) return Op::of(low, high);
-    if (lane == (odd ? 0 : 31)) rest[odd ? (warp + WARPS - 1) % WARPS : warp] = a.half[1 - odd].s;
+    if (lane == (odd ? 0 : 31)) rest[odd ? (warp + WARPS - 1) % WARPS : warp] = odd ? a.half[0].s : a.half[1].s;
     return lane == 31 ? low : Op::of(low, high);
 }
 
