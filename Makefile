@@ -33,7 +33,7 @@ test-quick: ## the parts that a change is tried with: build, unit, check, python
 	@tools/setup.sh build python -- tools/build.sh release
 	@$(PYTHON) tools/test.py build unit check python
 
-test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 1,000 random ones
+test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 400 random ones
 	@tools/setup.sh build python cubins -- tools/build.sh release
 	@$(PYTHON) tools/test.py nvrtc
 

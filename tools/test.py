@@ -119,7 +119,7 @@ def parts() -> list[Part]:
         ),
         Part(
             "nvrtc",
-            "NVRTC compiles all formulas, 1,000 random ones, device.cuh and kernels as text",
+            "NVRTC compiles all formulas, 400 random ones, device.cuh and kernels as text",
             [["build/test_fuse_cuda"], [*ctest("build"), "-R", "^test_(kernel_text|device_header)$"]],
             nvrtc_env(),
             needs=["build"],
