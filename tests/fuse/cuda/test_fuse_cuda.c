@@ -435,6 +435,41 @@ static int find_gpu(void) {
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
+/* ---- the same bits ------------------------------------------------------------------------------------------------ */
+
+/* Rows of equal numbers come to equal sums, though those of odd lengths begin at other places of a word each. The sums
+ * are f32: rounded to 16 bits a difference would hardly show. */
+static void rows_have_the_same_bits(void) {
+    static const row r[] = {
+        {"f(x: T[n, c]) -> s: f32[n, 1] : s = sum(x * x, -1)", "4,33", -2, 2},
+        {"f(x: T[n, c]) -> s: f32[n, 1] : s = sum(x * x, -1)", "3,3001", -2, 2},
+        {"f(x: T[n, c]) -> s: f32[n, 1] : s = sum(x * x, -1)", "2,50257", -2, 2}, /* clusters */
+        {"f(x: T[n, c], g: T[c]) -> s: f32[n, 1], d: f32[c] : s = sum(x * x, -1); d = sum_to(x * s, g)", "4,1501 1501",
+         -2, 2},
+    };
+    for (size_t i = 0; i < sizeof r / sizeof *r && (has_gpu || has_compiler); i++) {
+        call_of c;
+        if (row_open(&r[i], TN_BF16, TN_BF16, 0, 0, &c)) {
+            const int64_t n = c.in[0].shape[0];
+            const size_t bytes = (size_t)c.in[0].shape[1] * tn_type_size(TN_BF16);
+            for (int64_t k = 1; k < n; k++) memcpy(c.in[0].data + (size_t)k * bytes, c.in[0].data, bytes);
+            if (has_gpu) {
+                run_on_gpu(r[i].formula, &c);
+            } else {
+                run_here(r[i].formula, &c, EMULATE, 90);
+            }
+            for (int64_t k = 1; k < n; k++) {
+                float first, other;
+                memcpy(&first, c.out[0].data, sizeof first);
+                memcpy(&other, c.out[0].data + (size_t)k * sizeof other, sizeof other);
+                CHECK_ROW(first == other && first > 1, "%s of %s: row 0 is %.9g, row %d %.9g", r[i].formula,
+                          r[i].shapes, (double)first, (int)k, (double)other);
+            }
+        }
+        row_close(&c);
+    }
+}
+
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     char command[128];
@@ -445,6 +480,7 @@ int main(void) {
     has_nvrtc = tni_nvrtc_version("test") > 0;
     has_compiler = !has_gpu && system("command -v c++ >/dev/null 2>&1") == 0;
     if (getenv("TENON_TEST_NVRTC")) CHECK_ROW(has_nvrtc, "%s", tn_last_error());
+    if (!getenv("TENON_TEST_ONLY")) rows_have_the_same_bits();
     list_cases();
     share_out(arch);
     test_compile();
