@@ -44,11 +44,13 @@ TNI_INLINE void widen_run(const tn_type t, const void *from, real *to, int64_t n
  * Where it is absent, all are `absent`. */
 static inline const real *reals_of(const tn_view *v, int64_t n, real absent, real *buffer) {
     if (v && v->type == V_NATIVE && (v->strides[0] == 1 || n <= 1)) return v->data;
+#if defined(TNI_REAL_f32) /* V_BY_TYPE has no 16-bit types where arithmetic is f64 */
     if (v && (v->type == TN_F16 || v->type == TN_BF16) && (v->strides[0] == 1 || n <= 1)) {
         V_BY_TYPE(v->type, widen_run, v->data, buffer, n);
-    } else {
-        for (int64_t i = 0; i < n; i++) buffer[i] = v ? r_load(v->type, v->data, i * v->strides[0]) : absent;
+        return buffer;
     }
+#endif
+    for (int64_t i = 0; i < n; i++) buffer[i] = v ? r_load(v->type, v->data, i * v->strides[0]) : absent;
     return buffer;
 }
 

@@ -172,6 +172,7 @@ static const tn_sample layer_norm_samples[] = {
     {"r=[5] c=33"},
     {"r=[2, 3] c=64 gamma beta"},
     {"r=[2, 3] c=65 gamma beta W=f32"},
+    {"r=[3] c=20 gamma beta W=bf16"},
     {"r=[7] c=17 gamma"},
     {"r=[4, 1, 3] c=100 beta W=f32 eps=0.01"},
     {"r=[3] c=1 gamma beta"},
