@@ -435,7 +435,7 @@ static int find_gpu(void) {
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/* ---- the same bits ------------------------------------------------------------------------------------------------ */
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
 /* Rows of equal numbers come to equal sums, though those of odd lengths begin at other places of a word each. The sums
  * are f32: rounded to 16 bits a difference would hardly show. */
