@@ -85,7 +85,7 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has the words x, x + ACROSS, … and word
+/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has words x, x + ACROSS … and word
  * w has the elements 2 w - odd and 2 w - odd + 1, as far as they are among the row's n; the others are 0. Those of 16
  * bits are words of memory where the row begins as `odd` says. All loads are under way before the first is waited for:
  * the row's first and last word, which may be halves, come behind the others. */

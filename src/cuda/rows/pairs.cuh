@@ -2,7 +2,7 @@
  * neighbours each: half as many instructions as with single elements.
  *
  * The parity of a row is 1 where it begins in the middle of a word. Word w of a row has elements 2 w - parity and
- * 2 w - parity + 1; thread t of T has the words t, t + T, … Only a row's first and last word may be halves. A row of n
+ * 2 w - parity + 1; thread t of T has the words t, t + T … Only a row's first and last word may be halves. A row of n
  * elements lies in n / 2 + 1 words at most.
  *
  * A thread thus has elements of two classes (an element's class is its index modulo 2 T): those in the low halves of

@@ -469,7 +469,7 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
     }
     print_column(part);
     if (part->odd) {
-        tni_text_add(part->text, "            auto todo = [&](const int n) {\n            (void)n;\n");
+        tni_text_add(part->text, "            auto word = [&](const int n) {\n            (void)n;\n");
     } else {
         tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
     }
@@ -477,8 +477,8 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
 void tni_gpu_place_end(const tni_gpu_part *part, const char *past) {
     if (part->odd)
         tni_text_add(part->text,
-                     "            };\n            if (even && u > 0 && (int)((u + 1) * across * VL) <= %1$s) todo(7);\n"
-                     "            else todo(two_left(i, %1$s));\n",
+                     "            };\n            if (even && u > 0 && (int)((u + 1) * across * VL) <= %1$s) word(7);\n"
+                     "            else word(two_left(i, %1$s));\n",
                      past);
 }
 
