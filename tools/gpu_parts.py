@@ -21,6 +21,7 @@ from table import Table
 
 SECONDS = ROOT / "tools" / "gpu_seconds.json"
 PROCESS_SECONDS = 60  # units that are shorter share a process
+LESSONS = 8  # processes: each test starts programs that import PyTorch and JAX
 START_SECONDS = 20  # importing a framework and collecting its tests
 
 FEW_THREADS = {"TENON_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
@@ -141,9 +142,10 @@ def units(table: Table, selection: Selection = EVERYTHING) -> list[Unit]:
         n = math.ceil(most * share)
         for i in range(1, n + 1):
             made.append(Unit(kind, f"{i}/{n}", START_SECONDS + seconds(kind, "") * share / n))
-    for kind in ("unit", "lessons"):
-        if is_whole(kind):
-            made.append(Unit(kind, "", seconds(kind, "")))
+    if is_whole("unit"):
+        made.append(Unit("unit", "", seconds("unit", "")))
+    if is_whole("lessons"):
+        made += [Unit("lessons", f"{i}/{LESSONS}", seconds("lessons", "") / LESSONS) for i in range(1, LESSONS + 1)]
     return made
 
 
@@ -196,10 +198,11 @@ def parts(work: Sequence[Unit], selection: Selection = EVERYTHING, alone: bool =
             command = ["ctest", "--test-dir", "build", "--output-on-failure", "-j2"]
             made.append(Part("unit", "C unit tests", [command], seconds=unit.seconds))
         elif unit.kind == "lessons":
-            command = [*PYTEST, "tests/test_examples_kernels.py"]
+            command = [*PYTEST, "tests/test_examples_kernels.py", f"--deal={unit.name}"]
+            name = f"lessons-{unit.name.partition('/')[0]}"
             what = "examples/kernels and its READMEs"
             unable = needs_packages("torch")
-            made.append(Part("lessons", what, [command], PYTHON_ENV, seconds=unit.seconds, unable=unable))
+            made.append(Part(name, what, [command], PYTHON_ENV, seconds=unit.seconds, unable=unable))
     return sorted(made, key=lambda part: -part.seconds)
 
 
