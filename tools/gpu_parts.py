@@ -31,6 +31,7 @@ PYTHON_ENV = {
     "PYTHONUNBUFFERED": "1",
     "TENON_TEST_DEVICE": "cuda",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would take most of the GPU's memory, in every process
 }
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 CHECK = ["build/tenon", "check", "--device", "cuda", "--alone"]
