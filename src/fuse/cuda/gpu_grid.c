@@ -171,24 +171,37 @@ static bool lies_beside(const tni_gpu_part *part) {
     return true;
 }
 
-/* Memory of 16-bit elements that differ from row to row; -1: there is none. */
+/* Memory whose elements differ from row to row, if possible of a result: what is read can lie otherwise at less cost.
+ * -1: there is none. */
 static int32_t find_reference(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
+    int32_t found = -1;
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
+        const bool result = m->where == TNI_FROM_CALL_OUT;
         bool moves = pass->n_dims == 0;
         for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
-        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2) return i;
+        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && (found < 0 || result)) found = i;
+        if (found == i && result) break;
     }
-    return -1;
+    return found;
 }
 
-/* Rows that are no whole vectors: single elements, or two of 16 bits. Wider loads, and what it takes to shift them, are
- * slower (H200: half the speed of a copy, two at a time 0.8 of it). */
-static void take_apart(tni_gpu_part *part, const elements *e, bool two) {
+/* So many rows further a row lies as this one does. */
+static int64_t rows_apart(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    const int64_t *const strides = pass->memory[part->reference].strides;
+    int64_t apart = 1;
+    while (pass->n_dims && apart < part->vector && strides[pass->n_dims - 1] * apart % part->vector) apart *= 2;
+    return apart;
+}
+
+/* Rows that are no whole vectors: vectors as they lie in memory, of which a row has parts of the first and the last
+ * one; or single elements. */
+static void take_apart(tni_gpu_part *part, bool shifted) {
     part->reference = find_reference(part);
-    part->odd = two && e->most == 2 && part->reference >= 0 && lies_beside(part);
-    part->vector = part->odd ? 2 : 1;
+    part->odd = shifted && part->vector > 1 && part->reference >= 0 && lies_beside(part);
+    if (!part->odd) part->vector = 1;
     part->whole = !part->odd;
 }
 
@@ -217,9 +230,9 @@ static int32_t most_blocks(const tni_gpu_part *part) {
     return gpu->major < 9 ? 1 : large ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
 }
 
-/* Vectors that `columns` touch: words may begin before the first one. */
+/* Vectors that `columns` touch: one may begin before the first one. */
 static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
-    return ceil_div(columns + part->odd, part->vector);
+    return ceil_div(columns + (part->odd ? part->vector - 1 : 0), part->vector);
 }
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
@@ -260,12 +273,13 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     int64_t down = part->threads / part->lanes;
     part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
                   2 * down * part->width * e->moving <= part->ring_most;
-    part->ahead = part->n_sums && !part->ring && !part->streams && part->vector <= 2;
+    part->walks = part->n_sums || part->cluster > 1;
+    part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
-        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? 2 : 1;
+        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? tni_gpu_odd_slots(part->vector) : 1;
     }
 }
 
@@ -315,6 +329,11 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
     return TN_OK;
 }
 
+/* As many of the blocks that there may be as leave each with rows that lie alike. */
+int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart) {
+    return blocks > apart ? blocks - blocks % apart : blocks;
+}
+
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
     /* blocks for each SM that walk over one long row, or several; threads that walk over rows and reduce them */
@@ -335,7 +354,7 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     if (pieces < 1) pieces = 1;
     g->span = round * ceil_div(rounds, pieces);
     g->pieces = g->rows > 0 ? ceil_div(g->rows, g->span) : 1;
-    if (part->odd && part->n_sums && g->pieces > 1) g->pieces += g->pieces % 2; /* of a block: rows that lie alike */
+    if (part->odd && part->n_sums && g->pieces < rounds) g->pieces = tni_gpu_whole_turns(pieces, g->apart);
     if (g->span == 0) g->span = round;
     return count_blocks(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
 }
@@ -383,6 +402,7 @@ static tn_status rows_grid(const tni_gpu_part *part, const elements *e, int k, t
     *g = (tni_gpu_grid){.columns = part->cluster, .across = part->lanes, .width = part->width};
     count_rows(part, g);
     g->down = part->threads / part->lanes;
+    g->apart = part->odd ? rows_apart(part) : 1;
     g->block = (uint32_t)part->threads;
     if (part->ring && k == 0) set_ring(part, e, g);
     return set_pieces(part, g->down, g);
@@ -412,12 +432,12 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->small = is_small(part);
     part->odd = false;
     part->cluster = 1;
-    if (part->reduces && !part->whole) take_apart(part, &e, true);
+    if (part->reduces && !part->whole) take_apart(part, true);
     part->ring = may_have_ring(part, &e);
     if (part->reduces) {
         set_rows(part, &e);
-        if (part->streams && part->odd) { /* which is read again and again, by threads that have no word for long */
-            take_apart(part, &e, false);
+        if (part->streams && part->odd) { /* which is read again and again, by threads that have no vector for long */
+            take_apart(part, false);
             set_rows(part, &e);
         }
     } else if (part->spread) {

@@ -180,11 +180,11 @@ static tn_status fit_clusters(const tn_call *call, tni_gpu_step *step, int k) {
     tni_gpu_grid *g = &step->grid[k];
     tni_gpu_step *finish = step + 1;
     int most;
-    if (g->kept > 1 || step->cluster <= 1 || !step->sums) return TN_OK;
+    if (g->kept > 1 || step->cluster <= 1) return TN_OK;
     TN_TRY(tn_cuda_occupancy(call, &step->launch[k], &most));
     if (most <= 0 || most >= g->pieces) return TN_OK;
-    if (step->odd && most > 1) most -= most % 2;
-    for (int32_t i = 0; i < finish->n_finish; i++)
+    if (step->sums) most = (int)tni_gpu_whole_turns(most, g->apart);
+    for (int32_t i = 0; step->sums && i < finish->n_finish; i++)
         finish->finish[i].partials[k] = finish->finish[i].partials[k] / g->pieces * most;
     g->pieces = most;
     g->grid = step->launch[k].grid = (uint32_t)(most * step->cluster);
