@@ -117,8 +117,8 @@ template <class T, int N> TN_DEVICE vec<T, N> load_across(const T *p, bool there
     return r.a;
 }
 
-/* Side by side. MODE 0: memory lies anywhere; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
- * whole vectors. (3, of rows that begin anywhere: load_shifted.) */
+/* Side by side. MODE 0: memory lies anywhere; 1: memory is aligned, vectors at once but for the last of a row; 2: and
+ * rows are whole vectors. (3, of rows that begin anywhere: load_shifted.) */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
     if constexpr (N == 1 && sizeof(T) == 4) {
         union {

@@ -214,8 +214,8 @@ static void print_lane_reductions(const tni_gpu_part *part, int32_t stage, int s
                          "across);\n        %1$s t%2$d = q%2$d.most;\n",
                          lane, (int)i, (int)part->beside[i]);
         } else if (part->odd) {
-            tni_text_add(part->text, "        %1$s t%2$d = slots_total<%3$s, across>(a%2$d, shift, (%1$s *)%4$s);\n", lane,
-                         (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), at);
+            tni_text_add(part->text, "        %1$s t%2$d = slots_total<%3$s, across>(a%2$d, shift, (%1$s *)%4$s);\n",
+                         lane, (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), at);
         } else {
             tni_text_add(part->text, "        %1$s t%2$d = a%2$d.total();\n", lane, (int)i);
         }
@@ -489,7 +489,7 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
     /* else a block has one round */
     tni_text_add(part->text, part->walks ? "    for (i64 base = first; base < past; base += step) {\n"
-                                          : "    {\n        const i64 base = first;\n");
+                                         : "    {\n        const i64 base = first;\n");
     tni_text_add(part->text,
                  "        const i64 d = base + y;\n        const bool there = d < past;\n"
                  "        const %1$s left = there ? (%1$s)have : 0;\n",
