@@ -13,6 +13,11 @@
 
 #include "rows.cuh"
 
+/* Whether p is behind a multiple of two elements. */
+template <class T> TN_DEVICE u32 parity_of(const T *p) {
+    return shift_of<2>(p);
+}
+
 /* What is in memory where `there` is true, else `other`. No branch: all loads of a loop are under way together. */
 TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
     asm volatile("{\n\t"
