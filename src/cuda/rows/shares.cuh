@@ -9,10 +9,17 @@
  *     holds    whether this thread has the one at a place
  *     store    y[at] = of(get(i), at): y lies as it likes
  *     word     where it is PAIRED: the k-th pair of 16-bit elements
- * Element i goes into the state i % SLOTS (join.cuh). */
+ * Element i goes into the state i % SLOTS (join.cuh). G is who holds the row: row_group or block_group. */
 #pragma once
 
 #include "pairs.cuh"
+
+/* The compiler does not know it: it makes a branch around many of them, not a selection for each. */
+TN_DEVICE u32 hidden_zero() {
+    u32 zero = 0;
+    hide(zero);
+    return zero;
+}
 
 template <class T> TN_DEVICE T lowest() {
     T t;
@@ -32,11 +39,16 @@ TN_DEVICE words load_words_or(const void *p, bool there, words other) {
     return other;
 }
 
+/* As piece_at. */
+template <int V, class G> TN_DEVICE int place_of(G g, int k) {
+    return (k * g.threads + g.rank) * V;
+}
+
 template <class T, int WORDS> struct vector_share {
     enum { VL = pack<T>::VL, ELEMENTS = WORDS / 4 * VL, SLOTS = 1, PAIRED = is_half<T>::value };
     words raw[WORDS / 4];
 
-    TN_MEMBER void load(const T *x, int n, row_group g) {
+    template <class G> TN_MEMBER void load(const T *x, int n, G g) {
         pack<T> none;
 #pragma unroll
         for (int j = 0; j < VL; j++) none.v[j] = lowest<T>();
@@ -44,19 +56,19 @@ template <class T, int WORDS> struct vector_share {
         if (is_aligned(x)) {
 #pragma unroll
             for (int k = 0; k < WORDS / 4; k++) {
-                const int i = piece_at<VL>(g, k);
+                const int i = place_of<VL>(g, k);
                 raw[k] = load_words_or(x + i, i < n, words_of(none));
             }
         } else if (((u64)x & 3) == 0) {
 #pragma unroll
             for (int k = 0; k < WORDS; k++) {
-                const int i = piece_at<VL>(g, k / 4);
+                const int i = place_of<VL>(g, k / 4);
                 raw[k / 4].w[k % 4] = load_word_or((const u32 *)(x + i) + k % 4, i < n, words_of(none).w[k % 4]);
             }
         } else {
 #pragma unroll
             for (int k = 0; k < WORDS / 4; k++) {
-                const int i = piece_at<VL>(g, k);
+                const int i = place_of<VL>(g, k);
                 pack<T> a = none;
 #pragma unroll
                 for (int j = 0; j < VL; j++)
@@ -72,7 +84,7 @@ template <class T, int WORDS> struct vector_share {
     }
     TN_MEMBER void clear() {
 #pragma unroll
-        for (int k = 0; k < WORDS / 4; k++) raw[k] = words{};
+        for (int k = 0; k < WORDS; k++) raw[k / 4].w[k % 4] = hidden_zero();
     }
     TN_MEMBER acc<T> get(int i) const {
         return widen_word<T>(raw[i / VL], i % VL);
@@ -80,25 +92,25 @@ template <class T, int WORDS> struct vector_share {
     TN_MEMBER u32 word(int k) const {
         return raw[k / 4].w[k % 4];
     }
-    static TN_MEMBER int at(int i, row_group g, int) {
-        return piece_at<VL>(g, i / VL) + i % VL;
+    template <class G> static TN_MEMBER int at(int i, G g, int) {
+        return place_of<VL>(g, i / VL) + i % VL;
     }
-    static TN_MEMBER bool left(int i, row_group g, int n) {
+    template <class G> static TN_MEMBER bool left(int i, G g, int n) {
         return i % VL != 0 || i / VL * g.threads * VL < n;
     }
-    static TN_MEMBER bool holds(int at, row_group g, int) {
+    template <class G> static TN_MEMBER bool holds(int at, G g, int) {
         bool mine = false;
 #pragma unroll
         for (int k = 0; k < WORDS / 4; k++) mine |= k * g.threads + g.rank == at / VL;
         return mine;
     }
-    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
+    template <class G, class F> TN_MEMBER void store(T *y, int n, G g, int, F of) const {
         const bool aligned = is_aligned(y);
         y = hidden(y);
 #pragma unroll
         for (int k = 0; k < WORDS / 4; k++) {
-            int first = piece_at<VL>(g, k);
-            hide(first); /* no addresses of later pieces in registers */
+            int first = place_of<VL>(g, k);
+            hide_place(g, first);
             if (first >= n) break;
             acc<T> e[VL];
 #pragma unroll
@@ -119,7 +131,7 @@ template <class T, int WORDS> struct pair_share {
     enum { ELEMENTS = 2 * WORDS, SLOTS = 2, PAIRED = true };
     u32 raw[WORDS];
 
-    TN_MEMBER void load(const T *x, int n, row_group g) {
+    template <class G> TN_MEMBER void load(const T *x, int n, G g) {
         load_pairs(raw, x, n, g, parity_of(x), lowest<T>());
     }
     TN_MEMBER void forget() {
@@ -128,7 +140,7 @@ template <class T, int WORDS> struct pair_share {
     }
     TN_MEMBER void clear() {
 #pragma unroll
-        for (int k = 0; k < WORDS; k++) raw[k] = 0;
+        for (int k = 0; k < WORDS; k++) raw[k] = hidden_zero();
     }
     TN_MEMBER acc<T> get(int i) const {
         return widen_half(T{}, raw[i / 2], i);
@@ -136,16 +148,16 @@ template <class T, int WORDS> struct pair_share {
     TN_MEMBER u32 word(int k) const {
         return raw[k];
     }
-    static TN_MEMBER int at(int i, row_group g, int parity) {
-        return piece_at<2>(g, i / 2) + i % 2 - parity;
+    template <class G> static TN_MEMBER int at(int i, G g, int parity) {
+        return place_of<2>(g, i / 2) + i % 2 - parity;
     }
-    static TN_MEMBER bool left(int i, row_group g, int n) {
+    template <class G> static TN_MEMBER bool left(int i, G g, int n) {
         return i % 8 != 0 || i * g.threads <= n;
     }
-    static TN_MEMBER bool holds(int at, row_group g, int parity) {
+    template <class G> static TN_MEMBER bool holds(int at, G g, int parity) {
         return (at + parity) / 2 % g.threads == g.rank;
     }
-    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int parity, F of) const {
+    template <class G, class F> TN_MEMBER void store(T *y, int n, G g, int parity, F of) const {
         store_pairs(raw, y, n, g, parity, [&](u32 word, int i) {
             return narrow_pair(T{}, of(widen_half(T{}, word, 0), i), of(widen_half(T{}, word, 1), i + 1));
         });
@@ -157,12 +169,12 @@ template <class T, int WORDS> struct single_share {
     enum { ELEMENTS = sizeof(T) == 8 ? WORDS / 2 : WORDS, SLOTS = 1, PAIRED = false };
     T raw[ELEMENTS];
 
-    TN_MEMBER void load(const T *x, int n, row_group g) {
+    template <class G> TN_MEMBER void load(const T *x, int n, G g) {
         x = hidden(x);
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) {
-            int first = piece_at<1>(g, i);
-            hide(first);
+            int first = place_of<1>(g, i);
+            hide_place(g, first);
             if constexpr (sizeof(T) == 4) {
                 raw[i] = __uint_as_float(load_word_or(x + first, first < n, __float_as_uint(lowest<T>())));
             } else {
@@ -181,21 +193,21 @@ template <class T, int WORDS> struct single_share {
     TN_MEMBER acc<T> get(int i) const {
         return widen(raw[i]);
     }
-    static TN_MEMBER int at(int i, row_group g, int) {
-        return piece_at<1>(g, i);
+    template <class G> static TN_MEMBER int at(int i, G g, int) {
+        return place_of<1>(g, i);
     }
-    static TN_MEMBER bool left(int i, row_group g, int n) {
+    template <class G> static TN_MEMBER bool left(int i, G g, int n) {
         return i % 4 != 0 || i * g.threads < n;
     }
-    static TN_MEMBER bool holds(int at, row_group g, int) {
+    template <class G> static TN_MEMBER bool holds(int at, G g, int) {
         return at % g.threads == g.rank;
     }
-    template <class F> TN_MEMBER void store(T *y, int n, row_group g, int, F of) const {
+    template <class G, class F> TN_MEMBER void store(T *y, int n, G g, int, F of) const {
         y = hidden(y);
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) {
-            int first = piece_at<1>(g, i);
-            hide(first);
+            int first = place_of<1>(g, i);
+            hide_place(g, first);
             if (!left(i, g, n)) break;
             if constexpr (sizeof(T) == 4) {
                 store_word_if(y + first, first < n, __float_as_uint(of(get(i), first)));

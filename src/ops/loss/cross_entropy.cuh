@@ -38,7 +38,7 @@ typedef struct tni_cross_entropy {
     int wide_target;          /* i64, else i32 */
     int reduction;
     int cluster;               /* blocks that have a row together */
-    int row_threads;           /* of each of them */
+    int row_threads;           /* of a row that one block has */
     int block_rows, row_shift; /* rows of a block, of which each has 2^row_shift threads where there are several */
     int splits, writers;       /* blocks of a row that is split, and of those that write it */
     long long split;           /* elements of a piece */
