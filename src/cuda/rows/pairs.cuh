@@ -110,6 +110,29 @@ TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, G g, int pari
     }
 }
 
+/* The same from a copy in shared memory that has the words as they are in memory, and anything beside the row. */
+template <int WORDS, class T>
+TN_DEVICE void take_pairs(u32 (&word)[WORDS], const u32 *copy, int n, block_group g, int parity, T outside) {
+    const u32 neither = outside.bits * 0x10001u;
+    const int end = n + parity;
+    copy += g.rank;
+#pragma unroll
+    for (int first = 0; first < WORDS; first += TNI_PAIRS_AT_ONCE) {
+        if (are_whole(first, g, 0, end)) {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) word[u] = copy[u * g.threads];
+        } else {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                const int i = 2 * (u * g.threads + g.rank);
+                word[u] = i < end ? copy[u * g.threads] : neither;
+                if (i + 1 == end) word[u] = (word[u] & 0xffffu) | (neither & 0xffff0000u);
+            }
+        }
+    }
+    if (parity && g.rank == 0) word[0] = (word[0] & 0xffff0000u) | (neither & 0xffffu);
+}
+
 /* The lanes of this warp that have the same row as this one. */
 template <class G> TN_DEVICE u32 lanes_of_row(G g) {
     return g.threads >= 32 ? 0xffffffffu : ((1u << g.threads) - 1) << (threadIdx.x % 32 - g.rank);

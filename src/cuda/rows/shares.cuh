@@ -1,6 +1,7 @@
 /* A thread's share of a row, held in WORDS registers (half as many numbers of f64): vectors of 16 bytes where the row's
  * length is a multiple of them, and for other rows pairs or single elements. Each has
  *     load     all loads are under way before the first is used; elements that are not in the row are -inf
+ *     take     the same, from a copy in shared memory (row_copy)
  *     get      element i of ELEMENTS
  *     forget   what was made of elements so far is not kept for what is made of them later: it would take registers
  *     clear    all elements become 0
@@ -44,6 +45,70 @@ template <int V, class G> TN_DEVICE int place_of(G g, int k) {
     return (k * g.threads + g.rank) * V;
 }
 
+/* The k-th 16 bytes behind `from`, in shared memory: one base for all of them. */
+TN_DEVICE words load_copy_or(const words *from, int k, bool there, words other) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %5, 0;\n\t"
+                 "@t ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
+                 "}"
+                 : "+r"(other.w[0]), "+r"(other.w[1]), "+r"(other.w[2]), "+r"(other.w[3])
+                 : "r"((u32)__cvta_generic_to_shared(from) + 16 * k), "r"((u32)there));
+    return other;
+}
+
+/* ---- the next row on its way ------------------------------------------------------------------------------------- */
+
+#if __CUDA_ARCH__ >= 900
+/* What this thread wrote to shared memory is before bulk copies that are begun behind a barrier. */
+TN_DEVICE void before_bulk() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+#else
+TN_DEVICE void before_bulk() {
+}
+#endif
+
+/* A copy of the elements x[0 … n) in the block's dynamic shared memory, made while the block works on others. It lies as
+ * the row does within 16 bytes. Bulk copies are of whole 16 bytes, and these may have something else at both ends; but
+ * nothing outside of low … high is read, the 16 bytes that are wholly in the tensor. */
+template <class T> struct row_copy {
+    const T *x;
+    int n;
+    const void *low, *high;
+
+    TN_MEMBER u64 begin() const {
+        return (u64)x & ~15ull;
+    }
+    TN_MEMBER u64 from() const {
+        return max(begin(), (u64)low);
+    }
+    TN_MEMBER u64 to() const {
+        return min(((u64)(x + n) + 15) & ~15ull, (u64)high);
+    }
+    /* Element 0 of the copy. */
+    TN_MEMBER T *copy() const {
+        return (T *)dynamic_shared() + lead_of(x);
+    }
+    /* By one thread, when nobody needs the last copy any more. */
+    TN_MEMBER void fetch(u64 *arrived) const {
+        bulk_expect(arrived, (u32)(to() - from()));
+        bulk_fetch((char *)dynamic_shared() + (from() - begin()), (const void *)from(), (u32)(to() - from()), arrived);
+    }
+    /* By all threads of the block. */
+    TN_MEMBER void wait(u64 *arrived, u32 phase) const {
+        bulk_wait(arrived, phase);
+        if (from() <= (u64)x && to() >= (u64)(x + n)) return;
+        const int i = threadIdx.x, j = n - 1 - i; /* at the beginning and at the end of the tensor */
+        if (i < 16 && (u64)(x + i) < from()) copy()[i] = x[i];
+        if (i < 16 && (u64)(x + j) >= to()) copy()[j] = x[j];
+        before_bulk();
+        __syncthreads();
+    }
+};
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
 template <class T, int WORDS> struct vector_share {
     enum { VL = pack<T>::VL, ELEMENTS = WORDS / 4 * VL, SLOTS = 1, PAIRED = is_half<T>::value };
     words raw[WORDS / 4];
@@ -77,6 +142,16 @@ template <class T, int WORDS> struct vector_share {
                 asm volatile("" ::: "memory"); /* more under way would take too many registers */
             }
         }
+    }
+    /* The row lies at a multiple of 16 bytes. */
+    TN_MEMBER void take(const row_copy<T> &row, block_group g) {
+        const words *copy = dynamic_shared() + g.rank;
+        pack<T> none;
+#pragma unroll
+        for (int j = 0; j < VL; j++) none.v[j] = lowest<T>();
+#pragma unroll
+        for (int k = 0; k < WORDS / 4; k++)
+            raw[k] = load_copy_or(copy, k * g.threads, place_of<VL>(g, k) < row.n, words_of(none));
     }
     TN_MEMBER void forget() {
 #pragma unroll
@@ -134,6 +209,10 @@ template <class T, int WORDS> struct pair_share {
     template <class G> TN_MEMBER void load(const T *x, int n, G g) {
         load_pairs(raw, x, n, g, parity_of(x), lowest<T>());
     }
+    TN_MEMBER void take(const row_copy<T> &row, block_group g) {
+        const int parity = parity_of(row.x);
+        take_pairs(raw, (const u32 *)(row.copy() - parity), row.n, g, parity, lowest<T>());
+    }
     TN_MEMBER void forget() {
 #pragma unroll
         for (int k = 0; k < WORDS; k++) hide(raw[k]);
@@ -181,6 +260,11 @@ template <class T, int WORDS> struct single_share {
                 raw[i] = first < n ? x[first] : lowest<T>();
             }
         }
+    }
+    TN_MEMBER void take(const row_copy<T> &row, block_group g) {
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++)
+            raw[i] = place_of<1>(g, i) < row.n ? row.copy()[place_of<1>(g, i)] : lowest<T>();
     }
     TN_MEMBER void forget() {
 #pragma unroll

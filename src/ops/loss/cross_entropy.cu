@@ -359,22 +359,39 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_alone(
 }
 
 /* x, gx: (rows, v). Each block of a cluster has a piece of a row, of p.split elements or what is left, and all its
- * threads have a share of that. The cluster goes on to the row that is as many rows on as there are clusters. */
+ * threads have a share of that. The cluster goes on to the row that is as many rows on as there are clusters; its last
+ * thread fetches that into shared memory as soon as all threads have their shares of this one. */
 template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluster(const tni_cross_entropy &p) {
     typedef acc<T> A;
     __shared__ cluster_join<partial<A, SMOOTH>> shared[2];
+    __shared__ u64 arrived;
     const int first = (int)(cluster_rank() * p.split), n = (int)min(p.rows.n - first, p.split);
     const block_group g = {(int)threadIdx.x};
     const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const bool is_first = threadIdx.x == 0 && cluster_rank() == 0;
     const i64 clusters = gridDim.x / cluster_blocks();
+    const auto piece = [&](i64 row) -> row_copy<T> {
+        return {(const T *)p.x + row_in(p, row, CROSS_ENTROPY_X) + first, n, p.low, p.high};
+    };
+    const auto fetch = [&](i64 row) {
+        if (p.high && threadIdx.x == TNI_ROW_BLOCK - 1 && row < p.rows.count) piece(row).fetch(&arrived);
+    };
+    if (threadIdx.x == TNI_ROW_BLOCK - 1) bulk_prepare(&arrived, 1);
     begin_pieces(shared);
+    __syncthreads();
+    fetch(cluster_index());
     u32 turn = 0;
     for (i64 row = cluster_index(); row < p.rows.count; row += clusters, turn++) {
-        const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X) + first;
+        const row_copy<T> copy = piece(row);
+        const T *x = copy.x;
         const i64 wanted = target_of(p, row);
         Share share;
-        share.load(x, n, g);
+        if (p.high) {
+            copy.wait(&arrived, turn % 2);
+            share.take(copy, g);
+        } else {
+            share.load(x, n, g);
+        }
         if (turn == 0) cluster_wait();
         const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
         const int target = (int)aimed_at(p, wanted), mine = target - first;
@@ -383,6 +400,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
         const aim<A> a = aim_at(p, x - first, target, is_first || holds);
         partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
+        fetch(row + clusters); /* join_row has a barrier: all have taken their shares out of the copy */
         known = join_pieces(known, p.cluster, shared[turn % 2], turn / 2 % 2);
         share.forget();
         if (is_first) write_loss(p, row, known, a);

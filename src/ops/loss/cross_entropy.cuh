@@ -27,8 +27,9 @@ typedef struct tni_cross_entropy_sums {
 typedef struct tni_cross_entropy {
     tni_gpu_rows rows;
     const void *x, *target;
-    const float *weight; /* NULL: all 1 */
-    void *gx;            /* NULL: not wanted */
+    const void *low, *high; /* the 16 bytes that are wholly in x; NULL: rows are not fetched */
+    const float *weight;    /* NULL: all 1 */
+    void *gx;               /* NULL: not wanted */
     void *lse, *loss;
     tni_cross_entropy_sums *sums;
     void *losses;   /* (rows), where they are added up */

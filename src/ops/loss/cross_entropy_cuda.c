@@ -114,6 +114,8 @@ typedef struct forward_state {
     tn_launch divisor, first, second, total; /* second: writes, where rows are split */
     tni_cross_entropy p;
     room room;
+    int64_t fetched;   /* elements from the first to the last of x, where rows are fetched into shared memory; else 0 */
+    int64_t alignment; /* of x, in bytes, that it takes */
 } forward_state;
 
 /* Whether the GPU holds a cluster of the first launch at all. */
@@ -145,13 +147,29 @@ static tn_status find_walked(const tn_call *call, tn_type type, forward_state *s
     return fits(call, s) ? TN_OK : find_split(call, type, s);
 }
 
+/* Where x is in memory from its first element on. */
+static int64_t extent_of(const tni_gpu_rows *rows) {
+    int64_t extent = rows->n;
+    for (int32_t d = 0; d < rows->n_dims; d++) {
+        const int64_t stride = rows->strides[d][CROSS_ENTROPY_X];
+        if (stride < 0) return 0;
+        extent += (rows->shape[d] - 1) * stride;
+    }
+    return extent;
+}
+
 /* As many clusters as the GPU holds at a time; each goes on from row to row. */
 static tn_status find_clusters(const tn_call *call, tn_type type, const held_plan *plan, forward_state *s) {
+    const int64_t size = (int64_t)tn_type_size(type);
     int at_once;
     s->p.cluster = (int)plan->cluster;
     s->p.split = plan->split;
+    s->alignment = plan->piece == 'p' ? 16 : size;
+    if (plan->piece == 's' || tni_rows_aligned(&s->p.rows, CROSS_ENTROPY_X + 1, type))
+        s->fetched = extent_of(&s->p.rows);
     s->first = (tn_launch){.block = (uint32_t)plan->threads,
                            .cluster = (uint32_t)plan->cluster,
+                           .shared = s->fetched ? (uint32_t)(plan->split * size + 16) : 0,
                            .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
     TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_cluster_%c%d_%s", plan->piece, plan->words,
                          tn_type_name(type)));
@@ -224,6 +242,11 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     char *workspace = call->workspace;
     tni_cross_entropy p = s->p;
     p.x = a.x->data;
+    if (s->fetched && (uintptr_t)p.x % (uintptr_t)s->alignment == 0) {
+        const uintptr_t end = (uintptr_t)p.x + (uintptr_t)s->fetched * tn_type_size(a.x->type);
+        p.low = (const void *)(((uintptr_t)p.x + 15) / 16 * 16);
+        p.high = (const void *)(end / 16 * 16);
+    }
     p.target = a.target->data;
     p.weight = data_of(a.weight);
     p.gx = data_of(a.gx);
