@@ -330,10 +330,11 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     const int n = there ? (int)p.rows.n : 0;
     const T *x = (const T *)p.x + (there ? row_in(p, row(), CROSS_ENTROPY_X) : 0);
     const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
-    const i64 wanted = there ? target_of(p, row()) : p.ignore_index;
+    const auto wanted = [&] { return there ? target_of(p, row()) : p.ignore_index; };
+    const i64 early = Share::SLOTS == 2 ? wanted() : 0; /* pairs wait at the end of their load; others save registers */
     Share share;
     share.load(x, n, team.all());
-    const int target = (int)aimed_at(p, wanted);
+    const int target = (int)aimed_at(p, Share::SLOTS == 2 ? early : wanted());
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
