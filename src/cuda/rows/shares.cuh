@@ -69,8 +69,8 @@ TN_DEVICE void before_bulk() {
 }
 #endif
 
-/* A copy of the elements x[0 … n) in the block's dynamic shared memory, made while the block works on others. It lies as
- * the row does within 16 bytes. Bulk copies are of whole 16 bytes, and these may have something else at both ends; but
+/* A copy of n elements from x on in the block's dynamic shared memory, made while the block works on others. It lies as
+ * the row does within 16 bytes. Bulk copies are of whole 16 bytes, which may have something else at both ends; but
  * nothing outside of low … high is read, the 16 bytes that are wholly in the tensor. */
 template <class T> struct row_copy {
     const T *x;

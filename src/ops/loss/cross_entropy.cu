@@ -1,8 +1,8 @@
 /* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is in
- * the registers of some lanes, a block or a cluster of blocks, which goes on to the next row as soon as it is done: a
- * new cluster would have to wait until there is room for all of its blocks. Without a gradient nothing needs to be held: blocks walk
- * through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds what a second
- * one needs to write.
+ * the registers of some lanes, a block or a cluster of blocks. A cluster goes on to the next row as soon as it is done:
+ * a new one would have to wait until there is room for all of its blocks. Without a gradient nothing needs to be held:
+ * blocks walk through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds
+ * what a second one needs to write.
  *
  * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target
  * that is no class makes its loss and its gradient NaN. */
