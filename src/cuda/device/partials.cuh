@@ -137,9 +137,9 @@ template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i
     T y[N];
 #pragma unroll
     for (int j = 0; j < N; j++) y[j] = r[j].total();
-    if (MODE == 3) {
+    if (MODE > 2) {
         for (int j = 0; j < N; j++) {
-            if (is_in<3>(j, n)) p[j * step] = y[j];
+            if (is_in<MODE>(j, n)) p[j * step] = y[j];
         }
         return;
     }

@@ -72,7 +72,7 @@ template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
 
 /* How far p, counted in elements, is behind a multiple of N. */
 template <int N, class T> TN_DEVICE u32 shift_of(const T *p) { return (u32)((u64)p / sizeof(T)) % N; }
-/* MODE 3: which of N elements, from i > -N on, are below `past` and not before 0: a bit for each. */
+/* MODE 3 and 4: which of N elements, from i > -N on, are below `past` and not before 0: a bit for each. */
 template <int N> TN_DEVICE int some_left(int i, int past) {
     const u32 all = (1u << N) - 1;
     const int more = past - i;
@@ -118,7 +118,7 @@ template <class T, int N> TN_DEVICE vec<T, N> load_across(const T *p, bool there
 }
 
 /* Side by side. MODE 0: memory lies anywhere; 1: memory is aligned, vectors at once but for the last of a row; 2: and
- * rows are whole vectors. (3, of rows that begin anywhere: load_shifted.) */
+ * rows are whole vectors. (3, and 4 if they lie differently, of rows that begin anywhere: load_shifted.) */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
     if constexpr (N == 1 && sizeof(T) == 4) {
         union {
@@ -153,7 +153,7 @@ template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, 
     }
 }
 
-/* MODE 3: those that `there` has a bit for, and zeros. */
+/* MODE 3 and 4: those that `there` has a bit for, and zeros. */
 template <class T, int N> TN_DEVICE vec<T, N> load_some(const T *p, int there) {
     if (there == (1 << N) - 1) return load_across<T, N>(p, true);
     union {
@@ -190,28 +190,19 @@ template <class T> TN_DEVICE T choose(bool first, const T &a, const T &b) {
 }
 
 /* A row that begins anywhere: thread x of ACROSS has its vectors x, x + ACROSS …; vector w has the elements from
- * N w - shift on, as far as they are among the row's n, and zeros. Where memory lies as `shift` says, vectors are whole
- * 16 bytes of it. All loads are under way before the first is waited for: those of the row's first and last elements,
+ * N w - shift on, as far as they are among the row's n, and zeros. ALIKE: memory lies as `shift` says, and vectors are
+ * whole ones of it. All loads are under way before the first is waited for: those of the row's first and last elements,
  * which need not fill a vector, come behind the others. */
-template <u32 ACROSS, class T, int N, int U>
+template <u32 ACROSS, bool ALIKE, class T, int N, int U>
 TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u32 x) {
     constexpr int STEP = N * (int)ACROSS;
-    const int begin = (int)(N * x) - (int)shift;
+    const int begin = (int)(N * x) - (int)shift, whole = n - N; /* the last place of a vector that is all there */
     const T *const p = row + begin;
-    const bool alike = shift_of<N>(row) == shift;
-    const int whole = n - N; /* the last place of a vector that is all there */
-    if (alike) {
 #pragma unroll
-        for (int u = 0; u < U; u++) {
-            const int i = begin + u * STEP;
-            v[u] = load_vector<T, N, 2>(p + u * STEP, i >= 0 && i <= whole ? N : 0);
-        }
-    } else {
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            const int i = begin + u * STEP;
-            v[u] = load_across<T, N>(p + u * STEP, i >= 0 && i <= whole);
-        }
+    for (int u = 0; u < U; u++) {
+        const int i = begin + u * STEP;
+        const bool there = i >= 0 && i <= whole;
+        v[u] = ALIKE ? load_vector<T, N, 2>(p + u * STEP, there ? N : 0) : load_across<T, N>(p + u * STEP, there);
     }
     if (n <= 0) return;
     if (begin < 0) v[0] = load_some<T, N>(p, some_left<N>(begin, n));
@@ -284,9 +275,9 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
     }
 }
 
-/* MODE 3: those that `there` has a bit for. `alike`: vectors are whole ones of memory. */
-template <class T, int N, class A> TN_DEVICE void store_shifted(T *p, const A (&y)[N], int there, bool alike) {
-    if (alike && there == (1 << N) - 1) return store_vector<T, N, 2>(p, y, N);
+/* MODE 3 and 4: those that `there` has a bit for. ALIKE: as above. */
+template <class T, int N, bool ALIKE, class A> TN_DEVICE void store_shifted(T *p, const A (&y)[N], int there) {
+    if (ALIKE && there == (1 << N) - 1) return store_vector<T, N, 2>(p, y, N);
     const vec<T, N> r = narrow_vector<T, N>(y);
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -295,7 +286,7 @@ template <class T, int N, class A> TN_DEVICE void store_shifted(T *p, const A (&
 }
 
 /* Is element j one of the n that are there? */
-template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE == 3 ? n >> j & 1 : j < n); }
+template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE > 2 ? n >> j & 1 : j < n); }
 /* How many of `most` elements from `from` on there are. */
 template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) {
     if (MODE == 2) return from < past ? most : 0;

@@ -337,7 +337,7 @@ void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage)
         const char *type = tni_emit_memory(p->pass->memory[i].type);
         if (step_of(part, i) == 1) {
             tni_text_add(part->text,
-                         part->odd ? "%sstore_shifted<%s, VL>(m%d + o%d + c, y%d, n, alike);\n"
+                         part->odd ? "%sstore_shifted<%s, VL, MODE == 3>(m%d + o%d + c, y%d, n);\n"
                                    : "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n",
                          margin, type, i, i, (int)t);
         } else {
@@ -455,7 +455,8 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
 
 /* Where vector u of a row begins, c, and how many of its elements, or which, are before `past`: n. Rows that are
  * streamed may be longer than an int counts. Of rows that begin anywhere all vectors but the first and the last are
- * whole: what is done with one is there twice, and once without questions. */
+ * whole: what is done with one is there twice, and once without questions. The last one may be a thread's last or, where
+ * one begins before the row, the one before. */
 static void print_column(const tni_gpu_part *part) {
     tni_text_add(part->text,
                  "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n",
@@ -480,20 +481,8 @@ void tni_gpu_place_end(const tni_gpu_part *part, const char *past) {
     if (part->odd)
         tni_text_add(part->text,
                      "            };\n            if (i >= 0 && i + VL <= %1$s) some((1 << VL) - 1);\n"
-                     "            else if (i < %1$s) some(some_left<VL>(i, %1$s));\n",
-                     past);
-}
-
-/* Whether the vectors of a row are such of memory, in all results that have rows of their own. */
-void tni_gpu_alike(const tni_gpu_part *part, const char *margin) {
-    const tni_planner *p = part->p;
-    if (!part->odd) return;
-    tni_text_add(part->text, "%sconst bool alike = true", margin);
-    for (int32_t t = 0; t < p->b->n_todo; t++) {
-        if (tni_gpu_has_todo(part, t) && !p->b->todo[t].gathers && tni_level_of_todo(p, t) == TNI_ELEMENT)
-            tni_text_add(part->text, " && shift_of<VL>(m%1$d + o%1$d) == shift", (int)p->todo_memory[t]);
-    }
-    tni_text_add(part->text, ";\n%s(void)alike;\n", margin);
+                     "            else if (%2$si < %1$s) some(some_left<VL>(i, %1$s));\n",
+                     past, part->cluster > 1 ? "" : "(u == 0 || u >= U - 2) && ");
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

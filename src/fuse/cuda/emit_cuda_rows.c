@@ -69,8 +69,9 @@ static void find_saved(tni_gpu_part *part) {
 /* Of rows that begin anywhere, all vectors at once. */
 static void print_shifted(const tni_gpu_part *part, int32_t node, const char *to, bool fixed) {
     const int m = (int)part->p->memory_of[node];
-    tni_text_add(part->text, "        load_shifted<across>(%s%d, m%d + %s%d%s, %s, shift, x);\n", to, m, m,
-                 fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "", fixed ? "have" : "left");
+    tni_text_add(part->text, "        load_shifted<across, %s>(%s%d, m%d + %s%d%s, %s, shift, x);\n",
+                 fixed ? "false" : "MODE == 3", to, m, m, fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "",
+                 fixed ? "have" : "left");
 }
 
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
@@ -497,7 +498,6 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     tni_gpu_row_begin(part, "        ", "there ? d : first");
     if (part->odd && !part->n_sums)
         tni_text_add(part->text, "        const u32 shift = shift_of<VL>(m%1$d + o%1$d);\n", (int)part->reference);
-    tni_gpu_alike(part, "        ");
     tni_gpu_row_loads(part, "        ", "", "there");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (part->saved[i])

@@ -94,6 +94,7 @@ typedef struct tni_gpu_step {
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t reference;    /* odd: the memory that others must lie like for that */
     int32_t vector;       /* and VL */
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
@@ -203,7 +204,6 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
  * many of its elements, or which, are before `past`. */
 void tni_gpu_place(const tni_gpu_part *part, const char *past);
 void tni_gpu_place_end(const tni_gpu_part *part, const char *past);
-void tni_gpu_alike(const tni_gpu_part *part, const char *margin);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
 void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
 void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */

@@ -173,20 +173,37 @@ static bool lies_beside(const tni_gpu_part *part) {
     return true;
 }
 
+/* Has memory elements, one beside the other, that differ from row to row? */
+static bool has_rows(const tni_pass *pass, int32_t i) {
+    bool moves = pass->n_dims == 0;
+    for (int32_t d = 0; d < pass->n_dims; d++) moves |= pass->memory[i].strides[d] != 0;
+    return moves && pass->memory[i].strides[pass->n_dims] == 1;
+}
+
 /* Memory whose elements differ from row to row, if possible of a result: what is read can lie otherwise at less cost.
  * -1: there is none. */
 static int32_t find_reference(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
     int32_t found = -1;
     for (int32_t i = 0; i < pass->n_memory; i++) {
-        const tni_memory *m = &pass->memory[i];
-        const bool result = m->where == TNI_FROM_CALL_OUT;
-        bool moves = pass->n_dims == 0;
-        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
-        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && (found < 0 || result)) found = i;
+        const bool result = pass->memory[i].where == TNI_FROM_CALL_OUT;
+        if (part->used[i] && has_rows(pass, i) && (found < 0 || result)) found = i;
         if (found == i && result) break;
     }
     return found;
+}
+
+/* Rows that begin anywhere: does a row lie in every tensor as in every other, if the first one does? And those that are
+ * summed up by the same threads? */
+static bool lie_alike(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    const int64_t *const first = pass->memory[part->reference].strides;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        for (int32_t d = 0; d < pass->n_dims && part->used[i] && has_rows(pass, i); d++) {
+            if ((pass->memory[i].strides[d] - first[d]) % part->vector) return false;
+        }
+    }
+    return !part->n_sums || (part->lanes >= 32 && pass->n_dims <= 1);
 }
 
 /* So many rows further a row lies as this one does. */
@@ -345,7 +362,7 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
 
 /* As many of the blocks that there may be as leave each with rows that lie alike. */
 int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart) {
-    return blocks > apart ? blocks - blocks % apart : blocks;
+    return blocks > apart ? blocks - blocks % apart : apart;
 }
 
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
@@ -459,7 +476,8 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     } else {
         set_plain(part, &e);
     }
-    step->aligned = part->spread || part->odd || strides_align(part);
+    step->reference = part->reference;
+    step->aligned = part->spread || (part->odd ? lie_alike(part) : strides_align(part));
     for (int k = 0; k < 2; k++) {
         TN_TRY(part->reduces  ? rows_grid(part, &e, k, &step->grid[k])
                : part->spread ? spread_grid(part, k, &step->grid[k])
