@@ -137,26 +137,6 @@ TN_DEVICE u32 load_word_if(const void *p, bool there) {
                  : "l"(p), "r"((u32)there));
     return r;
 }
-/* Two elements of 16 bits: both (there is 3), the first (1), the second (2) or none. One load where p is at a multiple
- * of 4 bytes, two else; no branch here either. */
-TN_DEVICE u32 load_halves_if(const void *p, int there) {
-    const bool whole = there == 3 && ((u64)p & 3) == 0;
-    u32 low, high;
-    asm volatile("{\n\t"
-                 ".reg .pred a, b, c;\n\t"
-                 "setp.ne.u32 a, %3, 0;\n\t"
-                 "setp.ne.u32 b, %4, 0;\n\t"
-                 "setp.ne.u32 c, %5, 0;\n\t"
-                 "mov.u32 %0, 0;\n\t"
-                 "mov.u32 %1, 0;\n\t"
-                 "@a ld.global.u32 %0, [%2];\n\t"
-                 "@b ld.global.u16 %0, [%2];\n\t"
-                 "@c ld.global.u16 %1, [%2 + 2];\n\t"
-                 "}"
-                 : "=&r"(low), "=&r"(high)
-                 : "l"(p), "r"((u32)whole), "r"((u32)(!whole && there & 1)), "r"((u32)(!whole && there & 2)));
-    return low | high << 16;
-}
 TN_DEVICE half_words load_half_words_if(const void *p, bool there) {
     half_words r;
     asm volatile("{\n\t"

@@ -56,29 +56,78 @@ template <> struct long_partial<take_sum, f32> {
 
 /* ---- of rows that begin anywhere (MODE 3) ------------------------------------------------------------------------ */
 
-/* A thread's word w holds the elements 2 w - odd and 2 w - odd + 1 of a row, where `odd` says whether the row begins
- * between two words. How a row is added up must not depend on that: one partial for the first elements of words and one
- * for the second ones, so that each has elements that are twice the threads of a row apart, whatever `odd` is. Then the
- * pairs (2 t, 2 t + 1) are put together, half of them by asking the next thread. */
-template <class Op, class T> struct two_partials {
-    short_partial<Op, T> half[2];
+/* A thread's vector w holds the elements from N w - shift on (load_shifted). How a row is added up must not depend on
+ * the shift: there is one partial for each place of a vector, and so each has elements that are a round of all threads
+ * apart, whatever the shift is. Then those of the elements N t … N t + N - 1, of all rounds, are put together, some of
+ * which the next thread has. */
+template <class Op, class T, int N> struct slot_partials {
+    short_partial<Op, T> slot[N];
     TN_MEMBER void begin() {
-        half[0].begin();
-        half[1].begin();
+#pragma unroll
+        for (int j = 0; j < N; j++) slot[j].begin();
     }
-    TN_MEMBER short_partial<Op, T> &operator[](int j) { return half[j]; }
+    TN_MEMBER short_partial<Op, T> &operator[](int j) { return slot[j]; }
 };
 
-/* What this thread's pair comes to. The last pair of a warp lacks its second half, which `rest` gets, (warps of a row);
- * it may be another warp's. With at most 32 threads nothing is left over. */
-template <class Op, u32 ACROSS, class T> TN_DEVICE T pair_total(const two_partials<Op, T> &a, u32 odd, T *rest) {
+template <class Op> struct order_matters {
+    enum { value = true };
+};
+template <> struct order_matters<take_max_nan> {
+    enum { value = false };
+};
+template <> struct order_matters<take_min_nan> {
+    enum { value = false };
+};
+
+template <class Op, int N, class T> TN_DEVICE T join_some(const T *a) {
+    T t[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) t[j] = a[j];
+#pragma unroll
+    for (int half = N / 2; half; half /= 2) {
+#pragma unroll
+        for (int j = 0; j < half; j++) t[j] = Op::of(t[j], t[j + half]);
+    }
+    return t[0];
+}
+
+/* t[j] becomes t[j + shift] for the first half of them; bit by bit, since an index would need local memory. */
+template <int BY, class T, int N> TN_DEVICE void move_down(T (&t)[N], u32 shift) {
+    if constexpr (BY > 0) {
+#pragma unroll
+        for (int j = 0; j < N / 2 + BY - 1; j++) t[j] = choose(shift & BY, t[j + BY], t[j]);
+        move_down<BY / 2>(t, shift);
+    }
+}
+
+/* Of a thread's elements. What the last thread of a warp would have belongs to two warps: `rest` gets it, N numbers
+ * for each warp of a row, and rest_total adds it. With at most 32 threads there is no such. */
+template <class Op, u32 ACROSS, class T, int N>
+TN_DEVICE T slots_total(const slot_partials<Op, T, N> &a, u32 shift, T *rest) {
     constexpr u32 LANES = ACROSS < 32 ? ACROSS : 32, WARPS = ACROSS / 32;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const T next = __shfl_sync(0xffffffffu, a.half[0].s, (lane & ~(LANES - 1)) | ((lane + 1) & (LANES - 1)));
-    const T low = odd ? a.half[1].s : a.half[0].s, high = odd ? next : a.half[1].s;
-    if (ACROSS <= 32) return Op::of(low, high);
-    if (lane == (odd ? 0 : 31)) rest[odd ? (warp + WARPS - 1) % WARPS : warp] = odd ? a.half[0].s : a.half[1].s;
-    return lane == 31 ? low : Op::of(low, high);
+    T t[2 * N];
+#pragma unroll
+    for (int j = 0; j < N; j++) t[j] = t[N + j] = a.slot[j].s;
+    if (order_matters<Op>::value) {
+        const u32 next = (lane & ~(LANES - 1)) | ((lane + 1) & (LANES - 1));
+        if (ACROSS > 32 && (lane == 0 || lane == 31)) {
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                if (((u32)j < shift) == (lane == 0)) rest[(WARPS * N + warp * N + j - shift) % (WARPS * N)] = t[j];
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < N - 1; j++) t[N + j] = __shfl_sync(0xffffffffu, t[j], next);
+        move_down<N / 2>(t, shift);
+    }
+    const T all = join_some<Op, N>(t);
+    return order_matters<Op>::value && ACROSS > 32 && lane == 31 ? Op::template none<T>() : all;
+}
+
+/* What warp w comes to, with what was left over. */
+template <class Op, int N, class T> TN_DEVICE T rest_total(const T *warps, const T *rest, u32 w) {
+    return order_matters<Op>::value ? Op::of(warps[w], join_some<Op, N>(rest + w * N)) : warps[w];
 }
 
 /* ---- sums that keep columns -------------------------------------------------------------------------------------- */
@@ -88,9 +137,9 @@ template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i
     T y[N];
 #pragma unroll
     for (int j = 0; j < N; j++) y[j] = r[j].total();
-    if (MODE == 3) {
+    if (MODE > 2) {
         for (int j = 0; j < N; j++) {
-            if (is_in<3>(j, n)) p[j * step] = y[j];
+            if (is_in<MODE>(j, n)) p[j * step] = y[j];
         }
         return;
     }

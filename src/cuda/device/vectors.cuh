@@ -70,10 +70,14 @@ template <class T, int N> TN_DEVICE void hide(vec<T, N> &a) {
     }
 }
 
-/* MODE 3: which of two elements, from i >= -1 on, are below `past` and not before 0. */
-TN_DEVICE int two_left(int i, int past) { return ((u32)i < (u32)past) | (i + 1 < past) << 1; }
-/* Whether p is behind a multiple of two elements. */
-template <class T> TN_DEVICE u32 parity_of(const T *p) { return (u32)((u64)p / sizeof(T)) & 1; }
+/* How far p, counted in elements, is behind a multiple of N. */
+template <int N, class T> TN_DEVICE u32 shift_of(const T *p) { return (u32)((u64)p / sizeof(T)) % N; }
+/* MODE 3 and 4: which of N elements, from i > -N on, are below `past` and not before 0: a bit for each. */
+template <int N> TN_DEVICE int some_left(int i, int past) {
+    const u32 all = (1u << N) - 1;
+    const int more = past - i;
+    return (int)((i < 0 ? all << -i & all : all) & (more <= 0 ? 0 : more >= N ? all : (1u << more) - 1));
+}
 
 /* ---- loads: the first n of N elements; the others are 0 ---------------------------------------------------------- */
 
@@ -85,55 +89,36 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
-/* The elements of a row that begins anywhere, two at a time: thread x of ACROSS has words x, x + ACROSS … and word
- * w has the elements 2 w - odd and 2 w - odd + 1, as far as they are among the row's n; the others are 0. Those of 16
- * bits are words of memory where the row begins as `odd` says. All loads are under way before the first is waited for:
- * the row's first and last word, which may be halves, come behind the others. */
-template <u32 ACROSS, class T, int U>
-TN_DEVICE void load_words(vec<T, 2> (&v)[U], const T *row, int n, u32 odd, u32 x) {
-    const int begin = (int)(2 * x) - (int)odd, last = n - 1;
-    const T *const p = row + begin;
-    if (sizeof(T) != 2 || parity_of(row) != odd) {
+/* N elements wherever they are, or zeros. Of 16 bits: the words that they are in, and what lies across two of them is
+ * put together. */
+template <class T, int N> TN_DEVICE vec<T, N> load_across(const T *p, bool there) {
+    union {
+        vec<T, N> a;
+        u32 w[(sizeof(T) * N + 3) / 4];
+    } r;
+    if constexpr (sizeof(T) == 2 && N > 1) {
+        const u32 bits = (u32)((u64)p & 2) * 8;
+        const u32 *const from = (const u32 *)((u64)p & ~(u64)3);
+        const u32 last = there && bits ? ((const u16 *)p)[N - 1] : 0; /* nothing behind it is read */
+        u32 low = load_word_if(from, there);
 #pragma unroll
-        for (int u = 0; u < U; u++) {
-            const int i = begin + u * (int)(2 * ACROSS);
-            if constexpr (sizeof(T) == 2) {
-                union {
-                    u32 w;
-                    vec<T, 2> a;
-                } r;
-                r.w = load_halves_if(p + u * (int)(2 * ACROSS), two_left(i, n));
-                v[u] = r.a;
-            } else {
-                v[u].v[0] = (u32)i < (u32)n ? p[u * (int)(2 * ACROSS)] : T{};
-                v[u].v[1] = i + 1 < n ? p[u * (int)(2 * ACROSS) + 1] : T{};
-            }
+        for (int k = 0; k < N / 2; k++) {
+            const u32 high = k + 1 < N / 2 ? load_word_if(from + k + 1, there) : last;
+            r.w[k] = (u32)(((u64)high << 32 | low) >> bits);
+            low = high;
         }
-        return;
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int k = 0; k < N; k++) r.w[k] = load_word_if(p + k, there);
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; k++) r.a.v[k] = there ? p[k] : T{};
     }
-    if constexpr (sizeof(T) == 2) {
-        union words_of_two {
-            u32 w[U];
-            vec<T, 2> a[U];
-            TN_MEMBER words_of_two() {}
-        } r;
-        const u32 whole = n > 0 ? (u32)last : 0; /* a word that begins below has both */
-#pragma unroll
-        for (int u = 0; u < U; u++)
-            r.w[u] = load_word_if(p + u * (int)(2 * ACROSS), (u32)(begin + u * (int)(2 * ACROSS)) < whole);
-        if (begin < 0 && n > 0) r.w[0] = (u32)row[0].bits << 16;
-        if (n > 0 && (((u32)last + odd) & 1) == 0 && ((u32)last + odd) / 2 % ACROSS == x) {
-            const u32 half = row[last].bits;
-#pragma unroll
-            for (int u = 0; u < U; u++) r.w[u] = begin + u * (int)(2 * ACROSS) == last ? half : r.w[u];
-        }
-#pragma unroll
-        for (int u = 0; u < U; u++) v[u] = r.a[u];
-    }
+    return r.a;
 }
 
-/* Side by side. MODE 0: one by one; 1: memory is aligned, vectors at once but for the last of a row; 2: and rows are
- * whole vectors. (3, of rows that begin anywhere: load_words.) */
+/* Side by side. MODE 0: memory lies anywhere; 1: memory is aligned, vectors at once but for the last of a row; 2: and
+ * rows are whole vectors. (3, and 4 if they lie differently, of rows that begin anywhere: load_shifted.) */
 template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, int n) {
     if constexpr (N == 1 && sizeof(T) == 4) {
         union {
@@ -158,10 +143,75 @@ template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, 
             if (MODE == 2 || n == N || n <= 0) return r.a;
         } else if (MODE > 0 && N > 1 && n == N) {
             return *(const vec<T, N> *)p;
+        } else if (MODE == 0 && N > 1 && n == N) {
+            if (W >= 4 && is_aligned(p)) return load_vector<T, N, 2>(p, n);
+            return load_across<T, N>(p, true);
         }
 #pragma unroll
         for (int i = 0; i < N; i++) r.a.v[i] = i < n ? p[i] : T{};
         return r.a;
+    }
+}
+
+/* MODE 3 and 4: those that `there` has a bit for, and zeros. */
+template <class T, int N> TN_DEVICE vec<T, N> load_some(const T *p, int there) {
+    if (there == (1 << N) - 1) return load_across<T, N>(p, true);
+    union {
+        vec<T, N> a;
+        u32 w[(sizeof(T) * N + 3) / 4];
+    } r;
+    if constexpr (sizeof(T) == 2 && N > 1) { /* compilers put single halves into local memory */
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) {
+            const u32 low = there >> (2 * k) & 1 ? ((const u16 *)p)[2 * k] : 0;
+            r.w[k] = low | (there >> (2 * k + 1) & 1 ? (u32)((const u16 *)p)[2 * k + 1] << 16 : 0);
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < N; j++) r.a.v[j] = there >> j & 1 ? p[j] : T{};
+    }
+    return r.a;
+}
+
+/* One of two, by a mask, word by word: of a question compilers make branches, or a choice of addresses in local
+ * memory. */
+template <class T> TN_DEVICE T choose(bool first, const T &a, const T &b) {
+    constexpr int W = (int)(sizeof(T) + 3) / 4;
+    union both {
+        T t;
+        u32 w[W];
+        TN_MEMBER both(const T &of) : t(of) {}
+    } x(a), y(b);
+    u32 mask = first ? ~0u : 0;
+    hide(mask);
+#pragma unroll
+    for (int k = 0; k < W; k++) x.w[k] = (x.w[k] & mask) | (y.w[k] & ~mask);
+    return x.t;
+}
+
+/* A row that begins anywhere: thread x of ACROSS has its vectors x, x + ACROSS …; vector w has the elements from
+ * N w - shift on, as far as they are among the row's n, and zeros. ALIKE: memory lies as `shift` says, and vectors are
+ * whole ones of it. All loads are under way before the first is waited for: those of the row's first and last elements,
+ * which need not fill a vector, come behind the others. */
+template <u32 ACROSS, bool ALIKE, class T, int N, int U>
+TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u32 x) {
+    constexpr int STEP = N * (int)ACROSS;
+    const int begin = (int)(N * x) - (int)shift, whole = n - N; /* the last place of a vector that is all there */
+    const T *const p = row + begin;
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        const int i = begin + u * STEP;
+        const bool there = i >= 0 && i <= whole;
+        v[u] = ALIKE ? load_vector<T, N, 2>(p + u * STEP, there ? N : 0) : load_across<T, N>(p + u * STEP, there);
+    }
+    if (n <= 0) return;
+    if (begin < 0) v[0] = load_some<T, N>(p, some_left<N>(begin, n));
+    const u32 last = ((u32)n - 1 + shift) / N; /* vector */
+    const int i = (int)(last * N) - (int)shift;
+    if (last % ACROSS == x && i > whole) {
+        const vec<T, N> r = load_some<T, N>(row + i, some_left<N>(i, n));
+#pragma unroll
+        for (int u = 0; u < U; u++) v[u] = choose((u32)u == last / ACROSS, r, v[u]);
     }
 }
 
@@ -200,27 +250,9 @@ template <class T, int N, class A> TN_DEVICE void store_apart(T *p, i64 step, co
     }
 }
 
-/* Which of two elements there are: bits of `there`; 7: both, and they are a word of memory. */
-template <class T, class A> TN_DEVICE void store_two(T *p, const A (&y)[2], int there) {
-    if constexpr (sizeof(T) == 2) {
-        if (there & 4 || (there == 3 && ((u64)p & 3) == 0)) {
-            union {
-                vec<T, 2> a;
-                u32 w;
-            } r;
-            r.a = narrow_vector<T, 2>(y);
-            *(u32 *)p = r.w;
-            return;
-        }
-    }
-    if (there & 1) narrow(y[0], p[0]);
-    if (there & 2) narrow(y[1], p[1]);
-}
-
 template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, const A (&y)[N], int n) {
     constexpr int W = (int)sizeof(T) * N / 4;
-    if constexpr (MODE == 3) return store_two(p, y, n);
-    if (MODE > 0 && N > 1 && n == N) {
+    if ((MODE > 0 || (W >= 4 && is_aligned(p))) && N > 1 && n == N) {
         union {
             vec<T, N> a;
             words w[W >= 4 ? W / 4 : 1];
@@ -243,8 +275,18 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
     }
 }
 
+/* MODE 3 and 4: those that `there` has a bit for. ALIKE: as above. */
+template <class T, int N, bool ALIKE, class A> TN_DEVICE void store_shifted(T *p, const A (&y)[N], int there) {
+    if (ALIKE && there == (1 << N) - 1) return store_vector<T, N, 2>(p, y, N);
+    const vec<T, N> r = narrow_vector<T, N>(y);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (there >> j & 1) p[j] = r.v[j];
+    }
+}
+
 /* Is element j one of the n that are there? */
-template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE == 3 ? n >> j & 1 : j < n); }
+template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE > 2 ? n >> j & 1 : j < n); }
 /* How many of `most` elements from `from` on there are. */
 template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) {
     if (MODE == 2) return from < past ? most : 0;

@@ -1,5 +1,5 @@
 /* What the threads of a row know of it, put together: over lanes, warps and the blocks of a cluster, in an order that
- * depends on the length of the row alone. A block joins once.
+ * depends on the length of the row alone. A block joins once, or once for each of several row_joins.
  *
  * S is what is known of some elements: numbers v[N], and
  *     S::none()            of no elements
@@ -9,26 +9,28 @@
 
 #include "rows.cuh"
 
-/* The threads that have a row: this one's number among those in its block, which begin with warp `warp`, and in all
- * blocks. */
+/* The threads of a block that have a row, or a block's piece of one: this one's number among them; they begin with warp
+ * `warp`. */
 struct row_team {
-    int thread, warp, threads; /* threads: in this block */
-    int cluster;               /* blocks */
+    int thread, warp, threads;
 
     TN_MEMBER row_group all() const {
-        return {(int)cluster_rank() * threads + thread, cluster * threads};
-    }
-    /* The one that writes what there is one of. */
-    TN_MEMBER bool is_first() const {
-        return thread == 0 && cluster_rank() == 0;
+        return {thread, threads};
     }
 };
 
 enum { TNI_JOIN_WARPS = TNI_ROW_BLOCK / 32 };
 
-/* apart: what belongs to the last lane of a warp, or the last thread of a block, and another one may have (pairs). */
-template <class S> struct row_join {
-    S warp[TNI_JOIN_WARPS], warp_apart[TNI_JOIN_WARPS], block[TNI_ROW_CLUSTER], block_apart[TNI_ROW_CLUSTER];
+/* apart: what belongs to the last lane of a warp, and another one may have (pairs). */
+template <class S> struct row_join { S warp[TNI_JOIN_WARPS], warp_apart[TNI_JOIN_WARPS]; };
+
+/* The same where each block of a cluster has a piece of the row. A cluster that goes from row to row takes two of them
+ * in turns, and nothing is overwritten that somebody still needs: a block sends what it knows of row k + 2 only after
+ * it has got that of row k + 1 from all blocks, and a block sends that only after all of its threads have read what
+ * they need of row k. */
+template <class S> struct cluster_join {
+    row_join<S> piece;
+    S block[TNI_ROW_CLUSTER];
     u64 arrived; /* a barrier: what the blocks of the cluster send */
 };
 
@@ -87,18 +89,11 @@ template <class S> TN_DEVICE S join_halves(const S (&half)[2], int parity, const
     return r;
 }
 
-/* Before join_row, by all threads of the block, as early as can be: blocks of a cluster begin at different times. */
-template <class S> TN_DEVICE void begin_join(const row_team &t, row_join<S> &shared) {
-    if (t.cluster == 1) return;
-    if (threadIdx.x == 0) bulk_prepare(&shared.arrived, 1);
-    cluster_begin();
-}
-
-/* By all threads of the block. SLOTS: 1, or 2 for pairs. */
+/* Among the threads of a block, all of which call it. SLOTS: 1, or 2 for pairs. */
 template <int SLOTS, class S>
 TN_DEVICE S join_row(const S (&slot)[SLOTS], int parity, const row_team &t, row_join<S> &shared) {
     constexpr bool PAIRS = SLOTS == 2;
-    const int warps = t.threads / 32, rank = (int)cluster_rank();
+    const int warps = t.threads / 32;
     S r = slot[0];
     if constexpr (PAIRS) r = join_halves(slot, parity, t, shared.warp_apart);
     if (t.threads <= 32) {
@@ -108,18 +103,24 @@ TN_DEVICE S join_row(const S (&slot)[SLOTS], int parity, const row_team &t, row_
     r.add_lanes(32);
     if (threadIdx.x % 32 == 0) shared.warp[threadIdx.x / 32] = r;
     __syncthreads();
-    r = join_few(shared.warp + t.warp, shared.warp_apart + t.warp, warps, PAIRS ? warps - (t.cluster > 1) : 0);
-    if (t.cluster == 1) return r;
-    cluster_wait();
-    if (threadIdx.x == 0) bulk_expect(&shared.arrived, (u32)(t.cluster * SLOTS * sizeof(S)));
-    if ((int)threadIdx.x < t.cluster) {
-        const int owner = parity ? (rank ? rank : t.cluster) - 1 : rank;
-        send_state(shared.block + rank, threadIdx.x, r, &shared.arrived);
-        if (PAIRS) {
-            const S apart = shared.warp_apart[warps - 1];
-            send_state(shared.block_apart + owner, threadIdx.x, apart, &shared.arrived);
-        }
+    return join_few(shared.warp + t.warp, shared.warp_apart + t.warp, warps, PAIRS ? warps : 0);
+}
+
+/* Before the first join_pieces, by all threads of the block, as early as can be: blocks of a cluster begin at different
+ * times. Between the two they wait for each other (cluster_wait). */
+template <int JOINS, class S> TN_DEVICE void begin_pieces(cluster_join<S> (&shared)[JOINS]) {
+    if (threadIdx.x == 0) {
+#pragma unroll
+        for (int i = 0; i < JOINS; i++) bulk_prepare(&shared[i].arrived, 1);
     }
-    bulk_wait(&shared.arrived, 0);
-    return join_few(shared.block, shared.block_apart, t.cluster, PAIRS ? t.cluster : 0);
+    cluster_begin();
+}
+
+/* Of a row whose pieces `cluster` blocks have, by all of their threads; `piece` is what a block knows (join_row). phase
+ * is 0 the first time, then 1, 0, … */
+template <class S> TN_DEVICE S join_pieces(const S &piece, int cluster, cluster_join<S> &shared, u32 phase) {
+    if (threadIdx.x == 0) bulk_expect(&shared.arrived, (u32)(cluster * sizeof(S)));
+    if ((int)threadIdx.x < cluster) send_state(shared.block + cluster_rank(), threadIdx.x, piece, &shared.arrived);
+    bulk_wait(&shared.arrived, phase);
+    return join_few(shared.block, shared.block, cluster, 0);
 }

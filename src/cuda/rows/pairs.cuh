@@ -13,6 +13,11 @@
 
 #include "rows.cuh"
 
+/* Whether p is behind a multiple of two elements. */
+template <class T> TN_DEVICE u32 parity_of(const T *p) {
+    return shift_of<2>(p);
+}
+
 /* What is in memory where `there` is true, else `other`. No branch: all loads of a loop are under way together. */
 TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
     asm volatile("{\n\t"
@@ -23,6 +28,16 @@ TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
                  : "+r"(other)
                  : "l"(p), "r"((u32)there));
     return other;
+}
+
+TN_DEVICE u32 load_word(const void *p) {
+    u32 r;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(p));
+    return r;
+}
+
+TN_DEVICE void store_word(void *p, u32 a) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(a) : "memory");
 }
 
 TN_DEVICE void store_word_if(void *p, bool there, u32 a) {
@@ -43,18 +58,53 @@ template <class T> TN_DEVICE T *hidden(T *p) {
     return (T *)address;
 }
 
+/* All threads of a block have a row, or a piece of one. As a row_group, but the compiler knows how many they are: each
+ * address is a base that a thread has, and a constant. */
+struct block_group {
+    int rank;
+    enum { threads = TNI_ROW_BLOCK };
+};
+
+/* No addresses of later places in registers: they would be sums of something that is known only at run time. */
+TN_DEVICE void hide_place(row_group, int &i) {
+    hide(i);
+}
+TN_DEVICE void hide_place(block_group, int &) {
+}
+
+/* Words that are asked about together: those before the last ones of a row are all there. */
+enum { TNI_PAIRS_AT_ONCE = 4 };
+
+/* Whether all threads have all of the words from the u-th on that are asked about together, both halves of each, in a
+ * row of this parity whose elements end before `end`, counted from the word that it begins in. */
+template <class G> TN_DEVICE bool are_whole(int u, G g, int parity, int end) {
+    return 2 * (u + TNI_PAIRS_AT_ONCE) * g.threads <= end && !(u == 0 && parity);
+}
+
 /* This thread's words; elements that are not in the row are `outside`. */
-template <int WORDS, class T>
-TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, row_group g, int parity, T outside) {
+template <int WORDS, class T, class G>
+TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, G g, int parity, T outside) {
     const u32 neither = outside.bits * 0x10001u;
-    const T *even = hidden(row - parity);
-    const int end = n + parity; /* counted from `even` on */
+    const int end = n + parity;
     const bool head = parity && g.rank == 0;
+    const T *even = hidden(row - parity + 2 * g.rank);
 #pragma unroll
-    for (int u = 0; u < WORDS; u++) {
-        int i = 2 * (u * g.threads + g.rank);
-        hide(i); /* no addresses of later words in registers, here and below */
-        word[u] = load_word_or(even + i, i + 1 < end && !(u == 0 && head), neither);
+    for (int first = 0; first < WORDS; first += TNI_PAIRS_AT_ONCE) {
+        if (are_whole(first, g, parity, end)) {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                int i = 2 * u * g.threads;
+                hide_place(g, i);
+                word[u] = load_word(even + i);
+            }
+        } else {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                int i = 2 * u * g.threads;
+                hide_place(g, i);
+                word[u] = load_word_or(even + i, i + 2 * g.rank + 1 < end && !(u == 0 && head), neither);
+            }
+        }
     }
     if (n == 0) return;
     if (head) word[0] = (neither & 0xffffu) | (u32)row[0].bits << 16;
@@ -65,33 +115,72 @@ TN_DEVICE void load_pairs(u32 (&word)[WORDS], const T *row, int n, row_group g, 
     }
 }
 
+/* The same from a copy in shared memory that has the words as they are in memory, and anything beside the row. */
+template <int WORDS, class T>
+TN_DEVICE void take_pairs(u32 (&word)[WORDS], const u32 *copy, int n, block_group g, int parity, T outside) {
+    const u32 neither = outside.bits * 0x10001u;
+    const int end = n + parity;
+    copy += g.rank;
+#pragma unroll
+    for (int first = 0; first < WORDS; first += TNI_PAIRS_AT_ONCE) {
+        if (are_whole(first, g, 0, end)) {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) word[u] = copy[u * g.threads];
+        } else {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                const int i = 2 * (u * g.threads + g.rank);
+                word[u] = i < end ? copy[u * g.threads] : neither;
+                if (i + 1 == end) word[u] = (word[u] & 0xffffu) | (neither & 0xffff0000u);
+            }
+        }
+    }
+    if (parity && g.rank == 0) word[0] = (word[0] & 0xffff0000u) | (neither & 0xffffu);
+}
+
 /* The lanes of this warp that have the same row as this one. */
-TN_DEVICE u32 lanes_of_row(row_group g) {
+template <class G> TN_DEVICE u32 lanes_of_row(G g) {
     return g.threads >= 32 ? 0xffffffffu : ((1u << g.threads) - 1) << (threadIdx.x % 32 - g.rank);
+}
+
+/* To where load_pairs found the words: the row has the same parity. */
+template <int WORDS, class T, class G, class F>
+TN_DEVICE void store_whole_pairs(const u32 (&word)[WORDS], T *row, int n, G g, int parity, F of) {
+    const int begin = 2 * g.rank - parity, end = n + parity;
+    T *even = hidden(row + begin);
+#pragma unroll
+    for (int first = 0; first < WORDS; first += TNI_PAIRS_AT_ONCE) {
+        if (2 * first * g.threads >= end) break;
+        if (are_whole(first, g, parity, end)) {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                int i = 2 * u * g.threads;
+                hide_place(g, i);
+                store_word(even + i, of(word[u], begin + i));
+            }
+        } else {
+#pragma unroll
+            for (int u = first; u < first + TNI_PAIRS_AT_ONCE; u++) {
+                int i = 2 * u * g.threads;
+                hide_place(g, i);
+                const u32 a = of(word[u], begin + i);
+                store_word_if(even + i, (u32)(begin + i) < (u32)n - 1u, a);
+                if (begin + i == n - 1) even[i].bits = (u16)a;
+                if (u == 0 && begin == -1) row[0].bits = (u16)(a >> 16);
+            }
+        }
+    }
 }
 
 /* Writes of(word, i) to where load_pairs found a word, i being the place of its first element in the row; x has this
  * parity. The row that is written may have the other one: then neighbouring lanes put their halves together. All lanes
  * of the row take part. */
-template <int WORDS, class T, class F>
-TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, row_group g, int parity, F of) {
+template <int WORDS, class T, class G, class F>
+TN_DEVICE void store_pairs(const u32 (&word)[WORDS], T *row, int n, G g, int parity, F of) {
     const int begin = 2 * g.rank - parity, step = 2 * g.threads;
     if (n == 0) return;
+    if ((int)parity_of(row) == parity) return store_whole_pairs(word, row, n, g, parity, of);
     row = hidden(row);
-    if ((int)parity_of(row) == parity) {
-        u32 last = word[0];
-#pragma unroll
-        for (int u = 0; u < WORDS; u++) {
-            int i = begin + u * step;
-            hide(i);
-            if (u % 4 == 0 && u * step > n) break;
-            store_word_if(row + i, (u32)i < (u32)n - 1u, of(word[u], i));
-            last = i == n - 1 ? word[u] : last;
-        }
-        if (begin == -1) row[0].bits = (u16)(of(word[0], -1) >> 16);
-        if ((n + parity) % 2 == 1 && (u32)(n - 1 - begin) % (u32)step == 0) row[n - 1].bits = (u16)of(last, n - 1);
-        return;
-    }
     const int lane = threadIdx.x % 32;
     const bool first_lane = lane == 0 || g.rank == 0, last_lane = lane == 31 || g.rank + 1 == g.threads;
 #pragma unroll

@@ -206,10 +206,8 @@ static void print_call(const tni_gpu_step *step, int k, bool alone, const char *
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        const int vector = k == 0 || step->kind == TNI_GPU_ROWS ? step->vector : 1, mode = step->odd     ? 3
-                                                                                           : k           ? 0
-                                                                                           : step->whole ? 2
-                                                                                                         : 1;
+        const int vector = k == 0 || step->kind == TNI_GPU_ROWS ? step->vector : 1;
+        const int mode = step->odd ? 3 + k : k ? 0 : step->whole ? 2 : 1;
         tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
                      p, block);
     }

@@ -87,7 +87,7 @@ void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char 
  * gone on to the next row. */
 void tni_gpu_slots(const tni_gpu_part *part) {
     if (!part->n_slots) return;
-    bool turns = part->reduces && part->n_sums;
+    const bool turns = part->reduces && part->walks;
     tni_text_add(part->text, "    __shared__ u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
                  turns ? "    u32 set = 0;\n" : "");
     if (part->cluster > 1 && part->reduces)
@@ -336,8 +336,10 @@ void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage)
         int i = (int)p->todo_memory[t];
         const char *type = tni_emit_memory(p->pass->memory[i].type);
         if (step_of(part, i) == 1) {
-            tni_text_add(part->text, "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n", margin, type, i, i,
-                         (int)t);
+            tni_text_add(part->text,
+                         part->odd ? "%sstore_shifted<%s, VL, MODE == 3>(m%d + o%d + c, y%d, n);\n"
+                                   : "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n",
+                         margin, type, i, i, (int)t);
         } else {
             tni_text_add(part->text, "%sstore_apart<%s, VL>(m%d + o%d + c * s[%d], s[%d], y%d, n);\n", margin, type, i,
                          i, i * width + width - 1, i * width + width - 1, (int)t);
@@ -452,12 +454,13 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
 }
 
 /* Where vector u of a row begins, c, and how many of its elements, or which, are before `past`: n. Rows that are
- * streamed may be longer than an int counts. Of rows that begin anywhere most words are whole, for all threads alike:
- * what is done with a vector is there twice, and once without questions. */
+ * streamed may be longer than an int counts. Of rows that begin anywhere all vectors but the first and the last are
+ * whole: what is done with one is there twice, and once without questions. The last one may be a thread's last or, where
+ * one begins before the row, the one before. */
 static void print_column(const tni_gpu_part *part) {
     tni_text_add(part->text,
                  "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n",
-                 part->odd ? " - (int)odd" : "", part->cluster > 1 ? "from + " : "");
+                 part->odd ? " - (int)shift" : "", part->cluster > 1 ? "from + " : "");
 }
 void tni_gpu_place(const tni_gpu_part *part, const char *past) {
     if (part->streams) {
@@ -469,7 +472,7 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
     }
     print_column(part);
     if (part->odd) {
-        tni_text_add(part->text, "            auto word = [&](const int n) {\n            (void)n;\n");
+        tni_text_add(part->text, "            auto some = [&](const int n) {\n            (void)n;\n");
     } else {
         tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
     }
@@ -477,24 +480,9 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
 void tni_gpu_place_end(const tni_gpu_part *part, const char *past) {
     if (part->odd)
         tni_text_add(part->text,
-                     "            };\n            if (even && u > 0 && (int)((u + 1) * across * VL) <= %1$s) word(7);\n"
-                     "            else word(two_left(i, %1$s));\n",
-                     past);
-}
-
-/* Whether the words of a row are words of memory, in all tensors that have rows of their own. */
-void tni_gpu_even(const tni_gpu_part *part, const char *margin) {
-    const tni_pass *pass = part->p->pass;
-    if (!part->odd) return;
-    tni_text_add(part->text, "%sconst bool even = true", margin);
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const tni_memory *m = &pass->memory[i];
-        bool moves = pass->n_dims == 0;
-        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
-        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2)
-            tni_text_add(part->text, " && parity_of(m%1$d + o%1$d) == odd", (int)i);
-    }
-    tni_text_add(part->text, ";\n");
+                     "            };\n            if (i >= 0 && i + VL <= %1$s) some((1 << VL) - 1);\n"
+                     "            else if (%2$si < %1$s) some(some_left<VL>(i, %1$s));\n",
+                     past, part->cluster > 1 ? "" : "(u == 0 || u >= U - 2) && ");
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -523,7 +511,7 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
                      at);
         print_column(part);
         tni_text_add(part->text, "            const int n = %s;\n",
-                     part->odd ? "two_left(i, have)" : "count_left<MODE>(i, have, VL)");
+                     part->odd ? "some_left<VL>(i, have)" : "count_left<MODE>(i, have, VL)");
         tni_text_add(part->text, "            store_totals<MODE>(g + c * s[%d], s[%d], r%d[u], n);\n        }\n    }\n",
                      step, step, (int)i);
     } else {

@@ -6,16 +6,16 @@
 
 /* slots: of warps; shares: of blocks of a cluster. */
 static void slot_text(const tni_gpu_part *part, const char *of, int slot, char text[static 48]) {
-    if (part->n_sums) {
+    if (part->walks) {
         snprintf(text, 48, "%s[set * %d + %d]", of, (int)part->n_slots, slot);
     } else {
         snprintf(text, 48, "%s[%d]", of, slot);
     }
 }
 
-/* Slots of a reduction: a pair has two, and so have rows that begin anywhere. */
+/* Slots of a reduction: a pair has two; rows that begin anywhere have as many as VL numbers of 16 warps take. */
 static int slots_of(const tni_gpu_part *part, int32_t node) {
-    return part->odd || part->beside[node] >= 0 ? 2 : 1;
+    return part->odd ? tni_gpu_odd_slots(part->vector) : part->beside[node] >= 0 ? 2 : 1;
 }
 
 /* Sets `taken` for the element values of this stage; false: it has none. */
@@ -66,11 +66,12 @@ static void find_saved(tni_gpu_part *part) {
     }
 }
 
-/* Of rows that begin anywhere, all words at once. */
-static void print_words(const tni_gpu_part *part, int32_t node, const char *to, bool fixed) {
+/* Of rows that begin anywhere, all vectors at once. */
+static void print_shifted(const tni_gpu_part *part, int32_t node, const char *to, bool fixed) {
     const int m = (int)part->p->memory_of[node];
-    tni_text_add(part->text, "        load_words<across>(%s%d, m%d + %s%d%s, %s, odd, x);\n", to, m, m,
-                 fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "", fixed ? "have" : "left");
+    tni_text_add(part->text, "        load_shifted<across, %s>(%s%d, m%d + %s%d%s, %s, shift, x);\n",
+                 fixed ? "false" : "MODE == 3", to, m, m, fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "",
+                 fixed ? "have" : "left");
 }
 
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
@@ -93,7 +94,7 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
         if (part->odd) {
-            print_words(part, i, "v", fixed);
+            print_shifted(part, i, "v", fixed);
         } else {
             tni_gpu_take(part, i, fixed ? "b" : "o", "n");
         }
@@ -149,11 +150,17 @@ static void find_pairs(tni_gpu_part *part) {
 
 /* What is the same in every row, where it is loaded when needed; the others are there. */
 static void print_fixed(const tni_gpu_part *part) {
-    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums && !part->odd; i++) {
+    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
+        const int m = (int)part->p->memory_of[i];
+        const char *type;
         if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
-        tni_text_add(part->text, "            vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
-                     (int)part->p->memory_of[i]);
-        tni_gpu_take(part, i, "b", "n");
+        type = tni_emit_memory(tni_gpu_type_of(part, i));
+        tni_text_add(part->text, "            vec<%s, VL> v%d[U];\n", type, m);
+        if (part->odd) {
+            tni_text_add(part->text, "            v%1$d[u] = load_some<%2$s, VL>(m%1$d + b%1$d + c, n);\n", m, type);
+        } else {
+            tni_gpu_take(part, i, "b", "n");
+        }
     }
 }
 
@@ -208,8 +215,8 @@ static void print_lane_reductions(const tni_gpu_part *part, int32_t stage, int s
                          "across);\n        %1$s t%2$d = q%2$d.most;\n",
                          lane, (int)i, (int)part->beside[i]);
         } else if (part->odd) {
-            tni_text_add(part->text, "        %1$s t%2$d = pair_total<%3$s, across>(a%2$d, odd, (%1$s *)%4$s);\n", lane,
-                         (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), at);
+            tni_text_add(part->text, "        %1$s t%2$d = slots_total<%3$s, across>(a%2$d, shift, (%1$s *)%4$s);\n",
+                         lane, (int)i, tni_gpu_operation(tni_gpu_node_of(part, i)->op), at);
         } else {
             tni_text_add(part->text, "        %1$s t%2$d = a%2$d.total();\n", lane, (int)i);
         }
@@ -255,8 +262,8 @@ static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int s
                          (int)i, lane, at, other, warps);
         } else if (part->odd) {
             tni_text_add(part->text,
-                         "            t%1$d = w < %5$d ? %4$s::of(((const %2$s *)%3$s)[w], ((const %2$s *)%6$s)[w]) "
-                         ": %4$s::none<%2$s>();\n",
+                         "            t%1$d = w < %5$d ? rest_total<%4$s, VL>((const %2$s *)%3$s, (const %2$s *)%6$s, "
+                         "w) : %4$s::none<%2$s>();\n",
                          (int)i, lane, at, op, warps, other);
         } else {
             tni_text_add(part->text, "            t%1$d = w < %5$d ? ((const %2$s *)%3$s)[w] : %4$s::none<%2$s>();\n",
@@ -271,7 +278,6 @@ static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int s
 static void print_cluster_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
     char at[48], other[48];
     const int first = slot;
-    if (!part->n_sums && first == 0) tni_text_add(part->text, "        cluster_wait();\n");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
@@ -343,8 +349,9 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *kind = part->streams ? "long_partial" : part->odd ? "two_partials" : "short_partial";
-        tni_text_add(part->text, "        %s<%s, %s> a%d;\n        a%d.begin();\n", kind, op, lane, (int)i, (int)i);
+        const char *kind = part->streams ? "long_partial" : part->odd ? "slot_partials" : "short_partial";
+        tni_text_add(part->text, "        %s<%s, %s%s> a%d;\n        a%d.begin();\n", kind, op, lane,
+                     part->odd ? ", VL" : "", (int)i, (int)i);
         if (part->beside[i] >= 0)
             tni_text_add(part->text, "        %s<take_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
                          (int)part->beside[i], (int)part->beside[i]);
@@ -362,7 +369,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     tni_gpu_place(part, "left");
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
-        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || part->odd || !p->fixed[i]);
+        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
         if (there) tni_text_add(part->text, "            hide(v%d[u]);\n", (int)p->memory_of[i]);
     }
     tni_gpu_random(part, "            ");
@@ -411,18 +418,19 @@ static void keep_places(const tni_gpu_part *part) {
     }
 }
 
-/* Which elements lie in one word: by the row that comes first. Rows that share a warp and are summed up lie alike. */
-static void print_odd(const tni_gpu_part *part) {
-    if (part->n_sums && part->lanes < 32) {
-        tni_text_add(part->text, "    const u32 odd = 0;\n");
+/* Which elements lie in one vector: by the row that comes first, and those that follow lie alike. Rows that share a
+ * warp are summed up by columns that they have in common. */
+static void print_shift(const tni_gpu_part *part) {
+    if (part->lanes < 32) {
+        tni_text_add(part->text, "    const u32 shift = 0;\n");
         return;
     }
-    tni_text_add(part->text, "    u32 odd;\n    {\n");
+    tni_text_add(part->text, "    u32 shift;\n    {\n");
     tni_gpu_row_begin(part, "        ", "first + y < past ? first + y : first");
     for (int32_t i = 0; i < part->offsets; i++) {
         if (part->used[i]) tni_text_add(part->text, "        (void)o%d;\n", (int)i);
     }
-    tni_text_add(part->text, "        odd = parity_of(m%1$d + o%1$d);\n    }\n", (int)part->reference);
+    tni_text_add(part->text, "        shift = shift_of<VL>(m%1$d + o%1$d);\n    }\n", (int)part->reference);
 }
 
 /* fetch(base): the loads of a round begin. */
@@ -444,7 +452,7 @@ static void print_fetch(const tni_gpu_part *part) {
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_moving(part, i)) continue;
         if (part->odd) {
-            print_words(part, i, "f", false);
+            print_shifted(part, i, "f", false);
             continue;
         }
         tni_text_add(part->text, "            f%d[u] = ", (int)p->memory_of[i]);
@@ -472,23 +480,24 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     find_saved(part);
     tni_gpu_begin(part);
     tni_gpu_slots(part);
-    if (part->odd) print_odd(part);
+    if (part->odd && part->n_sums) print_shift(part);
     tni_gpu_once(part, "    ");
     if (part->streams) begin_sums(part);
     tni_gpu_ring(part);
     if (part->ahead) print_fetch(part);
-    if (!part->streams && (part->n_sums || part->odd)) print_row_loads(part, part->needed, true);
-    if (part->cluster > 1 && part->n_sums) tni_text_add(part->text, "    cluster_wait();\n");
+    if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
+    if (part->cluster > 1) tni_text_add(part->text, "    cluster_wait();\n");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
-    /* without sums a block has one round */
-    tni_text_add(part->text, part->n_sums ? "    for (i64 base = first; base < past; base += step) {\n"
-                                          : "    {\n        const i64 base = first;\n");
+    /* else a block has one round */
+    tni_text_add(part->text, part->walks ? "    for (i64 base = first; base < past; base += step) {\n"
+                                         : "    {\n        const i64 base = first;\n");
     tni_text_add(part->text,
                  "        const i64 d = base + y;\n        const bool there = d < past;\n"
                  "        const %1$s left = there ? (%1$s)have : 0;\n",
                  part->streams ? "i64" : "int");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
-    tni_gpu_even(part, "        ");
+    if (part->odd && !part->n_sums)
+        tni_text_add(part->text, "        const u32 shift = shift_of<VL>(m%1$d + o%1$d);\n", (int)part->reference);
     tni_gpu_row_loads(part, "        ", "", "there");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (part->saved[i])
@@ -505,6 +514,6 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     }
     for (int32_t stage = 0; stage < part->stages; stage++) print_stage(part, stage, &slot);
     tni_gpu_fold(part);
-    tni_text_add(part->text, part->n_sums ? "        set ^= 1;\n    }\n" : "    }\n");
+    tni_text_add(part->text, part->walks ? "        set ^= 1;\n    }\n" : "    }\n");
     tni_gpu_end(part);
 }

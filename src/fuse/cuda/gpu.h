@@ -61,10 +61,17 @@ typedef struct tni_gpu_grid {
     int64_t stages, slot; /* of a ring; elements that a stage has of each tensor */
     int64_t blocks;       /* that walk with rings */
     int64_t width;        /* columns that a block of a cluster has */
+    int64_t apart;        /* rows that lie alike in vectors of memory, are so many apart */
     uint32_t block, grid, shared;
 } tni_gpu_grid;
 
 typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
+
+/* Slots of 32 numbers of 8 bytes that a reduction of rows which begin anywhere takes: a number for each of 16 warps,
+ * then as many as a vector has. */
+static inline int tni_gpu_odd_slots(int vector) {
+    return 1 + (vector + 1) / 2;
+}
 
 /* Partial results that a launch adds up. */
 typedef struct tni_gpu_finish {
@@ -81,12 +88,13 @@ typedef struct tni_gpu_step {
     int32_t bound;        /* threads of a block, at most */
     int32_t unroll[2];    /* what the body is a template of, with the next, */
     bool whole;           /* rows are whole vectors, */
-    bool odd;             /* or begin and end anywhere, and are taken two elements at a time */
+    bool odd;             /* or begin and end anywhere */
     int32_t cluster;      /* blocks that have a row together */
     bool sums;            /* it leaves partial sums, which the next step adds up */
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
+    int32_t reference;    /* odd: the memory that others must lie like for that */
     int32_t vector;       /* and VL */
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
@@ -120,9 +128,10 @@ typedef struct tni_gpu_part {
     bool whole;        /* rows are whole vectors, or all of them together are */
     bool coarse;       /* everything that it makes is rounded to bf16 */
     bool ring;         /* what it reads comes through shared memory */
-    bool odd;          /* rows are taken two elements at a time: they begin and end anywhere */
+    bool odd;          /* rows begin and end anywhere in vectors of memory */
+    bool walks;        /* its blocks go on from row to row: where there are sums, and in clusters */
     bool ahead;        /* what it reads of the next row is under way while it has this one */
-    int32_t reference; /* odd: the memory whose rows say how words lie */
+    int32_t reference; /* odd: the memory whose rows say how vectors lie */
     int32_t cluster;   /* blocks that have a row together, */
     int64_t width;     /* and columns that each of them has */
     bool longer;       /* its sums go over so many rows that f32 alone would lose too much */
@@ -162,6 +171,7 @@ extern const char tni_cuda_prelude[];
 tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
 /* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */
 tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
+int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart);
 tn_status tni_gpu_set_tail_grids(tni_gpu_part *part, tni_gpu_step *step);
 extern bool tni_gpu_apart; /* for tests: no steps are joined in one launch */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
@@ -194,7 +204,6 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
  * many of its elements, or which, are before `past`. */
 void tni_gpu_place(const tni_gpu_part *part, const char *past);
 void tni_gpu_place_end(const tni_gpu_part *part, const char *past);
-void tni_gpu_even(const tni_gpu_part *part, const char *margin);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
 void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
 void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */

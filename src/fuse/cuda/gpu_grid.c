@@ -161,6 +161,8 @@ static void set_spread(tni_gpu_part *part) {
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
+enum { ROW_THREADS = 512 }; /* that have a row, at most, or what a block has of it */
+
 /* Are all elements, of tensors that this part reads or writes, beside their neighbours? */
 static bool lies_beside(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
@@ -171,24 +173,54 @@ static bool lies_beside(const tni_gpu_part *part) {
     return true;
 }
 
-/* Memory of 16-bit elements that differ from row to row; -1: there is none. */
-static int32_t find_reference(const tni_gpu_part *part) {
-    const tni_pass *pass = part->p->pass;
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const tni_memory *m = &pass->memory[i];
-        bool moves = pass->n_dims == 0;
-        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
-        if (part->used[i] && moves && m->strides[pass->n_dims] == 1 && tn_type_size(m->type) == 2) return i;
-    }
-    return -1;
+/* Has memory elements, one beside the other, that differ from row to row? */
+static bool has_rows(const tni_pass *pass, int32_t i) {
+    bool moves = pass->n_dims == 0;
+    for (int32_t d = 0; d < pass->n_dims; d++) moves |= pass->memory[i].strides[d] != 0;
+    return moves && pass->memory[i].strides[pass->n_dims] == 1;
 }
 
-/* Rows that are no whole vectors: single elements, or two of 16 bits. Wider loads, and what it takes to shift them, are
- * slower (H200: half the speed of a copy, two at a time 0.8 of it). */
-static void take_apart(tni_gpu_part *part, const elements *e, bool two) {
+/* Memory whose elements differ from row to row, if possible of a result: what is read can lie otherwise at less cost.
+ * -1: there is none. */
+static int32_t find_reference(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    int32_t found = -1;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const bool result = pass->memory[i].where == TNI_FROM_CALL_OUT;
+        if (part->used[i] && has_rows(pass, i) && (found < 0 || result)) found = i;
+        if (found == i && result) break;
+    }
+    return found;
+}
+
+/* Rows that begin anywhere: does a row lie in every tensor as in every other, if the first one does? And those that are
+ * summed up by the same threads? */
+static bool lie_alike(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    const int64_t *const first = pass->memory[part->reference].strides;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        for (int32_t d = 0; d < pass->n_dims && part->used[i] && has_rows(pass, i); d++) {
+            if ((pass->memory[i].strides[d] - first[d]) % part->vector) return false;
+        }
+    }
+    return !part->n_sums || (part->lanes >= 32 && pass->n_dims <= 1);
+}
+
+/* So many rows further a row lies as this one does. */
+static int64_t rows_apart(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    const int64_t *const strides = pass->memory[part->reference].strides;
+    int64_t apart = 1;
+    while (pass->n_dims && apart < part->vector && strides[pass->n_dims - 1] * apart % part->vector) apart *= 2;
+    return apart;
+}
+
+/* Rows that are no whole vectors: vectors of `most` elements as they lie in memory, of which a row has parts of the
+ * first and the last one; or single elements, which in larger types are as fast. */
+static void take_apart(tni_gpu_part *part, const elements *e, int32_t most) {
     part->reference = find_reference(part);
-    part->odd = two && e->most == 2 && part->reference >= 0 && lies_beside(part);
-    part->vector = part->odd ? 2 : 1;
+    part->odd = most > 1 && e->most == 2 && part->reference >= 0 && lies_beside(part);
+    part->vector = part->odd ? most : 1;
     part->whole = !part->odd;
 }
 
@@ -202,7 +234,9 @@ static row_form form_of(const tni_gpu_part *part, const elements *e) {
     enum { UNROLL = 16 };
     const int64_t unit = e->most ? max(16 / (e->most * part->vector), 1) : 1; /* vectors that have 16 bytes */
     const int64_t most = e->held <= 1 && e->results <= 1 ? 8 : e->held <= 2 ? 4 : e->held <= 4 ? 2 : 1;
-    return (row_form){.each = min(most, 2) * unit, .most = min(most * unit, UNROLL)};
+    /* what a thread of a row that begins anywhere has to do besides is more, and the same for more vectors */
+    const int64_t each = min(most, part->odd && unit == 1 ? 4 : 2);
+    return (row_form){.each = each * unit, .most = min(most * unit, UNROLL)};
 }
 
 /* Blocks of the largest cluster that there can be: 8 wherever there are clusters. 16 need as many SMs that are
@@ -217,23 +251,22 @@ static int32_t most_blocks(const tni_gpu_part *part) {
     return gpu->major < 9 ? 1 : large ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
 }
 
-/* Vectors that `columns` touch: words may begin before the first one. */
+/* Vectors that `columns` touch: one may begin before the first one. */
 static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
-    return ceil_div(columns + part->odd, part->vector);
+    return ceil_div(columns + (part->odd ? part->vector - 1 : 0), part->vector);
 }
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
  * memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with longer rows those have
  * more, and where registers end, blocks of a cluster share a row. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
-    enum { THREADS = 512 };
     const row_form f = form_of(part, e);
     const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
     const int32_t blocks = most_blocks(part);
     int64_t each = f.each, here = chunks; /* of a block */
     part->cluster = 1;
     part->width = columns;
-    while (here > THREADS * f.most && part->cluster <= blocks) {
+    while (here > ROW_THREADS * f.most && part->cluster <= blocks) {
         part->cluster *= 2;
         part->width = round_up(ceil_div(columns, part->cluster), 64 * part->vector);
         here = count_chunks(part, part->width);
@@ -242,14 +275,14 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     if (part->streams) {
         part->cluster = 1;
         part->width = columns;
-        part->lanes = THREADS;
+        part->lanes = ROW_THREADS;
         each = f.most;
     } else if (here <= 32 * each) {
         part->lanes = 1;
         while (part->lanes * each < here) part->lanes *= 2;
         each = here > part->lanes ? ceil_div(here, part->lanes) : 1;
     } else {
-        while (each * THREADS < here) each++;
+        while (each * ROW_THREADS < here) each++;
         part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
     }
     part->threads = part->lanes > 32              ? part->lanes
@@ -260,13 +293,25 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     int64_t down = part->threads / part->lanes;
     part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
                   2 * down * part->width * e->moving <= part->ring_most;
-    part->ahead = part->n_sums && !part->ring && !part->streams && part->vector <= 2;
+    part->walks = part->n_sums || part->cluster > 1;
+    part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;
     for (int32_t i = 0; i < part->p->g->n; i++) {
         bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
-        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? 2 : 1;
+        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? tni_gpu_odd_slots(part->vector) : 1;
     }
+}
+
+/* Rows that are no whole vectors. Measured on an H200 (share of a copy's speed, rows of 769, 3001 and 8191 bf16): 0.69,
+ * 0.75 and 0.83 in vectors of 8 elements, 0.60, 0.72 and 0.67 in such of 2; those are the faster ones, by a sixth,
+ * where rows are summed up by columns as well (which are results like others where there is one row), and where a block
+ * does not hold a row. */
+static void choose_apart(tni_gpu_part *part, const elements *e) {
+    enum { WORD = 2 };
+    take_apart(part, e, e->results > 1 ? WORD : part->vector);
+    if (part->odd && count_chunks(part, part->p->pass->columns) > ROW_THREADS * form_of(part, e).most)
+        take_apart(part, e, WORD);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -315,6 +360,11 @@ static tn_status count_blocks(const tni_gpu_part *part, double blocks, tni_gpu_g
     return TN_OK;
 }
 
+/* As many of the blocks that there may be as leave each with rows that lie alike. */
+int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart) {
+    return blocks > apart ? blocks - blocks % apart : apart;
+}
+
 /* Pieces of the reduced rows: one round of the block each, or where something is summed as many as fill the GPU. */
 static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_grid *g) {
     /* blocks for each SM that walk over one long row, or several; threads that walk over rows and reduce them */
@@ -335,7 +385,7 @@ static tn_status set_pieces(const tni_gpu_part *part, int64_t round, tni_gpu_gri
     if (pieces < 1) pieces = 1;
     g->span = round * ceil_div(rounds, pieces);
     g->pieces = g->rows > 0 ? ceil_div(g->rows, g->span) : 1;
-    if (part->odd && part->n_sums && g->pieces > 1) g->pieces += g->pieces % 2; /* of a block: rows that lie alike */
+    if (part->odd && part->n_sums && g->pieces < rounds) g->pieces = tni_gpu_whole_turns(pieces, g->apart);
     if (g->span == 0) g->span = round;
     return count_blocks(part, (double)g->kept * (double)g->columns * (double)g->pieces, g);
 }
@@ -383,6 +433,7 @@ static tn_status rows_grid(const tni_gpu_part *part, const elements *e, int k, t
     *g = (tni_gpu_grid){.columns = part->cluster, .across = part->lanes, .width = part->width};
     count_rows(part, g);
     g->down = part->threads / part->lanes;
+    g->apart = part->odd ? rows_apart(part) : 1;
     g->block = (uint32_t)part->threads;
     if (part->ring && k == 0) set_ring(part, e, g);
     return set_pieces(part, g->down, g);
@@ -412,12 +463,12 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->small = is_small(part);
     part->odd = false;
     part->cluster = 1;
-    if (part->reduces && !part->whole) take_apart(part, &e, true);
+    if (part->reduces && !part->whole) choose_apart(part, &e);
     part->ring = may_have_ring(part, &e);
     if (part->reduces) {
         set_rows(part, &e);
-        if (part->streams && part->odd) { /* which is read again and again, by threads that have no word for long */
-            take_apart(part, &e, false);
+        if (part->streams && part->odd) { /* which is read again and again, by threads that have no vector for long */
+            take_apart(part, &e, 1);
             set_rows(part, &e);
         }
     } else if (part->spread) {
@@ -425,7 +476,8 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     } else {
         set_plain(part, &e);
     }
-    step->aligned = part->spread || part->odd || strides_align(part);
+    step->reference = part->reference;
+    step->aligned = part->spread || (part->odd ? lie_alike(part) : strides_align(part));
     for (int k = 0; k < 2; k++) {
         TN_TRY(part->reduces  ? rows_grid(part, &e, k, &step->grid[k])
                : part->spread ? spread_grid(part, k, &step->grid[k])

@@ -175,19 +175,22 @@ static tn_status find_kernel(const tn_call *call, cu_library library, tn_launch 
     return error ? tni_cuda_failed(call->name, l->name, error) : tni_cuda_allow(call, l);
 }
 
-/* Clusters that walk over rows and do not all fit would make the last ones wait for the first: fewer walk further. */
-static tn_status fit_clusters(const tn_call *call, tni_gpu_step *step, int k) {
+/* Blocks or clusters that walk over rows and do not all fit would make the last ones wait for the first: fewer walk
+ * further. */
+static tn_status fit_walking(const tn_call *call, const tn_gpu *gpu, tni_gpu_step *step, int k) {
     tni_gpu_grid *g = &step->grid[k];
     tni_gpu_step *finish = step + 1;
     int most;
-    if (g->kept > 1 || step->cluster <= 1 || !step->sums) return TN_OK;
+    if (g->kept > 1 || (step->cluster <= 1 && !step->sums)) return TN_OK;
     TN_TRY(tn_cuda_occupancy(call, &step->launch[k], &most));
+    if (step->cluster <= 1) most *= gpu->sms;
     if (most <= 0 || most >= g->pieces) return TN_OK;
-    if (step->odd && most > 1) most -= most % 2;
-    for (int32_t i = 0; i < finish->n_finish; i++)
+    if (step->sums) most = (int)tni_gpu_whole_turns(most, g->apart); /* or a few more than fit */
+    if (most >= g->pieces) return TN_OK;
+    for (int32_t i = 0; step->sums && i < finish->n_finish; i++)
         finish->finish[i].partials[k] = finish->finish[i].partials[k] / g->pieces * most;
     g->pieces = most;
-    g->grid = step->launch[k].grid = (uint32_t)(most * step->cluster);
+    g->grid = step->launch[k].grid = (uint32_t)(most * g->columns);
     return TN_OK;
 }
 
@@ -205,7 +208,7 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
         memcpy(l->name, step->name[k], sizeof step->name[k]);
         l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
         TN_TRY(find_kernel(call, library, l));
-        if (step->kind == TNI_GPU_ROWS) TN_TRY(fit_clusters(call, step, k));
+        if (step->kind == TNI_GPU_ROWS) TN_TRY(fit_walking(call, gpu, step, k));
     }
     atomic_store_explicit(&tni_on_gpu(program)->loaded[k], true, memory_order_release);
     return TN_OK;
@@ -356,9 +359,25 @@ uint32_t tni_gpu_words(const tni_program *program, const tni_gpu_step *step, int
     return 1;
 }
 
+/* Does the first row lie in every tensor as in every other, as far as vectors go? */
+static bool lie_alike(const tni_pass *pass, const tni_gpu_step *step, const tn_call *call) {
+    uintptr_t wanted = 0;
+    for (int32_t k = -1; k < pass->n_memory; k++) {
+        const int32_t i = k < 0 ? step->reference : k;
+        const tni_memory *m = &pass->memory[i];
+        const uintptr_t at = (uintptr_t)tni_memory_base(call, m, 0) / tn_type_size(m->type) % (uintptr_t)step->vector;
+        bool moves = pass->n_dims == 0;
+        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
+        if (k < 0) wanted = at;
+        if (moves && m->strides[pass->n_dims] == 1 && at != wanted) return false;
+    }
+    return true;
+}
+
 bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const tn_call *call) {
     const tni_pass *pass = &program->passes[step->pass];
-    if (!step->aligned || step->odd) return step->odd;
+    if (!step->aligned) return false;
+    if (step->odd) return lie_alike(pass, step, call);
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
         if (m->strides[pass->n_dims] != 1) continue;

@@ -1,7 +1,8 @@
 /* cross_entropy: loss, log-sum-exp and, where it is wanted, the gradient, all from one read of the logits. A row is in
- * the registers of some lanes, a block or a cluster of blocks. Without a gradient nothing needs to be held: blocks walk
- * through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds what a second
- * one needs to write.
+ * the registers of some lanes, a block or a cluster of blocks. A cluster goes on to the next row as soon as it is done:
+ * a new one would have to wait until there is room for all of its blocks. Without a gradient nothing needs to be held:
+ * blocks walk through the rows that one block does not hold. Rows that no cluster holds are split: one kernel finds
+ * what a second one needs to write.
  *
  * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel. A target
  * that is no class makes its loss and its gradient NaN. */
@@ -22,6 +23,40 @@ template <class A> TN_DEVICE A base_of(A most) {
 template <class A> TN_DEVICE A exponential(A x, A base) {
     return power_of_2((x - base) * (A)LOG2_E);
 }
+
+/* exp(x - base) for many x, all of them by a factor too large or too small: `corrected` divides by it. */
+template <class T> struct exponentials {
+    acc<T> base;
+
+    TN_MEMBER acc<T> of(acc<T> x) const {
+        return exponential(x, base);
+    }
+    TN_MEMBER acc<T> corrected(acc<T> a) const {
+        return a;
+    }
+};
+
+/* 2^(scale x - shift), one fma where x - base and its product with log2 e would be two roundings: what `shift` loses by
+ * its own is the same factor for all x. It is between 0.95 and 1.05, because numbers of 2^20 and more have another
+ * scale, with which shift is exact: those that differ are at least 2^12 apart, so exp(x - base) is 0 or 1, as is
+ * 2^(x - base). */
+template <class T> struct half_exponentials {
+    float base, scale, shift;
+
+    TN_MEMBER half_exponentials(float from)
+        : base(from), scale(fabsf(from) < 0x1p20f ? (float)LOG2_E : 1), shift(rounded_product(from, scale)) {
+    }
+    TN_MEMBER float of(float x) const {
+        return power_of_2(tn_fma(x, scale, -shift));
+    }
+    /* of(base) becomes exactly 1 */
+    TN_MEMBER float corrected(float a) const {
+        const float factor = of(base), inverse = rcp_approx(factor), quotient = a * inverse;
+        return tn_fma(tn_fma(-quotient, factor, a), inverse, quotient);
+    }
+};
+template <> struct exponentials<f16> : half_exponentials<f16> { using half_exponentials<f16>::half_exponentials; };
+template <> struct exponentials<bf16> : half_exponentials<bf16> { using half_exponentials<bf16>::half_exponentials; };
 
 /* most: the largest logit; sum: of exp(x - most). With label smoothing, also less: the sum of weight * (base - x), base
  * being most, or 0 where that is -inf; and weights: their sum. */
@@ -159,25 +194,24 @@ template <class T, class Share> TN_DEVICE void find_largest(const Share &x, acc<
 }
 
 /* What is known of each slot. The share is of the n elements from element `first` of the row on. */
-template <class T, class Share, bool SMOOTH>
-TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, row_group g, int parity, i64 first, int n,
+template <class T, class Share, class G, bool SMOOTH>
+TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, G g, int parity, i64 first, int n,
                        partial<acc<T>, SMOOTH> (&slot)[Share::SLOTS]) {
     typedef acc<T> A;
     constexpr int SLOTS = Share::SLOTS;
-    A most[SLOTS], base[2], sum[2] = {0, 0};
+    A most[SLOTS], sum[2] = {0, 0};
     find_largest<T>(x, most);
-    base[0] = base_of(most[0]);
-    base[1] = base_of(most[SLOTS - 1]);
+    const exponentials<T> e[2] = {{base_of(most[0])}, {base_of(most[SLOTS - 1])}};
 #pragma unroll
     for (int i = 0; i < Share::ELEMENTS; i++) {
         if (!Share::left(i, g, n)) break;
-        sum[i % 2] += exponential(x.get(i), base[i % 2]);
+        sum[i % 2] += e[i % 2].of(x.get(i));
     }
 #pragma unroll
     for (int s = 0; s < SLOTS; s++) {
         slot[s] = partial<A, SMOOTH>::none();
         slot[s].most() = most[s];
-        slot[s].sum() = SLOTS == 2 ? sum[s] : sum[0] + sum[1];
+        slot[s].sum() = e[s].corrected(SLOTS == 2 ? sum[s] : sum[0] + sum[1]);
     }
     if constexpr (SMOOTH) {
 #pragma unroll
@@ -185,15 +219,15 @@ TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, row_group g, 
             const int at = Share::at(i, g, parity);
             if (at < 0 || at >= n) continue;
             const A weight = weight_at(p, first + at);
-            slot[i % SLOTS].less() += weight * (base[i % 2] - x.get(i));
+            slot[i % SLOTS].less() += weight * (e[i % 2].base - x.get(i));
             slot[i % SLOTS].weights() += weight;
         }
     }
 }
 
 /* gx of the n elements from element `first` of the row on. */
-template <bool SMOOTH, class T, class Share>
-TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, row_group g, int parity, i64 first, int n, T *gx,
+template <bool SMOOTH, class T, class Share, class G>
+TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, G g, int parity, i64 first, int n, T *gx,
                         const slope<acc<T>> &s, const aim<acc<T>> &a) {
     typedef acc<T> A;
     if (a.target == IGNORED) x.clear(); /* it may hold NaN, and slope_of has made the rest 0 */
@@ -204,8 +238,10 @@ TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, row_group g, int p
     const bool mine = at >= 0 && at < n && Share::holds((int)at, g, parity);
     const A aimed = mine ? smoothed(s.at_target(a.logit), at) : 0;
     pin(aimed);
+    const exponentials<T> e = {s.base};
+    const A by = e.corrected(s.by);
     x.store(gx, n, g, parity, [&](A logit, int j) {
-        const A d = exponential(logit, s.base) * s.by;
+        const A d = e.of(logit) * by;
         return SMOOTH && (u32)j < (u32)n ? smoothed(d, j) : d;
     });
     if (mine) narrow(aimed, gx[at]);
@@ -281,31 +317,31 @@ TN_ROW_KERNEL(cross_entropy_total_f64, CROSS_ENTROPY_BLOCK, 1, tni_cross_entropy
 
 /* ---- rows that are held ------------------------------------------------------------------------------------------ */
 
-/* x, gx: (rows, v). Threads of a block, of which several may have a row each, or all threads of a cluster have one row.
- * A block that is ALONE has all rows, and adds up their losses: few short rows take one launch. */
+/* x, gx: (rows, v). Threads of a block have a row; several rows may have a block's threads. A block that is ALONE has
+ * all rows, and adds up their losses: few short rows take one launch. */
 template <bool SMOOTH, class T, class Share, bool ALONE = false>
 TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     typedef acc<T> A;
     __shared__ row_join<partial<A, SMOOTH>> shared;
     const int local = threadIdx.x >> p.row_shift; /* row of this block */
-    const auto row = [&] { return (i64)cluster_index() * p.block_rows + local; };
-    const row_team team = {(int)threadIdx.x - (local << p.row_shift), local << p.row_shift >> 5, p.row_threads,
-                           p.cluster};
+    const auto row = [&] { return (i64)blockIdx.x * p.block_rows + local; };
+    const row_team team = {(int)threadIdx.x - (local << p.row_shift), local << p.row_shift >> 5, p.row_threads};
     const bool there = row() < p.rows.count; /* threads without a row take part in the exchange */
     const int n = there ? (int)p.rows.n : 0;
     const T *x = (const T *)p.x + (there ? row_in(p, row(), CROSS_ENTROPY_X) : 0);
     const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
+    const auto wanted = [&] { return there ? target_of(p, row()) : p.ignore_index; };
+    const i64 early = Share::SLOTS == 2 ? wanted() : 0; /* pairs wait at the end of their load; others save registers */
     Share share;
     share.load(x, n, team.all());
-    const int target = there ? (int)aimed_at(p, target_of(p, row())) : IGNORED;
-    begin_join(team, shared);
+    const int target = (int)aimed_at(p, Share::SLOTS == 2 ? early : wanted());
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
-    const aim<A> a = aim_at(p, x, target, team.is_first() || holds);
+    const aim<A> a = aim_at(p, x, target, team.thread == 0 || holds);
     partial<A, SMOOTH> known = join_row(slot, parity, team, shared);
     share.forget();
-    if (there && team.is_first()) write_loss(p, row(), known, a);
+    if (there && team.thread == 0) write_loss(p, row(), known, a);
     double divisor = 1;
     if (ALONE) {
         __shared__ double sums[32];
@@ -323,6 +359,61 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_alone(
     cross_entropy_held<SMOOTH, T, Share, true>(p);
 }
 
+/* x, gx: (rows, v). Each block of a cluster has a piece of a row, of p.split elements or what is left, and all its
+ * threads have a share of that. The cluster goes on to the row that is as many rows on as there are clusters; its last
+ * thread fetches that into shared memory as soon as all threads have their shares of this one. */
+template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluster(const tni_cross_entropy &p) {
+    typedef acc<T> A;
+    __shared__ cluster_join<partial<A, SMOOTH>> shared[2];
+    __shared__ u64 arrived;
+    const int first = (int)(cluster_rank() * p.split), n = (int)min(p.rows.n - first, p.split);
+    const block_group g = {(int)threadIdx.x};
+    const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
+    const bool is_first = threadIdx.x == 0 && cluster_rank() == 0;
+    const i64 clusters = gridDim.x / cluster_blocks();
+    const auto piece = [&](i64 row) -> row_copy<T> {
+        return {(const T *)p.x + row_in(p, row, CROSS_ENTROPY_X) + first, n, p.low, p.high};
+    };
+    const auto fetch = [&](i64 row) {
+        if (p.high && threadIdx.x == TNI_ROW_BLOCK - 1 && row < p.rows.count) piece(row).fetch(&arrived);
+    };
+    if (threadIdx.x == TNI_ROW_BLOCK - 1) bulk_prepare(&arrived, 1);
+    begin_pieces(shared);
+    __syncthreads();
+    fetch(cluster_index());
+    u32 turn = 0;
+    for (i64 row = cluster_index(); row < p.rows.count; row += clusters, turn++) {
+        const row_copy<T> copy = piece(row);
+        const T *x = copy.x;
+        const i64 wanted = target_of(p, row);
+        Share share;
+        if (p.high) {
+            copy.wait(&arrived, turn % 2);
+            share.take(copy, g);
+        } else {
+            share.load(x, n, g);
+        }
+        if (turn == 0) cluster_wait();
+        const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
+        const int target = (int)aimed_at(p, wanted), mine = target - first;
+        partial<A, SMOOTH> slot[Share::SLOTS];
+        look_at<T>(p, share, g, parity, first, n, slot);
+        const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
+        const aim<A> a = aim_at(p, x - first, target, is_first || holds);
+        partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
+        fetch(row + clusters); /* join_row has a barrier: all have taken their shares out of the copy */
+        known = join_pieces(known, p.cluster, shared[turn % 2], turn / 2 % 2);
+        share.forget();
+        if (is_first) write_loss(p, row, known, a);
+        if (p.gx) {
+            wait_for_last();
+            const A unit = p.reduction == CROSS_ENTROPY_MEAN ? number<A>(p.sums->unit) : 1;
+            T *gx = (T *)p.gx + row_in(p, row, CROSS_ENTROPY_GX) + first;
+            write_gx<SMOOTH>(p, share, g, parity, first, n, gx, slope_of(p, known, a, unit), a);
+        }
+    } /* and nobody sends to this block any more: it has waited for all that was sent */
+}
+
 /* ---- rows that are walked through -------------------------------------------------------------------------------- */
 
 /* Block b has piece b % splits of row b / splits, and walks through it by tiles, of which the next one is on its way
@@ -331,17 +422,17 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_alone(
 template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_split(const tni_cross_entropy &p) {
     constexpr int TILE = TNI_ROW_BLOCK * Share::ELEMENTS;
     typedef partial<acc<T>, SMOOTH> known;
-    __shared__ row_join<known> shared;
+    __shared__ cluster_join<known> shared[1];
     const i64 row = blockIdx.x / p.splits, begin = (i64)(blockIdx.x % p.splits) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X);
-    const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK, p.cluster};
+    const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     const auto tile_at = [&](i64 first) { return (int)max(min(end - first, (i64)TILE), 0ll); };
     known all[1] = {known::none()};
     Share now;
     now.load(x + begin, tile_at(begin), g);
-    begin_join(team, shared);
+    if (p.cluster > 1) begin_pieces(shared);
     for (i64 first = begin; first < end; first += TILE) {
         Share next;
         known tile[1];
@@ -350,8 +441,12 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_split(
         all[0].add(tile[0]);
         now = next;
     }
-    all[0] = join_row(all, 0, team, shared);
-    if (!team.is_first()) return;
+    all[0] = join_row(all, 0, team, shared[0].piece);
+    if (p.cluster > 1) {
+        cluster_wait();
+        all[0] = join_pieces(all[0], p.cluster, shared[0], 0);
+    }
+    if (threadIdx.x != 0 || cluster_rank() != 0) return;
     if (p.partials) {
         ((known *)p.partials)[blockIdx.x] = all[0];
     } else {
@@ -368,7 +463,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
     const i64 end = min(begin + p.split, p.rows.n);
     const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X);
     const aim<acc<T>> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
-    const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK, 1};
+    const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     known all[1] = {known::none()};
     for (int i = threadIdx.x; i < p.splits; i += TNI_ROW_BLOCK)
@@ -401,6 +496,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
     KERNEL(held, p32, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 32>)        \
     KERNEL(held, s16, T, name, CROSS_ENTROPY_ODD_BLOCK, 5, odd_share<T, 16>) \
     KERNEL(held, s32, T, name, TNI_ROW_BLOCK, 2, odd_share<T, 32>)           \
+    KERNEL(cluster, p32, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 32>)     \
+    KERNEL(cluster, s32, T, name, TNI_ROW_BLOCK, 2, odd_share<T, 32>)        \
     KERNEL(alone, p16, T, name, TNI_ROW_BLOCK, 1, vector_share<T, 16>)       \
     KERNEL(alone, s16, T, name, TNI_ROW_BLOCK, 1, odd_share<T, 16>)          \
     KERNEL(split, p, T, name, TNI_ROW_BLOCK, 2, vector_share<T, 16>)         \

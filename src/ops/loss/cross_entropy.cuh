@@ -27,8 +27,9 @@ typedef struct tni_cross_entropy_sums {
 typedef struct tni_cross_entropy {
     tni_gpu_rows rows;
     const void *x, *target;
-    const float *weight; /* NULL: all 1 */
-    void *gx;            /* NULL: not wanted */
+    const void *low, *high; /* the 16 bytes that are wholly in x; NULL: rows are not fetched */
+    const float *weight;    /* NULL: all 1 */
+    void *gx;               /* NULL: not wanted */
     void *lse, *loss;
     tni_cross_entropy_sums *sums;
     void *losses;   /* (rows), where they are added up */
@@ -38,7 +39,7 @@ typedef struct tni_cross_entropy {
     int wide_target;          /* i64, else i32 */
     int reduction;
     int cluster;               /* blocks that have a row together */
-    int row_threads;           /* of each of them */
+    int row_threads;           /* of a row that one block has */
     int block_rows, row_shift; /* rows of a block, of which each has 2^row_shift threads where there are several */
     int splits, writers;       /* blocks of a row that is split, and of those that write it */
     long long split;           /* elements of a piece */

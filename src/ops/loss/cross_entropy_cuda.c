@@ -49,9 +49,19 @@ static const held_table held_odd[] = {
 typedef struct held_plan {
     char piece; /* 'p': 16 bytes; 's': as odd rows are */
     int words;
-    int threads; /* of a block that have a row: a power of 2, or a multiple of 32 */
-    int64_t cluster;
+    int threads;     /* of a block that have a row: a power of 2, or a multiple of 32 */
+    int64_t cluster; /* blocks that have a row; of several, each has a piece of `split` elements, and all its threads */
+    int64_t split;
 } held_plan;
+
+/* A row that one block does not hold: as few pieces as can be, which begin at cache lines where the row does. A piece
+ * of pairs that begins in the middle of a word lies in one word more: so much is left free. */
+static void plan_cluster(held_plan *plan, int64_t size, int64_t n) {
+    const int64_t line = 128 / size, held = TNI_ROW_BLOCK * plan->words * 4 / size;
+    plan->cluster = ceil_div(n, plan->piece == 's' && size == 2 ? held - line : held);
+    plan->split = round_up(ceil_div(n, plan->cluster), line);
+    plan->threads = TNI_ROW_BLOCK;
+}
 
 static held_plan held_plan_of(tn_type type, int64_t n, bool with_gradient) {
     const int64_t size = (int64_t)tn_type_size(type);
@@ -60,9 +70,13 @@ static held_plan held_plan_of(tn_type type, int64_t n, bool with_gradient) {
     const held_size *s = (whole ? held_vectors : held_odd)[with_gradient];
     while (pieces * bytes > s->bytes) s++;
     held_plan plan = {.piece = whole ? 'p' : 's', .words = s->words};
-    plan.cluster = max(ceil_div(pieces, TNI_ROW_BLOCK * (s->words * 4 / bytes)), 1);
-    const int64_t each = max(ceil_div(pieces, TNI_ROW_BLOCK * plan.cluster), min(s->pieces, s->words * 4 / bytes));
-    const int64_t threads = ceil_div(pieces, each * plan.cluster);
+    plan.cluster = 1;
+    if (pieces > (int64_t)TNI_ROW_BLOCK * (s->words * 4 / bytes)) {
+        plan_cluster(&plan, size, n);
+        return plan;
+    }
+    const int64_t each = max(ceil_div(pieces, TNI_ROW_BLOCK), min(s->pieces, s->words * 4 / bytes));
+    const int64_t threads = ceil_div(pieces, each);
     plan.threads = 1;
     while (plan.threads < threads && plan.threads < 32) plan.threads *= 2;
     if (threads > 32) plan.threads = (int)round_up(threads, 32);
@@ -100,6 +114,8 @@ typedef struct forward_state {
     tn_launch divisor, first, second, total; /* second: writes, where rows are split */
     tni_cross_entropy p;
     room room;
+    int64_t fetched;   /* elements from the first to the last of x, where rows are fetched into shared memory; else 0 */
+    int64_t alignment; /* of x, in bytes, that it takes */
 } forward_state;
 
 /* Whether the GPU holds a cluster of the first launch at all. */
@@ -131,22 +147,50 @@ static tn_status find_walked(const tn_call *call, tn_type type, forward_state *s
     return fits(call, s) ? TN_OK : find_split(call, type, s);
 }
 
+/* Where x is in memory from its first element on. */
+static int64_t extent_of(const tni_gpu_rows *rows) {
+    int64_t extent = rows->n;
+    for (int32_t d = 0; d < rows->n_dims; d++) {
+        const int64_t stride = rows->strides[d][CROSS_ENTROPY_X];
+        if (stride < 0) return 0;
+        extent += (rows->shape[d] - 1) * stride;
+    }
+    return extent;
+}
+
+/* As many clusters as the GPU holds at a time; each goes on from row to row. */
+static tn_status find_clusters(const tn_call *call, tn_type type, const held_plan *plan, forward_state *s) {
+    const int64_t size = (int64_t)tn_type_size(type);
+    int at_once;
+    s->p.cluster = (int)plan->cluster;
+    s->p.split = plan->split;
+    s->alignment = plan->piece == 'p' ? 16 : size;
+    if (plan->piece == 's' || tni_rows_aligned(&s->p.rows, CROSS_ENTROPY_X + 1, type))
+        s->fetched = extent_of(&s->p.rows);
+    s->first = (tn_launch){.block = (uint32_t)plan->threads,
+                           .cluster = (uint32_t)plan->cluster,
+                           .shared = s->fetched ? (uint32_t)(plan->split * size + 16) : 0,
+                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
+    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_cluster_%c%d_%s", plan->piece, plan->words,
+                         tn_type_name(type)));
+    if (tn_cuda_occupancy(call, &s->first, &at_once) != TN_OK || at_once <= 0) return find_split(call, type, s);
+    s->first.grid = (uint32_t)(min(s->p.rows.count, at_once) * plan->cluster);
+    return TN_OK;
+}
+
 static tn_status find_held(const tn_call *call, tn_type type, bool reduced, const held_plan *plan, forward_state *s) {
     const int64_t count = s->p.rows.count, all = round_up(count * plan->threads, 32);
     const bool power_of_2 = (plan->threads & (plan->threads - 1)) == 0; /* what rows of one block must have */
     const bool alone = reduced && plan->words == 16 && power_of_2 && all <= TNI_ROW_BLOCK;
-    s->p.cluster = (int)plan->cluster;
     s->p.row_threads = plan->threads;
     s->p.block_rows = (int)(alone ? all / plan->threads : max(SHORT_BLOCK / plan->threads, 1));
     s->p.row_shift = s->p.block_rows > 1 ? __builtin_ctz((unsigned)plan->threads) : 16;
-    s->first = (tn_launch){.grid = (uint32_t)(ceil_div(count, s->p.block_rows) * plan->cluster),
+    s->first = (tn_launch){.grid = (uint32_t)ceil_div(count, s->p.block_rows),
                            .block = (uint32_t)(s->p.block_rows * plan->threads),
-                           .cluster = (uint32_t)plan->cluster,
                            .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
     if (alone) s->divisor.grid = s->total.grid = 0;
-    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
-                         plan->words, tn_type_name(type)));
-    return fits(call, s) ? TN_OK : find_split(call, type, s);
+    return tni_cuda_find(call, &s->first, call->name, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
+                         plan->words, tn_type_name(type));
 }
 
 static tn_status find_rows(const tn_call *call, tn_type type, bool reduced, forward_state *s) {
@@ -154,7 +198,7 @@ static tn_status find_rows(const tn_call *call, tn_type type, bool reduced, forw
     if (s->p.rows.count == 0) return TN_OK;
     if (plan.cluster > 1 && plan.piece == 'p' && !s->p.gx) return find_walked(call, type, s);
     if (plan.cluster > tni_row_clustered(call, call->name)) return find_split(call, type, s);
-    return find_held(call, type, reduced, &plan, s);
+    return plan.cluster > 1 ? find_clusters(call, type, &plan, s) : find_held(call, type, reduced, &plan, s);
 }
 
 /* The sums over all rows: by one block, or where there are very many rows by a cluster. */
@@ -198,6 +242,11 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     char *workspace = call->workspace;
     tni_cross_entropy p = s->p;
     p.x = a.x->data;
+    if (s->fetched && (uintptr_t)p.x % (uintptr_t)s->alignment == 0) {
+        const uintptr_t end = (uintptr_t)p.x + (uintptr_t)s->fetched * tn_type_size(a.x->type);
+        p.low = (const void *)(((uintptr_t)p.x + 15) / 16 * 16);
+        p.high = (const void *)(end / 16 * 16);
+    }
     p.target = a.target->data;
     p.weight = data_of(a.weight);
     p.gx = data_of(a.gx);

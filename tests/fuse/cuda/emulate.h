@@ -317,12 +317,6 @@ static inline words load_shared_if(const void *p, bool there) {
 static inline u32 load_word_if(const void *p, bool there) {
     return tn_load_if<u32>(p, there);
 }
-static inline u32 load_halves_if(const void *p, int there) {
-    u16 low = 0, high = 0;
-    if (there & 1) memcpy(&low, p, 2);
-    if (there & 2) memcpy(&high, (const char *)p + 2, 2);
-    return low | (u32)high << 16;
-}
 static inline half_words load_half_words_if(const void *p, bool there) {
     return tn_load_if<half_words>(p, there);
 }
