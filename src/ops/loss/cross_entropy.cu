@@ -125,10 +125,15 @@ TN_DEVICE float weight_at(const tni_cross_entropy &p, i64 j) {
     return p.weight ? p.weight[j * p.weight_step] : 1.0f;
 }
 
-/* What a row's target says. */
-template <class A> struct aim {
+/* What a row's target says. The logit is widened where it is needed: that waits for memory. */
+template <class T> struct aim {
     i64 target; /* or IGNORED or BAD */
-    A logit, weight;
+    T raw;
+    acc<T> weight;
+
+    TN_MEMBER acc<T> logit() const {
+        return widen(raw);
+    }
 };
 enum { IGNORED = -1, BAD = -2 };
 
@@ -137,8 +142,10 @@ TN_DEVICE i64 aimed_at(const tni_cross_entropy &p, i64 target) {
 }
 
 /* The logit only for those who need it. */
-template <class T> TN_DEVICE aim<acc<T>> aim_at(const tni_cross_entropy &p, const T *x, i64 target, bool needed) {
-    return {target, target >= 0 && needed ? widen(x[target]) : 0, target >= 0 ? weight_at(p, target) : 0};
+template <class T> TN_DEVICE aim<T> aim_at(const tni_cross_entropy &p, const T *x, i64 target, bool needed) {
+    aim<T> a = {target, T(), target >= 0 ? weight_at(p, target) : 0};
+    if (target >= 0 && needed) a.raw = x[target];
+    return a;
 }
 
 /* gx[j] = by * e[j] - less * weight[j] with e[j] = exp(x[j] - most), and at the target `aimed` less: there it is put
@@ -152,8 +159,10 @@ template <class A> struct slope {
     }
 };
 
-template <class A, bool SMOOTH>
-TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row, const aim<A> &a, A unit) {
+template <class T, bool SMOOTH>
+TN_DEVICE slope<acc<T>> slope_of(const tni_cross_entropy &p, partial<acc<T>, SMOOTH> &row, const aim<T> &a,
+                                 acc<T> unit) {
+    typedef acc<T> A;
     const A z = number<A>(p.z), lse = z != 0 ? row.most() + tn_log(row.sum()) : 0;
     const A aimed = number<A>(p.hard) * a.weight * unit, less = number<A>(p.soft) * unit;
     const A rest = (SMOOTH ? less * row.weights() : 0) + 2 * z * lse * unit;
@@ -163,12 +172,13 @@ TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row,
 }
 
 /* By one thread of a row. */
-template <class A, bool SMOOTH>
-TN_DEVICE void write_loss(const tni_cross_entropy &p, i64 row, partial<A, SMOOTH> &r, const aim<A> &a) {
+template <class T, bool SMOOTH>
+TN_DEVICE void write_loss(const tni_cross_entropy &p, i64 row, partial<acc<T>, SMOOTH> &r, const aim<T> &a) {
+    typedef acc<T> A;
     /* nothing but -inf: NaN, as inf - inf is */
     const bool void_row = r.most() == -infinity<A>() && p.rows.n > 0, each = p.reduction == CROSS_ENTROPY_NONE;
     const A most = void_row ? r.most() - r.most() : r.most(), d = tn_log(r.sum()), lse = most + d;
-    A loss = number<A>(p.hard) * a.weight * ((most - a.logit) + d) + number<A>(p.z) * lse * lse;
+    A loss = number<A>(p.hard) * a.weight * ((most - a.logit()) + d) + number<A>(p.z) * lse * lse;
     if (SMOOTH) loss += number<A>(p.soft) * (r.less() + r.weights() * d);
     if (a.target == BAD) loss = infinity<A>() - infinity<A>();
     ((A *)p.lse)[row_in(p, row, CROSS_ENTROPY_LSE)] = lse;
@@ -228,7 +238,7 @@ TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, G g, int pari
 /* gx of the n elements from element `first` of the row on. */
 template <bool SMOOTH, class T, class Share, class G>
 TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, G g, int parity, i64 first, int n, T *gx,
-                        const slope<acc<T>> &s, const aim<acc<T>> &a) {
+                        const slope<acc<T>> &s, const aim<T> &a) {
     typedef acc<T> A;
     if (a.target == IGNORED) x.clear(); /* it may hold NaN, and slope_of has made the rest 0 */
     const auto smoothed = [&](A d, i64 at) {
@@ -236,7 +246,7 @@ TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, G g, int parity, i
     };
     const i64 at = a.target - first;
     const bool mine = at >= 0 && at < n && Share::holds((int)at, g, parity);
-    const A aimed = mine ? smoothed(s.at_target(a.logit), at) : 0;
+    const A aimed = mine ? smoothed(s.at_target(a.logit()), at) : 0;
     pin(aimed);
     const exponentials<T> e = {s.base};
     const A by = e.corrected(s.by);
@@ -338,7 +348,7 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
-    const aim<A> a = aim_at(p, x, target, team.thread == 0 || holds);
+    const aim<T> a = aim_at(p, x, target, team.thread == 0 || holds);
     partial<A, SMOOTH> known = join_row(slot, parity, team, shared);
     share.forget();
     if (there && team.thread == 0) write_loss(p, row(), known, a);
@@ -399,7 +409,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         partial<A, SMOOTH> slot[Share::SLOTS];
         look_at<T>(p, share, g, parity, first, n, slot);
         const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
-        const aim<A> a = aim_at(p, x - first, target, is_first || holds);
+        const aim<T> a = aim_at(p, x - first, target, is_first || holds);
         partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
         fetch(row + clusters); /* join_row has a barrier: all have taken their shares out of the copy */
         known = join_pieces(known, p.cluster, shared[turn % 2], turn / 2 % 2);
@@ -462,7 +472,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
     const i64 row = blockIdx.x / p.writers, begin = (i64)(blockIdx.x % p.writers) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X);
-    const aim<acc<T>> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
+    const aim<T> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
     const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     known all[1] = {known::none()};
