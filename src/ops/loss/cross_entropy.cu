@@ -116,9 +116,25 @@ TN_DEVICE i64 row_in(const tni_cross_entropy &p, i64 row, int view) {
     return at + row * p.rows.strides[0][view];
 }
 
+/* A target as it is in memory; the high half only of i64. Its value is asked for where it is needed: that waits for
+ * memory. */
+struct raw_target {
+    int low, high;
+
+    TN_MEMBER i64 value(const tni_cross_entropy &p) const {
+        return p.wide_target ? (i64)((u64)(u32)high << 32 | (u32)low) : low;
+    }
+};
+
+TN_DEVICE raw_target load_target(const tni_cross_entropy &p, i64 row) {
+    const int *at = (const int *)p.target + (row_in(p, row, CROSS_ENTROPY_TARGET) << (p.wide_target ? 1 : 0));
+    raw_target r = {at[0], 0};
+    if (p.wide_target) r.high = at[1];
+    return r;
+}
+
 TN_DEVICE i64 target_of(const tni_cross_entropy &p, i64 row) {
-    const i64 at = row_in(p, row, CROSS_ENTROPY_TARGET);
-    return p.wide_target ? ((const i64 *)p.target)[at] : ((const int *)p.target)[at];
+    return load_target(p, row).value(p);
 }
 
 TN_DEVICE float weight_at(const tni_cross_entropy &p, i64 j) {
@@ -340,11 +356,12 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     const int n = there ? (int)p.rows.n : 0;
     const T *x = (const T *)p.x + (there ? row_in(p, row(), CROSS_ENTROPY_X) : 0);
     const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
-    const auto wanted = [&] { return there ? target_of(p, row()) : p.ignore_index; };
-    const i64 early = Share::SLOTS == 2 ? wanted() : 0; /* pairs wait at the end of their load; others save registers */
+    const auto wanted = [&] { return there ? load_target(p, row()) : raw_target(); };
+    const raw_target early = Share::SLOTS == 2 ? wanted() : raw_target(); /* pairs wait at the end of their load */
     Share share;
     share.load(x, n, team.all());
-    const int target = (int)aimed_at(p, Share::SLOTS == 2 ? early : wanted());
+    const raw_target found = Share::SLOTS == 2 ? early : wanted(); /* others need fewer registers so */
+    const int target = there ? (int)aimed_at(p, found.value(p)) : IGNORED;
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
@@ -395,7 +412,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
     for (i64 row = cluster_index(); row < p.rows.count; row += clusters, turn++) {
         const row_copy<T> copy = piece(row);
         const T *x = copy.x;
-        const i64 wanted = target_of(p, row);
+        const raw_target wanted = load_target(p, row);
         Share share;
         if (p.high) {
             copy.wait(&arrived, turn % 2);
@@ -405,9 +422,9 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         }
         if (turn == 0) cluster_wait();
         const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
-        const int target = (int)aimed_at(p, wanted), mine = target - first;
         partial<A, SMOOTH> slot[Share::SLOTS];
         look_at<T>(p, share, g, parity, first, n, slot);
+        const int target = (int)aimed_at(p, wanted.value(p)), mine = target - first;
         const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
         const aim<T> a = aim_at(p, x - first, target, is_first || holds);
         partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
