@@ -116,19 +116,40 @@ TN_DEVICE i64 row_in(const tni_cross_entropy &p, i64 row, int view) {
     return at + row * p.rows.strides[0][view];
 }
 
+/* A target as it is in memory; the high half only of i64. Its value is asked for where it is needed: that waits for
+ * memory. */
+struct raw_target {
+    int low, high;
+
+    TN_MEMBER i64 value(const tni_cross_entropy &p) const {
+        return p.wide_target ? (i64)((u64)(u32)high << 32 | (u32)low) : low;
+    }
+};
+
+TN_DEVICE raw_target load_target(const tni_cross_entropy &p, i64 row) {
+    const int *at = (const int *)p.target + (row_in(p, row, CROSS_ENTROPY_TARGET) << (p.wide_target ? 1 : 0));
+    raw_target r = {at[0], 0};
+    if (p.wide_target) r.high = at[1];
+    return r;
+}
+
 TN_DEVICE i64 target_of(const tni_cross_entropy &p, i64 row) {
-    const i64 at = row_in(p, row, CROSS_ENTROPY_TARGET);
-    return p.wide_target ? ((const i64 *)p.target)[at] : ((const int *)p.target)[at];
+    return load_target(p, row).value(p);
 }
 
 TN_DEVICE float weight_at(const tni_cross_entropy &p, i64 j) {
     return p.weight ? p.weight[j * p.weight_step] : 1.0f;
 }
 
-/* What a row's target says. */
-template <class A> struct aim {
+/* What a row's target says. The logit is widened where it is needed: that waits for memory. */
+template <class T> struct aim {
     i64 target; /* or IGNORED or BAD */
-    A logit, weight;
+    T raw;
+    acc<T> weight;
+
+    TN_MEMBER acc<T> logit() const {
+        return widen(raw);
+    }
 };
 enum { IGNORED = -1, BAD = -2 };
 
@@ -137,8 +158,10 @@ TN_DEVICE i64 aimed_at(const tni_cross_entropy &p, i64 target) {
 }
 
 /* The logit only for those who need it. */
-template <class T> TN_DEVICE aim<acc<T>> aim_at(const tni_cross_entropy &p, const T *x, i64 target, bool needed) {
-    return {target, target >= 0 && needed ? widen(x[target]) : 0, target >= 0 ? weight_at(p, target) : 0};
+template <class T> TN_DEVICE aim<T> aim_at(const tni_cross_entropy &p, const T *x, i64 target, bool needed) {
+    aim<T> a = {target, T(), target >= 0 ? weight_at(p, target) : 0};
+    if (target >= 0 && needed) a.raw = x[target];
+    return a;
 }
 
 /* gx[j] = by * e[j] - less * weight[j] with e[j] = exp(x[j] - most), and at the target `aimed` less: there it is put
@@ -152,8 +175,10 @@ template <class A> struct slope {
     }
 };
 
-template <class A, bool SMOOTH>
-TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row, const aim<A> &a, A unit) {
+template <class T, bool SMOOTH>
+TN_DEVICE slope<acc<T>> slope_of(const tni_cross_entropy &p, partial<acc<T>, SMOOTH> &row, const aim<T> &a,
+                                 acc<T> unit) {
+    typedef acc<T> A;
     const A z = number<A>(p.z), lse = z != 0 ? row.most() + tn_log(row.sum()) : 0;
     const A aimed = number<A>(p.hard) * a.weight * unit, less = number<A>(p.soft) * unit;
     const A rest = (SMOOTH ? less * row.weights() : 0) + 2 * z * lse * unit;
@@ -163,12 +188,13 @@ TN_DEVICE slope<A> slope_of(const tni_cross_entropy &p, partial<A, SMOOTH> &row,
 }
 
 /* By one thread of a row. */
-template <class A, bool SMOOTH>
-TN_DEVICE void write_loss(const tni_cross_entropy &p, i64 row, partial<A, SMOOTH> &r, const aim<A> &a) {
+template <class T, bool SMOOTH>
+TN_DEVICE void write_loss(const tni_cross_entropy &p, i64 row, partial<acc<T>, SMOOTH> &r, const aim<T> &a) {
+    typedef acc<T> A;
     /* nothing but -inf: NaN, as inf - inf is */
     const bool void_row = r.most() == -infinity<A>() && p.rows.n > 0, each = p.reduction == CROSS_ENTROPY_NONE;
     const A most = void_row ? r.most() - r.most() : r.most(), d = tn_log(r.sum()), lse = most + d;
-    A loss = number<A>(p.hard) * a.weight * ((most - a.logit) + d) + number<A>(p.z) * lse * lse;
+    A loss = number<A>(p.hard) * a.weight * ((most - a.logit()) + d) + number<A>(p.z) * lse * lse;
     if (SMOOTH) loss += number<A>(p.soft) * (r.less() + r.weights() * d);
     if (a.target == BAD) loss = infinity<A>() - infinity<A>();
     ((A *)p.lse)[row_in(p, row, CROSS_ENTROPY_LSE)] = lse;
@@ -228,7 +254,7 @@ TN_DEVICE void look_at(const tni_cross_entropy &p, const Share &x, G g, int pari
 /* gx of the n elements from element `first` of the row on. */
 template <bool SMOOTH, class T, class Share, class G>
 TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, G g, int parity, i64 first, int n, T *gx,
-                        const slope<acc<T>> &s, const aim<acc<T>> &a) {
+                        const slope<acc<T>> &s, const aim<T> &a) {
     typedef acc<T> A;
     if (a.target == IGNORED) x.clear(); /* it may hold NaN, and slope_of has made the rest 0 */
     const auto smoothed = [&](A d, i64 at) {
@@ -236,7 +262,7 @@ TN_DEVICE void write_gx(const tni_cross_entropy &p, Share &x, G g, int parity, i
     };
     const i64 at = a.target - first;
     const bool mine = at >= 0 && at < n && Share::holds((int)at, g, parity);
-    const A aimed = mine ? smoothed(s.at_target(a.logit), at) : 0;
+    const A aimed = mine ? smoothed(s.at_target(a.logit()), at) : 0;
     pin(aimed);
     const exponentials<T> e = {s.base};
     const A by = e.corrected(s.by);
@@ -330,15 +356,16 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     const int n = there ? (int)p.rows.n : 0;
     const T *x = (const T *)p.x + (there ? row_in(p, row(), CROSS_ENTROPY_X) : 0);
     const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
-    const auto wanted = [&] { return there ? target_of(p, row()) : p.ignore_index; };
-    const i64 early = Share::SLOTS == 2 ? wanted() : 0; /* pairs wait at the end of their load; others save registers */
+    const auto wanted = [&] { return there ? load_target(p, row()) : raw_target(); };
+    const raw_target early = Share::SLOTS == 2 ? wanted() : raw_target(); /* pairs wait at the end of their load */
     Share share;
     share.load(x, n, team.all());
-    const int target = (int)aimed_at(p, Share::SLOTS == 2 ? early : wanted());
+    const raw_target found = Share::SLOTS == 2 ? early : wanted(); /* others need fewer registers so */
+    const int target = there ? (int)aimed_at(p, found.value(p)) : IGNORED;
     partial<A, SMOOTH> slot[Share::SLOTS];
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
-    const aim<A> a = aim_at(p, x, target, team.thread == 0 || holds);
+    const aim<T> a = aim_at(p, x, target, team.thread == 0 || holds);
     partial<A, SMOOTH> known = join_row(slot, parity, team, shared);
     share.forget();
     if (there && team.thread == 0) write_loss(p, row(), known, a);
@@ -385,7 +412,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
     for (i64 row = cluster_index(); row < p.rows.count; row += clusters, turn++) {
         const row_copy<T> copy = piece(row);
         const T *x = copy.x;
-        const i64 wanted = target_of(p, row);
+        const raw_target wanted = load_target(p, row);
         Share share;
         if (p.high) {
             copy.wait(&arrived, turn % 2);
@@ -395,11 +422,11 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         }
         if (turn == 0) cluster_wait();
         const int parity = Share::SLOTS == 2 ? parity_of(x) : 0;
-        const int target = (int)aimed_at(p, wanted), mine = target - first;
         partial<A, SMOOTH> slot[Share::SLOTS];
         look_at<T>(p, share, g, parity, first, n, slot);
+        const int target = (int)aimed_at(p, wanted.value(p)), mine = target - first;
         const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
-        const aim<A> a = aim_at(p, x - first, target, is_first || holds);
+        const aim<T> a = aim_at(p, x - first, target, is_first || holds);
         partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
         fetch(row + clusters); /* join_row has a barrier: all have taken their shares out of the copy */
         known = join_pieces(known, p.cluster, shared[turn % 2], turn / 2 % 2);
@@ -462,7 +489,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
     const i64 row = blockIdx.x / p.writers, begin = (i64)(blockIdx.x % p.writers) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X);
-    const aim<acc<T>> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
+    const aim<T> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
     const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     known all[1] = {known::none()};
