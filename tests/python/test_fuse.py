@@ -71,6 +71,42 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
         lambda x, b: (_sum_to(x, b).sum(), _sum_to(x, b).sum(-1)),
         [(4,), (3, 4)],
     ),
+    (
+        "a = abs(x) + 0.5; y = exp2(x) + log2(a) * log10(a) + tan(x / 3) + atan(x) * ceil(x) + trunc(2 * x) * x",
+        lambda x: (
+            x.exp2()
+            + (x.abs() + 0.5).log2() * (x.abs() + 0.5).log10()
+            + (x / 3).tan()
+            + x.atan() * x.ceil()
+            + (2 * x).trunc() * x
+        ),
+        [(3, 4)],
+    ),
+    (
+        "t = tanh(x) * 0.9; y = sinh(t) / cosh(x) + asinh(x) * acosh(t + 2.5) + atanh(t) + asin(t) * acos(t)",
+        lambda x: (
+            (0.9 * x.tanh()).sinh() / x.cosh()
+            + x.asinh() * (0.9 * x.tanh() + 2.5).acosh()
+            + (0.9 * x.tanh()).atanh()
+            + (0.9 * x.tanh()).asin() * (0.9 * x.tanh()).acos()
+        ),
+        [(3, 4)],
+    ),
+    (
+        "a = abs(x) + 0.5; y = erfc(x) * erfinv(0.9 * tanh(x)) + lgamma(a) * digamma(a) + polygamma(1, a)",
+        lambda x: (
+            x.erfc() * (0.9 * x.tanh()).erfinv()
+            + (x.abs() + 0.5).lgamma() * (x.abs() + 0.5).digamma()
+            + torch.polygamma(1, x.abs() + 0.5)
+        ),
+        [(3, 4)],
+    ),
+    ("atan2(x, w) * logaddexp(x, w)", lambda x, w: torch.atan2(x, w) * torch.logaddexp(x, w), [(3, 4), (4,)]),
+    (
+        "relu6(5 * x) + hardtanh(x) * hardtanh(x, -3, 0.7) + where(isnan(x) or isinf(x), 0, x) * isfinite(x)",
+        lambda x: F.relu6(5 * x) + F.hardtanh(x) * F.hardtanh(x, -3, 0.7) + x,
+        [(3, 4)],
+    ),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
         "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",

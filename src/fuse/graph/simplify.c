@@ -187,6 +187,8 @@ static int32_t simplify_unary(tni_graph *g, const tni_gnode *node) {
         if (arg->op == TNI_P_NEG) return arg->arg[0];
         return arg->op == TNI_P_SUB && g->fast ? tni_node2(g, TNI_P_SUB, arg->arg[1], arg->arg[0]) : AS_IS;
     case TNI_P_FLOOR:
+    case TNI_P_CEIL:
+    case TNI_P_TRUNC:
     case TNI_P_ROUND: return is_int(g, arg->type) ? a : AS_IS;
     case TNI_P_CAST: return arg->type == node->type ? a : AS_IS;
     case TNI_P_NOT:

@@ -25,11 +25,13 @@ static int op_named(const char *name, bool (*which)(int op)) {
     return -1;
 }
 
-static const tni_composite *composite_named(const char *name) {
+/* One that takes as many arguments, or else one of that name. */
+static const tni_composite *composite_named(const char *name, int32_t arguments) {
+    const tni_composite *found = NULL;
     for (const tni_composite *c = tni_composites; c->name; c++) {
-        if (strcmp(c->name, name) == 0) return c;
+        if (strcmp(c->name, name) == 0 && (!found || c->arity == arguments)) found = c;
     }
-    return NULL;
+    return found;
 }
 
 static tn_type cast_named(const char *name) {
@@ -38,7 +40,7 @@ static tn_type cast_named(const char *name) {
 }
 
 bool tni_is_function(const char *name) {
-    return op_named(name, is_function) >= 0 || composite_named(name) || op_named(name, is_reduction) >= 0 ||
+    return op_named(name, is_function) >= 0 || composite_named(name, 1) || op_named(name, is_reduction) >= 0 ||
            cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
 }
 
@@ -372,9 +374,9 @@ static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
     arguments args;
     int op = op_named(name, is_function);
-    const tni_composite *composite = composite_named(name);
     tn_type type = cast_named(name);
     TN_TRY(parse_arguments(p, name, false, &args));
+    const tni_composite *composite = composite_named(name, args.count);
     int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
     if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
     for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
@@ -382,7 +384,8 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
     if (op >= 0) {
         *node = tni_node3(p->g, (tni_prim)op, 0, args.nodes[0], args.nodes[1], args.nodes[2]);
     } else if (composite) {
-        *node = tni_template(p->g, composite->formula, (int32_t[5]){args.nodes[0], args.nodes[1], -1, -1, -1}, 0);
+        *node = tni_template(p->g, composite->formula,
+                             (int32_t[5]){args.nodes[0], args.nodes[1], args.nodes[2], -1, -1}, 0);
     } else {
         *node = tni_node3(p->g, TNI_P_CAST, (int)type, args.nodes[0], -1, -1);
     }

@@ -258,6 +258,12 @@ static const char *const rows[][2] = {
     {"sum_to(x, b) * b", "1,3 2,1"},
     {"sum_to(sum(x) + x, b) * b", "2,3 3"},
     {"clamp(x, a, b)", "3,4 3,4 3,4"},
+    {"exp2(x) + log2(x) * log10(x) + ceil(x) * trunc(x) * x", "3,4"},
+    {"atan(x) + sinh(x) * cosh(x) + asinh(x) / erfc(x) + atan2(x, w) + tan(x / 2)", "3,4 4"},
+    {"asin(x / 3) * acos(x / 4) + atanh(x / 3) * erfinv(x / 3) + acosh(x + 1)", "3,4"},
+    {"lgamma(x) * digamma(x) + polygamma(1, x) * polygamma(2, x)", "3,4"},
+    {"logaddexp(x, w) + relu6(5 * x) * hardtanh(x) + hardtanh(x, -3, w)", "3,4 4"},
+    {"where(isnan(x) or isinf(x), 1, x * x) * isfinite(x)", "3,4"},
     {"x % b", "3,4 3,4"},
     {"where(x > 0.7, x * b, b)", "3,4 4"},
     {"y = where(rand(seed) < 0.5, 0, x * 2)", "2 3,4"},
@@ -315,7 +321,13 @@ static void test_twice(void) {
                                            "relu(x) * x",
                                            "x * rsqrt(mean(x * x, -1) + 0.01)",
                                            "sum(x * y * y, -1)",
-                                           "x * y * sum(x * w, -1)"};
+                                           "x * y * sum(x * w, -1)",
+                                           "exp2(x) + log2(x) * log10(x) + tan(x / 2)",
+                                           "atan(x) * sinh(x) + cosh(x) / asinh(x)",
+                                           "atan2(x, y) * logaddexp(x, y)",
+                                           "asin(x / 3) * acos(x / 4) + atanh(x / 3) + acosh(x + 1)",
+                                           "erfc(x) * erfinv(x / 3) + lgamma(x) + digamma(x)",
+                                           "relu6(x) * hardtanh(x) * x"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         tni_fuse *f, *g = NULL;
         char *rule = NULL;
