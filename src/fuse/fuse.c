@@ -1,6 +1,7 @@
 /* The formula object. */
 #include "fuse.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fuse/grad/gradient.h"
@@ -31,13 +32,13 @@ static void set_outputs(tni_fuse *f, const tni_scope *scope) {
     }
 }
 
-static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options) {
+static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options, uint32_t types) {
     tni_scope *scope = tni_calloc(1, sizeof *scope);
     if (!scope) return TN_NO_MEMORY;
     int32_t end = tni_signature_end(text);
     tn_status status = TN_OK;
     bool bare = end >= 0 && tni_is_bare(text), typed = end >= 0 && !bare;
-    f->graph.masks[0] = TN_FLOATS;
+    f->graph.masks[0] = types;
     if (bare) status = tni_parse_bare(f, text, end, scope);
     if (typed) status = parse_signature(f, text, end);
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
@@ -55,23 +56,36 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     return status;
 }
 
-tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
-    *made = NULL;
-    if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
-    if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
+/* `types`: what T stands for where there is no signature with types. */
+static tn_status parse_with(const char *text, const tni_fuse_options *options, uint32_t types, tni_fuse **made) {
     tni_fuse *f = tni_calloc(1, sizeof *f);
+    *made = f;
     if (!f) return TN_NO_MEMORY;
     f->fast = options && options->fast;
     f->n_known = options && options->n_known ? options->n_known : tn_function_count();
     f->formula_of = tni_operator_formula;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();
-    tn_status status = f->arena ? parse(f, text, options) : TN_NO_MEMORY;
-    if (status == TN_OK) {
-        *made = f;
-    } else {
-        tni_fuse_free(f);
+    return f->arena ? parse(f, text, options, types) : TN_NO_MEMORY;
+}
+
+/* Inputs without types are floats, unless the formula takes their bits. Where it cannot be one of integers either, the
+ * message is that about floats. */
+tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
+    *made = NULL;
+    if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
+    if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
+    tn_status status = parse_with(text, options, TN_FLOATS, made);
+    if (status == TN_BAD_CONTRACT && (*made)->takes_bits) {
+        char message[2048];
+        snprintf(message, sizeof message, "%s", tn_last_error());
+        tni_fuse_free(*made);
+        status = parse_with(text, options, TN_INTS, made);
+        if (status == TN_BAD_CONTRACT) tn_fail(status, "%s", message);
     }
+    if (status == TN_OK) return TN_OK;
+    tni_fuse_free(*made);
+    *made = NULL;
     return status;
 }
 

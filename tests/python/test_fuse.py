@@ -180,6 +180,40 @@ def test_compile(backend: str, formula: str, shapes: list[tuple[int, ...]]) -> N
         assert_close(h, w)
 
 
+@pytest.mark.parametrize("formula", ["silu(x) * w", "sum(x, -1) * w", "x + w * mean(x)", "x * mean(w)"])
+def test_a_plain_number_for_a_tensor(formula: str) -> None:
+    function = tn.fuse(formula)
+    (x,) = inputs([(3, 4)], torch.float32)
+    for value in (2.5, 3, True):
+        want = function(x, torch.tensor(float(value)))
+        assert_close(function(x, value), want)
+        assert_close(function(x=x, w=value), want)
+    assert function(x.bfloat16(), 2.5).dtype == torch.bfloat16
+    (have,) = torch.autograd.grad(function(x, 2.5).sum(), x)
+    (want,) = torch.autograd.grad(function(x, torch.tensor(2.5)).sum(), x)
+    assert_close(have, want)
+    compiled = torch.compile(lambda a: function(a, 2.5), backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x), function(x, 2.5))
+    with pytest.raises(TypeError, match="one of them has to be a tensor"):
+        function(1.0, 2.0)
+
+
+def test_integers_without_a_contract() -> None:
+    """What takes the bits of its inputs is a formula of integers."""
+    x = torch.arange(-6, 6, dtype=torch.int32, device=here.DEVICE)
+    y = torch.arange(12, dtype=torch.int32, device=here.DEVICE) % 5
+    assert torch.equal(tn.fuse("x >> 2 & 3")(x), x >> 2 & 3)
+    assert torch.equal(tn.fuse("(x ^ y | 8) + ~y")(x, y), (x ^ y | 8) + ~y)
+    assert torch.equal(tn.fuse("sum(x << y, -1)")(x, y), (x.long() << y.long()).sum())
+    assert_close(tn.fuse("sqrt((x & 7) / 2)")(x), torch.sqrt((x & 7) / 2))
+    with pytest.raises(TypeError, match="x has type f32, needs"):
+        tn.fuse("x & 1")(torch.ones(3, device=here.DEVICE))
+    with pytest.raises(ValueError, match=r"a power is written a \*\* b"):
+        tn.fuse("x ^ 2")
+    with pytest.raises(ValueError, match="this is a float; i64"):
+        tn.fuse("x * 0.5 << 1")
+
+
 def test_parameters_by_name() -> None:
     x, w = inputs([(3, 5), (5,)])
     function = tn.fuse(NORM)

@@ -28,6 +28,7 @@ struct tni_fuse {
     tni_contract *contract;
     bool signed_by_user;
     bool fast;
+    bool takes_bits; /* of an input without a type: it is no float then */
     int32_t n_known; /* rows that the table had: activations that were added later are not in the graph */
     /* The formula of an operator that is one: a formula may call rows of the table. */
     tn_status (*formula_of)(const tn_function *op, const tni_fuse **formula);

@@ -179,7 +179,8 @@ PRIMITIVE(POW, VALUE(pow(a, b)), SCALAR_2(F(pow)(a, b)), INTEGER_2(power(a, b)),
           .cuda = "tn_pow($a, $b)", .torch = "pow")
 PRIMITIVE(ATAN2, VALUE(atan2(a, b)), VECTOR_2(atan2), NONE, NONE, NONE,
           .name = "atan2", .arity = 2, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
-          .grad = {"d * b / (a * a + b * b)", "-(d * a / (a * a + b * b))"}, .cuda = "tn_atan2($a, $b)", .torch = "atan2")
+          .grad = {"d * b / (a * a + b * b)", "-(d * a / (a * a + b * b))"},
+          .cuda = "tn_atan2($a, $b)", .torch = "atan2")
 PRIMITIVE(LOGADDEXP, VALUE(logaddexp(a, b)), VECTOR_2(logaddexp), NONE, NONE, NONE,
           .name = "logaddexp", .arity = 2, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY, .commutes = true,
           .grad = {"d * where((a == b) and (abs(a) == inf), 0.5, sigmoid(a - b))",

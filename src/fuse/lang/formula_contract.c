@@ -112,7 +112,7 @@ tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *nam
     uint64_t all = all_inputs(scope);
     form how = choose_form(f, scope, all);
     tni_text text = {0};
-    tni_text_add(&text, "%s(", name);
+    tni_text_add(&text, f->graph.masks[0] == TN_INTS ? "%s<T: int>(" : "%s(", name);
     for (int i = 0; i < scope->n_inputs; i++) {
         tni_text_add(&text, "%s%s: ", i ? ", " : "", scope->inputs[i]);
         if (scope->is_seed[i]) {
