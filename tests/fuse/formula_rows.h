@@ -132,6 +132,31 @@ static const row rows[] = {
      "0.2; "
      "v = round(x * 10)",
      "4,9", -3, 3},
+    /* along any dimensions */
+    {"sum(x, axis=0)", "37,51", -1, 1},
+    {"max(x, axis=0) - min(x, axis=0)", "37,51", -1, 1},
+    {"max(x, axis=1) * min(x, axis=0)", "6,5,70", -1, 1},
+    {"y = x - mean(x, axis=0); z = var(x, axis=0)", "37,51", -1, 1},
+    {"t = exp(x - max(x, axis=1)); t / sum(t, axis=1)", "5,33,7", -3, 3},
+    {"t = exp(x - max(x, axis=0)); t / sum(t, axis=0)", "300,40", -3, 3},
+    {"sum(exp(x - max(x, axis=0)), axis=1)", "7,9,4", -3, 3},
+    {"logsumexp(x, axis=[0, -1]) + mean(x, -2)", "5,6,70", -3, 3},
+    {"mean(x, axis=[2, 3])", "3,4,5,6", -1, 1},
+    {"mean(x, axis=[2, 3]) + sum(x, axis=1)", "3,4,5,6", -1, 1},
+    {"mean(x * w, axis=[0, 1]) * count(x, axis=0)", "3,4,5,6 3,4,5,6", -1, 1},
+    {"sum(x, axis=0)", "37,1", -1, 1},
+    {"sum(x, axis=0)", "1,37", -1, 1},
+    {"sum(x, axis=0)", "0,5", -1, 1},
+    {"sum(x, axis=1)", "5,7", -1, 1},
+    {"f(x: T[n, c, *s], g: W[c]) -> y: T[n, c, *s], m: acc(T)[c] : m = mean(x, axis=[n, s]); "
+     "y = (x - m) * rsqrt(var(x, axis=[n, s]) + 0.1) * g",
+     "4,6,3,5 6", -1, 1},
+    {"f(x: T[n, c, *s], g: W[c]) -> y: T[n, c, *s], m: acc(T)[c] : m = mean(x, axis=[n, s]); "
+     "y = (x - m) * rsqrt(var(x, axis=[n, s]) + 0.1) * g",
+     "40,6 6", -1, 1},
+    {"f(x: T[n, c, *s]) -> y: T[n, c], z: T[*s] : y = mean(x, s); z = max(x, axis=[n, c])", "4,6,3,5", -1, 1},
+    {"f(x: T[b, n, c]) -> y: T[b, c] : max(x, axis=n)", "3,40,64", -1, 1},
+    {"f(i: i64[n, c]) -> y: i64[c], z: i64[n] : y = sum(i, n); z = max(i, axis=c) - min(i, axis=c)", "30,7", -9, 9},
     /* sums beside results, of rows that are whole vectors: few long blocks, fed by a ring */
     {"y = x * b; d = sum(x * b)", "20480 .", -1, 1},
     {"y = x * b; d = sum(x * b)", "20496 .", -1, 1},

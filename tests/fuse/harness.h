@@ -212,6 +212,13 @@ static inline int64_t ref_project(const reference *r, int64_t i, uint32_t mask) 
     return made;
 }
 
+/* The dimensions that a reduction or a count goes over. */
+static inline uint32_t ref_gone(const reference *r, uint32_t kind) {
+    uint32_t gone = kind == TNI_OVER_ROW ? r->domain.tail : kind == TNI_OVER_ALL ? ~0u : 0;
+    for (int k = 0; k < TN_MAX_RANK; k++) gone |= tni_items_over(kind) >> k & 1 ? r->domain.items[k] : 0;
+    return gone;
+}
+
 static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     uint32_t made = 0, first = node->arg[0] >= 0 ? r->masks[node->arg[0]] : 0;
     if (node->op == TNI_P_INPUT) return r->domain.in[node->ref].mask;
@@ -221,7 +228,7 @@ static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     }
     if (node->op == TNI_P_COUNT) return 0;
     if (node->op == TNI_P_SUM_TO) return r->masks[node->arg[1]];
-    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~r->domain.tail;
+    if (tni_is_reduction(node->op)) return first & ~ref_gone(r, node->kind);
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= r->masks[node->arg[k]];
     return made;
 }
@@ -330,7 +337,7 @@ static inline double ref_value(const reference *r, const call_of *c, int32_t nod
         v[k] = r->values[arg][ref_project(r, i, r->masks[arg])];
     }
     if (n->op == TNI_P_EXPAND) return v[0];
-    if (n->op == TNI_P_CAST) return in_type(n->kind, is_real(r->f, n->arg[0]), v[0]);
+    if (n->op == TNI_P_CAST) return in_type((int)n->kind, is_real(r->f, n->arg[0]), v[0]);
     return tni_prims[n->op].eval(v[0], v[1], v[2]);
 }
 
@@ -344,7 +351,7 @@ static inline void ref_node(const reference *r, const call_of *c, int32_t node) 
         return;
     }
     if (tni_is_reduction(n->op) || n->op == TNI_P_COUNT) {
-        uint32_t gone = n->kind == TNI_OVER_ROW ? r->domain.tail : ~0u;
+        uint32_t gone = ref_gone(r, n->kind);
         ref_reduce(r, n, n->op == TNI_P_COUNT ? r->masks[n->arg[0]] & ~gone : r->masks[node], r->values[node]);
         return;
     }

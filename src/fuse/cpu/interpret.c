@@ -259,6 +259,11 @@ static int64_t row_of(const worker *w) {
     return w->row % inner_of(w);
 }
 
+/* What takes a row's elements to the result of each column. */
+static void (*columns_to(const tni_real_loops *loops, uint8_t op))(double *, const void *, int64_t) {
+    return op == TNI_P_RMAX ? loops->max_to : op == TNI_P_RMIN ? loops->min_to : loops->add_to;
+}
+
 static void gather(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
@@ -282,7 +287,7 @@ static void gather(const worker *w, const tni_step *s) {
             loops->add_row(pending, from, columns);
             if (tni_is_settled(row_of(w) + r, inner_of(w))) loops->settle(&to->real, pending, columns);
         } else if (along == 1 && s->lane != TNI_LANE_INT) {
-            loops->add_to(&to->real, from, columns);
+            columns_to(loops, s->op)(&to->real, from, columns);
         } else {
             for (int64_t c = 0; c < columns; c++) {
                 running *one = to + c * along;

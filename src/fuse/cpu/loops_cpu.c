@@ -276,6 +276,22 @@ static void add_to(double *sums, const void *p, int64_t n) {
     for (; i < n; i++) sums[i] += (double)x[i];
 }
 
+static void max_to(double *most, const void *p, int64_t n) {
+    const real *x = p;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) {
+        const double a = most[i], b = (double)x[i];
+        most[i] = (b > a || b != b) && a == a ? b : a;
+    }
+}
+
+static void min_to(double *least, const void *p, int64_t n) {
+    const real *x = p;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) {
+        const double a = least[i], b = (double)x[i];
+        least[i] = (b < a || b != b) && a == a ? b : a;
+    }
+}
+
 static void add_row(void *pending, const void *x, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) {
@@ -341,6 +357,8 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .own_sin = true,
 #endif
     .add_to = add_to,
+    .max_to = max_to,
+    .min_to = min_to,
     .add_row = add_row,
     .settle = settle,
     .load = load,

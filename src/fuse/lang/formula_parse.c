@@ -70,7 +70,7 @@ tn_status tni_new_input(tni_parser *p, int32_t at, const char *name, bool is_boo
     if (input == scope->n_inputs) scope->inputs[scope->n_inputs++] = name; /* else a bare signature has its place */
     scope->is_bool[input] = is_bool;
     scope->is_seed[input] = is_seed;
-    tni_extent extent = {is_seed ? 0 : (uint64_t)1 << input, 0};
+    tni_extent extent = {is_seed ? 0 : p->named ? p->g->all : (uint64_t)1 << input, 0};
     int type = is_seed ? TN_I64 : is_bool ? TN_BOOL : TNI_TY_VAR;
     int32_t node = tni_leaf(p->g, TNI_P_INPUT, input, 0, type, extent);
     TN_TRY(tni_parse_made(p, node));
@@ -383,9 +383,10 @@ static tn_status declare_inputs(tni_parser *p) {
 /* Without a signature each input has dimensions of its own, which broadcast. */
 static void set_graph_items(tni_parser *p) {
     const tni_axes *axes = &p->formula->axes;
-    int n = p->typed ? axes->n_items : TNI_MAX_ARGS;
+    int n = p->typed || p->named ? axes->n_items : TNI_MAX_ARGS;
     p->g->all = n ? ~(uint64_t)0 >> (64 - n) : 0;
-    bool by_name = p->typed && !axes->numpy;
+    bool by_name = p->named || (p->typed && !axes->numpy);
+    for (int i = 0; by_name && i < n; i++) p->g->items[i] = axes->items[i].key;
     p->g->tail = by_name && n ? (uint64_t)1 << (n - 1) : p->g->all;
     p->g->tail_pack = !by_name || (n && axes->items[n - 1].pack);
 }
@@ -397,6 +398,7 @@ tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, 
     p->formula = formula;
     p->scope = scope;
     p->typed = formula->contract != NULL;
+    p->named = !p->typed && formula->axes.n_items > 0;
     p->bare = scope->bare;
     p->lex = (tni_lexer){.text = text, .what = "formula", .token = {.kind = TNI_END, .at = begin}};
     const tni_contract *signature = tni_parse_attrs(p);

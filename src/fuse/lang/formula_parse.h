@@ -19,6 +19,7 @@ typedef struct tni_parser {
     tni_fuse *formula; /* NULL: a template */
     tni_scope *scope;
     bool typed;         /* there is a signature with types */
+    bool named;         /* there is none, and the dimensions have names: axes are reduced */
     tni_contract *bare; /* of a signature of bare names: its attributes, and nothing else that counts; NULL: none */
     int32_t n_names;
     tni_named names[TNI_FUSE_NAMES];

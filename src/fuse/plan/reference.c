@@ -129,7 +129,7 @@ static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, do
 
 static int64_t count_of(const evaluation *e, const tni_gnode *node) {
     uint32_t of = e->masks[node->arg[0]];
-    return tni_mask_count(&e->domain, node->kind == TNI_OVER_ROW ? of & e->domain.tail : of);
+    return tni_mask_count(&e->domain, tni_reduced_mask(&e->domain, node->kind, of));
 }
 
 /* `real`: the first argument is a float. */

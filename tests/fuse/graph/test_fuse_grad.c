@@ -258,6 +258,18 @@ static const char *const rows[][2] = {
     {"sum_to(x, b) * b", "1,3 2,1"},
     {"sum_to(sum(x) + x, b) * b", "2,3 3"},
     {"clamp(x, a, b)", "3,4 3,4 3,4"},
+    /* along any dimensions */
+    {"sum(x * x, axis=0)", "3,4"},
+    {"x * max(x, axis=0) + min(x, axis=1)", "3,4,2"},
+    {"(x - mean(x, axis=[0, 2])) * rsqrt(var(x, axis=[0, 2]) + 0.1)", "3,4,2"},
+    {"t = exp(x - max(x, axis=1)); t / sum(t, axis=1)", "3,4,2"},
+    {"logsumexp(x, axis=0) * sum(x * w, -1)", "3,4 3,4"},
+    {"y = mean(x, axis=-2); z = var(x, axis=[-2, 0]) * sum(x)", "2,3,4"},
+    {"f(x: T[n, c, *s], g: T[c], b: T[n]) -> y: T[n, c, *s], z: T[c] : m = mean(x * b, axis=[n, s]); "
+     "y = (x - m) * g; z = m * sum(g * g, axis=c)",
+     "2,3,2,2 3 2"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[c] : sum(x * x, axis=n) * b", "3,4 4"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[n] : sum(x, c) * sum(b, c)", "3,4 4"},
     {"exp2(x) + log2(x) * log10(x) + ceil(x) * trunc(x) * x", "3,4"},
     {"atan(x) + sinh(x) * cosh(x) + asinh(x) / erfc(x) + atan2(x, w) + tan(x / 2)", "3,4 4"},
     {"asin(x / 3) * acos(x / 4) + atanh(x / 3) * erfinv(x / 3) + acosh(x + 1)", "3,4"},
