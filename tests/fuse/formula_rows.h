@@ -132,6 +132,10 @@ static const row rows[] = {
      "0.2; "
      "v = round(x * 10)",
      "4,9", -3, 3},
+    {"softmax(x) + log_softmax(x)", "37,51", -3, 3},
+    {"softmax(x, axis=0) * norm(x, -1) - std(x, axis=[0])", "37,51", -3, 3},
+    {"y = any(x > 2, -1); z = all(x > -3); w = any(x > 2.9, axis=-1) or all(x < 2.9, axis=-1)", "37,51", -3, 3},
+    {"gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x) * detach(x)", "37,51 51", -3, 3},
     /* along any dimensions */
     {"sum(x, axis=0)", "37,51", -1, 1},
     {"max(x, axis=0) - min(x, axis=0)", "37,51", -1, 1},

@@ -107,6 +107,31 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
         lambda x: F.relu6(5 * x) + F.hardtanh(x) * F.hardtanh(x, -3, 0.7) + x,
         [(3, 4)],
     ),
+    ("softmax(x) * x", lambda x: F.softmax(x, -1) * x, [(3, 4)]),
+    ("log_softmax(x, axis=1)", lambda x: F.log_softmax(x, 1), [(2, 3, 4)]),
+    ("norm(x, -1) * std(x) + norm(w)", lambda x, w: x.norm(dim=-1) * x.std(correction=0) + w.norm(), [(3, 4), (4,)]),
+    (
+        "gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x)",
+        lambda x, w: x * w.sigmoid() + w * x.sigmoid(),
+        [(3, 4), (4,)],
+    ),
+    ("sum(x, axis=0)", lambda x: x.sum(0), [(3, 4)]),
+    ("x - mean(x, axis=[0, 2])", lambda x: x - x.mean((0, 2), keepdim=True), [(2, 3, 4)]),
+    ("mean(x, axis=[2, 3])", lambda x: x.mean((2, 3)), [(2, 3, 4, 2)]),
+    ("max(x, axis=1) * 2 + min(x, axis=1)", lambda x: x.amax(1) * 2 + x.amin(1), [(2, 3, 4)]),
+    ("t = exp(x - max(x, axis=1)); t / sum(t, axis=1)", lambda x: F.softmax(x, 1), [(2, 3, 4)]),
+    ("logsumexp(x * w, axis=-2) * sum(x)", lambda x, w: (x * w).logsumexp(-2) * x.sum(), [(2, 3, 4), (2, 3, 4)]),
+    (
+        "f(x: T[n, c, *s], g: T[c], b: T[c]) -> y: T[n, c, *s] : "
+        "(x - mean(x, axis=[n, s])) * rsqrt(var(x, axis=[n, s]) + 1e-5) * g + b",
+        lambda x, g, b: F.batch_norm(x, None, None, g, b, training=True),
+        [(2, 3, 4), (3,), (3,)],
+    ),
+    (
+        "f(x: T[n, c, *s]) -> y: T[n, c], z: T[*s], v: T[c] : y = mean(x, s); z = max(x, axis=[n, c]); v = var(x, [0, s])",
+        lambda x: (x.mean(-1), x.amax((0, 1)), x.var((0, 2), correction=0)),
+        [(2, 3, 4)],
+    ),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
         "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",
@@ -178,6 +203,48 @@ def test_compile(backend: str, formula: str, shapes: list[tuple[int, ...]]) -> N
     have = torch.autograd.grad(torch.compile(loss, backend=backend, fullgraph=True, dynamic=True)(*given), given)
     for h, w in zip(have, want, strict=True):
         assert_close(h, w)
+
+
+def test_detach() -> None:
+    x, w = inputs([(3, 4), (4,)])
+    function = tn.fuse("x * detach(x * w) + w * detach(norm(x, -1))")
+
+    def same(x: Tensor, w: Tensor) -> Tensor:
+        return x * (x * w).detach() + w * x.norm(dim=-1, keepdim=True).detach()
+
+    assert_close(function(x, w), same(x, w))
+    for h, want in zip(
+        torch.autograd.grad(function(x, w).sin().sum(), (x, w), create_graph=True),
+        torch.autograd.grad(same(x, w).sin().sum(), (x, w), create_graph=True),
+        strict=True,
+    ):
+        assert_close(h, want)
+        for second, other in zip(
+            torch.autograd.grad(h.square().sum(), (x, w), retain_graph=True),
+            torch.autograd.grad(want.square().sum(), (x, w), retain_graph=True),
+            strict=True,
+        ):
+            assert_close(second, other)
+    assert torch.equal(torch.autograd.grad(tn.fuse("detach(x) * 2")(x).sum(), x)[0], torch.zeros_like(x))
+
+
+def test_norm_and_std_of_zeros() -> None:
+    """Their derivative is 0 there, as torch's is."""
+    x = torch.zeros(3, 4, dtype=torch.float64, device=here.DEVICE, requires_grad=True)
+    for formula in ("norm(x, -1)", "std(x, axis=0)", "norm(x)"):
+        made = tn.fuse(formula)(x)
+        (grad,) = torch.autograd.grad(made.sum(), x)
+        assert not made.any() and not grad.any()
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 4), (0, 4), (3, 0)])
+def test_any_and_all(rows: int, columns: int) -> None:
+    x = here.randn((rows, columns)) > 0.5
+    y = x.float()
+    for axis in (0, 1):
+        assert torch.equal(tn.fuse(f"any(x, axis={axis})")(y), x.any(axis))
+        assert torch.equal(tn.fuse(f"all(x > 0, axis={axis})")(y), x.all(axis))
+    assert torch.equal(tn.fuse("any(x)")(y), x.any()) and torch.equal(tn.fuse("all(x)")(y), x.all())
 
 
 @pytest.mark.parametrize("formula", ["silu(x) * w", "sum(x, -1) * w", "x + w * mean(x)", "x * mean(w)"])

@@ -28,6 +28,7 @@ struct tni_fuse {
     tni_contract *contract;
     bool signed_by_user;
     bool fast;
+    bool detaches;   /* its text has detach(…): its gradient is not its slope then */
     bool takes_bits; /* of an input without a type: it is no float then */
     /* Without a signature: how many dimensions axes name from the front, and from the end. */
     int32_t n_front, n_back;

@@ -42,6 +42,8 @@ PRIMITIVE(CAST, NONE, NONE, NONE, NONE, NONE, .name = "a cast", .arity = 1, .kin
 
 /* ---- one argument ------------------------------------------------------------------------------------------------ */
 
+/* What no gradient flows through. A call's graph has its argument instead: no loop of it is ever run. */
+PRIMITIVE(DETACH, VALUE(a), NONE, NONE, NONE, NONE, .name = "detach", .arity = 1, .typing = TNI_TYPED_FIRST)
 PRIMITIVE(NEG, VALUE(-a), VECTOR(neg), INTEGER(wrap_sub(0, a)), NONE, NONE,
           .name = "-", .arity = 1, .binds = 11, .typing = TNI_TYPED_SAME, .wraps = true,
           .grad = {"-d"}, .cuda = "-($a)", .torch = "neg")

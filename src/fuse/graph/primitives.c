@@ -70,5 +70,13 @@ const tni_composite tni_composites[] = {
     {"relu6", 1, "where(a <= 0, 0, where(a >= 6, 6, a))"}, /* at its bounds the derivative is 0, as that of relu */
     {"hardtanh", 1, "where(a <= -1, -1, where(a >= 1, 1, a))"},
     {"hardtanh", 3, "where(a <= b, b, where(a >= c, c, a))"},
+    /* The maximum makes no difference to the value, so it need not be differentiated. */
+    {"softmax", 1, "exp(a - detach(max(a))) / sum(exp(a - detach(max(a))))", TNI_COMPOSED_ROWS},
+    {"log_softmax", 1, "(a - detach(max(a))) - log(sum(exp(a - detach(max(a)))))", TNI_COMPOSED_ROWS},
+    /* Of a root that is 0 the derivative would be infinite. */
+    {"norm", 1, "where(sum(a * a) == 0, 0.0, sqrt(sum(a * a)))", TNI_COMPOSED_ALL},
+    {"std", 1, "where(var(a) == 0, 0.0, sqrt(var(a)))", TNI_COMPOSED_ALL},
+    {"any", 1, "sum(where(a, 1, 0)) != 0", TNI_COMPOSED_ALL},
+    {"all", 1, "sum(where(a, 0, 1)) == 0", TNI_COMPOSED_ALL},
     {0},
 };

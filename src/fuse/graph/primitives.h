@@ -73,10 +73,16 @@ static inline bool tni_is_reduction(int op) {
 }
 
 /* Functions that are formulas themselves. */
+typedef enum tni_composing {
+    TNI_COMPOSED,      /* element by element */
+    TNI_COMPOSED_ALL,  /* it reduces, over everything where no axis is given */
+    TNI_COMPOSED_ROWS, /* along the last dimension where none is given */
+} tni_composing;
 typedef struct tni_composite {
     const char *name;
     int8_t arity;
-    const char *formula; /* of a, b, c */
+    const char *formula; /* of a, b, c; its reductions go as far as the call says */
+    tni_composing composing;
 } tni_composite;
 extern const tni_composite tni_composites[]; /* ends with a NULL name */
 

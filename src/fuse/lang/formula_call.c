@@ -101,14 +101,12 @@ static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name,
                         name, sign, (long long)number, name, what, name, sign, (long long)number, of_two);
 }
 
-/* Does a list begin behind this token? */
-static bool begins_list(const tni_parser *p) {
+bool tni_begins_list(const tni_parser *p) {
     const char *s = p->lex.text + p->lex.token.at + p->lex.token.length;
     return s[strspn(s, " ")] == '[';
 }
 
-/* Moves to the '[' behind this token: elsewhere there are no lists. */
-static void go_to_list(tni_parser *p) {
+void tni_go_to_list(tni_parser *p) {
     int32_t at = p->lex.token.at + p->lex.token.length;
     at += (int32_t)strspn(p->lex.text + at, " ");
     p->lex.token = (tni_token){.kind = '[', .at = at, .length = 1};
@@ -185,8 +183,8 @@ static tn_status take_reach(tni_parser *p, const char *name, arguments *args) {
     if (named) {
         TN_TRY(tni_parse_next(p));
         named = tni_parse_at(p, '=');
-        if (named && begins_list(p)) {
-            go_to_list(p);
+        if (named && tni_begins_list(p)) {
+            tni_go_to_list(p);
         } else if (named) {
             TN_TRY(tni_parse_next(p));
         } else {
@@ -230,8 +228,8 @@ static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction
         int32_t *node = &made->nodes[made->count++];
         TN_TRY(condition ? tni_parse_condition(p, node) : tni_parse_expression(p, node));
         more = tni_parse_at(p, ',');
-        if (more && reduction && made->count == 1 && begins_list(p)) {
-            go_to_list(p);
+        if (more && reduction && made->count == 1 && tni_begins_list(p)) {
+            tni_go_to_list(p);
         } else if (more) {
             TN_TRY(tni_parse_next(p));
         }
@@ -346,6 +344,21 @@ static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char 
     int reach = p->kind;
     if (p->formula) TN_TRY(reach_of(p, name, &args, &reach));
     *node = tni_node3(p->g, op, reach, args.nodes[0], -1, -1);
+    return tni_parse_made(p, *node);
+}
+
+/* softmax(x), norm(x, axis=0): a formula whose reductions go as far as the call says. */
+static tn_status parse_composed(tni_parser *p, const tni_token *at, const tni_composite *c, int32_t *node) {
+    arguments args;
+    int reach = p->kind;
+    TN_TRY(parse_arguments(p, c->name, true, &args));
+    if (args.count != 1) return wrong_count(p, at, c->name, 1, args.count);
+    if (c->composing == TNI_COMPOSED_ROWS && !args.axes.any) {
+        args.axes = (axes_given){.any = true, .back = 1};
+        args.axes_at = at->at;
+    }
+    if (p->formula) TN_TRY(reach_of(p, c->name, &args, &reach));
+    *node = tni_template(p->g, c->formula, (int32_t[5]){args.nodes[0], -1, -1, -1, -1}, reach);
     return tni_parse_made(p, *node);
 }
 
@@ -508,6 +521,7 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
     int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
     if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
     for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
+    if (op == TNI_P_DETACH && p->formula) p->formula->detaches = true;
     if (op == TNI_P_SUM_TO) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
     if (op >= 0) {
         *node = tni_node3(p->g, (tni_prim)op, 0, args.nodes[0], args.nodes[1], args.nodes[2]);
@@ -530,9 +544,13 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (attr >= 0 && c->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
     }
+    const tni_own_function *own = tni_own_named(p, text);
+    if (own) return tni_parse_own_call(p, own, name, node);
     const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
     if (row) return parse_row(p, name, row, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);
+    const tni_composite *composite = composite_named(text, 1);
+    if (composite && composite->composing) return parse_composed(p, name, composite, node);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);
     return reduction >= 0 ? parse_reduction(p, name, text, (tni_prim)reduction, node)

@@ -30,10 +30,13 @@ tn_status tni_parse_copy_name(tni_parser *p, const char **name) {
 }
 
 tni_named *tni_find_name(tni_parser *p, const char *name) {
+    tni_named *found = NULL;
     for (int i = 0; i < p->n_names; i++) {
-        if (strcmp(p->names[i].name, name) == 0) return &p->names[i];
+        bool seen = p->names[i].call == 0 || p->names[i].call == p->call;
+        if (!seen || strcmp(p->names[i].name, name) != 0) continue;
+        if (!found || p->names[i].call) found = &p->names[i]; /* what a function takes comes before the formula's */
     }
-    return NULL;
+    return found;
 }
 
 /* An input of a signature of bare names. */
@@ -208,6 +211,7 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
         return tni_lex_fail(&p->lex, at, "'%s' was read as the constant before; assign it first", name);
     }
     TN_TRY(check_word(p, at, name));
+    if (tni_own_named(p, name)) return tni_lex_fail(&p->lex, at, "'%s' is a function already", name);
     bool input = is_declared(p, name) && !named;
     if (input && !update)
         return tni_lex_fail(&p->lex, at, "'%s' is an input; '%s! = …' updates it in place", name, name);
@@ -268,6 +272,11 @@ static tn_status parse_statement(tni_parser *p) {
     const char *name;
     bool update;
     int32_t node, at = p->lex.token.at;
+    if (tni_at_definition(p)) {
+        TN_TRY(tni_parse_definition(p));
+        return skip_separators(p);
+    }
+    p->n_known = p->n_functions;
     TN_TRY(take_target(p, &name, &update));
     TN_TRY(parse_right_side(p, &node));
     bool bare = !name;
@@ -345,6 +354,11 @@ static tn_status collect_free(tni_parser *p) {
                             p->scope->inputs[i]);
     }
     if (any || p->scope->n_outputs) return TN_OK;
+    if (p->n_functions) {
+        const char *function = p->functions[0].name;
+        return tni_lex_expected(&p->lex, "an expression that calls %s; a formula with that name is written %s(…) : …",
+                                function, function);
+    }
     return tni_lex_expected(&p->lex, "an expression, or 'name = …'");
 }
 

@@ -9,6 +9,10 @@ static const char *const texts[][3] = {
     {"relu(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = where(0 < y, dy, 0.0)"},
     {"x * 2", "x: f_grad(dy)", "f_grad(dy: T[*s]) -> dx: T[*s]? : dx = dy * 2"},
     {"2 * dy", "dy: f_grad(dz)", "f_grad(dz: T[*s]) -> ddy: T[*s]? : ddy = dz * 2"},
+    /* what is detached is a number to the derivative, and alone it has one of 0 */
+    {"x * detach(x)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = dy * detach(x)"},
+    {"detach(x * 2)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = expand(0.0, x)"},
+    {"softmax(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = y * (dy - sum(dy * y, -1))"},
     {"x + b", "x, b: f_grad(x, b, dy)",
      "f_grad(x: T[*s_x], b: T[*s_b], dy: T[*s]) -> dx: T[*s_x]?, db: T[*s_b]? : dx = sum_to(dy, x); db = sum_to(dy, "
      "b)"},
@@ -258,6 +262,9 @@ static const char *const rows[][2] = {
     {"sum_to(x, b) * b", "1,3 2,1"},
     {"sum_to(sum(x) + x, b) * b", "2,3 3"},
     {"clamp(x, a, b)", "3,4 3,4 3,4"},
+    {"softmax(x) * log_softmax(w) + softmax(w * x, axis=0)", "3,4 3,4"},
+    {"norm(x, -1) * std(x) + norm(w)", "3,4 4"},
+    {"gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x)", "3,4 4"},
     /* along any dimensions */
     {"sum(x * x, axis=0)", "3,4"},
     {"x * max(x, axis=0) + min(x, axis=1)", "3,4,2"},
@@ -339,7 +346,10 @@ static void test_twice(void) {
                                            "atan2(x, y) * logaddexp(x, y)",
                                            "asin(x / 3) * acos(x / 4) + atanh(x / 3) + acosh(x + 1)",
                                            "erfc(x) * erfinv(x / 3) + lgamma(x) + digamma(x)",
-                                           "relu6(x) * hardtanh(x) * x"};
+                                           "relu6(x) * hardtanh(x) * x",
+                                           "softmax(x)",
+                                           "log_softmax(x) * y",
+                                           "norm(x) * std(x, -1)"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         tni_fuse *f, *g = NULL;
         char *rule = NULL;
