@@ -136,6 +136,13 @@ static const row rows[] = {
     {"softmax(x, axis=0) * norm(x, -1) - std(x, axis=[0])", "37,51", -3, 3},
     {"y = any(x > 2, -1); z = all(x > -3); w = any(x > 2.9, axis=-1) or all(x < 2.9, axis=-1)", "37,51", -3, 3},
     {"gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x) * detach(x)", "37,51 51", -3, 3},
+    {"prod(x, -1)", "37,51", 0.5, 1.5},
+    {"prod(x, -1) + prod(x) * x", "9,7", 0.5, 1.5},
+    {"prod(x, axis=0)", "37,51", 0.5, 1.5},
+    {"prod(x, axis=1) - prod(x, axis=0) * x", "6,5,33", 0.5, 1.5},
+    {"prod(x, -1)", "3,2100", 0.99, 1.01},
+    {"prod(x, -1)", "3,0", 0.5, 1.5},
+    {"f(i: i64[n, c]) -> y: i64[n], z: i64[c] : y = prod(i, -1); z = prod(i, n)", "9,7", -3, 3},
     /* along any dimensions */
     {"sum(x, axis=0)", "37,51", -1, 1},
     {"max(x, axis=0) - min(x, axis=0)", "37,51", -1, 1},

@@ -235,13 +235,14 @@ static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
 
 /* What a reduction has seen of the elements that end in one element of its result. */
 typedef struct ref_seen {
-    double sum, most, least, squares, exps, count;
+    double sum, product, most, least, squares, exps, count;
 } ref_seen;
 
 static inline double ref_reduced(int op, const ref_seen *s) {
     switch (op) {
     case TNI_P_COUNT: return s->count;
     case TNI_P_MEAN: return s->sum / s->count;
+    case TNI_P_PROD: return s->product;
     case TNI_P_RMAX: return s->most;
     case TNI_P_RMIN: return s->least;
     case TNI_P_VAR: return s->squares / s->count;
@@ -255,13 +256,15 @@ static inline void ref_reduce(const reference *r, const tni_gnode *node, uint32_
     const double *x = r->values[node->arg[0]];
     uint32_t from = r->masks[node->arg[0]];
     ref_seen *seen = malloc((size_t)(r->n + 1) * sizeof *seen);
-    for (int64_t i = 0; i <= r->n; i++) seen[i] = (ref_seen){.most = -(double)INFINITY, .least = (double)INFINITY};
+    for (int64_t i = 0; i <= r->n; i++)
+        seen[i] = (ref_seen){.product = 1, .most = -(double)INFINITY, .least = (double)INFINITY};
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < r->n; i++) {
             if (ref_project(r, i, from) != i) continue;
             ref_seen *s = &seen[ref_project(r, i, mask)];
             if (pass == 0) {
                 s->sum += x[i];
+                s->product *= x[i];
                 s->count++;
                 if (x[i] > s->most || x[i] != x[i]) s->most = s->most != s->most ? s->most : x[i];
                 if (x[i] < s->least || x[i] != x[i]) s->least = s->least != s->least ? s->least : x[i];

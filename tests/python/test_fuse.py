@@ -115,6 +115,8 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
         lambda x, w: x * w.sigmoid() + w * x.sigmoid(),
         [(3, 4), (4,)],
     ),
+    ("prod(x, -1) + prod(w) * 2", lambda x, w: x.prod(-1) + w.prod() * 2, [(3, 4), (2, 2)]),
+    ("prod(x, axis=0)", lambda x: x.prod(0), [(3, 4)]),
     ("sum(x, axis=0)", lambda x: x.sum(0), [(3, 4)]),
     ("x - mean(x, axis=[0, 2])", lambda x: x - x.mean((0, 2), keepdim=True), [(2, 3, 4)]),
     ("mean(x, axis=[2, 3])", lambda x: x.mean((2, 3)), [(2, 3, 4, 2)]),
@@ -235,6 +237,18 @@ def test_norm_and_std_of_zeros() -> None:
         made = tn.fuse(formula)(x)
         (grad,) = torch.autograd.grad(made.sum(), x)
         assert not made.any() and not grad.any()
+
+
+def test_products_with_zeros() -> None:
+    x = torch.tensor([[1.5, -2.0, 3.0], [0.0, -2.0, 3.0], [0.0, 0.0, 3.0]], dtype=torch.float64, device=here.DEVICE)
+    x.requires_grad_()
+    have, want = tn.fuse("prod(x, -1)")(x), x.prod(-1)
+    assert torch.equal(have, want)
+    (h,) = torch.autograd.grad(have.sum(), x, create_graph=True)
+    (w,) = torch.autograd.grad(want.sum(), x, create_graph=True)
+    assert_close(h, w)
+    first = [torch.autograd.grad(g[:2].square().sum(), x, retain_graph=True)[0][:2] for g in (h, w)]
+    assert_close(*first)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 4), (0, 4), (3, 0)])

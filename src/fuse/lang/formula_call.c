@@ -96,9 +96,10 @@ static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name,
                *of_two = name[1] == 'a' ? "larger" : "smaller";
     const char *sign = minus ? "-" : "";
     return tni_lex_fail(&p->lex, at,
-                        "%s(…, %s%lld) can mean two things: %s(…, axis=-1) is the %s along the last dimension, "
+                        "%s(…, %s%lld) can mean two things: %s(…, axis=%s%lld) is the %s along that dimension, "
                         "%simum(…, %s%lld) the %s of the two",
-                        name, sign, (long long)number, name, what, name, sign, (long long)number, of_two);
+                        name, sign, (long long)number, name, sign, (long long)number, what, name, sign,
+                        (long long)number, of_two);
 }
 
 bool tni_begins_list(const tni_parser *p) {

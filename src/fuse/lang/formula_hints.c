@@ -106,7 +106,6 @@ static const struct {
     {" cat concat concatenate stack split chunk reshape view permute transpose squeeze unsqueeze flatten t T pad ",
      "a formula does not rearrange its inputs: give it the values as it should read them"},
     {" to astype type type_as ", "a cast is written f32(x), or with the name of another type"},
-    {" prod ", "compute it outside of the formula"},
 };
 
 static const char *why_outside(const char *name) {

@@ -265,6 +265,8 @@ static const char *const rows[][2] = {
     {"softmax(x) * log_softmax(w) + softmax(w * x, axis=0)", "3,4 3,4"},
     {"norm(x, -1) * std(x) + norm(w)", "3,4 4"},
     {"gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x)", "3,4 4"},
+    {"prod(x, -1) * prod(w)", "3,4 4"},
+    {"prod(x, axis=0) + prod(x - 0.5, axis=[0, 1])", "3,4,2"},
     /* along any dimensions */
     {"sum(x * x, axis=0)", "3,4"},
     {"x * max(x, axis=0) + min(x, axis=1)", "3,4,2"},
@@ -348,6 +350,7 @@ static void test_twice(void) {
                                            "erfc(x) * erfinv(x / 3) + lgamma(x) + digamma(x)",
                                            "relu6(x) * hardtanh(x) * x",
                                            "softmax(x)",
+                                           "prod(x, -1) * x",
                                            "log_softmax(x) * y",
                                            "norm(x) * std(x, -1)"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
