@@ -45,7 +45,10 @@ static tn_status name_dims(tni_fuse *f, const reading *how) {
     for (int32_t k = 0; k < n; k++) {
         char name[16];
         const bool pack = k == how->n_front;
-        snprintf(name, sizeof name, k < how->n_front ? "dim%d" : pack ? "*dims" : "dim_%d",
+        snprintf(name, sizeof name,
+                 k < how->n_front ? "dim%d"
+                 : pack           ? "*dims"
+                                  : "dim_%d",
                  (int)(k < how->n_front ? k : n - k));
         f->axes.items[k].key = tni_arena_text(f->arena, name, strlen(name));
         f->axes.items[k].pack = pack;

@@ -36,7 +36,8 @@ FORMULAS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("atan2(x, y) + logaddexp(x, y) + relu6(4 * x) * hardtanh(x) + where(isfinite(x), 1, 0)", [(3, 4), (4,)]),
     ("x - mean(x, axis=[0, 2]) * count(x, axis=1) + max(x, axis=1)", [(2, 3, 4)]),
     (
-        "f(x: T[n, c, *s], g: T[c]) -> y: T[n, c, *s], z: T[n] : y = x * sum(x, axis=[n, s]) * g; z = min(x, axis=[c, s])",
+        "f(x: T[n, c, *s], g: T[c]) -> y: T[n, c, *s], z: T[n] : "
+        "y = x * sum(x, axis=[n, s]) * g; z = min(x, axis=[c, s])",
         [(2, 3, 4, 2), (3,)],
     ),
     ("where((x < y or x >= 2 * y) and not (x == 1) and x != 3 and x <= 1, x, -y)", [(4, 5), (5,)]),

@@ -130,7 +130,8 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
         [(2, 3, 4), (3,), (3,)],
     ),
     (
-        "f(x: T[n, c, *s]) -> y: T[n, c], z: T[*s], v: T[c] : y = mean(x, s); z = max(x, axis=[n, c]); v = var(x, [0, s])",
+        "f(x: T[n, c, *s]) -> y: T[n, c], z: T[*s], v: T[c] : "
+        "y = mean(x, s); z = max(x, axis=[n, c]); v = var(x, [0, s])",
         lambda x: (x.mean(-1), x.amax((0, 1)), x.var((0, 2), correction=0)),
         [(2, 3, 4)],
     ),

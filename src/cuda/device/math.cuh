@@ -213,7 +213,7 @@ TN_DEVICE f32 tn_tanh_softplus_coarse(f32 a) {
 TN_DEVICE f64 tn_sqrt_coarse(f64 a) { return sqrt(a); }
 TN_DEVICE f32 tn_sqrt_coarse(f32 a) { return sqrt_approx(a); }
 
-/* ---- derivatives of lgamma, as src/fuse/graph/special_functions.c has them ---------------------------------------- */
+/* ---- derivatives of lgamma, as src/fuse/graph/special_functions.c has them --------------------------------------- */
 
 TN_DEVICE f64 not_a_number() { return __longlong_as_double(0x7ff8000000000000ll); }
 TN_CALLED f64 tn_digamma(f64 x) {

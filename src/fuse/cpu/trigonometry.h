@@ -1,5 +1,5 @@
-/* tan, sinh, cosh and the inverses of all that are circular or hyperbolic, as functions of vectors; functions.h includes
- * this. Errors: below 4 ulp; the f64 of tan is the C library's. */
+/* tan, sinh, cosh and the inverses of all that are circular or hyperbolic, as functions of vectors; functions.h
+ * includes this. Errors: below 4 ulp; the f64 of tan is the C library's. */
 #ifndef TNI_FUSE_TRIGONOMETRY_H
 #define TNI_FUSE_TRIGONOMETRY_H
 
@@ -44,7 +44,8 @@ TNI_INLINE vreal f_tan(vreal x) {
 }
 #endif
 
-/* Of a >= 0. From tan(3 pi / 8) on it is pi / 2 + atan(-1 / a), from tan(pi / 8) on pi / 4 + atan((a - 1) / (a + 1)). */
+/* Of a >= 0. From tan(3 pi / 8) on it is pi / 2 + atan(-1 / a), from tan(pi / 8) on pi / 4 + atan((a - 1) / (a + 1)).
+ */
 TNI_INLINE vreal atan_positive(vreal a) {
     const vint far = (vint)(a > (real)2.414213562373095), middle = ~far & (vint)(a > (real)0.4142135623730951);
     const vreal above = v_select(far, v_set(-1), v_select(middle, a - 1, a));

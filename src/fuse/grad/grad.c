@@ -219,7 +219,8 @@ static bool pass_softmax(differ *d, int32_t i, group from) {
     const tni_gnode reduction = nodes[sum], inner = nodes[exp].op == TNI_P_EXP ? nodes[u] : (tni_gnode){0};
     bool is = nodes[exp].op == TNI_P_EXP && reduction.op == TNI_P_SUM && reduction.arg[0] == exp;
     if (!is || !serves_only(d, exp, i, sum) || !serves_only(d, sum, i, i)) return false;
-    bool shifted = inner.op == TNI_P_SUB && !tni_is_along(d->g, extent_of(d, inner.arg[1]), reduction.kind) && serves_only(d, u, exp, exp);
+    bool shifted = inner.op == TNI_P_SUB && !tni_is_along(d->g, extent_of(d, inner.arg[1]), reduction.kind) &&
+                   serves_only(d, u, exp, exp);
     int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
     int32_t both = tni_node2(d->g, TNI_P_MUL, dy, i);
     int32_t mean = tni_node3(d->g, TNI_P_SUM, (int)reduction.kind, both, -1, -1);

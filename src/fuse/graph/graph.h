@@ -34,7 +34,7 @@ typedef struct tni_extent {
 typedef struct tni_gnode {
     uint8_t op; /* tni_prim */
     uint8_t type;
-    uint32_t kind; /* tni_reach of reductions and counts, tn_type of casts */
+    uint32_t kind;  /* tni_reach of reductions and counts, tn_type of casts */
     int32_t arg[3]; /* nodes before this one; -1: none */
     int32_t ref;
     double value;
@@ -52,9 +52,9 @@ typedef struct tni_graph {
     bool wide;        /* something is f64: so are numbers without a type that are not constants */
     tn_status status; /* the first failure; nodes are -1 from then on */
     uint32_t masks[TNI_MAX_TYPES];
-    uint64_t tail;  /* the items that have the last dimension */
-    bool tail_pack; /* they are packs, so that taking the last dimension away leaves something */
-    uint64_t all;   /* every item */
+    uint64_t tail;                  /* the items that have the last dimension */
+    bool tail_pack;                 /* they are packs, so that taking the last dimension away leaves something */
+    uint64_t all;                   /* every item */
     const char *items[TN_MAX_RANK]; /* by name: what they are called, "n", "*s"; NULL: there is none */
 } tni_graph;
 

@@ -254,7 +254,8 @@ PRIMITIVE(RMIN, NONE, NONE, NONE, NONE, NONE,
 /* Where one element is 0 it alone has a derivative, the product of the others; where several are, none has. */
 PRIMITIVE(PROD, NONE, NONE, NONE, NONE, NONE,
           .name = "prod", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_SAME,
-          .grad = {"d * where(a == 0, where(sum(where(a == 0, 1.0, 0.0)) == 1, prod(where(a == 0, 1.0, a)), 0.0), y / a)"})
+          .grad = {"d * where(a == 0, where(sum(where(a == 0, 1.0, 0.0)) == 1, prod(where(a == 0, 1.0, a)), 0.0), "
+                   "y / a)"})
 PRIMITIVE(VAR, NONE, NONE, NONE, NONE, NONE,
           .name = "var", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT,
           .grad = {"d * 2.0 * (a - mean(a)) / count(a)"})

@@ -27,7 +27,7 @@ int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 typedef struct tni_domain {
     int32_t n_dims;
     int64_t size[TN_MAX_RANK];
-    uint32_t tail; /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
+    uint32_t tail;               /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
     uint32_t items[TN_MAX_RANK]; /* by name: the dimensions of each item of the formula's shapes */
     struct {
         uint32_t mask;                /* dimensions that it has with a size other than 1 */
