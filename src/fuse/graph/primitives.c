@@ -73,9 +73,9 @@ const tni_composite tni_composites[] = {
     /* The maximum makes no difference to the value, so it need not be differentiated. */
     {"softmax", 1, "exp(a - detach(max(a))) / sum(exp(a - detach(max(a))))", TNI_COMPOSED_ROWS},
     {"log_softmax", 1, "(a - detach(max(a))) - log(sum(exp(a - detach(max(a)))))", TNI_COMPOSED_ROWS},
-    /* Of a root that is 0 the derivative would be infinite. */
-    {"norm", 1, "where(sum(a * a) == 0, 0.0, sqrt(sum(a * a)))", TNI_COMPOSED_ALL},
-    {"std", 1, "where(var(a) == 0, 0.0, sqrt(var(a)))", TNI_COMPOSED_ALL},
+    /* Where a root is 0 its derivative would be infinite, and that of higher orders 0 / 0. */
+    {"norm", 1, "where(sum(a * a) == 0, 0.0, sqrt(where(sum(a * a) == 0, 1.0, sum(a * a))))", TNI_COMPOSED_ALL},
+    {"std", 1, "where(var(a) == 0, 0.0, sqrt(where(var(a) == 0, 1.0, var(a))))", TNI_COMPOSED_ALL},
     {"any", 1, "sum(where(a, 1, 0)) != 0", TNI_COMPOSED_ALL},
     {"all", 1, "sum(where(a, 0, 1)) == 0", TNI_COMPOSED_ALL},
     {0},

@@ -72,9 +72,9 @@ static const char *const good[][2] = {
      "f(x: T[dim0, *dims, dim_1]) -> y: T[dim0, *dims, dim_1] : y = x / sqrt(sum(x * x, axis=[dim0, dim_1]))"},
     {"h(x, w) : s(x) = x * sigmoid(x); s(w) * x", "h(x: T[~*s], w: T[~*s]) -> y: T[*s] : y = w * sigmoid(w) * x"},
     {"softmax(x)", "f(x: T[*s]) -> y: T[*s] : t1 = exp(x - detach(max(x, axis=-1))); y = t1 / sum(t1, -1)"},
-    {"norm(x) + std(x, -1)", "f(x: T[*s, n]) -> y: T[*s] : t1 = sum(x * x); t2 = var(x, -1); y = where(t1 == 0, 0.0, "
-                             "sqrt(t1)) + where(t2 == 0, "
-                             "0.0, sqrt(t2))"},
+    {"norm(x, -1)", "f(x: T[*s, n]) -> y: T[*s] : t1 = sum(x * x, -1); t2 = t1 == 0; y = where(t2, 0.0, sqrt(where(t2, "
+                    "1.0, t1)))"},
+    {"std(x)", "f(x: T[*s]) -> y: T[] : t1 = var(x); t2 = t1 == 0; y = where(t2, 0.0, sqrt(where(t2, 1.0, t1)))"},
     {"y = any(x); z = all(x > 0, axis=-1)", "f(x: T[*s, n]) -> y: bool[], z: bool[*s] : y = sum(where(bool(x), 1, 0)) "
                                             "!= 0; z = sum(where(0 < x, 0, 1), -1) == "
                                             "0"},
