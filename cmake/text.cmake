@@ -6,7 +6,8 @@ include(${CMAKE_CURRENT_LIST_DIR}/define_text.cmake)
 
 # For the host's compiler: headers, which lie in one folder there, so their includes lose the folders.
 file(GLOB files ${ROOT}/src/cpu/vec/vec*.h)
-list(APPEND files ${ROOT}/src/cpu/vec/variants.h ${ROOT}/src/fuse/cpu/functions.h ${ROOT}/src/fuse/cpu/loop.h)
+list(APPEND files ${ROOT}/src/cpu/vec/variants.h ${ROOT}/src/fuse/cpu/functions.h
+     ${ROOT}/src/fuse/cpu/trigonometry.h ${ROOT}/src/fuse/cpu/loop.h)
 set(texts "")
 set(rows "")
 foreach(file ${files})

@@ -20,11 +20,13 @@ def is_number(param: Input | Attr) -> bool:
 
 
 def is_broadcast(param: Input | Attr) -> bool:
-    """An input of any shape that broadcasts, alone and only read: a plain number stands for an array of it."""
+    """An input of any shape that broadcasts, alone and only read: a plain number stands for an array of it. Formulas
+    without a contract give an input a pack of its own, s_<name>, where not all of them share one."""
     if not isinstance(param, Input) or param.list or param.inplace or len(param.shape) != 1:
         return False
     (dim,) = param.shape
-    return "pack" in dim and bool(dim.get("broadcast")) and param.type.get("fixed") != ["bool"]
+    broadcasts = bool(dim.get("broadcast")) or dim.get("pack") == f"s_{param.name}"
+    return "pack" in dim and broadcasts and param.type.get("fixed") != ["bool"]
 
 
 def takes_number(param: Input | Attr) -> bool:

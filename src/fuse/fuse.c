@@ -1,6 +1,7 @@
 /* The formula object. */
 #include "fuse.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fuse/grad/gradient.h"
@@ -31,20 +32,49 @@ static void set_outputs(tni_fuse *f, const tni_scope *scope) {
     }
 }
 
-static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options) {
+/* How a formula without a signature is read. */
+typedef struct reading {
+    uint32_t types;          /* what T stands for */
+    int32_t n_front, n_back; /* dimensions that have names, from the front and from the end */
+} reading;
+
+/* [dim0, dim1, *dims, dim_1] */
+static tn_status name_dims(tni_fuse *f, const reading *how) {
+    const int32_t n = how->n_front + how->n_back + 1;
+    if (n > TN_MAX_RANK) return tn_fail(TN_BAD_CONTRACT, "formula: axes name more than %d dimensions", TN_MAX_RANK);
+    for (int32_t k = 0; k < n; k++) {
+        char name[16];
+        const bool pack = k == how->n_front;
+        snprintf(name, sizeof name,
+                 k < how->n_front ? "dim%d"
+                 : pack           ? "*dims"
+                                  : "dim_%d",
+                 (int)(k < how->n_front ? k : n - k));
+        f->axes.items[k].key = tni_arena_text(f->arena, name, strlen(name));
+        f->axes.items[k].pack = pack;
+        if (!f->axes.items[k].key) return TN_NO_MEMORY;
+    }
+    f->axes.n_items = n;
+    return TN_OK;
+}
+
+static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options, const reading *how) {
     tni_scope *scope = tni_calloc(1, sizeof *scope);
     if (!scope) return TN_NO_MEMORY;
     int32_t end = tni_signature_end(text);
     tn_status status = TN_OK;
     bool bare = end >= 0 && tni_is_bare(text), typed = end >= 0 && !bare;
-    f->graph.masks[0] = TN_FLOATS;
-    if (bare) status = tni_parse_bare(f, text, end, scope);
+    f->graph.masks[0] = how->types;
+    const bool named = !typed && (how->n_front || how->n_back);
+    if (named) status = name_dims(f, how);
+    if (status == TN_OK && bare) status = tni_parse_bare(f, text, end, scope);
     if (typed) status = parse_signature(f, text, end);
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
     if (status == TN_OK && typed) status = tni_check_reductions(f);
     if (status == TN_OK && !typed) {
         const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
         status = tni_make_contract(f, scope, name);
+        f->signed_by_user = named; /* the items of the graph are those of the contract */
         if (status == TN_OK) status = tni_make_axes(f, &f->axes);
     }
     if (status == TN_OK) set_outputs(f, scope);
@@ -55,23 +85,47 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     return status;
 }
 
-tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
-    *made = NULL;
-    if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
-    if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
+static tn_status parse_as(const char *text, const tni_fuse_options *options, const reading *how, tni_fuse **made) {
     tni_fuse *f = tni_calloc(1, sizeof *f);
+    *made = f;
     if (!f) return TN_NO_MEMORY;
     f->fast = options && options->fast;
     f->n_known = options && options->n_known ? options->n_known : tn_function_count();
     f->formula_of = tni_operator_formula;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();
-    tn_status status = f->arena ? parse(f, text, options) : TN_NO_MEMORY;
-    if (status == TN_OK) {
-        *made = f;
-    } else {
-        tni_fuse_free(f);
+    return f->arena ? parse(f, text, options, how) : TN_NO_MEMORY;
+}
+
+/* Inputs without types are floats, unless the formula takes their bits. Where it cannot be one of integers either, the
+ * message is that about floats. */
+static tn_status parse_types(const char *text, const tni_fuse_options *options, reading *how, tni_fuse **made) {
+    tn_status status = parse_as(text, options, how, made);
+    if (status != TN_BAD_CONTRACT || !(*made)->takes_bits || how->types == TN_INTS) return status;
+    char message[2048];
+    snprintf(message, sizeof message, "%s", tn_last_error());
+    tni_fuse_free(*made);
+    how->types = TN_INTS;
+    status = parse_as(text, options, how, made);
+    if (status == TN_BAD_CONTRACT) tn_fail(status, "%s", message);
+    return status;
+}
+
+tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
+    reading how = {.types = TN_FLOATS};
+    *made = NULL;
+    if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
+    if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
+    tn_status status = parse_types(text, options, &how, made);
+    if (status == TN_OK && (*made)->names_axes) { /* which axes there are is known now */
+        how.n_front = (*made)->n_front;
+        how.n_back = (*made)->n_back;
+        tni_fuse_free(*made);
+        status = parse_types(text, options, &how, made);
     }
+    if (status == TN_OK) return TN_OK;
+    tni_fuse_free(*made);
+    *made = NULL;
     return status;
 }
 

@@ -115,6 +115,21 @@ static void add_name(tni_text *text, const tni_gnode *node) {
     }
 }
 
+static void add_reach(tni_text *text, const form *m, const tni_gnode *node) {
+    if (!tni_is_over_items(node->kind)) {
+        tni_text_add(text, ", \"over\": \"%s\"", node->kind == TNI_OVER_ROW ? "row" : "all");
+        return;
+    }
+    const uint32_t gone = tni_reduced_mask(&m->domain, node->kind, ~0u);
+    const char *before = ", \"over\": [";
+    for (int d = 0; d < m->domain.n_dims; d++) {
+        if (!(gone >> d & 1)) continue;
+        tni_text_add(text, "%s%d", before, d);
+        before = ", ";
+    }
+    tni_text_add(text, gone ? "]" : ", \"over\": []");
+}
+
 static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
     bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
     tni_text_add(text, "{");
@@ -127,7 +142,7 @@ static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
     if (node->op == TNI_P_INPUT) tni_text_add(text, ", \"input\": %d", (int)node->ref);
     if (tni_prims[node->op].torch) tni_text_add(text, ", \"torch\": \"%s\"", tni_prims[node->op].torch);
     if (tni_prims[node->op].arity) tni_text_add(text, ", \"in\": \"%s\"", lane_of_arguments(m, node));
-    if (reaches) tni_text_add(text, ", \"over\": \"%s\"", node->kind == TNI_OVER_ROW ? "row" : "all");
+    if (reaches) add_reach(text, m, node);
     tni_text_add(text, ", \"args\": [");
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) tni_text_add(text, "%s%d", k ? ", " : "", (int)node->arg[k]);
     tni_text_add(text, "]}");

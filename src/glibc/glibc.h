@@ -16,6 +16,7 @@
 #define TNI_USE_FIRST(function) TNI_USE(function, function)
 /* 2.29, 2.38: math without the error handling of System V */
 TNI_USE_FIRST(exp)
+TNI_USE_FIRST(exp2)
 TNI_USE_FIRST(fmod)
 TNI_USE_FIRST(fmodf)
 TNI_USE_FIRST(log)

@@ -52,11 +52,15 @@ static void gen_expression(generator *g, int depth) {
         "relu(@)", "exp(tanh(@))", "sqrt(1.5 + sin(@))", "log(1.5 + sin(@))", "abs(@)", "log1p(abs(@))",
         "rsqrt(abs(@) + 1)", "expm1(sin(@))", "-(@)", "(@ + @)", "(@ - @)", "(tanh(@) * @)", "(@ / (2.5 + cos(@)))",
         "minimum(@, @)", "maximum(@, @)", "where(@ > @, @, @)", "(abs(@) + 0.5) ** 1.5", "(1.5 + sin(@)) ** tanh(@)",
-        "clamp(@, -1, 1.2)", "(@ if @ <= 0.3 else @)", "(@) % 3", "tanh(@) ** 2", "tanh(@) ** 3",
+        "clamp(@, -1, 1.2)", "(@ if @ <= 0.3 else @)", "(@) % 3", "tanh(@) ** 2", "tanh(@) ** 3", "atan(@)",
+        "atan2(@, 1.5 + cos(@))", "asin(0.9 * sin(@))", "acos(0.9 * sin(@))", "tan(tanh(@))", "sinh(tanh(@))",
+        "cosh(tanh(@))", "asinh(@)", "acosh(1.5 + abs(@))", "atanh(0.8 * sin(@))", "exp2(tanh(@))",
+        "log2(1.5 + sin(@))", "log10(1.5 + sin(@))", "erfc(@)", "erfinv(0.9 * sin(@))", "lgamma(2 + tanh(@))",
+        "digamma(2 + tanh(@))", "logaddexp(@, @)", "relu6(2 * @)", "hardtanh(@)", "where(isfinite(@), @, @)",
         /* from here on reductions */
         "mean(@, -1)", "0.3 * sum(@, -1)", "max(@, axis=-1)", "min(@, axis=-1)", "logsumexp(@, -1)", "var(tanh(@), -1)",
         "mean(@)", "(@ - mean(@, -1))", "exp(tanh(@) - logsumexp(@, -1))"};
-    enum { PLAIN = 32, ALL = sizeof patterns / sizeof patterns[0] };
+    enum { PLAIN = 53, ALL = sizeof patterns / sizeof patterns[0] };
     if (depth <= 0 || random_below(8) == 0) {
         gen_leaf(g);
     } else {

@@ -212,6 +212,13 @@ static inline int64_t ref_project(const reference *r, int64_t i, uint32_t mask) 
     return made;
 }
 
+/* The dimensions that a reduction or a count goes over. */
+static inline uint32_t ref_gone(const reference *r, uint32_t kind) {
+    uint32_t gone = kind == TNI_OVER_ROW ? r->domain.tail : kind == TNI_OVER_ALL ? ~0u : 0;
+    for (int k = 0; k < TN_MAX_RANK; k++) gone |= tni_items_over(kind) >> k & 1 ? r->domain.items[k] : 0;
+    return gone;
+}
+
 static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     uint32_t made = 0, first = node->arg[0] >= 0 ? r->masks[node->arg[0]] : 0;
     if (node->op == TNI_P_INPUT) return r->domain.in[node->ref].mask;
@@ -221,20 +228,21 @@ static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     }
     if (node->op == TNI_P_COUNT) return 0;
     if (node->op == TNI_P_SUM_TO) return r->masks[node->arg[1]];
-    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~r->domain.tail;
+    if (tni_is_reduction(node->op)) return first & ~ref_gone(r, node->kind);
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= r->masks[node->arg[k]];
     return made;
 }
 
 /* What a reduction has seen of the elements that end in one element of its result. */
 typedef struct ref_seen {
-    double sum, most, least, squares, exps, count;
+    double sum, product, most, least, squares, exps, count;
 } ref_seen;
 
 static inline double ref_reduced(int op, const ref_seen *s) {
     switch (op) {
     case TNI_P_COUNT: return s->count;
     case TNI_P_MEAN: return s->sum / s->count;
+    case TNI_P_PROD: return s->product;
     case TNI_P_RMAX: return s->most;
     case TNI_P_RMIN: return s->least;
     case TNI_P_VAR: return s->squares / s->count;
@@ -248,13 +256,15 @@ static inline void ref_reduce(const reference *r, const tni_gnode *node, uint32_
     const double *x = r->values[node->arg[0]];
     uint32_t from = r->masks[node->arg[0]];
     ref_seen *seen = malloc((size_t)(r->n + 1) * sizeof *seen);
-    for (int64_t i = 0; i <= r->n; i++) seen[i] = (ref_seen){.most = -(double)INFINITY, .least = (double)INFINITY};
+    for (int64_t i = 0; i <= r->n; i++)
+        seen[i] = (ref_seen){.product = 1, .most = -(double)INFINITY, .least = (double)INFINITY};
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < r->n; i++) {
             if (ref_project(r, i, from) != i) continue;
             ref_seen *s = &seen[ref_project(r, i, mask)];
             if (pass == 0) {
                 s->sum += x[i];
+                s->product *= x[i];
                 s->count++;
                 if (x[i] > s->most || x[i] != x[i]) s->most = s->most != s->most ? s->most : x[i];
                 if (x[i] < s->least || x[i] != x[i]) s->least = s->least != s->least ? s->least : x[i];
@@ -330,7 +340,7 @@ static inline double ref_value(const reference *r, const call_of *c, int32_t nod
         v[k] = r->values[arg][ref_project(r, i, r->masks[arg])];
     }
     if (n->op == TNI_P_EXPAND) return v[0];
-    if (n->op == TNI_P_CAST) return in_type(n->kind, is_real(r->f, n->arg[0]), v[0]);
+    if (n->op == TNI_P_CAST) return in_type((int)n->kind, is_real(r->f, n->arg[0]), v[0]);
     return tni_prims[n->op].eval(v[0], v[1], v[2]);
 }
 
@@ -344,7 +354,7 @@ static inline void ref_node(const reference *r, const call_of *c, int32_t node) 
         return;
     }
     if (tni_is_reduction(n->op) || n->op == TNI_P_COUNT) {
-        uint32_t gone = n->kind == TNI_OVER_ROW ? r->domain.tail : ~0u;
+        uint32_t gone = ref_gone(r, n->kind);
         ref_reduce(r, n, n->op == TNI_P_COUNT ? r->masks[n->arg[0]] & ~gone : r->masks[node], r->values[node]);
         return;
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -91,6 +92,27 @@ def test_nested_and_other_axes() -> None:
     rows = tn.fuse("x - mean(x, -1)")
     assert_close(jax.vmap(rows)(x[0, 0]), jnp.zeros(4), "f64")  # elements without dimensions
     assert_close(jax.vmap(rows)(x), x - x.mean(-1, keepdims=True), "f64")
+
+
+@pytest.mark.parametrize(
+    ("formula", "same"),
+    [
+        ("max(x, axis=-2)", lambda v: v.max(-2)),
+        ("x - mean(x, axis=-2)", lambda v: v - v.mean(-2, keepdims=True)),
+        ("sum(x, axis=0)", lambda v: v.sum(0)),
+        ("f(x: T[*r, n, c]) -> y: T[*r, c] : sum(x, n)", lambda v: v.sum(-2)),
+        ("f(x: T[*r, c]) -> y: T[c] : sum(x, r)", lambda v: v.sum(0)),
+        ("f(x: T[*r, n, c]) -> y: T[n, c] : sum(x, axis=r)", lambda v: v),  # *r is empty, and the batch is none of it
+    ],
+)
+def test_reductions_along_axes(formula: str, same: Callable[[Any], Any]) -> None:
+    """The batch becomes a part of the pack in front, unless that is reduced."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 3, 4)))
+    fused = tn.fuse(formula)
+    assert_close(jax.vmap(jax.vmap(fused))(x), jax.vmap(jax.vmap(same))(x), "f64")
+    assert_close(jax.vmap(fused, in_axes=1)(x[0]), jax.vmap(same, in_axes=1)(x[0]), "f64")
+    slopes = jax.vmap(jax.grad(lambda v: jnp.sin(fused(v)).sum()))(x[0])
+    assert_close(slopes, jax.vmap(jax.grad(lambda v: jnp.sin(same(v)).sum()))(x[0]), "f64")
 
 
 MEETING = [

@@ -30,6 +30,16 @@ FORMULAS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("y = x * max(b, axis=-1); m = mean(x, -1); z = x - mean(x, -1) + b * g", [(4, 5), (4, 5), (5,)]),
     ("sign(x) * floor(y * 3) + round(x * 2) + sin(x) * cos(y) + expm1(x) + log1p(abs(y)) - tanh(x)", [(4, 5), (4, 5)]),
     ("sqrt(abs(x)) + rsqrt(abs(x) + 1) + log(abs(x) + 1) + erf(x) + sigmoid(x) + softplus(x * 40)", [(3, 4)]),
+    ("exp2(x) + log2(abs(x) + 1) * log10(abs(y) + 1) + ceil(x) * trunc(3 * y) + tan(x / 3)", [(3, 4), (3, 4)]),
+    ("asin(tanh(x)) * acos(tanh(x)) + atan(x) + sinh(x) / cosh(x) + erfc(x) + erfinv(0.9 * tanh(x))", [(3, 4)]),
+    ("asinh(x) * acosh(abs(x) + 2) + atanh(0.9 * tanh(x)) + lgamma(abs(x) + 1) * digamma(abs(x) + 1)", [(3, 4)]),
+    ("atan2(x, y) + logaddexp(x, y) + relu6(4 * x) * hardtanh(x) + where(isfinite(x), 1, 0)", [(3, 4), (4,)]),
+    ("x - mean(x, axis=[0, 2]) * count(x, axis=1) + max(x, axis=1)", [(2, 3, 4)]),
+    (
+        "f(x: T[n, c, *s], g: T[c]) -> y: T[n, c, *s], z: T[n] : "
+        "y = x * sum(x, axis=[n, s]) * g; z = min(x, axis=[c, s])",
+        [(2, 3, 4, 2), (3,)],
+    ),
     ("where((x < y or x >= 2 * y) and not (x == 1) and x != 3 and x <= 1, x, -y)", [(4, 5), (5,)]),
     ("t = exp(x - max(x, axis=-1)); y = t / sum(t, -1)", [(2, 3, 6)]),
     ("x - logsumexp(x, -1) + var(x) + min(x) + count(x, -1)", [(3, 6)]),

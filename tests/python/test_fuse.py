@@ -71,6 +71,70 @@ FORMULAS: list[tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = [
         lambda x, b: (_sum_to(x, b).sum(), _sum_to(x, b).sum(-1)),
         [(4,), (3, 4)],
     ),
+    (
+        "a = abs(x) + 0.5; y = exp2(x) + log2(a) * log10(a) + tan(x / 3) + atan(x) * ceil(x) + trunc(2 * x) * x",
+        lambda x: (
+            x.exp2()
+            + (x.abs() + 0.5).log2() * (x.abs() + 0.5).log10()
+            + (x / 3).tan()
+            + x.atan() * x.ceil()
+            + (2 * x).trunc() * x
+        ),
+        [(3, 4)],
+    ),
+    (
+        "t = tanh(x) * 0.9; y = sinh(t) / cosh(x) + asinh(x) * acosh(t + 2.5) + atanh(t) + asin(t) * acos(t)",
+        lambda x: (
+            (0.9 * x.tanh()).sinh() / x.cosh()
+            + x.asinh() * (0.9 * x.tanh() + 2.5).acosh()
+            + (0.9 * x.tanh()).atanh()
+            + (0.9 * x.tanh()).asin() * (0.9 * x.tanh()).acos()
+        ),
+        [(3, 4)],
+    ),
+    (
+        "a = abs(x) + 0.5; y = erfc(x) * erfinv(0.9 * tanh(x)) + lgamma(a) * digamma(a) + polygamma(1, a)",
+        lambda x: (
+            x.erfc() * (0.9 * x.tanh()).erfinv()
+            + (x.abs() + 0.5).lgamma() * (x.abs() + 0.5).digamma()
+            + torch.polygamma(1, x.abs() + 0.5)
+        ),
+        [(3, 4)],
+    ),
+    ("atan2(x, w) * logaddexp(x, w)", lambda x, w: torch.atan2(x, w) * torch.logaddexp(x, w), [(3, 4), (4,)]),
+    (
+        "relu6(5 * x) + hardtanh(x) * hardtanh(x, -3, 0.7) + where(isnan(x) or isinf(x), 0, x) * isfinite(x)",
+        lambda x: F.relu6(5 * x) + F.hardtanh(x) * F.hardtanh(x, -3, 0.7) + x,
+        [(3, 4)],
+    ),
+    ("softmax(x) * x", lambda x: F.softmax(x, -1) * x, [(3, 4)]),
+    ("log_softmax(x, axis=1)", lambda x: F.log_softmax(x, 1), [(2, 3, 4)]),
+    ("norm(x, -1) * std(x) + norm(w)", lambda x, w: x.norm(dim=-1) * x.std(correction=0) + w.norm(), [(3, 4), (4,)]),
+    (
+        "gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x)",
+        lambda x, w: x * w.sigmoid() + w * x.sigmoid(),
+        [(3, 4), (4,)],
+    ),
+    ("prod(x, -1) + prod(w) * 2", lambda x, w: x.prod(-1) + w.prod() * 2, [(3, 4), (2, 2)]),
+    ("prod(x, axis=0)", lambda x: x.prod(0), [(3, 4)]),
+    ("sum(x, axis=0)", lambda x: x.sum(0), [(3, 4)]),
+    ("x - mean(x, axis=[0, 2])", lambda x: x - x.mean((0, 2), keepdim=True), [(2, 3, 4)]),
+    ("mean(x, axis=[2, 3])", lambda x: x.mean((2, 3)), [(2, 3, 4, 2)]),
+    ("max(x, axis=1) * 2 + min(x, axis=1)", lambda x: x.amax(1) * 2 + x.amin(1), [(2, 3, 4)]),
+    ("t = exp(x - max(x, axis=1)); t / sum(t, axis=1)", lambda x: F.softmax(x, 1), [(2, 3, 4)]),
+    ("logsumexp(x * w, axis=-2) * sum(x)", lambda x, w: (x * w).logsumexp(-2) * x.sum(), [(2, 3, 4), (2, 3, 4)]),
+    (
+        "f(x: T[n, c, *s], g: T[c], b: T[c]) -> y: T[n, c, *s] : "
+        "(x - mean(x, axis=[n, s])) * rsqrt(var(x, axis=[n, s]) + 1e-5) * g + b",
+        lambda x, g, b: F.batch_norm(x, None, None, g, b, training=True),
+        [(2, 3, 4), (3,), (3,)],
+    ),
+    (
+        "f(x: T[n, c, *s]) -> y: T[n, c], z: T[*s], v: T[c] : "
+        "y = mean(x, s); z = max(x, axis=[n, c]); v = var(x, [0, s])",
+        lambda x: (x.mean(-1), x.amax((0, 1)), x.var((0, 2), correction=0)),
+        [(2, 3, 4)],
+    ),
     ("y = x * 2; z = sin(x) + b", lambda x, b: (x * 2, x.sin() + b), [(3, 4), (4,)]),
     (
         "f(x: T[n, c, *s], b: T[c]) -> y: T[n, c, *s] : gelu(x + b)",
@@ -142,6 +206,95 @@ def test_compile(backend: str, formula: str, shapes: list[tuple[int, ...]]) -> N
     have = torch.autograd.grad(torch.compile(loss, backend=backend, fullgraph=True, dynamic=True)(*given), given)
     for h, w in zip(have, want, strict=True):
         assert_close(h, w)
+
+
+def test_detach() -> None:
+    x, w = inputs([(3, 4), (4,)])
+    function = tn.fuse("x * detach(x * w) + w * detach(norm(x, -1))")
+
+    def same(x: Tensor, w: Tensor) -> Tensor:
+        return x * (x * w).detach() + w * x.norm(dim=-1, keepdim=True).detach()
+
+    assert_close(function(x, w), same(x, w))
+    for h, want in zip(
+        torch.autograd.grad(function(x, w).sin().sum(), (x, w), create_graph=True),
+        torch.autograd.grad(same(x, w).sin().sum(), (x, w), create_graph=True),
+        strict=True,
+    ):
+        assert_close(h, want)
+        for second, other in zip(
+            torch.autograd.grad(h.square().sum(), (x, w), retain_graph=True),
+            torch.autograd.grad(want.square().sum(), (x, w), retain_graph=True),
+            strict=True,
+        ):
+            assert_close(second, other)
+    assert torch.equal(torch.autograd.grad(tn.fuse("detach(x) * 2")(x).sum(), x)[0], torch.zeros_like(x))
+
+
+def test_norm_and_std_of_zeros() -> None:
+    """Their derivative is 0 there, as torch's is."""
+    x = torch.zeros(3, 4, dtype=torch.float64, device=here.DEVICE, requires_grad=True)
+    for formula in ("norm(x, -1)", "std(x, axis=0)", "norm(x)"):
+        made = tn.fuse(formula)(x)
+        (grad,) = torch.autograd.grad(made.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(grad.sum(), x)
+        assert not made.any() and not grad.any() and not second.any()
+
+
+def test_products_with_zeros() -> None:
+    x = torch.tensor([[1.5, -2.0, 3.0], [0.0, -2.0, 3.0], [0.0, 0.0, 3.0]], dtype=torch.float64, device=here.DEVICE)
+    x.requires_grad_()
+    have, want = tn.fuse("prod(x, -1)")(x), x.prod(-1)
+    assert torch.equal(have, want)
+    (h,) = torch.autograd.grad(have.sum(), x, create_graph=True)
+    (w,) = torch.autograd.grad(want.sum(), x, create_graph=True)
+    assert_close(h, w)
+    first = [torch.autograd.grad(g[:2].square().sum(), x, retain_graph=True)[0][:2] for g in (h, w)]
+    assert_close(*first)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 4), (0, 4), (3, 0)])
+def test_any_and_all(rows: int, columns: int) -> None:
+    x = here.randn((rows, columns)) > 0.5
+    y = x.float()
+    for axis in (0, 1):
+        assert torch.equal(tn.fuse(f"any(x, axis={axis})")(y), x.any(axis))
+        assert torch.equal(tn.fuse(f"all(x > 0, axis={axis})")(y), x.all(axis))
+    assert torch.equal(tn.fuse("any(x)")(y), x.any()) and torch.equal(tn.fuse("all(x)")(y), x.all())
+
+
+@pytest.mark.parametrize("formula", ["silu(x) * w", "sum(x, -1) * w", "x + w * mean(x)", "x * mean(w)"])
+def test_a_plain_number_for_a_tensor(formula: str) -> None:
+    function = tn.fuse(formula)
+    (x,) = inputs([(3, 4)], torch.float32)
+    for value in (2.5, 3, True):
+        want = function(x, torch.tensor(float(value)))
+        assert_close(function(x, value), want)
+        assert_close(function(x=x, w=value), want)
+    assert function(x.bfloat16(), 2.5).dtype == torch.bfloat16
+    (have,) = torch.autograd.grad(function(x, 2.5).sum(), x)
+    (want,) = torch.autograd.grad(function(x, torch.tensor(2.5)).sum(), x)
+    assert_close(have, want)
+    compiled = torch.compile(lambda a: function(a, 2.5), backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x), function(x, 2.5))
+    with pytest.raises(TypeError, match="one of them has to be a tensor"):
+        function(1.0, 2.0)
+
+
+def test_integers_without_a_contract() -> None:
+    """What takes the bits of its inputs is a formula of integers."""
+    x = torch.arange(-6, 6, dtype=torch.int32, device=here.DEVICE)
+    y = torch.arange(12, dtype=torch.int32, device=here.DEVICE) % 5
+    assert torch.equal(tn.fuse("x >> 2 & 3")(x), x >> 2 & 3)
+    assert torch.equal(tn.fuse("(x ^ y | 8) + ~y")(x, y), (x ^ y | 8) + ~y)
+    assert torch.equal(tn.fuse("sum(x << y, -1)")(x, y), (x.long() << y.long()).sum())
+    assert_close(tn.fuse("sqrt((x & 7) / 2)")(x), torch.sqrt((x & 7) / 2))
+    with pytest.raises(TypeError, match="x has type f32, needs"):
+        tn.fuse("x & 1")(torch.ones(3, device=here.DEVICE))
+    with pytest.raises(ValueError, match=r"a power is written a \*\* b"):
+        tn.fuse("x ^ 2")
+    with pytest.raises(ValueError, match="this is a float; i64"):
+        tn.fuse("x * 0.5 << 1")
 
 
 def test_parameters_by_name() -> None:

@@ -5,6 +5,7 @@
 #include "check_rule.h"
 #include "cli/check/check.h"
 #include "core/table/table.h"
+#include "fuse/operator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -208,6 +209,8 @@ static void run_grad_sum(checker *c) {
 
 static bool has_rule(const checker *c) {
     const tni_rule *rule;
+    const tni_fuse *formula;
+    if (tni_operator_formula(c->op, &formula) == TN_OK && formula->detaches) return false;
     return c->T == TN_F64 && (tni_operator_rule(c->op, &rule) != TN_OK || (rule && !rule->stands_in));
 }
 

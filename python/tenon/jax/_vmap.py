@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from tenon import _lib
-from tenon.contract import Attr, Input, Json, attribute_text
+from tenon.contract import Attr, Input, Json, Operator, attribute_text
 from tenon.infer import Binding
 from tenon.jax._types import is_wide
 
@@ -68,8 +68,17 @@ def _is_by_rows(form: Form, arrays: Sequence[Any]) -> bool:
     graph = _lib.fuse_graph(op.address, types, ranks, text)
     if graph is None:
         return False
-    over = {node.get("over") for node in graph["nodes"]}
+    over = [node["over"] for node in graph["nodes"] if "over" in node]
+    axes = [axis for axis in over if isinstance(axis, list)]
+    if any(not some or min(some) < _leading(op, ranks) for some in axes):  # it goes over the pack that the batch joins
+        return False
     return "all" not in over and ("row" not in over or max(ranks) > 0)
+
+
+def _leading(op: Operator, ranks: Sequence[int]) -> int:
+    """How many dimensions the packs have that shapes begin with."""
+    named = [rank - len(p.shape) + 1 for p, rank in zip(op.inputs, ranks, strict=True) if _mentions(p.shape)]
+    return max(named, default=0)
 
 
 def _counted_from_behind(attr: Attr, value: Any, rank: int) -> Any:

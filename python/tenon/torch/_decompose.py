@@ -6,6 +6,7 @@ The graph is what the C library makes of the formula for the types, ranks and at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,6 +92,8 @@ def _place(tensor: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def _count(node: Json, of: Tensor) -> int:
+    if isinstance(node["over"], list):
+        return math.prod(of.shape[d] for d in node["over"])
     if node["over"] == "row":
         return of.shape[-1] if of.ndim else 1
     return of.numel()
@@ -110,7 +113,8 @@ def _operation(node: Json, args: Values, device: torch.device) -> Tensor:
     if op == "expand":
         return args[0].expand(_broadcast_shapes(*(a.shape for a in args)))
     if "over" in node:
-        dims = list(range(args[0].ndim))[-1 if node["over"] == "row" else 0 :]
+        over = node["over"]
+        dims = over if isinstance(over, list) else list(range(args[0].ndim))[-1 if over == "row" else 0 :]
         return _function(node)(args[0], dims, keepdim=True) if dims else args[0]
     if op == "cast":
         return args[0].to(DTYPES[node["to"]]).to(DTYPES[node["type"]])

@@ -12,7 +12,15 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from tenon import _lib
-from tenon._arguments import alike_inputs, attribute_value, free_inputs, is_number, listed, wrong_attribute
+from tenon._arguments import (
+    alike_inputs,
+    attribute_value,
+    free_inputs,
+    is_broadcast,
+    is_number,
+    listed,
+    wrong_attribute,
+)
 from tenon._public import drop_absent, shown_outputs
 from tenon.contract import Attr, Input, Operator, Statement, table
 from tenon.torch._direct import available, direct, record_by
@@ -96,12 +104,6 @@ def same_type(*given: Any) -> Sequence[Any]:
     return [t.to(dtype) if isinstance(t, Tensor) else t for t in given] if dtype.is_floating_point else given
 
 
-def _takes_number(param: Input) -> bool:
-    """Whether a plain number may stand for an input: it broadcasts, whatever the shape of the others."""
-    shape = param.shape
-    return len(shape) == 1 and "pack" in shape[0] and bool(shape[0].get("broadcast")) and not param.inplace
-
-
 class TorchOp:
     """An operator as torch has it."""
 
@@ -114,7 +116,7 @@ class TorchOp:
         self.tensors = [i for i, _ in self.inputs]
         self.free = free_inputs(op)
         self.alike = alike_inputs(op)
-        self.broadcast = [i for i, p in self.inputs if _takes_number(p) and any(i in places for places in self.alike)]
+        self.broadcast = [i for i, p in self.inputs if is_broadcast(p) and any(i in places for places in self.alike)]
         self.numbers = [i for i, p in self.inputs if is_number(p)]
         self.everything = list(range(len(op.outputs)))
         self.shown = self._shown()

@@ -159,20 +159,30 @@ TNI_INLINE vreal log_reduced(vreal k, vreal f) {
 
 #endif
 
-TNI_INLINE vreal v_log(vreal x) {
+/* x = 2^k (1 + f) for what is above 0 and finite. */
+TNI_INLINE void v_log_parts(vreal x, vreal *k, vreal *f) {
     const vint sqrt_half = (vint)v_set((real)0x1.6a09e667f3bcdp-1);
     const vint magic = (vint)v_set(MAGIC);
     /* denormals: made normal */
     vint denormal = (vint)(x < SMALLEST_NORMAL);
     vreal normal = v_select(denormal, x * (real)((int64_t)1 << MANTISSA), x);
-    /* normal = 2^k (1 + f) */
-    vint k = ((vint)normal - sqrt_half) >> MANTISSA;
-    vreal f = (vreal)((vint)normal - (k << MANTISSA)) - 1;
-    k -= denormal & MANTISSA;
-    vreal y = log_reduced((vreal)(magic + k) - MAGIC, f);
-    y = v_select((vint)(x < (real)INFINITY), y, x); /* infinity, NaN */
+    vint power = ((vint)normal - sqrt_half) >> MANTISSA;
+    *f = (vreal)((vint)normal - (power << MANTISSA)) - 1;
+    power -= denormal & MANTISSA;
+    *k = (vreal)(magic + power) - MAGIC;
+}
+
+/* The logarithm y of x, and what it is of infinity, NaN, 0 and below. */
+TNI_INLINE vreal v_log_of(vreal x, vreal y) {
+    y = v_select((vint)(x < (real)INFINITY), y, x);
     y = v_select((vint)(x == 0), v_set(-(real)INFINITY), y);
     return v_select((vint)(x < 0), v_set((real)NAN), y);
+}
+
+TNI_INLINE vreal v_log(vreal x) {
+    vreal k, f;
+    v_log_parts(x, &k, &f);
+    return v_log_of(x, log_reduced(k, f));
 }
 
 /* ---- tanh, erf --------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,8 @@ template <class I> TN_DEVICE I round_up(I a, I to) { return ceil_div(a, to) * to
 TN_DEVICE i64 tn_abs(i64 a) { return a < 0 ? (i64)(0 - (u64)a) : a; }
 TN_DEVICE i64 tn_sign(i64 a) { return (a > 0) - (a < 0); }
 TN_DEVICE i64 tn_floor(i64 a) { return a; }
+TN_DEVICE i64 tn_ceil(i64 a) { return a; }
+TN_DEVICE i64 tn_trunc(i64 a) { return a; }
 TN_DEVICE i64 tn_round(i64 a) { return a; }
 TN_DEVICE i64 tn_relu(i64 a) { return a > 0 ? a : 0; }
 TN_DEVICE i64 tn_mod(i64 a, i64 b) {
@@ -65,6 +67,8 @@ TN_DEVICE f64 tn_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
     TN_DEVICE f64 tn_##name(f64 a) { return call(a); }
 TN_BOTH(abs, fabs)
 TN_BOTH(floor, floor)
+TN_BOTH(ceil, ceil)
+TN_BOTH(trunc, trunc)
 TN_BOTH(round, rint)
 TN_BOTH(sqrt, sqrt)
 TN_BOTH(rsqrt, rsqrt)
@@ -74,7 +78,24 @@ TN_BOTH(expm1, expm1)
 TN_BOTH(sin, sin)
 TN_BOTH(cos, cos)
 TN_BOTH(erf, erf)
+TN_BOTH(erfc, erfc)
+TN_BOTH(erfinv, erfinv)
+TN_BOTH(lgamma, lgamma)
+TN_BOTH(exp2, exp2)
+TN_BOTH(log2, log2)
+TN_BOTH(log10, log10)
+TN_BOTH(tan, tan)
+TN_BOTH(asin, asin)
+TN_BOTH(acos, acos)
+TN_BOTH(atan, atan)
+TN_BOTH(sinh, sinh)
+TN_BOTH(cosh, cosh)
+TN_BOTH(asinh, asinh)
+TN_BOTH(acosh, acosh)
+TN_BOTH(atanh, atanh)
 #undef TN_BOTH
+TN_DEVICE f32 tn_atan2(f32 a, f32 b) { return atan2f(a, b); }
+TN_DEVICE f64 tn_atan2(f64 a, f64 b) { return atan2(a, b); }
 TN_DEVICE f32 tn_pow(f32 a, f32 b) { return powf(a, b); }
 TN_DEVICE f64 tn_pow(f64 a, f64 b) { return pow(a, b); }
 /* Never a part of a tn_fma: the same product is the same number wherever it is subtracted. */
@@ -139,6 +160,13 @@ TN_DEVICE f32 tn_softplus(f32 a) {
     q = fmaf(e, fmaf(e, fmaf(e, fmaf(e, q, -0x1.fcfcecp-3f), 0x1.553346p-2f), -0x1.fffed4p-2f), 1.0f);
     return fmaf(e, q, tn_max(a, 0.0f));
 }
+/* two that are infinite alike stay so */
+TN_DEVICE f64 tn_logaddexp(f64 a, f64 b) {
+    return a == b ? a + 0x1.62e42fefa39efp-1 : tn_max(a, b) + log1p(exp(-fabs(a - b)));
+}
+TN_DEVICE f32 tn_logaddexp(f32 a, f32 b) {
+    return a == b ? a + 0x1.62e43p-1f : tn_max(a, b) + tn_softplus(-fabsf(a - b));
+}
 /* 0.5 + 0.5 erf(a), from erfc(m) = 2^(-m P(m)), and around 0 by a polynomial in a^2 */
 TN_DEVICE f32 tn_half_erf(f32 a) {
     f32 m = fabsf(a), s = fminf(m, 4.2f), q = fmaf(s, -0x1.06e09cp-18f, 0x1.194bdep-14f);
@@ -184,6 +212,62 @@ TN_DEVICE f32 tn_tanh_softplus_coarse(f32 a) {
 }
 TN_DEVICE f64 tn_sqrt_coarse(f64 a) { return sqrt(a); }
 TN_DEVICE f32 tn_sqrt_coarse(f32 a) { return sqrt_approx(a); }
+
+/* ---- derivatives of lgamma, as src/fuse/graph/special_functions.c has them --------------------------------------- */
+
+TN_DEVICE f64 not_a_number() { return __longlong_as_double(0x7ff8000000000000ll); }
+TN_CALLED f64 tn_digamma(f64 x) {
+    const f64 series[] = {0x1.5555555555555p-4, -0x1.1111111111111p-7, 0x1.041041041041p-8, -0x1.1111111111111p-8,
+                          0x1.f07c1f07c1f08p-8, -0x1.5995995995996p-6, 0x1.5555555555555p-4};
+    f64 sum = 0, tail = 0;
+    if (x == 0) return -1 / x;
+    if (x < 0 && x == floor(x)) return not_a_number();
+    if (x < 0) {
+        const f64 rest = x - rint(x);
+        sum = fabs(rest) == 0.5 ? 0 : -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * rest);
+        x = 1 - x;
+    }
+    for (; x < 10; x += 1) sum -= 1 / x;
+    const f64 z = 1 / (x * x);
+    for (int k = 6; k >= 0; k--) tail = (tail + series[k]) * z;
+    return x < 1e17 ? sum + (log(x) - 0.5 / x - tail) : sum + log(x);
+}
+TN_DEVICE f32 tn_digamma(f32 x) { return (f32)tn_digamma((f64)x); }
+/* 1 / x^s + 1 / (x + 1)^s + … for x > 0 */
+TN_CALLED f64 tn_zeta(f64 s, f64 x) {
+    const f64 series[] = {0x1.5555555555555p-4,  -0x1.6c16c16c16c17p-10, 0x1.1566abc011567p-15, -0x1.bbd779334ef0bp-21,
+                          0x1.66a8f2bf70ebep-26, -0x1.22805d644267fp-31, 0x1.d6db2c4e09162p-37, -0x1.7da4e1f79955cp-42,
+                          0x1.355871d652e9ep-47, -0x1.f57d968caacf1p-53, 0x1.967e1f09c376fp-58, -0x1.497d9033a2b5cp-63};
+    f64 sum = 0, tail = 0;
+    for (; x < 10 + s / 2; x += 1) {
+        const f64 term = pow(x, -s);
+        sum += term;
+        if (term < 0x1p-60 * sum) return sum;
+    }
+    f64 factor = s / x;
+    for (int k = 0; k < 12; k++) {
+        tail += series[k] * factor;
+        factor *= (s + 2 * k + 1) / x * ((s + 2 * k + 2) / x);
+    }
+    return sum + pow(x, -s) * (x / (s - 1) + 0.5 + tail);
+}
+TN_CALLED f64 tn_polygamma(f64 n, f64 x) {
+    if (n == 0) return tn_digamma(x);
+    if (!(n > 0) || n != floor(n) || n > 170 || x != x || x == -infinity<f64>()) return not_a_number();
+    const bool odd = fmod(n, 2.0) == 1;
+    if (x == infinity<f64>()) return odd ? 0 : -0.0;
+    if (x <= 0 && x == floor(x)) return odd ? infinity<f64>() : not_a_number();
+    f64 sum;
+    if (x > 0) {
+        sum = tn_zeta(n + 1, x);
+    } else {
+        const f64 rest = x - floor(x), below = tn_zeta(n + 1, 1 - rest) - tn_zeta(n + 1, 1 - x);
+        sum = tn_zeta(n + 1, rest) + (odd ? below : -below);
+    }
+    const f64 value = tgamma(n + 1) * sum;
+    return odd ? value : -value;
+}
+TN_DEVICE f32 tn_polygamma(f32 n, f32 x) { return (f32)tn_polygamma((f64)n, (f64)x); }
 
 /* ---- quotients --------------------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,11 @@ struct take_sum {
     static TN_MEMBER i64 of(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
     template <class A> static TN_MEMBER A none() { return 0; }
 };
+struct take_product {
+    template <class A> static TN_MEMBER A of(A a, A b) { return a * b; }
+    static TN_MEMBER i64 of(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
+    template <class A> static TN_MEMBER A none() { return 1; }
+};
 /* A NaN does not win: kernels that must keep it see it in the sum that follows. */
 struct take_max {
     static TN_MEMBER f32 of(f32 a, f32 b) { return fmaxf(a, b); }

@@ -67,6 +67,7 @@ typedef struct tni_real_loops {
     bool own_sin;               /* sin and cos are vectors' own, not the C library's (V_HAS_SIN) */
     double (*sum)(const void *x, int64_t n);
     double (*dot)(const void *x, const void *y, int64_t n);
+    double (*prod)(const void *x, int64_t n);
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);
     /* Rows of n elements that lie behind each other: a value for each, or each row's for all its elements. */
@@ -76,8 +77,11 @@ typedef struct tni_real_loops {
     void (*expand_rows)(const void *from, void *to, int64_t rows, int64_t n);
     void (*add_columns)(double *sums, const void *x, int64_t rows, int64_t n); /* of such rows: sums[i] += x[r, i] */
     void (*add_to)(double *sums, const void *x, int64_t n);                    /* sums[i] += x[i] */
-    void (*add_row)(void *pending, const void *x, int64_t n);                  /* pending[i] += x[i] */
-    void (*settle)(double *sums, void *pending, int64_t n); /* sums[i] += pending[i], which becomes 0 */
+    void (*prod_to)(double *products, const void *x, int64_t n);               /* products[i] *= x[i] */
+    void (*max_to)(double *most, const void *x, int64_t n);                    /* the larger of the two; a NaN stays */
+    void (*min_to)(double *least, const void *x, int64_t n);
+    void (*add_row)(void *pending, const void *x, int64_t n); /* pending[i] += x[i] */
+    void (*settle)(double *sums, void *pending, int64_t n);   /* sums[i] += pending[i], which becomes 0 */
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);

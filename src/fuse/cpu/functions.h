@@ -101,6 +101,37 @@ TNI_INLINE vreal f_tanh_softplus(vreal x) {
     return n / (n + 2);
 }
 
+/* 2^x: x = n + f, exp(f ln(2)) 2^n. The power of 2 is applied in two halves, as that of exp is. */
+TNI_INLINE vreal f_exp2(vreal x) {
+    const real low = sizeof(real) == 4 ? -151 : -1076, high = sizeof(real) == 4 ? 129 : 1025;
+    x = v_atmost(v_atleast(x, v_set(low)), v_set(high));
+    const vreal n = (x + MAGIC) - MAGIC, bias = v_set(MAGIC + EXPONENT_BIAS), half = v_fma(n, v_set((real)0.5), bias);
+    const vreal p = exp_reduced((x - n) * (LN2_HI + LN2_LO), v_set(0)) + 1;
+    return p * power_of_2(half) * power_of_2((n - (half - bias)) + bias);
+}
+
+/* log(x) / ln(2), log(x) / ln(10): of x = 2^k (1 + f) the whole k counts as it is. */
+TNI_INLINE vreal f_log2(vreal x) {
+    vreal k, f;
+    v_log_parts(x, &k, &f);
+    return v_log_of(x, v_fma(log_reduced(v_set(0), f), v_set(LOG2_E), k));
+}
+
+TNI_INLINE vreal f_log10(vreal x) {
+    const real hi = sizeof(real) == 4 ? (real)0x1.344p-2 : (real)0x1.34413509fp-2;
+    const real lo = sizeof(real) == 4 ? (real)0x1.3509f79fef312p-18 : (real)0x1.e7fbcc47c4acdp-40;
+    vreal k, f;
+    v_log_parts(x, &k, &f);
+    const vreal part = v_fma(log_reduced(v_set(0), f), v_set((real)0x1.bcb7b1526e50ep-2), k * lo);
+    return v_log_of(x, v_fma(k, v_set(hi), part));
+}
+
+/* log(exp(a) + exp(b)); two that are infinite alike stay so. */
+TNI_INLINE vreal f_logaddexp(vreal a, vreal b) {
+    const vreal y = v_max(a, b) + log1p_unit(v_exp(-v_abs(a - b)));
+    return v_select((vint)(a == b), a + (LN2_HI + LN2_LO), y);
+}
+
 /* ---- for results that are rounded to bf16, which has 8 bits: 16 and more are right ------------------------------- */
 
 #if defined(TNI_REAL_f32)
@@ -177,5 +208,7 @@ TNI_INLINE vreal f_min(vreal a, vreal b) {
 TNI_INLINE vreal f_max(vreal a, vreal b) {
     return v_max(a, b);
 }
+
+#include "trigonometry.h"
 
 #endif

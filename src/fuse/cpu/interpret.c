@@ -156,16 +156,22 @@ typedef union running {
 static running nothing(uint8_t op, uint8_t lane) {
     running none;
     if (lane == TNI_LANE_INT) {
-        none.whole = op == TNI_P_RMAX ? INT64_MIN : op == TNI_P_RMIN ? INT64_MAX : 0;
+        none.whole = op == TNI_P_RMAX ? INT64_MIN : op == TNI_P_RMIN ? INT64_MAX : op == TNI_P_PROD;
     } else {
-        none.real = op == TNI_P_RMAX ? -(double)INFINITY : op == TNI_P_RMIN ? (double)INFINITY : 0;
+        none.real = op == TNI_P_RMAX ? -(double)INFINITY : op == TNI_P_RMIN ? (double)INFINITY : op == TNI_P_PROD;
     }
     return none;
 }
 
 static running both(uint8_t op, uint8_t lane, running a, running b) {
     running made;
-    if (lane == TNI_LANE_INT) {
+    if (op == TNI_P_PROD) {
+        if (lane == TNI_LANE_INT) {
+            made.whole = (int64_t)((uint64_t)a.whole * (uint64_t)b.whole);
+        } else {
+            made.real = a.real * b.real;
+        }
+    } else if (lane == TNI_LANE_INT) {
         int64_t sum = (int64_t)((uint64_t)a.whole + (uint64_t)b.whole);
         bool second = op == TNI_P_RMAX ? b.whole > a.whole : b.whole < a.whole;
         made.whole = op == TNI_P_RMAX || op == TNI_P_RMIN ? (second ? b.whole : a.whole) : sum;
@@ -185,6 +191,7 @@ static running over(uint8_t op, uint8_t lane, const void *x, const void *y, int6
     } else if (n > 0) {
         const tni_real_loops *loops = tni_real_loops_of(lane);
         made.real = y                  ? loops->dot(x, y, n)
+                    : op == TNI_P_PROD ? loops->prod(x, n)
                     : op == TNI_P_RMAX ? loops->max(x, n)
                     : op == TNI_P_RMIN ? loops->min(x, n)
                                        : loops->sum(x, n);
@@ -215,7 +222,7 @@ static void reduce(const worker *w, const tni_step *s) {
         *sum = w->first ? value : both(s->op, s->lane, *sum, value);
         return;
     }
-    if (s->lane == TNI_LANE_INT || w->columns == 0) {
+    if (s->lane == TNI_LANE_INT || s->op == TNI_P_PROD || w->columns == 0) {
         for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
         return;
     }
@@ -259,6 +266,12 @@ static int64_t row_of(const worker *w) {
     return w->row % inner_of(w);
 }
 
+/* What takes a row's elements to the result of each column. */
+static void (*columns_to(const tni_real_loops *loops, uint8_t op))(double *, const void *, int64_t) {
+    if (op == TNI_P_PROD) return loops->prod_to;
+    return op == TNI_P_RMAX ? loops->max_to : op == TNI_P_RMIN ? loops->min_to : loops->add_to;
+}
+
 static void gather(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
@@ -282,7 +295,7 @@ static void gather(const worker *w, const tni_step *s) {
             loops->add_row(pending, from, columns);
             if (tni_is_settled(row_of(w) + r, inner_of(w))) loops->settle(&to->real, pending, columns);
         } else if (along == 1 && s->lane != TNI_LANE_INT) {
-            loops->add_to(&to->real, from, columns);
+            columns_to(loops, s->op)(&to->real, from, columns);
         } else {
             for (int64_t c = 0; c < columns; c++) {
                 running *one = to + c * along;

@@ -188,6 +188,18 @@ TNI_INLINE real most_of(const real *x, int64_t n, const real sign) {
     return sign * v_hmax(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
 }
 
+/* Of every fourth number each: what is too large or too small for `real` on the way is not for the result. */
+static double prod_of(const void *p, int64_t n) {
+    const real *x = p;
+    double made[4] = {1, 1, 1, 1};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        for (int k = 0; k < 4; k++) made[k] *= (double)x[i + k];
+    }
+    for (; i < n; i++) made[0] *= (double)x[i];
+    return (made[0] * made[1]) * (made[2] * made[3]);
+}
+
 static double max_of(const void *x, int64_t n) {
     return (double)most_of(x, n, 1);
 }
@@ -276,6 +288,27 @@ static void add_to(double *sums, const void *p, int64_t n) {
     for (; i < n; i++) sums[i] += (double)x[i];
 }
 
+static void prod_to(double *products, const void *p, int64_t n) {
+    const real *x = p;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) products[i] *= (double)x[i];
+}
+
+static void max_to(double *most, const void *p, int64_t n) {
+    const real *x = p;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) {
+        const double a = most[i], b = (double)x[i];
+        most[i] = (b > a || b != b) && a == a ? b : a;
+    }
+}
+
+static void min_to(double *least, const void *p, int64_t n) {
+    const real *x = p;
+    TNI_IVDEP for (int64_t i = 0; i < n; i++) {
+        const double a = least[i], b = (double)x[i];
+        least[i] = (b < a || b != b) && a == a ? b : a;
+    }
+}
+
 static void add_row(void *pending, const void *x, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) {
@@ -330,6 +363,7 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
 #include "fuse/graph/primitive_list.h"
     .sum = sum_of,
     .dot = dot_of,
+    .prod = prod_of,
     .max = max_of,
     .min = min_of,
     .sum_rows = sum_rows,
@@ -341,6 +375,9 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .own_sin = true,
 #endif
     .add_to = add_to,
+    .prod_to = prod_to,
+    .max_to = max_to,
+    .min_to = min_to,
     .add_row = add_row,
     .settle = settle,
     .load = load,

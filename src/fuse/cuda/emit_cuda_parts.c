@@ -7,6 +7,7 @@
 #include "gpu.h"
 
 const char *tni_gpu_operation(int op) {
+    if (op == TNI_P_PROD) return "take_product";
     return op == TNI_P_RMAX ? "take_max_nan" : op == TNI_P_RMIN ? "take_min_nan" : "take_sum";
 }
 

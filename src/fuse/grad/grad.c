@@ -188,7 +188,7 @@ static void pass_term(differ *d, int32_t i, group from) {
     for (int k = 0; k < (square ? 1 : 3) && node.arg[k] >= 0; k++) {
         const char *rule = tni_prims[node.op].grad[k];
         if (!rule || !d->active[node.arg[k]]) continue;
-        int32_t made = tni_template(d->g, rule, names, node.kind);
+        int32_t made = tni_template(d->g, rule, names, (int)node.kind);
         mark_chosen(d, node.op, made);
         add(d, node.arg[k], (group){guarded(d, &by, made), from.shape});
     }
@@ -210,12 +210,6 @@ static bool serves_only(const differ *d, int32_t node, int32_t one, int32_t othe
     return true;
 }
 
-/* Has the value the dimensions that a reduction takes away? */
-static bool is_along(const differ *d, int32_t node, const tni_gnode *reduction) {
-    tni_extent extent = extent_of(d, node);
-    return reduction->kind == TNI_OVER_ALL ? !tni_is_scalar(extent) : tni_has_tail(d->g, extent);
-}
-
 /* y = exp(u) / sum(exp(u)) passes y (d - sum(d y)) on to u: two reductions fewer than step by step. Where u is x - m,
  * with one m for all that is summed, y does not depend on m: nothing is passed on to the maximum that people write. */
 static bool pass_softmax(differ *d, int32_t i, group from) {
@@ -225,10 +219,11 @@ static bool pass_softmax(differ *d, int32_t i, group from) {
     const tni_gnode reduction = nodes[sum], inner = nodes[exp].op == TNI_P_EXP ? nodes[u] : (tni_gnode){0};
     bool is = nodes[exp].op == TNI_P_EXP && reduction.op == TNI_P_SUM && reduction.arg[0] == exp;
     if (!is || !serves_only(d, exp, i, sum) || !serves_only(d, sum, i, i)) return false;
-    bool shifted = inner.op == TNI_P_SUB && !is_along(d, inner.arg[1], &reduction) && serves_only(d, u, exp, exp);
+    bool shifted = inner.op == TNI_P_SUB && !tni_is_along(d->g, extent_of(d, inner.arg[1]), reduction.kind) &&
+                   serves_only(d, u, exp, exp);
     int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
     int32_t both = tni_node2(d->g, TNI_P_MUL, dy, i);
-    int32_t mean = tni_node3(d->g, TNI_P_SUM, reduction.kind, both, -1, -1);
+    int32_t mean = tni_node3(d->g, TNI_P_SUM, (int)reduction.kind, both, -1, -1);
     int32_t du = tni_node2(d->g, TNI_P_MUL, i, tni_node2(d->g, TNI_P_SUB, dy, mean));
     const int32_t to = shifted ? inner.arg[0] : u;
     if (d->active[to]) add(d, to, (group){du, i});
@@ -436,6 +431,7 @@ static tn_status copy_graph(tni_gradient *made) {
     made->g.tail = from->tail;
     made->g.tail_pack = from->tail_pack;
     made->g.all = from->all;
+    memcpy(made->g.items, from->items, sizeof from->items);
     for (int32_t i = 0; i < from->n; i++) {
         if (tni_node_as_is(&made->g, &from->nodes[i]) < 0) break;
     }

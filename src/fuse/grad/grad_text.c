@@ -363,7 +363,7 @@ static bool has_row_reductions(const writer *w) {
     for (int32_t i = 0; i < w->made->g.n; i++) {
         const tni_gnode *node = node_at(w, i);
         bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
-        if (w->value[i] && reduces && node->kind == TNI_OVER_ROW) return true;
+        if (w->value[i] && reduces && node->kind != TNI_OVER_ALL) return true;
     }
     return false;
 }
@@ -467,6 +467,7 @@ static tn_status print_gradient(writer *w, tni_text *text, const tni_contract *c
     tni_graph g;
     int32_t n = 0;
     tni_graph_init(&g, false);
+    memcpy(g.items, w->made->g.items, sizeof g.items);
     tn_status status = copy_nodes(w, &g, contract);
     for (int i = 0; i < w->f->contract->n_inputs && status == TN_OK; i++) {
         if (w->made->result[i] >= 0) outputs[n++] = (tni_fuse_output){w->map[w->made->result[i]], -1};

@@ -239,7 +239,7 @@ static tn_status check_list_reductions(const tni_fuse *f) {
     for (int32_t i = 0; i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
         bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
-        if (!measures || node->kind != TNI_OVER_ROW) continue;
+        if (!measures || node->kind == TNI_OVER_ALL) continue;
         return tn_fail(TN_BAD_CONTRACT,
                        "formula of '%s': %s along the last dimension of a list; it goes over everything",
                        f->contract->name, tni_prims[node->op].name);

@@ -69,7 +69,8 @@ static int type_of_result(const tni_graph *g, const tni_gnode *node) {
     tni_class class = tni_class_of(g, type);
     if (typing == TNI_TYPED_CHOICE) return type;
     if (class == TNI_CLASS_BOOL) type = TN_I64;
-    if (node->op == TNI_P_SUM && class == TNI_CLASS_INT && type != TNI_TY_WEAK_INT) type = TN_I64;
+    if ((node->op == TNI_P_SUM || node->op == TNI_P_PROD) && class == TNI_CLASS_INT && type != TNI_TY_WEAK_INT)
+        type = TN_I64;
     if (typing == TNI_TYPED_FLOAT && class <= TNI_CLASS_INT) {
         type = type == TNI_TY_WEAK_INT ? TNI_TY_WEAK_FLOAT : TN_F32;
     }
@@ -108,6 +109,11 @@ bool tni_has_tail(const tni_graph *g, tni_extent a) {
     return (a.full & g->tail) != 0;
 }
 
+bool tni_is_along(const tni_graph *g, tni_extent a, uint32_t kind) {
+    if (kind == TNI_OVER_ALL) return !tni_is_scalar(a);
+    return tni_is_over_items(kind) ? ((a.full | a.row) & tni_items_over(kind)) != 0 : tni_has_tail(g, a);
+}
+
 /* Of arguments with the extents `of`. */
 static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node, const tni_extent *of) {
     tni_extent made = {0, 0}, first = of[0], target = of[1];
@@ -118,6 +124,10 @@ static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node, co
     }
     if (tni_is_reduction(node->op)) {
         if (node->kind == TNI_OVER_ALL) return made;
+        if (tni_is_over_items(node->kind)) {
+            const uint64_t gone = tni_items_over(node->kind);
+            return (tni_extent){first.full & ~gone, first.row & ~gone};
+        }
         made.full = first.full & ~g->tail;
         made.row = first.row | (g->tail_pack ? first.full & g->tail : 0);
         return made;
@@ -262,7 +272,8 @@ int32_t tni_node3(tni_graph *g, tni_prim op, int kind, int32_t a, int32_t b, int
     if (tni_prims[op].typing == TNI_TYPED_LOGIC || op == TNI_P_WHERE) a = truth(g, a);
     if (tni_prims[op].typing == TNI_TYPED_LOGIC && arity > 1) b = truth(g, b);
     if (g->status != TN_OK || a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
-    tni_gnode node = {.op = (uint8_t)op, .kind = (uint8_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = {a, b, c}, .ref = -1};
+    tni_gnode node = {
+        .op = (uint8_t)op, .kind = (uint32_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = {a, b, c}, .ref = -1};
     node.type = (uint8_t)type_of_result(g, &node);
     set_extents(g, &node);
     int32_t simpler = tni_simplify(g, &node);

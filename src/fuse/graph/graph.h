@@ -32,9 +32,9 @@ typedef struct tni_extent {
 } tni_extent;
 
 typedef struct tni_gnode {
-    uint8_t op;   /* tni_prim */
-    uint8_t kind; /* tni_reach of reductions and counts, tn_type of casts */
+    uint8_t op; /* tni_prim */
     uint8_t type;
+    uint32_t kind;  /* tni_reach of reductions and counts, tn_type of casts */
     int32_t arg[3]; /* nodes before this one; -1: none */
     int32_t ref;
     double value;
@@ -52,9 +52,10 @@ typedef struct tni_graph {
     bool wide;        /* something is f64: so are numbers without a type that are not constants */
     tn_status status; /* the first failure; nodes are -1 from then on */
     uint32_t masks[TNI_MAX_TYPES];
-    uint64_t tail;  /* the items that have the last dimension */
-    bool tail_pack; /* they are packs, so that taking the last dimension away leaves something */
-    uint64_t all;   /* every item */
+    uint64_t tail;                  /* the items that have the last dimension */
+    bool tail_pack;                 /* they are packs, so that taking the last dimension away leaves something */
+    uint64_t all;                   /* every item */
+    const char *items[TN_MAX_RANK]; /* by name: what they are called, "n", "*s"; NULL: there is none */
 } tni_graph;
 
 void tni_graph_init(tni_graph *g, bool fast);
@@ -77,6 +78,8 @@ bool tni_is_sure(const tni_gnode *node);                     /* it has its dimen
 bool tni_same_shape(const tni_gnode *a, const tni_gnode *b); /* whatever inputs are absent */
 tni_extent tni_join(tni_extent a, tni_extent b);
 bool tni_has_tail(const tni_graph *g, tni_extent a);
+/* Has a value of this extent something that a reduction of this kind takes away? */
+bool tni_is_along(const tni_graph *g, tni_extent a, uint32_t kind);
 /* A reduction over everything that would be repeated to get a value into a shape which has some of the dimensions that
  * it went over, and not all: whoever writes that wants to keep those. -1: none. */
 int32_t tni_repeated(const tni_graph *g, int32_t node, tni_extent shape);

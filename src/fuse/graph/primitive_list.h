@@ -42,6 +42,8 @@ PRIMITIVE(CAST, NONE, NONE, NONE, NONE, NONE, .name = "a cast", .arity = 1, .kin
 
 /* ---- one argument ------------------------------------------------------------------------------------------------ */
 
+/* What no gradient flows through. A call's graph has its argument instead: no loop of it is ever run. */
+PRIMITIVE(DETACH, VALUE(a), NONE, NONE, NONE, NONE, .name = "detach", .arity = 1, .typing = TNI_TYPED_FIRST)
 PRIMITIVE(NEG, VALUE(-a), VECTOR(neg), INTEGER(wrap_sub(0, a)), NONE, NONE,
           .name = "-", .arity = 1, .binds = 11, .typing = TNI_TYPED_SAME, .wraps = true,
           .grad = {"-d"}, .cuda = "-($a)", .torch = "neg")
@@ -57,6 +59,12 @@ PRIMITIVE(FLOOR, VALUE(floor(a)), SCALAR(F(floor)(a)), INTEGER(a), NONE, NONE,
 PRIMITIVE(ROUND, VALUE(nearbyint(a)), SCALAR(F(nearbyint)(a)), INTEGER(a), NONE, NONE,
           .name = "round", .arity = 1, .typing = TNI_TYPED_SAME,
           .cuda = "tn_round($a)", .torch = "round")
+PRIMITIVE(CEIL, VALUE(ceil(a)), SCALAR(F(ceil)(a)), INTEGER(a), NONE, NONE,
+          .name = "ceil", .arity = 1, .typing = TNI_TYPED_SAME,
+          .cuda = "tn_ceil($a)", .torch = "ceil")
+PRIMITIVE(TRUNC, VALUE(trunc(a)), SCALAR(F(trunc)(a)), INTEGER(a), NONE, NONE,
+          .name = "trunc", .arity = 1, .typing = TNI_TYPED_SAME,
+          .cuda = "tn_trunc($a)", .torch = "trunc")
 PRIMITIVE(SQRT, VALUE(sqrt(a)), VECTOR(sqrt), NONE, NONE, NONE,
           .name = "sqrt", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_DEAR,
           .grad = {"d * 0.5 / y"}, .cuda = "tn_sqrt($a)", .coarse = "tn_sqrt", .torch = "sqrt")
@@ -69,6 +77,15 @@ PRIMITIVE(EXP, VALUE(exp(a)), VECTOR(exp), NONE, NONE, COARSE(coarse_exp),
 PRIMITIVE(LOG, VALUE(log(a)), VECTOR(log), NONE, NONE, NONE,
           .name = "log", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
           .grad = {"d / a"}, .cuda = "tn_log($a)", .torch = "log")
+PRIMITIVE(EXP2, VALUE(exp2(a)), VECTOR(exp2), NONE, NONE, NONE,
+          .name = "exp2", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * (0.6931471805599453 * y)"}, .cuda = "tn_exp2($a)", .torch = "exp2")
+PRIMITIVE(LOG2, VALUE(log2(a)), VECTOR(log2), NONE, NONE, NONE,
+          .name = "log2", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * 1.4426950408889634 / a"}, .cuda = "tn_log2($a)", .torch = "log2")
+PRIMITIVE(LOG10, VALUE(log10(a)), VECTOR(log10), NONE, NONE, NONE,
+          .name = "log10", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * 0.4342944819032518 / a"}, .cuda = "tn_log10($a)", .torch = "log10")
 PRIMITIVE(LOG1P, VALUE(log1p(a)), VECTOR(log1p), NONE, NONE, NONE,
           .name = "log1p", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
           .grad = {"d / (1 + a)"}, .cuda = "tn_log1p($a)", .torch = "log1p")
@@ -81,12 +98,51 @@ PRIMITIVE(SIN, VALUE(sin(a)), VECTOR(sin), NONE, NONE, NONE,
 PRIMITIVE(COS, VALUE(cos(a)), VECTOR(cos), NONE, NONE, NONE,
           .name = "cos", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY, .calls_libm = true,
           .grad = {"-(d * sin(a))"}, .cuda = "tn_cos($a)", .torch = "cos")
+PRIMITIVE(TAN, VALUE(tan(a)), VECTOR(tan), NONE, NONE, NONE,
+          .name = "tan", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY, .calls_libm = true,
+          .grad = {"d * (1 + y * y)"}, .cuda = "tn_tan($a)", .torch = "tan")
+PRIMITIVE(ASIN, VALUE(asin(a)), VECTOR(asin), NONE, NONE, NONE,
+          .name = "asin", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * rsqrt((1 - a) * (1 + a))"}, .cuda = "tn_asin($a)", .torch = "asin")
+PRIMITIVE(ACOS, VALUE(acos(a)), VECTOR(acos), NONE, NONE, NONE,
+          .name = "acos", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"-(d * rsqrt((1 - a) * (1 + a)))"}, .cuda = "tn_acos($a)", .torch = "acos")
+PRIMITIVE(ATAN, VALUE(atan(a)), VECTOR(atan), NONE, NONE, NONE,
+          .name = "atan", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d / (1 + a * a)"}, .cuda = "tn_atan($a)", .torch = "atan")
+PRIMITIVE(SINH, VALUE(sinh(a)), VECTOR(sinh), NONE, NONE, NONE,
+          .name = "sinh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * cosh(a)"}, .cuda = "tn_sinh($a)", .torch = "sinh")
+PRIMITIVE(COSH, VALUE(cosh(a)), VECTOR(cosh), NONE, NONE, NONE,
+          .name = "cosh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * sinh(a)"}, .cuda = "tn_cosh($a)", .torch = "cosh")
 PRIMITIVE(TANH, VALUE(tanh(a)), VECTOR(tanh), NONE, NONE, NONE,
           .name = "tanh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
           .grad = {"d * (1 - y * y)"}, .cuda = "tn_tanh($a)", .coarse = "tn_tanh", .torch = "tanh")
+PRIMITIVE(ASINH, VALUE(asinh(a)), VECTOR(asinh), NONE, NONE, NONE,
+          .name = "asinh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * rsqrt(1 + a * a)"}, .cuda = "tn_asinh($a)", .torch = "asinh")
+PRIMITIVE(ACOSH, VALUE(acosh(a)), VECTOR(acosh), NONE, NONE, NONE,
+          .name = "acosh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * rsqrt((a - 1) * (a + 1))"}, .cuda = "tn_acosh($a)", .torch = "acosh")
+PRIMITIVE(ATANH, VALUE(atanh(a)), VECTOR(atanh), NONE, NONE, NONE,
+          .name = "atanh", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d / ((1 - a) * (1 + a))"}, .cuda = "tn_atanh($a)", .torch = "atanh")
 PRIMITIVE(ERF, VALUE(erf(a)), VECTOR(erf), NONE, NONE, NONE,
           .name = "erf", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
           .grad = {"d * (1.1283791670955126 * exp(-(a * a)))"}, .cuda = "tn_erf($a)", .torch = "erf")
+PRIMITIVE(ERFC, VALUE(erfc(a)), SCALAR(F(erfc)(a)), NONE, NONE, NONE,
+          .name = "erfc", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"-(d * (1.1283791670955126 * exp(-(a * a))))"}, .cuda = "tn_erfc($a)", .torch = "erfc")
+PRIMITIVE(ERFINV, VALUE(tni_erfinv(a)), REFERENCE, NONE, NONE, NONE,
+          .name = "erfinv", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * (0.886226925452758 * exp(y * y))"}, .cuda = "tn_erfinv($a)", .torch = "erfinv")
+PRIMITIVE(LGAMMA, VALUE(lgamma(a)), SCALAR(F(lgamma)(a)), NONE, NONE, NONE,
+          .name = "lgamma", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * digamma(a)"}, .cuda = "tn_lgamma($a)", .torch = "lgamma")
+PRIMITIVE(DIGAMMA, VALUE(tni_digamma(a)), REFERENCE, NONE, NONE, NONE,
+          .name = "digamma", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * polygamma(1, a)"}, .cuda = "tn_digamma($a)", .torch = "digamma")
 PRIMITIVE(SIGMOID, VALUE(sigmoid(a)), VECTOR(sigmoid), NONE, NONE, COARSE(coarse_sigmoid),
           .name = "sigmoid", .arity = 1, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
           .grad = {"d * (y * (1 - y))"}, .cuda = "tn_sigmoid($a)", .coarse = "tn_sigmoid", .torch = "sigmoid")
@@ -123,6 +179,19 @@ PRIMITIVE(POW, VALUE(pow(a, b)), SCALAR_2(F(pow)(a, b)), INTEGER_2(power(a, b)),
           .name = " ** ", .arity = 2, .binds = 12, .typing = TNI_TYPED_SAME, .effort = TNI_DEAR,
           .grad = {"where(b == 0, 0.0, d * b * a ** (b - 1))", "where(a == 0, 0.0, d * y * log(a))"},
           .cuda = "tn_pow($a, $b)", .torch = "pow")
+PRIMITIVE(ATAN2, VALUE(atan2(a, b)), VECTOR_2(atan2), NONE, NONE, NONE,
+          .name = "atan2", .arity = 2, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {"d * b / (a * a + b * b)", "-(d * a / (a * a + b * b))"},
+          .cuda = "tn_atan2($a, $b)", .torch = "atan2")
+PRIMITIVE(LOGADDEXP, VALUE(logaddexp(a, b)), VECTOR_2(logaddexp), NONE, NONE, NONE,
+          .name = "logaddexp", .arity = 2, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY, .commutes = true,
+          .grad = {"d * where((a == b) and (abs(a) == inf), 0.5, sigmoid(a - b))",
+                   "d * where((a == b) and (abs(a) == inf), 0.5, sigmoid(b - a))"},
+          .cuda = "tn_logaddexp($a, $b)", .torch = "logaddexp")
+/* No torch: its n is no tensor. */
+PRIMITIVE(POLYGAMMA, VALUE(tni_polygamma(a, b)), REFERENCE, NONE, NONE, NONE,
+          .name = "polygamma", .arity = 2, .typing = TNI_TYPED_FLOAT, .effort = TNI_HEAVY,
+          .grad = {NULL, "d * polygamma(a + 1, b)"}, .cuda = "tn_polygamma($a, $b)")
 PRIMITIVE(MIN, VALUE(least(a, b)), VECTOR_2(min), INTEGER_2(a < b ? a : b), NONE, NONE,
           .name = "minimum", .arity = 2, .typing = TNI_TYPED_SAME, .commutes = true,
           .grad = {"where(a <= b, where(a == b, d * 0.5, d), 0.0)", "where(b <= a, where(a == b, d * 0.5, d), 0.0)"},
@@ -182,6 +251,11 @@ PRIMITIVE(RMAX, NONE, NONE, NONE, NONE, NONE,
 PRIMITIVE(RMIN, NONE, NONE, NONE, NONE, NONE,
           .name = "min", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_SAME,
           .grad = {"where(a == y, d / sum(where(a == y, 1.0, 0.0)), 0.0)"}, .torch = "amin")
+/* Where one element is 0 it alone has a derivative, the product of the others; where several are, none has. */
+PRIMITIVE(PROD, NONE, NONE, NONE, NONE, NONE,
+          .name = "prod", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_SAME,
+          .grad = {"d * where(a == 0, where(sum(where(a == 0, 1.0, 0.0)) == 1, prod(where(a == 0, 1.0, a)), 0.0), "
+                   "y / a)"})
 PRIMITIVE(VAR, NONE, NONE, NONE, NONE, NONE,
           .name = "var", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT,
           .grad = {"d * 2.0 * (a - mean(a)) / count(a)"})

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "core/layout/layout.h"
+#include "special_functions.h"
 
 /* Of the larger magnitude's sign, so that nothing overflows on the way. */
 static double sigmoid(double a) {
@@ -27,6 +28,11 @@ static double least(double a, double b) {
 }
 static double most(double a, double b) {
     return a > b || a != a ? a : b;
+}
+
+/* Two that are infinite alike stay so. */
+static double logaddexp(double a, double b) {
+    return a == b ? a + 0.69314718055994530942 : most(a, b) + log1p(exp(-fabs(a - b)));
 }
 
 static int64_t shift_left(int64_t a, int64_t b) {
@@ -58,5 +64,19 @@ const tni_composite tni_composites[] = {
     {"silu", 1, "a * sigmoid(a)"},
     {"gelu", 1, "a * (0.5 + 0.5 * erf(a * 0.7071067811865476))"},
     {"gelu_tanh", 1, "0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * (a * a * a))))"},
+    {"isnan", 1, "a != a"},
+    {"isinf", 1, "abs(a) == inf"},
+    {"isfinite", 1, "abs(a) < inf"},
+    {"relu6", 1, "where(a <= 0, 0, where(a >= 6, 6, a))"}, /* at its bounds the derivative is 0, as that of relu */
+    {"hardtanh", 1, "where(a <= -1, -1, where(a >= 1, 1, a))"},
+    {"hardtanh", 3, "where(a <= b, b, where(a >= c, c, a))"},
+    /* The maximum makes no difference to the value, so it need not be differentiated. */
+    {"softmax", 1, "exp(a - detach(max(a))) / sum(exp(a - detach(max(a))))", TNI_COMPOSED_ROWS},
+    {"log_softmax", 1, "(a - detach(max(a))) - log(sum(exp(a - detach(max(a)))))", TNI_COMPOSED_ROWS},
+    /* Where a root is 0 its derivative would be infinite, and that of higher orders 0 / 0. */
+    {"norm", 1, "where(sum(a * a) == 0, 0.0, sqrt(where(sum(a * a) == 0, 1.0, sum(a * a))))", TNI_COMPOSED_ALL},
+    {"std", 1, "where(var(a) == 0, 0.0, sqrt(where(var(a) == 0, 1.0, var(a))))", TNI_COMPOSED_ALL},
+    {"any", 1, "sum(where(a, 1, 0)) != 0", TNI_COMPOSED_ALL},
+    {"all", 1, "sum(where(a, 0, 1)) == 0", TNI_COMPOSED_ALL},
     {0},
 };

@@ -19,7 +19,19 @@ typedef enum tni_prim_kind {
     TNI_FORM,        /* several primitives at once: plan/lower.c finds it, the language does not know it */
 } tni_prim_kind;
 
-typedef enum tni_reach { TNI_OVER_ROW, TNI_OVER_ALL } tni_reach;
+/* How far a reduction or a count goes: along the last dimension, over everything, or over some items of the formula's
+ * shapes (dimensions and packs), whose bits stand above TNI_REACH_BITS then. */
+typedef enum tni_reach { TNI_OVER_ROW, TNI_OVER_ALL, TNI_OVER_ITEMS } tni_reach;
+enum { TNI_REACH_BITS = 2 };
+static inline int tni_over_items(uint32_t items) {
+    return (int)(TNI_OVER_ITEMS | items << TNI_REACH_BITS);
+}
+static inline bool tni_is_over_items(uint32_t kind) {
+    return (kind & ((1u << TNI_REACH_BITS) - 1)) == TNI_OVER_ITEMS;
+}
+static inline uint32_t tni_items_over(uint32_t kind) {
+    return tni_is_over_items(kind) ? kind >> TNI_REACH_BITS : 0;
+}
 
 typedef enum tni_typing {
     TNI_TYPED_BY_HAND, /* leaves, casts */
@@ -61,10 +73,16 @@ static inline bool tni_is_reduction(int op) {
 }
 
 /* Functions that are formulas themselves. */
+typedef enum tni_composing {
+    TNI_COMPOSED,      /* element by element */
+    TNI_COMPOSED_ALL,  /* it reduces, over everything where no axis is given */
+    TNI_COMPOSED_ROWS, /* along the last dimension where none is given */
+} tni_composing;
 typedef struct tni_composite {
     const char *name;
     int8_t arity;
-    const char *formula; /* of a, b, c */
+    const char *formula; /* of a, b, c; its reductions go as far as the call says */
+    tni_composing composing;
 } tni_composite;
 extern const tni_composite tni_composites[]; /* ends with a NULL name */
 

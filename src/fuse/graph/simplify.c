@@ -187,6 +187,8 @@ static int32_t simplify_unary(tni_graph *g, const tni_gnode *node) {
         if (arg->op == TNI_P_NEG) return arg->arg[0];
         return arg->op == TNI_P_SUB && g->fast ? tni_node2(g, TNI_P_SUB, arg->arg[1], arg->arg[0]) : AS_IS;
     case TNI_P_FLOOR:
+    case TNI_P_CEIL:
+    case TNI_P_TRUNC:
     case TNI_P_ROUND: return is_int(g, arg->type) ? a : AS_IS;
     case TNI_P_CAST: return arg->type == node->type ? a : AS_IS;
     case TNI_P_NOT:
@@ -263,8 +265,7 @@ static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
     if (node->op == TNI_P_SUM_TO && sure && tni_covers(other, have)) return a;
     if (node->op == TNI_P_SUM_TO && tni_is_scalar(other)) return tni_node3(g, TNI_P_SUM, TNI_OVER_ALL, a, -1, -1);
     if (node->op == TNI_P_COUNT) {
-        bool one = node->kind == TNI_OVER_ALL ? tni_is_scalar(have) : !tni_has_tail(g, have);
-        if (one) return tni_const(g, TNI_TY_WEAK_FLOAT, 1);
+        if (!tni_is_along(g, have, node->kind)) return tni_const(g, TNI_TY_WEAK_FLOAT, 1);
     }
     if (plain == b) return AS_IS;
     tni_gnode plainer = *node;
@@ -275,7 +276,7 @@ static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
 /* Over a single element. */
 static int32_t simplify_reduction(tni_graph *g, const tni_gnode *node) {
     const tni_gnode *arg = node_at(g, node->arg[0]);
-    bool single = node->kind == TNI_OVER_ALL ? tni_is_scalar(arg->extent) : !tni_has_tail(g, arg->extent);
+    bool single = !tni_is_along(g, arg->extent, node->kind);
     bool itself = node->op != TNI_P_VAR && node->op != TNI_P_LSE;
     return single && itself ? instead(g, node, node->arg[0]) : AS_IS;
 }

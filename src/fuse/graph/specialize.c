@@ -157,11 +157,12 @@ static int32_t make_operation(maker *m, const tni_gnode *node, const int32_t *ar
     int32_t real = reals ? tni_node2(g, TNI_P_DIV, arg[0], tni_const(g, TNI_TY_WEAK_INT, 1)) : arg[0];
     switch (node->op) {
     case TNI_P_CLAMP: return tni_node2(g, TNI_P_MIN, tni_node2(g, TNI_P_MAX, arg[0], arg[1]), arg[2]);
-    case TNI_P_CAST: return make_cast(g, node->kind, arg[0]);
-    case TNI_P_MEAN: return make_mean(g, arg[0], node->kind);
-    case TNI_P_VAR: return make_var(g, real, node->kind);
-    case TNI_P_LSE: return make_logsumexp(g, real, node->kind);
-    default: return tni_node3(g, (tni_prim)node->op, node->kind, arg[0], arg[1], arg[2]);
+    case TNI_P_CAST: return make_cast(g, (int)node->kind, arg[0]);
+    case TNI_P_DETACH: return arg[0];
+    case TNI_P_MEAN: return make_mean(g, arg[0], (int)node->kind);
+    case TNI_P_VAR: return make_var(g, real, (int)node->kind);
+    case TNI_P_LSE: return make_logsumexp(g, real, (int)node->kind);
+    default: return tni_node3(g, (tni_prim)node->op, (int)node->kind, arg[0], arg[1], arg[2]);
     }
 }
 

@@ -25,11 +25,13 @@ static int op_named(const char *name, bool (*which)(int op)) {
     return -1;
 }
 
-static const tni_composite *composite_named(const char *name) {
+/* One that takes as many arguments, or else one of that name. */
+static const tni_composite *composite_named(const char *name, int32_t arguments) {
+    const tni_composite *found = NULL;
     for (const tni_composite *c = tni_composites; c->name; c++) {
-        if (strcmp(c->name, name) == 0) return c;
+        if (strcmp(c->name, name) == 0 && (!found || c->arity == arguments)) found = c;
     }
-    return NULL;
+    return found;
 }
 
 static tn_type cast_named(const char *name) {
@@ -38,7 +40,7 @@ static tn_type cast_named(const char *name) {
 }
 
 bool tni_is_function(const char *name) {
-    return op_named(name, is_function) >= 0 || composite_named(name) || op_named(name, is_reduction) >= 0 ||
+    return op_named(name, is_function) >= 0 || composite_named(name, 1) || op_named(name, is_reduction) >= 0 ||
            cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
 }
 
@@ -70,9 +72,16 @@ static tn_status unknown_function(tni_parser *p, const tni_token *at, const char
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
+/* Axes that a reduction is given: bits by their number from the front, from the end (bit 0: the last), or of items. */
+typedef struct axes_given {
+    bool any;
+    uint32_t front, back, items;
+} axes_given;
+
 typedef struct arguments {
     int32_t count, nodes[MOST_ARGUMENTS];
-    bool last; /* the second one is the last dimension: -1, dim=-1 */
+    axes_given axes; /* behind the first one */
+    int32_t axes_at;
 } arguments;
 
 static tn_status close_call(tni_parser *p, const char *what) {
@@ -87,18 +96,21 @@ static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name,
                *of_two = name[1] == 'a' ? "larger" : "smaller";
     const char *sign = minus ? "-" : "";
     return tni_lex_fail(&p->lex, at,
-                        "%s(…, %s%lld) can mean two things: %s(…, axis=-1) is the %s along the last dimension, "
+                        "%s(…, %s%lld) can mean two things: %s(…, axis=%s%lld) is the %s along that dimension, "
                         "%simum(…, %s%lld) the %s of the two",
-                        name, sign, (long long)number, name, what, name, sign, (long long)number, of_two);
+                        name, sign, (long long)number, name, sign, (long long)number, what, name, sign,
+                        (long long)number, of_two);
 }
 
-static tn_status not_that_dim(const tni_parser *p, const char *name, int32_t at) {
-    return tni_lex_fail(&p->lex, at, "%s goes along the last dimension, -1, or over everything", name);
-}
-
-static bool begins_list(const tni_parser *p) {
+bool tni_begins_list(const tni_parser *p) {
     const char *s = p->lex.text + p->lex.token.at + p->lex.token.length;
     return s[strspn(s, " ")] == '[';
+}
+
+void tni_go_to_list(tni_parser *p) {
+    int32_t at = p->lex.token.at + p->lex.token.length;
+    at += (int32_t)strspn(p->lex.text + at, " ");
+    p->lex.token = (tni_token){.kind = '[', .at = at, .length = 1};
 }
 
 /* keepdim=True, inplace=True: Python has arguments by name. */
@@ -116,55 +128,112 @@ static tn_status refuse_named(const tni_parser *p, const char *name) {
     return tni_lex_fail(&p->lex, token->at, "%s takes its arguments by their order, without names", name);
 }
 
-/* `-1 )`, `dim = -1 )`: moves over it up to the bracket. */
-static tn_status take_last_dim(tni_parser *p, const char *name, bool *taken) {
+/* The item of the formula's shapes that a word names, n of [n, *s] or s; -1: none. */
+static int32_t item_at(const tni_parser *p) {
+    const tni_token *token = &p->lex.token;
+    for (int k = 0; token->kind == TNI_NAME && k < TN_MAX_RANK; k++) {
+        const char *key = p->g->items[k] ? p->g->items[k] + (p->g->items[k][0] == '*') : "";
+        if ((int32_t)strlen(key) == token->length && strncmp(key, p->lex.text + token->at, strlen(key)) == 0) return k;
+    }
+    return -1;
+}
+
+static tn_status not_an_axis(const tni_parser *p, const char *name) {
+    if (!p->formula->contract) {
+        return tni_lex_expected(&p->lex, "a number for the axis of %s: -1 is the last dimension, 0 the first", name);
+    }
+    return tni_lex_expected(&p->lex, "a dimension of the signature or its number for the axis of %s", name);
+}
+
+/* One axis: -1, 0, or the name of a dimension. */
+static tn_status take_axis(tni_parser *p, const char *name, axes_given *made) {
+    int32_t item = item_at(p);
+    made->any = true;
+    if (item >= 0) {
+        made->items |= 1u << item;
+        return tni_parse_next(p);
+    }
+    bool minus;
+    TN_TRY(tni_parse_take(p, '-', &minus));
+    if (!tni_parse_at(p, TNI_INT)) return not_an_axis(p, name);
+    int64_t number = p->lex.token.value, most = minus ? TN_MAX_RANK : TN_MAX_RANK - 1;
+    if (number > most || (minus && number == 0)) {
+        return tni_lex_fail(&p->lex, p->lex.token.at, "%s%lld is no axis: there are at most %d dimensions",
+                            minus ? "-" : "", (long long)number, TN_MAX_RANK);
+    }
+    *(minus ? &made->back : &made->front) |= 1u << (minus ? number - 1 : number);
+    return tni_parse_next(p);
+}
+
+/* `-1`, `[0, 2]`, `n`: moves behind it. */
+static tn_status take_axes(tni_parser *p, const char *name, axes_given *made) {
+    if (!tni_parse_at(p, '[')) return take_axis(p, name, made);
+    for (bool more = true; more;) {
+        TN_TRY(tni_parse_next(p));
+        TN_TRY(take_axis(p, name, made));
+        more = tni_parse_at(p, ',');
+    }
+    if (!tni_parse_at(p, ']')) return tni_lex_expected(&p->lex, "',' or ']' after an axis");
+    return tni_parse_next(p);
+}
+
+/* `-1 )`, `dim = -1 )`, `axis = [0, 2] )`, `n )`: moves over it up to the bracket. */
+static tn_status take_reach(tni_parser *p, const char *name, arguments *args) {
     tni_token begin = p->lex.token;
     bool named = tni_lex_is(&p->lex, "dim") || tni_lex_is(&p->lex, "axis");
-    *taken = false;
     if (named) {
         TN_TRY(tni_parse_next(p));
-        if (tni_parse_at(p, '=')) {
-            if (begins_list(p)) return not_that_dim(p, name, p->lex.token.at + 1);
+        named = tni_parse_at(p, '=');
+        if (named && tni_begins_list(p)) {
+            tni_go_to_list(p);
+        } else if (named) {
             TN_TRY(tni_parse_next(p));
         } else {
-            named = false;
             p->lex.token = begin;
         }
     }
-    int32_t at = p->lex.token.at;
-    bool minus = tni_parse_at(p, '-');
-    if (minus) TN_TRY(tni_parse_next(p));
-    bool whole = tni_parse_at(p, TNI_INT);
-    int64_t number = p->lex.token.value;
-    if (whole) TN_TRY(tni_parse_next(p));
-    bool alone = whole && tni_parse_at(p, ')'), elementwise = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
-    if (alone && elementwise && !named) return two_meanings(p, at, name, minus, number);
-    *taken = alone && minus && number == 1;
-    if (whole && minus && number == 1 && tni_parse_at(p, ',')) {
-        TN_TRY(tni_parse_next(p));
-        TN_TRY(refuse_named(p, name));
-        return tni_lex_expected(&p->lex, "')': nothing stands behind the dimension");
+    int32_t at = args->axes_at = p->lex.token.at;
+    bool pairs = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
+    if (!named && !tni_parse_at(p, '[')) { /* a number alone, or the name of a dimension that is no value */
+        tni_token first = p->lex.token;
+        char word[TNI_MAX_NAME + 1] = "";
+        memcpy(word, p->lex.text + at, first.kind == TNI_NAME ? (size_t)first.length : 0);
+        bool dimension = item_at(p) >= 0 && !tni_names_value(p, word), minus = tni_parse_at(p, '-');
+        if (minus) TN_TRY(tni_parse_next(p));
+        bool whole = tni_parse_at(p, TNI_INT);
+        int64_t number = p->lex.token.value;
+        if (whole || dimension) TN_TRY(tni_parse_next(p));
+        bool alone = (whole || dimension) && (tni_parse_at(p, ')') || (tni_parse_at(p, ',') && !pairs));
+        p->lex.token = alone ? first : begin;
+        if (alone && pairs && !dimension) return two_meanings(p, at, name, minus, number);
+        if (!alone) return TN_OK;
     }
-    if (!*taken && (named || alone)) return not_that_dim(p, name, at);
-    if (!*taken) p->lex.token = begin;
-    return TN_OK;
+    TN_TRY(take_axes(p, name, &args->axes));
+    if (!tni_parse_at(p, ',')) return TN_OK;
+    TN_TRY(tni_parse_next(p));
+    TN_TRY(refuse_named(p, name));
+    return tni_lex_expected(&p->lex, "')': nothing stands behind the axis, and several are written axis=[0, 1]");
 }
 
 static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction, arguments *made) {
-    made->last = false;
-    made->count = 0;
+    *made = (arguments){.count = 0};
     if (tni_parse_at(p, ')')) return close_call(p, "");
     for (bool more = true; more;) {
         if (made->count == MOST_ARGUMENTS) {
             return tni_lex_fail(&p->lex, p->lex.token.at, "%s has too many arguments", name);
         }
-        if (made->count == 1 && reduction) TN_TRY(take_last_dim(p, name, &made->last));
-        if (made->last) break;
+        if (made->count == 1 && reduction) TN_TRY(take_reach(p, name, made));
+        if (made->axes.any) break;
         TN_TRY(refuse_named(p, name));
         bool condition = made->count == 0 && strcmp(name, "where") == 0;
         int32_t *node = &made->nodes[made->count++];
         TN_TRY(condition ? tni_parse_condition(p, node) : tni_parse_expression(p, node));
-        TN_TRY(tni_parse_take(p, ',', &more));
+        more = tni_parse_at(p, ',');
+        if (more && reduction && made->count == 1 && tni_begins_list(p)) {
+            tni_go_to_list(p);
+        } else if (more) {
+            TN_TRY(tni_parse_next(p));
+        }
     }
     return close_call(p, "',' or ')' after an argument");
 }
@@ -196,12 +265,72 @@ static bool was_reduced(const tni_graph *g, int32_t node) {
     return false;
 }
 
-static tn_status check_last_dim(tni_parser *p, const tni_token *at, const char *name, int32_t node) {
-    tni_extent extent = p->g->nodes[node].extent;
-    if (tni_has_tail(p->g, extent) || tni_is_scalar(extent) || was_reduced(p->g, node)) return TN_OK;
-    return tni_lex_fail(&p->lex, at->at,
-                        "%s(…, -1) goes along %s, the last dimension of the formula, which this has not", name,
-                        p->formula->axes.items[p->formula->axes.n_items - 1].key);
+/* What it goes along, this must have, or have had. */
+static tn_status check_items(tni_parser *p, int32_t at, const char *name, int32_t node, uint64_t items) {
+    const tni_extent extent = p->g->nodes[node].extent;
+    const uint64_t lacks = items & ~(extent.full | extent.row);
+    if (!lacks || tni_is_scalar(extent) || was_reduced(p->g, node)) return TN_OK;
+    const char *key = p->formula->axes.items[__builtin_ctzll(lacks)].key;
+    return tni_lex_fail(&p->lex, at, "%s goes along %s, a dimension of the formula which this has not", name, key);
+}
+
+/* Axis k from the front or from the end, as an item: no pack may stand in between. */
+static tn_status item_of_axis(tni_parser *p, int32_t at, bool back, int32_t k, uint32_t *items) {
+    const tni_axes *axes = &p->formula->axes;
+    for (int32_t i = 0; i < axes->n_items; i++) {
+        const int32_t item = back ? axes->n_items - 1 - i : i;
+        if (axes->items[item].pack) {
+            return tni_lex_fail(&p->lex, at, "dimension %d is one of %s or beyond them: name it, as in sum(x, axis=%s)",
+                                back ? -1 - k : k, axes->items[item].key, axes->items[item].key + 1);
+        }
+        if (i == k) {
+            *items |= 1u << item;
+            return TN_OK;
+        }
+    }
+    return tni_lex_fail(&p->lex, at, "there is no dimension %d: the formula has %d", back ? -1 - k : k, axes->n_items);
+}
+
+/* Of a formula whose dimensions have names. */
+static tn_status reach_by_name(tni_parser *p, const char *name, const arguments *args, int *reach) {
+    const axes_given *given = &args->axes;
+    const int32_t last = p->formula->axes.n_items - 1;
+    uint32_t items = given->items;
+    const bool row = given->back == 1 && !given->front && !items && last >= 0;
+    if (row && p->formula->axes.items[last].pack) { /* the last of several */
+        *reach = TNI_OVER_ROW;
+        return check_items(p, args->axes_at, name, args->nodes[0], (uint64_t)1 << last);
+    }
+    for (int32_t k = 0; k < TN_MAX_RANK; k++) {
+        if (given->front >> k & 1) TN_TRY(item_of_axis(p, args->axes_at, false, k, &items));
+        if (given->back >> k & 1) TN_TRY(item_of_axis(p, args->axes_at, true, k, &items));
+    }
+    TN_TRY(check_items(p, args->axes_at, name, args->nodes[0], items));
+    const bool tail = items == 1u << last && !p->formula->axes.items[last].pack;
+    *reach = tail ? TNI_OVER_ROW : items == p->g->all ? TNI_OVER_ALL : tni_over_items(items);
+    return TN_OK;
+}
+
+/* Without a signature the dimensions get names when all axes are known: fuse.c reads the formula again then. */
+static tn_status reach_of(tni_parser *p, const char *name, const arguments *args, int *reach) {
+    tni_fuse *f = p->formula;
+    const axes_given *given = &args->axes;
+    *reach = TNI_OVER_ALL;
+    if (!given->any) return TN_OK;
+    const bool row = given->back == 1 && !given->front && !given->items;
+    if (p->named || (p->typed && !f->axes.numpy && !f->axes.list)) return reach_by_name(p, name, args, reach);
+    if (row) *reach = TNI_OVER_ROW;
+    if (p->typed && !row) {
+        return tni_lex_fail(&p->lex, args->axes_at,
+                            "%s goes along the last dimension, -1, or over everything here: the signature gives the "
+                            "others no names, as x: T[n, c] does",
+                            name);
+    }
+    if (p->typed) return TN_OK;
+    f->names_axes |= !row;
+    while (given->front >> f->n_front) f->n_front++;
+    while (given->back >> f->n_back) f->n_back++;
+    return TN_OK;
 }
 
 static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char *name, tni_prim op, int32_t *node) {
@@ -213,9 +342,24 @@ static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char 
         return tni_parse_made(p, *node);
     }
     if (args.count != 1) return wrong_count(p, at, name, pairs ? 2 : 1, args.count);
-    int reach = p->formula ? (args.last ? TNI_OVER_ROW : TNI_OVER_ALL) : p->kind;
-    if (reach == TNI_OVER_ROW && p->typed) TN_TRY(check_last_dim(p, at, name, args.nodes[0]));
+    int reach = p->kind;
+    if (p->formula) TN_TRY(reach_of(p, name, &args, &reach));
     *node = tni_node3(p->g, op, reach, args.nodes[0], -1, -1);
+    return tni_parse_made(p, *node);
+}
+
+/* softmax(x), norm(x, axis=0): a formula whose reductions go as far as the call says. */
+static tn_status parse_composed(tni_parser *p, const tni_token *at, const tni_composite *c, int32_t *node) {
+    arguments args;
+    int reach = p->kind;
+    TN_TRY(parse_arguments(p, c->name, true, &args));
+    if (args.count != 1) return wrong_count(p, at, c->name, 1, args.count);
+    if (c->composing == TNI_COMPOSED_ROWS && !args.axes.any) {
+        args.axes = (axes_given){.any = true, .back = 1};
+        args.axes_at = at->at;
+    }
+    if (p->formula) TN_TRY(reach_of(p, c->name, &args, &reach));
+    *node = tni_template(p->g, c->formula, (int32_t[5]){args.nodes[0], -1, -1, -1, -1}, reach);
     return tni_parse_made(p, *node);
 }
 
@@ -310,7 +454,7 @@ static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int
         case TNI_P_ATTR: made[i] = tni_const(p->g, n->type, number); break;
         case TNI_P_ATTR_IS: made[i] = tni_const(p->g, TN_BOOL, v->choice == (int)n->value); break;
         case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_ATTR_UNSET); break;
-        default: made[i] = tni_node3(p->g, (tni_prim)n->op, n->kind, arg[0], arg[1], arg[2]); break;
+        default: made[i] = tni_node3(p->g, (tni_prim)n->op, (int)n->kind, arg[0], arg[1], arg[2]); break;
         }
     }
     *node = made[row->outputs[0].node];
@@ -372,17 +516,19 @@ static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
     arguments args;
     int op = op_named(name, is_function);
-    const tni_composite *composite = composite_named(name);
     tn_type type = cast_named(name);
     TN_TRY(parse_arguments(p, name, false, &args));
+    const tni_composite *composite = composite_named(name, args.count);
     int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
     if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
     for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
+    if (op == TNI_P_DETACH && p->formula) p->formula->detaches = true;
     if (op == TNI_P_SUM_TO) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
     if (op >= 0) {
         *node = tni_node3(p->g, (tni_prim)op, 0, args.nodes[0], args.nodes[1], args.nodes[2]);
     } else if (composite) {
-        *node = tni_template(p->g, composite->formula, (int32_t[5]){args.nodes[0], args.nodes[1], -1, -1, -1}, 0);
+        *node = tni_template(p->g, composite->formula,
+                             (int32_t[5]){args.nodes[0], args.nodes[1], args.nodes[2], -1, -1}, 0);
     } else {
         *node = tni_node3(p->g, TNI_P_CAST, (int)type, args.nodes[0], -1, -1);
     }
@@ -399,9 +545,13 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (attr >= 0 && c->attrs[attr].kind == TNI_A_ACTIVATION) {
         return parse_activation(p, name, attr, node);
     }
+    const tni_own_function *own = tni_own_named(p, text);
+    if (own) return tni_parse_own_call(p, own, name, node);
     const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
     if (row) return parse_row(p, name, row, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);
+    const tni_composite *composite = composite_named(text, 1);
+    if (composite && composite->composing) return parse_composed(p, name, composite, node);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);
     return reduction >= 0 ? parse_reduction(p, name, text, (tni_prim)reduction, node)

@@ -7,6 +7,7 @@ typedef enum form {
     ALONE_ROW, /* one input, a result without the last dimension: x: T[*s, n] */
     SHARED,    /* x: T[~*s], b: T[~*s] -> y: T[*s] */
     OWN,       /* x: T[*s_x], b: T[*s_b] -> y: T[broadcast(*s_x, *s_b)], and what print_own_shape has */
+    NAMED,     /* x: T[dim0, *dims], b: T[dim0, *dims] -> y: T[*dims]: axes are reduced */
 } form;
 
 static uint64_t all_inputs(const tni_scope *scope) {
@@ -43,15 +44,29 @@ static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
 
 static form choose_form(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
     bool single = (all & (all - 1)) == 0, row = false;
+    if (f->axes.n_items) return NAMED;
     for (int i = 0; i < scope->n_outputs; i++) {
         row |= known(f->graph.nodes[scope->output_nodes[i]].extent, all).row != 0;
     }
     return single ? (row ? ALONE_ROW : ALONE) : can_share(f, scope, all) ? SHARED : OWN;
 }
 
-static void print_input_shape(tni_text *text, form how, const char *name) {
+/* The items that a value has; those that a reduction took are gone. */
+static void print_items(tni_text *text, const tni_axes *axes, uint64_t has) {
+    const char *before = "[";
+    for (int k = 0; k < axes->n_items; k++) {
+        if (!(has >> k & 1)) continue;
+        tni_text_add(text, "%s%s", before, axes->items[k].key);
+        before = ", ";
+    }
+    tni_text_add(text, "]");
+}
+
+static void print_input_shape(tni_text *text, const tni_axes *axes, form how, const char *name) {
     static const char *const shapes[] = {[ALONE] = "[*s]", [ALONE_ROW] = "[*s, n]", [SHARED] = "[~*s]"};
-    if (how == OWN) {
+    if (how == NAMED) {
+        print_items(text, axes, ~(uint64_t)0);
+    } else if (how == OWN) {
         tni_text_add(text, "[*s_%s]", name);
     } else {
         tni_text_add(text, "%s", shapes[how]);
@@ -73,9 +88,11 @@ static void print_own_shape(tni_text *text, const tni_scope *scope, tni_extent e
     tni_text_add(text, function ? ")]" : "]");
 }
 
-static void print_output_shape(tni_text *text, form how, const tni_scope *scope, tni_extent e) {
+static void print_output_shape(tni_text *text, const tni_axes *axes, form how, const tni_scope *scope, tni_extent e) {
     if (tni_is_scalar(e)) {
         tni_text_add(text, "[]");
+    } else if (how == NAMED) {
+        print_items(text, axes, e.full);
     } else if (how == OWN) {
         print_own_shape(text, scope, e);
     } else {
@@ -103,7 +120,7 @@ static tn_status print_outputs(tni_text *text, const tni_fuse *f, const tni_scop
                 scope->outputs[i], scope->outputs[i]);
         }
         tni_text_add(text, "%s%s: %s", i ? ", " : " -> ", scope->outputs[i], type);
-        print_output_shape(text, how, scope, known(node->extent, all));
+        print_output_shape(text, &f->axes, how, scope, how == NAMED ? node->extent : known(node->extent, all));
     }
     return TN_OK;
 }
@@ -112,7 +129,7 @@ tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *nam
     uint64_t all = all_inputs(scope);
     form how = choose_form(f, scope, all);
     tni_text text = {0};
-    tni_text_add(&text, "%s(", name);
+    tni_text_add(&text, f->graph.masks[0] == TN_INTS ? "%s<T: int>(" : "%s(", name);
     for (int i = 0; i < scope->n_inputs; i++) {
         tni_text_add(&text, "%s%s: ", i ? ", " : "", scope->inputs[i]);
         if (scope->is_seed[i]) {
@@ -120,7 +137,7 @@ tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *nam
             continue;
         }
         tni_text_add(&text, scope->is_bool[i] ? "bool" : "T");
-        print_input_shape(&text, how, scope->inputs[i]);
+        print_input_shape(&text, &f->axes, how, scope->inputs[i]);
         if (scope->is_updated[i]) tni_text_add(&text, "!");
     }
     const char *attrs = scope->attrs ? scope->attrs : "";

@@ -143,10 +143,20 @@ static const struct bits {
 };
 enum { BITS = sizeof bits / sizeof bits[0], BIT_LEVELS = 4 };
 
+/* A value of the type that the inputs of a formula without a signature have. `^` alone may be meant as a power. */
+static void note_bits(const tni_parser *p, const struct bits *how, int32_t node) {
+    const char *text = p->lex.text;
+    bool power = how->token == '^' && !strpbrk(text, "&|~") && !strstr(text, "<<") && !strstr(text, ">>");
+    if (!p->formula || p->typed || power || node < 0) return;
+    p->formula->takes_bits |= p->g->nodes[node].type == TNI_TY_VAR;
+}
+
 static tn_status make_bits(tni_parser *p, const struct bits *how, int32_t at, int32_t a, int32_t b, int32_t *node) {
     tni_class of_a = tni_class_of(p->g, p->g->nodes[a].type);
     tni_class of_b = b >= 0 ? tni_class_of(p->g, p->g->nodes[b].type) : of_a;
     if (of_a > TNI_CLASS_INT || of_b > TNI_CLASS_INT) {
+        note_bits(p, how, a);
+        note_bits(p, how, b);
         bool either = (of_a > TNI_CLASS_INT ? of_a : of_b) == TNI_CLASS_ANY;
         return tni_lex_fail(&p->lex, at, "'%.*s' takes integers or truth values, and this %s a float; %s",
                             how->token >= TNI_END ? 2 : 1, p->lex.text + at, either ? "can be" : "is", how->hint);

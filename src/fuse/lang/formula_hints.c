@@ -12,10 +12,15 @@ static const struct {
 } elsewhere[] = {
     {"absolute", "abs(x)"},
     {"addcmul", "a + b * c"},
-    {"all", "sum(x == 0) == 0"},
     {"amax", "max(x, axis=-1)"},
     {"amin", "min(x, axis=-1)"},
-    {"any", "sum(x != 0) > 0"},
+    {"arccos", "acos(x)"},
+    {"arccosh", "acosh(x)"},
+    {"arcsin", "asin(x)"},
+    {"arcsinh", "asinh(x)"},
+    {"arctan", "atan(x)"},
+    {"arctan2", "atan2(y, x)"},
+    {"arctanh", "atanh(x)"},
     {"average", "mean(x)"},
     {"bfloat16", "bf16(x)"},
     {"bitwise_and", "a & b"},
@@ -23,17 +28,15 @@ static const struct {
     {"bitwise_or", "a | b"},
     {"bitwise_xor", "a ^ b"},
     {"cast", "f32(x), or the name of another type"},
-    {"ceil", "-floor(-x)"},
     {"clip", "clamp(x, low, high)"},
-    {"cosh", "(exp(x) + exp(-x)) / 2"},
+    {"count_nonzero", "sum(x != 0)"},
     {"divide", "a / b"},
     {"dot", "sum(a * b, -1)"},
     {"double", "f64(x)"},
     {"dropout", "where(rand(seed) < p, 0, x / (1 - p))"},
-    {"erfc", "1 - erf(x)"},
-    {"exp2", "2 ** x"},
     {"expit", "sigmoid(x)"},
     {"fabs", "abs(x)"},
+    {"fix", "trunc(x)"},
     {"float", "f32(x)"},
     {"float16", "f16(x)"},
     {"float32", "f32(x)"},
@@ -41,7 +44,9 @@ static const struct {
     {"floor_divide", "floor(a / b)"},
     {"fmod", "a % b, which has the sign of b"},
     {"full_like", "expand(value, x)"},
+    {"gammaln", "lgamma(x)"},
     {"half", "f16(x)"},
+    {"hard_tanh", "hardtanh(x)"},
     {"heaviside", "where(x > 0, 1, 0)"},
     {"hypot", "sqrt(a * a + b * b)"},
     {"int", "i32(x)"},
@@ -49,23 +54,18 @@ static const struct {
     {"int32", "i32(x)"},
     {"int64", "i64(x)"},
     {"int8", "i8(x)"},
-    {"isfinite", "abs(x) < inf"},
-    {"isinf", "abs(x) == inf"},
-    {"isnan", "x != x"},
+    {"l2norm", "norm(x)"},
     {"layer_norm", "(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5)"},
     {"len", "count(x)"},
     {"length", "count(x)"},
     {"lerp", "a + w * (b - a)"},
-    {"log10", "log(x) / 2.302585092994046"},
-    {"log2", "log(x) / 0.6931471805599453"},
-    {"log_softmax", "x - logsumexp(x, -1)"},
-    {"logaddexp", "max(a, b) + log1p(exp(-abs(a - b)))"},
     {"logical_and", "a and b"},
     {"logical_not", "not a"},
     {"logical_or", "a or b"},
     {"logical_xor", "a != b"},
     {"logit", "log(x / (1 - x))"},
     {"logsigmoid", "-softplus(-x)"},
+    {"logsoftmax", "log_softmax(x)"},
     {"long", "i64(x)"},
     {"masked_fill", "where(mask, value, x)"},
     {"mod", "a % b"},
@@ -73,7 +73,6 @@ static const struct {
     {"nan_to_num", "where(x != x, 0, x)"},
     {"neg", "-x"},
     {"negative", "-x"},
-    {"norm", "sqrt(sum(x * x, -1))"},
     {"normal", "sqrt(-2 * log(1 - rand(seed))) * cos(2 * pi * rand(seed, 1))"},
     {"numel", "count(x)"},
     {"ones_like", "expand(1, x)"},
@@ -81,19 +80,18 @@ static const struct {
     {"randn", "sqrt(-2 * log(1 - rand(seed))) * cos(2 * pi * rand(seed, 1))"},
     {"random", "rand(seed)"},
     {"reciprocal", "1 / x"},
-    {"relu6", "clamp(x, 0, 6)"},
+    {"reduce_max", "max(x)"},
+    {"reduce_mean", "mean(x)"},
+    {"reduce_sum", "sum(x)"},
     {"remainder", "a % b"},
     {"rms_norm", "x * rsqrt(mean(x * x, -1) + 1e-6)"},
     {"shape", "count(x), or count(x, -1) for the last dimension"},
-    {"sinh", "(exp(x) - exp(-x)) / 2"},
     {"size", "count(x)"},
-    {"softmax", "exp(x - logsumexp(x, -1))"},
-    {"std", "sqrt(var(x)), where var divides by the count"},
+    {"stop_gradient", "detach(x)"},
     {"subtract", "a - b"},
     {"swish", "silu(x)"},
-    {"tan", "sin(x) / cos(x)"},
-    {"trunc", "sign(x) * floor(abs(x))"},
     {"uint8", "u8(x)"},
+    {"vector_norm", "norm(x)"},
     {"zeros_like", "expand(0, x)"},
 };
 
@@ -108,9 +106,6 @@ static const struct {
     {" cat concat concatenate stack split chunk reshape view permute transpose squeeze unsqueeze flatten t T pad ",
      "a formula does not rearrange its inputs: give it the values as it should read them"},
     {" to astype type type_as ", "a cast is written f32(x), or with the name of another type"},
-    {" detach stop_gradient ", "every input has its gradient: detach the input before the call"},
-    {" prod atan arctan asin arcsin acos arccos atan2 arctan2 lgamma digamma erfinv ",
-     "compute it outside of the formula"},
 };
 
 static const char *why_outside(const char *name) {
@@ -136,9 +131,13 @@ typedef struct nearest {
     int distance; /* of the name; 0: there is none */
 } nearest;
 
+/* Of two that are as near, the one of the same length: tahn is tanh, and not tan. */
 static void consider(nearest *best, const char *name) {
     int distance = tni_misspelt(best->wanted, name);
-    if (!distance || (best->distance && distance >= best->distance)) return;
+    bool has_alike = best->name && strlen(best->name) == strlen(best->wanted),
+         alike = strlen(name) == strlen(best->wanted);
+    if (!distance || (best->distance && distance > best->distance)) return;
+    if (distance == best->distance && (has_alike || !alike)) return;
     best->distance = distance;
     best->name = name;
 }

@@ -30,10 +30,13 @@ tn_status tni_parse_copy_name(tni_parser *p, const char **name) {
 }
 
 tni_named *tni_find_name(tni_parser *p, const char *name) {
+    tni_named *found = NULL;
     for (int i = 0; i < p->n_names; i++) {
-        if (strcmp(p->names[i].name, name) == 0) return &p->names[i];
+        bool seen = p->names[i].call == 0 || p->names[i].call == p->call;
+        if (!seen || strcmp(p->names[i].name, name) != 0) continue;
+        if (!found || p->names[i].call) found = &p->names[i]; /* what a function takes comes before the formula's */
     }
-    return NULL;
+    return found;
 }
 
 /* An input of a signature of bare names. */
@@ -70,7 +73,7 @@ tn_status tni_new_input(tni_parser *p, int32_t at, const char *name, bool is_boo
     if (input == scope->n_inputs) scope->inputs[scope->n_inputs++] = name; /* else a bare signature has its place */
     scope->is_bool[input] = is_bool;
     scope->is_seed[input] = is_seed;
-    tni_extent extent = {is_seed ? 0 : (uint64_t)1 << input, 0};
+    tni_extent extent = {is_seed ? 0 : p->named ? p->g->all : (uint64_t)1 << input, 0};
     int type = is_seed ? TN_I64 : is_bool ? TN_BOOL : TNI_TY_VAR;
     int32_t node = tni_leaf(p->g, TNI_P_INPUT, input, 0, type, extent);
     TN_TRY(tni_parse_made(p, node));
@@ -208,6 +211,7 @@ static tn_status assign(tni_parser *p, int32_t at, const char *name, bool update
         return tni_lex_fail(&p->lex, at, "'%s' was read as the constant before; assign it first", name);
     }
     TN_TRY(check_word(p, at, name));
+    if (tni_own_named(p, name)) return tni_lex_fail(&p->lex, at, "'%s' is a function already", name);
     bool input = is_declared(p, name) && !named;
     if (input && !update)
         return tni_lex_fail(&p->lex, at, "'%s' is an input; '%s! = …' updates it in place", name, name);
@@ -268,6 +272,11 @@ static tn_status parse_statement(tni_parser *p) {
     const char *name;
     bool update;
     int32_t node, at = p->lex.token.at;
+    if (tni_at_definition(p)) {
+        TN_TRY(tni_parse_definition(p));
+        return skip_separators(p);
+    }
+    p->n_known = p->n_functions;
     TN_TRY(take_target(p, &name, &update));
     TN_TRY(parse_right_side(p, &node));
     bool bare = !name;
@@ -345,6 +354,11 @@ static tn_status collect_free(tni_parser *p) {
                             p->scope->inputs[i]);
     }
     if (any || p->scope->n_outputs) return TN_OK;
+    if (p->n_functions) {
+        const char *function = p->functions[0].name;
+        return tni_lex_expected(&p->lex, "an expression that calls %s; a formula with that name is written %s(…) : …",
+                                function, function);
+    }
     return tni_lex_expected(&p->lex, "an expression, or 'name = …'");
 }
 
@@ -383,9 +397,10 @@ static tn_status declare_inputs(tni_parser *p) {
 /* Without a signature each input has dimensions of its own, which broadcast. */
 static void set_graph_items(tni_parser *p) {
     const tni_axes *axes = &p->formula->axes;
-    int n = p->typed ? axes->n_items : TNI_MAX_ARGS;
+    int n = p->typed || p->named ? axes->n_items : TNI_MAX_ARGS;
     p->g->all = n ? ~(uint64_t)0 >> (64 - n) : 0;
-    bool by_name = p->typed && !axes->numpy;
+    bool by_name = p->named || (p->typed && !axes->numpy);
+    for (int i = 0; by_name && i < n; i++) p->g->items[i] = axes->items[i].key;
     p->g->tail = by_name && n ? (uint64_t)1 << (n - 1) : p->g->all;
     p->g->tail_pack = !by_name || (n && axes->items[n - 1].pack);
 }
@@ -397,6 +412,7 @@ tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, 
     p->formula = formula;
     p->scope = scope;
     p->typed = formula->contract != NULL;
+    p->named = !p->typed && formula->axes.n_items > 0;
     p->bare = scope->bare;
     p->lex = (tni_lexer){.text = text, .what = "formula", .token = {.kind = TNI_END, .at = begin}};
     const tni_contract *signature = tni_parse_attrs(p);

@@ -5,10 +5,20 @@
 
 #include "formula_lex.h"
 
-typedef struct tni_named {
+enum { TNI_OWN_FUNCTIONS = 64, TNI_FUNCTION_INPUTS = 8 }; /* that a formula defines, and what one takes, at most */
+
+/* f(a, b) = a * b: each call reads the text again, with values for a and b. */
+typedef struct tni_own_function {
     const char *name;
+    int32_t n_inputs, at; /* at: where its expression begins */
+    const char *inputs[TNI_FUNCTION_INPUTS];
+} tni_own_function;
+
+typedef struct tni_named {
+    const char *name; /* "": free */
     int32_t node;
     int32_t input; /* of the scope or the contract; -1: a local */
+    int32_t call;  /* of the function whose input it is; 0: the formula's own */
     bool used;
     int32_t at; /* where it is assigned */
 } tni_named;
@@ -19,9 +29,15 @@ typedef struct tni_parser {
     tni_fuse *formula; /* NULL: a template */
     tni_scope *scope;
     bool typed;         /* there is a signature with types */
+    bool named;         /* there is none, and the dimensions have names: axes are reduced */
     tni_contract *bare; /* of a signature of bare names: its attributes, and nothing else that counts; NULL: none */
     int32_t n_names;
     tni_named names[TNI_FUSE_NAMES];
+    int32_t n_functions;
+    tni_own_function functions[TNI_OWN_FUNCTIONS];
+    int32_t n_known; /* functions that can be called here: those before the one whose text is read */
+    int32_t call;    /* of a function whose text is read; 0: none */
+    int32_t n_calls;
     int32_t depth;        /* of recursion */
     int32_t brackets;     /* open ones: line ends are blanks inside */
     bool want_truth;      /* the expression that begins here is a condition */
@@ -42,6 +58,13 @@ tn_status tni_parse_expression(tni_parser *p, int32_t *node);
 tn_status tni_parse_condition(tni_parser *p, int32_t *node);
 tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node); /* behind the '(' */
 bool tni_is_function(const char *name);
+/* formula_functions.c: f(a, b) = … where a statement begins, and calls of it, behind the '(' */
+bool tni_at_definition(const tni_parser *p);
+tn_status tni_parse_definition(tni_parser *p);
+const tni_own_function *tni_own_named(const tni_parser *p, const char *name); /* NULL: none */
+tn_status tni_parse_own_call(tni_parser *p, const tni_own_function *function, const tni_token *at, int32_t *node);
+bool tni_begins_list(const tni_parser *p); /* behind this token */
+void tni_go_to_list(tni_parser *p);        /* to the '[' behind it: elsewhere there are no lists */
 /* Of every function, one after the other; "" where there is none, NULL at the end. */
 const char *tni_function_name(int index);
 bool tni_is_reserved(const char *name); /* a word of the language, or a number that has no other name */

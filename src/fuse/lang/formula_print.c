@@ -75,6 +75,23 @@ static void print_operator(printer *p, const tni_gnode *node) {
     print_node(p, node->arg[1], power ? SIGN : row->binds + 1);
 }
 
+/* A size such as 2 * n has no name: it is told by its place, which no pack stands before. */
+static void print_items(printer *p, uint32_t items) {
+    const char *before = items & (items - 1) ? ", axis=[" : ", axis=";
+    for (int k = 0; k < TN_MAX_RANK; k++) {
+        const char *key = p->g->items[k];
+        if (!(items >> k & 1) || !key) continue;
+        tni_text_add(p->text, "%s", before);
+        before = ", ";
+        if (strpbrk(key, " +-/%()[]") || (key[0] >= '0' && key[0] <= '9')) {
+            tni_text_add(p->text, "%d", k);
+        } else {
+            tni_text_add(p->text, "%s", key + (key[0] == '*'));
+        }
+    }
+    if (items & (items - 1)) tni_text_add(p->text, "]");
+}
+
 static void print_function(printer *p, const tni_gnode *node) {
     const char *name = node->op == TNI_P_CAST ? tn_type_name((tn_type)node->kind) : tni_prims[node->op].name;
     tni_text_add(p->text, "%s(", name);
@@ -85,6 +102,7 @@ static void print_function(printer *p, const tni_gnode *node) {
     bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
     bool extreme = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* max(a, -1) could mean two things */
     if (reaches && node->kind == TNI_OVER_ROW) tni_text_add(p->text, extreme ? ", axis=-1" : ", -1");
+    if (reaches && tni_is_over_items(node->kind)) print_items(p, tni_items_over(node->kind));
     tni_text_add(p->text, ")");
 }
 

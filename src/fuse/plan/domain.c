@@ -70,6 +70,7 @@ static tn_status measure_all(placer *p) {
     int32_t n = 0;
     for (int k = 0; k < axes->n_items; k++) {
         p->first[k] = n;
+        for (int d = 0; d < p->rank[k] && n + d < TN_MAX_RANK; d++) p->domain->items[k] |= 1u << (n + d);
         n += p->rank[k];
     }
     p->domain->n_dims = n;
@@ -219,6 +220,13 @@ tn_status tni_specialize_in(const tni_fuse *f, const tni_domain *domain, const t
     return tni_specialize(f, &form, made);
 }
 
+uint32_t tni_reduced_mask(const tni_domain *d, uint32_t kind, uint32_t mask) {
+    if (!tni_is_over_items(kind)) return kind == TNI_OVER_ALL ? mask : mask & d->tail;
+    uint32_t gone = 0, items = tni_items_over(kind);
+    for (int k = 0; k < TN_MAX_RANK; k++) gone |= items >> k & 1 ? d->items[k] : 0;
+    return mask & gone;
+}
+
 uint32_t tni_node_mask(const tni_domain *d, const tni_gnode *node, const uint32_t *masks) {
     uint32_t made = 0, first = node->arg[0] >= 0 ? masks[node->arg[0]] : 0;
     switch (node->op) {
@@ -230,7 +238,7 @@ uint32_t tni_node_mask(const tni_domain *d, const tni_gnode *node, const uint32_
     case TNI_P_SUM_TO: return first & masks[node->arg[1]];
     default: break;
     }
-    if (tni_is_reduction(node->op)) return node->kind == TNI_OVER_ALL ? 0 : first & ~d->tail;
+    if (tni_is_reduction(node->op)) return first & ~tni_reduced_mask(d, node->kind, first);
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= masks[node->arg[k]];
     return made;
 }

@@ -96,7 +96,8 @@ static int32_t find_most(const tni_binding *b, int32_t node, bool *guarded) {
     *guarded = inner >= 0 && is_number(b, node_at(b, most)->arg[1], 0);
     if (*guarded) most = inner;
     if (!is_op(b, most, TNI_P_RMAX) || argument(b, most, 0) != x) return -1;
-    bool alike = lane_of(b, node) == lane_of(b, x) && lane_of(b, most) == lane_of(b, x);
+    bool alike = b->mask[most] == b->mask[node] && lane_of(b, node) == lane_of(b, x) &&
+                 lane_of(b, most) == lane_of(b, x);
     return alike && lane_of(b, x) >= TNI_LANE_F32 ? most : -1;
 }
 

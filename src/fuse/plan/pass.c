@@ -309,8 +309,9 @@ static tn_status has_steps(const tni_planner *p, bool *steps) {
         bool behind = false;
         for (int k = 0; k < 3 && n->arg[k] >= 0; k++) behind |= rounded[tni_resolve(p->b, n->arg[k])];
         const bool whole = n->op == TNI_P_CAST && tni_class_of(g, n->kind) != TNI_CLASS_FLOAT;
-        const bool is_step = whole || n->op == TNI_P_FLOOR || n->op == TNI_P_ROUND || n->op == TNI_P_SIGN ||
-                             n->op == TNI_P_MOD || tni_prims[n->op].typing == TNI_TYPED_TEST;
+        const bool is_step = whole || n->op == TNI_P_FLOOR || n->op == TNI_P_CEIL || n->op == TNI_P_TRUNC ||
+                             n->op == TNI_P_ROUND || n->op == TNI_P_SIGN || n->op == TNI_P_MOD ||
+                             tni_prims[n->op].typing == TNI_TYPED_TEST;
         *steps |= p->needed[i] && p->memory_of[i] < 0 && is_step && behind;
         rounded[i] = p->memory_of[i] < 0 && (behind || tni_prims[n->op].typing == TNI_TYPED_FLOAT);
     }

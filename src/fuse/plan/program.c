@@ -36,7 +36,7 @@ static void count_elements(tni_binding *b) {
         b->mask[i] = tni_node_mask(&b->domain, node, b->mask);
         if (node->op != TNI_P_COUNT) continue;
         uint32_t of = b->mask[node->arg[0]];
-        if (node->kind == TNI_OVER_ROW) of &= b->domain.tail;
+        of = tni_reduced_mask(&b->domain, node->kind, of);
         *node = (tni_gnode){.op = TNI_P_CONST,
                             .type = node->type,
                             .arg = {-1, -1, -1},

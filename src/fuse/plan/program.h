@@ -27,7 +27,8 @@ int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 typedef struct tni_domain {
     int32_t n_dims;
     int64_t size[TN_MAX_RANK];
-    uint32_t tail; /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
+    uint32_t tail;               /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
+    uint32_t items[TN_MAX_RANK]; /* by name: the dimensions of each item of the formula's shapes */
     struct {
         uint32_t mask;                /* dimensions that it has with a size other than 1 */
         int64_t strides[TN_MAX_RANK]; /* 0 where it has not */
@@ -44,6 +45,8 @@ tn_status tni_specialize_in(const tni_fuse *formula, const tni_domain *domain, c
                             tni_specialized *made);
 /* The dimensions of a node; `masks` has those of the nodes before it. */
 uint32_t tni_node_mask(const tni_domain *domain, const tni_gnode *node, const uint32_t *masks);
+/* The dimensions that a reduction or a count of this kind goes over, of a value that has `mask`. */
+uint32_t tni_reduced_mask(const tni_domain *domain, uint32_t kind, uint32_t mask);
 int64_t tni_mask_count(const tni_domain *domain, uint32_t mask);
 /* Of memory that has the mask's dimensions and lies densely. */
 void tni_mask_strides(const tni_domain *domain, uint32_t mask, int64_t *strides);

@@ -110,6 +110,8 @@ static void add_to(const tni_gnode *node, double *sum, double x) {
     if (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) {
         bool better = node->op == TNI_P_RMAX ? x > *sum : x < *sum;
         if (better || isnan(x)) *sum = isnan(*sum) ? *sum : x;
+    } else if (node->op == TNI_P_PROD) {
+        *sum *= x;
     } else {
         *sum += x;
     }
@@ -119,6 +121,7 @@ static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, do
     uint32_t from = e->masks[node->arg[0]];
     const double *x = e->values[node->arg[0]];
     double start = node->op == TNI_P_RMAX ? -(double)INFINITY : node->op == TNI_P_RMIN ? (double)INFINITY : 0;
+    if (node->op == TNI_P_PROD) start = 1;
     for (int64_t i = 0; i < tni_mask_count(&e->domain, mask); i++) to[i] = start;
     walk w = walk_over(e, from);
     walk_value(&w, 0, mask);
@@ -129,7 +132,7 @@ static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, do
 
 static int64_t count_of(const evaluation *e, const tni_gnode *node) {
     uint32_t of = e->masks[node->arg[0]];
-    return tni_mask_count(&e->domain, node->kind == TNI_OVER_ROW ? of & e->domain.tail : of);
+    return tni_mask_count(&e->domain, tni_reduced_mask(&e->domain, node->kind, of));
 }
 
 /* `real`: the first argument is a float. */

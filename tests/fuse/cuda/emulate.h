@@ -231,6 +231,15 @@ static inline f32 rsqrtf(f32 a) {
 static inline f64 rsqrt(f64 a) {
     return 1 / sqrt(a);
 }
+/* To 2e-3, then by Newton's method. */
+static inline f64 erfinv(f64 y) {
+    f64 l = log1p(-y * y), b = 2 / (M_PI * 0.147) + 0.5 * l, x = copysign(sqrt(sqrt(b * b - l / 0.147) - b), y);
+    for (int k = 0; k < 5; k++) x -= (erf(x) - y) * 0.886226925452758 * exp(x * x);
+    return x;
+}
+static inline f32 erfinvf(f32 y) {
+    return (f32)erfinv((f64)y);
+}
 
 /* What follows stands in for files of src/cuda/device. */
 namespace tn {

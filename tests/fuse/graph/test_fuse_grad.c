@@ -9,6 +9,10 @@ static const char *const texts[][3] = {
     {"relu(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = where(0 < y, dy, 0.0)"},
     {"x * 2", "x: f_grad(dy)", "f_grad(dy: T[*s]) -> dx: T[*s]? : dx = dy * 2"},
     {"2 * dy", "dy: f_grad(dz)", "f_grad(dz: T[*s]) -> ddy: T[*s]? : ddy = dz * 2"},
+    /* what is detached is a number to the derivative, and alone it has one of 0 */
+    {"x * detach(x)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = dy * detach(x)"},
+    {"detach(x * 2)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = expand(0.0, x)"},
+    {"softmax(x)", "x: f_grad(y, dy)", "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = y * (dy - sum(dy * y, -1))"},
     {"x + b", "x, b: f_grad(x, b, dy)",
      "f_grad(x: T[*s_x], b: T[*s_b], dy: T[*s]) -> dx: T[*s_x]?, db: T[*s_b]? : dx = sum_to(dy, x); db = sum_to(dy, "
      "b)"},
@@ -258,6 +262,29 @@ static const char *const rows[][2] = {
     {"sum_to(x, b) * b", "1,3 2,1"},
     {"sum_to(sum(x) + x, b) * b", "2,3 3"},
     {"clamp(x, a, b)", "3,4 3,4 3,4"},
+    {"softmax(x) * log_softmax(w) + softmax(w * x, axis=0)", "3,4 3,4"},
+    {"norm(x, -1) * std(x) + norm(w)", "3,4 4"},
+    {"gate(a, b) = a * sigmoid(b); y = gate(x, w) + gate(w, x)", "3,4 4"},
+    {"prod(x, -1) * prod(w)", "3,4 4"},
+    {"prod(x, axis=0) + prod(x - 0.5, axis=[0, 1])", "3,4,2"},
+    /* along any dimensions */
+    {"sum(x * x, axis=0)", "3,4"},
+    {"x * max(x, axis=0) + min(x, axis=1)", "3,4,2"},
+    {"(x - mean(x, axis=[0, 2])) * rsqrt(var(x, axis=[0, 2]) + 0.1)", "3,4,2"},
+    {"t = exp(x - max(x, axis=1)); t / sum(t, axis=1)", "3,4,2"},
+    {"logsumexp(x, axis=0) * sum(x * w, -1)", "3,4 3,4"},
+    {"y = mean(x, axis=-2); z = var(x, axis=[-2, 0]) * sum(x)", "2,3,4"},
+    {"f(x: T[n, c, *s], g: T[c], b: T[n]) -> y: T[n, c, *s], z: T[c] : m = mean(x * b, axis=[n, s]); "
+     "y = (x - m) * g; z = m * sum(g * g, axis=c)",
+     "2,3,2,2 3 2"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[c] : sum(x * x, axis=n) * b", "3,4 4"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[n] : sum(x, c) * sum(b, c)", "3,4 4"},
+    {"exp2(x) + log2(x) * log10(x) + ceil(x) * trunc(x) * x", "3,4"},
+    {"atan(x) + sinh(x) * cosh(x) + asinh(x) / erfc(x) + atan2(x, w) + tan(x / 2)", "3,4 4"},
+    {"asin(x / 3) * acos(x / 4) + atanh(x / 3) * erfinv(x / 3) + acosh(x + 1)", "3,4"},
+    {"lgamma(x) * digamma(x) + polygamma(1, x) * polygamma(2, x)", "3,4"},
+    {"logaddexp(x, w) + relu6(5 * x) * hardtanh(x) + hardtanh(x, -3, w)", "3,4 4"},
+    {"where(isnan(x) or isinf(x), 1, x * x) * isfinite(x)", "3,4"},
     {"x % b", "3,4 3,4"},
     {"where(x > 0.7, x * b, b)", "3,4 4"},
     {"y = where(rand(seed) < 0.5, 0, x * 2)", "2 3,4"},
@@ -315,7 +342,17 @@ static void test_twice(void) {
                                            "relu(x) * x",
                                            "x * rsqrt(mean(x * x, -1) + 0.01)",
                                            "sum(x * y * y, -1)",
-                                           "x * y * sum(x * w, -1)"};
+                                           "x * y * sum(x * w, -1)",
+                                           "exp2(x) + log2(x) * log10(x) + tan(x / 2)",
+                                           "atan(x) * sinh(x) + cosh(x) / asinh(x)",
+                                           "atan2(x, y) * logaddexp(x, y)",
+                                           "asin(x / 3) * acos(x / 4) + atanh(x / 3) + acosh(x + 1)",
+                                           "erfc(x) * erfinv(x / 3) + lgamma(x) + digamma(x)",
+                                           "relu6(x) * hardtanh(x) * x",
+                                           "softmax(x)",
+                                           "prod(x, -1) * x",
+                                           "log_softmax(x) * y",
+                                           "norm(x) * std(x, -1)"};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         tni_fuse *f, *g = NULL;
         char *rule = NULL;
