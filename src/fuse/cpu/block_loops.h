@@ -60,6 +60,11 @@ typedef void (*tni_loop)(const void *const *arg, unsigned scalars, void *out, in
 #define TNI_HAS_REFERENCE 1
 #define TNI_HAS_NONE 0
 
+enum {
+    TNI_LONG_ROW = 64,        /* columns: such a row is worth a loop; */
+    TNI_LONG_ROW_MASKED = 24, /* where the machine has masks, such a one already is */
+};
+
 /* One set for each instruction set and precision (loops_cpu.c). */
 typedef struct tni_real_loops {
     tni_loop op[TNI_PRIMS];

@@ -6,9 +6,8 @@
 #include "core/host/arith.h"
 
 enum {
-    CHUNK = 256,         /* random numbers at a time */
-    MOST_OPERANDS = 128, /* of a compiled loop */
-    ENOUGH = 32768       /* elements for a thread to be worth waking */
+    CHUNK = 256,   /* random numbers at a time */
+    ENOUGH = 32768 /* elements for a thread to be worth waking */
 };
 
 /* One thread's view of a pass: where it is, and where values are. */
@@ -267,7 +266,7 @@ static void gather(const worker *w, const tni_step *s) {
     const tni_real_loops *loops = s->lane == TNI_LANE_INT ? NULL : tni_real_loops_of(s->lane);
     const char *from = w->at[s->arg[0]];
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
-    if (along == 0 && down == 0) { /* all of the block to one place */
+    if (along == 0 && down == 0 && !tni_sums_rows(w->pass, acc)) { /* all of the block to one place */
         *to = both(s->op, s->lane, *to, over_row(w, s, 0, bytes, w->rows * columns));
         return;
     }
@@ -306,7 +305,7 @@ static void run_loop(const worker *w, const tni_step *s) {
 
 /* The compiled loop of steps `first` …: everything that they point at, then all of them at once. */
 static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) {
-    char *memory[MOST_OPERANDS];
+    char *memory[TNI_MOST_OPERANDS];
     int32_t n = 0;
     for (int32_t i = first; i < first + place->count; i++) {
         const tni_step *s = &w->made->steps[i];
@@ -315,8 +314,9 @@ static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) 
         if (s->kind == TNI_STEP_GATHER && pending_of(w, s)) memory[n++] = (char *)pending_of(w, s);
         if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
     }
+    for (int32_t k = 0; k < place->n_more; k++) memory[n++] = block_of(w, place->more[k]);
     w->loops[place->number - 1](w->at, memory, tni_on_cpu(w->program)->constants, w->rows, w->columns, row_of(w),
-                                inner_of(w));
+                                inner_of(w), w->first);
 }
 
 static void run_steps(worker *w, const tni_segment *segment) {

@@ -198,15 +198,20 @@ static double min_of(const void *x, int64_t n) {
 
 /* ---- the same for a block of rows that lie behind each other ----------------------------------------------------- */
 
+/* Longer ones are compiled as loops of their own, which go as sum_all and most_of do. */
+TNI_INLINE bool is_short(int64_t n) {
+    return n <= SHORT && n < TNI_LONG_ROW;
+}
+
 TNI_INLINE void sum_each(const real *x, const real *y, int64_t rows, int64_t n, real *sums) {
     const short_rows s = short_rows_of(rows, n, n, 0);
-    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
-        vreal sum = y ? short_last(V_NATIVE, &s, x, r) * short_last(V_NATIVE, &s, y, r)
-                      : short_last(V_NATIVE, &s, x, r);
+    for (int64_t r = 0; r < rows && is_short(n); r++) {
+        vreal sum = {0};
         for (int k = 0; k < s.whole; k++) sum = add_one(sum, x, y, r * n + k * VL);
-        sums[r] = v_sum(sum);
+        const vreal last = short_last(V_NATIVE, &s, x, r);
+        sums[r] = v_sum(y ? v_fma(last, short_last(V_NATIVE, &s, y, r), sum) : sum + last);
     }
-    for (int64_t r = 0; r < rows && n > SHORT; r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
+    for (int64_t r = 0; r < rows && !is_short(n); r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
 }
 
 static void sum_rows(const void *x, const void *y, int64_t rows, int64_t n, void *sums) {
@@ -218,12 +223,12 @@ static void sum_rows(const void *x, const void *y, int64_t rows, int64_t n, void
 
 TNI_INLINE void most_each(const real *x, int64_t rows, int64_t n, const real sign, real *most) {
     const short_rows s = short_rows_of(rows, n, n, -sign * (real)INFINITY);
-    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
-        vreal all = short_last(V_NATIVE, &s, x, r) * sign;
+    for (int64_t r = 0; r < rows && is_short(n); r++) {
+        vreal all = v_set(-(real)INFINITY);
         for (int k = 0; k < s.whole; k++) all = v_max(all, v_load(V_NATIVE, x, r * n + k * VL) * sign);
-        most[r] = sign * v_hmax(all);
+        most[r] = sign * v_hmax(v_max(all, short_last(V_NATIVE, &s, x, r) * sign));
     }
-    for (int64_t r = 0; r < rows && n > SHORT; r++) most[r] = most_of(x + r * n, n, sign);
+    for (int64_t r = 0; r < rows && !is_short(n); r++) most[r] = most_of(x + r * n, n, sign);
 }
 
 static void max_rows(const void *x, int64_t rows, int64_t n, void *most) {

@@ -114,8 +114,9 @@ static tn_status make_room(tni_cpu_planner *c) {
     }
     c->direct = tni_arena_alloc(arena, n * sizeof *c->direct);
     c->taken = tni_arena_alloc(arena, n * sizeof *c->taken);
+    c->when = tni_arena_alloc(arena, n * sizeof *c->when);
     c->made->pending = tni_arena_alloc(kept, ((size_t)c->pass->n_accumulators + 1) * sizeof *c->made->pending);
-    if (!c->direct || !c->taken || !c->made->pending) return TN_NO_MEMORY;
+    if (!c->direct || !c->taken || !c->when || !c->made->pending) return TN_NO_MEMORY;
     if (!c->p->list) return TN_OK;
     c->made->first_unit = tni_arena_alloc(kept, ((size_t)c->b->program->n_parts + 1) * sizeof *c->made->first_unit);
     return c->made->first_unit ? TN_OK : TN_NO_MEMORY;

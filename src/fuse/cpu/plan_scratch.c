@@ -36,11 +36,13 @@ static void give(allocator *a, int32_t value) {
     a->holes[a->n_holes++] = (hole){*offset, bytes_of(a->c, &a->c->values[value])};
 }
 
-/* Only values of this segment alone are ever given back. */
+/* Only values of this segment alone are ever given back. Those of long rows stay: they are few, and a compiled loop may
+ * make elements of them again. */
 static bool ends_here(const allocator *a, int32_t value, int32_t step) {
     if (value < 0) return false;
     const tni_value *v = &a->c->values[value];
-    return !v->elsewhere && !v->crosses && v->last == step;
+    const bool stays = v->level != TNI_ELEMENT && a->c->pass->columns >= TNI_LONG_ROW;
+    return !v->elsewhere && !v->crosses && !stays && v->last == step;
 }
 
 static void give_arguments(allocator *a, const tni_step *step, int32_t index) {
