@@ -86,6 +86,9 @@ typedef struct tni_real_loops {
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);
+    /* The same for rows of n elements that lie `apart` elements from each other in memory. */
+    void (*load_rows)(tn_type type, const void *from, int64_t apart, void *to, int64_t rows, int64_t n);
+    void (*store_rows)(tn_type type, const void *from, void *to, int64_t apart, int64_t rows, int64_t n);
 } tni_real_loops;
 
 /* Two operations in one loop (pairs_cpu.c): the first on a and b, the second on its result and c. */

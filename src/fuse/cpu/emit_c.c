@@ -154,6 +154,15 @@ static void name_memory(tni_emitter *e, int32_t j) {
     tni_text_add(&e->begin, ", .q%d = memory[%d]", (int)j, (int)j);
 }
 
+/* Rows that do not lie behind each other: behind the memory comes how many bytes lie between two of them. Returns how
+ * many there are. */
+static int32_t print_padding(tni_emitter *e, const tni_memory *m, int32_t j) {
+    if (tni_is_contiguous(e->pass, e->made, m)) return 1;
+    e->by_rows = true;
+    tni_text_add(&e->row, "        in.q%d = memory[%d] + r * (intptr_t)memory[%d];\n", (int)j, (int)j, (int)j + 1);
+    return 2;
+}
+
 /* Sums of columns. q<j>: where they are; where values are pending first, these, and the sums behind them. Returns how
  * many that is. */
 static int32_t print_columns(tni_emitter *e, const tni_step *s, int32_t j) {
@@ -228,7 +237,9 @@ static int32_t print_gather(tni_emitter *e, const tni_step *s, int32_t j) {
 static int32_t print_memory_step(tni_emitter *e, const tni_step *s, int32_t j) {
     name_memory(e, j);
     if (s->kind == TNI_STEP_GATHER) return print_gather(e, s, j);
-    tn_type type = e->pass->memory[s->operand].type;
+    const tni_memory *m = &e->pass->memory[s->operand];
+    const tn_type type = m->type;
+    const int32_t count = print_padding(e, m, j);
     if (type != TN_BOOL) print_fetch(e, type, 'q', j);
     if (s->kind == TNI_STEP_STORE) {
         char arg[32];
@@ -247,7 +258,7 @@ static int32_t print_memory_step(tni_emitter *e, const tni_step *s, int32_t j) {
         tni_text_add(&e->body, "    vreal t%d[4];\n    load_all(%s, in->q%d, i, left, u, t%d);\n", (int)s->out,
                      type_name(type), (int)j, (int)s->out);
     }
-    return 1;
+    return count;
 }
 
 /* A step of another loop, for its value. */
@@ -256,10 +267,9 @@ static void print_again(tni_emitter *e, const tni_step *s) {
         print_loop_step(e, s);
     } else if (s->kind == TNI_STEP_EXPAND) {
         print_expand(e, s);
-    } else if (e->n_operands + e->n_more < TNI_MOST_OPERANDS) {
-        const int32_t j = e->n_operands + e->n_more;
+    } else if (e->n_operands + 2 <= TNI_MOST_OPERANDS) {
         e->more[e->n_more++] = s->operand;
-        print_memory_step(e, s, j);
+        e->n_operands += print_memory_step(e, s, e->n_operands);
     } else {
         e->text->failed = true; /* so many are not in a loop of at most MOST_STEPS */
     }
@@ -362,7 +372,9 @@ static int32_t count_operands(const tni_emitter *e) {
     int32_t n = 0;
     for (int32_t i = e->first; i < e->first + e->count; i++) {
         const tni_step *s = &e->made->steps[i];
-        n += s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE || s->kind == TNI_STEP_GATHER;
+        const bool moves = s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE;
+        n += moves || s->kind == TNI_STEP_GATHER;
+        n += moves && !tni_is_contiguous(e->pass, e->made, &e->pass->memory[s->operand]);
         n += s->kind == TNI_STEP_GATHER && e->made->pending[s->operand] >= 0;
     }
     return n;
@@ -424,12 +436,15 @@ static bool emit_pass(tni_emitter *e, const tni_pass *pass, tni_cpu_pass *made, 
     return room;
 }
 
+/* Is anything computed in it for each element? */
 static bool has_lane(const tni_program *program, int lane) {
     for (int32_t i = 0; i < program->n_passes; i++) {
         const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
         for (int32_t k = 0; k < made->n_steps; k++) {
-            bool here = made->steps[k].level == TNI_ELEMENT && made->steps[k].kind == TNI_STEP_LOOP;
-            if (here && made->steps[k].lane == lane) return true;
+            const tni_step *s = &made->steps[k];
+            const bool works = s->kind == TNI_STEP_LOOP || s->kind == TNI_STEP_GATHER;
+            const bool here = s->kind == TNI_STEP_REDUCE || (works && s->level == TNI_ELEMENT);
+            if (here && s->lane == lane) return true;
         }
     }
     return false;

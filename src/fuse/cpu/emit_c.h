@@ -22,10 +22,11 @@ typedef struct tni_emitter {
     uint8_t lane;           /* f32 or f64: what the text is about */
     int32_t first, count;   /* steps of this loop */
     bool by_rows;
-    bool settles;               /* has sums of columns with values that are pending */
-    bool free;                  /* so far: nothing of it is in the scratch memory, and rows lie behind each other */
-    int32_t n_operands, n_more; /* pieces of memory of its own steps, and of those that are done again */
-    int16_t *more;              /* (n_more) */
+    bool settles;       /* has sums of columns with values that are pending */
+    bool free;          /* so far: nothing of it is in the scratch memory, and rows lie behind each other */
+    int32_t n_operands; /* of `memory`: of its own steps, then of those that are done again */
+    int32_t n_more;
+    int16_t *more; /* (n_more): which memory these load */
     tni_text fields, begin, row, row_sums, body, chunk, chunk_end, row_end, *text;
     uint8_t constant_seen[TNI_LANES * TNI_FUSE_NODES];
 } tni_emitter;

@@ -158,6 +158,15 @@ static bool fits_gather(const tni_emitter *e, const tni_step *s) {
     return tni_sums_rows(e->pass, acc) && has_long_rows(e) && (down == 0 || down == 1) && !e->made->first_unit;
 }
 
+/* Elements that lie side by side, in rows that need not lie behind each other. */
+static bool fits_memory(const tni_emitter *e, const tni_step *s, const tni_memory *m) {
+    if (s->lane != e->lane || !(TN_BIT(m->type) & TN_FLOATS)) return false;
+    if (tni_is_contiguous(e->pass, e->made, m)) return true;
+    const bool rows = s->out < 0 || e->made->segments[e->values[s->out].segment].kind == TNI_SEGMENT_ROWS;
+    const int64_t *strides = m->strides + e->pass->n_dims;
+    return rows && strides[0] == 1 && strides[-1] >= e->pass->columns && has_long_rows(e);
+}
+
 static bool fits(const tni_emitter *e, const tni_step *s) {
     const tni_memory *m = s->operand >= 0 && s->operand < e->pass->n_memory ? &e->pass->memory[s->operand] : NULL;
     if (tni_is_neutral(s)) return true;
@@ -168,9 +177,8 @@ static bool fits(const tni_emitter *e, const tni_step *s) {
     case TNI_STEP_EXPAND: return s->lane == e->lane && (s->from_level == TNI_ONCE || has_long_rows(e));
     case TNI_STEP_LOAD:
         if (s->lane == TNI_LANE_BOOL) return m->type == TN_BOOL && tni_is_contiguous(e->pass, e->made, m);
-        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && tni_is_contiguous(e->pass, e->made, m);
-    case TNI_STEP_STORE:
-        return s->lane == e->lane && TN_BIT(m->type) & TN_FLOATS && tni_is_contiguous(e->pass, e->made, m);
+        return fits_memory(e, s, m);
+    case TNI_STEP_STORE: return fits_memory(e, s, m);
     case TNI_STEP_GATHER: return fits_gather(e, s);
     default: return false;
     }

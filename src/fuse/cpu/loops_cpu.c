@@ -299,13 +299,15 @@ static void settle(double *sums, void *pending, int64_t n) {
 TNI_INLINE void load_as(const tn_type t, const void *from, void *to, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) v_store(V_NATIVE, to, i, v_load(t, from, i));
-    for (; i < n; i++) r_store(V_NATIVE, to, i, r_load(t, from, i));
+    if (V_MASKS && i < n) v_store_n(V_NATIVE, to, i, n - i, v_load_n(t, from, i, n - i, 0));
+    for (; !V_MASKS && i < n; i++) r_store(V_NATIVE, to, i, r_load(t, from, i));
 }
 
 TNI_INLINE void store_as(const tn_type t, const void *from, void *to, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) v_store(t, to, i, v_load(V_NATIVE, from, i));
-    for (; i < n; i++) r_store(t, to, i, r_load(V_NATIVE, from, i));
+    if (V_MASKS && i < n) v_store_n(t, to, i, n - i, v_load_n(V_NATIVE, from, i, n - i, 0));
+    for (; !V_MASKS && i < n; i++) r_store(t, to, i, r_load(V_NATIVE, from, i));
 }
 
 static void load(tn_type type, const void *from, void *to, int64_t n) {
@@ -323,6 +325,39 @@ static void store(tn_type type, const void *from, void *to, int64_t n) {
     case TN_BF16: store_as(TN_BF16, from, to, n); break;
     case TN_F32: store_as(TN_F32, from, to, n); break;
     default: store_as(TN_F64, from, to, n); break;
+    }
+}
+
+/* Short rows are read with what lies behind them, as far as that is in rows of the same memory, and written over the
+ * values of the next, which come later. */
+TNI_INLINE void load_rows_as(const tn_type t, const void *from, int64_t apart, void *to, int64_t rows, int64_t n) {
+    const int64_t end = (rows - 1) * apart + n;
+    int64_t r = 0;
+    for (; r < rows && n < VL && apart > 0 && r * apart + VL <= end && (rows - r) * n >= VL; r++)
+        v_store(V_NATIVE, to, r * n, v_load(t, from, r * apart));
+    for (; r < rows; r++) load_as(t, r_at(t, from, r * apart), (real *)to + r * n, n);
+}
+
+static void load_rows(tn_type type, const void *from, int64_t apart, void *to, int64_t rows, int64_t n) {
+    switch (type) {
+    case TN_F16: load_rows_as(TN_F16, from, apart, to, rows, n); break;
+    case TN_BF16: load_rows_as(TN_BF16, from, apart, to, rows, n); break;
+    case TN_F32: load_rows_as(TN_F32, from, apart, to, rows, n); break;
+    default: load_rows_as(TN_F64, from, apart, to, rows, n); break;
+    }
+}
+
+/* What lies between the rows stays as it is. */
+TNI_INLINE void store_rows_as(const tn_type t, const real *from, void *to, int64_t apart, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; r++) store_as(t, from + r * n, r_at(t, to, r * apart), n);
+}
+
+static void store_rows(tn_type type, const void *from, void *to, int64_t apart, int64_t rows, int64_t n) {
+    switch (type) {
+    case TN_F16: store_rows_as(TN_F16, from, to, apart, rows, n); break;
+    case TN_BF16: store_rows_as(TN_BF16, from, to, apart, rows, n); break;
+    case TN_F32: store_rows_as(TN_F32, from, to, apart, rows, n); break;
+    default: store_rows_as(TN_F64, from, to, apart, rows, n); break;
     }
 }
 
@@ -350,4 +385,6 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .settle = settle,
     .load = load,
     .store = store,
+    .load_rows = load_rows,
+    .store_rows = store_rows,
 };
