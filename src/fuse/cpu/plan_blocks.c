@@ -55,7 +55,7 @@ static tn_status choose_block(tni_cpu_planner *c) {
         TN_TRY(try_block(c, block));
         const int64_t columns = c->pass->columns, scratch = c->made->scratch;
         bool large = block > TNI_BLOCK;
-        bool light = c->moving <= TNI_SCRATCH_FEW && scratch <= TNI_SCRATCH_FIXED;
+        bool light = block <= TNI_BLOCK_LIGHT && c->moving <= TNI_SCRATCH_FEW && scratch <= TNI_SCRATCH_FIXED;
         bool whole = c->pass->reduces && columns > TNI_BLOCK && columns <= block && scratch <= TNI_SCRATCH_ROW;
         if (large ? light || whole : scratch <= TNI_SCRATCH) break;
     }

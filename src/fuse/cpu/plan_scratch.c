@@ -52,10 +52,12 @@ static void give_arguments(allocator *a, const tni_step *step, int32_t index) {
     }
 }
 
-/* A loop may write over an argument, element by element, if both have elements of one size. */
+/* A loop may write over an argument, element by element, if both have elements of one size; over a single one never. */
 static bool may_overwrite(const tni_cpu_planner *c, const tni_step *step) {
-    if (step->kind != TNI_STEP_LOOP || step->scalars) return false;
+    if (step->kind != TNI_STEP_LOOP) return false;
     for (int k = 0; k < 3; k++) {
+        const bool single = step->scalars >> k & 1 && step->arg[k] >= 0;
+        if (single && bytes_of(c, &c->values[step->out]) == bytes_of(c, &c->values[step->arg[k]])) return false;
         if (step->arg[k] >= 0 && tni_lane_size(c->values[step->arg[k]].lane) != tni_lane_size(step->lane)) return false;
     }
     return true;

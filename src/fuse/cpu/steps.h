@@ -11,11 +11,12 @@
 
 enum {
     TNI_BLOCK = 2048,           /* elements */
-    TNI_BLOCK_MOST = 16384,     /* where next to nothing is kept between loops: long stretches are written faster */
+    TNI_BLOCK_LIGHT = 16384,    /* where next to nothing is kept between loops: long stretches are written faster */
+    TNI_BLOCK_MOST = 65536,     /* where it is one row, which is reduced, and fits into TNI_SCRATCH_ROW */
     TNI_SCRATCH = 40960,        /* bytes that a block's values should stay below: the first-level cache */
     TNI_SCRATCH_FEW = 4096,     /* that is next to nothing */
     TNI_SCRATCH_FIXED = 163840, /* and then what is the same for all blocks may take as much */
-    TNI_SCRATCH_ROW = 196608,   /* where a block is one row, which is reduced */
+    TNI_SCRATCH_ROW = 196608,   /* for such a row: the second-level cache */
     TNI_SCRATCH_MOST = 262144,  /* and must, since they are on the stack */
 };
 
