@@ -241,13 +241,13 @@ static void find_run(tni_emitter *e, int32_t past) {
     while (e->count > 0 && tni_is_neutral(&steps[e->first + e->count - 1])) e->count--;
 }
 
-/* One step alone is the interpreter's, whose own loop is as good. */
+/* One function alone is the interpreter's, whose own loop is as good. */
 static bool is_worth_it(const tni_emitter *e) {
     int32_t work = 0, heavy = 0;
     for (int32_t i = e->first; i < e->first + e->count; i++) {
         const tni_step *s = &e->made->steps[i];
         work += tni_is_neutral(s) ? 0 : s->pair >= 0 ? 2 : 1;
-        heavy += s->kind == TNI_STEP_REDUCE || (s->kind == TNI_STEP_LOOP && s->pair < 0 && tni_is_heavy(s->op));
+        heavy += s->kind == TNI_STEP_LOOP && s->pair < 0 && tni_is_heavy(s->op);
     }
     return work > 1 || (work == 1 && heavy == 0);
 }

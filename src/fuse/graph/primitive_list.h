@@ -184,7 +184,7 @@ PRIMITIVE(RMIN, NONE, NONE, NONE, NONE, NONE,
           .grad = {"where(a == y, d / sum(where(a == y, 1.0, 0.0)), 0.0)"}, .torch = "amin")
 PRIMITIVE(VAR, NONE, NONE, NONE, NONE, NONE,
           .name = "var", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT,
-          .grad = {"d * 2.0 * (a - mean(a)) / count(a)"})
+          .grad = {"d * (2.0 / count(a)) * (a - mean(a))"})
 PRIMITIVE(LSE, NONE, NONE, NONE, NONE, NONE,
           .name = "logsumexp", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT, .grad = {"d * exp(a - y)"})
 /* argument 0 summed over the dimensions that argument 1 does not have */
