@@ -18,7 +18,7 @@
 #include "steps.h"
 
 enum {
-    TNI_C_BYTES = 1 << 18,      /* less is in the caches, and over before a loop could make a difference */
+    TNI_C_BYTES = 1 << 16,      /* less is over before a loop could make a difference */
     TNI_C_BYTES_SOON = 1 << 23, /* where the first call alone gains what loading costs */
     TNI_C_CALLS = 3,            /* whoever calls so often will call again */
 };
