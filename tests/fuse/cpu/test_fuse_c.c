@@ -123,8 +123,8 @@ static const row large[] = {
     {"f(x: T[a, m, n, c], s: T[m, c]) -> d: T[m, c] : d = sum_to(x * 3 + s, s)", "40,3,2,70 3,70", -2, 2},
 };
 
-/* Sums and extremes of rows: short, with tails, in several blocks of rows, and in blocks of one row; values that several
- * loops need; padded rows in another layout. */
+/* Sums and extremes of rows: short, with tails, in blocks of several rows, and in several blocks of a row; values that
+ * several loops need; padded rows. */
 #define NORM_GRAD                                                                                                 \
     "f(x: T[n, c], g: T[c], dy: T[n, c]) -> dx: T[n, c], dg: T[c] : d = x - mean(x, -1); r = rsqrt(var(x, -1) + " \
     "1e-5); t = dy * g; dx = (t - mean(t, -1) - d * r * r * mean(t * d, -1)) * r; dg = sum_to(dy * d * r, g)"
