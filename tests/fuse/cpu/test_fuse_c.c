@@ -142,6 +142,7 @@ static const struct {
     {{NORM_GRAD, "21,130 130 21,130", -2, 2}, TN_F16, 4},
     {{NORM_GRAD, "12,64 64 12,64", -2, 2}, TN_F32, 4},
     {{NORM_GRAD, "70,11 11 70,11", -2, 2}, TN_BF16, 4},
+    {{NORM_GRAD, "70,48 48 70,48", -2, 2}, TN_F32, 0},
     {{NORM_GRAD, "2,70001 70001 2,70001", -2, 2}, TN_F32, 0},
     {{"exp(x - max(x, axis=-1)) / sum(exp(x - max(x, axis=-1)), -1)", "3,33001", -2, 2}, TN_BF16, 0},
     {{"x * (max(x, axis=-1) - min(x, axis=-1)) + sum(abs(x), -1)", "33,203", -2, 2}, TN_F64, 0},
