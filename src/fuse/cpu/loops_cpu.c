@@ -203,19 +203,21 @@ TNI_INLINE bool is_short(int64_t n) {
     return n <= SHORT && n < TNI_LONG_ROW;
 }
 
-/* sum + x y of the row's last vector. Where that is not whole, it is a sum of its own, as in sum_block. */
-TNI_INLINE vreal add_last(vreal sum, vreal x, vreal y, const bool whole) {
-    const vreal made = v_fma(x, y, whole ? sum : v_set(0));
-    return whole ? made : sum + made;
+/* sum + x y of the row's last vector. Where that is not whole, it is a sum of its own, as in sum_block. Chosen by a mask:
+ * behind a branch the product and the sum would not become one operation. */
+TNI_INLINE vreal add_last(vreal sum, vreal x, vreal y, vint whole) {
+    const vreal none = v_set(0);
+    return v_fma(x, y, v_select(whole, sum, none)) + v_select(whole, none, sum);
 }
 
 TNI_INLINE void sum_each(const real *x, const real *y, int64_t rows, int64_t n, real *sums) {
     const short_rows s = short_rows_of(rows, n, n, 0);
+    const vint whole = v_seti(n % VL == 0 ? -1 : 0);
     for (int64_t r = 0; r < rows && is_short(n); r++) {
         vreal sum = {0};
         for (int k = 0; k < s.whole; k++) sum = add_one(sum, x, y, r * n + k * VL);
         const vreal last = short_last(V_NATIVE, &s, x, r);
-        sums[r] = v_sum(y ? add_last(sum, last, short_last(V_NATIVE, &s, y, r), n % VL == 0) : sum + last);
+        sums[r] = v_sum(y ? add_last(sum, last, short_last(V_NATIVE, &s, y, r), whole) : sum + last);
     }
     for (int64_t r = 0; r < rows && !is_short(n); r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
 }
