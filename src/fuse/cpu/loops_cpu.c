@@ -203,7 +203,7 @@ TNI_INLINE bool is_short(int64_t n) {
     return n <= SHORT && n < TNI_LONG_ROW;
 }
 
-/* sum + x y of the row's last vector. Where that is not whole, it is a sum of its own, as in sum_block. Chosen by a mask:
+/* sum + x y of the row's last vector. Where it is not whole, it is a sum of its own, as in sum_block. Chosen by a mask:
  * behind a branch the product and the sum would not become one operation. */
 TNI_INLINE vreal add_last(vreal sum, vreal x, vreal y, vint whole) {
     const vreal none = v_set(0);
