@@ -569,13 +569,10 @@ tn_status tni_interpret(const tni_program *program, const tn_call *call, const t
         const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
         worker all = {
             .program = program, .pass = pass, .made = made, .call = call, .loops = loops, .length = pass->columns};
-        int64_t elements = made->rows * (made->span > 0 ? made->span : 1), grain = 1;
-        if (made->first_unit) { /* of lists, units may be small */
-            elements = 1 + pass->columns / made->units;
-            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / made->pieces);
-        }
+        int64_t elements = made->rows * (made->span > 0 ? made->span : 1);
+        if (made->first_unit) elements = 1 + pass->columns / made->units; /* of lists, units may be small */
         if (pass->n_accumulators) {
-            tn_parallel(call, made->pieces, grain, do_pieces, &all);
+            tn_parallel(call, made->pieces, 1 + ENOUGH / (1 + elements * made->units / made->pieces), do_pieces, &all);
         } else {
             tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &all);
         }
