@@ -396,9 +396,9 @@ def compiling() -> bool:
 def warm(call: Call, longest: float = 30.0) -> None:
     """Three calls, and then more until the host's compiler is through and the times have settled."""
     end, quiet = time.monotonic() + longest, 0
-    for _ in range(3):
-        call()
-    while quiet < 3 and time.monotonic() < end:  # one child follows another
+    while quiet < 3 and time.monotonic() < end:  # one child follows another, and a call must come between them
+        for _ in range(3):
+            call()
         time.sleep(0.02)
         quiet = 0 if compiling() else quiet + 1
     before = math.inf

@@ -19,6 +19,7 @@ cpu: smaller shapes, against PyTorch eager with --threads; the line is 0.95 of i
   --grid              the fixed grid instead: every size of the list, calls that move 8, 72, 512 and 2048 MB
   --goals             the calls through autograd for which a time was promised, beside that time
   --shape 4096x3001   these shapes, separated by commas, instead of drawn ones
+  --clock cpu         CPU time of the calling thread, for one thread on a machine that others use at the same time
   --join FILES        measures nothing: the parts of the grid as one result
 """
 
@@ -40,6 +41,7 @@ from typing import Any
 import torch
 
 import gpu
+import run
 from cells import GOALS, LIMITS, OPERATORS, Call, Cell, Rotation, drawn, goals, grid, liger, operators_for, sides_of
 from formulas import compare_all, warm
 from run import AGAIN, SLOW, TYPES, environment, keep_memory, write_result
@@ -335,6 +337,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peers", default=",".join(PEERS), help=f"whom to compare with ({','.join(PEERS)})")
     parser.add_argument("--compile-share", type=float, default=0.15, help="of the cells that torch.compile gets (0.15)")
     parser.add_argument("--threads", default="1,2", help="on the CPU (1,2)")
+    parser.add_argument("--clock", choices=list(run.CLOCKS), default="wall", help="what is measured on the CPU (wall)")
     parser.add_argument("--worst", type=int, default=40, help="how many cells are printed (40)")
     parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="results that are parts of one grid")
     parser.add_argument("--list", action="store_true", help="print the cells; measure nothing")
@@ -350,6 +353,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         given.part.split("/")[1]
     ):
         parser.error(f"--part {given.part}: write K/N with K from 1 to N, such as 1/3")
+    if given.clock == "cpu" and given.threads != [1]:
+        parser.error("--clock cpu is the time of one thread: say --device cpu --threads 1 as well")
     if given.device == "cpu":
         given.peers = [peer for peer in given.peers if peer == "eager"]
     try:
@@ -457,9 +462,11 @@ def main() -> int:
     if given.device == "cuda" and not torch.cuda.is_available():
         print("bench/shapes.py: there is no GPU that torch can use; --device cpu measures the CPU", file=sys.stderr)
         return 1
+    state: Row = {}
     if given.device == "cpu":
         keep_memory()
-    state: Row = {}
+        run.clock = given.clock
+        state = {"clock": given.clock}
     print(f"{len(cells)} cells" + ("" if given.grid or given.goals else f", seed {given.seed}"), flush=True)
     torch.manual_seed(0)
     if given.device == "cuda":

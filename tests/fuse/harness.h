@@ -55,7 +55,8 @@ static inline int64_t array_count(const array *a) {
     return n;
 }
 
-/* layout: 0 dense, 1 dimensions reversed, 2 every second element, 3 the last dimension backwards. */
+/* layout: 0 dense, 1 dimensions reversed, 2 every second element, 3 the last dimension backwards,
+ * 4 rows with room behind them. */
 static inline void array_make(array *a, tn_type type, int32_t ndim, const int64_t *shape, int layout) {
     *a = (array){.type = type, .ndim = ndim};
     int64_t step = layout == 2 ? 2 : 1, first = 0;
@@ -63,7 +64,7 @@ static inline void array_make(array *a, tn_type type, int32_t ndim, const int64_
     for (int k = 0; k < ndim; k++) {
         int d = layout == 1 ? k : ndim - 1 - k;
         a->strides[d] = step;
-        step *= shape[d] > 0 ? shape[d] : 1;
+        step *= (shape[d] > 0 ? shape[d] : 1) + (layout == 4 && d == ndim - 1 ? 5 : 0);
     }
     if (layout == 3 && ndim > 0 && shape[ndim - 1] > 0) {
         first = (shape[ndim - 1] - 1) * a->strides[ndim - 1];

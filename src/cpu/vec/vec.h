@@ -39,6 +39,13 @@ enum { V_BYTES = 32 };
 enum { V_BYTES = 16 };
 #endif
 
+/* V_MASKS: some lanes of a vector are loaded and stored as fast as all of them. */
+#if defined(TNI_ISA_avx512)
+enum { V_MASKS = 1 };
+#else
+enum { V_MASKS = 0 };
+#endif
+
 /* V_NATIVE: the type of `real` in memory. V_HALVES: this build serves the 16-bit types as well. */
 #if defined(TNI_REAL_f32)
 typedef float real;

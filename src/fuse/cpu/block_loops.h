@@ -60,6 +60,11 @@ typedef void (*tni_loop)(const void *const *arg, unsigned scalars, void *out, in
 #define TNI_HAS_REFERENCE 1
 #define TNI_HAS_NONE 0
 
+enum {
+    TNI_LONG_ROW = 64,        /* columns: such a row is worth a loop; */
+    TNI_LONG_ROW_MASKED = 24, /* where the machine has masks, such a one already is */
+};
+
 /* One set for each instruction set and precision (loops_cpu.c). */
 typedef struct tni_real_loops {
     tni_loop op[TNI_PRIMS];
@@ -85,6 +90,9 @@ typedef struct tni_real_loops {
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);
+    /* The same for rows of n elements that lie `apart` elements from each other in memory. */
+    void (*load_rows)(tn_type type, const void *from, int64_t apart, void *to, int64_t rows, int64_t n);
+    void (*store_rows)(tn_type type, const void *from, void *to, int64_t apart, int64_t rows, int64_t n);
 } tni_real_loops;
 
 /* Two operations in one loop (pairs_cpu.c): the first on a and b, the second on its result and c. */

@@ -22,7 +22,7 @@
 #include "fuse/cache/cache.h"
 
 enum {
-    GENERATOR = 2,     /* raised with every change of flags or of what surrounds the text */
+    GENERATOR = 3,     /* raised with every change of flags or of what surrounds the text */
     MOST_SECONDS = 60, /* that the compiler may take */
     MOST_WORDS = 48,   /* of a command */
     MOST_CALLS = 1000, /* that ask whether the compiler is free */

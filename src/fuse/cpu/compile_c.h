@@ -18,15 +18,18 @@
 #include "steps.h"
 
 enum {
-    TNI_C_BYTES = 1 << 18,      /* less is in the caches, and over before a loop could make a difference */
+    TNI_C_BYTES = 1 << 16,      /* less is over before a loop could make a difference */
     TNI_C_BYTES_SOON = 1 << 23, /* where the first call alone gains what loading costs */
     TNI_C_CALLS = 3,            /* whoever calls so often will call again */
 };
 
+enum { TNI_MOST_OPERANDS = 128 }; /* of a loop, `memory` below */
+
 /* at: the pass's values; memory: of the loop's loads, stores and sums, in their order, what is pending in front of its
- * sums; row: which the first one is, of `inner` */
+ * sums, then what its place has more of; row: which the first one is, of `inner`; first: of a row that comes in blocks,
+ * it is the first */
 typedef void (*tni_c_loop)(void *const *at, char *const *memory, const uint64_t *constants, int64_t rows,
-                           int64_t columns, int64_t row, int64_t inner);
+                           int64_t columns, int64_t row, int64_t inner, bool first);
 
 /* emit_c.c: adds the loops' text, and their places in the passes; returns how many there are. */
 int32_t tni_emit_c(tni_program *program, tni_text *text);

@@ -6,9 +6,8 @@
 #include "core/host/arith.h"
 
 enum {
-    CHUNK = 256,         /* random numbers at a time */
-    MOST_OPERANDS = 128, /* of a compiled loop */
-    ENOUGH = 32768       /* elements for a thread to be worth waking */
+    CHUNK = 256,   /* random numbers at a time */
+    ENOUGH = 32768 /* elements for a thread to be worth waking */
 };
 
 /* One thread's view of a pass: where it is, and where values are. */
@@ -62,6 +61,10 @@ static const void *value_at(const worker *w, int32_t value) {
     return value < 0 ? (const void *)&tni_on_cpu(w->program)->constants[-2 - value] : w->at[value];
 }
 
+static bool is_real(uint8_t lane) {
+    return lane == TNI_LANE_F32 || lane == TNI_LANE_F64;
+}
+
 static void load(const worker *w, const tni_step *s) {
     const tni_memory *m = &w->pass->memory[s->operand];
     int64_t along = m->strides[w->pass->n_dims], down = row_stride(w, m->strides),
@@ -73,6 +76,8 @@ static void load(const worker *w, const tni_step *s) {
         tni_load_values(s->lane, m->type, from, down, to, w->rows);
     } else if (along == 1 && down == w->columns) {
         tni_load_values(s->lane, m->type, from, 1, to, w->rows * w->columns);
+    } else if (along == 1 && from && is_real(s->lane) && TN_BIT(m->type) & TN_FLOATS) {
+        tni_real_loops_of(s->lane)->load_rows(m->type, from, down, to, w->rows, w->columns);
     } else {
         for (int64_t r = 0; from && r < w->rows; r++) {
             tni_load_values(s->lane, m->type, from + r * down * size, along,
@@ -93,6 +98,8 @@ static void store(const worker *w, const tni_step *s) {
         if (w->span == 0) tni_store_values(s->lane, m->type, from, to, down, w->rows);
     } else if (along == 1 && down == w->columns) {
         tni_store_values(s->lane, m->type, from, to, 1, w->rows * w->columns);
+    } else if (along == 1 && to && is_real(s->lane) && TN_BIT(m->type) & TN_FLOATS) {
+        tni_real_loops_of(s->lane)->store_rows(m->type, from, to, down, w->rows, w->columns);
     } else {
         for (int64_t r = 0; to && r < w->rows; r++) {
             tni_store_values(s->lane, m->type, from + r * w->columns * tni_lane_size(s->lane), to + r * down * size,
@@ -121,10 +128,9 @@ static void expand(const worker *w, const tni_step *s) {
     const char *from = value_at(w, s->arg[0]);
     char *to = w->at[s->out];
     int64_t size = tni_lane_size(s->lane);
-    bool real = s->lane == TNI_LANE_F32 || s->lane == TNI_LANE_F64;
     if (s->from_level == TNI_ONCE) {
         fill(from, size, to, count_at(w, s->level));
-    } else if (real) {
+    } else if (is_real(s->lane)) {
         tni_real_loops_of(s->lane)->expand_rows(from, to, w->rows, w->columns);
     } else {
         for (int64_t r = 0; r < w->rows; r++) fill(from + r * size, size, to + r * w->columns * size, w->columns);
@@ -280,7 +286,7 @@ static void gather(const worker *w, const tni_step *s) {
     const tni_real_loops *loops = s->lane == TNI_LANE_INT ? NULL : tni_real_loops_of(s->lane);
     const char *from = w->at[s->arg[0]];
     int64_t columns = s->level == TNI_ROW ? 1 : w->columns, bytes = columns * tni_lane_size(s->lane);
-    if (along == 0 && down == 0) { /* all of the block to one place */
+    if (along == 0 && down == 0 && !tni_sums_rows(w->pass, acc)) { /* all of the block to one place */
         *to = both(s->op, s->lane, *to, over_row(w, s, 0, bytes, w->rows * columns));
         return;
     }
@@ -317,19 +323,29 @@ static void run_loop(const worker *w, const tni_step *s) {
     s->run(arg, s->scalars, w->at[s->out], count_at(w, s->level));
 }
 
+/* Where the block begins; where its rows do not lie behind each other, also how many bytes lie between them. */
+static int32_t take_memory(const worker *w, int32_t i, char **memory) {
+    const tni_memory *m = &w->pass->memory[i];
+    memory[0] = block_of(w, i);
+    if (tni_is_contiguous(w->pass, w->made, m)) return 1;
+    memory[1] = (char *)(intptr_t)((row_stride(w, m->strides) - w->columns) * (int64_t)tn_type_size(m->type));
+    return 2;
+}
+
 /* The compiled loop of steps `first` …: everything that they point at, then all of them at once. */
 static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) {
-    char *memory[MOST_OPERANDS];
+    char *memory[TNI_MOST_OPERANDS];
     int32_t n = 0;
     for (int32_t i = first; i < first + place->count; i++) {
         const tni_step *s = &w->made->steps[i];
         if (s->kind == TNI_STEP_POINT) w->at[s->out] = block_of(w, s->operand);
-        if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) memory[n++] = block_of(w, s->operand);
+        if (s->kind == TNI_STEP_LOAD || s->kind == TNI_STEP_STORE) n += take_memory(w, s->operand, memory + n);
         if (s->kind == TNI_STEP_GATHER && pending_of(w, s)) memory[n++] = (char *)pending_of(w, s);
         if (s->kind == TNI_STEP_GATHER) memory[n++] = (char *)sums_of(w, s);
     }
+    for (int32_t k = 0; k < place->n_more; k++) n += take_memory(w, place->more[k], memory + n);
     w->loops[place->number - 1](w->at, memory, tni_on_cpu(w->program)->constants, w->rows, w->columns, row_of(w),
-                                inner_of(w));
+                                inner_of(w), w->first);
 }
 
 static void run_steps(worker *w, const tni_segment *segment) {
@@ -566,13 +582,10 @@ tn_status tni_interpret(const tni_program *program, const tn_call *call, const t
         const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
         worker all = {
             .program = program, .pass = pass, .made = made, .call = call, .loops = loops, .length = pass->columns};
-        int64_t elements = made->rows * (made->span > 0 ? made->span : 1), grain = 1;
-        if (made->first_unit) { /* of lists, units may be small */
-            elements = 1 + pass->columns / made->units;
-            if (pass->n_accumulators) grain += ENOUGH / (1 + pass->columns / made->pieces);
-        }
+        int64_t elements = made->rows * (made->span > 0 ? made->span : 1);
+        if (made->first_unit) elements = 1 + pass->columns / made->units; /* of lists, units may be small */
         if (pass->n_accumulators) {
-            tn_parallel(call, made->pieces, grain, do_pieces, &all);
+            tn_parallel(call, made->pieces, 1 + ENOUGH / (1 + elements * made->units / made->pieces), do_pieces, &all);
         } else {
             tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &all);
         }

@@ -153,6 +153,48 @@ TNI_INLINE void settle(void *sums, void *pending, int64_t n) {
     }
 }
 
+/* ---- sums and extremes of rows, as in loops_cpu.c ---------------------------------------------------------------- */
+
+#define EACH_OF_4 for (int k = 0; k < 4; k++)
+enum { SUM_BLOCK = 32 * VL }; /* elements that are added in `real`; the sums of those are added in double */
+
+/* Only `left` lanes are the row's. */
+TNI_INLINE vreal own_lanes(int64_t left, vreal made, vreal before) {
+    return left < VL ? v_select((vint)(v_lanes() < v_seti((int_of_real)left)), made, before) : made;
+}
+
+TNI_INLINE void add_in(vreal *sums, const int k, int64_t left, vreal made) {
+    sums[k] = own_lanes(left, made, sums[k]);
+}
+
+TNI_INLINE void most_in(vreal *most, const int k, int64_t left, vreal a) {
+    most[k] = own_lanes(left, v_max(most[k], a), most[k]);
+}
+
+TNI_INLINE real sum_of_4(const vreal *a) {
+    return v_sum((a[0] + a[1]) + (a[2] + a[3]));
+}
+
+TNI_INLINE real most_of_4(const vreal *a) {
+    return v_hmax(v_max(v_max(a[0], a[1]), v_max(a[2], a[3])));
+}
+
+/* What was there, and more; NaN stays. */
+TNI_INLINE double join_sum(double a, double b) {
+    return a + b;
+}
+TNI_INLINE double join_max(double a, double b) {
+    return a == a && (b != b || b > a) ? b : a;
+}
+TNI_INLINE double join_min(double a, double b) {
+    return a == a && (b != b || b < a) ? b : a;
+}
+TNI_INLINE void join(double (*both)(double, double), double *to, double more) {
+    *to = both(*to, more);
+}
+
+/* ---- truth ------------------------------------------------------------------------------------------------------- */
+
 TNI_INLINE vint mask(const void *p, int64_t i, int64_t left) {
     return left < VL ? v_mask_n(p, i, left) : v_mask(p, i);
 }

@@ -210,15 +210,28 @@ static double min_of(const void *x, int64_t n) {
 
 /* ---- the same for a block of rows that lie behind each other ----------------------------------------------------- */
 
+/* Longer ones are compiled as loops of their own, which go as sum_all and most_of do. */
+TNI_INLINE bool is_short(int64_t n) {
+    return n <= SHORT && n < TNI_LONG_ROW;
+}
+
+/* sum + x y of the row's last vector. Where it is not whole, it is a sum of its own, as in sum_block. Chosen by a mask:
+ * behind a branch the product and the sum would not become one operation. */
+TNI_INLINE vreal add_last(vreal sum, vreal x, vreal y, vint whole) {
+    const vreal none = v_set(0);
+    return v_fma(x, y, v_select(whole, sum, none)) + v_select(whole, none, sum);
+}
+
 TNI_INLINE void sum_each(const real *x, const real *y, int64_t rows, int64_t n, real *sums) {
     const short_rows s = short_rows_of(rows, n, n, 0);
-    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
-        vreal sum = y ? short_last(V_NATIVE, &s, x, r) * short_last(V_NATIVE, &s, y, r)
-                      : short_last(V_NATIVE, &s, x, r);
+    const vint whole = v_seti(n % VL == 0 ? -1 : 0);
+    for (int64_t r = 0; r < rows && is_short(n); r++) {
+        vreal sum = {0};
         for (int k = 0; k < s.whole; k++) sum = add_one(sum, x, y, r * n + k * VL);
-        sums[r] = v_sum(sum);
+        const vreal last = short_last(V_NATIVE, &s, x, r);
+        sums[r] = v_sum(y ? add_last(sum, last, short_last(V_NATIVE, &s, y, r), whole) : sum + last);
     }
-    for (int64_t r = 0; r < rows && n > SHORT; r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
+    for (int64_t r = 0; r < rows && !is_short(n); r++) sums[r] = (real)sum_all(x + r * n, y ? y + r * n : NULL, n);
 }
 
 static void sum_rows(const void *x, const void *y, int64_t rows, int64_t n, void *sums) {
@@ -230,12 +243,12 @@ static void sum_rows(const void *x, const void *y, int64_t rows, int64_t n, void
 
 TNI_INLINE void most_each(const real *x, int64_t rows, int64_t n, const real sign, real *most) {
     const short_rows s = short_rows_of(rows, n, n, -sign * (real)INFINITY);
-    for (int64_t r = 0; r < rows && n <= SHORT; r++) {
-        vreal all = short_last(V_NATIVE, &s, x, r) * sign;
+    for (int64_t r = 0; r < rows && is_short(n); r++) {
+        vreal all = v_set(-(real)INFINITY);
         for (int k = 0; k < s.whole; k++) all = v_max(all, v_load(V_NATIVE, x, r * n + k * VL) * sign);
-        most[r] = sign * v_hmax(all);
+        most[r] = sign * v_hmax(v_max(all, short_last(V_NATIVE, &s, x, r) * sign));
     }
-    for (int64_t r = 0; r < rows && n > SHORT; r++) most[r] = most_of(x + r * n, n, sign);
+    for (int64_t r = 0; r < rows && !is_short(n); r++) most[r] = most_of(x + r * n, n, sign);
 }
 
 static void max_rows(const void *x, int64_t rows, int64_t n, void *most) {
@@ -327,13 +340,15 @@ static void settle(double *sums, void *pending, int64_t n) {
 TNI_INLINE void load_as(const tn_type t, const void *from, void *to, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) v_store(V_NATIVE, to, i, v_load(t, from, i));
-    for (; i < n; i++) r_store(V_NATIVE, to, i, r_load(t, from, i));
+    if (V_MASKS && i < n) v_store_n(V_NATIVE, to, i, n - i, v_load_n(t, from, i, n - i, 0));
+    for (; !V_MASKS && i < n; i++) r_store(V_NATIVE, to, i, r_load(t, from, i));
 }
 
 TNI_INLINE void store_as(const tn_type t, const void *from, void *to, int64_t n) {
     int64_t i = 0;
     for (; i + VL <= n; i += VL) v_store(t, to, i, v_load(V_NATIVE, from, i));
-    for (; i < n; i++) r_store(t, to, i, r_load(V_NATIVE, from, i));
+    if (V_MASKS && i < n) v_store_n(t, to, i, n - i, v_load_n(V_NATIVE, from, i, n - i, 0));
+    for (; !V_MASKS && i < n; i++) r_store(t, to, i, r_load(V_NATIVE, from, i));
 }
 
 static void load(tn_type type, const void *from, void *to, int64_t n) {
@@ -351,6 +366,39 @@ static void store(tn_type type, const void *from, void *to, int64_t n) {
     case TN_BF16: store_as(TN_BF16, from, to, n); break;
     case TN_F32: store_as(TN_F32, from, to, n); break;
     default: store_as(TN_F64, from, to, n); break;
+    }
+}
+
+/* Short rows are read with what lies behind them, as far as that is in rows of the same memory, and written over the
+ * values of the next, which come later. */
+TNI_INLINE void load_rows_as(const tn_type t, const void *from, int64_t apart, void *to, int64_t rows, int64_t n) {
+    const int64_t end = (rows - 1) * apart + n;
+    int64_t r = 0;
+    for (; r < rows && n < VL && apart > 0 && r * apart + VL <= end && (rows - r) * n >= VL; r++)
+        v_store(V_NATIVE, to, r * n, v_load(t, from, r * apart));
+    for (; r < rows; r++) load_as(t, r_at(t, from, r * apart), (real *)to + r * n, n);
+}
+
+static void load_rows(tn_type type, const void *from, int64_t apart, void *to, int64_t rows, int64_t n) {
+    switch (type) {
+    case TN_F16: load_rows_as(TN_F16, from, apart, to, rows, n); break;
+    case TN_BF16: load_rows_as(TN_BF16, from, apart, to, rows, n); break;
+    case TN_F32: load_rows_as(TN_F32, from, apart, to, rows, n); break;
+    default: load_rows_as(TN_F64, from, apart, to, rows, n); break;
+    }
+}
+
+/* What lies between the rows stays as it is. */
+TNI_INLINE void store_rows_as(const tn_type t, const real *from, void *to, int64_t apart, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; r++) store_as(t, from + r * n, r_at(t, to, r * apart), n);
+}
+
+static void store_rows(tn_type type, const void *from, void *to, int64_t apart, int64_t rows, int64_t n) {
+    switch (type) {
+    case TN_F16: store_rows_as(TN_F16, from, to, apart, rows, n); break;
+    case TN_BF16: store_rows_as(TN_BF16, from, to, apart, rows, n); break;
+    case TN_F32: store_rows_as(TN_F32, from, to, apart, rows, n); break;
+    default: store_rows_as(TN_F64, from, to, apart, rows, n); break;
     }
 }
 
@@ -382,4 +430,6 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .settle = settle,
     .load = load,
     .store = store,
+    .load_rows = load_rows,
+    .store_rows = store_rows,
 };

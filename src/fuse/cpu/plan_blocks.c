@@ -55,7 +55,7 @@ static tn_status choose_block(tni_cpu_planner *c) {
         TN_TRY(try_block(c, block));
         const int64_t columns = c->pass->columns, scratch = c->made->scratch;
         bool large = block > TNI_BLOCK;
-        bool light = c->moving <= TNI_SCRATCH_FEW && scratch <= TNI_SCRATCH_FIXED;
+        bool light = block <= TNI_BLOCK_LIGHT && c->moving <= TNI_SCRATCH_FEW && scratch <= TNI_SCRATCH_FIXED;
         bool whole = c->pass->reduces && columns > TNI_BLOCK && columns <= block && scratch <= TNI_SCRATCH_ROW;
         if (large ? light || whole : scratch <= TNI_SCRATCH) break;
     }
@@ -114,8 +114,9 @@ static tn_status make_room(tni_cpu_planner *c) {
     }
     c->direct = tni_arena_alloc(arena, n * sizeof *c->direct);
     c->taken = tni_arena_alloc(arena, n * sizeof *c->taken);
+    c->when = tni_arena_alloc(arena, n * sizeof *c->when);
     c->made->pending = tni_arena_alloc(kept, ((size_t)c->pass->n_accumulators + 1) * sizeof *c->made->pending);
-    if (!c->direct || !c->taken || !c->made->pending) return TN_NO_MEMORY;
+    if (!c->direct || !c->taken || !c->when || !c->made->pending) return TN_NO_MEMORY;
     if (!c->p->list) return TN_OK;
     c->made->first_unit = tni_arena_alloc(kept, ((size_t)c->b->program->n_parts + 1) * sizeof *c->made->first_unit);
     return c->made->first_unit ? TN_OK : TN_NO_MEMORY;

@@ -36,11 +36,13 @@ static void give(allocator *a, int32_t value) {
     a->holes[a->n_holes++] = (hole){*offset, bytes_of(a->c, &a->c->values[value])};
 }
 
-/* Only values of this segment alone are ever given back. */
+/* Only values of this segment alone are ever given back. Those of long rows stay: they are few, and a compiled loop may
+ * make elements of them again. */
 static bool ends_here(const allocator *a, int32_t value, int32_t step) {
     if (value < 0) return false;
     const tni_value *v = &a->c->values[value];
-    return !v->elsewhere && !v->crosses && v->last == step;
+    const bool stays = v->level != TNI_ELEMENT && a->c->pass->columns >= TNI_LONG_ROW;
+    return !v->elsewhere && !v->crosses && !stays && v->last == step;
 }
 
 static void give_arguments(allocator *a, const tni_step *step, int32_t index) {
@@ -50,10 +52,12 @@ static void give_arguments(allocator *a, const tni_step *step, int32_t index) {
     }
 }
 
-/* A loop may write over an argument, element by element, if both have elements of one size. */
+/* A loop may write over an argument, element by element, if both have elements of one size; over a single one never. */
 static bool may_overwrite(const tni_cpu_planner *c, const tni_step *step) {
-    if (step->kind != TNI_STEP_LOOP || step->scalars) return false;
+    if (step->kind != TNI_STEP_LOOP) return false;
     for (int k = 0; k < 3; k++) {
+        const bool single = step->scalars >> k & 1 && step->arg[k] >= 0;
+        if (single && bytes_of(c, &c->values[step->out]) == bytes_of(c, &c->values[step->arg[k]])) return false;
         if (step->arg[k] >= 0 && tni_lane_size(c->values[step->arg[k]].lane) != tni_lane_size(step->lane)) return false;
     }
     return true;

@@ -287,15 +287,52 @@ static void find_direct(tni_cpu_planner *c) {
     }
 }
 
-/* ---- short rows: everything in one go ---------------------------------------------------------------------------- */
+/* ---- whole rows: everything in one go ---------------------------------------------------------------------------- */
 
+/* Sums that rows share wait for the last stage, whose loop has what they are made of. */
+static int32_t stage_of_result(const tni_cpu_planner *c, int32_t t) {
+    return c->b->todo[t].gathers ? c->p->n_stages - 1 : tni_stage_of_todo(c->p, t);
+}
+
+static void use_at(tni_cpu_planner *c, int32_t node, int32_t stage) {
+    node = tni_resolve(c->b, node);
+    if (stage < c->when[node]) c->when[node] = stage;
+}
+
+/* Elements are made when they are first used, so that what one stage of reductions takes stands together: it can be one
+ * loop. */
+static void find_when(tni_cpu_planner *c) {
+    for (int32_t i = 0; i < c->g->n; i++) c->when[i] = c->p->n_stages;
+    for (int32_t t = 0; t < c->b->n_todo; t++) {
+        const tni_item_todo *todo = &c->b->todo[t];
+        if (tni_in_pass(c->b, c->pass, todo)) use_at(c, tni_todo_node(c->p, todo), stage_of_result(c, t));
+    }
+    for (int32_t i = c->g->n - 1; i >= 0; i--) {
+        const tni_gnode *n = &c->g->nodes[i];
+        if (!c->p->needed[i] || c->p->memory_of[i] >= 0) continue;
+        const int32_t stage = tni_reduces_rows(c->p, i) ? c->p->stage[i] - 1 : c->when[i];
+        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) {
+            if (!(n->op == TNI_P_SUM_TO && k == 1)) use_at(c, n->arg[k], stage);
+        }
+    }
+}
+
+/* Values of rows first, then elements, and what is reduced of them. */
 static void plan_whole_rows(tni_cpu_planner *c) {
     begin_segment(c, TNI_SEGMENT_ROWS);
-    for (int32_t i = 0; i < c->g->n; i++) {
-        if (c->p->needed[i] && !is_made_once(c, i)) make_node(c, i);
-    }
-    for (int32_t t = 0; t < c->b->n_todo; t++) {
-        if (tni_in_pass(c->b, c->pass, &c->b->todo[t])) make_result(c, t);
+    find_when(c);
+    for (int32_t stage = 0; stage < c->p->n_stages; stage++) {
+        for (int k = 0; k < 2; k++) {
+            for (int32_t i = 0; i < c->g->n; i++) {
+                if (!c->p->needed[i] || is_made_once(c, i) || is_constant(c, i)) continue;
+                const bool reduces = tni_reduces_rows(c->p, i), row = c->p->level[i] == TNI_ROW && !reduces;
+                const int32_t when = reduces ? c->p->stage[i] - 1 : row ? c->p->stage[i] : c->when[i];
+                if (when == stage && row == (k == 0)) make_node(c, i);
+            }
+        }
+        for (int32_t t = 0; t < c->b->n_todo; t++) {
+            if (tni_in_pass(c->b, c->pass, &c->b->todo[t]) && stage_of_result(c, t) == stage) make_result(c, t);
+        }
     }
 }
 

@@ -11,11 +11,12 @@
 
 enum {
     TNI_BLOCK = 2048,           /* elements */
-    TNI_BLOCK_MOST = 16384,     /* where next to nothing is kept between loops: long stretches are written faster */
+    TNI_BLOCK_LIGHT = 16384,    /* where next to nothing is kept between loops: long stretches are written faster */
+    TNI_BLOCK_MOST = 65536,     /* where it is one row, which is reduced, and fits into TNI_SCRATCH_ROW */
     TNI_SCRATCH = 40960,        /* bytes that a block's values should stay below: the first-level cache */
     TNI_SCRATCH_FEW = 4096,     /* that is next to nothing */
     TNI_SCRATCH_FIXED = 163840, /* and then what is the same for all blocks may take as much */
-    TNI_SCRATCH_ROW = 196608,   /* where a block is one row, which is reduced */
+    TNI_SCRATCH_ROW = 196608,   /* for such a row: the second-level cache */
     TNI_SCRATCH_MOST = 262144,  /* and must, since they are on the stack */
 };
 
@@ -60,6 +61,8 @@ typedef struct tni_segment {
 typedef struct tni_loop_place {
     int32_t number, count;
     bool free;
+    int32_t n_more; /* memory that it reads for values which are made again, beside that of its steps */
+    const int16_t *more;
 } tni_loop_place;
 
 typedef struct tni_cpu_pass {
@@ -89,11 +92,15 @@ static inline tni_cpu_program *tni_on_cpu(const tni_program *program) {
 
 /* Where there is a sum for each column and values are floats, a group of rows is added up as such, and then to the
  * sums: to make doubles of all values would take longer than everything else. */
-enum { TNI_LONG_ROW = 64 /* columns: such a row is worth a loop */, TNI_GROUP = 16 /* rows */ };
+enum { TNI_GROUP = 16 /* rows */ };
 static inline bool tni_is_settled(int64_t row, int64_t rows) { /* after this row of so many */
     return row % TNI_GROUP == TNI_GROUP - 1 || row == rows - 1;
 }
 bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* for each, of long rows */
+/* Rows so long are added up one by one, whichever results they share. */
+static inline bool tni_sums_rows(const tni_pass *pass, const tni_accumulator *accumulator) {
+    return pass->columns >= TNI_LONG_ROW_MASKED && accumulator->strides[pass->n_dims] == 0;
+}
 
 /* Does a block of it lie in one piece? */
 static inline bool tni_is_contiguous(const tni_pass *pass, const tni_cpu_pass *made, const tni_memory *m) {
@@ -138,6 +145,7 @@ typedef struct tni_cpu_planner {
     int32_t *wide[TNI_LANES];  /* the same, expanded to elements */
     int32_t *direct;           /* the memory that the node's values are made in; -1: none */
     bool *taken;               /* for walks over the graph */
+    int32_t *when;             /* (nodes) the stage in which the elements of whole rows are first used */
     tni_step *steps;
     tni_value *values;
     tni_segment *segments;

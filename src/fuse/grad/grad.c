@@ -118,13 +118,20 @@ static int32_t summed(differ *d, group from, int32_t node) {
     return tni_node2(d->g, TNI_P_SUM_TO, whole(d, from), node);
 }
 
-/* Values of rows and single ones take their sum at once. */
+static bool rows_by_name(const differ *d) {
+    return !d->made->f->axes.numpy;
+}
+
+/* Values of rows, single ones and others of fewer dimensions take their sum at once: what is made of it then has fewer
+ * dimensions, too. */
 static group sum_early(differ *d, group from, int32_t node) {
     tni_extent have = extent_of(d, from.shape), want = extent_of(d, node);
     bool all = tni_is_scalar(want) && !tni_is_scalar(have);
     /* By name, the last pack may turn out to have no dimensions: then rows go along another one. */
-    bool rows = d->made->f->axes.numpy || !d->g->tail_pack;
+    bool rows = !rows_by_name(d) || !d->g->tail_pack;
     bool row = rows && !tni_has_tail(d->g, want) && tni_has_tail(d->g, have);
+    bool fewer = rows_by_name(d) && tni_covers(have, want) && !tni_covers(want, have);
+    if (!all && !row && fewer) return (group){summed(d, from, node), node};
     if (!all && !row) return from;
     int reach = all ? TNI_OVER_ALL : TNI_OVER_ROW;
     group made = {tni_node3(d->g, TNI_P_SUM, reach, whole(d, from), -1, -1), node};

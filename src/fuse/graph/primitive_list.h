@@ -258,7 +258,7 @@ PRIMITIVE(PROD, NONE, NONE, NONE, NONE, NONE,
                    "y / a)"})
 PRIMITIVE(VAR, NONE, NONE, NONE, NONE, NONE,
           .name = "var", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT,
-          .grad = {"d * 2.0 * (a - mean(a)) / count(a)"})
+          .grad = {"d * (2.0 / count(a)) * (a - mean(a))"})
 PRIMITIVE(LSE, NONE, NONE, NONE, NONE, NONE,
           .name = "logsumexp", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT, .grad = {"d * exp(a - y)"})
 /* argument 0 summed over the dimensions that argument 1 does not have */

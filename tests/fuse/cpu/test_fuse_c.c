@@ -123,6 +123,40 @@ static const row large[] = {
     {"f(x: T[a, m, n, c], s: T[m, c]) -> d: T[m, c] : d = sum_to(x * 3 + s, s)", "40,3,2,70 3,70", -2, 2},
 };
 
+/* Sums and extremes of rows: short, with tails, in blocks of several rows, and in several blocks of a row; values that
+ * several loops need; padded rows. */
+#define NORM_GRAD                                                                                                 \
+    "f(x: T[n, c], g: T[c], dy: T[n, c]) -> dx: T[n, c], dg: T[c] : d = x - mean(x, -1); r = rsqrt(var(x, -1) + " \
+    "1e-5); t = dy * g; dx = (t - mean(t, -1) - d * r * r * mean(t * d, -1)) * r; dg = sum_to(dy * d * r, g)"
+#define CHANNELS                                                                                                     \
+    "f(x: T[n, c, s], g: T[c]) -> y: T[n, c, s], v: T[c] : d = x - sum_to(x, g) / 100; v = sum_to(d * d, g) / 100; " \
+    "y = d * g + v"
+static const struct {
+    row row;
+    tn_type type;
+    int layout;
+} reduced[] = {
+    {{NORM_GRAD, "37,300 300 37,300", -2, 2}, TN_F32, 0},
+    {{NORM_GRAD, "9,4099 4099 9,4099", -2, 2}, TN_BF16, 0},
+    {{NORM_GRAD, "70,41 41 70,41", -2, 2}, TN_F32, 0},
+    {{NORM_GRAD, "21,130 130 21,130", -2, 2}, TN_F16, 4},
+    {{NORM_GRAD, "12,64 64 12,64", -2, 2}, TN_F32, 4},
+    {{NORM_GRAD, "70,11 11 70,11", -2, 2}, TN_BF16, 4},
+    {{NORM_GRAD, "70,48 48 70,48", -2, 2}, TN_F32, 0},
+    {{NORM_GRAD, "2,70001 70001 2,70001", -2, 2}, TN_F32, 0},
+    {{"exp(x - max(x, axis=-1)) / sum(exp(x - max(x, axis=-1)), -1)", "3,33001", -2, 2}, TN_BF16, 0},
+    {{"x * (max(x, axis=-1) - min(x, axis=-1)) + sum(abs(x), -1)", "33,203", -2, 2}, TN_F64, 0},
+    {{"x * (max(x, axis=-1) - min(x, axis=-1)) + sum(abs(x), -1)", "33,47", -2, 2}, TN_F32, 0},
+    {{"max(x * x - z, axis=-1) + min(x - z, axis=-1)", "2,66003 2,66003", -2, 2}, TN_F32, 0},
+    {{CHANNELS, "6,5,49 5", -2, 2}, TN_BF16, 0},
+    {{CHANNELS, "6,5,400 5", -2, 2}, TN_F32, 0},
+    {{CHANNELS, "2,3,70003 3", -2, 2}, TN_F32, 0},
+    {{"sum(x * x)", "31,200", -2, 2}, TN_F32, 4},
+    {{"sum(x, -1)", "40,517", -2, 2}, TN_BF16, 4},
+    {{"sum(x, -1)", "40,7", -2, 2}, TN_BF16, 4},
+    {{"x * 2 + z", "40,7 40,7", -2, 2}, TN_F16, 4},
+};
+
 /* ---- when -------------------------------------------------------------------------------------------------------- */
 
 static int count_files(void) {
@@ -315,6 +349,8 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i += IS_CHECKED ? 3 : 1)
         check_row(&large[i], i % 2 ? TN_BF16 : TN_F32, TN_F32, 0);
+    for (size_t i = 0; i < sizeof reduced / sizeof reduced[0]; i += IS_CHECKED ? 3 : 1)
+        check_row(&reduced[i].row, reduced[i].type, TN_F32, reduced[i].layout);
     for (uint64_t seed = 1; seed <= (all ? 300 : IS_CHECKED ? 2 : 8); seed++) check_random(seed);
     CHECK(!has_compiler || n_compiled > 5);
     test_rule();
