@@ -133,12 +133,15 @@ template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, 
             vec<T, N> a;
             words w[W >= 4 ? W / 4 : 1];
             half_words half;
+            u32 word;
         } r;
-        if (MODE > 0 && N > 1 && W >= 2) {
+        if (MODE > 0 && N > 1 && W >= 1) {
             if constexpr (W >= 4) {
                 for (int i = 0; i < W / 4; i++) r.w[i] = load_words_if((const char *)p + 16 * i, n == N);
             } else if constexpr (W == 2) {
                 r.half = load_half_words_if(p, n == N);
+            } else if constexpr (W == 1) {
+                r.word = load_word_if(p, n == N);
             }
             if (MODE == 2 || n == N || n <= 0) return r.a;
         } else if (MODE > 0 && N > 1 && n == N) {
@@ -196,12 +199,12 @@ template <class T> TN_DEVICE T choose(bool first, const T &a, const T &b) {
 template <u32 ACROSS, bool ALIKE, class T, int N, int U>
 TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u32 x) {
     constexpr int STEP = N * (int)ACROSS;
-    const int begin = (int)(N * x) - (int)shift, whole = n - N; /* the last place of a vector that is all there */
+    const int begin = (int)(N * x) - (int)shift, whole = n - N;
+    const u32 places = whole < 0 ? 0 : (u32)whole + 1; /* of vectors that are all there */
     const T *const p = row + begin;
 #pragma unroll
     for (int u = 0; u < U; u++) {
-        const int i = begin + u * STEP;
-        const bool there = i >= 0 && i <= whole;
+        const bool there = (u32)(begin + u * STEP) < places;
         v[u] = ALIKE ? load_vector<T, N, 2>(p + u * STEP, there ? N : 0) : load_across<T, N>(p + u * STEP, there);
     }
     if (n <= 0) return;
