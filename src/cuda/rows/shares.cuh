@@ -1,7 +1,7 @@
 /* A thread's share of a row, held in WORDS registers (half as many numbers of f64): vectors of 16 bytes where the row's
  * length is a multiple of them, and for other rows pairs or single elements. Each has
  *     load     all loads are under way before the first is used; elements that are not in the row are -inf
- *     take     the same, from a copy in shared memory (row_copy)
+ *     take     if it has COPIES: the same, from a copy in shared memory (row_copy)
  *     get      element i of ELEMENTS
  *     forget   what was made of elements so far is not kept for what is made of them later: it would take registers
  *     clear    all elements become 0
@@ -43,18 +43,6 @@ TN_DEVICE words load_words_or(const void *p, bool there, words other) {
 /* As piece_at. */
 template <int V, class G> TN_DEVICE int place_of(G g, int k) {
     return (k * g.threads + g.rank) * V;
-}
-
-/* The k-th 16 bytes behind `from`, in shared memory: one base for all of them. */
-TN_DEVICE words load_copy_or(const words *from, int k, bool there, words other) {
-    asm volatile("{\n\t"
-                 ".reg .pred t;\n\t"
-                 "setp.ne.u32 t, %5, 0;\n\t"
-                 "@t ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
-                 "}"
-                 : "+r"(other.w[0]), "+r"(other.w[1]), "+r"(other.w[2]), "+r"(other.w[3])
-                 : "r"((u32)__cvta_generic_to_shared(from) + 16 * k), "r"((u32)there));
-    return other;
 }
 
 /* ---- the next row on its way ------------------------------------------------------------------------------------- */
@@ -110,7 +98,7 @@ template <class T> struct row_copy {
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 template <class T, int WORDS> struct vector_share {
-    enum { VL = pack<T>::VL, ELEMENTS = WORDS / 4 * VL, SLOTS = 1, PAIRED = is_half<T>::value };
+    enum { VL = pack<T>::VL, ELEMENTS = WORDS / 4 * VL, SLOTS = 1, PAIRED = is_half<T>::value, COPIES = false };
     words raw[WORDS / 4];
 
     template <class G> TN_MEMBER void load(const T *x, int n, G g) {
@@ -142,16 +130,6 @@ template <class T, int WORDS> struct vector_share {
                 asm volatile("" ::: "memory"); /* more under way would take too many registers */
             }
         }
-    }
-    /* The row lies at a multiple of 16 bytes. */
-    TN_MEMBER void take(const row_copy<T> &row, block_group g) {
-        const words *copy = dynamic_shared() + g.rank;
-        pack<T> none;
-#pragma unroll
-        for (int j = 0; j < VL; j++) none.v[j] = lowest<T>();
-#pragma unroll
-        for (int k = 0; k < WORDS / 4; k++)
-            raw[k] = load_copy_or(copy, k * g.threads, place_of<VL>(g, k) < row.n, words_of(none));
     }
     TN_MEMBER void forget() {
 #pragma unroll
@@ -203,7 +181,7 @@ template <class T, int WORDS> struct vector_share {
 
 /* 16-bit types. */
 template <class T, int WORDS> struct pair_share {
-    enum { ELEMENTS = 2 * WORDS, SLOTS = 2, PAIRED = true };
+    enum { ELEMENTS = 2 * WORDS, SLOTS = 2, PAIRED = true, COPIES = true };
     u32 raw[WORDS];
 
     template <class G> TN_MEMBER void load(const T *x, int n, G g) {
@@ -245,7 +223,7 @@ template <class T, int WORDS> struct pair_share {
 };
 
 template <class T, int WORDS> struct single_share {
-    enum { ELEMENTS = sizeof(T) == 8 ? WORDS / 2 : WORDS, SLOTS = 1, PAIRED = false };
+    enum { ELEMENTS = sizeof(T) == 8 ? WORDS / 2 : WORDS, SLOTS = 1, PAIRED = false, COPIES = true };
     T raw[ELEMENTS];
 
     template <class G> TN_MEMBER void load(const T *x, int n, G g) {

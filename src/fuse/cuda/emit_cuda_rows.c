@@ -148,9 +148,15 @@ static void find_pairs(tni_gpu_part *part) {
     }
 }
 
+/* Is what all rows have in common loaded before them? Where a block has many rows, and single words, which take as long
+ * as rows do. */
+static bool has_fixed_first(const tni_gpu_part *part) {
+    return !part->streams && (part->n_sums || (part->odd && part->vector <= 2));
+}
+
 /* What is the same in every row, where it is loaded when needed; the others are there. */
 static void print_fixed(const tni_gpu_part *part) {
-    for (int32_t i = 0; i < part->p->g->n && !part->streams && !part->n_sums; i++) {
+    for (int32_t i = 0; i < part->p->g->n && !part->streams && !has_fixed_first(part); i++) {
         const int m = (int)part->p->memory_of[i];
         const char *type;
         if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
@@ -369,7 +375,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     tni_gpu_place(part, "left");
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
-        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (part->n_sums || !p->fixed[i]);
+        bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (has_fixed_first(part) || !p->fixed[i]);
         if (there) tni_text_add(part->text, "            hide(v%d[u]);\n", (int)p->memory_of[i]);
     }
     tni_gpu_random(part, "            ");
@@ -496,8 +502,10 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
                  "        const %1$s left = there ? (%1$s)have : 0;\n",
                  part->streams ? "i64" : "int");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
-    if (part->odd && !part->n_sums)
+    if (part->odd && !part->n_sums) {
         tni_text_add(part->text, "        const u32 shift = shift_of<VL>(m%1$d + o%1$d);\n", (int)part->reference);
+        if (has_fixed_first(part)) print_row_loads(part, part->needed, true);
+    }
     tni_gpu_row_loads(part, "        ", "", "there");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (part->saved[i])

@@ -91,6 +91,7 @@ typedef struct tni_gpu_step {
     bool odd;             /* or begin and end anywhere */
     int32_t cluster;      /* blocks that have a row together */
     bool sums;            /* it leaves partial sums, which the next step adds up */
+    bool walks;           /* its blocks go on from row to row */
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
@@ -129,7 +130,7 @@ typedef struct tni_gpu_part {
     bool coarse;       /* everything that it makes is rounded to bf16 */
     bool ring;         /* what it reads comes through shared memory */
     bool odd;          /* rows begin and end anywhere in vectors of memory */
-    bool walks;        /* its blocks go on from row to row: where there are sums, and in clusters */
+    bool walks;        /* its blocks go on from row to row: where there are sums, and in most clusters */
     bool ahead;        /* what it reads of the next row is under way while it has this one */
     int32_t reference; /* odd: the memory whose rows say how vectors lie */
     int32_t cluster;   /* blocks that have a row together, */

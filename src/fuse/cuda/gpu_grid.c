@@ -293,7 +293,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     int64_t down = part->threads / part->lanes;
     part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
                   2 * down * part->width * e->moving <= part->ring_most;
-    part->walks = part->n_sums || part->cluster > 1;
+    part->walks = part->n_sums || (part->cluster > 1 && !part->odd);
     part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = 1;

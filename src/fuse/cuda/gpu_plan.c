@@ -97,6 +97,7 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
     step->odd = part->odd;
     step->cluster = part->cluster;
     step->sums = part->n_sums > 0;
+    step->walks = part->reduces && part->walks;
     memcpy(step->unroll, part->unroll, sizeof step->unroll);
     for (int k = 0; k < 2; k++) {
         snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d%s_%c", (int)part->index, (int)part->number, what,

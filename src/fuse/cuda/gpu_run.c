@@ -181,7 +181,7 @@ static tn_status fit_walking(const tn_call *call, const tn_gpu *gpu, tni_gpu_ste
     tni_gpu_grid *g = &step->grid[k];
     tni_gpu_step *finish = step + 1;
     int most;
-    if (g->kept > 1 || (step->cluster <= 1 && !step->sums)) return TN_OK;
+    if (g->kept > 1 || !step->walks) return TN_OK;
     TN_TRY(tn_cuda_occupancy(call, &step->launch[k], &most));
     if (step->cluster <= 1) most *= gpu->sms;
     if (most <= 0 || most >= g->pieces) return TN_OK;

@@ -388,7 +388,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_alone(
 
 /* x, gx: (rows, v). Each block of a cluster has a piece of a row, of p.split elements or what is left, and all its
  * threads have a share of that. The cluster goes on to the row that is as many rows on as there are clusters; its last
- * thread fetches that into shared memory as soon as all threads have their shares of this one. */
+ * thread fetches that into shared memory as soon as all threads have their shares of this one; but not rows of whole
+ * vectors, which come faster straight into registers (H200: by 8 %). */
 template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluster(const tni_cross_entropy &p) {
     typedef acc<T> A;
     __shared__ cluster_join<partial<A, SMOOTH>> shared[2];
@@ -402,7 +403,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         return {(const T *)p.x + row_in(p, row, CROSS_ENTROPY_X) + first, n, p.low, p.high};
     };
     const auto fetch = [&](i64 row) {
-        if (p.high && threadIdx.x == TNI_ROW_BLOCK - 1 && row < p.rows.count) piece(row).fetch(&arrived);
+        if (Share::COPIES && p.high && threadIdx.x == TNI_ROW_BLOCK - 1 && row < p.rows.count)
+            piece(row).fetch(&arrived);
     };
     if (threadIdx.x == TNI_ROW_BLOCK - 1) bulk_prepare(&arrived, 1);
     begin_pieces(shared);
@@ -414,9 +416,13 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         const T *x = copy.x;
         const raw_target wanted = load_target(p, row);
         Share share;
-        if (p.high) {
-            copy.wait(&arrived, turn % 2);
-            share.take(copy, g);
+        if constexpr (Share::COPIES) {
+            if (p.high) {
+                copy.wait(&arrived, turn % 2);
+                share.take(copy, g);
+            } else {
+                share.load(x, n, g);
+            }
         } else {
             share.load(x, n, g);
         }

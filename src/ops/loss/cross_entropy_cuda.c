@@ -114,8 +114,7 @@ typedef struct forward_state {
     tn_launch divisor, first, second, total; /* second: writes, where rows are split */
     tni_cross_entropy p;
     room room;
-    int64_t fetched;   /* elements from the first to the last of x, where rows are fetched into shared memory; else 0 */
-    int64_t alignment; /* of x, in bytes, that it takes */
+    int64_t fetched; /* elements from the first to the last of x, where rows are fetched into shared memory; else 0 */
 } forward_state;
 
 /* Whether the GPU holds a cluster of the first launch at all. */
@@ -164,9 +163,7 @@ static tn_status find_clusters(const tn_call *call, tn_type type, const held_pla
     int at_once;
     s->p.cluster = (int)plan->cluster;
     s->p.split = plan->split;
-    s->alignment = plan->piece == 'p' ? 16 : size;
-    if (plan->piece == 's' || tni_rows_aligned(&s->p.rows, CROSS_ENTROPY_X + 1, type))
-        s->fetched = extent_of(&s->p.rows);
+    if (plan->piece == 's') s->fetched = extent_of(&s->p.rows);
     s->first = (tn_launch){.block = (uint32_t)plan->threads,
                            .cluster = (uint32_t)plan->cluster,
                            .shared = s->fetched ? (uint32_t)(plan->split * size + 16) : 0,
@@ -242,7 +239,7 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     char *workspace = call->workspace;
     tni_cross_entropy p = s->p;
     p.x = a.x->data;
-    if (s->fetched && (uintptr_t)p.x % (uintptr_t)s->alignment == 0) {
+    if (s->fetched) {
         const uintptr_t end = (uintptr_t)p.x + (uintptr_t)s->fetched * tn_type_size(a.x->type);
         p.low = (const void *)(((uintptr_t)p.x + 15) / 16 * 16);
         p.high = (const void *)(end / 16 * 16);
