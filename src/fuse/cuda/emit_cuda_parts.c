@@ -456,9 +456,9 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
 
 /* Where vector u of a row begins, c, and how many of its elements, or which, are before `past`: n. Rows that are
  * streamed may be longer than an int counts. Of rows that begin anywhere all vectors but the first and the last are
- * whole: what is done with one is there twice, and once without questions. The last one may be a thread's last or, where
- * one begins before the row, the one before. A vector of two elements is asked about with those of all threads at once:
- * the question would cost as much as the vector. */
+ * whole: what is done with one is there twice, and once without questions. The last one may be a thread's last or,
+ * where one begins before the row, the one before. A vector of two elements is asked about with those of all threads at
+ * once: the question would cost as much as the vector. */
 static void print_column(const tni_gpu_part *part) {
     tni_text_add(part->text,
                  "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n",
