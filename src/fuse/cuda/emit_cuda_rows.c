@@ -284,6 +284,8 @@ static void print_warp_reductions(const tni_gpu_part *part, int32_t stage, int s
 static void print_cluster_reductions(const tni_gpu_part *part, int32_t stage, int slot) {
     char at[48], other[48];
     const int first = slot;
+    /* not earlier: the first row is on its way meanwhile */
+    if (!part->n_sums && first == 0) tni_text_add(part->text, "        if (base == first) cluster_wait();\n");
     for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
@@ -492,7 +494,7 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     tni_gpu_ring(part);
     if (part->ahead) print_fetch(part);
     if (!part->streams && part->n_sums) print_row_loads(part, part->needed, true);
-    if (part->cluster > 1) tni_text_add(part->text, "    cluster_wait();\n");
+    if (part->cluster > 1 && part->n_sums) tni_text_add(part->text, "    cluster_wait();\n");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
     /* else a block has one round */
     tni_text_add(part->text, part->walks ? "    for (i64 base = first; base < past; base += step) {\n"
