@@ -58,8 +58,8 @@ def _is_by_rows(form: Form, arrays: Sequence[Any]) -> bool:
     """Whether what is computed of one row does not depend on the others."""
     op = form.row.op
     if op.formula is None:  # docs/contract.md says so
-        axes = any(a.kind in ("axis", "axes") for a in op.attrs)
-        return axes or any(len(p.shape) > 1 for p in op.inputs if _mentions(p.shape))
+        along_axes = any(a.kind in ("axis", "axes") for a in op.attrs)
+        return along_axes or any(len(p.shape) > 1 for p in op.inputs if _mentions(p.shape))
     operands: list[Any] = form.operands(arrays)
     types = [None if o is None else o[0] for o in operands]
     ranks = [0 if o is None else len(o[1]) for o in operands]
