@@ -170,6 +170,7 @@ static bool fits_memory(const tni_emitter *e, const tni_step *s, const tni_memor
 static bool fits(const tni_emitter *e, const tni_step *s) {
     const tni_memory *m = s->operand >= 0 && s->operand < e->pass->n_memory ? &e->pass->memory[s->operand] : NULL;
     if (tni_is_neutral(s)) return true;
+    if ((s->kind == TNI_STEP_REDUCE || s->kind == TNI_STEP_GATHER) && s->op == TNI_P_PROD) return false; /* rare */
     if (s->kind == TNI_STEP_REDUCE) return s->lane == e->lane && has_long_rows(e) && !e->made->first_unit;
     if (s->level != TNI_ELEMENT) return false;
     switch (s->kind) {
