@@ -173,6 +173,8 @@ tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
 /* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */
 tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
 int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart);
+/* Has memory elements, one beside the other, that differ from row to row? */
+bool tni_gpu_has_rows(const tni_pass *pass, int32_t i);
 tn_status tni_gpu_set_tail_grids(tni_gpu_part *part, tni_gpu_step *step);
 extern bool tni_gpu_apart; /* for tests: no steps are joined in one launch */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */

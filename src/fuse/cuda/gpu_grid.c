@@ -173,8 +173,7 @@ static bool lies_beside(const tni_gpu_part *part) {
     return true;
 }
 
-/* Has memory elements, one beside the other, that differ from row to row? */
-static bool has_rows(const tni_pass *pass, int32_t i) {
+bool tni_gpu_has_rows(const tni_pass *pass, int32_t i) {
     bool moves = pass->n_dims == 0;
     for (int32_t d = 0; d < pass->n_dims; d++) moves |= pass->memory[i].strides[d] != 0;
     return moves && pass->memory[i].strides[pass->n_dims] == 1;
@@ -187,7 +186,7 @@ static int32_t find_reference(const tni_gpu_part *part) {
     int32_t found = -1;
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const bool result = pass->memory[i].where == TNI_FROM_CALL_OUT;
-        if (part->used[i] && has_rows(pass, i) && (found < 0 || result)) found = i;
+        if (part->used[i] && tni_gpu_has_rows(pass, i) && (found < 0 || result)) found = i;
         if (found == i && result) break;
     }
     return found;
@@ -199,7 +198,7 @@ static bool lie_alike(const tni_gpu_part *part) {
     const tni_pass *pass = part->p->pass;
     const int64_t *const first = pass->memory[part->reference].strides;
     for (int32_t i = 0; i < pass->n_memory; i++) {
-        for (int32_t d = 0; d < pass->n_dims && part->used[i] && has_rows(pass, i); d++) {
+        for (int32_t d = 0; d < pass->n_dims && part->used[i] && tni_gpu_has_rows(pass, i); d++) {
             if ((pass->memory[i].strides[d] - first[d]) % part->vector) return false;
         }
     }

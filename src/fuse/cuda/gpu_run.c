@@ -366,10 +366,8 @@ static bool lie_alike(const tni_pass *pass, const tni_gpu_step *step, const tn_c
         const int32_t i = k < 0 ? step->reference : k;
         const tni_memory *m = &pass->memory[i];
         const uintptr_t at = (uintptr_t)tni_memory_base(call, m, 0) / tn_type_size(m->type) % (uintptr_t)step->vector;
-        bool moves = pass->n_dims == 0;
-        for (int32_t d = 0; d < pass->n_dims; d++) moves |= m->strides[d] != 0;
         if (k < 0) wanted = at;
-        if (moves && m->strides[pass->n_dims] == 1 && at != wanted) return false;
+        if (tni_gpu_has_rows(pass, i) && at != wanted) return false;
     }
     return true;
 }
