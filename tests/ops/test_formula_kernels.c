@@ -8,8 +8,6 @@
 #include "fuse/formula_kernel.h"
 #include "tests/test.h"
 
-#include <stdlib.h>
-
 static const char cases[] = "values,outputs,special,accumulate,mixed,expanded,empty,zero_dim,odd_rows,threads,random";
 
 /* ---- twins ------------------------------------------------------------------------------------------------------- */
@@ -186,7 +184,6 @@ static void they_are_preferred_where_they_win(void) {
 }
 
 int main(void) {
-    if (IS_CHECKED) setenv("TENON_JIT", "0", 1); /* a call that is made twice must not be compiled in between */
     they_are_preferred_where_they_win();
     they_take_what_they_can();
     CHECK(all_are_right() >= 4);
