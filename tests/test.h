@@ -8,15 +8,6 @@
 
 static int test_passed, test_failed;
 
-/* Built with a sanitizer: it sees how code is made of every formula, and nothing of what another compiler then makes of
- * that, so few of them are compiled. With less optimisation, not the same multiplications and additions become one, so
- * the last bits of the two differ. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { IS_CHECKED = 1 };
-#else
-enum { IS_CHECKED = 0 };
-#endif
-
 /* Tests fork on purpose, with threads running; ThreadSanitizer would end the child. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {

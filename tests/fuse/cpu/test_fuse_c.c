@@ -328,6 +328,7 @@ int main(int argc, char **argv) {
     setenv("TENON_CACHE_DIR", folder, 1);
     setenv("TMPDIR", folder, 1);
     has_compiler = system("command -v cc >/dev/null 2>&1") == 0;
+    /* Sanitizers come with less optimisation, and then not the same multiplications and additions become one. */
     same_compiler = has_compiler && !IS_CHECKED &&
                     (system("${TENON_CC:-${CC:-cc}} --version | grep -qi clang") == 0) == IS_CLANG;
     const bool all = getenv("TENON_TEST_ALL") != NULL;
