@@ -203,32 +203,46 @@ static void run_threads(checker *c) {
 
 enum { CALLERS = 8, SHAPES = 3 };
 
+/* What all callers know. */
+typedef struct crowd {
+    _Atomic bool go, enough;
+    _Atomic int holds;
+    _Atomic int finished[SHAPES]; /* calls with each shape */
+} crowd;
+
 typedef struct caller {
     pthread_t thread;
     checker *c;
     mirror gpu; /* with a stream of its own, where the checker has a GPU */
     problem p;
     made_call serial, k;
-    _Atomic int *go, *through;
-    int repeats;
+    crowd *all;
+    int shape, repeats;
+    _Atomic bool inside, held;
     char wrong[512]; /* "" when all went well */
 } caller;
+
+static _Thread_local caller *calling;
 
 /* The checker is not shared: what went wrong is kept for the thread that started us. */
 static void *call_often(void *arg) {
     caller *who = arg;
     const tn_function *op = who->c->op;
-    while (!atomic_load(who->go)) sched_yield();
-    for (int i = 0; i < who->repeats && !who->wrong[0]; i++) {
+    calling = who;
+    while (!atomic_load(&who->all->go)) sched_yield();
+    for (int i = 0; (i < who->repeats || !atomic_load(&who->all->enough)) && !who->wrong[0]; i++) {
         for (int32_t o = 0; o < who->k.n_out; o++) {
             if (who->k.out[o].count >= 0) array_fill(&who->k.out[o]);
         }
         for (int32_t j = 0; j < who->k.n_in; j++) {
             if (op->contract->inputs[who->k.param[j]].inplace) array_write(&who->k.in[j], who->p.in[j]);
         }
-        if (call_run(&who->k, who->c->gpu ? &who->gpu : NULL, NULL) != TN_OK) {
-            snprintf(who->wrong, sizeof who->wrong, "refused: %s", tn_last_error());
-        }
+        atomic_store(&who->inside, true);
+        const tn_status status = call_run(&who->k, who->c->gpu ? &who->gpu : NULL, NULL);
+        atomic_store(&who->inside, false);
+        atomic_fetch_add(&who->all->finished[who->shape], 1);
+        sched_yield(); /* whoever is to be held up comes to its signal soon */
+        if (status != TN_OK) snprintf(who->wrong, sizeof who->wrong, "refused: %s", tn_last_error());
         for (int32_t o = 0; o < who->k.n_out && !who->wrong[0]; o++) {
             if (who->k.out[o].count < 0) continue;
             size_t bytes = (size_t)who->k.out[o].count * tn_type_size(who->k.out[o].type);
@@ -238,14 +252,14 @@ static void *call_often(void *arg) {
             }
         }
     }
-    atomic_fetch_add(who->through, 1);
+    if (who->wrong[0]) atomic_store(&who->all->enough, true);
     return NULL;
 }
 
 /* Shapes that some of the others have too, with other values: what is prepared for a shape serves all of its calls at
  * once. Some are above one grain. */
 static bool caller_problem(checker *c, caller *who, int i) {
-    if (!grown_problem(c, 0, 500 + 1600 * (i % SHAPES), &who->p)) return false;
+    if (!grown_problem(c, 0, 500 + 1600 * who->shape, &who->p)) return false;
     for (int32_t k = 0; k < who->p.sample->n_inputs; k++) {
         const tni_sample_input *input = &who->p.sample->inputs[k];
         case_values(input, input->type, mix_seed(check_seed(c, 600 + (uint64_t)i), (uint64_t)k), who->p.in[k]);
@@ -253,10 +267,12 @@ static bool caller_problem(checker *c, caller *who, int i) {
     return true;
 }
 
-static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go, _Atomic int *through) {
+static bool prepare_caller(checker *c, caller *who, int i, crowd *all) {
     who->c = c;
-    who->go = go;
-    who->through = through;
+    who->all = all;
+    who->shape = i % SHAPES;
+    atomic_store(&who->inside, false);
+    atomic_store(&who->held, false);
     who->repeats = c->options.quick ? 10 : 50;
     who->wrong[0] = 0;
     if (c->gpu && mirror_open(&who->gpu, c->gpu->device) != TN_OK) {
@@ -274,35 +290,63 @@ static bool prepare_caller(checker *c, caller *who, int i, _Atomic int *go, _Ato
     return false;
 }
 
-/* A thread that is held up in the middle of a kernel leaves the others time to do whatever they do to its memory. */
-static void hold_up(int signal) {
-    (void)signal;
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+enum { NAP = 50 * 1000, LONGEST_HOLD = 500 /* naps */, MOST_SECONDS = 1 };
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
 }
 
-/* Holds up one thread after another until all are through. */
-static void disturb(const caller *callers, int n, const _Atomic int *through, uint64_t seed) {
-    struct sigaction before, held_up = {.sa_handler = hold_up, .sa_flags = SA_RESTART};
-    sigaction(SIGUSR1, &held_up, &before);
-    while (atomic_load(through) < n) {
-        pthread_kill(callers[random_below(&seed, n)].thread, SIGUSR1);
-        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+/* Holds a thread up in the middle of a kernel until others have made calls with its shape, however busy the machine is:
+ * what they do to its memory shows. It does not wait for ever, for it may hold a lock that they need. */
+static void hold_up(int signal) {
+    caller *who = calling;
+    (void)signal;
+    if (!who) return;
+    if (atomic_load(&who->inside)) {
+        const int before = atomic_load(&who->all->finished[who->shape]);
+        bool passed = false;
+        for (int i = 0; i < LONGEST_HOLD && !passed && !atomic_load(&who->all->enough); i++) {
+            nap();
+            passed = atomic_load(&who->all->finished[who->shape]) >= before + 2;
+        }
+        if (passed) atomic_fetch_add(&who->all->holds, 1);
     }
+    atomic_store(&who->held, false);
+}
+
+/* Holds up one thread after another until enough of them have been overtaken. */
+static void disturb(caller *callers, int n, crowd *all, int holds, uint64_t seed) {
+    struct sigaction before, held_up = {.sa_handler = hold_up, .sa_flags = SA_RESTART};
+    const double until = check_now() + MOST_SECONDS;
+    sigaction(SIGUSR1, &held_up, &before);
+    for (int tries = 0; tries < 8 * holds && atomic_load(&all->holds) < holds;) {
+        caller *who = &callers[random_below(&seed, n)];
+        if (atomic_load(&all->enough) || check_now() > until) break;
+        if (!atomic_load(&who->inside)) {
+            sched_yield();
+            continue;
+        }
+        tries++;
+        atomic_store(&who->held, true);
+        pthread_kill(who->thread, SIGUSR1);
+        for (int i = 0; i < LONGEST_HOLD && atomic_load(&who->held) && !atomic_load(&all->enough); i++) nap();
+    }
+    atomic_store(&all->enough, true);
     for (int i = 0; i < n; i++) pthread_join(callers[i].thread, NULL);
     sigaction(SIGUSR1, &before, NULL);
 }
 
 static void run_concurrent(checker *c) {
     static caller callers[CALLERS];
-    _Atomic int go = 0, through = 0;
+    crowd all = {.enough = c->gpu != NULL};
     int ready = 0, started = 0;
-    while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &go, &through)) ready++;
+    while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &all)) ready++;
     while (started < ready && pthread_create(&callers[started].thread, NULL, call_often, &callers[started]) == 0) {
         started++;
     }
     if (started < ready) check_fail(c, "the system refuses threads");
-    atomic_store(&go, 1);
-    if (!c->gpu) disturb(callers, started, &through, check_seed(c, 650));
+    atomic_store(&all.go, true);
+    if (!c->gpu && started > 0) disturb(callers, started, &all, c->options.quick ? 6 : 40, check_seed(c, 650));
     for (int i = 0; i < started; i++) {
         if (c->gpu) pthread_join(callers[i].thread, NULL);
         if (callers[i].wrong[0]) check_fail(c, "%s (8 threads at once)", callers[i].wrong);
