@@ -52,7 +52,7 @@ static int tell_element(teller *t, const tokens *e, int i, const guess *g) {
     const int close = closing(e, i + 1);
     const tokens index = part(e, i + 2, close);
     const char *text = joined(t->file->arena, &index);
-    if ((g->role != INPUT && g->role != UPDATED) || !g->has_shape || !text || t->n_elements == 32) {
+    if (!g->has_shape || !text || t->n_elements == 32) {
         t->failed = true;
     } else {
         t->elements[t->n_elements].of = g;
@@ -268,19 +268,26 @@ static int tell_locals(teller *t, const tokens *b, int i) {
     return i + 1;
 }
 
-/* `out[i] = …;` */
+/* `out[i] = …;`, `w[i] -= …;` */
 static int tell_output(teller *t, const tokens *b, int i, const guess *g) {
     const int close = closing(b, i + 1), end = close + 1 < b->n ? end_of_expression(b, close + 2) : b->n;
     const tokens index = part(b, i + 2, close), set = part(b, close + 2, end);
     const char *own = joined(t->file->arena, &index);
     const bool again = own && t->output && strcmp(own, t->output) != 0;
-    if ((g->role != OUTPUT && g->role != UPDATED) || close + 1 >= b->n || !token_is(&b->at[close + 1], "=") || !own ||
-        again)
+    static const char *const signs[] = {"=", "+=", "-=", "*=", "/=", NULL};
+    const token *sign = &b->at[close + 1 < b->n ? close + 1 : i];
+    /* bins[values[i]], out[2 * i]: not every element is written, or one of them often. */
+    const char *last = g->n_dims > 0 ? g->dims[g->n_dims - 1] : "";
+    const bool elsewhere = !own || strchr(own, '[') || (*last >= '0' && *last <= '9');
+    if ((g->role != OUTPUT && g->role != UPDATED) || !token_is_one_of(sign, signs) || elsewhere || again)
         t->failed = true;
     t->output = own;
     if (t->statements++) tni_text_put(&t->text, "; ");
     tni_text_add(&t->text, "%s = ", g->param->name);
+    const bool changes = !token_is(sign, "=");
+    if (changes) tni_text_add(&t->text, "%s %.1s (", g->param->name, sign->s);
     tell(t, &set);
+    if (changes) tni_text_put(&t->text, ")");
     return end + 1;
 }
 

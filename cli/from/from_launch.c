@@ -312,42 +312,81 @@ static bool find_tile(const from_file *file, const from_kernel *k, long long sid
     return false;
 }
 
-/* What a place in the whole grid is compared with: `i < n`, where i is made of blockIdx. NULL: nothing. */
-static const guess *limit_of_grid(from_kernel *k) {
+/* What a place in the whole grid stays below: `i < n`, `i >= rows * columns`, where i is made of blockIdx. */
+typedef struct limit {
+    int n; /* sizes whose product it is; 0: there is no limit */
+    const guess *sizes[MOST_DIMS];
+} limit;
+
+static limit limit_of_grid(from_kernel *k) {
     static const char *const signs[] = {"<", ">=", NULL};
     for (int i = 0; i + 2 < k->body.n; i++) {
-        const guess *g = token_is_one_of(&k->body.at[i + 1], signs) ? find_guess(k, &k->body.at[i + 2]) : NULL;
-        if (!g || g->role != LENGTH) continue;
         const tokens set = definition(&k->body, k->body.at[i].s, k->body.at[i].n);
-        for (int j = 0; j < set.n; j++) {
-            if (token_is(&set.at[j], "blockIdx")) return g;
+        bool is_place = false;
+        for (int j = 0; j < set.n; j++) is_place |= token_is(&set.at[j], "blockIdx");
+        if (!is_place || !token_is_one_of(&k->body.at[i + 1], signs)) continue;
+        limit found = {0};
+        for (int at = i + 2; at < k->body.n && found.n < MOST_DIMS; at += 2) {
+            const guess *g = find_guess(k, &k->body.at[at]);
+            if (!g || g->role != LENGTH) break;
+            found.sizes[found.n++] = g;
+            if (at + 1 >= k->body.n || !token_is(&k->body.at[at + 1], "*")) return found;
         }
+    }
+    return (limit){0};
+}
+
+/* The first tensor that is written. NULL: none is. */
+static const guess *first_written(const from_kernel *k) {
+    for (int i = 0; i < k->n; i++) {
+        if (k->guesses[i].role == OUTPUT || k->guesses[i].role == UPDATED) return &k->guesses[i];
     }
     return NULL;
 }
 
 /* Does the first tensor that is written have as many elements? */
-static bool is_written_count(const from_kernel *k, const guess *length) {
-    for (int i = 0; i < k->n; i++) {
-        const guess *g = &k->guesses[i];
-        if (g->role == OUTPUT || g->role == UPDATED) {
-            return g->n_dims == 1 && !g->is_partial && strcmp(g->dims[0], length->param->name) == 0;
-        }
+static bool is_written_count(const from_kernel *k, const limit *most) {
+    const guess *g = first_written(k);
+    if (!g) return true;
+    bool same = g->n_dims == most->n && !g->is_partial;
+    for (int d = 0; same && d < g->n_dims; d++) {
+        bool found = false;
+        for (int i = 0; i < most->n; i++) found |= strcmp(g->dims[d], most->sizes[i]->param->name) == 0;
+        same = found;
     }
+    return same;
+}
+
+static void put_limit(tni_text *to, const limit *most) {
+    for (int i = 0; i < most->n; i++) tni_text_add(to, "%s%s", i ? " * " : "", most->sizes[i]->param->name);
+}
+
+/* blockIdx.y without threadIdx.y: a line of blocks for each row. The limit of x is the length of a row. */
+static bool put_lines(from_kernel *k, const limit *most) {
+    const guess *g = first_written(k);
+    const bool lines = uses(&k->body, "blockIdx", "y") && !uses(&k->body, "threadIdx", "y");
+    if (!lines || uses(&k->body, "blockIdx", "z") || most->n != 1 || !g || g->n_dims < 1) return false;
+    const char *row = most->sizes[0]->param->name;
+    if (strcmp(g->dims[g->n_dims - 1], row) != 0) return false;
+    tni_text_add(&k->launch, "grid=(ceil_div(%s, 256), %s_count / %s) block=256", row, g->param->name, row);
     return true;
 }
 
 static void write_guess(const from_file *file, from_kernel *k) {
-    const guess *limit = limit_of_grid(k);
+    const limit most = limit_of_grid(k);
     long long sides[2] = {16, 16};
     tni_text *to = &k->launch;
-    if (uses(&k->body, "threadIdx", "y") || uses(&k->body, "blockIdx", "y")) {
+    if (put_lines(k, &most)) {
+        /* written */
+    } else if (uses(&k->body, "threadIdx", "y") || uses(&k->body, "blockIdx", "y")) {
         if (find_tile(file, k, sides) && sides[1] > sides[0]) sides[1] = sides[0]; /* [32][33] */
         tni_text_add(to, "tiles(%lld, %lld)", sides[1], sides[0]);
     } else if (has_block_for_each(&k->body)) {
         tni_text_put(to, "rows");
-    } else if (limit && !is_written_count(k, limit)) {
-        tni_text_add(to, "grid=ceil_div(%s, 256) block=256", limit->param->name);
+    } else if (most.n && !is_written_count(k, &most)) {
+        tni_text_put(to, "grid=ceil_div(");
+        put_limit(to, &most);
+        tni_text_put(to, ", 256) block=256");
     } else {
         tni_text_put(to, "elements");
     }

@@ -80,7 +80,8 @@ static bool set_type(const from_file *file, const tni_cfunction *f, guess *g) {
 /* ---- pointers ---------------------------------------------------------------------------------------------------- */
 
 static bool is_assignment(const token *t) {
-    static const char *const signs[] = {"=", "+=", "-=", "*=", "/=", "++", "--", NULL};
+    static const char *const signs[] = {
+        "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--", NULL};
     return token_is_one_of(t, signs);
 }
 

@@ -287,12 +287,42 @@ static int by_steps(const void *a, const void *b) {
     return ((const counter *)b)->steps - ((const counter *)a)->steps;
 }
 
+/* The number that a term is multiplied with: 3 of 3 * i. */
+static long number_of(const term *t) {
+    long made = 1;
+    for (int i = 0; i < t->n; i++) made *= t->factors[i].kind == NUMERAL ? strtol(t->factors[i].s, NULL, 10) : 1;
+    return made;
+}
+
+/* x[3 * i], x[3 * i + 1]: what each element of i has in the last dimension. 1: nothing. */
+static long elements_of_each(const sum *all) {
+    long found = 0;
+    for (int i = 0; i < all->n; i++) {
+        const term *t = &all->terms[i];
+        const bool is_number = t->n == 1 && t->factors[0].kind == NUMERAL;
+        const long number = number_of(t);
+        if (!is_number && found && found != number) return 1;
+        if (!is_number) found = number;
+    }
+    return found > 1 ? found : 1;
+}
+
+/* A variable that counts, and of which nothing is known. */
+static bool counts_with_words(const shaper *s, const tokens *index) {
+    for (int i = 0; i < index->n; i++) {
+        const token *t = &index->at[i];
+        if (t->kind == WORD && !find_guess(s->k, t) && definition(&s->k->body, t->s, t->n).n) return true;
+    }
+    return false;
+}
+
 /* The sizes of a tensor, of which one element is at `index`. */
 static bool shape_of(shaper *s, const tokens *index, guess *g) {
     counter counters[MOST_TERMS];
     int n = 0;
     const sum *all = expand(s, index);
     if (!all || all->failed) return false;
+    const long each = elements_of_each(all);
     for (int i = 0; i < all->n; i++) {
         counter c;
         const bool is_number = all->terms[i].n == 1 && all->terms[i].factors[0].kind == NUMERAL;
@@ -314,7 +344,8 @@ static bool shape_of(shaper *s, const tokens *index, guess *g) {
         if (b->n + g->n_dims > MOST_DIMS) return false;
         for (int j = 0; j < b->n; j++) snprintf(g->dims[g->n_dims++], MOST_NAME, "%s", b->dims[j]);
     }
-    return true;
+    if (each > 1 && g->n_dims < MOST_DIMS) snprintf(g->dims[g->n_dims++], MOST_NAME, "%ld", each);
+    return n > 0 || !counts_with_words(s, index);
 }
 
 /* ---- where elements are used ------------------------------------------------------------------------------------- */
@@ -397,7 +428,8 @@ static void take_from_others(from_kernel *k) {
         g->is_partial = largest ? largest->is_partial : true;
         if (largest) memcpy(g->dims, largest->dims, sizeof g->dims);
         const size_t n = strlen(g->why);
-        snprintf(g->why + n, sizeof g->why - n, "%sits shape could not be read from its index", n ? "; " : "");
+        snprintf(g->why + n, sizeof g->why - n, "%s%s%.60s: its index does not tell its shape", n ? ", and " : "",
+                 largest ? "of the shape of " : "of any shape", largest ? largest->param->name : "");
     }
 }
 
@@ -411,6 +443,38 @@ static void write_shape(const from_kernel *k, guess *g) {
     }
 }
 
+/* The one integer that the kernel is given and does not look at. NULL: there is none, or several. */
+static guess *unused_size(from_kernel *k) {
+    guess *found = NULL;
+    for (int i = 0; i < k->n; i++) {
+        guess *g = &k->guesses[i];
+        const bool number = g->role == LENGTH || (g->role == ATTRIBUTE && strcmp(g->type, "int") == 0);
+        bool used = !number || g->param->pointers;
+        for (int j = 0; !used && j < k->body.n; j++) used = token_is(&k->body.at[j], g->param->name);
+        if (used) continue;
+        if (found) return NULL;
+        found = g;
+    }
+    return found;
+}
+
+/* Such a size, beside tensors whose first dimension is a place of the grid that nothing is compared with, is how many
+ * of these there are: (…, int rows, int cols) with row = blockIdx.y. */
+static void take_unused(from_kernel *k) {
+    guess *size = unused_size(k);
+    bool any = false;
+    for (int i = 0; size && i < k->n; i++) {
+        guess *g = &k->guesses[i];
+        if (!is_tensor(g) || !g->is_partial || g->n_dims < 0 || g->n_dims == MOST_DIMS) continue;
+        memmove(g->dims[1], g->dims[0], (size_t)g->n_dims * sizeof g->dims[0]);
+        snprintf(g->dims[0], MOST_NAME, "%s", size->param->name);
+        g->n_dims++;
+        g->is_partial = false;
+        any = true;
+    }
+    if (any) size->role = LENGTH;
+}
+
 void guess_shapes(const from_file *file, from_kernel *k) {
     shaper s = {file, k, 0};
     for (int i = 0; i < k->n; i++) {
@@ -419,6 +483,7 @@ void guess_shapes(const from_file *file, from_kernel *k) {
         g->has_shape = find_shape(&s, g->param->name, (int)strlen(g->param->name), &(tokens){0}, g, 0);
     }
     take_from_others(k);
+    take_unused(k);
     bool partial_input = false;
     for (int i = 0; i < k->n; i++) {
         const guess *g = &k->guesses[i];

@@ -9,8 +9,8 @@ static bool is_word(char c) {
 }
 
 static int length_of(const char *s, const char *end, token_kind *kind) {
-    static const char *const signs[] = {
-        "<<<", ">>>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "++", "--", "&&", "||", "->", "::", NULL};
+    static const char *const signs[] = {"<<<", ">>>", "<<=", ">>=", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=",
+                                        "%=",  "&=",  "|=",  "^=",  "++", "--", "&&", "||", "->", "::", NULL};
     int n = 0;
     *kind = SIGN;
     if (isdigit((unsigned char)*s) || (*s == '.' && s + 1 < end && isdigit((unsigned char)s[1]))) {

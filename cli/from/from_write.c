@@ -36,7 +36,9 @@ static void put_sample(const from_kernel *k, int large, tni_text *to) {
     char seen[1024] = " ";
     int n = 0, words = 0, most = 0;
     for (int i = 0; i < k->n; i++) {
-        if (is_tensor(&k->guesses[i]) && k->guesses[i].n_dims > most) most = k->guesses[i].n_dims;
+        const guess *g = &k->guesses[i];
+        const int dims = g->n_dims + g->is_partial;
+        if (is_tensor(g) && dims > most) most = dims;
     }
     for (int i = 0; i < k->n; i++) {
         const guess *g = &k->guesses[i];
@@ -51,7 +53,7 @@ static void put_sample(const from_kernel *k, int large, tni_text *to) {
             const bool is_pack = d < 0 ||
                                  (strlen(g->shape) > 1 && g->shape[0] == '*' && g->n_dims == 1 && !g->is_partial);
             snprintf(word, sizeof word, " %s ", name);
-            if (strstr(seen, word)) continue;
+            if (strstr(seen, word) || (name[0] >= '0' && name[0] <= '9')) continue;
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s", word + 1);
             const int size = large == 0           ? small[n % 6]
                              : large == 1         ? middle[n % 6]
@@ -74,11 +76,31 @@ static void put_comment(tni_text *to, const char *text) {
     tni_text_add(to, "    /* %s */\n", text);
 }
 
+/* How much of a text is one line: up to the last `; ` or `, ` that fits. */
+static int line_of(const char *text) {
+    enum { LINE = 90 };
+    const int length = (int)strlen(text);
+    for (int n = LINE; length > LINE && n > LINE / 3; n--) {
+        if (text[n - 1] == ' ' && (text[n - 2] == ';' || text[n - 2] == ',')) return n;
+    }
+    return length;
+}
+
+/* A string of C, a line for each piece of it. */
 static void put_string(tni_text *to, const char *text) {
-    tni_text quoted = {0};
-    tni_text_json_string(&quoted, text ? text : "");
-    tni_text_put(to, quoted.data ? quoted.data : "\"\"");
-    tni_free(quoted.data);
+    int n = 0;
+    if (!text) text = "";
+    do {
+        tni_text piece = {0}, quoted = {0};
+        const char *before = n ? "\n        " : "";
+        text += n;
+        n = line_of(text);
+        tni_text_add(&piece, "%.*s", n, text);
+        tni_text_json_string(&quoted, piece.data ? piece.data : "");
+        tni_text_add(to, "%s%s", before, quoted.data ? quoted.data : "\"\"");
+        tni_free(piece.data);
+        tni_free(quoted.data);
+    } while (text[n]);
 }
 
 static void put_guesses(const from_kernel *k, tni_text *to, tni_text *notes) {
