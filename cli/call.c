@@ -69,6 +69,21 @@ static void put_in_order(const tni_sample_input *input, double *row, int64_t n, 
     }
 }
 
+/* Every row of the dimension that the order is of. */
+static void order_rows(const tni_sample_input *input, double *values, int64_t count, uint64_t *seed) {
+    const int64_t n = input->shape.d[input->along];
+    int64_t inner = 1;
+    for (int32_t d = input->along + 1; d < input->shape.ndim; d++) inner *= input->shape.d[d];
+    double *row = tni_malloc((size_t)n * sizeof *row);
+    for (int64_t r = 0; row && r < count / n; r++) {
+        double *first = values + r / inner * n * inner + r % inner;
+        for (int64_t i = 0; i < n; i++) row[i] = first[i * inner];
+        put_in_order(input, row, n, seed);
+        for (int64_t i = 0; i < n; i++) first[i * inner] = row[i];
+    }
+    tni_free(row);
+}
+
 /* Normal numbers; 0.25 … 1.75 where the sample wants positive ones; what is read back is what the type can hold. */
 void case_values(const tni_sample_input *input, tn_type type, uint64_t seed, double *values) {
     int64_t n = dims_count(&input->shape);
@@ -77,8 +92,7 @@ void case_values(const tni_sample_input *input, tn_type type, uint64_t seed, dou
         tn_set(type, &rounded, 0, draw(input, type, &seed));
         values[i] = tn_get(type, &rounded, 0);
     }
-    const int64_t last = input->order == TNI_ORDER_NONE ? 0 : input->shape.d[input->shape.ndim - 1];
-    for (int64_t i = 0; last && i < n; i += last) put_in_order(input, values + i, last, &seed);
+    if (input->order != TNI_ORDER_NONE && n > 0) order_rows(input, values, n, &seed);
 }
 
 tn_type wide_type(const tni_contract *contract, const tni_type *declared, tn_type type) {

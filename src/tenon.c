@@ -65,6 +65,7 @@ void tn_shutdown(void) {
     tni_texts_close();
     tni_sources_close();
     tni_cpu_sources_close();
+    tni_cuda_sources_close();
     for (const tni_backend *const *backend = tni_formula_backends; *backend; backend++) {
         if ((*backend)->close) (*backend)->close();
     }

@@ -103,6 +103,7 @@ typedef struct checker {
     const tn_function *op;
     const tni_contract *contract;
     tn_type T;
+    int type_index, n_types; /* which of the types that are checked T is */
     const char *kernel;
     const struct check_row *row;
     const tn_sample *sample;
@@ -155,7 +156,8 @@ enum {
     SLOW = 16,    /* not with --quick */
     NOT_REF = 32, /* not for the reference, where there are other kernels */
     LANES = 64,   /* goes by the width of vectors: lesser instruction sets get these alone with --quick */
-    TELLS = 128   /* what fails here and in no other row has the row's own cause, whatever it looks like */
+    TELLS = 128,  /* what fails here and in no other row has the row's own cause, whatever it looks like */
+    DEALT = 256   /* every sample; with --quick on the CPU each in one of the types, which take turns */
 };
 
 typedef struct check_row {

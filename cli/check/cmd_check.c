@@ -164,7 +164,7 @@ static const option options[] = {
     {"--case", "NAME,…", "only these cases, of those below", TEXT, &row_names},
     {"--skip", "NAME,…", "not these cases", TEXT, &skipped_rows},
     {"--sample", "N", "only this sample, as numbered by `tenon ops OP`", NUMBER, &sample},
-    {"--quick", NULL, "fewer samples, positions and repeats: minutes for the whole table", FLAG, &quick},
+    {"--quick", NULL, "fewer samples, positions, types and repeats: minutes for the whole table", FLAG, &quick},
     {"--cases", "N", "random calls for each operator, type and kernel (200; 20 with --quick)", NUMBER, &cases},
     {"--seed", "S", "for all random numbers (1)", NUMBER, &seed},
     {"--alone", NULL, "without the operators of its gradient", FLAG, &alone},

@@ -351,12 +351,21 @@ static int measure(const tn_function *op, const tni_case *forward, const made_ca
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
+/* Operators want indices in range, or a rank: random inputs would have neither. */
+static bool calls_operators(const tn_function *op) {
+    const tni_fuse *formula;
+    return tni_operator_formula(op, &formula) == TN_OK && formula->steps;
+}
+
 static int run_with(const tn_function *op, const tni_case *sample, tn_type T) {
     made_call k;
     if (call_make(&k, op, sample, (call_options){.bare = true, .flags = CALL_ALL}) != TN_OK) return failed();
     int status = show ? show_source(op, &k) : (json ? json_all : print_all)(written, &k);
-    const bool begun = json && !status;
-    if (!status && !show && !no_check) {
+    const bool begun = json && !status, steps = calls_operators(op);
+    if (!status && !show && !json && steps && !(no_check && no_bench))
+        printf(
+            "\nneither checked nor measured: it calls operators, and what they need of their inputs it does not say\n");
+    if (!status && !show && !no_check && !steps) {
         char again[2048]; /* without measuring */
         snprintf(again, sizeof again, "%s%s", command_text(), no_bench ? "" : " --no-bench");
         if (json) {
@@ -367,7 +376,7 @@ static int run_with(const tn_function *op, const tni_case *sample, tn_type T) {
         }
         status = check_alone(op, T, device, again, json) != 0;
     }
-    if (!status && !show && !no_bench) {
+    if (!status && !show && !no_bench && !steps) {
         if (!json) putchar('\n');
         status = measure(op, sample, &k, T);
     }

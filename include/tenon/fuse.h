@@ -37,11 +37,14 @@ TN_API tn_status tn_fuse_gradient(const tn_function *op, const tn_function **gra
 
 /* What a call of an operator that is a formula computes, as JSON, for frameworks that can do it with operations of
  * their own. `types` and `ranks` are of the inputs (TN_NO_TYPE: absent), `attributes` text: "eps=1e-05 mode='sum'".
- *     {"inputs": [DIMS…], "nodes": [NODE…], "outputs": [{"node": k (-1: not asked for), "dims": DIMS}…]}
- *     DIMS: for each dimension that the formula goes over, which one of the tensor it is; -1: the tensor has it not
+ *     {"inputs": [DIMS…], "sizes": […], "nodes": [NODE…],
+ *      "outputs": [{"node": k (-1: not asked for), "dims": DIMS}…]}
+ *     DIMS: for each dimension that the formula goes over, which one of the tensor it is; -1: the tensor does not have
+ *           it. Where an attribute divides c into `groups` and `c / groups`, both are the tensor's c
+ *     sizes: of these dimensions, where attributes tell them, as `groups` does; -1: tensors tell it
  *     NODE: {"op": "input", "type", "input": i} | {"op": "number", "type", "value" (null: NaN)} |
  *           {"op": "+", "type", "in": what the arguments are computed in, "args": [nodes before],
- *            "over": "row"|"all" of reductions and counts, "to" of casts,
+ *            "over": "row"|"all"|[dimensions that the formula goes over] of reductions and counts, "to" of casts,
  *            "torch": the function of PyTorch that does the same, where there is one};
  *           types of values are f32, f64, i64 and bool
  * The caller frees it with tn_free; NULL and a message where there is no such thing. */

@@ -135,12 +135,14 @@ struct tn_kernel {
  *     "s=[4, 33] axis=0 mask=[1, 33]"      mask is given an explicit shape that broadcasts
  *     "r=[2, 3] c=64 gamma beta W=f32"     optional inputs are present when named, with the contract's shape
  *     "r=[5] v=10 target<v reduction='sum'"  integers are drawn from 0 … v - 1
+ *     "s=[4, 9] n=5 axis=1 index<s[axis]"  the size of *s along the axis; an int attribute may stand there, too
  *     "c=7 var>0"                          only positive numbers
  *     "n=9 x=sorted"                       none is less than the one before it
  *     "n=9 v=50 index<v index=unique"      integers below v, none of them twice
  *     "n=9 order=permutation"              0 … n - 1, each once
  *     "m=4 nnz=9 row=offsets(nnz)"         sorted, the first 0 and the last nnz: where each of m parts begins and ends
- * Each row of the last dimension is sorted, unique, a permutation or offsets by itself. */
+ * Each row of the last dimension is sorted, unique, a permutation or offsets by itself; where the operator has an
+ * attribute `axis`, each row along that. */
 typedef struct tn_sample {
     const char *args;
     double tolerance; /* how many times the usual rounding bound a result may be off; 0: once */

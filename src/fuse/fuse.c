@@ -6,7 +6,22 @@
 
 #include "fuse/grad/gradient.h"
 #include "fuse/lang/language.h"
+#include "fuse/steps/formula_steps.h"
 #include "operator.h"
+
+/* Not as the name of an argument, axis=-1. */
+static bool is_word_of(const char *text, const char *word) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const size_t length = strlen(word);
+    for (const char *s = text + strcspn(text, letters); *s; s += strcspn(s, letters)) {
+        const size_t n = strspn(s, letters);
+        const char *next = s + n + strspn(s + n, " ");
+        const bool argument = next[0] == '=' && next[1] != '=';
+        if (n == length && memcmp(s, word, n) == 0 && !argument) return true;
+        s += n;
+    }
+    return false;
+}
 
 /* The signature in front, parsed alone. */
 static tn_status parse_signature(tni_fuse *f, const char *text, int32_t end) {
@@ -19,6 +34,9 @@ static tn_status parse_signature(tni_fuse *f, const char *text, int32_t end) {
             "formula of '%s': expected ':' and the formula behind the signature at column %d\n  %.100s\n  %*s",
             f->contract->name, (int)end + 1, text, (int)(end < 100 ? end : 100) + 1, "^");
     for (int i = 0; i < f->contract->n_types; i++) f->graph.masks[i] = f->contract->types[i].mask;
+    for (int i = 0; i < f->contract->n_attrs; i++) {
+        if (is_word_of(text + end, f->contract->attrs[i].name)) f->said_attrs |= (uint64_t)1 << i;
+    }
     f->signed_by_user = true;
     return tni_make_axes(f, &f->axes);
 }
@@ -52,9 +70,31 @@ static tn_status name_dims(tni_fuse *f, const reading *how) {
                  (int)(k < how->n_front ? k : n - k));
         f->axes.items[k].key = tni_arena_text(f->arena, name, strlen(name));
         f->axes.items[k].pack = pack;
+        f->axes.items[k].source = -1;
         if (!f->axes.items[k].key) return TN_NO_MEMORY;
     }
-    f->axes.n_items = n;
+    f->axes.n_items = f->axes.n_own = n;
+    return TN_OK;
+}
+
+/* What is updated may be read elsewhere through a window; random numbers and positions go by the places in the whole,
+ * and operators take and make whole tensors. */
+static tn_status check_parts(const tni_fuse *f, const tni_scope *scope) {
+    for (int i = 0; i < scope->n_inputs; i++) {
+        if (!scope->is_updated[i]) continue;
+        return tn_fail(TN_BAD_CONTRACT, "formula of '%s': it takes parts of values, so it cannot update %s in place",
+                       f->contract->name, scope->inputs[i] ? scope->inputs[i] : f->contract->inputs[i].name);
+    }
+    for (int32_t i = 0; i < f->graph.n; i++) {
+        const int op = f->graph.nodes[i].op;
+        const char *what = op == TNI_P_RAND                            ? "draw random numbers"
+                           : op == TNI_P_INDEX || op == TNI_P_INDEX_IN ? "ask for positions, as index and argmax do"
+                           : op == TNI_P_CALL                          ? "call operators of the table"
+                                                                       : NULL;
+        if (!what) continue;
+        return tn_fail(TN_BAD_CONTRACT, "formula of '%s': it takes parts of values, so it cannot %s", f->contract->name,
+                       what);
+    }
     return TN_OK;
 }
 
@@ -71,6 +111,7 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     if (typed) status = parse_signature(f, text, end);
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
     if (status == TN_OK && typed) status = tni_check_reductions(f);
+    if (status == TN_OK && f->windows) status = check_parts(f, scope);
     if (status == TN_OK && !typed) {
         const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
         status = tni_make_contract(f, scope, name);
@@ -79,6 +120,7 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     }
     if (status == TN_OK) set_outputs(f, scope);
     if (status == TN_OK) status = tni_find_groups(f);
+    if (status == TN_OK) status = tni_make_steps(f);
     tni_contract_free(scope->bare);
     tni_free(scope->attrs);
     tni_free(scope);
@@ -131,6 +173,7 @@ tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_
 
 void tni_fuse_free(tni_fuse *f) {
     if (!f) return;
+    tni_steps_free(f->steps);
     tni_graph_clear(&f->graph);
     tni_contract_free(f->contract);
     tni_arena_free(f->arena);

@@ -16,9 +16,8 @@ typedef struct form {
     int32_t n_memory;
     tni_bound bound;
     tn_spec specs[TNI_MAX_ARGS];
-    int64_t unknown[TN_MAX_RANK];
-    /* For the domain every size is 2, so that no dimension is left out, and strides tell which dimension it was. */
-    int64_t sizes[TN_MAX_RANK], places[TN_MAX_RANK];
+    int64_t unknown[TN_MAX_RANK]; /* sizes; no dimension is left out then, */
+    int64_t places[TN_MAX_RANK];  /* and strides tell which dimension it was */
     tn_view views[2 * TNI_MAX_ARGS];
     tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tni_domain domain;
@@ -32,7 +31,6 @@ static tn_status bind(form *m, const tn_type *types, const int32_t *ranks, const
     int32_t n = 0;
     for (int d = 0; d < TN_MAX_RANK; d++) {
         m->unknown[d] = -1;
-        m->sizes[d] = 2;
         m->places[d] = d + 1;
     }
     for (int i = 0; i < c->n_inputs; i++) {
@@ -47,7 +45,7 @@ static tn_status bind(form *m, const tn_type *types, const int32_t *ranks, const
 }
 
 static tn_slot view_of(form *m, int32_t i, tn_type type, int32_t rank) {
-    m->views[i] = (tn_view){.shape = m->sizes, .strides = m->places, .ndim = rank, .type = type};
+    m->views[i] = (tn_view){.shape = m->unknown, .strides = m->places, .ndim = rank, .type = type};
     return (tn_slot){&m->views[i], 1};
 }
 
@@ -73,6 +71,8 @@ static tn_status place(form *m) {
 static tn_status check(const form *m) {
     const tni_contract *c = m->f->contract;
     bool broadcasts = false, sums_to = false;
+    if (m->f->steps) return tn_fail(TN_UNSUPPORTED, "%s: calls operators of the table", c->name);
+    if (m->f->windows) return tn_fail(TN_UNSUPPORTED, "%s: takes parts of values", c->name);
     if (c->has_lists) return tn_fail(TN_UNSUPPORTED, "%s: takes lists of tensors", c->name);
     for (int i = 0; i < c->n_inputs; i++) {
         if (c->inputs[i].inplace) return tn_fail(TN_UNSUPPORTED, "%s: updates %s in place", c->name, c->inputs[i].name);
@@ -89,7 +89,7 @@ static const char *lane_name(const form *m, int type) {
     return tn_type_name(tni_lane_type(tni_lane_of(&m->specialized.graph, type)));
 }
 
-/* Which dimension of the tensor each of the domain's is; -1: none. */
+/* Which dimension of the tensor each of the domain's is; -1: none. The parts of one that is divided are both it. */
 static void add_dims(tni_text *text, const tni_domain *domain, uint32_t mask, const int64_t *strides) {
     tni_text_add(text, "[");
     for (int d = 0; d < domain->n_dims; d++) {
@@ -130,8 +130,21 @@ static void add_reach(tni_text *text, const form *m, const tni_gnode *node) {
     tni_text_add(text, gone ? "]" : ", \"over\": []");
 }
 
+/* Dimensions that it has. */
+static void add_mask(tni_text *text, const form *m, const tni_gnode *node) {
+    const uint32_t mask = tni_node_mask(&m->domain, node, NULL);
+    const char *before = "";
+    tni_text_add(text, ", \"dims\": [");
+    for (int d = 0; d < m->domain.n_dims; d++) {
+        if (!(mask >> d & 1)) continue;
+        tni_text_add(text, "%s%d", before, d);
+        before = ", ";
+    }
+    tni_text_add(text, "]");
+}
+
 static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
-    bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+    bool reaches = tni_reaches(node->op) || node->op == TNI_P_INDEX;
     tni_text_add(text, "{");
     add_name(text, node);
     tni_text_add(text, ", \"type\": \"%s\"", lane_name(m, node->type));
@@ -143,6 +156,7 @@ static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
     if (tni_prims[node->op].torch) tni_text_add(text, ", \"torch\": \"%s\"", tni_prims[node->op].torch);
     if (tni_prims[node->op].arity) tni_text_add(text, ", \"in\": \"%s\"", lane_of_arguments(m, node));
     if (reaches) add_reach(text, m, node);
+    if (node->op == TNI_P_INDEX) add_mask(text, m, node);
     tni_text_add(text, ", \"args\": [");
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) tni_text_add(text, "%s%d", k ? ", " : "", (int)node->arg[k]);
     tni_text_add(text, "]}");
@@ -156,6 +170,8 @@ static char *print(const form *m) {
         tni_text_add(&text, i ? ", " : "");
         add_dims(&text, d, d->in[i].mask, d->in[i].strides);
     }
+    tni_text_add(&text, "],\n\"sizes\": [");
+    for (int k = 0; k < d->n_dims; k++) tni_text_add(&text, "%s%lld", k ? ", " : "", (long long)d->size[k]);
     tni_text_add(&text, "],\n\"nodes\": [");
     for (int32_t i = 0; i < m->specialized.graph.n; i++) {
         tni_text_add(&text, i ? ",\n" : "");

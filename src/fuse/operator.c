@@ -13,6 +13,7 @@
 #include "core/run/plan.h"
 #include "formula_kernel.h"
 #include "fuse/lang/language.h"
+#include "fuse/steps/formula_steps.h"
 
 enum {
     BUCKETS = 256,
@@ -85,30 +86,61 @@ static bool accepts(const tn_call *call) {
     return true;
 }
 
-static tn_status prepare(const tn_call *call, void **state) {
-    const tni_fuse *parsed;
+/* One of the two. */
+typedef struct ready {
     tni_program *program;
+    tni_prepared *steps;
+} ready;
+
+static void release(void *state) {
+    ready *made = state;
+    tni_program_free(made->program);
+    tni_prepared_free(made->steps);
+    tni_free(made);
+}
+
+/* Its program, or its steps with kernels of this name. */
+static tn_status get_ready(const tn_call *call, const char *kernel, void **state) {
+    const tni_fuse *parsed;
     TN_TRY(parsed_of(call->kernel->data, &parsed));
-    TN_TRY(tni_fuse_bind(parsed, call, &program));
-    *state = program;
-    return TN_OK;
+    ready *made = tni_calloc(1, sizeof *made);
+    if (!made) return TN_NO_MEMORY;
+    tn_status status = TN_OK;
+    if (parsed->steps) {
+        status = tni_prepare_steps(parsed, call, kernel, &made->steps);
+    } else if (!kernel) {
+        status = tni_fuse_bind(parsed, call, &made->program);
+    }
+    if (status == TN_OK) {
+        *state = made;
+    } else {
+        release(made);
+    }
+    return status;
+}
+
+static tn_status prepare(const tn_call *call, void **state) {
+    return get_ready(call, NULL, state);
+}
+
+static tn_status prepare_reference(const tn_call *call, void **state) {
+    return get_ready(call, "ref", state);
 }
 
 static size_t workspace(const tn_call *call) {
-    return ((const tni_program *)call->state)->workspace;
+    const ready *made = call->state;
+    return made->steps ? tni_steps_workspace(made->steps) : made->program ? made->program->workspace : 0;
 }
 
 static tn_status run(const tn_call *call, void *state) {
-    return tni_program_run(state, call);
-}
-
-static void release(void *state) {
-    tni_program_free(state);
+    const ready *made = state;
+    return made->steps ? tni_run_steps(made->steps, call) : tni_program_run(made->program, call);
 }
 
 static tn_status run_reference(const tn_call *call, void *state) {
+    const ready *made = state;
     const tni_fuse *parsed;
-    (void)state;
+    if (made->steps) return tni_run_steps(made->steps, call);
     TN_TRY(parsed_of(call->kernel->data, &parsed));
     return tni_fuse_reference(parsed, call);
 }
@@ -120,15 +152,28 @@ static const formula *formula_of(const tn_op *row) {
     return NULL;
 }
 
+/* Each moved once. */
+static tn_cost cost_of_tensors(const tn_call *call, const tni_contract *c) {
+    tn_cost made = {0, 0};
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tn_view *v = i < c->n_inputs ? tn_in(call, i) : tn_out(call, i - c->n_inputs);
+        if (v) made.bytes += (double)tn_count(v) * (double)tn_type_size(v->type);
+    }
+    return made;
+}
+
 /* A kernel with a plan of its own has no program to ask. */
 static tn_cost cost(const tn_call *call) {
     const formula *f = NULL;
     const tni_fuse *parsed;
     tn_cost made = {0, 0};
-    if (call->kernel->run == run) return ((const tni_program *)call->state)->cost;
+    const ready *state = call->kernel->run == run ? call->state : NULL;
+    if (state && state->program) return state->program->cost;
     for (const tn_kernel *k = call->kernel; k->name && !f; k++)
         f = k->run == run || k->run == run_reference ? k->data : f;
-    if (!f || parsed_of(f, &parsed) != TN_OK || tni_fuse_cost(parsed, call, &made) != TN_OK) return (tn_cost){0, 0};
+    if (!f || parsed_of(f, &parsed) != TN_OK) return (tn_cost){0, 0};
+    if (parsed->steps) return cost_of_tensors(call, parsed->contract);
+    if (tni_fuse_cost(parsed, call, &made) != TN_OK) return (tn_cost){0, 0};
     return made;
 }
 
@@ -146,7 +191,7 @@ static void set_kernels(formula *f, int32_t n_own) {
         {"fused", TN_CUDA, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
         {"fused_dense", TN_CPU, 0, 0, 0, NULL, workspace, prepare, release, run, NULL},
         {"fused_dense", TN_CUDA, 0, 0, 0, NULL, workspace, prepare, release, run, NULL},
-        {.name = "ref", .device = TN_CPU, .flags = TN_STRIDED | TN_ALIAS, .run = run_reference},
+        {"ref", TN_CPU, 0, 0, TN_STRIDED | TN_ALIAS, NULL, workspace, prepare_reference, release, run_reference, NULL},
     };
     bool lists = has_lists(f->row.signature);
     for (int i = 0; i < n_own; i++) f->kernels[i] = f->row.kernels[i];
@@ -157,6 +202,13 @@ static void set_kernels(formula *f, int32_t n_own) {
     }
     f->row.kernels = f->kernels;
     if (!f->row.cost) f->row.cost = cost;
+}
+
+/* Steps write outputs before all of them have read the inputs. */
+static void refuse_alias(formula *f, const tni_fuse *parsed) {
+    for (tn_kernel *k = f->kernels; parsed->steps && k->name; k++) {
+        if (k->run == run_reference) k->flags &= ~(uint32_t)TN_ALIAS;
+    }
 }
 
 /* ---- rows of the table ------------------------------------------------------------------------------------------- */
@@ -200,11 +252,15 @@ static tn_status check(const tn_function *op) {
     const tni_fuse *parsed;
     if (!f) return TN_OK;
     f->n_known = op->index;
-    return parsed_of(f, &parsed);
+    TN_TRY(parsed_of(f, &parsed));
+    refuse_alias(f, parsed);
+    return TN_OK;
 }
 
 static void drop(const tn_op *whole) {
+    tni_steps_outlive(true); /* they may have gone before it */
     free_formula((formula *)formula_of(whole));
+    tni_steps_outlive(false);
 }
 
 /* ---- tn_fuse ----------------------------------------------------------------------------------------------------- */
@@ -315,6 +371,7 @@ static tn_status make_formula(const char *text, const char *name, bool fast, tni
         f->row.doc = f->doc;
         f->hash = hash_of(text, name, fast);
         set_kernels(f, 0);
+        refuse_alias(f, whole);
         *made = f;
     } else {
         free_formula(f);
@@ -501,6 +558,7 @@ tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
 
 /* The operators are gone, and what they were made of goes. */
 static void forget(void) {
+    tni_steps_outlive(true);
     take_lock();
     for (int i = 0; i < BUCKETS; i++) {
         for (formula *f = buckets[i], *next; f; f = next) {
@@ -512,6 +570,7 @@ static void forget(void) {
     newest = oldest = NULL;
     n_idle = 0;
     give_lock();
+    tni_steps_outlive(false);
     tni_formula_kernels_forget();
 }
 

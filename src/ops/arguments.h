@@ -20,6 +20,8 @@
 #define TNI_READ_boolean(value) (value).b
 #define TNI_KEEP_choice int
 #define TNI_READ_choice(value) (value).choice
+#define TNI_KEEP_type tn_type
+#define TNI_READ_type(value) (value).type
 #define TNI_KEEP_list const tn_value *
 #define TNI_READ_list(value) &(value)
 

@@ -5,12 +5,29 @@
     X(layer_norm)       \
     X(cross_entropy)    \
     X(sum)              \
+    X(sorting)          \
+    X(scan)             \
+    X(cummax)           \
+    X(histogram)        \
     X(batch_norm)       \
+    X(rope)             \
+    X(permute)          \
+    X(concat)           \
+    X(pad)              \
+    X(roll)             \
+    X(repeat)           \
+    X(triangle)         \
+    X(embedding)        \
+    X(index_select)     \
+    X(gather)           \
+    X(segment_sum)      \
+    X(one_hot)          \
     X(arithmetic)       \
     X(activations)      \
     X(gates)            \
     X(residual)         \
     X(normalisation)    \
+    X(reductions)       \
     X(losses)           \
     X(optimisers)       \
     X(quantisation)

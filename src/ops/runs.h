@@ -40,6 +40,22 @@ TNI_INLINE void widen_run(const tn_type t, const void *from, real *to, int64_t n
     if (i < n) store_tail(V_NATIVE, to, i, n - i, load_tail(t, from, i, n - i, 0));
 }
 
+TNI_INLINE void narrow_run(const tn_type t, const real *from, void *to, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(t, to, i, v_load(V_NATIVE, from, i));
+    if (i < n) store_tail(t, to, i, n - i, load_tail(V_NATIVE, from, i, n - i, 0));
+}
+
+/* sums[i] += from[i] */
+TNI_INLINE void add_to_run(const tn_type t, const void *from, real *sums, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(V_NATIVE, sums, i, v_load(V_NATIVE, sums, i) + v_load(t, from, i));
+    if (i < n) {
+        const vreal sum = load_tail(V_NATIVE, sums, i, n - i, 0) + load_tail(t, from, i, n - i, 0);
+        store_tail(V_NATIVE, sums, i, n - i, sum);
+    }
+}
+
 /* A vector parameter v of n numbers as an array of `real`: its own memory where that is one, else written to `buffer`.
  * Where it is absent, all are `absent`. */
 static inline const real *reals_of(const tn_view *v, int64_t n, real absent, real *buffer) {

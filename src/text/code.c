@@ -9,17 +9,21 @@
 
 enum { MOST_OPTIONS = 32 };
 
-/* What people include by habit: NVRTC has most of it by itself. */
+/* What people include by habit: NVRTC has most of it by itself. The types are those of CUDA's own headers for NVRTC,
+ * which a text may include as well. */
 static const char integers[] =
     "#pragma once\n"
-    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;\n"
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
     "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
-    "typedef unsigned long uint64_t; typedef long intptr_t; typedef unsigned long uintptr_t;\n"
-    "#ifndef INT32_MAX\n#define INT32_MAX 2147483647\n#define INT64_MAX 9223372036854775807L\n#endif\n";
+    "typedef unsigned long long uint64_t; typedef int64_t intptr_t; typedef uint64_t uintptr_t;\n"
+    "#ifndef INT_MAX\n#define INT_MAX 2147483647\n#endif\n"
+    "#ifndef LLONG_MAX\n#define LLONG_MAX 9223372036854775807LL\n#endif\n"
+    "#ifndef INT32_MAX\n#define INT32_MAX INT_MAX\n#define INT64_MAX LLONG_MAX\n#endif\n";
 static const char limits[] =
     "#pragma once\n#ifndef FLT_MAX\n#define FLT_MAX 3.402823466e+38F\n#define FLT_MIN 1.175494351e-38F\n"
-    "#define FLT_EPSILON 1.192092896e-07F\n#define DBL_MAX 1.7976931348623158e+308\n#define INT_MAX 2147483647\n"
-    "#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n#endif\n";
+    "#define FLT_EPSILON 1.192092896e-07F\n#define DBL_MAX 1.7976931348623158e+308\n"
+    "#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef INT_MAX\n#define INT_MAX 2147483647\n#endif\n";
 
 /* The code of a text, compiled before: in memory, with a plugin, or on disk. Kept until the library is shut down. */
 typedef struct code {
@@ -124,24 +128,38 @@ static const tn_built *find_built(const tni_cache_key *key, int major, int minor
     return best;
 }
 
-/* Folders of CUDA's headers, for texts that include some. */
-static int include_options(char (*options)[600], const char **list, int n) {
-    static const char *const places[] = {"/usr/local/cuda/include", "/opt/cuda/include"};
-    char found[600] = "";
+/* Folders of CUDA's headers, for texts that include some; cooperative_groups.h wants those of CCCL, too. */
+enum { MOST_INCLUDES = 10 };
+typedef char include_option[600];
+
+static int add_folder(include_option *options, int n, const char *folder) {
+    snprintf(options[n], sizeof options[n], "-I%.580s", folder);
+    snprintf(options[n + 1], sizeof options[n + 1], "-I%.580s/cccl", folder);
+    return n + 2;
+}
+
+static int include_options(include_option *options, const char **list, int n) {
+    char folder[1200], found[600];
     const char *home = getenv("CUDA_HOME") ? getenv("CUDA_HOME") : getenv("CUDA_PATH");
     int made = 0;
-    if (home && *home) snprintf(options[made++], sizeof options[0], "-I%.500s/include", home);
+    if (home && *home) {
+        snprintf(folder, sizeof folder, "%.500s/include", home);
+        made = add_folder(options, made, folder);
+    }
     /* A wheel of NVIDIA's: …/nvidia/cu13/lib/libnvrtc.so.13, or …/nvidia/cuda_nvrtc/lib beside …/cuda_runtime. */
     snprintf(found, sizeof found, "%.500s", tni_nvrtc_file());
     char *lib = strstr(found, "/lib/libnvrtc");
     if (lib) {
         *lib = 0;
-        snprintf(options[made++], sizeof options[0], "-I%.500s/include", found);
+        snprintf(folder, sizeof folder, "%s/include", found);
+        made = add_folder(options, made, folder);
         char *package = strrchr(found, '/');
         if (package) *package = 0;
-        snprintf(options[made++], sizeof options[0], "-I%.500s/cuda_runtime/include", found);
+        snprintf(folder, sizeof folder, "%s/cuda_runtime/include", found);
+        made = add_folder(options, made, folder);
     }
-    for (int i = 0; i < 2; i++) snprintf(options[made++], sizeof options[0], "-I%s", places[i]);
+    made = add_folder(options, made, "/usr/local/cuda/include");
+    made = add_folder(options, made, "/opt/cuda/include");
     for (int i = 0; i < made; i++) list[n++] = options[i];
     return n;
 }
@@ -169,8 +187,9 @@ static tn_status compile(const char *op, const tn_source *source, const tni_inst
                                          {"cuda_runtime_api.h", ""},
                                          {"iostream", ""},
                                          {0}};
-    const char *options[MOST_OPTIONS + 8];
-    char includes[8][600], words[1024], *rest = NULL;
+    const char *options[MOST_OPTIONS + MOST_INCLUDES + 1];
+    include_option includes[MOST_INCLUDES];
+    char words[1024], *rest = NULL;
     int n = 0;
     snprintf(words, sizeof words, "%s %s %s", source->options ? source->options : "", of->options, more ? more : "");
     for (char *word = strtok_r(words, " \t\n", &rest); word && n < MOST_OPTIONS; word = strtok_r(NULL, " \t\n", &rest))

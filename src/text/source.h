@@ -77,6 +77,7 @@ void tni_source_add_built(const void *list);
 /* No call is left: gives back what was compiled, and the operators' texts. */
 void tni_sources_close(void);
 void tni_cpu_sources_close(void);
+void tni_cuda_sources_close(void);
 void tni_texts_close(void);
 
 extern const tni_kernel_texts tni_text_kernels; /* define.c */

@@ -1,4 +1,5 @@
 /* Kernels of CUDA C: found in the code of their text, and launched as their line says. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -189,8 +190,7 @@ static tn_status run_step(const tn_call *call, const step *s) {
     return tn_cuda_launch(call, &s->launch, arguments);
 }
 
-tn_status tni_cuda_source_run(const tn_call *call, void *made) {
-    const state *s = made;
+static tn_status run_all(const tn_call *call, const state *s) {
     for (int32_t i = 0; i < s->n_constants; i++) {
         const constant *c = &s->constants[i];
         TN_TRY(tn_copy(call->device, (void *)(uintptr_t)c->to, call->device, tn_in(call, c->input)->data, c->bytes,
@@ -198,4 +198,47 @@ tn_status tni_cuda_source_run(const tn_call *call, void *made) {
     }
     for (int32_t i = 0; i < s->n_steps; i++) TN_TRY(run_step(call, &s->steps[i]));
     return TN_OK;
+}
+
+/* ---- constant memory --------------------------------------------------------------------------------------------- */
+
+/* A `__constant__` variable belongs to the compiled text, whatever stream fills and reads it. So calls that fill one
+ * take turns on each GPU: what one puts on its stream waits for what the one before has put on another. */
+static struct {
+    pthread_mutex_t lock;
+    tn_event *ends[TNI_MOST_GPUS]; /* of what the last call has put on its stream */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void tni_cuda_sources_close(void) {
+    pthread_mutex_lock(&turns.lock);
+    for (int i = 0; i < TNI_MOST_GPUS; i++) {
+        tn_event_free(turns.ends[i]);
+        turns.ends[i] = NULL;
+    }
+    pthread_mutex_unlock(&turns.lock);
+}
+
+static tn_status run_in_turn(const tn_call *call, const state *s) {
+    tn_event **end = &turns.ends[call->device.index];
+    if (!*end) TN_TRY(tn_event_make(call->device, end));
+    TN_TRY(tn_event_hold(*end, call->host->stream));
+    TN_TRY(run_all(call, s));
+    return tn_event_record(*end, call->host->stream);
+}
+
+/* A graph that is captured cannot wait for what is outside of it. An error counts as yes: on the default stream, CUDA
+ * gives one while any other stream is captured. */
+static bool is_captured(const tn_call *call) {
+    const tni_cuda_api *cu = tni_cuda(call->name);
+    int is = 0;
+    return cu && (cu->cuStreamIsCapturing(call->host->stream, &is) != 0 || is != 0);
+}
+
+tn_status tni_cuda_source_run(const tn_call *call, void *made) {
+    const state *s = made;
+    if (!s->n_constants || is_captured(call)) return run_all(call, s);
+    pthread_mutex_lock(&turns.lock);
+    const tn_status status = run_in_turn(call, s);
+    pthread_mutex_unlock(&turns.lock);
+    return status;
 }

@@ -55,7 +55,7 @@ static void prepare(const tn_function *op, const tni_case *c, order how, int dev
     tn_tensor tensors[TNI_MAX_ARGS];
     const tn_tensor *in[TNI_MAX_ARGS] = {0};
     int64_t strides[TNI_MAX_ARGS][TN_MAX_RANK];
-    int32_t n_in = 0;
+    int32_t n_in = 0, lengths[TNI_MAX_ARGS] = {0};
     tni_plan *plan;
     for (int32_t i = 0; i < c->n_inputs; i++) {
         const tni_sample_input *s = &c->inputs[i];
@@ -63,16 +63,22 @@ static void prepare(const tn_function *op, const tni_case *c, order how, int dev
         tensors[i] = tn_dense(NULL, s->type, s->shape.ndim, (int64_t *)(uintptr_t)s->shape.d);
         tensors[i].strides = strides[i];
         tensors[i].device = (tn_device){TN_CUDA, device};
-        in[s->input] = &tensors[i];
-        if (s->input >= n_in) n_in = s->input + 1;
+        const int32_t at = op->contract->has_lists ? i : s->input; /* lists are laid out one after the other */
+        in[at] = &tensors[i];
+        lengths[s->input]++;
+        if (at >= n_in) n_in = at + 1;
     }
-    const tn_args args = {.in = in, .n_in = n_in, .attrs = c->attrs, .n_attrs = c->n_attrs};
+    const tn_args args = {.in = in,
+                          .n_in = n_in,
+                          .lengths = op->contract->has_lists ? lengths : NULL,
+                          .attrs = c->attrs,
+                          .n_attrs = c->n_attrs};
     if (tni_plan_make(op, &args, true, &plan) == TN_OK) tni_plan_free(plan);
     n_calls++;
 }
 
 static void prepare_all(const tn_function *op, const char *text, order last) {
-    for (tn_type T = TN_F16; T <= TN_F64; T++) {
+    for (tn_type T = TN_F16; T <= TN_C128; T++) { /* of every size; integers, of sort and top_k alone */
         tni_case *c;
         if (tni_sample_case(op->contract, text, T, &c) != TN_OK) continue;
         snprintf(doing, sizeof doing, "%s of %s in %s", op->contract->name, text, tn_type_name(T));
@@ -125,6 +131,19 @@ static const struct {
     {"sum", "s=[@, #] axes=[0]"},
     {"sum", "s=[3, #, @] axes=[0, 2]"},
     {"sum", "s=[#, 3, @] axes=[1]"},
+    {"sort", "s=[#, @]"},
+    {"sort", "s=[@, #] axis=0"},
+    {"top_k", "r=[#] n=@ k=1"},
+    {"cumsum", "s=[#, @]"},
+    {"cumsum", "s=[@, #] axis=0"},
+    {"cumprod", "s=[#, @]"},
+    {"cumprod", "s=[@, #] axis=0"},
+    {"cumprod_grad", "s=[#, @]"},
+    {"cumprod_grad", "s=[@, #] axis=0"},
+    {"cumprod_grad_grad", "s=[#, @]"},
+    {"cumprod_grad_grad", "s=[@, #] axis=0"},
+    {"cummax", "s=[#, @]"},
+    {"cummin", "s=[@, #] axis=0"},
 };
 
 static void write_text(char *to, const char *from, long long count, long long length) {
@@ -136,6 +155,11 @@ static void write_text(char *to, const char *from, long long count, long long le
         }
     }
     *to = 0;
+}
+
+/* Rows that are longer than 30 bits can count. */
+static void prepare_huge(void) {
+    prepare_all(tn_find("sort"), "s=[1073741824]", AS_ROWS);
 }
 
 static void prepare_rows(void) {
@@ -190,23 +214,34 @@ static void without_nvrtc(const tn_function *op) {
 
 /* ---- copies, and what benchmarks run ----------------------------------------------------------------------------- */
 
-/* By lines, by tiles, one element over and over; aligned and not; few elements and many. */
+/* By lines, by rows, by tiles, by boxes, one element over and over; aligned and not; few elements and many. */
 static void copy_all(void) {
     const tn_host host = tn_stream_host(NULL);
     const tn_call copying = {.name = "copy", .device = {TN_CUDA, 0}, .host = &host};
     const tn_type types[] = {TN_U8, TN_BF16, TN_F32, TN_F64, TN_C128};
-    for (int i = 0; i < 5 * 2 * 2 * 4; i++) {
-        const int64_t large = i / 5 % 2 ? (int64_t)1 << 18 : 64, size = (int64_t)tn_type_size(types[i % 5]);
+    const int64_t edges[] = {64, (int64_t)1 << 18, 4099};
+    for (int i = 0; i < 5 * 3 * 2 * 5; i++) {
+        const int64_t large = edges[i / 5 % 3], size = (int64_t)tn_type_size(types[i % 5]);
         const int64_t shape[] = {large, large}, dense[] = {large, 1}, turned[] = {1, large}, same[] = {0, 0},
-                      apart[] = {2 * large + 1, 2};
-        const int64_t *const from[] = {dense, turned, same, apart};
+                      apart[] = {2 * large + 1, 2}, gaps[] = {large + 1, 1};
+        const int64_t *const from[] = {dense, turned, same, apart, gaps};
         const tn_view to = {
             .data = (void *)(uintptr_t)0x10000, .shape = shape, .strides = dense, .ndim = 2, .type = types[i % 5]};
         tn_view x = to;
-        x.data = (void *)(uintptr_t)(0x900000 + (i / 10 % 2 ? size / 2 : 0));
-        x.strides = from[i / 20];
+        x.data = (void *)(uintptr_t)(0x900000 + (i / 15 % 2 ? size / 2 : 0));
+        x.strides = from[i / 30];
         snprintf(doing, sizeof doing, "a copy of %s", tn_type_name(types[i % 5]));
         CHECK_ROW(tni_cuda_copy(&copying, &to, &x) == TN_OK, "%s: %s", doing, tn_last_error());
+    }
+    for (int i = 0; i < 5; i++) { /* channels go last: boxes */
+        const int64_t shape[] = {64, 4099, 3}, dense[] = {3 * 4099, 3, 1}, images[] = {3 * 4099, 1, 4099};
+        const tn_view to = {
+            .data = (void *)(uintptr_t)0x10000, .shape = shape, .strides = dense, .ndim = 3, .type = types[i]};
+        tn_view x = to;
+        x.data = (void *)(uintptr_t)0x900000;
+        x.strides = images;
+        CHECK_ROW(tni_cuda_copy(&copying, &to, &x) == TN_OK, "channels of %s: %s", tn_type_name(types[i]),
+                  tn_last_error());
     }
 }
 
@@ -229,6 +264,7 @@ int main(int argc, char **argv) {
     *asked = ask;
     prepare_samples();
     prepare_rows();
+    prepare_huge();
     for (int i = 0; i < tn_function_count(); i++) without_nvrtc(tn_function_at(i));
     CHECK(n_without_nvrtc >= 4);
     copy_all();

@@ -223,14 +223,23 @@ static inline uint32_t ref_gone(const reference *r, uint32_t kind) {
 static inline uint32_t ref_mask(const reference *r, const tni_gnode *node) {
     uint32_t made = 0, first = node->arg[0] >= 0 ? r->masks[node->arg[0]] : 0;
     if (node->op == TNI_P_INPUT) return r->domain.in[node->ref].mask;
-    if (node->op == TNI_P_RAND) {
-        for (int d = 0; d < r->domain.n_dims; d++) made |= r->domain.size[d] != 1 ? 1u << d : 0;
+    if (node->op == TNI_P_RAND || node->op == TNI_P_INDEX) {
+        uint32_t items = node->op == TNI_P_RAND || node->ref < 0 ? ~0u : 0;
+        for (int k = 0; k < TN_MAX_RANK && !items; k++) made |= (uint32_t)node->ref >> k & 1 ? r->domain.items[k] : 0;
+        items |= made;
+        made = 0;
+        for (int d = 0; d < r->domain.n_dims; d++) made |= r->domain.size[d] != 1 && items >> d & 1 ? 1u << d : 0;
         return made;
     }
     if (node->op == TNI_P_COUNT) return 0;
     if (node->op == TNI_P_SUM_TO) return r->masks[node->arg[1]];
     if (tni_is_reduction(node->op)) return first & ~ref_gone(r, node->kind);
     for (int k = 0; k < 3 && node->arg[k] >= 0; k++) made |= r->masks[node->arg[k]];
+    if (tni_is_part(node->op)) {
+        const int from = r->domain.windows[node->kind].from, to = r->domain.windows[node->kind].to;
+        if (node->op == TNI_P_TAKE && from >= 0) made &= ~(1u << from);
+        if (to >= 0 && r->domain.size[to] != 1) made |= 1u << to;
+    }
     return made;
 }
 
@@ -279,6 +288,15 @@ static inline void ref_reduce(const reference *r, const tni_gnode *node, uint32_
     free(seen);
 }
 
+/* Of element i of the domain among those that have some of its dimensions. */
+static inline double ref_position(const reference *r, uint32_t along, int64_t i) {
+    int64_t made = 0;
+    for (int d = 0; d < r->domain.n_dims; d++) {
+        if (along >> d & 1) made = made * r->domain.size[d] + ref_index(r, i, d);
+    }
+    return (double)made;
+}
+
 static inline double ref_leaf(const reference *r, const call_of *c, const tni_gnode *node, int64_t i) {
     int64_t at = 0;
     float drawn;
@@ -295,6 +313,7 @@ static inline double ref_leaf(const reference *r, const call_of *c, const tni_gn
     case TNI_P_ATTR_IS: return r->attrs[node->ref].choice == (int)node->value;
     case TNI_P_HAS: return c->in[node->ref].memory != NULL;
     case TNI_P_HAS_ATTR: return r->attrs[node->ref].kind != TN_ATTR_UNSET;
+    case TNI_P_INDEX: return ref_position(r, ref_mask(r, node) & ref_gone(r, node->kind), i);
     case TNI_P_RAND:
         tni_random((int64_t[2]){(int64_t)array_get(&c->in[node->ref], 0), (int64_t)array_get(&c->in[node->ref], 1)},
                    (int64_t)node->value, i, &drawn, 1);
@@ -332,10 +351,26 @@ static inline bool is_real(const tni_fuse *f, int32_t node) {
     return tni_class_of(&f->graph, f->graph.nodes[node].type) == TNI_CLASS_FLOAT;
 }
 
+/* Of a window, element i: what the argument has at another place along one dimension. */
+static inline double ref_part(const reference *r, const tni_gnode *n, int64_t i) {
+    const int from = r->domain.windows[n->kind].from, to = r->domain.windows[n->kind].to;
+    const int64_t begin = r->domain.windows[n->kind].begin, length = r->domain.windows[n->kind].length;
+    const int64_t at = to >= 0 ? ref_index(r, i, to) : 0;
+    const int64_t of = n->op == TNI_P_TAKE ? at + begin : n->op == TNI_P_FLIP ? length - 1 - at : at;
+    const int32_t arg = n->arg[n->op == TNI_P_JOIN && at >= begin ? 1 : 0];
+    const uint32_t mask = r->masks[arg], bit = from >= 0 ? 1u << from : 0;
+    int64_t step = 1;
+    if (of < 0 || of >= length) return 0;
+    for (int d = r->domain.n_dims - 1; d > from; d--) step *= r->domain.size[d];
+    return r->values[arg][ref_project(r, i, mask & ~bit) + (mask & bit ? of * step : 0)];
+}
+
 static inline double ref_value(const reference *r, const call_of *c, int32_t node, int64_t i) {
     const tni_gnode *n = &r->f->graph.nodes[node];
     double v[3] = {0};
     if (tni_prims[n->op].arity == 0) return ref_leaf(r, c, n, i);
+    if (n->op == TNI_P_INDEX_IN) return ref_position(r, r->masks[node] & ref_gone(r, n->kind), i);
+    if (tni_is_part(n->op)) return ref_part(r, n, i);
     for (int k = 0; k < tni_prims[n->op].arity; k++) {
         int32_t arg = n->arg[k];
         v[k] = r->values[arg][ref_project(r, i, r->masks[arg])];
@@ -530,8 +565,21 @@ typedef struct views {
     tn_view lists[8][MOST_PARTS];
     tn_slot in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     tn_value attrs[TNI_MAX_ARGS];
+    int64_t axes[TNI_MAX_ARGS][TN_MAX_RANK];
     tn_call call;
 } views;
+
+/* Axes as the core hands them on: counted from the front. */
+static inline void resolve_axes(const call_of *c, views *v) {
+    const int64_t rank = c->in[0].ndim;
+    for (int i = 0; i < c->f->contract->n_attrs; i++) {
+        tn_value *value = &v->attrs[i];
+        if (c->f->contract->attrs[i].kind == TNI_A_AXIS && value->i < 0) value->i += rank;
+        if (c->f->contract->attrs[i].kind != TNI_A_AXES) continue;
+        for (int k = 0; k < value->count; k++) v->axes[i][k] = value->ints[k] + (value->ints[k] < 0 ? rank : 0);
+        value->ints = v->axes[i];
+    }
+}
 
 static inline void make_views(const call_of *c, views *v) {
     memset(v, 0, sizeof *v);
@@ -556,6 +604,7 @@ static inline void make_views(const call_of *c, views *v) {
         if (at >= 0 && c->attrs[i].value.kind != TN_ATTR_STR)
             v->attrs[at] = c->attrs[i].value; /* words: their default */
     }
+    resolve_axes(c, v);
     v->call = (tn_call){
         .name = "f", .in = v->in, .out = v->out, .attrs = v->attrs, .device = {TN_CPU, 0}, .host = tn_default_host()};
 }

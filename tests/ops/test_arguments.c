@@ -2,11 +2,23 @@
  * names, the order and the kinds of its contract, and every operator with kernels for the GPU, which are in a file of
  * their own, has such a list. */
 #include "core/table/table.h"
+#include "ops/histogram/histogram.h"
+#include "ops/index/embedding.h"
+#include "ops/index/gather.h"
+#include "ops/index/one_hot.h"
+#include "ops/index/segment_sum.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/move/concat.h"
+#include "ops/move/move.h"
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/reduce/sum.h"
+#include "ops/rope/rope.h"
+#include "ops/scan/cummax.h"
+#include "ops/scan/scan.h"
 #include "ops/softmax/softmax.h"
+#include "ops/sorting/sorting.h"
+#include "ops/triangle/triangle.h"
 #include "tests/test.h"
 
 typedef struct arguments {
@@ -32,11 +44,49 @@ static const arguments lists[] = {
     ROW(layer_norm, LAYER_NORM_ARGUMENTS),
     ROW(layer_norm_grad, LAYER_NORM_GRAD_ARGUMENTS),
     ROW(cross_entropy, CROSS_ENTROPY_ARGUMENTS),
+    ROW(cross_entropy_inplace, CROSS_ENTROPY_INPLACE_ARGUMENTS),
     ROW(cross_entropy_grad, CROSS_ENTROPY_GRAD_ARGUMENTS),
     ROW(sum, SUM_ARGUMENTS),
     ROW(sum_grad, SUM_GRAD_ARGUMENTS),
     ROW(batch_norm, BATCH_NORM_ARGUMENTS),
     ROW(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS),
+    ROW(rope, ROPE_ARGUMENTS),
+    ROW(rope_grad, ROPE_GRAD_ARGUMENTS),
+    ROW(sort, SORT_ARGUMENTS),
+    ROW(sort_grad, SORT_GRAD_ARGUMENTS),
+    ROW(top_k, TOP_K_ARGUMENTS),
+    ROW(top_k_grad, TOP_K_GRAD_ARGUMENTS),
+    ROW(cumsum, CUMSUM_ARGUMENTS),
+    ROW(cumsum_grad, CUMSUM_GRAD_ARGUMENTS),
+    ROW(cumprod, CUMSUM_ARGUMENTS),
+    ROW(cumprod_grad, CUMPROD_GRAD_ARGUMENTS),
+    ROW(cumprod_grad_grad, CUMPROD_GRAD_GRAD_ARGUMENTS),
+    ROW(cummax, CUMMAX_ARGUMENTS),
+    ROW(cummin, CUMMAX_ARGUMENTS),
+    ROW(histogram, HISTOGRAM_ARGUMENTS),
+    ROW(permute, PERMUTE_ARGUMENTS),
+    ROW(permute_grad, PERMUTE_GRAD_ARGUMENTS),
+    ROW(concat, CONCAT_ARGUMENTS),
+    ROW(pad, PAD_ARGUMENTS),
+    ROW(pad_grad, PAD_GRAD_ARGUMENTS),
+    ROW(roll, ROLL_ARGUMENTS),
+    ROW(roll_grad, ROLL_GRAD_ARGUMENTS),
+    ROW(repeat, REPEAT_ARGUMENTS),
+    ROW(repeat_grad, REPEAT_GRAD_ARGUMENTS),
+    ROW(triu, TRIU_ARGUMENTS),
+    ROW(tril, TRIU_ARGUMENTS),
+    ROW(embedding, EMBEDDING_ARGUMENTS),
+    ROW(embedding_grad, EMBEDDING_GRAD_ARGUMENTS),
+    ROW(index_select, INDEX_SELECT_ARGUMENTS),
+    ROW(index_select_grad, INDEX_SELECT_GRAD_ARGUMENTS),
+    ROW(gather, GATHER_ARGUMENTS),
+    ROW(gather_grad, GATHER_GRAD_ARGUMENTS),
+    ROW(scatter_add, SCATTER_ADD_ARGUMENTS),
+    ROW(segment_sum, SEGMENT_SUM_ARGUMENTS),
+    ROW(segment_sum_grad, SEGMENT_SUM_GRAD_ARGUMENTS),
+    ROW(segment_sum_offsets, SEGMENT_SUM_OFFSETS_ARGUMENTS),
+    ROW(segment_sum_offsets_grad, SEGMENT_SUM_OFFSETS_GRAD_ARGUMENTS),
+    ROW(one_hot, ONE_HOT_ARGUMENTS),
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 

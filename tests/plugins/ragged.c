@@ -14,7 +14,7 @@ static int64_t at(const tn_view *v, int64_t i) {
 
 /* ---- y[k] = the sum of the rows offsets[k] … offsets[k + 1] - 1 of x: (n, c) ------------------------------------- */
 
-static tn_status segment_sum(const tn_call *call, void *state) {
+static tn_status sum_segments(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *offsets = tn_in(call, 1), *y = tn_out(call, 0);
     const int64_t m = y->shape[0], c = y->shape[1];
     (void)state;
@@ -29,7 +29,7 @@ static tn_status segment_sum(const tn_call *call, void *state) {
 }
 
 /* The gradient goes to every row of a segment. */
-static tn_status segment_sum_grad(const tn_call *call, void *state) {
+static tn_status sum_segments_grad(const tn_call *call, void *state) {
     const tn_view *dy = tn_in(call, 0), *offsets = tn_in(call, 1), *dx = tn_out(call, 0);
     const int64_t m = dy->shape[0], c = dy->shape[1];
     (void)state;
@@ -42,7 +42,7 @@ static tn_status segment_sum_grad(const tn_call *call, void *state) {
 }
 
 /* For f32, a row after the other. */
-static tn_status segment_sum_f32(const tn_call *call, void *state) {
+static tn_status sum_segments_f32(const tn_call *call, void *state) {
     const tn_view *offsets = tn_in(call, 1), *y = tn_out(call, 0);
     const int64_t m = y->shape[0], c = y->shape[1];
     const float *x = tn_in(call, 0)->data;
@@ -58,7 +58,7 @@ static tn_status segment_sum_f32(const tn_call *call, void *state) {
 }
 
 /* Segments have a row at least, it thinks. */
-static tn_status segment_sum_never_empty(const tn_call *call, void *state) {
+static tn_status sum_segments_never_empty(const tn_call *call, void *state) {
     const tn_view *x = tn_in(call, 0), *offsets = tn_in(call, 1), *y = tn_out(call, 0);
     const int64_t m = y->shape[0], c = y->shape[1];
     (void)state;
@@ -169,25 +169,25 @@ static const tn_sample below_samples[] = {{"n=9 m=20 x=sorted"}, {"n=100 m=7 x=s
                                      {.name = "ref", .device = TN_CPU, .run = plain},              \
                                      {0}};
 
-KERNELS(segment_sum_kernels, segment_sum_f32, segment_sum, .types = TN_BIT(TN_F32))
-KERNELS(never_empty_kernels, segment_sum_never_empty, segment_sum, .types = 0)
-KERNELS(segment_sum_grad_kernels, segment_sum_grad, segment_sum_grad, .types = TN_BIT(TN_F32))
+KERNELS(sum_segments_kernels, sum_segments_f32, sum_segments, .types = TN_BIT(TN_F32))
+KERNELS(never_empty_kernels, sum_segments_never_empty, sum_segments, .types = 0)
+KERNELS(sum_segments_grad_kernels, sum_segments_grad, sum_segments_grad, .types = TN_BIT(TN_F32))
 KERNELS(scatter_kernels, scatter, scatter, .types = TN_BIT(TN_F32))
 KERNELS(gather_kernels, gather, gather, .types = TN_BIT(TN_F32))
 KERNELS(add_kernels, add_rows_last, add_rows, .types = 0, .workspace = a_double_each)
 KERNELS(below_kernels, below_halves, below_ref, .types = 0)
 
-static const tn_op segment_sum_op = {
-    .signature = "segment_sum(x: T[n, c], offsets: i64[m + 1]) -> y: T[m, c]",
+static const tn_op sum_segments_op = {
+    .signature = "sum_segments(x: T[n, c], offsets: i64[m + 1]) -> y: T[m, c]",
     .doc = "Sums of ragged rows.",
-    .grad = "x: segment_sum_grad(dy, offsets, n)",
-    .kernels = segment_sum_kernels,
+    .grad = "x: sum_segments_grad(dy, offsets, n)",
+    .kernels = sum_segments_kernels,
     .samples = segment_samples,
 };
-static const tn_op segment_sum_grad_op = {
-    .signature = "segment_sum_grad(dy: T[m, c], offsets: i64[m + 1], n: int) -> dx: T[n, c]",
-    .doc = "The gradient of segment_sum.",
-    .kernels = segment_sum_grad_kernels,
+static const tn_op sum_segments_grad_op = {
+    .signature = "sum_segments_grad(dy: T[m, c], offsets: i64[m + 1], n: int) -> dx: T[n, c]",
+    .doc = "The gradient of sum_segments.",
+    .kernels = sum_segments_grad_kernels,
     .samples = (const tn_sample[]){{"n=9 m=4 c=5 offsets=offsets(9)"}, {"n=5 m=20 c=2 offsets=offsets(5)"}, {0}},
 };
 static const tn_op never_empty_op = {
@@ -224,5 +224,5 @@ static const tn_op below_op = {
 };
 
 static const tn_op *const table[] = {
-    &segment_sum_op, &segment_sum_grad_op, &never_empty_op, &scatter_op, &gather_op, &add_op, &below_op};
+    &sum_segments_op, &sum_segments_grad_op, &never_empty_op, &scatter_op, &gather_op, &add_op, &below_op};
 const tn_plugin tenon_plugin = TN_PLUGIN(table);

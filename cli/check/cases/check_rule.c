@@ -101,6 +101,10 @@ static tn_status run_statement(backward *b, const tni_statement *st) {
     if (status == TN_OK) status = call_outputs(&k, (call_options){0});
     k.args.kernel = has_kernel(st->op, b->kernel) ? b->kernel : NULL;
     if (status == TN_OK) status = call_run(&k, b->gpu, NULL);
+    if (status == TN_UNSUPPORTED && k.args.kernel) { /* one that takes some calls; users get the next */
+        k.args.kernel = NULL;
+        status = call_run(&k, b->gpu, NULL);
+    }
     for (int32_t r = 0; status == TN_OK && r < st->n_results; r++) {
         if (!wanted(b, st, r) || k.out[r].count < 0) continue;
         int32_t at = st->result_is_local ? st->results[r] : tensor_of(b->forward, st->results[r]);

@@ -306,7 +306,7 @@ static void share_node(tni_binder *r, int32_t index) {
 static void share_items(tni_binder *r, int32_t first, int32_t count) {
     for (int i = first; i < first + count; i++) {
         const tni_item *item = &r->c->items[i];
-        if (item->kind == TNI_ITEM_EXPR) share_node(r, item->node);
+        if (item->kind == TNI_ITEM_EXPR || item->kind == TNI_ITEM_RESIZE) share_node(r, item->node);
         if (item->kind == TNI_ITEM_PACK) r->each_pack[item->ref] = false;
         if (item->kind > TNI_ITEM_SPREAD && item->kind != TNI_ITEM_CONCAT && !item->a.is_attr) {
             r->each_pack[item->a.ref] = false;
@@ -454,6 +454,23 @@ static void bind_orders(tni_binder *r) {
     }
 }
 
+/* resize(*s, axis, n) tells n where nothing else does: axes are known by now. */
+static void bind_resized(tni_binder *r, const layout *all, int32_t count) {
+    for (int i = 0; i < count; i++) {
+        const layout *l = &all[i];
+        if (l->sequence < 0) continue;
+        const tni_item *item = item_of(r, l->input, l->sequence);
+        if (item->kind != TNI_ITEM_RESIZE || r->c->nodes[item->node].kind != TNI_DIM) continue;
+        const int32_t dim = r->c->nodes[item->node].ref;
+        const int64_t axis = r->b->attrs[item->attr].i;
+        if (r->b->dim_set[dim] && r->b->dims[dim] >= 0) continue;
+        const bool known = l->operand->ndim >= 0 && axis >= 0 && axis < l->length;
+        if (known || !r->b->dim_set[dim]) {
+            tni_set_dim(r, l->number, dim, known ? l->operand->shape[l->sequence + axis] : -1);
+        }
+    }
+}
+
 tn_status tni_bind_shapes(tni_binder *r) {
     const tni_contract *c = r->c;
     for (int i = 0; i < c->n_dims; i++) r->b->dim_set[i] = r->soft_dim[i] = r->each_dim[i] = false;
@@ -474,6 +491,7 @@ tn_status tni_bind_shapes(tni_binder *r) {
     if (longest) TN_TRY(bind_elements(r, 0, false));
     TN_TRY(bind_axes(r));
     bind_orders(r);
+    bind_resized(r, all, count);
     TN_TRY(check_all(r, all, count));
     for (int k = 0; k < longest; k++) TN_TRY(bind_elements(r, k, true));
     return longest > 1 ? bind_elements(r, 0, false) : TN_OK; /* the names are left as the first element has them */

@@ -139,6 +139,9 @@ static bool bind_items(const tni_draft *d, int32_t first, int32_t count, bool *d
             packs[item->ref] = true;
         } else if (item->kind == TNI_ITEM_ROWS && !item->a.is_attr && !is_used_whole(d, item->a.ref)) {
             packs[item->a.ref] = true;
+        } else if (item->kind == TNI_ITEM_RESIZE && d->nodes[item->node].kind == TNI_DIM) {
+            progress |= !dims[d->nodes[item->node].ref];
+            dims[d->nodes[item->node].ref] = true;
         } else if (item->kind == TNI_ITEM_EXPR && unbound(d, item->node, dims, &dim) == 1 &&
                    solvable(d, item->node, dims)) {
             dims[dim] = progress = true;

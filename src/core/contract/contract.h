@@ -63,7 +63,10 @@ typedef enum tni_item_kind {
     TNI_ITEM_ROWS,      /* rows(*a, *b, …): what they broadcast to without its last dimension, if it has one */
     TNI_ITEM_REDUCE,    /* reduce(*s, axes, keepdim): axes may be an axis or axes attribute, keepdim an attribute */
     TNI_ITEM_PERMUTE,   /* permute(*s, dims) */
+    TNI_ITEM_PAD,       /* pad(*s, pad): more before and behind, a pair for each dimension from the last on */
+    TNI_ITEM_REPEAT,    /* repeat(*s, repeats): dimensions so many times over, the last of both together */
     TNI_ITEM_CONCAT,    /* concat(*s, axis): *s bound by each element of a list */
+    TNI_ITEM_RESIZE,    /* resize(*s, axis, n): *s with n, an expression at node, along the axis */
 } tni_item_kind;
 
 /* An operand of a shape function: a pack, or an ints attribute spread. */
@@ -267,7 +270,7 @@ tn_status tni_input_shape(const tni_contract *contract, const tni_bound *bound, 
  * "sum". Strings and ints of the value live in `arena` memory that the caller frees with tn_free. */
 tn_status tni_attr_parse(const tni_contract *contract, const char *name, const char *text, tn_attr *attr,
                          void **memory);
-/* All attributes of a call, "eps=1e-05 mode='sum' want_dx=true": each value to its place in `attrs`. The caller frees
+/* All attributes of a call, "eps=1e-05 mode='sum' axes=[0, 2]": each value to its place in `attrs`. The caller frees
  * the first *n_memory of `memory` (TNI_MAX_ARGS), also after a failure. */
 tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_attr *attrs, void **memory,
                           int32_t *n_memory);
@@ -296,7 +299,8 @@ tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_att
  *   "samples": [{"text", "tolerance", "bench", "types": {"W": "f32"}, "attrs": {name: value},
  *                "inputs": present ones, of a list input one entry per element:
  *                          [{"name", "shape": [..], "type": TYPE, "below": n|null, "positive": bool,
- *                            "order": null|"sorted"|"unique"|"permutation"|"offsets"}]}]
+ *                            "order": null|"sorted"|"unique"|"permutation"|"offsets",
+ *                            "along": 1 (the dimension that the order is of)}]}]
  *
  *   TYPE:  {"var": "T"} | {"fixed": ["i32", "i64"]} | {"attr": "out"}, each with "wrap": "acc"|"complex" where wrapped
  *   SHAPE: [DIM…] | {"if": EXPR, "then": [DIM…], "else": [DIM…]}
@@ -304,6 +308,8 @@ tn_status tni_attrs_parse(const tni_contract *contract, const char *text, tn_att
  *          | {"fn": "broadcast"|"rows", "of": [SEQ ("rows": true: of rows)]}
  *          | {"fn": "reduce", "a": SEQ, "axes": attr, "keepdim": attr|null}
  *          | {"fn": "permute", "a": SEQ, "dims": attr} | {"fn": "concat", "a": SEQ, "axis": attr}
+ *          | {"fn": "pad", "a": SEQ, "pad": attr} | {"fn": "repeat", "a": SEQ, "repeats": attr}
+ *          | {"fn": "resize", "a": SEQ, "axis": attr, "size": EXPR}
  *   SEQ:   {"pack": "s"} | {"attr": "shape"}
  *   EXPR:  3 | true | {"str": "none"} | {"dim": "n"} | {"attr": "groups"} | {"attr": "stride", "at": 0} | {"rank": "s"}
  *          | {"op": "+ - * / % neg == != < <= > >= and or not", "args": [EXPR…]} */

@@ -221,7 +221,8 @@ tn_status tni_choose(const tni_contract *contract, const tni_bound *bound, const
 
 /* ---- shape functions --------------------------------------------------------------------------------------------- */
 
-const char *const tni_functions[TNI_FUNCTIONS] = {"broadcast", "rows", "reduce", "permute", "concat"};
+const char *const tni_functions[TNI_FUNCTIONS] = {"broadcast", "rows",   "reduce", "permute",
+                                                  "pad",       "repeat", "concat", "resize"};
 
 bool tni_takes_packs(tni_item_kind kind) {
     return kind == TNI_ITEM_BROADCAST || kind == TNI_ITEM_ROWS;
@@ -370,6 +371,75 @@ static tn_status permute_dims(const tni_contract *c, const tni_bound *b, const t
     return tni_fail_text(TN_BAD_VALUE, &text);
 }
 
+/* "pad: pad is [1, 2, 3], which <what> *s (4, 5)" */
+static tn_status bad_list(const tni_contract *c, const tni_bound *b, const tni_item *item, const char *what,
+                          const tni_dims *dims) {
+    tni_text text = {0};
+    tni_text_add(&text, "%s: %s is ", c->name, c->attrs[item->attr].name);
+    tni_print_value(&text, &b->attrs[item->attr]);
+    tni_text_add(&text, ", which %s ", what);
+    print_seq_dims(&text, c, item->a, dims);
+    return tni_fail_text(TN_BAD_VALUE, &text);
+}
+
+/* Of dimensions that are not known, nothing is told but how many there are. */
+static tn_status pad_dims(const tni_contract *c, const tni_bound *b, const tni_item *item, tni_dims *dims) {
+    const tn_value *value = &b->attrs[item->attr];
+    const tni_dims from = *dims;
+    if (from.ndim < 0 && value->count % 2 == 0) return TN_OK;
+    if (value->count % 2 != 0 || value->count / 2 > from.ndim) {
+        return bad_list(c, b, item, "is not a pair for each of some dimensions of", &from);
+    }
+    for (int i = 0; i < value->count / 2; i++) {
+        int64_t *size = &dims->d[dims->ndim - 1 - i];
+        if (*size < 0) continue;
+        if (__builtin_add_overflow(*size, value->ints[2 * i], size) ||
+            __builtin_add_overflow(*size, value->ints[2 * i + 1], size) || *size < 0) {
+            return bad_list(c, b, item, "leaves no size for a dimension of", &from);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status repeat_dims(const tni_contract *c, const tni_bound *b, const tni_item *item, tni_dims *dims) {
+    const tn_value *value = &b->attrs[item->attr];
+    const tni_dims from = *dims;
+    for (int i = 0; i < value->count; i++) {
+        if (value->ints[i] < 0) return bad_list(c, b, item, "has a negative number of repeats for", &from);
+    }
+    if (value->count < from.ndim || value->count > TN_MAX_RANK) {
+        return bad_list(c, b, item, "needs a number for each dimension of", &from);
+    }
+    const int more = from.ndim < 0 ? 0 : value->count - from.ndim;
+    dims->ndim = value->count;
+    for (int i = 0; i < dims->ndim; i++) {
+        const int64_t size = i < more ? 1 : from.ndim < 0 ? -1 : from.d[i - more];
+        if (size < 0) {
+            dims->d[i] = -1;
+        } else if (__builtin_mul_overflow(size, value->ints[i], &dims->d[i])) {
+            return bad_list(c, b, item, "has more repeats than 64 bits can count of", &from);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status resize_dims(const tni_contract *c, const tni_bound *b, const tni_item *item, tni_dims *dims,
+                             bool *unset) {
+    const int64_t axis = b->attrs[item->attr].i;
+    tni_result size;
+    TN_TRY(tni_eval(c, b, item->node, &size));
+    *unset |= size.unset;
+    if (dims->ndim < 0) return TN_OK;
+    if (axis < 0 || axis >= dims->ndim) return axis_out_of_range(c, item, axis, dims);
+    dims->d[axis] = size.known ? size.value : -1;
+    if (!size.known || size.value >= 0) return TN_OK;
+    tni_text text = {0};
+    tni_text_add(&text, "%s: ", c->name);
+    tni_print_node(&text, c, item->node);
+    tni_text_add(&text, " is %lld, which is no size", (long long)size.value);
+    return tni_fail_text(TN_BAD_VALUE, &text);
+}
+
 tn_status tni_item_dims(const tni_contract *contract, const tni_bound *bound, const tni_item *item, tni_dims *dims,
                         bool *unset) {
     tni_seq seq = item->a;
@@ -382,6 +452,9 @@ tn_status tni_item_dims(const tni_contract *contract, const tni_bound *bound, co
     case TNI_ITEM_ROWS: return broadcast_dims(contract, bound, item, dims, unset);
     case TNI_ITEM_REDUCE: return reduce_dims(contract, bound, item, dims);
     case TNI_ITEM_PERMUTE: return permute_dims(contract, bound, item, dims);
+    case TNI_ITEM_PAD: return pad_dims(contract, bound, item, dims);
+    case TNI_ITEM_REPEAT: return repeat_dims(contract, bound, item, dims);
+    case TNI_ITEM_RESIZE: return resize_dims(contract, bound, item, dims, unset);
     default: return TN_OK;
     }
 }

@@ -94,7 +94,7 @@ static void add_seq(tni_text *text, const tni_contract *c, tni_seq seq) {
 }
 
 static void add_function(tni_text *text, const tni_contract *c, const tni_item *item) {
-    static const char *const arguments[TNI_FUNCTIONS] = {"of", "of", "axes", "dims", "axis"};
+    static const char *const arguments[TNI_FUNCTIONS] = {"of", "of", "axes", "dims", "pad", "repeats", "axis", "axis"};
     int which = (int)item->kind - TNI_ITEM_BROADCAST;
     tni_text_add(text, "{\"fn\": \"%s\", \"%s\": ", tni_functions[which], item->attr < 0 ? "of" : "a");
     tni_text_add(text, item->attr < 0 ? "[" : "");
@@ -112,6 +112,11 @@ static void add_function(tni_text *text, const tni_contract *c, const tni_item *
     if (item->kind == TNI_ITEM_REDUCE) {
         tni_text_add(text, ", ");
         add_string(text, "keepdim", item->keep_attr >= 0 ? c->attrs[item->keep_attr].name : NULL);
+    }
+    if (item->kind == TNI_ITEM_RESIZE) {
+        tni_text_add(text, ", ");
+        add_key(text, "size");
+        add_expr(text, c, item->node);
     }
     tni_text_add(text, "}");
 }

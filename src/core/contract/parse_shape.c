@@ -182,7 +182,8 @@ static tn_status parse_operands(tni_draft *d, tni_draft_item *item) {
     return tni_draft_expect(d, ')', "',' or ')' after an operand of a shape function");
 }
 
-/* broadcast(*a, rows(*b), …)   rows(*a, …)   reduce(*s, axes, keepdim)   permute(*s, dims)   concat(*s, axis) */
+/* broadcast(*a, rows(*b), …)   rows(*a, …)   reduce(*s, axes, keepdim)   permute(*s, dims)   pad(*s, pad)
+ * repeat(*s, repeats)   concat(*s, axis)   resize(*s, axis, n) */
 static tn_status parse_function(tni_draft *d, tni_draft_item *item) {
     tni_item_kind kind = item->item.kind;
     bool more;
@@ -197,6 +198,10 @@ static tn_status parse_function(tni_draft *d, tni_draft_item *item) {
     if (kind == TNI_ITEM_REDUCE) {
         TN_TRY(tni_draft_take(d, ',', &more));
         if (more) TN_TRY(tni_draft_take_name(d, "the name of a bool attribute", &item->keep));
+    }
+    if (kind == TNI_ITEM_RESIZE) {
+        TN_TRY(tni_draft_expect(d, ',', "',' and the size along the axis"));
+        TN_TRY(tni_parse_nested(d, 1, &item->item.node));
     }
     return tni_draft_expect(d, ')', "')' after the arguments of a shape function");
 }

@@ -7,7 +7,7 @@
 
 /* ---- tokens (lex.c) ------------------------------------------------------------------------------------- */
 enum { TNI_MAX_NAME = 63 }; /* characters of a name */
-enum { TNI_FUNCTIONS = TNI_ITEM_CONCAT - TNI_ITEM_BROADCAST + 1 };
+enum { TNI_FUNCTIONS = TNI_ITEM_RESIZE - TNI_ITEM_BROADCAST + 1 };
 
 /* The kind of a token: a character for what is one character long, else one of these. */
 enum {
@@ -112,7 +112,8 @@ tn_status tni_draft_resolve(tni_draft *draft);
 
 /* ---- printing of parts (print.c) ------------------------------------------------------------------------ */
 void tni_print_node(tni_text *text, const tni_contract *contract, int32_t node);
-void tni_print_shape(tni_text *text, const tni_contract *contract, const tni_shape *shape); /* with its brackets */
+void tni_print_shape(tni_text *text, const tni_contract *contract, const tni_shape *shape);  /* with its brackets */
+bool tni_prints_alike(const tni_contract *contract, const tni_shape *a, const tni_shape *b); /* they say the same */
 void tni_print_items(tni_text *text, const tni_contract *contract, int32_t first, int32_t count);
 void tni_print_type(tni_text *text, const tni_contract *contract, const tni_type *type);
 void tni_print_mask(tni_text *text, uint32_t mask, const char *separator, const char *last_separator);

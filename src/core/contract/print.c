@@ -70,6 +70,8 @@ static void print_item(tni_text *text, const tni_contract *c, const tni_item *it
     }
     if (item->attr >= 0) tni_text_add(text, ", %s", c->attrs[item->attr].name);
     if (item->keep_attr >= 0) tni_text_add(text, ", %s", c->attrs[item->keep_attr].name);
+    if (item->node >= 0) tni_text_add(text, ", ");
+    if (item->node >= 0) tni_print_node(text, c, item->node);
     tni_text_add(text, ")");
 }
 
@@ -90,6 +92,16 @@ void tni_print_shape(tni_text *text, const tni_contract *contract, const tni_sha
         tni_print_items(text, contract, shape->else_first, shape->else_count);
     }
     tni_text_add(text, "]");
+}
+
+bool tni_prints_alike(const tni_contract *contract, const tni_shape *a, const tni_shape *b) {
+    tni_text one = {0}, other = {0};
+    tni_print_shape(&one, contract, a);
+    tni_print_shape(&other, contract, b);
+    const bool same = !one.failed && !other.failed && strcmp(one.data, other.data) == 0;
+    tni_free(one.data);
+    tni_free(other.data);
+    return same;
 }
 
 void tni_print_mask(tni_text *text, uint32_t mask, const char *separator, const char *last_separator) {

@@ -219,8 +219,11 @@ static tn_status resolve_seq(tni_draft *d, const tni_use *use, tni_seq *seq) {
 static bool takes(tni_item_kind function, tni_attr_kind attr) {
     switch (function) {
     case TNI_ITEM_REDUCE: return attr == TNI_A_AXES || attr == TNI_A_AXIS;
-    case TNI_ITEM_PERMUTE: return attr == TNI_A_INTS;
-    case TNI_ITEM_CONCAT: return attr == TNI_A_AXIS;
+    case TNI_ITEM_PERMUTE:
+    case TNI_ITEM_PAD:
+    case TNI_ITEM_REPEAT: return attr == TNI_A_INTS;
+    case TNI_ITEM_CONCAT:
+    case TNI_ITEM_RESIZE: return attr == TNI_A_AXIS;
     default: return false;
     }
 }
@@ -236,8 +239,14 @@ static tn_status resolve_operands(tni_draft *d, tni_draft_item *use) {
     return TN_OK;
 }
 
-static tn_status resolve_function(tni_draft *d, tni_draft_item *use) {
-    static const char *const needs[TNI_FUNCTIONS] = {"", "", "an axis or axes attribute", "an ints attribute",
+static tn_status resolve_function(tni_draft *d, tni_draft_item *use, place where) {
+    static const char *const needs[TNI_FUNCTIONS] = {"",
+                                                     "",
+                                                     "an axis or axes attribute",
+                                                     "an ints attribute",
+                                                     "an ints attribute",
+                                                     "an ints attribute",
+                                                     "an axis attribute",
                                                      "an axis attribute"};
     tni_item *item = &use->item;
     TN_TRY(resolve_seq(d, &use->a, &item->a));
@@ -253,6 +262,7 @@ static tn_status resolve_function(tni_draft *d, tni_draft_item *use) {
         attr->rank_is_seq = true;
         attr->rank_seq = item->a;
     }
+    if (item->kind == TNI_ITEM_RESIZE) return resolve_operand(d, item->node, where, INTEGER, "as a dimension");
     if (!use->keep.name) return TN_OK;
     item->keep_attr = tni_draft_attr(d, use->keep.name);
     if (item->keep_attr < 0 || d->attrs[item->keep_attr].kind != TNI_A_BOOL) {
@@ -264,7 +274,7 @@ static tn_status resolve_function(tni_draft *d, tni_draft_item *use) {
 static tn_status resolve_item(tni_draft *d, tni_draft_item *use, place where) {
     tni_item *item = &use->item;
     if (item->kind == TNI_ITEM_EXPR) return resolve_operand(d, item->node, where, INTEGER, "as a dimension");
-    if (item->kind != TNI_ITEM_PACK) return resolve_function(d, use);
+    if (item->kind != TNI_ITEM_PACK) return resolve_function(d, use, where);
     tni_seq seq;
     TN_TRY(resolve_seq(d, &use->a, &seq));
     item->kind = seq.is_attr ? TNI_ITEM_SPREAD : TNI_ITEM_PACK;

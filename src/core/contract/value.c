@@ -135,18 +135,30 @@ static tn_status bad_attributes(const tni_contract *c, const char *text) {
     return tn_fail(TN_BAD_VALUE, "%s: attributes are written name=value, separated by blanks, not '%s'", c->name, text);
 }
 
+/* How long a value is: up to a blank that is in no quotes and no list. */
+static size_t value_length(const char *text) {
+    size_t length = 0;
+    bool quoted = false, listed = false;
+    for (; text[length] && (text[length] != ' ' || quoted || listed); length++) {
+        quoted ^= text[length] == '\'';
+        if (!quoted && strchr("[]", text[length])) listed = text[length] == '[';
+    }
+    return length;
+}
+
 tn_status tni_attrs_parse(const tni_contract *c, const char *text, tn_attr *attrs, void **memory, int32_t *n_memory) {
     bool told[TNI_MAX_ARGS] = {false};
     for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
         char name[TNI_MAX_NAME + 1], value[LONGEST_VALUE];
-        size_t length = strcspn(p, "= "), end = length + 1;
+        const size_t length = strcspn(p, "= ");
         if (p[length] != '=' || length > TNI_MAX_NAME || *n_memory == TNI_MAX_ARGS) return bad_attributes(c, text);
-        for (bool quoted = false; p[end] && (p[end] != ' ' || quoted); end++) quoted ^= p[end] == '\'';
-        if (end - length - 1 >= sizeof value) return bad_attributes(c, text);
+        const char *written = p + length + 1;
+        const size_t size = value_length(written);
+        if (size >= sizeof value) return bad_attributes(c, text);
         memcpy(name, p, length);
         name[length] = 0;
-        memcpy(value, p + length + 1, end - length - 1);
-        value[end - length - 1] = 0;
+        memcpy(value, written, size);
+        value[size] = 0;
         tn_attr attr;
         TN_TRY(tni_attr_parse(c, name, value, &attr, &memory[*n_memory]));
         ++*n_memory;
@@ -154,7 +166,7 @@ tn_status tni_attrs_parse(const tni_contract *c, const char *text, tn_attr *attr
         if (told[index]) return tn_fail(TN_BAD_VALUE, "%s: %s is there twice, in '%s'", c->name, name, text);
         told[index] = true;
         attrs[index].value = attr.value;
-        p += end;
+        p = written + size;
     }
     return TN_OK;
 }

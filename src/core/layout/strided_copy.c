@@ -2,12 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "box_copy.h"
 #include "layout.h"
 #include "nest.h"
 
 enum {
     GRAIN = 1 << 15, /* elements for a thread of its own */
     TILE = 32,       /* edge of a block in a transposing copy: both sides stay in the L1 cache */
+    LINE = 64,       /* bytes of a line that is copied as it is */
 };
 
 /* A copy as nested loops, dimension 0 outermost. */
@@ -86,22 +88,44 @@ static void copy_blocks(void *arg, int64_t begin, int64_t end) {
     const loops *l = arg;
     bool plane = transposes(l);
     int32_t outer = l->ndim - (plane ? 2 : 1), c = l->ndim - 1;
+    int64_t index[TN_MAX_RANK] = {0}, rest = begin;
+    char *to = l->to;
+    const char *from = l->from;
+    for (int32_t d = outer - 1; d >= 0; d--) {
+        index[d] = rest % l->shape[d];
+        rest /= l->shape[d];
+        to += index[d] * l->to_step[d];
+        from += index[d] * l->from_step[d];
+    }
     for (int64_t b = begin; b < end; b++) {
-        char *to = l->to;
-        const char *from = l->from;
-        int64_t rest = b;
-        for (int32_t d = outer - 1; d >= 0; d--) {
-            int64_t i = rest % l->shape[d];
-            rest /= l->shape[d];
-            to += i * l->to_step[d];
-            from += i * l->from_step[d];
-        }
         if (plane) {
             copy_plane(l, to, from);
         } else {
             copy_line(to, from, l->shape[c], l->to_step[c], l->from_step[c], l->size);
         }
+        for (int32_t d = outer - 1; d >= 0; d--) {
+            const bool inside = ++index[d] < l->shape[d];
+            const int64_t move = inside ? 1 : 1 - l->shape[d];
+            to += move * l->to_step[d];
+            from += move * l->from_step[d];
+            if (inside) break;
+            index[d] = 0;
+        }
     }
+}
+
+/* Lines that are short, or that only one side has side by side, go by way of boxes. */
+static bool copy_by_boxes(const tn_call *call, const loops *l) {
+    const int32_t c = l->ndim - 1;
+    const int64_t size = (int64_t)l->size;
+    tni_box box = {.size = (int)size, .n_dims = l->ndim};
+    if (l->to_step[c] == size && l->from_step[c] == size && l->shape[c] * size >= LINE) return false;
+    for (int32_t d = 0; d < l->ndim; d++) {
+        box.shape[d] = l->shape[d];
+        box.strides[TNI_TO][d] = l->to_step[d] / size;
+        box.strides[TNI_FROM][d] = l->from_step[d] / size;
+    }
+    return tni_box_copy(call, &box, l->to, l->from);
 }
 
 /* A single block cannot be shared out, so a long one is cut in two loops first. */
@@ -125,6 +149,7 @@ tn_status tni_strided_copy(const tn_call *call, const tn_view *to, const tn_view
         memcpy(l.to, l.from, l.size);
         return TN_OK;
     }
+    if (copy_by_boxes(call, &l)) return TN_OK;
     cut(&l);
     int32_t inner = transposes(&l) ? 2 : 1;
     int64_t blocks = 1, elements = 1;

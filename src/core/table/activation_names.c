@@ -1,8 +1,10 @@
 /* Which rows of the table are activations. */
 #include "activation_names.h"
 
+/* What takes an axis computes with rows, not with each element by itself. */
 static bool has_defaults(const tni_contract *c) {
     for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (c->attrs[i].kind == TNI_A_AXIS || c->attrs[i].kind == TNI_A_AXES) return false;
         if (!c->attrs[i].has_default && !c->attrs[i].optional && !c->attrs[i].implied) return false;
     }
     return true;

@@ -4,7 +4,8 @@
 
 #include "core/contract/contract.h"
 
-/* X(NAME, "name"): how the numbers of an input stand to each other, along its last dimension. */
+/* X(NAME, "name"): how the numbers of an input stand to each other, along its last dimension, or along
+ * the axis of an operator that has an attribute `axis`. */
 #define TNI_ORDERS(X)                                                       \
     X(NONE, "")                                                             \
     X(SORTED, "sorted")           /* none is less than the one before it */ \
@@ -27,6 +28,7 @@ typedef struct tni_sample_input {
     int64_t below; /* integers from 0 … below - 1; 0: not said */
     bool positive;
     tni_order order;
+    int32_t along; /* the dimension that the order is of */
 } tni_sample_input;
 
 /* A sample made concrete for one T. */

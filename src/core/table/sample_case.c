@@ -194,6 +194,47 @@ static tn_status permute_dims(const tni_setting *s, const tni_item *item, const 
     return TN_OK;
 }
 
+static tn_status pad_dims(const tni_setting *s, const tni_item *item, const tni_dims *a, tni_dims *out) {
+    tn_value v = tni_setting_attr(s, item->attr);
+    const char *name = s->contract->attrs[item->attr].name;
+    *out = *a;
+    if (v.kind != TN_ATTR_INTS || v.count % 2 != 0 || v.count / 2 > a->ndim) {
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s must have two numbers for each of up to %d dimensions", name,
+                                a->ndim);
+    }
+    for (int32_t i = 0; i < v.count / 2; i++) {
+        int64_t *size = &out->d[out->ndim - 1 - i];
+        *size += v.ints[2 * i] + v.ints[2 * i + 1];
+        if (*size < 0) return tni_setting_fail(s, TN_BAD_SHAPE, "%s leaves a size of %lld", name, (long long)*size);
+    }
+    return TN_OK;
+}
+
+static tn_status repeat_dims(const tni_setting *s, const tni_item *item, const tni_dims *a, tni_dims *out) {
+    tn_value v = tni_setting_attr(s, item->attr);
+    if (v.kind != TN_ATTR_INTS || v.count < a->ndim || v.count > TN_MAX_RANK) {
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s must have a number for each of %d dimensions",
+                                s->contract->attrs[item->attr].name, a->ndim);
+    }
+    out->ndim = v.count;
+    for (int32_t i = 0; i < v.count; i++) {
+        out->d[i] = v.ints[i] * (i < v.count - a->ndim ? 1 : a->d[i - (v.count - a->ndim)]);
+    }
+    return TN_OK;
+}
+
+static tn_status resize_dims(const tni_setting *s, const tni_item *item, int32_t element, tni_dims *out) {
+    bool marked[TN_MAX_RANK];
+    term t;
+    TN_TRY(seq_dims(s, item->a, element, out));
+    TN_TRY(marked_axes(s, item->attr, out->ndim, marked));
+    TN_TRY(eval(s, element, item->node, &t));
+    for (int32_t i = 0; i < out->ndim; i++) {
+        if (marked[i]) out->d[i] = t.i;
+    }
+    return TN_OK;
+}
+
 static tn_status item_dims(const tni_setting *s, const tni_item *item, int32_t element, tni_dims *out) {
     tni_dims a;
     term t;
@@ -209,6 +250,9 @@ static tn_status item_dims(const tni_setting *s, const tni_item *item, int32_t e
     case TNI_ITEM_ROWS: return broadcast_dims(s, item, element, out);
     case TNI_ITEM_REDUCE: TN_TRY(seq_dims(s, item->a, element, &a)); return reduce_dims(s, item, &a, out);
     case TNI_ITEM_PERMUTE: TN_TRY(seq_dims(s, item->a, element, &a)); return permute_dims(s, item, &a, out);
+    case TNI_ITEM_PAD: TN_TRY(seq_dims(s, item->a, element, &a)); return pad_dims(s, item, &a, out);
+    case TNI_ITEM_REPEAT: TN_TRY(seq_dims(s, item->a, element, &a)); return repeat_dims(s, item, &a, out);
+    case TNI_ITEM_RESIZE: return resize_dims(s, item, element, out);
     case TNI_ITEM_CONCAT: break; /* of outputs only */
     }
     return tni_setting_fail(s, TN_BAD_CONTRACT, "an input's shape cannot be computed");
@@ -299,11 +343,44 @@ static tn_status input_type(const tni_setting *s, int32_t input, tn_type *type) 
     return *type ? TN_OK : tni_setting_fail(s, TN_BAD_TYPE, "the type of %s is not known", p->name);
 }
 
-/* "10", or the dimension "v". */
+static bool is_name(const char *text, const char *end, const char *name) {
+    return strlen(name) == (size_t)(end - text) && !strncmp(text, name, (size_t)(end - text));
+}
+
+/* The size of "s[axis]" or "shape[axis]": of a pack or a shape attribute, along what an axis attribute says. */
+static bool read_size_along(const tni_setting *s, const char *text, int64_t *size) {
+    const tni_contract *c = s->contract;
+    const char *bracket = strchr(text, '['), *end = bracket ? strchr(bracket, ']') : NULL;
+    int32_t attr = -1;
+    tni_seq seq = {.ref = -1};
+    tni_dims dims;
+    if (!end || end[1]) return false;
+    for (int32_t i = 0; i < c->n_packs; i++) {
+        if (is_name(text, bracket, c->packs[i])) seq = (tni_seq){.ref = i};
+    }
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (is_name(bracket + 1, end, c->attrs[i].name) && c->attrs[i].kind == TNI_A_AXIS) attr = i;
+        if (is_name(text, bracket, c->attrs[i].name)) seq = (tni_seq){.is_attr = true, .ref = i};
+    }
+    bool marked[TN_MAX_RANK];
+    if (attr < 0 || seq.ref < 0 || seq_dims(s, seq, 0, &dims) != TN_OK) return false;
+    if (marked_axes(s, attr, dims.ndim, marked) != TN_OK) return false;
+    for (int32_t i = 0; i < dims.ndim; i++) {
+        if (marked[i]) *size = dims.d[i];
+    }
+    return dims.ndim > 0;
+}
+
+/* "10", the dimension "v", the int attribute "classes", or "s[axis]". */
 static bool read_size(const tni_setting *s, const char *text, int64_t *size) {
     char *end;
     *size = strtoll(text, &end, 10);
-    bool known = end != text && *end == 0;
+    bool known = (end != text && *end == 0) || read_size_along(s, text, size);
+    for (int32_t i = 0; i < s->contract->n_attrs && !known; i++) {
+        const tn_value v = tni_setting_attr(s, i);
+        known = !strcmp(s->contract->attrs[i].name, text) && v.kind == TN_ATTR_INT;
+        if (known) *size = v.i;
+    }
     for (int32_t i = 0; i < s->contract->n_dims && !known; i++) {
         known = !strcmp(s->contract->dims[i], text) && s->dims[i] >= 0;
         if (known) *size = s->dims[i];
@@ -317,7 +394,9 @@ static tn_status below_value(const tni_setting *s, int32_t input, int64_t *below
     if (!text) return TN_OK;
     const bool known = read_size(s, text, below);
     const char *name = s->contract->inputs[input].name;
-    if (!known) return tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: expected a number or a dimension", name, text);
+    if (!known)
+        return tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: expected a number, a dimension, an int attribute or s[axis]",
+                                name, text);
     return *below >= 0 ? TN_OK : tni_setting_fail(s, TN_BAD_VALUE, "%s<%s: nothing is below", name, text);
 }
 
@@ -333,10 +412,21 @@ static bool is_integer(tn_type type) {
     return TN_BIT(type) & (TN_BIT(TN_I8) | TN_BIT(TN_I16) | TN_BIT(TN_I32) | TN_BIT(TN_I64) | TN_BIT(TN_U8));
 }
 
+/* The dimension along which an input is sorted, unique or a permutation. */
+static int32_t ordered_along(const tni_setting *s, int32_t ndim) {
+    for (int32_t i = 0; i < s->contract->n_attrs; i++) {
+        if (s->contract->attrs[i].kind != TNI_A_AXIS) continue;
+        const int64_t axis = tni_setting_attr(s, i).i, from_first = axis < 0 ? axis + ndim : axis;
+        if (from_first >= 0 && from_first < ndim) return (int32_t)from_first;
+    }
+    return ndim - 1;
+}
+
 /* Whether there are such numbers, and below which: `made` has its type, shape and what `<` says. */
 static tn_status order_input(const tni_setting *s, const tni_input_setting *g, tni_sample_input *made) {
     const char *name = s->contract->inputs[made->input].name, *order = tni_order_name(g->order);
-    const int64_t n = made->shape.ndim ? made->shape.d[made->shape.ndim - 1] : 1;
+    made->along = ordered_along(s, made->shape.ndim);
+    const int64_t n = made->shape.ndim ? made->shape.d[made->along] : 1;
     int64_t total = 0;
     made->order = g->order;
     if (g->order == TNI_ORDER_NONE) return TN_OK;

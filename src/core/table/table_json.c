@@ -161,6 +161,7 @@ static void add_sample_input(tni_text *text, const tni_contract *c, const tni_sa
     }
     tni_text_add(text, ", \"positive\": %s, ", input->positive ? "true" : "false");
     add_text(text, "order", input->order == TNI_ORDER_NONE ? NULL : tni_order_name(input->order));
+    tni_text_add(text, ", \"along\": %d", (int)input->along);
     tni_text_add(text, "}");
 }
 

@@ -3,9 +3,6 @@
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-struct alignas(16) u128 {
-    u32 w[4];
-};
 /* 16 bytes at a multiple of 8 */
 struct u64_pair {
     u64 w[2];
@@ -84,6 +81,45 @@ LINES(copy_fill_2, u128, u16)
 LINES(copy_fill_4, u128, u32)
 LINES(copy_fill_8, u128, u64)
 
+/* ---- rows that begin anywhere ------------------------------------------------------------------------------------ */
+
+/* For write_chunks. */
+template <class U> struct plain_rows {
+    const tni_copy_rows &p;
+    const U *row, *here;
+
+    TN_MEMBER plain_rows(const tni_copy_rows &p) : p(p) {
+    }
+    TN_MEMBER bool find(u64 number, i64 &to) {
+        const place at = walk_any(p.outer, number);
+        to = at.at[0];
+        row = (const U *)p.from + at.at[1];
+        return true;
+    }
+    TN_MEMBER const U *whole(i64 first, int) const {
+        return row + first;
+    }
+    TN_MEMBER void start(i64 first) {
+        here = row + first;
+    }
+    TN_MEMBER const U *next() {
+        return here++;
+    }
+    TN_MEMBER U outside() const {
+        return U{};
+    }
+};
+
+template <class U> TN_DEVICE void copy_rows(const tni_copy_rows &p) {
+    write_chunks<U>(p.chunks, plain_rows<U>(p));
+}
+
+#define ROWS(name, U) TN_ROW_KERNEL(name, TNI_CHUNK_THREADS, 4, tni_copy_rows, (copy_rows<U>(p)))
+
+ROWS(copy_rows_1, u8)
+ROWS(copy_rows_2, u16)
+ROWS(copy_rows_4, u32)
+
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 /* A square of N lines of 16 bytes turned round: element j of line i changes places with element i of line j. */
@@ -155,55 +191,140 @@ template <class U> struct tile {
     }
 };
 
-/* Each thread reads one square and puts it turned round. rows, cols: what there is of the tile along i and j. */
-template <class U> TN_DEVICE void read_wide(const tni_copy_tiles &p, const U *from, int rows, int cols, tile<U> &to) {
+/* Where index i of a dimension is. */
+TN_DEVICE i64 step_to(const tni_tile_dim &d, i64 i) {
+    const i64 above = i >> d.shift;
+    return (i - (above << d.shift)) * d.to + above * d.stack_to;
+}
+TN_DEVICE i64 step_from(const tni_tile_dim &d, i64 i) {
+    const i64 above = i >> d.shift;
+    return (i - (above << d.shift)) * d.from + above * d.stack_from;
+}
+
+/* A tile: its first element, and what there is of it along i and j. */
+template <class U> struct part {
+    const U *from;
+    U *to;
+    i64 i, j;
+    int rows, cols;
+
+    TN_MEMBER const U *source(const tni_copy_tiles &p, int di, int dj) const {
+        return from + step_from(p.i, i + di) + step_from(p.j, j + dj);
+    }
+    TN_MEMBER U *target(const tni_copy_tiles &p, int di, int dj) const {
+        return to + step_to(p.i, i + di) + step_to(p.j, j + dj);
+    }
+};
+
+/* 16 bytes from anywhere. */
+TN_DEVICE u128 join_words(const words &a, const words &b, u32 shift) {
+    const words r = shift ? shift_words(a, b, shift) : a;
+    return u128{{r.w[0], r.w[1], r.w[2], r.w[3]}};
+}
+TN_DEVICE words words_at(const u128 &a) {
+    return words{{a.w[0], a.w[1], a.w[2], a.w[3]}};
+}
+
+/* N lines of 16 bytes, all of one step of a stack. False: the aligned 16 bytes around one of them are not all of the
+ * operand's memory. */
+template <class U, int N, bool ANYWHERE>
+TN_DEVICE bool read_square(const tni_copy_tiles &p, const part<U> &t, int i, int j, u128 (&line)[N]) {
+    const U *first = t.source(p, i, j), *last = first + (N - 1) * p.i.from;
+    if constexpr (!ANYWHERE) {
+#pragma unroll
+        for (int k = 0; k < N; k++) line[k] = load((const u128 *)(first + k * p.i.from));
+        return true;
+    } else {
+        constexpr int TOGETHER = N < 4 ? N : 4;
+        const char *low = (const char *)(first < last ? first : last),
+                   *high = (const char *)(first < last ? last : first);
+        if (low - 15 < (const char *)p.low || high + 32 > (const char *)p.high) return false;
+#pragma unroll
+        for (int k = 0; k < N; k += TOGETHER) {
+            words a[TOGETHER], b[TOGETHER];
+            u32 shift[TOGETHER];
+#pragma unroll
+            for (int e = 0; e < TOGETHER; e++) {
+                const char *at = (const char *)(first + (k + e) * p.i.from);
+                shift[e] = (u32)((u64)at & 15);
+                a[e] = load_words_if(at - shift[e], true);
+                b[e] = load_words_if(at - shift[e] + 16, shift[e] != 0);
+            }
+#pragma unroll
+            for (int e = 0; e < TOGETHER; e++) line[k + e] = join_words(a[e], b[e], shift[e]);
+        }
+        return true;
+    }
+}
+
+/* Each thread reads one square and puts it turned round. */
+template <class U, bool ANYWHERE> TN_DEVICE void read_wide(const tni_copy_tiles &p, const part<U> &t, tile<U> &to) {
     constexpr int N = tile<U>::N;
     const int i = threadIdx.x / tile<U>::GROUPS * N, j = threadIdx.x % tile<U>::GROUPS * N;
-    const U *at = from + i * p.from_i + j;
-    if (i + N <= rows && j + N <= cols) {
-        u128 line[N], turned[N];
-#pragma unroll
-        for (int k = 0; k < N; k++) line[k] = load((const u128 *)(at + k * p.from_i));
+    u128 line[N], turned[N];
+    if (i + N <= t.rows && j + N <= t.cols && read_square<U, N, ANYWHERE>(p, t, i, j, line)) {
         square<sizeof(U)>::turn(line, turned);
 #pragma unroll
         for (int k = 0; k < N; k++) to.group(j + k, i / N) = turned[k];
     } else {
-        for (int k = 0; k < N && i + k < rows; k++) {
-            for (int e = 0; e < N && j + e < cols; e++) to.element(j + e, i + k) = at[k * p.from_i + e];
+#pragma unroll 1
+        for (int k = 0; k < N && i + k < t.rows; k++) {
+#pragma unroll 1
+            for (int e = 0; e < N && j + e < t.cols; e++) to.element(j + e, i + k) = *t.source(p, i + k, j + e);
         }
     }
 }
 
-template <class U> TN_DEVICE void read_narrow(const tni_copy_tiles &p, const U *from, int rows, int cols, tile<U> &to) {
+template <class U> TN_DEVICE void read_narrow(const tni_copy_tiles &p, const part<U> &t, tile<U> &to) {
     constexpr int EDGE = tile<U>::EDGE, THREADS = tile<U>::THREADS;
 #pragma unroll 8
     for (int k = threadIdx.x; k < EDGE * EDGE; k += THREADS) {
         const int i = k / EDGE, j = k % EDGE;
-        if (i < rows && j < cols) to.element(j, i) = from[i * p.from_i + j * p.from_j];
+        if (i < t.rows && j < t.cols) to.element(j, i) = *t.source(p, i, j);
     }
 }
 
-template <class U> TN_DEVICE void write_wide(const tni_copy_tiles &p, U *to, int rows, int cols, tile<U> &from) {
+template <class U> TN_DEVICE void write_wide(const tni_copy_tiles &p, const part<U> &t, tile<U> &from) {
     constexpr int N = tile<U>::N, GROUPS = tile<U>::GROUPS;
 #pragma unroll
     for (int k = 0; k < N; k++) {
         const int at = threadIdx.x + k * tile<U>::THREADS, j = at / GROUPS, i = at % GROUPS * N;
-        U *line = to + j * p.to_j + i;
-        if (j >= cols) break;
-        if (i + N <= rows) {
+        if (j >= t.cols) break;
+        U *line = t.target(p, i, j);
+        if (i + N <= t.rows) {
             *(u128 *)line = from.group(j, i / N);
         } else {
-            for (int e = 0; e < N && i + e < rows; e++) line[e] = from.element(j, i + e);
+            for (int e = 0; e < N && i + e < t.rows; e++) line[e] = from.element(j, i + e);
         }
     }
 }
 
-template <class U> TN_DEVICE void write_narrow(const tni_copy_tiles &p, U *to, int rows, int cols, tile<U> &from) {
+/* Lines that begin anywhere: 16 bytes at a multiple of 16 have parts of two groups. */
+template <class U> TN_DEVICE void write_anywhere(const tni_copy_tiles &p, const part<U> &t, tile<U> &from) {
+    constexpr int N = tile<U>::N, GROUPS = tile<U>::GROUPS, EACH = GROUPS + 1, THREADS = tile<U>::THREADS;
+#pragma unroll 2
+    for (int at = threadIdx.x; at < t.cols * EACH; at += THREADS) {
+        const int j = at / EACH, g = at % EACH;
+        U *line = t.target(p, 0, j);
+        const int lead = (int)(((u64)line & 15) / sizeof(U)), i = g * N - lead;
+        if (i >= 0 && i + N <= t.rows) {
+            const words a = words_at(from.group(j, lead ? g - 1 : g)),
+                        b = words_at(from.group(j, lead ? g : g - (g > 0)));
+            *(u128 *)(line + i) = join_words(a, b, lead ? (u32)(16 - lead * (int)sizeof(U)) : 0);
+        } else {
+            const int past = min(N, t.rows - i);
+#pragma unroll 1
+            for (int e = i < 0 ? -i : 0; e < past; e++) line[i + e] = from.element(j, i + e);
+        }
+    }
+}
+
+template <class U> TN_DEVICE void write_narrow(const tni_copy_tiles &p, const part<U> &t, tile<U> &from) {
     constexpr int EDGE = tile<U>::EDGE, THREADS = tile<U>::THREADS;
 #pragma unroll 8
     for (int k = threadIdx.x; k < EDGE * EDGE; k += THREADS) {
         const int j = k / EDGE, i = k % EDGE;
-        if (i < rows && j < cols) to[i * p.to_i + j * p.to_j] = from.element(j, i);
+        if (i < t.rows && j < t.cols) *t.target(p, i, j) = from.element(j, i);
     }
 }
 
@@ -211,25 +332,31 @@ template <class U> TN_DEVICE void write_narrow(const tni_copy_tiles &p, U *to, i
 template <class U> TN_DEVICE void copy_tiles(const tni_copy_tiles &p) {
     constexpr int EDGE = tile<U>::EDGE;
     __shared__ tile<U> shared;
-    const u32 across = (u32)p.tiles_j, down = (u32)p.tiles_i;
+    const u32 across = (u32)p.j.tiles, down = (u32)p.i.tiles;
     const u32 row = blockIdx.x / across;
-    const i64 j = (i64)(blockIdx.x % across) * EDGE, i = (i64)(row % down) * EDGE;
     const place outer = walk_to(p.outer, row / down);
-    const int rows = (int)min(p.n_i - i, (i64)EDGE), cols = (int)min(p.n_j - j, (i64)EDGE);
-    const U *from = (const U *)p.from + outer.at[1] + i * p.from_i + j * p.from_j;
-    U *to = (U *)p.to + outer.at[0] + i * p.to_i + j * p.to_j;
-    if (p.wide_from)
-        read_wide(p, from, rows, cols, shared);
+    part<U> t = {(const U *)p.from + outer.at[1], (U *)p.to + outer.at[0]};
+    t.j = (i64)(blockIdx.x % across) * EDGE;
+    t.i = (i64)(row % down) * EDGE;
+    t.rows = (int)min(p.i.size - t.i, (i64)EDGE);
+    t.cols = (int)min(p.j.size - t.j, (i64)EDGE);
+    if (p.reads == TNI_TILE_WIDE)
+        read_wide<U, false>(p, t, shared);
+    else if (p.reads == TNI_TILE_ANYWHERE)
+        read_wide<U, true>(p, t, shared);
     else
-        read_narrow(p, from, rows, cols, shared);
+        read_narrow(p, t, shared);
     __syncthreads();
-    if (p.wide_to)
-        write_wide(p, to, rows, cols, shared);
+    if (p.writes == TNI_TILE_WIDE)
+        write_wide(p, t, shared);
+    else if (p.writes == TNI_TILE_ANYWHERE)
+        write_anywhere(p, t, shared);
     else
-        write_narrow(p, to, rows, cols, shared);
+        write_narrow(p, t, shared);
 }
 
-#define TILES(name, U) TN_KERNEL(name, tile<U>::THREADS, (TN_PARAMS(tni_copy_tiles)), (copy_tiles<U>(p)))
+#define TILES(name, U) \
+    TN_ROW_KERNEL(name, tile<U>::THREADS, tile<U>::THREADS == 64 ? 8 : 4, tni_copy_tiles, (copy_tiles<U>(p)))
 
 TILES(copy_tiles_1, u8)
 TILES(copy_tiles_2, u16)

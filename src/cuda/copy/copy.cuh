@@ -1,7 +1,7 @@
 /* What copy.c tells the kernels of copy.cu. */
 #pragma once
 
-#include "walk.cuh"
+#include "chunk.cuh"
 
 enum {
     TNI_COPY_THREADS = 256,
@@ -17,13 +17,33 @@ typedef struct tni_copy_lines {
     tni_walk walk;
 } tni_copy_lines;
 
-/* to[i * to_i + j * to_j] = from[i * from_i + j * from_j] for i < n_i, j < n_j, and for each of the outer steps. to is
- * fast along i, from along j. */
+/* Rows of elements side by side in both views, that begin anywhere. */
+typedef struct tni_copy_rows {
+    tni_chunks chunks;
+    const void *from;
+    tni_walk outer;
+} tni_copy_rows;
+
+/* How the lines of a tile are read or written: one element at a time, 16 bytes at a time, or 16 bytes at a time from or
+ * to anywhere. */
+enum { TNI_TILE_NARROW, TNI_TILE_WIDE, TNI_TILE_ANYWHERE };
+
+/* A dimension of the tiles. Where it is short, another one is stacked on it: index i is then step i % 2^shift of the
+ * one and i >> shift of the other. */
+typedef struct tni_tile_dim {
+    long long size, tiles;
+    long long to, from; /* strides */
+    int shift;          /* 62: nothing is stacked */
+    long long stack_to, stack_from;
+} tni_tile_dim;
+
+/* to[i, j] = from[i, j] for i < i.size, j < j.size, and for each of the outer steps. to is fast along i, from along
+ * j. */
 typedef struct tni_copy_tiles {
     void *to;
     const void *from;
-    long long n_i, n_j, to_i, to_j, from_i, from_j;
-    long long tiles_i, tiles_j;
-    int wide_to, wide_from; /* whole tiles may be written, read 16 bytes at a time */
+    const void *low, *high; /* the memory of `from`, beyond which nothing is read */
+    tni_tile_dim i, j;
+    int writes, reads; /* TNI_TILE_… */
     tni_walk outer;
 } tni_copy_tiles;

@@ -1,6 +1,6 @@
 #include "walk.h"
 
-static tni_divisor divisor_of(uint64_t by) {
+tni_divisor tni_divisor_of(uint64_t by) {
     tni_divisor d = {.by = (unsigned)by};
     while ((uint64_t)1 << d.shift < by) d.shift++;
     d.magic = (unsigned)(((((uint64_t)1 << d.shift) - by) << 32) / by + 1);
@@ -14,7 +14,7 @@ void tni_walk_push(tni_walk *walk, int64_t size, int64_t stride_0, int64_t strid
     walk->shape[d] = size;
     walk->strides[d][0] = stride_0;
     walk->strides[d][1] = stride_1;
-    if (size > 0 && size < INT32_MAX) walk->divisors[d] = divisor_of((uint64_t)size);
+    if (size > 0 && size < INT32_MAX) walk->divisors[d] = tni_divisor_of((uint64_t)size);
 }
 
 void tni_walk_of(tni_walk *walk, const tni_rows *rows) {

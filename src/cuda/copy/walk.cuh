@@ -22,6 +22,11 @@ typedef struct tni_walk {
 #ifdef __CUDACC__
 #include "cuda/device/device.cuh"
 
+/* An element of 16 bytes, or as many of smaller ones. */
+struct alignas(16) u128 {
+    u32 w[4];
+};
+
 struct place {
     i64 at[TNI_WALK_VIEWS];
 };

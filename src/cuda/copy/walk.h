@@ -5,6 +5,9 @@
 #include "cpu/rows.h"
 #include "walk.cuh"
 
+/* For 0 < by < 2^31. */
+tni_divisor tni_divisor_of(uint64_t by);
+
 /* All dimensions of `rows`, of views 0 and 1. */
 void tni_walk_of(tni_walk *walk, const tni_rows *rows);
 

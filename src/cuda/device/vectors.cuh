@@ -156,6 +156,11 @@ template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_vector(const T *p, 
     }
 }
 
+/* MODE 3 and 4: N elements, or zeros. ALIKE: they are a whole vector of memory. */
+template <class T, int N, bool ALIKE> TN_DEVICE vec<T, N> load_all(const T *p, bool there) {
+    return ALIKE ? load_vector<T, N, 2>(p, there ? N : 0) : load_across<T, N>(p, there);
+}
+
 /* MODE 3 and 4: those that `there` has a bit for, and zeros. */
 template <class T, int N> TN_DEVICE vec<T, N> load_some(const T *p, int there) {
     if (there == (1 << N) - 1) return load_across<T, N>(p, true);
@@ -174,6 +179,17 @@ template <class T, int N> TN_DEVICE vec<T, N> load_some(const T *p, int there) {
         for (int j = 0; j < N; j++) r.a.v[j] = there >> j & 1 ? p[j] : T{};
     }
     return r.a;
+}
+
+/* Side by side, or those that n has a bit for of a vector of memory that may begin before them, in MODE 3. */
+template <class T, int N, int MODE> TN_DEVICE vec<T, N> load_places(const T *p, int n) {
+    if constexpr (MODE > 2) {
+        vec<T, N> r = load_all<T, N, true>(p, n == (1 << N) - 1);
+        if (n != (1 << N) - 1 && n != 0) r = load_some<T, N>(p, n);
+        return r;
+    } else {
+        return load_vector<T, N, MODE>(p, n);
+    }
 }
 
 /* One of two, by a mask, word by word: of a question compilers make branches, or a choice of addresses in local
@@ -203,10 +219,7 @@ TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u
     const u32 places = whole < 0 ? 0 : (u32)whole + 1; /* of vectors that are all there */
     const T *const p = row + begin;
 #pragma unroll
-    for (int u = 0; u < U; u++) {
-        const bool there = (u32)(begin + u * STEP) < places;
-        v[u] = ALIKE ? load_vector<T, N, 2>(p + u * STEP, there ? N : 0) : load_across<T, N>(p + u * STEP, there);
-    }
+    for (int u = 0; u < U; u++) v[u] = load_all<T, N, ALIKE>(p + u * STEP, (u32)(begin + u * STEP) < places);
     if (n <= 0) return;
     if (begin < 0) v[0] = load_some<T, N>(p, some_left<N>(begin, n));
     const u32 last = ((u32)n - 1 + shift) / N; /* vector */
@@ -295,5 +308,11 @@ template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) 
     if (MODE == 2) return from < past ? most : 0;
     const I n = past - from;
     return n <= 0 ? 0 : n < most ? (int)n : most;
+}
+/* As n of load_places: of N elements from `from` > -N on, which are below `past`. */
+template <int MODE, int N> TN_DEVICE int places_left(i64 from, i64 past) {
+    if (MODE <= 2) return count_left<MODE>(from, past, N);
+    if (from < 0) return some_left<N>((int)from, past < N ? (int)past : N);
+    return some_left<N>(0, count_left<0>(from, past, N));
 }
 } // namespace tn

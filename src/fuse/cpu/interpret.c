@@ -153,6 +153,18 @@ static void random_values(const worker *w, const tni_step *s) {
     }
 }
 
+/* Positions: how far an element is from the first one by the strides of memory that is none. */
+static void index_values(const worker *w, const tni_step *s) {
+    const int64_t *strides = w->pass->memory[s->operand].strides;
+    const int64_t along = strides[w->pass->n_dims], down = row_stride(w, strides);
+    const int64_t rows = s->level == TNI_ONCE ? 1 : w->rows, columns = s->level == TNI_ELEMENT ? w->columns : 1;
+    const int64_t first = w->offset[s->operand] + (s->level == TNI_ELEMENT ? w->column * along : 0);
+    int64_t *to = w->at[s->out];
+    for (int64_t r = 0; r < rows; r++, to += columns) {
+        for (int64_t c = 0; c < columns; c++) to[c] = first + r * down + c * along;
+    }
+}
+
 /* A running result: a double, or an int64_t for integers. */
 typedef union running {
     double real;
@@ -362,6 +374,7 @@ static void run_steps(worker *w, const tni_segment *segment) {
         case TNI_STEP_LOAD: load(w, s); break;
         case TNI_STEP_POINT: w->at[s->out] = block_of(w, s->operand); break;
         case TNI_STEP_RAND: random_values(w, s); break;
+        case TNI_STEP_INDEX: index_values(w, s); break;
         case TNI_STEP_EXPAND: expand(w, s); break;
         case TNI_STEP_ROUND: round_values(w, s); break;
         case TNI_STEP_REDUCE: reduce(w, s); break;

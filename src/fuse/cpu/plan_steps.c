@@ -159,11 +159,11 @@ static bool is_moved(const tni_cpu_planner *c, int32_t node) {
 static void make_leaf(tni_cpu_planner *c, int32_t node) {
     const tni_memory *memory = &c->pass->memory[c->p->memory_of[node]];
     int lane = own_lane(c, node);
-    bool random = c->g->nodes[node].op == TNI_P_RAND;
-    bool in_place = !random && c->p->level[node] == TNI_ELEMENT && memory->type == tni_lane_type(lane) &&
+    bool random = c->g->nodes[node].op == TNI_P_RAND, counted = memory->where == TNI_FROM_PLACE;
+    bool in_place = !random && !counted && c->p->level[node] == TNI_ELEMENT && memory->type == tni_lane_type(lane) &&
                     lane != TNI_LANE_BOOL && tni_is_contiguous(c->pass, c->made, memory) && !is_moved(c, node);
     int32_t out = new_result(c, node, lane);
-    uint8_t kind = random ? TNI_STEP_RAND : in_place ? TNI_STEP_POINT : TNI_STEP_LOAD;
+    uint8_t kind = random ? TNI_STEP_RAND : counted ? TNI_STEP_INDEX : in_place ? TNI_STEP_POINT : TNI_STEP_LOAD;
     tni_step step = step_of(kind, c->p->level[node], lane, -1, out);
     step.operand = (int16_t)c->p->memory_of[node];
     step.type = memory->type;
@@ -177,10 +177,27 @@ static bool rounds(tn_type type) {
     return type != TN_F32 && type != TN_F64 && type != TN_I64 && type != TN_BOOL;
 }
 
+/* f16 or bf16 of an f64: rounded once, not to f32 first. What comes out is exact in either lane. */
+static void round_wide(tni_cpu_planner *c, int32_t node, int32_t arg, tn_type type) {
+    const uint8_t level = c->p->level[node];
+    const int32_t wide = new_value(c, level, TNI_LANE_F64);
+    tni_step round = step_of(TNI_STEP_ROUND, level, TNI_LANE_F64, in_lane(c, arg, TNI_LANE_F64), wide);
+    round.type = type;
+    add_step(c, round);
+    tni_step convert = step_of(TNI_STEP_LOOP, level, TNI_LANE_F32, wide, new_result(c, node, TNI_LANE_F32));
+    convert.op = TNI_P_CAST;
+    convert.run = tni_convert_loop(TNI_LANE_F64, TNI_LANE_F32);
+    add_step(c, convert);
+}
+
 static void make_cast(tni_cpu_planner *c, int32_t node) {
     tn_type type = (tn_type)c->g->nodes[node].kind;
     int lane = own_lane(c, node);
     int32_t arg = tni_resolve(c->b, c->g->nodes[node].arg[0]);
+    if (rounds(type) && lane == TNI_LANE_F32 && !is_constant(c, arg) && own_lane(c, arg) == TNI_LANE_F64) {
+        round_wide(c, node, arg, type);
+        return;
+    }
     int32_t from = in_lane(c, arg, lane);
     if (!rounds(type) && is_constant(c, arg) && c->p->level[node] != TNI_ONCE) {
         add_expand(c, c->p->level[node], TNI_ONCE, lane, from, new_result(c, node, lane));

@@ -26,6 +26,7 @@ typedef enum tni_step_kind {
     TNI_STEP_LOAD,   /* operand: memory that is not in place yet */
     TNI_STEP_POINT,  /* operand: values that are computed with, or made, where they are */
     TNI_STEP_RAND,   /* operand: the seed; stream */
+    TNI_STEP_INDEX,  /* operand: memory that is none, whose strides count */
     TNI_STEP_EXPAND, /* a row's value to its elements, a single one to rows or elements */
     TNI_STEP_ROUND,  /* arg 0 becomes out, rounded to `type` */
     TNI_STEP_REDUCE, /* each row to one value; op; with two arguments, their product */

@@ -10,6 +10,15 @@ static bool is_exact(const tni_gpu_part *part) {
     return part->flat && !part->n_sums;
 }
 
+/* One long row: where a thread's vector begins, and which of its elements are there. */
+static void print_flat_place(const tni_gpu_part *part) {
+    if (!part->flat) return;
+    tni_text_add(part->text, part->shifted ? "            const i64 c = (d * across + x) * VL - shift;\n"
+                                             "            const int n = places_left<MODE, VL>(c, length);\n"
+                                           : "            const i64 c = (d * across + x) * VL;\n"
+                                             "            const int n = count_left<MODE>(c, length, VL);\n");
+}
+
 static const char *there_text(const tni_gpu_part *part) {
     return is_exact(part) ? "U == 1 || d < past" : "y < p.down && d < past";
 }
@@ -18,7 +27,7 @@ static const char *there_text(const tni_gpu_part *part) {
 static void print_room(const tni_gpu_part *part, const char *margin, const char *rows) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) {
-        bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW;
+        bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW && !tni_gpu_is_index(part, i);
         const char *type = p->memory_of[i] >= 0 ? tni_emit_memory(tni_gpu_type_of(part, i)) : "";
         if (tni_gpu_is_leaf(part, i) && !p->fixed[i]) {
             tni_text_add(part->text, "%svec<%s, VL> v%d[U];\n", margin, type, (int)p->memory_of[i]);
@@ -42,9 +51,7 @@ static void print_loads(const tni_gpu_part *part) {
                  "            const i64 d = base + y + (i64)u * p.down;\n"
                  "            const bool there = %s;\n",
                  there_text(part));
-    if (part->flat)
-        tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = count_left<MODE>(c, length, VL);\n");
+    print_flat_place(part);
     tni_gpu_row_begin(part, "            ", "d");
     take_moving(part, "there ? n : 0");
     tni_gpu_row_loads(part, "            ", "[u]", "there");
@@ -70,6 +77,8 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     }
     if (part->n_sums) tni_gpu_once(part, "    ");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
+    if (part->shifted)
+        tni_text_add(part->text, "    const u32 shift = MODE > 2 ? shift_of<VL>(m%d) : 0;\n", (int)part->reference);
     tni_text_add(part->text, is_exact(part) ? "    {\n        const i64 base = first;\n"
                                             : "    for (i64 base = first; base < past; base += step) {\n");
     print_loads(part);
@@ -79,9 +88,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
                  "            const i64 d = base + y + (i64)u * p.down;\n"
                  "            if (!(%s)) continue;\n",
                  there_text(part));
-    if (part->flat)
-        tni_text_add(part->text, "            const i64 c = (d * across + x) * VL;\n"
-                                 "            const int n = count_left<MODE>(c, length, VL);\n");
+    print_flat_place(part);
     tni_gpu_row_begin(part, "            ", "d");
     for (int32_t stage = 0; stage < p->n_stages; stage++) tni_gpu_row_nodes(part, "            ", stage);
     tni_gpu_row_results(part, "            ", 0,
@@ -155,7 +162,7 @@ void tni_emit_cuda_tail(tni_gpu_part *part) {
     tni_gpu_once(part, "    ");
     tni_text_add(part->text, "    const i64 d = first + tid;\n    const int u = 0;\n    if (d >= past) return;\n");
     for (int32_t i = 0; i < p->g->n; i++) {
-        bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW;
+        bool row = part->needed[i] && p->memory_of[i] >= 0 && p->level[i] == TNI_ROW && !tni_gpu_is_index(part, i);
         if (row) tni_text_add(part->text, "    %s x%d[1];\n", tni_emit_memory(tni_gpu_type_of(part, i)), (int)i);
     }
     tni_gpu_row_begin(part, "    ", "d");
@@ -200,14 +207,14 @@ static void print_type(const tni_gpu_step *step, tni_text *text) {
 static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
     const int pass = (int)step->pass, number = (int)step->number;
     const bool walks = !alone && step->grid[k].grid != 1;
-    const bool together = step->kind == TNI_GPU_ROWS && step->cluster > 1;
+    const bool together = step->kind == TNI_GPU_ROWS && (step->cluster > 1 || step->cut);
     const char *block = !alone ? (walks ? "b" : "0") : together ? "cluster_index()" : "blockIdx.x";
     if (walks) tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        const int vector = k == 0 || step->kind == TNI_GPU_ROWS ? step->vector : 1;
-        const int mode = step->odd ? 3 + k : k ? 0 : step->whole ? 2 : 1;
+        const int vector = k == 0 || step->kind == TNI_GPU_ROWS || step->shifted ? step->vector : 1;
+        const int mode = step->odd ? 3 + k : k ? (step->shifted ? 3 : 0) : step->whole ? 2 : 1;
         tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
                      p, block);
     }

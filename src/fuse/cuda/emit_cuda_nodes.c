@@ -141,7 +141,9 @@ void tni_gpu_node(const tni_gpu_part *part, const char *margin, int32_t node) {
     char what[64];
     if (tni_gpu_node_of(part, node)->op == TNI_P_CONST) return;
     tni_text_add(part->text, "%sconst %s t%d = ", margin, tni_emit_lane(tni_gpu_lane_of(part, node)), (int)node);
-    if (p->memory_of[node] >= 0 && p->level[node] == TNI_ROW) {
+    if (tni_gpu_is_index(part, node)) { /* of a row; along a single element it is 0 */
+        tni_text_add(part->text, p->level[node] == TNI_ROW ? "o%d" : "0", (int)p->memory_of[node]);
+    } else if (p->memory_of[node] >= 0 && p->level[node] == TNI_ROW) {
         snprintf(what, sizeof what, part->reduces ? "x%d" : "x%d[u]", (int)node);
         tni_gpu_loaded(part, node, what);
     } else if (p->memory_of[node] >= 0) {

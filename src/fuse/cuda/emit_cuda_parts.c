@@ -33,14 +33,14 @@ bool tni_gpu_has_todo(const tni_gpu_part *part, int32_t t) {
 /* Rows' and single values that update inputs wait until every block has read them. */
 bool tni_gpu_waits(const tni_gpu_part *part, int32_t t) {
     const tni_item_todo *todo = &part->p->b->todo[t];
-    bool updates = !todo->gathers && todo->output >= 0 && part->p->b->f->outputs[todo->output].inplace >= 0;
+    bool updates = !todo->gathers && todo->output >= 0 && tni_updated_by(part->p->b, todo->output) >= 0;
     return updates && !part->reduces && tni_level_of_todo(part->p, t) != TNI_ELEMENT;
 }
 
 bool tni_gpu_is_leaf(const tni_gpu_part *part, int32_t node) {
     const tni_planner *p = part->p;
     return part->needed[node] && p->memory_of[node] >= 0 && p->level[node] == TNI_ELEMENT &&
-           tni_gpu_node_of(part, node)->op != TNI_P_RAND;
+           tni_gpu_node_of(part, node)->op != TNI_P_RAND && !tni_gpu_is_index(part, node);
 }
 
 bool tni_gpu_reduces_now(const tni_gpu_part *part, int32_t node, int32_t stage) {
@@ -88,10 +88,10 @@ void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char 
  * gone on to the next row. */
 void tni_gpu_slots(const tni_gpu_part *part) {
     if (!part->n_slots) return;
-    const bool turns = part->reduces && part->walks;
+    const bool turns = part->reduces && (part->walks || part->cuts);
     tni_text_add(part->text, "    __shared__ u64 slots[%d][32];\n%s", (int)part->n_slots * (turns ? 2 : 1),
-                 turns ? "    u32 set = 0;\n" : "");
-    if (part->cluster > 1 && part->reduces)
+                 turns && !part->cuts ? "    u32 set = 0;\n" : "");
+    if ((part->cluster > 1 || part->cuts) && part->reduces)
         tni_text_add(part->text, "    __shared__ u64 shares[%d][%d];\n", (int)part->n_slots * (turns ? 2 : 1),
                      TNI_GPU_CLUSTER);
 }
@@ -130,6 +130,8 @@ static const char cluster_place[] =
     "    const u32 column = cluster_rank();\n"
     "    const i64 from = column * p.width;\n    const int have = (int)tn_max(tn_min(p.width, z[%d] - from), (i64)0);\n"
     "    cluster_begin();\n";
+/* Of a row that is cut it has some of the cuts. */
+static const char cut_place[] = "    const u32 column = cluster_rank();\n    cluster_begin();\n";
 /* Without one it has all of them, which may be more than an int counts. */
 static const char no_cluster_place[] =
     "    const u32 column = 0;\n    const %1$s have = (%1$s)z[%2$d];\n    (void)column;\n";
@@ -156,7 +158,7 @@ static void print_memory(const tni_gpu_part *part) {
     if (part->list) tni_gpu_list_memory(pass, slot);
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const char *type = tni_emit_memory(pass->memory[i].type);
-        if (!part->used[i]) continue;
+        if (!part->used[i] || pass->memory[i].where == TNI_FROM_PLACE) continue;
         if (part->list && slot[i] >= 0) {
             tni_text_add(part->text, "    %s *const m%d = (%s *)p.lists[part][%d];\n", type, (int)i, type,
                          (int)slot[i]);
@@ -182,7 +184,9 @@ void tni_gpu_begin(const tni_gpu_part *part) {
     } else if (part->reduces) {
         tni_text_add(part->text, row_place, (int)part->lanes, part->kept ? "block % (u32)p.pieces" : "block",
                      part->kept ? "block / (u32)p.pieces" : "0");
-        if (part->cluster > 1) {
+        if (part->cuts) {
+            tni_text_add(part->text, "%s", cut_place);
+        } else if (part->cluster > 1) {
             tni_text_add(part->text, cluster_place, (int)pass->n_dims);
         } else {
             tni_text_add(part->text, no_cluster_place, part->streams ? "i64" : "int", (int)pass->n_dims);
@@ -260,8 +264,8 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
     const char *type = tni_emit_memory(part->p->pass->memory[i].type);
     if (step_of(part, i) == 1) {
         bool again = part->reduces && part->p->fixed[node]; /* by the next block */
-        tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", again ? "load_kept" : "load_vector", type,
-                     (int)i, at, (int)i, count);
+        const char *form = again ? "load_kept" : part->shifted ? "load_places" : "load_vector";
+        tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", form, type, (int)i, at, (int)i, count);
     } else {
         int width = part->p->pass->n_dims + 1;
         tni_text_add(part->text, "load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,
@@ -273,7 +277,7 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
 void tni_gpu_row_loads(const tni_gpu_part *part, const char *margin, const char *index, const char *there) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!part->needed[i] || p->memory_of[i] < 0 || p->level[i] != TNI_ROW) continue;
+        if (!part->needed[i] || p->memory_of[i] < 0 || p->level[i] != TNI_ROW || tni_gpu_is_index(part, i)) continue;
         const int m = (int)p->memory_of[i];
         const char *type = tni_emit_memory(p->pass->memory[m].type);
         if (part->reduces) tni_text_add(part->text, "%s%s x%d;\n", margin, type, (int)i);
@@ -360,6 +364,10 @@ void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, 
         } else if (tni_gpu_node_of(part, i)->op == TNI_P_RAND) {
             tni_text_add(part->text, "%sconst %s t%d = w%d[j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
                          (int)i, (int)i);
+        } else if (tni_gpu_is_index(part, i)) {
+            const int m = (int)p->memory_of[i], width = (int)p->pass->n_dims + 1;
+            tni_text_add(part->text, "%sconst i64 t%d = o%d + (c + j) * s[%d];\n", inner, (int)i, m,
+                         m * width + width - 1);
         } else if (tni_gpu_is_leaf(part, i)) {
             snprintf(what, sizeof what, "widen_at(v%d%s, j)", (int)p->memory_of[i],
                      p->fixed[i] && !part->reduces ? "" : index);
@@ -465,6 +473,14 @@ static void print_column(const tni_gpu_part *part) {
                  part->odd ? " - (int)shift" : "", part->cluster > 1 ? "from + " : "");
 }
 void tni_gpu_place(const tni_gpu_part *part, const char *past) {
+    if (part->cuts) {
+        tni_text_add(part->text,
+                     "            const int i = tile + (int)((u * across + x) * VL)%s;\n"
+                     "            const i64 c = from + i;\n",
+                     part->odd ? " - (int)shift" : "");
+        if (!part->odd) tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
+        return;
+    }
     if (part->streams) {
         tni_text_add(part->text,
                      "            const i64 c = tile + (i64)(u * across + x) * VL;\n"

@@ -6,7 +6,7 @@
 
 /* slots: of warps; shares: of blocks of a cluster. */
 static void slot_text(const tni_gpu_part *part, const char *of, int slot, char text[static 48]) {
-    if (part->walks) {
+    if (part->walks || (part->cuts && strcmp(of, "slots") == 0)) {
         snprintf(text, 48, "%s[set * %d + %d]", of, (int)part->n_slots, slot);
     } else {
         snprintf(text, 48, "%s[%d]", of, slot);
@@ -320,18 +320,25 @@ static void print_cluster_reductions(const tni_gpu_part *part, int32_t stage, in
 }
 
 /* All reductions of a stage share a barrier. */
-static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
-    const tni_planner *p = part->p;
-    const int first = *slot;
-    for (int32_t i = 0; i < p->g->n; i++) {
-        if (tni_gpu_reduces_now(part, i, stage)) *slot += slots_of(part, i);
+int tni_gpu_reduce_block(const tni_gpu_part *part, int32_t stage, int slot) {
+    const int first = slot;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (tni_gpu_reduces_now(part, i, stage)) slot += slots_of(part, i);
     }
-    if (*slot == first) return;
+    if (slot == first) return slot;
     print_lane_reductions(part, stage, first);
     if (part->lanes > 32) {
         print_slots(part, stage, first);
         print_warp_reductions(part, stage, first);
     }
+    return slot;
+}
+
+static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot) {
+    const tni_planner *p = part->p;
+    const int first = *slot;
+    *slot = tni_gpu_reduce_block(part, stage, first);
+    if (*slot == first) return;
     if (part->cluster > 1) print_cluster_reductions(part, stage, first);
     for (int32_t i = 0; i < p->g->n; i++) {
         const int sum = (int)part->beside[i];
@@ -343,27 +350,35 @@ static void print_reductions(const tni_gpu_part *part, int32_t stage, int *slot)
     }
 }
 
-static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
-    const tni_planner *p = part->p;
-    tni_gpu_row_nodes(part, "        ", stage);
-    const int before = *slot;
-    tni_gpu_row_results(part, "        ", stage,
-                        part->cluster > 1 ? "x == 0 && there && column == 0" : "x == 0 && there");
-    if (!mark_stage(part, stage)) {
-        if (stage == 0) tni_gpu_ring_refill(part, false);
-        return;
-    }
-    for (int32_t i = 0; i < p->g->n; i++) {
+void tni_gpu_partials(const tni_gpu_part *part, int32_t stage) {
+    for (int32_t i = 0; i < part->p->g->n; i++) {
         if (!tni_gpu_reduces_now(part, i, stage)) continue;
         const char *op = tni_gpu_operation(tni_gpu_node_of(part, i)->op),
                    *lane = tni_emit_lane(tni_gpu_lane_of(part, i));
-        const char *kind = part->streams ? "long_partial" : part->odd ? "slot_partials" : "short_partial";
+        const char *kind = part->odd ? "slot_partials" : part->streams ? "long_partial" : "short_partial";
         tni_text_add(part->text, "        %s<%s, %s%s> a%d;\n        a%d.begin();\n", kind, op, lane,
                      part->odd ? ", VL" : "", (int)i, (int)i);
         if (part->beside[i] >= 0)
             tni_text_add(part->text, "        %s<take_sum, %s> a%d;\n        a%d.begin();\n", kind, lane,
                          (int)part->beside[i], (int)part->beside[i]);
     }
+}
+
+static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
+    const tni_planner *p = part->p;
+    tni_gpu_row_nodes(part, "        ", stage);
+    const int before = *slot;
+    tni_gpu_row_results(part, "        ", stage,
+                        part->cluster > 1 || part->cuts ? "x == 0 && there && column == 0" : "x == 0 && there");
+    if (!mark_stage(part, stage)) {
+        if (stage == 0) tni_gpu_ring_refill(part, false);
+        return;
+    }
+    if (part->cuts) {
+        tni_gpu_cut_stage(part);
+        return;
+    }
+    tni_gpu_partials(part, stage);
     if (part->streams) {
         tni_text_add(part->text, "        for (i64 tile = 0; tile < z[%d]; tile += (i64)U * across * VL) {\n",
                      (int)p->pass->n_dims);
@@ -499,10 +514,9 @@ void tni_emit_cuda_rows(tni_gpu_part *part) {
     /* else a block has one round */
     tni_text_add(part->text, part->walks ? "    for (i64 base = first; base < past; base += step) {\n"
                                          : "    {\n        const i64 base = first;\n");
-    tni_text_add(part->text,
-                 "        const i64 d = base + y;\n        const bool there = d < past;\n"
-                 "        const %1$s left = there ? (%1$s)have : 0;\n",
-                 part->streams ? "i64" : "int");
+    tni_text_add(part->text, "        const i64 d = base + y;\n        const bool there = d < past;\n");
+    if (!part->cuts)
+        tni_text_add(part->text, "        const %1$s left = there ? (%1$s)have : 0;\n", part->streams ? "i64" : "int");
     tni_gpu_row_begin(part, "        ", "there ? d : first");
     if (part->odd && !part->n_sums) {
         tni_text_add(part->text, "        const u32 shift = shift_of<VL>(m%1$d + o%1$d);\n", (int)part->reference);

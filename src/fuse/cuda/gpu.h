@@ -9,7 +9,9 @@
  *             row, rows are stretches of it.
  *     rows    `lanes` threads have a row: the lanes of a part of a warp, a whole block, or the blocks of a cluster, of
  *             which each has some of the columns. Its elements stay in registers between the stages of reductions
- *             (each thread has U vectors). Rows that no cluster holds are read once for each stage.
+ *             (each thread has U vectors). Rows that no cluster holds are read once for each stage. Rows that are
+ *             read once in any case, since only numbers come of them, are not held: a long one is cut by its length
+ *             alone, blocks reduce one cut after the other, and as many blocks share a row as keep the GPU busy.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken in
  * single elements, or in words of two elements of 16 bits, which lie in memory as words wherever the row begins
@@ -43,7 +45,7 @@ enum {
     TNI_GPU_RING_ROWS = 32,        /* of a stage, at most: each lane of a warp has one copied */
     TNI_GPU_RING_MOST = 200 << 10, /* bytes of it, at most */
     TNI_GPU_RING_REST = 8 << 10,   /* bytes of shared memory beside it */
-    TNI_GPU_CLUSTER = 16,          /* blocks that have a row together, at most */
+    TNI_GPU_CLUSTER = 16,          /* blocks that have a row together, at most; and cuts of a row */
     TNI_GPU_PARTS = 64,            /* tensors of lists that one launch goes over, at most */
     TNI_GPU_ROUNDS = 4,            /* of a block, with one vector for each thread: so many are small */
 };
@@ -89,7 +91,9 @@ typedef struct tni_gpu_step {
     int32_t unroll[2];    /* what the body is a template of, with the next, */
     bool whole;           /* rows are whole vectors, */
     bool odd;             /* or begin and end anywhere */
+    bool shifted;         /* plain: the variant for any memory takes whole vectors of it, too */
     int32_t cluster;      /* blocks that have a row together */
+    bool cut;             /* how many, the launch says: its text is for any number */
     bool sums;            /* it leaves partial sums, which the next step adds up */
     bool walks;           /* its blocks go on from row to row */
     int32_t steps[2];     /* variants: so many, this one first, are one launch; 0: of one before */
@@ -130,11 +134,13 @@ typedef struct tni_gpu_part {
     bool coarse;       /* everything that it makes is rounded to bf16 */
     bool ring;         /* what it reads comes through shared memory */
     bool odd;          /* rows begin and end anywhere in vectors of memory */
+    bool shifted;      /* the one long row of one tensor may begin anywhere */
     bool walks;        /* its blocks go on from row to row: where there are sums, and in most clusters */
     bool ahead;        /* what it reads of the next row is under way while it has this one */
     int32_t reference; /* odd: the memory whose rows say how vectors lie */
     int32_t cluster;   /* blocks that have a row together, */
-    int64_t width;     /* and columns that each of them has */
+    int64_t width;     /* and columns that each of them has, */
+    int32_t cuts;      /* or each cut of a row: so many, shared out to the blocks; 0: rows are not cut */
     bool longer;       /* its sums go over so many rows that f32 alone would lose too much */
     bool small;        /* so few elements that one block may do them all */
     uint32_t kept;     /* dimensions of rows that its sums keep */
@@ -161,6 +167,11 @@ static inline const tni_gnode *tni_gpu_node_of(const tni_gpu_part *part, int32_t
 static inline int tni_gpu_lane_of(const tni_gpu_part *part, int32_t node) {
     return tni_lane_of(part->p->g, tni_gpu_node_of(part, node)->type);
 }
+/* A position: it is counted, not loaded. */
+static inline bool tni_gpu_is_index(const tni_gpu_part *part, int32_t node) {
+    const int32_t i = part->p->memory_of[node];
+    return i >= 0 && part->p->pass->memory[i].where == TNI_FROM_PLACE;
+}
 /* Of what a leaf is loaded from. */
 static inline tn_type tni_gpu_type_of(const tni_gpu_part *part, int32_t node) {
     return part->p->pass->memory[part->p->memory_of[node]].type;
@@ -182,7 +193,11 @@ int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
 void tni_emit_cuda_wide(tni_gpu_part *part);
 void tni_emit_cuda_spread(tni_gpu_part *part);
-void tni_emit_cuda_rows(tni_gpu_part *part); /* emit_cuda_rows.c */
+void tni_emit_cuda_rows(tni_gpu_part *part);                    /* emit_cuda_rows.c */
+void tni_gpu_partials(const tni_gpu_part *part, int32_t stage); /* a<i> of what the stage reduces */
+/* t<i>: what the block has of them, in every thread; its slots begin at `slot`. Returns the slots behind. */
+int tni_gpu_reduce_block(const tni_gpu_part *part, int32_t stage, int slot);
+void tni_gpu_cut_stage(const tni_gpu_part *part); /* emit_cuda_cuts.c: all that is done with elements of cut rows */
 void tni_emit_cuda_tail(tni_gpu_part *part);
 void tni_emit_cuda_finish(const tni_gpu_part *part);
 void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text); /* the entries, behind all bodies */

@@ -75,7 +75,7 @@ static bool strides_align(const tni_gpu_part *part) {
     if (part->vector == 1 || (part->reduces && pass->columns % part->vector)) return part->vector == 1;
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
-        if (!part->used[i] || m->strides[pass->n_dims] != 1) continue;
+        if (!part->used[i] || m->where == TNI_FROM_PLACE || m->strides[pass->n_dims] != 1) continue;
         int64_t bytes = part->vector * (int64_t)tn_type_size(m->type);
         if (bytes > 16) bytes = 16;
         for (int32_t d = 0; d < pass->n_dims; d++) {
@@ -83,6 +83,36 @@ static bool strides_align(const tni_gpu_part *part) {
         }
     }
     return true;
+}
+
+/* Are all elements, of tensors that this part reads or writes, beside their neighbours? */
+static bool lies_beside(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const int64_t step = pass->memory[i].strides[pass->n_dims];
+        if (part->used[i] && step != 0 && step != 1) return false;
+    }
+    return true;
+}
+
+bool tni_gpu_has_rows(const tni_pass *pass, int32_t i) {
+    bool moves = pass->n_dims == 0;
+    if (pass->memory[i].where == TNI_FROM_PLACE) return false;
+    for (int32_t d = 0; d < pass->n_dims; d++) moves |= pass->memory[i].strides[d] != 0;
+    return moves && pass->memory[i].strides[pass->n_dims] == 1;
+}
+
+/* Memory whose elements differ from row to row, if possible of a result: what is read can lie otherwise at less cost.
+ * -1: there is none. */
+static int32_t find_reference(const tni_gpu_part *part) {
+    const tni_pass *pass = part->p->pass;
+    int32_t found = -1;
+    for (int32_t i = 0; i < pass->n_memory; i++) {
+        const bool result = pass->memory[i].where == TNI_FROM_CALL_OUT;
+        if (part->used[i] && tni_gpu_has_rows(pass, i) && (found < 0 || result)) found = i;
+        if (found == i && result) break;
+    }
+    return found;
 }
 
 /* Does everything that has elements of its own lie in memory as they are counted, so that a vector may go across the
@@ -93,7 +123,7 @@ static bool lies_in_order(const tni_gpu_part *part) {
         const int64_t *strides = pass->memory[i].strides;
         int64_t step = pass->columns;
         if (!part->used[i] || strides[pass->n_dims] == 0) continue;
-        if (strides[pass->n_dims] != 1) return false;
+        if (strides[pass->n_dims] != 1 || pass->memory[i].where == TNI_FROM_PLACE) return false;
         for (int32_t d = pass->n_dims - 1; d >= 0; step *= pass->size[d--]) {
             if (strides[d] != step) return false;
         }
@@ -137,6 +167,16 @@ static void set_plain(tni_gpu_part *part, const elements *e) {
     }
 }
 
+/* One long row of one tensor, of which only sums come, is read in whole vectors of memory wherever it begins. Two
+ * tensors might not begin alike. */
+static void allow_shift(tni_gpu_part *part, const elements *e) {
+    part->shifted = part->flat && part->n_sums && !part->column && !part->list && !e->stored && e->held == 1 &&
+                    !part->random && part->vector > 1 && part->vector <= 8 && lies_beside(part);
+    if (!part->shifted) return;
+    part->reference = find_reference(part);
+    part->unroll[1] = part->unroll[0];
+}
+
 static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
     g->rows = g->kept = 1;
@@ -163,35 +203,6 @@ static void set_spread(tni_gpu_part *part) {
 
 enum { ROW_THREADS = 512 }; /* that have a row, at most, or what a block has of it */
 
-/* Are all elements, of tensors that this part reads or writes, beside their neighbours? */
-static bool lies_beside(const tni_gpu_part *part) {
-    const tni_pass *pass = part->p->pass;
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const int64_t step = pass->memory[i].strides[pass->n_dims];
-        if (part->used[i] && step != 0 && step != 1) return false;
-    }
-    return true;
-}
-
-bool tni_gpu_has_rows(const tni_pass *pass, int32_t i) {
-    bool moves = pass->n_dims == 0;
-    for (int32_t d = 0; d < pass->n_dims; d++) moves |= pass->memory[i].strides[d] != 0;
-    return moves && pass->memory[i].strides[pass->n_dims] == 1;
-}
-
-/* Memory whose elements differ from row to row, if possible of a result: what is read can lie otherwise at less cost.
- * -1: there is none. */
-static int32_t find_reference(const tni_gpu_part *part) {
-    const tni_pass *pass = part->p->pass;
-    int32_t found = -1;
-    for (int32_t i = 0; i < pass->n_memory; i++) {
-        const bool result = pass->memory[i].where == TNI_FROM_CALL_OUT;
-        if (part->used[i] && tni_gpu_has_rows(pass, i) && (found < 0 || result)) found = i;
-        if (found == i && result) break;
-    }
-    return found;
-}
-
 /* Rows that begin anywhere: does a row lie in every tensor as in every other, if the first one does? And those that are
  * summed up by the same threads? */
 static bool lie_alike(const tni_gpu_part *part) {
@@ -216,9 +227,9 @@ static int64_t rows_apart(const tni_gpu_part *part) {
 
 /* Rows that are no whole vectors: vectors of `most` elements as they lie in memory, of which a row has parts of the
  * first and the last one; or single elements, which in larger types are as fast. */
-static void take_apart(tni_gpu_part *part, const elements *e, int32_t most) {
+static void take_apart(tni_gpu_part *part, int32_t most) {
     part->reference = find_reference(part);
-    part->odd = most > 1 && e->most == 2 && part->reference >= 0 && lies_beside(part);
+    part->odd = most > 1 && part->reference >= 0 && lies_beside(part);
     part->vector = part->odd ? most : 1;
     part->whole = !part->odd;
 }
@@ -253,6 +264,16 @@ static int32_t most_blocks(const tni_gpu_part *part) {
 /* Vectors that `columns` touch: one may begin before the first one. */
 static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
     return ceil_div(columns + (part->odd ? part->vector - 1 : 0), part->vector);
+}
+
+/* Of all reductions, and one more. */
+static int32_t count_slots(const tni_gpu_part *part) {
+    int32_t n = 1;
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
+        if (reduced && tni_reduces_rows(part->p, i)) n += part->odd ? tni_gpu_odd_slots(part->vector) : 1;
+    }
+    return n;
 }
 
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
@@ -295,11 +316,44 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     part->walks = part->n_sums || (part->cluster > 1 && !part->odd);
     part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
-    part->n_slots = 1;
-    for (int32_t i = 0; i < part->p->g->n; i++) {
-        bool reduced = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST;
-        if (reduced && tni_reduces_rows(part->p, i)) part->n_slots += part->odd ? tni_gpu_odd_slots(part->vector) : 1;
+    part->n_slots = count_slots(part);
+}
+
+/* Is every element read for one stage alone, and nothing made of it but numbers of rows? */
+static bool reads_once(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        const bool made = part->needed[i] && p->memory_of[i] < 0 && p->g->nodes[i].op != TNI_P_CONST;
+        if (made && tni_reduces_rows(p, i) && p->stage[i] > 1) return false;
     }
+    return !part->n_sums && !part->list;
+}
+
+/* Long rows that are read once: see emit_cuda_cuts.c. A cut has something for each thread to do. A row has 2^20
+ * elements at most (program.c), so that no thread adds up more than f32 does well. */
+static bool set_cuts(tni_gpu_part *part, const elements *e) {
+    enum { BUSY = 8 }; /* blocks for each SM that are enough */
+    const int64_t columns = part->p->pass->columns;
+    if (e->stored || !reads_once(part) || count_chunks(part, columns) <= ROW_THREADS * form_of(part, e).most)
+        return false;
+    tni_gpu_grid all = {0};
+    count_rows(part, &all);
+    part->vector = vector_of(e);
+    part->whole = columns % part->vector == 0;
+    if (!part->whole) take_apart(part, part->vector > 8 ? 1 : part->vector);
+    const int64_t chunks = count_chunks(part, columns), each = form_of(part, e).most;
+    part->cuts = 1;
+    while (part->cuts < TNI_GPU_CLUSTER && chunks >= 2 * part->cuts * TNI_GPU_THREADS * each) part->cuts *= 2;
+    part->width = round_up(ceil_div(columns, part->cuts), 64 * part->vector);
+    while (2 * part->cluster <= min(part->cuts, most_blocks(part)) &&
+           all.rows * part->cluster < (int64_t)BUSY * part->sms)
+        part->cluster *= 2;
+    part->streams = true;
+    part->ring = part->walks = part->ahead = false;
+    part->lanes = part->threads = part->bound = TNI_GPU_THREADS;
+    part->unroll[0] = part->unroll[1] = (int32_t)each;
+    part->n_slots = count_slots(part);
+    return true;
 }
 
 /* Rows that are no whole vectors. Measured on an H200 (share of a copy's speed, rows of 769, 3001 and 8191 bf16): 0.69,
@@ -308,9 +362,9 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
  * does not hold a row. */
 static void choose_apart(tni_gpu_part *part, const elements *e) {
     enum { WORD = 2 };
-    take_apart(part, e, e->results > 1 ? WORD : part->vector);
+    take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
     if (part->odd && count_chunks(part, part->p->pass->columns) > ROW_THREADS * form_of(part, e).most)
-        take_apart(part, e, WORD);
+        take_apart(part, WORD);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -407,7 +461,8 @@ static tn_status spread_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
 
 static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
-    int64_t vector = k ? 1 : part->vector, chunks = ceil_div(pass->columns, vector);
+    int64_t vector = k && !part->shifted ? 1 : part->vector, more = k && part->shifted ? vector - 1 : 0;
+    int64_t chunks = ceil_div(pass->columns + more, vector);
     *g = (tni_gpu_grid){.columns = 1, .down = 1};
     if (part->flat) {
         g->across = part->threads;
@@ -443,7 +498,10 @@ static bool goes_far(const tni_gpu_part *part, const tni_gpu_step *step) {
     enum { FAR = 512 };
     for (int k = 0; k < 2 && part->n_sums; k++) {
         const tni_gpu_grid *g = &step->grid[k];
-        int64_t each = part->column ? 1 : part->reduces ? part->unroll[k] * part->vector : k ? 1 : part->vector;
+        int64_t each = part->column          ? 1
+                       : part->reduces       ? part->unroll[k] * part->vector
+                       : k && !part->shifted ? 1
+                                             : part->vector;
         if (ceil_div(g->rows, g->pieces * g->down) * each > FAR) return true;
     }
     return false;
@@ -460,20 +518,22 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->wide = false;
     part->spread = is_spread(part, &e);
     part->small = is_small(part);
-    part->odd = false;
+    part->odd = part->shifted = false;
     part->cluster = 1;
+    part->cuts = 0;
     if (part->reduces && !part->whole) choose_apart(part, &e);
     part->ring = may_have_ring(part, &e);
-    if (part->reduces) {
+    if (part->reduces && !set_cuts(part, &e)) {
         set_rows(part, &e);
         if (part->streams && part->odd) { /* which is read again and again, by threads that have no vector for long */
-            take_apart(part, &e, 1);
+            take_apart(part, 1);
             set_rows(part, &e);
         }
     } else if (part->spread) {
         set_spread(part);
-    } else {
+    } else if (!part->reduces) {
         set_plain(part, &e);
+        allow_shift(part, &e);
     }
     step->reference = part->reference;
     step->aligned = part->spread || (part->odd ? lie_alike(part) : strides_align(part));

@@ -95,7 +95,9 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
     step->bound = part->bound;
     step->whole = part->whole;
     step->odd = part->odd;
+    step->shifted = part->shifted;
     step->cluster = part->cluster;
+    step->cut = part->cuts > 0;
     step->sums = part->n_sums > 0;
     step->walks = part->reduces && part->walks;
     memcpy(step->unroll, part->unroll, sizeof step->unroll);

@@ -56,6 +56,8 @@ static bool is_decided(const differ *d, int32_t i) {
     case TNI_P_HAS_ATTR: return true;
     case TNI_P_INPUT:
     case TNI_P_RAND:
+    case TNI_P_INDEX:
+    case TNI_P_INDEX_IN:
     case TNI_P_COUNT: return false;
     default: return i < d->n && d->decided[i];
     }
@@ -237,6 +239,26 @@ static bool pass_softmax(differ *d, int32_t i, group from) {
     return true;
 }
 
+/* What arrives at a part arrives at its place in the whole, and 0 elsewhere: the window the other way round. */
+static bool pass_part(differ *d, int32_t i, group from) {
+    const tni_gnode node = d->g->nodes[i];
+    if (!tni_is_part(node.op)) return false;
+    const int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
+    for (int k = 0; k < tni_prims[node.op].arity && dy >= 0; k++) {
+        const int32_t zero = tni_const(d->g, TNI_TY_WEAK_FLOAT, 0), arg = node.arg[k];
+        if (!d->active[arg]) continue;
+        if (node.op == TNI_P_JOIN) {
+            const int32_t part = tni_node3(d->g, TNI_P_JOIN, (int)node.kind, k ? zero : dy, k ? dy : zero, -1);
+            add(d, arg, (group){part, i});
+            continue;
+        }
+        const int kind = (int)(node.op == TNI_P_TAKE ? node.kind ^ 1 : node.kind);
+        const int32_t part = tni_node3(d->g, (tni_prim)node.op, kind, dy, -1, -1);
+        add(d, arg, (group){part, part});
+    }
+    return true;
+}
+
 static bool same_guards(const differ *d, const guards *a, const guards *b) {
     for (int32_t i = 0; i < a->n && a->n == b->n; i++) {
         const tni_gnode *one = &d->g->nodes[a->wheres[i]], *other = &d->g->nodes[b->wheres[i]];
@@ -263,12 +285,29 @@ static int32_t merge_terms(differ *d, int32_t *terms, int32_t n) {
     return merged;
 }
 
+/* Past an operator of the table. */
+static void pass_through_call(differ *d, int32_t i, group from) {
+    const tni_gnode node = d->g->nodes[i];
+    const int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
+    for (int k = 0; k < 3 && node.arg[k] >= 0 && dy >= 0; k++) {
+        int32_t made;
+        if (tni_takes_shape(d->g, &node, k) || !d->active[node.arg[k]]) continue;
+        const tn_status status = tni_call_gradient(d->g, i, k, dy, &made);
+        if (status != TN_OK && d->g->status == TN_OK) d->g->status = status;
+        add(d, node.arg[k], (group){status == TN_OK ? made : -1, node.arg[k]});
+    }
+}
+
 /* What has arrived in several branches, of which a call takes one, goes on branch by branch. */
 static void pass_on(differ *d, int32_t i) {
     const tni_gnode node = d->g->nodes[i];
     bool reduces = tni_is_reduction(node.op) || node.op == TNI_P_SUM_TO, guarded_ones = false;
     group from = arrived(d, i);
-    if (from.node < 0 || pass_softmax(d, i, from)) return;
+    if (from.node < 0 || pass_softmax(d, i, from) || pass_part(d, i, from)) return;
+    if (node.op == TNI_P_CALL) {
+        pass_through_call(d, i, from);
+        return;
+    }
     if (reduces) from = (group){summed(d, from, i), node.arg[0]};
     if (node.op == TNI_P_SUM_TO) { /* what is summed to more dimensions than it has was repeated there */
         bool lacks = !tni_covers(extent_of(d, node.arg[0]), extent_of(d, node.arg[1]));
@@ -301,7 +340,8 @@ static void mark_active(differ *d) {
         bool input = node->op == TNI_P_INPUT && !tni_is_seed(c, node->ref);
         d->active[i] = d->touched[i] = input && real;
         for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
-            bool counts = tni_prims[node->op].grad[k] != NULL;
+            bool counts = node->op == TNI_P_CALL ? !tni_takes_shape(d->g, node, k)
+                                                 : tni_prims[node->op].grad[k] != NULL || tni_is_part(node->op);
             d->active[i] |= real && counts && d->active[node->arg[k]];
             d->touched[i] |= d->touched[node->arg[k]];
         }
@@ -434,11 +474,19 @@ static tn_status finish(differ *d) {
 static tn_status copy_graph(tni_gradient *made) {
     const tni_graph *from = &made->f->graph;
     tni_graph_init(&made->g, from->fast);
-    memcpy(made->g.masks, from->masks, sizeof from->masks);
+    for (int i = 0; i < TNI_MAX_TYPES; i++) { /* what may be of any type has a gradient where it is a float */
+        const uint32_t floats = from->masks[i] & TN_FLOATS;
+        made->g.masks[i] = floats ? floats : from->masks[i];
+    }
     made->g.tail = from->tail;
     made->g.tail_pack = from->tail_pack;
     made->g.all = from->all;
+    made->g.windows = from->windows;
+    made->g.n_items = from->n_items;
     memcpy(made->g.items, from->items, sizeof from->items);
+    for (int32_t i = 0; i < from->n_calls; i++) { /* each once: their numbers stay */
+        if (tni_add_coarse(&made->g, &from->calls[i]) < 0) return made->g.status;
+    }
     for (int32_t i = 0; i < from->n; i++) {
         if (tni_node_as_is(&made->g, &from->nodes[i]) < 0) break;
     }

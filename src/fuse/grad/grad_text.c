@@ -19,6 +19,7 @@ typedef struct writer {
     int32_t stand_in[TNI_FUSE_NODES]; /* for a node whose shape alone is needed: a leaf of that shape */
     int32_t map[TNI_FUSE_NODES];
     int32_t place[LEAVES]; /* which input of the gradient a leaf is */
+    bool names_tail;       /* its arguments do not say that the last dimension is the last */
 } writer;
 
 static const tni_gnode *node_at(const writer *w, int32_t i) {
@@ -35,9 +36,8 @@ static int32_t saved_output(const writer *w, int32_t node) {
     return -1;
 }
 
-static bool shape_only(const tni_gnode *node, int k) {
-    bool second = (node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO) && k == 1;
-    return second || node->op == TNI_P_COUNT;
+static bool shape_only(const writer *w, const tni_gnode *node, int k) {
+    return tni_takes_shape(&w->made->g, node, k);
 }
 
 static void mark_values(writer *w) {
@@ -48,7 +48,7 @@ static void mark_values(writer *w) {
     for (int32_t i = w->made->g.n - 1; i >= 0; i--) {
         if (!w->value[i] || saved_output(w, i) >= 0) continue;
         for (int k = 0; k < 3 && node_at(w, i)->arg[k] >= 0; k++) {
-            if (!shape_only(node_at(w, i), k)) w->value[node_at(w, i)->arg[k]] = true;
+            if (!shape_only(w, node_at(w, i), k)) w->value[node_at(w, i)->arg[k]] = true;
         }
     }
 }
@@ -95,7 +95,7 @@ static bool may_save(const writer *w, int32_t k) {
     bool compared = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* rounded, it is no longer one of the elements */
     if (compared && w->f->graph.nodes[node->arg[0]].op != TNI_P_INPUT) return false;
     if (tni_param_type(&c->outputs[k].type) != node->type) return false; /* rounded to something else */
-    return plain && tni_prims[node->op].arity > 0 && tni_class_of(&w->f->graph, node->type) == TNI_CLASS_FLOAT &&
+    return plain && tni_prims[node->op].arity > 0 && tni_class_of(&w->made->g, node->type) == TNI_CLASS_FLOAT &&
            w->made->arriving[k] >= 0 && tni_same_shape(node_at(w, w->made->arriving[k]), node);
 }
 
@@ -178,6 +178,87 @@ static void take_arriving(writer *w) {
     }
 }
 
+/* ---- attributes that say of dimensions --------------------------------------------------------------------------- */
+
+static void take_attrs_of_node(writer *w, int32_t node) {
+    const tni_node *n = &w->f->contract->nodes[node];
+    if (n->kind == TNI_ATTR) w->attr[n->ref] = true;
+    if (n->left >= 0) take_attrs_of_node(w, n->left);
+    if (n->right >= 0) take_attrs_of_node(w, n->right);
+}
+
+/* reduce(*s, axes, keepdim), groups */
+static void take_attrs_of_shape(writer *w, const tni_shape *shape) {
+    for (int k = 0; k < shape->count; k++) {
+        const tni_item *item = &w->f->contract->items[shape->first + k];
+        if (item->kind == TNI_ITEM_EXPR) take_attrs_of_node(w, item->node);
+        if (item->kind != TNI_ITEM_REDUCE) continue;
+        w->attr[item->attr] = true;
+        if (item->keep_attr >= 0) w->attr[item->keep_attr] = true;
+    }
+}
+
+/* n - k, of a part that is needed */
+static void take_attrs_of_size(writer *w, const tni_size *size) {
+    for (int32_t i = 0; i < size->n; i++) {
+        if (size->ref[i] >= TNI_SIZE_ATTR) w->attr[size->ref[i] - TNI_SIZE_ATTR] = true;
+    }
+}
+
+static void take_attrs_of_parts(writer *w) {
+    const tni_axes *axes = &w->f->axes;
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        if (!w->value[i] || !tni_is_part(node_at(w, i)->op)) continue;
+        const tni_window *window = &w->made->g.windows[node_at(w, i)->kind];
+        take_attrs_of_size(w, &window->begin);
+        if (window->from >= 0) take_attrs_of_size(w, &axes->items[window->from].size);
+        if (window->to >= 0) take_attrs_of_size(w, &axes->items[window->to].size);
+    }
+}
+
+/* Does the gradient's contract have every dimension that the sizes of its parts are made of? */
+static bool knows_size(const writer *w, const tni_contract *c, const tni_size *size) {
+    for (int32_t i = 0; i < size->n; i++) {
+        bool known = size->ref[i] >= TNI_SIZE_ATTR;
+        for (int d = 0; d < c->n_dims && !known; d++) {
+            known = strcmp(c->dims[d], w->f->contract->dims[size->ref[i]]) == 0;
+        }
+        if (!known) return false;
+    }
+    return true;
+}
+
+static bool knows_parts(const writer *w, const tni_contract *c) {
+    const tni_axes *axes = &w->f->axes;
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        if (!w->value[i] || !tni_is_part(node_at(w, i)->op)) continue;
+        const tni_window *window = &w->made->g.windows[node_at(w, i)->kind];
+        if (!knows_size(w, c, &window->begin)) return false;
+        if (window->from >= 0 && !knows_size(w, c, &axes->items[window->from].size)) return false;
+        if (window->to >= 0 && !knows_size(w, c, &axes->items[window->to].size)) return false;
+    }
+    return true;
+}
+
+/* Those that divide what a sum goes along, and those in the shapes of what the gradient takes. */
+static void take_attrs_of_dims(writer *w) {
+    const tni_contract *c = w->f->contract;
+    const tni_axes *axes = &w->f->axes;
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        const uint32_t items = w->value[i] && tni_n_measured(node_at(w, i)) ? tni_items_over(node_at(w, i)->kind) : 0;
+        for (int k = 0; k < axes->n_items && items >> k; k++) {
+            if (items >> k & 1 && axes->items[k].part) w->attr[axes->items[k].attr] = true;
+        }
+    }
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        if (w->taken[i]) take_attrs_of_shape(w, &c->inputs[i].shape);
+    }
+    for (int32_t k = 0; k < c->n_outputs; k++) {
+        const bool taken = w->taken[tni_ref_of_d(w->f, k)] || w->taken[tni_ref_of_saved(w->f, k)];
+        if (taken) take_attrs_of_shape(w, &c->outputs[k].shape);
+    }
+}
+
 /* Where no leaf has a shape that is needed, the node itself is computed: its value counts for nothing, but it is
  * there. */
 static void take_arguments(writer *w) {
@@ -189,7 +270,7 @@ static void take_arguments(writer *w) {
         if (!w->value[i] || saved_output(w, i) >= 0) continue;
         for (int k = 0; k < 3 && node_at(w, i)->arg[k] >= 0; k++) {
             int32_t arg = node_at(w, i)->arg[k];
-            int32_t leaf = shape_only(node_at(w, i), k) ? leaf_like(w, arg) : -1;
+            int32_t leaf = shape_only(w, node_at(w, i), k) ? leaf_like(w, arg) : -1;
             w->stand_in[arg] = leaf >= 0 && !w->value[arg] ? leaf : arg;
             if (!w->value[w->stand_in[arg]]) {
                 w->value[w->stand_in[arg]] = true;
@@ -198,6 +279,8 @@ static void take_arguments(writer *w) {
         }
     }
     take_arriving(w);
+    take_attrs_of_dims(w);
+    take_attrs_of_parts(w);
 }
 
 /* ---- the contract ------------------------------------------------------------------------------------------------ */
@@ -226,10 +309,10 @@ static void print_param(tni_text *text, const writer *w, const char *before, con
     }
 }
 
-static void print_attr(tni_text *text, const tni_attr *attr) {
+void tni_print_attr_of(tni_text *text, const tni_attr *attr) {
     static const char *const names[] = {
         [TNI_A_INT] = "int",     [TNI_A_FLOAT] = "float", [TNI_A_BOOL] = "bool", [TNI_A_ACTIVATION] = "activation",
-        [TNI_A_DTYPE] = "dtype", [TNI_A_CHOICE] = ""};
+        [TNI_A_DTYPE] = "dtype", [TNI_A_CHOICE] = "",     [TNI_A_AXIS] = "axis", [TNI_A_AXES] = "axes"};
     tni_text_add(text, "%s: %s", attr->name, names[attr->kind]);
     for (int i = 0; i < attr->n_choices; i++) tni_text_add(text, "%s'%s'", i ? "|" : "", attr->choices[i]);
     if (attr->optional) tni_text_add(text, "?");
@@ -245,14 +328,16 @@ static void print_type_variables(tni_text *text, const writer *w) {
     const tni_contract *c = w->f->contract;
     bool any = false;
     for (int v = 0; v < c->n_types; v++) {
-        bool used = false;
-        for (int i = 0; i < c->n_inputs; i++)
+        bool used = false, smooth = false;
+        for (int i = 0; i < c->n_inputs; i++) {
             used |= (w->taken[i] || w->made->result[i] >= 0) && uses_type(&c->inputs[i], v);
+            smooth |= w->made->result[i] >= 0 && uses_type(&c->inputs[i], v);
+        }
         for (int k = 0; k < c->n_outputs; k++) {
             bool taken = w->taken[tni_ref_of_d(w->f, k)] || w->taken[tni_ref_of_saved(w->f, k)];
             used |= taken && uses_type(&c->outputs[k], v);
         }
-        if (!c->types[v].declared || !used) continue;
+        if (!c->types[v].declared || !used || (smooth && c->types[v].mask & ~TN_FLOATS)) continue; /* any float */
         tni_text_add(text, "%s%s: %s", any ? ", " : "<", c->types[v].name, c->types[v].set);
         any = true;
     }
@@ -288,7 +373,7 @@ static void print_arguments(tni_text *text, writer *w, bool names) {
     for (int i = 0; i < c->n_attrs && !names; i++) {
         if (!w->attr[i]) continue;
         separate(text, &first);
-        print_attr(text, &c->attrs[i]);
+        tni_print_attr_of(text, &c->attrs[i]);
     }
 }
 
@@ -314,6 +399,17 @@ static const char *result_prefix(const writer *w, int32_t input) {
     return prefixes[k];
 }
 
+/* `where c % groups == 0` makes of c what it is in the formula: groups, and what they have. */
+static void print_divisions(tni_text *text, const writer *w) {
+    const tni_axes *axes = &w->f->axes;
+    const char *before = " where ";
+    for (int k = 0; k < axes->n_items; k++) {
+        if (axes->items[k].part != TNI_PART_GROUPS || !w->attr[axes->items[k].attr]) continue;
+        tni_text_add(text, "%s%s %% %s == 0", before, axes->items[k].whole, axes->items[k].key);
+        before = " and ";
+    }
+}
+
 static void print_contract(tni_text *text, writer *w) {
     const tni_contract *c = w->f->contract;
     bool first = true;
@@ -328,6 +424,7 @@ static void print_contract(tni_text *text, writer *w) {
         print_param(text, w, result_prefix(w, i), &c->inputs[i]);
         tni_text_add(text, "?");
     }
+    print_divisions(text, w);
 }
 
 /* Is a pack or a dimension, as `item` is one, in an input that is always there? */
@@ -362,31 +459,78 @@ static bool all_told(const tni_contract *c) {
 static bool has_row_reductions(const writer *w) {
     for (int32_t i = 0; i < w->made->g.n; i++) {
         const tni_gnode *node = node_at(w, i);
-        bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
-        if (w->value[i] && reduces && node->kind != TNI_OVER_ALL) return true;
+        bool reaches = tni_reaches(node->op) || node->op == TNI_P_INDEX;
+        if (w->value[i] && reaches && node->kind != TNI_OVER_ALL) return true;
     }
     return false;
 }
 
-/* By name, the argument with most dimensions has all of them and says which is the last: it must be here too. */
-static tn_status compare_axes(const writer *w, const tni_fuse *other, bool *same) {
+/* Along the last of a pack's dimensions. */
+static bool has_rows(const writer *w) {
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        const bool reduces = tni_is_reduction(node_at(w, i)->op) || node_at(w, i)->op == TNI_P_COUNT;
+        if (w->value[i] && reduces && node_at(w, i)->kind == TNI_OVER_ROW) return true;
+    }
+    return false;
+}
+
+/* Along a dimension that is told by its place, as a size such as 2 * n has no name. */
+static bool has_places(const writer *w) {
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        const uint32_t items = w->value[i] && tni_n_measured(node_at(w, i)) ? tni_items_over(node_at(w, i)->kind) : 0;
+        for (int k = 0; items >> k; k++) {
+            const char *key = w->made->g.items[k];
+            if (key && strncmp(key, "size(", 5) == 0) continue;
+            if (items >> k & 1 && key && strpbrk(key, "(+-%") != NULL) return true;
+            if (items >> k & 1 && key && key[0] != '*' && strchr(key, '*')) return true;
+        }
+    }
+    return false;
+}
+
+static bool draws(const writer *w) {
+    for (int32_t i = 0; i < w->made->g.n; i++) {
+        if (w->value[i] && node_at(w, i)->op == TNI_P_RAND) return true;
+    }
+    return false;
+}
+
+/* What is drawn at random goes by the order of all dimensions. */
+static bool same_order(const tni_axes *a, const tni_axes *b) {
+    bool same = a->n_items == b->n_items;
+    for (int i = 0; i < a->n_items && same; i++) same = strcmp(a->items[i].key, b->items[i].key) == 0;
+    return same;
+}
+
+/* By name, the arguments say which dimension is the last: they must be here too where it has no name, as in a pack. */
+static tn_status compare_axes(writer *w, const tni_fuse *other, bool *same) {
     const tni_axes *own = &w->f->axes, *its = &other->axes;
     const tni_contract *c = other->contract;
+    const int32_t last = own->n_items - 1, its_last = its->n_items - 1;
     tni_extent extent;
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         if (i < c->n_inputs && tni_is_seed(c, i)) continue;
         TN_TRY(tni_param_extent(other, param, &extent));
     }
-    *same = its->numpy || !own->n_items || !has_row_reductions(w) ||
-            (its->n_items && strcmp(its->items[its->n_items - 1].key, own->items[own->n_items - 1].key) == 0);
+    *same = (!draws(w) || its->numpy || same_order(own, its)) && knows_parts(w, c);
+    w->names_tail = false;
+    if (its->numpy || last < 0 || !has_row_reductions(w)) return TN_OK;
+    const bool ends = its_last >= 0 && strcmp(its->items[its_last].key, own->items[last].key) == 0 &&
+                      !its->items[its_last].loose;
+    if (has_places(w)) *same &= same_order(own, its);
+    if (own->items[last].pack) {
+        *same &= ends || !has_rows(w);
+    } else {
+        w->names_tail = !ends;
+    }
     return TN_OK;
 }
 
-static tn_status has_same_axes(const writer *w, tni_contract *made, bool *same) {
+static tn_status has_same_axes(writer *w, tni_contract *made, bool *same) {
     *same = w->f->axes.numpy;
     if (*same) return TN_OK;
-    tni_fuse other = {.contract = made, .arena = tni_arena_new()};
+    tni_fuse other = {.contract = made, .arena = tni_arena_new(), .said_attrs = UINT64_MAX}; /* it has no other */
     if (!other.arena) return TN_NO_MEMORY;
     tn_status status = tni_make_axes(&other, &other.axes);
     if (status == TN_OK) status = compare_axes(w, &other, same);
@@ -455,7 +599,7 @@ static tn_status copy_nodes(writer *w, tni_graph *g, const tni_contract *contrac
         if (!w->value[i] || is_leaf(w, i)) continue;
         tni_gnode node = *node_at(w, i);
         for (int k = 0; k < 3 && node.arg[k] >= 0; k++) {
-            node.arg[k] = w->map[shape_only(&node, k) ? w->stand_in[node.arg[k]] : node.arg[k]];
+            node.arg[k] = w->map[shape_only(w, &node, k) ? w->stand_in[node.arg[k]] : node.arg[k]];
         }
         w->map[i] = tni_node_as_is(g, &node);
     }
@@ -468,6 +612,12 @@ static tn_status print_gradient(writer *w, tni_text *text, const tni_contract *c
     int32_t n = 0;
     tni_graph_init(&g, false);
     memcpy(g.items, w->made->g.items, sizeof g.items);
+    g.names_tail = w->names_tail;
+    g.calls = w->made->g.calls; /* as long as it is printed */
+    g.n_calls = w->made->g.n_calls;
+    g.windows = w->made->g.windows;
+    g.n_items = w->made->g.n_items;
+    g.tail_pack = w->made->g.tail_pack;
     tn_status status = copy_nodes(w, &g, contract);
     for (int i = 0; i < w->f->contract->n_inputs && status == TN_OK; i++) {
         if (w->made->result[i] >= 0) outputs[n++] = (tni_fuse_output){w->map[w->made->result[i]], -1};
@@ -476,6 +626,8 @@ static tn_status print_gradient(writer *w, tni_text *text, const tni_contract *c
         tni_text_add(text, " : ");
         tni_print_statements(text, &g, contract, outputs, n, TNI_NESTED);
     }
+    g.calls = NULL;
+    g.n_calls = 0;
     tni_graph_clear(&g);
     return status == TN_OK && text->failed ? TN_NO_MEMORY : status;
 }

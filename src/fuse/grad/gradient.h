@@ -19,6 +19,10 @@ static inline int32_t tni_ref_of_d(const tni_fuse *f, int32_t output) {
 static inline int32_t tni_ref_of_saved(const tni_fuse *f, int32_t output) {
     return f->contract->n_inputs + f->contract->n_outputs + output;
 }
+/* grad_call.c: what argument k of a call gets of dy, which arrives at it in its own shape. */
+tn_status tni_call_gradient(tni_graph *g, int32_t node, int32_t k, int32_t dy, int32_t *made);
+/* An attribute as a formula's signature declares it. */
+void tni_print_attr_of(tni_text *text, const tni_attr *attr);
 tn_status tni_differentiate(tni_gradient *gradient);
 tn_status tni_gradient_text(const tni_gradient *gradient, tni_text *text, tni_text *rule);
 

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "axes.h"
 #include "core/contract/parts.h"
-#include "formula_object.h"
 
 bool tni_broadcasts(const tni_contract *c, const tni_shape *shape) {
     for (int k = 0; k < shape->count; k++) {
@@ -34,14 +34,54 @@ static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_sha
     return *key ? TN_OK : TN_NO_MEMORY;
 }
 
+/* The item of this key, or the first part of what has it. */
 static int32_t item_named(const tni_axes *axes, const char *key) {
     for (int i = 0; i < axes->n_items; i++) {
-        if (strcmp(axes->items[i].key, key) == 0) return i;
+        const char *whole = axes->items[i].whole;
+        if (strcmp(axes->items[i].key, key) == 0 || (whole && strcmp(whole, key) == 0)) return i;
     }
     return -1;
 }
 
-static bool is_one(const char *key) {
+/* How often a shape has said the size of entry k before: a matrix T[n, n] has two axes of the same size. */
+static int32_t n_before(const tni_contract *c, const tni_shape *shape, int k) {
+    tni_size size, other;
+    int32_t n = 0;
+    const tni_item *items = &c->items[shape->first];
+    if (items[k].kind != TNI_ITEM_EXPR || !tni_size_of_node(c, items[k].node, &size)) return 0;
+    for (int i = 0; i < k; i++) {
+        const bool linear = items[i].kind == TNI_ITEM_EXPR && tni_size_of_node(c, items[i].node, &other);
+        n += linear && tni_size_same(&size, &other);
+    }
+    return n;
+}
+
+tn_status tni_entry_key(const tni_fuse *f, const tni_axes *axes, const tni_param *param, int k, const char **key) {
+    const int32_t before = n_before(f->contract, &param->shape, k);
+    TN_TRY(item_key(f, axes, &param->shape, k, param->name, key));
+    if (!before || tni_is_one(*key)) return TN_OK;
+    char text[256];
+    const int length = snprintf(text, sizeof text, "%s (%d)", *key, (int)before + 1);
+    *key = tni_arena_text(f->arena, text, (size_t)length);
+    return *key ? TN_OK : TN_NO_MEMORY;
+}
+
+static bool is_called(const char *key, const char *name, int32_t length) {
+    key += *key == '*';
+    return (int32_t)strlen(key) == length && strncmp(key, name, (size_t)length) == 0;
+}
+
+uint32_t tni_items_named(const tni_axes *axes, const char *name, int32_t length) {
+    uint32_t found = 0;
+    for (int i = 0; i < axes->n_items && i < TN_MAX_RANK; i++) {
+        const char *whole = axes->items[i].whole;
+        if (is_called(axes->items[i].key, name, length)) return 1u << i;
+        if (whole && is_called(whole, name, length)) found |= 1u << i;
+    }
+    return found;
+}
+
+bool tni_is_one(const char *key) {
     return strcmp(key, "1") == 0;
 }
 
@@ -91,19 +131,130 @@ static bool is_numpy(const tni_contract *c) {
     return true;
 }
 
-static tn_status add_item(const tni_fuse *f, tni_axes *axes, const tni_param *param, int k) {
+/* ---- what attributes divide -------------------------------------------------------------------------------------- */
+
+/* Does the formula say its name, or a shape of the contract? Softmax has an axis for its other kernels. */
+static bool is_said(const tni_fuse *f, int32_t attr) {
+    const tni_contract *c = f->contract;
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_shape *shape = i < c->n_inputs ? &c->inputs[i].shape : &c->outputs[i - c->n_inputs].shape;
+        for (int k = 0; k < shape->count; k++) {
+            const tni_item *item = &c->items[shape->first + k];
+            if (item->kind == TNI_ITEM_REDUCE && item->attr == attr) return true;
+        }
+    }
+    return f->said_attrs >> attr & 1;
+}
+
+/* The pack that `axes: axes` or `axis: axis` lists dimensions of, where that is all that its tensor has; -1: none. */
+static int32_t listed_pack(const tni_fuse *f, int32_t attr) {
+    const tni_contract *c = f->contract;
+    const tni_attr *a = &c->attrs[attr];
+    const bool lists = (a->kind == TNI_A_AXIS || a->kind == TNI_A_AXES) && is_said(f, attr);
+    if (!lists || a->optional || c->has_lists || c->n_inputs == 0) return -1;
+    if (a->rank_is_seq) return a->rank_seq.is_attr ? -1 : a->rank_seq.ref;
+    const tni_shape *first = &c->inputs[0].shape;
+    return first->count == 1 && is_pack(c, first) && !tni_broadcasts(c, first) ? c->items[first->first].ref : -1;
+}
+
+/* The attribute that lists dimensions of the pack; of a formula there is one. */
+static int32_t attr_listing(const tni_fuse *f, int32_t pack) {
+    int32_t found = -1;
+    for (int32_t i = 0; i < f->contract->n_attrs; i++) {
+        if (listed_pack(f, i) != pack) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found;
+}
+
+static bool lists_dimensions(const tni_fuse *f) {
+    for (int32_t i = 0; i < f->contract->n_packs; i++) {
+        if (attr_listing(f, i) >= 0) return true;
+    }
+    return false;
+}
+
+/* The attribute of `where dim % attribute == 0`; -1: none. */
+static int32_t attr_dividing(const tni_contract *c, int32_t dim) {
+    for (int32_t i = 0; i < c->n_conditions; i++) {
+        const tni_node *is = &c->nodes[c->conditions[i].node];
+        if (is->kind != TNI_EQ || c->nodes[is->left].kind != TNI_MOD) continue;
+        const tni_node *zero = &c->nodes[is->right], *rest = &c->nodes[is->left];
+        const tni_node *of = &c->nodes[rest->left], *by = &c->nodes[rest->right];
+        const bool divides = zero->kind == TNI_LIT_INT && zero->value == 0 && of->kind == TNI_DIM && of->ref == dim &&
+                             by->kind == TNI_ATTR;
+        if (divides && c->attrs[by->ref].kind == TNI_A_INT && !c->attrs[by->ref].optional) return by->ref;
+    }
+    return -1;
+}
+
+/* `whole` becomes two items; `last` is its own, and is there already. */
+static tn_status divide_item(const tni_fuse *f, tni_axes *axes, int32_t attr) {
+    const int32_t last = axes->n_items - 1;
+    const char *whole = axes->items[last].key, *by = f->contract->attrs[attr].name;
+    const bool pack = axes->items[last].pack;
+    char key[2 * TNI_MAX_NAME + 8];
+    const int length = snprintf(key, sizeof key, "%s / %s", whole, by);
+    const char *parts[] = {by, tni_arena_text(f->arena, key, (size_t)length)};
+    if (!parts[1]) return TN_NO_MEMORY;
+    for (int k = 0; k < 2; k++) {
+        axes->items[last + k].key = parts[k];
+        axes->items[last + k].pack = pack;
+        axes->items[last + k].part = (pack ? TNI_PART_LISTED : TNI_PART_GROUPS) + (unsigned)k;
+        axes->items[last + k].whole = whole;
+        axes->items[last + k].attr = attr;
+        axes->items[last + k].source = -1;
+    }
+    axes->n_items++;
+    return TN_OK;
+}
+
+/* The attribute that divides an item of a shape; -1: none does. */
+static int32_t attr_of_item(const tni_fuse *f, const tni_item *item) {
+    const tni_contract *c = f->contract;
+    if (item->broadcast) return -1;
+    if (item->kind == TNI_ITEM_PACK) return attr_listing(f, item->ref);
+    const bool dim = item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_DIM;
+    return dim ? attr_dividing(c, c->nodes[item->node].ref) : -1;
+}
+
+bool tni_is_part_of(const tni_fuse *f, const char *key) {
+    const tni_contract *c = f->contract;
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tni_shape *shape = i < c->n_inputs ? &c->inputs[i].shape : &c->outputs[i - c->n_inputs].shape;
+        for (int k = 0; k < shape->count; k++) {
+            const tni_item *item = &c->items[shape->first + k];
+            const int32_t by = item->kind == TNI_ITEM_EXPR ? attr_of_item(f, item) : -1;
+            char members[2 * TNI_MAX_NAME + 8];
+            if (by < 0) continue;
+            snprintf(members, sizeof members, "%s / %s", c->dims[c->nodes[item->node].ref], c->attrs[by].name);
+            if (strcmp(key, c->attrs[by].name) == 0 || strcmp(key, members) == 0) return true;
+        }
+    }
+    return false;
+}
+
+tn_status tni_add_item(const tni_fuse *f, tni_axes *axes, const tni_param *param, int k) {
+    const tni_item *item = &f->contract->items[param->shape.first + k];
+    const bool first = n_before(f->contract, &param->shape, k) == 0;
+    const int32_t by = axes->numpy || !first ? -1 : attr_of_item(f, item);
     const char *key;
-    TN_TRY(item_key(f, axes, &param->shape, k, param->name, &key));
-    if (is_one(key) || item_named(axes, key) >= 0) return TN_OK;
-    if (axes->n_items == (axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK)) {
+    TN_TRY(tni_entry_key(f, axes, param, k, &key));
+    if (tni_is_one(key) || item_named(axes, key) >= 0) return TN_OK;
+    if (axes->n_items + (by >= 0) >= (axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK)) {
         return tn_fail(TN_BAD_CONTRACT,
                        axes->numpy ? "formula of '%s': more than %d inputs and outputs"
                                    : "formula of '%s': more than %d dimensions",
                        f->contract->name, axes->numpy ? TNI_MAX_ARGS : TN_MAX_RANK);
     }
-    axes->items[axes->n_items].pack = f->contract->items[param->shape.first + k].kind != TNI_ITEM_EXPR;
+    axes->items[axes->n_items].pack = item->kind != TNI_ITEM_EXPR;
+    axes->items[axes->n_items].source = -1;
+    axes->items[axes->n_items].nth = n_before(f->contract, &param->shape, k);
+    axes->items[axes->n_items].sized = item->kind == TNI_ITEM_EXPR && by < 0 &&
+                                       tni_size_of_node(f->contract, item->node, &axes->items[axes->n_items].size);
     axes->items[axes->n_items++].key = key;
-    return TN_OK;
+    return by >= 0 ? divide_item(f, axes, by) : TN_OK;
 }
 
 /* With lists, every element of every tensor is treated alike: shapes are one pack, or nothing. */
@@ -122,6 +273,10 @@ static tn_status check_lists(const tni_contract *c) {
     return TN_OK;
 }
 
+bool tni_is_reduced(const tni_item *item) {
+    return item->kind == TNI_ITEM_REDUCE && !item->a.is_attr;
+}
+
 /* Dimensions of a shape: what is 1 is a size. */
 static int32_t n_named(const tni_contract *c, const tni_shape *shape) {
     int32_t n = 0;
@@ -129,56 +284,76 @@ static int32_t n_named(const tni_contract *c, const tni_shape *shape) {
         const tni_item *item = &c->items[shape->first + k];
         bool one = item->kind == TNI_ITEM_EXPR && c->nodes[item->node].kind == TNI_LIT_INT &&
                    c->nodes[item->node].value == 1;
-        n += !one;
+        n += !one && !tni_is_reduced(item);
     }
     return n;
 }
 
-/* Every pack that is used, or the dimensions of the argument that has most. */
+/* Every pack that is used, or every dimension. */
 tn_status tni_make_axes(tni_fuse *f, tni_axes *axes) {
     const tni_contract *c = f->contract;
     const tni_param *largest = NULL;
-    *axes = (tni_axes){.tails = has_tails(c), .list = c->has_lists};
-    axes->numpy = axes->tails || is_numpy(c);
+    const bool listed = lists_dimensions(f);
+    *axes = (tni_axes){.tails = !listed && has_tails(c), .list = c->has_lists};
+    axes->numpy = axes->tails || (!listed && is_numpy(c));
     if (axes->list) TN_TRY(check_lists(c));
     for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
         const tni_param *param = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
         bool seed = i < c->n_inputs && tni_is_seed(c, i);
         bool has = param->shape.count && (is_pack(c, &param->shape) || is_rows(c, &param->shape));
-        if (axes->numpy && !seed && has) TN_TRY(add_item(f, axes, param, 0));
+        if (axes->numpy && !seed && has) TN_TRY(tni_add_item(f, axes, param, 0));
         if (!seed && (!largest || n_named(c, &param->shape) > n_named(c, &largest->shape))) largest = param;
     }
-    for (int k = 0; !axes->numpy && largest && k < largest->shape.count; k++) {
-        TN_TRY(add_item(f, axes, largest, k));
-    }
+    if (!axes->numpy) TN_TRY(tni_order_dims(f, axes, largest));
+    axes->n_own = axes->n_items;
     return TN_OK;
 }
 
-tn_status tni_param_items(const tni_fuse *f, const tni_param *param, int32_t *items, int32_t *count) {
-    const tni_contract *c = f->contract;
-    const char *name = param->name;
+/* Entry k of a shape, as items of the formula. */
+static tn_status entry_of(const tni_fuse *f, const tni_param *param, int k, tni_entry *entry) {
+    const tni_item *item = &f->contract->items[param->shape.first + k];
+    const char *key;
+    *entry = (tni_entry){.item = -1, .keep = -1};
+    const int32_t by = tni_is_reduced(item) ? attr_listing(f, item->a.ref) : -1;
+    if (by >= 0 && by == item->attr) {
+        char whole[TNI_MAX_NAME + 2];
+        snprintf(whole, sizeof whole, "*%s", f->contract->packs[item->a.ref]);
+        entry->item = item_named(&f->axes, whole) + 1;
+        entry->keep = item->keep_attr;
+        if (entry->item > 0) return TN_OK;
+    }
+    TN_TRY(tni_entry_key(f, &f->axes, param, k, &key));
+    if (tni_is_one(key)) return TN_OK;
+    entry->item = item_named(&f->axes, key);
+    if (entry->item >= 0) {
+        const char *whole = f->axes.items[entry->item].whole;
+        entry->both = whole && strcmp(whole, key) == 0;
+        return TN_OK;
+    }
+    return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has the dimension %s, which the formula does not know",
+                   f->contract->name, param->name, key);
+}
+
+static uint64_t items_of_entry(const tni_entry *entry) {
+    return entry->item < 0 ? 0 : (uint64_t)(entry->both ? 3 : 1) << entry->item;
+}
+
+tn_status tni_param_entries(const tni_fuse *f, const tni_param *param, tni_entry *entries, int32_t *count) {
+    const char *name = f->contract->name;
     uint64_t seen = 0;
     *count = 0;
     for (int k = 0; k < (f->axes.tails && param->shape.count ? 1 : param->shape.count); k++) {
-        const char *key;
-        TN_TRY(item_key(f, &f->axes, &param->shape, k, name, &key));
-        int32_t item = is_one(key) ? -1 : item_named(&f->axes, key);
-        if (item < 0 && !is_one(key)) {
-            return tn_fail(
-                TN_BAD_CONTRACT,
-                "formula of '%s': %s has the dimension %s, but no argument has all dimensions of the formula, in "
-                "their order",
-                c->name, name, key);
-        }
-        if (item >= 0 && seen >> item & 1) {
-            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has the dimension %s twice", c->name, name, key);
-        }
-        if (item >= 0) seen |= (uint64_t)1 << item;
         if (*count == TN_MAX_RANK) {
-            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has more than %d dimensions", c->name, name,
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has more than %d dimensions", name, param->name,
                            TN_MAX_RANK);
         }
-        items[(*count)++] = item;
+        tni_entry *entry = &entries[(*count)++];
+        TN_TRY(entry_of(f, param, k, entry));
+        if (seen & items_of_entry(entry)) {
+            return tn_fail(TN_BAD_CONTRACT, "formula of '%s': %s has the dimension %s twice", name, param->name,
+                           f->axes.items[entry->item].key);
+        }
+        seen |= items_of_entry(entry);
     }
     return TN_OK;
 }
@@ -203,12 +378,13 @@ static tn_status function_extent(const tni_fuse *f, const tni_param *param, tni_
 }
 
 tn_status tni_param_extent(const tni_fuse *f, const tni_param *param, tni_extent *extent) {
-    int32_t items[TN_MAX_RANK], count;
+    tni_entry entries[TN_MAX_RANK];
+    int32_t count;
     *extent = (tni_extent){0, 0};
     if (f->axes.numpy && tni_is_shape_function(f->contract, &param->shape)) return function_extent(f, param, extent);
-    TN_TRY(tni_param_items(f, param, items, &count));
+    TN_TRY(tni_param_entries(f, param, entries, &count));
     for (int k = 0; k < count; k++) {
-        if (items[k] >= 0) *(tni_is_row(f, param, NULL) ? &extent->row : &extent->full) |= (uint64_t)1 << items[k];
+        *(tni_is_row(f, param, NULL) ? &extent->row : &extent->full) |= items_of_entry(&entries[k]);
     }
     return TN_OK;
 }
@@ -238,7 +414,7 @@ bool tni_is_row(const tni_fuse *f, const tni_param *param, const int32_t *ranks)
 static tn_status check_list_reductions(const tni_fuse *f) {
     for (int32_t i = 0; i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
-        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+        bool measures = tni_reaches(node->op);
         if (!measures || node->kind == TNI_OVER_ALL) continue;
         return tn_fail(TN_BAD_CONTRACT,
                        "formula of '%s': %s along the last dimension of a list; it goes over everything",
@@ -252,7 +428,7 @@ static uint64_t items_of(tni_extent extent) {
 }
 
 int tni_n_measured(const tni_gnode *node) {
-    return node->op == TNI_P_SUM_TO ? 2 : tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+    return node->op == TNI_P_SUM_TO ? 2 : tni_reaches(node->op);
 }
 
 tn_status tni_check_reductions(const tni_fuse *f) {
@@ -318,7 +494,7 @@ static void find_meetings(grouping *g) {
     for (int32_t i = 0; i < graph->n; i++) {
         const tni_gnode *node = &graph->nodes[i];
         join_items(g, items_of(node->extent));
-        bool measures = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
+        bool measures = tni_reaches(node->op);
         if (node->arg[0] < 0) continue;
         uint64_t of = items_of(graph->nodes[node->arg[0]].extent);
         if (measures && node->kind == TNI_OVER_ROW) g->rows |= of;

@@ -11,6 +11,17 @@ typedef struct tni_fuse_output {
     int32_t inplace; /* the input that it updates; -1: an output of the contract */
 } tni_fuse_output;
 
+/* An attribute can divide what the contract has one name for. `axes: axes`, or `axis: axis`, divides *s into the
+ * dimensions that it lists and all others; `groups: int` with `where c % groups == 0` divides c into `groups` and
+ * `c / groups`. The two parts are items, one behind the other. */
+typedef enum tni_part {
+    TNI_WHOLE,       /* the item is no part of anything */
+    TNI_PART_LISTED, /* the dimensions of a pack that the attribute lists */
+    TNI_PART_OTHERS, /* and the others, of which there is the item behind */
+    TNI_PART_GROUPS, /* so many groups as the attribute says */
+    TNI_PART_MEMBERS /* and what each of them has */
+} tni_part;
+
 /* How dimensions of arguments find each other. */
 typedef struct tni_axes {
     bool numpy; /* to the right, by position; else by the items below */
@@ -18,9 +29,21 @@ typedef struct tni_axes {
     bool list;  /* lists of tensors: what they hold is one long row, over all of them */
     int32_t n_items;
     struct {
-        const char *key; /* "*s", "n", "2 * n"; "~b": what the input b: T[~*s] has of *s, by position only */
+        const char *key; /* "*s", "n", "2 * n"; "~b": what the input b: T[~*s] has of *s, by position only; of parts:
+                          * "axes" and "*s / axes", "groups" and "c / groups" */
         bool pack;
+        bool loose; /* no argument says whether it stands before or behind some other: it has no number */
+        tni_part part;
+        const char *whole; /* of parts: "*s", "c" */
+        int32_t attr;      /* which divides it */
+        /* By name: its size, where that is linear in dimensions; of T[n, n] there are two of one size. Behind the
+         * contract's items are those of parts, x[1:], which no argument has. */
+        bool sized;
+        tni_size size;
+        int32_t nth;    /* of its size: 0, or 1 for the second n of T[n, n] */
+        int32_t source; /* the item that it was first a part of; -1: none */
     } items[TNI_MAX_ARGS];
+    int32_t n_own; /* those of the contract */
 } tni_axes;
 
 typedef struct tni_fuse tni_fuse;
@@ -32,11 +55,13 @@ struct tni_fuse {
     bool takes_bits; /* of an input without a type: it is no float then */
     /* Without a signature: how many dimensions axes name from the front, and from the end. */
     int32_t n_front, n_back;
-    bool names_axes; /* one of them is not the last: the dimensions need names */
-    int32_t n_known; /* rows that the table had: activations that were added later are not in the graph */
+    bool names_axes;     /* one of them is not the last: the dimensions need names */
+    uint64_t said_attrs; /* attributes of the signature whose names are in the formula's text, as bits */
+    int32_t n_known;     /* rows that the table had: activations that were added later are not in the graph */
     /* The formula of an operator that is one: a formula may call rows of the table. */
     tn_status (*formula_of)(const tn_function *op, const tni_fuse **formula);
     tni_graph graph;
+    struct tni_steps *steps; /* where it calls operators of the table; NULL: it is one piece */
     tni_axes axes;
     int32_t n_outputs; /* the contract's outputs in order, then the inputs that are updated */
     tni_fuse_output outputs[2 * TNI_MAX_ARGS];
@@ -44,15 +69,36 @@ struct tni_fuse {
      * last group. */
     int32_t n_groups;
     uint8_t in_group[TNI_MAX_ARGS], out_group[2 * TNI_MAX_ARGS];
+    int32_t n_windows;
+    tni_window *windows; /* (TNI_WINDOWS) in the arena; NULL: there are none */
     tni_arena *arena;
 };
+
+/* ---- windows.c: parts of values, along dimensions with names ----------------------------------------------------- */
+
+/* The item of this size that is none of `taken`: one of the contract, or a new one. -2: there are too many. */
+int32_t tni_item_of_size(tni_fuse *formula, const tni_size *size, uint64_t taken, int32_t source);
+/* A window and its reverse; -1: there are too many, or no memory. */
+int32_t tni_add_window(tni_fuse *formula, tni_window window);
+/* What is written for an axis: "n", "s" of *s, "size(n - 1)", "size(n, 2)". NULL: no memory. */
+const char *tni_item_text(const tni_fuse *formula, int32_t item);
+/* The items of a value in their order: a part stands where the whole would. */
+int32_t tni_items_in_order(const tni_axes *axes, uint64_t items, int32_t *made);
 
 /* ---- axes.c ------------------------------------------------------------------------------------------------------ */
 
 /* The items of a formula whose contract is there. */
 tn_status tni_make_axes(tni_fuse *formula, tni_axes *axes);
-/* Which items a parameter has in which order, at most TN_MAX_RANK. -1: a literal 1. */
-tn_status tni_param_items(const tni_fuse *formula, const tni_param *param, int32_t *items, int32_t *count);
+/* What one entry of a parameter's shape is in terms of the formula's items. */
+typedef struct tni_entry {
+    int32_t item; /* -1: a literal 1 */
+    bool both;    /* the item and the one behind it: all of what they are parts of */
+    int32_t keep; /* reduce(*s, axes, keepdim), which is an item TNI_PART_OTHERS: the attribute keepdim; -1: none */
+} tni_entry;
+/* Those of a parameter in their order, at most TN_MAX_RANK. */
+tn_status tni_param_entries(const tni_fuse *formula, const tni_param *param, tni_entry *entries, int32_t *count);
+/* The item of this name, or the parts of what has this name, as bits. */
+uint32_t tni_items_named(const tni_axes *axes, const char *name, int32_t length);
 /* The same as bits of the graph's items. */
 tn_status tni_param_extent(const tni_fuse *formula, const tni_param *param, tni_extent *extent);
 /* It has all but the last dimension; `ranks` of the inputs (-1: absent) decide of broadcast(*a, rows(*b)). */
@@ -73,7 +119,7 @@ int tni_param_type(const tni_type *type);
 typedef struct tni_specialized {
     tni_graph graph;
     int32_t n_outputs;
-    int32_t outputs[2 * TNI_MAX_ARGS]; /* nodes; -1: not wanted */
+    int32_t outputs[4 * TNI_MAX_ARGS]; /* nodes; -1: not wanted. parts.c makes several of one */
 } tni_specialized;
 typedef struct tni_call_form {
     tn_type types[TNI_MAX_ARGS]; /* of inputs; TN_NO_TYPE: absent */

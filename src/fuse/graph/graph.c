@@ -61,6 +61,7 @@ int tni_promote(const tni_graph *g, int a, int b) {
 
 static int type_of_result(const tni_graph *g, const tni_gnode *node) {
     int typing = tni_prims[node->op].typing, first = typing == TNI_TYPED_CHOICE ? 1 : 0;
+    if (node->op == TNI_P_JOIN) return tni_promote(g, g->nodes[node->arg[0]].type, g->nodes[node->arg[1]].type);
     if (typing == TNI_TYPED_BY_HAND) return node->op == TNI_P_CAST ? node->kind : node->type;
     if (typing == TNI_TYPED_TEST || typing == TNI_TYPED_LOGIC) return TN_BOOL;
     int type = g->nodes[node->arg[first]].type;
@@ -133,6 +134,10 @@ static tni_extent extent_of_result(const tni_graph *g, const tni_gnode *node, co
         return made;
     }
     for (int i = 0; i < 3; i++) made = tni_join(made, of[i]);
+    if (!tni_is_part(node->op)) return made;
+    const tni_window *window = &g->windows[node->kind];
+    if (node->op == TNI_P_TAKE && window->from >= 0) made.full &= ~((uint64_t)1 << window->from);
+    if (window->to >= 0) made.full |= (uint64_t)1 << window->to;
     return made;
 }
 
@@ -157,7 +162,8 @@ int32_t tni_repeated(const tni_graph *g, int32_t node, tni_extent shape) {
     reach[node] = true;
     for (int32_t i = node; i >= 0; i--) {
         const tni_gnode *n = &g->nodes[i];
-        if (!reach[i] || n->op == TNI_P_EXPAND || n->op == TNI_P_COUNT) continue; /* what is expanded is meant so */
+        if (!reach[i] || n->op == TNI_P_EXPAND || n->op == TNI_P_COUNT || n->op == TNI_P_INDEX_IN)
+            continue; /* what is expanded is meant so */
         if (tni_is_reduction(n->op) && n->kind == TNI_OVER_ALL) {
             tni_extent of = g->nodes[n->arg[0]].extent;
             if (tni_covers(of, shape) && !tni_covers(shape, of)) return i;
@@ -175,8 +181,12 @@ void tni_graph_init(tni_graph *g, bool fast) {
 }
 
 void tni_graph_clear(tni_graph *g) {
+    for (int32_t i = 0; i < g->n_calls; i++) tni_free((char *)g->calls[i].attrs);
+    tni_free(g->calls);
     tni_free(g->nodes);
     tni_free(g->table);
+    g->calls = NULL;
+    g->n_calls = 0;
     g->nodes = NULL;
     g->table = NULL;
     g->n = g->capacity = g->table_size = 0;
@@ -258,6 +268,56 @@ int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type,
     return tni_node_as_is(g, &node);
 }
 
+int32_t tni_index(tni_graph *g, int kind, int32_t items, tni_extent extent) {
+    if (g->status != TN_OK) return -1;
+    tni_gnode node = {.op = TNI_P_INDEX, .type = TNI_TY_WEAK_INT, .arg = {-1, -1, -1}, .ref = items};
+    node.kind = (uint32_t)kind;
+    node.extent = node.sure = extent;
+    return tni_node_as_is(g, &node);
+}
+
+static bool same_call(const tni_coarse *a, const tni_coarse *b) {
+    bool same = a->op == b->op && a->output == b->output && a->n_args == b->n_args && strcmp(a->attrs, b->attrs) == 0;
+    for (int k = 0; k < a->n_args && same; k++) {
+        same = a->to[k] == b->to[k] && (a->to[k] >= 0 || a->axis[k] == b->axis[k]);
+    }
+    return same;
+}
+
+int32_t tni_add_coarse(tni_graph *g, const tni_coarse *call) {
+    for (int32_t i = 0; i < g->n_calls; i++) {
+        if (same_call(&g->calls[i], call)) return i;
+    }
+    tni_coarse *calls = tni_realloc(g->calls, (size_t)(g->n_calls + 1) * sizeof *calls);
+    if (calls) g->calls = calls;
+    char *attrs = tni_strdup(call->attrs);
+    if (!calls || !attrs) {
+        tni_free(attrs);
+        return fail(g, TN_NO_MEMORY);
+    }
+    calls[g->n_calls] = *call;
+    calls[g->n_calls].attrs = attrs;
+    return g->n_calls++;
+}
+
+int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t arg[3], int type, tni_extent extent) {
+    if (g->status != TN_OK || call < 0) return -1;
+    tni_gnode node = {.op = TNI_P_CALL, .type = (uint8_t)type, .arg = {-1, -1, -1}, .ref = call};
+    for (int k = 0; k < g->calls[call].n_args; k++) {
+        if (arg[k] < 0) return -1;
+        node.arg[k] = arg[k];
+        node.absent |= g->nodes[arg[k]].absent;
+    }
+    node.extent = node.sure = extent;
+    return tni_node_as_is(g, &node);
+}
+
+bool tni_takes_shape(const tni_graph *g, const tni_gnode *node, int k) {
+    if (node->op == TNI_P_CALL) return g->calls[node->ref].to[k] < 0;
+    return node->op == TNI_P_COUNT || node->op == TNI_P_INDEX_IN ||
+           ((node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO) && k == 1);
+}
+
 int32_t tni_const(tni_graph *g, int type, double value) {
     return tni_leaf(g, TNI_P_CONST, -1, tni_round_to(type, value), type, (tni_extent){0, 0});
 }
@@ -274,6 +334,7 @@ int32_t tni_node3(tni_graph *g, tni_prim op, int kind, int32_t a, int32_t b, int
     if (g->status != TN_OK || a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
     tni_gnode node = {
         .op = (uint8_t)op, .kind = (uint32_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = {a, b, c}, .ref = -1};
+    if (op == TNI_P_INDEX_IN) node.type = TNI_TY_WEAK_INT;
     node.type = (uint8_t)type_of_result(g, &node);
     set_extents(g, &node);
     int32_t simpler = tni_simplify(g, &node);

@@ -5,6 +5,7 @@
 #include "core/contract/contract.h"
 #include "core/host/memory.h"
 #include "primitives.h"
+#include "sizes.h"
 
 enum { TNI_FUSE_NODES = 4096 }; /* operations of a formula */
 
@@ -31,10 +32,24 @@ typedef struct tni_extent {
     uint64_t row;  /* of packs: all but the last dimension, which was reduced */
 } tni_extent;
 
+/* What window, flip and join do along one item. */
+typedef enum tni_bounds {
+    TNI_ZEROS_OUTSIDE,
+    TNI_INSIDE, /* a part: what is outside is an error */
+    TNI_ROLLED, /* by no more than the size */
+} tni_bounds;
+typedef struct tni_window {
+    int32_t from, to; /* items; -1: a size of 1. Those of window 2 * k + 1 are those of 2 * k the other way round */
+    tni_size begin;   /* result i is element begin + i; of join: so many are of the first argument */
+    tni_bounds bounds;
+    const char *text; /* `begin` as it is written */
+} tni_window;
+enum { TNI_WINDOWS = 256 };
+
 typedef struct tni_gnode {
     uint8_t op; /* tni_prim */
     uint8_t type;
-    uint32_t kind;  /* tni_reach of reductions and counts, tn_type of casts */
+    uint32_t kind;  /* tni_reach of reductions, counts and indices, tn_type of casts */
     int32_t arg[3]; /* nodes before this one; -1: none */
     int32_t ref;
     double value;
@@ -42,6 +57,17 @@ typedef struct tni_gnode {
     tni_extent sure; /* what it has of that wherever it is there: `w if has(w) else 1` has nothing of w's */
     bool absent;     /* it may be: it is made of an optional input, and no choice offers something else */
 } tni_gnode;
+
+/* A call of an operator of the table on whole tensors, of which one output is the node's value. Argument k of the node
+ * is the operator's input to[k]; where that is negative, attribute -1 - to[k] is given its shape, or a size of it. */
+enum { TNI_ALL_SIZES = 127 };
+typedef struct tni_coarse {
+    const struct tn_function *op;
+    int32_t output, n_args;
+    int8_t to[3];
+    int8_t axis[3];    /* of a shape: which size, from the front or (below 0) from behind; TNI_ALL_SIZES: all */
+    const char *attrs; /* the other attributes, as text: "axis=0 descending=true" */
+} tni_coarse;
 
 typedef struct tni_graph {
     tni_gnode *nodes; /* arguments come before their users */
@@ -52,10 +78,15 @@ typedef struct tni_graph {
     bool wide;        /* something is f64: so are numbers without a type that are not constants */
     tn_status status; /* the first failure; nodes are -1 from then on */
     uint32_t masks[TNI_MAX_TYPES];
-    uint64_t tail;                  /* the items that have the last dimension */
-    bool tail_pack;                 /* they are packs, so that taking the last dimension away leaves something */
-    uint64_t all;                   /* every item */
+    uint64_t tail;   /* the items that have the last dimension */
+    bool tail_pack;  /* they are packs, so that taking the last dimension away leaves something */
+    bool names_tail; /* a reduction along the last dimension is written with its name, not -1 */
+    uint64_t all;    /* every item of the contract */
+    int32_t n_items; /* by name: how many those are; behind them are those of parts */
+    tni_coarse *calls;
+    int32_t n_calls;
     const char *items[TN_MAX_RANK]; /* by name: what they are called, "n", "*s"; NULL: there is none */
+    const tni_window *windows;      /* (TNI_WINDOWS) the formula's; NULL: it takes no parts */
 } tni_graph;
 
 void tni_graph_init(tni_graph *g, bool fast);
@@ -66,6 +97,14 @@ int32_t tni_node2(tni_graph *g, tni_prim op, int32_t a, int32_t b);
 int32_t tni_node1(tni_graph *g, tni_prim op, int32_t a);
 int32_t tni_const(tni_graph *g, int type, double value);
 int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type, tni_extent extent);
+/* The position of an element along the dimensions of a reach, counted as they lie in memory; it has the dimensions of
+ * `extent`, whose items are `items` (-1: every dimension of the formula). */
+int32_t tni_index(tni_graph *g, int kind, int32_t items, tni_extent extent);
+/* A call, which a graph has once, with its text of its own; and its node. */
+int32_t tni_add_coarse(tni_graph *g, const tni_coarse *call);
+int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t arg[3], int type, tni_extent extent);
+/* Is of argument k only the shape needed? */
+bool tni_takes_shape(const tni_graph *g, const tni_gnode *node, int k);
 /* A node as it is, nothing simplified: simplify.c ends here. */
 int32_t tni_node_as_is(tni_graph *g, const tni_gnode *node);
 

@@ -37,8 +37,23 @@ PRIMITIVE(HAS_ATTR, NONE, NONE, NONE, NONE, NONE, .name = "has", .kind = TNI_BUI
 PRIMITIVE(RAND, NONE, NONE, NONE, NONE, NONE, .name = "rand", .kind = TNI_BUILT_IN, .effort = TNI_DEAR)
 /* argument 0: of what; kind: tni_reach */
 PRIMITIVE(COUNT, NONE, NONE, NONE, NONE, NONE, .name = "count", .arity = 1, .kind = TNI_BUILT_IN)
+/* kind: tni_reach, of which dimensions; ref: the items of the formula's shapes that it has, as bits; -1: all */
+PRIMITIVE(INDEX, NONE, NONE, NONE, NONE, NONE, .name = "index", .kind = TNI_BUILT_IN)
+/* argument 0: whose shape it has; kind: tni_reach. A call's passes have INDEX instead */
+PRIMITIVE(INDEX_IN, NONE, NONE, NONE, NONE, NONE, .name = "index", .arity = 1, .kind = TNI_BUILT_IN)
+/* ref: tni_coarse of the graph, an operator of the table, on whole tensors; its arguments are as many as that says */
+PRIMITIVE(CALL, NONE, NONE, NONE, NONE, NONE, .name = "a call", .arity = 1, .kind = TNI_BUILT_IN, .effort = TNI_HEAVY)
 /* kind: the tn_type */
 PRIMITIVE(CAST, NONE, NONE, NONE, NONE, NONE, .name = "a cast", .arity = 1, .kind = TNI_BUILT_IN, .grad = {"d"})
+/* Parts, along one item; kind: which of the graph's windows. Result i is element begin + i of the argument, and 0 where
+ * there is none */
+PRIMITIVE(TAKE, NONE, NONE, NONE, NONE, NONE, .name = "window", .arity = 1, .kind = TNI_BUILT_IN,
+          .typing = TNI_TYPED_FIRST)
+/* the last element first */
+PRIMITIVE(FLIP, NONE, NONE, NONE, NONE, NONE, .name = "flip", .arity = 1, .kind = TNI_BUILT_IN,
+          .typing = TNI_TYPED_FIRST)
+/* the first `begin` elements are those of the first argument, the others of the second */
+PRIMITIVE(JOIN, NONE, NONE, NONE, NONE, NONE, .name = "join", .arity = 2, .kind = TNI_BUILT_IN)
 
 /* ---- one argument ------------------------------------------------------------------------------------------------ */
 
@@ -255,7 +270,7 @@ PRIMITIVE(RMIN, NONE, NONE, NONE, NONE, NONE,
 PRIMITIVE(PROD, NONE, NONE, NONE, NONE, NONE,
           .name = "prod", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_SAME,
           .grad = {"d * where(a == 0, where(sum(where(a == 0, 1.0, 0.0)) == 1, prod(where(a == 0, 1.0, a)), 0.0), "
-                   "y / a)"})
+                   "y / a)"}, .torch = "_prod")
 PRIMITIVE(VAR, NONE, NONE, NONE, NONE, NONE,
           .name = "var", .arity = 1, .kind = TNI_REDUCTION, .typing = TNI_TYPED_FLOAT,
           .grad = {"d * (2.0 / count(a)) * (a - mean(a))"})

@@ -76,7 +76,11 @@ const tni_composite tni_composites[] = {
     /* Where a root is 0 its derivative would be infinite, and that of higher orders 0 / 0. */
     {"norm", 1, "where(sum(a * a) == 0, 0.0, sqrt(where(sum(a * a) == 0, 1.0, sum(a * a))))", TNI_COMPOSED_ALL},
     {"std", 1, "where(var(a) == 0, 0.0, sqrt(where(var(a) == 0, 1.0, var(a))))", TNI_COMPOSED_ALL},
-    {"any", 1, "sum(where(a, 1, 0)) != 0", TNI_COMPOSED_ALL},
-    {"all", 1, "sum(where(a, 0, 1)) == 0", TNI_COMPOSED_ALL},
+    /* The first of those that are equal; of a NaN, if there is one. No index is as large as the other number. */
+    {"argmax", 1, "i64(min(where(a == max(a) or a != a, index(a), 9007199254740992)))", TNI_COMPOSED_ALL},
+    {"argmin", 1, "i64(min(where(a == min(a) or a != a, index(a), 9007199254740992)))", TNI_COMPOSED_ALL},
+    /* A sum of ones is 0 if there is none of them, however it is rounded: floats are added faster than integers. */
+    {"any", 1, "sum(where(a, 1.0, 0.0)) != 0", TNI_COMPOSED_ALL},
+    {"all", 1, "sum(where(a, 0.0, 1.0)) == 0", TNI_COMPOSED_ALL},
     {0},
 };

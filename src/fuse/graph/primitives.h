@@ -19,8 +19,8 @@ typedef enum tni_prim_kind {
     TNI_FORM,        /* several primitives at once: plan/lower.c finds it, the language does not know it */
 } tni_prim_kind;
 
-/* How far a reduction or a count goes: along the last dimension, over everything, or over some items of the formula's
- * shapes (dimensions and packs), whose bits stand above TNI_REACH_BITS then. */
+/* How far a reduction, a count or an index goes: along the last dimension, over everything, or over some items of the
+ * formula's shapes (dimensions and packs), whose bits stand above TNI_REACH_BITS then. */
 typedef enum tni_reach { TNI_OVER_ROW, TNI_OVER_ALL, TNI_OVER_ITEMS } tni_reach;
 enum { TNI_REACH_BITS = 2 };
 static inline int tni_over_items(uint32_t items) {
@@ -31,6 +31,10 @@ static inline bool tni_is_over_items(uint32_t kind) {
 }
 static inline uint32_t tni_items_over(uint32_t kind) {
     return tni_is_over_items(kind) ? kind >> TNI_REACH_BITS : 0;
+}
+
+static inline bool tni_is_part(int op) {
+    return op == TNI_P_TAKE || op == TNI_P_FLIP || op == TNI_P_JOIN;
 }
 
 typedef enum tni_typing {
@@ -70,6 +74,11 @@ extern const tni_prim_row tni_prims[TNI_PRIMS];
 
 static inline bool tni_is_reduction(int op) {
     return tni_prims[op].kind == TNI_REDUCTION;
+}
+
+/* Does it say how far it goes, and depend on the dimensions that its argument has? Its node's kind is a tni_reach. */
+static inline bool tni_reaches(int op) {
+    return tni_is_reduction(op) || op == TNI_P_COUNT || op == TNI_P_INDEX_IN;
 }
 
 /* Functions that are formulas themselves. */

@@ -258,7 +258,8 @@ static int32_t shape_of(const tni_graph *g, int32_t a) {
 }
 
 static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
-    int32_t a = node->arg[0], b = node->arg[node->op == TNI_P_COUNT ? 0 : 1], plain = shape_of(g, b);
+    const int shape = tni_prims[node->op].arity - 1; /* the argument whose shape counts */
+    int32_t a = node->arg[0], b = node->arg[shape], plain = shape_of(g, b);
     tni_extent have = node_at(g, a)->extent, other = node_at(g, b)->extent;
     bool sure = tni_is_sure(node_at(g, node->op == TNI_P_EXPAND ? a : b)) || shape_of(g, a) == plain;
     if (node->op == TNI_P_EXPAND && sure && tni_covers(have, other)) return a;
@@ -267,9 +268,12 @@ static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
     if (node->op == TNI_P_COUNT) {
         if (!tni_is_along(g, have, node->kind)) return tni_const(g, TNI_TY_WEAK_FLOAT, 1);
     }
+    if (node->op == TNI_P_INDEX_IN && !tni_is_along(g, have, node->kind)) {
+        return tni_node2(g, TNI_P_EXPAND, tni_const(g, TNI_TY_WEAK_INT, 0), plain);
+    }
     if (plain == b) return AS_IS;
     tni_gnode plainer = *node;
-    plainer.arg[node->op == TNI_P_COUNT ? 0 : 1] = plain;
+    plainer.arg[shape] = plain;
     return tni_node_as_is(g, &plainer);
 }
 
@@ -281,7 +285,19 @@ static int32_t simplify_reduction(tni_graph *g, const tni_gnode *node) {
     return single && itself ? instead(g, node, node->arg[0]) : AS_IS;
 }
 
+/* All of it, and what is turned round twice. */
+static int32_t simplify_part(const tni_graph *g, const tni_gnode *node) {
+    const tni_window *window = &g->windows[node->kind];
+    const tni_gnode *arg = node_at(g, node->arg[0]);
+    const bool has = window->from >= 0 && arg->extent.full >> window->from & 1;
+    const bool whole = node->op == TNI_P_TAKE && window->from == window->to && has &&
+                       tni_size_is_number(&window->begin) && window->begin.constant == 0;
+    if (whole) return node->arg[0];
+    return node->op == TNI_P_FLIP && arg->op == TNI_P_FLIP && arg->kind == node->kind ? arg->arg[0] : AS_IS;
+}
+
 int32_t tni_simplify(tni_graph *g, const tni_gnode *node) {
+    if (tni_is_part(node->op)) return simplify_part(g, node);
     int32_t folded = fold(g, node);
     if (folded != AS_IS) return folded;
     if (tni_is_reduction(node->op)) return simplify_reduction(g, node);
@@ -297,6 +313,7 @@ int32_t tni_simplify(tni_graph *g, const tni_gnode *node) {
     case TNI_P_OR: return simplify_logic(g, node);
     case TNI_P_WHERE: return simplify_where(g, node);
     case TNI_P_COUNT:
+    case TNI_P_INDEX_IN:
     case TNI_P_EXPAND:
     case TNI_P_SUM_TO: return simplify_shape(g, node);
     default: return simplify_unary(g, node);

@@ -13,6 +13,8 @@ typedef struct maker {
     tni_graph *g;
     int32_t made[TNI_FUSE_NODES]; /* node of the new graph for each of the old */
     bool needed[TNI_FUSE_NODES];
+    int32_t n_known; /* nodes of the new graph of which `zero` says whether they are 0 */
+    bool zero[TNI_FUSE_NODES];
 } maker;
 
 static bool is_absent(int32_t node) {
@@ -48,25 +50,30 @@ static bool is_number(const maker *m, int32_t node) {
     return node >= 0 && m->g->nodes[node].op == TNI_P_CONST;
 }
 
-/* 0 everywhere, also where it was repeated, and sums of such. */
-static bool is_zero_within(const maker *m, int32_t node, int depth) {
-    if (node < 0 || depth > 12) return false;
-    const tni_gnode *n = &m->g->nodes[node];
+/* 0 everywhere, also where it was repeated; sums of such, and what it is a factor of. */
+static bool find_zero(const maker *m, const tni_gnode *n) {
+    const bool first = n->arg[0] >= 0 && m->zero[n->arg[0]], second = n->arg[1] >= 0 && m->zero[n->arg[1]];
     switch (n->op) {
     case TNI_P_CONST: return n->value == 0;
     case TNI_P_EXPAND:
+    case TNI_P_TAKE:
+    case TNI_P_FLIP:
     case TNI_P_NEG:
     case TNI_P_SUM:
-    case TNI_P_SUM_TO: return is_zero_within(m, n->arg[0], depth + 1);
+    case TNI_P_SUM_TO:
+    case TNI_P_DIV: return first;
+    case TNI_P_JOIN:
     case TNI_P_ADD:
-    case TNI_P_SUB: return is_zero_within(m, n->arg[0], depth + 1) && is_zero_within(m, n->arg[1], depth + 1);
-    case TNI_P_WHERE: return is_zero_within(m, n->arg[1], depth + 1) && is_zero_within(m, n->arg[2], depth + 1);
+    case TNI_P_SUB: return first && second;
+    case TNI_P_MUL: return first || second;
+    case TNI_P_WHERE: return second && m->zero[n->arg[2]];
     default: return false;
     }
 }
 
-static bool is_zero(const maker *m, int32_t node) {
-    return is_zero_within(m, node, 0);
+static bool is_zero(maker *m, int32_t node) {
+    for (; m->n_known <= node; m->n_known++) m->zero[m->n_known] = find_zero(m, &m->g->nodes[m->n_known]);
+    return node >= 0 && m->zero[node];
 }
 
 /* A branch that is not taken may need it; so may a gradient of that branch, which is 0 times something. */
@@ -87,6 +94,7 @@ static int32_t make_around_absent(maker *m, const tni_gnode *node, const int32_t
     case TNI_P_DIV: return is_zero(m, arg[0]) ? arg[0] : absent;
     case TNI_P_EXPAND: return is_absent(arg[0]) || is_number(m, arg[0]) || is_zero(m, arg[0]) ? arg[0] : absent;
     case TNI_P_SUM_TO: return is_zero(m, arg[0]) ? arg[0] : absent;
+    case TNI_P_JOIN: return is_zero(m, arg[0]) ? arg[0] : is_zero(m, arg[1]) ? arg[1] : absent;
     default: return absent;
     }
 }
@@ -123,7 +131,7 @@ static int32_t in_full(tni_graph *g, int32_t node) {
     for (int32_t i = node; i >= 0 && made >= 0; i--) {
         const tni_gnode *n = &g->nodes[i], *last = &g->nodes[made];
         const bool sums = n->op == TNI_P_SUM_TO;
-        if (!reach[i] || n->op == TNI_P_COUNT || tni_is_reduction(n->op)) continue;
+        if (!reach[i] || tni_reaches(n->op)) continue;
         for (int k = 0; k < 3 && !sums && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
         if (!sums || tni_covers(g->nodes[n->arg[0]].extent, g->nodes[n->arg[1]].extent)) continue;
         tni_gnode whole = {.op = TNI_P_EXPAND, .type = last->type, .arg = {made, n->arg[1], -1}, .ref = -1};
@@ -148,7 +156,7 @@ static int32_t make_cast(tni_graph *g, int type, int32_t a) {
 /* Of which arguments the shape counts. */
 static bool is_measured(const tni_gnode *node, int k) {
     if (k == 1) return node->op == TNI_P_SUM_TO || node->op == TNI_P_EXPAND;
-    return k == 0 && (node->op == TNI_P_SUM_TO || node->op == TNI_P_COUNT || tni_is_reduction(node->op));
+    return k == 0 && (node->op == TNI_P_SUM_TO || tni_reaches(node->op));
 }
 
 static int32_t make_operation(maker *m, const tni_gnode *node, const int32_t *arg) {
@@ -224,6 +232,7 @@ static tn_status keep_live(tni_specialized *made) {
     live.tail = all->tail;
     live.tail_pack = all->tail_pack;
     live.all = all->all;
+    live.windows = all->windows;
     for (int32_t i = 0; i < all->n; i++) {
         tni_gnode node = all->nodes[i];
         if (!needed[i]) continue;
@@ -257,6 +266,7 @@ tn_status tni_specialize(const tni_fuse *f, const tni_call_form *given, tni_spec
     made->graph.tail = f->graph.tail;
     made->graph.tail_pack = f->graph.tail_pack;
     made->graph.all = f->graph.all;
+    made->graph.windows = f->graph.windows;
     for (int i = 0; i < c->n_inputs; i++) {
         made->graph.wide |= given->types[i] == TN_F64;
         if (given->types[i] == TN_U64) {

@@ -1,10 +1,9 @@
 /* Calls of functions: has, rand, casts, reductions, primitives and the functions that are formulas themselves. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/table/activation_names.h"
 #include "formula_parse.h"
-
-enum { MOST_ARGUMENTS = 3 };
 
 /* ---- names of functions ------------------------------------------------------------------------------------------ */
 
@@ -41,7 +40,8 @@ static tn_type cast_named(const char *name) {
 
 bool tni_is_function(const char *name) {
     return op_named(name, is_function) >= 0 || composite_named(name, 1) || op_named(name, is_reduction) >= 0 ||
-           cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0;
+           cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0 ||
+           strcmp(name, "index") == 0 || strcmp(name, "one_hot") == 0;
 }
 
 const char *tni_function_name(int i) {
@@ -49,7 +49,7 @@ const char *tni_function_name(int i) {
     i -= TNI_PRIMS;
     if (i < TN_TYPE_COUNT) return i && cast_named(tn_type_name((tn_type)i)) ? tn_type_name((tn_type)i) : "";
     i -= TN_TYPE_COUNT;
-    return i == 0 ? "has" : i == 1 ? "rand" : NULL;
+    return i == 0 ? "has" : i == 1 ? "rand" : i == 2 ? "index" : i == 3 ? "one_hot" : NULL;
 }
 
 tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text) {
@@ -70,295 +70,88 @@ static tn_status unknown_function(tni_parser *p, const tni_token *at, const char
     return tni_fail_with(p, at->at, &text);
 }
 
-/* ---- arguments --------------------------------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------------------------------------- */
 
-/* Axes that a reduction is given: bits by their number from the front, from the end (bit 0: the last), or of items. */
-typedef struct axes_given {
-    bool any;
-    uint32_t front, back, items;
-} axes_given;
-
-typedef struct arguments {
-    int32_t count, nodes[MOST_ARGUMENTS];
-    axes_given axes; /* behind the first one */
-    int32_t axes_at;
-} arguments;
-
-static tn_status close_call(tni_parser *p, const char *what) {
-    if (!tni_parse_at(p, ')')) return tni_lex_expected(&p->lex, "%s", what);
-    p->brackets--;
-    return tni_parse_next(p);
-}
-
-/* max(x, 0) is the larger of two to one reader, and the maximum along dimension 0 to another. */
-static tn_status two_meanings(const tni_parser *p, int32_t at, const char *name, bool minus, int64_t number) {
-    const char *what = strcmp(name, "max") == 0 ? "largest" : "smallest",
-               *of_two = name[1] == 'a' ? "larger" : "smaller";
-    const char *sign = minus ? "-" : "";
-    return tni_lex_fail(&p->lex, at,
-                        "%s(…, %s%lld) can mean two things: %s(…, axis=%s%lld) is the %s along that dimension, "
-                        "%simum(…, %s%lld) the %s of the two",
-                        name, sign, (long long)number, name, sign, (long long)number, what, name, sign,
-                        (long long)number, of_two);
-}
-
-bool tni_begins_list(const tni_parser *p) {
-    const char *s = p->lex.text + p->lex.token.at + p->lex.token.length;
-    return s[strspn(s, " ")] == '[';
-}
-
-void tni_go_to_list(tni_parser *p) {
-    int32_t at = p->lex.token.at + p->lex.token.length;
-    at += (int32_t)strspn(p->lex.text + at, " ");
-    p->lex.token = (tni_token){.kind = '[', .at = at, .length = 1};
-}
-
-/* keepdim=True, inplace=True: Python has arguments by name. */
-static tn_status refuse_named(const tni_parser *p, const char *name) {
-    const tni_token *token = &p->lex.token;
-    const char *s = p->lex.text + token->at + token->length;
-    s += strspn(s, " ");
-    if (token->kind != TNI_NAME || s[0] != '=' || s[1] == '=') return TN_OK;
-    if (tni_lex_is(&p->lex, "keepdim") || tni_lex_is(&p->lex, "keepdims")) {
-        return tni_lex_fail(&p->lex, token->at, "leave it out: inside of a formula the dimension stays, with size 1");
-    }
-    if (strcmp(name, "var") == 0) {
-        return tni_lex_fail(&p->lex, token->at, "leave it out: var divides by the count");
-    }
-    return tni_lex_fail(&p->lex, token->at, "%s takes its arguments by their order, without names", name);
-}
-
-/* The item of the formula's shapes that a word names, n of [n, *s] or s; -1: none. */
-static int32_t item_at(const tni_parser *p) {
-    const tni_token *token = &p->lex.token;
-    for (int k = 0; token->kind == TNI_NAME && k < TN_MAX_RANK; k++) {
-        const char *key = p->g->items[k] ? p->g->items[k] + (p->g->items[k][0] == '*') : "";
-        if ((int32_t)strlen(key) == token->length && strncmp(key, p->lex.text + token->at, strlen(key)) == 0) return k;
-    }
-    return -1;
-}
-
-static tn_status not_an_axis(const tni_parser *p, const char *name) {
-    if (!p->formula->contract) {
-        return tni_lex_expected(&p->lex, "a number for the axis of %s: -1 is the last dimension, 0 the first", name);
-    }
-    return tni_lex_expected(&p->lex, "a dimension of the signature or its number for the axis of %s", name);
-}
-
-/* One axis: -1, 0, or the name of a dimension. */
-static tn_status take_axis(tni_parser *p, const char *name, axes_given *made) {
-    int32_t item = item_at(p);
-    made->any = true;
-    if (item >= 0) {
-        made->items |= 1u << item;
-        return tni_parse_next(p);
-    }
-    bool minus;
-    TN_TRY(tni_parse_take(p, '-', &minus));
-    if (!tni_parse_at(p, TNI_INT)) return not_an_axis(p, name);
-    int64_t number = p->lex.token.value, most = minus ? TN_MAX_RANK : TN_MAX_RANK - 1;
-    if (number > most || (minus && number == 0)) {
-        return tni_lex_fail(&p->lex, p->lex.token.at, "%s%lld is no axis: there are at most %d dimensions",
-                            minus ? "-" : "", (long long)number, TN_MAX_RANK);
-    }
-    *(minus ? &made->back : &made->front) |= 1u << (minus ? number - 1 : number);
-    return tni_parse_next(p);
-}
-
-/* `-1`, `[0, 2]`, `n`: moves behind it. */
-static tn_status take_axes(tni_parser *p, const char *name, axes_given *made) {
-    if (!tni_parse_at(p, '[')) return take_axis(p, name, made);
-    for (bool more = true; more;) {
-        TN_TRY(tni_parse_next(p));
-        TN_TRY(take_axis(p, name, made));
-        more = tni_parse_at(p, ',');
-    }
-    if (!tni_parse_at(p, ']')) return tni_lex_expected(&p->lex, "',' or ']' after an axis");
-    return tni_parse_next(p);
-}
-
-/* `-1 )`, `dim = -1 )`, `axis = [0, 2] )`, `n )`: moves over it up to the bracket. */
-static tn_status take_reach(tni_parser *p, const char *name, arguments *args) {
-    tni_token begin = p->lex.token;
-    bool named = tni_lex_is(&p->lex, "dim") || tni_lex_is(&p->lex, "axis");
-    if (named) {
-        TN_TRY(tni_parse_next(p));
-        named = tni_parse_at(p, '=');
-        if (named && tni_begins_list(p)) {
-            tni_go_to_list(p);
-        } else if (named) {
-            TN_TRY(tni_parse_next(p));
-        } else {
-            p->lex.token = begin;
-        }
-    }
-    int32_t at = args->axes_at = p->lex.token.at;
-    bool pairs = strcmp(name, "max") == 0 || strcmp(name, "min") == 0;
-    if (!named && !tni_parse_at(p, '[')) { /* a number alone, or the name of a dimension that is no value */
-        tni_token first = p->lex.token;
-        char word[TNI_MAX_NAME + 1] = "";
-        memcpy(word, p->lex.text + at, first.kind == TNI_NAME ? (size_t)first.length : 0);
-        bool dimension = item_at(p) >= 0 && !tni_names_value(p, word), minus = tni_parse_at(p, '-');
-        if (minus) TN_TRY(tni_parse_next(p));
-        bool whole = tni_parse_at(p, TNI_INT);
-        int64_t number = p->lex.token.value;
-        if (whole || dimension) TN_TRY(tni_parse_next(p));
-        bool alone = (whole || dimension) && (tni_parse_at(p, ')') || (tni_parse_at(p, ',') && !pairs));
-        p->lex.token = alone ? first : begin;
-        if (alone && pairs && !dimension) return two_meanings(p, at, name, minus, number);
-        if (!alone) return TN_OK;
-    }
-    TN_TRY(take_axes(p, name, &args->axes));
-    if (!tni_parse_at(p, ',')) return TN_OK;
-    TN_TRY(tni_parse_next(p));
-    TN_TRY(refuse_named(p, name));
-    return tni_lex_expected(&p->lex, "')': nothing stands behind the axis, and several are written axis=[0, 1]");
-}
-
-static tn_status parse_arguments(tni_parser *p, const char *name, bool reduction, arguments *made) {
-    *made = (arguments){.count = 0};
-    if (tni_parse_at(p, ')')) return close_call(p, "");
-    for (bool more = true; more;) {
-        if (made->count == MOST_ARGUMENTS) {
-            return tni_lex_fail(&p->lex, p->lex.token.at, "%s has too many arguments", name);
-        }
-        if (made->count == 1 && reduction) TN_TRY(take_reach(p, name, made));
-        if (made->axes.any) break;
-        TN_TRY(refuse_named(p, name));
-        bool condition = made->count == 0 && strcmp(name, "where") == 0;
-        int32_t *node = &made->nodes[made->count++];
-        TN_TRY(condition ? tni_parse_condition(p, node) : tni_parse_expression(p, node));
-        more = tni_parse_at(p, ',');
-        if (more && reduction && made->count == 1 && tni_begins_list(p)) {
-            tni_go_to_list(p);
-        } else if (more) {
-            TN_TRY(tni_parse_next(p));
-        }
-    }
-    return close_call(p, "',' or ')' after an argument");
-}
-
-static tn_status wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given) {
-    static const char *const calls[] = {"clamp(x, low, high)", "where(c, a, b)", "max(a, b)", "min(a, b)"};
-    const char *call = NULL;
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        size_t n = strlen(name);
-        if (strncmp(calls[i], name, n) == 0 && calls[i][n] == '(') call = calls[i];
-    }
-    return tni_lex_fail(&p->lex, at->at, "%s takes %d argument%s, found %d%s%s", name, wanted, wanted == 1 ? "" : "s",
-                        given, call ? ": " : "", call ? call : "");
-}
-
-/* ---- reductions -------------------------------------------------------------------------------------------------- */
-
-/* Is the last dimension gone because a reduction took it, and not because this was never along it? */
-static bool was_reduced(const tni_graph *g, int32_t node) {
-    bool reach[TNI_FUSE_NODES] = {false};
-    reach[node] = true;
-    for (int32_t i = node; i >= 0; i--) {
-        if (!reach[i]) continue;
-        if (tni_is_reduction(g->nodes[i].op)) return true;
-        for (int k = 0; k < 3; k++) {
-            if (g->nodes[i].arg[k] >= 0) reach[g->nodes[i].arg[k]] = true;
-        }
-    }
-    return false;
-}
-
-/* What it goes along, this must have, or have had. */
-static tn_status check_items(tni_parser *p, int32_t at, const char *name, int32_t node, uint64_t items) {
-    const tni_extent extent = p->g->nodes[node].extent;
-    const uint64_t lacks = items & ~(extent.full | extent.row);
-    if (!lacks || tni_is_scalar(extent) || was_reduced(p->g, node)) return TN_OK;
-    const char *key = p->formula->axes.items[__builtin_ctzll(lacks)].key;
-    return tni_lex_fail(&p->lex, at, "%s goes along %s, a dimension of the formula which this has not", name, key);
-}
-
-/* Axis k from the front or from the end, as an item: no pack may stand in between. */
-static tn_status item_of_axis(tni_parser *p, int32_t at, bool back, int32_t k, uint32_t *items) {
+/* The dimensions that index(n) has: n where dimensions have names, else all of the formula. */
+static int32_t make_index(tni_parser *p, int reach) {
     const tni_axes *axes = &p->formula->axes;
-    for (int32_t i = 0; i < axes->n_items; i++) {
-        const int32_t item = back ? axes->n_items - 1 - i : i;
-        if (axes->items[item].pack) {
-            return tni_lex_fail(&p->lex, at, "dimension %d is one of %s or beyond them: name it, as in sum(x, axis=%s)",
-                                back ? -1 - k : k, axes->items[item].key, axes->items[item].key + 1);
-        }
-        if (i == k) {
-            *items |= 1u << item;
-            return TN_OK;
-        }
-    }
-    return tni_lex_fail(&p->lex, at, "there is no dimension %d: the formula has %d", back ? -1 - k : k, axes->n_items);
+    const bool by_name = p->named || (p->typed && !axes->numpy);
+    uint32_t items = tni_items_over((uint32_t)reach);
+    if (by_name && reach == TNI_OVER_ROW) items = 1u << (axes->n_own - 1);
+    if (by_name && reach != TNI_OVER_ALL) return tni_index(p->g, reach, (int32_t)items, (tni_extent){items, 0});
+    return tni_index(p->g, reach, -1, (tni_extent){p->g->all, 0});
 }
 
-/* Of a formula whose dimensions have names. */
-static tn_status reach_by_name(tni_parser *p, const char *name, const arguments *args, int *reach) {
-    const axes_given *given = &args->axes;
-    const int32_t last = p->formula->axes.n_items - 1;
-    uint32_t items = given->items;
-    const bool row = given->back == 1 && !given->front && !items && last >= 0;
-    if (row && p->formula->axes.items[last].pack) { /* the last of several */
-        *reach = TNI_OVER_ROW;
-        return check_items(p, args->axes_at, name, args->nodes[0], (uint64_t)1 << last);
+/* index(), index(-1), index(n): along a dimension; index(x), index(x, -1): in x, with its dimensions. */
+static tn_status parse_index(tni_parser *p, const tni_token *at, int32_t *node) {
+    tni_arguments args = {.nodes = {-1}, .axes_at = at->at};
+    int reach = p->kind;
+    if (p->typed && p->formula->axes.list) {
+        return tni_lex_fail(&p->lex, at->at, "elements of a list of tensors have no index: they are treated alike");
     }
-    for (int32_t k = 0; k < TN_MAX_RANK; k++) {
-        if (given->front >> k & 1) TN_TRY(item_of_axis(p, args->axes_at, false, k, &items));
-        if (given->back >> k & 1) TN_TRY(item_of_axis(p, args->axes_at, true, k, &items));
+    if (p->formula && !tni_parse_at(p, ')')) TN_TRY(tni_take_reach(p, "index", &args));
+    if (args.axes.any || tni_parse_at(p, ')')) {
+        TN_TRY(tni_close_call(p, "')' after the dimension"));
+    } else {
+        TN_TRY(tni_parse_arguments(p, "index", true, &args));
+        if (args.count != 1) return tni_wrong_count(p, at, "index", 1, args.count);
     }
-    TN_TRY(check_items(p, args->axes_at, name, args->nodes[0], items));
-    const bool tail = items == 1u << last && !p->formula->axes.items[last].pack;
-    *reach = tail ? TNI_OVER_ROW : items == p->g->all ? TNI_OVER_ALL : tni_over_items(items);
-    return TN_OK;
+    if (p->formula) TN_TRY(tni_reach_of(p, "index", &args, &reach));
+    *node = args.count ? tni_node3(p->g, TNI_P_INDEX_IN, reach, args.nodes[0], -1, -1) : make_index(p, reach);
+    return tni_parse_made(p, *node);
 }
 
-/* Without a signature the dimensions get names when all axes are known: fuse.c reads the formula again then. */
-static tn_status reach_of(tni_parser *p, const char *name, const arguments *args, int *reach) {
-    tni_fuse *f = p->formula;
-    const axes_given *given = &args->axes;
-    *reach = TNI_OVER_ALL;
-    if (!given->any) return TN_OK;
-    const bool row = given->back == 1 && !given->front && !given->items;
-    if (p->named || (p->typed && !f->axes.numpy && !f->axes.list)) return reach_by_name(p, name, args, reach);
-    if (row) *reach = TNI_OVER_ROW;
-    if (p->typed && !row) {
-        return tni_lex_fail(&p->lex, args->axes_at,
-                            "%s goes along the last dimension, -1, or over everything here: the signature gives the "
-                            "others no names, as x: T[n, c] does",
-                            name);
+/* one_hot(i, n): 1 where the index along n is i, else 0. */
+static tn_status parse_one_hot(tni_parser *p, const tni_token *at, int32_t *node) {
+    tni_arguments args;
+    int reach = p->kind;
+    TN_TRY(tni_parse_arguments(p, "one_hot", true, &args));
+    if (args.count != 1 || !args.axes.any) {
+        return tni_lex_fail(&p->lex, at->at,
+                            "one_hot takes an index and the dimension that it goes along: one_hot(i, n)");
     }
-    if (p->typed) return TN_OK;
-    f->names_axes |= !row;
-    while (given->front >> f->n_front) f->n_front++;
-    while (given->back >> f->n_back) f->n_back++;
-    return TN_OK;
+    const int32_t given = args.nodes[0];
+    args.nodes[0] = -1;
+    if (p->formula) TN_TRY(tni_reach_of(p, "one_hot", &args, &reach));
+    const int32_t index = make_index(p, reach), is = tni_node2(p->g, TNI_P_EQ, index, given);
+    TN_TRY(tni_parse_made(p, is));
+    if (p->g->nodes[index].ref >= 0 && p->g->nodes[given].extent.full & p->g->nodes[index].extent.full) {
+        return tni_lex_fail(&p->lex, args.axes_at,
+                            "the index has this dimension already: it says where the 1 is along another one");
+    }
+    *node = tni_node3(p->g, TNI_P_WHERE, 0, is, tni_const(p->g, TNI_TY_WEAK_INT, 1),
+                      tni_const(p->g, TNI_TY_WEAK_INT, 0));
+    return tni_parse_made(p, *node);
 }
+
+/* ---- calls of reductions ----------------------------------------------------------------------------------------- */
 
 static tn_status parse_reduction(tni_parser *p, const tni_token *at, const char *name, tni_prim op, int32_t *node) {
-    arguments args;
-    TN_TRY(parse_arguments(p, name, true, &args));
+    tni_arguments args;
+    TN_TRY(tni_parse_arguments(p, name, true, &args));
     bool pairs = op == TNI_P_RMAX || op == TNI_P_RMIN;
     if (args.count == 2 && pairs) {
         *node = tni_node2(p->g, op == TNI_P_RMAX ? TNI_P_MAX : TNI_P_MIN, args.nodes[0], args.nodes[1]);
         return tni_parse_made(p, *node);
     }
-    if (args.count != 1) return wrong_count(p, at, name, pairs ? 2 : 1, args.count);
+    if (args.count != 1) return tni_wrong_count(p, at, name, pairs ? 2 : 1, args.count);
     int reach = p->kind;
-    if (p->formula) TN_TRY(reach_of(p, name, &args, &reach));
+    if (p->formula) TN_TRY(tni_reach_of(p, name, &args, &reach));
     *node = tni_node3(p->g, op, reach, args.nodes[0], -1, -1);
     return tni_parse_made(p, *node);
 }
 
 /* softmax(x), norm(x, axis=0): a formula whose reductions go as far as the call says. */
 static tn_status parse_composed(tni_parser *p, const tni_token *at, const tni_composite *c, int32_t *node) {
-    arguments args;
+    tni_arguments args;
     int reach = p->kind;
-    TN_TRY(parse_arguments(p, c->name, true, &args));
-    if (args.count != 1) return wrong_count(p, at, c->name, 1, args.count);
+    TN_TRY(tni_parse_arguments(p, c->name, true, &args));
+    if (args.count != 1) return tni_wrong_count(p, at, c->name, 1, args.count);
     if (c->composing == TNI_COMPOSED_ROWS && !args.axes.any) {
-        args.axes = (axes_given){.any = true, .back = 1};
+        args.axes = (tni_axes_given){.any = true, .back = 1};
         args.axes_at = at->at;
     }
-    if (p->formula) TN_TRY(reach_of(p, c->name, &args, &reach));
+    if (p->formula) TN_TRY(tni_reach_of(p, c->name, &args, &reach));
     *node = tni_template(p->g, c->formula, (int32_t[5]){args.nodes[0], -1, -1, -1, -1}, reach);
     return tni_parse_made(p, *node);
 }
@@ -387,7 +180,7 @@ static tn_status parse_has(tni_parser *p, int32_t *node) {
     tni_prim op = input >= 0 ? TNI_P_HAS : TNI_P_HAS_ATTR;
     *node = tni_leaf(p->g, op, input >= 0 ? input : attr, 0, TN_BOOL, (tni_extent){0, 0});
     TN_TRY(tni_parse_made(p, *node));
-    return close_call(p, "')' after the name");
+    return tni_close_call(p, "')' after the name");
 }
 
 static bool is_seed(const tni_parser *p, const tni_named *named) {
@@ -426,7 +219,7 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
     tni_extent whole = {p->g->all, 0};
     *node = tni_leaf(p->g, TNI_P_RAND, named->input, stream, TNI_TY_WEAK_FLOAT, whole);
     TN_TRY(tni_parse_made(p, *node));
-    return close_call(p, "',' or ')' after the seed");
+    return tni_close_call(p, "',' or ')' after the seed");
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
@@ -465,9 +258,9 @@ static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int
 /* act(x) where `act` is an attribute: x itself, or one of the activations. When a call says which, the rest goes. */
 static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {
     const tni_contract *c = tni_parse_attrs(p);
-    arguments args;
-    TN_TRY(parse_arguments(p, c->attrs[attr].name, false, &args));
-    if (args.count != 1) return wrong_count(p, at, c->attrs[attr].name, 1, args.count);
+    tni_arguments args;
+    TN_TRY(tni_parse_arguments(p, c->attrs[attr].name, false, &args));
+    if (args.count != 1) return tni_wrong_count(p, at, c->attrs[attr].name, 1, args.count);
     *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); /* no other one comes here: specialize.c */
     for (int i = -1; i < p->formula->n_known; i++) {
         const tn_function *op = i < 0 ? NULL : tn_function_at(i);
@@ -490,7 +283,7 @@ static const tn_function *row_named(const tni_parser *p, const char *name) {
 
 /* leaky_relu(x, 0.1) */
 static tn_status wrong_count_of_row(tni_parser *p, const tni_token *at, const tni_contract *c, int given) {
-    if (given == 0 || c->n_attrs == 0) return wrong_count(p, at, c->name, 1, given);
+    if (given == 0 || c->n_attrs == 0) return tni_wrong_count(p, at, c->name, 1, given);
     return tni_lex_fail(&p->lex, at->at,
                         "%s takes 1 argument, found %d: in a formula '%s' has its default; another one is written out, "
                         "as where(x > 0, x, 0.1 * x)",
@@ -498,8 +291,8 @@ static tn_status wrong_count_of_row(tni_parser *p, const tni_token *at, const tn
 }
 
 static tn_status parse_row(tni_parser *p, const tni_token *at, const tn_function *op, int32_t *node) {
-    arguments args;
-    TN_TRY(parse_arguments(p, op->contract->name, false, &args));
+    tni_arguments args;
+    TN_TRY(tni_parse_arguments(p, op->contract->name, false, &args));
     if (args.count != 1) return wrong_count_of_row(p, at, op->contract, args.count);
     TN_TRY(inline_row(p, op, args.nodes[0], node));
     return tni_parse_made(p, *node);
@@ -514,14 +307,14 @@ static int32_t with_dims_of(tni_graph *g, int32_t a, int32_t b) {
 }
 
 static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *name, int32_t *node) {
-    arguments args;
+    tni_arguments args;
     int op = op_named(name, is_function);
     tn_type type = cast_named(name);
-    TN_TRY(parse_arguments(p, name, false, &args));
+    TN_TRY(tni_parse_arguments(p, name, false, &args));
     const tni_composite *composite = composite_named(name, args.count);
     int wanted = op >= 0 ? tni_prims[op].arity : composite ? composite->arity : 1;
-    if (args.count != wanted) return wrong_count(p, at, name, wanted, args.count);
-    for (int i = args.count; i < MOST_ARGUMENTS; i++) args.nodes[i] = -1;
+    if (args.count != wanted) return tni_wrong_count(p, at, name, wanted, args.count);
+    for (int i = args.count; i < TNI_MOST_ARGUMENTS; i++) args.nodes[i] = -1;
     if (op == TNI_P_DETACH && p->formula) p->formula->detaches = true;
     if (op == TNI_P_SUM_TO) args.nodes[0] = with_dims_of(p->g, args.nodes[0], args.nodes[1]);
     if (op >= 0) {
@@ -533,6 +326,22 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
         *node = tni_node3(p->g, TNI_P_CAST, (int)type, args.nodes[0], -1, -1);
     }
     return tni_parse_made(p, *node);
+}
+
+/* Behind the '(': has the call an argument by name that is no axis, as roll(x, shift=1, axis=0)? Then the operator of
+ * the table is meant, not the function of the language that takes parts. */
+static bool calls_operator(const tni_parser *p, const char *name) {
+    if (!tni_coarse_named(p, name)) return false;
+    tni_lexer ahead = p->lex;
+    for (int32_t open = 1; open > 0 && ahead.token.kind != TNI_END;) {
+        const bool word = open == 1 && ahead.token.kind == TNI_NAME && !tni_lex_is(&ahead, "axis") &&
+                          !tni_lex_is(&ahead, "dim");
+        open += (ahead.token.kind == '(' || ahead.token.kind == '[') -
+                (ahead.token.kind == ')' || ahead.token.kind == ']');
+        if (open == 0 || tni_lex_next(&ahead) != TN_OK) return false;
+        if (word && ahead.token.kind == '=') return true;
+    }
+    return false;
 }
 
 tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
@@ -547,13 +356,19 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     }
     const tni_own_function *own = tni_own_named(p, text);
     if (own) return tni_parse_own_call(p, own, name, node);
+    const bool part = p->formula && tni_is_part_function(text) && !tni_find_name(p, text);
+    if (part && !calls_operator(p, text)) return tni_parse_part_call(p, name, text, node);
     const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
     if (row) return parse_row(p, name, row, node);
+    const tn_function *coarse = tni_is_function(text) || tni_find_name(p, text) ? NULL : tni_coarse_named(p, text);
+    if (coarse) return tni_parse_coarse(p, name, coarse, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     const tni_composite *composite = composite_named(text, 1);
     if (composite && composite->composing) return parse_composed(p, name, composite, node);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);
+    if (strcmp(text, "index") == 0) return parse_index(p, name, node);
+    if (strcmp(text, "one_hot") == 0) return parse_one_hot(p, name, node);
     return reduction >= 0 ? parse_reduction(p, name, text, (tni_prim)reduction, node)
                           : parse_plain(p, name, text, node);
 }

@@ -25,6 +25,7 @@ static tni_extent known(tni_extent extent, uint64_t all) {
 
 /* `~` makes every input as large as all: right where each result and each reduction takes all of them, or nothing. */
 static bool can_share(const tni_fuse *f, const tni_scope *scope, uint64_t all) {
+    if (f->graph.n_calls) return false; /* operators take tensors as they are */
     for (int i = 0; i < scope->n_outputs; i++) {
         tni_extent e = known(f->graph.nodes[scope->output_nodes[i]].extent, all);
         if (!tni_is_scalar(e) && e.full != all) return false;
@@ -136,7 +137,7 @@ tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *nam
             tni_text_add(&text, "i64[2]");
             continue;
         }
-        tni_text_add(&text, scope->is_bool[i] ? "bool" : "T");
+        tni_text_add(&text, scope->is_bool[i] ? "bool" : scope->is_index[i] ? "i32|i64" : "T");
         print_input_shape(&text, &f->axes, how, scope->inputs[i]);
         if (scope->is_updated[i]) tni_text_add(&text, "!");
     }

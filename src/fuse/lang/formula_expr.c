@@ -9,7 +9,7 @@
  *   sum         product {+ product}
  *   product     sign {* sign}
  *   sign        - sign | ~ sign | ! sign | power
- *   power       atom [** sign]
+ *   power       atom {[ subscripts ]} [** sign]
  *   atom        number | name | name ( arguments ) | ( expression )                                               */
 #include <math.h>
 #include <string.h>
@@ -97,6 +97,7 @@ static tn_status parse_name(tni_parser *p, int32_t *node) {
                                 p->lex.text + name.at,
                                 tni_lex_is(&p->lex, "if") ? "; a choice is written a if c else b" : "");
     }
+    if (tni_at_lookup(p)) return tni_parse_lookup(p, node);
     TN_TRY(tni_parse_next(p));
     if (truth) *node = tni_const(p->g, TN_BOOL, yes);
     if (constant) *node = tni_const(p->g, TNI_TY_WEAK_FLOAT, value);
@@ -117,6 +118,7 @@ static tn_status parse_atom(tni_parser *p, int32_t *node) {
     if (token->kind == TNI_STRING) {
         return tni_lex_fail(&p->lex, token->at - 1, "a string is compared with an attribute: mode == 'sum'");
     }
+    if (token->kind == '[') return tni_fail_bracket(&p->lex, token->at);
     if (token->kind == '|') return tni_lex_fail(&p->lex, token->at, "an absolute value is written abs(x)");
     if (token->kind != TNI_INT && token->kind != TNI_FLOAT) {
         return tni_lex_expected(&p->lex, "a number, a name or '('");
@@ -180,6 +182,7 @@ static tn_status parse_sign(tni_parser *p, int32_t *node);
 static tn_status parse_power(tni_parser *p, int32_t *node) {
     int32_t right;
     TN_TRY(parse_atom(p, node));
+    while (tni_parse_at(p, '[')) TN_TRY(tni_parse_subscript(p, node));
     if (!tni_parse_at(p, TNI_TOKEN_POWER)) return TN_OK;
     TN_TRY(enter(p));
     TN_TRY(pass_operator(p));

@@ -141,16 +141,10 @@ static tn_status fail_dot(const tni_lexer *lex, int32_t at) {
     return status;
 }
 
-static tn_status fail_bracket(const tni_lexer *lex, int32_t at) {
-    char before = at > 0 ? lex->text[at - 1] : ' ';
+tn_status tni_fail_bracket(const tni_lexer *lex, int32_t at) {
     bool alone = lex->text[strspn(lex->text, " \n")] == '[';
-    if (!is_word(before) && before != ')' && before != ']') {
-        return tni_lex_fail(lex, at, "there are no lists%s",
-                            alone ? "; a formula with several results is written a = …; b = …" : "");
-    }
-    word value = word_before(lex->text, at);
-    return tni_lex_fail(lex, at, "a formula takes no part of a value: give %s[…] to an input with a name of its own",
-                        value.text[0] ? value.text : "(…)");
+    return tni_lex_fail(lex, at, "there are no lists%s",
+                        alone ? "; a formula with several results is written a = …; b = …" : "");
 }
 
 tn_status tni_check_foreign(const tni_lexer *lex, int32_t at) {
@@ -162,7 +156,6 @@ tn_status tni_check_foreign(const tni_lexer *lex, int32_t at) {
                             s, n, s, n, s);
     }
     if (s[0] == '.') return fail_dot(lex, at);
-    if (s[0] == '[') return fail_bracket(lex, at);
     if (tni_utf8_length(s) > 1) {
         return tni_lex_fail(lex, at, "'%.*s' is not ASCII: names are of letters a to z, digits and '_'",
                             tni_utf8_length(s), s);

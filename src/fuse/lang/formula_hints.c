@@ -101,7 +101,7 @@ static const struct {
 } outside[] = {
     {" matmul mm bmm addmm einsum linear conv1d conv2d tensordot inner outer ",
      "matrix products are no part of a formula: compute it outside, and give the formula the result"},
-    {" sort argsort argmax argmin topk cumsum cumprod roll flip gather scatter index_select take one_hot ",
+    {" sort argsort topk cumsum cumprod roll flip gather scatter index_select take ",
      "a formula computes elements and reduces them: compute it outside, and give the formula the result"},
     {" cat concat concatenate stack split chunk reshape view permute transpose squeeze unsqueeze flatten t T pad ",
      "a formula does not rearrange its inputs: give it the values as it should read them"},

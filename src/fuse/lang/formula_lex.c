@@ -72,7 +72,7 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
     } pairs[] = {{"**", TNI_TOKEN_POWER}, {"==", TNI_TOKEN_EQ}, {"!=", TNI_TOKEN_NE},   {"<=", TNI_TOKEN_LE},
                  {">=", TNI_TOKEN_GE},    {"->", TNI_ARROW},    {"<<", TNI_TOKEN_LEFT}, {">>", TNI_TOKEN_RIGHT}};
     tni_token *token = &lex->token;
-    bool known = strchr("()]<>:;,!=|&^~+-*/%", s[0]);
+    bool known = strchr("()[]<>:;,!=|&^~+-*/%", s[0]);
     bool alone = !strchr("=>/&|*<", s[1]); /* as nearly all are: then it is no sign of another language */
     if (!known || !alone) TN_TRY(tni_check_foreign(lex, token->at));
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {

@@ -73,8 +73,9 @@ tn_status tni_new_input(tni_parser *p, int32_t at, const char *name, bool is_boo
     if (input == scope->n_inputs) scope->inputs[scope->n_inputs++] = name; /* else a bare signature has its place */
     scope->is_bool[input] = is_bool;
     scope->is_seed[input] = is_seed;
+    const bool is_index = scope->is_index[input] = p->index_input && !is_seed && !is_bool;
     tni_extent extent = {is_seed ? 0 : p->named ? p->g->all : (uint64_t)1 << input, 0};
-    int type = is_seed ? TN_I64 : is_bool ? TN_BOOL : TNI_TY_VAR;
+    int type = is_seed || is_index ? TN_I64 : is_bool ? TN_BOOL : TNI_TY_VAR;
     int32_t node = tni_leaf(p->g, TNI_P_INPUT, input, 0, type, extent);
     TN_TRY(tni_parse_made(p, node));
     TN_TRY(tni_add_name(p, name, node, input));
@@ -277,7 +278,9 @@ static tn_status parse_statement(tni_parser *p) {
         return skip_separators(p);
     }
     p->n_known = p->n_functions;
-    TN_TRY(take_target(p, &name, &update));
+    name = NULL;
+    update = false;
+    if (!tni_at_lookup(p)) TN_TRY(take_target(p, &name, &update));
     TN_TRY(parse_right_side(p, &node));
     bool bare = !name;
     if (bare) TN_TRY(name_result(p, at, &name));
@@ -400,9 +403,16 @@ static void set_graph_items(tni_parser *p) {
     int n = p->typed || p->named ? axes->n_items : TNI_MAX_ARGS;
     p->g->all = n ? ~(uint64_t)0 >> (64 - n) : 0;
     bool by_name = p->named || (p->typed && !axes->numpy);
-    for (int i = 0; by_name && i < n; i++) p->g->items[i] = axes->items[i].key;
-    p->g->tail = by_name && n ? (uint64_t)1 << (n - 1) : p->g->all;
+    for (int i = 0; by_name && i < n; i++) {
+        p->g->items[i] = axes->items[i].sized ? tni_item_text(p->formula, i) : axes->items[i].key;
+        if (!p->g->items[i]) p->g->items[i] = axes->items[i].key;
+    }
+    p->g->n_items = by_name ? n : 0;
+    /* Of dimensions that an attribute lists nobody knows which is the last: those that it does list count as it. */
+    const bool listed = by_name && n && axes->items[n - 1].part == TNI_PART_OTHERS;
+    p->g->tail = by_name && n ? (uint64_t)1 << (n - 1 - listed) : p->g->all;
     p->g->tail_pack = !by_name || (n && axes->items[n - 1].pack);
+    p->g->names_tail = by_name && n && axes->items[n - 1].loose;
 }
 
 tn_status tni_parse_formula(tni_fuse *formula, const char *text, int32_t begin, tni_scope *scope) {

@@ -40,6 +40,7 @@ typedef struct tni_parser {
     int32_t n_calls;
     int32_t depth;        /* of recursion */
     int32_t brackets;     /* open ones: line ends are blanks inside */
+    bool index_input;     /* a new name is an input of integers: an operator takes it as an index */
     bool want_truth;      /* the expression that begins here is a condition */
     bool read_pi, read_e; /* as constants: they are none of the formula's names any more */
     const int32_t *nodes; /* of a template: a, b, c, y, d */
@@ -58,11 +59,39 @@ tn_status tni_parse_expression(tni_parser *p, int32_t *node);
 tn_status tni_parse_condition(tni_parser *p, int32_t *node);
 tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node); /* behind the '(' */
 bool tni_is_function(const char *name);
+
+/* formula_reach.c: what stands in the brackets of a call. Axes that a reduction is given: bits by their number from the
+ * front, from the end (bit 0: the last), or of items. */
+enum { TNI_MOST_ARGUMENTS = 3 };
+typedef struct tni_axes_given {
+    bool any;
+    uint32_t front, back, items;
+} tni_axes_given;
+typedef struct tni_arguments {
+    int32_t count, nodes[TNI_MOST_ARGUMENTS];
+    tni_axes_given axes; /* behind the first one */
+    int32_t axes_at;
+} tni_arguments;
+/* Up to the bracket and over it. `reduction`: axes may stand behind the first one. */
+tn_status tni_parse_arguments(tni_parser *p, const char *name, bool reduction, tni_arguments *made);
+/* `-1 )`, `axis=[0, 2] )`, `n )`: up to the bracket; nothing where no axes stand here. */
+tn_status tni_take_reach(tni_parser *p, const char *name, tni_arguments *args);
+/* The tni_reach of the axes; argument 0, where there is one (not -1), must have them. */
+tn_status tni_reach_of(tni_parser *p, const char *name, const tni_arguments *args, int *reach);
+tn_status tni_close_call(tni_parser *p, const char *what);
+tn_status tni_wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given);
+
 /* formula_functions.c: f(a, b) = … where a statement begins, and calls of it, behind the '(' */
 bool tni_at_definition(const tni_parser *p);
 tn_status tni_parse_definition(tni_parser *p);
 const tni_own_function *tni_own_named(const tni_parser *p, const char *name); /* NULL: none */
 tn_status tni_parse_own_call(tni_parser *p, const tni_own_function *function, const tni_token *at, int32_t *node);
+/* formula_coarse.c: operators of the table on whole tensors; NULL: there is none that formulas can call */
+const tn_function *tni_coarse_named(const tni_parser *p, const char *name);
+tn_status tni_parse_coarse(tni_parser *p, const tni_token *at, const tn_function *op, int32_t *node);
+/* table[i]: rows of a matrix; at the name */
+bool tni_at_lookup(const tni_parser *p);
+tn_status tni_parse_lookup(tni_parser *p, int32_t *node);
 bool tni_begins_list(const tni_parser *p); /* behind this token */
 void tni_go_to_list(tni_parser *p);        /* to the '[' behind it: elsewhere there are no lists */
 /* Of every function, one after the other; "" where there is none, NULL at the end. */
@@ -70,6 +99,22 @@ const char *tni_function_name(int index);
 bool tni_is_reserved(const char *name); /* a word of the language, or a number that has no other name */
 tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text); /* which it frees */
 const tni_contract *tni_parse_attrs(const tni_parser *p);           /* whose attributes can be named; NULL: none */
+
+/* formula_sizes.c: n - k, c / 2 */
+tn_status tni_parse_size(tni_parser *p, tni_size *made);
+tn_status tni_size_too_large(const tni_parser *p, int32_t at);
+
+/* formula_parts.c: x[1:] from the '[' on, shift(x, 1, n) and others behind the '(' */
+tn_status tni_parse_subscript(tni_parser *p, int32_t *node);
+bool tni_is_part_function(const char *name);
+tn_status tni_parse_part_call(tni_parser *p, const tni_token *name, const char *text, int32_t *node);
+/* size(n - 1): the item of this size, where an axis stands */
+tn_status tni_parse_sized_axis(tni_parser *p, bool *taken, int32_t *item);
+
+/* The item that a value has of this one, or of a part of it; -1: neither. */
+int32_t tni_item_or_part(const tni_parser *p, int32_t node, int32_t item);
+/* Dimension k of a value, from the front or from the end; -1: it has none, or it has no name. */
+tn_status tni_item_at(const tni_parser *p, int32_t at, int32_t node, bool back, int32_t k, int32_t *item);
 
 /* formula_hints.c: what was meant, or how it is written */
 void tni_hint_function(tni_text *text, const char *name);
@@ -79,8 +124,9 @@ const char *tni_hint_word(const char *name); /* for what is no name of anything:
 /* formula_foreign.c: what other languages write */
 tn_status tni_fail_behind(const tni_lexer *lex, int32_t statement); /* what stands behind the whole of a statement */
 tn_status tni_fail_comma(const tni_lexer *lex);
-tn_status tni_check_words(const tni_lexer *lex, int32_t at); /* `return` at this place, in front of a value, is none */
-bool tni_defines_function(const char *text);                 /* it begins f(…) = */
+tn_status tni_check_words(const tni_lexer *lex, int32_t at);  /* `return` at this place, in front of a value, is none */
+tn_status tni_fail_bracket(const tni_lexer *lex, int32_t at); /* a '[' that stands behind no value */
+bool tni_defines_function(const char *text);                  /* it begins f(…) = */
 
 tni_named *tni_find_name(tni_parser *p, const char *name);
 bool tni_names_value(tni_parser *p, const char *name); /* of the signature, or assigned before */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/table/activation_names.h"
+#include "core/table/table.h"
 #include "language.h"
 
 enum { COMPARISON = 4, SIGN = 11, ATOM = 13 }; /* how strongly they bind */
@@ -43,6 +44,9 @@ static int print_const(printer *p, const tni_gnode *node) {
     return negative && !cast ? SIGN : ATOM;
 }
 
+/* How far it goes, behind an argument or alone: -1, axis=n. */
+static void print_reach(printer *p, const tni_gnode *node, bool alone);
+
 static void print_leaf(printer *p, const tni_gnode *node) {
     const tni_contract *c = p->c;
     switch (node->op) {
@@ -53,6 +57,11 @@ static void print_leaf(printer *p, const tni_gnode *node) {
     case TNI_P_RAND:
         tni_text_add(p->text, "rand(%s", c->inputs[node->ref].name);
         if (node->value != 0) tni_text_add(p->text, ", %d", (int)node->value);
+        tni_text_add(p->text, ")");
+        break;
+    case TNI_P_INDEX:
+        tni_text_add(p->text, "index(");
+        print_reach(p, node, true);
         tni_text_add(p->text, ")");
         break;
     default: break;
@@ -75,21 +84,64 @@ static void print_operator(printer *p, const tni_gnode *node) {
     print_node(p, node->arg[1], power ? SIGN : row->binds + 1);
 }
 
-/* A size such as 2 * n has no name: it is told by its place, which no pack stands before. */
+/* n, *s, and the parts of them: "c / groups", "*s / axes". */
+static bool is_name(const char *key) {
+    const char *by = strstr(key, " / ");
+    const char *rest = by ? by + 3 : key + (*key == '*');
+    return !strpbrk(rest, " +-*/%()[]") && !(rest[0] >= '0' && rest[0] <= '9') &&
+           (!by || (size_t)(by - key) == strcspn(key, " +-/%()[]"));
+}
+
+/* The place of item k: from the front where no pack stands before it, else from the end. */
+static int number_of(const tni_graph *g, int k) {
+    int n = 0, behind = 0;
+    bool pack = false;
+    for (int i = 0; i < k; i++) pack |= g->items[i] && g->items[i][0] == '*';
+    for (int i = 0; i < TN_MAX_RANK && g->items[i]; i++) {
+        const char *by = strstr(g->items[i], " / ");
+        const bool second = by && i > 0 && strcmp(by + 3, g->items[i - 1]) == 0; /* the two parts of one are one */
+        n += i < k && !second;
+        behind += i > k && !second;
+    }
+    return pack ? -1 - behind : n;
+}
+
+/* A size such as 2 * n has no name: it is told by its place. */
 static void print_items(printer *p, uint32_t items) {
-    const char *before = items & (items - 1) ? ", axis=[" : ", axis=";
+    const char *before = items & (items - 1) ? "axis=[" : "axis=";
     for (int k = 0; k < TN_MAX_RANK; k++) {
         const char *key = p->g->items[k];
         if (!(items >> k & 1) || !key) continue;
         tni_text_add(p->text, "%s", before);
         before = ", ";
-        if (strpbrk(key, " +-/%()[]") || (key[0] >= '0' && key[0] <= '9')) {
-            tni_text_add(p->text, "%d", k);
-        } else {
+        if (is_name(key) || strncmp(key, "size(", 5) == 0) {
             tni_text_add(p->text, "%s", key + (key[0] == '*'));
+        } else {
+            tni_text_add(p->text, "%d", number_of(p->g, k));
         }
     }
     if (items & (items - 1)) tni_text_add(p->text, "]");
+}
+
+/* The last dimension where it is told by its name: where it is `c / groups`, as -1 would be all of c, or where nothing
+ * says that it is the last. -1: it is not. */
+static int last_named(const tni_graph *g) {
+    const int last = g->n_items - 1;
+    return last >= 0 && ((g->windows && !g->tail_pack) || g->names_tail || strstr(g->items[last], " / ")) ? last : -1;
+}
+
+static void print_reach(printer *p, const tni_gnode *node, bool alone) {
+    const bool extreme = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* max(a, -1) could mean two things */
+    const int last = last_named(p->g);
+    if (node->kind == TNI_OVER_ALL) return;
+    if (!alone) tni_text_add(p->text, ", ");
+    if (tni_is_over_items(node->kind)) {
+        print_items(p, tni_items_over(node->kind));
+    } else if (last >= 0) {
+        print_items(p, 1u << last);
+    } else {
+        tni_text_add(p->text, extreme ? "axis=-1" : "-1");
+    }
 }
 
 static void print_function(printer *p, const tni_gnode *node) {
@@ -99,10 +151,51 @@ static void print_function(printer *p, const tni_gnode *node) {
         if (k) tni_text_add(p->text, ", ");
         print_node(p, node->arg[k], 0);
     }
-    bool reaches = tni_is_reduction(node->op) || node->op == TNI_P_COUNT;
-    bool extreme = node->op == TNI_P_RMAX || node->op == TNI_P_RMIN; /* max(a, -1) could mean two things */
-    if (reaches && node->kind == TNI_OVER_ROW) tni_text_add(p->text, extreme ? ", axis=-1" : ", -1");
-    if (reaches && tni_is_over_items(node->kind)) print_items(p, tni_items_over(node->kind));
+    if (tni_reaches(node->op)) print_reach(p, node, false);
+    tni_text_add(p->text, ")");
+}
+
+/* gather(x, i, axis=0): tensors by their places, or by name where one before them is absent. */
+static void print_coarse(printer *p, const tni_gnode *node) {
+    const tni_coarse *call = &p->g->calls[node->ref];
+    const tni_contract *c = call->op->contract;
+    tni_text_add(p->text, "%s(", c->name);
+    for (int k = 0; k < call->n_args; k++) {
+        const int to = call->to[k];
+        if (k) tni_text_add(p->text, ", ");
+        if (to != k) tni_text_add(p->text, "%s=", to < 0 ? c->attrs[-1 - to].name : c->inputs[to].name);
+        if (to < 0) tni_text_add(p->text, call->axis[k] == TNI_ALL_SIZES ? "shape(" : "size(");
+        print_node(p, node->arg[k], 0);
+        if (to < 0 && call->axis[k] != TNI_ALL_SIZES) tni_text_add(p->text, ", %d", call->axis[k]);
+        if (to < 0) tni_text_add(p->text, ")");
+    }
+    for (const char *s = call->attrs; *s;) { /* "axis=0 mode='a b'": blanks in brackets and quotes are no ends */
+        int n = 0, open = 0;
+        bool quoted = false;
+        for (; s[n] && (quoted || open || s[n] != ' '); n++) {
+            quoted ^= s[n] == '\'';
+            open += quoted ? 0 : (s[n] == '[') - (s[n] == ']');
+        }
+        tni_text_add(p->text, ", %.*s", n, s);
+        s += n + (s[n] == ' ');
+    }
+    if (call->output) tni_text_add(p->text, ", result='%s'", c->outputs[call->output].name);
+    tni_text_add(p->text, ")");
+}
+
+/* window(x, n, 1, size(n - 1)), join(a, b, n, 3), flip(x, n) */
+static void print_part(printer *p, const tni_gnode *node) {
+    const tni_window *window = &p->g->windows[node->kind];
+    const char *from = window->from < 0 ? "size(1)" : p->g->items[window->from];
+    const char *to = window->to < 0 ? "size(1)" : p->g->items[window->to];
+    tni_text_add(p->text, "%s(", tni_prims[node->op].name);
+    for (int k = 0; k < tni_prims[node->op].arity; k++) {
+        print_node(p, node->arg[k], 0);
+        tni_text_add(p->text, ", ");
+    }
+    tni_text_add(p->text, "%s", from);
+    if (node->op != TNI_P_FLIP) tni_text_add(p->text, ", %s", window->text);
+    if (node->op == TNI_P_TAKE) tni_text_add(p->text, ", %s", to);
     tni_text_add(p->text, ")");
 }
 
@@ -121,8 +214,12 @@ static void print_operation(printer *p, int32_t i, int lowest) {
         bool act = attr->kind == TNI_A_ACTIVATION;
         tni_text_add(p->text, "(%s == '%s')", attr->name,
                      act ? tni_activation_name((int16_t)node->value) : attr->choices[(int)node->value]);
+    } else if (node->op == TNI_P_CALL) {
+        print_coarse(p, node);
     } else if (row->arity == 0) {
         print_leaf(p, node);
+    } else if (tni_is_part(node->op)) {
+        print_part(p, node);
     } else if (row->binds == 0) {
         print_function(p, node);
     } else {

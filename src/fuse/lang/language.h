@@ -13,7 +13,7 @@ enum {
 typedef struct tni_scope {
     int32_t n_inputs; /* without a signature: found on the way */
     const char *inputs[TNI_MAX_ARGS];
-    bool is_seed[TNI_MAX_ARGS], is_bool[TNI_MAX_ARGS], is_updated[TNI_MAX_ARGS];
+    bool is_seed[TNI_MAX_ARGS], is_bool[TNI_MAX_ARGS], is_index[TNI_MAX_ARGS], is_updated[TNI_MAX_ARGS];
     int32_t n_outputs;
     const char *outputs[TNI_MAX_ARGS];
     int32_t output_nodes[TNI_MAX_ARGS];

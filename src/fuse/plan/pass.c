@@ -59,11 +59,14 @@ static void over_pass(const tni_planner *p, const int64_t *strides, int64_t *mad
     if (!d->tail) made[n] = 0;
 }
 
-static int32_t add_memory(tni_planner *p, uint8_t where, int32_t index, tn_type type, const int64_t *strides) {
+static int32_t add_memory(tni_planner *p, uint8_t where, int32_t index, tn_type type, const int64_t *strides,
+                          int64_t offset) {
     tni_memory *memory = &p->pass->memory[p->pass->n_memory];
     const tni_contract *c = p->b->f->contract;
-    bool list = where != TNI_FROM_WORKSPACE && (where == TNI_FROM_CALL_IN ? c->inputs : c->outputs)[index].list;
+    bool of_call = where == TNI_FROM_CALL_IN || where == TNI_FROM_CALL_OUT;
+    bool list = of_call && (where == TNI_FROM_CALL_IN ? c->inputs : c->outputs)[index].list;
     *memory = (tni_memory){.where = where, .index = index, .type = type, .list = list};
+    memory->offset = where == TNI_FROM_WORKSPACE ? 0 : offset * (int64_t)tn_type_size(type);
     over_pass(p, strides, memory->strides);
     return p->pass->n_memory++;
 }
@@ -77,8 +80,16 @@ static tn_type kept_type(const tni_planner *p, const tni_item_todo *todo) {
 static void add_kept(tni_planner *p, const tni_item_todo *todo, int32_t *where) {
     int64_t strides[TN_MAX_RANK] = {0};
     tni_mask_strides(&p->b->domain, todo->mask, strides);
-    *where = add_memory(p, TNI_FROM_WORKSPACE, -1, kept_type(p, todo), strides);
+    *where = add_memory(p, TNI_FROM_WORKSPACE, -1, kept_type(p, todo), strides, 0);
     p->pass->memory[*where].offset = todo->offset;
+}
+
+/* Positions need no memory, only strides: 1 along the last of the dimensions that it counts along, 0 elsewhere. */
+static void add_index(tni_planner *p, int32_t node) {
+    const tni_domain *d = &p->b->domain;
+    int64_t strides[TN_MAX_RANK] = {0};
+    tni_mask_strides(d, tni_reduced_mask(d, p->g->nodes[node].kind, p->b->mask[node]), strides);
+    p->memory_of[node] = add_memory(p, TNI_FROM_PLACE, -1, TN_I64, strides, 0);
 }
 
 static void add_accumulator(tni_planner *p, int32_t t) {
@@ -103,10 +114,11 @@ static void add_output(tni_planner *p, int32_t t) {
         add_kept(p, todo, &p->todo_memory[t]);
         return;
     }
-    int32_t updated = p->b->f->outputs[todo->output].inplace;
+    int32_t updated = tni_updated_by(p->b, todo->output);
     uint8_t where = updated >= 0 ? TNI_FROM_CALL_IN : TNI_FROM_CALL_OUT;
-    p->todo_memory[t] = add_memory(p, where, updated >= 0 ? updated : todo->output, d->out[todo->output].type,
-                                   d->out[todo->output].strides);
+    p->todo_memory[t] = add_memory(p, where, updated >= 0 ? updated : d->out[todo->output].index,
+                                   d->out[todo->output].type, d->out[todo->output].strides,
+                                   d->out[todo->output].offset);
 }
 
 static tn_status list_memory(tni_planner *p) {
@@ -121,10 +133,12 @@ static tn_status list_memory(tni_planner *p) {
         p->memory_of[i] = -1;
         if (!p->needed[i]) continue;
         if (tni_is_kept(p, i)) add_kept(p, &b->todo[b->todo_of[i]], &p->memory_of[i]);
+        if (node->op == TNI_P_INDEX && !tni_is_kept(p, i)) add_index(p, i);
         bool input = node->op == TNI_P_INPUT || node->op == TNI_P_RAND;
         if (input)
-            p->memory_of[i] = add_memory(p, TNI_FROM_CALL_IN, node->ref, b->domain.in[node->ref].type,
-                                         b->domain.in[node->ref].strides);
+            p->memory_of[i] = add_memory(p, TNI_FROM_CALL_IN, b->domain.in[node->ref].index,
+                                         b->domain.in[node->ref].type, b->domain.in[node->ref].strides,
+                                         b->domain.in[node->ref].offset);
     }
     for (int32_t t = 0; t < b->n_todo; t++) {
         if (!tni_in_pass(p->b, p->pass, &b->todo[t])) continue;
@@ -282,7 +296,7 @@ uint8_t tni_level_of_todo(const tni_planner *p, int32_t t) {
 int32_t tni_stage_of_todo(const tni_planner *p, int32_t t) {
     const tni_item_todo *todo = &p->b->todo[t];
     int32_t node = tni_todo_node(p, todo);
-    bool updates = todo->output >= 0 && p->b->f->outputs[todo->output].inplace >= 0;
+    bool updates = todo->output >= 0 && tni_updated_by(p->b, todo->output) >= 0;
     return updates ? p->n_stages - 1 : p->g->nodes[node].op == TNI_P_CONST ? 0 : p->stage[node];
 }
 

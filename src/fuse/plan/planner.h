@@ -50,6 +50,13 @@ typedef struct tni_binding {
     struct tni_planner *planners; /* (passes) */
 } tni_binding;
 
+/* Takes the parts out of the graph: what is left is about views of the arguments. The domain and the masks of nodes are
+ * made anew. */
+tn_status tni_take_parts_apart(tni_binding *b);
+/* The input that is updated by an output, which may be one view of several; -1: none. */
+static inline int32_t tni_updated_by(const tni_binding *b, int32_t output) {
+    return b->f->outputs[b->domain.out[output].index].inplace;
+}
 tn_status tni_lower(tni_binding *b);
 int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */
 /* where(abs(m) == inf, …, m), what logsumexp takes of a maximum: that m; -1: it is something else. */

@@ -28,12 +28,17 @@ static uint32_t reduced(const tni_binding *b, int32_t i) {
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
 }
 
-/* How many elements: a constant, now that the sizes are known. */
-static void count_elements(tni_binding *b) {
+/* How many elements: a constant, now that the sizes are known. A position in some value has its dimensions from now on,
+ * and needs the value no more. */
+static void measure_shapes(tni_binding *b) {
     tni_graph *g = &b->specialized.graph;
     for (int32_t i = 0; i < g->n; i++) {
         tni_gnode *node = &g->nodes[i];
         b->mask[i] = tni_node_mask(&b->domain, node, b->mask);
+        if (node->op == TNI_P_INDEX_IN) {
+            node->op = TNI_P_INDEX;
+            node->arg[0] = -1;
+        }
         if (node->op != TNI_P_COUNT) continue;
         uint32_t of = b->mask[node->arg[0]];
         of = tni_reduced_mask(&b->domain, node->kind, of);
@@ -55,7 +60,8 @@ static bool gathers(const tni_binding *b, int32_t i) {
     const tni_domain *d = &b->domain;
     uint32_t gone = reduced(b, i);
     if (gone == 0 || gone != d->tail) return gone != 0;
-    bool all = b->specialized.graph.nodes[i].kind == TNI_OVER_ALL;
+    const uint32_t kind = b->specialized.graph.nodes[i].kind, whole = (1u << d->n_dims) - 1;
+    bool all = kind == TNI_OVER_ALL || (tni_is_over_items(kind) && tni_reduced_mask(d, kind, whole) == whole);
     return b->f->axes.list || d->size[d->n_dims - 1] > (all ? LONG_ALL : LONG_ROW);
 }
 
@@ -143,17 +149,17 @@ static void find_waits(tni_binding *b, int32_t t, bool *reach) {
 static tn_status check_output(const tni_binding *b, int32_t i, int32_t node) {
     const tni_contract *c = b->f->contract;
     uint32_t extra = b->mask[node] & ~b->domain.out[i].mask;
-    int32_t updated = b->f->outputs[i].inplace;
-    tn_type type = updated < 0 ? tn_out(b->call, i)->type : TN_F32;
+    int32_t updated = tni_updated_by(b, i), k = b->domain.out[i].index;
+    tn_type type = updated < 0 ? tn_out(b->call, k)->type : TN_F32;
     if (type == TN_C64 || type == TN_C128)
         return tn_fail(TN_BAD_TYPE, "%s: %s has type %s, and formulas make no complex numbers", c->name,
-                       c->outputs[i].name, tn_type_name(type));
+                       c->outputs[k].name, tn_type_name(type));
     if (type == TN_U64)
         return tn_fail(TN_BAD_TYPE, "%s: %s has type u64, and formulas make integers of 64 bits with a sign only",
-                       c->name, c->outputs[i].name);
+                       c->name, c->outputs[k].name);
     if (!extra) return TN_OK;
     return tn_fail(TN_BAD_SHAPE, "%s: the formula gives %s a dimension of %lld elements that its shape does not have",
-                   c->name, updated >= 0 ? c->inputs[updated].name : c->outputs[i].name,
+                   c->name, updated >= 0 ? c->inputs[updated].name : c->outputs[k].name,
                    (long long)b->domain.size[__builtin_ctz(extra)]);
 }
 
@@ -178,7 +184,8 @@ static bool is_output_alone(const tni_binding *b, const tni_item_todo *output) {
     const tni_domain *d = &b->domain;
     int64_t dense[TN_MAX_RANK];
     int32_t t = b->todo_of[output->node];
-    if (t < 0 || !b->todo[t].gathers || b->f->outputs[output->output].inplace >= 0 || b->f->axes.list) return false;
+    if (t < 0 || !b->todo[t].gathers || tni_updated_by(b, output->output) >= 0 || b->f->axes.list) return false;
+    if (b->f->windows) return false;
     for (int32_t i = 0; i < b->specialized.graph.n; i++) {
         for (int k = 0; k < 3; k++) {
             if (takes_value(&b->specialized.graph.nodes[i], k) && b->specialized.graph.nodes[i].arg[k] == output->node)
@@ -219,7 +226,7 @@ static void set_phases(tni_binding *b) {
     }
     for (int32_t t = 0; t < b->n_todo; t++) {
         tni_item_todo *todo = &b->todo[t];
-        bool updates = todo->output >= 0 && b->f->outputs[todo->output].inplace >= 0;
+        bool updates = todo->output >= 0 && tni_updated_by(b, todo->output) >= 0;
         if (todo->output >= 0) todo->phase = updates ? last : b->phase[todo->node];
     }
 }
@@ -236,7 +243,7 @@ static void place_in_workspace(tni_binding *b) {
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 static bool updates_input(const tni_binding *b, const tni_item_todo *todo) {
-    return todo->output >= 0 && b->f->outputs[todo->output].inplace >= 0;
+    return todo->output >= 0 && tni_updated_by(b, todo->output) >= 0;
 }
 
 static tni_pass *pass_for(tni_binding *b, const tni_item_todo *todo) {
@@ -275,7 +282,7 @@ static tn_status check_updates(const tni_binding *b) {
     const tni_program *program = b->program;
     for (int32_t t = 0; t < b->n_todo; t++) {
         if (!updates_input(b, &b->todo[t])) continue;
-        int32_t input = b->f->outputs[b->todo[t].output].inplace;
+        int32_t input = tni_updated_by(b, b->todo[t].output);
         bool behind = false;
         for (int32_t i = 0; i < program->n_passes; i++) {
             const tni_pass *pass = &program->passes[i];
@@ -315,13 +322,13 @@ static void add_cost(tni_binding *b, bool *reach) {
     const tni_domain *d = &b->domain;
     const tni_graph *g = &b->specialized.graph;
     tn_cost *cost = &b->program->cost;
-    bool read[TNI_MAX_ARGS] = {false};
+    bool read[TNI_MAX_VIEWS] = {false};
     memset(reach, 0, (size_t)g->n * sizeof *reach);
     for (int32_t k = 0; k < b->specialized.n_outputs; k++) {
         int32_t node = b->specialized.outputs[k];
         if (node < 0) continue;
         reach[node] = true;
-        if (b->f->outputs[k].inplace >= 0) read[b->f->outputs[k].inplace] = true;
+        if (tni_updated_by(b, k) >= 0) read[tni_updated_by(b, k)] = true;
         cost->bytes += (double)tni_mask_count(d, d->out[k].mask) * (double)tn_type_size(d->out[k].type);
     }
     for (int32_t i = g->n - 1; i >= 0; i--) {
@@ -333,7 +340,7 @@ static void add_cost(tni_binding *b, bool *reach) {
             if (takes_value(node, k)) reach[node->arg[k]] = true;
         }
     }
-    for (int32_t k = 0; k < b->f->contract->n_inputs; k++) {
+    for (int32_t k = 0; k < TNI_MAX_VIEWS; k++) {
         if (read[k]) cost->bytes += (double)tni_mask_count(d, d->in[k].mask) * (double)tn_type_size(d->in[k].type);
     }
 }
@@ -354,21 +361,25 @@ static tn_status note_parts(const tni_binding *b) {
 /* For what is known of each node. */
 static tn_status make_room(tni_binding *b) {
     const size_t n = (size_t)b->specialized.graph.n + 1;
-    b->mask = tni_arena_alloc(b->arena, n * sizeof *b->mask);
     b->phase = tni_arena_alloc(b->arena, n * sizeof *b->phase);
     b->todo_of = tni_arena_alloc(b->arena, n * sizeof *b->todo_of);
-    b->todo = tni_arena_alloc(b->arena, (n + 2 * TNI_MAX_ARGS) * sizeof *b->todo);
-    b->program->counts = tni_arena_alloc(b->program->arena, n * sizeof *b->program->counts);
-    return b->mask && b->phase && b->todo_of && b->todo && b->program->counts ? TN_OK : TN_NO_MEMORY;
+    b->todo = tni_arena_alloc(b->arena, (n + TNI_MAX_VIEWS) * sizeof *b->todo);
+    return b->phase && b->todo_of && b->todo ? TN_OK : TN_NO_MEMORY;
 }
 
 /* The graph of the call, with what every backend and the cost are made from. */
 static tn_status lower(tni_binding *b) {
     TN_TRY(tni_make_domain(b->f, b->call, &b->domain));
+    tni_merge_domain(b->f, &b->domain);
     TN_TRY(note_parts(b));
     TN_TRY(tni_specialize_in(b->f, &b->domain, b->call->attrs, &b->specialized));
+    const size_t n = (size_t)b->specialized.graph.n + 1;
+    b->mask = tni_arena_alloc(b->arena, n * sizeof *b->mask);
+    b->program->counts = tni_arena_alloc(b->program->arena, n * sizeof *b->program->counts);
+    if (!b->mask || !b->program->counts) return TN_NO_MEMORY;
+    measure_shapes(b);
+    if (b->f->windows) TN_TRY(tni_take_parts_apart(b));
     TN_TRY(make_room(b));
-    count_elements(b);
     bool *reach = tni_arena_alloc(b->arena, ((size_t)b->specialized.graph.n + 1) * sizeof *reach);
     if (!reach) return TN_NO_MEMORY;
     add_cost(b, reach);
@@ -413,6 +424,8 @@ static tn_status bind(tni_binding *b) {
 static tn_status make_program(const tni_fuse *f, const tn_call *call, const tni_backend *backend,
                               tn_status (*what)(tni_binding *b), tni_program **made) {
     *made = NULL;
+    if (f->steps)
+        return tn_fail(TN_UNSUPPORTED, "%s: calls operators of the table, and runs in steps", f->contract->name);
     tni_binding *b = tni_calloc(1, sizeof *b);
     if (!b) return TN_NO_MEMORY;
     b->f = f;
@@ -492,7 +505,9 @@ tn_status tni_program_run(const tni_program *program, const tn_call *call) {
 
 /* A call without a workspace has no memory there, and nothing in it. */
 char *tni_memory_base(const tn_call *call, const tni_memory *m, int32_t part) {
+    if (m->where == TNI_FROM_PLACE) return NULL;
     if (m->where == TNI_FROM_WORKSPACE) return call->workspace ? (char *)call->workspace + m->offset : NULL;
     const tn_slot *args = m->where == TNI_FROM_CALL_IN ? call->in : call->out;
-    return args[m->index].views[m->list ? part : 0].data;
+    char *base = args[m->index].views[m->list ? part : 0].data;
+    return m->offset ? base + m->offset : base;
 }

@@ -21,12 +21,15 @@ tn_type tni_lane_type(int lane); /* what its values are in memory */
 /* What a comparison of a node's two arguments compares in. */
 int tni_lane_of_test(const tni_graph *g, const tni_gnode *node);
 
+/* Views of arguments: several where a formula takes parts. */
+enum { TNI_MAX_VIEWS = 4 * TNI_MAX_ARGS };
+
 /* ---- the domain (domain.c) --------------------------------------------------------------------------------------- */
 
 /* The shape that everything broadcasts to, and where each argument lies in it. */
 typedef struct tni_domain {
     int32_t n_dims;
-    int64_t size[TN_MAX_RANK];
+    int64_t size[TN_MAX_RANK];   /* -1: unknown, where those of the tensors are */
     uint32_t tail;               /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
     uint32_t items[TN_MAX_RANK]; /* by name: the dimensions of each item of the formula's shapes */
     struct {
@@ -34,10 +37,25 @@ typedef struct tni_domain {
         int64_t strides[TN_MAX_RANK]; /* 0 where it has not */
         tn_type type;
         bool present;
-    } in[TNI_MAX_ARGS], out[2 * TNI_MAX_ARGS];
+        int32_t index;  /* which argument of the call; parts.c makes several views of one */
+        int64_t offset; /* where its first element lies, in elements */
+    } in[TNI_MAX_VIEWS], out[TNI_MAX_VIEWS];
+    struct {
+        int32_t from, to;      /* dimensions; -1: a size of 1 */
+        int64_t begin, length; /* of the whole: how many elements it has */
+    } windows[TNI_WINDOWS];
 } tni_domain;
 
+/* What a size of the formula comes to in a call. */
+tn_status tni_size_in(const tni_fuse *formula, const tn_call *call, const int64_t *dims, const tni_size *size,
+                      int64_t *made);
+/* domain_parts.c: what windows come to, now that the dimensions of arguments are known; `first` of each item. */
+tn_status tni_place_windows(const tni_fuse *formula, const tn_call *call, const int32_t *first, tni_domain *domain);
+/* Sizes of tensors may be unknown, -1: each stands for any size but 1, in every tensor of the call. */
 tn_status tni_make_domain(const tni_fuse *formula, const tn_call *call, tni_domain *domain);
+/* Makes one of dimensions that lie together in every argument and that all reductions along items go along together:
+ * rows are longer then, and what went along several of their dimensions goes along one. */
+void tni_merge_domain(const tni_fuse *formula, tni_domain *domain);
 /* An argument of the call that is a list, for how many tensors there are and how large they are. */
 const tn_slot *tni_list_of(const tni_fuse *formula, const tn_call *call);
 /* The graph of a call whose arguments lie so. */
@@ -54,11 +72,16 @@ void tni_mask_strides(const tni_domain *domain, uint32_t mask, int64_t *strides)
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 /* Memory that a pass reads or writes. */
-typedef enum tni_where { TNI_FROM_CALL_IN, TNI_FROM_CALL_OUT, TNI_FROM_WORKSPACE } tni_where;
+typedef enum tni_where {
+    TNI_FROM_CALL_IN,
+    TNI_FROM_CALL_OUT,
+    TNI_FROM_WORKSPACE,
+    TNI_FROM_PLACE /* there is none: the value of an element is how far its strides lead, in i64 */
+} tni_where;
 typedef struct tni_memory {
     uint8_t where;
     int32_t index;  /* input or output */
-    int64_t offset; /* bytes into the workspace */
+    int64_t offset; /* bytes into the workspace, or from where the argument begins */
     tn_type type;
     bool list;                        /* one tensor for each part of the row */
     int64_t strides[TN_MAX_RANK + 1]; /* over the pass's dimensions, the last one along a row; in elements */
@@ -103,7 +126,7 @@ typedef struct tni_program {
     int64_t *counts; /* sizes that the formula computes with: arguments of what is compiled, not part of it */
 } tni_program;
 
-/* Where memory begins, of tensor `part` of a list. */
+/* Where memory begins (NULL where there is none), of tensor `part` of a list. */
 char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t part);
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */

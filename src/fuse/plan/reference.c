@@ -106,6 +106,17 @@ static void draw(const evaluation *e, const tni_gnode *node, uint32_t mask, doub
     }
 }
 
+/* Positions along some of the dimensions, those of `along`. */
+static void number(const evaluation *e, uint32_t mask, uint32_t along, double *to) {
+    int64_t strides[TN_MAX_RANK] = {0};
+    tni_mask_strides(&e->domain, along & mask, strides);
+    walk w = walk_over(e, mask);
+    walk_strides(&w, 0, strides);
+    for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
+        for (int64_t j = 0; j < w.n; j++) to[i + j] = (double)(w.at[0] + j * w.by[0]);
+    }
+}
+
 static void add_to(const tni_gnode *node, double *sum, double x) {
     if (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) {
         bool better = node->op == TNI_P_RMAX ? x > *sum : x < *sum;
@@ -127,6 +138,33 @@ static void gather(const evaluation *e, const tni_gnode *node, uint32_t mask, do
     walk_value(&w, 0, mask);
     for (int64_t i = 0; i < w.count; i += w.n, walk_next(&w)) {
         for (int64_t j = 0; j < w.n; j++) add_to(node, &to[w.at[0] + j * w.by[0]], x[i + j]);
+    }
+}
+
+/* Where element i of a value that has the dimensions in `mask` lies along dimension d. */
+static int64_t index_of(const evaluation *e, uint32_t mask, int64_t i, int dim) {
+    for (int d = e->domain.n_dims - 1; d > dim; d--) i /= mask >> d & 1 ? e->domain.size[d] : 1;
+    return dim >= 0 && mask >> dim & 1 ? i % e->domain.size[dim] : 0;
+}
+
+/* Element i of a value with `mask` as an element of one with `of`, which lies at `at` along dimension `dim`. */
+static int64_t element_of(const evaluation *e, uint32_t mask, int64_t i, uint32_t of, int dim, int64_t at) {
+    int64_t element = 0;
+    for (int d = 0; d < e->domain.n_dims; d++) {
+        if (of >> d & 1) element = element * e->domain.size[d] + (d == dim ? at : index_of(e, mask, i, d));
+    }
+    return element;
+}
+
+static void compute_part(const evaluation *e, const tni_gnode *node, uint32_t mask, double *to) {
+    const int from = e->domain.windows[node->kind].from, dim = e->domain.windows[node->kind].to;
+    const int64_t begin = e->domain.windows[node->kind].begin, length = e->domain.windows[node->kind].length;
+    for (int64_t i = 0; i < tni_mask_count(&e->domain, mask); i++) {
+        const int64_t at = index_of(e, mask, i, dim);
+        const int64_t of = node->op == TNI_P_TAKE ? begin + at : node->op == TNI_P_FLIP ? length - 1 - at : at;
+        const int32_t arg = node->arg[node->op == TNI_P_JOIN && at >= begin];
+        const bool there = of >= 0 && of < length;
+        to[i] = there ? e->values[arg][element_of(e, mask, i, e->masks[arg], from, of)] : 0;
     }
 }
 
@@ -165,10 +203,14 @@ static void evaluate(const evaluation *e, const tni_gnode *node, uint32_t mask, 
     case TNI_P_CONST: to[0] = node->value; return;
     case TNI_P_INPUT: read_input(e, node, mask, to); return;
     case TNI_P_RAND: draw(e, node, mask, to); return;
+    case TNI_P_INDEX:
+    case TNI_P_INDEX_IN: number(e, mask, tni_reduced_mask(&e->domain, node->kind, mask), to); return;
     case TNI_P_COUNT: to[0] = (double)count_of(e, node); return;
     default: break;
     }
-    if (tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO) {
+    if (tni_is_part(node->op)) {
+        compute_part(e, node, mask, to);
+    } else if (tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO) {
         gather(e, node, mask, to);
     } else {
         compute(e, node, mask, to);
@@ -223,6 +265,8 @@ static tn_status run(evaluation *e) {
 }
 
 tn_status tni_fuse_reference(const tni_fuse *f, const tn_call *call) {
+    if (f->steps)
+        return tn_fail(TN_UNSUPPORTED, "%s: calls operators of the table, and runs in steps", f->contract->name);
     evaluation *e = tni_calloc(1, sizeof *e);
     if (!e) return TN_NO_MEMORY;
     e->f = f;

@@ -1,4 +1,4 @@
-/* Arithmetic, element by element. */
+/* Arithmetic: element by element, and what BLAS has of whole tensors. */
 #include "family.h"
 
 static const tn_sample unary[] = {
@@ -53,6 +53,19 @@ const tn_op tni_ops_arithmetic[] = {
             .doc = "x to the power of exponent.",
             SAMPLES({"s=[7] x>0 exponent=2.5"}, {"s=[4, 33] exponent=3.0"}, {"s=[4, 33] x>0 exponent=-0.5"},
                     {"s=[0, 5] exponent=2.0"}, {"s=[4096, 4096] x>0 exponent=1.5", .bench = true})),
+    FORMULA("select(cond: bool[~*s], a: T[~*s], b: T[~*s]) -> y: T[*s]", "where(cond, a, b)", .autocast = "widest",
+            .doc = "a where cond holds, b elsewhere.",
+            SAMPLES({"s=[7]"}, {"s=[4, 33] cond=[33]"}, {"s=[4, 33] cond=[4, 1] a=[] b=[33]"}, {"s=[0, 5]"},
+                    {"s=[4096, 4096]", .bench = true})),
+    FORMULA("dot(x: T[n], y: T[n]) -> z: T[]", "sum(x * y)", .autocast = "widest",
+            .doc = "The sum of x * y, added up in f32 at least.",
+            SAMPLES({"n=7"}, {"n=1"}, {"n=0"}, {"n=5000"}, {"n=100003"}, {"n=16777216", .bench = true})),
+    FORMULA("axpy(x: T[*s], y: T[*s], alpha: acc(T)[]) -> z: T[*s]", "alpha * x + y", .autocast = "widest",
+            .doc = "alpha * x + y.",
+            SAMPLES({"s=[7]"}, {"s=[4, 33]"}, {"s=[0, 5]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true})),
+    FORMULA("nrm2(x: T[*s]) -> z: T[]", "norm(x)", .autocast = "32",
+            .doc = "The root of the sum of squares, added up in f32 at least; the gradient at 0 is 0.",
+            SAMPLES({"s=[7]"}, {"s=[4, 33]"}, {"s=[0]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true})),
     FORMULA("lerp(x: T[~*s], end: T[~*s], weight: T[~*s]) -> y: T[*s]",
             "x + weight * (end - x) if abs(weight) < 0.5 else end - (1 - weight) * (end - x)", .autocast = "widest",
             .doc = "From x (weight 0) to end (weight 1).",

@@ -1,5 +1,5 @@
-/* Losses of two tensors of one shape, and cosine_similarity; cross_entropy, which has kernels of its own, is in
- * src/ops/loss. */
+/* Losses of two tensors of one shape, and cosine_similarity; cross_entropy of class indices, which has kernels of its
+ * own, is in src/ops/loss. */
 #include "family.h"
 
 #define LOSS(name, more) #name "(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean'" more ") -> loss: acc(T)[]"
@@ -34,6 +34,21 @@ const tn_op tni_ops_losses[] = {
     FORMULA(LOSS(kl_div, ""), "t = target * (log(target) - x) if target != 0 else -target * x; " REDUCED,
             .autocast = "32", .doc = "Kullback-Leibler divergence of the logarithms x from the probabilities target.",
             .samples = probabilities),
+    FORMULA("soft_cross_entropy(x: T[*r, v], target: T[*r, v], weight: W[v]?, reduction: 'mean'|'sum' = 'mean', "
+            "label_smoothing: float = 0.0, z_loss: float = 0.0) -> loss: acc(T)[] "
+            "where label_smoothing >= 0, label_smoothing <= 1",
+            /* The smoothing is part of the target: without any, target * 1 + 0 is the target. */
+            "lse = logsumexp(x, -1); p = lse - x; q = p * weight if has(weight) else p; "
+            "smooth = target * (1 - label_smoothing) + label_smoothing / count(x, -1); "
+            "t = sum(q * smooth, -1) + z_loss * lse * lse; " REDUCED,
+            .autocast = "32",
+            .doc = "The cross entropy of logits x with class probabilities, plus z_loss * lse^2 per row; 'mean' is "
+                   "that over the rows.",
+            SAMPLES({"r=[5] v=10 target>0"}, {"r=[] v=7 target>0 reduction='sum'"},
+                    {"r=[2, 3] v=33 target>0 weight weight>0"},
+                    {"r=[4] v=17 target>0 weight weight>0 label_smoothing=0.1 z_loss=0.01 W=f32"},
+                    {"r=[3] v=5000 target>0 label_smoothing=0.2 reduction='sum'"},
+                    {"r=[8192] v=1000 target>0", .bench = true})),
     FORMULA("cosine_similarity(x: T[*r, c], y: T[*r, c], eps: float = 1e-8) -> z: T[*r]",
             "sum(x * y, -1) / (max(sqrt(sum(x * x, -1)), eps) * max(sqrt(sum(y * y, -1)), eps))", .autocast = "32",
             .doc = "The cosine of the angle between the rows of x and y, whose norms count as eps at least.",

@@ -10,8 +10,10 @@
 #include "ops/elements.h"
 
 TNI_CPU_DECLARE(cross_entropy)
+TNI_CPU_DECLARE(cross_entropy_inplace)
 TNI_CPU_DECLARE(cross_entropy_grad)
 TNI_CUDA_DECLARE(cross_entropy)
+TNI_CUDA_DECLARE(cross_entropy_inplace)
 TNI_CUDA_DECLARE(cross_entropy_grad)
 
 tn_status tni_cross_entropy_bad_target(const tn_call *call, int64_t row, int64_t value) {
@@ -93,6 +95,13 @@ static tn_status cross_entropy_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
+/* An element of x is read for the last time when its gradient is made. */
+static tn_status cross_entropy_inplace_ref(const tn_call *call, void *state) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return cross_entropy_ref(&as.call, state);
+}
+
 /* dx = gx * dloss; dloss is one number, or with reduction 'none' one per row */
 static tn_status cross_entropy_grad_ref(const tn_call *call, void *state) {
     (void)state;
@@ -110,6 +119,14 @@ static const tn_kernel cross_entropy_kernels[] = {
     TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, cross_entropy, 0, tni_cross_entropy_cuda_accepts,
                          .workspace = tni_cross_entropy_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = cross_entropy_ref},
+    {0},
+};
+
+static const tn_kernel cross_entropy_inplace_kernels[] = {
+    TNI_CPU_KERNELS(cross_entropy_inplace, .flags = TN_STRIDED),
+    TNI_STRIDED_OR_DENSE(TNI_CUDA_KERNEL, cross_entropy_inplace, 0, tni_cross_entropy_inplace_cuda_accepts,
+                         .workspace = tni_cross_entropy_inplace_cuda_workspace),
+    {.name = "ref", .device = TN_CPU, .run = cross_entropy_inplace_ref},
     {0},
 };
 
@@ -146,6 +163,22 @@ static const tn_sample cross_entropy_samples[] = {
     {0},
 };
 
+static const tn_sample cross_entropy_inplace_samples[] = {
+    {"r=[5] v=10 target<v"},
+    {"r=[] v=7 target<v reduction='sum'"},
+    {"r=[4, 3] v=17 target<v reduction='none'"},
+    {"r=[9] v=3 target<v ignore_index=1"},
+    {"r=[12] v=65 target<v weight weight>0 ignore_index=2 label_smoothing=0.1"},
+    {"r=[150] v=3 target<v"},
+    {"r=[2] v=50257 target<v"},
+    {"r=[3] v=40960 target<v label_smoothing=0.1 z_loss=0.01"},
+    {"r=[40] v=2048 target<v target=i32 ignore_index=7"},
+    {"r=[0] v=5 target<v reduction='sum'"},
+    {"r=[8192] v=1000 target<v", .bench = true},
+    {"r=[256] v=50257 target<v", .bench = true},
+    {0},
+};
+
 static const tn_sample cross_entropy_grad_samples[] = {
     {"r=[5] v=10"},
     {"r=[] v=7"},
@@ -170,6 +203,16 @@ const tn_op tni_ops_cross_entropy[] = {
         .autocast = "32",
         .kernels = cross_entropy_kernels,
         .samples = cross_entropy_samples,
+    },
+    {
+        .signature = "cross_entropy_inplace(x: T[*r, v]!, target: i32|i64[*r], weight: f32[v]?, "
+                     "ignore_index: int = -100, label_smoothing: float = 0.0, z_loss: float = 0.0, "
+                     "reduction: 'mean'|'sum'|'none' = 'mean') "
+                     "-> loss: acc(T)[*r if reduction == 'none' else], lse: acc(T)[*r] "
+                     "where label_smoothing >= 0, label_smoothing <= 1",
+        .doc = "cross_entropy, whose gradient takes the place of the logits x.",
+        .kernels = cross_entropy_inplace_kernels,
+        .samples = cross_entropy_inplace_samples,
     },
     {
         .signature = "cross_entropy_grad(gx: T[*r, v], dloss: acc(T)[*r if reduction == 'none' else], "

@@ -164,6 +164,12 @@ template <class T> TN_DEVICE aim<T> aim_at(const tni_cross_entropy &p, const T *
     return a;
 }
 
+/* Where gx is x, the logit is there before others of the row can have overwritten it: they wait for this thread in
+ * join_row. */
+template <class T> TN_DEVICE void settle(const tni_cross_entropy &p, const aim<T> &a) {
+    if (p.gx == p.x) pin(a.logit());
+}
+
 /* gx[j] = by * e[j] - less * weight[j] with e[j] = exp(x[j] - most), and at the target `aimed` less: there it is put
  * together from what is left of 1 and the rest, because the two may nearly cancel. */
 template <class A> struct slope {
@@ -366,6 +372,7 @@ TN_DEVICE void cross_entropy_held(const tni_cross_entropy &p) {
     look_at<T>(p, share, team.all(), parity, 0, n, slot);
     const bool holds = target >= 0 && Share::holds(target, team.all(), parity);
     const aim<T> a = aim_at(p, x, target, team.thread == 0 || holds);
+    settle(p, a);
     partial<A, SMOOTH> known = join_row(slot, parity, team, shared);
     share.forget();
     if (there && team.thread == 0) write_loss(p, row(), known, a);
@@ -433,6 +440,7 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_cluste
         const int target = (int)aimed_at(p, wanted.value(p)), mine = target - first;
         const bool holds = target >= 0 && (u32)mine < (u32)n && Share::holds(mine, g, parity);
         const aim<T> a = aim_at(p, x - first, target, is_first || holds);
+        settle(p, a);
         partial<A, SMOOTH> known = join_row(slot, parity, team, shared[turn % 2].piece);
         fetch(row + clusters); /* join_row has a barrier: all have taken their shares out of the copy */
         known = join_pieces(known, p.cluster, shared[turn % 2], turn / 2 % 2);
@@ -466,6 +474,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_split(
     Share now;
     now.load(x + begin, tile_at(begin), g);
     if (p.cluster > 1) begin_pieces(shared);
+    if (p.partials && begin == 0 && threadIdx.x == 0)
+        ((T *)p.aimed)[row] = aim_at(p, x, aimed_at(p, target_of(p, row)), true).raw;
     for (i64 first = begin; first < end; first += TILE) {
         Share next;
         known tile[1];
@@ -495,7 +505,8 @@ template <bool SMOOTH, class T, class Share> TN_DEVICE void cross_entropy_write(
     const i64 row = blockIdx.x / p.writers, begin = (i64)(blockIdx.x % p.writers) * p.split;
     const i64 end = min(begin + p.split, p.rows.n);
     const T *x = (const T *)p.x + row_in(p, row, CROSS_ENTROPY_X);
-    const aim<T> a = aim_at(p, x, aimed_at(p, target_of(p, row)), true);
+    aim<T> a = aim_at(p, x, aimed_at(p, target_of(p, row)), false);
+    a.raw = ((const T *)p.aimed)[row];
     const row_team team = {(int)threadIdx.x, 0, TNI_ROW_BLOCK};
     const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
     known all[1] = {known::none()};

@@ -34,6 +34,7 @@ typedef struct tni_cross_entropy {
     tni_cross_entropy_sums *sums;
     void *losses;   /* (rows), where they are added up */
     void *partials; /* (rows, splits) of struct partial; NULL: the pieces of a row are a cluster */
+    void *aimed; /* (rows), where rows are split: the logits of the targets. gx may be x, which is then overwritten */
     long long weight_step, ignore_index;
     tni_number hard, soft, z; /* 1 - label_smoothing, label_smoothing / v, z_loss */
     int wide_target;          /* i64, else i32 */

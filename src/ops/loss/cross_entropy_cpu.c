@@ -1,6 +1,7 @@
 /* cross_entropy, vectorised. A row of logits is read from memory once: its largest value, the sum of exponentials, then
  * the loss and, where it is wanted, the gradient come from cache. The exponentials wait for their sum in gx, or in a
- * buffer for the 16-bit types and rows that do not lie together; what does not fit there is computed twice.
+ * buffer for the 16-bit types, rows that do not lie together and a gx that is x; what does not fit there is computed
+ * twice.
  *
  * With m the largest logit and d = log(sum(exp(x - m))), log p[j] = x[j] - m - d: no large numbers cancel.
  *
@@ -28,6 +29,7 @@ typedef struct job {
     double unit;          /* what gx is multiplied by: 1, or 1 / divisor of the mean */
     tni_rows rows;
     bool together; /* rows have stride 1 */
+    bool in_place; /* gx is x: a row is whole until its loss is known */
     int64_t chunk; /* rows of a chunk */
     double *sums;  /* (chunks) */
 } job;
@@ -53,11 +55,11 @@ static real gather_scores(const spans *s, const void *x, int64_t step, int64_t i
 
 /* A row that lies together. gx: where the exponentials are left if they can be; NULL: not wanted. */
 static row_sum sum_row(const spans *s, const void *x, void *gx, int64_t v, real *buffer) {
-    const bool in_buffer = gx && !s->native && v <= SPAN;
+    const bool in_buffer = gx && (!s->native || x == gx) && v <= SPAN;
     const real shift = shift_of(in_buffer ? s->scores(x, NULL, buffer, v, 1) : s->max(x, v, 1));
-    const real sum = in_buffer         ? TNI_CPU(span_exp)(buffer, buffer, v, 1, shift)
-                     : gx && s->native ? TNI_CPU(span_exp)(x, gx, v, 1, shift)
-                                       : s->sum(x, v, 1, shift);
+    const real sum = in_buffer                    ? TNI_CPU(span_exp)(buffer, buffer, v, 1, shift)
+                     : gx && s->native && x != gx ? TNI_CPU(span_exp)(x, gx, v, 1, shift)
+                                                  : s->sum(x, v, 1, shift);
     return (row_sum){shift, log((double)sum * (double)V_EXP_UNSCALE), sum, in_buffer};
 }
 
@@ -111,10 +113,11 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
     const int64_t v = j->rows.n, step = j->rows.step[ROW_X];
     const double hard = j->hard * weight_at(j, target), lse = sum->shift + sum->log_sum;
     const double all = hard + j->soft * j->weights + 2 * j->z * lse;
+    const double x_target = (double)r_load(j->type, x, target * step); /* before gx, which may be x, is written */
     const real by = (real)(all * j->unit / sum->sum), less = (real)(j->soft * j->unit), shift = (real)sum->shift;
     if (sum->in_buffer) {
         write_grad(j, s, buffer, gx, 0, v, by, less);
-    } else if (j->together && s->native) {
+    } else if (j->together && s->native && !j->in_place) {
         write_grad(j, s, gx, gx, 0, v, by, less);
     } else if (j->together && less == 0) {
         s->exp(x, gx, v, 1, shift, by);
@@ -126,8 +129,7 @@ static void grad_row(const job *j, const spans *s, const void *x, void *gx, int6
             write_grad(j, s, buffer, gx, i, n, by, less);
         }
     }
-    const real x_target = r_load(j->type, x, target * step);
-    const double p = exp(((double)x_target - sum->shift) - sum->log_sum);
+    const double p = exp((x_target - sum->shift) - sum->log_sum);
     const real at_target = (real)((all * p - j->soft * weight_at(j, target) - hard) * j->unit);
     s->scatter(&at_target, span_at(s, gx, target * j->rows.step[ROW_GX]), 1, 1);
 }
@@ -263,6 +265,7 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
         .rows = tni_rows_of(views, ROW_VIEWS, a.x->ndim - 1),
         .sums = sums,
     };
+    j.in_place = a.gx && a.gx->data == a.x->data;
     j.together = j.rows.step[ROW_X] == 1 && (!a.gx || j.rows.step[ROW_GX] == 1);
     TN_TRY(check_targets(call, &j, &divisor));
     j.unit = mean ? 1 / divisor : 1;
@@ -274,4 +277,10 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
     if (mean) total /= divisor;
     if (!each) *(real *)a.loss->data = (real)total;
     return TN_OK;
+}
+
+tn_status TNI_CPU(cross_entropy_inplace)(const tn_call *call, void *state) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return TNI_CPU(cross_entropy)(&as.call, state);
 }

@@ -7,6 +7,7 @@
 
 _Static_assert((int)REDUCE_MEAN == CROSS_ENTROPY_MEAN && (int)REDUCE_NONE == CROSS_ENTROPY_NONE, "as kernels see it");
 
+static const char UNIT[] = "cross_entropy"; /* the file of the forward kernels, which cross_entropy_inplace has too */
 enum { GRAD_BLOCK = 256, GRAD_BLOCKS_PER_SM = 8 };
 enum { WALKED = 131072 };   /* bytes of a row that a block walks through, where no gradient is wanted */
 enum { SHORT_BLOCK = 128 }; /* fewest threads of a block, where a row needs fewer */
@@ -83,10 +84,11 @@ static held_plan held_plan_of(tn_type type, int64_t n, bool with_gradient) {
     return plan;
 }
 
-/* ---- workspace: sums over all rows, the losses of the rows, and what is found out of pieces of rows -------------- */
+/* ---- workspace: sums over all rows, the losses of the rows, what is found out of pieces of rows, and the logits of
+ * targets ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct room {
-    size_t losses, partials, bytes; /* offsets; all of it */
+    size_t losses, partials, aimed, bytes; /* offsets; all of it */
 } room;
 
 static room room_of(const cross_entropy_args *a, const tni_rows *rows) {
@@ -98,7 +100,8 @@ static room room_of(const cross_entropy_args *a, const tni_rows *rows) {
     const int64_t losses = is_reduced(a) ? rows->count : 0;
     room r = {.losses = is_reduced(a) ? sizeof(tni_cross_entropy_sums) : 0};
     r.partials = (size_t)round_up((int64_t)r.losses + losses * (int64_t)size, 64);
-    r.bytes = r.partials + (size_t)pieces * 4 * size;
+    r.aimed = r.partials + (size_t)pieces * 4 * size;
+    r.bytes = r.aimed + (pieces ? (size_t)rows->count * tn_type_size(type) : 0);
     return r;
 }
 
@@ -137,12 +140,12 @@ static tn_status find_split(const tn_call *call, tn_type type, forward_state *s)
 /* No gradient is wanted: the blocks of a cluster walk through a row, each through a piece of it. */
 static tn_status find_walked(const tn_call *call, tn_type type, forward_state *s) {
     const int64_t size = (int64_t)tn_type_size(type), tile = TNI_ROW_BLOCK * 64 / size;
-    const int64_t most = tni_row_clustered(call, call->name), wanted = ceil_div(s->p.rows.n * size, WALKED);
+    const int64_t most = tni_row_clustered(call, UNIT), wanted = ceil_div(s->p.rows.n * size, WALKED);
     s->p.cluster = s->p.splits = (int)min(wanted, most);
     s->p.split = round_up(ceil_div(s->p.rows.n, s->p.splits), tile);
     s->first = (tn_launch){
         .grid = (uint32_t)(s->p.rows.count * s->p.splits), .block = TNI_ROW_BLOCK, .cluster = (uint32_t)s->p.splits};
-    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_split_p_%s", tn_type_name(type)));
+    TN_TRY(tni_cuda_find(call, &s->first, UNIT, "cross_entropy_split_p_%s", tn_type_name(type)));
     return fits(call, s) ? TN_OK : find_split(call, type, s);
 }
 
@@ -167,8 +170,8 @@ static tn_status find_clusters(const tn_call *call, tn_type type, const held_pla
     s->first = (tn_launch){.block = (uint32_t)plan->threads,
                            .cluster = (uint32_t)plan->cluster,
                            .shared = s->fetched ? (uint32_t)(plan->split * size + 16) : 0,
-                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
-    TN_TRY(tni_cuda_find(call, &s->first, call->name, "cross_entropy_cluster_%c%d_%s", plan->piece, plan->words,
+                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, UNIT)};
+    TN_TRY(tni_cuda_find(call, &s->first, UNIT, "cross_entropy_cluster_%c%d_%s", plan->piece, plan->words,
                          tn_type_name(type)));
     if (tn_cuda_occupancy(call, &s->first, &at_once) != TN_OK || at_once <= 0) return find_split(call, type, s);
     s->first.grid = (uint32_t)(min(s->p.rows.count, at_once) * plan->cluster);
@@ -184,9 +187,9 @@ static tn_status find_held(const tn_call *call, tn_type type, bool reduced, cons
     s->p.row_shift = s->p.block_rows > 1 ? __builtin_ctz((unsigned)plan->threads) : 16;
     s->first = (tn_launch){.grid = (uint32_t)ceil_div(count, s->p.block_rows),
                            .block = (uint32_t)(s->p.block_rows * plan->threads),
-                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, call->name)};
+                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, UNIT)};
     if (alone) s->divisor.grid = s->total.grid = 0;
-    return tni_cuda_find(call, &s->first, call->name, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
+    return tni_cuda_find(call, &s->first, UNIT, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
                          plan->words, tn_type_name(type));
 }
 
@@ -194,21 +197,21 @@ static tn_status find_rows(const tn_call *call, tn_type type, bool reduced, forw
     const held_plan plan = held_plan_of(type, s->p.rows.n, s->p.gx);
     if (s->p.rows.count == 0) return TN_OK;
     if (plan.cluster > 1 && plan.piece == 'p' && !s->p.gx) return find_walked(call, type, s);
-    if (plan.cluster > tni_row_clustered(call, call->name)) return find_split(call, type, s);
+    if (plan.cluster > tni_row_clustered(call, UNIT)) return find_split(call, type, s);
     return plan.cluster > 1 ? find_clusters(call, type, &plan, s) : find_held(call, type, reduced, &plan, s);
 }
 
 /* The sums over all rows: by one block, or where there are very many rows by a cluster. */
 static tn_status find_sums(const tn_call *call, tn_type type, forward_state *s) {
-    const int64_t count = s->p.rows.count, most = min(tni_row_clustered(call, call->name), CROSS_ENTROPY_PARTS);
+    const int64_t count = s->p.rows.count, most = min(tni_row_clustered(call, UNIT), CROSS_ENTROPY_PARTS);
     const int64_t parts = max(min(ceil_div(count, SUMMED), most), 1);
     s->p.part_rows = ceil_div(count, parts);
     s->divisor = s->total = (tn_launch){
         .grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK, .cluster = (uint32_t)parts};
-    s->total.programmatic = count > 0 && tni_cuda_has_90(call, call->name);
+    s->total.programmatic = count > 0 && tni_cuda_has_90(call, UNIT);
     if (!s->p.gx || s->p.reduction != REDUCE_MEAN) s->divisor.grid = 0;
-    TN_TRY(tni_cuda_find(call, &s->divisor, call->name, "cross_entropy_divisor"));
-    return tni_cuda_find(call, &s->total, call->name, "cross_entropy_total_%s", type == TN_F64 ? "f64" : "f32");
+    TN_TRY(tni_cuda_find(call, &s->divisor, UNIT, "cross_entropy_divisor"));
+    return tni_cuda_find(call, &s->total, UNIT, "cross_entropy_total_%s", type == TN_F64 ? "f64" : "f32");
 }
 
 static tn_status fill(const tn_call *call, void *state) {
@@ -252,10 +255,37 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     p.sums = (tni_cross_entropy_sums *)workspace;
     p.losses = workspace + s->room.losses;
     p.partials = s->second.grid ? workspace + s->room.partials : NULL;
+    p.aimed = workspace + s->room.aimed;
     TN_TRY(tn_cuda_launch(call, &s->divisor, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->second, (void *[]){&p}));
     return tn_cuda_launch(call, &s->total, (void *[]){&p});
+}
+
+/* ---- cross_entropy_inplace: its kernels are those of cross_entropy ----------------------------------------------- */
+
+bool tni_cross_entropy_inplace_cuda_accepts(const tn_call *call) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return tni_cross_entropy_cuda_accepts(&as.call);
+}
+
+size_t tni_cross_entropy_inplace_cuda_workspace(const tn_call *call) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return tni_cross_entropy_cuda_workspace(&as.call);
+}
+
+tn_status tni_cross_entropy_inplace_cuda_prepare(const tn_call *call, void **state) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return tni_cross_entropy_cuda_prepare(&as.call, state);
+}
+
+tn_status tni_cross_entropy_inplace_cuda_run(const tn_call *call, void *state) {
+    cross_entropy_inplace_call as;
+    as_cross_entropy(call, &as);
+    return tni_cross_entropy_cuda_run(&as.call, state);
 }
 
 /* ---- cross_entropy_grad ------------------------------------------------------------------------------------------ */

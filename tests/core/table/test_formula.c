@@ -170,6 +170,17 @@ static void test_graph_json(void) {
     json = tn_fuse_graph_json(op, (tn_type[]){TN_F64, TN_NO_TYPE}, (int32_t[]){2, 0}, "");
     CHECK_ROW(json && !strstr(json, "\"+\"") && strstr(json, "{\"node\": -1"), "%s", json ? json : tn_last_error());
     tn_free(json);
+    json = tn_fuse_graph_json(tn_find("mean"), (tn_type[]){TN_F32}, (int32_t[]){4}, "axes=[-1, 1] keepdim=true ");
+    CHECK_ROW(json && strstr(json, "\"over\": [1, 3]") && strstr(json, "\"dims\": [0, -1, 2, -1]}"), "%s",
+              json ? json : tn_last_error());
+    tn_free(json);
+    json = tn_fuse_graph_json(tn_find("group_norm"), (tn_type[]){TN_F32, TN_F32, TN_NO_TYPE}, (int32_t[]){3, 1, 0},
+                              "groups=3");
+    CHECK_ROW(json && strstr(json, "{\"inputs\": [[0, 1, 1, 2], [-1, 0, 0, -1]") &&
+                  strstr(json, "\"sizes\": [-1, 3, -1, -1]") && strstr(json, "\"over\": [2, 3]"),
+              "%s", json ? json : tn_last_error());
+    tn_free(json);
+    CHECK(!tn_fuse_graph_json(tn_find("mean"), (tn_type[]){TN_F32}, (int32_t[]){4}, "axes=[1, 3 keepdim=true"));
     CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_F64}, (int32_t[]){2, 1}, ""));
     CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_F32}, (int32_t[]){2, 2}, ""));
     CHECK(!tn_fuse_graph_json(op, (tn_type[]){TN_F32, TN_NO_TYPE}, (int32_t[]){2, 0}, "j=1"));

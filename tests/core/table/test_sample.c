@@ -44,6 +44,11 @@ static const char *describe(const tni_contract *c, const tni_case *k) {
     "-> y: T[n, k, (h + 2*pad - p) / stride + 1, (w + 2*pad - q) / stride + 1] where c % groups == 0"
 #define CONCAT "concat<T: any>(xs: [T[*s]], axis: axis = 0) -> y: T[concat(*s, axis)]"
 #define MATMUL "matmul(a: T[*p, m, k], b: T[*q, k, n]) -> y: T[broadcast(*p, *q), m, n]"
+#define INDEX_SELECT "index_select<T: any>(x: T[*s], index: i32|i64[n], axis: axis = 0) -> y: T[resize(*s, axis, n)]"
+#define INDEX_ADD                                                                                \
+    "index_add(dy: T[resize(*shape, axis, n)], index: i32|i64[n], shape: ints, axis: axis = 0) " \
+    "-> dx: T[*shape]"
+#define ONE_HOT "one_hot(index: i32|i64[*s], classes: int) -> y: i64[*s, classes] where classes >= 0"
 #define PERMUTE "permute<T: any>(x: T[*s], dims: ints) -> y: T[permute(*s, dims)]"
 #define SPMV "spmv<I: i32 i64>(values: T[nnz], col: I[nnz], row: I[m + 1], x: T[n]) -> y: T[m]"
 #define NORM_STEP "step(p: T[*s]!, g: G[*s], var: f32[*s], lr: f32[]) -> y: T[*s]"
@@ -74,6 +79,10 @@ static const struct {
     {CONCAT, "xs=[[2, 3], [2, 0], [2, 1]] axis=1", TN_F32, "xs f32[2,3]; xs f32[2,0]; xs f32[2,1]; axis"},
     {MATMUL, "p=[2, 1] q=[5] m=3 k=4 n=6", TN_F32, "a f32[2,1,3,4]; b f32[5,4,6]"},
     {PERMUTE, "s=[2, 3, 4] dims=[2, 0, 1]", TN_F32, "x f32[2,3,4]; dims"},
+    {INDEX_SELECT, "s=[4, 9] n=5 axis=1 index<s[axis]", TN_F32, "x f32[4,9]; index i64[5]<9; axis"},
+    {INDEX_SELECT, "s=[4, 9] n=5 axis=-2 index<s[axis]", TN_F32, "x f32[4,9]; index i64[5]<4; axis"},
+    {INDEX_ADD, "shape=[4, 9] n=5 axis=1 index<shape[axis]", TN_F32, "dy f32[4,5]; index i64[5]<9; shape; axis"},
+    {ONE_HOT, "s=[4] classes=7 index<classes", TN_NO_TYPE, "index i64[4]<7; classes"},
     {SPMV, "nnz=9 m=4 n=5 col<n", TN_F32, "values f32[9]; col i64[9]<5; row i64[5]; x f32[5]"},
     {SPMV, "nnz=9 m=4 n=5 I=i32", TN_F32, "values f32[9]; col i32[9]; row i32[5]; x f32[5]"},
     {SPMV, "nnz=9 m=4 n=5 col<n row=offsets(nnz)", TN_F32,
@@ -109,7 +118,7 @@ static const struct {
     {LAYER_NORM, "r=[2] c=4 W=f31", "no such type"},
     {LAYER_NORM, "r=[2] c=4 delta", "nothing is named 'delta'"},
     {LAYER_NORM, "r=[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1] c=2", "dimensions"},
-    {CROSS_ENTROPY, "r=[5] v=10 target<w", "expected a number or a dimension"},
+    {CROSS_ENTROPY, "r=[5] v=10 target<w", "expected a number, a dimension, an int attribute or s[axis]"},
     {CROSS_ENTROPY, "r=[5] v=0 target<v", "nothing below 0"},
     {CROSS_ENTROPY, "r=[5] v=10 goal<v", "no input"},
     {SPMV, "nnz=9 m=4 n=5 col=unique", "say col<n, too"},

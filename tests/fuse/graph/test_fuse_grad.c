@@ -279,6 +279,32 @@ static const char *const rows[][2] = {
      "2,3,2,2 3 2"},
     {"f(x: T[n, c], b: T[c]) -> y: T[c] : sum(x * x, axis=n) * b", "3,4 4"},
     {"f(x: T[n, c], b: T[c]) -> y: T[n] : sum(x, c) * sum(b, c)", "3,4 4"},
+    /* dimensions that no argument has all of */
+    {"f(a: T[n, d], b: T[m, d]) -> y: T[n, m] : sum((a - b) ** 2, d)", "3,4 2,4"},
+    {"f(a: T[n], b: T[m]) -> y: T[], z: T[m] : y = sum(sin(a * b)); z = b * sum(a * a)", "3 4"},
+    {"f(x: T[n, c, s], style: T[n, c, t]) -> y: T[n, c, s] : (x - mean(x, s)) * rsqrt(var(x, s) + 0.1) * std(style, t) "
+     "+ mean(style, t)",
+     "2,2,4 2,2,3"},
+    {"f(x: T[n, *s], style: T[n, *t]) -> y: T[n, *s], z: T[n] : y = x * max(style, t); z = sum(x * x, s)", "2,2,2 2,3"},
+    {"f(q: T[n, d], k: T[m, d], v: T[m, e]) -> o: T[n, e] : o = sum(softmax(sum(q * k, d), axis=m) * v, m)",
+     "3,2 4,2 4,3"},
+    {"f(x: T[n, n], b: T[n]) -> y: T[n, n], z: T[n] : y = softmax(x, axis=1) * b; z = sum(x * x, axis=1)", "3,3 3"},
+    /* parts */
+    {"f(x: T[n, c]) -> y: T[n - 1, c], z: T[n, c - 1] : y = x[1:] * x[:-1]; z = x[..., 1:] * sin(x[:, :-1])", "3,4"},
+    {"rope(x: T[*r, t, d], p: T[t, d], q: T[t, d]) -> y: T[*r, t, d] : x * p + rotate_half(x) * q", "2,2,4 2,4 2,4"},
+    {"f(x: T[*r, c]) -> y: T[*r, c / 2] : silu(x[..., :c / 2]) * x[..., c / 2:]", "2,6"},
+    {"f(a: T[r, n], b: T[r, m], w: T[n + m]) -> y: T[r, n + m], z: T[r] : t = concat(a, b, axis=-1) * w; "
+     "y = softmax(t); z = max(t, axis=-1)",
+     "2,3 2,2 5"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[n, c] : shift(x, 1, n, 1.5) * x + shift(b * x, -2, -1)", "3,4 4"},
+    {"f(x: T[n, c]) -> y: T[n, c], z: T[c] : y = roll(x, 2, n) * x - roll(x, -1, c); z = sum(flip(x, 0) * x, n)",
+     "3,4"},
+    {"f(x: T[n, c], w: T[3]) -> y: T[n, c] : shift(x, 2, -1) * w[0] + shift(x, 1, -1) * w[1] + x * w[2]", "2,5 3"},
+    {"f(x: T[n, c], b: T[c]) -> y: T[n, c], z: T[n] : t = x - mean(x[:, :3], c); y = t * flip(b, 0); z = sum(t[:, 2:], "
+     "-1)",
+     "2,4 4"},
+    {"f(x: T[n, n]) -> y: T[2, 2], z: T[n] : y = x[:2, :2] * x[1:3, 1:3]; z = x[:, 0] * x[:, -1]", "3,3"},
+    {"f(x: T[n, c], k: int = 2) -> y: T[n, k] : sin(x[:, :k]) * sum(x[:, k:], -1)", "3,4"},
     {"exp2(x) + log2(x) * log10(x) + ceil(x) * trunc(x) * x", "3,4"},
     {"atan(x) + sinh(x) * cosh(x) + asinh(x) / erfc(x) + atan2(x, w) + tan(x / 2)", "3,4 4"},
     {"asin(x / 3) * acos(x / 4) + atanh(x / 3) * erfinv(x / 3) + acosh(x + 1)", "3,4"},

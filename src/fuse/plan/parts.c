@@ -1,0 +1,493 @@
+/* Takes windows out of a graph. A part of an argument is a view of it: another pointer, size and strides. So each
+ * output is cut where the formula changes along it, and each piece becomes an output of its own, a view too; in it
+ * every window sees elements of one argument, or nothing but zeros. What reduces is cut the same way, and the pieces
+ * are added up. What comes out is a graph without windows, over more and smaller arguments, for all that follows.
+ *
+ * Dimensions: the old ones are those of tni_make_domain. New ones are made for pieces: those of the same whole and the
+ * same length are one, so that pieces of equal shape are computed side by side. */
+#include <string.h>
+
+#include "planner.h"
+
+enum { MOST_PIECES = 64, MOST_NEW = 32 };
+
+/* Where something along an old dimension changes. */
+typedef struct cuts {
+    int32_t n;
+    int64_t at[MOST_PIECES];
+} cuts;
+
+/* Along an old dimension: element `at` + step * i, where i runs along a new one; -1: the single element `at`. */
+typedef struct place {
+    int32_t dim, step;
+    int64_t at;
+} place;
+
+typedef struct region {
+    place of[TN_MAX_RANK];
+} region;
+
+typedef struct memo {
+    struct memo *next;
+    region where;
+    int32_t made;
+} memo;
+
+typedef struct apart {
+    tni_binding *b;
+    const tni_graph *from;
+    const tni_domain *old;
+    tni_graph to;
+    tni_domain *made;
+    uint32_t *mask;                               /* of new nodes, in new dimensions as they were made */
+    memo **known;                                 /* of old nodes */
+    const cuts **cut;                             /* (nodes, dims) NULL: none */
+    int32_t root[TN_MAX_RANK], rank[TN_MAX_RANK]; /* of old dimensions: the whole they are parts of; their order */
+    int32_t n_new, n_in, n_out;
+    struct {
+        int32_t root, rank;
+        int64_t size;
+    } fresh[MOST_NEW];
+    int32_t outputs[TNI_MAX_VIEWS];
+} apart;
+
+static tn_status too_many(const apart *a, const char *what, int most) {
+    return tn_fail(TN_UNSUPPORTED, "%s: its parts make more than %d %s", a->b->f->contract->name, most, what);
+}
+
+/* ---- where things change ----------------------------------------------------------------------------------------- */
+
+static bool add_cut(cuts *c, int64_t at, int64_t size) {
+    int32_t i = 0;
+    if (at <= 0 || at >= size) return true;
+    while (i < c->n && c->at[i] < at) i++;
+    if (i < c->n && c->at[i] == at) return true;
+    if (c->n == MOST_PIECES - 1) return false;
+    memmove(&c->at[i + 1], &c->at[i], (size_t)(c->n - i) * sizeof *c->at);
+    c->at[i] = at;
+    c->n++;
+    return true;
+}
+
+static const cuts *cuts_of(const apart *a, int32_t node, int dim) {
+    return node >= 0 && dim >= 0 ? a->cut[node * a->old->n_dims + dim] : NULL;
+}
+
+/* Those of an argument, seen through `begin + i`, or turned round. */
+static bool see_cuts(cuts *c, const cuts *of, int64_t begin, bool turned, int64_t length, int64_t size) {
+    bool fits = true;
+    for (int32_t i = 0; of && i < of->n && fits; i++) {
+        fits = add_cut(c, turned ? length - of->at[i] : of->at[i] - begin, size);
+    }
+    return fits;
+}
+
+static bool find_cuts(const apart *a, int32_t i, int d, cuts *c) {
+    const tni_gnode *node = &a->from->nodes[i];
+    const int64_t size = a->old->size[d];
+    bool fits = true;
+    *c = (cuts){0};
+    if (tni_is_part(node->op) && a->old->windows[node->kind].to == d) {
+        const int from = a->old->windows[node->kind].from;
+        const int64_t begin = a->old->windows[node->kind].begin, length = a->old->windows[node->kind].length;
+        const bool take = node->op == TNI_P_TAKE;
+        fits = see_cuts(c, cuts_of(a, node->arg[0], from), take ? begin : 0, node->op == TNI_P_FLIP, length, size);
+        if (node->op == TNI_P_JOIN) {
+            fits &= see_cuts(c, cuts_of(a, node->arg[1], d), 0, false, length, size) && add_cut(c, begin, size);
+        }
+        if (take) fits &= add_cut(c, -begin, size) && add_cut(c, length - begin, size);
+        return fits;
+    }
+    const int taken = node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO ? 1 : 3;
+    for (int k = 0; k < taken && node->arg[k] >= 0; k++) {
+        const bool has = a->b->mask[node->arg[k]] >> d & 1;
+        if (has) fits &= see_cuts(c, cuts_of(a, node->arg[k], d), 0, false, size, size);
+    }
+    return fits;
+}
+
+static tn_status find_all_cuts(apart *a) {
+    const int32_t dims = a->old->n_dims;
+    a->cut = tni_arena_alloc(a->b->arena, (size_t)(a->from->n * dims + 1) * sizeof *a->cut);
+    if (!a->cut) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < a->from->n; i++) {
+        for (int d = 0; d < dims; d++) {
+            cuts found;
+            a->cut[i * dims + d] = NULL;
+            if (!(a->b->mask[i] >> d & 1)) continue;
+            if (!find_cuts(a, i, d, &found)) return too_many(a, "pieces along a dimension", MOST_PIECES);
+            if (!found.n) continue;
+            cuts *kept = tni_arena_alloc(a->b->arena, sizeof *kept);
+            if (!kept) return TN_NO_MEMORY;
+            *kept = found;
+            a->cut[i * dims + d] = kept;
+        }
+    }
+    return TN_OK;
+}
+
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
+
+/* A new dimension for a piece of old dimension d, none of `used`; -1: a single element has none, -2: too many. */
+static int32_t new_dim(apart *a, int d, int64_t size, uint32_t used) {
+    if (size == 1) return -1;
+    for (int32_t k = 0; k < a->n_new; k++) {
+        if (!(used >> k & 1) && a->fresh[k].root == a->root[d] && a->fresh[k].size == size) return k;
+    }
+    if (a->n_new == MOST_NEW) return -2;
+    a->fresh[a->n_new].root = a->root[d];
+    a->fresh[a->n_new].rank = a->rank[d];
+    a->fresh[a->n_new].size = size;
+    return a->n_new++;
+}
+
+static uint32_t used_in(const region *r) {
+    uint32_t used = 0;
+    for (int d = 0; d < TN_MAX_RANK; d++) used |= r->of[d].dim >= 0 ? 1u << r->of[d].dim : 0;
+    return used;
+}
+
+/* The new dimensions of a value in a region. */
+static uint32_t mask_in(const region *r, uint32_t mask) {
+    uint32_t made = 0;
+    for (int d = 0; d < TN_MAX_RANK; d++) made |= mask >> d & 1 && r->of[d].dim >= 0 ? 1u << r->of[d].dim : 0;
+    return made;
+}
+
+static region restricted(const region *r, uint32_t mask) {
+    region made = *r;
+    for (int d = 0; d < TN_MAX_RANK; d++) {
+        if (!(mask >> d & 1)) made.of[d] = (place){.dim = -1};
+    }
+    return made;
+}
+
+static int64_t count_at(const apart *a, const place *p) {
+    return p->dim < 0 ? 1 : a->fresh[p->dim].size;
+}
+
+/* Does all of a place lie from `begin` on, before `end`? */
+static bool is_within(const apart *a, const place *p, int64_t begin, int64_t end) {
+    const int64_t n = count_at(a, p), last = p->at + p->step * (n - 1);
+    return n > 0 && p->at >= begin && p->at < end && last >= begin && last < end;
+}
+
+/* The pieces of old dimension d in a node, one after the other: piece k of a region. False: there are no more. */
+static bool piece(const apart *a, int32_t node, int d, int32_t k, int64_t *begin, int64_t *end) {
+    const cuts *c = cuts_of(a, node, d);
+    const int32_t n = c ? c->n : 0;
+    if (k > n) return false;
+    *begin = k ? c->at[k - 1] : 0;
+    *end = k < n ? c->at[k] : a->old->size[d];
+    return true;
+}
+
+/* Piece number `which` of all dimensions in `mask`, into the region. False: there are no more. */
+static tn_status enter_piece(apart *a, int32_t node, uint32_t mask, int64_t which, region *r, bool *there) {
+    for (int d = 0; d < a->old->n_dims; d++) {
+        int64_t begin = 0, end = 0;
+        if (!(mask >> d & 1)) continue;
+        const cuts *c = cuts_of(a, node, d);
+        const int32_t n = c ? c->n + 1 : 1;
+        piece(a, node, d, (int32_t)(which % n), &begin, &end);
+        which /= n;
+        const int32_t dim = new_dim(a, d, end - begin, used_in(r));
+        if (dim == -2) return too_many(a, "dimensions", MOST_NEW);
+        r->of[d] = (place){.dim = dim, .step = dim >= 0, .at = begin};
+    }
+    *there = which == 0;
+    return TN_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static int32_t evaluate(apart *a, int32_t node, const region *r);
+
+static int32_t add_node(apart *a, const tni_gnode *node, uint32_t mask) {
+    const int32_t made = tni_node_as_is(&a->to, node);
+    if (made >= 0) a->mask[made] = mask;
+    return made;
+}
+
+static bool is_zero(const apart *a, int32_t node) {
+    return a->to.nodes[node].op == TNI_P_CONST && a->to.nodes[node].value == 0;
+}
+
+static int32_t zero_like(apart *a, const tni_gnode *node) {
+    const tni_gnode zero = {.op = TNI_P_CONST, .type = node->type, .arg = {-1, -1, -1}, .ref = -1};
+    return add_node(a, &zero, 0);
+}
+
+static int32_t fail(apart *a, tn_status status) {
+    if (a->to.status == TN_OK) a->to.status = status;
+    return -1;
+}
+
+static int32_t make_input(apart *a, const tni_gnode *node, const region *r, uint32_t mask) {
+    tni_gnode view = *node;
+    if (a->n_in == TNI_MAX_VIEWS) return fail(a, too_many(a, "views of arguments", TNI_MAX_VIEWS));
+    view.ref = a->n_in++;
+    a->made->in[view.ref] = a->old->in[node->ref];
+    a->made->in[view.ref].mask = mask_in(r, mask);
+    memset(a->made->in[view.ref].strides, 0, sizeof a->made->in[view.ref].strides);
+    for (int d = 0; d < a->old->n_dims; d++) {
+        const int64_t stride = a->old->in[node->ref].strides[d];
+        if (!(mask >> d & 1)) continue;
+        a->made->in[view.ref].offset += r->of[d].at * stride;
+        if (r->of[d].dim >= 0) a->made->in[view.ref].strides[r->of[d].dim] = r->of[d].step * stride;
+    }
+    return add_node(a, &view, mask_in(r, mask));
+}
+
+/* In all dimensions of a region. */
+static int32_t repeated(apart *a, int32_t node, uint32_t mask) {
+    if (node < 0 || a->mask[node] == mask) return node;
+    const tni_gnode whole = {
+        .op = TNI_P_EXPAND, .type = a->to.nodes[node].type, .kind = mask, .arg = {node, node, -1}, .ref = -1};
+    return add_node(a, &whole, mask | a->mask[node]);
+}
+
+static int32_t make_window(apart *a, const tni_gnode *node, const region *r) {
+    const int from = a->old->windows[node->kind].from, to = a->old->windows[node->kind].to;
+    const int64_t begin = a->old->windows[node->kind].begin, length = a->old->windows[node->kind].length;
+    const place seen = to >= 0 ? r->of[to] : (place){.dim = -1};
+    region inner = *r;
+    if (node->op == TNI_P_JOIN) {
+        return evaluate(a, node->arg[is_within(a, &seen, 0, begin) ? 0 : 1], r);
+    }
+    place moved = {.dim = seen.dim, .step = seen.step, .at = begin + seen.at};
+    if (node->op == TNI_P_FLIP) moved = (place){.dim = seen.dim, .step = -seen.step, .at = length - 1 - seen.at};
+    if (!is_within(a, &moved, 0, length)) return zero_like(a, node);
+    if (to >= 0) inner.of[to] = (place){.dim = -1};
+    if (from >= 0) inner.of[from] = moved;
+    return evaluate(a, node->arg[0], &inner);
+}
+
+/* One piece after the other, and what they come to together. */
+static int32_t make_reduction(apart *a, const tni_gnode *node, const region *r, uint32_t gone) {
+    const int32_t arg = node->arg[0];
+    const int op = node->op == TNI_P_SUM_TO ? TNI_P_SUM : node->op;
+    const int both = op == TNI_P_RMAX   ? TNI_P_MAX
+                     : op == TNI_P_RMIN ? TNI_P_MIN
+                     : op == TNI_P_PROD ? TNI_P_MUL
+                                        : TNI_P_ADD;
+    int32_t all = -1;
+    for (int64_t k = 0;; k++) {
+        region inner = *r;
+        bool there;
+        tn_status status = enter_piece(a, arg, gone, k, &inner, &there);
+        if (status != TN_OK) return fail(a, status);
+        if (!there) return all;
+        int32_t part = evaluate(a, arg, &inner);
+        if (part < 0) return -1;
+        const uint32_t along = mask_in(&inner, gone);
+        if (op == TNI_P_SUM && is_zero(a, part)) {
+            part = zero_like(a, node);
+        } else if (along) {
+            part = repeated(a, part, a->mask[part] | along);
+            tni_gnode made = *node;
+            made.op = (uint8_t)op;
+            made.kind = along; /* becomes items when the dimensions have their order */
+            made.arg[0] = part;
+            made.arg[1] = -1;
+            part = part < 0 ? -1 : add_node(a, &made, a->mask[part] & ~along);
+        }
+        if (part < 0) return -1;
+        if (all < 0 || (op == TNI_P_SUM && is_zero(a, all))) {
+            all = part;
+        } else if (!(op == TNI_P_SUM && is_zero(a, part))) {
+            const tni_gnode joined = {.op = (uint8_t)both, .type = node->type, .arg = {all, part, -1}, .ref = -1};
+            all = add_node(a, &joined, a->mask[all] | a->mask[part]);
+        }
+    }
+}
+
+static int32_t make_operation(apart *a, const tni_gnode *node, const region *r) {
+    tni_gnode made = *node;
+    uint32_t mask = 0;
+    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+        made.arg[k] = evaluate(a, node->arg[k], r);
+        if (made.arg[k] < 0) return -1;
+        mask |= a->mask[made.arg[k]];
+    }
+    for (int k = 0; k < 2 && node->op == TNI_P_ADD; k++) { /* a gradient from elsewhere */
+        const int32_t other = made.arg[1 - k];
+        if (is_zero(a, made.arg[k]) && a->to.nodes[other].type == node->type) return other;
+    }
+    return add_node(a, &made, mask);
+}
+
+static int32_t make(apart *a, int32_t i, const region *r) {
+    const tni_gnode *node = &a->from->nodes[i];
+    const uint32_t mask = a->b->mask[i];
+    if (node->op == TNI_P_INPUT) return make_input(a, node, r, mask);
+    if (tni_prims[node->op].arity == 0) return add_node(a, node, 0);
+    if (tni_is_part(node->op)) return make_window(a, node, r);
+    if (node->op == TNI_P_EXPAND) return repeated(a, evaluate(a, node->arg[0], r), mask_in(r, mask));
+    if (tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO) {
+        const uint32_t gone = a->b->mask[node->arg[0]] & ~mask;
+        return gone ? make_reduction(a, node, r, gone) : evaluate(a, node->arg[0], r);
+    }
+    return make_operation(a, node, r);
+}
+
+/* A node in a region, once. */
+static int32_t evaluate(apart *a, int32_t node, const region *r) {
+    const region where = restricted(r, a->b->mask[node]);
+    if (a->to.status != TN_OK) return -1;
+    for (const memo *m = a->known[node]; m; m = m->next) {
+        if (memcmp(&m->where, &where, sizeof where) == 0) return m->made;
+    }
+    const int32_t made = make(a, node, &where);
+    memo *kept = made < 0 ? NULL : tni_arena_alloc(a->b->arena, sizeof *kept);
+    if (!kept) return made < 0 ? -1 : fail(a, TN_NO_MEMORY);
+    *kept = (memo){a->known[node], where, made};
+    a->known[node] = kept;
+    return made;
+}
+
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
+
+static tn_status check_output(const apart *a, int32_t i, int32_t node) {
+    const tni_contract *c = a->b->f->contract;
+    const uint32_t extra = a->b->mask[node] & ~a->old->out[i].mask;
+    if (!extra) return TN_OK;
+    return tn_fail(TN_BAD_SHAPE, "%s: the formula gives %s a dimension of %lld elements that its shape does not have",
+                   c->name, c->outputs[i].name, (long long)a->old->size[__builtin_ctz(extra)]);
+}
+
+static tn_status add_output(apart *a, int32_t i, int32_t node, const region *r) {
+    enum { MOST = 2 * TNI_MAX_ARGS };
+    const uint32_t mask = a->old->out[i].mask;
+    if (a->n_out == MOST) return too_many(a, "views of results", MOST);
+    const int32_t k = a->n_out++;
+    a->outputs[k] = evaluate(a, node, r);
+    if (a->outputs[k] < 0) return a->to.status;
+    a->made->out[k] = a->old->out[i];
+    a->made->out[k].mask = mask_in(r, mask);
+    memset(a->made->out[k].strides, 0, sizeof a->made->out[k].strides);
+    for (int d = 0; d < a->old->n_dims; d++) {
+        if (!(mask >> d & 1)) continue;
+        a->made->out[k].offset += r->of[d].at * a->old->out[i].strides[d];
+        if (r->of[d].dim >= 0) a->made->out[k].strides[r->of[d].dim] = r->of[d].step * a->old->out[i].strides[d];
+    }
+    return TN_OK;
+}
+
+static tn_status make_outputs(apart *a) {
+    for (int32_t i = 0; i < a->b->specialized.n_outputs; i++) {
+        const int32_t node = a->b->specialized.outputs[i];
+        if (node < 0) continue;
+        TN_TRY(check_output(a, i, node));
+        for (int64_t k = 0;; k++) {
+            region r = restricted(&(region){0}, 0);
+            bool there;
+            TN_TRY(enter_piece(a, node, a->old->out[i].mask, k, &r, &there));
+            if (!there) break;
+            TN_TRY(add_output(a, i, node, &r));
+        }
+    }
+    return TN_OK;
+}
+
+/* ---- the new dimensions ------------------------------------------------------------------------------------------ */
+
+/* Old dimensions in the order of the formula, where parts stand beside the whole. */
+static void rank_dims(apart *a) {
+    const tni_axes *axes = &a->b->f->axes;
+    int32_t order[TN_MAX_RANK], n = tni_items_in_order(axes, (1u << axes->n_items) - 1, order), rank = 0;
+    for (int32_t k = 0; k < n; k++) {
+        int32_t root = order[k];
+        while (axes->items[root].source >= 0) root = axes->items[root].source;
+        for (int d = 0; d < a->old->n_dims; d++) {
+            if (!(a->old->items[order[k]] >> d & 1)) continue;
+            a->root[d] = axes->items[order[k]].pack ? TN_MAX_RANK + d : root;
+            a->rank[d] = rank++;
+        }
+    }
+}
+
+static uint32_t permuted(uint32_t mask, const int32_t *place_of) {
+    uint32_t made = 0;
+    for (int k = 0; k < MOST_NEW; k++) made |= mask >> k & 1 ? 1u << place_of[k] : 0;
+    return made;
+}
+
+static void permute_strides(const apart *a, const int32_t *place_of, int64_t *strides) {
+    int64_t given[TN_MAX_RANK];
+    memcpy(given, strides, sizeof given);
+    for (int32_t k = 0; k < a->n_new; k++) strides[place_of[k]] = given[k];
+}
+
+/* In their order, all that was made gets the dimensions' places. */
+static tn_status order_dims(apart *a) {
+    int32_t place_of[MOST_NEW] = {0};
+    tni_domain *made = a->made;
+    if (a->n_new > TN_MAX_RANK) return too_many(a, "dimensions", TN_MAX_RANK);
+    for (int32_t k = 0; k < a->n_new; k++) {
+        for (int32_t i = 0; i < a->n_new; i++) {
+            const bool before = a->fresh[i].rank != a->fresh[k].rank ? a->fresh[i].rank < a->fresh[k].rank : i < k;
+            place_of[k] += before;
+        }
+    }
+    made->n_dims = a->n_new;
+    for (int d = 0; d < TN_MAX_RANK; d++) made->size[d] = 1;
+    for (int32_t k = 0; k < a->n_new; k++) made->size[place_of[k]] = a->fresh[k].size;
+    for (int32_t k = 0; k < a->n_new; k++) made->items[k] = 1u << k;
+    made->tail = a->n_new ? 1u << (a->n_new - 1) : 0;
+    for (int32_t i = 0; i < a->n_in; i++) {
+        made->in[i].mask = permuted(made->in[i].mask, place_of);
+        permute_strides(a, place_of, made->in[i].strides);
+    }
+    for (int32_t i = 0; i < a->n_out; i++) {
+        made->out[i].mask = permuted(made->out[i].mask, place_of);
+        permute_strides(a, place_of, made->out[i].strides);
+    }
+    for (int32_t i = 0; i < a->to.n; i++) {
+        tni_gnode *node = &a->to.nodes[i];
+        a->mask[i] = permuted(a->mask[i], place_of);
+        if (tni_is_reduction(node->op)) node->kind = (uint32_t)tni_over_items(permuted(node->kind, place_of));
+    }
+    return TN_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static tn_status take_apart(apart *a) {
+    tni_binding *b = a->b;
+    a->known = tni_arena_alloc(b->arena, ((size_t)a->from->n + 1) * sizeof *a->known);
+    a->mask = tni_arena_alloc(b->arena, (size_t)TNI_FUSE_NODES * sizeof *a->mask);
+    if (!a->known || !a->mask) return TN_NO_MEMORY;
+    memset(a->known, 0, ((size_t)a->from->n + 1) * sizeof *a->known);
+    rank_dims(a);
+    TN_TRY(find_all_cuts(a));
+    TN_TRY(make_outputs(a));
+    if (a->to.status != TN_OK) return a->to.status;
+    return order_dims(a);
+}
+
+tn_status tni_take_parts_apart(tni_binding *b) {
+    apart *a = tni_calloc(1, sizeof *a);
+    tni_domain *made = tni_calloc(1, sizeof *made);
+    tn_status status = a && made ? TN_OK : TN_NO_MEMORY;
+    if (status == TN_OK) {
+        *a = (apart){.b = b, .from = &b->specialized.graph, .old = &b->domain, .made = made};
+        tni_graph_init(&a->to, b->specialized.graph.fast);
+        memcpy(a->to.masks, b->specialized.graph.masks, sizeof a->to.masks);
+        a->to.wide = b->specialized.graph.wide;
+        status = take_apart(a);
+        if (status == TN_OK) {
+            tni_graph_clear(&b->specialized.graph);
+            b->specialized.graph = a->to;
+            b->specialized.n_outputs = a->n_out;
+            memcpy(b->specialized.outputs, a->outputs, sizeof b->specialized.outputs);
+            b->domain = *made;
+            b->mask = a->mask;
+        } else {
+            tni_graph_clear(&a->to);
+        }
+    }
+    tni_free(made);
+    tni_free(a);
+    return status;
+}

@@ -1,0 +1,254 @@
+/* add: to[s, k] = base[s, k] + the rows of from[s] that belong to k, in their order.
+ *
+ * The rows are sorted by what they belong to (lookup_sort.cuh). Every piece of `to` is then written once, by one
+ * thread: 0 where nothing belongs to it, else what it has summed up in f32. What more than TNI_ADD_PART rows belong to
+ * is summed up by several blocks, in parts of so many from its first one on, and then from those. */
+#include "lookup.cuh"
+
+template <class T, int V> struct piece {
+    vec<T, V> a;
+
+    TN_MEMBER void load(const T *p) {
+        a = *(const vec<T, V> *)p;
+    }
+    TN_MEMBER void add_to(acc<T> (&sum)[V]) const {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] += widen_at(a, j);
+    }
+};
+
+template <class T, int V> TN_DEVICE void store_sum(T *to, const acc<T> (&sum)[V]) {
+    *(vec<T, V> *)to = narrow_vector<T, V>(sum);
+}
+
+template <class T, int V> TN_DEVICE void start_sum(acc<T> (&sum)[V], const T *base) {
+    piece<T, V> b = {};
+    if (base) b.load(base);
+#pragma unroll
+    for (int j = 0; j < V; j++) sum[j] = widen_at(b.a, j); /* -0 stays what it is */
+}
+
+/* The positions of what belongs to k. */
+TN_DEVICE span positions_of(const tni_add &p, u32 k) {
+    if (p.offsets.data) return segment_at(p.offsets, k);
+    const u32 end = p.ends[k];
+    return span{end ? p.begins[k] : 0, end};
+}
+
+/* What the row at a sorted position belongs to. */
+TN_DEVICE u32 key_at(const tni_add &p, i64 at) {
+    return p.offsets.data ? find_segment(p.offsets, (u32)at) : p.key[at];
+}
+
+/* ---- most rows --------------------------------------------------------------------------------------------------- */
+
+/* Adds the rows at positions begin … end - 1, every `step`-th; `from` is this thread's piece of the first row. TOGETHER
+ * rows are under way at once. */
+template <class T, int V, int TOGETHER>
+TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], const T *from, u32 begin, u32 end, u32 step) {
+    const i64 apart = p.pieces.by * V;
+    for (u64 q = begin; q < end; q += (u64)TOGETHER * step) {
+        piece<T, V> a[TOGETHER];
+#pragma unroll
+        for (int t = 0; t < TOGETHER; t++) {
+            const u64 at = q + (u64)t * step;
+            if (at < end) a[t].load(from + (i64)(p.position ? p.position[at] : (u32)at) * apart);
+        }
+#pragma unroll
+        for (int t = 0; t < TOGETHER; t++) {
+            if (q + (u64)t * step < end) a[t].add_to(sum);
+        }
+    }
+}
+
+/* ITEMS: pieces of a thread, whose positions it looks for together. Where few k have rows, most of its work is to write
+ * zeros; where most have some, one piece is enough, and blocks are done at about the same time. */
+template <class T, int V, int ITEMS, int TOGETHER> TN_DEVICE void add_rows(const tni_add &p) {
+    const i64 first = (i64)blockIdx.x * (TNI_ADD_THREADS * ITEMS) + threadIdx.x;
+    const T *base = (const T *)p.base;
+    i64 slab[ITEMS], c[ITEMS];
+    span rows[ITEMS];
+#pragma unroll
+    for (int e = 0; e < ITEMS; e++) {
+        const i64 i = first + e * TNI_ADD_THREADS;
+        if (i >= p.count) continue;
+        const i64 row = divide(i, p.pieces);
+        c[e] = (i - row * p.pieces.by) * V;
+        slab[e] = p.slabs == 1 ? 0 : divide(row, p.by_keys);
+        rows[e] = positions_of(p, (u32)(row - slab[e] * p.by_keys.by));
+    }
+#pragma unroll
+    for (int e = 0; e < ITEMS; e++) {
+        const i64 i = first + e * TNI_ADD_THREADS;
+        if (i >= p.count || rows[e].end - rows[e].begin > TNI_ADD_PART) continue; /* add_ends writes those of many */
+        acc<T> sum[V];
+        start_sum<T, V>(sum, base ? base + i * V : nullptr);
+        const T *from = (const T *)p.from + slab[e] * p.rows * p.pieces.by * V + c[e];
+        sum_rows<T, V, TOGETHER>(p, sum, from, rows[e].begin, rows[e].end, 1);
+        store_sum<T, V>((T *)p.to + i * V, sum);
+    }
+}
+
+/* ---- what many rows belong to ------------------------------------------------------------------------------------ */
+
+/* Positions are looked at in chunks of TNI_ADD_PART. A block has some chunks and a tile of the row: `lanes` threads
+ * have pieces side by side, the others more rows of the same. */
+struct many {
+    i64 slab, chunk, c; /* chunk: the block's first; c: this thread's piece of a row */
+    int lane, way, ways;
+    bool there;
+
+    TN_MEMBER many(const tni_add &p) {
+        const i64 tile = blockIdx.x % (u32)p.tiles, rest = blockIdx.x / (u32)p.tiles;
+        slab = rest % p.slabs;
+        chunk = rest / p.slabs * p.each;
+        lane = (int)threadIdx.x & (p.lanes - 1);
+        way = (int)threadIdx.x / p.lanes;
+        ways = TNI_ADD_THREADS / p.lanes;
+        c = tile * p.lanes + lane;
+        there = c < p.pieces.by;
+    }
+};
+
+template <class T, int V> struct many_shared { acc<T> sum[TNI_ADD_THREADS][V]; };
+
+/* The sum over the ways, for those of the first. */
+template <class T, int V>
+TN_DEVICE void join_ways(many_shared<T, V> &shared, const many &m, int lanes, acc<T> (&sum)[V]) {
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < V; j++) shared.sum[threadIdx.x][j] = sum[j];
+    for (int half = m.ways / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (m.way >= half) continue;
+#pragma unroll
+        for (int j = 0; j < V; j++) shared.sum[threadIdx.x][j] += shared.sum[threadIdx.x + half * lanes][j];
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++) sum[j] = shared.sum[threadIdx.x][j];
+}
+
+/* Where the sum of a part is kept: the one that begins in this chunk of positions. Two can, of two k: slot 0 is that of
+ * the k which the chunk's first position belongs to. */
+template <class T, int V> TN_DEVICE acc<T> *partial_at(const tni_add &p, const many &m, i64 chunk, int slot) {
+    return (acc<T> *)p.partials + (((m.slab * p.chunks + chunk) * 2 + slot) * p.pieces.by + m.c) * V;
+}
+
+/* The last position of a chunk. */
+TN_DEVICE i64 last_of(const tni_add &p, i64 chunk) {
+    const i64 past = (chunk + 1) * TNI_ADD_PART;
+    return (past < p.positions ? past : p.positions) - 1;
+}
+
+/* One part of what k has; none where no part of it begins in this chunk, or where it has too few rows. */
+TN_DEVICE span find_part(const tni_add &p, i64 chunk, int slot) {
+    const i64 low = chunk * TNI_ADD_PART;
+    if (chunk >= p.chunks) return span{0, 0};
+    const u32 k = key_at(p, slot ? last_of(p, chunk) : low);
+    if (k >= p.keys) return span{0, 0};
+    const span rows = positions_of(p, k);
+    const i64 first = rows.begin, last = rows.end;
+    if (last - first <= TNI_ADD_PART || (slot && first <= low)) return span{0, 0};
+    const i64 before = slot ? 0 : (low - first + TNI_ADD_PART - 1) / TNI_ADD_PART; /* parts of k */
+    const i64 begin = first + before * TNI_ADD_PART;
+    if (begin >= last) return span{0, 0};
+    return span{(u32)begin, (u32)(begin + TNI_ADD_PART < last ? begin + TNI_ADD_PART : last)};
+}
+
+/* Most chunks have none: so threads look at them together. */
+template <class T, int V> TN_DEVICE void add_parts(const tni_add &p) {
+    __shared__ many_shared<T, V> shared;
+    __shared__ span parts[2 * TNI_ADD_EACH];
+    const many m(p);
+    const int t = (int)threadIdx.x, count = 2 * p.each;
+    if (t < count) parts[t] = find_part(p, m.chunk + t / 2, t % 2);
+    if (!__syncthreads_or(t < count && parts[t].end > 0)) return;
+    const T *from = (const T *)p.from + (m.slab * p.rows * p.pieces.by + m.c) * V;
+    for (int q = 0; q < count; q++) {
+        const span part = parts[q];
+        if (part.end == 0) continue;
+        acc<T> sum[V];
+        start_sum<T, V>(sum, nullptr);
+        if (m.there) sum_rows<T, V, 4>(p, sum, from, part.begin + m.way, part.end, m.ways);
+        join_ways<T, V>(shared, m, p.lanes, sum);
+        if (m.there && m.way == 0) {
+            acc<T> *to = partial_at<T, V>(p, m, m.chunk + q / 2, q % 2);
+#pragma unroll
+            for (int j = 0; j < V; j++) to[j] = sum[j];
+        }
+    }
+}
+
+/* The k whose first row is in a chunk, if it has many: the chunk's last position belongs to it. Else p.keys. */
+TN_DEVICE u32 find_end(const tni_add &p, i64 chunk) {
+    if (chunk >= p.chunks) return p.keys;
+    const u32 k = key_at(p, last_of(p, chunk));
+    if (k >= p.keys) return p.keys;
+    const span rows = positions_of(p, k);
+    return (i64)rows.begin >= chunk * TNI_ADD_PART && rows.end - rows.begin > TNI_ADD_PART ? k : p.keys;
+}
+
+template <class T, int V> TN_DEVICE void add_ends(const tni_add &p) {
+    __shared__ many_shared<T, V> shared;
+    __shared__ u32 keys[TNI_ADD_EACH];
+    const many m(p);
+    const int t = (int)threadIdx.x;
+    if (t < p.each) keys[t] = find_end(p, m.chunk + t);
+    if (!__syncthreads_or(t < p.each && keys[t] < p.keys)) return;
+    for (int q = 0; q < p.each; q++) {
+        const u32 k = keys[q];
+        if (k >= p.keys) continue;
+        const span rows = positions_of(p, k);
+        const i64 first = rows.begin, count = rows.end - rows.begin, parts = (count + TNI_ADD_PART - 1) / TNI_ADD_PART;
+        const bool in_slot_1 = first > (m.chunk + q) * TNI_ADD_PART; /* the first part; others are in slot 0 */
+        const i64 to = (m.slab * p.keys + k) * p.pieces.by + m.c;
+        acc<T> sum[V];
+        start_sum<T, V>(sum, m.there && m.way == 0 && p.base ? (const T *)p.base + to * V : nullptr);
+        for (i64 part = m.way; m.there && part < parts; part += m.ways) {
+            const i64 chunk = (first + part * TNI_ADD_PART) / TNI_ADD_PART;
+            const acc<T> *partial = partial_at<T, V>(p, m, chunk, part == 0 && in_slot_1);
+#pragma unroll
+            for (int j = 0; j < V; j++) sum[j] += partial[j];
+        }
+        join_ways<T, V>(shared, m, p.lanes, sum);
+        if (m.there && m.way == 0) store_sum<T, V>((T *)p.to + to * V, sum);
+    }
+}
+
+/* ---- without a sort: few along the axis -------------------------------------------------------------------------- */
+
+/* Every thread has a piece of `to`, and looks which of the few belong to it. V > 1: nothing is behind the axis. */
+template <class T, int V> TN_DEVICE void add_few(const tni_add_few &p) {
+#pragma unroll
+    for (int e = 0; e < TNI_ADD_ITEMS; e++) {
+        const i64 i = (i64)blockIdx.x * (TNI_ADD_THREADS * TNI_ADD_ITEMS) + e * TNI_ADD_THREADS + threadIdx.x;
+        if (i >= p.count) continue;
+        const i64 o = divide(i, p.slab), at = (i - o * p.slab.by) * V, k = V > 1 ? at : divide(at, p.by_inner);
+        const i64 inner = at - k * p.inner;
+        const T *from = (const T *)p.from + o * p.n * p.inner + (V > 1 ? 0 : inner);
+        acc<T> sum[V];
+        start_sum<T, V>(sum, p.base ? (const T *)p.base + i * V : nullptr);
+        for (i64 j = 0; j < p.n; j++) {
+            const i64 which = find_index(p.index, o, j, V > 1 ? 0 : inner) - k;
+            if ((u64)which >= V) continue;
+            const acc<T> a = widen(from[j * p.inner]);
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                if (which == v) sum[v] += a;
+            }
+        }
+        store_sum<T, V>((T *)p.to + i * V, sum);
+    }
+}
+
+#define ROWS(T, name, V, piece)                                                                                    \
+    TN_KERNEL(lookup_add_rows_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)),                             \
+              (add_rows<T, V, TNI_ADD_ITEMS, 4>(p)))                                                               \
+    TN_KERNEL(lookup_add_dense_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_rows<T, V, 1, 8>(p))) \
+    TN_KERNEL(lookup_add_parts_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_parts<T, V>(p)))      \
+    TN_KERNEL(lookup_add_ends_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_ends<T, V>(p)))        \
+    TN_KERNEL(lookup_add_few_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add_few)), (add_few<T, V>(p)))
+#define ADD(T, name)              \
+    ROWS(T, name, pack<T>::VL, p) \
+    ROWS(T, name, 1, s)
+TN_FOR_TYPES(ADD)

@@ -1,0 +1,213 @@
+/* add on the GPU, by a sort of the positions: workspace and launches. Rows that lie in segments need none: they are
+ * sorted already, and offsets say where each segment's are. */
+#include "core/contract/contract.h"
+#include "cuda/rows/row_plan.h"
+#include "lookup_cuda.h"
+
+enum {
+    CLEARED = 8192,          /* keys for each block of the first kernel, which clears what is known of them, */
+    CLEARING_BLOCKS = 1024,  /* up to so many blocks */
+    PARTS_BLOCKS_PER_SM = 8, /* blocks that look for parts have more chunks each before there are more of them */
+};
+
+/* What is sorted: rows of `inner` elements, or, where each has an index of its own, elements. */
+typedef struct sorted {
+    int64_t width;           /* indices of a row */
+    int64_t positions, keys; /* for each slab */
+    int64_t slabs;           /* that share an index */
+    int64_t row;             /* elements */
+} sorted;
+
+static sorted sorted_of(const tni_lookup *l) {
+    if (!tni_lookup_is_by_row(l)) {
+        return (sorted){.width = l->inner,
+                        .positions = l->outer * l->n * l->inner,
+                        .slabs = 1,
+                        .row = 1,
+                        .keys = l->outer * l->v * l->inner};
+    }
+    const int64_t own = l->by_outer ? l->outer : 1; /* that have an index of their own */
+    return (sorted){
+        .width = 1, .positions = own * l->n, .keys = own * l->v, .slabs = l->outer / max(own, 1), .row = l->inner};
+}
+
+static int64_t chunks_of(const sorted *w) {
+    return w->positions > TNI_ADD_PART ? ceil_div(w->positions, TNI_ADD_PART) : 0;
+}
+
+static size_t take_room(size_t *bytes, int64_t count, size_t size) {
+    const size_t at = *bytes;
+    *bytes = (size_t)round_up((int64_t)(at + (size_t)count * size), 64);
+    return at;
+}
+
+static bool is_ranked(const sorted *w) {
+    return w->positions <= TNI_RANK_MOST;
+}
+
+tni_sort_room tni_sort_room_of(const tni_lookup *l, bool by_offsets) {
+    const sorted w = sorted_of(l);
+    const bool by_radix = !by_offsets && !is_ranked(&w);
+    const size_t size = sizeof(uint32_t);
+    tni_sort_room r = {0};
+    for (int i = 0; i < 2; i++) {
+        const bool used = i == 0 ? !by_offsets : by_radix;
+        r.key[i] = take_room(&r.bytes, used ? w.positions : 0, size);
+        r.position[i] = take_room(&r.bytes, used ? w.positions : 0, size);
+    }
+    r.begins = take_room(&r.bytes, by_offsets ? 0 : w.keys, size);
+    r.ends = take_room(&r.bytes, by_offsets ? 0 : w.keys, size);
+    r.counts = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS * ceil_div(w.positions, TNI_SORT_TILE) : 0, size);
+    r.totals = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS : 0, size);
+    r.partials = take_room(&r.bytes, w.slabs * chunks_of(&w) * 2 * w.row, tn_type_size(tni_acc_type(l->to->type)));
+    return r;
+}
+
+static tn_status find_sort(const tn_call *call, const sorted *w, tni_sort_state *s) {
+    const char *unit = "lookup_sort";
+    const uint32_t threads = TNI_SORT_THREADS;
+    s->clearing = (uint32_t)min(ceil_div(w->keys, CLEARED), CLEARING_BLOCKS);
+    s->mark = (tn_launch){.grid = (uint32_t)ceil_div(w->positions, threads), .block = threads};
+    TN_TRY(tni_cuda_find(call, &s->mark, unit, "lookup_sort_mark"));
+    if (is_ranked(w)) {
+        const uint32_t ranking = (uint32_t)ceil_div(w->positions, TNI_RANK_BLOCK);
+        s->rank.grid = (uint32_t)max(ranking, s->clearing);
+        s->rank.block = TNI_RANK_BLOCK * TNI_RANK_WAYS;
+        return tni_cuda_find(call, &s->rank, unit, "lookup_sort_rank");
+    }
+    for (int64_t keys = w->keys; keys > 0; keys >>= TNI_SORT_BITS) s->passes++;
+    s->passes = (int)max(s->passes, 1);
+    s->count = s->place = (tn_launch){.grid = s->sort.blocks, .block = threads};
+    s->add = (tn_launch){.grid = TNI_SORT_DIGITS, .block = threads};
+    TN_TRY(tni_cuda_find(call, &s->count, unit, "lookup_sort_count"));
+    TN_TRY(tni_cuda_find(call, &s->add, unit, "lookup_sort_add"));
+    return tni_cuda_find(call, &s->place, unit, "lookup_sort_place");
+}
+
+/* The kernels that add, for pieces of `elements` elements. */
+static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted *w, bool by_pieces, int64_t elements,
+                          tni_sort_state *s) {
+    const char *unit = "lookup_add", *type = tn_type_name(l->to->type);
+    const char piece = by_pieces ? 'p' : 's';
+    const int64_t pieces = w->row / elements;
+    const bool dense = w->positions >= w->keys; /* most k have rows */
+    const tn_gpu *gpu;
+    tni_add *all = &s->all[by_pieces];
+    TN_TRY(tn_cuda_gpu(call, &gpu));
+    *all = (tni_add){.count = w->slabs * w->keys * pieces,
+                     .rows = w->positions,
+                     .positions = (unsigned)w->positions,
+                     .keys = (unsigned)w->keys,
+                     .chunks = (unsigned)chunks_of(w),
+                     .slabs = (unsigned)w->slabs,
+                     .lanes = 1};
+    while (all->lanes < 32 && all->lanes < pieces) all->lanes *= 2;
+    all->tiles = (int)max(ceil_div(pieces, all->lanes), 1);
+    all->pieces = tni_divided_of(pieces, all->count);
+    all->by_keys = tni_divided_of(w->keys, all->count);
+    const int64_t wide = (int64_t)all->tiles * all->slabs;
+    all->each = (int)max(min(all->chunks * wide / (PARTS_BLOCKS_PER_SM * gpu->sms), TNI_ADD_EACH), 1);
+    const int64_t many = ceil_div(all->chunks, all->each) * wide;
+    const int64_t rows = ceil_div(all->count, TNI_ADD_THREADS * (dense ? 1 : TNI_ADD_ITEMS));
+    if (many > INT32_MAX || rows > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: too many rows for a GPU", call->name);
+    s->parts[by_pieces] = s->ends[by_pieces] = (tn_launch){.grid = (uint32_t)many, .block = TNI_ADD_THREADS};
+    s->rows[by_pieces] = (tn_launch){.grid = (uint32_t)rows, .block = TNI_ADD_THREADS};
+    TN_TRY(
+        tni_cuda_find(call, &s->rows[by_pieces], unit, "lookup_add_%s_%c_%s", dense ? "dense" : "rows", piece, type));
+    TN_TRY(tni_cuda_find(call, &s->parts[by_pieces], unit, "lookup_add_parts_%c_%s", piece, type));
+    return tni_cuda_find(call, &s->ends[by_pieces], unit, "lookup_add_ends_%c_%s", piece, type);
+}
+
+tn_status tni_sort_prepare(const tn_call *call, const tni_lookup *l, bool by_offsets, tni_sort_state *s) {
+    const sorted w = sorted_of(l);
+    const int64_t vector = 16 / (int64_t)tn_type_size(l->to->type);
+    if (w.positions >= UINT32_MAX - TNI_SORT_TILE || w.keys >= UINT32_MAX) {
+        return tn_fail(TN_UNSUPPORTED, "%s: a GPU sorts fewer than 2^32 indices, and adds to fewer than 2^32 places",
+                       call->name);
+    }
+    s->by_offsets = by_offsets;
+    s->room = tni_sort_room_of(l, by_offsets);
+    s->sort = (tni_sort){.index = tni_index_of(l),
+                         .count = (unsigned)w.positions,
+                         .keys = (unsigned)w.keys,
+                         .n = (unsigned)l->n,
+                         .width = (unsigned)w.width,
+                         .blocks = (unsigned)ceil_div(w.positions, TNI_SORT_TILE)};
+    s->may_piece = w.row % vector == 0 && w.row > 0;
+    if (!by_offsets) TN_TRY(find_sort(call, &w, s));
+    TN_TRY(find_add(call, l, &w, false, 1, s));
+    return s->may_piece ? find_add(call, l, &w, true, vector, s) : TN_OK;
+}
+
+static tni_sort sort_at(const tn_call *call, const tni_lookup *l, const tni_sort_state *s, int buffer) {
+    char *workspace = call->workspace;
+    tni_sort p = s->sort;
+    p.index.data = l->index->data;
+    p.key = (unsigned *)(workspace + s->room.key[buffer]);
+    p.position = (unsigned *)(workspace + s->room.position[buffer]);
+    p.from_key = (unsigned *)(workspace + s->room.key[!buffer]);
+    p.from_position = (unsigned *)(workspace + s->room.position[!buffer]);
+    p.counts = (unsigned *)(workspace + s->room.counts);
+    p.totals = (unsigned *)(workspace + s->room.totals);
+    p.begins = (unsigned *)(workspace + s->room.begins);
+    p.ends = (unsigned *)(workspace + s->room.ends);
+    return p;
+}
+
+/* Sorts, and writes down where everything is. */
+static tn_status launch_sort(const tn_call *call, const tni_lookup *l, const tni_sort_state *s, tni_add *all) {
+    tni_sort p = sort_at(call, l, s, 0);
+    TN_TRY(tn_cuda_launch(call, &s->rank, (void *[]){&p}));
+    for (int pass = 0; pass < s->passes; pass++) {
+        tn_launch count = s->count;
+        p = sort_at(call, l, s, pass % 2);
+        p.is_first = pass == 0;
+        p.shift = pass * TNI_SORT_BITS;
+        if (p.is_first) count.grid = (uint32_t)max(count.grid, s->clearing);
+        TN_TRY(tn_cuda_launch(call, &count, (void *[]){&p}));
+        TN_TRY(tn_cuda_launch(call, &s->add, (void *[]){&p}));
+        TN_TRY(tn_cuda_launch(call, &s->place, (void *[]){&p}));
+    }
+    all->key = p.key;
+    all->position = p.position;
+    all->begins = p.begins;
+    all->ends = p.ends;
+    return tn_cuda_launch(call, &s->mark, (void *[]){&p});
+}
+
+static tni_offsets offsets_of(const tni_lookup *l) {
+    return (tni_offsets){
+        .data = l->index->data, .wide = tni_lookup_is_wide(l), .segments = (unsigned)l->v, .positions = (unsigned)l->n};
+}
+
+tn_status tni_sort_launch(const tn_call *call, const tni_lookup *l, const tni_sort_state *s) {
+    const void *base = data_of(l->base);
+    const bool pieces = s->may_piece && tni_is_aligned((const void *[]){l->from->data, l->to->data, base}, 3);
+    tni_add all = s->all[pieces];
+    if (s->by_offsets)
+        all.offsets = offsets_of(l);
+    else
+        TN_TRY(launch_sort(call, l, s, &all));
+    all.from = l->from->data;
+    all.base = base;
+    all.to = l->to->data;
+    all.partials = (char *)call->workspace + s->room.partials;
+    TN_TRY(tn_cuda_launch(call, &s->parts[pieces], (void *[]){&all}));
+    TN_TRY(tn_cuda_launch(call, &s->ends[pieces], (void *[]){&all}));
+    return tn_cuda_launch(call, &s->rows[pieces], (void *[]){&all});
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+tn_status tni_segments_prepare(const tn_call *call, const tni_lookup *l, tn_launch *launch) {
+    if (l->n >= UINT32_MAX || l->v >= INT32_MAX) {
+        return tn_fail(TN_UNSUPPORTED, "%s: a GPU has fewer than 2^31 segments, of fewer than 2^32 rows", call->name);
+    }
+    *launch = (tn_launch){.grid = (uint32_t)ceil_div(l->n, TNI_SORT_THREADS), .block = TNI_SORT_THREADS};
+    return tni_cuda_find(call, launch, "lookup_sort", "lookup_sort_segments");
+}
+
+tn_status tni_segments_launch(const tn_call *call, const tni_lookup *l, const tn_launch *launch, void *segments) {
+    tni_segments p = {.offsets = offsets_of(l), .segment = segments};
+    return tn_cuda_launch(call, launch, (void *[]){&p});
+}

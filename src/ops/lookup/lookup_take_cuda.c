@@ -1,0 +1,107 @@
+/* take on the GPU: how many bytes a thread copies at a time. */
+#include <string.h>
+
+#include "lookup_cuda.h"
+
+tni_divided tni_divided_of(int64_t by, int64_t below) {
+    tni_divided d = {.by = max(by, 1), .is_short = max(below, by) < INT32_MAX};
+    if (d.is_short) d.divisor = tni_divisor_of((uint64_t)d.by);
+    return d;
+}
+
+tni_index tni_index_of(const tni_lookup *l) {
+    return (tni_index){.wide = tni_lookup_is_wide(l),
+                       .drops_negative = l->drops_negative,
+                       .v = l->v,
+                       .skipped = l->skipped,
+                       .by_outer = l->by_outer,
+                       .by_n = l->by_n,
+                       .by_inner = l->by_inner};
+}
+
+/* 4 bytes of what an index that is out of range makes: NaN, where the type has it. */
+static uint32_t bad_bits(tn_type type, int word) {
+    switch (type) {
+    case TN_F16: return 0x7e007e00u;
+    case TN_BF16: return 0x7fc07fc0u;
+    case TN_F32:
+    case TN_C64: return 0x7fc00000u;
+    case TN_F64:
+    case TN_C128: return word % 2 ? 0x7ff80000u : 0;
+    default: return 0;
+    }
+}
+
+static tn_status find(const tn_call *call, tn_launch *launch, int64_t bytes, int64_t count) {
+    launch->block = TNI_TAKE_THREADS;
+    launch->grid = (uint32_t)ceil_div(count, TNI_TAKE_THREADS * TNI_TAKE_ITEMS);
+    return tni_cuda_find(call, launch, "lookup_take", "lookup_take_%d", (int)bytes);
+}
+
+/* Elements have an index each, which lies as they do, and four of them share an o. */
+static bool takes_fours(const tni_lookup *l) {
+    const bool single = l->inner == 1 || !tni_lookup_is_by_row(l);
+    const bool alike = (l->n == 1 || l->by_n == l->inner) && (l->inner == 1 || l->by_inner == 1) &&
+                       (l->outer == 1 || l->by_outer == l->n * l->inner);
+    return single && alike && (l->inner == 1 ? l->n : l->inner) % 4 == 0 && tn_type_size(l->to->type) <= 8;
+}
+
+static tn_status launch_fours(const tn_call *call, const tni_lookup *l, const tni_take_state *s, tni_take *p) {
+    p->count = l->outer * l->n * l->inner;
+    p->slab = tni_divided_of(l->n * l->inner, p->count);
+    p->pieces = tni_divided_of(l->inner, l->n * l->inner);
+    return tn_cuda_launch(call, &s->fours, (void *[]){p});
+}
+
+tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_state *s) {
+    s->size = (int64_t)tn_type_size(l->to->type);
+    s->row = s->size * l->inner;
+    s->bytes = s->size;
+    while (tni_lookup_is_by_row(l) && s->bytes < 16 && s->row % (2 * s->bytes) == 0) s->bytes *= 2;
+    s->p.index = tni_index_of(l);
+    for (int w = 0; w < 4; w++) s->p.bad[w] = bad_bits(l->to->type, w);
+    s->by_columns = tni_take_columns_suit(call, l);
+    if (s->by_columns) {
+        TN_TRY(tni_take_columns_prepare(call, l, &s->columns));
+        memcpy(s->columns.p.bad, s->p.bad, sizeof s->p.bad);
+        return TN_OK;
+    }
+    const int64_t bytes = l->outer * l->n * s->row;
+    TN_TRY(find(call, &s->pieces, s->bytes, bytes / s->bytes));
+    TN_TRY(find(call, &s->elements, s->size, bytes / s->size));
+    if (!takes_fours(l)) return TN_OK;
+    s->fours.block = TNI_TAKE_THREADS;
+    s->fours.grid = (uint32_t)ceil_div(bytes / s->size, TNI_TAKE_THREADS * TNI_TAKE_FOURS * 4);
+    return tni_cuda_find(call, &s->fours, "lookup_take", "lookup_take_fours_%d", (int)s->size);
+}
+
+tn_status tni_take_launch(const tn_call *call, const tni_lookup *l, const tni_take_state *s, const void *index) {
+    if (s->by_columns) return tni_columns_launch(call, l, &s->columns, index);
+    const bool aligned = ((uintptr_t)l->from->data | (uintptr_t)l->to->data) % (uintptr_t)s->bytes == 0;
+    const int64_t bytes = aligned ? s->bytes : s->size;
+    tni_take p = s->p;
+    p.index.data = index;
+    p.from = l->from->data;
+    p.to = l->to->data;
+    if (s->fours.kernel && (uintptr_t)index % 16 == 0 && (uintptr_t)p.to % (uintptr_t)min(4 * s->size, 16) == 0)
+        return launch_fours(call, l, s, &p);
+    p.count = l->outer * l->n * s->row / bytes;
+    p.pieces = tni_divided_of(s->row / bytes, p.count);
+    p.n = tni_divided_of(l->n, p.count);
+    if (tni_lookup_is_by_row(l)) p.index.by_inner = 0; /* pieces are not elements */
+    return tn_cuda_launch(call, aligned ? &s->pieces : &s->elements, (void *[]){&p});
+}
+
+static tn_status fill(const tn_call *call, void *state) {
+    const tni_lookup l = tni_lookup_of(call);
+    return tni_take_prepare(call, &l, state);
+}
+
+tn_status tni_lookup_take_cuda_prepare(const tn_call *call, void **state) {
+    return tni_cuda_prepare(call, sizeof(tni_take_state), fill, state);
+}
+
+tn_status tni_lookup_take_cuda_run(const tn_call *call, void *state) {
+    const tni_lookup l = tni_lookup_of(call);
+    return tni_take_launch(call, &l, state, l.index->data);
+}

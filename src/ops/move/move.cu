@@ -1,0 +1,114 @@
+/* Moves, and rows that become parts of other rows. Every type is one of its size. */
+#include "move.cuh"
+
+/* Where row `row` is, in the result and in the operand; false: outside of the operand. */
+TN_DEVICE bool find_row(const tni_move_job &p, u64 row, i64 &to, i64 &from) {
+    bool inside = true;
+    to = from = 0;
+#pragma unroll 1
+    for (int d = 0; d < p.n_dims; d++) {
+        const u64 size = (u64)p.dims[d].map.size;
+        const u64 rest = p.chunks.is_short ? quotient((u32)row, p.dims[d].divisor) : row / size;
+        const i64 index = (i64)(row - rest * size), at = tni_map_at(&p.dims[d].map, index);
+        inside = inside && at >= 0;
+        to += index * p.dims[d].to;
+        from += at * p.dims[d].from;
+        row = rest;
+    }
+    return inside;
+}
+
+/* The rows of a move, for write_chunks. */
+template <class U> struct mapped {
+    const tni_move_job &p;
+    const U *row;
+    i64 col;    /* of the next element, */
+    i64 source; /* and where that comes from, if the map is a circle */
+
+    TN_MEMBER mapped(const tni_move_job &p) : p(p) {
+    }
+    TN_MEMBER bool is_circle() const {
+        return p.map.rule == TNI_MAP_CIRCULAR && p.map.n > 0;
+    }
+    TN_MEMBER bool find(u64 number, i64 &to) {
+        i64 from;
+        const bool inside = find_row(p, number, to, from);
+        row = (const U *)p.from + from;
+        return inside;
+    }
+    TN_MEMBER const U *whole(i64 first, int n) const {
+        const i64 at = first - p.map.before, from = is_circle() ? tni_modulo(at, p.map.n) : at;
+        return from >= 0 && from + n <= p.map.n ? row + from : nullptr;
+    }
+    TN_MEMBER void start(i64 first) {
+        col = first;
+        if (is_circle()) source = tni_modulo(first - p.map.before, p.map.n);
+    }
+    TN_MEMBER const U *next() {
+        const bool circle = is_circle();
+        const i64 from = circle ? source : tni_map_at(&p.map, col);
+        col++;
+        if (circle) source = source + 1 == p.map.n ? 0 : source + 1;
+        return from < 0 ? nullptr : row + from * p.apart;
+    }
+    TN_MEMBER U outside() const {
+        return *(const U *)p.constant;
+    }
+};
+
+template <class U> TN_DEVICE void move_chunks(const tni_move_job &p) {
+    write_chunks<U>(p.chunks, mapped<U>(p));
+}
+
+/* One element at a time, where those of a row are not side by side. */
+template <class U> TN_DEVICE void move_elements(const tni_move_job &p) {
+    const u64 i = (u64)blockIdx.x * TNI_CHUNK_THREADS + threadIdx.x;
+    if (i >= (u64)p.chunks.count) return;
+    const u64 row = p.chunks.is_short ? quotient((u32)i, p.chunks.divisor) : i / (u64)p.chunks.per_row;
+    mapped<U> from(p);
+    i64 to;
+    const bool inside = from.find(row, to);
+    const i64 e = (i64)(i - row * (u64)p.chunks.per_row), at = inside ? tni_map_at(&p.map, e) : -1;
+    ((U *)p.chunks.to)[to + e * p.step] = at >= 0 ? from.row[at * p.apart] : from.outside();
+}
+
+/* Blocks have the parts one after the other. Every thread looks at one part's first block, so that which part is this
+ * block's is known after one step, however many there are. */
+template <class U> TN_DEVICE void move_parts(const tni_parts &p) {
+    static_assert(TNI_MOVE_PARTS <= TNI_CHUNK_THREADS, "a thread for each part");
+    constexpr int ITEMS = TNI_CHUNK_ITEMS;
+    const int t = (int)threadIdx.x, which = __syncthreads_count(t < p.count && p.first_block[t] <= blockIdx.x) - 1;
+    const i64 n = p.at[which + 1] - p.at[which];
+    const U *source = (const U *)p.from[which];
+    U *to = (U *)p.to + p.at[which];
+    const i64 per_row = chunks_of(n, sizeof(U), p.aligned && ((u64)to & 15) == 0);
+    const tni_divisor divisor = {(u32)per_row, p.per_row[which].magic, p.per_row[which].shift};
+    chunk<U> mine[ITEMS];
+    in_a_row<U> from[ITEMS];
+    bool there[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        const u64 i = ((u64)(blockIdx.x - p.first_block[which]) * ITEMS + k) * TNI_CHUNK_THREADS + threadIdx.x;
+        there[k] = i < (u64)(per_row * p.rows);
+        if (!there[k]) continue;
+        const i64 row = p.is_short ? (i64)quotient((u32)i, divisor) : (i64)(i / (u64)per_row);
+        mine[k].place(to + row * p.n, n, (i64)i - row * per_row);
+        from[k].from = source + row * n + mine[k].first;
+        mine[k].read(from[k].from, source, source + p.rows * n, mine[k].is_whole());
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        if (there[k]) mine[k].write(from[k]);
+    }
+}
+
+#define MOVES(size, U)                                                                             \
+    TN_ROW_KERNEL(move_chunks_##size, TNI_CHUNK_THREADS, 3, tni_move_job, (move_chunks<U>(p)))     \
+    TN_ROW_KERNEL(move_elements_##size, TNI_CHUNK_THREADS, 4, tni_move_job, (move_elements<U>(p))) \
+    TN_ROW_KERNEL(move_parts_##size, TNI_CHUNK_THREADS, 4, tni_parts, (move_parts<U>(p)))
+
+MOVES(1, u8)
+MOVES(2, u16)
+MOVES(4, u32)
+MOVES(8, u64)
+MOVES(16, u128)

@@ -1,0 +1,42 @@
+/* cumsum and cumprod. Floats of 16 bits are put together in f32; integers are known by their size, and wrap around. */
+#include "scan.cuh"
+
+template <class T, class Take> struct scan_take {
+    typedef typename scan_acc<T>::type state;
+    typedef T raw;
+    enum { EACH = TNI_SCAN_BYTES / (sizeof(T) == 1 ? 2 : (int)sizeof(T)), VECTOR = true };
+
+    static TN_MEMBER state none() {
+        return Take::template none<state>();
+    }
+    static TN_MEMBER state join(const tni_gpu_scan &, state a, state b) {
+        return Take::of(a, b);
+    }
+    static TN_MEMBER T read(const tni_gpu_scan &p, i64 at, i64) {
+        return ((const T *)p.x)[at];
+    }
+    static TN_MEMBER state state_of(const tni_gpu_scan &, T x, i64) {
+        return (state)widen(x);
+    }
+    static TN_MEMBER T result(state a) {
+        T t;
+        narrow(a, t);
+        return t;
+    }
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, T, state before, state upto) {
+        ((T *)p.to)[at] = result(p.exclusive ? before : upto);
+    }
+};
+
+template <class T> using sum_up = scan_take<T, take_sum>;
+template <class T> using multiply = scan_take<T, take_product>;
+
+#define SCANS(T, type)            \
+    SCAN(cumsum, type, sum_up<T>) \
+    SCAN(cumprod, type, multiply<T>)
+
+TN_FOR_TYPES(SCANS)
+SCANS(u8, u8)
+SCANS(u16, u16)
+SCANS(u32, u32)
+SCANS(u64, u64)
