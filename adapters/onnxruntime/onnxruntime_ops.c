@@ -74,14 +74,13 @@ typedef struct builder {
     const tn_function *op;
     tn_type vars[TNI_MAX_TYPES];
     tn_type fixed[TNI_MAX_ARGS]; /* (n_inputs) of `i32|i64` */
+    tn_type chosen;              /* of results whose type an attribute says; TN_NO_TYPE: there are none */
     variant **variants;
     size_t count, capacity, first; /* `first`: of this operator */
 } builder;
 
 static tn_type settle(const builder *b, const tni_type *type, tn_type fixed) {
-    const tn_value *chosen = type->kind == TNI_TYPE_ATTR ? &b->op->contract->attrs[type->ref].value : NULL;
-    tn_type t = type->kind == TNI_TYPE_VAR ? b->vars[type->ref] : fixed;
-    if (chosen) t = chosen->kind == TN_ATTR_TYPE ? chosen->type : TN_F32;
+    tn_type t = type->kind == TNI_TYPE_VAR ? b->vars[type->ref] : type->kind == TNI_TYPE_ATTR ? b->chosen : fixed;
     return type->wrap == TNI_ACC ? tni_acc_type(t) : type->wrap == TNI_COMPLEX ? tni_complex_type(t) : t;
 }
 
@@ -127,7 +126,9 @@ static bool fill(const builder *b, variant *v) {
 
 static bool is_new(const builder *b, const variant *v) {
     for (size_t i = b->first; i < b->count; i++) {
-        if (memcmp(b->variants[i]->in_types, v->in_types, sizeof v->in_types) == 0) return false;
+        const variant *other = b->variants[i];
+        const bool same_results = !b->chosen || memcmp(other->out_types, v->out_types, sizeof v->out_types) == 0;
+        if (same_results && memcmp(other->in_types, v->in_types, sizeof v->in_types) == 0) return false;
     }
     return true;
 }
@@ -175,6 +176,22 @@ static tn_status add_variant(builder *b, const variant *like) {
     return TN_OK;
 }
 
+/* Where an attribute says the type of a result, there is one for each type, first that of the default: ONNX Runtime
+ * takes the first where it knows no better. */
+static tn_status choose_results(builder *b) {
+    const tni_contract *c = b->op->contract;
+    const tni_attr *says = NULL;
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        if (c->attrs[i].kind == TNI_A_DTYPE) says = &c->attrs[i];
+    }
+    for (int k = 0; k < (says ? TN_TYPE_COUNT : 1); k++) {
+        variant v = {.n_in = 0};
+        b->chosen = k || !says ? (tn_type)k : says->value.kind == TN_ATTR_TYPE ? says->value.type : TN_F32;
+        if (fill(b, &v) && is_new(b, &v)) TN_TRY(add_variant(b, &v));
+    }
+    return TN_OK;
+}
+
 /* Every choice for type variables from `var` on, then for inputs of one of several types. A variable that an absent
  * input leaves open is T, and ONNX Runtime takes the first operator that fits: those come first where all are T. */
 static tn_status choose(builder *b, int32_t var, int32_t input) {
@@ -197,8 +214,7 @@ static tn_status choose(builder *b, int32_t var, int32_t input) {
         }
         return mask ? TN_OK : choose(b, var, input + 1);
     }
-    variant v = {.n_in = 0};
-    return fill(b, &v) && is_new(b, &v) ? add_variant(b, &v) : TN_OK;
+    return choose_results(b);
 }
 
 /* Formulas: any number of tensors of one type, and as many results of it. */

@@ -269,6 +269,11 @@ def given_axes(function: str, name: str, axes: Any) -> Any:
     return axes
 
 
+def one_row(x: Any, axis: int | None) -> Any:
+    """What a user gives for the first input of a function that goes along all elements where axis is None."""
+    return x.reshape(-1) if axis is None and hasattr(x, "reshape") else x
+
+
 @dataclass(frozen=True)
 class Flag:
     """A parameter that contracts do not have: it chooses another operator of the same parameters."""
@@ -290,6 +295,7 @@ class Spelling:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     flag: Flag | None = None  # taken behind what `order` has
     inplace: bool = False  # whether `inplace`, behind all others, has the result written to the first input
+    flat: bool = False  # whether axis=None goes along the first input as if it were one row
 
 
 class Public:
@@ -400,6 +406,10 @@ class Public:
     def value(self, param: Input | Attr) -> str:
         """The source of what a parameter is to the contract."""
         name = self.name_of(param)
+        if self.spelling.flat and param is self.op.params[0]:
+            return f"_one_row({name}, axis)"
+        if self.spelling.flat and param.name == "axis":
+            return "(-1 if axis is None else axis)"
         is_axes = _has_all_axes(param) and param.name in self.spelling.defaults
         return f"_given_axes({self.op.name!r}, {name!r}, {name})" if is_axes else name
 
@@ -427,7 +437,7 @@ class Public:
 
     def compiled(self, names: Mapping[str, Any]) -> Callable[..., Any]:
         """The function; `names` are what its source and its annotations mention."""
-        own = {"_required": REQUIRED, "_given_axes": given_axes, "_refuse": self._refuse}
+        own = {"_required": REQUIRED, "_given_axes": given_axes, "_one_row": one_row, "_refuse": self._refuse}
         names = {"Any": Any, "Sequence": Sequence, **own, **names}
         function = compile_source(self.source(), self.op.name, names)[identifier(self.op.name)]
         if self.hints:

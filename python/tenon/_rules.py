@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tenon._lib import why_no_gradient
-from tenon.contract import COMPLEX, FLOATS, Argument, Attr, Input, Operator, Source, Statement, fused, table
+from tenon.contract import COMPLEX, FLOATS, Argument, Attr, Input, Operator, Output, Source, Statement, fused, table
 from tenon.infer import Binding, Require, raise_unless
 
 
@@ -67,10 +67,15 @@ def serves(op: Operator, statement: Statement) -> list[str]:
     return list(dict.fromkeys(name for s in reads for name in serves(op, s)))
 
 
+def _may_be_float(output: Output) -> bool:
+    kinds = output.type.get("fixed")
+    return kinds is None or bool(FLOATS & set(kinds))
+
+
 def is_right_once(op: Operator, statement: Statement) -> bool:
     """Whether a statement makes gradients of an output that nothing can be differentiated through, and of no input: a
-    second derivative would be 0 without anybody noticing."""
-    smooth = op.rule.differentiable if op.rule else ()
+    second derivative would be 0 without anybody noticing. Places in a tensor, which are integers, have none."""
+    smooth = {*(op.rule.differentiable if op.rule else ()), *(o.name for o in op.outputs if not _may_be_float(o))}
     hidden = any(s.kind == "output" and s.name not in smooth for s in statement.sources)
     return hidden and all(s.kind != "input" for s in statement.sources)
 

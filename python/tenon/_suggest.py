@@ -43,6 +43,7 @@ _SAME = (
     ("softsign", "soft_sign"),
     ("sub", "subtract"),
     ("sum", "reduce_sum"),
+    ("top_k", "topk"),
 )
 
 

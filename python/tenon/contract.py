@@ -245,7 +245,7 @@ def attribute_text(kind: str, value: Any) -> str:
     if kind == "bool":
         return "true" if value else "false"
     if kind in ("axes", "ints"):
-        return f"{[int(v) for v in value]}"
+        return "[" + ", ".join([f"{int(v)}" for v in value]) + "]"  # dynamo cannot write a list as text
     return f"{int(value)}" if kind in ("int", "axis") else f"'{value}'"  # a symbol becomes a constant here
 
 
@@ -259,8 +259,8 @@ def read_attribute(kind: str, text: str) -> Any:
 
 
 def attribute_words(text: str) -> list[tuple[str, str]]:
-    """Names and texts of attributes that stand side by side: "eps=0.1 mode='a b'"."""
-    return re.findall(r"(\w+)=('[^']*'|\S+)", text)
+    """Names and texts of attributes that stand side by side: "eps=0.1 mode='a b' axes=[0, 2]"."""
+    return re.findall(r"(\w+)=('[^']*'|\[[^\]]*\]|\S+)", text)
 
 
 # ---- strides ---------------------------------------------------------------------------------------------------------

@@ -291,6 +291,11 @@ class Binding:
             if not scope.has_pack(rows):  # it tells all but the last size, which nobody asks for
                 self._home(rows, scope).packs[rows] = (*sizes, 1)
         message = f"{self.op.name}: {param.name} has shape {_text(shape)}, "
+        if item.get("fn") == "resize":
+            rank = len(self._sequence(item["a"], scope))
+            if len(sizes) != rank:  # said here, as such a shape tells no size along the axis to go on with
+                raise ValueError(f"{message}needs {rank} dimensions where that has {len(sizes)}")
+            self._solve(item["size"], sizes[self._attr(item["axis"])], scope)
         if f"*{pack}" in self.soft:
             home = self._home(pack, scope)
             said = f"*{pack} = {_text(home.packs[pack])} from {self.source[f'*{pack}']}"
@@ -419,7 +424,14 @@ class Binding:
         if function in ("broadcast", "rows"):
             return self._rows(item, [self._sequence(of, scope) for of in item["of"]])
         dims = self._sequence(item["a"], scope)
-        return self._permute(item, dims) if function == "permute" else self._reduce(item, dims)
+        if function == "resize":
+            return self._resize(item, dims, scope)
+        make = {"permute": self._permute, "pad": self._pad, "repeat": self._repeat, "reduce": self._reduce}
+        return make[function](item, dims)
+
+    def _resize(self, item: Json, dims: Shape, scope: _Scope) -> Shape:
+        axis = self._attr(item["axis"])
+        return (*dims[:axis], self._value(item["size"], scope), *dims[axis + 1 :])
 
     def _rows(self, item: Json, shapes: Sequence[Shape]) -> Shape:
         columns = [bool(of.get("rows")) for of in item["of"]]
@@ -435,6 +447,23 @@ class Binding:
         if sorted(d + len(dims) if d < 0 else d for d in order) != list(range(len(dims))):
             raise ValueError(f"{self.op.name}: {item['dims']} is {order}, which is no order of {len(dims)} dimensions")
         return tuple(dims[d] for d in order)
+
+    def _pad(self, item: Json, dims: Shape) -> Shape:
+        pad = self.attrs[item["pad"]]
+        if len(pad) % 2 or len(pad) > 2 * len(dims):
+            wrong = f"which is not a pair for each of some dimensions of {_text(dims)}"
+            raise ValueError(f"{self.op.name}: {item['pad']} is {list(pad)}, {wrong}")
+        made = list(dims)
+        for k in range(len(pad) // 2):
+            made[-1 - k] = made[-1 - k] + (pad[2 * k] + pad[2 * k + 1])
+        return tuple(made)
+
+    def _repeat(self, item: Json, dims: Shape) -> Shape:
+        times = self.attrs[item["repeats"]]
+        if len(times) < len(dims) or any(n < 0 for n in times):
+            wrong = f"which is not a number of repeats for each dimension of {_text(dims)}"
+            raise ValueError(f"{self.op.name}: {item['repeats']} is {list(times)}, {wrong}")
+        return tuple(n * d for n, d in zip(times, (1,) * (len(times) - len(dims)) + dims, strict=True))
 
     def _reduce(self, item: Json, dims: Shape) -> Shape:
         axes = self._attr(item["axes"])

@@ -29,5 +29,5 @@ class Case(functional.Case):
         return jnp.issubdtype(tensor.dtype, jnp.floating)
 
 
-cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)
+cases, one_each, dealt = partial(samples.cases, Case), partial(samples.one_each, Case), samples.dealt
 each_operator = partial(samples.each_operator, Case)

@@ -20,6 +20,9 @@ MODULES = ["jax.nn", "jax.numpy", *(["flax.nnx"] if importlib.util.find_spec("fl
 PAIRS = list(namesakes(tn, MODULES))
 REASONS = {
     "jax.numpy.identity": "the identity matrix there; an int is refused here",
+    "jax.numpy.histogram": "there are 10 bins and the range is that of the data there; here both are required",
+    "jax.numpy.roll": "without an axis it rolls the flattened array there; here an axis is required",
+    "jax.numpy.select": "lists of conditions and choices there; lists are refused here",
 }
 X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)), jnp.float32)
 
@@ -36,6 +39,20 @@ def test_the_reasons_are_needed() -> None:
     assert {str(p) for p in PAIRS} >= REASONS.keys()
     with pytest.raises(TypeError, match="identity: x must be an array, not int"):
         tn.identity(3)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'axis'"):
+        tn.roll(X, 1)
+    with pytest.raises(TypeError, match="missing 2 required keyword-only arguments: 'low' and 'high'"):
+        tn.histogram(X, 10)
+    with pytest.raises(TypeError, match="select: cond must be an array, not list"):
+        tn.select([X > 0], [X], 0.0)
+
+
+def test_names_that_mean_something_else_are_not_taken_by_position() -> None:
+    for call in (lambda: tn.pad(X, (1, 2)), lambda: tn.repeat(X, 2), lambda: tn.repeat(X, repeats=2)):
+        with pytest.raises(TypeError, match=r"positional argument|required keyword-only argument: 'reps'"):
+            call()
+    assert_close(tn.pad(X, pad=(1, 2)), jnp.pad(X, ((0, 0), (1, 2))))
+    assert_close(tn.repeat(X, reps=(2, 3)), jnp.tile(X, (2, 3)))
 
 
 def test_spellings_name_what_contracts_have() -> None:
@@ -152,6 +169,15 @@ def test_sum(axis: Any, keepdims: bool) -> None:
         close(tn.sum(x, axis, keepdims=keepdims), jnp.sum(x, axis, keepdims=keepdims), "float64")
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_argmax(axis: Any, keepdims: bool) -> None:
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 3, (2, 3, 4)))
+    for name in ("argmax", "argmin"):
+        have = getattr(tn, name)(x, axis, keepdims=keepdims)
+        assert (have == getattr(jnp, name)(x, axis, keepdims=keepdims)).all()
+
+
 @pytest.mark.parametrize(
     ("axis", "error", "message"),
     [
@@ -171,6 +197,23 @@ def test_axes_that_are_refused(axis: Any, error: type[Exception], message: str) 
 def test_softmax(axis: int) -> None:
     for x in (X, X * 1e3, jnp.full((3, 4), -jnp.inf).at[:, 1].set(0), jnp.zeros((0, 4)), X.astype(jnp.float16)):
         close(tn.softmax(x, axis), jax.nn.softmax(x, axis), str(x.dtype))
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_cumulative(name: str, axis: int | None) -> None:
+    """Without an axis of all elements. Gradients as well, where elements are 0."""
+    mine, theirs = getattr(tn, name), getattr(jnp, name)
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4))).at[1, 2].set(0.0)
+    close(mine(x, axis), theirs(x, axis), "float64")
+    slope = jax.grad(lambda x: (mine(x, axis) ** 2).sum())
+    np.testing.assert_allclose(slope(x), jax.grad(lambda x: (theirs(x, axis) ** 2).sum())(x), rtol=1e-12, atol=1e-12)
+    for dtype in (jnp.int8, jnp.int32, jnp.uint32):
+        whole = jnp.arange(1, 7).reshape(2, 3).astype(dtype)
+        have, want = mine(whole, axis), theirs(whole, axis)
+        assert have.dtype == want.dtype
+        assert have.tolist() == want.tolist()
+    assert_close(jax.jit(jax.vmap(lambda row: mine(row)))(x), theirs(x, 1))
 
 
 BROADCAST = [((), (4,)), ((2, 3, 4), (1, 4)), ((0, 4), (4,))]

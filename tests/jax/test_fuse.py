@@ -102,3 +102,24 @@ def test_no_array_at_all() -> None:
     filled = tn.fuse("filled(x: f32[2]?, a: float) -> y: f32[2] : a")
     for function in (filled, jax.jit(filled, static_argnames="a")):
         np.testing.assert_array_equal(function(a=2.0), [2, 2])
+
+
+def test_operators_of_the_table() -> None:
+    """They have gradients of every order, and go under jit and vmap."""
+    random = np.random.default_rng(0)
+    x, i = jnp.asarray(random.normal(size=(4, 9))), jnp.asarray(random.integers(0, 9, (4, 3)))
+    fused = tn.fuse("sin(gather(x * x, i))")
+
+    def same(x: Any, i: Any) -> Any:
+        return jnp.sin(jnp.take_along_axis(x * x, i, -1))
+
+    assert_close(jax.jit(fused)(x, i), same(x, i), "f64")
+
+    def derived(function: Any) -> tuple[Any, Any]:
+        first = jax.grad(lambda v: function(v, i).sum())
+        return first(x), jax.grad(lambda v: (first(v) ** 2).sum())(x)
+
+    for have, want in zip(derived(fused), derived(same), strict=True):
+        assert_close(have, want, "f64")
+    stacked = jnp.stack([x, x + 1]), jnp.stack([i, i])
+    assert_close(jax.vmap(fused)(*stacked), jax.vmap(same)(*stacked), "f64")

@@ -100,6 +100,15 @@ def test_nested_and_other_axes() -> None:
         ("max(x, axis=-2)", lambda v: v.max(-2)),
         ("x - mean(x, axis=-2)", lambda v: v - v.mean(-2, keepdims=True)),
         ("sum(x, axis=0)", lambda v: v.sum(0)),
+        ("x * index(-1)", lambda v: v * jnp.arange(v.shape[-1])),
+        ("x * index(0) + argmax(x)", lambda v: v * jnp.arange(v.shape[0])[:, None] + jnp.argmax(v)),
+        ("x - index()", lambda v: v - jnp.arange(v.size).reshape(v.shape)),
+        (
+            "f(x: T[*r, n, c]) -> y: T[*r, n, c] : where(index(n) < argmin(x, c), x, index(c))",
+            lambda v: jnp.where(
+                jnp.arange(v.shape[-2])[:, None] < v.argmin(-1, keepdims=True), v, jnp.arange(v.shape[-1])
+            ),
+        ),
         ("f(x: T[*r, n, c]) -> y: T[*r, c] : sum(x, n)", lambda v: v.sum(-2)),
         ("f(x: T[*r, c]) -> y: T[c] : sum(x, r)", lambda v: v.sum(0)),
         ("f(x: T[*r, n, c]) -> y: T[n, c] : sum(x, axis=r)", lambda v: v),  # *r is empty, and the batch is none of it

@@ -14,7 +14,12 @@ import tenon.numpy as tn
 from tenon._frameworks import NumpyFunction
 
 PAIRS = list(namesakes(tn, ["numpy"]))
-REASONS = {"numpy.identity": "the identity matrix there; an int is refused here"}
+REASONS = {
+    "numpy.identity": "the identity matrix there; an int is refused here",
+    "numpy.histogram": "there are 10 bins and the range is that of the data there; here both are required",
+    "numpy.roll": "without an axis it rolls the flattened array there; here an axis is required",
+    "numpy.select": "lists of conditions and choices there; lists are refused here",
+}
 TYPES = [np.float16, np.float32, np.float64]
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 
@@ -40,6 +45,20 @@ def test_ufuncs(pair: Namesake) -> None:
 def test_the_reasons_are_needed() -> None:
     with pytest.raises(TypeError, match="identity: x must be an array, not int"):
         tn.identity(3)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'axis'"):
+        tn.roll(X, 1)
+    with pytest.raises(TypeError, match="missing 2 required keyword-only arguments: 'low' and 'high'"):
+        tn.histogram(X, 10)
+    with pytest.raises(TypeError, match="select: cond must be an array, not list"):
+        tn.select([X > 0], [X], 0.0)
+
+
+def test_names_that_mean_something_else_are_not_taken_by_position() -> None:
+    for call in (lambda: tn.pad(X, (1, 2)), lambda: tn.repeat(X, 2), lambda: tn.repeat(X, repeats=2)):
+        with pytest.raises(TypeError, match=r"positional argument|required keyword-only argument: 'reps'"):
+            call()
+    np.testing.assert_array_equal(tn.pad(X, pad=(1, 2)), np.pad(X, ((0, 0), (1, 2))))
+    np.testing.assert_array_equal(tn.repeat(X, reps=(2, 3)), np.tile(X, (2, 3)))
 
 
 def test_spellings_name_what_contracts_have() -> None:
@@ -165,6 +184,17 @@ def test_sum(axis: Any, keepdims: bool, dtype: Any) -> None:
             assert tn.sum(x, axis, keepdims=keepdims).shape == want.shape
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.int64, np.bool_])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_argmax(axis: Any, keepdims: bool, dtype: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 3, (5, 6, 7)).astype(dtype)
+    for name in ("argmax", "argmin"):
+        have = getattr(tn, name)(x, axis, keepdims=keepdims)
+        want = getattr(np, name)(x, axis, keepdims=keepdims)
+        assert have.dtype == np.int64 and have.shape == want.shape and (have == want).all()
+
+
 @pytest.mark.parametrize(("axis", "error"), [((0, 0), ValueError), (3, ValueError), (-4, ValueError), ("a", TypeError)])
 def test_axes_that_both_refuse(axis: Any, error: type[Exception]) -> None:
     x = np.ones((2, 3, 4))
@@ -178,6 +208,23 @@ def test_axes_that_only_we_refuse() -> None:
     """np.sum(x, ()) is x. In a contract, no axes are all of them."""
     with pytest.raises(ValueError, match="sum: axis is empty, so nothing would be reduced; axis=None stands for all"):
         tn.sum(X, ())
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i4", "i8", "u1", "?", ">i2"])
+def test_cumulative(name: str, dtype: str) -> None:
+    """Without an axis of all elements; narrow integers become wide ones."""
+    mine, theirs = getattr(tn, name), getattr(np, name)
+    x = np.random.default_rng(0).integers(0, 3, (4, 3, 5)).astype(dtype)
+    for one in (x, x.T, x[::2], x[:0]):
+        for axis in ((), (None,), (0,), (1,), (-1,)):
+            have, want = mine(one, *axis), theirs(one, *axis)
+            assert have.dtype == want.dtype.newbyteorder("=")
+            np.testing.assert_array_equal(have, want)
+    if dtype in ("f4", "f8"):
+        out = np.empty(60, dtype)
+        assert mine(x, out=out) is out
+        np.testing.assert_array_equal(out, theirs(x))
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, -2, 2.5])

@@ -17,7 +17,7 @@ from typing import Any
 import arrays
 import numpy as np
 import pytest
-from arrays import Case, assert_close, cases, copies, flat, has_numpys_types, one_each, updated
+from arrays import Case, assert_close, cases, copies, dealt, flat, has_numpys_types, one_each, updated
 from pickles import check_pickles
 
 import tenon
@@ -43,10 +43,10 @@ needs_ml_dtypes = pytest.mark.skipif(ml_dtypes is None, reason="no ml_dtypes")
 
 
 def has_types(case: Case) -> bool:
-    return all(case.kind(given, "f32") in DTYPES for given in case.sample["inputs"])
+    return case.has_types_of(DTYPES)
 
 
-TYPES = ["f32", "f16", "f64", pytest.param("bf16", marks=needs_ml_dtypes)]
+TYPES = ["f32", "f16", "f64", "bf16"] if ml_dtypes is not None else ["f32", "f16", "f64"]
 
 
 def assert_same(have: Any, want: Any) -> None:
@@ -60,8 +60,7 @@ def assert_same(have: Any, want: Any) -> None:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("T", TYPES)
-@pytest.mark.parametrize("case", cases(where=has_types), ids=str)
+@pytest.mark.parametrize(("case", "T"), dealt(cases(where=has_types), TYPES, each=2), ids=str)
 def test_agrees_with_float64(case: Case, T: str) -> None:
     args = case.arguments(T, DTYPES)
     wide = case.arguments("f64", DTYPES)
@@ -90,6 +89,8 @@ def test_same_bits_as_torch(case: Case) -> None:
 def _tensors(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value)
+    if isinstance(value, np.dtype):
+        return torch.from_numpy(np.empty(0, value)).dtype
     return [_tensors(v) for v in value] if isinstance(value, list) else value
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from arrays import Case, each_operator
+from arrays import Case, each_operator, flat
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("onnxscript")
@@ -78,7 +79,11 @@ class Everything(torch.nn.Module):
         left = list(tensors)
         results: list[Any] = []
         for case in self.calls:
-            given = {i["name"]: left.pop(0) for i in case.sample["inputs"]} | case.sample["attrs"]
+            counts = Counter(i["name"] for i in case.sample["inputs"])
+            given = dict(case.sample["attrs"])
+            for param in case.op.inputs:
+                taken = [left.pop(0) for _ in range(counts[param.name])]
+                given[param.name] = taken if param.list else taken[0] if taken else None
             made = getattr(torch.ops.tenon, case.op.name)(**given)
             results += [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         return tuple(results)
@@ -89,7 +94,7 @@ def test_every_operator() -> None:
     assert len(calls) > 50
     dtypes = {kind: getattr(np, str(dtype).removeprefix("torch."), None) for kind, dtype in DTYPES.items()}
     made = [(case, case.arrays("f32", dtypes)) for case in calls]
-    args = tuple(torch.from_numpy(arrays[i["name"]]) for case, arrays in made for i in case.sample["inputs"])
+    args = tuple(torch.from_numpy(a) for case, arrays in made for p in case.op.inputs for a in flat(arrays[p.name]))
     model = Everything(calls)
     assert_same(exported(model, args), model, args, rtol=0, atol=0)
 
@@ -107,6 +112,12 @@ def test_an_output_that_is_not_made() -> None:
     """The loss of a call for which no gradient is asked."""
     model, args = Call(tn.cross_entropy), (torch.randn(3, 8), torch.tensor([0, 7, 2]))
     assert_same(exported(model, args), model, args, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bool, torch.uint8], ids=str)
+def test_a_type_that_an_attribute_says(dtype: Any) -> None:
+    model, args = Call(lambda index: tn.one_hot(index, 8, dtype=dtype)), (torch.tensor([[0, 7, 2]]),)
+    assert_same(exported(model, args), model, args, rtol=0)
 
 
 X = torch.ones(3, 4)

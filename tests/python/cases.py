@@ -9,7 +9,9 @@ from typing import Any
 import here
 import samples
 import torch
+from samples import dealt as dealt
 from samples import differentiable_inputs as differentiable_inputs
+from samples import shown as shown
 from torch import Tensor
 
 from tenon._frameworks import TorchFunction
@@ -55,14 +57,18 @@ class Case(samples.Case):
             tensor = tensor if change is None else change(tensor)
             return tensor.requires_grad_() if grad and tensor.is_floating_point() else tensor
 
-        made = self.inputs(T, _Random(), lambda values, kind: values.to(DTYPES[kind]), same)
+        def converted(values: Any, kind: str) -> Tensor:
+            return torch.as_tensor(values).to(here.DEVICE, DTYPES[kind])
+
+        made = self.inputs(T, _Random(), converted, same)
         for param in self.op.inputs:
             value = made[param.name]
             if value is not None and not param.inplace:
                 made[param.name] = [changed(t) for t in value] if param.list else changed(value)
         for attr, default in zip(self.op.params, self.torch_op.defaults, strict=True):
             if isinstance(attr, Attr):
-                made[attr.name] = self.sample["attrs"].get(attr.name, default)
+                value = self.sample["attrs"].get(attr.name, default)
+                made[attr.name] = DTYPES[value] if attr.kind == "dtype" and isinstance(value, str) else value
         return [made[p.name] for p in self.op.params]
 
     def public(self, args: list[Any]) -> dict[str, Any]:

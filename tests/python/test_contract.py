@@ -16,7 +16,7 @@ import tenon
 from tenon._frame import make_tensor, type_name
 from tenon._lib import last_error, lib
 from tenon._structs import CPU, TYPE_COUNT, Args, Spec, Tensor
-from tenon.contract import Operand, Operator, dense_strides, fused, is_permuted_dense
+from tenon.contract import Operand, Operator, attribute_text, attribute_words, dense_strides, fused, is_permuted_dense
 
 TYPES = [type_name(number) for number in range(1, TYPE_COUNT)]
 lib.tn_infer.argtypes = [ctypes.c_void_p, ctypes.POINTER(Args), ctypes.POINTER(Spec)]
@@ -182,6 +182,12 @@ def test_unknown_and_missing_attributes(plugin: pathlib.Path) -> None:
         ops["grouped"].infer([(F32, (3, 4)), None], {})
     with pytest.raises(ValueError, match="x is missing"):
         ops["softmax"].infer([None, None], {})
+
+
+def test_attributes_as_text() -> None:
+    told = {"axes": attribute_text("axes", (1, -3)), "mode": attribute_text("str", "a b"), "none": "[]", "eps": "1e-05"}
+    assert told["axes"] == "[1, -3]"
+    assert dict(attribute_words(" ".join(f"{name}={text}" for name, text in told.items()))) == told
 
 
 def test_strides() -> None:

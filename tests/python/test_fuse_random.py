@@ -1,5 +1,5 @@
-"""Random formulas of functions, reductions along axes, detach and own functions against torch, in f64: values,
-gradients and gradients of gradients. A formula and the same in torch are drawn together."""
+"""Random formulas of functions, reductions along axes, positions, detach and own functions against torch, in f64:
+values, gradients and gradients of gradients. A formula and the same in torch are drawn together."""
 
 from __future__ import annotations
 
@@ -49,6 +49,27 @@ BINARY: list[tuple[str, Callable[[Tensor, Tensor], Tensor]]] = [
     ("atan2({}, abs({}) + 1.5)", lambda a, b: torch.atan2(a, b.abs() + 1.5)),
     ("where({} > {}, 1.5, 0.5)", lambda a, b: torch.where(a > b, 1.5, 0.5).to(a.dtype)),
 ]
+
+
+def positions(dim: int) -> Tensor:
+    """Those along a dimension, as a tensor that broadcasts."""
+    return torch.arange(SHAPE[dim], device=here.DEVICE).reshape([-1 if d == dim else 1 for d in range(len(SHAPE))])
+
+
+def at_argmax(a: Tensor, dim: int) -> Tensor:
+    return positions(dim) == a.argmax(dim, keepdim=True)
+
+
+# With a dimension: {0} is an expression, {1} the dimension.
+PLACED: list[tuple[str, Callable[[Tensor, int], Tensor]]] = [
+    ("({0} * (0.3 + index({1})))", lambda a, d: a * (0.3 + positions(d))),
+    ("where(index({1}) < 1, {0}, 0.7)", lambda a, d: torch.where(positions(d) < 1, a, 0.7)),
+    ("sin({0} + 0.5 * index({1}))", lambda a, d: (a + 0.5 * positions(d)).sin()),
+    (
+        "where(index({0}, axis={1}) == argmax({0}, axis={1}), {0} * {0}, -0.5)",
+        lambda a, d: torch.where(at_argmax(a, d), a * a, -0.5),
+    ),
+]
 Reduction = Callable[[Tensor, list[int]], Tensor]
 REDUCTIONS: list[tuple[str, Reduction]] = [
     ("sum", lambda a, d: a.sum(d, keepdim=True)),
@@ -78,6 +99,12 @@ def expression(draw: random.Random, depth: int, from_end: bool) -> Expression:
         text, both = draw.choice(BINARY)
         (left, a), (right, b) = expression(draw, depth - 1, from_end), expression(draw, depth - 1, from_end)
         return text.format(left, right), lambda v: both(a(v), b(v))
+    if kind < 0.8:
+        text, placed = draw.choice(PLACED)
+        dim = draw.randrange(len(SHAPE))
+        inner, of = expression(draw, depth - 1, from_end)
+        at = dim - len(SHAPE) if from_end else dim
+        return text.format(f"({inner} + 0.2 * x)", at), lambda v: placed(of(v) + 0.2 * v["x"], dim)
     name, reduce = draw.choice(REDUCTIONS)
     dims = draw.choice(AXES)
     written = [d - len(SHAPE) if from_end else d for d in dims]

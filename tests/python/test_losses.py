@@ -118,6 +118,76 @@ def test_cross_entropy_with_weights_of_float64() -> None:
         assert torch.allclose(have_x, want_x, rtol=1e-13, atol=1e-16)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_probabilities_with_z_loss(reduction: str) -> None:
+    x, target = here.randn(5, 7, 3), torch.softmax(here.randn(5, 7, 3), 1)
+    results = []
+    for ours in (True, False):
+        leaf = x.clone().requires_grad_()
+        if ours:
+            loss = tn.cross_entropy(leaf, target, reduction=reduction, label_smoothing=0.1, z_loss=0.01)
+        else:
+            each = F.cross_entropy(leaf, target, reduction="none", label_smoothing=0.1)
+            each = each + 0.01 * torch.logsumexp(leaf, 1).square()
+            loss = {"mean": each.mean(), "sum": each.sum(), "none": each}[reduction]
+        results.append([loss, *torch.autograd.grad(loss.square().sum(), leaf)])
+    assert_close(results[0], results[1], scale=2)
+
+
+def logits_of(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    return (here.ones(6, 1) * torch.arange(1, 7, device=here.DEVICE)[:, None] @ weight.T).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_in_the_place_of_the_logits(reduction: str, dtype: torch.dtype) -> None:
+    """The loss and the gradients are those of tn.cross_entropy, and the logits' memory has the gradient."""
+    weight = here.randn(300, 1).requires_grad_()
+    target = here.tensor([1, 299, -100, 0, 7, 8])
+    args: dict[str, Any] = {"reduction": reduction, "label_smoothing": 0.1, "weight": here.rand(300) + 0.5}
+    want = tn.cross_entropy(logits_of(weight, dtype), target, **args)
+    x = logits_of(weight, dtype)
+    place = x.data_ptr()
+    have = tn.cross_entropy_inplace(x, target, **args)
+    assert have.dtype == want.dtype and torch.equal(have, want)
+    scale = here.rand(want.shape).to(want.dtype)  # a scalar, or a number for each row
+    got = torch.autograd.grad(have, [x, weight], scale)
+    assert got[0].data_ptr() == place
+    assert_close(got[1], torch.autograd.grad(want, weight, scale)[0], "bf16" if dtype == torch.bfloat16 else "f32")
+    images = logits_of(weight, dtype).detach().view(2, 3, 300).transpose(1, 2)  # classes are dimension 1
+    same = images.clone()
+    assert torch.equal(
+        tn.cross_entropy_inplace(images, target.view(2, 3), **args), tn.cross_entropy(same, target.view(2, 3), **args)
+    )
+    assert not torch.equal(images, same)
+
+
+def test_cross_entropy_in_place_of_what_is_needed_again() -> None:
+    weight, target = here.randn(9, 1).requires_grad_(), here.tensor([1, 2, 0, 3, 4, 8])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        tn.cross_entropy_inplace(logits_of(weight, torch.float32).exp(), target).backward()
+    loss = tn.cross_entropy_inplace(logits_of(weight, torch.float32), target)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with pytest.raises(RuntimeError, match="input is a leaf that requires a gradient"):
+        tn.cross_entropy_inplace(here.randn(6, 9).requires_grad_(), target)
+    with pytest.raises(ValueError, match="target has probabilities, needs indices"):
+        tn.cross_entropy_inplace(here.randn(6, 9), here.rand(6, 9))
+    with pytest.raises(ValueError, match=r"cross_entropy_inplace: target\[5\] is 8, must be below v = 7"):
+        tn.cross_entropy_inplace(here.randn(6, 7), target)
+
+
+def test_cross_entropy_in_place_compiles() -> None:
+    weight, target = here.randn(9, 1).requires_grad_(), here.tensor([1, 2, 0, 3, 4, 8])
+
+    def call(w: Tensor) -> Tensor:
+        return tn.cross_entropy_inplace(logits_of(w, torch.float32), target)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    assert_close(torch.autograd.grad(compiled(weight), weight), torch.autograd.grad(call(weight), weight))
+
+
 @pytest.mark.filterwarnings("ignore:reduction")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none", "batchmean"])
 def test_kl_div(reduction: str) -> None:

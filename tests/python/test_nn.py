@@ -25,6 +25,12 @@ class Row(NamedTuple):
     name: str
     args: dict[str, Any]
     shapes: Sequence[Sequence[int]]
+    below: int = 0  # if it is not 0, the inputs are indices below it
+
+    def tensors(self, dtype: torch.dtype = torch.float32, positive: bool = False) -> list[Tensor]:
+        if self.below:
+            return [here.randint(self.below, tuple(shape)) for shape in self.shapes]
+        return [(here.rand if positive else here.randn)(shape, dtype=dtype) for shape in self.shapes]
 
     def __str__(self) -> str:
         return "-".join([self.name, *(f"{k}={v}" for k, v in self.args.items())])
@@ -53,6 +59,7 @@ SCALARS = [
     ("Mish", {}),
     ("Softmax", {"dim": 1}),
     ("Softmax", {"dim": -1}),
+    ("LogSoftmax", {"dim": 1}),
     ("PReLU", {}),
     ("PReLU", {"num_parameters": 6, "init": 0.1}),
 ]
@@ -86,6 +93,16 @@ ROWS += [
     )
 ]
 ROWS += [Row("BatchNorm1d", {"num_features": 6}, (s,)) for s in ((9, 6), (4, 6, 7))]
+ROWS += [
+    Row("GroupNorm", {"num_groups": 3, "num_channels": 6, **more}, IMAGES)
+    for more in ({}, {"affine": False, "eps": 1e-3})
+]
+ROWS += [
+    Row("InstanceNorm2d", {"num_features": 6, **more}, IMAGES)
+    for more in ({}, {"affine": True}, {"track_running_stats": True, "momentum": 0.3})
+]
+ROWS += [Row("InstanceNorm1d", {"num_features": 6, "affine": True}, (s,)) for s in ((6, 7), (4, 6, 7))]
+ROWS += [Row("InstanceNorm3d", {"num_features": 6}, ((2, 6, 3, 4, 5),))]
 ROWS += [Row("BatchNorm3d", {"num_features": 6}, ((2, 6, 3, 4, 5),))]
 ROWS += [
     Row(name, {**more, "reduction": reduction}, ((4, 6), (4, 6)))
@@ -94,6 +111,10 @@ ROWS += [
 ]
 ROWS += [Row("CosineSimilarity", {"dim": d}, s) for d, s in ((1, ((4, 6),) * 2), (0, ((4, 6),) * 2), (2, IMAGES * 2))]
 ROWS += [Row("CosineSimilarity", {}, ((4, 6), (1, 6)))]
+ROWS += [
+    Row("Embedding", {"num_embeddings": 7, "embedding_dim": 5, **more}, shapes, below=7)
+    for more, shapes in (({}, ((4, 6),)), ({"padding_idx": 2}, ((9,),)), ({"padding_idx": -1}, ((),)))
+]
 
 
 def pair(row: Row, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, nn.Module]:
@@ -107,9 +128,25 @@ def pair(row: Row, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, nn.Mo
     return ours, theirs
 
 
+@pytest.mark.parametrize("name", ["GroupNorm", "InstanceNorm2d"])
+def test_norms_end_with_the_activation(name: str) -> None:
+    sizes = {"num_groups": 2, "num_channels": 6} if name == "GroupNorm" else {"num_features": 6}
+    fused, plain = getattr(tn.nn, name)(**sizes, act="silu").to(here.DEVICE), getattr(nn, name)(**sizes).to(here.DEVICE)
+    x = here.randn(IMAGES[0])
+    assert_close(fused(x), torch.nn.functional.silu(plain(x)))
+    assert "act='silu'" in repr(fused)
+
+
 def inputs(row: Row, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
-    made = [here.randn(shape, dtype=dtype).requires_grad_() for shape in row.shapes]
-    return made, [t.detach().clone().requires_grad_() for t in made]
+    made = [t.requires_grad_(t.is_floating_point()) for t in row.tensors(dtype)]
+    return made, [t.detach().clone().requires_grad_(t.requires_grad) for t in made]
+
+
+def assert_same_gradients(have: Sequence[Tensor], want: Sequence[Tensor], bound: str = "f32") -> None:
+    for a, b in zip(have, want, strict=True):
+        assert (a.grad is None) == (b.grad is None) == (not a.requires_grad)
+        if a.requires_grad:
+            assert_close(a.grad, b.grad, bound)
 
 
 @pytest.mark.parametrize("T", ["f32", "f64", "bf16"])
@@ -128,8 +165,7 @@ def test_same_as_torch(row: Row, T: str) -> None:
         gradient = here.randn(have.shape, dtype=have.dtype)
         have.backward(gradient)
         want.backward(gradient.to(want.dtype))
-        for a, b in zip(have_in, want_in, strict=True):
-            assert_close(a.grad, b.grad, bound)
+        assert_same_gradients(have_in, want_in, bound)
     for (name, a), (same, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         assert name == same
         assert_close(a.grad, b.grad, bound, scale=4.0)
@@ -148,7 +184,7 @@ def test_state_and_repr(row: Row) -> None:
     assert [(t.shape, t.dtype) for t in mine.values()] == [(t.shape, t.dtype) for t in other.values()]
     theirs.load_state_dict(copy.deepcopy(mine))  # and back
     again = pickle.loads(pickle.dumps(ours))
-    args = [here.randn(shape) for shape in row.shapes]
+    args = row.tensors()
     assert_close(again.eval()(*args), ours.eval()(*args))
 
 
@@ -159,7 +195,7 @@ def test_modules_of_torch_become_ours(row: Row) -> None:
     want = repr(ours)
     theirs.__class__ = type(ours)
     assert repr(theirs) == want
-    args = [here.randn(shape) for shape in row.shapes]
+    args = row.tensors()
     assert_close(theirs(*args), ours(*args))
 
 
@@ -181,8 +217,7 @@ def test_compiled(row: Row) -> None:
     assert_close(have, want)
     have.sum().backward()
     want.sum().backward()
-    for a, b in zip(have_in, want_in, strict=True):
-        assert_close(a.grad, b.grad)
+    assert_same_gradients(have_in, want_in)
     for a, b in zip(ours.buffers(), theirs.buffers(), strict=True):
         assert_close(a, b)
 
@@ -206,7 +241,7 @@ def test_traced_by_fx(row: Row) -> None:
     peer = copy.deepcopy(model)
     traced = torch.fx.symbolic_trace(model)
     for training in (True, False):
-        args, results = [here.rand(shape) for shape in row.shapes], []
+        args, results = row.tensors(positive=True), []
         for module in (traced, peer):
             torch.manual_seed(1)
             results.append(module.train(training)(*args))
@@ -239,12 +274,14 @@ class TestTracedByJit:
     def test_same(self, row: Row) -> None:
         """With other inputs than those it was traced with, and their gradients."""
         module = getattr(tn.nn, row.name)(**row.args).to(here.DEVICE).eval()
-        traced = torch.jit.trace(module, tuple(here.rand(shape) for shape in row.shapes))
+        traced = torch.jit.trace(module, tuple(row.tensors(positive=True)))
         have_in, want_in = inputs(row, torch.float32)
         have, want = traced(*have_in), module(*want_in)
         assert_close(have, want)
         gradient = here.randn(have.shape)
-        assert_close(torch.autograd.grad(have, have_in, gradient), torch.autograd.grad(want, want_in, gradient))
+        have.backward(gradient)
+        want.backward(gradient)
+        assert_same_gradients(have_in, want_in)
 
     def test_what_torch_does_not_trace(self) -> None:
         x, target = here.rand(4, 6), here.tensor([0, 1, 5, 3])
@@ -311,6 +348,9 @@ def test_in_place(name: str) -> None:
 REFUSED = [
     ("GELU", {"approximate": "erf"}, "must be 'none' or 'tanh'"),
     ("Softmax", {}, "dim has to be given"),
+    ("LogSoftmax", {}, "dim has to be given"),
+    ("GroupNorm", {"num_groups": 2, "num_channels": 4, "act": "wild"}, "act is 'wild', must be one of"),
+    ("InstanceNorm2d", {"num_features": 4, "act": "wild"}, "act is 'wild', must be one of"),
     ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, .*gelu"),
     ("GatedMLP", {"in_features": 4, "hidden_features": 4, "gate": "glu"}, "must be one of swiglu, geglu, reglu"),
 ]

@@ -58,8 +58,20 @@ SGD = [
     )
     if not o["nesterov"] or (o["momentum"] and not o["dampening"])
 ]
-ALL = [("AdamW", o) for o in ADAMW] + [("SGD", o) for o in SGD]
-SOME = [("AdamW", {"lr": 0.1, "weight_decay": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3})]
+ADAM = options(betas=((0.9, 0.999), (0.5, 0.4)), weight_decay=(0.0, 0.1), decoupled_weight_decay=(False, True))
+ADAFACTOR = options(eps=((None, 1e-3), (1e-3, 0.1)), d=(1.0, 2.0), weight_decay=(0.0, 0.1), maximize=(False, True))
+ALL = [
+    *(("AdamW", o) for o in ADAMW),
+    *(("SGD", o) for o in SGD),
+    *(("Adam", {"lr": 0.1, **o}) for o in ADAM),
+    *(("Adafactor", {"lr": 0.1, **o}) for o in ADAFACTOR),
+]
+WITH_MOMENTS = [
+    ("AdamW", {"lr": 0.1, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.1, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
+]
+SOME = [*WITH_MOMENTS, ("Adafactor", {"lr": 0.1, "weight_decay": 0.1})]
 
 
 def named(value: Any) -> str:
@@ -72,6 +84,19 @@ def test_same_as_torch(name: str, args: dict[str, Any]) -> None:
     run(getattr(tn.optim, name)(ours, **args), ours, gradients(torch.float32))
     run(getattr(torch.optim, name)(theirs, **args), theirs, gradients(torch.float32))
     assert_close(ours, theirs, scale=0.2)
+
+
+@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+def test_same_as_torch_in_f64(name: str, args: dict[str, Any]) -> None:
+    """Two groups, each with a rate and a decay of its own."""
+    results = []
+    for make in (getattr(tn.optim, name), getattr(torch.optim, name)):
+        params = parameters(torch.float64)
+        groups = [{"params": params[:2], "lr": 0.05, "weight_decay": 0.3}, {"params": params[2:]}]
+        run(make(groups, **args), params, gradients(torch.float64))
+        results.append(params)
+    for p, peer in zip(*results, strict=True):
+        torch.testing.assert_close(p, peer, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize(("name", "args"), ALL, ids=named)
@@ -101,11 +126,11 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> int:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize(("name", "args"), [*SOME, ("SGD", {"lr": 0.1})], ids=named)
 def test_the_state_takes_as_many_bytes_as_torchs(name: str, args: dict[str, Any], dtype: torch.dtype) -> None:
-    """And the steps with it are torch's, but for roundings. (Its AdamW that is not fused loses eps in f16, its fused
+    """And the steps with it are torch's, but for roundings. (Its Adam that is not fused loses eps in f16, its fused
     SGD is wrong in 16 bits on the CPU.)"""
     ours, theirs = parameters(dtype), parameters(dtype)
     mine = getattr(tn.optim, name)(ours, **args)
-    other = getattr(torch.optim, name)(theirs, **args, fused=name == "AdamW")
+    other = getattr(torch.optim, name)(theirs, **args, **({"fused": True} if name.startswith("Adam") else {}))
     run(mine, ours, gradients(dtype, 5))
     run(other, theirs, gradients(dtype, 5))
     assert state_bytes(mine) == state_bytes(other)
@@ -152,7 +177,7 @@ def graphs(step: Callable[[], Any], before: Callable[[int], None]) -> int:
     return counter.frame_count
 
 
-@pytest.mark.parametrize(("name", "args"), [*SOME, ("SGD", {"lr": 0.1})], ids=named)
+@pytest.mark.parametrize(("name", "args"), [*SOME, ("SGD", {"lr": 0.1}), ("Lion", {"lr": 0.1})], ids=named)
 def test_a_rate_that_changes_is_not_compiled_again(name: str, args: dict[str, Any]) -> None:
     params = parameters(torch.float32)
     optimizer = getattr(tn.optim, name)(params, **args)
@@ -229,10 +254,10 @@ def test_16_bit_states_keep_their_bits(masters: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("name", "args"), SOME, ids=named)
+@pytest.mark.parametrize(("name", "args"), WITH_MOMENTS, ids=named)
 def test_hooks_of_loading(name: str, args: dict[str, Any], dtype: torch.dtype) -> None:
     """What a hook in front returns is loaded, and what one behind does to the state stays."""
-    moment, found = {"AdamW": "exp_avg", "SGD": "momentum_buffer"}[name], []
+    moment, found = {"SGD": "momentum_buffer"}.get(name, "exp_avg"), []
 
     def double(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
         state = {k: {**v, moment: 2 * v[moment]} for k, v in state_dict["state"].items()}
@@ -264,6 +289,48 @@ def test_hooks_bring_what_is_refused() -> None:
     )
     with pytest.raises(NotImplementedError, match="no amsgrad=True"):
         optimizer.load_state_dict(torch.optim.AdamW(params).state_dict())
+
+
+def lion(p: Tensor, m: Tensor, g: Tensor, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
+    """As the paper has it."""
+    update = (betas[0] * m + (1 - betas[0]) * g).sign()
+    p.copy_(p - lr * (update + weight_decay * p))
+    m.copy_(betas[1] * m + (1 - betas[1]) * g)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_lion(dtype: torch.dtype, maximize: bool) -> None:
+    """With f32 ones behind parameters of 16 bits; two groups, and half of the way with a loaded state."""
+    wide = torch.promote_types(dtype, torch.float32)
+    params = parameters(dtype)
+    peers, moments = [p.detach().to(wide) for p in params], [torch.zeros_like(p, dtype=wide) for p in params]
+    groups = [{"params": params[:2], "lr": 0.01, "weight_decay": 0.3}, {"params": params[2:], "betas": (0.4, 0.3)}]
+    args: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.1, "maximize": maximize, "master_weights": True}
+    rates = [(0.01, (0.9, 0.99), 0.3)] * 2 + [(0.1, (0.4, 0.3), 0.1)] * 2
+    optimizer = tn.optim.Lion(groups, **args)
+    for i, step in enumerate(gradients(dtype)):
+        if i == STEPS // 2:
+            other = tn.optim.Lion(groups, **args)
+            other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            optimizer = other
+        run(optimizer, params, iter([step]))
+        for p, m, g, rate in zip(peers, moments, step, rates, strict=True):
+            lion(p, m, -g.to(wide) if maximize else g.to(wide), *rate)
+    for p, peer in zip(params, peers, strict=True):
+        torch.testing.assert_close(p.detach(), peer.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+
+
+def test_a_step_of_adafactor_reads_nothing_back() -> None:
+    """Views of the parameter, whatever its layout, and a state that torch's loads."""
+    p = nn.Parameter(here.randn(4, 6).T)
+    peer = nn.Parameter(p.detach().clone())
+    ours, theirs = tn.optim.Adafactor([p]), torch.optim.Adafactor([peer])
+    for g in (here.randn(6, 4) for _ in range(3)):
+        run(ours, [p], iter([[g]]))
+        run(theirs, [peer], iter([[g]]))
+    assert_close(p, peer, scale=0.2)
+    assert {k: v.shape for k, v in ours.state[p].items()} == {k: v.shape for k, v in theirs.state[peer].items()}
 
 
 def test_master_weights() -> None:
@@ -390,6 +457,11 @@ REFUSED = [
     ("SGD", {"differentiable": True}, "tn.optim.SGD has no differentiable=True"),
     ("SGD", {"nesterov": True}, "Nesterov momentum requires"),
     ("AdamW", {"lr": -1.0}, "Invalid learning rate"),
+    ("Adam", {"amsgrad": True}, "tn.optim.Adam has no amsgrad=True"),
+    ("Lion", {"lr": -1.0}, "Invalid learning rate"),
+    ("Lion", {"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1"),
+    ("Lion", {"weight_decay": -0.1}, "Invalid weight_decay"),
+    ("Adafactor", {"d": 0.5}, "Clipping threshold d should be >= 1"),
 ]
 
 
@@ -418,7 +490,9 @@ def test_states_that_are_not_ours() -> None:
 def test_sparse_gradients_are_refused() -> None:
     table = nn.Embedding(4, 3, sparse=True, device=here.DEVICE)
     table(here.tensor([1])).sum().backward()
-    for ours, theirs in ((tn.optim.SGD, "SGD"), (tn.optim.AdamW, "SparseAdam")):
+    pairs: list[tuple[Make, str]] = [(tn.optim.SGD, "SGD")]
+    pairs += [(make, "SparseAdam") for make in (tn.optim.AdamW, tn.optim.Adam, tn.optim.Lion, tn.optim.Adafactor)]
+    for ours, theirs in pairs:
         with pytest.raises(NotImplementedError, match=rf"no sparse gradients; torch\.optim\.{theirs} does"):
             ours(table.parameters()).step()
 

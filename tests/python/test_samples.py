@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from samples import Case, cases, each_operator, every_sample, family, features, one_each
+import pytest
+from samples import Case, all_are_wanted, cases, dealt, each_operator, every_sample, family, features, one_each
 
 import tenon
 from tenon.contract import Operator
@@ -23,21 +24,41 @@ def test_every_operator_is_called() -> None:
     assert names(cases(Case, 300, lambda c: c.op.rule is not None)) == smooth
 
 
-def test_operators_with_kernels_of_their_own_are_called_with_every_sample() -> None:
-    own = [case for case in every_sample(Case) if not is_formula(case.op)]
-    assert [case for case in cases(Case) if not is_formula(case.op)] == own
-    assert names([case for case in one_each(Case) if not is_formula(case.op)]) == names(own)
+def kinds(chosen: list[Case]) -> set[object]:
+    return {(family(case.op), features(case)) for case in chosen}
 
 
-def test_formulas_are_called_with_all_that_an_adapter_can_tell_apart() -> None:
-    def kinds(chosen: list[Case]) -> set[object]:
-        return {(family(case.op), features(case)) for case in chosen}
-
+def test_operators_are_called_with_all_that_an_adapter_can_tell_apart() -> None:
     assert kinds(cases(Case)) == kinds(every_sample(Case))
-    assert len(cases(Case)) < len(every_sample(Case))
+    assert all_are_wanted() or len(cases(Case)) < 0.7 * len(every_sample(Case))
     families = [family(case.op) for case in one_each(Case) if is_formula(case.op)]
     assert len(families) == len(set(families))
     assert set(families) == {family(op) for op in tenon.ops().values() if is_formula(op) and op.samples}
+    own = {name for name, op in tenon.ops().items() if op.samples and not is_formula(op)}
+    assert names([case for case in one_each(Case) if not is_formula(case.op)]) == own
+
+
+def test_everything_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENON_TEST_ALL", "1")
+    own = [case for case in every_sample(Case) if not is_formula(case.op)]
+    assert [case for case in cases(Case) if not is_formula(case.op)] == own
+    assert len(dealt(own, "abc")) == 3 * len(own)
+
+
+def test_ways_are_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case gets some, every way is met about as often as the others, and operators begin with different ones."""
+    monkeypatch.delenv("TENON_TEST_ALL", raising=False)
+    chosen, ways = cases(Case), ["a", "b", "c", "d", "e"]
+    for each in (1, 2):
+        made = dealt(chosen, ways, each)
+        assert [case for case, _ in made] == [case for case in chosen for _ in range(each)]
+        assert len({(str(case), way) for case, way in made}) == len(made)
+        counts = [sum(way == one for _, way in made) for one in ways]
+        assert max(counts) < 1.5 * min(counts)
+    firsts = {way for case, way in dealt(each_operator(Case), ways)}
+    assert firsts == set(ways)
+    softmax = {way for case, way in dealt(chosen, ways) if case.op.name == "softmax"}
+    assert softmax == set(ways)
 
 
 def test_families() -> None:

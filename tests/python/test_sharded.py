@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from cases import assert_close
-from test_optim import SOME, gradients, parameters
+from test_optim import WITH_MOMENTS, gradients, parameters
 from torch import Tensor, nn
 
 import tenon.torch as tn
@@ -80,7 +80,7 @@ def fully_sharded(name: str, args: dict[str, Any]) -> None:
 
 
 LAYOUTS = [Shard(1), Shard(0), Replicate()]
-ROWS = [(name, args, dtype) for name, args in SOME for dtype in (torch.float32, torch.bfloat16)]
+ROWS = [(name, args, dtype) for name, args in WITH_MOMENTS for dtype in (torch.float32, torch.bfloat16)]
 ROWS += [("AdamW", {"master_weights": True, "maximize": True}, torch.bfloat16)]
 
 
@@ -105,7 +105,7 @@ def work(rank: int, folder: str) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 2), rank=rank, world_size=2)
-    for name, args in SOME:
+    for name, args in WITH_MOMENTS:
         fully_sharded(name, args)
     for row in ROWS:
         laid_out(*row)

@@ -20,11 +20,25 @@ from tenon._frameworks import TorchFunction
 
 # Functions that are something else than torch's, and why that cannot be mistaken.
 OTHER = {
+    "histogram": "torch's finds the range itself, and returns the edges too; ours, as torch.histc, needs min and max",
+    "select": "torch's takes a dimension and an index, which are ints; ours takes three tensors, as torch.where does",
     "dequantize": "torch's takes a tensor that knows its own scale, and nothing else; ours needs one by position",
 }
 # Parameters of torch's that ours does not have, and why.
 LESS = {
+    ("sort", "values"): "torch's out=; operators of two results have none",
+    ("sort", "indices"): "torch's out=; operators of two results have none",
+    ("cummax", "values"): "torch's out=; operators of two results have none",
+    ("cummax", "indices"): "torch's out=; operators of two results have none",
+    ("cummin", "values"): "torch's out=; operators of two results have none",
+    ("cummin", "indices"): "torch's out=; operators of two results have none",
+    ("sort", "reverse"): "TorchScript's own, for lists",
     ("softmax", "_stacklevel"): "which line torch's warning is about; there is no warning here",
+    ("log_softmax", "_stacklevel"): "which line torch's warning is about; there is no warning here",
+    ("max", "max"): "torch's out= with dim; what has two results has none",
+    ("max", "max_values"): "torch's out= with dim; what has two results has none",
+    ("min", "min"): "torch's out= with dim; what has two results has none",
+    ("min", "min_indices"): "torch's out= with dim; what has two results has none",
 }
 
 
@@ -54,10 +68,9 @@ def theirs(name: str) -> list[dict[str, bool]]:
     except ValueError:  # a function of C: its schemas say it, and those of TorchScript's own begin otherwise
         schemas: Any = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
         known = [{a.name: not a.kwarg_only for a in schema.arguments} for schema in schemas]
+        firsts = ("self", "x1", "tensors")
         # What they call self is input in Python.
-        return [
-            {"input" if n == "self" else n: p for n, p in k.items()} for k in known if next(iter(k)) in ("self", "x1")
-        ]
+        return [{"input" if n == "self" else n: p for n, p in k.items()} for k in known if next(iter(k)) in firsts]
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -80,15 +93,34 @@ BY_NAME: dict[str, dict[str, Any]] = {
     "abs": {},
     "add": {"other": 2.0},
     "clamp": {"min": 0.5, "max": 1.0},
+    "cumprod": {"dim": 0, "dtype": torch.float64},
+    "cumsum": {"dim": 1},
     "exp": {},
     "floor": {},
+    "gather": {"dim": 0, "index": here.tensor([[2, 1, 0, 1]])},
+    "index_select": {"dim": 1, "index": here.tensor([3, 0, 3])},
     "leaky_relu": {"negative_slope": 0.3},
     "lerp": {"end": here.ones(3, 4), "weight": 0.25},
+    "all": {"dim": (0, 1)},
+    "any": {"dim": 1},
+    "argmax": {"dim": 0, "keepdim": True},
+    "argmin": {"dim": 1},
+    "group_norm": {"num_groups": 2, "weight": here.rand(4)},
     "log": {},
+    "log_softmax": {"dim": 0},
+    "logsumexp": {"dim": (0, 1), "keepdim": True},
+    "max": {"dim": 1},
+    "mean": {"dim": (0,), "dtype": torch.float64},
+    "min": {"other": here.rand(4)},
+    "norm": {"p": 3, "dim": 1},
+    "prod": {"dim": 0, "keepdim": True},
+    "std": {"dim": 1, "unbiased": False},
+    "var": {"dim": (0, 1), "correction": 0.5},
     "mul": {"other": here.full((4,), 3.0)},
     "pow": {"exponent": 3},
     "prelu": {"weight": here.full((4,), 0.1)},
     "rsqrt": {},
+    "scatter_add": {"dim": 1, "index": here.tensor([[0, 0, 3], [1, 1, 1]]), "src": here.ones(2, 3)},
     "sigmoid": {},
     "sign": {},
     "softmax": {"dim": 0},

@@ -173,8 +173,10 @@ def on_gpu(given: Given) -> Given:
     return {name: torch.empty_like(value, device="cuda") for name, value in given.items()}
 
 
-# torch's fake_quantize wants a GPU that is there.
-RETURNS = [n for n, p in OPERATORS.items() if "[" not in p.inputs and tenon.ops()[n].outputs and n != "fake_quantize"]
+# torch's fake_quantize wants a GPU that is there, what is overwritten is cast by nobody, and counts are int64 here.
+OTHERWISE = {"fake_quantize", "cross_entropy_inplace", "histogram"}
+TWO_RESULTS = {"add_layer_norm", "add_rms_norm"}  # of one type, which is that of the sum
+RETURNS = [n for n, p in OPERATORS.items() if "[" not in p.inputs and tenon.ops()[n].outputs and n not in OTHERWISE]
 
 
 @pytest.mark.parametrize("name", RETURNS)
@@ -185,12 +187,18 @@ def test_autocast_has_torchs_types(name: str) -> None:
     updated = {p.name: None for p in tenon.ops()[name].inputs if p.inplace}  # a torch without CUDA cannot write those
     for T in ("bf16", "f16", "f32", "f64"):
         for dtype in (torch.bfloat16, torch.float16):
-            given = make(peer.inputs, (2, 3, 4, 5) if peer.form == "images" else (4, 8), DTYPES[T])
+            given = make(peer.inputs, (2, 4, 3, 5) if peer.form == "images" else (4, 64), DTYPES[T])
             with FakeTensorMode(allow_non_fake_inputs=True), autocast_for("cuda", dtype):
-                have = peer.ours(name, on_gpu(given))().dtype
-                want = peer.written(*{**on_gpu(given), **updated}.values()).dtype
+                have = [t.dtype for t in tensors(peer.ours(name, on_gpu(given))())]
+                try:
+                    want = [t.dtype for t in tensors(peer.written(*{**on_gpu(given), **updated}.values()))]
+                except RuntimeError as refused:  # scatter_add of the 16-bit type that is not autocast's
+                    assert "at::autocast::prioritize" in str(refused) and {DTYPES[T], dtype} == set(FLOATS[:2])
+                    want = [DTYPES[T]]
             if early and T != "f64":
-                want = torch.float32
+                want = [torch.float32]
+            if name in TWO_RESULTS:
+                want[0] = want[1]
             assert have == want, f"{T} under {dtype}"
 
 

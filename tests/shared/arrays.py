@@ -13,7 +13,7 @@ from tenon.contract import NUMPY_NAMES, Input
 
 # The types that NumPy has itself.
 DTYPES: dict[str, Any] = {
-    kind: np.dtype(NUMPY_NAMES[kind]) for kind in ("f16", "f32", "f64", "i8", "i32", "i64", "bool")
+    kind: np.dtype(NUMPY_NAMES[kind]) for kind in ("f16", "f32", "f64", "i8", "i32", "i64", "u8", "bool")
 }
 
 
@@ -27,15 +27,26 @@ class Case(samples.Case):
     def arguments(self, T: str, dtypes: Mapping[str, Any]) -> list[Any]:
         """All parameters by position: the arrays, the sample's attributes, and defaults."""
         given = {a.name: a.default for a in self.op.attrs} | self.arrays(T, dtypes) | self.sample["attrs"]
+        given |= {name: dtypes[kind] for name, kind in self.types().items()}
         return [given[p.name] for p in self.op.params]
 
+    def types(self) -> dict[str, str]:
+        """The attributes that are types, by Tenon's names."""
+        kinds = {a.name: a.default for a in self.op.attrs if a.kind == "dtype"}
+        return {name: self.sample["attrs"].get(name, default) for name, default in kinds.items()}
 
-cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)
+    def has_types_of(self, dtypes: Mapping[str, Any]) -> bool:
+        return all(
+            kind in dtypes for kind in (*(self.kind(i, "f32") for i in self.sample["inputs"]), *self.types().values())
+        )
+
+
+cases, one_each, dealt = partial(samples.cases, Case), partial(samples.one_each, Case), samples.dealt
 each_operator = partial(samples.each_operator, Case)
 
 
 def has_numpys_types(case: Case) -> bool:
-    return all(case.kind(given, "f32") in DTYPES for given in case.sample["inputs"])
+    return case.has_types_of(DTYPES)
 
 
 def flat(values: Any) -> Iterator[Any]:

@@ -42,6 +42,8 @@ class Case(samples.Case):
 
     def call(self, given: Arguments) -> list[Any]:
         """What the public function returns, one after the other."""
+        types = {a.name for a in self.op.attrs if a.kind == "dtype"} & set(given)
+        given = given | {name: self.convert(np.zeros(()), given[name]).dtype for name in types}
         public = FRAMEWORKS[self.tn.__name__.partition(".")[2]](self.op, shown_outputs(self.op))
         return leaves(getattr(self.tn, identifier(self.op.name))(**public.keywords(given)))
 

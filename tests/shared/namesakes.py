@@ -14,7 +14,7 @@ from tenon.contract import Operator
 
 # What frameworks call the parameters of ours; "x2" is whatever stands second.
 SAME = {
-    "x": {"x", "a", "x1", "features", "logits", "input"},
+    "x": {"x", "a", "x1", "m", "array", "features", "logits", "input"},
     "logits": {"logits", "x"},
     "y": {"y", "x2"},
     "exponent": {"y", "x2"},
@@ -86,8 +86,8 @@ def assert_suggests(tn: Any, x: Any) -> None:
     for wrong, right in (("sofmax", "softmax"), ("multiply", "mul"), ("huber_loss", "huber")):
         with pytest.raises(AttributeError, match=f"has no attribute '{wrong}'; did you mean '{right}'"):
             getattr(tn, wrong)
-    with pytest.raises(AttributeError, match=r"has no attribute 'std'$"):
-        tn.std  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'ptp'$"):
+        tn.ptp  # noqa: B018
     for wrong, right in (("keepdim", "keepdims"), ("dim", "axis"), ("axes", "axis"), ("kepdims", "keepdims")):
         message = rf"sum\(\) got an unexpected keyword argument '{wrong}'; did you mean '{right}'"
         with pytest.raises(TypeError, match=message):

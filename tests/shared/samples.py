@@ -1,16 +1,19 @@
 """The table's samples as calls to test with, for every framework: their cases derive from these.
 
-An operator with kernels of its own is called with each of its samples. Formulas share one way through an adapter, so
-what a framework is tested with is what an adapter can tell apart: the family of the operator, which is its contract and
-gradient rule without names and numbers, and the features of the sample, such as which optional inputs it has. Each
-formula is called with its first sample, and each family with one sample for each set of features. `tenon check` runs
-every sample of every operator.
+`tenon check` runs every sample of every operator. A framework is tested with what an adapter can tell apart: the family
+of the operator, which is its contract and gradient rule without names and numbers, and the features of the sample, such
+as which optional inputs it has. Each operator is called with its first sample, and each family with one sample for each
+set of features. With TENON_TEST_ALL=1, operators with kernels of their own are called with all of their samples.
+
+Where a test has several ways to call (element types, layouts), `dealt` gives each case some of them, in turns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+import os
+import zlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -78,9 +81,10 @@ def _values(random: Random, given: Any, kind: str) -> Any:
 
 def _ordered(random: Random, given: Any, kind: str) -> Any:
     """Numbers whose rows are sorted, unique, permutations or offsets, as NumPy arrays."""
-    *rows, n = given["shape"]
+    along, shape = given["along"], list(given["shape"])
+    n = shape.pop(along)
     below, order = given["below"], given["order"]
-    keys = np.asarray(random.random([math.prod(rows), max(below or 0, n)]))
+    keys = np.asarray(random.random([math.prod(shape), max(below or 0, n)]))
     if order in ("unique", "permutation"):
         made = keys[:, :below].argsort(-1)[:, :n]
     elif order == "offsets":
@@ -90,7 +94,7 @@ def _ordered(random: Random, given: Any, kind: str) -> Any:
         made = np.sort((keys[:, :n] * (below or 3)).astype(np.int64), -1)
     else:
         made = np.sort(keys[:, :n], -1)
-    return made.reshape(given["shape"])
+    return np.ascontiguousarray(np.moveaxis(made.reshape([*shape, n]), -1, along))
 
 
 # ---- what an adapter can tell apart ----------------------------------------------------------------------------------
@@ -174,9 +178,13 @@ def every_sample(kind: type[C], most: int | None = None, where: Where[C] = lambd
     return [c for c in made if where(c) and (most is None or c.numel <= most)]
 
 
+def all_are_wanted() -> bool:
+    """TENON_TEST_ALL=1 make test: everything rather than samples of it."""
+    return "TENON_TEST_ALL" in os.environ
+
+
 def cases(kind: type[C], most: int | None = None, where: Where[C] = lambda case: True) -> list[C]:
-    """Every sample of an operator with kernels of its own. Of formulas: the first of each operator, and one for each
-    family and set of features."""
+    """The first sample of each operator, and one for each family and set of features."""
     return list(_chosen(every_sample(kind, most, where)))
 
 
@@ -184,9 +192,30 @@ def _chosen(samples: list[C]) -> Iterator[C]:
     seen: set[Hashable] = set()
     for case in samples:
         keys = {case.op.name, (family(case.op), features(case))}
-        if case.op.formula is None or not keys <= seen:
+        if not keys <= seen or (case.op.formula is None and all_are_wanted()):
             yield case
         seen |= keys
+
+
+W = TypeVar("W")
+
+
+def dealt(chosen: Sequence[C], ways: Sequence[W], each: int = 1) -> list[tuple[C, W]]:
+    """Pairs of cases and ways, `each` ways a case: the next case of an operator gets the next ones, and other operators
+    begin with others, so that over the table all ways are met about equally often."""
+    each = len(ways) if all_are_wanted() else each
+    next_of: dict[str, int] = {}
+    made = []
+    for case in chosen:
+        at = next_of.setdefault(case.op.name, zlib.crc32(case.op.name.encode()))
+        made += [(case, ways[(at + k) % len(ways)]) for k in range(each)]
+        next_of[case.op.name] = at + each
+    return made
+
+
+def shown(value: object) -> str:
+    """A case, or a way that may be a function, in the name of a test."""
+    return str(getattr(value, "__name__", value))
 
 
 def each_operator(kind: type[C], where: Where[C] = lambda case: True) -> list[C]:

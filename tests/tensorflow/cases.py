@@ -27,5 +27,5 @@ class Case(functional.Case):
         return tensor.dtype.is_floating
 
 
-cases, one_each = partial(samples.cases, Case), partial(samples.one_each, Case)
+cases, one_each, dealt = partial(samples.cases, Case), partial(samples.one_each, Case), samples.dealt
 each_operator = partial(samples.each_operator, Case)

@@ -9,7 +9,7 @@ import arrays
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import Case, cases, one_each
+from cases import Case, cases, dealt, one_each
 from functional import assert_close
 
 import tenon.tensorflow as tn
@@ -21,8 +21,7 @@ def test_agrees_with_reference(case: Case) -> None:
     case.check()
 
 
-@pytest.mark.parametrize("T", ["f16", "bf16", "f64"])
-@pytest.mark.parametrize("case", one_each(), ids=str)
+@pytest.mark.parametrize(("case", "T"), dealt(one_each(), ["f16", "bf16", "f64"], each=2), ids=str)
 def test_types(case: Case, T: str) -> None:
     case.check(T)
 

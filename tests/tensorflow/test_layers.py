@@ -39,6 +39,19 @@ PAIRS = {
         X,
         {},
     ),
+    "group_norm": lambda: (layers.GroupNormalization(2), keras.layers.GroupNormalization(2), X, {}),
+    "group_norm of channels first": lambda: (
+        layers.GroupNormalization(2, axis=1, epsilon=1e-5),
+        keras.layers.GroupNormalization(2, axis=1, epsilon=1e-5),
+        IMAGES,
+        {},
+    ),
+    "group_norm without weights": lambda: (
+        layers.GroupNormalization(-1, center=False, scale=False),
+        keras.layers.GroupNormalization(-1, center=False, scale=False),
+        IMAGES,
+        {},
+    ),
     "batch_norm": lambda: (layers.BatchNormalization(), keras.layers.BatchNormalization(), X, {"training": True}),
     "batch_norm, channels first": lambda: (
         layers.BatchNormalization(axis=1),
@@ -364,3 +377,20 @@ def test_masks_are_kept() -> None:
     x = keras.layers.Embedding(5, 4, mask_zero=True)(np.array([[1, 2, 0]]))
     for layer in (layers.GatedMLP(4), layers.ScaleBiasReLU(), layers.RMSNormalization()):
         assert layer(x)._keras_mask.numpy().tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint8"])
+def test_embedding_is_kerass(kind: str) -> None:
+    index = tf.constant([[0, 3, 3], [6, 1, 0]], kind)
+    mine, theirs = layers.Embedding(7, 5), keras.layers.Embedding(7, 5)
+    for layer in (mine, theirs):
+        layer.build(index.shape)
+    mine.set_weights(theirs.get_weights())
+    gradients = []
+    for layer in (mine, theirs):
+        with tf.GradientTape() as tape:
+            y = layer(index)
+            loss = tf.reduce_sum(y**3)
+        gradients.append(tf.convert_to_tensor(tape.gradient(loss, layer.embeddings.value)))
+    assert_close(mine(index), theirs(index))
+    assert_close(gradients[0], gradients[1])

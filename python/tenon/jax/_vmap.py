@@ -37,7 +37,7 @@ def _pack(shape: Json) -> str | None:
     if isinstance(shape, dict) or not shape or any("expr" not in item for item in shape[1:]):
         return None
     item = shape[0]
-    of = item["of"][0] if _is_by_position(shape) else item["a"] if item.get("fn") == "reduce" else item
+    of = item["of"][0] if _is_by_position(shape) else item["a"] if item.get("fn") in ("reduce", "resize") else item
     pack: str | None = of.get("pack")
     return pack
 

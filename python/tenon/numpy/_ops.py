@@ -23,7 +23,7 @@ from tenon._arguments import (
 from tenon._frame import Calls, type_name, type_number
 from tenon._frameworks import NumpyFunction
 from tenon._lib import lib
-from tenon._public import drop_absent, formula_operator, make_fuse, shown_outputs
+from tenon._public import drop_absent, formula_operator, make_fuse, one_row, shown_outputs
 from tenon._structs import Host
 from tenon._suggest import instead
 from tenon.contract import FLOATS, Attr, Input, Operand, Operator, followed, table
@@ -227,9 +227,17 @@ class NumpyOp:
 # ---- public functions ------------------------------------------------------------------------------------------------
 
 
+def _one_row(x: Any, axis: int | None) -> Any:
+    """As one_row of _public.py. NumPy adds up integers that are narrower than int in its place."""
+    if isinstance(x, _NUMPYS) and x.dtype.kind in "biu" and x.dtype.itemsize < 8:
+        x = x.astype(numpy.uint64 if x.dtype.kind == "u" else numpy.int64)
+    return one_row(x, axis)
+
+
 def make_public(made: NumpyOp) -> Callable[..., Any]:
     """The public function of an operator."""
-    return NumpyFunction(made.op, made.shown).compiled({"Array": Any, "dtype": Any, "_call": made})
+    names = {"Array": Any, "dtype": Any, "_call": made, "_one_row": _one_row}
+    return NumpyFunction(made.op, made.shown).compiled(names)
 
 
 @cache

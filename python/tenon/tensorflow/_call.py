@@ -68,7 +68,7 @@ def is_text(attr: Attr) -> bool:
 def _text(attr: Attr, value: Any) -> str:
     if value is None or attr.kind == "dtype":
         return value or ""
-    return attribute_text(attr.kind, value).replace(", ", ",")
+    return attribute_text(attr.kind, value)
 
 
 def read_text(attr: Attr, text: str) -> Any:

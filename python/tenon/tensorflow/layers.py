@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import tenon
 import tenon.tensorflow as tn
+from tenon._channels_last import GROUP_NORM
 from tenon._public import identifier
 from tenon.tensorflow._call import row_of
 from tenon.tensorflow._public import make_public
@@ -31,7 +32,9 @@ __all__ = [
     "Activation",
     "BatchNormalization",
     "Dropout",
+    "Embedding",
     "GatedMLP",
+    "GroupNormalization",
     "LayerNormalization",
     "RMSNormalization",
     "ScaleBiasReLU",
@@ -166,6 +169,37 @@ class RMSNormalization(keras.layers.Layer):  # type: ignore[misc]
 
 
 @cache
+def _group_norm_last() -> Any:
+    """tn.group_norm with the channels last."""
+    return tn.fuse(GROUP_NORM)
+
+
+@_serializable
+class GroupNormalization(keras.layers.GroupNormalization):  # type: ignore[misc]
+    """tn.group_norm as a layer; arguments as keras.layers.GroupNormalization's. Keras itself normalises axes other than
+    1 and the last.
+
+    gamma and beta stay in the type of the variables: under a mixed policy nothing of them is rounded.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.supports_jit = False
+
+    def call(self, inputs: Any) -> Any:
+        x, rank = tf.convert_to_tensor(inputs), len(inputs.shape)
+        if rank < 2 or self.axis not in (-1, 1, rank - 1):
+            return super().call(inputs)
+        dtype = tf.as_dtype(self.compute_dtype)  # Keras casts nothing for this layer
+        if not x.dtype.is_floating or x.dtype.size < dtype.size:
+            x = tf.cast(x, dtype)
+        is_last = self.axis != 1 or rank == 2
+        function = _group_norm_last() if is_last else tn.group_norm
+        gamma, beta = self.gamma if self.scale else None, self.beta if self.center else None
+        return tf.cast(function(x, gamma=gamma, beta=beta, groups=self.groups, eps=self.epsilon), dtype)
+
+
+@cache
 def _batch_norm() -> Any:
     """tn.batch_norm with its statistics: y, mean, 1 / sqrt(var + eps), and more."""
     op = tenon.ops()["batch_norm"]
@@ -265,6 +299,23 @@ class Dropout(keras.layers.Dropout):  # type: ignore[misc]
         if self.rate == 1:
             return tf.zeros_like(inputs)
         return tn.dropout(inputs, self.rate, seed=tf.cast(self.seed_generator.next(), tf.int64))
+
+
+@_serializable
+class Embedding(keras.layers.Embedding):  # type: ignore[misc]
+    """tn.embedding as a layer; arguments as keras.layers.Embedding's. The gradient of the table is dense, and has the
+    same bits every time. Keras itself looks up sparse and ragged indices, and with LoRA; it quantizes only its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.supports_jit = False
+
+    def call(self, inputs: Any) -> Any:
+        if getattr(self, "lora_enabled", False) or isinstance(inputs, tf.SparseTensor | tf.RaggedTensor):
+            return super().call(inputs)
+        index = tf.convert_to_tensor(inputs)
+        index = index if index.dtype in (tf.int32, tf.int64) else tf.cast(index, tf.int32)
+        return tf.cast(tn.embedding(tf.convert_to_tensor(self.embeddings), index), self.compute_dtype)
 
 
 @_serializable

@@ -47,8 +47,10 @@ _refresh()
 _fuse.register()
 
 # Made of the functions above, and in the place of some.
+from tenon.torch._cumulative import *  # noqa: E402, F403
 from tenon.torch._functional import *  # noqa: E402, F403
 from tenon.torch._losses import *  # noqa: E402, F403
+from tenon.torch._reductions import *  # noqa: E402, F403
 
 globals().update({name: made for name, made in _public.functions.items() if name not in globals()})  # after a reload
 tenon._adapters[:] = [*(known for known in tenon._adapters if known.__module__ != __name__), _refresh]

@@ -2,6 +2,7 @@
 
 The graph is what the C library makes of the formula for the types, ranks and attributes of a call
 (tn_fuse_graph_json). Its values have all dimensions that the formula goes over, of size 1 where they do not have one.
+Where an attribute divides a dimension of a tensor into groups, the formula goes over two in its place.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ def _sign(x: Tensor) -> Tensor:
     return torch.where(x == x, torch.sign(x), x)  # of NaN it is NaN, for torch 0
 
 
+def _prod(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
+    for dim in dims:  # torch takes one at a time
+        x = torch.prod(x, dim, keepdim=keepdim)
+    return x
+
+
 _SHAPES = {"sum_to", "expand"}  # of the second argument only the shape counts
 _INTEGERS = {"i8", "i16", "i32", "i64", "u8"}
 _WIDTH = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
 
 # What torch lacks under a name of its own. A node names its function; one that names none stays an operator of Tenon
 # (src/fuse/graph/primitive_list.h).
-_OWN: dict[str, Callable[..., Tensor]] = {"_softplus": _softplus, "_sign": _sign}
+_OWN: dict[str, Callable[..., Tensor]] = {"_softplus": _softplus, "_sign": _sign, "_prod": _prod}
 
 
 def _function(node: Json) -> Callable[..., Tensor]:
@@ -56,6 +63,8 @@ def _loses(kind: str, to: str) -> bool:
 
 def _can_say(node: Json, nodes: Sequence[Json]) -> bool:
     if node["op"] in ("input", "number"):
+        return True
+    if node["op"] == "index":
         return True
     known = "torch" in node or node["op"] in _SHAPES or node["op"] in ("count", "cast")
     if not known or (node["in"] == "i64" and node["op"] == "**"):  # below 0: torch raises
@@ -82,21 +91,50 @@ def graph_of(op: Operator, types: tuple[str | None, ...], ranks: tuple[int, ...]
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def _place(tensor: Tensor, dims: Sequence[int]) -> Tensor:
+def _sizes(shape: Sequence[int], dims: Sequence[int], known: Sequence[int]) -> list[int]:
+    """What a tensor of this shape has of each dimension of the formula."""
+    groups = {d: size for d, size in zip(dims, known, strict=True) if size > 0}
+    return [
+        1 if d < 0 else size if size > 0 else shape[d] // groups[d] if d in groups else shape[d]
+        for d, size in zip(dims, known, strict=True)
+    ]
+
+
+def _place(tensor: Tensor, dims: Sequence[int], known: Sequence[int]) -> Tensor:
     """A tensor with all dimensions of the formula."""
     if dims == list(range(tensor.ndim)):
         return tensor
-    own = [d for d in dims if d >= 0]
+    own = list(dict.fromkeys(d for d in dims if d >= 0))
     order = own + [d for d in range(tensor.ndim) if d not in own]
-    return tensor.permute(order).reshape([1 if d < 0 else tensor.shape[d] for d in dims])
+    return tensor.permute(order).reshape(_sizes(tensor.shape, dims, known))
+
+
+def _reduced(node: Json, of: Tensor) -> list[int]:
+    """The dimensions that a reduction or a count goes over."""
+    over = node["over"]
+    return over if isinstance(over, list) else list(range(of.ndim))[-1 if over == "row" else 0 :]
+
+
+def _index(sizes: Sequence[int], along: Sequence[int], device: torch.device) -> Tensor:
+    """The position of each element along some dimensions, in the order in which they lie in memory."""
+    count = math.prod(sizes[d] for d in along)
+    shape = [size if d in along else 1 for d, size in enumerate(sizes)]
+    return torch.arange(count, device=device).reshape(shape).expand(list(sizes))
+
+
+def _position(graph: Json, node: Json, placed: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The same of a node without an argument, which says what dimensions it has."""
+    sizes = [1] * len(graph["sizes"])
+    for tensor in placed:
+        sizes = [b if a == 1 else a for a, b in zip(sizes, tensor.shape, strict=True)]
+    over = node["over"]
+    along = over if isinstance(over, list) else list(range(len(sizes)))[-1 if over == "row" else 0 :]
+    has = set(node["dims"])
+    return _index([size if d in has else 1 for d, size in enumerate(sizes)], along, device)
 
 
 def _count(node: Json, of: Tensor) -> int:
-    if isinstance(node["over"], list):
-        return math.prod(of.shape[d] for d in node["over"])
-    if node["over"] == "row":
-        return of.shape[-1] if of.ndim else 1
-    return of.numel()
+    return math.prod(of.shape[d] for d in _reduced(node, of))
 
 
 def _sum_to(x: Tensor, target: Tensor) -> Tensor:
@@ -104,17 +142,35 @@ def _sum_to(x: Tensor, target: Tensor) -> Tensor:
     return torch.sum(x, dims, keepdim=True) if dims else x
 
 
+def _is_of_none(node: Json, of: Tensor) -> bool:
+    return node["op"] in ("max", "min") and "over" in node and _count(node, of) == 0
+
+
+def _extreme_of_none(node: Json, of: Tensor) -> Tensor:
+    """The largest or smallest of no elements, which torch does not have: what no element is beyond."""
+    dims = _reduced(node, of)
+    if of.dtype.is_floating_point:
+        least, most = -math.inf, math.inf
+    else:
+        least, most = torch.iinfo(of.dtype).min, torch.iinfo(of.dtype).max
+    shape = [1 if d in dims else size for d, size in enumerate(of.shape)]
+    return torch.full(shape, most if node["op"] == "min" else least, dtype=of.dtype, device=of.device)
+
+
 def _operation(node: Json, args: Values, device: torch.device) -> Tensor:
     op = node["op"]
+    if op == "index":
+        return _index(args[0].shape, _reduced(node, args[0]), device)
     if op == "count":
         return torch.full((), _count(node, args[0]), dtype=DTYPES[node["type"]], device=device)
     if op == "sum_to":
         return _sum_to(*args)
     if op == "expand":
         return args[0].expand(_broadcast_shapes(*(a.shape for a in args)))
+    if _is_of_none(node, args[0]):
+        return _extreme_of_none(node, args[0])
     if "over" in node:
-        over = node["over"]
-        dims = over if isinstance(over, list) else list(range(args[0].ndim))[-1 if over == "row" else 0 :]
+        dims = _reduced(node, args[0])
         return _function(node)(args[0], dims, keepdim=True) if dims else args[0]
     if op == "cast":
         return args[0].to(DTYPES[node["to"]]).to(DTYPES[node["type"]])
@@ -129,23 +185,52 @@ def _number(node: Json, device: torch.device) -> Tensor:
 
 def _arguments(node: Json, values: Values) -> Values:
     args = [values[k] for k in node["args"]]
-    kept = {"where": 1, "count": 1}.get(node["op"], 0)
+    kept = {"where": 1, "count": 1, "index": 1}.get(node["op"], 0)
     args[kept:] = [a.to(DTYPES[node["in"]]) for a in args[kept:]]
     return args
 
 
 def _compute(graph: Json, inputs: Sequence[Tensor | None], device: torch.device) -> Values:
     values: Values = []
+    placed = [
+        None if given is None else _place(given, dims, graph["sizes"])
+        for given, dims in zip(inputs, graph["inputs"], strict=True)
+    ]
     for node in graph["nodes"]:
         if node["op"] == "input":
-            given = inputs[node["input"]]
+            given = placed[node["input"]]
             assert given is not None
-            values.append(_place(given, graph["inputs"][node["input"]]).to(DTYPES[node["type"]]))
+            values.append(given.to(DTYPES[node["type"]]))
+        elif node["op"] == "index" and not node["args"]:
+            values.append(_position(graph, node, [t for t in placed if t is not None], device))
         elif node["op"] == "number":
             values.append(_number(node, device))
         else:
             values.append(_operation(node, _arguments(node, values), device))
     return values
+
+
+# ---- extremes of no elements -----------------------------------------------------------------------------------------
+
+
+def _is_unless_infinite(node: Json, nodes: Sequence[Json]) -> bool:
+    """where(abs(a) == inf, …, a), by which logsumexp takes nothing of the maximum of no elements."""
+    test = nodes[node["args"][0]] if node["op"] == "where" else None
+    if test is None or test["op"] != "==":
+        return False
+    size, infinity = (nodes[k] for k in test["args"])
+    return size["op"] == "abs" and size["args"] == node["args"][2:] and infinity.get("value") in (math.inf, -math.inf)
+
+
+def _depend_on_none(nodes: Sequence[Json], values: Values) -> list[bool]:
+    """Which values depend on an extreme of no elements: the operator raises an error where one is asked for."""
+    made: list[bool] = []
+    for node, value in zip(nodes, values, strict=True):
+        args = node.get("args", [])
+        taken = [] if _is_unless_infinite(node, nodes) else args[:1] if node["op"] in _SHAPES else args
+        none = bool(args) and _is_of_none(node, values[args[0]]) and value.numel() > 0
+        made.append(none or any(made[k] for k in taken))
+    return made
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------
@@ -160,12 +245,12 @@ def _dense(value: Tensor, strides: Sequence[int]) -> Tensor:
     return value.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
 
 
-def _store(value: Tensor, dims: Sequence[int], kind: str, shape: Sequence[int]) -> Tensor:
+def _store(value: Tensor, dims: Sequence[int], known: Sequence[int], kind: str, shape: Sequence[int]) -> Tensor:
     """The value in an output's type and shape."""
     value = value.to(DTYPES[kind])
     if dims == list(range(len(shape))) and tuple(value.shape) == tuple(shape):
         return value
-    value = value.expand([1 if d < 0 else shape[d] for d in dims])
+    value = value.expand(_sizes(shape, dims, known))
     own = sorted((d for d in range(len(dims)) if dims[d] >= 0), key=lambda d: dims[d])
     return value.permute(own + [d for d in range(len(dims)) if dims[d] < 0]).reshape(shape)
 
@@ -176,10 +261,6 @@ def _can_store(graph: Json, specs: Sequence[Operand | None]) -> bool:
         if spec is not None and node["type"] in _WIDTH and spec[0] in _INTEGERS:
             return False
     return True
-
-
-def _is_extreme(node: Json) -> bool:
-    return node["op"] in ("max", "min") and "over" in node
 
 
 # ---- the rule --------------------------------------------------------------------------------------------------------
@@ -215,15 +296,17 @@ def decompose(op: Operator, args: Sequence[Any], attributes: str) -> list[Tensor
     graph = graph_of(op, types, tuple(len(k[1]) if k else 0 for k in known), attributes)
     if graph is None or not _can_store(graph, specs) or not is_worth_it(inputs):
         return None
-    if any(map(_is_extreme, graph["nodes"])) and any(size == 0 for size in sizes):  # torch has none of no elements
-        return None
     values = _compute(graph, inputs, device)
+    if any(size == 0 for size in sizes):
+        none = _depend_on_none(graph["nodes"], values)
+        if any(spec and 0 not in spec[1] and none[o["node"]] for o, spec in zip(graph["outputs"], specs, strict=True)):
+            return None
     outputs: list[Tensor | None] = []
     for index, (output, spec) in enumerate(zip(graph["outputs"], specs, strict=True)):
         if spec is None:
             outputs.append(None)
             continue
-        made = _store(values[output["node"]], output["dims"], *spec)
+        made = _store(values[output["node"]], output["dims"], graph["sizes"], *spec)
         outputs.append(_dense(made, output_strides(op, index, spec[1], inputs)))
     return outputs
 

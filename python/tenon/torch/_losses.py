@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn._reduction import legacy_get_string
 from torch.overrides import has_torch_function_variadic
 
@@ -17,7 +18,7 @@ from tenon.contract import table
 from tenon.torch._functional import check_tensors, finish, fused, overridden
 from tenon.torch._public import functions
 
-__all__ = ["bce_with_logits", "cross_entropy", "huber", "kl_div", "l1", "mse"]
+__all__ = ["bce_with_logits", "cross_entropy", "cross_entropy_inplace", "huber", "kl_div", "l1", "mse"]
 
 _rows: dict[str, Callable[..., Tensor]] = functions
 
@@ -225,10 +226,11 @@ def kl_div(
 
 
 _cross_entropy = _rows["cross_entropy"]
-_soft_cross_entropy = fused(
-    "soft_cross_entropy(x: T[*r, v], target: T[*r, v], weight: T[v]?, label_smoothing: float = 0.0) "
-    "-> loss: acc(T)[*r] : p = logsumexp(x, -1) - x; q = p * weight if has(weight) else p; "
-    "loss = (1 - label_smoothing) * sum(q * target, -1) + label_smoothing * mean(q, -1)",
+_soft_cross_entropy = _rows["soft_cross_entropy"]
+_soft_cross_entropy_each = fused(
+    "soft_cross_entropy_each(x: T[*r, v], target: T[*r, v], weight: W[v]?, label_smoothing: float = 0.0, "
+    "z_loss: float = 0.0) -> u: acc(T)[*r] : "
+    f"{(table()['soft_cross_entropy'].formula or '').rpartition(';')[0]}; u = t",
     "cross_entropy",
 )
 
@@ -260,14 +262,12 @@ def cross_entropy(
     axis = dim if input.ndim > 1 else -1
     logits = input if axis in (-1, input.ndim - 1) else input.movedim(axis, -1)
     if target.is_floating_point():
-        if z_loss:
-            raise NotImplementedError("cross_entropy: z_loss needs classes as indices, but target has probabilities")
         if target.shape != input.shape:
             raise ValueError(
                 f"cross_entropy: target has shape {list(target.shape)}, needs {list(input.shape)} for probabilities"
             )
         classes = target if logits is input else target.movedim(axis, -1)
-        return _of_probabilities(logits, classes, weight, reduction, label_smoothing)
+        return _of_probabilities(logits, classes, weight, reduction, label_smoothing, z_loss)
     if target.dtype == torch.uint8:
         target = target.long()
     if weight is not None and weight.dtype != torch.float32:
@@ -279,13 +279,76 @@ def cross_entropy(
 
 
 def _of_probabilities(
-    logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
+    logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float, z_loss: float
 ) -> Tensor:
     """cross_entropy of probabilities; both have the classes last."""
-    losses = _soft_cross_entropy(logits, target, weight, label_smoothing)
-    if reduction != "none":
-        losses = losses.mean() if reduction == "mean" else losses.sum()
-    return _as_input(losses, logits)
+    if reduction == "none":
+        return _as_input(_soft_cross_entropy_each(logits, target, weight, label_smoothing, z_loss), logits)
+    return _as_input(_soft_cross_entropy(logits, target, weight, reduction, label_smoothing, z_loss), logits)
+
+
+_cross_entropy_inplace: Callable[..., Any] = functions["cross_entropy_inplace"]
+_cross_entropy_grad = _rows["cross_entropy_grad"]
+
+
+class _InPlace(Function):
+    """cross_entropy_inplace, recorded. What is saved is the gradient, in the memory of the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, target: Tensor, weight: Tensor | None, *attrs: Any) -> Tensor:
+        logits = input.detach()  # the same memory and the same version, so that whoever saved input is told
+        loss: Tensor = _cross_entropy_inplace(logits, target, weight, *attrs)[0]
+        ctx.save_for_backward(logits)
+        ctx.reduction = attrs[-1]
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        gx: Tensor = ctx.saved_tensors[0]
+        return _cross_entropy_grad(gx, grads[0], ctx.reduction, out=gx), *[None] * 6
+
+
+def cross_entropy_inplace(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    *,
+    z_loss: float = 0.0,
+    dim: int = 1,
+) -> Tensor:
+    """tn.cross_entropy of indices, whose gradient overwrites the logits: training then needs no second tensor of their
+    size. It always does so, also where nothing is differentiated.
+
+    input must be nothing that is needed again, such as what a linear layer returned; torch raises an error in the
+    backward pass if it was. Backward scales the gradient in the same memory, and can run once. Classes are dimension 1
+    of input, or `dim`; input may be a view.
+    """
+    if has_torch_function_variadic(input, target, weight):
+        named = {"z_loss": z_loss, "dim": dim}
+        given = (input, target, weight, ignore_index, reduction, label_smoothing)
+        return overridden(cross_entropy_inplace, (input, target, weight), *given, **named)
+    check_tensors("cross_entropy_inplace", input=input, target=target)
+    if target.is_floating_point():
+        raise ValueError("cross_entropy_inplace: target has probabilities, needs indices; tn.cross_entropy takes both")
+    reduction = _reduction("cross_entropy_inplace", reduction, None, None)
+    recorded = torch.is_grad_enabled() and input.requires_grad
+    if recorded and input.is_leaf:
+        raise RuntimeError(
+            "cross_entropy_inplace: input is a leaf that requires a gradient; its values would be overwritten by it"
+        )
+    axis = dim if input.ndim > 1 else -1
+    logits = input if axis in (-1, input.ndim - 1) else input.movedim(axis, -1)
+    target = target.long() if target.dtype == torch.uint8 else target
+    weight = weight if weight is None else weight.float()
+    attrs = (ignore_index, label_smoothing, z_loss, reduction)
+    if recorded:
+        loss: Tensor = _InPlace.apply(logits, target, weight, *attrs)  # type: ignore[no-untyped-call]
+    else:
+        loss = _cross_entropy_inplace(logits, target, weight, *attrs)[0]
+    return _as_input(loss, input)
 
 
 for _name in __all__:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from onnx import TensorProto
 from onnx.defs import OpSchema
 from onnxscript import values
 
-from tenon.contract import Attr, Operator, table
+from tenon.contract import NUMPY_NAMES, Attr, Operator, table
 from tenon.infer import Types
 from tenon.torch._fuse import fused_op
 from tenon.torch._ops import torch_op
@@ -27,8 +28,11 @@ _KINDS = {
     "ints": OpSchema.AttrType.INTS,
 }
 _TYPES = [f"tensor({name})" for name in ("float16", "bfloat16", "float", "double", "int8", "int16", "int32", "int64")]
-_TYPES += ["tensor(uint8)", "tensor(bool)"]
+_TYPES += [f"tensor({name})" for name in ("uint8", "uint16", "uint32", "uint64", "bool")]
 _FLOATS = {"FLOAT16": "f16", "BFLOAT16": "bf16", "FLOAT": "f32", "DOUBLE": "f64"}  # by ONNX's names
+# Tenon's names of types by ONNX's numbers of them.
+_BY_NAME = {name.replace("_", "").upper(): kind for kind, name in NUMPY_NAMES.items()} | _FLOATS
+_NUMBERED = {number: _BY_NAME[name] for name, number in TensorProto.DataType.items() if name in _BY_NAME}
 _OPSET = values.Opset("tenon", 1)
 
 
@@ -54,8 +58,10 @@ def _count(op: Operator, args: Sequence[Any]) -> int:
 
 
 def _attribute(attr: Attr, value: Any) -> tuple[Any, Any]:
-    if isinstance(value, torch.dtype):
-        value = NAMES[value]
+    if attr.kind == "dtype":
+        value = (
+            NAMES[value] if isinstance(value, torch.dtype) else _NUMBERED[int(value)]
+        )  # which the exporter makes of it
     return _KINDS.get(attr.kind, OpSchema.AttrType.STRING), int(value) if attr.kind == "bool" else value
 
 

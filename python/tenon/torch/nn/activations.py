@@ -127,3 +127,16 @@ class Softmax(nn.Softmax):
     def forward(self, input: Tensor) -> Tensor:
         assert self.dim is not None
         return tn.softmax(input.contiguous(), self.dim)  # as LayerNorm
+
+
+class LogSoftmax(nn.LogSoftmax):
+    """tn.log_softmax as a module; arguments as torch.nn.LogSoftmax's, but dim has to be given."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__(dim)
+        if dim is None:
+            raise ValueError("tn.nn.LogSoftmax: dim has to be given; -1 is the last dimension")
+
+    def forward(self, input: Tensor) -> Tensor:
+        assert self.dim is not None
+        return tn.log_softmax(input.contiguous(), self.dim)  # as LayerNorm

@@ -141,6 +141,99 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
     """tn.batch_norm as a module; arguments as torch.nn.BatchNorm3d's, and `act` and `residual` as BatchNorm2d's."""
 
 
+class GroupNorm(nn.GroupNorm):
+    """tn.group_norm as a module; arguments as torch.nn.GroupNorm's. GroupNorm(8, 64, act='silu') ends with the
+    activation, in the same pass over memory."""
+
+    act: str = "none"  # a module of torch's whose class is set to this one has none of its own
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        act: str = "none",
+    ) -> None:
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype)
+        _check_choice("GroupNorm", "act", act, _choices("group_norm", "act"))
+        self.act = act
+
+    def extra_repr(self) -> str:
+        shown: str = super().extra_repr()
+        return f"{shown}, act={self.act!r}" if self.act != "none" else shown
+
+    def forward(self, input: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input)
+        return tn.group_norm(input, self.num_groups, held(self, "weight"), held(self, "bias"), self.eps, act=self.act)
+
+
+class _InstanceNorm(nn.modules.instancenorm._InstanceNorm):
+    """In front of torch's module in the list of bases."""
+
+    act: str = "none"
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        act: str = "none",
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        _check_choice(type(self).__name__, "act", act, _choices("instance_norm", "act"))
+        self.act = act
+
+    def extra_repr(self) -> str:
+        shown: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return f"{shown}, act={self.act!r}" if self.act != "none" else shown
+
+    def forward(self, input: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input)
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        batch = input.ndim == self._get_no_batch_dim() + 1  # type: ignore[no-untyped-call]
+        channels, dim = input.shape[1 if batch else 0], 1 if batch else 0
+        if channels != self.num_features and self.affine:
+            raise ValueError(
+                f"tn.nn.{type(self).__name__}: input has {channels} channels in dimension {dim}, but num_features is "
+                f"{self.num_features}"
+            )
+        y = tn.instance_norm(
+            input if batch else input[None],
+            held(self, "running_mean"),
+            held(self, "running_var"),
+            held(self, "weight"),
+            held(self, "bias"),
+            self.training or not self.track_running_stats,
+            self.momentum or 0.0,
+            self.eps,
+            act=self.act,
+        )
+        return y if batch else y[0]
+
+
+class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
+    """tn.instance_norm as a module; arguments as torch.nn.InstanceNorm1d's, and `act`, which ends it."""
+
+
+class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
+    """tn.instance_norm as a module; arguments as torch.nn.InstanceNorm2d's, and `act`, which ends it."""
+
+
+class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
+    """tn.instance_norm as a module; arguments as torch.nn.InstanceNorm3d's, and `act`, which ends it."""
+
+
 class Dropout(nn.Dropout):
     """tn.dropout as a module; arguments as torch.nn.Dropout's.
 
@@ -152,6 +245,49 @@ class Dropout(nn.Dropout):
         if isinstance(input, Proxy):
             return leaf(self, input)
         return tn.dropout(input, self.p, self.training, self.inplace)
+
+
+class Embedding(nn.Embedding):
+    """tn.embedding as a module; arguments as torch.nn.Embedding's, but for max_norm, scale_grad_by_freq and sparse.
+
+    The gradient of the weight has the same bits every time.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        refused = {"max_norm": max_norm is not None, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+        for name, wanted in refused.items():
+            if wanted:
+                raise NotImplementedError(f"tn.nn.Embedding: there is no {name}; torch.nn.Embedding has it")
+        super().__init__(
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            norm_type=norm_type,
+            _weight=_weight,
+            _freeze=_freeze,
+            device=device,
+            dtype=dtype,
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input)
+        weight = held(self, "weight")
+        assert weight is not None
+        return tn.embedding(input, weight, self.padding_idx)
 
 
 class ScaleBiasReLU(nn.Module):
