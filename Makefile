@@ -33,7 +33,7 @@ test-quick: ## the parts that a change is tried with: build, unit, check, python
 	@tools/setup.sh build python -- tools/build.sh release
 	@$(PYTHON) tools/test.py build unit check python
 
-test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 400 random ones
+test-nvrtc: ## NVRTC compiles all formulas of the tests and of the table, and 150 random ones
 	@tools/setup.sh build python cubins -- tools/build.sh release
 	@$(PYTHON) tools/test.py nvrtc
 
@@ -50,6 +50,7 @@ bench: build ## speed on the GPU against PyTorch and jax.jit; writes bench/resul
 	@PYTHONPATH=python $(PYTHON) bench/formulas.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/compiled.py --device cuda
 	@PYTHONPATH=python $(PYTHON) bench/own_kernel.py
+	@PYTHONPATH=python $(PYTHON) bench/family.py
 	@if $(PYTHON) -c 'import jax; jax.devices("cuda")' 2>/dev/null; then \
 		PYTHONPATH=python $(PYTHON) bench/jax_operators.py --device cuda; \
 	else echo "left out: JAX, which is not here, or finds no GPU"; fi

@@ -10,6 +10,7 @@ import importlib
 import math
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ import tenon.torch as tn
 from formulas import RMS_NORM, SOFTMAX
 from operators import Side, compiled, gradient_like, step
 from peers import OPERATORS as PEERS
-from peers import Given, Peer, leaves, make
+from peers import Given, Peer, kinds, leaves, make
 from run import TYPES
 
 Call = Callable[[], Any]
@@ -55,9 +56,14 @@ class Operator:
 
     op: str  # in Tenon's table
     peer: Peer
-    form: str = "rows"  # rows: (rows, columns); blocks: (blocks, rows, columns); images: (batch, channels, y, x)
-    reads: int = 1  # times that the forward pass must read x
+    # rows: (rows, columns); blocks: (blocks, rows, columns); images: (batch, channels, y, x). FITS has the rest.
+    form: str = "rows"
+    reads: int = 1  # times that the forward pass must read x, the first input
+    writes: int = 1  # results as large as the first
+    indices: int = 0  # results of i64
+    by_memory: bool = True  # a copy of as many bytes says how fast it can be
     sums: Sequence[int] | None = None  # axes that the result does not have; None: it is as large as x
+    keeps: int = 0  # columns of the result; 0: all
     again: int | None = 1  # tensors as large as x that the gradient reads beside dy once; None: it is not measured
     formula: str = ""  # the same as a formula of the first inputs
     takes: int = 1
@@ -65,7 +71,14 @@ class Operator:
     liger_waits: bool = False  # for the device, which no graph can hold
     devices: Sequence[str] = ("cuda", "cpu")
 
+    @property
+    def first(self) -> str:
+        """The input that has the shape of the cell."""
+        return next(iter(kinds(self.peer.inputs)))
+
     def result(self, shape: Shape) -> Shape:
+        if self.keeps:
+            return (*shape[:-1], self.keeps)
         return shape if self.sums is None else tuple(n for axis, n in enumerate(shape) if axis not in self.sums)
 
 
@@ -73,6 +86,14 @@ def sum_over(*axes: int, form: str = "rows", formula: str = "") -> Operator:
     """PyTorch's gradient of a sum is a view, and moves nothing: there is nothing to measure."""
     peer = replace(PEERS["sum"], usual=lambda x: torch.sum(x, axes), attrs={"axes": list(axes)})
     return Operator("sum", peer, form, sums=axes, again=None, formula=formula)
+
+
+def reduced(
+    op: str, function: Callable[..., Tensor], *axes: int, form: str = "rows", again: int | None = 1
+) -> Operator:
+    """A reduction over some axes; `function` is given x and the axes."""
+    peer = replace(PEERS[op], usual=lambda x: function(x, axes), attrs={"axes": list(axes)})
+    return Operator(op, peer, form, sums=axes, again=again)
 
 
 def l2_normalize(x: Tensor) -> Tensor:
@@ -118,6 +139,29 @@ OPERATORS: dict[str, Operator] = {
     "batch_norm/NCHW": BATCH_NORMS,
     "batch_norm/NHWC": replace(BATCH_NORMS, form="images, channels last"),
     "batch_norm/NCHW/formula": replace(BATCH_NORMS, formula=BATCH_NORM),
+    "log_softmax": Operator("log_softmax", PEERS["log_softmax"]),
+    "logsumexp": reduced("logsumexp", torch.logsumexp, 1),
+    "add_layer_norm": Operator("add_layer_norm", PEERS["add_layer_norm"], writes=2, again=None),
+    "add_rms_norm": Operator("add_rms_norm", PEERS["add_rms_norm"], writes=2, again=None),
+    "group_norm": Operator("group_norm", PEERS["group_norm"], "images of groups"),
+    "instance_norm": Operator("instance_norm", PEERS["instance_norm"], "images of groups"),
+    "mean/last": reduced("mean", torch.mean, 1, again=None),  # its gradient is a view, too
+    "mean/first": reduced("mean", torch.mean, 0, again=None),
+    "mean/middle": reduced("mean", torch.mean, 1, form="blocks", again=None),
+    "max/last": reduced("max", torch.amax, 1),
+    "max/first": reduced("max", torch.amax, 0),
+    "var/last": reduced("var", partial(torch.var, correction=0), 1),
+    "var/first": reduced("var", partial(torch.var, correction=0), 0),
+    "norm/last": reduced("norm", lambda x, axes: torch.linalg.vector_norm(x, 2, axes), 1),
+    "norm/all": reduced("norm", lambda x, axes: torch.linalg.vector_norm(x, 2, axes), 0, 1),
+    "prod": reduced("prod", lambda x, axes: torch.prod(x, axes[0]), 1, again=None),
+    "rope": Operator("rope", PEERS["rope"], "rows of pairs", again=0),
+    "embedding": Operator("embedding", PEERS["embedding"], again=0),
+    "index_select": Operator("index_select", PEERS["index_select"], again=0),
+    "gather": Operator("gather", PEERS["gather"], again=0),
+    "scatter_add": Operator("scatter_add", PEERS["scatter_add"], again=None),
+    "sort": Operator("sort", PEERS["sort"], indices=1, again=None, by_memory=False),
+    "top_k": Operator("top_k", PEERS["top_k"], "rows of many", keeps=64, indices=1, again=None, by_memory=False),
     "gelu": Operator("gelu", PEERS["gelu"], devices=("cpu",)),
     "l2_normalize/formula": Operator(
         "", Peer(l2_normalize), formula="x * rsqrt(sum(x * x, -1) + 1e-6)", devices=("cpu",)
@@ -157,10 +201,11 @@ class Cell:
     def aligned(self) -> bool:
         """Whether every row begins at a multiple of 16 bytes, in what is read and what is written."""
         size = TYPES[self.dtype].itemsize
-        row = {
-            "images": math.prod(self.shape[2:]),
-            "images, channels last": self.shape[1],
-        }.get(self.operator.form, self.shape[-1])
+        row = self.shape[-1]
+        if self.operator.form == "images, channels last":
+            row = self.shape[1]
+        elif self.operator.form.startswith("images"):
+            row = math.prod(self.shape[2:])
         one_row = "/all" in self.op and self.layout != "padded"
         return self.layout != "offset" and (one_row or row * size % 16 == 0)
 
@@ -169,8 +214,10 @@ class Cell:
         """Bytes that must move: each input is read once and each output written once, or as often as Operator says."""
         operator = self.operator
         given = make(operator.peer.inputs, self.shape, TYPES[self.dtype], "meta")
-        x, y = given["x"].nbytes, math.prod(operator.result(self.shape)) * given["x"].itemsize
-        total = operator.reads * x + y + sum(t.nbytes for name, t in given.items() if name != "x")
+        first, count = given[operator.first], math.prod(operator.result(self.shape))
+        x, y = first.nbytes, count * first.itemsize
+        total = operator.reads * x + operator.writes * y + operator.indices * count * 8
+        total += sum(t.nbytes for name, t in given.items() if name != operator.first)
         if self.backward:
             assert operator.again is not None
             of = leaves(operator.peer.inputs, given)
@@ -227,7 +274,8 @@ def sides_of_set(cell: Cell, device: str, peers: Sequence[str], traced: Callable
     """The calls of every side on tensors of their own."""
     operator, peer = cell.operator, cell.operator.peer
     given = make(peer.inputs, cell.shape, TYPES[cell.dtype], device)
-    given["x"] = laid_out(given["x"], cell)
+    first = operator.first
+    given[first] = laid_out(given[first], cell)
     of = leaves(peer.inputs, given)
     sides = {name: Side(call, of) for name, call in tenon_sides(cell, given).items()}
     theirs = peer.theirs(given)
@@ -238,16 +286,16 @@ def sides_of_set(cell: Cell, device: str, peers: Sequence[str], traced: Callable
     if "liger" in peers and operator.liger is not None:
         own = given
         if cell.backward and operator.op == "cross_entropy":  # it writes the gradient over the logits
-            own = {**given, "x": laid_out(given["x"].clone(), cell)}
+            own = {**given, first: laid_out(given[first].clone(), cell)}
         sides["liger"] = Side(partial(operator.liger, *own.values()), leaves(peer.inputs, own))
     if not cell.backward:
         return {name: side.call for name, side in sides.items()}
     for side in sides.values():
         for leaf in side.leaves:
             leaf.requires_grad_()
-    x, result = given["x"].detach(), operator.result(cell.shape)
+    x, result = given[first].detach(), operator.result(cell.shape)
     dy = gradient_like(x if result == cell.shape else x.new_empty(result))
-    wide = dy.to(torch.float32) if dy.ndim == 0 else dy  # Tenon's losses are f32
+    wide = dy.to(torch.float32) if operator.op == "cross_entropy" else dy  # Tenon's losses are f32
     return {name: partial(step, side, wide if name in ("tenon", "operator") else dy) for name, side in sides.items()}
 
 
@@ -348,12 +396,29 @@ def draw_images(r: random.Random, limits: Limits, size: int, least: int) -> Shap
             return draw_count(r, low, high), channels, side, width
 
 
+# By the first word of a form.
 DRAWN: dict[str, Callable[[random.Random, Limits, int, int], Shape]] = {
     "rows": draw_rows,
     "blocks": draw_blocks,
     "images": draw_images,
-    "images, channels last": draw_images,
 }
+# What a form wants of a shape; the numbers are those of bench/peers.py.
+FITS: dict[str, Callable[[Shape], bool]] = {
+    "rows of pairs": lambda shape: shape[1] % 2 == 0,
+    "rows of many": lambda shape: shape[1] >= 64,
+    "images of groups": lambda shape: shape[1] % 4 == 0 and math.prod(shape[2:]) > 1,
+}
+
+
+def fits(form: str, shape: Shape) -> bool:
+    return FITS.get(form, lambda shape: True)(shape)
+
+
+def draw(form: str, r: random.Random, limits: Limits, size: int, least: int) -> Shape:
+    while True:
+        shape = DRAWN[re.split(r"\W", form)[0]](r, limits, size, least)
+        if fits(form, shape):
+            return shape
 
 
 def operators_for(device: str, only: Sequence[str] | None = None) -> list[str]:
@@ -381,9 +446,9 @@ def drawn(seed: int, device: str, only: Sequence[str] | None = None, compile_sha
         backward = operator.again is not None and r.random() < 0.5
         dtype = r.choices(("bf16", "f32", "f16"), (0.5, 0.42, 0.08))[0]
         least = limits.least_backward if backward else limits.least
-        shape = DRAWN[operator.form](r, limits, TYPES[dtype].itemsize, least)
+        shape = draw(operator.form, r, limits, TYPES[dtype].itemsize, least)
         layout = r.choices(LAYOUTS, (0.8, 0.1, 0.1))[0]
-        if operator.form.startswith("images") or (layout == "padded" and operator.form != "rows"):
+        if operator.form.startswith("images") or (layout == "padded" and not operator.form.startswith("rows")):
             layout = "dense"
         yield Cell(name, backward, shape, dtype, layout, r.random() < compile_share)
 
@@ -427,6 +492,8 @@ def grid(only: Sequence[str] | None = None, compile_share: float = 0.0) -> list[
     for name in operators_for("cuda", only):
         operator = OPERATORS[name]
         for shape, amounts in grid_shapes(operator):
+            if not fits(operator.form, shape(8)):
+                continue
             for dtype in ("bf16", "f32"):
                 for backward in (False, True) if operator.again is not None else (False,):
                     each = Cell(name, backward, shape(8), dtype).nbytes / 8

@@ -6,6 +6,7 @@ what it updates. An operator that is not here is named by tests/jax/test_peers.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from peers import LISTED, kinds
+from peers import LISTED, SEGMENTS, kinds
 
 Given = dict[str, Any]  # arguments of a call by name: arrays, or lists of them
 Shape = Sequence[int]
@@ -29,15 +30,24 @@ def array(kind: str, shape: Shape, dtype: Any, key: Array) -> Any:
     makers: dict[str, Callable[[], Any]] = {
         "x": lambda: jax.random.normal(key, shape, dtype),
         "fixed": lambda: jax.random.normal(key, shape, dtype),
+        "flat": lambda: jax.random.normal(key, (math.prod(shape),), dtype),
+        "angles": lambda: jax.random.normal(key, (*shape[:-1], shape[-1] // 2), f32),
         "positive": lambda: jax.random.uniform(key, shape, dtype, 0.5, 1.5),
         "chance": lambda: jax.random.uniform(key, shape, dtype),
         "state": lambda: jax.random.uniform(key, shape, f32),
+        "state of rows": lambda: jax.random.uniform(key, shape[:-1], f32),
+        "state of columns": lambda: jax.random.uniform(key, shape[-1:], f32),
         "row": lambda: jax.random.normal(key, shape[-1:], dtype),
         "channel": lambda: jax.random.uniform(key, shape[1:2], f32, 0.5, 1.5),
         "slope": lambda: jax.random.uniform(key, shape[1:2], dtype),
         "mean": lambda: jnp.zeros(shape[1], f32),
         "var": lambda: jnp.ones(shape[1], f32),
         "class": lambda: jax.random.randint(key, shape[:-1], 0, shape[-1], jnp.int32),
+        "place": lambda: jax.random.randint(key, shape[:1], 0, shape[0], jnp.int32),
+        "places": lambda: jax.random.randint(key, shape, 0, shape[-1], jnp.int32),
+        "segment": lambda: jax.random.randint(key, shape[:1], 0, SEGMENTS, jnp.int32),
+        "offsets": lambda: jnp.linspace(0, shape[0], SEGMENTS + 1).astype(jnp.int32),
+        "choice": lambda: jax.random.bernoulli(key, 0.5, shape),
         "byte": lambda: jax.random.randint(key, shape, -128, 128, jnp.int8),
         "seed": lambda: key,
         "rate": lambda: jnp.asarray(1e-3, f32),
@@ -80,8 +90,30 @@ def cross_entropy(x: Array, target: Array) -> Array:
     return -jnp.take_along_axis(logs, target[..., None], -1).mean()
 
 
+def cross_entropy_inplace(x: Array, target: Array) -> tuple[Array, Array, Array]:
+    loss, gradient = jax.value_and_grad(cross_entropy)(x, target)
+    return loss, jax.nn.logsumexp(x.astype(f32), -1), gradient
+
+
+def soft_cross_entropy(x: Array, target: Array) -> Array:
+    return -(jax.nn.log_softmax(x.astype(f32)) * target).sum(-1).mean()
+
+
+def rope(x: Array, cos: Array, sin: Array) -> Array:
+    a, b = jnp.split(x.astype(f32), 2, -1)
+    return jnp.concatenate((a * cos - b * sin, b * cos + a * sin), -1).astype(x.dtype)
+
+
 def per_channel(x: Array, *values: Array) -> list[Array]:
     return [v.reshape([1, -1] + [1] * (x.ndim - 2)) for v in values]
+
+
+def group_norm(x: Array, gamma: Array, beta: Array, groups: int) -> Array:
+    rows = x.astype(f32).reshape(x.shape[0], groups, -1)
+    off = rows - rows.mean(-1, keepdims=True)
+    y = (off * jax.lax.rsqrt(jnp.square(off).mean(-1, keepdims=True) + 1e-5)).reshape(x.shape)
+    g, b = per_channel(x, gamma, beta)
+    return (y * g + b).astype(x.dtype)
 
 
 def batch_norm_infer(x: Array, mean: Array, var: Array, gamma: Array, beta: Array) -> Array:
@@ -158,6 +190,31 @@ def adamw(p: Array, g: Array, m: Array, v: Array, lr: Array, step: Array) -> tup
     return (decayed - lr / c1 * m / (jnp.sqrt(v / c2) + 1e-8)).astype(p.dtype), m, v
 
 
+def adam(p: Array, g: Array, m: Array, v: Array, lr: Array, step: Array) -> tuple[Array, Array, Array]:
+    wide = g.astype(m.dtype)
+    m, v = 0.9 * m + 0.1 * wide, 0.999 * v + 0.001 * wide * wide
+    c1, c2 = 1 - 0.9**step, 1 - 0.999**step
+    return (p.astype(m.dtype) - lr / c1 * m / (jnp.sqrt(v / c2) + 1e-8)).astype(p.dtype), m, v
+
+
+def lion(p: Array, g: Array, m: Array, lr: Array) -> tuple[Array, Array]:
+    wide = g.astype(m.dtype)
+    moved = p.astype(m.dtype) - lr * jnp.sign(0.9 * m + 0.1 * wide)
+    return moved.astype(p.dtype), 0.99 * m + 0.01 * wide
+
+
+def adafactor(p: Array, g: Array, row: Array, column: Array, lr: Array, step: Array) -> tuple[Array, Array, Array]:
+    square, new, eps = jnp.square(g.astype(f32)), step**-0.8, 2.0**-23
+    row = row + (square.mean(-1) - row) * new
+    column = column + (square.mean(-2) - column) * new
+    estimate = row[..., None] * column[..., None, :] / jnp.maximum(row.mean(-1)[..., None, None], eps)
+    update = g.astype(f32) * jax.lax.rsqrt(jnp.maximum(estimate, eps * eps))
+    wide = p.astype(f32)
+    rate = jnp.maximum(jnp.sqrt(jnp.square(wide).mean()), 1e-3) * jnp.minimum(lr, jax.lax.rsqrt(step))
+    moved = wide - rate / jnp.maximum(jnp.sqrt(jnp.square(update).mean()), 1) * update
+    return moved.astype(p.dtype), row, column
+
+
 def for_each(step: Callable[..., Any], lists: int) -> Callable[..., Any]:
     """A step for each array of lists, the first arguments."""
 
@@ -174,14 +231,69 @@ def clip_grad_norm(g: list[Array], max_norm: Array) -> tuple[Array, list[Array]]
     return norm, [(a * factor).astype(a.dtype) for a in g]
 
 
+def segment_sum_offsets(x: Array, offsets: Array) -> Array:
+    ids = jnp.searchsorted(offsets, jnp.arange(x.shape[0]), side="right") - 1
+    return jax.ops.segment_sum(x, ids, offsets.shape[0] - 1)
+
+
+def cumulative_extremes(x: Array, function: Callable[..., Array]) -> tuple[Array, Array]:
+    """jax.lax.cummax or cummin, and where these are: it has no function for that."""
+    axis = x.ndim - 1
+    values = function(x, axis)
+    places = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
+    return values, jax.lax.cummax(jnp.where(x == values, places, 0), axis)
+
+
 # ---- the operators ---------------------------------------------------------------------------------------------------
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "softmax": jax.nn.softmax,
     "layer_norm": layer_norm,
     "cross_entropy": cross_entropy,
+    "cross_entropy_inplace": cross_entropy_inplace,
+    "embedding": lambda table, index: jnp.take(table, index, axis=0),
+    "index_select": lambda x, index: jnp.take(x, index, axis=0),
+    "gather": lambda x, index: jnp.take_along_axis(x, index, -1),
+    "scatter_add": lambda x, index, src: x.at[jnp.arange(x.shape[0])[:, None], index].add(src),
+    "segment_sum": lambda x, ids: jax.ops.segment_sum(x, ids, SEGMENTS),
+    "segment_sum_offsets": segment_sum_offsets,
+    "one_hot": lambda index: jax.nn.one_hot(index, SEGMENTS, dtype=jnp.int32),
+    "select": jnp.where,
+    "rope": rope,
     "sum": lambda x: jnp.sum(x, -1),
+    "log_softmax": jax.nn.log_softmax,
+    "logsumexp": lambda x: jax.nn.logsumexp(x, -1),
+    "mean": lambda x: jnp.mean(x, -1),
+    "max": lambda x: jnp.max(x, -1),
+    "min": lambda x: jnp.min(x, -1),
+    "argmax": lambda x: jnp.argmax(x, -1),
+    "argmin": lambda x: jnp.argmin(x, -1),
+    "prod": lambda x: jnp.prod(x, -1),
+    "var": lambda x: jnp.var(x, -1),
+    "std": lambda x: jnp.std(x, -1),
+    "norm": lambda x: jnp.linalg.norm(x, axis=-1),
+    "any": lambda x: jnp.any(x, -1),
+    "all": lambda x: jnp.all(x, -1),
+    "group_norm": lambda x, gamma, beta: group_norm(x, gamma, beta, 4),
+    "instance_norm": lambda x, gamma, beta: group_norm(x, gamma, beta, x.shape[1]),
+    "add_layer_norm": lambda x, residual, gamma, beta: (layer_norm(x + residual, gamma, beta), x + residual),
+    "add_rms_norm": lambda x, residual, gamma: (rms_norm(x + residual, gamma), x + residual),
+    "cumsum": lambda x: jnp.cumsum(x, -1),
+    "cumprod": lambda x: jnp.cumprod(x, -1),
+    "cummax": lambda x: cumulative_extremes(x, jax.lax.cummax),
+    "cummin": lambda x: cumulative_extremes(x, jax.lax.cummin),
+    "sort": lambda x: (jnp.sort(x), jnp.argsort(x)),
+    "top_k": lambda x: tuple(jax.lax.top_k(x, 64)),
+    "histogram": lambda x: jnp.histogram(x, 64, (-4.0, 4.0))[0].astype(jnp.int32),
     "batch_norm": batch_norm,
+    # moving data
+    "permute": lambda x: jnp.transpose(x, (1, 0)),
+    "concat": lambda xs: jnp.concatenate(xs, 0),
+    "pad": lambda x: jnp.pad(x, ((0, 0), (8, 8))),
+    "roll": lambda x: jnp.roll(x, 1, -1),
+    "repeat": lambda x: jnp.tile(x, (1, 2)),
+    "triu": jnp.triu,
+    "tril": jnp.tril,
     # arithmetic
     "identity": jnp.copy,
     "add": jnp.add,
@@ -202,6 +314,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "floor": jnp.floor,
     "clamp": lambda x: jnp.clip(x, -1.0, 1.0),
     "pow": lambda x: x**1.5,
+    "dot": jnp.dot,
+    "axpy": lambda x, y, alpha: (alpha * x + y).astype(x.dtype),
+    "nrm2": lambda x: jnp.linalg.norm(x.astype(f32)).astype(x.dtype),
     "lerp": lambda x, end, weight: x + weight * (end - x),
     # activations
     "relu": jax.nn.relu,
@@ -238,12 +353,18 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "bce_with_logits": lambda x, target: bce_with_logits(x, target).mean(),
     "focal": focal,
     "kl_div": kl_div,
+    "soft_cross_entropy": soft_cross_entropy,
     "cosine_similarity": cosine_similarity,
     # optimisers
     "sgd_step": sgd,
     "adamw_step": adamw,
+    "adam_step": adam,
+    "lion_step": lion,
+    "adafactor_step": adafactor,
     "sgd_step_list": for_each(sgd, 3),
     "adamw_step_list": for_each(adamw, 4),
+    "adam_step_list": for_each(adam, 4),
+    "lion_step_list": for_each(lion, 3),
     "clip_grad_norm": clip_grad_norm,
     # quantisation
     "quantize": quantize,

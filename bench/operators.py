@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import copy
 import math
 import os
 import shutil
@@ -83,12 +84,18 @@ class Side:
     leaves: Sequence[Tensor] = ()
 
 
+def differentiable(outputs: Any) -> Tensor:
+    """The result that has a gradient: the first, where indices come with it."""
+    y: Tensor = outputs if isinstance(outputs, Tensor) else outputs[0]
+    return y
+
+
 def gradient_like(y: Tensor) -> Tensor:
     return torch.randn_like(y) if y.ndim else torch.ones_like(y)
 
 
 def step(side: Side, dy: Tensor) -> Sequence[Tensor]:
-    return torch.autograd.grad(side.call(), side.leaves, dy)
+    return torch.autograd.grad(differentiable(side.call()), side.leaves, dy)
 
 
 class Empty(torch.autograd.Function):
@@ -127,7 +134,8 @@ class Row:
         for leaf in {id(leaf): leaf for side in sides.values() for leaf in side.leaves}.values():
             leaf.requires_grad_()
         with torch.no_grad():
-            ours, theirs = sides["tenon"].call(), sides["eager"].call()  # a loss of bf16 is f32 in Tenon
+            # A loss of bf16 is f32 in Tenon.
+            ours, theirs = differentiable(sides["tenon"].call()), differentiable(sides["eager"].call())
         dy = gradient_like(theirs)
         dys = {name: dy.to(ours.dtype) if name == "tenon" else dy for name in sides}
         if least:
@@ -144,12 +152,15 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def operator_sides(op: str, peer: Peer, shape: Shape, dtype: torch.dtype, device: str) -> dict[str, Side]:
     given = make(peer.inputs, shape, dtype, device)
     of = leaves(peer.inputs, given)
-    theirs = peer.theirs(given)
+    writes = any(p.inplace for p in tenon.ops()[op].inputs)
+    others = copy.deepcopy(given) if writes else given
+    of_others = leaves(peer.inputs, others)
+    theirs = peer.theirs(others)
     traced = compiled(peer.compiled or peer.written)
     return {
         "tenon": Side(peer.ours(op, given), of),
-        "eager": Side(theirs, of),
-        "compile": Side(partial(traced, *theirs.args), of),
+        "eager": Side(theirs, of_others),
+        "compile": Side(partial(traced, *theirs.args), of_others),
     }
 
 

@@ -17,6 +17,19 @@ from torch import Tensor, nn
 
 import tenon
 import tenon.torch as tn
+from step_peers import (
+    adafactor,
+    adam,
+    adamw,
+    clip_grad_norm,
+    for_each,
+    fused_adam,
+    fused_adamw,
+    fused_sgd,
+    lion,
+    lion_each,
+    sgd,
+)
 from tenon._frameworks import TorchFunction
 from tenon._public import shown_outputs
 from tenon.torch._public import functions
@@ -24,12 +37,13 @@ from tenon.torch._public import functions
 Given = dict[str, Any]  # arguments of a call by name: tensors, or lists of them
 Shape = Sequence[int]
 LISTED = 8  # tensors of a list
+SEGMENTS = 64  # of what is summed up by segments
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # An input is of a kind, by which it follows from the shape and type of x; [kind] is a list of such tensors.
-LEAVES = {"x", "positive", "row", "channel", "slope"}
+LEAVES = {"x", "flat", "positive", "row", "channel", "slope"}
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -44,15 +58,24 @@ def tensor(kind: str, shape: Shape, dtype: torch.dtype, device: str) -> Any:
     makers: dict[str, Callable[[], Any]] = {
         "x": lambda: torch.randn(*shape, **here),
         "fixed": lambda: torch.randn(*shape, **here),  # nobody wants its gradient
+        "flat": lambda: torch.randn(math.prod(shape), **here),
+        "angles": lambda: torch.randn(*shape[:-1], shape[-1] // 2, **acc),
         "positive": lambda: torch.rand(*shape, **here) + 0.5,
         "chance": lambda: torch.rand(*shape, **here),
         "state": lambda: torch.rand(*shape, **acc),  # of an optimiser
+        "state of rows": lambda: torch.rand(*shape[:-1], **acc),
+        "state of columns": lambda: torch.rand(shape[-1], **acc),
         "row": lambda: torch.randn(shape[-1], **here),
         "channel": lambda: torch.rand(shape[1], **acc) + 0.5,
         "slope": lambda: torch.rand(shape[1], **here),
         "mean": lambda: torch.zeros(shape[1], device=device),
         "var": lambda: torch.ones(shape[1], device=device),
         "class": lambda: torch.randint(shape[-1], tuple(shape[:-1]), device=device),
+        "place": lambda: torch.randint(shape[0], (shape[0],), device=device),
+        "places": lambda: torch.randint(shape[-1], tuple(shape), device=device),
+        "segment": lambda: torch.randint(SEGMENTS, (shape[0],), device=device),
+        "offsets": lambda: torch.linspace(0, shape[0], SEGMENTS + 1, device=device).long(),
+        "choice": lambda: torch.rand(*shape, device=device) < 0.5,
         "byte": lambda: torch.randint(-128, 128, tuple(shape), dtype=torch.int8, device=device),
         "seed": lambda: torch.randint(2**62, (2,), device=device),
         "rate": lambda: torch.full((), 1e-3, **acc),
@@ -117,6 +140,41 @@ class Peer:
         return partial(functions[op], *(given[name] for name in names[:first]), **by_name)
 
 
+def reduced(function: Callable[..., Tensor], last: str | None = None) -> Peer:
+    """A reduction over axes, of which none are all; `last` is what it calls the attribute behind them."""
+
+    def general(x: Tensor, axes: Sequence[int], keepdim: bool, *more: float) -> Tensor:
+        over = tuple(axes) or tuple(range(x.ndim))
+        named = dict(zip([last] if last else [], more, strict=True))
+        if over:
+            return function(x, dim=over, keepdim=keepdim, **named)
+        return function(x[None], dim=(0,), keepdim=False, **named)
+
+    usual = {"var": {"correction": 0}, "std": {"correction": 0}}.get(getattr(function, "__name__", ""), {})
+    return Peer(general, usual=lambda x: function(x, dim=-1, **usual), attrs={"axes": [-1]})
+
+
+def position(function: Callable[..., Tensor], x: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+    """torch.argmax goes along one dimension, or all of them: several are made one."""
+    dims = sorted(d % x.ndim for d in ([dim] if isinstance(dim, int) else dim))
+    others = [d for d in range(x.ndim) if d not in dims]
+    found = function(x.permute(*others, *dims).flatten(len(others)), dim=-1)
+    return found.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else found
+
+
+def vector_norm(x: Tensor, ord: float = 2.0, **over: Any) -> Tensor:
+    """The count of what is not 0 has a gradient, which is 0."""
+    y = torch.linalg.vector_norm(x, ord, **over)
+    return y if ord else y + (0 * x).sum(**over)
+
+
+def product(x: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+    """torch.prod goes along one dimension."""
+    for axis in [dim] if isinstance(dim, int) else sorted((d % x.ndim for d in dim), reverse=True):
+        x = x.prod(axis, keepdim)
+    return x
+
+
 # ---- code where PyTorch has no single operator -----------------------------------------------------------------------
 
 
@@ -171,6 +229,51 @@ def cross_entropy(
     return loss.reshape(target.shape) if reduction == "none" else loss
 
 
+def cross_entropy_inplace(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore: int = -100,
+    smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    reduction: str = "mean",
+) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        logits = x.detach().clone().requires_grad_()
+        loss = cross_entropy(logits, target, weight, ignore, smoothing, z_loss, reduction, True)
+        lse = torch.logsumexp(x.detach().to(wide(x.dtype)), -1)
+        loss.sum().backward()
+    x.copy_(logits.grad if logits.grad is not None else x)
+    return loss.detach(), lse
+
+
+def soft_cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> Tensor:
+    flat, wanted = x.reshape(-1, x.shape[-1]), target.reshape(-1, x.shape[-1])
+    if weight is not None:
+        weight = weight.to(x.dtype)
+    loss = F.cross_entropy(flat, wanted, weight, reduction=reduction, label_smoothing=smoothing)
+    if z_loss:
+        penalty = z_loss * torch.logsumexp(flat, -1).square()
+        loss = loss + (penalty.mean() if reduction == "mean" else penalty.sum())
+    return loss
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    if interleaved:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
 def per_channel(x: Tensor, *values: Tensor | None) -> list[Any]:
     return [None if v is None else v.reshape([1, -1] + [1] * (x.ndim - 2)) for v in values]
 
@@ -198,6 +301,17 @@ def batch_norm(
     return act(activation, y if residual is None else y + residual)
 
 
+def group_norm(
+    x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str
+) -> Tensor:
+    """Written out: F.group_norm takes no single value per group, and no weights of another type."""
+    rows = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    over = list(range(2, rows.ndim))
+    off = rows - rows.mean(over, keepdim=True)
+    y = (off * torch.rsqrt(off.square().mean(over, keepdim=True) + eps)).reshape(x.shape)
+    return act(activation, affine(y, *per_channel(x, gamma, beta)))
+
+
 def batch_norm_infer(
     x: Tensor,
     mean: Tensor,
@@ -216,6 +330,38 @@ def batch_norm_infer(
 
 def summed(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
     return x.sum(list(axes) or list(range(x.ndim)), keepdim=keepdim) if x.ndim else x.clone()
+
+
+def histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """By edges of f64, as ours; torch.histc's are of the type of x, and it returns that type."""
+    edges = low + torch.arange(bins + 1, dtype=torch.float64, device=x.device) * ((high - low) / bins)
+    wide = x.double().flatten()
+    inside = wide[(wide >= low) & (wide <= high)]
+    return torch.bincount(torch.bucketize(inside, edges[1:-1], right=True), minlength=bins)
+
+
+def transposed(x: Tensor) -> Tensor:
+    return x.t().contiguous()
+
+
+def padded(x: Tensor, pad: Sequence[int], mode: str, value: float) -> Tensor:
+    """One dimension after the other, as F.pad does it for some ranks and sizes only."""
+    if mode == "constant":
+        return F.pad(x, tuple(pad), value=value)
+    for k in range(len(pad) // 2):
+        d, n = x.ndim - 1 - k, x.shape[x.ndim - 1 - k]
+        at = torch.arange(-pad[2 * k], n + pad[2 * k + 1], device=x.device)
+        if mode == "circular":
+            at = at % n
+        elif mode == "reflect" and n > 1:
+            at = at % (2 * n - 2)
+            at = torch.where(at < n, at, 2 * n - 2 - at)
+        x = x.index_select(d, at.clamp(0, n - 1))
+    return x
+
+
+def repeated(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    return x.repeat(*repeats) if repeats else x.clone()
 
 
 def focal(x: Tensor, target: Tensor, reduction: str = "mean", alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
@@ -250,83 +396,11 @@ def dequantize(q: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     return (q if zero is None else q - zero) * scale
 
 
-# ---- steps of optimisers ---------------------------------------------------------------------------------------------
-
-
-def sgd(
-    p: Tensor,
-    g: Tensor,
-    m: Tensor | None,
-    lr: Tensor,
-    momentum: float = 0.9,
-    dampening: float = 0.0,
-    weight_decay: float = 0.0,
-    nesterov: bool = False,
-) -> None:
-    g = g.to(p.dtype if m is None else m.dtype)
-    d = g.add(p, alpha=weight_decay) if weight_decay else g
-    if m is None:
-        p.sub_(lr * d)
-        return
-    m.mul_(momentum).add_(d, alpha=1 - dampening)
-    p.sub_(lr * (d.add(m, alpha=momentum) if nesterov else m))
-
-
-def adamw(
-    p: Tensor,
-    g: Tensor,
-    m: Tensor,
-    v: Tensor,
-    master: Tensor | None,
-    lr: Tensor,
-    step: Tensor,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-) -> None:
-    """As PyTorch's optimiser does it without fusion, its numbers as tensors."""
-    g = g.to(m.dtype)
-    m.lerp_(g, 1 - beta1)
-    v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-    c1, c2 = -torch.expm1(step * math.log(beta1)), (-torch.expm1(step * math.log(beta2))).sqrt()
-    w = p if master is None else master
-    w.mul_(1 - lr * weight_decay)
-    w.sub_(lr / c1 * m / (v.sqrt() / c2 + eps))
-    if master is not None:
-        p.copy_(master)
-
-
-def for_each(step: Callable[..., None], lists: int) -> Callable[..., None]:
-    """A step for each tensor of lists, the first arguments."""
-
-    def steps(*args: Any) -> None:
-        absent = [None] * len(args[0])
-        for tensors in zip(*(absent if a is None else a for a in args[:lists]), strict=True):
-            step(*tensors, *args[lists:])
-
-    return steps
-
-
-FUSED_SGD: dict[str, Any] = {"weight_decay": 0.0, "momentum": 0.9, "dampening": 0.0, "nesterov": False}
-FUSED_ADAMW: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "weight_decay": 0.01, "eps": 1e-8, "amsgrad": False}
-
-
-def fused_sgd(p: list[Tensor], g: list[Tensor], m: list[Tensor], lr: Tensor) -> None:
-    torch._fused_sgd_(p, g, m, lr=lr, maximize=False, is_first_step=False, **FUSED_SGD)
-
-
-def fused_adamw(p: list[Tensor], g: list[Tensor], m: list[Tensor], v: list[Tensor], lr: Tensor, step: Tensor) -> None:
-    torch._fused_adamw_(p, g, m, v, [], [step] * len(p), lr=lr, maximize=False, **FUSED_ADAMW)
-
-
-def clip_grad_norm(g: list[Tensor], max_norm: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(g)))
-    torch._foreach_mul_(g, torch.clamp(max_norm / (norm + 1e-6), max=1.0))
-    return norm
-
+# ---- what steps of optimisers are given ------------------------------------------------------------------------------
 
 SGD, ADAMW = "p:{0}, g:{0}, m:{1}, lr:rate", "p:{0}, g:{0}, m:{1}, v:{1}, lr:rate, step"
+LION = "p:{0}, g:{0}, m:{1}, lr:rate"
+ADAFACTOR = "p:fixed, g:fixed, row:state of rows, column:state of columns, lr:rate, step"
 PLAIN, LISTS = ("fixed", "state"), ("[fixed]", "[state]")
 
 
@@ -349,19 +423,134 @@ def dropout_add(x: Tensor, bias: Tensor | None, residual: Tensor, seed: Tensor, 
     return residual + F.dropout(x if bias is None else x + bias, p)
 
 
+def embedding(table: Tensor, index: Tensor, padding_idx: int = -1, zero_padding: bool = False) -> Tensor:
+    y = F.embedding(index.long(), table, padding_idx if padding_idx >= 0 else None)
+    return y * (index != padding_idx)[..., None] if zero_padding and padding_idx >= 0 else y
+
+
+def segment_sum(x: Tensor, ids: Tensor, segments: int) -> Tensor:
+    return x.new_zeros(segments, *x.shape[1:]).index_add(0, ids.long(), x)
+
+
+def segment_sum_offsets(x: Tensor, offsets: Tensor) -> Tensor:
+    return torch.segment_reduce(x, "sum", offsets=offsets.long())
+
+
+def cumulative(function: Callable[..., Tensor], none: float) -> Callable[..., Tensor]:
+    """torch.cumsum or torch.cumprod; `none` is that of no elements."""
+
+    def along(x: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
+        y = function(x.flip(axis) if reverse else x, axis, dtype=x.dtype)
+        if exclusive and y.shape[axis]:
+            y = torch.cat([torch.full_like(y.narrow(axis, 0, 1), none), y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+        return y.flip(axis) if reverse else y
+
+    return along
+
+
+def one_hot(index: Tensor, classes: int, type: torch.dtype = torch.int64) -> Tensor:
+    return F.one_hot(index.long(), classes).to(type)
+
+
 OPERATORS: dict[str, Peer] = {
     "softmax": Peer(softmax, usual=lambda x: torch.softmax(x, -1)),
     "layer_norm": Peer(
         layer_norm, "x, gamma:row, beta:row", lambda x, gamma, beta: F.layer_norm(x, gamma.shape, gamma, beta)
     ),
     "cross_entropy": Peer(cross_entropy, "x, target:class", F.cross_entropy),
+    "cross_entropy_inplace": Peer(cross_entropy_inplace, "x:fixed, target:class"),
+    "embedding": Peer(embedding, "table:x, index:place", lambda table, index: F.embedding(index, table)),
+    "index_select": Peer(
+        lambda x, index, axis: torch.index_select(x, axis, index.long()),
+        "x, index:place",
+        lambda x, index: torch.index_select(x, 0, index),
+    ),
+    "gather": Peer(
+        lambda x, index, axis: torch.gather(x, axis, index.long()),
+        "x, index:places",
+        lambda x, index: torch.gather(x, -1, index),
+    ),
+    "scatter_add": Peer(
+        lambda x, index, src, axis: torch.scatter_add(x, axis, index.long(), src),
+        "x, index:places, src:x",
+        lambda x, index, src: torch.scatter_add(x, -1, index, src),
+    ),
+    "segment_sum": Peer(segment_sum, "x, ids:segment", lambda x, ids: segment_sum(x, ids, SEGMENTS), {"segments": 64}),
+    "segment_sum_offsets": Peer(segment_sum_offsets, "x, offsets", types=("f32",)),
+    "one_hot": Peer(one_hot, "index:segment", lambda index: F.one_hot(index, SEGMENTS), {"classes": 64}),
+    "select": Peer(torch.where, "cond:choice, a:x, b:x"),
+    "rope": Peer(rope, "x, cos:angles, sin:angles"),
     "sum": Peer(summed, usual=lambda x: torch.sum(x, -1), attrs={"axes": [-1]}),
+    # reductions
+    "log_softmax": Peer(lambda x, axis: torch.log_softmax(x, axis), usual=lambda x: torch.log_softmax(x, -1)),
+    "logsumexp": reduced(torch.logsumexp),
+    "mean": reduced(torch.mean),
+    "max": reduced(torch.amax),
+    "min": reduced(torch.amin),
+    "argmax": reduced(partial(position, torch.argmax)),
+    "argmin": reduced(partial(position, torch.argmin)),
+    "prod": reduced(product),
+    "var": reduced(torch.var, "correction"),
+    "std": reduced(torch.std, "correction"),
+    "norm": reduced(vector_norm, "ord"),
+    "any": reduced(torch.any),
+    "all": reduced(torch.all),
+    "cumsum": Peer(cumulative(torch.cumsum, 0), usual=lambda x: torch.cumsum(x, -1)),
+    "cumprod": Peer(cumulative(torch.cumprod, 1), usual=lambda x: torch.cumprod(x, -1)),
+    "cummax": Peer(lambda x, axis: tuple(torch.cummax(x, axis)), usual=lambda x: tuple(torch.cummax(x, -1))),
+    "cummin": Peer(lambda x, axis: tuple(torch.cummin(x, axis)), usual=lambda x: tuple(torch.cummin(x, -1))),
+    "sort": Peer(
+        lambda x, axis, descending: tuple(torch.sort(x, dim=axis, descending=descending, stable=True)),
+        usual=lambda x: torch.sort(x, -1),
+    ),
+    "top_k": Peer(
+        lambda x, k, largest: tuple(t[..., :k] for t in torch.sort(x, dim=-1, descending=largest, stable=True)),
+        usual=lambda x: torch.topk(x, 64),
+        attrs={"k": 64},
+    ),
+    "group_norm": Peer(
+        group_norm,
+        "x, gamma:channel, beta:channel",
+        lambda x, gamma, beta: F.group_norm(x, 4, gamma.to(x.dtype), beta.to(x.dtype)),
+        {"groups": 4},
+        form="images",
+    ),
+    "instance_norm": Peer(
+        lambda x, gamma, beta, *more: group_norm(x, gamma, beta, x.shape[1], *more),
+        "x, gamma:channel, beta:channel",
+        lambda x, gamma, beta: F.instance_norm(x, weight=gamma.to(x.dtype), bias=beta.to(x.dtype)),
+        form="images",
+    ),
+    "add_layer_norm": Peer(
+        lambda x, residual, *more: (layer_norm(x + residual, *more), x + residual),
+        "x, residual:x, gamma:row, beta:row",
+        lambda x, residual, gamma, beta: (F.layer_norm(x + residual, gamma.shape, gamma, beta), x + residual),
+    ),
+    "add_rms_norm": Peer(
+        lambda x, residual, *more: (rms_norm(x + residual, *more), x + residual),
+        "x, residual:x, gamma:row",
+        lambda x, residual, gamma: (F.rms_norm(x + residual, gamma.shape, gamma, 1e-6), x + residual),
+    ),
+    "histogram": Peer(
+        histogram,
+        usual=lambda x: torch.histc(x, 64, -4.0, 4.0),
+        attrs={"bins": 64, "low": -4.0, "high": 4.0},
+        types=("f32",),
+    ),
     "batch_norm": Peer(
         batch_norm,
         "x, gamma:channel, beta:channel, running_mean:mean, running_var:var",
         lambda x, gamma, beta, mean, var: F.batch_norm(x, mean, var, gamma, beta, training=True),
         form="images",
     ),
+    # moving data
+    "permute": Peer(lambda x, dims: x.permute(tuple(dims)).contiguous(), usual=transposed, attrs={"dims": [1, 0]}),
+    "concat": Peer(torch.cat, "xs:[x]"),
+    "pad": Peer(padded, usual=lambda x: F.pad(x, (8, 8)), attrs={"pad": [8, 8]}),
+    "roll": Peer(torch.roll, usual=lambda x: torch.roll(x, 1, -1), attrs={"shift": 1, "axis": -1}),
+    "repeat": Peer(repeated, usual=lambda x: x.repeat(1, 2), attrs={"repeats": [1, 2]}),
+    "triu": Peer(torch.triu),
+    "tril": Peer(torch.tril),
     # arithmetic
     "identity": Peer(torch.clone),
     "add": Peer(torch.add, "x, y:x"),
@@ -386,6 +575,9 @@ OPERATORS: dict[str, Peer] = {
         attrs={"low": -1.0, "high": 1.0},
     ),
     "pow": with_constant(torch.pow, "exponent", 1.5, "positive"),
+    "dot": Peer(torch.dot, "x:flat, y:flat"),
+    "axpy": Peer(lambda x, y, alpha: alpha.to(x.dtype) * x + y, "x, y:x, alpha:rate"),
+    "nrm2": Peer(torch.linalg.vector_norm),
     "lerp": Peer(torch.lerp, "x, end:x, weight:x"),
     # activations
     "relu": Peer(torch.relu),
@@ -436,6 +628,7 @@ OPERATORS: dict[str, Peer] = {
         lambda x, target: F.kl_div(x, target, reduction="sum"),
         {"reduction": "sum"},
     ),
+    "soft_cross_entropy": Peer(soft_cross_entropy, "x, target:chance", F.cross_entropy),
     "cosine_similarity": Peer(
         lambda x, y, eps: F.cosine_similarity(x, y, -1, eps),
         "x, y:x",
@@ -444,6 +637,11 @@ OPERATORS: dict[str, Peer] = {
     # optimisers: PyTorch's fused ones keep their state in the parameter's type, so it is f32 that can be compared
     "sgd_step": Peer(sgd, SGD.format(*PLAIN)),
     "adamw_step": Peer(adamw, ADAMW.format(*PLAIN), lambda p, g, m, v, lr, step: adamw(p, g, m, v, None, lr, step)),
+    "adam_step": Peer(adam, ADAMW.format(*PLAIN), lambda p, g, m, v, lr, step: adam(p, g, m, v, None, lr, step)),
+    "lion_step": Peer(lion, LION.format(*PLAIN), lambda p, g, m, lr: lion(p, g, m, None, lr)),
+    "adafactor_step": Peer(
+        adafactor, ADAFACTOR, lambda p, g, row, column, lr, step: adafactor(p, g, row, column, None, lr, step)
+    ),
     "sgd_step_list": Peer(for_each(sgd, 3), SGD.format(*LISTS), fused_sgd, compiled=for_each(sgd, 3), types=("f32",)),
     "adamw_step_list": Peer(
         for_each(adamw, 5),
@@ -451,6 +649,16 @@ OPERATORS: dict[str, Peer] = {
         fused_adamw,
         compiled=lambda p, g, m, v, lr, step: for_each(adamw, 5)(p, g, m, v, None, lr, step),
         types=("f32",),
+    ),
+    "adam_step_list": Peer(
+        for_each(adam, 5),
+        ADAMW.format(*LISTS),
+        fused_adam,
+        compiled=lambda p, g, m, v, lr, step: for_each(adam, 5)(p, g, m, v, None, lr, step),
+        types=("f32",),
+    ),
+    "lion_step_list": Peer(
+        for_each(lion, 4), LION.format(*LISTS), lambda p, g, m, lr: for_each(lion, 4)(p, g, m, None, lr)
     ),
     "clip_grad_norm": Peer(clip_grad_norm, "g:[fixed], max_norm:large"),
     # quantisation
@@ -523,12 +731,18 @@ MODULES: dict[str, Module] = {
     "QuickGELU": Module(theirs=QuickGELU),
     "PReLU": Module(lambda shape: {"num_parameters": shape[1]}, form="images"),
     "Softmax": Module(lambda shape: {"dim": -1}),
+    "LogSoftmax": Module(lambda shape: {"dim": -1}),
+    "GroupNorm": Module(lambda shape: {"num_groups": 4, "num_channels": shape[1]}, form="images"),
+    "InstanceNorm1d": Module(lambda shape: {"num_features": shape[1], "affine": True}, form="series"),
+    "InstanceNorm2d": Module(lambda shape: {"num_features": shape[1], "affine": True}, form="images"),
+    "InstanceNorm3d": Module(lambda shape: {"num_features": shape[1], "affine": True}, form="volumes"),
     "LayerNorm": norm_module(),
     "RMSNorm": norm_module(),
     "BatchNorm1d": batch_norm_module("series"),
     "BatchNorm2d": batch_norm_module("images"),
     "BatchNorm3d": batch_norm_module("volumes"),
     "Dropout": Module(random=True),
+    "Embedding": Module(lambda shape: {"num_embeddings": shape[0], "embedding_dim": shape[-1]}, "index:place"),
     "ScaleBiasReLU": Module(lambda shape: {"shape": shape[-1]}, theirs=lambda shape: ScaleBiasReLU(shape)),
     "GatedMLP": Module(
         lambda shape: {"in_features": shape[-1], "hidden_features": 4 * shape[-1]}, form="features", theirs=GatedMLP
@@ -562,6 +776,22 @@ OPTIMISERS: dict[str, tuple[Steps, Steps, Steps]] = {
         lambda p: stepping(tn.optim.AdamW(p)),
         lambda p: stepping(torch.optim.AdamW(p, fused=True)),
         lambda p: stepping(torch.optim.AdamW(p)),
+    ),
+    "Adam": (
+        lambda p: stepping(tn.optim.Adam(p)),
+        lambda p: stepping(torch.optim.Adam(p, fused=True)),
+        lambda p: stepping(torch.optim.Adam(p)),
+    ),
+    # which torch does not have: what one writes, for each tensor
+    "Lion": (
+        lambda p: stepping(tn.optim.Lion(p)),
+        lambda p: partial(lion_each, p, [torch.zeros_like(q) for q in p]),
+        lambda p: partial(lion_each, p, [torch.zeros_like(q) for q in p]),
+    ),
+    "Adafactor": (
+        lambda p: stepping(tn.optim.Adafactor(p)),
+        lambda p: stepping(torch.optim.Adafactor(p, foreach=True)),
+        lambda p: stepping(torch.optim.Adafactor(p)),
     ),
     "clip_grad_norm_": (
         lambda p: partial(tn.optim.clip_grad_norm_, p, 1.0),

@@ -177,7 +177,7 @@ def rated(row: Row, us: dict[str, float]) -> Row:
 
 def needed(row: Row) -> float:
     """The share of the copy's speed that the line asks for; 0 where it asks for none."""
-    if row["bytes"] <= LARGE or "of_copy" not in row:
+    if row["bytes"] <= LARGE or "of_copy" not in row or not OPERATORS[row["op"]].by_memory:
         return 0.0
     return OF_COPY[row["pass"] if row["aligned"] else "not aligned"]
 
