@@ -101,8 +101,8 @@ def touched_operators(path: str, sources: Sources, table: Table) -> frozenset[st
     families = {sources.family(name) for name in reached if name != path or family or not name.endswith((".h", ".cuh"))}
     if not families or None in families:
         return None
-    found = [sources.operators(name, table) for name in families if name]
-    return frozenset().union(*found) if all(found) else None
+    # A family without operators is what others are made of, and they include it.
+    return frozenset().union(*(sources.operators(name, table) for name in families if name)) or None
 
 
 # ---- changes -------------------------------------------------------------------------------------------------------

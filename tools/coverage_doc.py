@@ -148,11 +148,13 @@ def of_torch() -> list[Space]:
         "logsigmoid": "log_sigmoid",
         "mse_loss": "mse",
     }
-    element_wise = [name for name in functions(torch) if name not in functional and name not in ("rand", "var")]
+    element_wise = [
+        name for name in functions(torch) if name not in functional and name not in ("rand", "select", "var")
+    ]
     utils = [name for name in dir(torch.nn.utils) if name.startswith("clip_grad") and name.endswith("_")]
     return [
         Space("`torch.nn.functional`", functional, named, has_words=True),
-        Space("`torch`", element_wise, {"clone": "identity"}, has_words=True, only_here=True),
+        Space("`torch`", element_wise, {"clone": "identity", "where": "select"}, has_words=True, only_here=True),
         Space("`torch.nn`", [n for n in classes(torch.nn, torch.nn.Module) if n != "Module"], prefix("nn", torch.nn)),
         Space("`torch.optim`", classes(torch.optim, torch.optim.Optimizer), prefix("optim", torch.optim)),
         Space("`torch.nn.utils`", utils, {"clip_grad_norm_": "optim.clip_grad_norm_"}),
@@ -168,31 +170,43 @@ def prefix(under: str, module: Any) -> dict[str, str]:
 def of_jax() -> list[Space]:
     jax, optax, nnx, linen = (importlib.import_module(n) for n in ("jax", "optax", "flax.nnx", "flax.linen"))
     numpy = importlib.import_module("jax.numpy")
-    # A function of ours does what the module does; examples/jax/flax_digits.py has modules around them.
+    # A function of ours does what the module does; for nnx there are modules, too.
     modules = {
         "BatchNorm": "batch_norm",
         "Dropout": "dropout",
+        "Embed": "embedding",
+        "GroupNorm": "group_norm",
+        "InstanceNorm": "instance_norm",
         "LayerNorm": "layer_norm",
         "PReLU": "prelu",
         "RMSNorm": "rms_norm",
     }
+    ours = importlib.import_module("tenon.jax.nnx").__all__
+    own = {name: f"nnx.{name}" if name in ours else made for name, made in modules.items()}
     losses = {
         "cosine_similarity": "cosine_similarity",
         "huber_loss": "huber",
         "kl_divergence": "kl_div",
         "sigmoid_binary_cross_entropy": "bce_with_logits",
         "sigmoid_focal_loss": "focal",
+        "softmax_cross_entropy": "soft_cross_entropy",
         "softmax_cross_entropy_with_integer_labels": "cross_entropy",
         "squared_error": "mse",
     }
     alias = [name for name in functions(optax) if getattr(optax, name).__module__ == "optax._src.alias"]
     clips = [name for name in functions(optax) if "clip" in name]
-    steps = {"adamw": "adamw_step", "sgd": "sgd_step"}
+    steps = {"adam": "adam_step", "adamw": "adamw_step", "lion": "lion_step", "sgd": "sgd_step"}
     element_wise = [name for name in functions(numpy) if name not in ("bool", "identity")]
     return [
         Space("`jax.nn`", functions(jax.nn), {**SWISH, "soft_sign": "softsign"}, has_words=True),
-        Space("`jax.numpy`", element_wise, ARITHMETIC, has_words=True, only_here=True),
-        Space("`flax.nnx`", [n for n in classes(nnx, nnx.Module) if n != "Module"], modules),
+        Space(
+            "`jax.numpy`",
+            [n for n in element_wise if n not in ("repeat", "select")],
+            {**ARITHMETIC, "tile": "repeat", "where": "select"},
+            has_words=True,
+            only_here=True,
+        ),
+        Space("`flax.nnx`", [n for n in classes(nnx, nnx.Module) if n != "Module"], own),
         Space("`flax.linen`", [n for n in classes(linen, linen.Module) if n != "Module"], modules),
         Space("`optax`, optimisers", alias, steps),
         Space("`optax`, clipping", clips, {"clip_by_global_norm": "clip_grad_norm"}),
@@ -207,10 +221,14 @@ def of_tensorflow() -> list[Space]:
         "batch_normalization": "batch_norm_infer",
         "bias_add": "bias_act",
         "sigmoid_cross_entropy_with_logits": "bce_with_logits",
+        "softmax_cross_entropy_with_logits": "soft_cross_entropy",
         "sparse_softmax_cross_entropy_with_logits": "cross_entropy",
         **SWISH,
     }
-    reduced = {f"reduce_{name}": name for name in ("sum", "max", "mean", "min", "logsumexp")}
+    reduced = {
+        f"reduce_{name}": name for name in ("sum", "max", "mean", "min", "logsumexp", "prod", "std", "any", "all")
+    }
+    reduced["reduce_variance"] = "var"
     math = {**ARITHMETIC, **reduced, **SIGNS, "floormod": "%"}
     activations = {**SWISH, "exponential": "exp", "linear": "identity"}
     own = {name: f"layers.{name}" for name in layers.__all__}
@@ -229,7 +247,7 @@ def of_tensorflow() -> list[Space]:
         "compute_* ctc_* in_top_k isotonic* nce_loss scale_reg* zero_fraction"
     }
     integers = {
-        "integers, sorting, complex numbers, segments": "*segment* angle approx_* argmax argmin bincount confusion* "
+        "integers, sorting, complex numbers, segments": "*segment* angle approx_* bincount confusion* "
         "conj cum* imag in_top_k invert_* is_non* is_strict* real sobol* top_k zero_fraction"
     }
     return [
@@ -241,7 +259,7 @@ def of_tensorflow() -> list[Space]:
         Space(
             "`keras.optimizers`",
             classes(keras.optimizers, keras.optimizers.Optimizer),
-            {"AdamW": "adamw_step", "SGD": "sgd_step"},
+            {"Adam": "adam_step", "AdamW": "adamw_step", "Lion": "lion_step", "SGD": "sgd_step"},
         ),
     ]
 
@@ -263,7 +281,7 @@ def of_numpy() -> list[Space]:
             "reductions",
             known,
             {},
-            {"sorting, counting, running sums": "all any arg* cum* median quantile"},
+            {"sorting, counting": "argpartition argsort median quantile"},
             has_words=True,
         ),
         Space("others", ["clip", "where"], ARITHMETIC, has_words=True),
@@ -278,10 +296,21 @@ def of_onnx() -> list[Space]:
         "BatchNormalization": "batch_norm_infer",
         "Clip": "clamp",
         "DequantizeLinear": "dequantize",
+        "Gather": "index_select",
+        "GatherElements": "gather",
         "LayerNormalization": "layer_norm",
         "QuantizeLinear": "quantize",
         "RMSNormalization": "rms_norm",
         "ReduceSum": "sum",
+        "ReduceMean": "mean",
+        "ReduceMax": "max",
+        "ReduceMin": "min",
+        "ReduceProd": "prod",
+        "ReduceL2": "norm",
+        "ReduceLogSumExp": "logsumexp",
+        "LogSoftmax": "log_softmax",
+        "GroupNormalization": "group_norm",
+        "InstanceNormalization": "instance_norm",
         "SoftmaxCrossEntropyLoss": "cross_entropy",
         "SwiGLU": "swiglu",
         "Swish": "silu",

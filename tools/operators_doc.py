@@ -20,9 +20,17 @@ FAMILIES = {
     "softmax": "Softmax",
     "norm": "Normalisation",
     "normalisation": "Normalisation",
+    "rope": "Rotary embedding",
     "loss": "Losses",
     "losses": "Losses",
     "reduce": "Reductions",
+    "reductions": "Reductions",
+    "scan": "Cumulative",
+    "sorting": "Sorting",
+    "histogram": "Counting",
+    "move": "Moving data",
+    "triangle": "Moving data",
+    "index": "Looking up",
     "arithmetic": "Arithmetic",
     "activations": "Activations",
     "gates": "Gates",
@@ -36,9 +44,50 @@ IN_PLACE_OF = {
     "layer_norm": "`F.layer_norm`, `flax.linen.LayerNorm`, `keras.layers.LayerNormalization`",
     "cross_entropy": "`F.cross_entropy`, `optax.softmax_cross_entropy_with_integer_labels`, "
     "`tf.nn.sparse_softmax_cross_entropy_with_logits`",
+    "cross_entropy_inplace": "`LigerCrossEntropyLoss` of liger-kernel",
     "sum": "`torch.sum`, `jnp.sum`, `tf.reduce_sum`, `np.sum`",
+    "log_softmax": "`F.log_softmax`, `jax.nn.log_softmax`, `tf.nn.log_softmax`",
+    "logsumexp": "`torch.logsumexp`, `jax.nn.logsumexp`, `tf.reduce_logsumexp`",
+    "mean": "`torch.mean`, `jnp.mean`, `tf.reduce_mean`, `np.mean`",
+    "max": "`torch.amax`, `jnp.max`, `tf.reduce_max`, `np.max`",
+    "min": "`torch.amin`, `jnp.min`, `tf.reduce_min`, `np.min`",
+    "argmax": "`torch.argmax`, `jnp.argmax`, `tf.argmax`, `np.argmax`",
+    "argmin": "`torch.argmin`, `jnp.argmin`, `tf.argmin`, `np.argmin`",
+    "prod": "`torch.prod`, `jnp.prod`, `tf.reduce_prod`, `np.prod`",
+    "var": "`torch.var`, `jnp.var`, `tf.math.reduce_variance`, `np.var`",
+    "std": "`torch.std`, `jnp.std`, `tf.math.reduce_std`, `np.std`",
+    "norm": "`torch.linalg.vector_norm`, `jnp.linalg.norm`, `tf.norm`, `np.linalg.norm`",
+    "any": "`torch.any`, `jnp.any`, `tf.reduce_any`, `np.any`",
+    "all": "`torch.all`, `jnp.all`, `tf.reduce_all`, `np.all`",
+    "group_norm": "`F.group_norm` with an activation, `flax.linen.GroupNorm`, `keras.layers.GroupNormalization`",
+    "instance_norm": "`F.instance_norm` with an activation, `flax.linen.InstanceNorm`",
+    "add_layer_norm": "`F.layer_norm(x + residual)` and the sum, two calls",
+    "add_rms_norm": "`F.rms_norm(x + residual)` and the sum, two calls",
+    "cumsum": "`torch.cumsum`, `jnp.cumsum`, `tf.cumsum`, `np.cumsum`",
+    "cumprod": "`torch.cumprod`, `jnp.cumprod`, `tf.math.cumprod`, `np.cumprod`",
+    "cummax": "`torch.cummax`, `jax.lax.cummax`, `np.maximum.accumulate`",
+    "cummin": "`torch.cummin`, `jax.lax.cummin`, `np.minimum.accumulate`",
+    "sort": "`torch.sort`, `jnp.sort` and `jnp.argsort`, `tf.sort` and `tf.argsort`",
+    "top_k": "`torch.topk`, `jax.lax.top_k`, `tf.math.top_k`",
+    "histogram": "`torch.histc`, `jnp.histogram` and `np.histogram` with a range, `tf.histogram_fixed_width`",
+    "permute": "`x.permute(dims).contiguous()`, `jnp.transpose`, `np.transpose` with a copy",
+    "concat": "`torch.cat`, `jnp.concatenate`, `tf.concat`, `np.concatenate`",
+    "pad": "`F.pad`; `jnp.pad` and `np.pad` with modes 'constant', 'reflect', 'edge' and 'wrap'",
+    "roll": "`torch.roll`, `jnp.roll`, `tf.roll`, `np.roll`",
+    "repeat": "`x.repeat`, `jnp.tile`, `tf.tile`, `np.tile`",
+    "triu": "`torch.triu`, `jnp.triu`, `np.triu`",
+    "tril": "`torch.tril`, `jnp.tril`, `np.tril`",
+    "embedding": "`F.embedding`, `flax.linen.Embed`, `keras.layers.Embedding`",
+    "index_select": "`torch.index_select`, `jnp.take`, `tf.gather`, `np.take`",
+    "gather": "`torch.gather`, `jnp.take_along_axis`, `np.take_along_axis`",
+    "scatter_add": "`torch.scatter_add`, `x.at[index].add`, `np.add.at`",
+    "segment_sum": "`jax.ops.segment_sum`, `tf.math.unsorted_segment_sum`, `torch.zeros(…).index_add_`",
+    "segment_sum_offsets": "`torch.segment_reduce`, `np.add.reduceat`",
+    "one_hot": "`F.one_hot`, `jax.nn.one_hot`, `tf.one_hot`",
+    "select": "`torch.where`, `jnp.where`, `tf.where`, `np.where`",
     "batch_norm": "`F.batch_norm` with what follows it: an addition and an activation",
     "batch_norm_infer": "`F.batch_norm(training=False)` with an activation",
+    "rope": "rotary embedding, five calls; `apply_rotary_pos_emb` of transformers",
     "rms_norm": "`F.rms_norm`; in other frameworks four to six calls",
     "identity": "`torch.clone`",
     "add": "`torch.add`, `jnp.add`, `np.add`",
@@ -59,6 +108,9 @@ IN_PLACE_OF = {
     "floor": "`torch.floor`, `jnp.floor`",
     "clamp": "`torch.clamp`, `jnp.clip`, `tf.clip_by_value`",
     "pow": "`torch.pow`, `jnp.power`",
+    "dot": "`torch.dot`, `jnp.dot` and `np.dot` of vectors, BLAS `dot`",
+    "axpy": "`torch.add(y, x, alpha=alpha)`, BLAS `axpy`",
+    "nrm2": "`torch.linalg.vector_norm`, `jnp.linalg.norm`, BLAS `nrm2`",
     "lerp": "`torch.lerp`",
     "relu": "`F.relu`, `jax.nn.relu`, `tf.nn.relu`",
     "leaky_relu": "`F.leaky_relu`, `jax.nn.leaky_relu`, `tf.nn.leaky_relu`",
@@ -91,11 +143,18 @@ IN_PLACE_OF = {
     "`tf.nn.sigmoid_cross_entropy_with_logits`",
     "focal": "`torchvision.ops.sigmoid_focal_loss`, ten calls",
     "kl_div": "`F.kl_div`",
+    "soft_cross_entropy": "`F.cross_entropy` with probabilities, `optax.softmax_cross_entropy`, "
+    "`tf.nn.softmax_cross_entropy_with_logits`",
     "cosine_similarity": "`F.cosine_similarity`",
     "sgd_step": "`torch.optim.SGD` for one tensor",
     "adamw_step": "`torch.optim.AdamW` for one tensor, `optax.adamw`",
+    "adam_step": "`torch.optim.Adam` for one tensor, `optax.adam`",
+    "lion_step": "`optax.lion` for one tensor",
+    "adafactor_step": "`torch.optim.Adafactor` for one tensor",
     "sgd_step_list": "`torch.optim.SGD(fused=True)`",
     "adamw_step_list": "`torch.optim.AdamW(fused=True)`",
+    "adam_step_list": "`torch.optim.Adam(fused=True)`",
+    "lion_step_list": "`optax.lion`",
     "clip_grad_norm": "`torch.nn.utils.clip_grad_norm_`, `optax.clip_by_global_norm`",
     "fake_quantize": "`torch.fake_quantize_per_tensor_affine`, also per channel",
     "quantize": "`torch.quantize_per_tensor`, with the integers themselves as result",
@@ -109,6 +168,10 @@ HEAD = """\
 Every row of the table, as `tenon ops NAME` shows it. The contract says what goes in and what comes out; its language is
 in [contract.md](contract.md). Each operator is `tn.NAME` in PyTorch, JAX, TensorFlow and NumPy, `tn_NAME` in C, and a
 node of the domain `tenon` in ONNX Runtime. Gradients are operators themselves.
+
+Of {count} operators {formulas} are formulas: one text, from which kernels and gradient are derived. The other
+{kernels} have kernels of their own, and {gradients} of these are gradients. Most of them sort, move, scan or look up
+data, which is not fast as a formula. Softmax, normalisations and losses are there where a kernel by hand is faster.
 
 Times are in microseconds on one H200, at the shape that is named. Beside ours are PyTorch eager and `torch.compile`, in
 the same run ({link}). [speed.md](speed.md) has more shapes and the CPU.
@@ -126,7 +189,11 @@ def families(names: Iterable[str]) -> dict[str, str]:
     texts = {path: path.read_text() for path in sorted((ROOT / "src" / "ops").rglob("*.c"))}
     found = {}
     for name in names:
-        row = re.compile(rf'(?:[A-Z]{{3,}}\(\s*|\.signature = |[A-Z]+\()(?:"{name}\(.*:|{name}, |[A-Z]+\({name},)')
+        begin = r"(?:[A-Z]{3,}\(\s*|\.signature = |[A-Z]+\()"
+        row = re.compile(rf'{begin}(?:"{name}(?:<.*>)?\(.*:|{name}, |[A-Z]+\({name},)')
+        row = re.compile(
+            rf'(?:[A-Z]{{3,}}\(\s*|\.signature = |[A-Z]+\()(?:"{name}(?:<[^>]*>)?\(.*:|{name}, |[A-Z]+\({name},)'
+        )
         path = next(path for path, text in texts.items() if row.search(text))
         found[name] = FAMILIES.get(path.stem) or FAMILIES[path.parent.name]
     return found
@@ -206,7 +273,14 @@ def page() -> str:
     names = {row["name"] for row in rows}
     under = families(names)
     link, measured = results()
-    lines = [HEAD.format(link=link)]
+    own = [row["name"] for row in rows if not row["formula"]]
+    counts = {
+        "count": len(rows),
+        "formulas": len(rows) - len(own),
+        "kernels": len(own),
+        "gradients": sum("_grad" in name for name in own),
+    }
+    lines = [HEAD.format(link=link, **counts)]
     for title in dict.fromkeys(under[row["name"]] for row in rows):
         mine = [row for row in rows if under[row["name"]] == title]
         lines += [f"**{title}**: " + ", ".join(f"[{row['name']}](#{row['name']})" for row in mine), ""]

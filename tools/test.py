@@ -20,9 +20,19 @@ import table
 from parts import ROOT, Part, choose, needs_packages, run_all
 
 FUZZ_SECONDS = 22  # of each target
+# C tests that part nvrtc runs, with the NVRTC of .venv; test_fuse_cuda is another, which it runs with all formulas.
+OF_NVRTC = "kernel_text|device_header|device_code"
+# `TENON_TEST_ALL=1 make test`: everything, where else a sample is taken that goes over the whole table.
+ALL = "TENON_TEST_ALL" in os.environ
+# What is checked under sanitizers. Operators take turns with the types, so that elements of every size are met.
+ASAN_TYPES = ("f16,bf16,f32,f64,i32,i64",) if ALL else ("f32,bf16,i32", "f64,f16,i64")
+# Cases in which threads have work; what a call computes is for part check to see.
+TSAN_CASES = () if ALL else ("--case", "values,threads,concurrent,large,long_dims,fork,random")
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TENSORFLOW = ROOT / ".venv" / "tensorflow" / "bin" / "python"
-PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
+# Two parts run at a time, most often on two processors: PyTorch's other threads would only wait for a place. What is
+# about threads asks for them.
+PYTHON_ENV = {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 # Inductor would start processes that each import torch: to compile what comes one at a time, and to see what
 # instructions the processor has. It makes plain loops.
 COMPILE_ENV = {**PYTHON_ENV, "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
@@ -64,8 +74,14 @@ def no_tsan() -> str | None:
 
 def under_tsan() -> list[list[str]]:
     runner = tsan_runner() or ()
-    check = ["build/tsan/tenon", "check", "--quick", "--alone", "--dtype", "f32", *table.read().unlike]
+    check = ["build/tsan/tenon", "check", "--quick", "--alone", "--dtype", "f32", *TSAN_CASES, *table.read().unlike]
     return [[*runner, *ctest("build/tsan")], [*runner, *check]]
+
+
+def under_asan() -> list[list[str]]:
+    ops, n = table.read().unlike, len(ASAN_TYPES)
+    check = ["build/asan/tenon", "check", "--quick", "--alone", "--dtype"]
+    return [ctest("build/asan"), *([*check, types, *ops[i::n]] for i, types in enumerate(ASAN_TYPES))]
 
 
 def nvrtc_env() -> dict[str, str]:
@@ -88,7 +104,7 @@ def parts() -> list[Part]:
         Part(
             "asan",
             "C unit tests and check under AddressSanitizer and UBSan",
-            lambda: [ctest("build/asan"), ["build/asan/tenon", "check", "--quick", "--alone", *table.read().unlike]],
+            under_asan,
             ASAN_ENV,
             needs=["build", "asan-build"],
             seconds=200,
@@ -119,13 +135,19 @@ def parts() -> list[Part]:
         ),
         Part(
             "nvrtc",
-            "NVRTC compiles all formulas, 400 random ones, device.cuh and kernels as text",
-            [["build/test_fuse_cuda"], [*ctest("build"), "-R", "^test_(kernel_text|device_header)$"]],
+            "NVRTC compiles all formulas, 150 random ones, device.cuh and kernels as text",
+            [["build/test_fuse_cuda"], [*ctest("build"), "-R", f"^test_({OF_NVRTC})$"]],
             nvrtc_env(),
             needs=["build"],
-            seconds=250,
+            seconds=150,
         ),
-        Part("unit", "C unit tests", [ctest("build")], needs=["build"], seconds=40),
+        Part(
+            "unit",
+            "C unit tests",
+            [[*ctest("build"), "-E", f"^test_(fuse_cuda|{OF_NVRTC})$"]],
+            needs=["build"],
+            seconds=90,
+        ),
         Part(
             "check",
             "every operator against float64, and its gradient",

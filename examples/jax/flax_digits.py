@@ -1,4 +1,4 @@
-"""The classifier of train_digits.py as a Flax model: modules of your own around Tenon's operators.
+"""The classifier of train_digits.py as a Flax model: Tenon's modules, and its functions in a module of your own.
 
     pip install jax flax optax scikit-learn
     PYTHONPATH=python python examples/jax/flax_digits.py
@@ -18,44 +18,23 @@ import optax
 from flax import nnx
 
 import tenon.jax as tn
+from tenon.jax import nnx as tnx
 from train_digits import accuracy, load
 
 gated = tn.fuse("silu(x) * gate + residual")
 
 
-class BatchNormReLU(nnx.Module):
-    """relu(nnx.BatchNorm), in one pass over memory; its statistics are those of nnx.BatchNorm."""
-
-    def __init__(self, features: int, momentum: float = 0.99) -> None:
-        self.scale, self.bias = nnx.Param(jnp.ones(features)), nnx.Param(jnp.zeros(features))
-        self.mean, self.var = nnx.BatchStat(jnp.zeros(features)), nnx.BatchStat(jnp.ones(features))
-        self.momentum = momentum
-
-    def __call__(self, x: jax.Array, training: bool) -> jax.Array:
-        if not training:
-            return tn.batch_norm_infer(x, self.mean, self.var, self.scale, self.bias, act="relu")
-        # With momentum 1 the new statistics are the batch's own. The operator divides by n - 1, as PyTorch does, and
-        # Flax by n.
-        unused = jnp.zeros(x.shape[1], jnp.float32)
-        statistics = {"running_mean": unused, "running_var": unused, "momentum": 1.0}
-        y, mean, var = tn.batch_norm(x, gamma=self.scale, beta=self.bias, **statistics, act="relu")
-        n = x.size // x.shape[1]
-        self.mean[...] = self.momentum * self.mean + (1 - self.momentum) * mean
-        self.var[...] = self.momentum * self.var + (1 - self.momentum) * var * (n - 1) / n
-        return y
-
-
 class Classifier(nnx.Module):
     def __init__(self, width: int, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(64, width, rngs=rngs)
-        self.norm = BatchNormReLU(width)
+        self.norm = tnx.BatchNorm(width, rngs=rngs)
         self.hidden = nnx.Linear(width, width, rngs=rngs)
         self.gate = nnx.Param(jnp.ones(width))
         self.last = nnx.Linear(width, 10, rngs=rngs)
         self.rngs = rngs
 
     def __call__(self, x: jax.Array, training: bool = False) -> jax.Array:
-        x = self.norm(self.first(x), training)
+        x = self.norm(self.first(x), use_running_average=not training, act="relu")
         if training:
             x = tn.dropout(x, self.rngs.dropout(), p=0.1)
         return self.last(gated(self.hidden(tn.rms_norm(x)), self.gate, x))

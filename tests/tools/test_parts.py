@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 import parts
+import table
 from parts import Part
 
 
@@ -56,3 +60,31 @@ def test_results_are_handed_on_where_all_is_well() -> None:
     seen: list[parts.Result] = []
     assert parts.run_all([Part("a", "", python(""))], False, 2, seen.extend) == 0
     assert [result.part.name for result in seen] == ["a"]
+
+
+def load_tests() -> types.ModuleType:
+    """tools/test.py, whose name is that of a package of Python."""
+    spec = importlib.util.spec_from_file_location("tools_test", Path(table.__file__).with_name("test.py"))
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def test_every_c_test_is_run_by_one_part() -> None:
+    """Those that NVRTC makes long are left to part nvrtc."""
+    by_name = {part.name: part.commands for part in load_tests().parts()}
+    (unit,), (alone, others) = by_name["unit"], by_name["nvrtc"]
+    names = {path.stem for path in Path(table.__file__).parents[1].joinpath("tests").rglob("test_*.c")}
+    left_out = {name for name in names if re.search(unit[unit.index("-E") + 1], name)}
+    chosen = {name for name in names if re.search(others[others.index("-R") + 1], name)}
+    assert left_out == {*chosen, Path(alone[0]).name} and len(left_out) == 4
+
+
+def test_sanitizers_take_every_operator_that_shares_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, known = load_tests(), table.Table(("a", "b", "c", "d", "e"), (), {})
+    monkeypatch.setattr(table, "read", lambda: known)
+    (_, *checks), (_, race) = loaded.under_asan(), loaded.under_tsan()
+    assert sorted(name for command in checks for name in command if name in known.own) == list(known.own)
+    assert {t for command in checks for t in command[command.index("--dtype") + 1].split(",")} >= {"f16", "f32", "f64"}
+    assert race[-5:] == list(known.own)
