@@ -203,10 +203,13 @@ static void run_threads(checker *c) {
 
 enum { CALLERS = 8, SHAPES = 3 };
 
-/* What all callers know. */
+enum { NOBODY = -1 };
+
+/* What all callers know. Until `enough` of them were held up, one after another, calls are made with the shape `turn`
+ * or by NOBODY, as long as fewer than `until` of these are finished; then by all at once. */
 typedef struct crowd {
     _Atomic bool go, enough;
-    _Atomic int holds;
+    _Atomic int turn, until, holds;
     _Atomic int finished[SHAPES]; /* calls with each shape */
 } crowd;
 
@@ -218,11 +221,24 @@ typedef struct caller {
     made_call serial, k;
     crowd *all;
     int shape, repeats;
-    _Atomic bool inside, held;
-    char wrong[512]; /* "" when all went well */
+    _Atomic bool inside, wanted; /* in a kernel; to be held up in the next one */
+    char wrong[512];             /* "" when all went well */
 } caller;
 
+enum { NAP = 50 * 1000, LONGEST_HOLD = 500 /* naps */, MOST_SECONDS = 1 };
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
+}
+
 static _Thread_local caller *calling;
+
+static bool may_call(const caller *who) {
+    const crowd *all = who->all;
+    const int turn = atomic_load(&all->turn);
+    return atomic_load(&who->wanted) || atomic_load(&all->enough) ||
+           (turn == who->shape && atomic_load(&all->finished[turn]) < atomic_load(&all->until));
+}
 
 /* The checker is not shared: what went wrong is kept for the thread that started us. */
 static void *call_often(void *arg) {
@@ -237,11 +253,11 @@ static void *call_often(void *arg) {
         for (int32_t j = 0; j < who->k.n_in; j++) {
             if (op->contract->inputs[who->k.param[j]].inplace) array_write(&who->k.in[j], who->p.in[j]);
         }
+        while (!may_call(who)) nap();
         atomic_store(&who->inside, true);
         const tn_status status = call_run(&who->k, who->c->gpu ? &who->gpu : NULL, NULL);
         atomic_store(&who->inside, false);
         atomic_fetch_add(&who->all->finished[who->shape], 1);
-        sched_yield(); /* whoever is to be held up comes to its signal soon */
         if (status != TN_OK) snprintf(who->wrong, sizeof who->wrong, "refused: %s", tn_last_error());
         for (int32_t o = 0; o < who->k.n_out && !who->wrong[0]; o++) {
             if (who->k.out[o].count < 0) continue;
@@ -272,7 +288,7 @@ static bool prepare_caller(checker *c, caller *who, int i, crowd *all) {
     who->all = all;
     who->shape = i % SHAPES;
     atomic_store(&who->inside, false);
-    atomic_store(&who->held, false);
+    atomic_store(&who->wanted, false);
     who->repeats = c->options.quick ? 10 : 50;
     who->wrong[0] = 0;
     if (c->gpu && mirror_open(&who->gpu, c->gpu->device) != TN_OK) {
@@ -290,46 +306,36 @@ static bool prepare_caller(checker *c, caller *who, int i, crowd *all) {
     return false;
 }
 
-enum { NAP = 50 * 1000, LONGEST_HOLD = 500 /* naps */, MOST_SECONDS = 1 };
-
-static void nap(void) {
-    nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
-}
-
-/* Holds a thread up in the middle of a kernel until others have made calls with its shape, however busy the machine is:
- * what they do to its memory shows. It does not wait for ever, for it may hold a lock that they need. */
+/* Holds a thread up in the middle of a kernel until others have made calls with its shape: what they do to its memory
+ * shows. It does not wait for ever, for it may hold a lock that they need. */
 static void hold_up(int signal) {
     caller *who = calling;
     (void)signal;
     if (!who) return;
     if (atomic_load(&who->inside)) {
-        const int before = atomic_load(&who->all->finished[who->shape]);
-        bool passed = false;
-        for (int i = 0; i < LONGEST_HOLD && !passed && !atomic_load(&who->all->enough); i++) {
-            nap();
-            passed = atomic_load(&who->all->finished[who->shape]) >= before + 2;
-        }
-        if (passed) atomic_fetch_add(&who->all->holds, 1);
+        const _Atomic int *finished = &who->all->finished[who->shape];
+        const int until = atomic_load(finished) + 2;
+        atomic_store(&who->all->until, until);
+        atomic_store(&who->all->turn, who->shape);
+        for (int i = 0; i < LONGEST_HOLD && atomic_load(finished) < until; i++) nap();
+        if (atomic_load(finished) >= until) atomic_fetch_add(&who->all->holds, 1);
+        atomic_store(&who->all->turn, NOBODY);
     }
-    atomic_store(&who->held, false);
+    atomic_store(&who->wanted, false);
 }
 
-/* Holds up one thread after another until enough of them have been overtaken. */
+/* Holds up one thread after another until enough of them have been overtaken; then all go on at once. Those who do not
+ * matter wait meanwhile, so that those who do find a processor on a busy machine too. */
 static void disturb(caller *callers, int n, crowd *all, int holds, uint64_t seed) {
     struct sigaction before, held_up = {.sa_handler = hold_up, .sa_flags = SA_RESTART};
-    const double until = check_now() + MOST_SECONDS;
+    const double end = check_now() + MOST_SECONDS;
     sigaction(SIGUSR1, &held_up, &before);
-    for (int tries = 0; tries < 8 * holds && atomic_load(&all->holds) < holds;) {
+    for (int tries = 0; tries < 8 * holds && atomic_load(&all->holds) < holds && check_now() < end; tries++) {
         caller *who = &callers[random_below(&seed, n)];
-        if (atomic_load(&all->enough) || check_now() > until) break;
-        if (!atomic_load(&who->inside)) {
-            sched_yield();
-            continue;
-        }
-        tries++;
-        atomic_store(&who->held, true);
+        atomic_store(&who->wanted, true);
+        while (!atomic_load(&who->inside) && !atomic_load(&all->enough) && check_now() < end) continue;
         pthread_kill(who->thread, SIGUSR1);
-        for (int i = 0; i < LONGEST_HOLD && atomic_load(&who->held) && !atomic_load(&all->enough); i++) nap();
+        while (atomic_load(&who->wanted) && !atomic_load(&all->enough) && check_now() < end) nap();
     }
     atomic_store(&all->enough, true);
     for (int i = 0; i < n; i++) pthread_join(callers[i].thread, NULL);
@@ -338,7 +344,7 @@ static void disturb(caller *callers, int n, crowd *all, int holds, uint64_t seed
 
 static void run_concurrent(checker *c) {
     static caller callers[CALLERS];
-    crowd all = {.enough = c->gpu != NULL};
+    crowd all = {.enough = c->gpu != NULL, .turn = NOBODY};
     int ready = 0, started = 0;
     while (ready < CALLERS && prepare_caller(c, &callers[ready], ready, &all)) ready++;
     while (started < ready && pthread_create(&callers[started].thread, NULL, call_often, &callers[started]) == 0) {
@@ -346,7 +352,7 @@ static void run_concurrent(checker *c) {
     }
     if (started < ready) check_fail(c, "the system refuses threads");
     atomic_store(&all.go, true);
-    if (!c->gpu && started > 0) disturb(callers, started, &all, c->options.quick ? 6 : 40, check_seed(c, 650));
+    if (!c->gpu && started > 0) disturb(callers, started, &all, c->options.quick ? 4 : 40, check_seed(c, 650));
     for (int i = 0; i < started; i++) {
         if (c->gpu) pthread_join(callers[i].thread, NULL);
         if (callers[i].wrong[0]) check_fail(c, "%s (8 threads at once)", callers[i].wrong);
