@@ -77,10 +77,12 @@ typedef struct tni_real_loops {
     double (*min)(const void *x, int64_t n);
     /* Rows of n elements that lie behind each other: a value for each, or each row's for all its elements. */
     void (*sum_rows)(const void *x, const void *y, int64_t rows, int64_t n, void *sums); /* y NULL: of x alone */
+    void (*prod_rows)(const void *x, int64_t rows, int64_t n, void *products);
     void (*max_rows)(const void *x, int64_t rows, int64_t n, void *most);
     void (*min_rows)(const void *x, int64_t rows, int64_t n, void *least);
     void (*expand_rows)(const void *from, void *to, int64_t rows, int64_t n);
     void (*add_columns)(double *sums, const void *x, int64_t rows, int64_t n); /* of such rows: sums[i] += x[r, i] */
+    void (*prod_columns)(double *products, const void *x, int64_t rows, int64_t n);
     void (*add_to)(double *sums, const void *x, int64_t n);                    /* sums[i] += x[i] */
     void (*prod_to)(double *products, const void *x, int64_t n);               /* products[i] *= x[i] */
     void (*max_to)(double *most, const void *x, int64_t n);                    /* the larger of the two; a NaN stays */

@@ -240,7 +240,7 @@ static void reduce(const worker *w, const tni_step *s) {
         *sum = w->first ? value : both(s->op, s->lane, *sum, value);
         return;
     }
-    if (s->lane == TNI_LANE_INT || s->op == TNI_P_PROD || w->columns == 0) {
+    if (s->lane == TNI_LANE_INT || w->columns == 0) {
         for (int64_t r = 0; r < w->rows; r++) put(w->at[s->out], r, s->lane, over_row(w, s, r, bytes, w->columns));
         return;
     }
@@ -251,6 +251,8 @@ static void reduce(const worker *w, const tni_step *s) {
         loops->max_rows(x, w->rows, w->columns, to);
     } else if (s->op == TNI_P_RMIN) {
         loops->min_rows(x, w->rows, w->columns, to);
+    } else if (s->op == TNI_P_PROD) {
+        loops->prod_rows(x, w->rows, w->columns, to);
     } else {
         loops->sum_rows(x, y, w->rows, w->columns, to);
     }
@@ -304,6 +306,10 @@ static void gather(const worker *w, const tni_step *s) {
     }
     if (along == 1 && down == 0 && loops && s->op == TNI_P_SUM && columns < TNI_LONG_ROW) {
         loops->add_columns(&to->real, from, w->rows, columns);
+        return;
+    }
+    if (along == 1 && down == 0 && loops && s->op == TNI_P_PROD) {
+        loops->prod_columns(&to->real, from, w->rows, columns);
         return;
     }
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {

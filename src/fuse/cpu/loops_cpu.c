@@ -188,16 +188,32 @@ TNI_INLINE real most_of(const real *x, int64_t n, const real sign) {
     return sign * v_hmax(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
 }
 
-/* Of every fourth number each: what is too large or too small for `real` on the way is not for the result. */
-static double prod_of(const void *p, int64_t n) {
-    const real *x = p;
+enum { PRODUCTS = 32 }; /* of a row, made side by side: a multiplication waits for the one before it */
+
+/* In double: what is too large or too small for `real` on the way is not for the result. */
+TNI_INLINE double few_product(const real *x, int64_t n) {
     double made[4] = {1, 1, 1, 1};
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         for (int k = 0; k < 4; k++) made[k] *= (double)x[i + k];
     }
-    for (; i < n; i++) made[0] *= (double)x[i];
+    for (; i < n; i++) made[i & 3] *= (double)x[i];
     return (made[0] * made[1]) * (made[2] * made[3]);
+}
+
+static double prod_of(const void *p, int64_t n) {
+    const real *x = p;
+    if (n < 2 * PRODUCTS) return few_product(x, n);
+    double made[PRODUCTS];
+    for (int k = 0; k < PRODUCTS; k++) made[k] = (double)x[k];
+    int64_t i = PRODUCTS;
+    for (; i + PRODUCTS <= n; i += PRODUCTS) {
+        TNI_IVDEP for (int k = 0; k < PRODUCTS; k++) made[k] *= (double)x[i + k];
+    }
+    for (int width = PRODUCTS / 2; width >= 4; width /= 2) {
+        for (int k = 0; k < width; k++) made[k] *= made[k + width];
+    }
+    return (made[0] * made[1]) * (made[2] * made[3]) * few_product(x + i, n - i);
 }
 
 static double max_of(const void *x, int64_t n) {
@@ -259,6 +275,12 @@ static void min_rows(const void *x, int64_t rows, int64_t n, void *least) {
     most_each(x, rows, n, -1, least);
 }
 
+static void prod_rows(const void *p, int64_t rows, int64_t n, void *products) {
+    const real *x = p;
+    real *made = products;
+    for (int64_t r = 0; r < rows; r++) made[r] = (real)(n < PRODUCTS ? few_product(x + r * n, n) : prod_of(x + r * n, n));
+}
+
 /* Vectors may reach into the next row, whose own come later. */
 static void expand_rows(const void *from, void *to, int64_t rows, int64_t n) {
     const real *x = from;
@@ -301,9 +323,25 @@ static void add_to(double *sums, const void *p, int64_t n) {
     for (; i < n; i++) sums[i] += (double)x[i];
 }
 
-static void prod_to(double *products, const void *p, int64_t n) {
+/* products[c] *= column c of the rows: some columns at a time, whose products stay in registers. */
+static void prod_columns(double *products, const void *p, int64_t rows, int64_t n) {
     const real *x = p;
-    TNI_IVDEP for (int64_t i = 0; i < n; i++) products[i] *= (double)x[i];
+    int64_t c = 0;
+    for (; c + PRODUCTS <= n; c += PRODUCTS) {
+        double made[PRODUCTS];
+        memcpy(made, products + c, sizeof made);
+        for (int64_t r = 0; r < rows; r++) {
+            TNI_IVDEP for (int k = 0; k < PRODUCTS; k++) made[k] *= (double)x[r * n + c + k];
+        }
+        memcpy(products + c, made, sizeof made);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        TNI_IVDEP for (int64_t k = c; k < n; k++) products[k] *= (double)x[r * n + k];
+    }
+}
+
+static void prod_to(double *products, const void *x, int64_t n) {
+    prod_columns(products, x, 1, n);
 }
 
 static void max_to(double *most, const void *p, int64_t n) {
@@ -415,6 +453,7 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .max = max_of,
     .min = min_of,
     .sum_rows = sum_rows,
+    .prod_rows = prod_rows,
     .max_rows = max_rows,
     .min_rows = min_rows,
     .expand_rows = expand_rows,
@@ -423,6 +462,7 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .own_sin = true,
 #endif
     .add_to = add_to,
+    .prod_columns = prod_columns,
     .prod_to = prod_to,
     .max_to = max_to,
     .min_to = min_to,

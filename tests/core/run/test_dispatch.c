@@ -1,5 +1,6 @@
 /* Dispatch: kernel choice, plans kept by shape, dense copies, memory that tensors share, and what a bad call is told.
  * The operators are the test's own, so that every path can be seen from inside the kernel. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -586,6 +587,27 @@ static void many_threads(void) {
     }
 }
 
+enum { CALLS = 100, YARDS = 1000 }; /* fewer than a busy machine lets run in one go */
+
+static double nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* Multiplications that wait for each other: how fast the machine is now, whatever else runs on it. */
+static double yardstick(void) {
+    static volatile uint64_t kept;
+    uint64_t x = kept | 1;
+    const double begin = nanoseconds();
+    for (int i = 0; i < CALLS; i++) {
+        for (int k = 0; k < YARDS; k++) x *= x + 2;
+        kept = x;
+    }
+    return (nanoseconds() - begin) / CALLS;
+}
+
+/* About 1 us on the machines of 2020, and a quarter of that is needed. */
 static void a_small_call_is_quick(void) {
     float x[8] = {1}, y[8];
     int64_t shape[] = {1, 8};
@@ -594,18 +616,18 @@ static void a_small_call_is_quick(void) {
     c.x.dtype = c.y.dtype = tn_type_to_dlpack(TN_F32);
     c.args.n_out = 1;
     const tn_function *softmax = tn_find("softmax");
-    double best = 1e9;
-    for (int repeat = 0; repeat < 20; repeat++) {
-        struct timespec a, b;
-        clock_gettime(CLOCK_MONOTONIC, &a);
-        for (int i = 0; i < 2000; i++) (void)tn_run(softmax, &c.args, NULL);
-        clock_gettime(CLOCK_MONOTONIC, &b);
-        double ns = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / 2000;
-        if (ns < best) best = ns;
+    double best = 1e9, limit = 1e9;
+    for (int repeat = 0; repeat < 400; repeat++) {
+        const double begin = nanoseconds();
+        for (int i = 0; i < CALLS; i++) (void)tn_run(softmax, &c.args, NULL);
+        best = fmin(best, (nanoseconds() - begin) / CALLS);
+        limit = fmin(limit, yardstick());
     }
-    printf("a call of softmax on 8 values takes %.0f ns\n", best);
+    printf("a call of softmax on 8 values takes %.0f ns (limit %.0f)\n", best, limit);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK_ROW(best < 1000, "%.0f ns", best);
+    CHECK_ROW(best < limit, "%.0f ns, and %.0f are the limit", best, limit);
+#else
+    (void)limit;
 #endif
 }
 
