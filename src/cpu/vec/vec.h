@@ -91,12 +91,9 @@ TNI_INLINE vint v_lanes(void) {
     return lanes;
 }
 
-/* a * b + c, in one rounding where the machine has that. */
-TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
-    return a * b + c;
-}
-
 /* Each instruction-set header defines, besides loads and stores of the 16-bit types:
+ *     v_fma(a, b, c)         a * b + c, in one rounding where the machine has that. By its instruction: of a * b + c d
+ *                            compilers round either product, and not the same one in every place
  *     v_select(mask, a, b)   a where the mask is true, else b
  *     v_atleast(x, low)      max(x, low), v_atmost(x, high) min(x, high): a NaN in x stays
  *     v_max(a, b), v_min     NaN where either is NaN

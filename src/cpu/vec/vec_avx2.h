@@ -9,6 +9,10 @@ TNI_INLINE uint16_t f16_round(float f) {
     return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
 }
 
+TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
+    return (vreal)MM(fmadd)((mreal)a, (mreal)b, (mreal)c);
+}
+
 TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
     return (vreal)MM(blendv)((mreal)b, (mreal)a, (mreal)mask);
 }

@@ -9,6 +9,10 @@ TNI_INLINE uint16_t f16_round(float f) {
     return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
 }
 
+TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
+    return (vreal)MM(fmadd)((mreal)a, (mreal)b, (mreal)c);
+}
+
 /* In this form compilers keep a comparison in a mask register, and make it a blend. */
 TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
     return (vreal)(((vint)a & mask) | ((vint)b & ~mask));

@@ -27,6 +27,10 @@ TNI_INLINE bool v_any(vint mask) {
 
 #if defined(TNI_REAL_f32)
 
+TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
+    return (vreal)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
 TNI_INLINE vreal v_max(vreal a, vreal b) {
     return (vreal)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
 }
@@ -89,6 +93,10 @@ TNI_INLINE void v_store_bf16(uint16_t *p, vreal v) {
 }
 
 #else
+
+TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
+    return (vreal)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
 
 TNI_INLINE vreal v_max(vreal a, vreal b) {
     return (vreal)vmaxq_f64((float64x2_t)a, (float64x2_t)b);

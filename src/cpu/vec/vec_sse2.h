@@ -4,6 +4,10 @@
 
 #include "vec_f16.h"
 
+TNI_INLINE vreal v_fma(vreal a, vreal b, vreal c) {
+    return a * b + c;
+}
+
 TNI_INLINE vreal v_select(vint mask, vreal a, vreal b) {
     return (vreal)(((vint)a & mask) | ((vint)b & ~mask));
 }
