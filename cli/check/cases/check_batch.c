@@ -142,10 +142,10 @@ static void compare_place(checker *c, slice *s, const made_call *many, const mad
     }
 }
 
-/* Of two numbers, or of many small integers, some are by chance where sorting would put them. So those are drawn more
- * often. */
+/* Of a few numbers, or of many small integers, some are by chance where sorting would put them, and the first is the
+ * largest. So those are drawn more often. */
 bool slice_compare_reference(checker *c, slice *s) {
-    const int draws = s->n < 5 || !(TN_BIT(c->T) & TN_FLOATS) ? 4 * PLACES : PLACES;
+    const int draws = s->n < 10 || !(TN_BIT(c->T) & TN_FLOATS) ? 4 * PLACES : PLACES;
     made_call many, one;
     bool any = false, ran = true;
     for (int32_t r = 0; r < 5 * TNI_MAX_ARGS; r++) s->out_dim[r] = -1;
