@@ -72,6 +72,7 @@ typedef struct check_options {
     bool sanitize;   /* compute-sanitizer over every operator */
     bool in_process; /* no child processes */
     int64_t limit;   /* seconds that a case may take */
+    bool has_limit;  /* it was asked for */
     int64_t cases;   /* random ones, for each operator, type and kernel */
     uint64_t seed;
     const char *kernel; /* NULL: all */

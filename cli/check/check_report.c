@@ -49,6 +49,7 @@ void check_command(const checker *c, char *text, size_t size) {
     }
     n += (size_t)snprintf(text + n, size - n, " --seed %llu",
                           (unsigned long long)(random ? c->case_seed : c->options.seed));
+    if (c->options.has_limit) n += (size_t)snprintf(text + n, size - n, " --limit %lld", (long long)c->options.limit);
     snprintf(text + n, size - n, "%s%s", c->options.quick ? " --quick" : "", c->options.loads);
 }
 

@@ -128,6 +128,7 @@ static int run(int count, const char *const *rest) {
                                              .limit = limit   ? limit
                                                       : quick ? QUICK_LIMIT
                                                               : LIMIT,
+                                             .has_limit = limit != 0,
                                              .seed = (uint64_t)seed,
                                              .kernel = kernel,
                                              .rows = row_names,

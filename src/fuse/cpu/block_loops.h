@@ -83,9 +83,9 @@ typedef struct tni_real_loops {
     void (*expand_rows)(const void *from, void *to, int64_t rows, int64_t n);
     void (*add_columns)(double *sums, const void *x, int64_t rows, int64_t n); /* of such rows: sums[i] += x[r, i] */
     void (*prod_columns)(double *products, const void *x, int64_t rows, int64_t n);
-    void (*add_to)(double *sums, const void *x, int64_t n);                    /* sums[i] += x[i] */
-    void (*prod_to)(double *products, const void *x, int64_t n);               /* products[i] *= x[i] */
-    void (*max_to)(double *most, const void *x, int64_t n);                    /* the larger of the two; a NaN stays */
+    void (*add_to)(double *sums, const void *x, int64_t n);      /* sums[i] += x[i] */
+    void (*prod_to)(double *products, const void *x, int64_t n); /* products[i] *= x[i] */
+    void (*max_to)(double *most, const void *x, int64_t n);      /* the larger of the two; a NaN stays */
     void (*min_to)(double *least, const void *x, int64_t n);
     void (*add_row)(void *pending, const void *x, int64_t n); /* pending[i] += x[i] */
     void (*settle)(double *sums, void *pending, int64_t n);   /* sums[i] += pending[i], which becomes 0 */

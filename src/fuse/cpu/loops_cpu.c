@@ -278,7 +278,8 @@ static void min_rows(const void *x, int64_t rows, int64_t n, void *least) {
 static void prod_rows(const void *p, int64_t rows, int64_t n, void *products) {
     const real *x = p;
     real *made = products;
-    for (int64_t r = 0; r < rows; r++) made[r] = (real)(n < PRODUCTS ? few_product(x + r * n, n) : prod_of(x + r * n, n));
+    for (int64_t r = 0; r < rows; r++)
+        made[r] = (real)(n < PRODUCTS ? few_product(x + r * n, n) : prod_of(x + r * n, n));
 }
 
 /* Vectors may reach into the next row, whose own come later. */
