@@ -77,8 +77,8 @@ static tn_status name_dims(tni_fuse *f, const reading *how) {
     return TN_OK;
 }
 
-/* What is updated may be read elsewhere through a window; random numbers and positions go by the places in the whole,
- * and operators take and make whole tensors. */
+/* What is updated may be read elsewhere through a window; random numbers and positions in everything go by the places
+ * in the whole. */
 static tn_status check_parts(const tni_fuse *f, const tni_scope *scope) {
     for (int i = 0; i < scope->n_inputs; i++) {
         if (!scope->is_updated[i]) continue;
@@ -86,11 +86,11 @@ static tn_status check_parts(const tni_fuse *f, const tni_scope *scope) {
                        f->contract->name, scope->inputs[i] ? scope->inputs[i] : f->contract->inputs[i].name);
     }
     for (int32_t i = 0; i < f->graph.n; i++) {
-        const int op = f->graph.nodes[i].op;
-        const char *what = op == TNI_P_RAND                            ? "draw random numbers"
-                           : op == TNI_P_INDEX || op == TNI_P_INDEX_IN ? "ask for positions, as index and argmax do"
-                           : op == TNI_P_CALL                          ? "call operators of the table"
-                                                                       : NULL;
+        const tni_gnode *node = &f->graph.nodes[i];
+        const char *what = node->op == TNI_P_RAND ? "draw random numbers"
+                           : node->op == TNI_P_INDEX && node->ref < 0
+                               ? "count positions in everything: index(x) counts them in x"
+                               : NULL;
         if (!what) continue;
         return tn_fail(TN_BAD_CONTRACT, "formula of '%s': it takes parts of values, so it cannot %s", f->contract->name,
                        what);
@@ -120,7 +120,8 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     }
     if (status == TN_OK) set_outputs(f, scope);
     if (status == TN_OK) status = tni_find_groups(f);
-    if (status == TN_OK) status = tni_make_steps(f);
+    const bool again = f->names_axes && !named; /* with names, which operators may need */
+    if (status == TN_OK && !again) status = tni_make_steps(f);
     tni_contract_free(scope->bare);
     tni_free(scope->attrs);
     tni_free(scope);
@@ -134,6 +135,7 @@ static tn_status parse_as(const char *text, const tni_fuse_options *options, con
     f->fast = options && options->fast;
     f->n_known = options && options->n_known ? options->n_known : tn_function_count();
     f->formula_of = tni_operator_formula;
+    f->scanning = &tni_scans;
     tni_graph_init(&f->graph, f->fast);
     f->arena = tni_arena_new();
     return f->arena ? parse(f, text, options, how) : TN_NO_MEMORY;
@@ -231,7 +233,7 @@ char *tni_fuse_print_graph(const tni_fuse *f) {
         tni_text_add(&text, " %s %s", level_of(&f->graph, node), tni_prims[node->op].name);
         if (node->op == TNI_P_CONST) tni_text_double(&text, node->value);
         if (node->op == TNI_P_INPUT) tni_text_add(&text, " %s", f->contract->inputs[node->ref].name);
-        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) tni_text_add(&text, " %d", (int)node->arg[k]);
+        for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++) tni_text_add(&text, " %d", (int)node->arg[k]);
         tni_text_add(&text, "\n");
     }
     return finish(&text);

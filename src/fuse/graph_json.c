@@ -158,7 +158,8 @@ static void add_node(tni_text *text, const form *m, const tni_gnode *node) {
     if (reaches) add_reach(text, m, node);
     if (node->op == TNI_P_INDEX) add_mask(text, m, node);
     tni_text_add(text, ", \"args\": [");
-    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) tni_text_add(text, "%s%d", k ? ", " : "", (int)node->arg[k]);
+    for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++)
+        tni_text_add(text, "%s%d", k ? ", " : "", (int)node->arg[k]);
     tni_text_add(text, "]}");
 }
 

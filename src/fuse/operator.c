@@ -329,6 +329,10 @@ static formula *look_up(const char *text, const char *name, bool fast, uint64_t 
 static char *renamed(const char *text, const char *name) {
     tni_text made = {0};
     const char *rest = text + strspn(text, " \t\r\n");
+    while (*rest == '#') { /* comments before it go */
+        rest += strcspn(rest, "\n");
+        rest += strspn(rest, " \t\r\n");
+    }
     rest += strcspn(rest, "(< \t\r\n");
     tni_text_add(&made, "%s%s", name, rest);
     if (!made.failed) return made.data;
@@ -572,6 +576,7 @@ static void forget(void) {
     give_lock();
     tni_steps_outlive(false);
     tni_formula_kernels_forget();
+    tni_scans_forget();
 }
 
 const tni_formulas tni_fused_rows = {complete, check, drop, gradient, release_gradient, forget};

@@ -12,4 +12,8 @@ extern const tni_backend *const tni_formula_backends[]; /* for tni_set_backends 
 /* The formula of an operator that is one. */
 tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed);
 
+/* scan_operator.c: what formulas call for scan and reduce. */
+extern const tni_scanning tni_scans;
+void tni_scans_forget(void); /* the operator is gone: the next formula makes another one */
+
 #endif

@@ -263,6 +263,15 @@ static const row rows[] = {
     {"f(x: T[n, c], b: T[c]) -> y: T[n, c], z: T[n] : t = x - mean(x[:, :3], c); y = t * flip(b, 0); z = sum(t[:, 2:], "
      "-1)",
      "9,33 33", -1, 1},
+    {"f(x: T[n, c]) -> y: T[n, c], z: T[n - 1] : y = rotate_half(x * index(n)) * (1 + index(c)); "
+     "z = sum(flip(x * index(c), c)[1:] + x[:-1] * index(x[:-1], axis=[n, c]), c)",
+     "5,34", -1, 1},
+    {"f(x: T[n, c]) -> y: T[n - 2, c], z: i64[c] : y = where(index(x[2:], -1) == argmax(x[2:], -1), x[:-2], x[2:]); "
+     "z = sum(index(x[1:], axis=c) + argmin(x[1:], axis=n), n)",
+     "5,33", -1, 1},
+    /* the step of a scan */
+    {"f(s: T[*r]!, x: T[*r], a: T[*r]) -> y: T[*r]?, b: T[*r]? : b = s; t = tanh(a * s + x); y = t; s = y",
+     "12,34 12,34 12,34", -1, 1},
     {"f(x: T[n, n]) -> y: T[3, 3], z: T[n] : y = x[:3, :3] * x[1:4, 2:5]; z = x[:, 0] * 2", "9,9", -1, 1},
     {"f(x: T[n, c]) -> y: T[n - 4, c] : y = x[4:]", "4,5", -1, 1},
     {"f(x: T[n, c]) -> y: T[n - 3, c], z: T[c] : y = x[3:] * 2; z = x[3] + x[0]", "4,5", -1, 1},

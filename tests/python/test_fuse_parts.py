@@ -134,3 +134,16 @@ def compare(seed: int) -> bool:
 @pytest.mark.parametrize("part", range(4))
 def test_random_parts(part: int) -> None:
     assert sum(compare(seed) for seed in range(part * 30, part * 30 + 30)) > 25
+
+
+def test_maximum_of_sums_beside_a_part() -> None:
+    """What equals the maximum is made of a sum, which has the same bits wherever it is made."""
+    value = "max(sum(softmax(x), axis=0) + 0.2 * x, axis=-1) + x * sum(x[..., 1:], -1)"
+    made = tn.fuse(f"f(x: T[n, c]) -> y: T[n, c] : {value}")
+    generator = torch.Generator().manual_seed(1)
+    for c in range(4, 40):
+        x = torch.randn(7, c, dtype=torch.float64, generator=generator).to(here.DEVICE).requires_grad_()
+        want = (x.softmax(-1).sum(0) + 0.2 * x).amax(-1, keepdim=True) + x * x[..., 1:].sum(-1, keepdim=True)
+        (have,) = torch.autograd.grad((made(x) * x.detach().sin()).sum(), x)
+        (wanted,) = torch.autograd.grad((want * x.detach().sin()).sum(), x)
+        assert torch.allclose(have, wanted, rtol=1e-9, atol=1e-12)

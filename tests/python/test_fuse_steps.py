@@ -63,6 +63,11 @@ CASES: list[tuple[str, Callable[..., Any], list[Make]]] = [
         lambda x, i: (x * x)[i] * 2,
         [floats(4, 5), index(4, 6)],
     ),
+    (
+        "f(x: T[n, n]) -> y: T[n, n] : softmax(x) + exp(cumsum(triu(x * 2)))",
+        lambda x: x.softmax(-1) + (x * 2).triu().cumsum(-1).exp(),
+        [floats(5, 5)],
+    ),
     ("tril(x * x) - triu(sin(x), diagonal=1)", lambda x: (x * x).tril() - x.sin().triu(1), [floats(3, 4, 5)]),
     (
         "f(x: T[n, c], i: i64[n, k]) -> y: T[n, k], z: T[n, c] : t = sort(x * x); y = gather(t, i); z = t * sum(y, k)",
@@ -93,6 +98,51 @@ CASES: list[tuple[str, Callable[..., Any], list[Make]]] = [
         "f(x: T[*p], w: T[*q], b: T[*q]?) -> y: T[broadcast(*p, *q)] : cumsum(x * w, axis=0) + (b if has(b) else 1)",
         lambda x, w: (x * w).cumsum(0) + 1,
         [floats(4, 6), floats(6)],
+    ),
+    # operators with four tensors in their gradients
+    ("cumprod(x * x) * x", lambda x: (x * x).cumprod(-1) * x, [floats(4, 6)]),
+    # axes by their names, numbers that are computed, comments
+    (
+        "# in front\nf(x: T[*r, c], i: i64[*r, c] # and within\n) -> y: T[*r, c] :\n"
+        "  cumsum(x, axis=c) + sort(sin(x), axis=-(1)) * gather(x, i, axis=c) + roll(x, shift=2 - 1, axis=c)",
+        lambda x, i: x.cumsum(-1) + x.sin().sort(-1).values * x.gather(-1, i) + x.roll(1, -1),
+        [floats(4, 6), index(6, 4, 6)],
+    ),
+    # results with a dimension that no argument has
+    (
+        "f(x: T[n, c], w: T[3]) -> y: T[n, 3], z: T[n] : t = top_k(sin(x), k=2); z = mean(t, axis=-1) - x[:, 0]\n"
+        "  y = softmax(top_k(x, k=3, largest=false)) * w",
+        lambda x, w: (
+            x.topk(3, largest=False).values.softmax(-1) * w,
+            x.sin().topk(2).values.mean(1) - x[:, 0],
+        ),
+        [floats(4, 6), floats(3)],
+    ),
+    # and parts
+    (
+        "f(x: T[n, c]) -> y: T[n - 1, c] : sort(x[1:]) - x[:-1]",
+        lambda x: x[1:].sort(-1).values - x[:-1],
+        [floats(4, 5)],
+    ),
+    (
+        "f(x: T[n, c]) -> y: T[n, c] : rotate_half(cumsum(sin(x))) + shift(sort(x * index(n)), 1, n)",
+        lambda x: (
+            torch.cat([-x.sin().cumsum(1)[:, 3:], x.sin().cumsum(1)[:, :3]], 1)
+            + torch.cat([torch.zeros_like(x[:1]), (x * torch.arange(4, device=x.device)[:, None]).sort(-1).values[:-1]])
+        ),
+        [floats(4, 6)],
+    ),
+    (
+        "f(x: T[n, c], t: T[v, d], i: i64[n, c]) -> y: T[n - 1, c, d] :\n"
+        "  t[i][1:] * 2 - t[i][:-1] * cumsum(x[1:], axis=n)",
+        lambda x, t, i: t[i][1:] * 2 - t[i][:-1] * x[1:].cumsum(0)[..., None],
+        [floats(4, 5), floats(7, 3), index(7, 4, 5)],
+    ),
+    (
+        "f(x: T[n, c], k: int = 2) -> y: T[c] :\n"
+        "  t = sort(x[k:]) * 2; reduce('a * s + b', a=t, b=x[:n - k], axis=n, start=x[0])",
+        lambda x: (2 * x[3].sort().values) * ((2 * x[2].sort().values) * x[0] + x[0]) + x[1],
+        [floats(4, 5)],
     ),
 ]
 IDS = [case[0] for case in CASES]
@@ -222,6 +272,11 @@ def test_one_call_for_two_results() -> None:
     [
         ("gather(x)", "gather needs 'index'"),
         ("gather(x, i, axes=0)", "gather has no attribute 'axes'"),
+        (
+            "f(x: T[n], k: int) -> y: T[n] : roll(x, shift=k + 1, axis=n)",
+            "a number that the formula's text alone tells",
+        ),
+        ("f(x: T[n], w: T[m]) -> y: T[n] : cumsum(x, axis=m) * sum(w)", "is given first has not this one dimension"),
         ("sort(x, axis=foo)", "axis needs an int"),
         ("sort(x, y)", "sort takes 1 tensor, and attributes by name"),
         ("sort(x, result='indices')", "sort has no result of this name, such as 'values'"),

@@ -186,7 +186,9 @@ static tn_status lex_punctuation(tni_lexer *lex, const char *s) {
 tn_status tni_lex_next(tni_lexer *lex) {
     tni_token *token = &lex->token;
     int32_t at = token->at + token->length + (token->kind == TNI_STRING); /* past the closing quote */
-    while (is_space(lex->text[at])) at++;
+    while (is_space(lex->text[at]) || lex->text[at] == '#') {             /* a comment goes on to the end of its line */
+        at += lex->text[at] == '#' ? (int32_t)strcspn(lex->text + at, "\n") : 1;
+    }
     const char *s = lex->text + at;
     *token = (tni_token){.kind = TNI_END, .at = at};
     if (s[0] == 0) return TN_OK;

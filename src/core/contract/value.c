@@ -129,7 +129,7 @@ tn_status tni_attr_parse(const tni_contract *contract, const char *name, const c
 
 /* ---- all of a call ----------------------------------------------------------------------------------------------- */
 
-enum { LONGEST_VALUE = 256 };
+enum { LONGEST_VALUE = 1024 };
 
 static tn_status bad_attributes(const tni_contract *c, const char *text) {
     return tn_fail(TN_BAD_VALUE, "%s: attributes are written name=value, separated by blanks, not '%s'", c->name, text);

@@ -67,7 +67,7 @@ static void mark_decided(differ *d) {
     for (int32_t i = 0; i < d->n; i++) {
         const tni_gnode *node = &d->g->nodes[i];
         d->decided[i] = true;
-        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) d->decided[i] &= is_decided(d, node->arg[k]);
+        for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++) d->decided[i] &= is_decided(d, node->arg[k]);
     }
 }
 
@@ -209,7 +209,7 @@ static void pass_term(differ *d, int32_t i, group from) {
 static bool serves_only(const differ *d, int32_t node, int32_t one, int32_t other) {
     const tni_fuse *f = d->made->f;
     for (int32_t i = 0; i < d->n; i++) {
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS; k++) {
             if (d->g->nodes[i].arg[k] == node && i != one && i != other) return false;
         }
     }
@@ -285,11 +285,26 @@ static int32_t merge_terms(differ *d, int32_t *terms, int32_t n) {
     return merged;
 }
 
+static void pass_through_scan(differ *d, int32_t i, int32_t dy) {
+    const tni_gnode node = d->g->nodes[i];
+    int32_t made[TNI_NODE_ARGS];
+    if (dy < 0) return;
+    const tn_status status = tni_scan_gradient(d->g, d->made->f->scanning, i, dy, made);
+    if (status != TN_OK && d->g->status == TN_OK) d->g->status = status;
+    for (int k = 0; k < TNI_NODE_ARGS && node.arg[k] >= 0 && status == TN_OK; k++) {
+        if (made[k] >= 0 && d->active[node.arg[k]]) add(d, node.arg[k], (group){made[k], made[k]});
+    }
+}
+
 /* Past an operator of the table. */
 static void pass_through_call(differ *d, int32_t i, group from) {
     const tni_gnode node = d->g->nodes[i];
     const int32_t dy = tni_node2(d->g, TNI_P_EXPAND, summed(d, from, i), i);
-    for (int k = 0; k < 3 && node.arg[k] >= 0 && dy >= 0; k++) {
+    if (d->g->calls[node.ref].scans) {
+        pass_through_scan(d, i, dy);
+        return;
+    }
+    for (int k = 0; k < TNI_NODE_ARGS && node.arg[k] >= 0 && dy >= 0; k++) {
         int32_t made;
         if (tni_takes_shape(d->g, &node, k) || !d->active[node.arg[k]]) continue;
         const tn_status status = tni_call_gradient(d->g, i, k, dy, &made);
@@ -339,7 +354,7 @@ static void mark_active(differ *d) {
         bool real = class == TNI_CLASS_FLOAT || class == TNI_CLASS_ANY;
         bool input = node->op == TNI_P_INPUT && !tni_is_seed(c, node->ref);
         d->active[i] = d->touched[i] = input && real;
-        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++) {
             bool counts = node->op == TNI_P_CALL ? !tni_takes_shape(d->g, node, k)
                                                  : tni_prims[node->op].grad[k] != NULL || tni_is_part(node->op);
             d->active[i] |= real && counts && d->active[node->arg[k]];
@@ -443,7 +458,7 @@ static bool is_stepped(const differ *d, int32_t input) {
     depends[input] = true;
     for (int32_t i = input + 1; i < d->n; i++) {
         const int32_t *arg = d->g->nodes[i].arg;
-        for (int k = 0; k < 3; k++) depends[i] |= arg[k] >= 0 && depends[arg[k]];
+        for (int k = 0; k < TNI_NODE_ARGS; k++) depends[i] |= arg[k] >= 0 && depends[arg[k]];
     }
     const tni_fuse *f = d->made->f;
     for (int32_t k = 0; k < f->contract->n_outputs; k++) {

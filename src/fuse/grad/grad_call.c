@@ -12,7 +12,7 @@ typedef struct passing {
     const tni_contract *c;  /* of its operator */
     tn_attr values[TNI_MAX_ARGS];
     tni_coarse made;
-    int32_t args[3];
+    int32_t args[TNI_NODE_ARGS];
     tni_text attrs;
 } passing;
 
@@ -28,7 +28,7 @@ static int32_t argument_of(const tni_coarse *call, int32_t to) {
 }
 
 static tn_status add_argument(passing *p, int32_t to, int32_t node, int32_t axis) {
-    if (p->made.n_args == 3) return unsupported(p);
+    if (p->made.n_args == TNI_NODE_ARGS) return unsupported(p);
     p->made.axis[p->made.n_args] = (int8_t)axis;
     p->made.to[p->made.n_args] = (int8_t)to;
     p->args[p->made.n_args++] = node;

@@ -47,7 +47,7 @@ static void mark_values(writer *w) {
     }
     for (int32_t i = w->made->g.n - 1; i >= 0; i--) {
         if (!w->value[i] || saved_output(w, i) >= 0) continue;
-        for (int k = 0; k < 3 && node_at(w, i)->arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && node_at(w, i)->arg[k] >= 0; k++) {
             if (!shape_only(w, node_at(w, i), k)) w->value[node_at(w, i)->arg[k]] = true;
         }
     }
@@ -268,7 +268,7 @@ static void take_arguments(writer *w) {
     }
     for (int32_t i = w->made->g.n - 1; i >= 0; i--) {
         if (!w->value[i] || saved_output(w, i) >= 0) continue;
-        for (int k = 0; k < 3 && node_at(w, i)->arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && node_at(w, i)->arg[k] >= 0; k++) {
             int32_t arg = node_at(w, i)->arg[k];
             int32_t leaf = shape_only(w, node_at(w, i), k) ? leaf_like(w, arg) : -1;
             w->stand_in[arg] = leaf >= 0 && !w->value[arg] ? leaf : arg;
@@ -577,7 +577,7 @@ static int32_t copy_leaf(writer *w, tni_graph *g, int32_t i, const tni_contract 
     if (ref >= 0) {
         node = (tni_gnode){.op = TNI_P_INPUT,
                            .type = node.type,
-                           .arg = {-1, -1, -1},
+                           .arg = TNI_NO_ARGS,
                            .ref = w->place[ref],
                            .extent = node.extent,
                            .sure = node.extent,
@@ -598,7 +598,7 @@ static tn_status copy_nodes(writer *w, tni_graph *g, const tni_contract *contrac
     for (int32_t i = 0; i < w->made->g.n && g->status == TN_OK; i++) {
         if (!w->value[i] || is_leaf(w, i)) continue;
         tni_gnode node = *node_at(w, i);
-        for (int k = 0; k < 3 && node.arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && node.arg[k] >= 0; k++) {
             node.arg[k] = w->map[shape_only(w, &node, k) ? w->stand_in[node.arg[k]] : node.arg[k]];
         }
         w->map[i] = tni_node_as_is(g, &node);

@@ -21,6 +21,9 @@ static inline int32_t tni_ref_of_saved(const tni_fuse *f, int32_t output) {
 }
 /* grad_call.c: what argument k of a call gets of dy, which arrives at it in its own shape. */
 tn_status tni_call_gradient(tni_graph *g, int32_t node, int32_t k, int32_t dy, int32_t *made);
+/* grad_scan.c: the same for all arguments of a scan; -1: it does not depend on one, or is stepped. */
+tn_status tni_scan_gradient(tni_graph *g, const tni_scanning *how, int32_t node, int32_t dy,
+                            int32_t made[static TNI_NODE_ARGS]);
 /* An attribute as a formula's signature declares it. */
 void tni_print_attr_of(tni_text *text, const tni_attr *attr);
 tn_status tni_differentiate(tni_gradient *gradient);

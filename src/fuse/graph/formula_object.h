@@ -47,6 +47,7 @@ typedef struct tni_axes {
 } tni_axes;
 
 typedef struct tni_fuse tni_fuse;
+struct tni_scanning;
 struct tni_fuse {
     tni_contract *contract;
     bool signed_by_user;
@@ -60,6 +61,7 @@ struct tni_fuse {
     int32_t n_known;     /* rows that the table had: activations that were added later are not in the graph */
     /* The formula of an operator that is one: a formula may call rows of the table. */
     tn_status (*formula_of)(const tn_function *op, const tni_fuse **formula);
+    const struct tni_scanning *scanning;
     tni_graph graph;
     struct tni_steps *steps; /* where it calls operators of the table; NULL: it is one piece */
     tni_axes axes;
@@ -74,10 +76,51 @@ struct tni_fuse {
     tni_arena *arena;
 };
 
+/* ---- recurrences.c: scans along a dimension ---------------------------------------------------------------------- */
+
+/* scan('a * s + x', axis=t) is a call of an operator that is in no table. Its step is a formula of `s`, what there is
+ * so far, and of values by their names. The first value, or one called "-" that is in no step, has all dimensions and
+ * the type of the result. */
+enum {
+    TNI_SCAN_VALUES = 7,
+    TNI_SCAN_START = TNI_SCAN_VALUES, /* the input that s begins with; the values come before it */
+};
+enum { TNI_SCAN_Y, TNI_SCAN_BEFORE, TNI_SCAN_LAST }; /* outputs: s behind each step, before */
+enum { TNI_SCAN_STEP, TNI_SCAN_NAMES, TNI_SCAN_AXIS, TNI_SCAN_REVERSE, TNI_SCAN_FIRST }; /* attributes */
+typedef struct tni_scan_call {
+    const char *step, *names; /* "a * s + x", "x a" */
+    int32_t n, values[TNI_SCAN_VALUES];
+    int32_t start; /* a node; -1: the number `first` */
+    double first;
+    int32_t axis; /* of the operator */
+    bool reverse;
+    int32_t output, along;
+    void *memory[TNI_MAX_ARGS]; /* of one that tni_scan_of made */
+    int32_t n_memory;
+} tni_scan_call;
+/* What a formula knows of the operator, handed in by whoever makes it. */
+typedef struct tni_scanning {
+    const tn_function *(*make)(void); /* NULL: no memory */
+    tn_status (*parse)(const char *text, tni_fuse **made);
+    void (*free)(tni_fuse *formula);
+} tni_scanning;
+/* A value that has no type of its own, as where(c, 1, 0.5), in one that loses nothing. */
+int32_t tni_scan_typed(tni_graph *g, int32_t node);
+int32_t tni_scan_node(tni_graph *g, const tni_scanning *how, const tni_scan_call *call);
+tn_status tni_scan_of(const tni_graph *g, int32_t node, tni_scan_call *made);
+void tni_scan_free(tni_scan_call *call); /* one that tni_scan_of made */
+/* The first name of a list of them, which then begins behind it; false: there is none. */
+bool tni_scan_next_name(const char **names, char *name); /* TNI_MAX_NAME + 1 */
+/* The step, a formula of s and the values with one output. types: what T may be, "i32 i64"; "": any float. */
+tn_status tni_scan_step(const tni_scanning *how, const char *step, const char *names, const char *types,
+                        tni_fuse **made);
+
 /* ---- windows.c: parts of values, along dimensions with names ----------------------------------------------------- */
 
 /* The item of this size that is none of `taken`: one of the contract, or a new one. -2: there are too many. */
 int32_t tni_item_of_size(tni_fuse *formula, const tni_size *size, uint64_t taken, int32_t source);
+/* The item, where nobody has said so before, is a part of another one: it has its place. */
+void tni_note_part(tni_fuse *formula, int32_t item, int32_t of);
 /* A window and its reverse; -1: there are too many, or no memory. */
 int32_t tni_add_window(tni_fuse *formula, tni_window window);
 /* What is written for an axis: "n", "s" of *s, "size(n - 1)", "size(n, 2)". NULL: no memory. */

@@ -205,7 +205,7 @@ static uint64_t bits_of(double value) {
 
 static uint64_t hash_of(const tni_gnode *node) {
     uint64_t hash = mix(node->op, (uint64_t)node->kind << 8 | node->type);
-    for (int i = 0; i < 3; i++) hash = mix(hash, (uint32_t)node->arg[i]);
+    for (int i = 0; i < TNI_NODE_ARGS; i++) hash = mix(hash, (uint32_t)node->arg[i]);
     return mix(mix(hash, (uint32_t)node->ref), bits_of(node->value));
 }
 
@@ -263,21 +263,22 @@ int32_t tni_node_as_is(tni_graph *g, const tni_gnode *node) {
 
 int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type, tni_extent extent) {
     if (g->status != TN_OK) return -1;
-    tni_gnode node = {.op = (uint8_t)op, .type = (uint8_t)type, .arg = {-1, -1, -1}, .ref = ref, .value = value};
+    tni_gnode node = {.op = (uint8_t)op, .type = (uint8_t)type, .arg = TNI_NO_ARGS, .ref = ref, .value = value};
     node.extent = node.sure = extent;
     return tni_node_as_is(g, &node);
 }
 
 int32_t tni_index(tni_graph *g, int kind, int32_t items, tni_extent extent) {
     if (g->status != TN_OK) return -1;
-    tni_gnode node = {.op = TNI_P_INDEX, .type = TNI_TY_WEAK_INT, .arg = {-1, -1, -1}, .ref = items};
+    tni_gnode node = {.op = TNI_P_INDEX, .type = TNI_TY_WEAK_INT, .arg = TNI_NO_ARGS, .ref = items};
     node.kind = (uint32_t)kind;
     node.extent = node.sure = extent;
     return tni_node_as_is(g, &node);
 }
 
 static bool same_call(const tni_coarse *a, const tni_coarse *b) {
-    bool same = a->op == b->op && a->output == b->output && a->n_args == b->n_args && strcmp(a->attrs, b->attrs) == 0;
+    bool same = a->op == b->op && a->output == b->output && a->n_args == b->n_args && a->along == b->along &&
+                strcmp(a->attrs, b->attrs) == 0;
     for (int k = 0; k < a->n_args && same; k++) {
         same = a->to[k] == b->to[k] && (a->to[k] >= 0 || a->axis[k] == b->axis[k]);
     }
@@ -300,9 +301,9 @@ int32_t tni_add_coarse(tni_graph *g, const tni_coarse *call) {
     return g->n_calls++;
 }
 
-int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t arg[3], int type, tni_extent extent) {
+int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t *arg, int type, tni_extent extent) {
     if (g->status != TN_OK || call < 0) return -1;
-    tni_gnode node = {.op = TNI_P_CALL, .type = (uint8_t)type, .arg = {-1, -1, -1}, .ref = call};
+    tni_gnode node = {.op = TNI_P_CALL, .type = (uint8_t)type, .arg = TNI_NO_ARGS, .ref = call};
     for (int k = 0; k < g->calls[call].n_args; k++) {
         if (arg[k] < 0) return -1;
         node.arg[k] = arg[k];
@@ -333,7 +334,10 @@ int32_t tni_node3(tni_graph *g, tni_prim op, int kind, int32_t a, int32_t b, int
     if (tni_prims[op].typing == TNI_TYPED_LOGIC && arity > 1) b = truth(g, b);
     if (g->status != TN_OK || a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
     tni_gnode node = {
-        .op = (uint8_t)op, .kind = (uint32_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = {a, b, c}, .ref = -1};
+        .op = (uint8_t)op, .kind = (uint32_t)kind, .type = TNI_TY_WEAK_FLOAT, .arg = TNI_NO_ARGS, .ref = -1};
+    node.arg[0] = a;
+    node.arg[1] = b;
+    node.arg[2] = c;
     if (op == TNI_P_INDEX_IN) node.type = TNI_TY_WEAK_INT;
     node.type = (uint8_t)type_of_result(g, &node);
     set_extents(g, &node);

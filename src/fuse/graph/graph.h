@@ -46,11 +46,17 @@ typedef struct tni_window {
 } tni_window;
 enum { TNI_WINDOWS = 256 };
 
+/* Arguments of a node: a primitive has 3 at most, a call more. */
+enum { TNI_NODE_ARGS = 8 };
+#define TNI_TWO_ARGS(a, b) \
+    { (a), (b), -1, -1, -1, -1, -1, -1 }
+#define TNI_NO_ARGS TNI_TWO_ARGS(-1, -1)
+
 typedef struct tni_gnode {
     uint8_t op; /* tni_prim */
     uint8_t type;
-    uint32_t kind;  /* tni_reach of reductions, counts and indices, tn_type of casts */
-    int32_t arg[3]; /* nodes before this one; -1: none */
+    uint32_t kind;              /* tni_reach of reductions, counts and indices, tn_type of casts */
+    int32_t arg[TNI_NODE_ARGS]; /* nodes before this one; -1: none */
     int32_t ref;
     double value;
     tni_extent extent;
@@ -64,9 +70,12 @@ enum { TNI_ALL_SIZES = 127 };
 typedef struct tni_coarse {
     const struct tn_function *op;
     int32_t output, n_args;
-    int8_t to[3];
-    int8_t axis[3];    /* of a shape: which size, from the front or (below 0) from behind; TNI_ALL_SIZES: all */
+    int8_t to[TNI_NODE_ARGS];
+    /* Of a shape: which size, from the front or (below 0) from behind; TNI_ALL_SIZES: all. */
+    int8_t axis[TNI_NODE_ARGS];
     const char *attrs; /* the other attributes, as text: "axis=0 descending=true" */
+    bool scans;        /* it is the operator of scan and reduce */
+    int8_t along;      /* the item that these go along */
 } tni_coarse;
 
 typedef struct tni_graph {
@@ -102,7 +111,7 @@ int32_t tni_leaf(tni_graph *g, tni_prim op, int32_t ref, double value, int type,
 int32_t tni_index(tni_graph *g, int kind, int32_t items, tni_extent extent);
 /* A call, which a graph has once, with its text of its own; and its node. */
 int32_t tni_add_coarse(tni_graph *g, const tni_coarse *call);
-int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t arg[3], int type, tni_extent extent);
+int32_t tni_coarse_node(tni_graph *g, int32_t call, const int32_t *arg, int type, tni_extent extent);
 /* Is of argument k only the shape needed? */
 bool tni_takes_shape(const tni_graph *g, const tni_gnode *node, int k);
 /* A node as it is, nothing simplified: simplify.c ends here. */

@@ -134,7 +134,7 @@ static int32_t in_full(tni_graph *g, int32_t node) {
         if (!reach[i] || tni_reaches(n->op)) continue;
         for (int k = 0; k < 3 && !sums && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
         if (!sums || tni_covers(g->nodes[n->arg[0]].extent, g->nodes[n->arg[1]].extent)) continue;
-        tni_gnode whole = {.op = TNI_P_EXPAND, .type = last->type, .arg = {made, n->arg[1], -1}, .ref = -1};
+        tni_gnode whole = {.op = TNI_P_EXPAND, .type = last->type, .arg = TNI_TWO_ARGS(made, n->arg[1]), .ref = -1};
         whole.extent = whole.sure = last->extent;
         made = tni_node_as_is(g, &whole);
     }

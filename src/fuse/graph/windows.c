@@ -91,6 +91,12 @@ static int32_t root_of(const tni_axes *axes, int32_t item) {
     return item;
 }
 
+void tni_note_part(tni_fuse *f, int32_t item, int32_t of) {
+    tni_axes *axes = &f->axes;
+    if (item < 0 || of < 0 || !axes->items[item].sized || is_plain(&axes->items[item].size)) return;
+    if (axes->items[item].source < 0 && root_of(axes, of) != item) axes->items[item].source = of;
+}
+
 int32_t tni_items_in_order(const tni_axes *axes, uint64_t items, int32_t *made) {
     int32_t n = 0;
     for (int32_t i = 0; i < axes->n_items; i++) {

@@ -38,10 +38,18 @@ static tn_type cast_named(const char *name) {
     return type == TN_C64 || type == TN_C128 || type == TN_U64 ? TN_NO_TYPE : type;
 }
 
+/* Functions that are written in ways of their own. */
+static const char *const words[] = {"has", "rand", "index", "one_hot", "scan", "reduce", NULL};
+
+static bool word_named(const char *name) {
+    int i = 0;
+    while (words[i] && strcmp(words[i], name) != 0) i++;
+    return words[i] != NULL;
+}
+
 bool tni_is_function(const char *name) {
     return op_named(name, is_function) >= 0 || composite_named(name, 1) || op_named(name, is_reduction) >= 0 ||
-           cast_named(name) != TN_NO_TYPE || strcmp(name, "has") == 0 || strcmp(name, "rand") == 0 ||
-           strcmp(name, "index") == 0 || strcmp(name, "one_hot") == 0;
+           cast_named(name) != TN_NO_TYPE || word_named(name);
 }
 
 const char *tni_function_name(int i) {
@@ -49,7 +57,7 @@ const char *tni_function_name(int i) {
     i -= TNI_PRIMS;
     if (i < TN_TYPE_COUNT) return i && cast_named(tn_type_name((tn_type)i)) ? tn_type_name((tn_type)i) : "";
     i -= TN_TYPE_COUNT;
-    return i == 0 ? "has" : i == 1 ? "rand" : i == 2 ? "index" : i == 3 ? "one_hot" : NULL;
+    return words[i];
 }
 
 tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text) {
@@ -331,15 +339,17 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
 /* Behind the '(': has the call an argument by name that is no axis, as roll(x, shift=1, axis=0)? Then the operator of
  * the table is meant, not the function of the language that takes parts. */
 static bool calls_operator(const tni_parser *p, const char *name) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     if (!tni_coarse_named(p, name)) return false;
-    tni_lexer ahead = p->lex;
-    for (int32_t open = 1; open > 0 && ahead.token.kind != TNI_END;) {
-        const bool word = open == 1 && ahead.token.kind == TNI_NAME && !tni_lex_is(&ahead, "axis") &&
-                          !tni_lex_is(&ahead, "dim");
-        open += (ahead.token.kind == '(' || ahead.token.kind == '[') -
-                (ahead.token.kind == ')' || ahead.token.kind == ']');
-        if (open == 0 || tni_lex_next(&ahead) != TN_OK) return false;
-        if (word && ahead.token.kind == '=') return true;
+    const char *s = p->lex.text + p->lex.token.at;
+    for (int32_t open = 1; *s && open > 0;) {
+        const size_t word = strspn(s, letters);
+        const char *behind = s + word + strspn(s + word, " ");
+        const bool axis = (word == 4 && memcmp(s, "axis", 4) == 0) || (word == 3 && memcmp(s, "dim", 3) == 0);
+        if (open == 1 && word && !axis && behind[0] == '=' && behind[1] != '=') return true;
+        open += (*s == '(' || *s == '[') - (*s == ')' || *s == ']');
+        if (*s == '\'' || *s == '"') s += 1 + strcspn(s + 1, *s == '"' ? "\"" : "'");
+        s += word ? word : *s != 0;
     }
     return false;
 }
@@ -365,6 +375,8 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     if (!tni_is_function(text)) return unknown_function(p, name, text);
     const tni_composite *composite = composite_named(text, 1);
     if (composite && composite->composing) return parse_composed(p, name, composite, node);
+    const bool reduces = strcmp(text, "reduce") == 0;
+    if (reduces || strcmp(text, "scan") == 0) return tni_parse_scan(p, name, reduces, node);
     if (strcmp(text, "has") == 0) return parse_has(p, node);
     if (strcmp(text, "rand") == 0) return parse_rand(p, node);
     if (strcmp(text, "index") == 0) return parse_index(p, name, node);

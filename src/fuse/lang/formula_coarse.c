@@ -1,13 +1,12 @@
 /* Calls of operators of the table on whole tensors: gather(x, i, axis=0), sort(x, result='index'). Their results have
  * dimensions of the formula, which the operator's contract tells from those of the arguments. How such a formula runs
  * is in src/fuse/steps. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/contract/parts.h"
 #include "core/table/table.h"
 #include "formula_parse.h"
-
-enum { MOST = 3 /* arguments of a node */ };
 
 /* A call while it is read. */
 typedef struct reading {
@@ -15,11 +14,15 @@ typedef struct reading {
     const tni_contract *c;
     const tni_token *at; /* its name */
     tni_coarse call;
-    int32_t nodes[MOST];
+    int32_t nodes[TNI_NODE_ARGS];
     tni_text attrs;
     tn_attr values[TNI_MAX_ARGS]; /* those of the text */
     void *memory[TNI_MAX_ARGS];
     int32_t n_memory;
+    struct {
+        int32_t attr, item, at;
+    } axes[TNI_MAX_INTS]; /* axis=n: a number when the tensors are known */
+    int32_t n_axes;
 } reading;
 
 /* The dimensions of a tensor in their order, as items of the formula; -1: a size of 1. */
@@ -45,8 +48,8 @@ static bool by_name(const tni_parser *p) {
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static tn_status add_argument(tni_parser *p, reading *r, int32_t at, int32_t node, int32_t to, int32_t axis) {
-    if (r->call.n_args == MOST) {
-        return tni_lex_fail(&p->lex, at, "in a formula %s takes at most %d tensors", r->c->name, MOST);
+    if (r->call.n_args == TNI_NODE_ARGS) {
+        return tni_lex_fail(&p->lex, at, "in a formula %s takes at most %d tensors", r->c->name, TNI_NODE_ARGS);
     }
     for (int k = 0; k < r->call.n_args; k++) {
         if (r->call.to[k] != to) continue;
@@ -143,6 +146,54 @@ static tn_status take_result(tni_parser *p, reading *r, int32_t at, const char *
     return tni_lex_fail(&p->lex, at, "%s has no result of this name, such as '%s'", r->c->name, r->c->outputs[0].name);
 }
 
+static void add_attr(reading *r, int32_t attr, const char *value, int32_t length) {
+    const char *before = r->attrs.length ? " " : "";
+    tni_text_add(&r->attrs, "%s%s=%.*s", before, r->c->attrs[attr].name, (int)length, value);
+}
+
+/* axis=n: the name of a dimension. */
+static bool take_axis(const tni_parser *p, reading *r, int32_t attr, int32_t at, int32_t length) {
+    const uint32_t items = r->c->attrs[attr].kind == TNI_A_AXIS && p->g->items[0]
+                               ? tni_items_named(&p->formula->axes, p->lex.text + at, length)
+                               : 0;
+    if (!items || items & (items - 1) || r->n_axes == TNI_MAX_INTS) return false;
+    r->axes[r->n_axes].attr = attr;
+    r->axes[r->n_axes].item = __builtin_ctz(items);
+    r->axes[r->n_axes++].at = at;
+    return true;
+}
+
+/* shift=2 * 3: a number that is computed here. */
+static tn_status take_number(tni_parser *p, reading *r, int32_t attr, int32_t at, int32_t length) {
+    static const char plain[] = "+-.0123456789e";
+    const tni_attr_kind kind = r->c->attrs[attr].kind;
+    const bool number = kind == TNI_A_INT || kind == TNI_A_FLOAT || kind == TNI_A_AXIS;
+    const bool computed = number && (int32_t)strspn(p->lex.text + at, plain) < length;
+    const bool lone = (int32_t)strspn(p->lex.text + at, "abcdefghijklmnopqrstuvwxyz_0123456789") >= length;
+    int32_t node;
+    if (!computed || lone) {
+        add_attr(r, attr, p->lex.text + at, length);
+        return go_to(p, at + length);
+    }
+    TN_TRY(go_to(p, at));
+    TN_TRY(tni_parse_expression(p, &node));
+    const tni_gnode *made = &p->g->nodes[node];
+    if (made->op != TNI_P_CONST) {
+        return tni_lex_fail(&p->lex, at, "%s of %s is a number that the formula's text alone tells",
+                            r->c->attrs[attr].name, r->c->name);
+    }
+    tni_text text = {0};
+    if (made->type == TNI_TY_WEAK_INT) {
+        tni_text_add(&text, "%lld", (long long)made->value);
+    } else {
+        tni_text_double(&text, made->value);
+    }
+    if (!text.failed) add_attr(r, attr, text.data, (int32_t)text.length);
+    r->attrs.failed |= text.failed;
+    tni_free(text.data);
+    return TN_OK;
+}
+
 /* axis=0, result='index', mask=m, v=size(table, 0) */
 static tn_status take_named(tni_parser *p, reading *r) {
     char name[TNI_MAX_NAME + 1] = "";
@@ -163,9 +214,8 @@ static tn_status take_named(tni_parser *p, reading *r) {
         TN_TRY(go_to(p, begin));
         return take_size(p, r, attr, all);
     }
-    const char *before = r->attrs.length ? " " : "";
-    tni_text_add(&r->attrs, "%s%s=%.*s", before, name, (int)length, value);
-    return go_to(p, begin + length);
+    if (take_axis(p, r, attr, begin, length)) return go_to(p, begin + length);
+    return take_number(p, r, attr, begin, length);
 }
 
 static tn_status take_arguments(tni_parser *p, reading *r) {
@@ -191,6 +241,28 @@ static int32_t argument_of(const reading *r, int32_t to) {
     return -1;
 }
 
+static tn_status dims_of(const tni_parser *p, int32_t node, dims *made);
+
+/* Axes that were named: their numbers in the first tensor, from the front or, behind a pack, from the end. */
+static tn_status number_axes(tni_parser *p, reading *r) {
+    dims of = {0};
+    if (r->n_axes && r->call.n_args) TN_TRY(dims_of(p, r->nodes[0], &of));
+    for (int32_t i = 0; i < r->n_axes; i++) {
+        char number[16];
+        bool pack = false;
+        int32_t k = 0;
+        const int32_t item = tni_item_or_part(p, r->nodes[0], r->axes[i].item);
+        for (; k < of.n && of.item[k] != item; k++) pack |= of.item[k] >= 0 && p->formula->axes.items[of.item[k]].pack;
+        if (k == of.n || item < 0 || p->formula->axes.items[item].pack) {
+            return tni_lex_fail(&p->lex, r->axes[i].at, "what %s is given first has not this one dimension",
+                                r->c->name);
+        }
+        snprintf(number, sizeof number, "%d", (int)(pack ? k - of.n : k));
+        add_attr(r, r->axes[i].attr, number, (int32_t)strlen(number));
+    }
+    return TN_OK;
+}
+
 /* All that the contract wants is there. */
 static tn_status check_arguments(tni_parser *p, reading *r) {
     for (int i = 0; i < r->c->n_inputs; i++) {
@@ -198,6 +270,7 @@ static tn_status check_arguments(tni_parser *p, reading *r) {
         return tni_lex_fail(&p->lex, r->at->at, "%s needs '%s'", r->c->name, r->c->inputs[i].name);
     }
     for (int i = 0; i < r->c->n_attrs; i++) r->values[i].name = r->c->attrs[i].name;
+    TN_TRY(number_axes(p, r));
     if (r->attrs.failed) return TN_NO_MEMORY;
     const char *text = r->attrs.data ? r->attrs.data : "";
     if (tni_attrs_parse(r->c, text, r->values, r->memory, &r->n_memory) != TN_OK) {
@@ -235,10 +308,25 @@ static tn_status dims_of(const tni_parser *p, int32_t node, dims *made) {
         }
         return TN_OK;
     }
-    for (int k = 0; k < TN_MAX_RANK; k++) {
-        if (n->extent.full >> k & 1) made->item[made->n++] = (int8_t)k;
-    }
+    int32_t items[TN_MAX_RANK];
+    made->n = tni_items_in_order(&p->formula->axes, n->extent.full, items);
+    for (int k = 0; k < made->n; k++) made->item[k] = (int8_t)items[k];
     return TN_OK;
+}
+
+/* Is what a call makes in the order of the formula? Then its dimensions alone say where they are. */
+static bool in_order(const tni_parser *p, const dims *made) {
+    int32_t items[TN_MAX_RANK];
+    uint64_t all = 0;
+    for (int k = 0; k < made->n; k++) {
+        if (made->item[k] < 0 || all >> made->item[k] & 1) return false;
+        all |= (uint64_t)1 << made->item[k];
+    }
+    tni_items_in_order(&p->formula->axes, all, items);
+    for (int k = 0; k < made->n; k++) {
+        if (made->item[k] != items[k]) return false;
+    }
+    return true;
 }
 
 /* What the names of the operator's contract are, in items of the formula. */
@@ -298,6 +386,23 @@ static bool dim_of(const reading *r, const bound *b, const dims *args, int32_t n
     return true;
 }
 
+/* The dimension of a size that an attribute tells, top_k(x, k=3): where the last one of the first tensor was. */
+static bool dim_of_number(const tni_parser *p, const reading *r, const dims *args, int32_t node, const dims *made,
+                          int8_t *item) {
+    const tni_node *n = &r->c->nodes[node];
+    if (n->kind != TNI_ATTR || !p->typed || !args[0].known || args[0].n == 0) return false;
+    const tn_value *given = &r->values[n->ref].value;
+    if (given->kind == TN_ATTR_UNSET) given = &r->c->attrs[n->ref].value;
+    if (given->kind != TN_ATTR_INT || given->i < 0) return false;
+    const tni_size size = tni_size_of(given->i);
+    const int32_t last = args[0].item[args[0].n - 1];
+    uint64_t taken = 0;
+    for (int k = 0; k < made->n; k++) taken |= made->item[k] >= 0 ? (uint64_t)1 << made->item[k] : 0;
+    const int32_t found = tni_item_of_size(p->formula, &size, taken, last);
+    *item = (int8_t)found;
+    return found >= 0;
+}
+
 /* resize(*s, axis, n): *s with n along the axis, which is a number here. */
 static bool add_resized(const tni_parser *p, const reading *r, const bound *b, const dims *args, const tni_item *item,
                         dims *made) {
@@ -315,6 +420,25 @@ static bool add_resized(const tni_parser *p, const reading *r, const bound *b, c
     return axis >= 0 && axis < of->n;
 }
 
+/* broadcast(*p, *q): the longest of them, which ends with each of the others. */
+static bool add_broadcast(const bound *b, const tni_item *item, dims *made) {
+    const dims *longest = NULL;
+    for (int k = 0; k <= item->n_more; k++) {
+        const tni_seq seq = k ? item->more[k - 1] : item->a;
+        if (seq.is_attr || seq.rows || !b->packs[seq.ref].known) return false;
+        if (!longest || b->packs[seq.ref].n > longest->n) longest = &b->packs[seq.ref];
+    }
+    for (int k = 0; k <= item->n_more; k++) {
+        const dims *of = &b->packs[(k ? item->more[k - 1] : item->a).ref];
+        const int8_t *end = longest->item + longest->n - of->n;
+        if (memcmp(end, of->item, (size_t)of->n * sizeof *end) != 0) return false;
+    }
+    for (int d = 0; d < longest->n; d++) {
+        if (!add_dim(made, longest->item[d])) return false;
+    }
+    return true;
+}
+
 /* Those of the result by its shape; false: the contract does not tell. */
 static bool result_dims(const tni_parser *p, const reading *r, const bound *b, const dims *args, dims *made) {
     const tni_shape *shape = &r->c->outputs[r->call.output].shape;
@@ -324,7 +448,8 @@ static bool result_dims(const tni_parser *p, const reading *r, const bound *b, c
         int8_t at;
         switch (item->kind) {
         case TNI_ITEM_EXPR:
-            if (!dim_of(r, b, args, item->node, &at) || !add_dim(made, at)) return false;
+            if (!dim_of(r, b, args, item->node, &at) && !dim_of_number(p, r, args, item->node, made, &at)) return false;
+            if (!add_dim(made, at)) return false;
             break;
         case TNI_ITEM_PACK:
             if (!b->packs[item->ref].known) return false;
@@ -334,6 +459,9 @@ static bool result_dims(const tni_parser *p, const reading *r, const bound *b, c
             break;
         case TNI_ITEM_RESIZE:
             if (!add_resized(p, r, b, args, item, made)) return false;
+            break;
+        case TNI_ITEM_BROADCAST:
+            if (!add_broadcast(b, item, made)) return false;
             break;
         default: return false;
         }
@@ -367,7 +495,7 @@ static tn_status fail_shape(tni_parser *p, const reading *r) {
 
 /* The dimensions that the result has, in the formula's order. */
 static tn_status find_extent(tni_parser *p, const reading *r, tni_extent *extent) {
-    dims args[MOST] = {{0}}, made = {0};
+    dims args[TNI_NODE_ARGS] = {{0}}, made = {0};
     const int32_t like = like_argument(r);
     for (int k = 0; k < r->call.n_args; k++) TN_TRY(dims_of(p, r->nodes[k], &args[k]));
     if (!by_name(p)) {
@@ -387,10 +515,8 @@ static tn_status find_extent(tni_parser *p, const reading *r, tni_extent *extent
         tni_free(b);
     }
     *extent = (tni_extent){0, 0};
-    for (int k = 0; k < made.n && made.known; k++) {
-        made.known = made.item[k] >= 0 && (k == 0 || made.item[k] > made.item[k - 1]);
-        if (made.known) extent->full |= (uint64_t)1 << made.item[k];
-    }
+    made.known &= in_order(p, &made);
+    for (int k = 0; k < made.n && made.known; k++) extent->full |= (uint64_t)1 << made.item[k];
     return made.known ? TN_OK : fail_shape(p, r);
 }
 

@@ -24,10 +24,9 @@ static const struct {
     {"===", "write a == b"},
     {"=>", "write a >= b"},
     {":=", "write y = x"},
-    {"@", "matrix products are no part of a formula: compute x @ y outside, and give the formula the result. "
-          "sum(a * b, -1) is the dot product of rows"},
+    {"@",
+     "the product of matrices is matmul(x, y), with a contract in front, and sum(a * b, -1) the dot product of rows"},
     {"?", "write a if c else b"},
-    {"\"", "strings stand in single quotes: mode == 'sum'"},
     {"\\", "a line goes on behind an operator and inside of brackets"},
     {"{", "brackets are round"},
     {"×", "write a * b"},

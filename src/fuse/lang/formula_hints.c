@@ -99,7 +99,7 @@ static const struct {
 static const struct {
     const char *names, *why; /* names: a blank before and behind each */
 } outside[] = {
-    {" matmul mm bmm addmm einsum linear conv1d conv2d tensordot inner outer ",
+    {" mm bmm addmm einsum conv1d conv2d tensordot inner outer ",
      "matrix products are no part of a formula: compute it outside, and give the formula the result"},
     {" sort argsort topk cumsum cumprod roll flip gather scatter index_select take ",
      "a formula computes elements and reduces them: compute it outside, and give the formula the result"},

@@ -57,7 +57,7 @@ static tn_status lex_name(tni_lexer *lex, const char *s) {
 
 static tn_status lex_string(tni_lexer *lex, const char *s) {
     tni_token *token = &lex->token;
-    const char *end = strchr(s + 1, '\'');
+    const char *end = strchr(s + 1, s[0]);
     if (!end) return tni_lex_fail(lex, token->at, "the string has no closing quote");
     token->kind = TNI_STRING;
     token->at++;
@@ -110,6 +110,6 @@ tn_status tni_formula_next(tni_lexer *lex, bool lines) {
     }
     if (is_letter(s[0])) return lex_name(lex, s);
     if (is_digit(s[0]) || (s[0] == '.' && is_digit(s[1]))) return lex_number(lex, s);
-    if (s[0] == '\'') return lex_string(lex, s);
+    if (s[0] == '\'' || s[0] == '"') return lex_string(lex, s);
     return lex_punctuation(lex, s);
 }

@@ -76,6 +76,7 @@ typedef struct tni_arguments {
 tn_status tni_parse_arguments(tni_parser *p, const char *name, bool reduction, tni_arguments *made);
 /* `-1 )`, `axis=[0, 2] )`, `n )`: up to the bracket; nothing where no axes stand here. */
 tn_status tni_take_reach(tni_parser *p, const char *name, tni_arguments *args);
+tn_status tni_take_axis(tni_parser *p, const char *name, tni_axes_given *made); /* one of them: -1, n */
 /* The tni_reach of the axes; argument 0, where there is one (not -1), must have them. */
 tn_status tni_reach_of(tni_parser *p, const char *name, const tni_arguments *args, int *reach);
 tn_status tni_close_call(tni_parser *p, const char *what);
@@ -89,6 +90,8 @@ tn_status tni_parse_own_call(tni_parser *p, const tni_own_function *function, co
 /* formula_coarse.c: operators of the table on whole tensors; NULL: there is none that formulas can call */
 const tn_function *tni_coarse_named(const tni_parser *p, const char *name);
 tn_status tni_parse_coarse(tni_parser *p, const tni_token *at, const tn_function *op, int32_t *node);
+/* formula_scan.c: scan('a * s + x', axis=t), reduce('max(s, x)'), behind the '(' */
+tn_status tni_parse_scan(tni_parser *p, const tni_token *at, bool reduces, int32_t *node);
 /* table[i]: rows of a matrix; at the name */
 bool tni_at_lookup(const tni_parser *p);
 tn_status tni_parse_lookup(tni_parser *p, int32_t *node);

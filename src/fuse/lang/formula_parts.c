@@ -40,7 +40,7 @@ static int32_t traced(const tni_parser *p, int32_t node, int32_t item) {
         if (taken && p->g->windows[n->kind].from < 0) return item;
         if (taken) item = p->g->windows[n->kind].from;
         int32_t next = -1;
-        for (int k = 0; k < 3 && n->arg[k] >= 0 && next < 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && n->arg[k] >= 0 && next < 0; k++) {
             if (p->g->nodes[n->arg[k]].extent.full >> item & 1) next = n->arg[k];
         }
         if (next < 0) return item;
@@ -79,7 +79,7 @@ static void find_lost(const tni_parser *p, int32_t node, value_dims *made) {
         const tni_gnode *n = &p->g->nodes[i];
         if (!reach[i]) continue;
         if (n->op == TNI_P_INPUT) all |= roots_of(axes, n->extent.full);
-        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
+        for (int k = 0; k < TNI_NODE_ARGS && n->arg[k] >= 0; k++) reach[n->arg[k]] = true;
         if (n->op != TNI_P_TAKE) continue;
         const tni_window *window = &p->g->windows[n->kind];
         if (window->to < 0 && window->from >= 0)
@@ -585,6 +585,8 @@ static tn_status parse_window(tni_parser *p, int32_t *node) {
     }
     const bool both = window.to >= 0 && window.to != window.from && p->g->nodes[*node].extent.full >> window.to & 1;
     if (both) return tni_lex_fail(&p->lex, p->lex.token.at, "this value has a dimension of that size already");
+    tni_note_part(p->formula, window.to, window.from);
+    tni_note_part(p->formula, window.from, window.to);
     TN_TRY(make_part(p, TNI_P_TAKE, window, *node, -1, node));
     return close_part(p);
 }

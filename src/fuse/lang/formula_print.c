@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/contract/parts.h"
 #include "core/table/activation_names.h"
 #include "core/table/table.h"
 #include "language.h"
@@ -147,12 +148,46 @@ static void print_reach(printer *p, const tni_gnode *node, bool alone) {
 static void print_function(printer *p, const tni_gnode *node) {
     const char *name = node->op == TNI_P_CAST ? tn_type_name((tn_type)node->kind) : tni_prims[node->op].name;
     tni_text_add(p->text, "%s(", name);
-    for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+    for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++) {
         if (k) tni_text_add(p->text, ", ");
         print_node(p, node->arg[k], 0);
     }
     if (tni_reaches(node->op)) print_reach(p, node, false);
     tni_text_add(p->text, ")");
+}
+
+/* scan('a * s + x', a=t1, axis=n, start=0.0): what is called as in the step has its name there alone. */
+static void print_scan(printer *p, int32_t i) {
+    tni_scan_call call;
+    char name[TNI_MAX_NAME + 1];
+    if (tni_scan_of(p->g, i, &call) != TN_OK) {
+        p->text->failed = true;
+        return;
+    }
+    const char *names = call.names;
+    tni_text_add(p->text, "%s('%s'", call.output == TNI_SCAN_LAST ? "reduce" : "scan", call.step);
+    for (int32_t k = 0; tni_scan_next_name(&names, name); k++) {
+        const size_t begin = p->text->length;
+        tni_text_add(p->text, ", %s=", strcmp(name, "-") == 0 ? "like" : name);
+        const size_t value = p->text->length;
+        print_node(p, call.values[k], 0);
+        if (!p->text->failed && strcmp(p->text->data + value, name) == 0) p->text->length = begin;
+    }
+    tni_text_add(p->text, ", start=");
+    if (call.start >= 0) {
+        print_node(p, call.start, 0);
+    } else {
+        tni_text_double(p->text, call.first);
+    }
+    const char *key = p->g->items[call.along];
+    if (key && key[0] != '*') {
+        tni_text_add(p->text, ", ");
+        print_items(p, 1u << call.along);
+    }
+    if (call.reverse) tni_text_add(p->text, ", reverse=true");
+    if (call.output == TNI_SCAN_BEFORE) tni_text_add(p->text, ", result='before'");
+    tni_text_add(p->text, ")");
+    tni_scan_free(&call);
 }
 
 /* gather(x, i, axis=0): tensors by their places, or by name where one before them is absent. */
@@ -214,6 +249,8 @@ static void print_operation(printer *p, int32_t i, int lowest) {
         bool act = attr->kind == TNI_A_ACTIVATION;
         tni_text_add(p->text, "(%s == '%s')", attr->name,
                      act ? tni_activation_name((int16_t)node->value) : attr->choices[(int)node->value]);
+    } else if (node->op == TNI_P_CALL && p->g->calls[node->ref].scans) {
+        print_scan(p, i);
     } else if (node->op == TNI_P_CALL) {
         print_coarse(p, node);
     } else if (row->arity == 0) {
@@ -272,12 +309,12 @@ static void count_uses(printer *p, const tni_fuse_output *outputs, int32_t n) {
     for (int32_t i = 0; i < n; i++) p->uses[outputs[i].node]++;
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (!p->uses[i]) continue;
-        for (int k = 0; k < 3 && g->nodes[i].arg[k] >= 0; k++) p->uses[g->nodes[i].arg[k]]++;
+        for (int k = 0; k < TNI_NODE_ARGS && g->nodes[i].arg[k] >= 0; k++) p->uses[g->nodes[i].arg[k]]++;
     }
     for (int32_t i = 0; i < g->n; i++) {
         const tni_gnode *node = &g->nodes[i];
         if (!p->uses[i] || tni_prims[node->op].arity == 0) continue;
-        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && node->arg[k] >= 0; k++) {
             if (p->depth[node->arg[k]] >= p->depth[i]) p->depth[i] = p->depth[node->arg[k]] + 1;
         }
         p->wants_name[i] |= p->uses[i] > 1 || p->depth[i] > p->nested;

@@ -80,7 +80,7 @@ static tn_status not_an_axis(const tni_parser *p, const char *name) {
 }
 
 /* One axis: -1, 0, or the name of a dimension. */
-static tn_status take_axis(tni_parser *p, const char *name, tni_axes_given *made) {
+tn_status tni_take_axis(tni_parser *p, const char *name, tni_axes_given *made) {
     tni_token last;
     bool sized;
     int32_t item = -1;
@@ -110,10 +110,10 @@ static tn_status take_axis(tni_parser *p, const char *name, tni_axes_given *made
 
 /* `-1`, `[0, 2]`, `n`: moves behind it. */
 static tn_status take_axes(tni_parser *p, const char *name, tni_axes_given *made) {
-    if (!tni_parse_at(p, '[')) return take_axis(p, name, made);
+    if (!tni_parse_at(p, '[')) return tni_take_axis(p, name, made);
     for (bool more = true; more;) {
         TN_TRY(tni_parse_next(p));
-        TN_TRY(take_axis(p, name, made));
+        TN_TRY(tni_take_axis(p, name, made));
         more = tni_parse_at(p, ',');
     }
     if (!tni_parse_at(p, ']')) return tni_lex_expected(&p->lex, "',' or ']' after an axis");
@@ -204,7 +204,7 @@ static bool was_reduced(const tni_graph *g, int32_t node) {
     for (int32_t i = node; i >= 0; i--) {
         if (!reach[i]) continue;
         if (tni_is_reduction(g->nodes[i].op) || g->nodes[i].op == TNI_P_TAKE) return true;
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS; k++) {
             if (g->nodes[i].arg[k] >= 0) reach[g->nodes[i].arg[k]] = true;
         }
     }
@@ -257,12 +257,24 @@ static uint32_t with_parts(const tni_parser *p, int32_t node, uint32_t items) {
     return made;
 }
 
+/* Does the value say by itself which dimensions it has? That of a formula with parts does, and what has a dimension
+ * that no argument has, or has in a place: top_k(x, k=3). */
+static bool counts_own(const tni_parser *p, int32_t node) {
+    const tni_axes *axes = &p->formula->axes;
+    if (node < 0 || p->formula->windows) return node >= 0;
+    const uint64_t has = p->g->nodes[node].extent.full;
+    for (int32_t i = 0; i < axes->n_items && p->g->n_calls; i++) {
+        if (has >> i & 1 && (i >= axes->n_own || axes->items[i].loose)) return true;
+    }
+    return false;
+}
+
 /* Of a formula whose dimensions have names. */
 static tn_status reach_by_name(tni_parser *p, const char *name, const tni_arguments *args, int *reach) {
     const tni_axes_given *given = &args->axes;
     const int32_t last = p->formula->axes.n_own - 1;
     uint32_t items = given->items;
-    const bool of_part = p->formula->windows && args->nodes[0] >= 0;
+    const bool of_part = counts_own(p, args->nodes[0]);
     const bool row = given->back == 1 && !given->front && !items && last >= 0;
     const bool several = row && p->formula->axes.items[last].pack && !p->formula->axes.items[last].part;
     if (several && !p->formula->axes.items[last].loose) {

@@ -41,7 +41,7 @@ typedef struct apart {
     tni_domain *made;
     uint32_t *mask;                               /* of new nodes, in new dimensions as they were made */
     memo **known;                                 /* of old nodes */
-    const cuts **cut;                             /* (nodes, dims) NULL: none */
+    cuts **cut;                                   /* (nodes, dims) NULL: none */
     int32_t root[TN_MAX_RANK], rank[TN_MAX_RANK]; /* of old dimensions: the whole they are parts of; their order */
     int32_t n_new, n_in, n_out;
     struct {
@@ -106,22 +106,109 @@ static bool find_cuts(const apart *a, int32_t i, int d, cuts *c) {
     return fits;
 }
 
-static tn_status find_all_cuts(apart *a) {
-    const int32_t dims = a->old->n_dims;
-    a->cut = tni_arena_alloc(a->b->arena, (size_t)(a->from->n * dims + 1) * sizeof *a->cut);
-    if (!a->cut) return TN_NO_MEMORY;
+/* More cuts of a node along an old dimension. */
+static tn_status keep_cuts(apart *a, int32_t node, int d, const cuts *more, bool *grown) {
+    cuts **kept = &a->cut[node * a->old->n_dims + d];
+    if (!more->n) return TN_OK;
+    if (!*kept) {
+        *kept = tni_arena_alloc(a->b->arena, sizeof **kept);
+        if (!*kept) return TN_NO_MEMORY;
+        **kept = (cuts){0};
+    }
+    const int32_t before = (*kept)->n;
+    for (int32_t i = 0; i < more->n; i++) {
+        if (!add_cut(*kept, more->at[i], a->old->size[d])) return too_many(a, "pieces along a dimension", MOST_PIECES);
+    }
+    *grown |= (*kept)->n > before;
+    return TN_OK;
+}
+
+static tn_status find_all_cuts(apart *a, bool *grown) {
     for (int32_t i = 0; i < a->from->n; i++) {
-        for (int d = 0; d < dims; d++) {
+        for (int d = 0; d < a->old->n_dims; d++) {
             cuts found;
-            a->cut[i * dims + d] = NULL;
             if (!(a->b->mask[i] >> d & 1)) continue;
             if (!find_cuts(a, i, d, &found)) return too_many(a, "pieces along a dimension", MOST_PIECES);
-            if (!found.n) continue;
-            cuts *kept = tni_arena_alloc(a->b->arena, sizeof *kept);
-            if (!kept) return TN_NO_MEMORY;
-            *kept = found;
-            a->cut[i * dims + d] = kept;
+            TN_TRY(keep_cuts(a, i, d, &found, grown));
         }
+    }
+    return TN_OK;
+}
+
+/* ---- values that are compared ------------------------------------------------------------------------------------ */
+
+/* The gradient of a maximum asks which elements equal it. A sum may have other bits in another piece, so a value that
+ * is made of sums has to be made in the same pieces for the maximum and for the comparison: then all that is computed
+ * with it is cut where it is, along the dimensions of the sums. */
+static tn_status compared_dims(const apart *a, uint32_t *dims) {
+    uint32_t *sums = tni_arena_alloc(a->b->arena, ((size_t)a->from->n + 1) * sizeof *sums), found = 0;
+    bool equal = false;
+    if (!sums) return TN_NO_MEMORY;
+    for (int32_t i = 0; i < a->from->n; i++) {
+        const tni_gnode *node = &a->from->nodes[i];
+        const uint32_t mask = a->b->mask[i];
+        const bool adds = node->op == TNI_P_SUM || node->op == TNI_P_SUM_TO || node->op == TNI_P_PROD;
+        sums[i] = adds && a->b->mask[node->arg[0]] & ~mask ? mask : 0;
+        for (int k = 0; k < 3 && node->arg[k] >= 0; k++) sums[i] |= sums[node->arg[k]];
+        equal |= node->op == TNI_P_EQ;
+        if (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) found |= sums[i];
+    }
+    *dims = 0;
+    for (int d = 0; d < a->old->n_dims && equal; d++) {
+        for (int k = 0; k < a->old->n_dims; k++) {
+            if (found >> k & 1 && a->root[k] == a->root[d]) *dims |= 1u << d; /* also of parts, and of the whole */
+        }
+    }
+    return TN_OK;
+}
+
+/* What a node's cuts along d are in its argument k, along *of. False: the argument has none there. */
+static bool cuts_for_argument(const apart *a, int32_t i, int k, int d, int *of, cuts *c) {
+    const tni_gnode *node = &a->from->nodes[i];
+    const cuts *own = cuts_of(a, i, d);
+    int64_t begin = 0, length = 0;
+    bool turned = false;
+    *of = d;
+    *c = (cuts){0};
+    if (tni_is_part(node->op) && a->old->windows[node->kind].to == d && !(node->op == TNI_P_JOIN && k == 1)) {
+        *of = a->old->windows[node->kind].from;
+        begin = node->op == TNI_P_TAKE ? -a->old->windows[node->kind].begin : 0;
+        length = a->old->windows[node->kind].length;
+        turned = node->op == TNI_P_FLIP;
+    }
+    const bool has = *of >= 0 && a->b->mask[node->arg[k]] >> *of & 1;
+    return own && has && see_cuts(c, own, begin, turned, length, a->old->size[*of]);
+}
+
+static tn_status give_cuts_back(apart *a, uint32_t dims, bool *grown) {
+    for (int32_t i = a->from->n - 1; i >= 0; i--) {
+        const tni_gnode *node = &a->from->nodes[i];
+        const int taken = node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO ? 1 : 3;
+        for (int k = 0; k < taken && node->arg[k] >= 0; k++) {
+            for (int d = 0; d < a->old->n_dims; d++) {
+                cuts c;
+                int of;
+                if (!(a->b->mask[i] & dims & 1u << d) || !cuts_for_argument(a, i, k, d, &of, &c)) continue;
+                TN_TRY(keep_cuts(a, node->arg[k], of, &c, grown));
+            }
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status cut_all(apart *a) {
+    const size_t count = (size_t)a->from->n * (size_t)a->old->n_dims + 1;
+    uint32_t dims;
+    bool grown = false;
+    a->cut = tni_arena_alloc(a->b->arena, count * sizeof *a->cut);
+    if (!a->cut) return TN_NO_MEMORY;
+    memset(a->cut, 0, count * sizeof *a->cut);
+    TN_TRY(compared_dims(a, &dims));
+    TN_TRY(find_all_cuts(a, &grown));
+    while (grown && dims) {
+        grown = false;
+        TN_TRY(give_cuts_back(a, dims, &grown));
+        TN_TRY(find_all_cuts(a, &grown));
     }
     return TN_OK;
 }
@@ -214,7 +301,7 @@ static bool is_zero(const apart *a, int32_t node) {
 }
 
 static int32_t zero_like(apart *a, const tni_gnode *node) {
-    const tni_gnode zero = {.op = TNI_P_CONST, .type = node->type, .arg = {-1, -1, -1}, .ref = -1};
+    const tni_gnode zero = {.op = TNI_P_CONST, .type = node->type, .arg = TNI_NO_ARGS, .ref = -1};
     return add_node(a, &zero, 0);
 }
 
@@ -243,7 +330,7 @@ static int32_t make_input(apart *a, const tni_gnode *node, const region *r, uint
 static int32_t repeated(apart *a, int32_t node, uint32_t mask) {
     if (node < 0 || a->mask[node] == mask) return node;
     const tni_gnode whole = {
-        .op = TNI_P_EXPAND, .type = a->to.nodes[node].type, .kind = mask, .arg = {node, node, -1}, .ref = -1};
+        .op = TNI_P_EXPAND, .type = a->to.nodes[node].type, .kind = mask, .arg = TNI_TWO_ARGS(node, node), .ref = -1};
     return add_node(a, &whole, mask | a->mask[node]);
 }
 
@@ -296,7 +383,8 @@ static int32_t make_reduction(apart *a, const tni_gnode *node, const region *r, 
         if (all < 0 || (op == TNI_P_SUM && is_zero(a, all))) {
             all = part;
         } else if (!(op == TNI_P_SUM && is_zero(a, part))) {
-            const tni_gnode joined = {.op = (uint8_t)both, .type = node->type, .arg = {all, part, -1}, .ref = -1};
+            const tni_gnode joined = {
+                .op = (uint8_t)both, .type = node->type, .arg = TNI_TWO_ARGS(all, part), .ref = -1};
             all = add_node(a, &joined, a->mask[all] | a->mask[part]);
         }
     }
@@ -317,10 +405,46 @@ static int32_t make_operation(apart *a, const tni_gnode *node, const region *r) 
     return add_node(a, &made, mask);
 }
 
+static int32_t whole_number(apart *a, const tni_gnode *node, int64_t value) {
+    const tni_gnode made = {
+        .op = TNI_P_CONST, .type = node->type, .arg = TNI_NO_ARGS, .ref = -1, .value = (double)value};
+    return add_node(a, &made, 0);
+}
+
+/* a op b, of positions */
+static int32_t combine(apart *a, const tni_gnode *node, tni_prim op, int32_t one, int32_t other) {
+    const tni_gnode made = {.op = (uint8_t)op, .type = node->type, .arg = TNI_TWO_ARGS(one, other), .ref = -1};
+    return one < 0 || other < 0 ? -1 : add_node(a, &made, a->mask[one] | a->mask[other]);
+}
+
+/* The position of an element: where the region begins, and so many further on along each of its dimensions. */
+static int32_t make_index(apart *a, const tni_gnode *node, const region *r, uint32_t mask) {
+    int64_t strides[TN_MAX_RANK] = {0}, begin = 0;
+    tni_mask_strides(a->old, tni_reduced_mask(a->old, node->kind, mask), strides);
+    int32_t all = -1;
+    for (int d = 0; d < a->old->n_dims; d++) {
+        const place *p = &r->of[d];
+        if (!(mask >> d & 1)) continue;
+        begin += strides[d] * p->at;
+        if (p->dim < 0 || strides[d] == 0) continue;
+        const uint32_t along = 1u << p->dim; /* becomes an item when the dimensions have their order */
+        const tni_gnode index = {
+            .op = TNI_P_INDEX, .type = node->type, .kind = along, .arg = TNI_NO_ARGS, .ref = (int32_t)along};
+        const int64_t step = strides[d] * p->step;
+        int32_t part = add_node(a, &index, along);
+        if (step != 1) part = combine(a, node, TNI_P_MUL, part, whole_number(a, node, step));
+        all = all < 0 ? part : combine(a, node, TNI_P_ADD, all, part);
+        if (all < 0) return -1;
+    }
+    const int32_t first = all < 0 || begin != 0 ? whole_number(a, node, begin) : -1;
+    return all < 0 ? first : first < 0 ? all : combine(a, node, TNI_P_ADD, all, first);
+}
+
 static int32_t make(apart *a, int32_t i, const region *r) {
     const tni_gnode *node = &a->from->nodes[i];
     const uint32_t mask = a->b->mask[i];
     if (node->op == TNI_P_INPUT) return make_input(a, node, r, mask);
+    if (node->op == TNI_P_INDEX) return make_index(a, node, r, mask);
     if (tni_prims[node->op].arity == 0) return add_node(a, node, 0);
     if (tni_is_part(node->op)) return make_window(a, node, r);
     if (node->op == TNI_P_EXPAND) return repeated(a, evaluate(a, node->arg[0], r), mask_in(r, mask));
@@ -446,7 +570,9 @@ static tn_status order_dims(apart *a) {
     for (int32_t i = 0; i < a->to.n; i++) {
         tni_gnode *node = &a->to.nodes[i];
         a->mask[i] = permuted(a->mask[i], place_of);
-        if (tni_is_reduction(node->op)) node->kind = (uint32_t)tni_over_items(permuted(node->kind, place_of));
+        const bool index = node->op == TNI_P_INDEX;
+        if (index) node->ref = (int32_t)permuted((uint32_t)node->ref, place_of);
+        if (index || tni_is_reduction(node->op)) node->kind = (uint32_t)tni_over_items(permuted(node->kind, place_of));
     }
     return TN_OK;
 }
@@ -460,7 +586,7 @@ static tn_status take_apart(apart *a) {
     if (!a->known || !a->mask) return TN_NO_MEMORY;
     memset(a->known, 0, ((size_t)a->from->n + 1) * sizeof *a->known);
     rank_dims(a);
-    TN_TRY(find_all_cuts(a));
+    TN_TRY(cut_all(a));
     TN_TRY(make_outputs(a));
     if (a->to.status != TN_OK) return a->to.status;
     return order_dims(a);

@@ -44,7 +44,7 @@ static void measure_shapes(tni_binding *b) {
         of = tni_reduced_mask(&b->domain, node->kind, of);
         *node = (tni_gnode){.op = TNI_P_CONST,
                             .type = node->type,
-                            .arg = {-1, -1, -1},
+                            .arg = TNI_NO_ARGS,
                             .ref = b->program->n_counts,
                             .value = (double)tni_mask_count(&b->domain, of)};
         b->program->counts[b->program->n_counts++] = tni_mask_count(&b->domain, of);

@@ -19,7 +19,7 @@ typedef struct tni_called {
         const char *attr;
         int32_t of; /* the tensor whose shape it is given, or a size of that */
         int8_t axis;
-    } sizes[3];
+    } sizes[TNI_NODE_ARGS];
     int32_t n_memory;
     void *memory[TNI_MAX_ARGS]; /* of attributes */
 } tni_called;

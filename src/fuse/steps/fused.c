@@ -1,6 +1,7 @@
 /* A fused formula between calls, as text: its arguments are inputs of the whole formula and tensors that steps before
  * it hand on. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <tenon/fuse.h>
@@ -53,6 +54,25 @@ static void print_packs(const tni_fused_step *x, tni_text *text, uint64_t has) {
     tni_free(packs.data);
 }
 
+/* A dimension of the formula. The second one of a name, "n (2)", is known by the n before it. */
+static tn_status print_dim(const tni_axes *axes, const int32_t *items, int32_t k, tni_text *text) {
+    const char *key = axes->items[items[k]].key, *mark = strstr(key, " (");
+    const size_t length = mark ? (size_t)(mark - key) : strlen(key);
+    int before = 0;
+    for (int32_t i = 0; i < k; i++) {
+        const char *other = axes->items[items[i]].key;
+        before += strncmp(other, key, length) == 0 && (!other[length] || other[length] == ' ');
+    }
+    if (mark && before != strtol(mark + 2, NULL, 10) - 1) {
+        return tn_fail(TN_UNSUPPORTED,
+                       "formula: an operator is given a value that has the second dimension called %.*s without the "
+                       "first; give it another name in the contract",
+                       (int)length, key);
+    }
+    tni_text_add(text, "%.*s", (int)length, key);
+    return TN_OK;
+}
+
 static tn_status print_shape(const tni_fused_step *x, tni_text *text, tni_extent e) {
     const tni_axes *axes = &x->s->f->axes;
     const char *before = "";
@@ -61,11 +81,16 @@ static tn_status print_shape(const tni_fused_step *x, tni_text *text, tni_extent
         print_packs(x, text, e.full);
         return TN_OK;
     }
+    int32_t items[TN_MAX_RANK];
+    const int32_t n = tni_items_in_order(axes, e.full, items);
     tni_text_add(text, "[");
-    for (int k = 0; k < TN_MAX_RANK; k++) {
-        if (!(e.full >> k & 1)) continue;
-        tni_text_add(text, "%s%s", before, axes->items[k].key);
-        before = ", ";
+    for (int32_t k = 0; k < n; k++, before = ", ") {
+        tni_text_add(text, "%s", before);
+        if (items[k] < axes->n_own) {
+            TN_TRY(print_dim(axes, items, k, text));
+        } else {
+            tni_size_print(text, x->s->f->contract, &axes->items[items[k]].size);
+        }
     }
     tni_text_add(text, "]");
     return TN_OK;
@@ -101,7 +126,7 @@ static void mark_values(tni_fused_step *x) {
     for (int32_t i = s->g->n - 1; i >= 0; i--) {
         const tni_gnode *n = &s->g->nodes[i];
         if (!x->value[i] || tni_is_there(s, i, x->level)) continue;
-        for (int k = 0; k < 3 && n->arg[k] >= 0; k++) x->value[n->arg[k]] = true;
+        for (int k = 0; k < TNI_NODE_ARGS && n->arg[k] >= 0; k++) x->value[n->arg[k]] = true;
     }
     for (int32_t i = 0; i < s->g->n; i++) {
         const int op = s->g->nodes[i].op;
@@ -203,7 +228,7 @@ static void print_declared(tni_fused_step *x) {
 }
 
 /* name<types>(inputs, attributes) -> outputs */
-static tn_status print_signature(tni_fused_step *x, tni_text *text) {
+static tn_status print_arguments(tni_fused_step *x, tni_text *text) {
     const tni_splitter *s = x->s;
     for (int32_t i = 0; i < s->f->contract->n_inputs; i++) {
         TN_TRY(check_count(x));
@@ -233,6 +258,59 @@ static tn_status print_signature(tni_fused_step *x, tni_text *text) {
     return text->failed ? TN_NO_MEMORY : TN_OK;
 }
 
+/* Does the contract have the dimensions that a size is made of? */
+static bool has_size(const tni_fused_step *x, const tni_contract *c, const tni_size *size) {
+    for (int32_t i = 0; i < size->n; i++) {
+        bool known = size->ref[i] >= TNI_SIZE_ATTR;
+        for (int d = 0; d < c->n_dims && !known; d++) {
+            known = strcmp(c->dims[d], x->s->f->contract->dims[size->ref[i]]) == 0;
+        }
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* And those of all parts that it takes? */
+static bool has_sizes(const tni_fused_step *x, const tni_contract *c) {
+    const tni_splitter *s = x->s;
+    for (int32_t i = 0; i < s->g->n; i++) {
+        const tni_gnode *n = &s->g->nodes[i];
+        if (!x->value[i] || !tni_is_part(n->op) || tni_is_there(s, i, x->level)) continue;
+        const tni_window *window = &s->g->windows[n->kind];
+        if (!has_size(x, c, &window->begin)) return false;
+        for (int side = 0; side < 2; side++) {
+            const int32_t item = side ? window->to : window->from;
+            if (item >= 0 && !has_size(x, c, &s->f->axes.items[item].size)) return false;
+        }
+    }
+    return true;
+}
+
+static void begin_again(tni_fused_step *x) {
+    x->types.length = x->in.length = x->out.length = 0;
+    x->n_types = x->n_packs = 0;
+    x->bound = x->maybe = 0;
+    x->step->n_in = x->step->n_out = x->step->n_own = 0;
+}
+
+/* What it is given may not tell every dimension: inputs of the formula that do are taken as well. */
+static tn_status print_signature(tni_fused_step *x, tni_text *text) {
+    const tni_contract *whole = x->s->f->contract;
+    for (int32_t i = 0;; i++) {
+        tni_contract *c = NULL;
+        text->length = 0;
+        begin_again(x);
+        TN_TRY(print_arguments(x, text));
+        const tn_status status = tni_contract_parse(text->data, &c);
+        const bool whole_one = status == TN_OK && has_sizes(x, c);
+        tni_contract_free(c);
+        if (whole_one) return TN_OK;
+        while (i < whole->n_inputs && (x->input[i] || whole->inputs[i].optional || tni_is_seed(whole, i))) i++;
+        if (i >= whole->n_inputs) return status;
+        x->input[i] = true;
+    }
+}
+
 /* The nodes that it computes, over its own arguments. */
 static tn_status copy_nodes(const tni_fused_step *x, const tni_contract *c, int32_t *map, tni_graph *to) {
     const tni_splitter *s = x->s;
@@ -244,13 +322,13 @@ static tn_status copy_nodes(const tni_fused_step *x, const tni_contract *c, int3
             name_tensor(s, s->tensor[i], name);
             node.op = TNI_P_INPUT;
             node.ref = tni_input_named(c, name);
-            for (int k = 0; k < 3; k++) node.arg[k] = -1;
+            for (int k = 0; k < TNI_NODE_ARGS; k++) node.arg[k] = -1;
         } else if (node.op == TNI_P_INPUT || node.op == TNI_P_RAND || node.op == TNI_P_HAS) {
             node.ref = x->place[node.ref];
         } else if (node.op == TNI_P_ATTR || node.op == TNI_P_ATTR_IS || node.op == TNI_P_HAS_ATTR) {
             node.ref = tni_attr_named(c, s->f->contract->attrs[node.ref].name);
         }
-        for (int k = 0; k < 3 && node.arg[k] >= 0; k++) node.arg[k] = map[node.arg[k]];
+        for (int k = 0; k < TNI_NODE_ARGS && node.arg[k] >= 0; k++) node.arg[k] = map[node.arg[k]];
         map[i] = tni_node_as_is(to, &node);
     }
     return to->status;
@@ -267,6 +345,7 @@ static tn_status print_statements(const tni_fused_step *x, tni_text *text) {
     tni_graph_init(&g, s->g->fast);
     memcpy(g.items, s->g->items, sizeof g.items);
     g.n_items = s->g->n_items;
+    g.windows = s->g->windows;
     g.tail_pack = s->g->tail_pack;
     /* The arguments of this part may have another dimension last. */
     const tni_axes *axes = &s->f->axes;

@@ -31,7 +31,7 @@ typedef struct calling {
     tn_tensor in[TNI_MAX_ARGS], out[TNI_MAX_ARGS];
     const tn_tensor *in_at[TNI_MAX_ARGS];
     tn_tensor *out_at[TNI_MAX_ARGS];
-    tn_attr attrs[2 * TNI_MAX_ARGS];
+    tn_attr attrs[3 * TNI_MAX_ARGS];
 } calling;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
@@ -73,6 +73,12 @@ static void set_attrs(const tni_prepared *p, const tn_call *call, const tni_call
         made->attrs[n++] = axis == TNI_ALL_SIZES
                                ? tn_attr_ints(step->sizes[k].attr, of.shape, of.ndim)
                                : tn_attr_int(step->sizes[k].attr, of.shape[axis < 0 ? of.ndim + axis : axis]);
+    }
+    for (int32_t k = 0; k < step->n_out; k++) { /* `?` outputs are made when somebody takes them */
+        const tni_contract *called = step->op->contract;
+        const int32_t want = called->outputs[k].want_attr;
+        const bool wanted = step->out[k] >= 0 && p->tensors[step->out[k]].needed;
+        if (want >= 0) made->attrs[n++] = tn_attr_bool(called->attrs[want].name, wanted);
     }
     made->args.attrs = made->attrs;
     made->args.n_attrs = n;

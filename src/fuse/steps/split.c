@@ -14,14 +14,14 @@
 static void mark(tni_splitter *s) {
     for (int32_t k = 0; k < s->f->n_outputs; k++) s->needed[s->f->outputs[k].node] = true;
     for (int32_t i = s->g->n - 1; i >= 0; i--) {
-        for (int k = 0; k < 3 && s->needed[i] && s->g->nodes[i].arg[k] >= 0; k++)
+        for (int k = 0; k < TNI_NODE_ARGS && s->needed[i] && s->g->nodes[i].arg[k] >= 0; k++)
             s->needed[s->g->nodes[i].arg[k]] = true;
     }
     for (int32_t i = 0; i < s->g->n; i++) {
         const tni_gnode *n = &s->g->nodes[i];
         const bool calls = n->op == TNI_P_CALL;
         s->tensor[i] = n->op == TNI_P_INPUT ? n->ref : -1;
-        for (int k = 0; k < 3 && s->needed[i] && n->arg[k] >= 0; k++) {
+        for (int k = 0; k < TNI_NODE_ARGS && s->needed[i] && n->arg[k] >= 0; k++) {
             const int32_t behind = s->level[n->arg[k]] + calls;
             if (behind > s->level[i]) s->level[i] = behind;
             s->stored[n->arg[k]] |= calls;
@@ -86,7 +86,7 @@ static uint64_t dims_for(const tni_splitter *s, int32_t node, int32_t level) {
         const tni_gnode *n = &s->g->nodes[i];
         if (!value[i]) continue;
         has |= n->extent.full | n->extent.row;
-        for (int k = 0; k < 3 && n->arg[k] >= 0 && !tni_is_there(s, i, level); k++) value[n->arg[k]] = true;
+        for (int k = 0; k < TNI_NODE_ARGS && n->arg[k] >= 0 && !tni_is_there(s, i, level); k++) value[n->arg[k]] = true;
     }
     return has;
 }
