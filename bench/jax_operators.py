@@ -43,9 +43,9 @@ from tenon.jax._types import DTYPES
 State = tuple[Any, ...]  # those that an operator updates
 
 SIZES: dict[str, Mapping[str, Shape]] = {  # of x, by its form in bench/peers.py
-    "cuda": {"rows": (16384, 8192), "images": (128, 256, 64, 64)},
-    "cpu": {"rows": (512, 1024), "images": (8, 64, 32, 32)},
-    "small": {"rows": (4, 64), "images": (2, 4, 3, 3)},
+    "cuda": {"rows": (16384, 8192), "features": (8192, 1024), "images": (128, 256, 64, 64)},
+    "cpu": {"rows": (512, 1024), "features": (256, 256), "images": (8, 64, 32, 32)},
+    "small": {"rows": (4, 64), "features": (4, 64), "images": (2, 4, 3, 3)},
 }
 TURNS = {"speed": (7, 0.01), "calls": (15, 0.003), "programs": (9, 0.003)}  # how many, and seconds of each
 CALLS_OF = {"speed": 1, "calls": 1, "programs": 20}  # in a program

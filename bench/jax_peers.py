@@ -38,6 +38,8 @@ def array(kind: str, shape: Shape, dtype: Any, key: Array) -> Any:
         "state of rows": lambda: jax.random.uniform(key, shape[:-1], f32),
         "state of columns": lambda: jax.random.uniform(key, shape[-1:], f32),
         "row": lambda: jax.random.normal(key, shape[-1:], dtype),
+        "column": lambda: jax.random.normal(key, shape[:1], dtype),
+        "weight": lambda: jax.random.normal(key, (shape[-1], shape[-1]), dtype),
         "channel": lambda: jax.random.uniform(key, shape[1:2], f32, 0.5, 1.5),
         "slope": lambda: jax.random.uniform(key, shape[1:2], dtype),
         "mean": lambda: jnp.zeros(shape[1], f32),
@@ -231,6 +233,11 @@ def clip_grad_norm(g: list[Array], max_norm: Array) -> tuple[Array, list[Array]]
     return norm, [(a * factor).astype(a.dtype) for a in g]
 
 
+def gated(h: Array) -> Array:
+    gate, up = jnp.split(h, 2, -1)
+    return jax.nn.silu(gate) * up
+
+
 def segment_sum_offsets(x: Array, offsets: Array) -> Array:
     ids = jnp.searchsorted(offsets, jnp.arange(x.shape[0]), side="right") - 1
     return jax.ops.segment_sum(x, ids, offsets.shape[0] - 1)
@@ -260,6 +267,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "one_hot": lambda index: jax.nn.one_hot(index, SEGMENTS, dtype=jnp.int32),
     "select": jnp.where,
     "rope": rope,
+    "linear": lambda x, w, b: x @ w.T + b,
+    "gated_linear": lambda x, w: gated(x @ w.T),
+    "gated": lambda h: gated(h),
+    "matmul": jnp.matmul,
+    "matvec": jnp.matmul,
+    "vecmat": jnp.matmul,
+    "outer_product": lambda x, y: x[:, None] * y[None],
     "sum": lambda x: jnp.sum(x, -1),
     "log_softmax": jax.nn.log_softmax,
     "logsumexp": lambda x: jax.nn.logsumexp(x, -1),

@@ -43,7 +43,7 @@ SEGMENTS = 64  # of what is summed up by segments
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # An input is of a kind, by which it follows from the shape and type of x; [kind] is a list of such tensors.
-LEAVES = {"x", "flat", "positive", "row", "channel", "slope"}
+LEAVES = {"x", "flat", "positive", "row", "column", "weight", "channel", "slope"}
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -66,6 +66,8 @@ def tensor(kind: str, shape: Shape, dtype: torch.dtype, device: str) -> Any:
         "state of rows": lambda: torch.rand(*shape[:-1], **acc),
         "state of columns": lambda: torch.rand(shape[-1], **acc),
         "row": lambda: torch.randn(shape[-1], **here),
+        "column": lambda: torch.randn(shape[0], **here),
+        "weight": lambda: torch.randn(shape[-1], shape[-1], **here),
         "channel": lambda: torch.rand(shape[1], **acc) + 0.5,
         "slope": lambda: torch.rand(shape[1], **here),
         "mean": lambda: torch.zeros(shape[1], device=device),
@@ -452,6 +454,38 @@ def one_hot(index: Tensor, classes: int, type: torch.dtype = torch.int64) -> Ten
     return F.one_hot(index.long(), classes).to(type)
 
 
+def linear(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    residual: Tensor | None = None,
+    act: str = "none",
+    want_z: bool = False,
+) -> Tensor:
+    y = F.linear(x, w, b)
+    y = y if residual is None else y + residual
+    return y if act == "none" else getattr(F, act)(y)
+
+
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "none": lambda gate: gate,
+}
+
+
+def gated_halves(h: Tensor, act: str = "silu") -> Tensor:
+    gate, up = h.chunk(2, -1)
+    return GATES[act](gate) * up
+
+
+def contraction(sums: str) -> Callable[..., Tensor]:
+    return lambda *tensors: torch.einsum(sums, *tensors)
+
+
 OPERATORS: dict[str, Peer] = {
     "softmax": Peer(softmax, usual=lambda x: torch.softmax(x, -1)),
     "layer_norm": Peer(
@@ -480,6 +514,19 @@ OPERATORS: dict[str, Peer] = {
     "one_hot": Peer(one_hot, "index:segment", lambda index: F.one_hot(index, SEGMENTS), {"classes": 64}),
     "select": Peer(torch.where, "cond:choice, a:x, b:x"),
     "rope": Peer(rope, "x, cos:angles, sin:angles"),
+    # products
+    "linear": Peer(linear, "x, w:weight, b:row", F.linear, form="features"),
+    "gated_linear": Peer(
+        lambda x, w, act="silu": gated_halves(F.linear(x, w), act),
+        "x, w:weight",
+        lambda x, w: gated_halves(F.linear(x, w)),
+        form="features",
+    ),
+    "gated": Peer(gated_halves, "h:x", lambda h: gated_halves(h), form="features"),
+    "matmul": Peer(lambda a, b, alpha=1.0: alpha * torch.matmul(a, b), "a:x, b:weight", torch.matmul, form="features"),
+    "matvec": Peer(contraction("...mk,...k->...m"), "a:x, x:row", torch.mv, form="features"),
+    "vecmat": Peer(contraction("...m,...mk->...k"), "x:column, a:x", torch.matmul, form="features"),
+    "outer_product": Peer(contraction("...m,...n->...mn"), "x:column, y:row", torch.outer, form="features"),
     "sum": Peer(summed, usual=lambda x: torch.sum(x, -1), attrs={"axes": [-1]}),
     # reductions
     "log_softmax": Peer(lambda x, axis: torch.log_softmax(x, axis), usual=lambda x: torch.log_softmax(x, -1)),
@@ -742,6 +789,7 @@ MODULES: dict[str, Module] = {
     "BatchNorm2d": batch_norm_module("images"),
     "BatchNorm3d": batch_norm_module("volumes"),
     "Dropout": Module(random=True),
+    "Linear": Module(lambda shape: {"in_features": shape[-1], "out_features": shape[-1]}, form="features"),
     "Embedding": Module(lambda shape: {"num_embeddings": shape[0], "embedding_dim": shape[-1]}, "index:place"),
     "ScaleBiasReLU": Module(lambda shape: {"shape": shape[-1]}, theirs=lambda shape: ScaleBiasReLU(shape)),
     "GatedMLP": Module(

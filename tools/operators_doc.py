@@ -20,6 +20,7 @@ FAMILIES = {
     "softmax": "Softmax",
     "norm": "Normalisation",
     "normalisation": "Normalisation",
+    "gemm": "Products",
     "rope": "Rotary embedding",
     "loss": "Losses",
     "losses": "Losses",
@@ -41,6 +42,13 @@ FAMILIES = {
 # What people would otherwise call, or write.
 IN_PLACE_OF = {
     "softmax": "`F.softmax`, `jax.nn.softmax`, `tf.nn.softmax`; with mask and scale, three to four calls",
+    "linear": "`F.linear`, `flax.nnx.Linear`, `keras.layers.Dense`; with residual and activation, three calls",
+    "matmul": "`torch.matmul`, `jnp.matmul`, `tf.matmul`",
+    "matvec": "`torch.mv`, `jnp.matvec`, `tf.linalg.matvec`",
+    "vecmat": "`torch.matmul`, `jnp.vecmat`",
+    "outer_product": "`torch.outer`, `jnp.outer`",
+    "gated_linear": "`F.silu(g) * u` of the halves of `F.linear(x, w)`",
+    "gated": "`F.silu(g) * u` of the halves of a tensor",
     "layer_norm": "`F.layer_norm`, `flax.linen.LayerNorm`, `keras.layers.LayerNormalization`",
     "cross_entropy": "`F.cross_entropy`, `optax.softmax_cross_entropy_with_integer_labels`, "
     "`tf.nn.sparse_softmax_cross_entropy_with_logits`",

@@ -33,7 +33,7 @@ def written(framework: str) -> set[str]:
     """The functions that stand in a Python file of the framework's own, with the parameters that people know there."""
     paths = [
         ROOT / "python" / "tenon" / framework / name
-        for name in ("_cumulative.py", "_functional.py", "_losses.py", "_reductions.py")
+        for name in ("_cumulative.py", "_functional.py", "_losses.py", "_products.py", "_reductions.py")
     ]
     nodes = [node for path in paths if path.is_file() for node in ast.parse(path.read_text()).body]
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}

@@ -47,6 +47,11 @@ _COMMON = {
     "one_hot": Spelling(order=("index", "classes"), names={"index": "x", "classes": "num_classes", "type": "dtype"}),
     "segment_sum": Spelling(names={"x": "data", "ids": "segment_ids", "segments": "num_segments"}),
     "concat": Spelling(names={"xs": "arrays"}),
+    # What NumPy's matmul and its like have behind the operands is given by name.
+    "linear": Spelling(order=("x", "w", "b")),
+    "matmul": Spelling(order=("a", "b")),
+    "matvec": Spelling(names={"a": "x1", "x": "x2"}),
+    "vecmat": Spelling(names={"x": "x1", "a": "x2"}),
     "triu": Spelling(names={"diagonal": "k"}),
     "tril": Spelling(names={"diagonal": "k"}),
     # Others pad all dimensions from the first on, and repeat element by element. What ours do is given by name, and
@@ -95,6 +100,11 @@ class TorchFunction(Writing):
         **_all(Spelling(names={**_INPUT, "axes": "dim"}), "sum", "mean", "max", "min", "prod", "logsumexp"),
         **_all(Spelling(names={**_INPUT, "axes": "dim"}), "var", "std", "norm", "any", "all", "argmax", "argmin"),
         "top_k": Spelling(names=_INPUT),
+        "linear": Spelling(names={**_INPUT, "w": "weight", "b": "bias"}),
+        "matmul": Spelling(names={"a": "input", "b": "other"}),
+        "matvec": Spelling(names={"a": "input", "x": "vec"}),
+        "vecmat": Spelling(names={"x": "vec", "a": "mat"}),
+        "outer_product": Spelling(names={**_INPUT, "y": "vec2"}),
         "histogram": Spelling(names={**_INPUT, "low": "min", "high": "max"}),
         **_all(Spelling(names={**_INPUT, "axis": "dim"}), "gather", "index_select", "scatter_add"),
         "embedding": Spelling(names={"index": "input", "table": "weight"}),

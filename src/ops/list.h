@@ -22,6 +22,9 @@
     X(gather)           \
     X(segment_sum)      \
     X(one_hot)          \
+    X(linear)           \
+    X(matmul)           \
+    X(gated_linear)     \
     X(arithmetic)       \
     X(activations)      \
     X(gates)            \

@@ -35,7 +35,8 @@ def test_positional_order_and_defaults(pair: Namesake) -> None:
 @pytest.mark.parametrize("pair", [p for p in PAIRS if isinstance(p.theirs, np.ufunc)], ids=str)
 def test_ufuncs(pair: Namesake) -> None:
     """Inputs in their order, which `out` may follow by position; here it is a keyword."""
-    arrays = [np.full(3, 1.5), np.full(3, 2.0)][: pair.theirs.nin]
+    ranks = {"matmul": (2, 2), "matvec": (2, 1), "vecmat": (1, 2)}.get(pair.name, (1, 1))
+    arrays = [np.full((3,) * rank, value) for rank, value in zip(ranks, (1.5, 2.0), strict=True)][: pair.theirs.nin]
     given = [arrays[0], 2.0] if pair.name == "pow" else arrays  # its exponent is an attribute
     np.testing.assert_allclose(pair.ours(*given), pair.theirs(*given), rtol=1e-14)
     with pytest.raises(TypeError):

@@ -2,6 +2,7 @@
  * names, the order and the kinds of its contract, and every operator with kernels for the GPU, which are in a file of
  * their own, has such a list. */
 #include "core/table/table.h"
+#include "ops/gemm/gemm.h"
 #include "ops/histogram/histogram.h"
 #include "ops/index/embedding.h"
 #include "ops/index/gather.h"
@@ -50,6 +51,14 @@ static const arguments lists[] = {
     ROW(sum_grad, SUM_GRAD_ARGUMENTS),
     ROW(batch_norm, BATCH_NORM_ARGUMENTS),
     ROW(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS),
+    ROW(linear, LINEAR_ARGUMENTS),
+    ROW(linear_grad, LINEAR_GRAD_ARGUMENTS),
+    ROW(gated_linear, GATED_LINEAR_ARGUMENTS),
+    ROW(matmul, MATMUL_ARGUMENTS),
+    ROW(matmul_a_grad, MATMUL_A_GRAD_ARGUMENTS),
+    ROW(matmul_b_grad, MATMUL_B_GRAD_ARGUMENTS),
+    ROW(matvec, MATVEC_ARGUMENTS),
+    ROW(vecmat, VECMAT_ARGUMENTS),
     ROW(rope, ROPE_ARGUMENTS),
     ROW(rope_grad, ROPE_GRAD_ARGUMENTS),
     ROW(sort, SORT_ARGUMENTS),

@@ -68,7 +68,7 @@ def theirs(name: str) -> list[dict[str, bool]]:
     except ValueError:  # a function of C: its schemas say it, and those of TorchScript's own begin otherwise
         schemas: Any = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
         known = [{a.name: not a.kwarg_only for a in schema.arguments} for schema in schemas]
-        firsts = ("self", "x1", "tensors")
+        firsts = ("self", "x1", "tensors", "input")
         # What they call self is input in Python.
         return [{"input" if n == "self" else n: p for n, p in k.items()} for k in known if next(iter(k)) in firsts]
 

@@ -17,6 +17,8 @@ SAME = {
     "x": {"x", "a", "x1", "m", "array", "features", "logits", "input"},
     "logits": {"logits", "x"},
     "y": {"y", "x2"},
+    "a": {"a", "x1"},
+    "b": {"b", "x2"},
     "exponent": {"y", "x2"},
     "where": {"where", "mask"},
     "negative_slope": {"negative_slope", "alpha"},

@@ -202,7 +202,8 @@ def keras_module(name: str) -> Any:
     for one, value in list(vars(module).items()):
         if isinstance(value, type) and one in ours and value.__module__.startswith("keras."):
             setattr(module, one, ours[one])
-    functions = [n for n in tn.ops() if hasattr(keras.activations, n)]
+    # Keras calls the identity `linear`.
+    functions = [n for n in tn.ops() if hasattr(keras.activations, n) and n != "linear"]
     for one, mine, names in (("layers", layers, LAYERS), ("losses", layers, LAYERS), ("activations", tn, functions)):
         if hasattr(module, one) and not isinstance(getattr(module, one), Mixed):
             setattr(module, one, Mixed(getattr(module, one), mine, names))

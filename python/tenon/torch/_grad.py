@@ -259,7 +259,7 @@ class _Writer:
             self.taken.add((statement, given_up))
             function = f"({function} if ctx.hooked or _keeps_graph() else _over_{given_up}_{called.name})"
         lines = [f"{', '.join(targets)} = {function}({', '.join(arguments)})"]
-        again = [t for t in targets if t in done]
+        again = [t for t in targets if t in done and t != "_"]
         if again:  # a second statement for the same input adds to the first
             lines = [f"_r_{t} = {t}" for t in again] + lines
             lines += [f"{t} = {t} if _r_{t} is None else _r_{t} + {t}" for t in again]

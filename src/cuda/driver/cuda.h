@@ -92,8 +92,9 @@ tn_status tni_cuda_global(const tn_call *call, const void *image, size_t bytes, 
 
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
 
-/* This GPU runs code of `unit` for sm_90 or later: with clusters, bulk copies and programmatic launches. */
-bool tni_cuda_has_90(const tn_call *call, const char *unit);
+/* This GPU runs code of `unit` for sm_<arch> or later: 90 has clusters, bulk copies and programmatic launches, 80 has
+ * asynchronous copies and matrices of bf16. */
+bool tni_cuda_has(const tn_call *call, const char *unit, int arch);
 
 /* As tn_cuda_find, for kernel `name` (printf-style) of file `unit`, which the build embedded. It lets the kernel use
  * l->shared bytes and l->cluster blocks, which are set before. */

@@ -112,7 +112,10 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuLaunchKernelEx, 11060, (const cu_config *config, cu_function function, void **arguments, void **extra))       \
     X(cuDevicePrimaryCtxGetState, 7000, (int device, unsigned *flags, int *active))                                   \
     X(cuDeviceGetPCIBusId, 4010, (char *text, int length, int device))                                                \
-    X(cuCtxSetCurrent, 4000, (cu_context context))
+    X(cuCtxSetCurrent, 4000, (cu_context context))                                                                    \
+    X(cuTensorMapEncodeTiled, 12000,                                                                                  \
+      (void *map, int type, uint32_t dims, void *data, const uint64_t *size, const uint64_t *strides,                 \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
 
 typedef struct tni_cuda_api {
 #define TNI_CUDA_FIELD(name, version, arguments) int(*name) arguments;

@@ -113,11 +113,11 @@ tn_status tn_cuda_failed(const tn_call *call, const char *what, int error) {
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-bool tni_cuda_has_90(const tn_call *call, const char *unit) {
+bool tni_cuda_has(const tn_call *call, const char *unit, int arch) {
     const tn_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->major < 9) return false;
+    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->major * 10 + gpu->minor < arch) return false;
     const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
-    return image && image->arch >= 90; /* else code for older GPUs */
+    return image && image->arch >= arch; /* else code for older GPUs */
 }
 
 /* All that a block can have: the limit belongs to the kernel, which other calls launch with more or less. */

@@ -19,7 +19,7 @@ static tni_row_piece piece_of(tn_type type, int64_t n) {
 
 int tni_row_clustered(const tn_call *call, const char *unit) {
     const tn_gpu *gpu;
-    if (!tni_cuda_has_90(call, unit) || tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
+    if (!tni_cuda_has(call, unit, 90) || tn_cuda_gpu(call, &gpu) != TN_OK) return 1;
     return gpu->major <= 10 ? TNI_ROW_CLUSTER : TNI_ROW_CLUSTER / 2;
 }
 

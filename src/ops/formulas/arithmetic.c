@@ -1,5 +1,5 @@
 /* Arithmetic: element by element, and what BLAS has of whole tensors. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 static const tn_sample unary[] = {
     {"s=[7]"}, {"s=[4, 33]"}, {"s=[0, 5]"}, {"s=[]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true}, {0}};

@@ -1,5 +1,5 @@
 /* Gated linear units: one half of a layer's output decides how much of the other passes. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 static const tn_sample pairs[] = {
     {"s=[7]"}, {"s=[4, 33]"}, {"s=[0, 5]"}, {"s=[5000]"}, {"s=[4096, 4096]", .bench = true}, {0}};

@@ -1,6 +1,6 @@
 /* Losses of two tensors of one shape, and cosine_similarity; cross_entropy of class indices, which has kernels of its
  * own, is in src/ops/loss. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 #define LOSS(name, more) #name "(x: T[*s], target: T[*s], reduction: 'mean'|'sum' = 'mean'" more ") -> loss: acc(T)[]"
 #define REDUCED "loss = mean(t) if reduction == 'mean' else sum(t)"

@@ -1,5 +1,5 @@
 /* Normalisations that are formulas; layer_norm and batch_norm, which have kernels of their own, are in src/ops/norm. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 /* y of x, less its mean and over its root mean square, both along `axes`. */
 #define NORMALISE(axes)                                                       \

@@ -1,5 +1,5 @@
 /* Steps of optimisers, in place: of a tensor, and of lists of them in few launches. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 #define SGD \
     "lr: acc(T)[], momentum: float = 0.9, dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = false"

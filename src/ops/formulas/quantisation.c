@@ -1,5 +1,5 @@
 /* Quantisation to 8-bit integers: per tensor or per channel, by the shape of scale. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 static const tn_sample quantized[] = {{"s=[7] scale=[] scale>0"},
                                       {"s=[4, 33] scale=[4, 1] scale>0 zero=[4, 1] zero<10"},

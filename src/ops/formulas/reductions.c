@@ -1,5 +1,5 @@
 /* Reductions along any axes, which are formulas; sum, which has kernels of its own, is in src/ops/reduce. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 #define REDUCTION(name, types, more, type) \
 #name types "(x: T[*s], axes: axes = [], keepdim: bool = false" more ") -> y: " type "[reduce(*s, axes, keepdim)]"

@@ -1,5 +1,5 @@
 /* What stands between a layer and the residual stream: dropout, bias, scale. */
-#include "family.h"
+#include "ops/formula_row.h"
 
 const tn_op tni_ops_residual[] = {
     FORMULA("dropout(x: T[*s], seed: i64[2], p: float = 0.5) -> y: T[*s] where p >= 0, p <= 1",

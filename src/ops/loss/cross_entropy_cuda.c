@@ -170,7 +170,7 @@ static tn_status find_clusters(const tn_call *call, tn_type type, const held_pla
     s->first = (tn_launch){.block = (uint32_t)plan->threads,
                            .cluster = (uint32_t)plan->cluster,
                            .shared = s->fetched ? (uint32_t)(plan->split * size + 16) : 0,
-                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, UNIT)};
+                           .programmatic = s->divisor.grid && tni_cuda_has(call, UNIT, 90)};
     TN_TRY(tni_cuda_find(call, &s->first, UNIT, "cross_entropy_cluster_%c%d_%s", plan->piece, plan->words,
                          tn_type_name(type)));
     if (tn_cuda_occupancy(call, &s->first, &at_once) != TN_OK || at_once <= 0) return find_split(call, type, s);
@@ -187,7 +187,7 @@ static tn_status find_held(const tn_call *call, tn_type type, bool reduced, cons
     s->p.row_shift = s->p.block_rows > 1 ? __builtin_ctz((unsigned)plan->threads) : 16;
     s->first = (tn_launch){.grid = (uint32_t)ceil_div(count, s->p.block_rows),
                            .block = (uint32_t)(s->p.block_rows * plan->threads),
-                           .programmatic = s->divisor.grid && tni_cuda_has_90(call, UNIT)};
+                           .programmatic = s->divisor.grid && tni_cuda_has(call, UNIT, 90)};
     if (alone) s->divisor.grid = s->total.grid = 0;
     return tni_cuda_find(call, &s->first, UNIT, "cross_entropy_%s_%c%d_%s", alone ? "alone" : "held", plan->piece,
                          plan->words, tn_type_name(type));
@@ -208,7 +208,7 @@ static tn_status find_sums(const tn_call *call, tn_type type, forward_state *s) 
     s->p.part_rows = ceil_div(count, parts);
     s->divisor = s->total = (tn_launch){
         .grid = (uint32_t)parts, .block = CROSS_ENTROPY_BLOCK, .cluster = (uint32_t)parts};
-    s->total.programmatic = count > 0 && tni_cuda_has_90(call, UNIT);
+    s->total.programmatic = count > 0 && tni_cuda_has(call, UNIT, 90);
     if (!s->p.gx || s->p.reduction != REDUCE_MEAN) s->divisor.grid = 0;
     TN_TRY(tni_cuda_find(call, &s->divisor, UNIT, "cross_entropy_divisor"));
     return tni_cuda_find(call, &s->total, UNIT, "cross_entropy_total_%s", type == TN_F64 ? "f64" : "f32");

@@ -177,7 +177,7 @@ static void divide(bn_plan *plan, const tn_call *call, const tn_view *x, directi
     plan->end.grid = (uint32_t)ceil_div(p->c, TNI_BN_END_LANES);
     plan->write.grid = (uint32_t)((plan->rows ? p->write_tiles : p->c) * p->n_blocks);
     plan->sums.block = plan->end.block = TNI_BN_THREADS;
-    plan->has_90 = tni_cuda_has_90(call, call->name);
+    plan->has_90 = tni_cuda_has(call, call->name, 90);
     plan->end.programmatic = plan->write.programmatic = plan->has_90;
 }
 

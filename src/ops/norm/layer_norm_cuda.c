@@ -252,7 +252,7 @@ static tn_status find_grad_ring(const tn_call *call, const layer_norm_grad_args 
     TN_TRY(tn_cuda_gpu(call, &gpu));
     if (!threads || !is_plain(a->gamma, type) || !a->dx || !wants_sums(a)) return TN_OK;
     if (!is_vector(rows, LAYER_NORM_GRAD_MEAN) || !is_vector(rows, LAYER_NORM_GRAD_RSTD)) return TN_OK;
-    if (!tni_rows_dense(rows, 3) || !tni_cuda_has_90(call, call->name)) return TN_OK;
+    if (!tni_rows_dense(rows, 3) || !tni_cuda_has(call, call->name, 90)) return TN_OK;
     const int64_t stage = 2 * round_up(rows->n * (int64_t)tn_type_size(type), 128);
     const int64_t blocks = TNI_ROW_BLOCK / threads, room = gpu->shared_per_sm - blocks * OTHER_SHARED;
     const int64_t bytes = min(each <= 16 ? LAYER_NORM_RING_BYTES : LAYER_NORM_RING_LONG, room);
@@ -307,7 +307,7 @@ static tn_status fill_grad(const tn_call *call, void *state) {
     if (!wants_sums(&a)) return TN_OK;
     s->add.grid = (uint32_t)ceil_div(rows.n, LAYER_NORM_ADD_COLUMNS);
     s->add.block = LAYER_NORM_ADD_COLUMNS * LAYER_NORM_ADD_WAYS;
-    s->add.programmatic = tni_cuda_has_90(call, call->name);
+    s->add.programmatic = tni_cuda_has(call, call->name, 90);
     return tni_cuda_find(call, &s->add, call->name, "layer_norm_grad_add_%s", a.x->type == TN_F64 ? "f64" : "f32");
 }
 

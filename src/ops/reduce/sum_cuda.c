@@ -95,7 +95,7 @@ static shapes shapes_of(const tn_call *call) {
     const tn_view *views[] = {x, &spread};
     shapes s = {.all = tni_rows_of(views, 2, -1), .n = 1, .step = 1, .outputs = tn_count(y)};
     s.size = (int)tn_type_size(x->type);
-    s.has_90 = tni_cuda_has_90(call, "sum_rows");
+    s.has_90 = tni_cuda_has(call, "sum_rows", 90);
     s.terms = tni_sum_dims(&s.all, true).count;
     s.by_rows = s.all.n_dims == 0 || s.terms == 0 || s.all.strides[s.all.n_dims - 1][1] == 0;
     if (s.terms == 0) {
@@ -177,7 +177,7 @@ static tn_status plan_row_end(const tn_call *call, sum_plan *plan) {
     tn_launch *last = &plan->rows.last;
     last->grid = (uint32_t)(warp ? ceil_div(end->outputs, TNI_SUM_THREADS / 32) : end->outputs);
     last->block = TNI_SUM_THREADS;
-    last->programmatic = tni_cuda_has_90(call, "sum_rows");
+    last->programmatic = tni_cuda_has(call, "sum_rows", 90);
     return tni_cuda_find(call, last, "sum_rows", "sum_end_%s_%s", warp ? "warp" : "block", tn_type_name(type));
 }
 
@@ -358,7 +358,7 @@ static tn_status plan_columns(const tn_call *call, const shapes *s, const tn_gpu
     tn_launch *last = &plan->columns.last;
     last->grid = (uint32_t)ceil_div(s->outputs, TNI_SUM_END_LANES);
     last->block = TNI_SUM_END_LANES * TNI_SUM_CHAPTERS;
-    last->programmatic = tni_cuda_has_90(call, "sum_rows");
+    last->programmatic = tni_cuda_has(call, "sum_rows", 90);
     return tni_cuda_find(call, last, "sum_columns", "sum_end_columns_%s", tn_type_name(x->type));
 }
 

@@ -1,7 +1,7 @@
 /* A family of formulas is one file: an array of rows, which {0} ends, behind the samples that its rows share. Kernels
  * and gradients are derived from the formula (docs/formulas.md). */
-#ifndef TNI_FAMILY_H
-#define TNI_FAMILY_H
+#ifndef TNI_FORMULA_ROW_H
+#define TNI_FORMULA_ROW_H
 
 #include <tenon/op.h>
 

@@ -1,7 +1,8 @@
-/* Kernels of formulas on the CPU, to test what they do where there is no GPU: each thread of a block, or of a cluster
- * of blocks, is a coroutine that runs until it waits for the others. Shared memory is what the library has for its only
- * thread; blocks of a cluster take turns with it. This stands in for CUDA's own words, and for three files of
- * src/cuda/device: instructions.cuh, bulk.cuh and cluster.cuh, which find their guards defined. */
+/* Kernels on the CPU, to test what they do where there is no GPU: each thread of a block, or of a cluster of blocks, is
+ * a coroutine that runs until it waits for the others. Shared memory is what the library has for its only thread;
+ * blocks of a cluster take turns with it. This stands in for CUDA's own words, and for these files, which find their
+ * guards defined: instructions.cuh, async_copy.cuh, bulk.cuh and cluster.cuh of src/cuda/device, and matrix.cuh and
+ * warpgroup.cuh of src/cuda/products. */
 #include <link.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +10,11 @@
 #include <ucontext.h>
 
 #define TNI_CUDA_INSTRUCTIONS
+#define TNI_CUDA_ASYNC_COPY
 #define TNI_CUDA_BULK
 #define TNI_CUDA_CLUSTER
+#define TNI_CUDA_MATRIX
+#define TNI_CUDA_WARPGROUP
 
 namespace tn {
 typedef unsigned char u8;
@@ -36,7 +40,7 @@ using namespace tn;
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-static struct { u32 x; } threadIdx, blockIdx;
+static struct { u32 x; } threadIdx, blockIdx, gridDim;
 
 enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 16, TN_STACK = 65536 };
 static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
@@ -183,6 +187,7 @@ extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, 
     tn_arguments = arguments;
     tn_threads = block;
     tn_blocks = cluster > 1 ? cluster : 1;
+    gridDim.x = grid;
     tn_touched = 1;
     if (!dl_iterate_phdr(tn_find_shared, NULL)) abort();
     for (unsigned i = 0; i < tn_blocks; i++) {
@@ -356,6 +361,206 @@ static inline void bulk_fetch(void *to, const void *from, u32 bytes, u64 *barrie
 }
 static inline void bulk_wait(u64 *barrier, u32 phase) {
     while ((*barrier & 1) == phase) tn_yield();
+}
+
+/* Copies that a thread has asked for happen when it waits for them, and not before. */
+struct tn_copy {
+    void *to;
+    const void *from;
+    int bytes, group;
+};
+enum { TN_MOST_COPIES = 256 };
+static struct tn_copies {
+    tn_copy copies[TN_MOST_COPIES];
+    int count, group; /* that are under way; the group that comes next */
+} tn_all_copies[TN_MOST_THREADS];
+
+static inline void copy_some_async(words *to, const void *from, int bytes) {
+    tn_copies &c = tn_all_copies[threadIdx.x];
+    if (((size_t)to | (size_t)from) % 16 || bytes < 0 || bytes > 16 || c.count == TN_MOST_COPIES) abort();
+    c.copies[c.count++] = {to, from, bytes, c.group};
+}
+static inline void copy_async(words *to, const void *from, bool there) {
+    copy_some_async(to, from, there ? 16 : 0);
+}
+static inline void copy_commit() {
+    tn_all_copies[threadIdx.x].group++;
+}
+template <int GROUPS> static inline void copy_wait_for() {
+    tn_copies &c = tn_all_copies[threadIdx.x];
+    int left = 0;
+    for (int i = 0; i < c.count; i++) {
+        const tn_copy &one = c.copies[i];
+        if (one.group >= c.group - GROUPS) {
+            c.copies[left++] = one;
+            continue;
+        }
+        memset(one.to, 0, 16);
+        memcpy(one.to, one.from, (size_t)one.bytes);
+    }
+    c.count = left;
+}
+
+/* Matrices of a warp: each lane lays down what it has, and takes what its own results need. */
+#define TN_MATRIX true
+static struct {
+    const char *row;
+    u32 a[4], b[2];
+} tn_lanes[TN_MOST_THREADS];
+
+template <bool TURNED> static inline void load_matrices(const void *row, u32 (&made)[4]) {
+    const u32 lane = threadIdx.x % 32, first = threadIdx.x - lane;
+    if ((size_t)row % 16) abort();
+    tn_lanes[threadIdx.x].row = (const char *)row;
+    __syncthreads();
+    for (u32 i = 0; i < 4; i++) {
+        for (u32 half = 0; half < 2; half++) {
+            const u32 r = TURNED ? lane % 4 * 2 + half : lane / 4, c = TURNED ? lane / 4 : lane % 4 * 2 + half;
+            memcpy((char *)&made[i] + 2 * half, tn_lanes[first + 8 * i + r].row + 2 * c, 2);
+        }
+    }
+    __syncthreads();
+}
+
+/* Numbers (row, col) of a and b as their registers hold them. */
+static inline u16 tn_a_at(u32 first, int row, int col) {
+    const u32 *w = tn_lanes[first + row % 8 * 4 + col % 8 / 2].a;
+    return (u16)(w[row / 8 + col / 8 * 2] >> col % 2 * 16);
+}
+static inline u16 tn_b_at(u32 first, int row, int col) {
+    const u32 *w = tn_lanes[first + col * 4 + row % 8 / 2].b;
+    return (u16)(w[row / 8] >> row % 2 * 16);
+}
+template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const u32 (&a)[4], u32 b_low, u32 b_high) {
+    const u32 lane = threadIdx.x % 32, first = threadIdx.x - lane;
+    memcpy(tn_lanes[threadIdx.x].a, a, sizeof a);
+    tn_lanes[threadIdx.x].b[0] = b_low;
+    tn_lanes[threadIdx.x].b[1] = b_high;
+    __syncthreads();
+    for (int i = 0; i < 4; i++) {
+        const int row = (int)lane / 4 + i / 2 * 8, col = (int)lane % 4 * 2 + i % 2;
+        for (int l = 0; l < 16; l++) {
+            T x, y;
+            x.bits = tn_a_at(first, row, l);
+            y.bits = tn_b_at(first, l, col);
+            sums[i] += (f32)x * (f32)y;
+        }
+    }
+    __syncthreads();
+}
+
+/* ---- warpgroup.cuh: addresses are those in dynamic shared memory ------------------------------------------------- */
+
+#define TN_WARPGROUP true
+
+/* The test makes it: where the tensor begins, its sizes, its strides in bytes but for the first, numbers and lines of a
+ * box. Numbers have 16 bits. */
+struct alignas(64) tensor_map {
+    u64 words[16];
+};
+
+static inline u32 shared_address(const void *p) {
+    return (u32)((const char *)p - (const char *)dynamic_shared_128());
+}
+
+/* The lowest bit is the phase; then how many threads arrive, how many are still to come, and bytes. */
+struct tn_barrier {
+    u64 phase : 1, arrivals : 15, left : 15, bytes : 33;
+};
+static inline void tn_arrived(tn_barrier *b) {
+    if (b->left || b->bytes) return;
+    b->phase ^= 1;
+    b->left = b->arrivals;
+}
+static inline void barrier_prepare(u64 *barrier, u32 arrivals) {
+    *(tn_barrier *)barrier = {0, arrivals, arrivals, 0};
+}
+static inline void barriers_prepared() {
+}
+static inline void barrier_arrive(u64 *barrier) {
+    tn_barrier *b = (tn_barrier *)barrier;
+    if (!b->left) abort();
+    b->left--;
+    tn_arrived(b);
+}
+static inline void barrier_expect(u64 *barrier, u32 bytes) {
+    ((tn_barrier *)barrier)->bytes += bytes;
+    barrier_arrive(barrier);
+}
+static inline void barrier_wait(u64 *barrier, u32 parity) {
+    while (((tn_barrier *)barrier)->phase == parity) tn_yield();
+}
+
+/* Pieces of 16 bytes change places as the hardware has it: by the number of the line of 128 bytes. */
+static inline u32 tn_swizzled(u32 address) {
+    return address ^ (address >> 7 & 7) << 4;
+}
+static inline void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+    const u64 *w = map->words;
+    const u32 first = shared_address(to);
+    char *shared = (char *)dynamic_shared_128();
+    if (first % 1024) abort();
+    for (u32 line = 0; line < w[11]; line++) {
+        for (u32 i = 0; i < w[10]; i++) {
+            bool there = true;
+            u64 from = w[0] + 2 * ((u64)at[0] + i);
+            for (int d = 0; d < 5; d++) {
+                const u64 k = (u64)at[d] + (d == 0 ? i : d == 1 ? line : 0);
+                there = there && k < w[1 + d];
+                if (d) from += k * w[5 + d];
+            }
+            memset(shared + tn_swizzled(first + line * 128 + 2 * i), 0, 2);
+            if (there) memcpy(shared + tn_swizzled(first + line * 128 + 2 * i), (const void *)from, 2);
+        }
+    }
+    tn_barrier *b = (tn_barrier *)barrier;
+    if (b->bytes < w[10] * w[11] * 2) abort();
+    b->bytes -= w[10] * w[11] * 2;
+    tn_arrived(b);
+}
+
+template <int> static inline void take_registers() {
+}
+template <int> static inline void give_registers() {
+}
+static inline void products_begin() {
+}
+static inline void products_commit() {
+}
+template <int> static inline void products_wait() {
+}
+
+/* Number (line, k) of a matrix that `at` describes. */
+template <class T> static inline f32 tn_shared_number(u64 at, bool turned, u32 line, u32 k) {
+    const u32 first = (u32)(at & 0x3fff) << 4, across = (u32)(at >> 16 & 0x3fff) << 4,
+              down = (u32)(at >> 32 & 0x3fff) << 4;
+    const u32 place = turned ? line / 64 * across + k / 8 * down + k % 8 * 128 + line % 64 * 2
+                             : line / 8 * down + line % 8 * 128 + k * 2;
+    T x;
+    if (at >> 62 != 1) abort();
+    memcpy(&x.bits, (const char *)dynamic_shared_128() + tn_swizzled(first + place), 2);
+    return (f32)x;
+}
+
+/* The four warps read together: none goes on before all have. */
+static u32 tn_group_arrived[TN_MOST_THREADS / 128], tn_group_turn[TN_MOST_THREADS / 128];
+template <bool A_TURNED, bool B_TURNED, class T, int N>
+static inline void multiply_shared(T, f32 (&sums)[N], u64 a, u64 b) {
+    const u32 group = threadIdx.x / 128, t = threadIdx.x % 128, turn = tn_group_turn[group];
+    for (u32 i = 0; i < N; i++) {
+        const u32 row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = t % 4 * 2 + i / 4 * 8 + i % 2;
+        for (u32 k = 0; k < 16; k++)
+            sums[i] += tn_shared_number<T>(a, A_TURNED, row, k) * tn_shared_number<T>(b, B_TURNED, col, k);
+    }
+    if (++tn_group_arrived[group] == 128) {
+        tn_group_arrived[group] = 0;
+        tn_group_turn[group]++;
+    }
+    while (tn_group_turn[group] == turn) tn_yield();
+}
+
+static inline u64 matrix_at(u32 address, u32 across) {
+    return (u64)(address >> 4 & 0x3fff) | (u64)(across >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 } // namespace tn

@@ -1,0 +1,160 @@
+/* Hopper's tensor cores (sm_90a): boxes of tensors come into shared memory by themselves, and four warps multiply what
+ * is there. emulate.h stands in for this file. */
+#ifndef TNI_CUDA_WARPGROUP
+#define TNI_CUDA_WARPGROUP
+
+#include "cuda/device/types.cuh"
+
+namespace tn {
+
+/* CUDA's CUtensorMap: a tensor of five dimensions in memory, and the box that is fetched of it. */
+struct alignas(64) tensor_map {
+    u64 words[16];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define TN_WARPGROUP true
+
+TN_DEVICE u32 shared_address(const void *p) {
+    return (u32)__cvta_generic_to_shared(p);
+}
+
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+
+/* A barrier's phase ends when `arrivals` threads have arrived and all bytes that were announced are there. */
+TN_DEVICE void barrier_prepare(u64 *barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+/* Those of this thread are prepared, also for what fetches boxes. */
+TN_DEVICE void barriers_prepared() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+TN_DEVICE void barrier_arrive(u64 *barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+/* Arrives, and announces bytes. */
+TN_DEVICE void barrier_expect(u64 *barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+/* Until the phase of this parity has ended: 0 the first time, then 1, 0, … */
+TN_DEVICE void barrier_wait(u64 *barrier, u32 parity) {
+    asm volatile("{\n\t"
+                 ".reg .pred there;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
+                 "@!there bra again;\n\t"
+                 "}" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* A box, from these coordinates on, to a multiple of 1024 bytes. What lies outside of the tensor is 0. */
+TN_DEVICE void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 : "memory");
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+template <int REGISTERS> TN_DEVICE void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS> TN_DEVICE void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* Before the first product of a group, and behind the last one. */
+TN_DEVICE void products_begin() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+TN_DEVICE void products_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Until all groups but the last GROUPS ones are done. */
+template <int GROUPS> TN_DEVICE void products_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+
+#define TN_SUMS_8(i)                                                                                              \
+    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
+        "+f"(sums[i + 6]), "+f"(sums[i + 7])
+#define TN_SUMS_32(i) TN_SUMS_8(i), TN_SUMS_8(i + 8), TN_SUMS_8(i + 16), TN_SUMS_8(i + 24)
+
+/* sums (64, COLS) += a (64, 16) * b (16, COLS), both in shared memory, where `a` and `b` say (see matrix_at). A_TURNED:
+ * dense across k. Thread t of the four warps has, with g = t / 4 % 8 + t / 32 * 16 and c = 2 * (t % 4), for every 8
+ * columns: (g, c), (g, c + 1), (g + 8, c), (g + 8, c + 1). */
+#define TN_MULTIPLY_128(T)                                                                                    \
+    template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[64], u64 a, u64 b) { \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." #T "." #T " {"                            \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                 \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "       \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "       \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"         \
+                     "}, %64, %65, 1, 1, 1, %66, %67;"                                                        \
+                     : TN_SUMS_32(0), TN_SUMS_32(32)                                                          \
+                     : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                               \
+    }
+#define TN_MULTIPLY_256(T)                                                                                            \
+    template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[128], u64 a, u64 b) {        \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." #T "." #T " {"                                    \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                         \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "               \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "               \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "               \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "               \
+                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "               \
+                     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "   \
+                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+                     "}, %128, %129, 1, 1, 1, %130, %131;"                                                            \
+                     : TN_SUMS_32(0), TN_SUMS_32(32), TN_SUMS_32(64), TN_SUMS_32(96)                                  \
+                     : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                                       \
+    }
+TN_MULTIPLY_128(f16)
+TN_MULTIPLY_128(bf16)
+TN_MULTIPLY_256(f16)
+TN_MULTIPLY_256(bf16)
+#else
+#define TN_WARPGROUP false
+TN_DEVICE u32 shared_address(const void *) {
+    return 0;
+}
+TN_DEVICE void barrier_prepare(u64 *, u32) {
+}
+TN_DEVICE void barriers_prepared() {
+}
+TN_DEVICE void barrier_arrive(u64 *) {
+}
+TN_DEVICE void barrier_expect(u64 *, u32) {
+}
+TN_DEVICE void barrier_wait(u64 *, u32) {
+}
+TN_DEVICE void fetch_box(void *, const tensor_map *, const int (&)[5], u64 *) {
+}
+template <int> TN_DEVICE void take_registers() {
+}
+template <int> TN_DEVICE void give_registers() {
+}
+TN_DEVICE void products_begin() {
+}
+TN_DEVICE void products_commit() {
+}
+template <int> TN_DEVICE void products_wait() {
+}
+template <bool, bool, class T, int N> TN_DEVICE void multiply_shared(T, f32 (&)[N], u64, u64) {
+}
+#endif
+
+/* Where a matrix for multiply_shared lies: lines of 128 bytes, whose pieces of 16 bytes have changed places as a box
+ * does it; 8 lines below each other are 1024 bytes on. Turned: 64 numbers across k are a line, and the next 64 `across`
+ * bytes on. */
+TN_DEVICE u64 matrix_at(u32 address, u32 across) {
+    return (u64)(address >> 4 & 0x3fff) | (u64)(across >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+} // namespace tn
+
+#endif

@@ -1,0 +1,236 @@
+/* The kernels of matrix products, on the CPU, thread by thread (emulate.h), beside sums in double: edges of tiles,
+ * every way in which matrices lie, batches, what is added at the end. A machine without a C++ compiler leaves it out,
+ * and says so. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/host/arith.h"
+#include "cuda/products/product.cuh"
+#include "tests/test.h"
+#include <tenon/op.h>
+
+typedef void (*kernel)(const void *);
+typedef void (*emulate)(kernel run, const void *arguments, unsigned grid, unsigned block, unsigned cluster);
+
+static char folder[64] = "/tmp/tenon-products-XXXXXX";
+
+static void *build(const char *unit) {
+    char path[128], command[1024];
+    snprintf(path, sizeof path, "%s/%s.so", folder, unit);
+    snprintf(command, sizeof command,
+             "c++ -O1 -std=c++17 -shared -fPIC -w -I " SOURCES " -x c++ -D__CUDACC__ -include " EMULATE_H " " SOURCES
+             "/cuda/products/%s.cu -o %s",
+             unit, path);
+    void *library = system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    unlink(path);
+    return library;
+}
+
+/* ---- data -------------------------------------------------------------------------------------------------------- */
+
+static double draw(void) {
+    static uint64_t state = 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(state >> 20 & 0xfffff) / 0x80000 - 1;
+}
+
+/* (entries, rows, cols), dense along rows, or `turned`: along columns; lines are `multiple` elements long. */
+typedef struct matrix {
+    void *memory;
+    int64_t row, col, batch;
+} matrix;
+
+static matrix make(tn_type type, int64_t entries, int64_t rows, int64_t cols, bool turned, int64_t multiple) {
+    const int64_t pitch = round_up(turned ? rows : cols, multiple), lines = turned ? cols : rows;
+    matrix m = {.row = turned ? 1 : pitch, .col = turned ? pitch : 1, .batch = lines * pitch};
+    const size_t bytes = (size_t)(entries * m.batch + 8) * tn_type_size(type);
+    m.memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    for (int64_t i = 0; i < entries * m.batch; i++) tn_set(type, m.memory, i, draw());
+    return m;
+}
+
+static double at(tn_type type, const matrix *m, int64_t p, int64_t i, int64_t j) {
+    return tn_get(type, m->memory, p * m->batch + i * m->row + j * m->col);
+}
+
+/* ---- a product --------------------------------------------------------------------------------------------------- */
+
+typedef struct row {
+    int64_t entries, m, n, k;
+    bool a_turned, b_turned, y_turned; /* a: dense along m; b: along k; y: along m */
+    bool shared_b, bias, residual, relu;
+} row;
+
+static const row rows[] = {
+    {1, 1, 1, 1},
+    {1, 64, 64, 16},
+    {1, 130, 129, 40, .b_turned = true},
+    {1, 130, 129, 40, .bias = true},
+    {1, 130, 129, 40, .a_turned = true, .residual = true},
+    {1, 129, 257, 71, .a_turned = true, .b_turned = true, .relu = true},
+    {3, 33, 65, 100, .b_turned = true, .bias = true, .residual = true, .relu = true},
+    {2, 70, 20, 161, .shared_b = true, .y_turned = true},
+    {1, 5, 300, 0, .bias = true},
+    {1, 1100, 3, 9, .b_turned = true},
+};
+
+static tni_gpu_matrix on_gpu(const matrix *m, bool shared) {
+    return (tni_gpu_matrix){.data = m->memory, .row = m->row, .col = m->col, .batch = {shared ? 0 : m->batch}};
+}
+
+static void compare(const char *name, tn_type type, const row *r, const tni_gpu_product *p, const matrix *m) {
+    const double unit = type == TN_F64 ? 0x1p-52 : type == TN_F32 ? 0x1p-23 : type == TN_F16 ? 0x1p-10 : 0x1p-7;
+    const double own = type == TN_F64 ? 0x1p-52 : 0x1p-23;
+    int64_t wrong = 0;
+    for (int64_t e = 0; e < r->entries; e++) {
+        for (int64_t i = 0; i < r->m; i++) {
+            for (int64_t j = 0; j < r->n; j++) {
+                double sum = 0, size = 0;
+                for (int64_t l = 0; l < r->k; l++) {
+                    const double term = at(type, &m[0], e, i, l) * at(type, &m[1], r->shared_b ? 0 : e, l, j);
+                    sum += term;
+                    size += fabs(term);
+                }
+                sum *= p->alpha;
+                if (r->bias) sum += tn_get(type, m[4].memory, j);
+                if (r->residual) sum += at(type, &m[3], e, i, j);
+                if (r->relu && sum < 0) sum = 0;
+                const double error = fabs(at(type, &m[2], e, i, j) - sum);
+                wrong += !(error <= unit * fabs(sum) + own * (size + 2) * 8);
+            }
+        }
+    }
+    CHECK_ROW(wrong == 0, "%s, %lld x %lld x %lld: %lld elements are wrong", name, (long long)r->m, (long long)r->n,
+              (long long)r->k, (long long)wrong);
+}
+
+/* As emulate.h has it. Lines are rows of a, or columns of b; `line` and `step`: the strides across k and along it. */
+static void make_map(const tni_gpu_matrix *x, int64_t lines, int64_t line, int64_t step, int64_t box_lines,
+                     const tni_gpu_product *p, unsigned long long *words) {
+    const bool turned = line == 1 && step != 1;
+    const unsigned long long made[] = {(uintptr_t)x->data,
+                                       (unsigned long long)(turned ? lines : p->k),
+                                       (unsigned long long)(turned ? p->k : lines),
+                                       x->batch[0] ? (unsigned long long)p->batch[0] : 1,
+                                       1,
+                                       1,
+                                       2 * (unsigned long long)(turned ? step : line),
+                                       2 * (unsigned long long)x->batch[0],
+                                       0,
+                                       0,
+                                       64,
+                                       turned ? 64 : (unsigned long long)box_lines};
+    memcpy(words, made, sizeof made);
+}
+
+/* How a kernel is told and started. */
+typedef struct family {
+    int rows, cols; /* of a tile */
+    int64_t multiple;
+    bool warpgroup;
+} family;
+
+static void start_kernel(void *library, void *found, const family *f, const tni_gpu_product *p) {
+    static tni_gpu_warpgroup w;
+    const unsigned tiles = (unsigned)(p->row_tiles * p->col_tiles * p->batch[0]);
+    void *runner = dlsym(library, "tn_emulate");
+    emulate start;
+    kernel function;
+    CHECK(runner);
+    if (!runner) return;
+    memcpy(&start, &runner, sizeof start);
+    memcpy(&function, &found, sizeof function);
+    if (!f->warpgroup) {
+        start(function, p, tiles, 256, 1);
+        return;
+    }
+    w.product = *p;
+    w.tiles = tiles;
+    make_map(&p->a, p->m, p->a.row, p->a.col, f->rows, p, w.a);
+    make_map(&p->b, p->n, p->b.col, p->b.row, f->cols, p, w.b);
+    start(function, &w, tiles < 2 ? 1 : 2, 384, 1); /* blocks have several tiles */
+}
+
+static void run(void *library, const char *name, tn_type type, const row *r, const family *f) {
+    const int64_t multiple = f->multiple;
+    matrix m[5] = {make(type, r->entries, r->m, r->k, r->a_turned, multiple),
+                   make(type, r->shared_b ? 1 : r->entries, r->k, r->n, r->b_turned, multiple),
+                   make(type, r->entries, r->m, r->n, r->y_turned, 1), make(type, r->entries, r->m, r->n, false, 1),
+                   make(type, 1, 1, r->n, false, 1)};
+    tni_gpu_product p = {.a = on_gpu(&m[0], false),
+                         .b = on_gpu(&m[1], r->shared_b),
+                         .y = on_gpu(&m[2], false),
+                         .residual = on_gpu(&m[3], false),
+                         .bias = r->bias ? m[4].memory : NULL,
+                         .bias_step = 1,
+                         .m = r->m,
+                         .n = r->n,
+                         .k = r->k,
+                         .n_batch = 1,
+                         .batch = {r->entries},
+                         .terms = 1,
+                         .row_tiles = ceil_div(r->m, f->rows),
+                         .col_tiles = ceil_div(r->n, f->cols),
+                         .alpha = 0.5,
+                         .relu = r->relu};
+    if (!r->residual) p.residual.data = NULL;
+    void *found = library ? dlsym(library, name) : NULL;
+    CHECK_ROW(found, "no kernel %s", name);
+    if (found) {
+        start_kernel(library, found, f, &p);
+        compare(name, type, r, &p, m);
+    }
+    for (int i = 0; i < 5; i++) free(m[i].memory);
+}
+
+static void run_tiles(void) {
+    static const tn_type types[] = {TN_F32, TN_BF16, TN_F16, TN_F64};
+    static const family tile = {64, 64, 1, false};
+    void *library = build("product_tile");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "product_tile_%s", tn_type_name(types[i % 4]));
+        run(library, name, types[i % 4], &rows[i], &tile);
+    }
+}
+
+static void run_mma(void) {
+    static const family tile = {128, 128, 8, false};
+    void *library = build("product_mma");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tn_type type = i % 2 ? TN_F16 : TN_BF16;
+        char name[64];
+        snprintf(name, sizeof name, "product_mma_%s%s_%s", rows[i].a_turned ? "f" : "t", rows[i].b_turned ? "t" : "f",
+                 tn_type_name(type));
+        run(library, name, type, &rows[i], &tile);
+    }
+}
+
+static void run_warpgroup(void) {
+    static const family tiles[] = {{128, 256, 8, true}, {128, 128, 8, true}};
+    void *library = build("product_warpgroup");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tn_type type = i % 2 ? TN_F16 : TN_BF16;
+        const family *f = &tiles[i / 2 % 2];
+        char name[64];
+        if (rows[i].a_turned && rows[i].b_turned) continue; /* there is none */
+        snprintf(name, sizeof name, "product_warpgroup_%d_%s%s_%s", f->cols, rows[i].a_turned ? "f" : "t",
+                 rows[i].b_turned ? "t" : "f", tn_type_name(type));
+        run(library, name, type, &rows[i], f);
+    }
+}
+
+int main(void) {
+    if (system("c++ --version > /dev/null 2>&1") != 0) {
+        printf("there is no C++ compiler: nothing was run\n");
+        return 0;
+    }
+    CHECK(mkdtemp(folder) != NULL);
+    run_tiles();
+    run_mma();
+    run_warpgroup();
+    rmdir(folder);
+    return test_end();
+}
