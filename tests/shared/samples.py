@@ -2,8 +2,9 @@
 
 `tenon check` runs every sample of every operator. A framework is tested with what an adapter can tell apart: the family
 of the operator, which is its contract and gradient rule without names and numbers, and the features of the sample, such
-as which optional inputs it has. Each operator is called with its first sample, and each family with one sample for each
-set of features. With TENON_TEST_ALL=1, operators with kernels of their own are called with all of their samples.
+as an optional input that is absent. Each operator is called with its first sample, and any two features that a sample
+has together are met together. With TENON_TEST_ALL=1, operators with kernels of their own are called with all of their
+samples.
 
 Where a test has several ways to call (element types, layouts), `dealt` gives each case some of them, in turns.
 """
@@ -16,6 +17,7 @@ import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations_with_replacement
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -157,13 +159,23 @@ def _rule(op: Operator, names: _Names) -> Hashable:
     return statements, tuple(sorted(places[name] for name in op.rule.differentiable)), op.rule.stands_in
 
 
-def features(case: Case) -> Hashable:
-    """What a sample adds to its family: which inputs it has, how many of a list, which are empty, of no dimensions, of
-    another shape than the first or of a type of their own, and which attributes it sets."""
+def features(case: Case) -> set[Hashable]:
+    """What an adapter sees of a sample: of each input its kind, and whether it is there, one or several, empty, of no
+    dimensions, of another shape than the first, of a type of its own; of each attribute its kind, and whether it is
+    set."""
     sample = case.sample
     given = [[g["shape"] for g in sample["inputs"] if g["name"] == p.name] for p in case.op.inputs]
-    inputs = tuple((min(len(part), 2), any(0 in s for s in part), [] in part, part == given[0]) for part in given)
-    return inputs, tuple(a.name in sample["attrs"] for a in case.op.attrs), tuple(sorted(sample["types"].items()))
+    made: set[Hashable] = {(a.kind, a.name in sample["attrs"]) for a in case.op.attrs}
+    for p, part in zip(case.op.inputs, given, strict=True):
+        kind = (_Names().without(p.type), p.optional, p.inplace, p.list)
+        there = (min(len(part), 2), any(0 in s for s in part), [] in part, part == given[0])
+        made.add((kind, there))
+    return made | set(sample["types"].items())
+
+
+def pairs(case: Case) -> set[Hashable]:
+    """Any two of its features, and each alone."""
+    return {frozenset(pair) for pair in combinations_with_replacement(features(case), 2)}
 
 
 # ---- choosing --------------------------------------------------------------------------------------------------------
@@ -184,14 +196,14 @@ def all_are_wanted() -> bool:
 
 
 def cases(kind: type[C], most: int | None = None, where: Where[C] = lambda case: True) -> list[C]:
-    """The first sample of each operator, and one for each family and set of features."""
+    """The first sample of each operator, one of each family, and every pair of features."""
     return list(_chosen(every_sample(kind, most, where)))
 
 
 def _chosen(samples: list[C]) -> Iterator[C]:
     seen: set[Hashable] = set()
     for case in samples:
-        keys = {case.op.name, (family(case.op), features(case))}
+        keys = {case.op.name, family(case.op)} | pairs(case)
         if not keys <= seen or (case.op.formula is None and all_are_wanted()):
             yield case
         seen |= keys
