@@ -268,8 +268,7 @@ def imported(path: Path) -> set[str]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_examples_name_what_they_need(example: Path) -> None:
     header = ast.get_docstring(ast.parse(example.read_text())) or ""
-    (line,) = re.findall(r"pip install (.*)", header)
-    named = set(line.split())
+    named = {name for line in re.findall(r"pip install (.*)", header) for name in line.split()}
     modules = imported(example) - sys.stdlib_module_names - {"tenon"}
     needed = {PACKAGES.get(module, module) for module in modules}
     assert named == needed - ({"numpy"} if needed & BRING_NUMPY else set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import here
@@ -10,6 +11,9 @@ from examples import examples, run_example
 
 # The ones that people begin with; docs/from-cpp-extension.md is about them.
 CLASSIC = {"add_constant", "dynamic_constant", "fused_layer", "relu", "sum", "square", "timing", "ddp"}
+
+# Those that take a minute by themselves.
+SHORT = {"train_llm": ["--steps", "3", "--ways", "eager", "patched", "--picture", os.devnull]}
 
 
 def test_all_are_there() -> None:
@@ -20,4 +24,5 @@ def test_all_are_there() -> None:
 def test_runs(example: Path) -> None:
     if "digits" in example.read_text():
         pytest.importorskip("sklearn")
-    assert len(run_example(example, "torch", ["--device", here.DEVICE]).splitlines()) > 2
+    options = ["--device", here.DEVICE, *SHORT.get(example.stem, [])]
+    assert len(run_example(example, "torch", options).splitlines()) > 2

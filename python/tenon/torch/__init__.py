@@ -50,6 +50,7 @@ _fuse.register()
 from tenon.torch._cumulative import *  # noqa: E402, F403
 from tenon.torch._functional import *  # noqa: E402, F403
 from tenon.torch._losses import *  # noqa: E402, F403
+from tenon.torch._products import *  # noqa: E402, F403
 from tenon.torch._reductions import *  # noqa: E402, F403
 
 globals().update({name: made for name, made in _public.functions.items() if name not in globals()})  # after a reload
@@ -57,13 +58,18 @@ tenon._adapters[:] = [*(known for known in tenon._adapters if known.__module__ !
 
 from tenon.torch import nn as nn  # noqa: E402
 from tenon.torch import optim as optim  # noqa: E402
+from tenon.torch._patch import patch as patch  # noqa: E402
+from tenon.torch._patch import unpatch as unpatch  # noqa: E402
+from tenon.torch._patch.kernels import kernel_mapping as kernel_mapping  # noqa: E402
 
 if TYPE_CHECKING:
     from tenon.torch._functions import *  # noqa: F403
 
 
 def __dir__() -> list[str]:
-    return sorted(["Param", "fuse", "load", "load_inline", "nn", "ops", "optim", *ops()])
+    return sorted(
+        ["Param", "fuse", "kernel_mapping", "load", "load_inline", "nn", "ops", "optim", "patch", "unpatch", *ops()]
+    )
 
 
 def __getattr__(name: str) -> Any:  # type checkers take it for the operators that load adds

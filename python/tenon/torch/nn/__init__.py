@@ -45,6 +45,7 @@ from tenon.torch.nn.layers import (
     InstanceNorm2d,
     InstanceNorm3d,
     LayerNorm,
+    Linear,
     RMSNorm,
     ScaleBiasReLU,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "L1Loss",
     "LayerNorm",
     "LeakyReLU",
+    "Linear",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",

@@ -61,6 +61,24 @@ _LOSES_ACT = {
 }
 
 
+def normalize_batch(
+    module: nn.modules.batchnorm._BatchNorm, input: Tensor, residual: Tensor | None = None, act: str = "none"
+) -> Tensor:
+    """What a batch norm of torch's computes, then plus residual, then act. In training it moves the statistics."""
+    module._check_input_dim(input)  # type: ignore[no-untyped-call]
+    mean, var = held(module, "running_mean"), held(module, "running_var")
+    weight, bias, eps = held(module, "weight"), held(module, "bias"), module.eps
+    if not module.training and mean is not None and var is not None:
+        return tn.batch_norm(input, mean, var, weight, bias, eps=eps, residual=residual, act=act)
+    kept = module.training and module.track_running_stats and mean is not None and var is not None
+    count = held(module, "num_batches_tracked") if kept else None
+    if count is not None:
+        count.add_(1)
+    factor = 1.0 / float(count) if count is not None and module.momentum is None else module.momentum or 0.0
+    mean, var = (mean, var) if kept else (None, None)
+    return tn.batch_norm(input, mean, var, weight, bias, True, factor, eps, residual=residual, act=act)
+
+
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     """In front of torch's module in the list of bases."""
 
@@ -102,26 +120,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         if isinstance(input, Proxy):
             return leaf(self, input, residual)
-        self._check_input_dim(input)  # type: ignore[no-untyped-call]
-        mean, var = held(self, "running_mean"), held(self, "running_var")
-        weight, bias = held(self, "weight"), held(self, "bias")
-        eps, act = self.eps, self.act
-        if not self.training and mean is not None and var is not None:
-            y: Tensor = tn.batch_norm(input, mean, var, weight, bias, eps=eps, residual=residual, act=act)
-            return y
-        kept = self.training and self.track_running_stats and mean is not None and var is not None
-        factor = self._next_factor(kept)
-        mean, var = (mean, var) if kept else (None, None)
-        return tn.batch_norm(input, mean, var, weight, bias, True, factor, eps, residual=residual, act=act)
-
-    def _next_factor(self, kept: bool) -> float:
-        """How much of the running statistics this batch becomes; it is counted."""
-        count = held(self, "num_batches_tracked") if kept else None
-        if count is not None:
-            count.add_(1)
-            if self.momentum is None:
-                return 1.0 / float(count)
-        return self.momentum or 0.0
+        return normalize_batch(self, input, residual, self.act)
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
@@ -288,6 +287,41 @@ class Embedding(nn.Embedding):
         weight = held(self, "weight")
         assert weight is not None
         return tn.embedding(input, weight, self.padding_idx)
+
+
+class Linear(nn.Linear):
+    """tn.linear as a module; arguments as torch.nn.Linear's.
+
+    Linear(64, 256, act='gelu') ends with the activation, and layer(x, residual) adds a residual in front of it, both
+    where the product is written.
+    """
+
+    act: str = "none"  # a module of torch's whose class is set to this one has none of its own
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        act: str = "none",
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        _check_choice("Linear", "act", act, _choices("linear", "act"))
+        self.act = act
+
+    def extra_repr(self) -> str:
+        shown: str = super().extra_repr()
+        return f"{shown}, act={self.act!r}" if self.act != "none" else shown
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, residual)
+        weight, bias = held(self, "weight"), held(self, "bias")
+        y: Tensor = tn.linear(input, weight, bias, residual=residual, act=self.act)
+        return y
 
 
 class ScaleBiasReLU(nn.Module):

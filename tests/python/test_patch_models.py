@@ -1,0 +1,142 @@
+"""tn.patch on models of transformers and torchvision (bench/models.py): losses and gradients as without, over steps."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import here
+import pytest
+import torch
+import torch.distributed as dist
+from cases import assert_close
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import tenon.torch as tn
+from models import FAMILIES, Family
+
+pytest.importorskip("transformers")
+pytest.importorskip("torchvision")
+if here.DEVICE != "cpu":
+    pytest.skip("make test-gpu has no network, and so not these models", allow_module_level=True)
+
+STEPS = dict.fromkeys(FAMILIES, 3) | {"llama": 200}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models as small as these wait more for threads than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def build(family: Family) -> nn.Module:
+    torch.manual_seed(0)
+    return family.build().train()
+
+
+def train(model: nn.Module, family: Family, steps: int) -> tuple[list[float], dict[str, Tensor]]:
+    """The losses, and the gradients of the first step."""
+    generator, losses, grads = torch.Generator().manual_seed(1), [], {}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        loss = model(**family.batch(generator))["loss"]
+        loss.backward()
+        losses.append(float(loss.detach()))
+        if step == 0:
+            grads = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses, grads
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_trains_the_same(name: str) -> None:
+    family = FAMILIES[name]
+    plain = build(family)
+    patched = copy.deepcopy(plain)
+    keys = list(patched.state_dict())
+    report = tn.patch(patched)
+    by = {row.by for row in report.replaced}
+    assert all(any(wanted in one for one in by) for wanted in family.replaced), report
+    want, want_grads = train(plain, family, STEPS[name])
+    losses, grads = train(patched, family, STEPS[name])
+    assert_close([torch.tensor(losses)], [torch.tensor(want)], scale=5)
+    assert grads.keys() == want_grads.keys()
+    for key, grad in want_grads.items():
+        assert float((grads[key] - grad).abs().max()) < 1e-4 * float(grad.abs().max()) + 1e-6, key
+    assert list(patched.state_dict()) == keys
+    if STEPS[name] > 100:
+        assert want[-1] < want[0] / 2  # it has learnt what there is to learn
+
+
+def decoder() -> tuple[nn.Module, dict[str, Tensor]]:
+    model = build(FAMILIES["llama"])
+    return model, FAMILIES["llama"].batch(torch.Generator().manual_seed(1))
+
+
+def test_generates_the_same() -> None:
+    model, batch = decoder()
+    model.eval()
+    prompt: Any = {"inputs": batch["input_ids"][:, :5], "max_new_tokens": 6, "do_sample": False}
+    want = model.generate(**prompt)  # type: ignore[operator]
+    tn.patch(model)
+    assert torch.equal(model.generate(**prompt), want)  # type: ignore[operator]
+
+
+def test_checkpoints_gradients() -> None:
+    model, batch = decoder()
+    want = model(**batch)["loss"]
+    tn.patch(model)
+    model.gradient_checkpointing_enable()  # type: ignore[operator]
+    loss = model(**batch)["loss"]
+    loss.backward()
+    assert_close([loss], [want])
+
+
+def test_losses_take_what_the_trainer_gives() -> None:
+    """The number of tokens of a whole batch, labels that are shifted already, and none."""
+    model, batch = decoder()
+    patched = copy.deepcopy(model)
+    tn.patch(patched)
+    for more in ({"num_items_in_batch": torch.tensor(9)}, {"shift_labels": batch["labels"].roll(-1, 1)}):
+        assert_close([patched(**batch, **more)["loss"]], [model(**batch, **more)["loss"]])
+    assert patched(input_ids=batch["input_ids"]).loss is None
+
+
+@pytest.fixture
+def one_process(tmp_path: Path) -> Iterator[None]:
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
+def test_several_processes(wrap: str, first: bool) -> None:
+    """Patched first or wrapped first: parameters become DTensors, and back in the forward pass."""
+    model, batch = decoder()
+    want, _ = train(copy.deepcopy(model), FAMILIES["llama"], 2)
+    if first:
+        tn.patch(model)
+    if wrap == "fsdp":
+        for layer in model.model.layers:  # type: ignore[union-attr, operator]
+            fully_shard(layer)
+        fully_shard(model)
+    wrapped = DistributedDataParallel(model) if wrap == "ddp" else model
+    if not first:
+        assert tn.patch(wrapped).count >= 13
+    losses, _ = train(wrapped, FAMILIES["llama"], 2)
+    assert_close([torch.tensor(losses)], [torch.tensor(want)], scale=5)
+    with torch.profiler.profile() as profile:
+        wrapped(**batch)
+    assert {"tenon::rms_norm", "tenon::swiglu", "tenon::rope"} <= {e.key for e in profile.key_averages()}
