@@ -41,7 +41,7 @@ static void add_step(steps *s, const tn_function *op, tn_args args) {
     s->step[s->count++].args = args;
 }
 
-static tn_tensor tensor_of(const tn_call *call, const tn_view *v) {
+tn_tensor tni_tensor_of(const tn_call *call, const tn_view *v) {
     return (tn_tensor){.data = v->data,
                        .device = call->device,
                        .ndim = v->ndim,
@@ -75,12 +75,12 @@ static tn_status own_call(const tn_call *call, const activated *a, steps *s, tn_
         }
         const tn_view *v = tn_in(call, i);
         s->in[i] = v ? &s->tensors[n] : NULL;
-        if (v) s->tensors[n++] = tensor_of(call, v);
+        if (v) s->tensors[n++] = tni_tensor_of(call, v);
     }
     for (int32_t o = 0; o < c->n_outputs; o++) {
         const tn_view *v = tn_out(call, o);
         s->out[o] = v ? &s->tensors[n] : NULL;
-        if (v) s->tensors[n++] = tensor_of(call, v);
+        if (v) s->tensors[n++] = tni_tensor_of(call, v);
     }
     for (int32_t i = 0; i < c->n_attrs; i++) {
         if (c->attrs[i].implied || call->attrs[i].kind == TN_ATTR_UNSET) continue;

@@ -24,6 +24,9 @@ tn_status tni_call_alloc(const tn_function *op, const tn_args *args, const tn_ho
 void tni_output_strides(const tn_function *op, const tn_args *args, int32_t output, const tn_spec *spec,
                         int64_t *strides);
 
+/* A tensor of the call, for a call of another operator that a kernel makes. */
+tn_tensor tni_tensor_of(const tn_call *call, const tn_view *v);
+
 /* A host whose memory is a piece that somebody has set aside for one call. Each block of it is given out once. Where it
  * is not enough, and for everything else, `outer` serves. */
 typedef struct tni_scratch {

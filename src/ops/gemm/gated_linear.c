@@ -53,20 +53,11 @@ typedef struct steps {
     size_t h_bytes;
 } steps;
 
-static tn_tensor tensor_of(const tn_call *call, const tn_view *v) {
-    return (tn_tensor){.data = v->data,
-                       .device = call->device,
-                       .ndim = v->ndim,
-                       .dtype = tn_type_to_dlpack(v->type),
-                       .shape = (int64_t *)v->shape,
-                       .strides = (int64_t *)v->strides};
-}
-
 /* The steps point into *s. */
 static void find_steps(const tn_call *call, steps *s) {
     static const char *const words[] = {TNI_GATES};
     const gated_linear_args a = gated_linear_args_of(call);
-    *s = (steps){.x = tensor_of(call, a.x), .w = tensor_of(call, a.w), .y = tensor_of(call, a.y)};
+    *s = (steps){.x = tni_tensor_of(call, a.x), .w = tni_tensor_of(call, a.w), .y = tni_tensor_of(call, a.y)};
     s->h = s->y;
     s->h.data = call->workspace;
     s->h.shape = s->shape;

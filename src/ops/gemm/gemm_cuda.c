@@ -122,7 +122,6 @@ tn_status tni_gemm_find_pass(const tn_call *call, tn_launch *pass) {
 /* ---- single numbers ---------------------------------------------------------------------------------------------- */
 
 typedef struct tile_plan {
-    int count;
     tn_launch pass, launch[TNI_PRODUCTS_MOST];
 } tile_plan;
 
@@ -144,9 +143,9 @@ static tn_status fill_tile(const tn_call *call, void *state) {
     tile_plan *plan = state;
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used;
-    plan->count = tni_gemm_products(call, products, &used);
+    const int count = tni_gemm_products(call, products, &used);
     TN_TRY(tni_gemm_find_pass(call, &plan->pass));
-    for (int i = 0; i < plan->count; i++) TN_TRY(tni_gemm_find_tile(call, &products[i], &plan->launch[i]));
+    for (int i = 0; i < count; i++) TN_TRY(tni_gemm_find_tile(call, &products[i], &plan->launch[i]));
     return TN_OK;
 }
 

@@ -10,7 +10,7 @@
 
 enum {
     PIECE = 8,  /* 16-bit numbers in 16 bytes */
-    LEAST = 16, /* of m, n and k, for which tensor cores are worth their tile */
+    LEAST = 16, /* of n and k, for which tensor cores are worth their tile */
     MMA_TILE = 128,
     MMA_THREADS = 256,
     MMA_SHARED = 65536, /* bytes: four steps of both sides */
@@ -124,8 +124,9 @@ typedef struct tensor_plan {
     } product[TNI_PRODUCTS_MOST];
 } tensor_plan;
 
+/* m has no say: a row's sums are made in the same order however many rows there are. */
 static bool suits(const tni_product *p) {
-    return p->m >= LEAST && p->n >= LEAST && terms_of(p) >= LEAST;
+    return p->n >= LEAST && terms_of(p) >= LEAST;
 }
 
 /* Sizes that a tensor map can have, with the copy's. */
