@@ -39,6 +39,7 @@ class Part:
 class Result:
     part: Part
     seconds: float
+    cpu: float = 0  # seconds that processors worked: unlike the others, the same beside any other work
     passed: int = 0
     failed: int = 0
     skipped: str = ""
@@ -84,7 +85,7 @@ def run(part: Part, verbose: bool, alone: bool = True) -> Result:
     """alone: no other part prints meanwhile, so that its line can be begun."""
     begin = time.monotonic()
     result = Result(part, 0)
-    title = f"  {part.name:<11} {part.what:<58} "
+    title = f"  {part.name:<12} {part.what:<58} "
     if alone:
         print(title, end="\n" if verbose else "", flush=True)
         title = ""
@@ -96,7 +97,8 @@ def run(part: Part, verbose: bool, alone: bool = True) -> Result:
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     for command in part.commands() if callable(part.commands) else part.commands:
-        output, status = call(command, part.env, log, verbose)
+        output, status, cpu = call(command, part.env, log, verbose)
+        result.cpu += cpu
         passed, failed = count(output)
         if status != 0 and failed == 0:
             failed = 1
@@ -118,7 +120,8 @@ def run(part: Part, verbose: bool, alone: bool = True) -> Result:
     return result
 
 
-def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> tuple[str, int]:
+def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> tuple[str, int, float]:
+    """What the command says, its exit status and the processor seconds of it and its children."""
     shown = " ".join([f"{k}={v}" for k, v in env.items()] + list(command))
     shown = shown if len(shown) < 400 else shown[:400] + " …"
     with log.open("a") as sink:
@@ -141,14 +144,16 @@ def call(command: Command, env: Mapping[str, str], log: Path, verbose: bool) -> 
             sink.write(line)
             if verbose:
                 print("    " + line, end="", flush=True)
-    return "".join(lines), process.wait()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # nobody else need wait for it
+    return "".join(lines), process.returncode, used.ru_utime + used.ru_stime
 
 
 def run_unless_blocked(part: Part, verbose: bool, alone: bool, before: Mapping[str, Result]) -> Result:
     """Runs the part, unless one that it needs has failed. A needed part that was not chosen counts as passed."""
     for name in part.needs:
         if name in before and (before[name].failed or before[name].skipped):
-            print(f"  {part.name:<11} {part.what:<58} not run: it needs {name}", flush=True)
+            print(f"  {part.name:<12} {part.what:<58} not run: it needs {name}", flush=True)
             return Result(part, 0, skipped=f"it needs {name}")
     return run(part, verbose, alone)
 
@@ -194,11 +199,12 @@ def run_all(
     begin = time.monotonic()
     several = jobs > 1 and not verbose and len(parts) > 1
     results = run_several(parts, jobs) if several else run_in_order(parts, verbose)
-    print(f"\n  {'part':<11} {'passed':>8} {'failed':>7} {'seconds':>8}")
+    print(f"\n  {'part':<12} {'passed':>8} {'failed':>7} {'seconds':>8} {'CPU':>8}")
     for r in results:
         note = f"   not run: {r.skipped}" if r.skipped else ""
-        print(f"  {r.part.name:<11} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f}{note}")
-    print(f"  {'all':<11} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f}\n")
+        print(f"  {r.part.name:<12} {r.passed:>8} {r.failed:>7} {r.seconds:>8.1f} {r.cpu:>8.1f}{note}")
+    cpu = sum(r.cpu for r in results)
+    print(f"  {'all':<12} {'':>8} {'':>7} {time.monotonic() - begin:>8.1f} {cpu:>8.1f}\n")
     failed = sum(r.failed for r in results)
     print(f"{sum(r.passed for r in results)} passed, {failed} failed")
     if use and not failed:

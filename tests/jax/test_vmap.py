@@ -1,9 +1,10 @@
-"""vmap: every operator, whatever is batched, against one element after the other."""
+"""vmap: every operator, whatever is batched, against one element after the other. Compiling takes nearly all of the
+time, so one program computes what a test compares."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -37,14 +38,18 @@ def choices(case: Case) -> list[list[str]]:
     return [present] + ([[n] for n in present] if len(present) > 1 else [])
 
 
+def over_batches(function: Callable[..., Any], axes: Sequence[Any]) -> Any:
+    """A program that calls vmap(function) with one set of arguments after the other, each with axes of its own."""
+    return jax.jit(lambda given: [jax.vmap(function, (a,))(one) for a, one in zip(axes, given, strict=True)])
+
+
 @pytest.mark.parametrize("case", one_each(), ids=str)
 def test_every_choice_of_inputs(case: Case) -> None:
     static = {n: v for n, v in case.make().items() if n not in case.tensors}
-    for names in choices(case):
-        arrays, axes, elements = batched(case, names, "f64")
-        have = jax.vmap(lambda given: case.call(given | static), in_axes=(axes,))(arrays)
-        want = stack(*(case.call(one) for one in elements))
-        assert_close(have, want, "f64")
+    made, axes, elements = zip(*(batched(case, names, "f64") for names in choices(case)), strict=True)
+    have = over_batches(lambda given: case.call(given | static), axes)(made)
+    for one, parts in zip(have, elements, strict=True):
+        assert_close(one, stack(*map(case.call, parts)), "f64")
 
 
 @pytest.mark.parametrize("case", one_each(has_rule), ids=str)
@@ -57,10 +62,9 @@ def test_of_gradients(case: Case) -> None:
         return jax.grad(lambda values: sum((r**2).sum() for r in function(*values)))(tuple(given[n] for n in smooth))
 
     single = jax.jit(gradients)
-    for names in choices(case):
-        arrays, axes, elements = batched(case, names, "f64")
-        have = jax.jit(jax.vmap(gradients, in_axes=(axes,)))(arrays)
-        assert_close(have, stack(*(single({n: one[n] for n in case.tensors}) for one in elements)), "f64")
+    made, axes, elements = zip(*(batched(case, names, "f64") for names in choices(case)), strict=True)
+    for have, parts in zip(over_batches(gradients, axes)(made), elements, strict=True):
+        assert_close(have, stack(*(single({n: one[n] for n in case.tensors}) for one in parts)), "f64")
 
 
 def loops(function: Any, *args: Any) -> bool:
@@ -117,11 +121,13 @@ def test_nested_and_other_axes() -> None:
 def test_reductions_along_axes(formula: str, same: Callable[[Any], Any]) -> None:
     """The batch becomes a part of the pack in front, unless that is reduced."""
     x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 3, 4)))
-    fused = tn.fuse(formula)
-    assert_close(jax.vmap(jax.vmap(fused))(x), jax.vmap(jax.vmap(same))(x), "f64")
-    assert_close(jax.vmap(fused, in_axes=1)(x[0]), jax.vmap(same, in_axes=1)(x[0]), "f64")
-    slopes = jax.vmap(jax.grad(lambda v: jnp.sin(fused(v)).sum()))(x[0])
-    assert_close(slopes, jax.vmap(jax.grad(lambda v: jnp.sin(same(v)).sum()))(x[0]), "f64")
+
+    def batches(function: Callable[[Any], Any], x: Any) -> list[Any]:
+        slope = jax.grad(lambda v: jnp.sin(function(v)).sum())
+        return [jax.vmap(jax.vmap(function))(x), jax.vmap(function, 1)(x[0]), jax.vmap(slope)(x[0])]
+
+    have, want = jax.jit(lambda x: (batches(tn.fuse(formula), x), batches(same, x)))(x)
+    assert_close(have, want, "f64")
 
 
 MEETING = [
@@ -142,10 +148,14 @@ def test_inputs_that_meet_behind_reductions(formula: str, shapes: list[tuple[int
         made, back = jax.vjp(function, *arrays)
         return made, back(jax.tree.map(jnp.cos, made))
 
-    for moved in list(itertools.product((None, 0), repeat=len(shapes)))[1:]:
-        arrays = [rng.standard_normal(s if m is None else (3, *s)) for s, m in zip(shapes, moved, strict=True)]
+    single, axes = jax.jit(both), list(itertools.product((None, 0), repeat=len(shapes)))[1:]
+    given = [
+        [rng.standard_normal(s if m is None else (3, *s)) for s, m in zip(shapes, moved, strict=True)] for moved in axes
+    ]
+    have = over_batches(lambda arrays: both(*arrays), [list(moved) for moved in axes])(given)
+    for one, arrays, moved in zip(have, given, axes, strict=True):
         elements = [[a if m is None else a[i] for a, m in zip(arrays, moved, strict=True)] for i in range(3)]
-        assert_close(jax.vmap(both, moved)(*arrays), stack(*(both(*one) for one in elements)), "f64", scale=8)
+        assert_close(one, stack(*(single(*element) for element in elements)), "f64", scale=8)
 
 
 def test_shapes_that_broadcast() -> None:

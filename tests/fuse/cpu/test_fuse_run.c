@@ -112,13 +112,17 @@ static void test_calls(void) {
 }
 
 int main(void) {
+    static const struct {
+        tn_type T, W;
+        int layout;
+    } ways[] = {{TN_F64, TN_F64, 0},  {TN_F32, TN_F32, 0}, {TN_F32, TN_F64, 1},
+                {TN_BF16, TN_F32, 0}, {TN_F16, TN_F16, 2}, {TN_F32, TN_F32, 3}};
+    /* With a sanitizer the formulas take turns: its faults are those of the loops, which formulas share. */
+    const bool all = !IS_CHECKED || getenv("TENON_TEST_ALL");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        check_row(&rows[i], TN_F64, TN_F64, 0);
-        check_row(&rows[i], TN_F32, TN_F32, 0);
-        check_row(&rows[i], TN_F32, TN_F64, 1);
-        check_row(&rows[i], TN_BF16, TN_F32, 0);
-        check_row(&rows[i], TN_F16, TN_F16, 2);
-        check_row(&rows[i], TN_F32, TN_F32, 3);
+        for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
+            if (all || k % 3 == i % 3) check_row(&rows[i], ways[k].T, ways[k].W, ways[k].layout);
+        }
     }
     test_threads();
     test_no_memory();

@@ -6,7 +6,6 @@
  * table, and 150 random ones. With TENON_TEST_ALL it compiles them in every type and 1000 random ones, and all run.
  * TENON_TEST_ONLY=TEXT: rows that have it. TENON_TEST_PART=2/5: the second of five parts. What a machine lacks is left
  * out, and said. */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/fuse/cuda/build_text.h"
 #include "tests/fuse/formula_rows.h"
 #include "tests/fuse/generator.h"
 
@@ -44,26 +44,8 @@ static void compile(const char *text, const char *source, int arch) {
 
 /* ---- on the CPU -------------------------------------------------------------------------------------------------- */
 
-typedef void (*kernel)(const void *);
-typedef void (*emulate)(kernel run, const void *words, unsigned grid, unsigned block, unsigned cluster);
-
-static void *build(const char *source) {
-    char path[128], command[768];
-    snprintf(path, sizeof path, "%s/formula.cpp", folder);
-    FILE *file = fopen(path, "w");
-    if (!file) return NULL;
-    fputs(source, file);
-    fclose(file);
-    snprintf(path, sizeof path, "%s/formula.so", folder);
-    unlink(path);
-    snprintf(command, sizeof command,
-             "c++ -O0 -std=c++17 -ffp-contract=off -shared -fPIC -w -include " EMULATE_H " %s/formula.cpp -o %s",
-             folder, path);
-    return system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-}
-
 static void run_emulated(const char *text, const char *source, const tni_program *program, const tn_call *call) {
-    void *library = build(source), *found = library ? dlsym(library, "tn_emulate") : NULL;
+    void *library = build_text(folder, source), *found = library ? dlsym(library, "tn_emulate") : NULL;
     emulate run;
     CHECK_ROW(found, "%s: does not compile", text);
     if (!found) return;
@@ -72,7 +54,7 @@ static void run_emulated(const char *text, const char *source, const tni_program
     uint64_t words[TNI_GPU_PARAMS / 8 + 8];
     for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
         const tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
-        kernel function;
+        emulated_kernel function;
         if (!step->steps[k]) continue;
         if (step->steps[k] > 1) n_together++;
         found = dlsym(library, step->name[k]);
@@ -278,7 +260,8 @@ static void list_kernels(void) {
         const tn_function *op = tn_function_at(i);
         for (const tn_kernel *k = op->row->kernels; k->name; k++) {
             if (k->run != tni_formula_kernel_run || strcmp(k->name, "formula") != 0) continue; /* "rows" is the same */
-            test_case made = {.op = op, .kernel = k, .T = TN_F32, .ways = NVRTC | EMULATE, .arch = 90};
+            const int how = IS_CHECKED ? 0 : NVRTC | EMULATE; /* a sanitizer sees what is written, not what runs */
+            test_case made = {.op = op, .kernel = k, .T = TN_F32, .ways = how, .arch = 90};
             cases[n_cases++] = made;
             made.T = TN_BF16;
             made.arch = 75;
