@@ -112,15 +112,18 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
     if (status == TN_OK && typed) status = tni_check_reductions(f);
     if (status == TN_OK && f->windows) status = check_parts(f, scope);
-    if (status == TN_OK && !typed) {
-        const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
+    const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
+    f->statements = end + 1;
+    if (status == TN_OK && f->takes_parts) {
+        status = tni_name_parts(f, scope, name);
+    } else if (status == TN_OK && !typed) {
         status = tni_make_contract(f, scope, name);
         f->signed_by_user = named; /* the items of the graph are those of the contract */
         if (status == TN_OK) status = tni_make_axes(f, &f->axes);
     }
+    const bool again = (f->names_axes && !named) || f->takes_parts; /* with names, which operators may need */
     if (status == TN_OK) set_outputs(f, scope);
-    if (status == TN_OK) status = tni_find_groups(f);
-    const bool again = f->names_axes && !named; /* with names, which operators may need */
+    if (status == TN_OK && !f->takes_parts) status = tni_find_groups(f);
     if (status == TN_OK && !again) status = tni_make_steps(f);
     tni_contract_free(scope->bare);
     tni_free(scope->attrs);
@@ -155,13 +158,59 @@ static tn_status parse_types(const char *text, const tni_fuse_options *options, 
     return status;
 }
 
+static tn_status parse_signed(const char *signature, const char *statements, const tni_fuse_options *options,
+                              tni_fuse **made) {
+    const reading how = {.types = TN_FLOATS};
+    tni_text text = {0};
+    tni_text_add(&text, "%s : ", signature);
+    tni_text_put(&text, statements);
+    const tn_status status = text.failed ? TN_NO_MEMORY : parse_as(text.data, options, &how, made);
+    tni_free(text.data);
+    return status;
+}
+
+/* Without a contract no value has more dimensions than the inputs: x[1:] + x is a mistake there. */
+static tn_status check_ranks(const tni_fuse *first, const tni_fuse *read) {
+    for (int32_t i = 0; i < read->graph.n; i++) {
+        int32_t n = 0;
+        for (int32_t k = 0; k < read->axes.n_items; k++)
+            n += !read->axes.items[k].pack && read->graph.nodes[i].extent.full >> k & 1;
+        if (n <= first->n_front + first->n_back) continue;
+        return tn_fail(TN_BAD_CONTRACT, "formula: parts of different sizes do not meet, as x[1:] + x: only with a "
+                                        "contract in front would they be two dimensions");
+    }
+    return TN_OK;
+}
+
+/* A formula that takes parts, without a contract: it gets one. Its dimensions have names from the front or from the
+ * end; what its results have is known when it has been read with them. */
+static tn_status parse_parts(const char *text, const tni_fuse_options *options, tni_fuse **made) {
+    tni_fuse *first = *made, *read = NULL;
+    tni_text signature = {0};
+    const char *statements = text + first->statements;
+    *made = NULL;
+    tn_status status = parse_signed(first->whole, statements, options, &read);
+    if (status == TN_OK) status = check_ranks(first, read);
+    if (status == TN_OK) {
+        tni_text_put(&signature, first->signature);
+        tni_print_results(&signature, read);
+        status = signature.failed ? TN_NO_MEMORY : parse_signed(signature.data, statements, options, made);
+    }
+    tni_free(signature.data);
+    tni_fuse_free(read);
+    tni_fuse_free(first);
+    return status;
+}
+
 tn_status tni_fuse_parse(const char *text, const tni_fuse_options *options, tni_fuse **made) {
     reading how = {.types = TN_FLOATS};
     *made = NULL;
     if (!text) return tn_fail(TN_BAD_CONTRACT, "formula: there is no text");
     if (strlen(text) > INT32_MAX / 2) return tn_fail(TN_BAD_CONTRACT, "formula: too long");
     tn_status status = parse_types(text, options, &how, made);
-    if (status == TN_OK && (*made)->names_axes) { /* which axes there are is known now */
+    if (status == TN_OK && (*made)->takes_parts) {
+        status = parse_parts(text, options, made);
+    } else if (status == TN_OK && (*made)->names_axes) { /* which axes there are is known now */
         how.n_front = (*made)->n_front;
         how.n_back = (*made)->n_back;
         tni_fuse_free(*made);

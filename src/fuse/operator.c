@@ -556,6 +556,9 @@ tn_status tn_fuse_gradient(const tn_function *op, const tn_function **made) {
 
 tn_status tni_operator_formula(const tn_function *op, const tni_fuse **parsed) {
     const formula *f = formula_of(op->row);
+    for (const tn_kernel *k = f ? NULL : op->row->kernels; k && k->name; k++) {
+        if (k->run == tni_formula_kernel_run) return tni_formula_kernel_parsed(k, op->contract->name, parsed);
+    }
     if (!f) return tn_fail(TN_UNSUPPORTED, "%s: is no formula", op->contract->name);
     return parsed_of(f, parsed);
 }

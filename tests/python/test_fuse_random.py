@@ -134,6 +134,11 @@ CALLS: list[tuple[str, Along]] = [
     ("roll({0}, shift=1, axis={1})", cumulative(lambda a, d: a.roll(1, d))),
     ("(tril({0}) + triu(w))", lambda a, d, w: a.tril() + w.triu()),
 ]
+# They go along the last dimension: counted from the end, which is another one than those from the front.
+NORMS: list[tuple[str, Along]] = [
+    ("layer_norm({0}, eps=0.5)", lambda a, d, w: torch.nn.functional.layer_norm(a, (4,), eps=0.5)),
+    ("rms_norm({0}, eps=0.3)", lambda a, d, w: torch.nn.functional.rms_norm(a, (4,), eps=0.3)),
+]
 
 
 def shifted(a: Tensor, d: int) -> Tensor:
@@ -176,7 +181,8 @@ def placed(drawn: Drawn, depth: int) -> Expression:
     if kind < 0.25:
         text, place = draw.choice(PLACED)
         return text.format(all_dims, at), lambda v: place(of(v) + 0.2 * v["x"], dim)
-    kinds = SCANS if kind < 0.5 else PARTS if drawn.named and kind < 0.8 else CALLS
+    calls = [*CALLS, *NORMS] if drawn.named or drawn.from_end else CALLS
+    kinds = SCANS if kind < 0.5 else PARTS if drawn.named and kind < 0.8 else calls
     text, along = draw.choice(kinds)
     if "[:, 1]" in text or "index({0}[" in text:
         dim, at = 2, -1  # others have another size there

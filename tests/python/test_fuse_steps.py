@@ -144,6 +144,58 @@ CASES: list[tuple[str, Callable[..., Any], list[Make]]] = [
         lambda x: (2 * x[3].sort().values) * ((2 * x[2].sort().values) * x[0] + x[0]) + x[1],
         [floats(4, 5)],
     ),
+    # parts without a contract
+    ("x[1:] - x[:-1]", lambda x: x[1:] - x[:-1], [floats(4, 5)]),
+    ("x * sum(x[1:] * x[:-1])", lambda x: x * (x[1:] * x[:-1]).sum(), [floats(4, 5)]),
+    (
+        "f(x, w, k: int = 2) : y = sin(x[k:]) * w[:-k]; z = x[0] * w[-1]",
+        lambda x, w: (x[2:].sin() * w[:-2], x[0] * w[-1]),
+        [floats(5, 4), floats(5, 4)],
+    ),
+    ("sort(x[:, 1:]) - x[:, :-1] * 2", lambda x: x[:, 1:].sort(-1).values - x[:, :-1] * 2, [floats(4, 5)]),
+    # products of matrices, whose gradients have the first sizes of a shape
+    (
+        "f(x: T[n, c], w: T[c, d]) -> y: T[n, d] : sin(matmul(x * x, w, alpha=0.5))",
+        lambda x, w: ((x * x) @ w * 0.5).sin(),
+        [floats(4, 6), floats(6, 3)],
+    ),
+    (
+        "f(x: T[*r, n, c], w: T[c, d]) -> y: T[*r, n, d] : matmul(x, tanh(w)) * 2",
+        lambda x, w: x @ w.tanh() * 2,
+        [floats(2, 3, 4, 6), floats(6, 3)],
+    ),
+    (
+        "f(a: T[h, n, m], v: T[h, m, d]) -> y: T[h, n, d] : matmul(softmax(a, m), v)",
+        lambda a, v: a.softmax(-1) @ v,
+        [floats(2, 4, 5), floats(2, 5, 3)],
+    ),
+    # attributes of operators that are those of the formula
+    (
+        "f(x: T[n, c], k: int = 2, s: float = 0.5) -> y: T[n, c] : roll(x * x, shift=k, axis=n) + rms_norm(x, eps=s)",
+        lambda x: (x * x).roll(2, 0) + F.rms_norm(x, (5,), eps=0.5),
+        [floats(4, 5)],
+    ),
+    (
+        "f(x: T[n, c], k: int = 2) -> y: T[n, k] : top_k(x * x, k=k) * 3",
+        lambda x: (x * x).topk(2).values * 3,
+        [floats(4, 6)],
+    ),
+    # rows of the table that become a part of the formula
+    (
+        "layer_norm(x + r, g, b) * x",
+        lambda x, r, g, b: F.layer_norm(x + r, (6,), g, b) * x,
+        [floats(4, 6), floats(4, 6), floats(6), floats(6)],
+    ),
+    (
+        "f(x: T[n, c], g: T[c], w: T[c, d]) -> y: T[n, d] : matmul(rms_norm(x, g, eps=0.1, zero_centered=true), w)",
+        lambda x, g, w: F.rms_norm(x, (6,), 1 + g, eps=0.1) @ w,
+        [floats(4, 6), floats(6), floats(6, 3)],
+    ),
+    (
+        "f(x: T[n, c], y: T[c, n]) -> z: T[n] : sum(layer_norm(sin(y), eps=0.1), c) + sum(rms_norm(y) * x, c)",
+        lambda x, y: F.layer_norm(y.sin().mT, (6,), eps=0.1).sum(1) + (F.rms_norm(y, (4,), eps=1e-6) * x.mT).sum(0),
+        [floats(4, 6), floats(6, 4)],
+    ),
 ]
 IDS = [case[0] for case in CASES]
 
@@ -188,6 +240,22 @@ def test_gradients(formula: str, same: Callable[..., Any], makes: list[Make]) ->
         )
     for have, want in zip(*derived, strict=True):
         assert torch.allclose(have, want, rtol=1e-8, atol=1e-8)
+
+
+def test_parts_that_do_not_meet() -> None:
+    with pytest.raises(ValueError, match="parts of different sizes do not meet"):
+        tn.fuse("sum(x[1:] * x)")
+
+
+def test_linear() -> None:
+    """Its gradient is one operator for all arguments, which has none itself."""
+    text = "f(x: T[*r, c], w: T[d, c], b: T[d]) -> y: T[*r, d] : silu(linear(layer_norm(x), w, b)) * linear(x, w)"
+    x, w, b = made([floats(2, 5, 6), floats(3, 6), floats(3)])
+    derived = []
+    for y in (tn.fuse(text)(x, w, b), F.silu(F.linear(F.layer_norm(x, (6,)), w, b)) * F.linear(x, w)):
+        derived.append([y, *torch.autograd.grad((y * y).sum(), [x, w, b])])
+    for have, want in zip(*derived, strict=True):
+        assert torch.allclose(have, want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(12))

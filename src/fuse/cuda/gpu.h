@@ -257,6 +257,8 @@ int tni_gpu_options(const char *wanted, const char *text, const char **options);
 /* text: what follows the prelude; variant 0: the kernels for aligned memory, 1: those for any */
 tn_status tni_gpu_compile(const char *wanted, const char *text, int variant, int major, int minor,
                           tni_compiled_code *code);
+/* The kernel that the launch names, of a text without the prelude. */
+tn_status tni_gpu_find(const tn_call *call, const char *text, tn_launch *launch);
 /* One launch of a step, and of those that are done with it, for variant k: the parameters as 8-byte words, and the
  * grid. Over lists there are several: *next begins as {0}, and the launches end when next->part is the number of
  * tensors. */

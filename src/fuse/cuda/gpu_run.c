@@ -175,6 +175,12 @@ static tn_status find_kernel(const tn_call *call, cu_library library, tn_launch 
     return error ? tni_cuda_failed(call->name, l->name, error) : tni_cuda_allow(call, l);
 }
 
+tn_status tni_gpu_find(const tn_call *call, const char *text, tn_launch *launch) {
+    cu_library library;
+    TN_TRY(load_library(call, text, 0, &library));
+    return find_kernel(call, library, launch);
+}
+
 /* Blocks or clusters that walk over rows and do not all fit would make the last ones wait for the first: fewer walk
  * further. */
 static tn_status fit_walking(const tn_call *call, const tn_gpu *gpu, tni_gpu_step *step, int k) {

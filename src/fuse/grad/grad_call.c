@@ -55,10 +55,33 @@ static tn_status other_output(passing *p, int32_t output, int32_t *node) {
     return *node < 0 ? p->g->status : TN_OK;
 }
 
+/* Does this call make the output? linear has a z only where it has an activation. */
+static tn_status is_made(const passing *p, int32_t output, bool *made) {
+    const int32_t cond = p->c->outputs[output].shape.cond;
+    tni_result result = {.known = true, .value = true};
+    *made = true;
+    if (cond < 0) return TN_OK;
+    tni_bound *bound = tni_calloc(1, sizeof *bound);
+    if (!bound) return TN_NO_MEMORY;
+    for (int i = 0; i < p->c->n_attrs; i++) {
+        const tn_value *given = &p->values[i].value;
+        bound->attrs[i] = given->kind == TN_ATTR_UNSET ? p->c->attrs[i].value : *given;
+    }
+    const tn_status status = tni_eval(p->c, bound, cond, &result);
+    tni_free(bound);
+    *made = !result.known || result.value;
+    return status;
+}
+
 static tn_status give_tensor(passing *p, const tni_statement *rule, const tni_source *source) {
     const bool optional = rule->op->contract->inputs[source->param].optional;
     const int32_t k = source->kind == TNI_FROM_INPUT ? argument_of(p->call, source->ref) : -1;
     int32_t node = k >= 0 ? p->g->nodes[p->node].arg[k] : -1;
+    if (source->kind == TNI_FROM_OUTPUT && optional) {
+        bool made;
+        TN_TRY(is_made(p, source->ref, &made));
+        if (!made) return TN_OK;
+    }
     if (source->kind == TNI_FROM_OUTPUT) TN_TRY(other_output(p, source->ref, &node));
     if (source->kind == TNI_FROM_DOUTPUT && source->ref == p->call->output) node = p->dy;
     if (node >= 0) return add_argument(p, source->param, node, 0);
@@ -71,8 +94,16 @@ static void give_value(passing *p, const tni_contract *called, int32_t attr, con
     tni_print_value(&p->attrs, value);
 }
 
-/* Where a name of the contract stands in the shape of what the call is given, and which: *s as all of a shape, n as one
- * of it, from behind where a pack stands before it. */
+/* [*s, n, m] */
+static bool only_names_behind(const passing *p, const tni_shape *shape) {
+    for (int i = 1; i < shape->count; i++) {
+        if (p->c->items[shape->first + i].kind != TNI_ITEM_EXPR) return false;
+    }
+    return p->c->items[shape->first].kind == TNI_ITEM_PACK;
+}
+
+/* Where a name of the contract stands in the shape of what the call is given, and which: *s as all of a shape or its
+ * first sizes, n as one of it, from behind where a pack stands before it. */
 static bool find_size(const passing *p, bool pack, int32_t ref, int32_t *arg, int32_t *axis) {
     for (int k = 0; k < p->call->n_args; k++) {
         if (p->call->to[k] < 0) continue;
@@ -82,8 +113,9 @@ static bool find_size(const passing *p, bool pack, int32_t ref, int32_t *arg, in
             const tni_item *item = &p->c->items[shape->first + i];
             const bool is_pack = item->kind != TNI_ITEM_EXPR;
             *arg = p->g->nodes[p->node].arg[k];
-            *axis = pack ? TNI_ALL_SIZES : behind ? i - shape->count : i;
-            if (pack && item->kind == TNI_ITEM_PACK && item->ref == ref && shape->count == 1 && !item->broadcast)
+            *axis = pack ? TNI_ALL_SIZES - (shape->count - 1) : behind ? i - shape->count : i;
+            if (pack && item->kind == TNI_ITEM_PACK && item->ref == ref && !item->broadcast &&
+                only_names_behind(p, shape))
                 return true;
             const tni_node *node = is_pack ? NULL : &p->c->nodes[item->node];
             if (!pack && node && node->kind == TNI_DIM && node->ref == ref) return true;

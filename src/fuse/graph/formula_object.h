@@ -56,6 +56,9 @@ struct tni_fuse {
     bool takes_bits; /* of an input without a type: it is no float then */
     /* Without a signature: how many dimensions axes name from the front, and from the end. */
     int32_t n_front, n_back;
+    bool takes_parts; /* and it is read again with a contract, which `signature` begins: f(x: T[dim0, *dims]) */
+    char *signature, *whole;
+    int32_t statements;  /* where they begin in the text */
     bool names_axes;     /* one of them is not the last: the dimensions need names */
     uint64_t said_attrs; /* attributes of the signature whose names are in the formula's text, as bits */
     int32_t n_known;     /* rows that the table had: activations that were added later are not in the graph */

@@ -65,18 +65,26 @@ typedef struct tni_gnode {
 } tni_gnode;
 
 /* A call of an operator of the table on whole tensors, of which one output is the node's value. Argument k of the node
- * is the operator's input to[k]; where that is negative, attribute -1 - to[k] is given its shape, or a size of it. */
-enum { TNI_ALL_SIZES = 127 };
+ * is the operator's input to[k]; where that is negative, attribute -1 - to[k] is given its shape, a size of it, or the
+ * number that it is. */
+enum { TNI_ALL_SIZES = 127, TNI_SOME_SIZES = TNI_ALL_SIZES - TN_MAX_RANK, TNI_NO_SIZE = -128 };
 typedef struct tni_coarse {
     const struct tn_function *op;
     int32_t output, n_args;
     int8_t to[TNI_NODE_ARGS];
-    /* Of a shape: which size, from the front or (below 0) from behind; TNI_ALL_SIZES: all. */
+    /* Of a shape: which size, from the front or (below 0) from behind; TNI_ALL_SIZES - k: all but the last k.
+     * TNI_NO_SIZE: the argument is no tensor but an attribute of the formula, which the operator's attribute is. */
     int8_t axis[TNI_NODE_ARGS];
     const char *attrs; /* the other attributes, as text: "axis=0 descending=true" */
     bool scans;        /* it is the operator of scan and reduce */
     int8_t along;      /* the item that these go along */
 } tni_coarse;
+
+/* Is an attribute given a whole shape, or all of it but the last `left` sizes? */
+static inline bool tni_gives_shape(int axis, int *left) {
+    *left = TNI_ALL_SIZES - axis;
+    return axis >= TNI_SOME_SIZES;
+}
 
 typedef struct tni_graph {
     tni_gnode *nodes; /* arguments come before their users */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/contract/parts.h"
 #include "core/table/activation_names.h"
 #include "formula_parse.h"
 
@@ -230,19 +231,21 @@ static tn_status parse_rand(tni_parser *p, int32_t *node) {
     return tni_close_call(p, "',' or ')' after the seed");
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------- */
+/* ---- rows of the table that are formulas ------------------------------------------------------------------------- */
 
-/* The formula of a row of the table, at `x`, with the defaults of its attributes. */
-static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int32_t *node) {
-    const tni_fuse *row;
-    TN_TRY(p->formula->formula_of(op, &row));
+/* Its reductions go as far as `reach` says. */
+static tn_status inline_formula(tni_parser *p, const tni_fuse *row, const tni_row_call *call, int reach,
+                                int32_t *node) {
+    const int32_t *inputs = call->inputs;
+    const tn_value *attrs = call->attrs;
     int32_t *made = tni_malloc((size_t)row->graph.n * sizeof *made);
     if (!made) return TN_NO_MEMORY;
     for (int32_t i = 0; i < row->graph.n; i++) {
         const tni_gnode *n = &row->graph.nodes[i];
-        const tn_value *v = tni_prims[n->op].arity == 0 && n->ref >= 0 && n->ref < row->contract->n_attrs
-                                ? &row->contract->attrs[n->ref].value
-                                : &(tn_value){0};
+        const bool attr = tni_prims[n->op].arity == 0 && n->ref >= 0 && n->ref < row->contract->n_attrs;
+        const tn_value *v = !attr                                 ? &(tn_value){0}
+                            : attrs[n->ref].kind == TN_ATTR_UNSET ? &row->contract->attrs[n->ref].value
+                                                                  : &attrs[n->ref];
         double number = v->kind == TN_ATTR_INT     ? (double)v->i
                         : v->kind == TN_ATTR_BOOL  ? v->b
                         : v->kind == TN_ATTR_FLOAT ? v->f
@@ -250,18 +253,80 @@ static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int
         int32_t arg[3] = {-1, -1, -1};
         for (int k = 0; k < 3 && n->arg[k] >= 0; k++) arg[k] = made[n->arg[k]];
         switch (n->op) {
-        case TNI_P_INPUT: made[i] = x; break;
+        case TNI_P_INPUT: made[i] = inputs[n->ref] >= 0 ? inputs[n->ref] : tni_const(p->g, TNI_TY_WEAK_FLOAT, 0); break;
+        case TNI_P_HAS: made[i] = tni_const(p->g, TN_BOOL, inputs[n->ref] >= 0); break;
         case TNI_P_CONST: made[i] = tni_const(p->g, n->type, n->value); break;
-        case TNI_P_ATTR: made[i] = tni_const(p->g, n->type, number); break;
+        case TNI_P_ATTR: made[i] = call->own[n->ref] >= 0 ? call->own[n->ref] : tni_const(p->g, n->type, number); break;
         case TNI_P_ATTR_IS: made[i] = tni_const(p->g, TN_BOOL, v->choice == (int)n->value); break;
         case TNI_P_HAS_ATTR: made[i] = tni_const(p->g, TN_BOOL, v->kind != TN_ATTR_UNSET); break;
-        default: made[i] = tni_node3(p->g, (tni_prim)n->op, (int)n->kind, arg[0], arg[1], arg[2]); break;
+        default: {
+            const int kind = tni_reaches(n->op) ? reach : (int)n->kind;
+            made[i] = tni_node3(p->g, (tni_prim)n->op, kind, arg[0], arg[1], arg[2]);
+        }
         }
     }
-    *node = made[row->outputs[0].node];
+    *node = made[row->outputs[call->output].node];
     tni_free(made);
     return TN_OK;
 }
+
+/* At `x`, with the defaults of its attributes. */
+static tn_status inline_row(tni_parser *p, const tn_function *op, int32_t x, int32_t *node) {
+    static const tn_value defaults[TNI_MAX_ARGS];
+    int32_t own[TNI_MAX_ARGS];
+    const tni_fuse *row;
+    TN_TRY(p->formula->formula_of(op, &row));
+    for (int i = 0; i < TNI_MAX_ARGS; i++) own[i] = -1;
+    return inline_formula(p, row, &(tni_row_call){op, &x, own, defaults, 0, -1}, 0, node);
+}
+
+/* [*r, c]: the dimension c; -1: the shape is another one. */
+static int32_t last_dim(const tni_contract *c, const tni_shape *shape, int32_t count) {
+    const tni_item *items = &c->items[shape->first], *last = &items[shape->count - 1];
+    if (shape->cond >= 0 || shape->count != count || last->kind != TNI_ITEM_EXPR || last->broadcast) return -1;
+    if (count == 2 && (items[0].kind != TNI_ITEM_PACK || items[0].broadcast)) return -1;
+    return c->nodes[last->node].kind == TNI_DIM ? c->nodes[last->node].ref : -1;
+}
+
+/* Does it go along rows, as x: T[*r, c], gamma: W[c]? -> y: T[*r, c] do, and is it made of what every formula can
+ * say? */
+static bool is_of_rows(const tni_fuse *row, int32_t output) {
+    const tni_contract *c = row->contract;
+    const int32_t dim = last_dim(c, &c->inputs[0].shape, 2);
+    if (dim < 0 || row->steps || row->windows || row->axes.list || output >= c->n_outputs) return false;
+    if (!tni_prints_alike(c, &c->outputs[output].shape, &c->inputs[0].shape)) return false;
+    for (int i = 0; i < c->n_inputs; i++) {
+        const tni_shape *shape = &c->inputs[i].shape;
+        if (c->inputs[i].inplace) return false;
+        if (!tni_prints_alike(c, shape, &c->inputs[0].shape) && last_dim(c, shape, 1) != dim) return false;
+    }
+    const uint32_t last = tni_items_named(&row->axes, c->dims[dim], (int32_t)strlen(c->dims[dim]));
+    for (int32_t i = 0; i < row->graph.n; i++) {
+        const tni_gnode *n = &row->graph.nodes[i];
+        if (n->op == TNI_P_RAND || n->op == TNI_P_INDEX || n->op == TNI_P_INDEX_IN) return false;
+        const bool along = n->kind == TNI_OVER_ROW || (tni_is_over_items(n->kind) && tni_items_over(n->kind) == last);
+        if (tni_reaches(n->op) && !along) return false;
+    }
+    return true;
+}
+
+tn_status tni_inline_rows(tni_parser *p, const tni_token *at, const tni_row_call *call, bool *done, int32_t *node) {
+    const tni_fuse *row;
+    int reach;
+    *done = p->formula->formula_of(call->op, &row) == TN_OK && is_of_rows(row, call->output);
+    if (!*done) return TN_OK;
+    tni_arguments args = {.nodes = {call->inputs[0]}, .count = 1, .axes = {.any = true}, .axes_at = at->at};
+    if (call->last < 0) {
+        args.axes.back = 1;
+    } else {
+        args.axes.items = 1u << call->last;
+    }
+    TN_TRY(tni_reach_of(p, call->op->contract->name, &args, &reach));
+    TN_TRY(inline_formula(p, row, call, reach, node));
+    return tni_parse_made(p, *node);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* act(x) where `act` is an attribute: x itself, or one of the activations. When a call says which, the rest goes. */
 static tn_status parse_activation(tni_parser *p, const tni_token *at, int32_t attr, int32_t *node) {

@@ -101,23 +101,25 @@ static tn_status go_to(tni_parser *p, int32_t at) {
     return tni_parse_next(p);
 }
 
-/* `shape(x)`, `size(x, -1)`: up to what stands behind it. */
+/* `shape(x)`, `shape(x, 2)` without the last two, `size(x, -1)`: up to what stands behind it. */
 static tn_status take_size(tni_parser *p, reading *r, int32_t attr, bool all) {
     int32_t node, axis = TNI_ALL_SIZES;
     const int32_t at = p->lex.token.at;
+    bool more;
     p->brackets++;
     TN_TRY(tni_parse_next(p)); /* to the '(' */
     TN_TRY(tni_parse_next(p));
     TN_TRY(tni_parse_expression(p, &node));
-    if (!all) {
+    TN_TRY(tni_parse_take(p, ',', &more));
+    if (!all && !more) return tni_lex_expected(&p->lex, "',' and which dimension's size it is");
+    if (more) {
         bool minus;
-        if (!tni_parse_at(p, ',')) return tni_lex_expected(&p->lex, "',' and which dimension's size it is");
-        TN_TRY(tni_parse_next(p));
         TN_TRY(tni_parse_take(p, '-', &minus));
         if (!tni_parse_at(p, TNI_INT) || p->lex.token.value >= TN_MAX_RANK) {
             return tni_lex_expected(&p->lex, "the number of a dimension");
         }
-        axis = (int32_t)(minus ? -p->lex.token.value : p->lex.token.value);
+        const int32_t value = (int32_t)(minus ? -p->lex.token.value : p->lex.token.value);
+        axis = all ? TNI_ALL_SIZES - value : value;
         TN_TRY(tni_parse_next(p));
     }
     TN_TRY(tni_close_call(p, "')'"));
@@ -161,6 +163,24 @@ static bool take_axis(const tni_parser *p, reading *r, int32_t attr, int32_t at,
     r->axes[r->n_axes].item = __builtin_ctz(items);
     r->axes[r->n_axes++].at = at;
     return true;
+}
+
+/* shift=k: an attribute of the formula. A call says what it is, so one of axes must be told by the text. */
+static bool is_own_attribute(const tni_parser *p, const reading *r, int32_t attr, int32_t at, int32_t length) {
+    const tni_contract *own = tni_parse_attrs(p);
+    const tni_attr_kind kind = r->c->attrs[attr].kind;
+    char name[TNI_MAX_NAME + 1] = "";
+    if (!own || length > TNI_MAX_NAME || (kind != TNI_A_INT && kind != TNI_A_FLOAT && kind != TNI_A_BOOL)) return false;
+    memcpy(name, p->lex.text + at, (size_t)length);
+    const int32_t found = tni_attr_named(own, name);
+    return found >= 0 && own->attrs[found].kind == kind && !own->attrs[found].optional;
+}
+
+static tn_status take_own_attribute(tni_parser *p, reading *r, int32_t attr, int32_t at) {
+    int32_t node;
+    TN_TRY(go_to(p, at));
+    TN_TRY(tni_parse_expression(p, &node));
+    return add_argument(p, r, at, node, -1 - attr, TNI_NO_SIZE);
 }
 
 /* shift=2 * 3: a number that is computed here. */
@@ -215,6 +235,7 @@ static tn_status take_named(tni_parser *p, reading *r) {
         return take_size(p, r, attr, all);
     }
     if (take_axis(p, r, attr, begin, length)) return go_to(p, begin + length);
+    if (is_own_attribute(p, r, attr, begin, length)) return take_own_attribute(p, r, attr, begin);
     return take_number(p, r, attr, begin, length);
 }
 
@@ -336,24 +357,25 @@ typedef struct bound {
     bool dim_known[TNI_MAX_NAMES];
 } bound;
 
-/* [*s, n], [v, d], [b, *s]: one pack at most, and names; others say nothing. */
+/* [*s, n], [v, d], [b, *s]: one pack at most, and names. [broadcast(*p, *q), m, n] tells m and n; others say
+ * nothing. */
 static void bind_input(const tni_parser *p, const tni_contract *c, const tni_shape *shape, const dims *of, bound *b) {
     int32_t pack = -1, n = 0;
     if (shape->cond >= 0 || !of->known) return;
     for (int k = 0; k < shape->count; k++) {
         const tni_item *item = &c->items[shape->first + k];
-        if ((item->kind != TNI_ITEM_PACK && item->kind != TNI_ITEM_EXPR) || item->broadcast) return;
-        if (item->kind == TNI_ITEM_PACK && pack >= 0) return;
-        if (item->kind == TNI_ITEM_PACK) pack = k;
+        const bool some = item->kind == TNI_ITEM_PACK || item->kind == TNI_ITEM_BROADCAST;
+        if ((!some && item->kind != TNI_ITEM_EXPR) || item->broadcast || (some && pack >= 0)) return;
+        if (some) pack = k;
     }
     const int32_t behind = pack < 0 ? 0 : shape->count - 1 - pack, in_pack = of->n - (shape->count - 1);
     if (pack < 0 ? of->n != shape->count : in_pack < 0) return;
     for (int k = 0; k < shape->count; k++) {
         const tni_item *item = &c->items[shape->first + k];
         if (k == pack) {
-            dims *to = &b->packs[item->ref];
-            *to = (dims){.known = true, .n = in_pack};
-            memcpy(to->item, of->item + n, (size_t)in_pack);
+            dims own = {.known = true, .n = in_pack};
+            memcpy(own.item, of->item + n, (size_t)in_pack);
+            if (item->kind == TNI_ITEM_PACK) b->packs[item->ref] = own;
             n = of->n - behind;
             continue;
         }
@@ -379,22 +401,26 @@ static bool dim_of(const reading *r, const bound *b, const dims *args, int32_t n
         return true;
     }
     const int32_t k = n->kind == TNI_ATTR ? argument_of(r, -1 - n->ref) : -1;
-    if (k < 0 || !args[k].known || r->call.axis[k] == TNI_ALL_SIZES) return false;
-    const int32_t at = r->call.axis[k] < 0 ? args[k].n + r->call.axis[k] : r->call.axis[k];
+    const int32_t axis = k < 0 ? TNI_NO_SIZE : r->call.axis[k];
+    if (axis == TNI_NO_SIZE || axis >= TNI_SOME_SIZES || !args[k].known) return false;
+    const int32_t at = axis < 0 ? args[k].n + axis : axis;
     if (at < 0 || at >= args[k].n) return false;
     *item = args[k].item[at];
     return true;
 }
 
-/* The dimension of a size that an attribute tells, top_k(x, k=3): where the last one of the first tensor was. */
+/* The dimension of a size that an attribute tells, top_k(x, k=3), or k=k of the formula: where the last one of the
+ * first tensor was. */
 static bool dim_of_number(const tni_parser *p, const reading *r, const dims *args, int32_t node, const dims *made,
                           int8_t *item) {
     const tni_node *n = &r->c->nodes[node];
     if (n->kind != TNI_ATTR || !p->typed || !args[0].known || args[0].n == 0) return false;
     const tn_value *given = &r->values[n->ref].value;
     if (given->kind == TN_ATTR_UNSET) given = &r->c->attrs[n->ref].value;
-    if (given->kind != TN_ATTR_INT || given->i < 0) return false;
-    const tni_size size = tni_size_of(given->i);
+    const int32_t own = argument_of(r, -1 - n->ref);
+    if (own >= 0 ? r->call.axis[own] != TNI_NO_SIZE : given->kind != TN_ATTR_INT || given->i < 0) return false;
+    const tni_size size = own >= 0 ? tni_size_named(TNI_SIZE_ATTR + p->g->nodes[r->nodes[own]].ref)
+                                   : tni_size_of(given->i);
     const int32_t last = args[0].item[args[0].n - 1];
     uint64_t taken = 0;
     for (int k = 0; k < made->n; k++) taken |= made->item[k] >= 0 ? (uint64_t)1 << made->item[k] : 0;
@@ -418,6 +444,17 @@ static bool add_resized(const tni_parser *p, const reading *r, const bound *b, c
         if (!add_dim(made, at)) return false;
     }
     return axis >= 0 && axis < of->n;
+}
+
+/* *shape of an attribute that is given the shape of an argument, or its first sizes. */
+static bool add_spread(const reading *r, const dims *args, const tni_item *item, dims *made) {
+    const int32_t k = argument_of(r, -1 - item->ref);
+    int left;
+    if (k < 0 || !args[k].known || !tni_gives_shape(r->call.axis[k], &left) || left > args[k].n) return false;
+    for (int d = 0; d < args[k].n - left; d++) {
+        if (!add_dim(made, args[k].item[d])) return false;
+    }
+    return true;
 }
 
 /* broadcast(*p, *q): the longest of them, which ends with each of the others. */
@@ -459,6 +496,9 @@ static bool result_dims(const tni_parser *p, const reading *r, const bound *b, c
             break;
         case TNI_ITEM_RESIZE:
             if (!add_resized(p, r, b, args, item, made)) return false;
+            break;
+        case TNI_ITEM_SPREAD:
+            if (!add_spread(r, args, item, made)) return false;
             break;
         case TNI_ITEM_BROADCAST:
             if (!add_broadcast(b, item, made)) return false;
@@ -545,9 +585,41 @@ static int type_of_result(const tni_parser *p, const reading *r) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+/* rms_norm(x, g): the formula of the row becomes a part of this one, and is fused and differentiated with it, where
+ * the dimensions of the arguments are surely those that it would have. */
+static tn_status try_inline(tni_parser *p, reading *r, bool *done, int32_t *node) {
+    int32_t inputs[TNI_MAX_ARGS], own[TNI_MAX_ARGS];
+    tn_value attrs[TNI_MAX_ARGS];
+    dims x = {0}, of = {0};
+    *done = false;
+    for (int i = 0; i < r->c->n_inputs; i++) inputs[i] = -1;
+    for (int i = 0; i < r->c->n_attrs; i++) attrs[i] = r->values[i].value;
+    for (int i = 0; i < r->c->n_attrs; i++) own[i] = -1;
+    if (argument_of(r, 0) >= 0) TN_TRY(dims_of(p, r->nodes[argument_of(r, 0)], &x));
+    if (by_name(p) && (!x.known || x.n == 0)) return TN_OK;
+    for (int k = 0; k < r->call.n_args; k++) {
+        if (r->call.to[k] < 0 && r->call.axis[k] != TNI_NO_SIZE) return TN_OK;
+        if (r->call.to[k] < 0) {
+            own[-1 - r->call.to[k]] = r->nodes[k];
+            continue;
+        }
+        inputs[r->call.to[k]] = r->nodes[k];
+        TN_TRY(dims_of(p, r->nodes[k], &of));
+        const int32_t n = r->c->inputs[r->call.to[k]].shape.count == 1 ? 1 : x.n;
+        const bool fits = of.n == n && memcmp(of.item, x.item + x.n - n, (size_t)n) == 0;
+        if (by_name(p) && !fits) return TN_OK;
+    }
+    const bool pack = !by_name(p) || x.item[x.n - 1] < 0 || p->formula->axes.items[x.item[x.n - 1]].pack;
+    const tni_row_call call = {r->op, inputs, own, attrs, r->call.output, pack ? -1 : x.item[x.n - 1]};
+    return tni_inline_rows(p, r->at, &call, done, node);
+}
+
 static tn_status read_call(tni_parser *p, reading *r, int32_t *node) {
     tni_extent extent;
+    bool inlined;
     TN_TRY(check_arguments(p, r));
+    TN_TRY(try_inline(p, r, &inlined, node));
+    if (inlined) return TN_OK;
     if (p->formula->axes.list || p->formula->axes.tails) {
         return tni_lex_fail(&p->lex, r->at->at, "with %s in its contract a formula cannot call %s",
                             p->formula->axes.list ? "lists" : "[*p, n] of several packs", r->c->name);

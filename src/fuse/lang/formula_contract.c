@@ -126,6 +126,61 @@ static tn_status print_outputs(tni_text *text, const tni_fuse *f, const tni_scop
     return TN_OK;
 }
 
+/* dim0, dim1, *dims, dim_1 */
+static void print_named(tni_text *text, const tni_fuse *f) {
+    for (int32_t k = 0; k < f->n_front; k++) tni_text_add(text, "dim%d, ", (int)k);
+    tni_text_put(text, "*dims");
+    for (int32_t k = f->n_back; k > 0; k--) tni_text_add(text, ", dim_%d", (int)k);
+}
+
+tn_status tni_name_parts(tni_fuse *f, const tni_scope *scope, const char *name) {
+    tni_text text = {0};
+    tni_text_add(&text, f->graph.masks[0] == TN_INTS ? "%s<T: int>(" : "%s(", name);
+    for (int i = 0; i < scope->n_inputs; i++) {
+        if (scope->is_seed[i])
+            return tn_fail(TN_BAD_CONTRACT, "formula: it takes parts of values, so it cannot draw random numbers");
+        tni_text_add(&text, "%s%s: %s[", i ? ", " : "", scope->inputs[i],
+                     scope->is_bool[i]    ? "bool"
+                     : scope->is_index[i] ? "i32|i64"
+                                          : "T");
+        print_named(&text, f);
+        tni_text_put(&text, scope->is_updated[i] ? "]!" : "]");
+    }
+    const char *attrs = scope->attrs ? scope->attrs : "";
+    tni_text_add(&text, "%s)", *attrs && !scope->n_inputs ? attrs + 2 : attrs);
+    f->signature = text.failed ? NULL : tni_arena_text(f->arena, text.data, text.length);
+    for (int i = 0; i < scope->n_outputs; i++) {
+        tni_text_add(&text, "%s%s: T[]", i ? ", " : " -> ", scope->outputs[i]);
+    }
+    f->whole = text.failed ? NULL : tni_arena_text(f->arena, text.data, text.length);
+    tni_free(text.data);
+    return f->signature && f->whole ? TN_OK : TN_NO_MEMORY;
+}
+
+/* [dim0 - 1, *dims] */
+static void print_shape(tni_text *text, const tni_fuse *f, tni_extent e) {
+    int32_t items[TN_MAX_RANK];
+    const int32_t n = tni_items_in_order(&f->axes, e.full, items);
+    for (int32_t k = 0; k < n; k++) {
+        tni_text_put(text, k ? ", " : "[");
+        if (f->axes.items[items[k]].sized) {
+            tni_size_print(text, f->contract, &f->axes.items[items[k]].size);
+        } else {
+            tni_text_put(text, f->axes.items[items[k]].key);
+        }
+    }
+    tni_text_put(text, n ? "]" : "[]");
+}
+
+void tni_print_results(tni_text *text, const tni_fuse *read) {
+    for (int i = 0; i < read->contract->n_outputs; i++) {
+        const tni_gnode *node = &read->graph.nodes[read->outputs[i].node];
+        const char *type = type_text(node->type);
+        tni_text_add(text, "%s%s: %s", i ? ", " : " -> ", read->contract->outputs[i].name, type ? type : "T");
+        print_shape(text, read, node->extent);
+    }
+}
+
 tn_status tni_make_contract(tni_fuse *f, const tni_scope *scope, const char *name) {
     uint64_t all = all_inputs(scope);
     form how = choose_form(f, scope, all);

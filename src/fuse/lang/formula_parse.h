@@ -79,6 +79,17 @@ tn_status tni_take_reach(tni_parser *p, const char *name, tni_arguments *args);
 tn_status tni_take_axis(tni_parser *p, const char *name, tni_axes_given *made); /* one of them: -1, n */
 /* The tni_reach of the axes; argument 0, where there is one (not -1), must have them. */
 tn_status tni_reach_of(tni_parser *p, const char *name, const tni_arguments *args, int *reach);
+/* The formula of a row of the table at some values. */
+typedef struct tni_row_call {
+    const tn_function *op;
+    const int32_t *inputs; /* -1: absent */
+    const int32_t *own;    /* attributes that are those of the formula: nodes; -1: they are numbers */
+    const tn_value *attrs; /* not set: the default */
+    int32_t output;
+    int32_t last; /* the item that rows go along; -1: the last dimension, whatever its name */
+} tni_row_call;
+/* One that goes along rows, as rms_norm. done: it can be a part of this formula. */
+tn_status tni_inline_rows(tni_parser *p, const tni_token *at, const tni_row_call *call, bool *done, int32_t *node);
 tn_status tni_close_call(tni_parser *p, const char *what);
 tn_status tni_wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given);
 

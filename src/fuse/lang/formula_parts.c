@@ -345,12 +345,29 @@ static tn_status check_packs(const tni_parser *p, const subscript *s, const valu
     return TN_OK;
 }
 
+/* Without a contract: how many dimensions need names, from the front and from the end. The formula is read again with
+ * them. */
+static tn_status note_dims(tni_parser *p, const subscript *list, int32_t n) {
+    tni_fuse *f = p->formula;
+    int32_t front = n, back = 0;
+    for (int32_t k = 0; k < n; k++) {
+        if (!list[k].dots) continue;
+        front = k;
+        back = n - 1 - k;
+    }
+    f->takes_parts = true;
+    if (front > f->n_front) f->n_front = front;
+    if (back > f->n_back) f->n_back = back;
+    p->brackets--;
+    return tni_parse_next(p);
+}
+
 tn_status tni_parse_subscript(tni_parser *p, int32_t *node) {
     subscript list[TN_MAX_RANK];
     value_dims dims;
     int32_t n = 0, dots = 0, open = p->lex.token.at;
     if (!p->formula) return tni_lex_expected(&p->lex, "no '['");
-    TN_TRY(need_names(p, open));
+    if (p->typed) TN_TRY(need_names(p, open));
     p->brackets++;
     do {
         if (n == TN_MAX_RANK) return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d subscripts", TN_MAX_RANK);
@@ -359,6 +376,7 @@ tn_status tni_parse_subscript(tni_parser *p, int32_t *node) {
         if (dots > 1) return tni_lex_fail(&p->lex, list[n - 1].at, "'...' stands in a subscript once");
     } while (tni_parse_at(p, ','));
     if (!tni_parse_at(p, ']')) return tni_lex_expected(&p->lex, "',' or ']' behind a range");
+    if (!p->typed) return note_dims(p, list, n);
     TN_TRY(dims_of(p, *node, &dims));
     if (n - dots > dims.n) {
         return tni_lex_fail(&p->lex, open, "%d subscripts for a value that has %d dimensions", (int)(n - dots),

@@ -197,12 +197,15 @@ static void print_coarse(printer *p, const tni_gnode *node) {
     tni_text_add(p->text, "%s(", c->name);
     for (int k = 0; k < call->n_args; k++) {
         const int to = call->to[k];
+        int left = 0;
+        const bool shape = to < 0 && tni_gives_shape(call->axis[k], &left), own = call->axis[k] == TNI_NO_SIZE;
         if (k) tni_text_add(p->text, ", ");
         if (to != k) tni_text_add(p->text, "%s=", to < 0 ? c->attrs[-1 - to].name : c->inputs[to].name);
-        if (to < 0) tni_text_add(p->text, call->axis[k] == TNI_ALL_SIZES ? "shape(" : "size(");
+        if (to < 0 && !own) tni_text_add(p->text, shape ? "shape(" : "size(");
         print_node(p, node->arg[k], 0);
-        if (to < 0 && call->axis[k] != TNI_ALL_SIZES) tni_text_add(p->text, ", %d", call->axis[k]);
-        if (to < 0) tni_text_add(p->text, ")");
+        if (to < 0 && !shape && !own) tni_text_add(p->text, ", %d", call->axis[k]);
+        if (shape && left) tni_text_add(p->text, ", %d", left);
+        if (to < 0 && !own) tni_text_add(p->text, ")");
     }
     for (const char *s = call->attrs; *s;) { /* "axis=0 mode='a b'": blanks in brackets and quotes are no ends */
         int n = 0, open = 0;

@@ -9,11 +9,11 @@ tn_status tni_size_too_large(const tni_parser *p, int32_t at) {
 
 /* A dimension of the contract, or an attribute that is an int. */
 static tn_status size_named(tni_parser *p, tni_size *made) {
-    const tni_contract *c = p->formula->contract;
+    const tni_contract *c = tni_parse_attrs(p);
     char name[TNI_MAX_NAME + 1] = "";
     memcpy(name, p->lex.text + p->lex.token.at, (size_t)p->lex.token.length);
-    const int32_t attr = tni_attr_named(c, name);
-    for (int32_t i = 0; i < c->n_dims; i++) {
+    const int32_t attr = c ? tni_attr_named(c, name) : -1;
+    for (int32_t i = 0; c && i < c->n_dims; i++) {
         if (strcmp(c->dims[i], name) != 0) continue;
         *made = tni_size_named(i);
         return tni_parse_next(p);

@@ -39,6 +39,10 @@ tn_status tni_parse_bare(const tni_fuse *formula, const char *text, int32_t end,
 
 /* The contract of a formula without a signature. */
 tn_status tni_make_contract(tni_fuse *formula, const tni_scope *scope, const char *name);
+/* Of one that takes parts, as text: formula->signature, and `whole` with results of no dimensions yet. */
+tn_status tni_name_parts(tni_fuse *formula, const tni_scope *scope, const char *name);
+/* " -> y: T[dim0 - 1, *dims]": the results as they came out when the formula was read with the whole signature. */
+void tni_print_results(tni_text *text, const tni_fuse *read);
 
 /* The statements of a graph, which the parser reads back. What would nest deeper than `nested` gets a name. */
 enum { TNI_NESTED = 24 };

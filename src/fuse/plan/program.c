@@ -450,14 +450,18 @@ static tn_status make_program(const tni_fuse *f, const tn_call *call, const tni_
     return status;
 }
 
-tn_status tni_fuse_bind(const tni_fuse *f, const tn_call *call, tni_program **made) {
-    TN_TRY(make_program(f, call, NULL, bind, made));
-    const tni_backend *backend = (*made)->backend;
+tn_status tni_fuse_bind_to(const tni_fuse *f, const tn_call *call, const tni_backend *backend, tni_program **made) {
+    TN_TRY(make_program(f, call, backend, bind, made));
+    backend = (*made)->backend;
     tn_status status = backend->load ? backend->load(*made, call) : TN_OK;
     if (status == TN_OK) return TN_OK;
     tni_program_free(*made);
     *made = NULL;
     return status;
+}
+
+tn_status tni_fuse_bind(const tni_fuse *f, const tn_call *call, tni_program **made) {
+    return tni_fuse_bind_to(f, call, NULL, made);
 }
 
 static const tni_backend *backend_named(const char *name) {
@@ -468,10 +472,16 @@ static const tni_backend *backend_named(const char *name) {
 
 tn_status tni_fuse_emit(const tni_fuse *f, const tn_call *call, const char *name, tni_program **made, char **source) {
     const tni_backend *backend = backend_named(name);
-    tni_text text = {0};
     *made = NULL;
     *source = NULL;
     if (!backend || !backend->emit) return tn_fail(TN_BAD_VALUE, "no backend '%s' compiles formulas", name);
+    return tni_fuse_emit_for(f, call, backend, made, source);
+}
+
+tn_status tni_fuse_emit_for(const tni_fuse *f, const tn_call *call, const tni_backend *backend, tni_program **made,
+                            char **source) {
+    tni_text text = {0};
+    *source = NULL;
     TN_TRY(make_program(f, call, backend, bind, made));
     tn_status status = backend->emit(*made, &text);
     if (status == TN_OK && text.failed) status = TN_NO_MEMORY;

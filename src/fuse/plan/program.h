@@ -135,6 +135,9 @@ char *tni_memory_base(const tn_call *call, const tni_memory *memory, int32_t par
  * Looks at no data. The first backend of the call's device that accepts it has it from then on; one that compiles does
  * so here, unless the cache has it. */
 tn_status tni_fuse_bind(const tni_fuse *formula, const tn_call *call, tni_program **made);
+/* The same for this backend, which need not be in the list. */
+tn_status tni_fuse_bind_to(const tni_fuse *formula, const tn_call *call, const struct tni_backend *backend,
+                           tni_program **made);
 void tni_program_free(tni_program *program); /* NULL is fine */
 /* Any call of that form, on the device that it was bound for; on a GPU in the call's stream. Inputs that the formula
  * updates are written; no other memory may be shared. */
@@ -145,6 +148,8 @@ tn_status tni_program_run(const tni_program *program, const tn_call *call);
  * frees both. */
 tn_status tni_fuse_emit(const tni_fuse *formula, const tn_call *call, const char *backend, tni_program **made,
                         char **source);
+tn_status tni_fuse_emit_for(const tni_fuse *formula, const tn_call *call, const struct tni_backend *backend,
+                            tni_program **made, char **source);
 
 /* The plain reference (reference.c): one operation after the other, every value in double. */
 tn_status tni_fuse_reference(const tni_fuse *formula, const tn_call *call);

@@ -17,7 +17,7 @@ typedef struct tni_called {
     int32_t n_sizes;
     struct {
         const char *attr;
-        int32_t of; /* the tensor whose shape it is given, or a size of that */
+        int32_t of; /* the tensor whose shape it is given, or a size of that; or the formula's attribute that it is */
         int8_t axis;
     } sizes[TNI_NODE_ARGS];
     int32_t n_memory;

@@ -68,10 +68,15 @@ static void set_attrs(const tni_prepared *p, const tn_call *call, const tni_call
     }
     for (int32_t k = 0; k < step->n_sizes; k++) {
         tn_tensor of = {0};
-        tensor_of(p, call, step->sizes[k].of, &of);
         const int32_t axis = step->sizes[k].axis;
-        made->attrs[n++] = axis == TNI_ALL_SIZES
-                               ? tn_attr_ints(step->sizes[k].attr, of.shape, of.ndim)
+        int left;
+        if (axis == TNI_NO_SIZE) {
+            made->attrs[n++] = (tn_attr){step->sizes[k].attr, call->attrs[step->sizes[k].of]};
+            continue;
+        }
+        tensor_of(p, call, step->sizes[k].of, &of);
+        made->attrs[n++] = tni_gives_shape(axis, &left)
+                               ? tn_attr_ints(step->sizes[k].attr, of.shape, of.ndim - left)
                                : tn_attr_int(step->sizes[k].attr, of.shape[axis < 0 ? of.ndim + axis : axis]);
     }
     for (int32_t k = 0; k < step->n_out; k++) { /* `?` outputs are made when somebody takes them */
@@ -110,7 +115,9 @@ static void mark_needed(tni_prepared *p, const tn_call *call) {
         for (int32_t k = 0; k < step->n_in && p->runs[i]; k++) {
             if (step->in[k] >= 0) p->tensors[step->in[k]].needed = true;
         }
-        for (int32_t k = 0; k < step->n_sizes && p->runs[i]; k++) p->tensors[step->sizes[k].of].needed = true;
+        for (int32_t k = 0; k < step->n_sizes && p->runs[i]; k++) {
+            if (step->sizes[k].axis != TNI_NO_SIZE) p->tensors[step->sizes[k].of].needed = true;
+        }
     }
 }
 

@@ -24,7 +24,7 @@ static void mark(tni_splitter *s) {
         for (int k = 0; k < TNI_NODE_ARGS && s->needed[i] && n->arg[k] >= 0; k++) {
             const int32_t behind = s->level[n->arg[k]] + calls;
             if (behind > s->level[i]) s->level[i] = behind;
-            s->stored[n->arg[k]] |= calls;
+            s->stored[n->arg[k]] |= calls && s->g->nodes[n->arg[k]].op != TNI_P_ATTR;
         }
     }
 }
@@ -191,7 +191,8 @@ static tn_status add_call(tni_splitter *s, int32_t node) {
             continue;
         }
         step->sizes[step->n_sizes].attr = c->attrs[-1 - to].name;
-        step->sizes[step->n_sizes].of = tensor;
+        const bool own = call->axis[k] == TNI_NO_SIZE;
+        step->sizes[step->n_sizes].of = own ? s->g->nodes[n->arg[k]].ref : tensor;
         step->sizes[step->n_sizes++].axis = call->axis[k];
     }
     tn_attr all[TNI_MAX_ARGS] = {{0}};
