@@ -3,12 +3,18 @@
  * they are read with two aligned loads at most, which are shifted into place.
  *
  * Chunks whose elements do not, as at the ends of rows, take many times as long. Nearly every warp has one, so a block
- * does all others first and then those, side by side in as few warps as they fill (write_chunks). */
+ * does all others first and then those, side by side in as few warps as they fill. Where rows are long there are few of
+ * them, and a warp has a part of one row: what is to be known of the row is found out once (write_chunks). */
 #pragma once
 
 #include "walk.cuh"
 
-enum { TNI_CHUNK_THREADS = 256, TNI_CHUNK_ITEMS = 2 /* of a thread: that many are under way at once */ };
+enum {
+    TNI_CHUNK_THREADS = 256,
+    TNI_CHUNK_ITEMS = 2,  /* of a thread: that many are under way at once */
+    TNI_LONG_CHUNKS = 64, /* of a row that is long */
+    TNI_LONG_ITEMS = 8,   /* of a thread, of such a row; half of them under way at once */
+};
 
 #ifdef __CUDACC__
 #define TNI_CHUNK_FUNCTION TN_DEVICE
@@ -25,11 +31,12 @@ TNI_CHUNK_FUNCTION long long chunks_of(long long n, long long size, int aligned)
 typedef struct tni_chunks {
     void *to;
     const void *low, *high;   /* the operand's memory, beyond which nothing is read */
-    long long count, per_row; /* chunks: of all rows, of one */
+    long long count, per_row; /* chunks: of all rows, of one; where rows are long, count is of parts */
     long long size;           /* elements of a row */
     long long elements;       /* of all rows, where they follow each other: a chunk may have the end of one and the
                                  beginning of the next. 0: they do not */
-    tni_divisor divisor;      /* by `size` where rows follow each other, else by `per_row` */
+    long long parts;          /* of a row that is long, a warp's each; 0: rows are not */
+    tni_divisor divisor;      /* by `parts`; else by `size` where rows follow each other, else by `per_row` */
     int is_short;             /* count < 2^31: the divisor serves */
 } tni_chunks;
 
@@ -210,8 +217,63 @@ template <class U, class Rows> TN_DEVICE void write_apart(const tni_chunks &p, u
         if (e >= begin && e < past) c.it.to[e] = r.v[e];
 }
 
+/* Elements of a chunk of a row at `begin`, one by one. */
+template <class U, class Rows> TN_DEVICE void write_some(U *begin, i64 first, i64 size, bool inside, Rows &rows) {
+    const i64 end = min(first + chunk<U>::V, size);
+    i64 at = max(first, (i64)0);
+    rows.start(at);
+#pragma unroll 1
+    for (; at < end; at++) {
+        const U *from = inside ? rows.next() : nullptr;
+        begin[at] = from ? *from : rows.outside();
+    }
+}
+
+template <class U, class Rows> TN_DEVICE words outside_words(Rows &rows) {
+    union {
+        U v[chunk<U>::V];
+        words w;
+    } r;
+#pragma unroll
+    for (int i = 0; i < chunk<U>::V; i++) r.v[i] = rows.outside();
+    return r.w;
+}
+
+/* A part of a row, by a warp. */
+template <class U, class Rows> TN_DEVICE void write_part(const tni_chunks &p, Rows rows) {
+    constexpr int V = chunk<U>::V, AT_ONCE = TNI_LONG_ITEMS / 2;
+    const u64 part = ((u64)blockIdx.x * TNI_CHUNK_THREADS + threadIdx.x) / 32;
+    if (part >= (u64)p.count) return;
+    const u64 row = p.is_short ? quotient((u32)part, p.divisor) : part / (u64)p.parts;
+    i64 to;
+    const bool inside = rows.find(row, to);
+    U *const begin = (U *)p.to + to;
+    const i64 items = (i64)(part - row * (u64)p.parts) * 32 * TNI_LONG_ITEMS + threadIdx.x % 32;
+    i64 first = items * V - (i64)(((u64)begin & 15) / sizeof(U));
+    for (int k = 0; k < TNI_LONG_ITEMS && first < p.size; k += AT_ONCE) {
+        chunk<U> mine[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const i64 at = first + i * 32 * V;
+            const bool whole = inside && at >= 0 && at + V <= p.size;
+            const U *from = whole ? rows.whole(at, V) : nullptr;
+            mine[i].read(from, p.low, p.high, from != nullptr);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++, first += 32 * V) {
+            const chunk<U> &c = mine[i];
+            if (c.reads)
+                store_words(begin + first, c.shift ? shift_words(c.a, c.b, c.shift) : c.a);
+            else if (!inside && first >= 0 && first + V <= p.size)
+                store_words(begin + first, outside_words<U>(rows));
+            else if (first < p.size)
+                write_some(begin, first, p.size, inside, rows);
+        }
+    }
+}
+
 /* A thread has two chunks, a block's threads apart; those that are not read at once come last. */
-template <class U, class Rows> TN_DEVICE void write_chunks(const tni_chunks &p, Rows rows) {
+template <class U, class Rows> TN_DEVICE void write_short(const tni_chunks &p, Rows rows) {
     constexpr int ITEMS = TNI_CHUNK_ITEMS, V = chunk<U>::V;
     __shared__ u32 count;
     __shared__ u16 late[TNI_CHUNK_THREADS * ITEMS]; /* in any order: each is written once */
@@ -242,6 +304,13 @@ template <class U, class Rows> TN_DEVICE void write_chunks(const tni_chunks &p, 
     }
     __syncthreads();
     for (u32 q = threadIdx.x; q < count; q += TNI_CHUNK_THREADS) write_apart<U>(p, base + late[q], rows);
+}
+
+template <class U, class Rows> TN_DEVICE void write_chunks(const tni_chunks &p, Rows rows) {
+    if (p.parts)
+        write_part<U>(p, rows);
+    else
+        write_short<U>(p, rows);
 }
 
 #endif

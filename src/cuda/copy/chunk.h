@@ -32,8 +32,15 @@ static inline void fill_chunks(tni_chunks *c, void *to, int64_t n, int64_t rows,
     c->elements = dense && elements < INT32_MAX - 16 ? elements : 0;
     c->per_row = chunks_of(n, size, aligned && lead == 0);
     c->count = c->elements ? ceil_div(elements * size + lead, 16) : rows * c->per_row;
+    c->parts = c->per_row >= TNI_LONG_CHUNKS ? ceil_div(c->per_row, 32 * TNI_LONG_ITEMS) : 0;
+    if (c->parts) c->count = rows * c->parts;
     c->is_short = c->count < INT32_MAX;
-    c->divisor = divisor_if(c->is_short, c->elements ? n : c->per_row);
+    c->divisor = divisor_if(c->is_short, c->parts ? c->parts : c->elements ? n : c->per_row);
+}
+
+/* Blocks of write_chunks. */
+static inline int64_t chunk_blocks(const tni_chunks *c) {
+    return ceil_div(c->count, c->parts ? TNI_CHUNK_THREADS / 32 : TNI_CHUNK_THREADS * TNI_CHUNK_ITEMS);
 }
 
 static inline tn_status launch_chunks(const tn_call *call, tn_launch *launch, int64_t blocks, void *parameters) {

@@ -263,7 +263,7 @@ static tn_status run_rows(const tn_call *call, const copying *c) {
     tni_walk_of(&p.outer, &outer);
     tn_launch launch;
     TN_TRY(find(call, ROWS, c->size, &launch));
-    return launch_chunks(call, &launch, ceil_div(p.chunks.count, TNI_CHUNK_THREADS * TNI_CHUNK_ITEMS), &p);
+    return launch_chunks(call, &launch, chunk_blocks(&p.chunks), &p);
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */

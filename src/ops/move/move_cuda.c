@@ -67,6 +67,6 @@ tn_status tni_move_cuda_run(const tn_call *call, void *state) {
     job.chunks.low = (const char *)m.from->data + p->low * size;
     job.chunks.high = (const char *)m.from->data + p->high * size;
     tn_launch launch = p->launch;
-    return launch_chunks(call, &launch,
-                         ceil_div(job.chunks.count, TNI_CHUNK_THREADS * (p->by_chunks ? TNI_CHUNK_ITEMS : 1)), &job);
+    const int64_t blocks = p->by_chunks ? chunk_blocks(&job.chunks) : ceil_div(job.chunks.count, TNI_CHUNK_THREADS);
+    return launch_chunks(call, &launch, blocks, &job);
 }
