@@ -140,3 +140,39 @@ def test_several_processes(wrap: str, first: bool) -> None:
     with torch.profiler.profile() as profile:
         wrapped(**batch)
     assert {"tenon::rms_norm", "tenon::swiglu", "tenon::rope"} <= {e.key for e in profile.key_averages()}
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_logits_are_made_when_somebody_looks(autocast: bool) -> None:
+    family = FAMILIES["llama"]
+    model = build(family)
+    ours = copy.deepcopy(model)
+    tn.patch(ours)
+    batch = family.batch(torch.Generator().manual_seed(1))
+    results = []
+    for m in (model, ours):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            out = m(**batch)
+        assert out["logits"].shape[:2] == batch["input_ids"].shape
+        assert out["logits"].dtype == (torch.bfloat16 if autocast else torch.float32)
+        assert ("not made yet" in repr(out["logits"])) == (m is ours)
+        (out["loss"] + out["logits"].float().square().mean()).backward()
+        grads = {n: p.grad for n, p in m.named_parameters() if p.grad is not None}
+        results.append((out["loss"].detach(), out["logits"].detach(), grads))
+    tolerance = 0.02 if autocast else 1e-5
+    torch.testing.assert_close(results[0], results[1], rtol=tolerance, atol=tolerance)
+
+
+def test_logits_of_weights_that_are_gone() -> None:
+    family = FAMILIES["llama"]
+    model = build(family)
+    tn.patch(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    out = model(**family.batch(torch.Generator().manual_seed(1)))
+    out["loss"].backward()
+    with torch.no_grad():
+        assert out["logits"].isfinite().all()
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="before the optimizer's step"):
+        out["logits"].sum()
+    assert type(model.eval()(**family.batch(torch.Generator().manual_seed(1)))["logits"]) is Tensor

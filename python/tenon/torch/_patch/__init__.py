@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tenon.torch._patch import blocks, functions, losses, modules
+from tenon.torch._patch import blocks, functions, logits, losses, modules
 from tenon.torch._patch.forward import Rebound, Replacement, restore
 from tenon.torch._patch.probe import Mismatch, device_of, dtype_of, quiet
 from tenon.torch._patch.recipe import Match, Recipe, Settings, match, original
@@ -139,6 +139,8 @@ class _Patching:
             theirs, before, after = installed
             what = f"{getattr(theirs, '__name__', losses.ATTRIBUTE)} of {type(module).__name__}"
             self.report.replaced[Replaced(what, "cross_entropy", before, after)] += 1
+            if head := logits.install(module):
+                self.report.replaced[Replaced(f"{head} of {type(module).__name__}", "linear_cross_entropy")] += 1
 
     def leave(self, module: nn.Module, reason: str) -> None:
         self.report.left[type(module).__name__, reason] += 1

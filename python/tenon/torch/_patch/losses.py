@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tenon.torch._patch.forward import ReplacedAttribute
+from tenon.torch._patch.logits import Logits
 from tenon.torch._patch.probe import Cost, Maker, Mismatch, cost, of_tensors, unlike
 from tenon.torch._patch.recipe import first_line
 from tenon.torch._public import functions
@@ -46,7 +47,12 @@ def _token_loss(shift: bool) -> Callable[[Loss], Loss]:
                 shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:] if shift else labels
             target = shift_labels.reshape(-1).to(logits.device)
             reduction = "mean" if num_items_in_batch is None else "sum"
-            loss: Tensor = _cross_entropy(logits.view(-1, vocab_size), target, None, ignore_index, 0.0, 0.0, reduction)
+            loss: Tensor
+            if isinstance(logits, Logits) and logits.shape[-1] == vocab_size:
+                loss = logits.loss(target, ignore_index, reduction)
+            else:
+                rows = logits.view(-1, vocab_size)
+                loss = _cross_entropy(rows, target, None, ignore_index, 0.0, 0.0, reduction)
             if isinstance(num_items_in_batch, Tensor):
                 num_items_in_batch = num_items_in_batch.to(loss.device)
             return loss if num_items_in_batch is None else loss / num_items_in_batch

@@ -1,0 +1,136 @@
+"""Logits of a language model that are made when somebody looks at them.
+
+A head that was patched gives Logits while the model is trained. The loss takes what they would be made of, by
+linear_cross_entropy, and they are never in memory; whatever else is done with them makes them first. Their shape, type
+and device are known at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from tenon.torch._patch.forward import Replacement
+from tenon.torch._public import functions
+from tenon.torch.optim._shared import is_sharded
+
+LOGITS_MIB = 1024  # of them are in memory at a time
+_ABOUT: tuple[Any, ...] = (
+    Tensor.shape.__get__,  # type: ignore[attr-defined]
+    Tensor.dtype.__get__,  # type: ignore[attr-defined]
+    Tensor.device.__get__,
+    Tensor.ndim.__get__,  # type: ignore[attr-defined]
+    Tensor.size,
+    Tensor.dim,
+    Tensor.numel,
+    Tensor.is_floating_point,
+)
+_loss = functions["linear_cross_entropy"]
+
+
+class Logits(Tensor):
+    """hidden weight^T + bias, not made yet."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    version: int
+    whole: Tensor | None
+
+    @staticmethod
+    def of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Logits:
+        kind, device = hidden.dtype, hidden.device
+        if torch.is_autocast_enabled(device.type):
+            kind = torch.get_autocast_dtype(device.type)
+        shape = (*hidden.shape[:-1], weight.shape[0])
+        logits: Logits = Tensor._make_wrapper_subclass(Logits, shape, dtype=kind, device=device)
+        logits.__dict__.update(hidden=hidden, weight=weight, bias=bias, version=weight._version, whole=None, kind=kind)
+        return logits
+
+    def made(self) -> Tensor:
+        held = self.__dict__
+        if held["whole"] is None:
+            if held["weight"]._version != held["version"]:
+                raise RuntimeError(
+                    "the logits of this step were not made, since the loss did not need them, and the model's weights "
+                    "have changed since then: look at them before the optimizer's step, or use model.eval()"
+                )
+            hidden, weight, bias = held["hidden"], held["weight"], held["bias"]
+            with torch.autocast(hidden.device.type, held["kind"], enabled=held["kind"] != hidden.dtype):
+                whole = F.linear(hidden, weight, bias)
+            if not torch.is_grad_enabled():
+                return whole
+            held["whole"] = whole
+        return held["whole"]  # type: ignore[no-any-return]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():  # type: ignore[no-untyped-call]
+            if func not in _ABOUT:
+                args, kwargs = tree_map_only(Logits, Logits.made, (args, kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = tree_map_only(Logits, Logits.made, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"Logits({list(self.shape)}, dtype={self.dtype}, not made yet)"
+
+    def loss(self, target: Tensor, ignore_index: int, reduction: str) -> Tensor:
+        held = self.__dict__
+        rows = held["hidden"].reshape(-1, held["hidden"].shape[-1])
+        made: Tensor = _loss(
+            rows,
+            held["weight"],
+            target,
+            held["bias"],
+            ignore_index=ignore_index,
+            reduction=reduction,
+            logits_mib=LOGITS_MIB,
+        )
+        return made
+
+
+class Head(Replacement):
+    """The forward of a head: of a linear layer whose result goes into a loss."""
+
+    makers: ClassVar[dict[str, Callable[..., Any]]] = {"head": lambda: F.linear}
+
+    def __init__(
+        self, module: nn.Module, recipe: str = "head", settings: tuple[Any, ...] = (), weight: str | None = None
+    ):
+        self.module, self.recipe, self.settings, self.weight = module, recipe, settings, weight
+
+    def __call__(self, input: Tensor) -> Tensor:
+        module: Any = self.module
+        weight, bias = module.weight, module.bias
+        whole = (
+            not module.training
+            or not torch.is_grad_enabled()
+            or torch.compiler.is_compiling()
+            or not weight.requires_grad
+            or (torch.distributed.is_available() and torch.distributed.is_initialized())
+            or any(is_sharded(t) or t.device != input.device for t in (input, weight))
+            or (weight.dtype != input.dtype and not torch.is_autocast_enabled(input.device.type))
+            or any(value for name, value in module.__dict__.items() if name.endswith("_hooks"))
+        )
+        return F.linear(input, weight, bias) if whole else Logits.of(input, weight, bias)
+
+
+def install(module: nn.Module) -> str | None:
+    """Puts a Head into the head of a model whose loss takes Logits; the class of what it was put into."""
+    find = getattr(module, "get_output_embeddings", None)
+    head = find() if callable(find) else None
+    if type(head) is not nn.Linear or "forward" in head.__dict__:
+        return None
+    head.forward = Head(head)  # type: ignore[method-assign]
+    return type(head).__name__
