@@ -121,8 +121,8 @@ static void run_sanitize(checker *c) {
         check_skip(c, "compute-sanitizer is not here; it comes with the CUDA toolkit");
         return;
     }
-    snprintf(again, sizeof again, "tenon check %s --alone --device %s --case values --quick%s", c->contract->name,
-             c->options.device, c->options.loads);
+    snprintf(again, sizeof again, "tenon check %s --alone --device %s%s%s --case values --quick%s", c->contract->name,
+             c->options.device, check_dtypes ? " --dtype " : "", check_dtypes ? check_dtypes : "", c->options.loads);
     for (int i = 0; i < TOOLS && !c->broken; i++) {
         if (run_tool(program, tools[i], again, said, sizeof said)) {
             check_fail(c, "compute-sanitizer (%s): %s", tools[i], said);

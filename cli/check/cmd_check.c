@@ -125,9 +125,9 @@ static int run(int count, const char *const *rest) {
                                              .cases = cases >= 0 ? cases
                                                       : quick    ? 20
                                                                  : 200,
-                                             .limit = limit   ? limit
-                                                      : quick ? QUICK_LIMIT
-                                                              : LIMIT,
+                                             .limit = limit                ? limit
+                                                      : quick && !sanitize ? QUICK_LIMIT
+                                                                           : LIMIT,
                                              .has_limit = limit != 0,
                                              .seed = (uint64_t)seed,
                                              .kernel = kernel,
@@ -170,7 +170,7 @@ static const option options[] = {
     {"--seed", "S", "for all random numbers (1)", NUMBER, &seed},
     {"--alone", NULL, "without the operators of its gradient", FLAG, &alone},
     {"--only-loaded", NULL, "only the operators of --load", FLAG, &only_loaded},
-    {"--limit", "S", "seconds that a case may take before it counts as hanging (600; 60 with --quick)", POSITIVE,
+    {"--limit", "S", "seconds that a case may take before it counts as hanging (600; 60 with --quick alone)", POSITIVE,
      &limit},
     {"--in-process", NULL, "no child processes: for debuggers and tools that do not follow them; a crash ends the run",
      FLAG, &in_process},

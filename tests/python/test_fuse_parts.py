@@ -133,7 +133,8 @@ def compare(seed: int) -> bool:
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_parts(part: int) -> None:
-    assert sum(compare(seed) for seed in range(part * 30, part * 30 + 30)) > 25
+    count = 30 if here.DEVICE == "cpu" else 6  # NVRTC takes seconds for each: the GPU sees a sample
+    assert sum(compare(seed) for seed in range(part * 30, part * 30 + count)) > 0.8 * count
 
 
 def test_maximum_of_sums_beside_a_part() -> None:

@@ -382,20 +382,24 @@ static int wait_for(pid_t child, int *status) {
     return -1;
 }
 
-/* On the CPU a child goes on as if nothing had happened. */
-static bool child_repeats(checker *c, const problem *p, made_call *k, const made_call *first) {
-    return again(c, p, k, NULL, first, "");
+static const char *const of_child[] = {NULL, "the child of a fork gets another result",
+                                       "the child of a fork is not told that it cannot use CUDA",
+                                       "the child of a fork cannot use the CPU"};
+
+/* On the CPU a child goes on as if nothing had happened. Returns what is wrong, of `of_child`. */
+static int child_repeats(checker *c, const problem *p, made_call *k, const made_call *first) {
+    return again(c, p, k, NULL, first, "") ? 0 : 1;
 }
 
 /* On the GPU it is told why it cannot; its CPU goes on all the same. The tensors are on the GPU already. */
-static bool child_is_told(checker *c, const problem *p, made_call *k, const made_call *first) {
+static int child_is_told(checker *c, const problem *p, made_call *k, const made_call *first) {
     (void)first;
     made_call on_cpu_call;
     const tn_host streaming = tn_stream_host(c->gpu->stream);
-    bool told = tn_run(c->op, &k->args, &streaming) == TN_SYSTEM && strstr(tn_last_error(), "fork") != NULL;
-    bool runs = problem_call(p, &on_cpu_call, (call_options){0}) == TN_OK &&
-                tn_run(c->op, &on_cpu_call.args, NULL) == TN_OK;
-    return told && runs;
+    const bool told = tn_run(c->op, &k->args, &streaming) == TN_SYSTEM && strstr(tn_last_error(), "fork") != NULL;
+    const bool runs = problem_call(p, &on_cpu_call, (call_options){0}) == TN_OK &&
+                      tn_run(c->op, &on_cpu_call.args, NULL) == TN_OK;
+    return !told ? 2 : !runs ? 3 : 0;
 }
 
 static void fork_with(checker *c, const problem *p, made_call *k, const made_call *first) {
@@ -404,17 +408,17 @@ static void fork_with(checker *c, const problem *p, made_call *k, const made_cal
     if (child == 0) {
         checker own = *c;  /* the parent's is shared */
         own.broken = true; /* says nothing: the parent speaks */
-        bool good = (c->gpu ? child_is_told : child_repeats)(&own, p, k, first);
+        const int wrong = (c->gpu ? child_is_told : child_repeats)(&own, p, k, first);
         tni_c_end();
-        _exit(good ? 0 : 1);
+        _exit(wrong);
     }
     int status = 0, signal = child > 0 ? wait_for(child, &status) : 0;
     if (child < 0) check_fail(c, "fork failed");
     if (signal > 0) check_fail(c, "the child of a fork died of signal %d", signal);
     if (signal < 0) check_fail(c, "the child of a fork hangs");
     if (signal == 0 && status != 0) {
-        check_fail(c, c->gpu ? "the child of a fork is not told that it cannot use CUDA, or cannot use the CPU"
-                             : "the child of a fork gets another result");
+        const bool known = status < (int)(sizeof of_child / sizeof *of_child);
+        check_fail(c, "%s", known ? of_child[status] : "the child of a fork ends the process");
     }
 }
 
