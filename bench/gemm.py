@@ -1,14 +1,16 @@
-"""Products on the CPU against PyTorch's:  python bench/gemm.py [--threads 1,2] [--types f32,bf16] [--drawn N]
+"""Products against PyTorch's:  python bench/gemm.py [--device cuda] [--threads 1,2] [--types f32,bf16] [--drawn N]
 
-Listed shapes of linear(x: (m, k), w: (n, k)), and N drawn ones. Both sides take turns on the same random data, called
-from Python; a side's time is its best turn, since what else the machine does can only make a call slower. Prints the
-ratio of each row and the geometric mean, writes bench/results/gemm-cpu-<machine>-<date>.json.
+Listed shapes of linear(x: (m, k), w: (n, k)), and N drawn ones. Both sides take turns on the same random data. On the
+CPU they are called from Python, and a side's time is its best turn, since what else the machine does can only make a
+call slower. On a GPU they are replayed graphs, as in bench/gpu.py; TENON_CUBLASLT=none measures Tenon's own kernels.
+Prints ratios and their geometric mean, writes bench/results/gemm-<device>-<machine>-<date>.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from typing import Any
 import torch
 
 import tenon.torch as tn
+from gpu import device_us
 from run import TYPES, environment, write_result
 
 # (m, n, k): square, tall and wide, few rows, layers of transformers, odd sizes.
@@ -42,6 +45,19 @@ LISTED = [
     (333, 517, 1000),
     (1000, 1001, 999),
 ]
+# For GPUs: square, tall, wide, 1 to 64 rows, layers of transformers, odd sizes.
+LISTED_CUDA = [
+    *((s, s, s) for s in (512, 1024, 2048, 4096, 8192)),
+    *((16384, 1024, 1024), (65536, 512, 512), (32768, 256, 2048), (1024, 16384, 1024), (512, 65536, 512)),
+    *((m, 4096, 4096) for m in (1, 2, 4, 8, 16, 32, 64)),
+    *((1, 14336, 4096), (8, 14336, 4096), (16, 4096, 14336), (64, 14336, 4096), (32, 128256, 2048)),
+    *((8192, 2048, 2048), (8192, 8192, 2048), (8192, 2048, 8192), (8192, 6144, 2048), (4096, 14336, 4096)),
+    *((4096, 4096, 14336), (2048, 6144, 4096), (512, 4096, 4096), (256, 4096, 11008), (8192, 768, 3072)),
+    *((4096, 32000, 2048), (128, 4096, 4096)),
+    *((5000, 3001, 2047), (1000, 1000, 1000), (999, 1001, 1003), (4095, 4097, 4096), (8192, 50257, 768)),
+    *((2049, 2050, 2051), (777, 10007, 1234), (3000, 5003, 640)),
+]
+LEAST_FLOPS = 1e9  # of products by which kernels are compared
 SECONDS = 0.6  # of each row, both sides together
 FEWEST = 7  # turns
 
@@ -74,6 +90,35 @@ def measure(m: int, n: int, k: int, dtype: torch.dtype) -> tuple[float, float, i
     return best[0], best[1], turns
 
 
+def measure_cuda(m: int, n: int, k: int, dtype: torch.dtype) -> tuple[float, float, int]:
+    """The same of medians on the device."""
+    x, w = torch.randn(m, k, device="cuda").to(dtype), torch.randn(n, k, device="cuda").to(dtype)
+    with torch.no_grad():
+        us = device_us({"tenon": lambda: tn.linear(x, w), "torch": lambda: torch.nn.functional.linear(x, w)}, FEWEST)
+    return us["tenon"] / 1e6, us["torch"] / 1e6, FEWEST
+
+
+def run_cuda(types: list[str], shapes: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
+    rows = []
+    for name in types:
+        ratios: dict[bool, list[float]] = {True: [], False: []}
+        for m, n, k in shapes:
+            ours, theirs, turns = measure_cuda(m, n, k, TYPES[name])
+            ratios[2 * m * n * k > LEAST_FLOPS].append(theirs / ours)
+            row = {"m": m, "n": n, "k": k, "type": name, "turns": turns}
+            rows.append({**row, "tenon_us": round(ours * 1e6, 2), "torch_us": round(theirs * 1e6, 2)})
+            tflops, gbs = 2e-12 * m * n * k / ours, TYPES[name].itemsize * 1e-9 * (m * k + n * k + m * n) / ours
+            print(
+                f"  {m:>5} x {n:>6} x {k:>5}  {name:<4} {ours * 1e6:9.1f} us  {tflops:6.1f} TFLOP/s  {gbs:6.0f} GB/s"
+                f"  {theirs / ours:5.2f}x",
+                flush=True,
+            )
+        for what, some in (("all", ratios[True] + ratios[False]), ("above 1 GFLOP", ratios[True])):
+            mean = math.exp(sum(map(math.log, some)) / len(some))
+            print(f"  {name}, {what}: geometric mean {mean:.3f}x, least {min(some):.2f}x", flush=True)
+    return rows
+
+
 def run(threads: list[int], types: list[str], shapes: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
     rows = []
     for count in threads:
@@ -97,13 +142,23 @@ def run(threads: list[int], types: list[str], shapes: list[tuple[int, int, int]]
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--threads", default="1,2", help="numbers of threads")
-    arguments.add_argument("--types", default="f32,bf16")
+    arguments.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    arguments.add_argument("--threads", default="1,2", help="numbers of threads (cpu)")
+    arguments.add_argument("--types", help="f32,bf16; on a GPU bf16")
     arguments.add_argument("--drawn", type=int, default=0, help="drawn shapes, behind the listed ones")
     arguments.add_argument("--seed", type=int, default=0)
     given = arguments.parse_args()
-    shapes = LISTED + list(drawn(given.drawn, given.seed))
-    rows = run([int(t) for t in given.threads.split(",")], given.types.split(","), shapes)
+    more = list(drawn(given.drawn, given.seed))
+    if given.device == "cuda":
+        rows = run_cuda((given.types or "bf16").split(","), LISTED_CUDA + more)
+        method = "replayed graphs that take turns on the same data; medians"
+        found = {**environment(), "gpu": torch.cuda.get_device_name(), "method": method, "rows": rows}
+        own = os.environ.get("TENON_CUBLASLT") == "none"
+        if own:
+            found["command"] = f"TENON_CUBLASLT=none {found['command']}"
+        write_result("gemm-cuda-own" if own else "gemm-cuda", found)
+        return
+    rows = run([int(t) for t in given.threads.split(",")], (given.types or "f32,bf16").split(","), LISTED + more)
     method = "the best turn of each side, taking turns on the same data"
     write_result("gemm-cpu", {**environment(), "method": method, "rows": rows})
 

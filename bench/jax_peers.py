@@ -35,6 +35,7 @@ def array(kind: str, shape: Shape, dtype: Any, key: Array) -> Any:
         "positive": lambda: jax.random.uniform(key, shape, dtype, 0.5, 1.5),
         "chance": lambda: jax.random.uniform(key, shape, dtype),
         "state": lambda: jax.random.uniform(key, shape, f32),
+        "sums": lambda: jax.random.normal(key, shape, f32),
         "state of rows": lambda: jax.random.uniform(key, shape[:-1], f32),
         "state of columns": lambda: jax.random.uniform(key, shape[-1:], f32),
         "row": lambda: jax.random.normal(key, shape[-1:], dtype),
@@ -95,6 +96,12 @@ def cross_entropy(x: Array, target: Array) -> Array:
 def cross_entropy_inplace(x: Array, target: Array) -> tuple[Array, Array, Array]:
     loss, gradient = jax.value_and_grad(cross_entropy)(x, target)
     return loss, jax.nn.logsumexp(x.astype(f32), -1), gradient
+
+
+def linear_cross_entropy_tokens(x: Array, w: Array, target: Array) -> tuple[Array, Array, Array]:
+    logs = jax.nn.log_softmax((x @ w.T).astype(f32))
+    aimed = jnp.take_along_axis(logs, target[..., None], -1)[..., 0]
+    return -aimed, aimed, -(jnp.exp(logs) * logs).sum(-1)
 
 
 def soft_cross_entropy(x: Array, target: Array) -> Array:
@@ -269,8 +276,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "rope": rope,
     "linear": lambda x, w, b: x @ w.T + b,
     "gated_linear": lambda x, w: gated(x @ w.T),
+    "linear_cross_entropy": lambda x, w, target: cross_entropy(x @ w.T, target),
+    "linear_cross_entropy_tokens": linear_cross_entropy_tokens,
     "gated": lambda h: gated(h),
     "matmul": jnp.matmul,
+    "matmul_add": lambda a, b, c: c + a @ b,
     "matvec": jnp.matmul,
     "vecmat": jnp.matmul,
     "outer_product": lambda x, y: x[:, None] * y[None],

@@ -63,6 +63,7 @@ def tensor(kind: str, shape: Shape, dtype: torch.dtype, device: str) -> Any:
         "positive": lambda: torch.rand(*shape, **here) + 0.5,
         "chance": lambda: torch.rand(*shape, **here),
         "state": lambda: torch.rand(*shape, **acc),  # of an optimiser
+        "sums": lambda: torch.randn(*shape, **acc),  # of what has the type of x
         "state of rows": lambda: torch.rand(*shape[:-1], **acc),
         "state of columns": lambda: torch.rand(shape[-1], **acc),
         "row": lambda: torch.randn(shape[-1], **here),
@@ -438,6 +439,50 @@ def segment_sum_offsets(x: Tensor, offsets: Tensor) -> Tensor:
     return torch.segment_reduce(x, "sum", offsets=offsets.long())
 
 
+def linear_cross_entropy(
+    x: Tensor,
+    w: Tensor,
+    target: Tensor,
+    b: Tensor | None,
+    weight: Tensor | None,
+    ignore: int,
+    smoothing: float,
+    z_loss: float,
+    reduction: str,
+    softcap: float,
+    temperature: float,
+    *more: Any,
+) -> Tensor:
+    logits = F.linear(x, w, b)
+    logits = (softcap * torch.tanh(logits / softcap) if softcap else logits) / temperature
+    return cross_entropy(logits, target, weight, ignore, smoothing, z_loss, reduction, True)
+
+
+def linear_cross_entropy_tokens(
+    x: Tensor,
+    w: Tensor,
+    target: Tensor,
+    b: Tensor | None,
+    weight: Tensor | None,
+    ignore: int,
+    smoothing: float,
+    z_loss: float,
+    softcap: float,
+    temperature: float,
+    *more: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    logits = F.linear(x, w, b)
+    logits = (softcap * torch.tanh(logits / softcap) if softcap else logits) / temperature
+    loss = cross_entropy(logits, target, weight, ignore, smoothing, z_loss, "none", True)
+    logs, kept = torch.log_softmax(logits, -1), target != ignore
+    place = target.long().clamp(0, logits.shape[-1] - 1)
+    return loss, logs.gather(-1, place[..., None])[..., 0] * kept, -(logs.exp() * logs).sum(-1) * kept
+
+
+def matmul_add(a: Tensor, b: Tensor, c: Tensor, alpha: float = 1.0, add: bool = True) -> None:
+    c.copy_(alpha * torch.matmul(a, b) + (c if add else 0))
+
+
 def cumulative(function: Callable[..., Tensor], none: float) -> Callable[..., Tensor]:
     """torch.cumsum or torch.cumprod; `none` is that of no elements."""
 
@@ -522,8 +567,23 @@ OPERATORS: dict[str, Peer] = {
         lambda x, w: gated_halves(F.linear(x, w)),
         form="features",
     ),
+    "linear_cross_entropy": Peer(
+        linear_cross_entropy,
+        "x, w:weight, target:class",
+        lambda x, w, target: F.cross_entropy(F.linear(x, w), target),
+        form="features",
+    ),
+    "linear_cross_entropy_tokens": Peer(
+        linear_cross_entropy_tokens,
+        "x, w:weight, target:class",
+        lambda x, w, target: linear_cross_entropy_tokens(x, w, target, None, None, -100, 0.0, 0.0, 0.0, 1.0),
+        form="features",
+    ),
     "gated": Peer(gated_halves, "h:x", lambda h: gated_halves(h), form="features"),
     "matmul": Peer(lambda a, b, alpha=1.0: alpha * torch.matmul(a, b), "a:x, b:weight", torch.matmul, form="features"),
+    "matmul_add": Peer(
+        matmul_add, "a:x, b:weight, c:sums", lambda a, b, c: c.add_(torch.matmul(a, b)), form="features"
+    ),
     "matvec": Peer(contraction("...mk,...k->...m"), "a:x, x:row", torch.mv, form="features"),
     "vecmat": Peer(contraction("...m,...mk->...k"), "x:column, a:x", torch.matmul, form="features"),
     "outer_product": Peer(contraction("...m,...n->...mn"), "x:column, y:row", torch.outer, form="features"),

@@ -35,6 +35,15 @@ typedef struct measurement {
 tn_status bench_measure(const tn_function *op, const tni_case *sample, const char *kernel, double seconds,
                         measurement *m);
 
+/* ---- kernels beside each other (bench_ladder.c) ------------------------------------------------------------------ */
+
+/* Measures the call with each kernel that is asked for, and prints a table: those that take it, then why others do not.
+ * names: "all", or "mma,tile". */
+tn_status bench_ladder(const tn_function *op, const tni_case *made, const char *title, const char *names,
+                       tn_device where, double seconds);
+enum { MOST_RUNGS = 16 };
+int bench_kernels_of(const tn_function *op, const char *names, tn_device where, const char *list[MOST_RUNGS]);
+
 /* ---- the verb (cmd_bench.c) -------------------------------------------------------------------------------------- */
 
 /* Measures calls of operators that need not be in the table, on `device` (NULL: the CPU), and prints the table of

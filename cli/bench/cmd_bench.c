@@ -7,7 +7,7 @@
 #include "cli/mirror.h"
 #include "core/table/table.h"
 
-static const char *shape, *dtypes = "f32", *device, *kernel;
+static const char *shape, *dtypes = "f32", *device, *kernel, *kernels;
 static int64_t threads;
 static bool json, all, with_ncu;
 static int64_t milliseconds = 500;
@@ -276,19 +276,41 @@ static tn_status bench_on_cpu(const tn_function *op, const tni_case *made, const
     return TN_OK;
 }
 
+/* One after the other, for a program; those that do not take the call are left out. */
+static tn_status bench_kernels(const tn_function *op, const tni_case *made, const char *text, tn_type T, tni_text *out,
+                               bool *first) {
+    char title[512];
+    snprintf(title, sizeof title, "%s  %s  %s", tn_function_name(op), text, tn_type_name(T));
+    if (!json) return bench_ladder(op, made, title, kernels, where, (double)milliseconds / 1e3);
+    const char *list[MOST_RUNGS];
+    const int n = bench_kernels_of(op, kernels, where, list);
+    for (int i = 0; i < n; i++) {
+        kernel = list[i];
+        const tn_status status = (where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu)(op, made, text, T, out, *first);
+        if (status == TN_UNSUPPORTED) continue;
+        TN_TRY(status);
+        *first = false;
+    }
+    kernel = NULL;
+    return TN_OK;
+}
+
 /* 0, or the exit status. */
 static int bench_one(const tn_function *op, const char *text, tn_type T, tni_text *out, bool *first) {
     tni_case *made;
     tn_status status = tni_sample_case(op->contract, text, T, &made);
-    if (status == TN_OK) {
+    if (status == TN_OK && kernels) {
+        status = bench_kernels(op, made, text, T, out, first);
+        tni_case_free(made);
+    } else if (status == TN_OK) {
         status = (where.kind == TN_CUDA ? bench_on_gpu : bench_on_cpu)(op, made, text, T, out, *first);
         tni_case_free(made);
+        *first = false;
     }
     if (status != TN_OK) {
         fprintf(stderr, "tenon bench: %s\n", tn_last_error());
         return 1;
     }
-    *first = false;
     return 0;
 }
 
@@ -368,6 +390,7 @@ static int run(int count, const char *const *rest) {
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     const bool on_gpu = where.kind == TN_CUDA;
     if (with_ncu && !on_gpu) return usage_error(&verb_bench, "--ncu is for GPUs: say --device cuda as well");
+    if (kernel && kernels) return usage_error(&verb_bench, "either --kernel or --kernels");
     if (shape && (all || count > 1)) return usage_error(&verb_bench, "--shape is for one operator");
     if (threads && tn_set_threads((int)threads) != TN_OK) return usage_error(&verb_bench, "%s", tn_last_error());
     tni_text out = {0};
@@ -399,6 +422,7 @@ static const option options[] = {
     {"--dtype", "f32,bf16", "types for T (f32)", TEXT, &dtypes},
     {"--threads", "N", "threads (TENON_NUM_THREADS, or all cores)", NUMBER, &threads},
     {"--kernel", "NAME", "this kernel, not the one that would be taken", TEXT, &kernel},
+    {"--kernels", "all", "beside each other: all but the reference, or some, such as mma,tile", TEXT, &kernels},
     {"--device", "cuda:0", "where to run: cpu (without it), cuda or cuda:N", TEXT, &device},
     {"--all", NULL, "every operator", FLAG, &all},
     {"--ms", "N", "milliseconds for each row of the table (500)", NUMBER, &milliseconds},
@@ -414,22 +438,26 @@ const verb verb_bench = {
                 "tenon bench softmax --shape \"s=[4096, 1024] axis=-1\" --dtype bf16\n"
                 "tenon bench softmax --device cuda --dtype f32,bf16\ton the first GPU\n"
                 "tenon bench layer_norm --threads 1 --kernel ref\tthe plain version, one thread\n"
+                "tenon bench linear --kernels all --shape \"r=[512] k=512 n=512\"\thow its kernels compare\n"
                 "tenon bench --all --json > today.json\tall of it, for a program",
     .options = options,
-    .text = "GB/s are the bytes that the operator must move, each input read and each output written once, by the "
-            "median time. Beside each repeat runs a copy of as many bytes on the same threads; \"of it\" is how fast "
-            "the operator is compared to that copy. Calls that do not fit into half of the last cache take turns on "
-            "several buffers, so that every call finds its data in memory; smaller ones stay in the cache, and so does "
-            "their copy.\n"
-            "On a GPU every call finds its data in memory too, not in the L2 cache: buffers take turns, or L2 is "
-            "filled with something else. \"graph\" is the time of a call among many in one CUDA graph, where nothing "
-            "but the GPU takes time, \"event\" that between two events around a single launch, with its spread; GB/s "
-            "and the copy go by the graph where there is one. Two copies are timed, by the copy engine and by a "
-            "kernel, and "
-            "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
-            "on the CPU. Below a kernel that was given as text stand its registers and shared memory, how much of an "
-            "SM it can fill and what limits that, and what to try next. --ncu adds how much of it is really filled on "
-            "average: NVIDIA's profiler counts that. It comes with the CUDA toolkit and needs permission to read the "
-            "GPU's counters; if it cannot, a line says why.",
+    .text =
+        "GB/s are the bytes that the operator must move, each input read and each output written once, by the "
+        "median time. Beside each repeat runs a copy of as many bytes on the same threads; \"of it\" is how fast "
+        "the operator is compared to that copy. Calls that do not fit into half of the last cache take turns on "
+        "several buffers, so that every call finds its data in memory; smaller ones stay in the cache, and so does "
+        "their copy.\n"
+        "On a GPU every call finds its data in memory too, not in the L2 cache: buffers take turns, or L2 is "
+        "filled with something else. \"graph\" is the time of a call among many in one CUDA graph, where nothing "
+        "but the GPU takes time, \"event\" that between two events around a single launch, with its spread; GB/s "
+        "and the copy go by the graph where there is one. Two copies are timed, by the copy engine and by a "
+        "kernel, and "
+        "the faster one counts. \"hot\" is a call whose data are in L2 already, \"call\" what tn_run itself takes "
+        "on the CPU. Below a kernel that was given as text stand its registers and shared memory, how much of an "
+        "SM it can fill and what limits that, and what to try next. --ncu adds how much of it is really filled on "
+        "average: NVIDIA's profiler counts that. It comes with the CUDA toolkit and needs permission to read the "
+        "GPU's counters; if it cannot, a line says why.\n"
+        "--kernels measures the same call with several kernels and holds each against the fastest. TFLOP/s count two "
+        "operations for each term of a product. Below the table stands why a kernel does not take the call.",
     .run = run,
 };

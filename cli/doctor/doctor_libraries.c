@@ -12,6 +12,7 @@
 #include "core/host/text.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/driver/nvrtc.h"
+#include "cuda/libraries/cublaslt.h"
 #include "doctor.h"
 
 static const char WANTED[] = "tenon doctor";
@@ -76,6 +77,34 @@ static void check_nvrtc(doctor_result *r) {
     }
 }
 
+/* ---- cuBLASLt, which products may take on the GPU ---------------------------------------------------------------- */
+
+static const char *get_cublaslt(void) {
+    return driver_cuda_major() == 12 ? "python -m pip install nvidia-cublas-cu12"
+                                     : "python -m pip install nvidia-cublas";
+}
+
+static void check_cublaslt(doctor_result *r) {
+    const tni_cublaslt_found *found = tni_cublaslt_look();
+    const char *exact = getenv("TENON_CUBLASLT"), *unset = exact && *exact ? "unset TENON_CUBLASLT" : NULL;
+    char reason[512];
+    require(r, "cuBLASLt 12.0 or newer, not newer than the driver; without it, Tenon's own kernels make all products");
+    if (unset && !found->is_off && !dlopen(exact, RTLD_NOW | RTLD_LOCAL)) {
+        snprintf(reason, sizeof reason, "TENON_CUBLASLT cannot be opened: %s", dlerror());
+        judge(r, WARNED, reason, "%s", unset);
+    }
+    if (!found->file[0]) {
+        observe(r, found->is_off ? "turned off" : "not found");
+        judge(r, SKIPPED, found->why_not, "%s", found->is_off ? unset : get_cublaslt());
+        return;
+    }
+    const int v = found->version;
+    if (v) observe(r, "cuBLASLt %d.%d.%d, %s", v / 10000, v / 100 % 100, v % 100, found->file);
+    if (!v) observe(r, "%s", found->file);
+    if (found->why_not[0]) judge(r, WARNED, found->why_not, "%s", unset ? unset : get_cublaslt());
+    judge_cuda_major(r, WARNED, v / 10000, get_cublaslt());
+}
+
 /* ---- others ------------------------------------------------------------------------------------------------------ */
 
 /* "13.0.0" or the like; false: it does not say. */
@@ -93,13 +122,6 @@ typedef struct other {
 static bool dotted(long long number, long long major_unit, char *text, size_t size) {
     snprintf(text, size, "%lld.%lld.%lld", number / major_unit, number % major_unit / 100, number % 100);
     return number > 0;
-}
-
-static bool ask_cublaslt(void *library, char *text, size_t size, int *cuda) {
-    size_t (*version)(void) = (size_t(*)(void))dlsym(library, "cublasLtGetVersion");
-    const long long number = version ? (long long)version() : 0;
-    *cuda = (int)(number / 10000);
-    return dotted(number, 10000, text, size);
 }
 
 /* Before version 9 minor versions had their hundreds behind thousands. */
@@ -143,13 +165,6 @@ static const package_names blas_packages = {"libopenblas0", "openblas", "libopen
                                             "install OpenBLAS: https://www.openblas.net"};
 
 static const other others[] = {
-    {"cublaslt",
-     "cuBLASLt",
-     {NULL, NAMES("libcublasLt.so.13", "libcublasLt.so.12"),
-      NAMES("nvidia/cu13/lib/libcublasLt.so.13", "nvidia/cublas/lib/libcublasLt.so.12"), tni_cuda_folders},
-     ask_cublaslt,
-     12,
-     "nvidia-cublas"},
     {"cudnn",
      "cuDNN",
      {NULL, NAMES("libcudnn.so.9", "libcudnn.so.8"), NAMES("nvidia/cudnn/lib/libcudnn.so.9"), tni_cuda_folders},
@@ -218,11 +233,10 @@ static void check_other(doctor_result *r, const other *o) {
     static void check_##name(doctor_result *r) { \
         check_other(r, &others[index]);          \
     }
-CHECK(cublaslt, 0)
-CHECK(cudnn, 1)
-CHECK(nccl, 2)
-CHECK(mpi, 3)
-CHECK(blas, 4)
+CHECK(cudnn, 0)
+CHECK(nccl, 1)
+CHECK(mpi, 2)
+CHECK(blas, 3)
 #undef CHECK
 
 /* ---- the same library twice -------------------------------------------------------------------------------------- */
@@ -263,6 +277,7 @@ char *tni_doctor_duplicates(void) {
     static char copies[MOST_COPIES][PATH_MAX];
     tni_text text = {0};
     tni_nvrtc_version(WANTED);
+    tni_cublaslt_look();
     tni_text_add(&text, "%s", "");
     for (int i = 0; i < SINGLE; i++) {
         const int n = find_copies(single[i], copies);
@@ -285,7 +300,8 @@ static void check_duplicates(doctor_result *r) {
     observe(r, "%s", text && *text ? text : "none in this process");
     if (text && *text) {
         judge(r, WARNED, "copies do not know of each other's state, and which one answers depends on who came first",
-              "env -u LD_PRELOAD -u LD_LIBRARY_PATH -u TENON_NVRTC tenon doctor duplicates   # where these name one of "
+              "env -u LD_PRELOAD -u LD_LIBRARY_PATH -u TENON_NVRTC -u TENON_CUBLASLT tenon doctor duplicates   # where "
+              "these name one of "
               "them");
     }
     tn_free(text);
@@ -293,7 +309,7 @@ static void check_duplicates(doctor_result *r) {
 
 const doctor_row library_checks[] = {
     {"nvrtc", "NVRTC, which compiles formulas for the GPU: found where, version, compiles", check_nvrtc},
-    {"cublaslt", "cuBLASLt: found where, version", check_cublaslt},
+    {"cublaslt", "cuBLASLt, which may make products on the GPU: found where, version", check_cublaslt},
     {"cudnn", "cuDNN: found where, version", check_cudnn},
     {"nccl", "NCCL: found where, version", check_nccl},
     {"mpi", "MPI: found where, version", check_mpi},

@@ -11,6 +11,7 @@
 #include "core/run/plan.h"
 #include "cuda/driver/cuda.h"
 #include "cuda/driver/nvrtc.h"
+#include "cuda/libraries/cublaslt.h"
 #include "doctor.h"
 #include "fuse/cpu/compile_c.h"
 #include "fuse/operator.h"
@@ -70,6 +71,23 @@ static void check_formula_gpu(doctor_result *r) {
         setenv("TENON_NVRTC", tni_nvrtc_file(), 1); /* the same one */
         setenv("TENON_CACHE_DIR", "/dev/null/none", 1);
         try_command(r, WORDS("check", "scale_bias_relu", QUICKLY, "--device", "cuda:0"));
+    }
+}
+
+/* A handle makes a context: this process does nothing else. */
+static void check_cublaslt_gpu(doctor_result *r) {
+    const tn_call call = {.name = "tenon doctor", .device = {TN_CUDA, 0}};
+    const bool found = !tni_cublaslt_look()->why_not[0];
+    tn_cublaslt lt;
+    if (!has_gpu() || !found) {
+        judge(r, SKIPPED, found ? "there is no GPU to use" : "there is no cuBLASLt", NULL);
+    } else if (tn_cuda_cublaslt(&call, &lt) != TN_OK) {
+        observe(r, "%s", tni_cublaslt_look()->file);
+        judge(r, WARNED, tn_last_error(), "TENON_CUBLASLT=none   # Tenon's own kernels make all products then");
+    } else if (!tni_image_unit(0)) {
+        judge(r, SKIPPED, "this build has no CUDA kernels", NULL);
+    } else {
+        try_command(r, WORDS("check", "linear", QUICKLY, "--device", "cuda:0", "--kernel", "cublaslt"));
     }
 }
 
@@ -158,5 +176,6 @@ const doctor_row smoke_checks[] = {
     {"formula_cpu", "a formula on the CPU, compiled by the C compiler or interpreted", check_formula, ALONE},
     {"operator_gpu", "softmax on the GPU against float64, in a process of its own", check_operator_gpu},
     {"formula_gpu", "a formula on the GPU, in a process of its own", check_formula_gpu, ALONE},
+    {"cublaslt_gpu", "a product by cuBLASLt against float64, in a process of its own", check_cublaslt_gpu, ALONE},
     {0},
 };

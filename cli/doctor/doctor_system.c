@@ -159,13 +159,14 @@ static void check_temporary(doctor_result *r) {
 typedef struct variable {
     const char *name;
     enum { ANY, COUNT, THREADS, WORDS, FILE_NAME, FILES } kind; /* FILES: a:b:c */
-    const char *words;                                          /* those allowed, with spaces around */
+    const char *words; /* those allowed, with spaces around; of a FILE_NAME, instead of one */
 } variable;
 static const variable variables[] = {
     {"TENON_CACHE_BYTES", COUNT},
     {"TENON_CACHE_DIR", ANY},
     {"TENON_CC", ANY},
     {"TENON_CHECK_INDEX", WORDS, " 0 1 "},
+    {"TENON_CUBLASLT", FILE_NAME, " none "},
     {"TENON_DOCTOR_ROOT", ANY},
     {"TENON_ISA", WORDS, " none avx2 avx512 "},
     {"TENON_JIT", WORDS, " 0 now "},
@@ -251,6 +252,8 @@ static const char *wrong_value(const variable *v, const char *value) {
     static char text[128];
     char word[64];
     struct stat about;
+    snprintf(word, sizeof word, " %s ", value);
+    if (v->words && strstr(v->words, word)) return NULL;
     if (v->kind == COUNT && !is_count(value)) return "is no number above 0, and is not used";
     if (v->kind == THREADS && !(is_count(value) && strlen(value) < DIGITS && atoi(value) <= TNI_MOST_THREADS)) {
         snprintf(text, sizeof text, "is no number from 1 to %d, and is not used", TNI_MOST_THREADS);
@@ -258,8 +261,7 @@ static const char *wrong_value(const variable *v, const char *value) {
     }
     if (v->kind == FILE_NAME && fstatat(AT_FDCWD, value, &about, 0) != 0) return "names nothing that exists";
     if (v->kind == FILES) return missing_file(value);
-    snprintf(word, sizeof word, " %s ", value);
-    if (v->kind != WORDS || strstr(v->words, word)) return NULL;
+    if (v->kind != WORDS) return NULL;
     snprintf(text, sizeof text, "is none of%.*s, and is not used", (int)strlen(v->words) - 1, v->words);
     return text;
 }

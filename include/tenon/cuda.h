@@ -109,6 +109,25 @@ TN_API tn_status tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu);
  * After an error that ends the GPU's context for good, later calls of this process name this one. 0 is TN_OK. */
 TN_API tn_status tn_cuda_failed(const tn_call *call, const char *what, int error);
 
+/* ---- cuBLASLt ---------------------------------------------------------------------------------------------------- */
+
+/* NVIDIA's library of matrix products, as Tenon has found it: a copy that the process has already, the system's, one of
+ * Python's packages; TENON_CUBLASLT names another one. Nothing is linked: take its functions from `library` with dlsym,
+ * and their types from NVIDIA's cublasLt.h. Later versions may add members at the end. */
+typedef struct tn_cublaslt {
+    void *library;                  /* of dlopen */
+    struct cublasLtContext *handle; /* cublasLtHandle_t of the call's context; it stays the library's */
+    int32_t version;                /* 130100 is 13.1.0; 12 or newer */
+    size_t workspace;               /* bytes that are good for the GPU: let the kernel's `workspace` ask for as many */
+} tn_cublaslt;
+
+/* For `prepare` and `run`. TN_UNSUPPORTED where there is none that can be used: with TN_MAY_DECLINE among its flags, a
+ * kernel whose `prepare` passes that on leaves the call to the next one. */
+TN_API tn_status tn_cuda_cublaslt(const tn_call *call, tn_cublaslt *lt);
+
+/* tn_cuda_failed for a cublasStatus_t, with the library's own words. */
+TN_API tn_status tn_cuda_cublaslt_failed(const tn_call *call, const char *what, int error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -113,8 +113,13 @@ enum { TN_ISA_AVX2 = 1, TN_ISA_AVX512 = 2 };
 
 /* flags of a kernel */
 enum {
-    TN_STRIDED = 1, /* takes any strides; without it the core hands over dense tensors, copying where it must */
-    TN_ALIAS = 2,   /* an output may be the very memory of an input of the same shape, strides and type */
+    TN_STRIDED = 1,         /* takes any strides; without it the core hands over dense tensors, copying where it must */
+    TN_ALIAS = 2,           /* an output may be the very memory of an input of the same shape, strides and type */
+    TN_MAY_DECLINE = 4,     /* where prepare returns TN_UNSUPPORTED, the next kernel takes the call, and TENON_LOG has
+                               the message: for what is found out there, such as a library that is not installed */
+    TN_SPARE_WORKSPACE = 8, /* run does without: workspace is NULL where there is no memory for it */
+    TN_ROWS_VARY = 16,      /* a row may come out with other bits beside other rows, and `tenon check` does not ask for
+                               the same: for libraries that choose by the shape of all of it */
 };
 
 struct tn_kernel {
@@ -157,7 +162,7 @@ typedef struct tn_op {
                                              NULL. Kernels given all the same come first, a rule given is taken */
     const char *autocast;                 /* "16", "32", "widest" or NULL: as it comes */
     const tn_kernel *kernels;             /* best first, plain reference last, {0} ends */
-    tn_cost (*cost)(const tn_call *call); /* NULL: every tensor moved once, no flops */
+    tn_cost (*cost)(const tn_call *call); /* NULL: no flops. bytes of 0: each tensor moved once */
     const tn_sample *samples;             /* {0} ends */
 } tn_op;
 

@@ -49,6 +49,7 @@ _COMMON = {
     "concat": Spelling(names={"xs": "arrays"}),
     # What NumPy's matmul and its like have behind the operands is given by name.
     "linear": Spelling(order=("x", "w", "b")),
+    **_all(Spelling(order=("x", "w", "target", "b")), "linear_cross_entropy", "linear_cross_entropy_tokens"),
     "matmul": Spelling(order=("a", "b")),
     "matvec": Spelling(names={"a": "x1", "x": "x2"}),
     "vecmat": Spelling(names={"x": "x1", "a": "x2"}),
@@ -65,6 +66,7 @@ _COMMON = {
 _FIRST_AXIS = {"x": "input", "axes": "axis", "keepdim": "keepdims"}
 
 _INPUT = {"x": "input"}  # what torch calls it
+_LINEAR_LOSS = {**_INPUT, "w": "linear_weight", "b": "linear_bias"}  # beside it, weight is that of the classes
 _AFFINE = {**_INPUT, "gamma": "weight", "beta": "bias"}
 
 
@@ -101,6 +103,7 @@ class TorchFunction(Writing):
         **_all(Spelling(names={**_INPUT, "axes": "dim"}), "var", "std", "norm", "any", "all", "argmax", "argmin"),
         "top_k": Spelling(names=_INPUT),
         "linear": Spelling(names={**_INPUT, "w": "weight", "b": "bias"}),
+        **_all(Spelling(names=_LINEAR_LOSS), "linear_cross_entropy", "linear_cross_entropy_tokens"),
         "matmul": Spelling(names={"a": "input", "b": "other"}),
         "matvec": Spelling(names={"a": "input", "x": "vec"}),
         "vecmat": Spelling(names={"x": "vec", "a": "mat"}),

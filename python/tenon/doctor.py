@@ -212,9 +212,8 @@ def judge(name: str, end: End) -> Result:
     observed += f", {end.found['adapter']} loads" if has_adapter else "; this Tenon has no adapter for it"
     if end.found["duplicates"]:
         reason = f"libraries are there twice: {end.found['duplicates']}"
-        return Result(
-            "WARN", observed, "one copy of each library", reason, "unset LD_PRELOAD LD_LIBRARY_PATH TENON_NVRTC"
-        )
+        fix = "unset LD_PRELOAD LD_LIBRARY_PATH TENON_NVRTC TENON_CUBLASLT"
+        return Result("WARN", observed, "one copy of each library", reason, fix)
     built, driver = end.found.get("cuda", ""), int(end.found["driver"])
     index = f"{_PIP} --force-reinstall {name} --index-url https://download.pytorch.org/whl/cu{driver // 1000}"
     if driver and built == "none":

@@ -2,6 +2,7 @@
 
 #include "cuda/copy/copy.h"
 #include "cuda/driver/cuda.h"
+#include "cuda/libraries/cublaslt.h"
 
 #include <stdio.h>
 
@@ -174,6 +175,7 @@ static void cuda_leave(void *entered) {
 }
 
 static void cuda_close(void) {
+    tni_cublaslt_close();
     tni_images_unload();
     tni_cuda_close();
 }

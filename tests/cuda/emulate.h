@@ -86,6 +86,18 @@ static inline void __syncthreads() {
     while (generation == g.generation) tn_yield();
 }
 
+/* The 32 of a warp, none of which has ended. */
+static struct tn_warp { unsigned arrived, generation; } tn_warps[TN_MOST_BLOCKS][TN_MOST_THREADS / 32];
+static inline void __syncwarp() {
+    tn_warp &w = tn_warps[tn_block][threadIdx.x / 32];
+    const unsigned generation = w.generation;
+    if (++w.arrived == 32) {
+        w.arrived = 0;
+        w.generation++;
+    }
+    while (generation == w.generation) tn_yield();
+}
+
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
 template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, int = 32) {
     unsigned long long *slots = tn_groups[tn_block].slots;
@@ -140,10 +152,14 @@ static inline void cluster_begin() {
 static inline void cluster_wait() {
     while (tn_cluster_arrived < tn_turns[tn_block][threadIdx.x] * tn_threads * tn_blocks) tn_yield();
 }
-template <class A> static inline void store_cluster(A *shared, u32 rank, A a) {
+/* Where block `rank` has what this block has at `shared`. */
+static inline char *tn_there(void *shared, u32 rank) {
     const size_t at = (size_t)((char *)shared - tn_shared);
     if (at >= tn_shared_bytes || rank >= tn_blocks) abort();
-    memcpy(rank == tn_block ? (char *)shared : tn_groups[rank].shared + at, &a, sizeof a);
+    return rank == tn_block ? (char *)shared : tn_groups[rank].shared + at;
+}
+template <class A> static inline void store_cluster(A *shared, u32 rank, A a) {
+    memcpy(tn_there(shared, rank), &a, sizeof a);
 }
 } // namespace tn
 
@@ -220,6 +236,9 @@ static inline f64 __longlong_as_double(i64 a) {
     f64 f;
     memcpy(&f, &a, 8);
     return f;
+}
+static inline f64 __hiloint2double(int high, int low) {
+    return __longlong_as_double((i64)((u64)(u32)high << 32 | (u32)low));
 }
 static inline u32 __umulhi(u32 a, u32 b) {
     return (u32)((u64)a * b >> 32);
@@ -463,9 +482,11 @@ static inline u32 shared_address(const void *p) {
     return (u32)((const char *)p - (const char *)dynamic_shared_128());
 }
 
-/* The lowest bit is the phase; then how many threads arrive, how many are still to come, and bytes. */
+/* The lowest bit is the phase; then how many threads arrive, how many are still to come, and bytes, which may come
+ * before they are announced. */
 struct tn_barrier {
-    u64 phase : 1, arrivals : 15, left : 15, bytes : 33;
+    u64 phase : 1, arrivals : 15, left : 15;
+    i64 bytes : 33;
 };
 static inline void tn_arrived(tn_barrier *b) {
     if (b->left || b->bytes) return;
@@ -473,7 +494,10 @@ static inline void tn_arrived(tn_barrier *b) {
     b->left = b->arrivals;
 }
 static inline void barrier_prepare(u64 *barrier, u32 arrivals) {
-    *(tn_barrier *)barrier = {0, arrivals, arrivals, 0};
+    tn_barrier *b = (tn_barrier *)barrier;
+    b->phase = 0;
+    b->arrivals = b->left = arrivals;
+    b->bytes = 0;
 }
 static inline void barriers_prepared() {
 }
@@ -482,6 +506,9 @@ static inline void barrier_arrive(u64 *barrier) {
     if (!b->left) abort();
     b->left--;
     tn_arrived(b);
+}
+static inline void barrier_arrive_at(u64 *barrier, u32 rank) {
+    barrier_arrive((u64 *)tn_there(barrier, rank));
 }
 static inline void barrier_expect(u64 *barrier, u32 bytes) {
     ((tn_barrier *)barrier)->bytes += bytes;
@@ -495,28 +522,33 @@ static inline void barrier_wait(u64 *barrier, u32 parity) {
 static inline u32 tn_swizzled(u32 address) {
     return address ^ (address >> 7 & 7) << 4;
 }
-static inline void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+static inline void fetch_box_for(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier, u32 blocks) {
     const u64 *w = map->words;
     const u32 first = shared_address(to);
-    char *shared = (char *)dynamic_shared_128();
-    if (first % 1024) abort();
-    for (u32 line = 0; line < w[11]; line++) {
-        for (u32 i = 0; i < w[10]; i++) {
-            bool there = true;
-            u64 from = w[0] + 2 * ((u64)at[0] + i);
-            for (int d = 0; d < 5; d++) {
-                const u64 k = (u64)at[d] + (d == 0 ? i : d == 1 ? line : 0);
-                there = there && k < w[1 + d];
-                if (d) from += k * w[5 + d];
+    if (first % 1024 || blocks >> tn_blocks) abort();
+    for (u32 rank = 0; rank < tn_blocks; rank++) {
+        if (!(blocks >> rank & 1)) continue;
+        char *shared = tn_there(dynamic_shared_128(), rank);
+        for (u32 line = 0; line < w[11]; line++) {
+            for (u32 i = 0; i < w[10]; i++) {
+                bool there = true;
+                u64 from = w[0] + 2 * ((u64)at[0] + i);
+                for (int d = 0; d < 5; d++) {
+                    const u64 k = (u64)at[d] + (d == 0 ? i : d == 1 ? line : 0);
+                    there = there && k < w[1 + d];
+                    if (d) from += k * w[5 + d];
+                }
+                memset(shared + tn_swizzled(first + line * 128 + 2 * i), 0, 2);
+                if (there) memcpy(shared + tn_swizzled(first + line * 128 + 2 * i), (const void *)from, 2);
             }
-            memset(shared + tn_swizzled(first + line * 128 + 2 * i), 0, 2);
-            if (there) memcpy(shared + tn_swizzled(first + line * 128 + 2 * i), (const void *)from, 2);
         }
+        tn_barrier *b = (tn_barrier *)tn_there(barrier, rank);
+        b->bytes -= (i64)(w[10] * w[11] * 2);
+        tn_arrived(b);
     }
-    tn_barrier *b = (tn_barrier *)barrier;
-    if (b->bytes < w[10] * w[11] * 2) abort();
-    b->bytes -= w[10] * w[11] * 2;
-    tn_arrived(b);
+}
+static inline void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+    fetch_box_for(to, map, at, barrier, 1u << tn_block);
 }
 
 template <int> static inline void take_registers() {
@@ -543,20 +575,21 @@ template <class T> static inline f32 tn_shared_number(u64 at, bool turned, u32 l
 }
 
 /* The four warps read together: none goes on before all have. */
-static u32 tn_group_arrived[TN_MOST_THREADS / 128], tn_group_turn[TN_MOST_THREADS / 128];
+static u32 tn_group_arrived[TN_MOST_BLOCKS][TN_MOST_THREADS / 128],
+    tn_group_turn[TN_MOST_BLOCKS][TN_MOST_THREADS / 128];
 template <bool A_TURNED, bool B_TURNED, class T, int N>
 static inline void multiply_shared(T, f32 (&sums)[N], u64 a, u64 b) {
-    const u32 group = threadIdx.x / 128, t = threadIdx.x % 128, turn = tn_group_turn[group];
+    const u32 group = threadIdx.x / 128, t = threadIdx.x % 128, turn = tn_group_turn[tn_block][group];
     for (u32 i = 0; i < N; i++) {
         const u32 row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = t % 4 * 2 + i / 4 * 8 + i % 2;
         for (u32 k = 0; k < 16; k++)
             sums[i] += tn_shared_number<T>(a, A_TURNED, row, k) * tn_shared_number<T>(b, B_TURNED, col, k);
     }
-    if (++tn_group_arrived[group] == 128) {
-        tn_group_arrived[group] = 0;
-        tn_group_turn[group]++;
+    if (++tn_group_arrived[tn_block][group] == 128) {
+        tn_group_arrived[tn_block][group] = 0;
+        tn_group_turn[tn_block][group]++;
     }
-    while (tn_group_turn[group] == turn) tn_yield();
+    while (tn_group_turn[tn_block][group] == turn) tn_yield();
 }
 
 static inline u64 matrix_at(u32 address, u32 across) {

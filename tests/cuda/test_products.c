@@ -80,8 +80,10 @@ static tni_gpu_matrix on_gpu(const matrix *m, bool shared) {
     return (tni_gpu_matrix){.data = m->memory, .row = m->row, .col = m->col, .batch = {shared ? 0 : m->batch}};
 }
 
-static void compare(const char *name, tn_type type, const row *r, const tni_gpu_product *p, const matrix *m) {
-    const double unit = type == TN_F64 ? 0x1p-52 : type == TN_F32 ? 0x1p-23 : type == TN_F16 ? 0x1p-10 : 0x1p-7;
+/* y: the type of what is not a factor. */
+static void compare(const char *name, tn_type type, tn_type y, const row *r, const tni_gpu_product *p,
+                    const matrix *m) {
+    const double unit = y == TN_F64 ? 0x1p-52 : y == TN_F32 ? 0x1p-23 : y == TN_F16 ? 0x1p-10 : 0x1p-7;
     const double own = type == TN_F64 ? 0x1p-52 : 0x1p-23;
     int64_t wrong = 0;
     for (int64_t e = 0; e < r->entries; e++) {
@@ -94,10 +96,10 @@ static void compare(const char *name, tn_type type, const row *r, const tni_gpu_
                     size += fabs(term);
                 }
                 sum *= p->alpha;
-                if (r->bias) sum += tn_get(type, m[4].memory, j);
-                if (r->residual) sum += at(type, &m[3], e, i, j);
+                if (r->bias) sum += tn_get(y, m[4].memory, j);
+                if (r->residual) sum += at(y, &m[3], e, i, j);
                 if (r->relu && sum < 0) sum = 0;
-                const double error = fabs(at(type, &m[2], e, i, j) - sum);
+                const double error = fabs(at(y, &m[2], e, i, j) - sum);
                 wrong += !(error <= unit * fabs(sum) + own * (size + 2) * 8);
             }
         }
@@ -129,7 +131,7 @@ static void make_map(const tni_gpu_matrix *x, int64_t lines, int64_t line, int64
 typedef struct family {
     int rows, cols; /* of a tile */
     int64_t multiple;
-    bool warpgroup;
+    int blocks; /* of a cluster; 0: of no warpgroup's */
 } family;
 
 static void start_kernel(void *library, void *found, const family *f, const tni_gpu_product *p) {
@@ -142,23 +144,24 @@ static void start_kernel(void *library, void *found, const family *f, const tni_
     if (!runner) return;
     memcpy(&start, &runner, sizeof start);
     memcpy(&function, &found, sizeof function);
-    if (!f->warpgroup) {
+    if (!f->blocks) {
         start(function, p, tiles, 256, 1);
         return;
     }
     w.product = *p;
     w.tiles = tiles;
-    make_map(&p->a, p->m, p->a.row, p->a.col, f->rows, p, w.a);
-    make_map(&p->b, p->n, p->b.col, p->b.row, f->cols, p, w.b);
-    start(function, &w, tiles < 2 ? 1 : 2, 384, 1); /* blocks have several tiles */
+    make_map(&p->a, p->m, p->a.row, p->a.col, f->rows / f->blocks, p, w.a);
+    make_map(&p->b, p->n, p->b.col, p->b.row, f->cols / f->blocks, p, w.b);
+    const unsigned blocks = (unsigned)f->blocks;
+    start(function, &w, (tiles < 2 ? 1 : 2) * blocks, 384, blocks); /* several tiles for each */
 }
 
-static void run(void *library, const char *name, tn_type type, const row *r, const family *f) {
+static void run(void *library, const char *name, tn_type type, tn_type y, const row *r, const family *f) {
     const int64_t multiple = f->multiple;
     matrix m[5] = {make(type, r->entries, r->m, r->k, r->a_turned, multiple),
                    make(type, r->shared_b ? 1 : r->entries, r->k, r->n, r->b_turned, multiple),
-                   make(type, r->entries, r->m, r->n, r->y_turned, 1), make(type, r->entries, r->m, r->n, false, 1),
-                   make(type, 1, 1, r->n, false, 1)};
+                   make(y, r->entries, r->m, r->n, r->y_turned, 1), make(y, r->entries, r->m, r->n, false, 1),
+                   make(y, 1, 1, r->n, false, 1)};
     tni_gpu_product p = {.a = on_gpu(&m[0], false),
                          .b = on_gpu(&m[1], r->shared_b),
                          .y = on_gpu(&m[2], false),
@@ -180,45 +183,56 @@ static void run(void *library, const char *name, tn_type type, const row *r, con
     CHECK_ROW(found, "no kernel %s", name);
     if (found) {
         start_kernel(library, found, f, &p);
-        compare(name, type, r, &p, m);
+        compare(name, type, y, r, &p, m);
     }
     for (int i = 0; i < 5; i++) free(m[i].memory);
 }
 
 static void run_tiles(void) {
     static const tn_type types[] = {TN_F32, TN_BF16, TN_F16, TN_F64};
-    static const family tile = {64, 64, 1, false};
+    static const family tile = {64, 64, 1, 0};
     void *library = build("product_tile");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char name[64];
         snprintf(name, sizeof name, "product_tile_%s", tn_type_name(types[i % 4]));
-        run(library, name, types[i % 4], &rows[i], &tile);
+        run(library, name, types[i % 4], types[i % 4], &rows[i], &tile);
+        if (tn_type_size(types[i % 4]) > 2) continue;
+        snprintf(name, sizeof name, "product_tile_%s_f32", tn_type_name(types[i % 4]));
+        run(library, name, types[i % 4], TN_F32, &rows[i], &tile);
     }
 }
 
 static void run_mma(void) {
-    static const family tile = {128, 128, 8, false};
+    static const family tile = {128, 128, 8, 0};
     void *library = build("product_mma");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tn_type type = i % 2 ? TN_F16 : TN_BF16;
         char name[64];
         snprintf(name, sizeof name, "product_mma_%s%s_%s", rows[i].a_turned ? "f" : "t", rows[i].b_turned ? "t" : "f",
                  tn_type_name(type));
-        run(library, name, type, &rows[i], &tile);
+        run(library, name, type, type, &rows[i], &tile);
+        strcat(name, "_f32");
+        run(library, name, type, TN_F32, &rows[i], &tile);
     }
 }
 
 static void run_warpgroup(void) {
-    static const family tiles[] = {{128, 256, 8, true}, {128, 128, 8, true}};
+    static const family tiles[] = {
+        {128, 256, 8, 1}, {256, 128, 8, 2}, {128, 64, 8, 1}, {256, 256, 8, 2}, {128, 128, 8, 1},
+    };
+    const size_t families = sizeof tiles / sizeof *tiles;
     void *library = build("product_warpgroup");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t j = 0; j < families * sizeof rows / sizeof *rows; j++) {
+        const size_t i = j / families;
         const tn_type type = i % 2 ? TN_F16 : TN_BF16;
-        const family *f = &tiles[i / 2 % 2];
+        const family *f = &tiles[j % families];
         char name[64];
         if (rows[i].a_turned && rows[i].b_turned) continue; /* there is none */
         snprintf(name, sizeof name, "product_warpgroup_%d_%s%s_%s", f->cols, rows[i].a_turned ? "f" : "t",
                  rows[i].b_turned ? "t" : "f", tn_type_name(type));
-        run(library, name, type, &rows[i], f);
+        const bool sums = f->cols == 256 && j / 2 % 2; /* y has their type */
+        if (sums) strcat(name, "_f32");
+        run(library, name, type, sums ? TN_F32 : type, &rows[i], f);
     }
 }
 

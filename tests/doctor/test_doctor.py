@@ -119,7 +119,7 @@ def test_nothing_fails_on_a_healthy_machine(machine: Machine) -> None:
 @no_driver
 def test_without_a_gpu_what_needs_one_is_skipped(machine: Machine) -> None:
     machine.env["TENON_DOCTOR_ROOT"] = str(machine.folder)
-    for name in ("driver", "visible_devices", "gpu", "operator_gpu", "formula_gpu"):
+    for name in ("driver", "visible_devices", "gpu", "operator_gpu", "formula_gpu", "cublaslt_gpu"):
         assert machine.check(name)["state"] == "SKIP"
 
 
@@ -384,11 +384,11 @@ def test_what_is_built_in(machine: Machine) -> None:
 
 
 def test_no_context_is_made(machine: Machine) -> None:
-    """But by the two checks on the GPU: making one ends the process here."""
+    """But by the checks on the GPU: making one ends the process here."""
     machine.gpu("no context")
     machine.env["TENON_NVRTC"] = str(nvrtc(machine, "libnvrtc.so.12", "12.4"))
     listed = re.findall(r"^  (\w+) ", machine.run("--list").stdout, re.MULTILINE)
-    done = machine.run("--json", *(name for name in listed if name not in ("operator_gpu", "formula_gpu")))
+    done = machine.run("--json", *(name for name in listed if not name.endswith("_gpu")))
     checks = json.loads(done.stdout)["checks"]
     assert len(checks) > 15 and not [check for check in checks if "was ended" in check["observed"]]
     assert "was ended by signal 6" in machine.check("formula_gpu")["observed"]
@@ -487,6 +487,25 @@ def test_versions_of_other_libraries(machine: Machine) -> None:
     machine.gpu()
     result = machine.check("cublaslt")
     assert "cuBLASLt 13.1.0" in result["observed"] and "needs driver 580" in result["reason"]
+    assert result["state"] == "WARN" and "has no cublasLtGetStatusName" in result["reason"]
+
+
+def test_a_cublaslt_that_is_of_no_use(machine: Machine) -> None:
+    machine.env["TENON_CUBLASLT"] = str(ROOT / "build" / "fake_cublaslt.so")
+    assert machine.check("cublaslt")["observed"].startswith("cuBLASLt 13.2.3, ")
+    machine.env["FAKE_CUBLASLT"] = "old"
+    result = machine.check("cublaslt")
+    assert result["state"] == "WARN" and "is 11.5; version 12 or newer is needed" in result["reason"]
+    assert result["fix"] == "unset TENON_CUBLASLT"
+    machine.gpu()
+    machine.env["FAKE_CUBLASLT"] = "does not start"
+    result = machine.check("cublaslt_gpu")
+    assert result["state"] == "WARN" and "cuBLASLt 13.2.3: it does not start" in result["reason"]
+    assert "TENON_CUBLASLT=none" in result["fix"]
+    machine.env["TENON_CUBLASLT"] = "none"
+    result = machine.check("cublaslt")
+    assert result["state"] == "SKIP" and result["observed"] == "turned off"
+    assert machine.check("environment")["state"] == "PASS"
 
 
 def test_two_copies_of_a_library(machine: Machine) -> None:

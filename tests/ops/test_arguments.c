@@ -8,6 +8,7 @@
 #include "ops/index/gather.h"
 #include "ops/index/one_hot.h"
 #include "ops/index/segment_sum.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/move/concat.h"
 #include "ops/move/move.h"
@@ -57,6 +58,10 @@ static const arguments lists[] = {
     ROW(matmul, MATMUL_ARGUMENTS),
     ROW(matmul_a_grad, MATMUL_A_GRAD_ARGUMENTS),
     ROW(matmul_b_grad, MATMUL_B_GRAD_ARGUMENTS),
+    ROW(matmul_add, MATMUL_ADD_ARGUMENTS),
+    ROW(linear_cross_entropy, LINEAR_CROSS_ENTROPY_ARGUMENTS),
+    ROW(linear_cross_entropy_tokens, LINEAR_CROSS_ENTROPY_TOKENS_ARGUMENTS),
+    ROW(linear_cross_entropy_tokens_grad, LINEAR_CROSS_ENTROPY_TOKENS_GRAD_ARGUMENTS),
     ROW(matvec, MATVEC_ARGUMENTS),
     ROW(vecmat, VECMAT_ARGUMENTS),
     ROW(rope, ROPE_ARGUMENTS),

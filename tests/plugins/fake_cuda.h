@@ -20,7 +20,7 @@ typedef struct fake_kernel {
 typedef struct fake_code {
     char magic[16]; /* FAKE_CODE */
     int arch;       /* 90; 0: for every GPU */
-    fake_kernel kernels[4];
+    fake_kernel kernels[9];
 } fake_code;
 
 #endif

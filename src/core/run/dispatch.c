@@ -208,7 +208,7 @@ static tn_status run_kernel(running *r) {
     tn_block workspace = {0};
     if (plan->workspace) {
         workspace = r->host->alloc(r->host->context, plan->device, plan->workspace);
-        if (!workspace.data) {
+        if (!workspace.data && !(plan->kernel->flags & TN_SPARE_WORKSPACE)) {
             return tn_fail(TN_NO_MEMORY, "%s: no memory for the workspace of kernel '%s' (%zu bytes)",
                            plan->op->contract->name, plan->kernel->name, plan->workspace);
         }
@@ -297,7 +297,7 @@ static tn_status plan_and_run(const tn_function *op, const tn_args *args, const 
     TN_TRY(tni_host_fill(op->contract->name, host, &room, &host));
     tn_status status = tni_plan_get(op, args, make != NULL, &plan);
     if (status != TN_OK) {
-        if (tni_watching() & TNI_WATCH_LOG) tni_watch_refused(op->contract->name);
+        tni_watch_error(op->contract->name, "refused");
         return status;
     }
     status = plan->ops->usable ? plan->ops->usable(plan->op->contract->name) : TN_OK;
@@ -383,7 +383,8 @@ tn_status tn_explain(const tn_function *op, const tn_args *args, const char **ke
     TN_TRY(tni_plan_get(op, args, false, &plan));
     tn_call call = tni_plan_call(plan);
     if (kernel) *kernel = plan->kernel->name;
-    if (cost) *cost = op->row->cost ? op->row->cost(&call) : (tn_cost){moved_bytes(plan), 0};
+    if (cost) *cost = op->row->cost ? op->row->cost(&call) : (tn_cost){0};
+    if (cost && cost->bytes == 0) cost->bytes = moved_bytes(plan);
     tni_plan_release(plan);
     return TN_OK;
 }

@@ -493,37 +493,50 @@ static bool fits(const tni_plan *plan, const tn_kernel *k, const char *wanted, t
     return !(k->isa & ~isa) && (!k->types || k->types & TN_BIT(type));
 }
 
-/* For the log: why not one of those before it? */
-static void note_why(tni_plan *plan, const tn_kernel *first, const tn_kernel *chosen, const char *wanted, tn_type type,
-                     uint32_t isa) {
-    tni_text why = {0};
-    for (const tn_kernel *k = first; k < chosen; k++) tni_watch_pass(&why, plan, k, wanted, type, isa);
-    if (why.length && !why.failed) plan->why = tni_arena_text(plan->arena, why.data, why.length);
-    tni_free(why.data);
+/* Asks one kernel, which takes the call or does not. *declined: it found out in prepare, and left a message. */
+static tn_status ask(tni_plan *plan, const tn_kernel *k, tn_call *call, bool *declined) {
+    lay_out(plan, k);
+    call->kernel = k;
+    if (k->accepts && !k->accepts(call)) return TN_OK;
+    const tn_status status = prepare(call, &plan->state);
+    *declined = status == TN_UNSUPPORTED && k->flags & TN_MAY_DECLINE;
+    if (*declined) return TN_OK;
+    TN_TRY(status);
+    call->state = plan->state;
+    plan->kernel = k;
+    plan->workspace = k->workspace ? k->workspace(call) : 0;
+    settle(plan);
+    return TN_OK;
 }
 
-static tn_status choose_entered(tni_plan *plan, const char *wanted, tn_type type) {
+/* why: for the log, of the kernels that were passed over. */
+static tn_status choose_among(tni_plan *plan, const char *wanted, tn_type type, tni_text *why) {
     const uint32_t isa = plan->ops->isa ? plan->ops->isa() : 0;
-    bool device_known = false;
+    bool device_known = false, declined = false;
     tn_call call = tni_plan_call(plan);
     const tn_kernel *k = plan->op->row->kernels;
     TN_TRY(tni_activated_kernels(plan->arena, plan->op, &call, wanted, &k));
-    const tn_kernel *first = k;
-    for (; k->name; k++) {
+    for (; k->name && !plan->kernel; k++) {
+        bool has_said = false;
         device_known |= (int32_t)k->device == plan->device.kind;
-        if (!fits(plan, k, wanted, type, isa)) continue;
-        lay_out(plan, k);
-        call.kernel = k;
-        if (k->accepts && !k->accepts(&call)) continue;
-        if (tni_watching() & TNI_WATCH_LOG) note_why(plan, first, k, wanted, type, isa);
-        TN_TRY(prepare(&call, &plan->state));
-        call.state = plan->state;
-        plan->kernel = k;
-        plan->workspace = k->workspace ? k->workspace(&call) : 0;
-        settle(plan);
-        return TN_OK;
+        if (fits(plan, k, wanted, type, isa)) TN_TRY(ask(plan, k, &call, &has_said));
+        if (!plan->kernel && tni_watching() & TNI_WATCH_LOG) {
+            tni_watch_pass(why, plan, k, wanted, type, isa, has_said);
+        }
+        declined |= has_said;
     }
-    return no_kernel(plan, wanted, type, device_known);
+    if (plan->kernel) return TN_OK;
+    return wanted && declined ? TN_UNSUPPORTED : no_kernel(plan, wanted, type, device_known);
+}
+
+static tn_status choose_entered(tni_plan *plan, const char *wanted, tn_type type) {
+    tni_text why = {0};
+    const tn_status status = choose_among(plan, wanted, type, &why);
+    if (status == TN_OK && why.length && !why.failed) {
+        plan->why = tni_arena_text(plan->arena, why.data, why.length);
+    }
+    tni_free(why.data);
+    return status;
 }
 
 static tn_status choose(tni_plan *plan, const char *wanted, tn_type type) {

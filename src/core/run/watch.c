@@ -63,6 +63,13 @@ static void write_line(tni_text *line) {
     tni_free(line->data);
 }
 
+/* The last message, without the operator's name where it begins with that. */
+static const char *own_words(const char *name) {
+    const char *said = tn_last_error();
+    const size_t length = strlen(name);
+    return strncmp(said, name, length) == 0 && strncmp(said + length, ": ", 2) == 0 ? said + length + 2 : said;
+}
+
 /* ---- describing a call ------------------------------------------------------------------------------------------- */
 
 static void print_tensor(tni_text *text, const tni_contract *c, const tni_slot *slot) {
@@ -111,10 +118,12 @@ static void print_copies(tni_text *text, const tni_watch *w) {
 /* ---- why this kernel --------------------------------------------------------------------------------------------- */
 
 void tni_watch_pass(tni_text *why, const tni_plan *plan, const tn_kernel *kernel, const char *wanted, tn_type type,
-                    uint32_t isa) {
+                    uint32_t isa, bool declined) {
     const tni_device_ops *device = tni_device_of((int32_t)kernel->device);
     tni_text_add(why, "%s'%s' ", why->length ? "; " : "", kernel->name);
-    if ((int32_t)kernel->device != plan->device.kind) {
+    if (declined) {
+        tni_text_add(why, "cannot take it: %s", own_words(plan->op->contract->name));
+    } else if ((int32_t)kernel->device != plan->device.kind) {
         tni_text_add(why, "is for %s", device ? device->name : "another device");
     } else if (wanted && strcmp(wanted, kernel->name) != 0) {
         tni_text_add(why, "is not '%s', which was asked for", wanted);
@@ -156,10 +165,8 @@ tn_status tni_watch_begin(tni_watch *w) {
 static tn_status fail_described(const tni_watch *w) {
     const tni_plan *plan = w->plan;
     tni_text text = {0};
-    const char *name = plan->op->contract->name, *said = tn_last_error();
-    const size_t length = strlen(name);
-    if (strncmp(said, name, length) == 0 && strncmp(said + length, ": ", 2) == 0) said += length + 2;
-    tni_text_add(&text, "%s: kernel '%s' failed: %s; the call was ", name, plan->kernel->name, said);
+    const char *name = plan->op->contract->name;
+    tni_text_add(&text, "%s: kernel '%s' failed: %s; the call was ", name, plan->kernel->name, own_words(name));
     print_call(&text, plan);
     return tni_fail_text(TN_SYSTEM, &text);
 }
@@ -193,8 +200,9 @@ tn_status tni_watch_end(tni_watch *w, tn_status status) {
     return status;
 }
 
-void tni_watch_refused(const char *name) {
+void tni_watch_error(const char *name, const char *what) {
     tni_text line = {0};
-    tni_text_add(&line, "tenon %s: refused: %s", name, tn_last_error());
+    if (!(tni_watching() & TNI_WATCH_LOG)) return;
+    tni_text_add(&line, "tenon %s: %s: %s", name, what, own_words(name));
     write_line(&line);
 }

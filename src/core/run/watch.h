@@ -33,10 +33,11 @@ tn_status tni_watch_begin(tni_watch *w);
 /* Waits for the call and logs it. `status` is what it returned; with TENON_SYNC, what the device made of it comes
  * back. */
 tn_status tni_watch_end(tni_watch *w, tn_status status);
-void tni_watch_refused(const char *name); /* logs tn_last_error() */
+/* Logs tn_last_error(), where there is a log: "tenon linear: refused: x has rank 0, needs at least 1". */
+void tni_watch_error(const char *name, const char *what);
 
-/* Notes why a kernel was passed over, for the log: "'avx2' is for the cpu". */
+/* Notes why a kernel was passed over, for the log: "'avx2' is for the cpu". declined: tn_last_error() says it. */
 void tni_watch_pass(tni_text *why, const tni_plan *plan, const tn_kernel *kernel, const char *wanted, tn_type type,
-                    uint32_t isa);
+                    uint32_t isa, bool declined);
 
 #endif

@@ -65,6 +65,7 @@ enum { CU_CAPTURE_RELAXED = 2 };
     X(cuDevicePrimaryCtxRelease, 11000, (int device))                                                                 \
     X(cuCtxGetCurrent, 4000, (cu_context * context))                                                                  \
     X(cuCtxGetDevice, 2000, (int *device))                                                                            \
+    X(cuCtxGetId, 12000, (cu_context context, unsigned long long *id))                                                \
     X(cuCtxPushCurrent, 4000, (cu_context context))                                                                   \
     X(cuCtxPopCurrent, 4000, (cu_context * context))                                                                  \
     X(cuCtxSynchronize, 2000, (void))                                                                                 \

@@ -115,7 +115,8 @@ tn_status tn_cuda_failed(const tn_call *call, const char *what, int error) {
 
 bool tni_cuda_has(const tn_call *call, const char *unit, int arch) {
     const tn_gpu *gpu;
-    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK || gpu->major * 10 + gpu->minor < arch) return false;
+    if (tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK) return true; /* whatever comes next says why */
+    if (gpu->major * 10 + gpu->minor < arch) return false;
     const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
     return image && image->arch >= arch; /* else code for older GPUs */
 }

@@ -78,21 +78,21 @@ TN_DEVICE void multiply_step(const A &a, const B &b, const words *stage, f32 (&s
     }
 }
 
-template <class T> TN_DEVICE void put_all(const tni_gpu_product &p, const tile_spot &spot, f32 (&sums)[4][4][4]) {
-    const tile_end<T> end = end_of<T>(p, spot.index);
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const i64 row = spot.row + warp / 4 * WARP_ROWS + lane / 4, col = spot.col + warp % 4 * WARP_COLS + lane % 4 * 2;
+/* Through the memory of the first stages, which nobody reads any more. Y, the type of y, is that of a and b, or that of
+ * sums. */
+template <class Y>
+TN_DEVICE void put_all(const tni_gpu_product &p, const tile_spot &spot, words *shared, f32 (&sums)[4][4][4]) {
+    const tile_end<Y> end = end_of<Y>(p, spot.index);
+    const int warp = (int)threadIdx.x / 32;
+    f32 *patch = (f32 *)shared + warp * PATCH_ROWS * WARP_COLS;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) put(p, end, row + 16 * i + k / 2 * 8, col + 8 * j + k % 2, sums[i][j][k]);
-        }
+    for (int i = 0; i < WARP_ROWS / PATCH_ROWS; i++) {
+        put_patch<Y, WARP_COLS>(p, end, patch, spot.row + warp / 4 * WARP_ROWS + i * PATCH_ROWS,
+                                spot.col + warp % 4 * WARP_COLS, &sums[i][0][0]);
     }
 }
 
-template <class T, bool A_ALONG, bool B_ALONG> TN_DEVICE void make_tile(const tni_gpu_product &p) {
+template <class T, class Y, bool A_ALONG, bool B_ALONG> TN_DEVICE void make_tile(const tni_gpu_product &p) {
     words *shared = dynamic_shared_128();
     const tile_spot spot = find_tile(p, blockIdx.x, TILE, TILE);
     const auto a = side_of<T, A_ALONG>(matrix_of<T>(p, p.a, spot.index), spot.row, p.a.row, p.a.col, p.m, p.k);
@@ -114,13 +114,16 @@ template <class T, bool A_ALONG, bool B_ALONG> TN_DEVICE void make_tile(const tn
         copy_commit();
         multiply_step<T>(a, b, shared + s % STAGES * STAGE_WORDS, sums);
     }
-    put_all<T>(p, spot, sums);
+    __syncthreads();
+    put_all<Y>(p, spot, shared, sums);
 }
 
-#define PRODUCTS(T, name)                                                                             \
-    TN_ROW_KERNEL(product_mma_tt_##name, THREADS, 2, tni_gpu_product, (make_tile<T, true, true>(p)))  \
-    TN_ROW_KERNEL(product_mma_tf_##name, THREADS, 2, tni_gpu_product, (make_tile<T, true, false>(p))) \
-    TN_ROW_KERNEL(product_mma_ft_##name, THREADS, 2, tni_gpu_product, (make_tile<T, false, true>(p))) \
-    TN_ROW_KERNEL(product_mma_ff_##name, THREADS, 2, tni_gpu_product, (make_tile<T, false, false>(p)))
-PRODUCTS(f16, f16)
-PRODUCTS(bf16, bf16)
+#define PRODUCTS(T, Y, name)                                                                             \
+    TN_ROW_KERNEL(product_mma_tt_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y, true, true>(p)))  \
+    TN_ROW_KERNEL(product_mma_tf_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y, true, false>(p))) \
+    TN_ROW_KERNEL(product_mma_ft_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y, false, true>(p))) \
+    TN_ROW_KERNEL(product_mma_ff_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y, false, false>(p)))
+PRODUCTS(f16, f16, f16)
+PRODUCTS(bf16, bf16, bf16)
+PRODUCTS(f16, f32, f16_f32)
+PRODUCTS(bf16, f32, bf16_f32)

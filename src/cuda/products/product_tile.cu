@@ -67,7 +67,8 @@ TN_DEVICE void add_product(const buffers<T> &shared, const side<T> &a, const sid
     }
 }
 
-template <class T> TN_DEVICE void make_tile(const tni_gpu_product &p) {
+/* y has type Y: that of a and b, or that of sums. */
+template <class T, class Y> TN_DEVICE void make_tile(const tni_gpu_product &p) {
     alignas(16) __shared__ acc<T> a_shared[STEP][PITCH];
     alignas(16) __shared__ acc<T> b_shared[STEP][PITCH];
     const tile_spot spot = find_tile(p, blockIdx.x, TILE, TILE);
@@ -79,7 +80,7 @@ template <class T> TN_DEVICE void make_tile(const tni_gpu_product &p) {
         add_product<T>({a_shared, b_shared}, side<T>(a_term, spot.row, p.a.row, p.a.col, p.m, p.k),
                        side<T>(b_term, spot.col, p.b.col, p.b.row, p.n, p.k), sums);
     }
-    const tile_end<T> end = end_of<T>(p, spot.index);
+    const tile_end<Y> end = end_of<Y>(p, spot.index);
     const i64 row = spot.row + threadIdx.x / STEP * OWN, col = spot.col + threadIdx.x % STEP * OWN;
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
@@ -88,5 +89,8 @@ template <class T> TN_DEVICE void make_tile(const tni_gpu_product &p) {
     }
 }
 
-#define PRODUCT(T, name) TN_ROW_KERNEL(product_tile_##name, THREADS, 2, tni_gpu_product, (make_tile<T>(p)))
+#define PRODUCT_INTO(T, Y, name) TN_ROW_KERNEL(product_tile_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y>(p)))
+#define PRODUCT(T, name) PRODUCT_INTO(T, T, name)
 TN_FOR_TYPES(PRODUCT)
+PRODUCT_INTO(f16, f32, f16_f32)
+PRODUCT_INTO(bf16, f32, bf16_f32)

@@ -3,6 +3,7 @@
 #ifndef TNI_CUDA_WARPGROUP
 #define TNI_CUDA_WARPGROUP
 
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/types.cuh"
 
 namespace tn {
@@ -33,6 +34,10 @@ TN_DEVICE void barriers_prepared() {
 TN_DEVICE void barrier_arrive(u64 *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+/* At the barrier of block `rank` of the cluster that is where this block has this one. */
+TN_DEVICE void barrier_arrive_at(u64 *barrier, u32 rank) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank)) : "memory");
+}
 /* Arrives, and announces bytes. */
 TN_DEVICE void barrier_expect(u64 *barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
@@ -55,6 +60,16 @@ TN_DEVICE void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u6
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
                  "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
                  "l"(map), "r"(shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 : "memory");
+}
+
+/* The same for all blocks of the cluster in `blocks`, a bit each: the box and its bytes come to the same places of each
+ * block's shared memory. */
+TN_DEVICE void fetch_box_for(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier, u32 blocks) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]),
+                 "h"((unsigned short)blocks)
                  : "memory");
 }
 
@@ -83,40 +98,37 @@ template <int GROUPS> TN_DEVICE void products_wait() {
     "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
         "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define TN_SUMS_32(i) TN_SUMS_8(i), TN_SUMS_8(i + 8), TN_SUMS_8(i + 16), TN_SUMS_8(i + 24)
+#define TN_SUMS_64(i) TN_SUMS_32(i), TN_SUMS_32(i + 32)
+#define TN_SUMS_128(i) TN_SUMS_64(i), TN_SUMS_64(i + 64)
+
+#define TN_WORDS_32                                                                                                  \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define TN_WORDS_64                                                                                                 \
+    TN_WORDS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
+                "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TN_WORDS_128                                                                                                \
+    TN_WORDS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
+                "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
+                "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, "  \
+                "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /* sums (64, COLS) += a (64, 16) * b (16, COLS), both in shared memory, where `a` and `b` say (see matrix_at). A_TURNED:
  * dense across k. Thread t of the four warps has, with g = t / 4 % 8 + t / 32 * 16 and c = 2 * (t % 4), for every 8
- * columns: (g, c), (g, c + 1), (g + 8, c), (g + 8, c + 1). */
-#define TN_MULTIPLY_128(T)                                                                                    \
-    template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[64], u64 a, u64 b) { \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." #T "." #T " {"                            \
-                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                 \
-                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "       \
-                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "       \
-                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"         \
-                     "}, %64, %65, 1, 1, 1, %66, %67;"                                                        \
-                     : TN_SUMS_32(0), TN_SUMS_32(32)                                                          \
-                     : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                               \
+ * columns: (g, c), (g, c + 1), (g + 8, c), (g + 8, c + 1). A thread has COLS / 2 sums. */
+#define TN_MULTIPLY(T, cols, count, A, B, A_TURN, B_TURN)                                                        \
+    template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[count], u64 a, u64 b) { \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." #T "." #T " {" TN_WORDS_##count        \
+                     "}, %" #A ", %" #B ", 1, 1, 1, %" #A_TURN ", %" #B_TURN ";"                                 \
+                     : TN_SUMS_##count(0)                                                                        \
+                     : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                                  \
     }
-#define TN_MULTIPLY_256(T)                                                                                            \
-    template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[128], u64 a, u64 b) {        \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." #T "." #T " {"                                    \
-                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                         \
-                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "               \
-                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "               \
-                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "               \
-                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "               \
-                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "               \
-                     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "   \
-                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
-                     "}, %128, %129, 1, 1, 1, %130, %131;"                                                            \
-                     : TN_SUMS_32(0), TN_SUMS_32(32), TN_SUMS_32(64), TN_SUMS_32(96)                                  \
-                     : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                                       \
-    }
-TN_MULTIPLY_128(f16)
-TN_MULTIPLY_128(bf16)
-TN_MULTIPLY_256(f16)
-TN_MULTIPLY_256(bf16)
+#define TN_MULTIPLY_ALL(T)                  \
+    TN_MULTIPLY(T, 64, 32, 32, 33, 34, 35)  \
+    TN_MULTIPLY(T, 128, 64, 64, 65, 66, 67) \
+    TN_MULTIPLY(T, 256, 128, 128, 129, 130, 131)
+TN_MULTIPLY_ALL(f16)
+TN_MULTIPLY_ALL(bf16)
 #else
 #define TN_WARPGROUP false
 TN_DEVICE u32 shared_address(const void *) {
@@ -128,11 +140,15 @@ TN_DEVICE void barriers_prepared() {
 }
 TN_DEVICE void barrier_arrive(u64 *) {
 }
+TN_DEVICE void barrier_arrive_at(u64 *, u32) {
+}
 TN_DEVICE void barrier_expect(u64 *, u32) {
 }
 TN_DEVICE void barrier_wait(u64 *, u32) {
 }
 TN_DEVICE void fetch_box(void *, const tensor_map *, const int (&)[5], u64 *) {
+}
+TN_DEVICE void fetch_box_for(void *, const tensor_map *, const int (&)[5], u64 *, u32) {
 }
 template <int> TN_DEVICE void take_registers() {
 }

@@ -2,6 +2,8 @@
  * and the gate behind it. For backward it keeps no more than its inputs: the product is made again. */
 #include <math.h>
 
+#include <tenon/cuda.h>
+
 #include "core/host/arith.h"
 #include "core/host/status.h"
 #include "core/layout/layout.h"
@@ -80,6 +82,8 @@ static void find_steps(const tn_call *call, steps *s) {
 static tn_status steps_prepare(const tn_call *call, void **state) {
     (void)state;
     steps s;
+    const tn_gpu *gpu;
+    if (call->device.kind == TN_CUDA) TN_TRY(tn_cuda_gpu(call, &gpu)); /* linear would speak of itself */
     find_steps(call, &s);
     TN_TRY(tn_prepare(tn_find("linear"), &s.product, call->host));
     return tn_prepare(tn_find("gated"), &s.gate, call->host);
@@ -109,10 +113,10 @@ static tn_status steps_run(const tn_call *call, void *state) {
     return tn_run(tn_find("gated"), &s.gate, tni_scratch_init(&own, call->host, behind, bytes));
 }
 
-#define STEPS_KERNEL(on)                                                                                            \
-    {                                                                                                               \
-        .name = "steps", .device = on, .flags = TN_STRIDED, .workspace = steps_workspace, .prepare = steps_prepare, \
-        .run = steps_run                                                                                            \
+#define STEPS_KERNEL(on)                                                                         \
+    {                                                                                            \
+        .name = "steps", .device = on, .flags = TN_STRIDED | (on == TN_CUDA ? TN_ROWS_VARY : 0), \
+        .workspace = steps_workspace, .prepare = steps_prepare, .run = steps_run                 \
     }
 
 static const tn_kernel gated_linear_kernels[] = {

@@ -27,6 +27,9 @@ TNI_ARGUMENTS(matmul_a_grad, MATMUL_A_GRAD_ARGUMENTS)
 #define MATMUL_B_GRAD_ARGUMENTS(IN, OUT, ATTR) IN(a) IN(dy) ATTR(shape, list) ATTR(alpha, number) OUT(db)
 TNI_ARGUMENTS(matmul_b_grad, MATMUL_B_GRAD_ARGUMENTS)
 
+#define MATMUL_ADD_ARGUMENTS(IN, OUT, ATTR) IN(a) IN(b) IN(c) ATTR(alpha, number) ATTR(add, boolean)
+TNI_ARGUMENTS(matmul_add, MATMUL_ADD_ARGUMENTS)
+
 #define MATVEC_ARGUMENTS(IN, OUT, ATTR) IN(a) IN(x) OUT(y)
 TNI_ARGUMENTS(matvec, MATVEC_ARGUMENTS)
 
@@ -66,7 +69,7 @@ typedef struct tni_product {
     int64_t batch[TN_MAX_RANK], sums[TN_MAX_RANK]; /* the sizes of these loops; what continues m or k is part of it */
     tni_matrix a;                                  /* (m, k) */
     tni_matrix b;                                  /* (k, n) */
-    tni_matrix y, z, residual;                     /* (m, n) */
+    tni_matrix y, z, residual;                     /* (m, n); of the type of a, or acc of it where there is no bias */
     tni_matrix bias;                               /* (n): its row stride is 0 */
     double alpha;
     int act; /* TNI_ACT_NONE or TNI_ACT_RELU */
@@ -81,11 +84,20 @@ typedef struct tni_products {
 } tni_products;
 
 extern const tni_products tni_linear_products, tni_matmul_products, tni_matmul_a_grad_products,
-    tni_matmul_b_grad_products, tni_matvec_products, tni_vecmat_products;
+    tni_matmul_b_grad_products, tni_matmul_add_products, tni_matvec_products, tni_vecmat_products;
 
 /* linear_grad: with dz = dy * act'(z), which is dy itself without act, the products are dx = dz w, dw = dz^T x and
  * db = 1^T dz, as far as they are wanted. dz: its data is where a kernel has put it (or NULL, before `run`); where
  * there is no act, give dy. dresidual is dz, and left to the kernel. */
 int tni_linear_grad_products(const tn_call *call, const tn_view *dz, tni_product products[TNI_PRODUCTS_MOST]);
+
+/* For the rows of the table: two operations for each term, and each tensor moved once. */
+tn_cost tni_linear_cost(const tn_call *call);
+tn_cost tni_linear_grad_cost(const tn_call *call);
+tn_cost tni_matmul_cost(const tn_call *call);
+tn_cost tni_matmul_a_grad_cost(const tn_call *call);
+tn_cost tni_matmul_b_grad_cost(const tn_call *call);
+tn_cost tni_matvec_cost(const tn_call *call);
+tn_cost tni_vecmat_cost(const tn_call *call);
 
 #endif

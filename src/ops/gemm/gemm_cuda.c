@@ -2,6 +2,7 @@
  * strides. Those for tensor cores are in gemm_tensor_cuda.c. */
 #include "gemm_cuda.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/contract/contract.h"
@@ -78,6 +79,12 @@ tni_gpu_product tni_gemm_job(const tni_product *p, int rows, int cols) {
     return job;
 }
 
+const char *tni_gemm_types(const tni_product *p, char room[16]) {
+    const char *separator = p->y.type == p->a.type ? "" : "_";
+    snprintf(room, 16, "%s%s%s", tn_type_name(p->a.type), separator, *separator ? tn_type_name(p->y.type) : "");
+    return room;
+}
+
 tn_status tni_gemm_tiles(const tn_call *call, const tni_product *p, int rows, int cols, int64_t *tiles) {
     *tiles = ceil_div(p->m, rows) * ceil_div(p->n, cols);
     for (int32_t d = 0; d < p->n_batch; d++) *tiles *= p->batch[d];
@@ -119,6 +126,32 @@ tn_status tni_gemm_find_pass(const tn_call *call, tn_launch *pass) {
     return tni_cuda_find(call, pass, "product_pass", "product_pass_%s", tn_type_name(g.dz.type));
 }
 
+/* ---- relu by itself ---------------------------------------------------------------------------------------------- */
+
+/* The kernel above, with z for dy: what passes is z where it is positive. */
+static tni_gpu_pass relu_job(const tni_product *p, const tni_matrix *z) {
+    tni_gpu_pass job = {.dy = z->data, .z = z->data, .dz = p->y.data, .count = p->m * p->n, .n_dims = p->n_batch + 2};
+    for (int32_t d = 0; d < job.n_dims; d++) {
+        const bool rows = d == p->n_batch, columns = d > p->n_batch;
+        job.shape[d] = rows ? p->m : columns ? p->n : p->batch[d];
+        job.dy_strides[d] = job.z_strides[d] = rows ? z->row : columns ? z->column : z->batch[d];
+        job.dz_strides[d] = rows ? p->y.row : columns ? p->y.column : p->y.batch[d];
+        if (d < p->n_batch) job.count *= p->batch[d];
+    }
+    return job;
+}
+
+tn_status tni_gemm_find_relu(const tn_call *call, const tni_product *p, tn_launch *l) {
+    l->grid = (uint32_t)min(ceil_div(relu_job(p, &p->y).count, PASS_THREADS), INT32_MAX);
+    l->block = PASS_THREADS;
+    return tni_cuda_find(call, l, "product_pass", "product_pass_%s", tn_type_name(p->y.type));
+}
+
+tn_status tni_gemm_run_relu(const tn_call *call, const tni_product *p, const tni_matrix *z, const tn_launch *l) {
+    tni_gpu_pass job = relu_job(p, z);
+    return tn_cuda_launch(call, l, (void *[]){&job});
+}
+
 /* ---- single numbers ---------------------------------------------------------------------------------------------- */
 
 typedef struct tile_plan {
@@ -130,7 +163,8 @@ tn_status tni_gemm_find_tile(const tn_call *call, const tni_product *p, tn_launc
     TN_TRY(tni_gemm_tiles(call, p, TILE, TILE, &tiles));
     l->grid = (uint32_t)tiles;
     l->block = THREADS;
-    return tni_cuda_find(call, l, "product_tile", "product_tile_%s", tn_type_name(p->y.type));
+    char types[16];
+    return tni_cuda_find(call, l, "product_tile", "product_tile_%s", tni_gemm_types(p, types));
 }
 
 tn_status tni_gemm_run_tile(const tn_call *call, const tni_product *p, bool of_ones, const tn_launch *l) {

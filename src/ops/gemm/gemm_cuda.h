@@ -10,6 +10,7 @@
 TNI_CUDA_DECLARE(gemm_mma)
 TNI_CUDA_DECLARE(gemm_hopper)
 TNI_CUDA_DECLARE(gemm_tile)
+TNI_CUDA_DECLARE(gemm_cublaslt)
 
 #define TNI_GEMM_TENSOR_KERNEL(kernel, products)                                                               \
     {                                                                                                          \
@@ -18,18 +19,22 @@ TNI_CUDA_DECLARE(gemm_tile)
         .prepare = tni_gemm_##kernel##_cuda_prepare, .release = tni_free, .run = tni_gemm_##kernel##_cuda_run, \
         .data = (products)                                                                                     \
     }
-/* The third is for whoever asks for it by name, until it has been measured. */
-#define TNI_GEMM_CUDA_KERNELS(products)             \
-    TNI_GEMM_TENSOR_KERNEL(mma, products),          \
-        {.name = "tile",                            \
-         .device = TN_CUDA,                         \
-         .flags = TN_STRIDED,                       \
-         .workspace = tni_gemm_tile_cuda_workspace, \
-         .prepare = tni_gemm_tile_cuda_prepare,     \
-         .release = tni_free,                       \
-         .run = tni_gemm_tile_cuda_run,             \
-         .data = (products)},                       \
-        TNI_GEMM_TENSOR_KERNEL(hopper, products)
+#define TNI_GEMM_CUBLASLT_KERNEL(products)                                                                 \
+    {                                                                                                      \
+        .name = "cublaslt", .device = TN_CUDA,                                                             \
+        .types = TN_BIT(TN_F64) | TN_BIT(TN_F32) | TN_BIT(TN_F16) | TN_BIT(TN_BF16),                       \
+        .flags = TN_STRIDED | TN_MAY_DECLINE | TN_SPARE_WORKSPACE | TN_ROWS_VARY,                          \
+        .accepts = tni_gemm_cublaslt_cuda_accepts, .workspace = tni_gemm_cublaslt_cuda_workspace,          \
+        .prepare = tni_gemm_cublaslt_cuda_prepare, .release = tni_free, .run = tni_gemm_cublaslt_cuda_run, \
+        .data = (products)                                                                                 \
+    }
+/* As measured on an H200: bench/results/gemm-cuda-… Those without cuBLASLt also have an f32 y of 16-bit a and b. */
+#define TNI_GEMM_ADD_CUDA_KERNELS(products)                                                                           \
+    TNI_GEMM_TENSOR_KERNEL(hopper, products), TNI_GEMM_TENSOR_KERNEL(mma, products), {                                \
+        .name = "tile", .device = TN_CUDA, .flags = TN_STRIDED, .workspace = tni_gemm_tile_cuda_workspace,            \
+        .prepare = tni_gemm_tile_cuda_prepare, .release = tni_free, .run = tni_gemm_tile_cuda_run, .data = (products) \
+    }
+#define TNI_GEMM_CUDA_KERNELS(products) TNI_GEMM_CUBLASLT_KERNEL(products), TNI_GEMM_ADD_CUDA_KERNELS(products)
 
 /* The products of a call; `used`: how many bytes of its workspace they leave alone. The last one of linear_grad has
  * ones for a where it is about the bias: tni_gemm_is_of_ones. */
@@ -40,9 +45,46 @@ bool tni_gemm_is_of_ones(const tn_call *call, int i, int count);
 tni_gpu_product tni_gemm_job(const tni_product *p, int rows, int cols);
 tn_status tni_gemm_tiles(const tn_call *call, const tni_product *p, int rows, int cols, int64_t *tiles);
 
+/* How a or b gets to a kernel that reads 16 bytes at a time. Its lines are rows of a, or columns of b. */
+typedef struct tni_gemm_operand {
+    bool copied, along; /* along: dense along k */
+    int64_t pitch;      /* of the copy */
+    size_t offset;      /* of the copy in the workspace */
+} tni_gemm_operand;
+
+typedef struct tni_gemm_wants {
+    bool alike; /* no a dense across k beside b along it */
+    bool apart; /* lines do not overlap */
+} tni_gemm_wants;
+
+int64_t tni_gemm_terms(const tni_product *p); /* of a sum */
+
+/* Copies lie behind what the call uses anyway; products follow each other and take the same place. Returns where they
+ * end. */
+size_t tni_gemm_operands(const tni_product *p, size_t used, const tni_gemm_wants *wants, tni_gemm_operand *a,
+                         tni_gemm_operand *b);
+/* Tells the job how they lie, with one sum; and copies what must be copied, which says where. */
+void tni_gemm_place_operands(const tni_product *p, const tni_gemm_operand *a, const tni_gemm_operand *b,
+                             tni_gpu_product *job);
+tn_status tni_gemm_copy_operands(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
+                                 const tni_gemm_operand *b, tni_gpu_product *job);
+bool tni_gemm_is_aligned(const tni_gpu_product *job); /* a and b, to 16 bytes */
+
+/* "mma" for one product: n and k are not too small for it; the kernel, with a job for tiles of this size. */
+enum { TNI_GEMM_MMA_TILE = 128 };
+bool tni_gemm_suits_mma(const tni_product *p);
+tn_status tni_gemm_find_mma(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
+                            const tni_gemm_operand *b, tn_launch *l);
+
 /* linear_grad's dresidual, and what passes relu on the way back; nothing for others. Before the products. */
 tn_status tni_gemm_find_pass(const tn_call *call, tn_launch *pass);
 tn_status tni_gemm_pass_back(const tn_call *call, const tn_launch *pass);
+
+/* y = relu(z) of a product, where z has the values before it. */
+tn_status tni_gemm_find_relu(const tn_call *call, const tni_product *p, tn_launch *l);
+tn_status tni_gemm_run_relu(const tn_call *call, const tni_product *p, const tni_matrix *z, const tn_launch *l);
+/* Behind the name of a kernel: "bf16", or "bf16_f32" where y has another type than a and b. */
+const char *tni_gemm_types(const tni_product *p, char room[16]);
 
 /* One product by single numbers, however its matrices lie. */
 tn_status tni_gemm_find_tile(const tn_call *call, const tni_product *p, tn_launch *l);

@@ -87,6 +87,7 @@ static const tn_sample linear_samples[] = {
     {"r=[0] k=5 n=3 b"},
     {"r=[5] k=0 n=3 b"},
     {"r=[5] k=4 n=0"},
+    {"r=[24] k=40 n=64 b residual act='relu'"}, /* rows at multiples of 16 bytes, as cuBLASLt takes them in 16 bits */
     {"r=[1024] k=1024 n=1024", .bench = true},
     {"r=[2048] k=2048 n=2048 b act='gelu'", .bench = true},
     {"r=[2048] k=4096 n=4096", .bench = true},
@@ -110,8 +111,10 @@ static const tn_sample linear_grad_samples[] = {
     {"r=[0] k=5 n=3 " ALL},
     {"r=[5] k=0 n=3 " ALL},
     {"r=[5] k=4 n=0 " ALL},
+    {"r=[40] k=48 n=64 act='relu' z " ALL}, /* as above */
     {"r=[1024] k=1024 n=1024 " ALL, .bench = true},
     {"r=[2048] k=4096 n=4096 want_dx=true want_dw=true", .bench = true},
+    {"r=[2048] k=4096 n=512 want_dx=true want_dw=true", .bench = true},
     {0},
 };
 
@@ -123,6 +126,7 @@ const tn_op tni_ops_linear[] = {
         .grad = "x, w, b, residual: linear_grad(x, w, dy, z)",
         .autocast = "16",
         .kernels = linear_kernels,
+        .cost = tni_linear_cost,
         .samples = linear_samples,
     },
     {
@@ -130,6 +134,7 @@ const tn_op tni_ops_linear[] = {
                      "act: activation = 'none') -> dx: T[*r, k]?, dw: T[n, k]?, db: T[n]?, dresidual: T[*r, n]?",
         .doc = "The gradients of linear that are asked for; with act it needs z, the values before it.",
         .kernels = linear_grad_kernels,
+        .cost = tni_linear_grad_cost,
         .samples = linear_grad_samples,
     },
     {0},

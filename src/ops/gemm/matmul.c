@@ -75,6 +75,21 @@ static tn_status matmul_b_grad_ref(const tn_call *call, void *state) {
     return TN_OK;
 }
 
+/* a: (p, m, k), b: (p, k, n), c: (p, m, n) */
+static tn_status matmul_add_ref(const tn_call *call, void *state) {
+    (void)state;
+    const matmul_add_args v = matmul_add_args_of(call);
+    const int32_t last = v.c->ndim - 1;
+    const int64_t m = v.c->shape[last - 1], n = v.c->shape[last], k = v.a->shape[last], count = tn_count(v.c);
+    for (int64_t at = 0; at < count; at++) {
+        const int64_t a = at / n * k, b = at / (m * n) * k * n + at % n;
+        double sum = 0;
+        for (int64_t l = 0; l < k; l++) sum += get(v.a, a + l) * get(v.b, b + l * n);
+        set(v.c, at, v.alpha * sum + (v.add ? get(v.c, at) : 0));
+    }
+    return TN_OK;
+}
+
 /* a: (p, m, k), x: (p, k) */
 static tn_status matvec_ref(const tn_call *call, void *state) {
     (void)state;
@@ -123,6 +138,13 @@ static const tn_kernel matmul_b_grad_kernels[] = {
     {0},
 };
 
+static const tn_kernel matmul_add_kernels[] = {
+    GEMM_KERNELS(&tni_matmul_add_products),
+    TNI_GEMM_ADD_CUDA_KERNELS(&tni_matmul_add_products),
+    {.name = "ref", .device = TN_CPU, .run = matmul_add_ref},
+    {0},
+};
+
 static const tn_kernel matvec_kernels[] = {
     GEMM_KERNELS(&tni_matvec_products),
     TNI_GEMM_CUDA_KERNELS(&tni_matvec_products),
@@ -152,6 +174,7 @@ static const tn_sample matmul_samples[] = {
     {"p=[2] q=[2] m=0 k=4 n=5"},
     {"p=[2] q=[2] m=3 k=0 n=5"},
     {"p=[2] q=[2] m=3 k=4 n=0"},
+    {"p=[3] q=[3] m=24 k=32 n=40 alpha=0.5"}, /* rows at multiples of 16 bytes */
     {"p=[] q=[] m=1024 k=1024 n=1024", .bench = true},
     {"p=[32] q=[32] m=256 k=64 n=256 alpha=0.125", .bench = true},
     {"p=[4096] q=[4096] m=8 k=8 n=8", .bench = true},
@@ -187,6 +210,21 @@ static const tn_sample matmul_b_grad_samples[] = {
     {0},
 };
 
+static const tn_sample matmul_add_samples[] = {
+    {"p=[] m=7 k=5 n=3"},
+    {"p=[] m=33 k=700 n=41 alpha=0.125"},
+    {"p=[3] m=4 k=9 n=17 add=false"},
+    {"p=[2, 3] m=50 k=64 n=7 alpha=-2.5"},
+    {"p=[] m=48 k=64 n=72"},
+    {"p=[] m=2 k=300 n=96 add=false"},
+    {"p=[2] m=3 k=0 n=5"},
+    {"p=[2] m=3 k=0 n=5 add=false"},
+    {"p=[2] m=0 k=4 n=5"},
+    {"p=[0] m=3 k=4 n=5"},
+    {"p=[] m=1024 k=1024 n=1024", .bench = true},
+    {0},
+};
+
 static const tn_sample vector_samples[] = {
     {"p=[] m=7 k=5"},
     {"p=[] m=40 k=300"},
@@ -216,6 +254,7 @@ const tn_op tni_ops_matmul[] = {
         .grad = "a: matmul_a_grad(b, dy, *p); b: matmul_b_grad(a, dy, *q)",
         .autocast = "16",
         .kernels = matmul_kernels,
+        .cost = tni_matmul_cost,
         .samples = matmul_samples,
     },
     {
@@ -224,6 +263,7 @@ const tn_op tni_ops_matmul[] = {
         .doc = "The gradient of matmul for a, whose dimensions before the last two are `shape`.",
         .grad = "b: matmul_b_grad(dda, dy, *q); dy: matmul(dda, b)",
         .kernels = matmul_a_grad_kernels,
+        .cost = tni_matmul_a_grad_cost,
         .samples = matmul_a_grad_samples,
     },
     {
@@ -232,7 +272,16 @@ const tn_op tni_ops_matmul[] = {
         .doc = "The gradient of matmul for b, whose dimensions before the last two are `shape`.",
         .grad = "a: matmul_a_grad(ddb, dy, *p); dy: matmul(a, ddb)",
         .kernels = matmul_b_grad_kernels,
+        .cost = tni_matmul_b_grad_cost,
         .samples = matmul_b_grad_samples,
+    },
+    {
+        .signature = "matmul_add(a: T[*p, m, k], b: T[*p, k, n], c: acc(T)[*p, m, n]!, alpha: float = 1.0, "
+                     "add: bool = true)",
+        .doc =
+            "c gets alpha times the product of matrices added, in the type that sums have; without `add`, c is that.",
+        .kernels = matmul_add_kernels,
+        .samples = matmul_add_samples,
     },
     {
         .signature = "matvec(a: T[*p, m, k], x: T[*p, k]) -> y: T[*p, m]",
@@ -240,6 +289,7 @@ const tn_op tni_ops_matmul[] = {
         .grad = "a: outer_product(dy, x); x: vecmat(dy, a)",
         .autocast = "16",
         .kernels = matvec_kernels,
+        .cost = tni_matvec_cost,
         .samples = vector_samples,
     },
     {
@@ -248,6 +298,7 @@ const tn_op tni_ops_matmul[] = {
         .grad = "x: matvec(a, dy); a: outer_product(x, dy)",
         .autocast = "16",
         .kernels = vecmat_kernels,
+        .cost = tni_vecmat_cost,
         .samples = vector_samples,
     },
     {

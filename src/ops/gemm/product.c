@@ -259,6 +259,25 @@ static int matmul_b_grad_products(const tn_call *call, tni_product products[TNI_
     return 1;
 }
 
+/* c = alpha * a b + c, or without what c was. */
+static int matmul_add_products(const tn_call *call, tni_product products[TNI_PRODUCTS_MOST]) {
+    const matmul_add_args a = matmul_add_args_of(call);
+    const int32_t last = a.c->ndim - 1;
+    tni_product *p = products;
+    *p = (tni_product){.m = a.c->shape[last - 1],
+                       .n = a.c->shape[last],
+                       .k = a.a->shape[last],
+                       .a = plain(a.a),
+                       .b = plain(a.b),
+                       .y = plain(a.c),
+                       .residual = a.add ? plain(a.c) : (tni_matrix){0},
+                       .alpha = a.alpha};
+    set_batch(p, a.c, 2);
+    if (a.add) set_strides(p, &p->residual, a.c, 2);
+    set_loops(p, a.c, 2, (const tn_view *[]){a.a, a.b, a.c}, (const int32_t[]){2, 2, 2});
+    return 1;
+}
+
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 /* One row for each entry of the batch: so sums are in the order that they have beside other rows. */
@@ -287,5 +306,37 @@ static int vecmat_products(const tn_call *call, tni_product products[TNI_PRODUCT
 
 const tni_products tni_linear_products = {linear_products}, tni_matmul_products = {matmul_products},
                    tni_matmul_a_grad_products = {matmul_a_grad_products},
-                   tni_matmul_b_grad_products = {matmul_b_grad_products}, tni_matvec_products = {matvec_products},
+                   tni_matmul_b_grad_products = {matmul_b_grad_products},
+                   tni_matmul_add_products = {matmul_add_products}, tni_matvec_products = {matvec_products},
                    tni_vecmat_products = {vecmat_products};
+
+/* ---- what they cost ---------------------------------------------------------------------------------------------- */
+
+static tn_cost cost_of(const tni_product *products, int count) {
+    tn_cost cost = {0}; /* no bytes: those of the tensors */
+    for (int i = 0; i < count; i++) {
+        const tni_product *p = &products[i];
+        double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+        for (int32_t d = 0; d < p->n_batch; d++) flops *= (double)p->batch[d];
+        for (int32_t d = 0; d < p->n_sums; d++) flops *= (double)p->sums[d];
+        cost.flops += flops;
+    }
+    return cost;
+}
+
+#define COST(op)                                                 \
+    tn_cost tni_##op##_cost(const tn_call *call) {               \
+        tni_product products[TNI_PRODUCTS_MOST];                 \
+        return cost_of(products, op##_products(call, products)); \
+    }
+COST(linear)
+COST(matmul)
+COST(matmul_a_grad)
+COST(matmul_b_grad)
+COST(matvec)
+COST(vecmat)
+
+tn_cost tni_linear_grad_cost(const tn_call *call) {
+    tni_product products[TNI_PRODUCTS_MOST];
+    return cost_of(products, tni_linear_grad_products(call, linear_grad_args_of(call).dy, products));
+}

@@ -16,18 +16,23 @@ TNI_CUDA_DECLARE(cross_entropy)
 TNI_CUDA_DECLARE(cross_entropy_inplace)
 TNI_CUDA_DECLARE(cross_entropy_grad)
 
-tn_status tni_cross_entropy_bad_target(const tn_call *call, int64_t row, int64_t value) {
-    const cross_entropy_args a = cross_entropy_args_of(call);
+tn_status tni_bad_target(const char *op, const tn_view *target, int64_t v, int64_t ignore_index, int64_t row,
+                         int64_t value) {
     char place[TN_MAX_RANK * 24] = "";
     int used = 0;
-    for (int d = 0; d < a.target->ndim; d++) {
-        const int64_t inner = tn_product(a.target, d + 1, a.target->ndim);
+    for (int d = 0; d < target->ndim; d++) {
+        const int64_t inner = tn_product(target, d + 1, target->ndim);
         used += snprintf(place + used, sizeof(place) - (size_t)used, "%s%" PRId64, d ? ", " : "[",
-                         row / inner % a.target->shape[d]);
+                         row / inner % target->shape[d]);
     }
-    return tn_fail(TN_BAD_VALUE, "%s: target%s%s is %" PRId64 ", must be %s %" PRId64 " or ignore_index %" PRId64,
-                   call->name, place, used ? "]" : "", value,
-                   value < 0 ? "at least" : "below v =", value < 0 ? 0 : a.x->shape[a.x->ndim - 1], a.ignore_index);
+    return tn_fail(TN_BAD_VALUE, "%s: target%s%s is %" PRId64 ", must be %s %" PRId64 " or ignore_index %" PRId64, op,
+                   place, used ? "]" : "", value, value < 0 ? "at least" : "below v =", value < 0 ? 0 : v,
+                   ignore_index);
+}
+
+tn_status tni_cross_entropy_bad_target(const tn_call *call, int64_t row, int64_t value) {
+    const cross_entropy_args a = cross_entropy_args_of(call);
+    return tni_bad_target(call->name, a.target, a.x->shape[a.x->ndim - 1], a.ignore_index, row, value);
 }
 
 /* What 'mean' divides by: the weights of the targets that are not ignored. */

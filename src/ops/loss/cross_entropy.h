@@ -46,5 +46,8 @@ static inline void as_cross_entropy(const tn_call *call, cross_entropy_inplace_c
 /* The failure that row `row` of the target (counted in dense order) causes by being `value`: neither a class nor
  * ignore_index. */
 tn_status tni_cross_entropy_bad_target(const tn_call *call, int64_t row, int64_t value);
+/* The same for any operator `op` whose classes are 0 … v - 1. */
+tn_status tni_bad_target(const char *op, const tn_view *target, int64_t v, int64_t ignore_index, int64_t row,
+                         int64_t value);
 
 #endif
