@@ -112,7 +112,7 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
     if (status == TN_OK && typed) status = tni_check_reductions(f);
     if (status == TN_OK && f->windows) status = check_parts(f, scope);
-    const char *name = bare ? scope->bare->name : options && options->name ? options->name : "formula";
+    const char *name = bare && scope->bare ? scope->bare->name : options && options->name ? options->name : "formula";
     f->statements = end + 1;
     if (status == TN_OK && f->takes_parts) {
         status = tni_name_parts(f, scope, name);

@@ -154,3 +154,18 @@ def test_optimiser_steps() -> None:
         adam.step()
         tn.adamw_step(p, g, m, v, lr=0.01, step=float(step), weight_decay=0.1)
         assert_close(p, parameter.detach())
+
+
+@pytest.mark.parametrize("n", [7, 1000, 50257, 400_000])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_values_that_all_elements_read_are_updated_last(n: int, rows: int) -> None:
+    """A step, or one for each row: threads, and pieces of a long row, read it before anybody writes the next one."""
+    dims = "r, " if rows else ""
+    made = tn.fuse(f"f(p: T[{dims}n]!, at: i64[{dims.rstrip(', ')}]!) : now = at + 1; p = now + 0 * p; at = now")
+    shape = (rows, n) if rows else (n,)
+    p, at = torch.zeros(shape, device=here.DEVICE), torch.arange(rows or 1, device=here.DEVICE).view(shape[:-1])
+    for step in range(1, 4):
+        made(p, at)
+        expected = (torch.arange(rows or 1, device=here.DEVICE) + step).view(shape[:-1])
+        assert torch.equal(at, expected)
+        assert torch.equal(p, expected[..., None].expand(shape).to(p.dtype))

@@ -28,6 +28,7 @@ typedef struct worker {
     int32_t part;   /* which tensor of the lists */
     int64_t length; /* of a row; of lists, this tensor's */
     int64_t number; /* elements of the lists before this tensor */
+    bool waited;    /* all units are done: what stores waited for */
 } worker;
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -92,6 +93,7 @@ static void store(const worker *w, const tni_step *s) {
             size = (int64_t)tn_type_size(m->type);
     char *to = block_of(w, s->operand);
     const char *from = value_at(w, s->arg[0]);
+    if (s->waits != w->waited) return;
     if (s->level == TNI_ONCE) { /* the same for all blocks: one of them writes it */
         if (w->unit == 0) tni_store_values(s->lane, m->type, from, to, 1, 1);
     } else if (s->level == TNI_ROW) {
@@ -366,9 +368,16 @@ static void run_compiled(worker *w, int32_t first, const tni_loop_place *place) 
                                 inner_of(w), w->first);
 }
 
+/* What stores that waited may need. */
+static bool is_waited_for(const tni_cpu_pass *made, const tni_step *s) {
+    const bool level = s->level == TNI_ONCE || (s->level == TNI_ROW && made->rows_wait);
+    return level && s->kind != TNI_STEP_GATHER;
+}
+
 static void run_steps(worker *w, const tni_segment *segment) {
     for (int32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tni_step *s = &w->made->steps[i];
+        if (w->waited && !is_waited_for(w->made, s)) continue;
         if (w->loops && w->made->loops[i].number) {
             run_compiled(w, i, &w->made->loops[i]);
             i += w->made->loops[i].count - 1;
@@ -535,6 +544,17 @@ static void run_units(worker *w, int64_t begin, int64_t end) {
     }
 }
 
+/* Stores that waited: rows' and single values are made once more, of inputs that nobody has updated yet. */
+static void run_waiting(worker *w) {
+    const tni_cpu_pass *made = w->made;
+    w->rows = made->rows;
+    run_steps(w, &made->segments[0]);
+    for (int64_t unit = 0; unit < (made->rows_wait ? made->units : 1); unit++) {
+        go_to(w, unit);
+        for (int32_t i = 1; w->span == 0 && i < made->n_segments; i++) run_steps(w, &made->segments[i]);
+    }
+}
+
 /* The scratch memory is this thread's stack: kernels do not allocate. */
 static void run_range(const worker *all, int64_t begin, int64_t end, int64_t piece) {
     const tni_cpu_pass *made = all->made;
@@ -548,6 +568,10 @@ static void run_range(const worker *all, int64_t begin, int64_t end, int64_t pie
     w.piece = piece;
     for (int32_t i = 0; i < made->n_values; i++) at[i] = made->offset[i] < 0 ? NULL : scratch + made->offset[i];
     memset(offset, 0, sizeof offset);
+    if (w.waited) {
+        run_waiting(&w);
+        return;
+    }
     clear_partials(&w);
     run_units(&w, begin, end);
     settle_partials(&w);
@@ -609,6 +633,8 @@ tn_status tni_interpret(const tni_program *program, const tn_call *call, const t
             tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &all);
         }
         for (int32_t k = 0; k < pass->n_accumulators; k++) add_sums(call, made->pieces, &pass->accumulators[k]);
+        all.waited = made->waits;
+        if (made->waits) run_range(&all, 0, 0, 0);
     }
     return TN_OK;
 }

@@ -44,6 +44,7 @@ static tn_status try_block(tni_cpu_planner *c, int64_t block) {
         set_units(pass, made);
     }
     made->n_steps = made->n_values = made->n_segments = 0;
+    made->waits = made->rows_wait = false;
     TN_TRY(tni_plan_steps(c));
     return tni_plan_scratch(c);
 }

@@ -269,6 +269,12 @@ static int lane_for_store(const tni_cpu_planner *c, int32_t node, tn_type type) 
     return own == TNI_LANE_F64 && lane == TNI_LANE_F32 ? TNI_LANE_F64 : lane;
 }
 
+/* Rows' and single values that update an input are read by every unit, before the first of them writes. */
+static bool is_read_by_others(const tni_cpu_planner *c, const tni_item_todo *todo, uint8_t level) {
+    if (todo->gathers || todo->output < 0 || tni_updated_by(c->b, todo->output) < 0) return false;
+    return level == TNI_ONCE || (level == TNI_ROW && (c->made->spans > 1 || c->made->first_unit));
+}
+
 static void make_result(tni_cpu_planner *c, int32_t t) {
     const tni_item_todo *todo = &c->b->todo[t];
     int32_t node = tni_todo_node(c->p, todo), place = c->p->todo_memory[t];
@@ -280,6 +286,9 @@ static void make_result(tni_cpu_planner *c, int32_t t) {
     tni_step step = step_of(acc ? TNI_STEP_GATHER : TNI_STEP_STORE, level, lane, expanded(c, node, lane, level), -1);
     step.operand = (int16_t)place;
     step.type = type;
+    step.waits = is_read_by_others(c, todo, level);
+    c->made->waits |= step.waits;
+    c->made->rows_wait |= step.waits && level == TNI_ROW;
     if (acc) {
         step.op = acc->op;
         step.node = todo->node;

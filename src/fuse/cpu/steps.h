@@ -41,6 +41,7 @@ typedef struct tni_step {
     int8_t pair;        /* which pair of operations it is; -1: none */
     bool relu;          /* behind the pair */
     bool coarse;        /* its result is rounded to bf16 */
+    bool waits;         /* a store of what other units still read: behind all of them */
     uint8_t from_level; /* of EXPAND */
     tn_type type;
     int16_t operand;
@@ -79,6 +80,7 @@ typedef struct tni_cpu_pass {
     tni_step *steps;
     tni_segment *segments;
     tni_loop_place *loops; /* (n_steps): what is compiled; NULL: nothing */
+    bool waits, rows_wait; /* some stores do, some of rows; those have no sums along rows then */
 } tni_cpu_pass;
 
 typedef struct tni_cpu_program {
