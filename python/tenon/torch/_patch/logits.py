@@ -7,8 +7,7 @@ and device are known at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +38,8 @@ class Logits(Tensor):
     hidden: Tensor
     weight: Tensor
     bias: Tensor | None
-    version: int
+    kind: torch.dtype
+    version: int  # of the weight
     whole: Tensor | None
 
     @staticmethod
@@ -49,24 +49,23 @@ class Logits(Tensor):
             kind = torch.get_autocast_dtype(device.type)
         shape = (*hidden.shape[:-1], weight.shape[0])
         logits: Logits = Tensor._make_wrapper_subclass(Logits, shape, dtype=kind, device=device)
-        logits.__dict__.update(hidden=hidden, weight=weight, bias=bias, version=weight._version, whole=None, kind=kind)
+        logits.hidden, logits.weight, logits.bias, logits.kind = hidden, weight, bias, kind
+        logits.version, logits.whole = weight._version, None
         return logits
 
     def made(self) -> Tensor:
-        held = self.__dict__
-        if held["whole"] is None:
-            if held["weight"]._version != held["version"]:
-                raise RuntimeError(
-                    "the logits of this step were not made, since the loss did not need them, and the model's weights "
-                    "have changed since then: look at them before the optimizer's step, or use model.eval()"
-                )
-            hidden, weight, bias = held["hidden"], held["weight"], held["bias"]
-            with torch.autocast(hidden.device.type, held["kind"], enabled=held["kind"] != hidden.dtype):
-                whole = F.linear(hidden, weight, bias)
-            if not torch.is_grad_enabled():
-                return whole
-            held["whole"] = whole
-        return held["whole"]  # type: ignore[no-any-return]
+        if self.whole is not None:
+            return self.whole
+        if self.weight._version != self.version:
+            raise RuntimeError(
+                "the logits of this step were not made, since the loss did not need them, and the model's weights "
+                "have changed since then: look at them before the optimizer's step, or use model.eval()"
+            )
+        with torch.autocast(self.hidden.device.type, self.kind, enabled=self.kind != self.hidden.dtype):
+            whole = F.linear(self.hidden, self.weight, self.bias)
+        if torch.is_grad_enabled():
+            self.whole = whole
+        return whole
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -86,13 +85,11 @@ class Logits(Tensor):
         return f"Logits({list(self.shape)}, dtype={self.dtype}, not made yet)"
 
     def loss(self, target: Tensor, ignore_index: int, reduction: str) -> Tensor:
-        held = self.__dict__
-        rows = held["hidden"].reshape(-1, held["hidden"].shape[-1])
         made: Tensor = _loss(
-            rows,
-            held["weight"],
+            self.hidden.reshape(-1, self.hidden.shape[-1]),
+            self.weight,
             target,
-            held["bias"],
+            self.bias,
             ignore_index=ignore_index,
             reduction=reduction,
             logits_mib=LOGITS_MIB,
@@ -102,8 +99,6 @@ class Logits(Tensor):
 
 class Head(Replacement):
     """The forward of a head: of a linear layer whose result goes into a loss."""
-
-    makers: ClassVar[dict[str, Callable[..., Any]]] = {"head": lambda: F.linear}
 
     def __init__(
         self, module: nn.Module, recipe: str = "head", settings: tuple[Any, ...] = (), weight: str | None = None
