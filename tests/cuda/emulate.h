@@ -382,6 +382,30 @@ static inline void bulk_wait(u64 *barrier, u32 phase) {
     while ((*barrier & 1) == phase) tn_yield();
 }
 
+/* What a thread sends goes when it waits for that, and not before: what is overwritten too early is wrong then. */
+enum { TN_MOST_SENT = 8 };
+static struct tn_sent {
+    struct {
+        void *to;
+        const void *from;
+        u32 bytes;
+    } copies[TN_MOST_SENT];
+    int count;
+} tn_all_sent[TN_MOST_BLOCKS][TN_MOST_THREADS];
+
+static inline void bulk_written() {
+}
+static inline void bulk_send(void *to, const void *from, u32 bytes) {
+    tn_sent &s = tn_all_sent[tn_block][threadIdx.x];
+    if (((size_t)to | (size_t)from | bytes) % 16 || s.count == TN_MOST_SENT) abort();
+    s.copies[s.count++] = {to, from, bytes};
+}
+static inline void bulk_sent() {
+    tn_sent &s = tn_all_sent[tn_block][threadIdx.x];
+    for (int i = 0; i < s.count; i++) memcpy(s.copies[i].to, s.copies[i].from, s.copies[i].bytes);
+    s.count = 0;
+}
+
 /* Copies that a thread has asked for happen when it waits for them, and not before. */
 struct tn_copy {
     void *to;

@@ -60,7 +60,7 @@ static double at(tn_type type, const matrix *m, int64_t p, int64_t i, int64_t j)
 typedef struct row {
     int64_t entries, m, n, k;
     bool a_turned, b_turned, y_turned; /* a: dense along m; b: along k; y: along m */
-    bool shared_b, bias, residual, relu;
+    bool shared_b, bias, residual, relu, z;
 } row;
 
 static const row rows[] = {
@@ -74,6 +74,9 @@ static const row rows[] = {
     {2, 70, 20, 161, .shared_b = true, .y_turned = true},
     {1, 5, 300, 0, .bias = true},
     {1, 1100, 3, 9, .b_turned = true},
+    {2, 131, 272, 24, .bias = true, .residual = true, .relu = true, .z = true},
+    {1, 259, 263, 24, .b_turned = true, .bias = true, .residual = true, .relu = true, .z = true},
+    {1, 150, 30, 24, .a_turned = true, .y_turned = true, .residual = true, .z = true},
 };
 
 static tni_gpu_matrix on_gpu(const matrix *m, bool shared) {
@@ -98,9 +101,10 @@ static void compare(const char *name, tn_type type, tn_type y, const row *r, con
                 sum *= p->alpha;
                 if (r->bias) sum += tn_get(y, m[4].memory, j);
                 if (r->residual) sum += at(y, &m[3], e, i, j);
+                const double most = unit * fabs(sum) + own * (size + 2) * 8;
+                if (r->z) wrong += !(fabs(at(y, &m[5], e, i, j) - sum) <= most);
                 if (r->relu && sum < 0) sum = 0;
-                const double error = fabs(at(y, &m[2], e, i, j) - sum);
-                wrong += !(error <= unit * fabs(sum) + own * (size + 2) * 8);
+                wrong += !(fabs(at(y, &m[2], e, i, j) - sum) <= most);
             }
         }
     }
@@ -158,13 +162,16 @@ static void start_kernel(void *library, void *found, const family *f, const tni_
 
 static void run(void *library, const char *name, tn_type type, tn_type y, const row *r, const family *f) {
     const int64_t multiple = f->multiple;
-    matrix m[5] = {make(type, r->entries, r->m, r->k, r->a_turned, multiple),
+    matrix m[6] = {make(type, r->entries, r->m, r->k, r->a_turned, multiple),
                    make(type, r->shared_b ? 1 : r->entries, r->k, r->n, r->b_turned, multiple),
-                   make(y, r->entries, r->m, r->n, r->y_turned, 1), make(y, r->entries, r->m, r->n, false, 1),
-                   make(y, 1, 1, r->n, false, 1)};
+                   make(y, r->entries, r->m, r->n, r->y_turned, 1),
+                   make(y, r->entries, r->m, r->n, false, 1),
+                   make(y, 1, 1, r->n, false, 1),
+                   make(y, r->entries, r->m, r->n, r->y_turned, 1)};
     tni_gpu_product p = {.a = on_gpu(&m[0], false),
                          .b = on_gpu(&m[1], r->shared_b),
                          .y = on_gpu(&m[2], false),
+                         .z = on_gpu(&m[5], false),
                          .residual = on_gpu(&m[3], false),
                          .bias = r->bias ? m[4].memory : NULL,
                          .bias_step = 1,
@@ -179,13 +186,14 @@ static void run(void *library, const char *name, tn_type type, tn_type y, const 
                          .alpha = 0.5,
                          .relu = r->relu};
     if (!r->residual) p.residual.data = NULL;
+    if (!r->z) p.z.data = NULL;
     void *found = library ? dlsym(library, name) : NULL;
     CHECK_ROW(found, "no kernel %s", name);
     if (found) {
         start_kernel(library, found, f, &p);
         compare(name, type, y, r, &p, m);
     }
-    for (int i = 0; i < 5; i++) free(m[i].memory);
+    for (int i = 0; i < 6; i++) free(m[i].memory);
 }
 
 static void run_tiles(void) {

@@ -1,4 +1,4 @@
-/* Whole rows into shared memory, fetched by one thread (sm_90 and later). emulate.h stands in for this file, too. */
+/* Whole rows into shared memory and out of it, by one thread (sm_90 and later). emulate.h stands in for this file. */
 #ifndef TNI_CUDA_BULK
 #define TNI_CUDA_BULK
 
@@ -52,12 +52,26 @@ TN_DEVICE void bulk_wait(u64 *barrier, u32 phase) {
                  "r"(phase)
                  : "memory");
 }
+/* What this thread has written to shared memory may be sent, also by others that wait for it. */
+TN_DEVICE void bulk_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/* The other way: multiples of 16 bytes from shared memory, both sides aligned to 16. */
+TN_DEVICE void bulk_send(void *to, const void *from, u32 bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+                 "cp.async.bulk.commit_group;" ::"l"(to),
+                 "r"((u32)__cvta_generic_to_shared(from)), "r"(bytes)
+                 : "memory");
+}
+/* Until everything that this thread has sent has been read, and its place can be written again. */
+TN_DEVICE void bulk_sent() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 #else
 #define TN_BULK false
 TN_DEVICE void bulk_prepare(u64 *, int) {}
 TN_DEVICE void bulk_expect(u64 *, u32) {}
 TN_DEVICE void bulk_fetch(void *, const void *, u32, u64 *) {}
 TN_DEVICE void bulk_wait(u64 *, u32) {}
+TN_DEVICE void bulk_written() {}
+TN_DEVICE void bulk_send(void *, const void *, u32) {}
+TN_DEVICE void bulk_sent() {}
 #endif
 
 } // namespace tn

@@ -99,24 +99,11 @@ template <class T> TN_DEVICE T *matrix_of(const tni_gpu_product &p, const tni_gp
 template <class T> struct tile_end {
     T *y, *z;
     const T *residual, *bias;
-    f32 alpha;
-    bool in_pieces; /* rows of all of them may be read and written 16 bytes at a time */
 };
 
-template <class T> TN_DEVICE bool is_in_pieces(const tni_gpu_matrix &x, const T *at) {
-    return !at || (x.col == 1 && x.row % pack<T>::VL == 0 && (u64)at % 16 == 0);
-}
-
 template <class T> TN_DEVICE tile_end<T> end_of(const tni_gpu_product &p, i64 index) {
-    tile_end<T> e = {matrix_of<T>(p, p.y, index),
-                     matrix_of<T>(p, p.z, index),
-                     matrix_of<T>(p, p.residual, index),
-                     (const T *)p.bias,
-                     (f32)p.alpha,
-                     false};
-    e.in_pieces = is_in_pieces(p.y, e.y) && is_in_pieces(p.z, e.z) && is_in_pieces(p.residual, e.residual) &&
-                  (!e.bias || (p.bias_step == 1 && (u64)e.bias % 16 == 0));
-    return e;
+    return {matrix_of<T>(p, p.y, index), matrix_of<T>(p, p.z, index), matrix_of<T>(p, p.residual, index),
+            (const T *)p.bias};
 }
 
 template <class T> TN_DEVICE void put(const tni_gpu_product &p, const tile_end<T> &e, i64 i, i64 j, acc<T> sum) {
@@ -128,76 +115,187 @@ template <class T> TN_DEVICE void put(const tni_gpu_product &p, const tile_end<T
     narrow(p.relu && v < 0 ? (acc<T>)0 : v, e.y[i * p.y.row + j * p.y.col]);
 }
 
-/* ---- tensor cores' sums: through shared memory, so that whole lines are written ---------------------------------- */
+/* ---- tensor cores' sums: through shared memory, so that whole lines are read and written ------------------------- */
 
 enum { PATCH_ROWS = 16 };
 
-/* Where a warp lays down sums of 16 rows and WIDTH columns. Pieces of 8 columns change places by the row, so that lanes
- * meet different banks. */
-template <int WIDTH> TN_DEVICE int patch_at(int row, int piece) {
-    return row * WIDTH + (piece ^ (row & 3)) * 8;
+/* Bytes from line to line of a patch. The 16 that are more than a line's numbers leave room for its lead, and lines
+ * that lanes meet at the same time are in different banks. */
+template <class T, int WIDTH> constexpr int PATCH_PITCH = WIDTH *(int)sizeof(T) + 16;
+
+/* The part of a matrix that is in a patch, as far as the matrix goes. A dense line is as far behind a multiple of 16
+ * bytes in the patch as in memory, so that all of it but its ends goes 16 bytes at a time, wherever it begins. */
+template <class T> struct patch_part {
+    T *memory;
+    i64 row, col;
+    int rows, cols;
+    char *patch;
+    int pitch;
+
+    TN_MEMBER T *line(int r) const {
+        return memory + r * row;
+    }
+    TN_MEMBER T *shared_line(int r) const {
+        return (T *)(patch + r * pitch + (col == 1 ? (u64)line(r) % 16 : 0));
+    }
+    /* Two neighbours may be read and written at once. */
+    TN_MEMBER bool in_twos() const {
+        return col != 1 || ((u64)memory | (u64)(row * (i64)sizeof(T))) % (2 * sizeof(T)) == 0;
+    }
+};
+
+enum way { READ, WRITE, SEND }; /* SEND: whole pieces are written by bulk copies */
+
+template <way WAY, class T> TN_DEVICE void move_one(T *memory, T *shared) {
+    if (WAY == READ)
+        *shared = *memory;
+    else
+        *memory = *shared;
 }
 
-TN_DEVICE void read_piece(const f32 *from, bool second_first, f32 (&v)[8]) {
-    const int first = second_first ? 4 : 0;
-    const vec<f32, 4> a = *(const vec<f32, 4> *)(from + first), b = *(const vec<f32, 4> *)(from + (first ^ 4));
+template <way WAY> TN_DEVICE void move_piece(void *memory, void *shared) {
+    if (WAY == READ)
+        *(words *)shared = load_words_if(memory, true);
+    else
+        store_words(memory, load_shared_if(shared, true));
+}
+
+/* Elements of a dense line before the first whole piece, and before the first that is none again. */
+template <class T> struct line_pieces {
+    int first, last;
+    TN_MEMBER line_pieces(const T *line, int cols) {
+        enum { VL = pack<T>::VL };
+        const int ahead = (VL - (int)lead_of(line)) % VL;
+        first = ahead < cols ? ahead : cols;
+        last = first + (cols - first) / VL * VL;
+    }
+};
+
+/* Lane l has the head of line l, or the tail of line l - 16. */
+template <way WAY, class T> TN_DEVICE void move_ends(const patch_part<T> &part) {
+    const int lane = (int)threadIdx.x % 32, r = lane % PATCH_ROWS;
+    if (r >= part.rows) return;
+    T *memory = part.line(r), *shared = part.shared_line(r);
+    const line_pieces<T> pieces(memory, part.cols);
+    const bool head = lane < PATCH_ROWS;
+    const int end = head ? pieces.first : part.cols;
+#pragma unroll 1
+    for (int j = head ? 0 : pieces.last; j < end; j++) move_one<WAY>(memory + j, shared + j);
+    const int bytes = (pieces.last - pieces.first) * (int)sizeof(T);
+    if (WAY == SEND && head && bytes) bulk_send(memory + pieces.first, shared + pieces.first, (u32)bytes);
+}
+
+template <way WAY, int WIDTH, class T> TN_DEVICE void move_pieces(const patch_part<T> &part) {
+    enum { VL = pack<T>::VL, PIECES = WIDTH / VL };
+    const int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        v[i] = second_first ? b.v[i] : a.v[i];
-        v[i + 4] = second_first ? a.v[i] : b.v[i];
+    for (int i = 0; i < PATCH_ROWS; i += 32 / PIECES) {
+        const int r = i + lane / PIECES;
+        if (r >= part.rows) continue;
+        T *memory = part.line(r);
+        const line_pieces<T> pieces(memory, part.cols);
+        const int j = pieces.first + lane % PIECES * VL;
+        if (j < pieces.last) move_piece<WAY>(memory + j, part.shared_line(r) + j);
     }
 }
 
-/* 8 columns from (i, j) on, which all exist. */
-template <class T> TN_DEVICE void put_piece(const tni_gpu_product &p, const tile_end<T> &e, i64 i, i64 j, f32 (&v)[8]) {
-    enum { VL = pack<T>::VL };
-    if (i >= p.m || j >= p.n) return;
-#pragma unroll
-    for (int first = 0; first < 8; first += VL) {
-        pack<T> bias = {}, residual = {};
-        acc<T> z[VL];
-        if (e.bias) bias = pack_of<T>(load_words_if(e.bias + j + first, true));
-        if (e.residual) residual = pack_of<T>(load_words_if(e.residual + i * p.residual.row + j + first, true));
-#pragma unroll
-        for (int k = 0; k < VL; k++) {
-            z[k] = v[first + k] * e.alpha;
-            if (e.bias) z[k] += widen(bias.v[k]);
-            if (e.residual) z[k] += widen(residual.v[k]);
-        }
-        if (e.z) store_pack(e.z + i * p.z.row + j + first, narrow_pack<T>(z));
-#pragma unroll
-        for (int k = 0; k < VL; k++) z[k] = p.relu && z[k] < 0 ? 0 : z[k];
-        store_pack(e.y + i * p.y.row + j + first, narrow_pack<T>(z));
+/* Lines with gaps. */
+template <way WAY, int WIDTH, class T> TN_DEVICE void move_each(const patch_part<T> &part) {
+#pragma unroll 1
+    for (int i = (int)threadIdx.x % 32; i < PATCH_ROWS * WIDTH; i += 32) {
+        const int r = i % PATCH_ROWS, j = i / PATCH_ROWS;
+        if (r < part.rows && j < part.cols) move_one<WAY>(part.line(r) + j * part.col, part.shared_line(r) + j);
     }
 }
 
 /* What a warp has of tensor cores: of every 8 columns, lane l has columns 2 * (l % 4) and the next one, of row l / 4
- * and of row l / 4 + 8. `patch`: (16, WIDTH), the warp's own. The patch begins at (row, col) of y. */
-template <class T, int WIDTH>
-TN_DEVICE void put_patch(const tni_gpu_product &p, const tile_end<T> &e, f32 *patch, i64 row, i64 col,
-                         const f32 *sums) {
-    enum { PIECES = WIDTH / 8, AT_ONCE = 32 / PIECES };
-    const int lane = (int)threadIdx.x % 32;
-    __syncwarp();
+ * and of row l / 4 + 8. READ: what the patch has is added to them; else they go to the patch. */
+template <way WAY, bool IN_TWOS, int WIDTH, class T> TN_DEVICE void meet_sums(const patch_part<T> &part, f32 *sums) {
+    const int lane = (int)threadIdx.x % 32, own = lane % 4 * 2;
+    T *const lines[2] = {part.shared_line(lane / 4) + own, part.shared_line(lane / 4 + 8) + own};
 #pragma unroll
-    for (int i = 0; i < 2 * PIECES; i++) {
-        const vec<f32, 2> two = {sums[2 * i], sums[2 * i + 1]};
-        *(vec<f32, 2> *)(patch + patch_at<WIDTH>(lane / 4 + i % 2 * 8, i / 2) + lane % 4 * 2) = two;
-    }
-    __syncwarp();
-    if (e.in_pieces && (col + WIDTH <= p.n || p.n % 8 == 0)) {
-#pragma unroll
-        for (int i = 0; i < PATCH_ROWS; i += AT_ONCE) {
-            const int r = i + lane / PIECES, piece = lane % PIECES;
-            f32 v[8];
-            read_piece(patch + patch_at<WIDTH>(r, piece), lane % 8 >= 4, v);
-            put_piece(p, e, row + r, col + piece * 8, v);
+    for (int i = 0; i < WIDTH / 4; i++) {
+        T *at = lines[i % 2] + i / 2 * 8;
+        vec<T, 2> two;
+        if (WAY == READ) {
+            if (IN_TWOS)
+                two = *(const vec<T, 2> *)at;
+            else
+                two = {at[0], at[1]};
+            sums[2 * i] += widen(two.v[0]);
+            sums[2 * i + 1] += widen(two.v[1]);
+            continue;
         }
+        two = narrow_vector<T, 2>(sums + 2 * i);
+        if (IN_TWOS) {
+            *(vec<T, 2> *)at = two;
+        } else {
+            at[0] = two.v[0];
+            at[1] = two.v[1];
+        }
+    }
+}
+template <way WAY, int WIDTH, class T> TN_DEVICE void meet_sums(const patch_part<T> &part, f32 *sums) {
+    if (part.in_twos())
+        meet_sums<WAY, true, WIDTH>(part, sums);
+    else
+        meet_sums<WAY, false, WIDTH>(part, sums);
+}
+
+template <way WAY, int WIDTH, class T> TN_DEVICE void move_part(const patch_part<T> &part) {
+    if (part.col != 1) {
+        move_each<WAY, WIDTH>(part);
         return;
     }
-    for (int r = 0; r < PATCH_ROWS; r++) {
+    move_ends<WAY>(part);
+    if constexpr (WAY != SEND) move_pieces<WAY, WIDTH>(part);
+}
+
+template <int WIDTH, class T> TN_DEVICE void add_part(const patch_part<T> &part, f32 *sums) {
+    bulk_sent();
+    __syncwarp();
+    move_part<READ, WIDTH>(part);
+    __syncwarp();
+    meet_sums<READ, WIDTH>(part, sums);
+}
+
+template <way WAY, int WIDTH, class T> TN_DEVICE void put_part(const patch_part<T> &part, f32 *sums) {
+    bulk_sent();
+    __syncwarp();
+    meet_sums<WRITE, WIDTH>(part, sums);
+    bulk_written();
+    __syncwarp();
+    move_part<WAY, WIDTH>(part);
+}
+
+/* The warp's 16 rows and WIDTH columns of a tile, which begin at (row, col) of y. `patch`: PATCH_ROWS lines of
+ * PATCH_PITCH bytes, the warp's own. Whoever sends waits with bulk_sent before the patch goes. */
+template <class T, int WIDTH, way WAY>
+TN_DEVICE void put_patch(const tni_gpu_product &p, const tile_end<T> &e, char *patch, i64 row, i64 col, f32 *sums) {
+    if (row >= p.m || col >= p.n) return;
+    const int rows = p.m - row < PATCH_ROWS ? (int)(p.m - row) : PATCH_ROWS;
+    const int cols = p.n - col < WIDTH ? (int)(p.n - col) : WIDTH;
+    auto part_of = [&](const T *data, i64 row_step, i64 col_step) {
+        return patch_part<T>{
+            (T *)data + row * row_step + col * col_step, row_step, col_step, rows, cols, patch, PATCH_PITCH<T, WIDTH>};
+    };
+    const f32 alpha = (f32)p.alpha;
 #pragma unroll
-        for (int j = lane; j < WIDTH; j += 32) put(p, e, row + r, col + j, patch[patch_at<WIDTH>(r, j / 8) + j % 8]);
+    for (int i = 0; i < WIDTH / 2; i++) sums[i] *= alpha;
+#pragma unroll 1 /* the code is short then */
+    for (int i = 0; i < 2; i++) {
+        const T *from = i ? e.residual : e.bias;
+        if (from) add_part<WIDTH>(part_of(from, i ? p.residual.row : 0, i ? p.residual.col : p.bias_step), sums);
+    }
+#pragma unroll 1
+    for (int i = 0; i < 2; i++) {
+        T *to = i ? e.y : e.z;
+        if (!to) continue;
+        if (i && p.relu) {
+#pragma unroll
+            for (int k = 0; k < WIDTH / 2; k++) sums[k] = sums[k] < 0 ? 0 : sums[k];
+        }
+        put_part<WAY, WIDTH>(part_of(to, i ? p.y.row : p.z.row, i ? p.y.col : p.z.col), sums);
     }
 }
 

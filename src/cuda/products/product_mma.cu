@@ -84,11 +84,11 @@ template <class Y>
 TN_DEVICE void put_all(const tni_gpu_product &p, const tile_spot &spot, words *shared, f32 (&sums)[4][4][4]) {
     const tile_end<Y> end = end_of<Y>(p, spot.index);
     const int warp = (int)threadIdx.x / 32;
-    f32 *patch = (f32 *)shared + warp * PATCH_ROWS * WARP_COLS;
+    char *patch = (char *)shared + warp * PATCH_ROWS * PATCH_PITCH<Y, WARP_COLS>;
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / PATCH_ROWS; i++) {
-        put_patch<Y, WARP_COLS>(p, end, patch, spot.row + warp / 4 * WARP_ROWS + i * PATCH_ROWS,
-                                spot.col + warp % 4 * WARP_COLS, &sums[i][0][0]);
+        put_patch<Y, WARP_COLS, WRITE>(p, end, patch, spot.row + warp / 4 * WARP_ROWS + i * PATCH_ROWS,
+                                       spot.col + warp % 4 * WARP_COLS, &sums[i][0][0]);
     }
 }
 

@@ -12,8 +12,9 @@ enum {
     GROUP = 128, /* threads that multiply together */
     BOX = 8192,  /* bytes of 64 lines */
     RING = 4 * (128 + 256) * 128,
-    PATCH = 64, /* columns that a warp writes at a time */
     WARPS = 8,  /* that multiply */
+    LINE = 256, /* bytes that a warp writes at a time, of each of its 16 rows */
+    PATCH = PATCH_ROWS * (LINE + 16),
 };
 
 template <int COLS> struct ring {
@@ -25,7 +26,7 @@ template <int COLS> struct ring {
         BEHIND = COLS == 256 ? 1 : 2, /* stages that are still being multiplied when the next one begins */
     };
     char *data;
-    f32 *patches;
+    char *patches;
     u64 *full, *empty;
     int stage;
     u32 parity;
@@ -36,8 +37,8 @@ template <int COLS> struct ring {
         char *memory = (char *)dynamic_shared_128();
         const u32 off = shared_address(memory) % 1024;
         data = memory + (off ? 1024 - off : 0);
-        patches = (f32 *)(data + RING);
-        full = (u64 *)(patches + WARPS * PATCH_ROWS * PATCH);
+        patches = data + RING;
+        full = (u64 *)(patches + WARPS * PATCH);
         empty = full + STAGES;
     }
     TN_MEMBER void prepare() const {
@@ -144,12 +145,13 @@ TN_DEVICE void multiply_stage(const ring<COLS> &r, int group, f32 (&sums)[COLS /
 
 /* The warp's 16 rows of the tile. */
 template <class Y, int COLS>
-TN_DEVICE void put_tile(const tni_gpu_product &p, const tile_end<Y> &end, const tile_spot &spot, int warp, f32 *patches,
-                        const f32 (&sums)[COLS / 2]) {
+TN_DEVICE void put_tile(const tni_gpu_product &p, const tile_end<Y> &end, const tile_spot &spot, int warp,
+                        char *patches, f32 (&sums)[COLS / 2]) {
+    constexpr int MOST = LINE / (int)sizeof(Y), WIDTH = COLS < MOST ? COLS : MOST;
 #pragma unroll
-    for (int i = 0; i < COLS / PATCH; i++) {
-        put_patch<Y, PATCH>(p, end, patches + warp * PATCH_ROWS * PATCH, spot.row + warp * PATCH_ROWS,
-                            spot.col + i * PATCH, sums + i * PATCH / 2);
+    for (int i = 0; i < COLS; i += WIDTH) {
+        put_patch<Y, WIDTH, SEND>(p, end, patches + warp * PATCH, spot.row + warp * PATCH_ROWS, spot.col + i,
+                                  sums + i / 2);
     }
 }
 
@@ -175,6 +177,7 @@ TN_DEVICE void multiply_tiles(const tni_gpu_warpgroup &w, ring<COLS> r) {
         for (int ago = steps < BEHIND ? steps : BEHIND; ago > 0; ago--) r.leave(ago);
         put_tile<Y, COLS>(p, end, spot, warp, r.patches, sums);
     }
+    bulk_sent();
 }
 
 template <class T, class Y, int COLS, bool A_TURNED, bool B_TURNED>

@@ -13,8 +13,9 @@ enum {
     HOPPER_ROWS = 128,
     HOPPER_THREADS = 384,
     HOPPER_STEP = 64, /* of k */
-    /* Bytes: to the next multiple of 1024, a ring of 4 * 48 KB, 32 KB to write tiles through, and barriers. */
-    HOPPER_SHARED = 1024 + 196608 + 32768 + 128,
+    /* Bytes, all that a block can have: from a multiple of 128 to the next one of 1024, a ring of 4 * 48 KB, 34 KB to
+     * write tiles through, and barriers. */
+    HOPPER_SHARED = 896 + 196608 + 34816 + 128,
     HOPPER_LOOPS = 3, /* of a batch: a tensor map has five dimensions */
 };
 
