@@ -26,6 +26,7 @@ typedef struct differ {
     bool active[TNI_FUSE_NODES], decided[TNI_FUSE_NODES];
     bool touched[TNI_FUSE_NODES]; /* depends on an input that floats, if only in steps */
     bool chosen[TNI_FUSE_NODES];  /* of the gradient: what arrives at a branch, `where(c, d, 0)` */
+    tni_waits waits;
     group groups[TNI_FUSE_NODES][GROUPS];
     int32_t n_groups[TNI_FUSE_NODES];
 } differ;
@@ -117,7 +118,8 @@ static int32_t whole(differ *d, group from) {
 /* Those, summed to the dimensions of `node`. */
 static int32_t summed(differ *d, group from, int32_t node) {
     if (same_shape(d, from.shape, node)) return from.node;
-    return tni_node2(d->g, TNI_P_SUM_TO, whole(d, from), node);
+    const tni_sum sum = {.target = node, .shape = from.shape};
+    return tni_sum_apart(d->g, &d->waits, &sum, whole(d, from));
 }
 
 static bool rows_by_name(const differ *d) {
@@ -136,7 +138,8 @@ static group sum_early(differ *d, group from, int32_t node) {
     if (!all && !row && fewer) return (group){summed(d, from, node), node};
     if (!all && !row) return from;
     int reach = all ? TNI_OVER_ALL : TNI_OVER_ROW;
-    group made = {tni_node3(d->g, TNI_P_SUM, reach, whole(d, from), -1, -1), node};
+    const tni_sum sum = {.kind = reach, .target = -1, .shape = from.shape};
+    group made = {tni_sum_apart(d->g, &d->waits, &sum, whole(d, from)), node};
     int32_t shape = tni_node3(d->g, TNI_P_SUM, reach, from.shape, -1, -1);
     if (!same_shape(d, shape, node)) made.shape = shape;
     return made;

@@ -24,6 +24,18 @@ tn_status tni_call_gradient(tni_graph *g, int32_t node, int32_t k, int32_t dy, i
 /* grad_scan.c: the same for all arguments of a scan; -1: it does not depend on one, or is stepped. */
 tn_status tni_scan_gradient(tni_graph *g, const tni_scanning *how, int32_t node, int32_t dy,
                             int32_t made[static TNI_NODE_ARGS]);
+/* A sum over what `target` lacks; where that is -1, as far as `kind` reaches. */
+typedef struct tni_sum {
+    int kind; /* tni_reach */
+    int32_t target;
+    int32_t shape; /* a node with the dimensions of what is summed */
+} tni_sum;
+/* How many reductions, one after the other, the first n nodes wait for. */
+typedef struct tni_waits {
+    int32_t n, of[TNI_FUSE_NODES];
+} tni_waits;
+/* grad_sums.c: the sum of a node, taken apart where its parts wait for fewer other reductions. */
+int32_t tni_sum_apart(tni_graph *g, tni_waits *waits, const tni_sum *sum, int32_t node);
 /* An attribute as a formula's signature declares it. */
 void tni_print_attr_of(tni_text *text, const tni_attr *attr);
 tn_status tni_differentiate(tni_gradient *gradient);

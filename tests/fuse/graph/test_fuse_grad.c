@@ -1,6 +1,8 @@
 /* Gradients: what they look like, and against central differences; random formulas, forward and backward. */
 #include "tests/fuse/generator.h"
 
+#include "fuse/plan/planner.h"
+
 /* ---- as text ----------------------------------------------------------------------------------------------------- */
 
 static const char *const texts[][3] = {
@@ -20,7 +22,7 @@ static const char *const texts[][3] = {
     {"sum(x * x, -1)", "x: f_grad(x, dy)", "f_grad(x: T[*s, n], dy: T[*s]) -> dx: T[*s, n]? : dx = 2.0 * dy * x"},
     {"softplus(x)", "x: f_grad(x, dy)", "f_grad(x: T[*s], dy: T[*s]) -> dx: T[*s]? : dx = dy * sigmoid(x)"},
     {"exp(x - logsumexp(x, -1))", "x: f_grad(y, dy)",
-     "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : t1 = dy * y; dx = t1 + sum(-t1, -1) * y"},
+     "f_grad(y: T[*s], dy: T[*s]) -> dx: T[*s]? : t1 = dy * y; dx = t1 + -sum(t1, -1) * y"},
     {"g(x: T[n, c], b: T[c]) -> y: T[n, c] : x * b", "x, b: g_grad(x, b, dy)",
      "g_grad(x: T[n, c], b: T[c], dy: T[n, c]) -> dx: T[n, c]?, db: T[c]? : dx = dy * b; db = sum_to(dy * x, b)"},
     {"g(x: T[n, c], b: T[c], k: float = 2.0) -> y: T[n, c] : x * k + b", "x, b: g_grad(b, dy)",
@@ -355,6 +357,81 @@ static void test_rows(void) {
     }
 }
 
+/* ---- passes and stages ------------------------------------------------------------------------------------------- */
+
+/* A gradient as text, its inputs' shapes, and how many passes over memory it takes, and stages of row reductions, each
+ * of which needs the one before: sums that need not wait for a statistic do not. */
+static const struct {
+    const char *formula, *shapes;
+    int32_t passes, stages;
+} counts[] = {
+    {"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : (x - mean(x, -1)) * rsqrt(var(x, -1) + 0.1) * g + b", "4,6 6 4,6",
+     2, 3},
+    {"f(x: T[n, c]) -> y: T[n, c] : t = x - mean(x, -1); t * rsqrt(mean(t * t, -1) + 0.1)", "4,6 4,6", 1, 3},
+    {"f(x: T[n, c, *s], g: T[c]?, b: T[c]?) -> y: T[n, c, *s] : t = (x - mean(x, axis=[n, s])) * rsqrt(var(x, "
+     "axis=[n, s]) + 0.1); u = t * g if has(g) else t; y = u + b if has(b) else u",
+     "2,3,5 3 3 2,3,5", 5, 1},
+    {"f(x: T[n, c, *s], g: T[c]?, b: T[c]?) -> y: T[n, c, *s] : t = (x - mean(x, axis=[n, s])) * rsqrt(var(x, "
+     "axis=[n, s]) + 0.1); u = t * g if has(g) else t; y = u + b if has(b) else u",
+     "2,3,5 - - 2,3,5", 4, 1},
+    {"f(x: T[n, c, *s], g: W[c]) -> y: T[n, c, *s] : k = count(x) / count(g); d = x - sum_to(x, g) / k; "
+     "y = d * rsqrt(sum_to(d * d, g) / k + 0.1) * g",
+     "2,3,5 3 2,3,5", 4, 1},
+    {"f(x: T[n, c, *s], g: T[c], k: int = 2) -> y: T[n, c, *s] where c % k == 0 : (x - mean(x, axis=[c / k, s])) * "
+     "rsqrt(var(x, axis=[c / k, s]) + 0.1) * g",
+     "2,6,5 6 2,6,5", 4, 1},
+};
+
+static int32_t most_stages;
+
+static tn_status count_stages(tni_binding *b) {
+    most_stages = 0;
+    for (int32_t i = 0; i < b->program->n_passes; i++) {
+        if (b->planners[i].n_stages > most_stages) most_stages = b->planners[i].n_stages;
+    }
+    return TN_OK;
+}
+
+static const tni_backend counting = {.name = "counting", .device = TN_CPU, .plan = count_stages};
+
+static void count(const char *text, call_of *c, int32_t passes, int32_t stages) {
+    static views v;
+    tni_program *program = NULL;
+    make_views(c, &v);
+    for (int i = 0; i < c->f->contract->n_attrs; i++) {
+        if (c->f->contract->attrs[i].implied) v.attrs[i] = (tn_value){.kind = TN_ATTR_BOOL, .b = true};
+    }
+    CHECK_ROW(tni_fuse_bind_to(c->f, &v.call, &counting, &program) == TN_OK, "%s: %s", text, tn_last_error());
+    if (!program) return;
+    CHECK_ROW(program->n_passes == passes && most_stages == stages, "%s: %d passes and %d stages, not %d and %d", text,
+              (int)program->n_passes, (int)most_stages, (int)passes, (int)stages);
+    tni_program_free(program);
+}
+
+static void test_counts(void) {
+    for (size_t r = 0; r < sizeof counts / sizeof counts[0]; r++) {
+        const char *text = counts[r].formula, *shapes = counts[r].shapes;
+        tni_fuse *f = NULL, *g = NULL;
+        char *rule = NULL;
+        tn_status status = tni_fuse_parse(text, NULL, &f);
+        if (status == TN_OK) status = tni_fuse_grad(f, &g, &rule);
+        CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+        call_of c = {.f = g};
+        for (int i = 0; g && i < g->contract->n_inputs; i++) {
+            int64_t shape[TN_MAX_RANK];
+            const int ndim = parse_shape(&shapes, shape);
+            if (ndim >= 0) array_make(&c.in[i], TN_F64, ndim, shape, 0);
+        }
+        if (g) status = call_make_outputs(&c, 0);
+        CHECK_ROW(status == TN_OK, "%s: %s", text, tn_last_error());
+        if (g && status == TN_OK) count(text, &c, counts[r].passes, counts[r].stages);
+        call_free(&c);
+        tn_free(rule);
+        tni_fuse_free(g);
+        tni_fuse_free(f);
+    }
+}
+
 /* ---- gradients of gradients -------------------------------------------------------------------------------------- */
 
 static void test_twice(void) {
@@ -481,6 +558,7 @@ int main(int argc, char **argv) {
     if (argc < 2) {
         test_texts();
         test_rows();
+        test_counts();
         test_twice();
     }
     for (int seed = first; seed < first + count; seed++) check_random((uint64_t)seed);
