@@ -207,6 +207,56 @@ def test_computes_the_same(by: str, make: Callable[[], nn.Module], kind: str) ->
         assert not computed_by(lambda: copy.deepcopy(module)(*inputs))
 
 
+def kept(module: nn.Module, *inputs: Tensor) -> int:
+    """How many bytes a call keeps for its backward pass beside parameters, each memory once."""
+    own = {p.untyped_storage()._cdata for p in module.parameters()}
+    sizes, alive = dict[int, int](), list[Tensor]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            sizes[storage._cdata] = storage.nbytes()
+        alive.append(tensor)  # so that no address is taken twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        module(*inputs)
+    return sum(sizes.values())
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("make", [lambda: Gated(F.silu), lambda: Gated(F.mish), lambda: Halves(True)])
+def test_gated_layers_keep_no_product(make: Callable[[], nn.Module], autocast: bool) -> None:
+    torch.manual_seed(0)
+    module, x = make(), torch.randn(3, 5, 8, requires_grad=True)
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
+    with cast:
+        want = step(module, (x,))
+    (row,) = tn.patch(module).replaced
+    with cast:
+        size = kept(module, x)
+        assert_close(step(module, (x,)), want, "bf16" if autocast else "f32", scale=4)
+    weights = sum(p.numel() for p in module.parameters() if p.ndim > 1)
+    of_element, copies = (2, weights) if autocast else (4, 0)
+    assert size == of_element * (15 * (8 + 2 * 24) + copies)  # the input, and what is on both sides of the gate
+    assert row.ours is not None and row.theirs is not None and row.ours.kept < row.theirs.kept
+
+
+def test_gated_layers_have_more_derivatives() -> None:
+    for make in (lambda: Gated(F.silu), lambda: Halves(True)):
+        module, x = make().double(), torch.randn(2, 8, dtype=torch.float64, requires_grad=True)
+        assert tn.patch(module).count == 1
+        assert torch.autograd.gradgradcheck(module, (x,))
+        other = make().double()
+        other.load_state_dict(module.state_dict())
+        for first in (module, other):
+            first.zero_grad()
+            (slope,) = torch.autograd.grad(first(x).square().sum(), x, create_graph=True)
+            slope.square().sum().backward()
+        for p, q in zip(module.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+
+
 class Noting(nn.Module):
     """A module that does more than compute."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tenon.torch._patch import blocks, functions, logits, losses, modules
+from tenon.torch._patch import blocks, functions, linear, logits, losses, modules
 from tenon.torch._patch.forward import Rebound, Replacement, restore
 from tenon.torch._patch.probe import Mismatch, device_of, dtype_of, quiet
 from tenon.torch._patch.recipe import Match, Recipe, Settings, match, original
@@ -168,7 +168,7 @@ def _shown(found: Match) -> str:
     if found.recipe.name in ("activation", "softmax"):
         return str(found.settings[0])
     if found.recipe.name == "gated MLP":
-        return f"{blocks.gate_name(found.settings[0])} between its linear layers"
+        return f"{linear.gate_name(found.settings[0])} between its linear layers"
     return found.recipe.name
 
 
@@ -179,8 +179,7 @@ def _bypassed(module: nn.Module, recipe: str, settings: Settings) -> set[nn.Modu
 
 
 def _hooked(modules: set[nn.Module]) -> str | None:
-    found = (m for m in modules if any(v for k, v in m.__dict__.items() if k.endswith("_hooks")))
-    return next((type(module).__name__ for module in found), None)
+    return next((type(module).__name__ for module in modules if linear.has_hooks(module)), None)
 
 
 _OF_MODULES = frozenset(nn.Module().__dict__)  # what every module has

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
 
 import tenon.torch as tn
+from tenon.torch._patch.linear import gate_of, gated
 from tenon.torch._patch.modules import RECIPES as LEAVES
 from tenon.torch._patch.probe import Maker, Mismatch, probe
 from tenon.torch._patch.recipe import Recipe, Settings, match
 from tenon.torch.nn._rows import held
 
 _GATES = ("silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "sigmoid", "tanh", "mish")
-_TABLE = {"silu": "swiglu", "gelu": "geglu", "relu": "reglu"}
 
 
 class _Map(nn.Module):
-    """In the place of a child: a small random matrix. It has no weight that a parent could look at."""
+    """In the place of a child that is no plain layer: a small random matrix. It has no weight that a parent could look
+    at."""
 
     def __init__(self, make: Maker, inputs: int, outputs: int) -> None:
         super().__init__()
+        self.in_features, self.out_features = inputs, outputs
         self.matrix = make.normal(inputs, outputs, scale=inputs**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,8 +55,19 @@ def _linears(module: nn.Module) -> dict[str, tuple[int, int]]:
 def _with_maps(module: nn.Module, make: Maker, training: bool) -> nn.Module:
     made = probe(_without(module, _linears(module)), make, training)
     for name, sizes in _linears(module).items():
-        made._modules[name] = _Map(make, *_smaller(module, sizes))
+        made._modules[name] = _map(module._modules[name], make, *_smaller(module, sizes))
     return made
+
+
+def _map(child: nn.Module | None, make: Maker, inputs: int, outputs: int) -> nn.Module:
+    """What stands for a linear layer: a plain one for a plain one, of which ours keeps less than of others."""
+    if type(child) is not nn.Linear:
+        return _Map(make, inputs, outputs)
+    layer = nn.Linear(inputs, outputs, child.bias is not None, "meta")
+    layer.weight = nn.Parameter(make.normal(outputs, inputs, scale=inputs**-0.5).detach())
+    if child.bias is not None:
+        layer.bias = nn.Parameter(make.normal(outputs).detach())
+    return layer
 
 
 def _without(module: nn.Module, names: Iterable[str]) -> nn.Module:
@@ -78,17 +90,6 @@ def _smaller(module: nn.Module, sizes: Iterable[int]) -> tuple[int, ...]:
 # ---- gated MLP -------------------------------------------------------------------------------------------------------
 
 
-def gate_name(activation: str) -> str:
-    """The operator, or the formula, of a gate."""
-    return _TABLE.get(activation, f"x * {activation}(gate)")
-
-
-@cache
-def _gate(activation: str) -> Callable[..., Tensor]:
-    name = gate_name(activation)
-    return getattr(tn, name) if activation in _TABLE else tn.fuse(name)
-
-
 def _find_gated(module: nn.Module) -> Iterator[Settings]:
     linears = _linears(module)
     own = [p for p in module._parameters.values() if p is not None]
@@ -107,27 +108,25 @@ def _find_gated(module: nn.Module) -> Iterator[Settings]:
 
 
 def _gated(activation: str, names: tuple[str, ...], swapped: bool) -> Callable[..., Tensor]:
-    gate = _gate(activation)
     *ups, down = names
+    act = gate_of(activation)
 
     def separate(module: nn.Module, x: Tensor) -> Tensor:
-        children = module._modules
-        y: Tensor = children[down](gate(children[ups[1]](x), children[ups[0]](x)))  # type: ignore[misc]
-        return y
+        children: Any = module._modules
+        return gated(act, children[ups[1]](x), children[ups[0]](x), children[down])
 
     def joined(module: nn.Module, x: Tensor) -> Tensor:
-        children = module._modules
-        a, b = children[ups[0]](x).chunk(2, -1)  # type: ignore[misc]
-        y: Tensor = children[down](gate(a, b) if swapped else gate(b, a))  # type: ignore[misc]
-        return y
+        children: Any = module._modules
+        a, b = children[ups[0]](x).chunk(2, -1)
+        return gated(act, *((a, b) if swapped else (b, a)), children[down])
 
     return separate if len(ups) == 2 else joined
 
 
 def _rows(module: nn.Module, make: Maker) -> Sequence[Tensor]:
     """What fits into the maps of an MLP's probe that do not take what is between the layers."""
-    shapes = [m.matrix.shape for m in module._modules.values() if isinstance(m, _Map)]
-    first = max(shapes, key=lambda shape: (shapes.count(shape), shape[0] in [other[1] for other in shapes]))
+    sizes = list(_linears(module).values())
+    first = max(sizes, key=lambda size: (sizes.count(size), size[0] in [other[1] for other in sizes]))
     return [make.normal(2, 5, first[0], scale=2.0)]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from tenon.torch._patch.forward import Replacement
+from tenon.torch._patch.linear import has_hooks
 from tenon.torch._public import functions
 from tenon.torch.optim._shared import is_sharded
 
@@ -116,7 +117,7 @@ class Head(Replacement):
             or (torch.distributed.is_available() and torch.distributed.is_initialized())
             or any(is_sharded(t) or t.device != input.device for t in (input, weight))
             or (weight.dtype != input.dtype and not torch.is_autocast_enabled(input.device.type))
-            or any(value for name, value in module.__dict__.items() if name.endswith("_hooks"))
+            or has_hooks(module)
         )
         return F.linear(input, weight, bias) if whole else Logits.of(input, weight, bias)
 
