@@ -301,6 +301,7 @@ class TestTracedByJit:
 def test_every_class_is_compared() -> None:
     """What torch has too is in the table above; the others have tests of their own, below."""
     own = {"QuickGELU", "ScaleBiasReLU", "GatedMLP", "Dropout", "CrossEntropyLoss", "KLDivLoss"}
+    own |= {"LinearCrossEntropyLoss"}
     assert set(tn.nn.__all__) == {row.name for row in ROWS} | own
     assert all(getattr(tn.nn, name).__doc__ for name in tn.nn.__all__)
 
@@ -357,6 +358,8 @@ REFUSED = [
     ("InstanceNorm2d", {"num_features": 4, "act": "wild"}, "act is 'wild', must be one of"),
     ("BatchNorm2d", {"num_features": 4, "act": "gulp"}, "act is 'gulp', must be one of none, .*gelu"),
     ("GatedMLP", {"in_features": 4, "hidden_features": 4, "gate": "glu"}, "must be one of swiglu, geglu, reglu"),
+    ("LinearCrossEntropyLoss", {"in_features": 4, "out_features": 4, "reduction": "none"}, "must be 'mean' or 'sum'"),
+    ("LinearCrossEntropyLoss", {"in_features": 4, "out_features": 4, "label_smoothing": 2.0}, "must be from 0 to 1"),
 ]
 
 
@@ -409,6 +412,22 @@ def test_scale_bias_relu(shape: int | tuple[int, ...]) -> None:
     assert repr(layer) == f"ScaleBiasReLU({layer.shape})"
     layer.reset_parameters()  # as what makes modules on the meta device asks for
     assert (layer.scale == 1).all() and (layer.bias == 0).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_linear_cross_entropy(reduction: str) -> None:
+    weight = here.rand(11) + 0.5
+    settings: dict[str, Any] = {"ignore_index": 3, "reduction": reduction, "label_smoothing": 0.1}
+    loss = tn.nn.LinearCrossEntropyLoss(8, 11, device=here.DEVICE, weight=weight, softcap=4.0, **settings)
+    head, x, target = copy.deepcopy(loss.linear), here.randn(4, 5, 8), here.randint(11, (4, 5))
+    logits = 4.0 * torch.tanh(head(x) / 4.0)
+    have, want = loss(x, target), F.cross_entropy(logits.flatten(0, 1), target.flatten(), weight, **settings)
+    assert_close(have, want)
+    have.backward()
+    want.backward()
+    for p, peer in zip(loss.linear.parameters(), head.parameters(), strict=True):
+        assert_close(p.grad, peer.grad, scale=10.0)
+    assert list(loss.state_dict()) == ["weight", "linear.weight", "linear.bias"]
 
 
 def test_quick_gelu() -> None:

@@ -56,6 +56,7 @@ from tenon.torch.nn.losses import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MSELoss,
 )
 
@@ -85,6 +86,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
@@ -84,6 +85,66 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
             return leaf(self, input, target)
         settings = (None, self.ignore_index, None, self.reduction, self.label_smoothing)
         return tn.cross_entropy(input, target, held(self, "weight"), *settings)
+
+
+class LinearCrossEntropyLoss(nn.Module):
+    """A linear layer and the cross-entropy of its results, the logits, which are never whole in memory:
+    tn.linear_cross_entropy as a module.
+
+    The layer is `linear`, whose weight can be another module's: loss.linear.weight = embedding.weight; what it is
+    called with are logits. weight counts classes, as in torch.nn.CrossEntropyLoss; at most logits_mib MiB of logits are
+    in memory.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        softcap: float = 0.0,
+        temperature: float = 1.0,
+        logits_mib: int = 512,
+    ) -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f"tn.nn.LinearCrossEntropyLoss: reduction is {reduction!r}, must be 'mean' or 'sum'")
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(
+                f"tn.nn.LinearCrossEntropyLoss: label_smoothing must be from 0 to 1, not {label_smoothing}"
+            )
+        self.linear = nn.Linear(in_features, out_features, bias, device, dtype)
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        self.z_loss, self.softcap, self.temperature, self.logits_mib = z_loss, softcap, temperature, logits_mib
+
+    def extra_repr(self) -> str:
+        return f"reduction={self.reduction!r}, logits_mib={self.logits_mib}"
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        if isinstance(input, Proxy):
+            return leaf(self, input, target)
+        return tn.linear_cross_entropy(
+            input,
+            held(self.linear, "weight"),
+            target,
+            held(self.linear, "bias"),
+            held(self, "weight"),
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            z_loss=self.z_loss,
+            reduction=self.reduction,
+            softcap=self.softcap,
+            temperature=self.temperature,
+            logits_mib=self.logits_mib,
+        )
 
 
 class CosineSimilarity(nn.CosineSimilarity):
