@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,24 @@ def test_logits_are_made_when_somebody_looks(autocast: bool) -> None:
         results.append((out["loss"].detach(), out["logits"].detach(), grads))
     tolerance = 0.02 if autocast else 1e-5
     torch.testing.assert_close(results[0], results[1], rtol=tolerance, atol=tolerance)
+
+
+def test_room_for_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = list[int]()
+
+    def loss(*given: Any, logits_mib: int, **named: Any) -> Tensor:
+        room.append(logits_mib)
+        made: Tensor = tn.linear_cross_entropy(*given, logits_mib=logits_mib, **named)
+        return made
+
+    monkeypatch.setattr("tenon.torch._patch.logits._loss", loss)
+    for given, want in (({}, 1024), ({"logits_mib": 7}, 7)):
+        model, batch = decoder()
+        tn.patch(model, **given)
+        pickle.loads(pickle.dumps(model))(**batch)
+        assert room.pop() == want
+    with pytest.raises(ValueError, match="logits_mib is 0, must be a number of MiB from 1 on"):
+        tn.patch(model, logits_mib=0)
 
 
 def test_logits_of_weights_that_are_gone() -> None:

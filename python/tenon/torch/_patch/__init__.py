@@ -30,25 +30,28 @@ Replacement.makers = {name: recipe.make for name, recipe in _EVERY.items()} | {
 }
 
 
-def patch(model: nn.Module, *, dropout: bool = False) -> Report:
+def patch(model: nn.Module, *, dropout: bool = False, logits_mib: int = 1024) -> Report:
     """Has the modules of a model compute with Tenon's operators, where these compute the same; says what it did.
 
     Each module is compared on a small random input: it is replaced only if values and gradients are equal, but for
     rounding. The model, its modules, parameters and state_dict stay the same objects; unpatch(model) restores
     everything. Call it before or after torch.compile, DistributedDataParallel, fully_shard or adapters. With dropout,
-    dropout is replaced as well: it keeps no mask, but draws other numbers than torch's.
+    dropout is replaced as well: it keeps no mask, but draws other numbers than torch's. While a language model is
+    trained, at most logits_mib MiB of its logits are in memory; what has no room is computed twice.
 
         report = tn.patch(model)
         print(report)
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"patch: model must be a torch.nn.Module, not {type(model).__name__}")
+    if not isinstance(logits_mib, int) or logits_mib < 1:
+        raise ValueError(f"patch: logits_mib is {logits_mib!r}, must be a number of MiB from 1 on")
     report = Report()
     with quiet(device_of(model)):
         functions.check_swaps()
         functions.rebound.cache_clear()
         recipes = (*_RECIPES, modules.DROPOUT) if dropout else _RECIPES
-        _Patching(report, recipes, functions.has_equal_halves(model)).run(model)
+        _Patching(report, recipes, functions.has_equal_halves(model), logits_mib).run(model)
     _forget_compiled(model)
     return report
 
@@ -63,8 +66,8 @@ def unpatch(model: nn.Module) -> None:
 class _Patching:
     """One call of patch. Modules of the same class, with the same settings and sizes, are compared once."""
 
-    def __init__(self, report: Report, recipes: tuple[Recipe, ...], rotary: bool) -> None:
-        self.report, self.recipes, self.rotary = report, recipes, rotary
+    def __init__(self, report: Report, recipes: tuple[Recipe, ...], rotary: bool, logits_mib: int) -> None:
+        self.report, self.recipes, self.rotary, self.logits_mib = report, recipes, rotary, logits_mib
         self.known: dict[Hashable, Match | Mismatch | None] = {}
 
     def run(self, model: nn.Module) -> None:
@@ -139,7 +142,7 @@ class _Patching:
             theirs, before, after = installed
             what = f"{getattr(theirs, '__name__', losses.ATTRIBUTE)} of {type(module).__name__}"
             self.report.replaced[Replaced(what, "cross_entropy", before, after)] += 1
-            if head := logits.install(module):
+            if head := logits.install(module, self.logits_mib):
                 self.report.replaced[Replaced(f"{head} of {type(module).__name__}", "linear_cross_entropy")] += 1
 
     def leave(self, module: nn.Module, reason: str) -> None:

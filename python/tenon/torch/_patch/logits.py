@@ -19,7 +19,6 @@ from tenon.torch._patch.linear import has_hooks
 from tenon.torch._public import functions
 from tenon.torch.optim._shared import is_sharded
 
-LOGITS_MIB = 1024  # of them are in memory at a time
 _ABOUT: tuple[Any, ...] = (
     Tensor.shape.__get__,  # type: ignore[attr-defined]
     Tensor.dtype.__get__,  # type: ignore[attr-defined]
@@ -40,18 +39,19 @@ class Logits(Tensor):
     weight: Tensor
     bias: Tensor | None
     kind: torch.dtype
+    mib: int  # of them that may be in memory at a time
     version: int  # of the weight
     whole: Tensor | None
 
     @staticmethod
-    def of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Logits:
+    def of(hidden: Tensor, weight: Tensor, bias: Tensor | None, mib: int) -> Logits:
         kind, device = hidden.dtype, hidden.device
         if torch.is_autocast_enabled(device.type):
             kind = torch.get_autocast_dtype(device.type)
         shape = (*hidden.shape[:-1], weight.shape[0])
         logits: Logits = Tensor._make_wrapper_subclass(Logits, shape, dtype=kind, device=device)
         logits.hidden, logits.weight, logits.bias, logits.kind = hidden, weight, bias, kind
-        logits.version, logits.whole = weight._version, None
+        logits.mib, logits.version, logits.whole = mib, weight._version, None
         return logits
 
     def made(self) -> Tensor:
@@ -93,17 +93,16 @@ class Logits(Tensor):
             self.bias,
             ignore_index=ignore_index,
             reduction=reduction,
-            logits_mib=LOGITS_MIB,
+            logits_mib=self.mib,
         )
         return made
 
 
 class Head(Replacement):
-    """The forward of a head: of a linear layer whose result goes into a loss."""
+    """The forward of a head: of a linear layer whose result goes into a loss. Its setting is how many MiB of logits may
+    be in memory."""
 
-    def __init__(
-        self, module: nn.Module, recipe: str = "head", settings: tuple[Any, ...] = (), weight: str | None = None
-    ):
+    def __init__(self, module: nn.Module, recipe: str, settings: tuple[Any, ...], weight: str | None = None) -> None:
         self.module, self.recipe, self.settings, self.weight = module, recipe, settings, weight
 
     def __call__(self, input: Tensor) -> Tensor:
@@ -119,14 +118,14 @@ class Head(Replacement):
             or (weight.dtype != input.dtype and not torch.is_autocast_enabled(input.device.type))
             or has_hooks(module)
         )
-        return F.linear(input, weight, bias) if whole else Logits.of(input, weight, bias)
+        return F.linear(input, weight, bias) if whole else Logits.of(input, weight, bias, *self.settings)
 
 
-def install(module: nn.Module) -> str | None:
+def install(module: nn.Module, mib: int) -> str | None:
     """Puts a Head into the head of a model whose loss takes Logits; the class of what it was put into."""
     find = getattr(module, "get_output_embeddings", None)
     head = find() if callable(find) else None
     if type(head) is not nn.Linear or "forward" in head.__dict__:
         return None
-    head.forward = Head(head)  # type: ignore[method-assign]
+    head.forward = Head(head, "head", (mib,))  # type: ignore[method-assign]
     return type(head).__name__
