@@ -90,3 +90,28 @@ def test_what_is_compiled_instead(bench: Callable[[str], Any]) -> None:
         peer.theirs(given)()
         peer.compiled(*other.values())
         torch.testing.assert_close(given, other, msg=name)
+
+
+def test_step_profile(bench: Callable[[str], Any]) -> None:
+    """Each memory counts once, where it is kept first, and that of parameters does not."""
+    profile = bench("step_profile")
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.linear(x)
+            return y.exp()
+
+    model = torch.nn.Sequential(Layer(), Layer()).to(here.DEVICE)
+    x = here.randn(4, 8)
+    rows = [(row["where"], row["what"], row["times"]) for row in profile.kept(model, lambda: model(x).square())]
+    # An input of the second layer is a result of the first one's exp; square keeps the second one's.
+    assert sorted(rows) == [("*", "float32[4, 8]", 2), ("*.linear", "float32[4, 8]", 1)]
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(x).sum().backward()
+    optimizer.step()
+    assert [row["where"] for row in profile.held(model, optimizer)] == ["parameters", "states of the optimizer"]
+    profile.show(profile.held(model, optimizer))
