@@ -42,7 +42,7 @@ using namespace tn;
 
 static struct { u32 x; } threadIdx, blockIdx, gridDim;
 
-enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 16, TN_STACK = 65536 };
+enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 32, TN_STACK = 65536 };
 static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
 static unsigned tn_block;              /* which runs, of the cluster */
 static ucontext_t tn_main;
@@ -99,16 +99,33 @@ static inline void __syncwarp() {
 }
 
 /* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
-template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, int = 32) {
+template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, unsigned width = 32) {
     unsigned long long *slots = tn_groups[tn_block].slots;
     memcpy(&slots[threadIdx.x], &a, sizeof a);
     __syncthreads();
-    memcpy(&a, &slots[threadIdx.x / 32 * 32 + lane % 32], sizeof a);
+    memcpy(&a, &slots[threadIdx.x / width * width + lane % width], sizeof a);
     __syncthreads();
     return a;
 }
 template <class T> static inline T __shfl_xor_sync(u32 mask, T a, unsigned lane, int = 32) {
     return __shfl_sync(mask, a, threadIdx.x % 32 ^ lane);
+}
+template <class T> static inline T __shfl_up_sync(u32 mask, T a, unsigned by, unsigned width = 32) {
+    const unsigned lane = threadIdx.x % width;
+    return __shfl_sync(mask, a, lane < by ? lane : lane - by, width);
+}
+
+static inline int __syncthreads_count(int yes) {
+    tn_group &g = tn_groups[tn_block];
+    int count = 0;
+    g.slots[threadIdx.x] = yes != 0;
+    __syncthreads();
+    for (unsigned i = 0; i < tn_threads; i++) count += !g.done[i] && g.slots[i];
+    __syncthreads();
+    return count;
+}
+static inline int __syncthreads_or(int yes) {
+    return __syncthreads_count(yes) > 0;
 }
 
 /* ---- clusters ---------------------------------------------------------------------------------------------------- */
@@ -320,7 +337,18 @@ static inline void hide(u32 &) {
 }
 static inline void hide(i64 &) {
 }
+static inline void let_next_begin() {
+}
 static inline void wait_for_last() {
+}
+static inline u64 load_relaxed(const u64 *p) {
+    return *(const volatile u64 *)p;
+}
+static inline void store_relaxed(u64 *p, u64 a) {
+    *(volatile u64 *)p = a;
+}
+static inline void rest() {
+    tn_yield();
 }
 
 /* ---- memory: misaligned vectors are what a GPU would stop at ----------------------------------------------------- */

@@ -177,6 +177,18 @@ TN_DEVICE void store_half_words(void *p, const half_words &a) {
     asm volatile("st.global.L1::no_allocate.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(a.w[0]), "r"(a.w[1]) : "memory");
 }
 
+/* Words that blocks tell each other by, past the nearest cache: whole, in any order with what is around them. */
+TN_DEVICE u64 load_relaxed(const u64 *p) {
+    u64 a;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(a) : "l"(p) : "memory");
+    return a;
+}
+TN_DEVICE void store_relaxed(u64 *p, u64 a) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(a) : "memory");
+}
+/* A moment, before one looks again whether there is something. */
+TN_DEVICE void rest() { __nanosleep(64); }
+
 /* ---- what the compiler knows ------------------------------------------------------------------------------------- */
 
 /* The compiler no longer knows what a is: what follows from it is computed where it is used, and not kept in registers

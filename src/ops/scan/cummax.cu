@@ -28,7 +28,7 @@ template <class K> struct extremes {
     typedef extreme<K> state;
     typedef K raw;
     typedef typename scan_acc<K>::type wide;
-    enum { EACH = TNI_SCAN_EACH, VECTOR = false };
+    enum { VECTORS = false, LANE = TNI_SCAN_LANE, STRIPES = 1, SIDE = 1 };
 
     static TN_MEMBER state none() {
         return state{0, -1};
@@ -43,13 +43,13 @@ template <class K> struct extremes {
     static TN_MEMBER state state_of(const tni_gpu_scan &, K x, i64 i) {
         return state{x, i};
     }
-    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, K, state, state upto) {
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, state, state upto) {
         if (p.to) ((K *)p.to)[at] = upto.bits;
         if (p.index) p.index[at] = upto.at;
     }
 };
 
-SCAN(cummax, u8, extremes<u8>)
-SCAN(cummax, u16, extremes<u16>)
-SCAN(cummax, u32, extremes<u32>)
-SCAN(cummax, u64, extremes<u64>)
+SCAN(cummax, u8, 2, 2, extremes<u8>)
+SCAN(cummax, u16, 2, 2, extremes<u16>)
+SCAN(cummax, u32, 2, 2, extremes<u32>)
+SCAN(cummax, u64, 2, 2, extremes<u64>)

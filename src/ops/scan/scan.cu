@@ -4,7 +4,12 @@
 template <class T, class Take> struct scan_take {
     typedef typename scan_acc<T>::type state;
     typedef T raw;
-    enum { EACH = TNI_SCAN_BYTES / (sizeof(T) == 1 ? 2 : (int)sizeof(T)), VECTOR = true };
+    enum {
+        VECTORS = true,
+        LANE = 16 / sizeof(T),
+        STRIPES = sizeof(T) < 4 ? sizeof(T) : 4,
+        SIDE = sizeof(T) == 8 ? 1 : 2
+    };
 
     static TN_MEMBER state none() {
         return Take::template none<state>();
@@ -23,7 +28,7 @@ template <class T, class Take> struct scan_take {
         narrow(a, t);
         return t;
     }
-    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, T, state before, state upto) {
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, state before, state upto) {
         ((T *)p.to)[at] = result(p.exclusive ? before : upto);
     }
 };
@@ -31,12 +36,15 @@ template <class T, class Take> struct scan_take {
 template <class T> using sum_up = scan_take<T, take_sum>;
 template <class T> using multiply = scan_take<T, take_product>;
 
-#define SCANS(T, type)            \
-    SCAN(cumsum, type, sum_up<T>) \
-    SCAN(cumprod, type, multiply<T>)
+#define SCANS(T, type)                  \
+    SCAN(cumsum, type, 4, 3, sum_up<T>) \
+    SCAN(cumprod, type, 4, 3, multiply<T>)
 
 TN_FOR_TYPES(SCANS)
 SCANS(u8, u8)
 SCANS(u16, u16)
 SCANS(u32, u32)
 SCANS(u64, u64)
+
+/* For the gradients, cummax and cummin, too. */
+TN_ROW_KERNEL(scan_clear, TNI_SCAN_THREADS, 8, tni_gpu_scan, (scan_clear_words(p)))

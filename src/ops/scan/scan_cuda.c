@@ -2,87 +2,93 @@
 #include "core/host/arith.h"
 #include "cuda/driver/cuda.h"
 #include "cummax.h"
-#include "scan.cuh"
 #include "scan.h"
+#include "scan_job.cuh"
 
-enum {
-    ROWS_PER_SM = 2,      /* fewer rows: parts of them have blocks of their own */
-    COLUMNS_PER_SM = 512, /* the same for columns, which have a thread each */
-};
-
-/* One scan: a launch along all parts, or three. */
+/* One scan: a launch, and where rows have several tiles one before it, which clears what these tell each other. */
 typedef struct pass {
-    tn_launch scan, offsets;
+    tn_launch scan, clear;
     tni_gpu_scan job;
-    bool is_cut;
-    size_t bytes; /* of sums */
+    int64_t side;  /* columns of a thread, where they can be read at once */
+    int64_t align; /* bytes, of which x and y are multiples where vectors can be read; 0: they cannot */
 } pass;
 
 /* Kernels of unit.cu whose names begin with `name`. */
 typedef struct scan_shape {
     const char *unit, *name, *type;
     int64_t outer, n, inner;
-    int64_t each, state; /* elements of a thread; bytes of what is put together */
+    int64_t lane, stripes, side; /* of the operator, as scan.cuh has them */
+    int64_t element, state;      /* bytes: of x, of what is put together */
 } scan_shape;
 
-static tn_status set_grid(const tn_call *call, tn_launch *l, int64_t grid) {
-    if (grid > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: so many rows are not possible at once", call->name);
-    l->block = TNI_SCAN_THREADS;
-    l->grid = (uint32_t)grid;
-    return TN_OK;
+static int log2_from(int64_t n) {
+    int log = 0;
+    while ((int64_t)1 << log < n) log++;
+    return log;
 }
 
-/* The smallest power of 2 times `least` that leaves no more parts than may be. */
-static int64_t part_of(int64_t n, int64_t least) {
-    while (ceil_div(n, least) > TNI_SCAN_PARTS_MOST) least *= 2;
-    return least;
-}
-
-static tn_status find_rows(const tn_call *call, const scan_shape *s, int sms, pass *p) {
+static void share_rows(const scan_shape *s, pass *p) {
     tni_gpu_scan *job = &p->job;
-    job->rows = s->outer;
-    job->lanes = 1;
-    while (job->lanes < TNI_SCAN_THREADS && job->lanes * s->each < s->n) job->lanes *= 2;
-    job->part = part_of(s->n, TNI_SCAN_THREADS * s->each * TNI_SCAN_STEPS);
-    job->parts = ceil_div(s->n, job->part);
-    p->is_cut = job->parts > 1 && job->rows < (int64_t)sms * ROWS_PER_SM;
-    TN_TRY(set_grid(call, &p->scan,
-                    p->is_cut ? job->rows * job->parts : ceil_div(job->rows, TNI_SCAN_THREADS / job->lanes)));
-    TN_TRY(set_grid(call, &p->offsets, ceil_div(job->rows, TNI_SCAN_THREADS / 32)));
-    return tni_cuda_find(call, &p->scan, s->unit, "%s_rows_%s", s->name, s->type);
+    const int64_t stripes = TNI_SCAN_WARPS * s->stripes;
+    job->log_lanes = log2_from(min(ceil_div(s->n, s->lane), 32));
+    const int64_t piece = s->lane << job->log_lanes;
+    job->log_pieces = log2_from(min(ceil_div(s->n, piece), stripes));
+    job->tile = piece << job->log_pieces;
+    job->warps = (int)max(((int64_t)1 << job->log_pieces) / s->stripes, 1);
+    job->blocks = ceil_div(s->outer, (stripes >> job->log_pieces) << (5 - job->log_lanes));
+    p->align = s->n % s->lane == 0 ? s->lane * s->element : 0;
 }
 
-static tn_status find_columns(const tn_call *call, const scan_shape *s, int sms, pass *p) {
+static int64_t blocks_of_columns(const tni_gpu_scan *job, int64_t side) {
+    return ceil_div(job->rows, TNI_SCAN_WARPS / job->warps * 32 * side);
+}
+
+static void share_columns(const scan_shape *s, pass *p) {
     tni_gpu_scan *job = &p->job;
-    job->rows = s->outer * s->inner;
-    job->part = part_of(s->n, TNI_SCAN_COLUMN);
-    job->parts = ceil_div(s->n, job->part);
-    p->is_cut = job->parts > 1 && job->rows < (int64_t)sms * COLUMNS_PER_SM;
-    TN_TRY(set_grid(call, &p->scan, ceil_div(job->rows * (p->is_cut ? job->parts : 1), TNI_SCAN_THREADS)));
-    TN_TRY(set_grid(call, &p->offsets, ceil_div(job->rows, TNI_SCAN_THREADS)));
-    return tni_cuda_find(call, &p->scan, s->unit, "%s_columns_%s", s->name, s->type);
+    job->warps = 1 << log2_from(min(ceil_div(s->n, TNI_SCAN_COLUMN), TNI_SCAN_WARPS));
+    job->tile = (int64_t)TNI_SCAN_COLUMN * job->warps;
+    job->blocks = blocks_of_columns(job, 1);
+    p->align = s->inner % s->side == 0 ? s->side * s->element : 0;
+}
+
+static tn_status find_clear(const tn_call *call, const scan_shape *s, pass *p) {
+    const int64_t tiles = p->job.tiles, group = s->inner == 1 ? TNI_SCAN_ROW_GROUP : TNI_SCAN_COLUMN_GROUP;
+    p->job.n_words = (tiles + 2 * (tiles / group)) * p->job.rows * (s->state / 4);
+    p->clear.block = TNI_SCAN_THREADS;
+    p->clear.grid = (uint32_t)min(ceil_div(p->job.n_words, TNI_SCAN_THREADS), TNI_SCAN_CLEARING);
+    p->scan.programmatic = tni_cuda_has(call, s->unit, 90);
+    return tni_cuda_find(call, &p->clear, "scan", "scan_clear");
 }
 
 static tn_status find(const tn_call *call, const scan_shape *s, pass *p) {
-    const tn_gpu *gpu;
-    TN_TRY(tn_cuda_gpu(call, &gpu));
+    tni_gpu_scan *job = &p->job;
     if (s->outer * s->n * s->inner == 0) return TN_OK;
-    p->job.n = s->n;
-    p->job.inner = s->inner;
-    TN_TRY(s->inner == 1 ? find_rows(call, s, gpu->sms, p) : find_columns(call, s, gpu->sms, p));
-    if (!p->is_cut) return TN_OK;
-    p->bytes = (size_t)(p->job.rows * p->job.parts * s->state);
-    return tni_cuda_find(call, &p->offsets, s->unit, "%s_offsets_%s", s->name, s->type);
+    job->rows = s->outer * s->inner;
+    job->n = s->n;
+    job->inner = s->inner;
+    p->side = s->side;
+    if (s->inner == 1)
+        share_rows(s, p);
+    else
+        share_columns(s, p);
+    job->tiles = ceil_div(s->n, job->tile);
+    if (job->blocks * job->tiles > INT32_MAX)
+        return tn_fail(TN_UNSUPPORTED, "%s: so many rows are not possible at once", call->name);
+    p->scan.block = TNI_SCAN_THREADS;
+    if (job->tiles > 1) TN_TRY(find_clear(call, s, p));
+    return tni_cuda_find(call, &p->scan, s->unit, s->inner == 1 ? "%s_rows_%s" : "%s_columns_%s", s->name, s->type);
+}
+
+static size_t words_bytes(const pass *p) {
+    return (size_t)p->job.n_words * sizeof(uint64_t);
 }
 
 static tn_status launch(const tn_call *call, const pass *p, tni_gpu_scan *job) {
-    job->mode = TNI_SCAN_WHOLE;
-    if (!p->is_cut) return tn_cuda_launch(call, &p->scan, (void *[]){job});
-    job->mode = TNI_SCAN_TOTALS;
-    TN_TRY(tn_cuda_launch(call, &p->scan, (void *[]){job}));
-    TN_TRY(tn_cuda_launch(call, &p->offsets, (void *[]){job}));
-    job->mode = TNI_SCAN_PARTS;
-    return tn_cuda_launch(call, &p->scan, (void *[]){job});
+    tn_launch scan = p->scan;
+    if (job->aligned && job->inner > 1) job->blocks = blocks_of_columns(job, p->side);
+    scan.grid = (uint32_t)(job->blocks * job->tiles);
+    TN_TRY(tn_cuda_launch(call, &p->clear, (void *[]){job}));
+    return tn_cuda_launch(call, &scan, (void *[]){job});
 }
 
 /* The name of an integer type of this size, without a sign. */
@@ -102,12 +108,14 @@ static tn_status fill_scan(const tn_call *call, void *state) {
                               .outer = s.outer,
                               .n = s.n,
                               .inner = s.inner,
-                              .each = TNI_SCAN_BYTES / max(size, 2),
+                              .lane = 16 / size,
+                              .stripes = min(size, 4),
+                              .side = size == 8 ? 1 : 2,
+                              .element = size,
                               .state = max(size, 4)};
     pass *p = state;
     p->job.exclusive = s.exclusive;
     p->job.reverse = s.reverse;
-    p->job.aligned = s.n * size % 16 == 0;
     return find(call, &shape, p);
 }
 
@@ -115,13 +123,8 @@ tn_status tni_scan_cuda_prepare(const tn_call *call, void **state) {
     return tni_cuda_prepare(call, sizeof(pass), fill_scan, state);
 }
 
-static size_t pass_bytes(const tn_call *call) {
-    const pass *p = call->state;
-    return p->bytes;
-}
-
 size_t tni_scan_cuda_workspace(const tn_call *call) {
-    return pass_bytes(call);
+    return words_bytes(call->state);
 }
 
 tn_status tni_scan_cuda_run(const tn_call *call, void *state) {
@@ -130,8 +133,8 @@ tn_status tni_scan_cuda_run(const tn_call *call, void *state) {
     tni_gpu_scan job = p->job;
     job.x = s.x->data;
     job.to = s.y->data;
-    job.sums = call->workspace;
-    job.aligned = job.aligned && (uintptr_t)job.x % 16 == 0 && (uintptr_t)job.to % 16 == 0;
+    job.words = call->workspace;
+    job.aligned = p->align && ((uintptr_t)job.x | (uintptr_t)job.to) % (uintptr_t)p->align == 0;
     return launch(call, p, &job);
 }
 
@@ -157,7 +160,10 @@ static tn_status fill_cummax(const tn_call *call, void *state) {
                               .outer = e.outer,
                               .n = e.n,
                               .inner = e.inner,
-                              .each = TNI_SCAN_EACH,
+                              .lane = TNI_SCAN_LANE,
+                              .stripes = 1,
+                              .side = 1,
+                              .element = (int64_t)tn_type_size(e.x->type),
                               .state = 16};
     pass *p = state;
     p->job.rule = rule_of(e.x->type);
@@ -170,7 +176,7 @@ tn_status tni_cummax_cuda_prepare(const tn_call *call, void **state) {
 }
 
 size_t tni_cummax_cuda_workspace(const tn_call *call) {
-    return pass_bytes(call);
+    return words_bytes(call->state);
 }
 
 tn_status tni_cummax_cuda_run(const tn_call *call, void *state) {
@@ -180,7 +186,7 @@ tn_status tni_cummax_cuda_run(const tn_call *call, void *state) {
     job.x = e.x->data;
     job.to = data_of(e.values);
     job.index = data_of(e.index);
-    job.sums = call->workspace;
+    job.words = call->workspace;
     return launch(call, p, &job);
 }
 
@@ -199,7 +205,10 @@ static tn_status find_grad(const tn_call *call, const tni_scan_grad *g, const ch
                               .outer = g->outer,
                               .n = g->n,
                               .inner = g->inner,
-                              .each = TNI_SCAN_EACH,
+                              .lane = TNI_SCAN_LANE,
+                              .stripes = 1,
+                              .side = 1,
+                              .element = (int64_t)tn_type_size(type),
                               .state = type == TN_F64 ? 16 : 8};
     p->job.exclusive = g->exclusive;
     p->job.reverse = reverse;
@@ -216,7 +225,7 @@ static tni_gpu_scan job_of(const tn_call *call, const tni_scan_grad *g, const pa
     job.gx = data_of(g->gx);
     job.gy = data_of(g->gy);
     job.gdy = data_of(g->gdy);
-    job.sums = call->workspace;
+    job.words = call->workspace;
     return job;
 }
 
@@ -242,18 +251,18 @@ tn_status tni_cumprod_grad_grad_cuda_prepare(const tn_call *call, void **state) 
     return tni_cuda_prepare(call, sizeof(grads), fill_second, state);
 }
 
-/* The sums of parts, which both passes have in turn, then s. */
-static size_t sums_bytes(const grads *s) {
-    return (size_t)round_up(max((int64_t)s->behind.bytes, (int64_t)s->forth.bytes), 64);
+/* What tiles tell each other, in both passes in turn, then s. */
+static size_t both_bytes(const grads *s) {
+    return (size_t)round_up(max((int64_t)words_bytes(&s->behind), (int64_t)words_bytes(&s->forth)), 64);
 }
 
 size_t tni_cumprod_grad_cuda_workspace(const tn_call *call) {
-    return sums_bytes(call->state);
+    return both_bytes(call->state);
 }
 
 size_t tni_cumprod_grad_grad_cuda_workspace(const tn_call *call) {
     const grads *s = call->state;
-    return sums_bytes(s) + s->s;
+    return both_bytes(s) + s->s;
 }
 
 tn_status tni_cumprod_grad_cuda_run(const tn_call *call, void *state) {
@@ -267,7 +276,7 @@ tn_status tni_cumprod_grad_grad_cuda_run(const tn_call *call, void *state) {
     const tni_scan_grad g = tni_scan_grad_grad_of(call);
     const grads *s = state;
     tni_gpu_scan behind = job_of(call, &g, &s->behind), forth = job_of(call, &g, &s->forth);
-    behind.s = forth.s = (char *)call->workspace + sums_bytes(s);
+    behind.s = forth.s = (char *)call->workspace + both_bytes(s);
     TN_TRY(launch(call, &s->behind, &behind));
     return launch(call, &s->forth, &forth);
 }

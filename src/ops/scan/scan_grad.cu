@@ -15,7 +15,7 @@ template <class A> TN_DEVICE affine<A> from_lane(affine<A> a, int lane, int widt
 template <class T> struct recurrence {
     typedef affine<acc<T>> state;
     typedef affine<acc<T>> raw;
-    enum { EACH = TNI_SCAN_EACH, VECTOR = false };
+    enum { VECTORS = false, LANE = TNI_SCAN_LANE, STRIPES = 1, SIDE = 1 };
 
     static TN_MEMBER state none() {
         return state{1, 0};
@@ -63,7 +63,7 @@ template <class T> struct from_behind : recurrence<T> {
 template <class T> struct first_gradient : from_behind<T> {
     typedef affine<acc<T>> state;
 
-    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state, state, state upto) {
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state, state upto) {
         put<T>(p.to, at, product_before<T>(p, at, next_of_product(p), i == p.n - 1) * upto.add);
     }
 };
@@ -72,7 +72,7 @@ template <class T> struct first_gradient : from_behind<T> {
 template <class T> struct second_gradient_behind : from_behind<T> {
     typedef affine<acc<T>> state;
 
-    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state, state, state upto) {
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state, state upto) {
         const acc<T> gy = number_at<T>(p.ddx, at) * upto.add;
         ((acc<T> *)p.s)[at] = upto.add;
         if (p.exclusive) {
@@ -93,15 +93,15 @@ template <class T> struct second_gradient : recurrence<T> {
         const acc<T> arrives = number_at<T>(p.ddx, at) * product_before<T>(p, at, next, i == 0);
         return state{number_at<T>(p.x, at), arrives};
     }
-    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state, state before, state upto) {
+    static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64 i, state before, state upto) {
         put<T>(p.gx, at, i > 0 ? before.add * ((const acc<T> *)p.s)[at] : (acc<T>)0);
         put<T>(p.gdy, at, p.exclusive ? before.add : upto.add);
     }
 };
 
-#define GRADIENTS(T, type)                                     \
-    SCAN(cumprod_grad, type, first_gradient<T>)                \
-    SCAN(cumprod_grad_behind, type, second_gradient_behind<T>) \
-    SCAN(cumprod_grad_grad, type, second_gradient<T>)
+#define GRADIENTS(T, type)                                           \
+    SCAN(cumprod_grad, type, 2, 2, first_gradient<T>)                \
+    SCAN(cumprod_grad_behind, type, 2, 2, second_gradient_behind<T>) \
+    SCAN(cumprod_grad_grad, type, 2, 2, second_gradient<T>)
 
 TN_FOR_TYPES(GRADIENTS)

@@ -1,0 +1,174 @@
+/* Operators with their GPU's kernels, on the CPU, thread by thread (emulate.h). An operator gets a twin, in no table,
+ * whose kernels are "cuda" and the reference; `tenon check` compares the two. The host's half is the library's own,
+ * except for what finds and launches kernels. A machine without a C++ compiler leaves it out, and says so. */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/check/check.h"
+#include "core/run/plan.h"
+#include "core/table/table.h"
+#include "cuda/driver/cuda.h"
+#include "tests/test.h"
+
+typedef void (*kernel)(const void *);
+typedef void (*emulate)(kernel run, const void *arguments, unsigned grid, unsigned block, unsigned cluster);
+
+/* ---- units, each built once -------------------------------------------------------------------------------------- */
+
+static char folder[64] = "/tmp/tenon-emulated-XXXXXX";
+
+static struct unit {
+    const char *name, *path;
+    void *library;
+    emulate start;
+} units[] = {
+    {"scan", "ops/scan/scan.cu", NULL, NULL},
+    {"scan_grad", "ops/scan/scan_grad.cu", NULL, NULL},
+    {"cummax", "ops/scan/cummax.cu", NULL, NULL},
+};
+
+static bool build(struct unit *u) {
+    char path[128], command[1024];
+    snprintf(path, sizeof path, "%s/%s.so", folder, u->name);
+    snprintf(command, sizeof command,
+             "c++ -O1 -std=c++17 -ffp-contract=off -shared -fPIC -w -I " SOURCES
+             " -x c++ -D__CUDACC__ -include " EMULATE_H " " SOURCES "/%s -o %s",
+             u->path, path);
+    u->library = system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    unlink(path);
+    void *start = u->library ? dlsym(u->library, "tn_emulate") : NULL;
+    memcpy(&u->start, &start, sizeof start);
+    return start != NULL;
+}
+
+static struct unit *unit_named(const char *name) {
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(units[i].name, name) == 0) return &units[i];
+    }
+    return NULL;
+}
+
+/* ---- the linker puts these in the place of the driver's ---------------------------------------------------------- */
+
+static bool interleaved; /* up to 32 blocks of a launch take turns: they wait for each other */
+static int64_t n_launches, n_interleaved;
+
+tn_status __wrap_tni_cuda_find(const tn_call *call, tn_launch *l, const char *unit, const char *name, ...);
+tn_status __wrap_tni_cuda_find(const tn_call *call, tn_launch *l, const char *unit, const char *name, ...) {
+    const struct unit *u = unit_named(unit);
+    va_list list;
+    va_start(list, name);
+    vsnprintf(l->name, sizeof l->name, name, list);
+    va_end(list);
+    void *found = u ? dlsym(u->library, l->name) : NULL;
+    if (!found) return tn_fail(TN_NOT_FOUND, "%s: no kernel %s in %s.cu", call->name, l->name, unit);
+    l->kernel = found;
+    return TN_OK;
+}
+
+bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch);
+bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch) {
+    (void)call, (void)unit, (void)arch;
+    return true;
+}
+
+tn_status __wrap_tn_cuda_launch(const tn_call *call, const tn_launch *l, void **arguments);
+tn_status __wrap_tn_cuda_launch(const tn_call *call, const tn_launch *l, void **arguments) {
+    (void)call;
+    kernel run;
+    memcpy(&run, &l->kernel, sizeof run);
+    unsigned together = 1;
+    for (unsigned k = 2; interleaved && k <= 32; k++) {
+        if (l->grid % k == 0) together = k;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        void *mine = units[i].library ? dlsym(units[i].library, l->name) : NULL;
+        if (mine != (void *)l->kernel) continue;
+        units[i].start(run, arguments[0], l->grid, l->block, together);
+        n_launches++;
+        n_interleaved += together > 1;
+    }
+    return TN_OK;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+enum { MOST_SAMPLES = 64 };
+
+/* Longer ones than an operator's own, so that a row has many tiles, and groups of tiles. */
+static const tn_sample long_rows[] = {
+    {"s=[2, 9000]"},
+    {"s=[73000] reverse=true T=f64"},
+    {"s=[4096, 3] axis=0 T=f32"},
+    {"s=[600, 70] axis=0 exclusive=true"},
+    {"s=[2, 300, 2] axis=1 reverse=true"},
+    {0},
+};
+
+static const struct {
+    const char *op;
+    const tn_sample *more;
+} operators[] = {
+    {"cumsum", long_rows}, {"cumprod", long_rows}, {"cumprod_grad", long_rows}, {"cumprod_grad_grad", long_rows},
+    {"cummax", NULL},      {"cummin", NULL},
+};
+
+static const tn_kernel *kernel_of(const tn_op *row, const char *name) {
+    const tn_kernel *k = row->kernels;
+    while (k->name && strcmp(k->name, name) != 0) k++;
+    return k;
+}
+
+static void is_right(const char *name, const tn_sample *samples, const char *rows) {
+    const tn_op *row = tn_find(name)->row;
+    tn_kernel kernels[] = {*kernel_of(row, "cuda"), *kernel_of(row, "ref"), {0}};
+    tn_op twin = *row;
+    tn_function *op;
+    kernels[0].device = TN_CPU;
+    twin.kernels = kernels;
+    if (samples) twin.samples = samples;
+    const tn_status status = tni_operator_make(&twin, &op);
+    CHECK_ROW(status == TN_OK, "%s", tn_last_error());
+    if (status != TN_OK) return;
+    checker *c = checker_new((check_options){.quick = true,
+                                             .in_process = true,
+                                             .kernel = "cuda",
+                                             .rows = rows,
+                                             .cases = 1,
+                                             .limit = 600,
+                                             .seed = 1,
+                                             .sample = -1,
+                                             .again = "build/test_emulated"});
+    CHECK(c);
+    if (!c) return;
+    const tn_function *checked = op;
+    check_operators(c, &checked, 1, NULL);
+    CHECK_ROW(c->failed == 0 && c->passed > 0 && c->status == 0, "%s: %lld passed, %lld failed", name,
+              (long long)c->passed, (long long)c->failed);
+    checker_free(c);
+    tni_plans_free(op);
+    tni_operator_free(op);
+}
+
+int main(void) {
+    if (system("c++ --version > /dev/null 2>&1") != 0) {
+        printf("there is no C++ compiler: nothing was run\n");
+        return 0;
+    }
+    CHECK(mkdtemp(folder) != NULL);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) CHECK_ROW(build(&units[i]), "%s", units[i].path);
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        is_right(operators[i].op, NULL, "values,outputs,special,misaligned,empty");
+        if (!operators[i].more) continue;
+        is_right(operators[i].op, operators[i].more, "values,repeat");
+        interleaved = true;
+        is_right(operators[i].op, operators[i].more, "values");
+        interleaved = false;
+    }
+    CHECK(n_interleaved > 0);
+    printf("%lld launches\n", (long long)n_launches);
+    rmdir(folder);
+    return test_end();
+}
