@@ -128,6 +128,15 @@ static inline int __syncthreads_or(int yes) {
     return __syncthreads_count(yes) > 0;
 }
 
+static inline bool __all_sync(u32, bool a) {
+    unsigned long long *slots = tn_groups[tn_block].slots, all = 1;
+    slots[threadIdx.x] = a;
+    __syncthreads();
+    for (unsigned i = 0; i < 32; i++) all &= slots[threadIdx.x / 32 * 32 + i];
+    __syncthreads();
+    return all;
+}
+
 /* ---- clusters ---------------------------------------------------------------------------------------------------- */
 
 static thread_local char tn_touched;

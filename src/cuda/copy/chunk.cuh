@@ -42,23 +42,6 @@ typedef struct tni_chunks {
 
 #ifdef __CUDACC__
 
-/* The 16 bytes that begin at byte `shift` < 16 of the 32 of a and b. */
-TN_DEVICE words shift_words(const words &a, const words &b, u32 shift) {
-    u32 t[6], u[5];
-    words r;
-    const bool two = shift & 8, one = shift & 4;
-#pragma unroll
-    for (int i = 0; i < 6; i++) {
-        const u32 near = i < 4 ? a.w[i & 3] : b.w[i & 3], far = i < 2 ? a.w[(i + 2) & 3] : b.w[(i - 2) & 3];
-        t[i] = two ? far : near;
-    }
-#pragma unroll
-    for (int i = 0; i < 5; i++) u[i] = one ? t[i + 1] : t[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++) r.w[i] = __funnelshift_r(u[i], u[i + 1], (shift & 3) * 8);
-    return r;
-}
-
 /* Which elements of a row a chunk has. */
 template <class U> struct chunk {
     static constexpr int V = 16 / (int)sizeof(U);

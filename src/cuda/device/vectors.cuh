@@ -79,6 +79,30 @@ template <int N> TN_DEVICE int some_left(int i, int past) {
     return (int)((i < 0 ? all << -i & all : all) & (more <= 0 ? 0 : more >= N ? all : (1u << more) - 1));
 }
 
+/* How many of `most` elements from `from` on there are. */
+template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) {
+    if (MODE == 2) return from < past ? most : 0;
+    const I n = past - from;
+    return n <= 0 ? 0 : n < most ? (int)n : most;
+}
+
+/* The 16 bytes that begin at byte `shift` < 16 of the 32 of a and b. */
+TN_DEVICE words shift_words(const words &a, const words &b, u32 shift) {
+    u32 t[6], u[5];
+    words r;
+    const bool two = shift & 8, one = shift & 4;
+#pragma unroll
+    for (int i = 0; i < 6; i++) {
+        const u32 near = i < 4 ? a.w[i & 3] : b.w[i & 3], far = i < 2 ? a.w[(i + 2) & 3] : b.w[(i - 2) & 3];
+        t[i] = two ? far : near;
+    }
+#pragma unroll
+    for (int i = 0; i < 5; i++) u[i] = one ? t[i + 1] : t[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) r.w[i] = (u32)(((u64)u[i + 1] << 32 | u[i]) >> ((shift & 3) * 8));
+    return r;
+}
+
 /* ---- loads: the first n of N elements; the others are 0 ---------------------------------------------------------- */
 
 /* `step` elements apart. */
@@ -208,26 +232,77 @@ template <class T> TN_DEVICE T choose(bool first, const T &a, const T &b) {
     return x.t;
 }
 
+/* Vectors of 16 bytes, STEP elements apart, from p on, wherever that is: each is put together from the two pieces of 16
+ * aligned bytes that it lies in, all of which are under way before the first is needed. Vector u begins `i` + u STEP
+ * elements behind the row's first one, and the row has n. Where a piece is not all in the row, vectors are made of
+ * anything. */
+template <int STEP, class T, int N, int U, class I>
+TN_DEVICE void load_pieces(vec<T, N> (&v)[U], const T *p, I i, I n) {
+    constexpr int PIECE = 16 / (int)sizeof(T);
+    const u32 lead = shift_of<PIECE>(p);
+    const words *const from = (const words *)(p - lead);
+    words low[U], high[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        const I first = i + u * STEP - (int)lead, end = n - PIECE;
+        low[u] = load_words_if(from + u * STEP / PIECE, first >= 0 && first <= end);
+        high[u] = load_words_if(from + u * STEP / PIECE + 1, lead && first + PIECE <= end);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        union {
+            words w;
+            vec<T, N> a;
+        } r;
+        r.w = shift_words(low[u], high[u], lead * (u32)sizeof(T));
+        v[u] = r.a;
+    }
+}
+
 /* A row that begins anywhere: thread x of ACROSS has its vectors x, x + ACROSS …; vector w has the elements from
  * N w - shift on, as far as they are among the row's n, and zeros. ALIKE: memory lies as `shift` says, and vectors are
- * whole ones of it. All loads are under way before the first is waited for: those of the row's first and last elements,
- * which need not fill a vector, come behind the others. */
+ * whole ones of it. `before`: of so many elements before these it is known that they are in memory. All loads are under
+ * way before the first is waited for: those of the first and last elements, which need not fill a vector or the pieces
+ * that it lies in, come behind the others. */
 template <u32 ACROSS, bool ALIKE, class T, int N, int U>
-TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u32 x) {
+TN_DEVICE void load_shifted(vec<T, N> (&v)[U], const T *row, int n, u32 shift, u32 x, int before = 0) {
     constexpr int STEP = N * (int)ACROSS;
+    constexpr bool PIECES = !ALIKE && sizeof(T) * N == 16;
     const int begin = (int)(N * x) - (int)shift, whole = n - N;
     const u32 places = whole < 0 ? 0 : (u32)whole + 1; /* of vectors that are all there */
     const T *const p = row + begin;
+    const int lead = PIECES ? (int)shift_of<N>(p) : 0, reach = lead ? 2 * N - lead : N;
+    if constexpr (PIECES) {
+        load_pieces<STEP>(v, p, begin + before, n + before);
+    } else {
 #pragma unroll
-    for (int u = 0; u < U; u++) v[u] = load_all<T, N, ALIKE>(p + u * STEP, (u32)(begin + u * STEP) < places);
+        for (int u = 0; u < U; u++) v[u] = load_all<T, N, ALIKE>(p + u * STEP, (u32)(begin + u * STEP) < places);
+    }
     if (n <= 0) return;
-    if (begin < 0) v[0] = load_some<T, N>(p, some_left<N>(begin, n));
-    const u32 last = ((u32)n - 1 + shift) / N; /* vector */
-    const int i = (int)(last * N) - (int)shift;
-    if (last % ACROSS == x && i > whole) {
+    const int last = ((int)((u32)n - 1 + shift) / N); /* vector */
+#pragma unroll 1
+    for (int k = 0; k < (PIECES ? 4 : 2); k++) { /* the first one and the last, then those beside them */
+        const int w = k % 2 ? last - k / 2 : k / 2, i = w * N - (int)shift;
+        const bool there = i >= 0 && i + before >= lead && i + reach <= n;
+        if (w < 0 || w > last || (u32)w % ACROSS != x || there) continue;
         const vec<T, N> r = load_some<T, N>(row + i, some_left<N>(i, n));
 #pragma unroll
-        for (int u = 0; u < U; u++) v[u] = choose((u32)u == last / ACROSS, r, v[u]);
+        for (int u = 0; u < U; u++) v[u] = choose((u32)u == (u32)w / ACROSS, r, v[u]);
+    }
+}
+
+/* A row's vectors from its first element on. MODE 0: wherever it begins, as above. */
+template <u32 ACROSS, int MODE, class T, int N, int U, class I>
+TN_DEVICE void load_row(vec<T, N> (&v)[U], const T *row, I n, u32 x, int before = 0) {
+    constexpr int MOST = 1 << 28; /* more than one round has */
+    if constexpr (MODE == 0 && N > 1) {
+        load_shifted<ACROSS, false>(v, row, n < MOST ? (int)n : MOST, 0, x, before);
+    } else {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            const int i = (int)((u * ACROSS + x) * N);
+            v[u] = load_vector<T, N, MODE>(row + i, count_left<MODE>((I)i, n, N));
+        }
     }
 }
 
@@ -291,6 +366,39 @@ template <class T, int N, int MODE, class A> TN_DEVICE void store_vector(T *p, c
     }
 }
 
+/* The first n of a vector, beside those of the lanes that have the row's vectors before and behind it, wherever they
+ * begin: a lane writes the 16 aligned bytes that end in its vector, with what the lane before has of them. Where there
+ * is no such lane, elements are written one by one. All lanes of a warp take part. */
+template <u32 ACROSS, class T, int N> TN_DEVICE void store_pieces(T *p, const vec<T, N> &v, int n) {
+    union pieces {
+        vec<T, N> a;
+        words w;
+        TN_MEMBER pieces(const vec<T, N> &of) : a(of) {}
+    } own(v);
+    words before;
+    const u32 lane = threadIdx.x % 32, x = threadIdx.x % ACROSS, lead = shift_of<N>(p);
+    const int head = N - (int)lead;
+#pragma unroll
+    for (int k = 0; k < 4; k++) before.w[k] = __shfl_sync(0xffffffffu, own.w.w[k], (lane - 1) % 32);
+    const u32 whole = n >= head && (lead == 0 || (lane > 0 && x > 0));
+    const u32 next = __shfl_sync(0xffffffffu, whole, (lane + 1) % 32) && lane < 31 && x + 1 < ACROSS;
+    if (whole) store_words(p - lead, lead ? shift_words(before, own.w, (u32)head * sizeof(T)) : own.w);
+    if (n <= (whole ? head : 0) || (whole && next)) return;
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (j < n && !(j < head ? whole : next)) p[j] = v.v[j];
+    }
+}
+
+/* Of a row that ACROSS threads have, as load_row. */
+template <u32 ACROSS, class T, int N, int MODE, class A> TN_DEVICE void store_row(T *p, const A (&y)[N], int n) {
+    if constexpr (MODE == 0 && N > 1 && sizeof(T) * N == 16) {
+        store_pieces<ACROSS>(p, narrow_vector<T, N>(y), n);
+    } else {
+        store_vector<T, N, MODE>(p, y, n);
+    }
+}
+
 /* MODE 3 and 4: those that `there` has a bit for. ALIKE: as above. */
 template <class T, int N, bool ALIKE, class A> TN_DEVICE void store_shifted(T *p, const A (&y)[N], int there) {
     if (ALIKE && there == (1 << N) - 1) return store_vector<T, N, 2>(p, y, N);
@@ -303,12 +411,6 @@ template <class T, int N, bool ALIKE, class A> TN_DEVICE void store_shifted(T *p
 
 /* Is element j one of the n that are there? */
 template <int MODE> TN_DEVICE bool is_in(int j, int n) { return MODE == 2 || (MODE > 2 ? n >> j & 1 : j < n); }
-/* How many of `most` elements from `from` on there are. */
-template <int MODE, class I> TN_DEVICE int count_left(I from, I past, int most) {
-    if (MODE == 2) return from < past ? most : 0;
-    const I n = past - from;
-    return n <= 0 ? 0 : n < most ? (int)n : most;
-}
 /* As n of load_places: of N elements from `from` > -N on, which are below `past`. */
 template <int MODE, int N> TN_DEVICE int places_left(i64 from, i64 past) {
     if (MODE <= 2) return count_left<MODE>(from, past, N);

@@ -26,7 +26,7 @@ static void print_fetch(const tni_gpu_part *part) {
                 part->text,
                 "            v%1$d[u] = load_all<%2$s, VL, %3$s>(m%1$d + o%1$d + c, i >= 0 && i + VL <= left);\n",
                 (int)part->p->memory_of[i], tni_emit_memory(tni_gpu_type_of(part, i)),
-                part->p->fixed[i] ? "false" : "MODE == 3");
+                part->p->fixed[i] ? "false" : tni_gpu_alike(part, part->p->memory_of[i]));
         } else {
             tni_gpu_take(part, i, "o", "n");
         }

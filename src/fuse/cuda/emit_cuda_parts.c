@@ -259,6 +259,10 @@ void tni_gpu_fold(const tni_gpu_part *part) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+const char *tni_gpu_alike(const tni_gpu_part *part, int32_t memory) {
+    return memory == part->reference && !part->n_sums ? "true" : "MODE == 3";
+}
+
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count) {
     int32_t i = part->p->memory_of[node];
     const char *type = tni_emit_memory(part->p->pass->memory[i].type);
@@ -340,10 +344,13 @@ void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage)
         if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
         int i = (int)p->todo_memory[t];
         const char *type = tni_emit_memory(p->pass->memory[i].type);
-        if (step_of(part, i) == 1) {
+        if (step_of(part, i) == 1 && part->odd) {
+            tni_text_add(part->text, "%sstore_shifted<%s, VL, %s>(m%d + o%d + c, y%d, n);\n", margin, type,
+                         tni_gpu_alike(part, i), i, i, (int)t);
+        } else if (step_of(part, i) == 1) {
             tni_text_add(part->text,
-                         part->odd ? "%sstore_shifted<%s, VL, MODE == 3>(m%d + o%d + c, y%d, n);\n"
-                                   : "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n",
+                         part->reduces ? "%sstore_row<across, %s, VL, MODE>(m%d + o%d + c, y%d, n);\n"
+                                       : "%sstore_vector<%s, VL, MODE>(m%d + o%d + c, y%d, n);\n",
                          margin, type, i, i, (int)t);
         } else {
             tni_text_add(part->text, "%sstore_apart<%s, VL>(m%d + o%d + c * s[%d], s[%d], y%d, n);\n", margin, type, i,
@@ -466,7 +473,8 @@ void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t s
  * streamed may be longer than an int counts. Of rows that begin anywhere all vectors but the first and the last are
  * whole: what is done with one is there twice, and once without questions. The last one may be a thread's last or,
  * where one begins before the row, the one before. A vector of two elements is asked about with those of all threads at
- * once: the question would cost as much as the vector. */
+ * once: the question would cost as much as the vector. Vectors that are put together are asked about by warps, whose
+ * lanes store together. */
 static void print_column(const tni_gpu_part *part) {
     tni_text_add(part->text,
                  "            const int i = (int)((u * across + x) * VL)%s;\n            const i64 c = %si;\n",
@@ -489,21 +497,28 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
         return;
     }
     print_column(part);
-    if (part->odd) {
-        tni_text_add(part->text, "            auto some = [&](const int n) {\n            (void)n;\n");
-    } else {
-        tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
-    }
+    if (!part->odd) tni_text_add(part->text, "            const int n = count_left<MODE>(i, %s, VL);\n", past);
 }
-void tni_gpu_place_end(const tni_gpu_part *part, const char *past) {
-    if (part->odd)
-        tni_text_add(part->text,
-                     part->vector > 2
-                         ? "            };\n            if (i >= 0 && i + VL <= %1$s) some((1 << VL) - 1);\n"
-                           "            else if (%2$si < %1$s) some(some_left<VL>(i, %1$s));\n"
-                         : "            };\n            if (u > 0 && (int)((u + 1) * across * VL) <= %1$s) "
-                           "some((1 << VL) - 1);\n            else some(some_left<VL>(i, %1$s));\n",
-                     past, part->cluster > 1 ? "" : "(u == 0 || u >= U - 2) && ");
+
+/* Is what is done with a vector there twice? */
+static bool is_twice(const tni_gpu_part *part) {
+    return part->odd || part->vector > 1;
+}
+void tni_gpu_some(const tni_gpu_part *part, const char *past) {
+    tni_gpu_place(part, past);
+    if (is_twice(part)) tni_text_add(part->text, "            auto some = [&](const int n) {\n            (void)n;\n");
+}
+void tni_gpu_some_end(const tni_gpu_part *part, const char *past) {
+    if (!is_twice(part)) return;
+    tni_text_add(part->text,
+                 !part->odd
+                     ? "            };\n            if (MODE == 0 && __all_sync(0xffffffffu, n == VL)) some(VL);\n"
+                       "            else some(n);\n"
+                 : part->vector > 2 ? "            };\n            if (i >= 0 && i + VL <= %1$s) some((1 << VL) - 1);\n"
+                                      "            else if (%2$si < %1$s) some(some_left<VL>(i, %1$s));\n"
+                                    : "            };\n            if (u > 0 && (int)((u + 1) * across * VL) <= %1$s) "
+                                      "some((1 << VL) - 1);\n            else some(some_left<VL>(i, %1$s));\n",
+                 past, part->cluster > 1 ? "" : "(u == 0 || u >= U - 2) && ");
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

@@ -58,22 +58,21 @@ void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced) {
                      synced ? "if (across <= 32) " : "");
 }
 
-/* A vector of an element's leaf: from the ring, or from its memory. */
-void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count) {
+/* A vector of an element's leaf, from the ring. */
+void tni_gpu_ring_take(const tni_gpu_part *part, int32_t node, const char *count) {
     const tni_planner *p = part->p;
     const int m = (int)p->memory_of[node];
-    if (part->ring && !p->fixed[node]) {
-        const char *type = tni_emit_memory(tni_gpu_type_of(part, node));
-        tni_text_add(
-            part->text,
-            "            if constexpr (RING) v%d[u] = load_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * "
-            "pitch + (u32)(c%s)) * %d, "
-            "%s);\n            else v%d[u] = ",
-            m, type, bytes_before(part, p->g->n), bytes_before(part, node), part->cluster > 1 ? " - from" : "",
-            (int)tn_type_size(tni_gpu_type_of(part, node)), count, m);
-    } else {
-        tni_text_add(part->text, "            v%d[u] = ", m);
-    }
+    const tn_type type = tni_gpu_type_of(part, node);
+    tni_text_add(part->text,
+                 "            v%d[u] = load_near<%s, VL>(ring + (stage * %d + %d) * slot + (y * pitch + (u32)i) * %d, "
+                 "%s);\n",
+                 m, tni_emit_memory(type), bytes_before(part, p->g->n), bytes_before(part, node),
+                 (int)tn_type_size(type), count);
+}
+
+/* From its memory. */
+void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count) {
+    tni_text_add(part->text, "            v%d[u] = ", (int)part->p->memory_of[node]);
     tni_gpu_vector(part, node, at, count);
     tni_text_add(part->text, ";\n");
 }

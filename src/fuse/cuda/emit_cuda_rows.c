@@ -70,8 +70,30 @@ static void find_saved(tni_gpu_part *part) {
 static void print_shifted(const tni_gpu_part *part, int32_t node, const char *to, bool fixed) {
     const int m = (int)part->p->memory_of[node];
     tni_text_add(part->text, "        load_shifted<across, %s>(%s%d, m%d + %s%d%s, %s, shift, x);\n",
-                 fixed ? "false" : "MODE == 3", to, m, m, fixed ? "b" : "o", m, part->cluster > 1 ? " + from" : "",
-                 fixed ? "have" : "left");
+                 fixed ? "false" : tni_gpu_alike(part, m), to, m, m, fixed ? "b" : "o", m,
+                 part->cluster > 1 ? " + from" : "", fixed ? "have" : "left");
+}
+
+/* Does a leaf come all at once, too, where its rows have been found to begin anywhere when the kernel runs? */
+static bool comes_at_once(const tni_gpu_part *part, int32_t node) {
+    const int32_t m = part->p->memory_of[node];
+    return !part->p->fixed[node] && part->p->pass->memory[m].strides[part->p->pass->n_dims] == 1;
+}
+
+static void print_at_once(const tni_gpu_part *part, int32_t node) {
+    const int m = (int)part->p->memory_of[node];
+    const char *margin = "        ";
+    if (part->ring) {
+        tni_text_add(part->text, "        if constexpr (RING) {\n#pragma unroll\n"
+                                 "        for (int u = 0; u < U; u++) {\n");
+        tni_gpu_place(part, "left");
+        tni_gpu_ring_take(part, node, "n");
+        tni_text_add(part->text, "        }\n        } else {\n");
+        margin = "            ";
+    }
+    tni_text_add(part->text, "%sload_row<across, MODE>(v%d, m%d + o%d%s%s, x%s);\n%s", margin, m, m, m,
+                 part->cluster > 1 ? " + from" : "", part->streams ? " + tile, left - tile" : ", left",
+                 part->streams ? ", tile > 0 ? VL : 0" : "", part->ring ? "        }\n" : "");
 }
 
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
@@ -87,19 +109,20 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
         any = true;
     }
     if (!any) return;
-    if (!part->odd) {
-        tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-        tni_gpu_place(part, fixed ? "have" : "left");
-    }
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        const bool here = tni_gpu_is_leaf(part, i) && which[i] && (part->streams || p->fixed[i] == fixed);
+        if (!here) continue;
         if (part->odd) {
             print_shifted(part, i, "v", fixed);
+        } else if (comes_at_once(part, i)) {
+            print_at_once(part, i);
         } else {
+            tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
+            tni_gpu_place(part, fixed ? "have" : "left");
             tni_gpu_take(part, i, fixed ? "b" : "o", "n");
+            tni_text_add(part->text, "        }\n");
         }
     }
-    if (!part->odd) tni_text_add(part->text, "        }\n");
 }
 
 /* ---- sums of exponentials ---------------------------------------------------------------------------------------- */
@@ -177,15 +200,16 @@ static void print_beside(tni_gpu_part *part, int32_t stage, int32_t m) {
     tni_text_add(part->text, "        const auto low%d = zero_if_infinite(a%d.s);\n", sum, (int)m);
     if (part->streams) tni_text_add(part->text, "        a%d.scale(rescaling(was%d, a%d.s));\n", sum, sum, (int)m);
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    tni_gpu_place(part, "left");
+    tni_gpu_some(part, "left");
     print_fixed(part);
     tni_text_add(part->text,
                  "            if (MODE != 2 || n > 0) {\n#pragma unroll\n            for (int j = 0; j < VL; j++) {\n");
     tni_gpu_values(part, "                ", stage, "[u]");
     tni_text_add(part->text,
-                 "                if (is_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n"
-                 "        }\n",
+                 "                if (is_in<MODE>(j, n)) a%d.add(tn_exp(t%d - low%d));\n            }\n            }\n",
                  sum, x, sum);
+    tni_gpu_some_end(part, "left");
+    tni_text_add(part->text, "        }\n");
 }
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */
@@ -389,7 +413,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
         print_row_loads(part, part->taken, false);
     }
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
-    tni_gpu_place(part, "left");
+    tni_gpu_some(part, "left");
     print_fixed(part);
     for (int32_t i = 0; i < p->g->n && !part->streams && stage > 0; i++) {
         bool there = tni_gpu_is_leaf(part, i) && part->taken[i] && (has_fixed_first(part) || !p->fixed[i]);
@@ -397,7 +421,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     }
     tni_gpu_random(part, "            ");
     tni_gpu_elements(part, "            ", stage, "[u]");
-    tni_gpu_place_end(part, "left");
+    tni_gpu_some_end(part, "left");
     tni_text_add(part->text, "        }\n");
     for (int32_t i = 0; i < p->g->n; i++) {
         if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0) print_beside(part, stage, i);

@@ -13,9 +13,11 @@
  *             read once in any case, since only numbers come of them, are not held: a long one is cut by its length
  *             alone, blocks reduce one cut after the other, and as many blocks share a row as keep the GPU busy.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
- * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken in
- * single elements, or in words of two elements of 16 bits, which lie in memory as words wherever the row begins
- * (two_partials in partials.cuh says how they are added up in the same order all the same).
+ * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken as
+ * whole vectors of memory, of which threads have other elements from row to row (slot_partials in partials.cuh says how
+ * they are added up in the same order all the same), in words of two elements of 16 bits, or in single elements. Long
+ * ones are taken as vectors from their first element on: each is put together from two pieces of memory where it is
+ * loaded, and neighbouring lanes put pieces together where they store (load_row and store_row in vectors.cuh).
  *
  * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by
  * bulk copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets
@@ -218,10 +220,14 @@ void tni_gpu_once(const tni_gpu_part *part, const char *margin); /* the single v
 void tni_gpu_offsets(const tni_gpu_part *part, const char *margin, uint32_t mask, const char *from);
 /* Vectors of an element's leaf i: `at` is where the row begins, `count` how many columns there are. */
 void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
-/* Of parts that reduce rows: what is done with vector u stands between these two. It begins at column c, and n says how
- * many of its elements, or which, are before `past`. */
+/* Of parts that reduce rows: vector u begins at column c, and n says how many of its elements, or which, are before
+ * `past`. What is done with them stands between the other two. */
 void tni_gpu_place(const tni_gpu_part *part, const char *past);
-void tni_gpu_place_end(const tni_gpu_part *part, const char *past);
+void tni_gpu_some(const tni_gpu_part *part, const char *past);
+void tni_gpu_some_end(const tni_gpu_part *part, const char *past);
+/* Rows that begin anywhere: are a memory's vectors whole ones, as a template's argument? Those of the reference are,
+ * unless rows that are summed up by columns have vectors in common. */
+const char *tni_gpu_alike(const tni_gpu_part *part, int32_t memory);
 void tni_gpu_random(const tni_gpu_part *part, const char *margin);
 void tni_gpu_fold(const tni_gpu_part *part);                                            /* at the end of each round */
 void tni_gpu_row_begin(const tni_gpu_part *part, const char *margin, const char *from); /* its o<i> */
@@ -247,7 +253,9 @@ const char *tni_gpu_operation(int op); /* take_sum, take_max_nan, take_min_nan *
 bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node);  /* a leaf that comes through it */
 void tni_gpu_ring(const tni_gpu_part *part);                     /* and its first rounds are sent */
 void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a barrier, if there was one */
-void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count); /* of a leaf: v<i>[u] */
+/* v<i>[u] of a leaf: from the ring, and from memory. */
+void tni_gpu_ring_take(const tni_gpu_part *part, int32_t node, const char *count);
+void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
 
 /* gpu_run.c */
 extern const tni_backend tni_cuda_backend;

@@ -313,7 +313,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     int64_t down = part->threads / part->lanes;
     part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
                   2 * down * part->width * e->moving <= part->ring_most;
-    part->walks = part->n_sums || (part->cluster > 1 && !part->odd);
+    part->walks = part->n_sums || (part->cluster > 1 && part->whole);
     part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = count_slots(part);
@@ -356,15 +356,22 @@ static bool set_cuts(tni_gpu_part *part, const elements *e) {
     return true;
 }
 
+/* Rows that are no whole vectors, as vectors from their first element on, wherever that is: each is put together from
+ * two pieces of memory. Threads have the same elements of every row. */
+static void take_together(tni_gpu_part *part, const elements *e) {
+    part->vector = vector_of(e);
+    part->odd = part->whole = false;
+}
+
 /* Rows that are no whole vectors. Measured on an H200 (share of a copy's speed, rows of 769, 3001 and 8191 bf16): 0.69,
  * 0.75 and 0.83 in vectors of 8 elements, 0.60, 0.72 and 0.67 in such of 2; those are the faster ones, by a sixth,
- * where rows are summed up by columns as well (which are results like others where there is one row), and where a block
- * does not hold a row. */
+ * where rows are summed up by columns as well (which are results like others where there is one row). Rows that no
+ * block holds are put together. */
 static void choose_apart(tni_gpu_part *part, const elements *e) {
     enum { WORD = 2 };
     take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
-    if (part->odd && count_chunks(part, part->p->pass->columns) > ROW_THREADS * form_of(part, e).most)
-        take_apart(part, WORD);
+    if (part->odd && !part->n_sums && count_chunks(part, part->p->pass->columns) > ROW_THREADS * form_of(part, e).most)
+        take_together(part, e);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -525,8 +532,8 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->ring = may_have_ring(part, &e);
     if (part->reduces && !set_cuts(part, &e)) {
         set_rows(part, &e);
-        if (part->streams && part->odd) { /* which is read again and again, by threads that have no vector for long */
-            take_apart(part, 1);
+        if (part->streams && part->p->pass->columns % vector_of(&e)) {
+            take_together(part, &e);
             set_rows(part, &e);
         }
     } else if (part->spread) {

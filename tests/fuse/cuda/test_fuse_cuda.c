@@ -510,6 +510,52 @@ static void sums_begin_anywhere(void) {
               (double)aligned, (double)moved);
 }
 
+#define NORM "y = (x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5) * g + b"
+#define SOFTMAX "t = exp(x - max(x, axis=-1)); y = t / sum(t, -1)"
+#define GRADIENT "r = rsqrt(mean(x * x, -1) + 1e-5); y = x * r * g; d = sum_to(x * r, g)"
+
+/* Rows that are put together from pieces of memory: those that no block holds, those that not even a cluster holds, and
+ * those that are whole vectors but begin elsewhere. Tensors may lie differently. Nothing before a result is written. */
+static void rows_are_put_together(void) {
+    static const struct {
+        row row;
+        tn_type type;
+        int in, out; /* elements that tensors begin behind a multiple of 16 bytes */
+    } given[] = {
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,36001", -2, 2}, TN_BF16, 0, 1},
+        {{"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : " NORM, "2,35003 35003 35003", -2, 2}, TN_F16, 1, 0},
+        {{"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : " NORM, "5,1001 1001 1001", -2, 2}, TN_BF16, 1, 0},
+        {{"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : " NORM, "5,8 8 8", -2, 2}, TN_BF16, 0, 1},
+        {{"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : " NORM, "3,2048 2048 2048", -2, 2}, TN_BF16, 1, 1},
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "3,2048", -2, 2}, TN_F32, 1, 1},
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,270001", -2, 2}, TN_F32, 0, 1},
+        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "3,140001 140001", -2, 2}, TN_F32, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        const row *r = &given[i].row;
+        call_of c;
+        if (row_open(r, given[i].type, given[i].type, 0, 0, &c)) {
+            const size_t size = tn_type_size(given[i].type);
+            for (int k = 0; k < TNI_MAX_ARGS; k++) {
+                if (c.in[k].memory) c.in[k].data += (size_t)given[i].in * size;
+                if (c.out[k].memory) c.out[k].data += (size_t)given[i].out * size;
+            }
+            for (int k = 0; k < c.f->contract->n_inputs; k++) array_fill(&c.in[k], r->low, r->high);
+            double **want = ref_run(&c);
+            if (has_gpu) {
+                run_on_gpu(r->formula, &c);
+            } else {
+                run_here(r->formula, &c, EMULATE, 90);
+            }
+            compare(r, &c, want, given[i].type, 0);
+            CHECK_ROW(c.out[0].data[-(int)(given[i].out * size)] == 0x5a || !given[i].out, "%s of %s writes before y",
+                      r->formula, r->shapes);
+            ref_free(c.f, want);
+        }
+        row_close(&c);
+    }
+}
+
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     char command[128];
@@ -524,6 +570,7 @@ int main(void) {
         rows_have_the_same_bits();
         cut_rows_are_the_same_beside_others();
         sums_begin_anywhere();
+        rows_are_put_together();
     }
     list_cases();
     share_out(arch);
