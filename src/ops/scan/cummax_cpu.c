@@ -30,8 +30,44 @@ typedef struct extreme {
     int64_t at;
 } extreme;
 
+TNI_INLINE int32_t signed_bits(const tn_type t, const void *x, int64_t i) {
+    return t == TN_F32 ? ((const int32_t *)x)[i] : ((const int16_t *)x)[i];
+}
+
+/* Floats of 16 and 32 bits as integers in their order, in which both zeros are equal and NaN is the last. */
+TNI_INLINE int64_t key_at(const tn_type t, const void *x, int64_t i, const bool smallest) {
+    const int32_t most = t == TN_F32 ? INT32_MAX : INT16_MAX;
+    const int32_t infinity = t == TN_F32 ? 0x7f800000 : t == TN_BF16 ? 0x7f80 : 0x7c00;
+    const int32_t bits = signed_bits(t, x, i), sign = bits >> 31, size = bits & most, key = (size ^ sign) - sign;
+    return size > infinity ? INT32_MAX : smallest ? -key : key;
+}
+
+/* The key and, below it, the place in one number: the larger of two such numbers takes over. So the next element waits
+ * for little, and values are copied. */
+TNI_INLINE void row_keys(const tn_type t, const job *j, int64_t first, int64_t begin, int64_t end, extreme *best,
+                         const bool smallest) {
+    const void *x = r_at(t, j->e.x->data, first);
+    int64_t top = begin == 0 ? INT64_MIN : key_at(t, x, best->at, smallest) * ((int64_t)1 << 32) + best->at;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t now = key_at(t, x, i, smallest) * ((int64_t)1 << 32) + i;
+        top = now > top ? now : top;
+        const int64_t at = (uint32_t)top;
+        if (j->index) j->index[first + i] = at;
+        if (!j->values) continue;
+        if (t == TN_F32)
+            ((int32_t *)j->values)[first + i] = signed_bits(t, x, at);
+        else
+            ((int16_t *)j->values)[first + i] = (int16_t)signed_bits(t, x, at);
+    }
+    if (begin < end) *best = (extreme){r_load(t, x, (uint32_t)top), (uint32_t)top};
+}
+
 TNI_INLINE void row_elements(const tn_type t, const job *j, int64_t first, int64_t begin, int64_t end, extreme *best,
                              const bool smallest) {
+    if (t != TN_F64 && j->e.n <= UINT32_MAX) {
+        row_keys(t, j, first, begin, end, best, smallest);
+        return;
+    }
     for (int64_t i = begin; i < end; i++) {
         const real now = r_load(t, j->e.x->data, first + i);
         /* In short rows nobody could foretell a branch. */
