@@ -19,8 +19,10 @@ typedef struct worker {
     const tni_c_loop *loops; /* that are compiled; NULL: none */
     void **at;               /* (n_values) */
     int64_t *offset;         /* (n_memory), in elements, of the block's first row; then (n_accumulators) */
-    int64_t row;             /* the block's first row, counted over all */
-    int64_t rows;            /* of this block */
+    int64_t *shift;          /* (n_memory) bytes to where the slice begins */
+    int64_t slice;
+    int64_t row;  /* the block's first row, counted over all */
+    int64_t rows; /* of this block */
     int64_t column, columns;
     int64_t unit, span;
     int64_t piece;  /* of accumulators */
@@ -39,7 +41,8 @@ static char *workspace_at(const tn_call *call, int64_t offset) {
 }
 
 static char *base_of(const worker *w, const tni_memory *m) {
-    return tni_memory_base(w->call, m, w->part);
+    char *base = tni_memory_base(w->call, m, w->part);
+    return base ? base + w->shift[m - w->pass->memory] : NULL;
 }
 
 /* Where the block begins in it. */
@@ -555,19 +558,31 @@ static void run_waiting(worker *w) {
     }
 }
 
+static void go_to_slice(worker *w) {
+    const tni_program *program = w->program;
+    for (int32_t i = 0; i < w->pass->n_memory; i++) {
+        w->shift[i] = 0;
+        for (int64_t k = TN_MAX_RANK - 1, left = w->slice; left > 0; left /= program->slices[k--]) {
+            w->shift[i] += left % program->slices[k] * w->pass->memory[i].step[k];
+        }
+    }
+}
+
 /* The scratch memory is this thread's stack: kernels do not allocate. */
 static void run_range(const worker *all, int64_t begin, int64_t end, int64_t piece) {
     const tni_cpu_pass *made = all->made;
     int32_t n = all->pass->n_memory + all->pass->n_accumulators;
     char scratch[made->scratch + 64] __attribute__((aligned(64)));
     void *at[made->n_values + 1];
-    int64_t offset[n + 1];
+    int64_t offset[n + 1], shift[n + 1];
     worker w = *all;
     w.at = at;
     w.offset = offset;
+    w.shift = shift;
     w.piece = piece;
     for (int32_t i = 0; i < made->n_values; i++) at[i] = made->offset[i] < 0 ? NULL : scratch + made->offset[i];
     memset(offset, 0, sizeof offset);
+    go_to_slice(&w);
     if (w.waited) {
         run_waiting(&w);
         return;
@@ -619,12 +634,18 @@ static void add_sums(const tn_call *call, int64_t pieces, const tni_accumulator 
     tn_parallel(call, acc->size, 1 + ENOUGH / pieces, add_pieces, &s);
 }
 
-tn_status tni_interpret(const tni_program *program, const tn_call *call, const tni_c_loop *loops) {
+/* All passes over one slice, which is all of the call where that has one slice alone. */
+static void run_passes(const tni_program *program, const tn_call *call, const tni_c_loop *loops, int64_t slice) {
     for (int32_t i = 0; i < program->n_passes; i++) {
         const tni_pass *pass = &program->passes[i];
         const tni_cpu_pass *made = &tni_on_cpu(program)->passes[i];
-        worker all = {
-            .program = program, .pass = pass, .made = made, .call = call, .loops = loops, .length = pass->columns};
+        worker all = {.program = program,
+                      .pass = pass,
+                      .made = made,
+                      .call = call,
+                      .loops = loops,
+                      .slice = slice,
+                      .length = pass->columns};
         int64_t elements = made->rows * (made->span > 0 ? made->span : 1);
         if (made->first_unit) elements = 1 + pass->columns / made->units; /* of lists, units may be small */
         if (pass->n_accumulators) {
@@ -636,6 +657,28 @@ tn_status tni_interpret(const tni_program *program, const tn_call *call, const t
         all.waited = made->waits;
         if (made->waits) run_range(&all, 0, 0, 0);
     }
+}
+
+typedef struct sliced {
+    const tni_program *program;
+    const tn_call *call;
+    const tni_c_loop *loops;
+} sliced;
+
+static void do_slices(void *arg, int64_t begin, int64_t end) {
+    const sliced *all = arg;
+    for (int64_t slice = begin; slice < end; slice++) {
+        tn_call call = *all->call;
+        call.workspace = workspace_at(all->call, slice * (int64_t)all->program->slice_workspace);
+        run_passes(all->program, &call, all->loops, slice);
+    }
+}
+
+/* Slices are for one thread each, unless there are so few that most threads would have none. */
+tn_status tni_interpret(const tni_program *program, const tn_call *call, const tni_c_loop *loops) {
+    sliced all = {program, call, loops};
+    const bool few = program->n_slices < call->host->threads(call->host->context) / 4;
+    tn_parallel(call, program->n_slices, few ? program->n_slices : 1, do_slices, &all);
     return TN_OK;
 }
 
@@ -643,4 +686,5 @@ static tn_status run(const tni_program *program, const tn_call *call) {
     return tni_interpret(program, call, NULL);
 }
 
-const tni_backend tni_interpreter_backend = {.name = "interpreter", .device = TN_CPU, .plan = tni_plan_cpu, .run = run};
+const tni_backend tni_interpreter_backend = {
+    .name = "interpreter", .device = TN_CPU, .slices = true, .plan = tni_plan_cpu, .run = run};

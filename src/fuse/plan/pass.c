@@ -67,6 +67,9 @@ static int32_t add_memory(tni_planner *p, uint8_t where, int32_t index, tn_type 
     bool list = of_call && (where == TNI_FROM_CALL_IN ? c->inputs : c->outputs)[index].list;
     *memory = (tni_memory){.where = where, .index = index, .type = type, .list = list};
     memory->offset = where == TNI_FROM_WORKSPACE ? 0 : offset * (int64_t)tn_type_size(type);
+    for (int k = 0; of_call && k < p->b->domain.n_dims; k++) {
+        memory->step[k] = p->b->domain.size[k] * strides[k] * (int64_t)tn_type_size(type);
+    }
     over_pass(p, strides, memory->strides);
     return p->pass->n_memory++;
 }

@@ -58,6 +58,8 @@ static inline int32_t tni_updated_by(const tni_binding *b, int32_t output) {
     return b->f->outputs[b->domain.out[output].index].inplace;
 }
 tn_status tni_lower(tni_binding *b);
+/* slices.c: how many slices the program has; from then on the domain is that of one. */
+void tni_slice(tni_binding *b);
 int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */
 /* where(abs(m) == inf, …, m), what logsumexp takes of a maximum: that m; -1: it is something else. */
 int32_t tni_unless_infinite(const tni_binding *b, int32_t node);

@@ -415,9 +415,13 @@ static tn_status bind(tni_binding *b) {
     TN_TRY(list_todo(b));
     find_direct(b);
     set_phases(b);
+    tni_slice(b);
     place_in_workspace(b);
     TN_TRY(make_passes(b));
-    return b->program->backend->plan(b);
+    TN_TRY(b->program->backend->plan(b));
+    b->program->slice_workspace = b->program->workspace;
+    b->program->workspace *= (size_t)b->program->n_slices;
+    return TN_OK;
 }
 
 /* Begins a program and does `what` with it; where that fails, there is none. */

@@ -85,6 +85,7 @@ typedef struct tni_memory {
     tn_type type;
     bool list;                        /* one tensor for each part of the row */
     int64_t strides[TN_MAX_RANK + 1]; /* over the pass's dimensions, the last one along a row; in elements */
+    int64_t step[TN_MAX_RANK];        /* bytes from slice to slice, along each of the domain's dimensions */
 } tni_memory;
 
 /* A reduction over more than rows. */
@@ -116,8 +117,11 @@ typedef struct tni_program {
     const struct tni_backend *backend;
     void *own; /* the backend's */
     int32_t n_passes;
-    tni_pass *passes;
+    tni_pass *passes; /* over one slice of the call */
     size_t workspace;
+    int64_t n_slices;            /* 1: the call as a whole; each goes through all passes, and has its own workspace */
+    int64_t slices[TN_MAX_RANK]; /* along each of the domain's dimensions */
+    size_t slice_workspace;
     tn_cost cost;
     tni_arena *arena;
     int32_t n_parts;

@@ -116,6 +116,8 @@ static const row large[] = {
     {"exp(x - logsumexp(x, -1)) * 2 + x", "5,40000", -2, 2},
     {"f(x: T[n, c]!, z: T[n, c], b: T[c]) -> s: T[c] : s = sum_to(x * z + 1, b); x = x * z - b", "300,200 300,200 200",
      -2, 2},
+    {"f(x: T[n, c, s], g: T[c]) -> y: T[n, c, s] : (x - mean(x, axis=[n, s])) * rsqrt(var(x, axis=[n, s]) + 0.1) * g",
+     "4,12,3000 12", -2, 2}, /* in slices */
     {SUMS, "300,203 300,203 203", -2, 2},
     {SUMS, "300,64 300,64 64", -2, 2},
     {SUMS, "3,2100 3,2100 2100", -2, 2},
