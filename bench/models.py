@@ -95,21 +95,25 @@ class Family:
 
 
 _NORM = ("rms_norm", "rope", "cross_entropy", "embedding")
+_ATTENTION = "linear layers of one input"
 FAMILIES = {
-    "llama": Family(_of("LlamaConfig", "LlamaForCausalLM", **_DECODER), replaced=(*_NORM, "swiglu")),
-    "qwen2": Family(_of("Qwen2Config", "Qwen2ForCausalLM", **_DECODER), replaced=(*_NORM, "swiglu")),
-    "qwen3": Family(_of("Qwen3Config", "Qwen3ForCausalLM", **_DECODER, head_dim=8), replaced=(*_NORM, "swiglu")),
-    "mistral": Family(_of("MistralConfig", "MistralForCausalLM", **_DECODER), replaced=(*_NORM, "swiglu")),
+    "llama": Family(_of("LlamaConfig", "LlamaForCausalLM", **_DECODER), replaced=(_ATTENTION, *_NORM, "swiglu")),
+    "qwen2": Family(_of("Qwen2Config", "Qwen2ForCausalLM", **_DECODER), replaced=(_ATTENTION, *_NORM, "swiglu")),
+    "qwen3": Family(
+        _of("Qwen3Config", "Qwen3ForCausalLM", **_DECODER, head_dim=8), replaced=(_ATTENTION, *_NORM, "swiglu")
+    ),
+    "mistral": Family(_of("MistralConfig", "MistralForCausalLM", **_DECODER), replaced=(_ATTENTION, *_NORM, "swiglu")),
     "gemma": Family(
-        _of("GemmaConfig", "GemmaForCausalLM", **_DECODER, head_dim=8), replaced=(*_NORM, "gelu_tanh(gate)")
+        _of("GemmaConfig", "GemmaForCausalLM", **_DECODER, head_dim=8), replaced=(_ATTENTION, *_NORM, "gelu_tanh(gate)")
     ),
     "phi": Family(
-        _of("PhiConfig", "PhiForCausalLM", **_DECODER), replaced=("layer_norm", "rope", "gelu_tanh", "cross_entropy")
+        _of("PhiConfig", "PhiForCausalLM", **_DECODER),
+        replaced=(_ATTENTION, "layer_norm", "rope", "gelu_tanh", "cross_entropy"),
     ),
     "phi3": Family(_of("Phi3Config", "Phi3ForCausalLM", **_DECODER), replaced=(*_NORM, "swiglu")),
     "mixtral": Family(
         _of("MixtralConfig", "MixtralForCausalLM", **_DECODER, num_local_experts=4, num_experts_per_tok=2),
-        replaced=(*_NORM, "silu", "softmax"),
+        replaced=(_ATTENTION, *_NORM, "silu", "softmax"),
     ),
     "gpt2": Family(
         _of(
@@ -130,7 +134,7 @@ FAMILIES = {
     ),
     "bert": Family(
         _of("BertConfig", "BertForMaskedLM", **_PLAIN, **_NO_DROPOUT),
-        replaced=("add_layer_norm", "gelu", "cross_entropy", "embedding"),
+        replaced=(_ATTENTION, "add_layer_norm", "gelu", "cross_entropy", "embedding"),
     ),
     "vit": Family(
         _of(
@@ -146,7 +150,7 @@ FAMILIES = {
             **_NO_DROPOUT,
         ),
         images(16),
-        replaced=("layer_norm", "gelu"),
+        replaced=(_ATTENTION, "layer_norm", "gelu"),
     ),
     "resnet": Family(_resnet, images(32), replaced=("batch_norm", "cross_entropy")),
     "convnext": Family(_convnext, images(32), replaced=("layer_norm of channels", "layer_norm", "gelu")),

@@ -242,10 +242,146 @@ def test_gated_layers_keep_no_product(make: Callable[[], nn.Module], autocast: b
     assert row.ours is not None and row.theirs is not None and row.ours.kept < row.theirs.kept
 
 
-def test_gated_layers_have_more_derivatives() -> None:
-    for make in (lambda: Gated(F.silu), lambda: Halves(True)):
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(8, 8), nn.Linear(8, 8, bias=False), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = self.query(x)
+        key, value = self.key(x), self.value(x).exp()
+        return torch.tanh(query @ key.mT) @ value
+
+
+class Changing(Attention):
+    """Layers of inputs that differ, and calls that may not be: no layers of one input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = self.query(x)
+        x = x + 1
+        key = self.key(x)
+        value = self.value(x) if x.ndim == 3 else x
+        return query @ key.mT @ value
+
+
+class InPlace(Attention):
+    """What looks like one input changes after the first call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1
+        query = self.query(y)
+        y.mul_(2)
+        return query @ self.key(y).mT @ self.value(y)
+
+
+class Unused(Attention):
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        return query * key.detach() + value.detach().sum()
+
+
+def in_tandem(module: nn.Module) -> set[str]:
+    return {row.what for row in tn.patch(module).replaced if row.by == "linear layers of one input"}
+
+
+@pytest.mark.parametrize("make", [Attention, Changing, Unused])
+def test_layers_of_one_input(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.LayerNorm(8), make()), torch.randn(3, 5, 8, requires_grad=True)
+    before = copy.deepcopy(module)
+    name = make.__name__  # type: ignore[attr-defined]
+    assert in_tandem(module) == (set() if make is Changing else {f"query, key, value of {name}"})
+    for each in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module)), module.eval()):
+        results, slopes = [m(x) for m in (each, before)], []
+        assert_close(results[:1], results[1:])
+        for m, y in zip((each, before), results, strict=True):
+            m.zero_grad()
+            (dx,) = torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+            y.square().sum().backward(inputs=list(m.parameters()))
+            slopes.append(dx)
+        assert_close(slopes[:1], slopes[1:], scale=4)
+        for p, q in zip(each.parameters(), before.parameters(), strict=True):
+            assert (p.grad is None) == (q.grad is None)
+            if p.grad is not None:
+                assert_close([p.grad], [q.grad], scale=4)
+    with torch.no_grad():
+        assert_close([module(x)], [before(x)])
+    tn.unpatch(module)
+    assert all("forward" not in m.__dict__ for m in module.modules())
+
+
+def test_layers_of_an_input_that_changes() -> None:
+    module, x = InPlace(), torch.randn(3, 5, 8, requires_grad=True)
+    want = module(x)
+    assert in_tandem(module) == {"query, key, value of InPlace"}
+    assert_close([module(x)], [want])
+
+
+def test_layers_of_one_input_as_they_are_changed_later() -> None:
+    """Hooks, adapters and frozen weights come after patch, too."""
+    torch.manual_seed(0)
+    module, x, calls = Attention(), torch.randn(3, 5, 8, requires_grad=True), []
+    before = copy.deepcopy(module)
+    in_tandem(module)
+    module.key.register_forward_hook(lambda *args: calls.append(1))
+    assert_close(step(module, (x,)), step(before, (x,)))
+    assert calls == [1]
+    for name in ("query", "value"):
+        for m in (module, before):
+            torch.manual_seed(1)
+            setattr(m, name, nn.Sequential(getattr(m, name), nn.Linear(8 if name == "query" else 4, 4 * 2)))
+        assert_close(step(module, (x,)), step(before, (x,)))
+    frozen = Attention()
+    frozen.key.requires_grad_(False)
+    other = copy.deepcopy(frozen)
+    in_tandem(frozen)
+    assert_close(step(frozen, (x,)), step(other, (x,)))
+
+
+def test_layers_of_one_input_are_one_call() -> None:
+    """Gradients of the input are summed up by the products, and no result waits for somebody to take it."""
+
+    def added(module: nn.Module, x: Tensor) -> int:
+        y = module(x)
+        module.zero_grad()
+        with torch.profiler.profile() as profile:
+            y.sum().backward()
+        return sum(e.count for e in profile.key_averages() if e.key in ("aten::add", "aten::add_"))
+
+    module = Attention()
+    before = added(module, torch.randn(3, 5, 8, requires_grad=True))
+    in_tandem(module)
+    assert added(module, torch.randn(3, 5, 8, requires_grad=True)) == before - 2
+    assert all(layer.forward.made is None for layer in (module.query, module.key, module.value))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("norm", [lambda: Rms(8), lambda: nn.LayerNorm(8)])
+@pytest.mark.parametrize("make", [lambda: Gated(F.silu), lambda: Halves(True), Attention])
+def test_layers_keep_no_normalised_input(
+    make: Callable[[], nn.Module], norm: Callable[[], nn.Module], autocast: bool
+) -> None:
+    torch.manual_seed(0)
+    module, alone, x = nn.Sequential(norm(), make()), make(), torch.randn(3, 5, 8, requires_grad=True)
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
+    with cast:
+        want = step(module, (x,))
+        tn.patch(module), tn.patch(alone)
+        size, own, others = kept(module, x), kept(module[0], x), kept(alone, x)
+        assert size == own + others - (2 if autocast else 4) * x.numel()
+        have = step(module, (x,))
+    assert_close(have, want, "bf16" if autocast else "f32", scale=4)
+    with torch.no_grad(), cast:  # a normalised input that was changed
+        assert not hasattr(module[0](x), "_tenon_source")
+    with cast:
+        normal = module[0](x)
+        assert_close(step(module[1], (normal.mul_(2),)), step(module[1], (normal.clone(),)))
+
+
+def test_layers_have_more_derivatives() -> None:
+    for make in (lambda: Gated(F.silu), lambda: Halves(True), Attention, lambda: nn.Sequential(Rms(8), Gated(F.silu))):
         module, x = make().double(), torch.randn(2, 8, dtype=torch.float64, requires_grad=True)
-        assert tn.patch(module).count == 1
+        assert tn.patch(module).count >= 1
         assert torch.autograd.gradgradcheck(module, (x,))
         other = make().double()
         other.load_state_dict(module.state_dict())
@@ -318,7 +454,12 @@ def test_tells_modules_of_one_class_apart() -> None:
     acts = [F.silu, lambda x: x.relu(), lambda x: x.sigmoid(), torch.sin]
     made, x = nn.Sequential(*map(Gated, acts)), torch.randn(2, 8)
     want = made(x)
-    assert tn.patch(made).count == 3
+    assert [row.by for row in tn.patch(made).replaced] == [
+        "swiglu between its linear layers",
+        "reglu between its linear layers",
+        "x * sigmoid(gate) between its linear layers",
+        "linear layers of one input",  # beside sin
+    ]
     assert_close([made(x)], [want])
     assert tn.patch(made).count == 0  # a second time
 

@@ -84,6 +84,7 @@ class _Patching:
                 continue
             self.loss(module)
             inside |= self.module(module)
+            self.siblings(module)
 
     def module(self, module: nn.Module) -> set[nn.Module]:
         """Replaces one module if it can; its children that are a part of the operator now."""
@@ -131,6 +132,12 @@ class _Patching:
         for theirs, ours in swapped.items():
             self.report.replaced[Replaced(f"{theirs} in {type(module).__name__}", ours)] += 1
         return True
+
+    def siblings(self, module: nn.Module) -> None:
+        if type(module.__dict__.get("forward")) is Replacement:
+            return
+        for names in linear.install(module):
+            self.report.replaced[Replaced(f"{names} of {type(module).__name__}", "linear layers of one input")] += 1
 
     def loss(self, module: nn.Module) -> None:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import tenon.torch as tn
-from tenon.torch._patch.linear import gate_of, gated
+from tenon.torch._patch.linear import gate_of, gated, together
 from tenon.torch._patch.modules import RECIPES as LEAVES
 from tenon.torch._patch.probe import Maker, Mismatch, probe
 from tenon.torch._patch.recipe import Recipe, Settings, match
@@ -113,11 +113,13 @@ def _gated(activation: str, names: tuple[str, ...], swapped: bool) -> Callable[.
 
     def separate(module: nn.Module, x: Tensor) -> Tensor:
         children: Any = module._modules
-        return gated(act, children[ups[1]](x), children[ups[0]](x), children[down])
+        gate, value = together([children[name] for name in ups], x)
+        return gated(act, value, gate, children[down])
 
     def joined(module: nn.Module, x: Tensor) -> Tensor:
         children: Any = module._modules
-        a, b = children[ups[0]](x).chunk(2, -1)
+        (both,) = together([children[ups[0]]], x)
+        a, b = both.chunk(2, -1)
         return gated(act, *((a, b) if swapped else (b, a)), children[down])
 
     return separate if len(ups) == 2 else joined

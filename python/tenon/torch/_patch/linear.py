@@ -1,13 +1,19 @@
-"""Linear layers inside of a module that was patched: torch's products, which keep less for the backward pass.
+"""Linear layers inside of a module that was patched: torch's products, with backward passes that keep less for them.
 
-This is for layers whose forward is that of torch.nn.Linear and that have no hooks. All others, such as those that an
-adapter wraps, are called as modules.
+Layers of one input, such as those of queries, keys and values, are recorded as one call: their gradients of the input
+are added by the products that make them. Such an input is not kept if it is a normalisation's result, whose own input
+is kept anyway, and neither is the product of a gate. This is for layers whose forward is that of torch.nn.Linear and
+that have no hooks. All others, such as those that an adapter wraps, are called as modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from types import NoneType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +25,7 @@ from torch.nn.modules.module import _has_any_global_hook
 import tenon.torch as tn
 from tenon import _rules
 from tenon.contract import fused
+from tenon.torch._patch.forward import Replacement
 
 _TABLE = {"silu": "swiglu", "gelu": "geglu", "relu": "reglu"}
 
@@ -42,6 +49,10 @@ def _product_type(tensor: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind)
 
 
+def is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def is_recorded() -> bool:
     """Whether what is called now is recorded by autograd alone, and by nothing that follows it."""
     return (
@@ -54,7 +65,9 @@ def is_recorded() -> bool:
 
 def plain_layer(child: nn.Module, input: Tensor) -> Layer | None:
     """The layer that a child is, for an input that is recorded; None where it has to be called as a module."""
-    if not is_recorded() or type(child) is not nn.Linear or "forward" in child.__dict__:
+    if not is_recorded() or type(child) is not nn.Linear:
+        return None
+    if not isinstance(child.__dict__.get("forward"), Sibling | NoneType):
         return None
     if has_hooks(child) or _has_any_global_hook():  # type: ignore[no-untyped-call]
         return None
@@ -67,6 +80,188 @@ def plain_layer(child: nn.Module, input: Tensor) -> Layer | None:
 
 def _as_rows(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1, tensor.shape[-1])
+
+
+# ---- what is made again ----------------------------------------------------------------------------------------------
+
+_ATTRIBUTE = "_tenon_source"
+
+
+class Source(NamedTuple):
+    """What a tensor was made of, where that is kept anyway: whoever needs the tensor later can make it again."""
+
+    make: Callable[..., Tensor]
+    tensors: tuple[Tensor | None, ...]
+    autocast: torch.dtype | None
+    version: int  # of the tensor
+
+    def again(self, kind: str, dtype: torch.dtype, tensors: Sequence[Tensor | None]) -> Tensor:
+        """From `tensors`, which were unpacked."""
+        with torch.autocast(kind, self.autocast, enabled=self.autocast is not None):
+            return self.make(*tensors).to(dtype)
+
+
+def _given(tensors: Sequence[Tensor]) -> Tensor:
+    """A tensor that was kept itself."""
+    return tensors[0]
+
+
+def remade(make: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+    """make(*tensors), which keeps its tensors for the backward pass and whose result is cheap to make again. FSDP may
+    have taken them away when somebody else's backward pass needs the result."""
+    made = make(*tensors)
+    if is_recorded() and made.requires_grad and not is_distributed():
+        kind = made.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        setattr(made, _ATTRIBUTE, Source(make, tensors, autocast, made._version))
+    return made
+
+
+def _source_of(tensor: Tensor) -> Source | None:
+    source: Source | None = getattr(tensor, _ATTRIBUTE, None)
+    return source if source is not None and source.version == tensor._version else None
+
+
+# ---- layers of one input ---------------------------------------------------------------------------------------------
+
+
+class _Together(Function):
+    """linear(x, w, b) for each w and b of `layers`. Their gradients of x are summed up by the products that make them,
+    and an x that has a source is not kept."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Source | None, x: Tensor, *layers: Tensor | None) -> tuple[Tensor, ...]:
+        weights, biases = layers[::2], layers[1::2]
+        ctx.save_for_backward(*weights, *((x,) if source is None else source.tensors))
+        ctx.again = _given if source is None else partial(source.again, x.device.type, x.dtype)
+        ctx.shape = x.shape
+        ctx.set_materialize_grads(False)
+        return tuple(F.linear(x, w, b) for w, b in zip(weights, biases, strict=True))  # type: ignore[arg-type]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        _, needs_x, *needs = ctx.needs_input_grad
+        saved = ctx.saved_tensors
+        arrived = [None if dy is None else _as_rows(dy) for dy in grads]
+        dx, x = None, None
+        for dy, w in zip(arrived, saved, strict=False):
+            if dy is not None and needs_x:
+                dx = dy @ w if dx is None else dx.addmm_(dy, w)
+        found: list[Tensor | None] = []
+        for dy, needs_w, needs_b in zip(arrived, needs[::2], needs[1::2], strict=True):
+            if dy is not None and needs_w and x is None:
+                x = _as_rows(ctx.again(saved[len(grads) :]))
+            found.append(None if dy is None or x is None or not needs_w else dy.mT @ x)
+            found.append(None if dy is None or not needs_b else dy.sum(0))
+        return None, dx if dx is None else dx.view(ctx.shape), *found
+
+
+def _together(children: Sequence[nn.Module], x: Tensor) -> tuple[Tensor, ...] | None:
+    """What linear layers make of one input, recorded as one call; None where that cannot be, or is of no use."""
+    layers = [plain_layer(child, x) for child in children]
+    if any(layer is None or not layer.weight.requires_grad for layer in layers):
+        return None
+    flat = [tensor for layer in layers if layer is not None for tensor in layer]
+    made: tuple[Tensor, ...] = _Together.apply(_source_of(x), x.to(flat[0].dtype), *flat)  # type: ignore
+    return made
+
+
+def together(children: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
+    made = _together(children, x)
+    return [child(x) for child in children] if made is None else made
+
+
+class Sibling(Replacement):
+    """The forward of a linear layer whose parent calls it on the same input as other ones. The first of them makes the
+    results of all, and the others take theirs.
+
+    Its settings are the parent, the layer's name there and the names of all, in the order of their calls.
+    """
+
+    def __init__(self, module: nn.Module, recipe: str, settings: tuple[Any, ...], weight: str | None = None) -> None:
+        self.module, self.recipe, self.settings, self.weight = module, recipe, settings, weight
+        self.made: tuple[Tensor, int, dict[str, Tensor]] | None = None  # by the first: of what, its version, the rest
+
+    def __call__(self, input: Tensor) -> Tensor:
+        module: Any = self.module
+        made = self.taken(input) if is_recorded() else None
+        return F.linear(input, module.weight, module.bias) if made is None else made
+
+    def taken(self, input: Tensor) -> Tensor | None:
+        parent, name, names = self.settings
+        children = [parent._modules.get(each) for each in names]
+        first = None if children[0] is None else children[0].__dict__.get("forward")
+        if not isinstance(first, Sibling) or parent._modules.get(name) is not self.module:
+            return None
+        if first is self:
+            self.made = None
+            made = _together(children, input)
+            if made is None:
+                return None
+            self.made = input, input._version, dict(zip(names[1:], made[1:], strict=True))
+            return made[0]
+        if first.made is None or first.made[0] is not input or first.made[1] != input._version:
+            return None
+        rest = first.made[2]
+        result = rest.pop(name, None)
+        if not rest:
+            first.made = None
+        return result
+
+
+_MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+
+
+def _calls(node: ast.AST, me: str) -> Iterator[tuple[str, str]]:
+    """The children that code calls on nothing but a variable, in any case: variables and names of children."""
+    if isinstance(node, _MAYBE):
+        return
+    for part in ast.iter_child_nodes(node):
+        yield from _calls(part, me)
+    match node:
+        case ast.Call(ast.Attribute(ast.Name(owner), child), [ast.Name(variable)], []) if owner == me:
+            yield variable, child
+
+
+def _siblings(block: Sequence[ast.stmt], me: str) -> Iterator[tuple[str, ...]]:
+    """The children that statements, one after the other, call on a variable while it stays the same."""
+    called: dict[str, list[str]] = {}
+    for statement in block:
+        if not any(isinstance(part, ast.stmt | ast.match_case) for part in ast.iter_child_nodes(statement)):
+            for variable, child in _calls(statement, me):
+                called.setdefault(variable, []).append(child)
+        for part in ast.walk(statement):
+            if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+                yield tuple(dict.fromkeys(called.pop(part.id, ())))
+    yield from (tuple(dict.fromkeys(names)) for names in called.values())
+
+
+@cache
+def _siblings_of(forward: Callable[..., Any]) -> Sequence[tuple[str, ...]]:
+    """The same for the code of a forward; nothing where it cannot be read."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return ()
+    if not isinstance(definition, ast.FunctionDef) or not definition.args.args:
+        return ()
+    me = definition.args.args[0].arg
+    lists = (getattr(node, field, None) for node in ast.walk(definition) for field in ("body", "orelse", "finalbody"))
+    return [names for block in lists if isinstance(block, list) for names in _siblings(block, me)]
+
+
+def install(module: nn.Module) -> list[str]:
+    """Has the plain layers that a module calls on one input called together; their names, for each such input."""
+    found = []
+    for called in _siblings_of(type(module).forward):
+        children = {name: module._modules.get(name) for name in called}
+        names = tuple(n for n, m in children.items() if type(m) is nn.Linear and "forward" not in m.__dict__)
+        if len(names) > 1:
+            for name in names:
+                child: Any = children[name]
+                child.forward = Sibling(child, "sibling", (module, name, names))
+            found.append(", ".join(names))
+    return found
 
 
 # ---- a gate and the layer behind it ----------------------------------------------------------------------------------

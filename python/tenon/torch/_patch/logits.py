@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from tenon.torch._patch.forward import Replacement
-from tenon.torch._patch.linear import has_hooks
+from tenon.torch._patch.linear import has_hooks, is_distributed
 from tenon.torch._public import functions
 from tenon.torch.optim._shared import is_sharded
 
@@ -113,7 +113,7 @@ class Head(Replacement):
             or not torch.is_grad_enabled()
             or torch.compiler.is_compiling()
             or not weight.requires_grad
-            or (torch.distributed.is_available() and torch.distributed.is_initialized())
+            or is_distributed()
             or any(is_sharded(t) or t.device != input.device for t in (input, weight))
             or (weight.dtype != input.dtype and not torch.is_autocast_enabled(input.device.type))
             or has_hooks(module)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import tenon.torch as tn
+from tenon.torch._patch.linear import remade
 from tenon.torch._patch.probe import Maker, probe
 from tenon.torch._patch.recipe import Recipe, Settings
 from tenon.torch.nn._rows import held
@@ -83,8 +84,8 @@ def _find_rms_norm(module: nn.Module) -> Iterator[Settings]:
 def _rms_norm(weight: str | None, eps: str | float | None, zero_centered: bool) -> Callable[..., Tensor]:
     def call(module: nn.Module, x: Tensor) -> Tensor:
         w = None if weight is None else held(module, weight)
-        shape = None if w is None else w.shape
-        return tn.rms_norm(x.contiguous(), shape, w, _number(module, eps), zero_centered=zero_centered)
+        shape, small = None if w is None else w.shape, _number(module, eps)
+        return remade(lambda x, w: tn.rms_norm(x, shape, w, small, zero_centered=zero_centered), x.contiguous(), w)
 
     return call
 
@@ -101,8 +102,9 @@ def _layer_norm(weight: str | None, bias: str | None, eps: str | float) -> Calla
     def call(module: nn.Module, x: Tensor) -> Tensor:
         w = None if weight is None else held(module, weight)
         b = None if bias is None else held(module, bias)
-        shape = module.normalized_shape if w is None else w.shape
-        return tn.layer_norm(x.contiguous(), shape, w, b, _number(module, eps))  # type: ignore[arg-type]
+        shape: Any = module.normalized_shape if w is None else w.shape
+        small = _number(module, eps)
+        return remade(lambda x, w, b: tn.layer_norm(x, shape, w, b, small), x.contiguous(), w, b)
 
     return call
 
