@@ -23,13 +23,14 @@ template <class T, class Take> struct scan_take {
     static TN_MEMBER state state_of(const tni_gpu_scan &, T x, i64) {
         return (state)widen(x);
     }
-    static TN_MEMBER T result(state a) {
-        T t;
-        narrow(a, t);
-        return t;
+    template <int N> static TN_MEMBER void put(const tni_gpu_scan &p, i64, i64, i64 at, const state (&y)[N]) {
+        vec<T, N> values;
+#pragma unroll
+        for (int e = 0; e < N; e++) narrow(y[e], values.v[e]);
+        *(vec<T, N> *)((T *)p.to + at) = values;
     }
     static TN_MEMBER void write(const tni_gpu_scan &p, i64 at, i64, state before, state upto) {
-        ((T *)p.to)[at] = result(p.exclusive ? before : upto);
+        narrow(p.exclusive ? before : upto, ((T *)p.to)[at]);
     }
 };
 

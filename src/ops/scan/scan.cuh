@@ -13,11 +13,34 @@
 
 /* ---- what is put together ---------------------------------------------------------------------------------------- */
 
-template <class A> TN_DEVICE A from_below(A a, int d, int width) {
-    return __shfl_up_sync(0xffffffffu, a, d, width);
+/* What is put together has some words of 32 bits. */
+template <class S> struct scan_parts {
+    enum { COUNT = sizeof(S) / 4 };
+    u32 w[COUNT];
+
+    TN_MEMBER scan_parts() {
+    }
+    TN_MEMBER scan_parts(const S &a) {
+        memcpy(w, &a, sizeof a);
+    }
+    TN_MEMBER S whole() const {
+        S a;
+        memcpy(&a, w, sizeof a);
+        return a;
+    }
+};
+
+template <class S> TN_DEVICE S from_below(const S &a, int d, int width) {
+    scan_parts<S> parts(a);
+#pragma unroll
+    for (int k = 0; k < parts.COUNT; k++) parts.w[k] = __shfl_up_sync(0xffffffffu, parts.w[k], d, width);
+    return parts.whole();
 }
-template <class A> TN_DEVICE A from_lane(A a, int lane, int width) {
-    return __shfl_sync(0xffffffffu, a, lane, width);
+template <class S> TN_DEVICE S from_lane(const S &a, int lane, int width) {
+    scan_parts<S> parts(a);
+#pragma unroll
+    for (int k = 0; k < parts.COUNT; k++) parts.w[k] = __shfl_sync(0xffffffffu, parts.w[k], lane, width);
+    return parts.whole();
 }
 
 /* What integers are added up in: more bits than they have would be cut off again. */
@@ -35,7 +58,7 @@ TN_DEVICE i64 scan_at(const tni_gpu_scan &p, i64 i) {
 /* An operator Op has a type `state`, `none()` and `join(p, a, b)`, where b is behind a; `raw`, what is read of a place,
  * and `state_of` it; and `write`, which gets what is put together before a place and up to it. Of a row a thread has
  * LANE elements side by side, STRIPES times. SIDE: columns of a thread. VECTORS: where p.aligned, LANE elements of a
- * row or SIDE of a place are read and written at once, and `result` is what is written. */
+ * row or SIDE of a place are read at once and `put` writes them: the row of element e begins at first + e step. */
 
 #include "scan_chain.cuh"
 
@@ -91,19 +114,22 @@ TN_DEVICE void scan_read_row(const tni_gpu_scan &p, i64 tile, i64 block,
     constexpr int J = Op::STRIPES, E = Op::LANE;
     if constexpr (Op::VECTORS) {
         if (p.aligned) {
-            words w[J];
+            vec<raw, E> x[J];
 #pragma unroll
             for (int j = 0; j < J; j++) {
                 const scan_place at = scan_row_place<Op>(p, tile, block, j);
-                w[j] = load_words_if((const raw *)p.x + scan_vector_at<Op>(p, at), at.row < p.rows && at.i < p.n);
+                if (at.row < p.rows && at.i < p.n)
+                    x[j] = *(const vec<raw, E> *)((const raw *)p.x + scan_vector_at<Op>(p, at));
             }
 #pragma unroll
             for (int j = 0; j < J; j++) {
                 const scan_place at = scan_row_place<Op>(p, tile, block, j);
-                const pack<raw> x = pack_of<raw>(w[j]);
 #pragma unroll
-                for (int e = 0; e < E; e++)
-                    a[j][e] = at.i < p.n ? Op::state_of(p, x.v[p.reverse ? E - 1 - e : e], at.i + e) : Op::none();
+                for (int e = 0; e < E; e++) {
+                    a[j][e] = at.row < p.rows && at.i < p.n
+                                  ? Op::state_of(p, x[j].v[p.reverse ? E - 1 - e : e], at.i + e)
+                                  : Op::none();
+                }
             }
             return;
         }
@@ -131,7 +157,6 @@ template <class Op>
 TN_DEVICE void scan_write_row(const tni_gpu_scan &p, i64 tile, i64 block, const typename Op::state (&base)[Op::STRIPES],
                               const typename Op::state (&a)[Op::STRIPES][Op::LANE]) {
     typedef typename Op::state state;
-    typedef typename Op::raw raw;
     constexpr int E = Op::LANE;
 #pragma unroll
     for (int j = 0; j < Op::STRIPES; j++) {
@@ -140,14 +165,14 @@ TN_DEVICE void scan_write_row(const tni_gpu_scan &p, i64 tile, i64 block, const 
         if (at.row >= p.rows || at.i >= p.n) continue;
         if constexpr (Op::VECTORS) {
             if (p.aligned) {
-                pack<raw> y;
+                state y[E];
 #pragma unroll
                 for (int e = 0; e < E; e++) {
                     const state upto = Op::join(p, base[j], a[j][e]);
-                    y.v[p.reverse ? E - 1 - e : e] = Op::result(p.exclusive ? before : upto);
+                    y[p.reverse ? E - 1 - e : e] = p.exclusive ? before : upto;
                     before = upto;
                 }
-                store_pack((raw *)p.to + scan_vector_at<Op>(p, at), y);
+                Op::template put<E>(p, at.row * p.n, 0, scan_vector_at<Op>(p, at), y);
                 continue;
             }
         }
@@ -248,17 +273,17 @@ template <class Op, int V> TN_DEVICE void scan_columns(const tni_gpu_scan &p) {
     for (int k = 0; k < K; k++) {
         if (k >= count) continue;
         const i64 at = first + scan_at(p, begin + k);
-        vec<raw, V> y;
+        state y[V];
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const state upto = Op::join(p, before[v], a[k][v]);
             if constexpr (V > 1)
-                y.v[v] = Op::result(p.exclusive ? last[v] : upto);
+                y[v] = p.exclusive ? last[v] : upto;
             else
                 Op::write(p, at, begin + k, last[v], upto);
             last[v] = upto;
         }
-        if constexpr (V > 1) *(vec<raw, V> *)((raw *)p.to + at) = y;
+        if constexpr (V > 1) Op::template put<V>(p, first, 1, at, y);
     }
 }
 

@@ -16,27 +16,22 @@
 
 #include "cuda/device/device.cuh"
 
-template <class S> struct scan_words {
-    enum { COUNT = sizeof(S) / 4 };
-};
-
 template <class S> TN_DEVICE void scan_tell(u64 *to, const S &a) {
-    u32 parts[scan_words<S>::COUNT];
-    memcpy(parts, &a, sizeof a);
+    const scan_parts<S> parts(a);
 #pragma unroll
-    for (int k = 0; k < scan_words<S>::COUNT; k++) store_relaxed(to + k, (u64)1 << 32 | parts[k]);
+    for (int k = 0; k < parts.COUNT; k++) store_relaxed(to + k, (u64)1 << 32 | parts.w[k]);
 }
 
 template <class S> TN_DEVICE bool scan_is_told(const u64 *from, S &a) {
-    u32 parts[scan_words<S>::COUNT];
+    scan_parts<S> parts;
     bool there = true;
 #pragma unroll
-    for (int k = 0; k < scan_words<S>::COUNT; k++) {
+    for (int k = 0; k < parts.COUNT; k++) {
         const u64 word = load_relaxed(from + k);
         there = there && word >> 32;
-        parts[k] = (u32)word;
+        parts.w[k] = (u32)word;
     }
-    memcpy(&a, parts, sizeof a);
+    a = parts.whole();
     return there;
 }
 
@@ -46,7 +41,7 @@ template <class Op, int V, int LANES>
 TN_DEVICE void scan_chain(const tni_gpu_scan &p, i64 tile, i64 column, bool there, const typename Op::state (&all)[V],
                           typename Op::state (&prefix)[V]) {
     typedef typename Op::state state;
-    constexpr int SLOTS = LANES == 1 ? TNI_SCAN_ROW_GROUP : TNI_SCAN_COLUMN_GROUP, WORDS = scan_words<state>::COUNT;
+    constexpr int SLOTS = LANES == 1 ? TNI_SCAN_ROW_GROUP : TNI_SCAN_COLUMN_GROUP, WORDS = scan_parts<state>::COUNT;
     alignas(16) __shared__ unsigned char memory[SLOTS * V * LANES * sizeof(state)];
     __shared__ bool is_prefix[SLOTS * V * LANES]; /* what was told of a group: all up to its end */
     state *const told = (state *)memory;

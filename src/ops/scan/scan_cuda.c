@@ -154,17 +154,19 @@ static tni_key_rule rule_of(tn_type type) {
 
 static tn_status fill_cummax(const tn_call *call, void *state) {
     const tni_extremes e = tni_extremes_of(call);
+    const int64_t size = (int64_t)tn_type_size(e.x->type);
+    if (e.n > UINT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: a row has more than 2^32 elements", call->name);
     const scan_shape shape = {.unit = "cummax",
                               .name = "cummax",
                               .type = bits_of(e.x->type),
                               .outer = e.outer,
                               .n = e.n,
                               .inner = e.inner,
-                              .lane = TNI_SCAN_LANE,
-                              .stripes = 1,
+                              .lane = TNI_CUMMAX_LANE,
+                              .stripes = size == 8 ? 4 : 8,
                               .side = 1,
-                              .element = (int64_t)tn_type_size(e.x->type),
-                              .state = 16};
+                              .element = size,
+                              .state = size == 8 ? 16 : 8};
     pass *p = state;
     p->job.rule = rule_of(e.x->type);
     p->job.smallest = e.smallest;
@@ -187,6 +189,8 @@ tn_status tni_cummax_cuda_run(const tn_call *call, void *state) {
     job.to = data_of(e.values);
     job.index = data_of(e.index);
     job.words = call->workspace;
+    job.aligned = p->align && ((uintptr_t)job.x | (uintptr_t)job.to) % (uintptr_t)p->align == 0 &&
+                  (uintptr_t)job.index % (TNI_CUMMAX_LANE * sizeof(int64_t)) == 0;
     return launch(call, p, &job);
 }
 

@@ -5,13 +5,6 @@
 
 template <class A> struct affine { A times, add; };
 
-template <class A> TN_DEVICE affine<A> from_below(affine<A> a, int d, int width) {
-    return affine<A>{__shfl_up_sync(0xffffffffu, a.times, d, width), __shfl_up_sync(0xffffffffu, a.add, d, width)};
-}
-template <class A> TN_DEVICE affine<A> from_lane(affine<A> a, int lane, int width) {
-    return affine<A>{__shfl_sync(0xffffffffu, a.times, lane, width), __shfl_sync(0xffffffffu, a.add, lane, width)};
-}
-
 template <class T> struct recurrence {
     typedef affine<acc<T>> state;
     typedef affine<acc<T>> raw;

@@ -7,6 +7,7 @@ enum {
     TNI_SCAN_THREADS = 256,
     TNI_SCAN_WARPS = TNI_SCAN_THREADS / 32,
     TNI_SCAN_LANE = 4,       /* elements of a lane that follow each other, of operators that read more than x */
+    TNI_CUMMAX_LANE = 2,     /* the same of cummax, whose places are 8 bytes each */
     TNI_SCAN_COLUMN = 16,    /* elements of a thread along a column */
     TNI_SCAN_ROW_GROUP = 32, /* tiles of a group (scan_chain.cuh) */
     TNI_SCAN_COLUMN_GROUP = TNI_SCAN_WARPS,
