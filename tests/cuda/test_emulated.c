@@ -27,6 +27,7 @@ static struct unit {
     {"scan", "ops/scan/scan.cu", NULL, NULL},
     {"scan_grad", "ops/scan/scan_grad.cu", NULL, NULL},
     {"cummax", "ops/scan/cummax.cu", NULL, NULL},
+    {"move", "ops/move/move.cu", NULL, NULL},
 };
 
 static bool build(struct unit *u) {
@@ -112,12 +113,30 @@ static const tn_sample long_extremes[] = {
     {"s=[600, 70] axis=0 T=f64"}, {"s=[300, 2] x=sorted axis=0 T=f16"}, {0},
 };
 
+/* Rows of a few bytes, of less than 1 KiB, and of more. */
+static const tn_sample pads[] = {
+    {"s=[3, 40, 9, 14] pad=[1, 1, 1, 1] value=2.0"},
+    {"s=[2, 30, 21] pad=[2, 3, 1, 0] mode='reflect'"},
+    {"s=[500, 2] pad=[-1, 0]"},
+    {"s=[300, 1] pad=[1, 1] mode='circular'"},
+    {"s=[5, 4099] pad=[8, 8]"},
+    {"s=[5, 4099] pad=[3, 2] mode='replicate'"},
+    {0},
+};
+
 static const struct {
     const char *op;
     const tn_sample *more;
 } operators[] = {
-    {"cumsum", long_rows},     {"cumprod", long_rows}, {"cumprod_grad", long_rows}, {"cumprod_grad_grad", long_rows},
-    {"cummax", long_extremes}, {"cummin", NULL},
+    {"cumsum", long_rows},
+    {"cumprod", long_rows},
+    {"cumprod_grad", long_rows},
+    {"cumprod_grad_grad", long_rows},
+    {"cummax", long_extremes},
+    {"cummin", NULL},
+    {"pad", pads},
+    {"roll", NULL},
+    {"repeat", NULL},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {

@@ -60,6 +60,91 @@ template <class U> TN_DEVICE void move_chunks(const tni_move_job &p) {
     write_chunks<U>(p.chunks, mapped<U>(p));
 }
 
+/* Rows of a few chunks, one behind the other in the result. A chunk is put together element by element, of one row or
+ * several. To tell the chunks that lie within a row from the others would take longer: nearly every warp has both. */
+template <class U> struct short_rows {
+    static constexpr int V = chunk<U>::V, ITEMS = TNI_SHORT_ITEMS(sizeof(U)), ELEMENTS = ITEMS * TNI_CHUNK_THREADS * V;
+    static constexpr i64 NOWHERE = -((i64)1 << 62); /* and so is what is added to it */
+
+    const tni_move_job &p;
+    i64 *begins;  /* of the block's rows: where element 0 would come from if it were in the operand */
+    i64 *borders; /* (size): where other elements than those within come from, counted from there */
+    u32 first_row;
+    int size, inside, span; /* elements from `inside` on, so many of them, are in the operand as they lie there */
+
+    /* Of ELEMENTS of the result, from `first` on. A chunk may have more than there are: rows that are nowhere. */
+    TN_MEMBER short_rows(const tni_move_job &p, i64 first) : p(p) {
+        const tni_map &map = p.map;
+        const u32 last_row = quotient((u32)(min(first + ELEMENTS, p.chunks.elements) - 1), p.chunks.divisor);
+        first_row = quotient((u32)max(first, (i64)0), p.chunks.divisor);
+        size = (int)map.size;
+        inside = (int)min(max(map.before, (i64)0), map.size);
+        span = (int)max(min(map.before + map.n, map.size) - inside, (i64)0);
+        borders = (i64 *)dynamic_shared_128();
+        begins = borders + size;
+        for (u32 row = first_row + threadIdx.x; row <= last_row + V; row += TNI_CHUNK_THREADS) {
+            i64 to, from;
+            begins[row - first_row] = row <= last_row && find_row(p, row, to, from) ? from - map.before : NOWHERE;
+        }
+        for (int k = (int)threadIdx.x; k < size - span; k += TNI_CHUNK_THREADS) {
+            const int col = k < inside ? k : k + span;
+            const i64 source = tni_map_at(&map, col);
+            borders[col] = source < 0 ? NOWHERE : source + map.before;
+        }
+        __syncthreads();
+    }
+
+    /* A chunk from element `at` on. What it has in front of the first element does not matter. */
+    TN_MEMBER void read(int at, U (&v)[V]) const {
+        const u32 row = at < 0 ? 0 : quotient((u32)at, p.chunks.divisor);
+        const i64 *next = begins + (row - first_row);
+        int col = at - (int)row * size;
+        i64 begin = *next;
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            const int place = max(col, 0);
+            i64 from = place;
+            if ((u32)(place - inside) >= (u32)span) from = borders[place];
+            from += begin;
+            v[e] = from > NOWHERE / 2 ? ((const U *)p.from)[from] : *(const U *)p.constant;
+            const bool ends = ++col == size;
+            col = ends ? 0 : col;
+            next += ends;
+            if (ends) begin = *next;
+        }
+    }
+
+    TN_MEMBER void write(int at, const U (&v)[V], const words &all) const {
+        const int elements = (int)p.chunks.elements;
+        U *const to = (U *)p.chunks.to + at;
+        if (at >= 0 && at + V <= elements) {
+            store_words(to, all);
+            return;
+        }
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            if (at + e >= 0 && at + e < elements) to[e] = v[e];
+    }
+};
+
+/* All reads of a thread are under way at once. */
+template <class U> TN_DEVICE void move_short(const tni_move_job &p) {
+    constexpr int V = short_rows<U>::V, ITEMS = short_rows<U>::ITEMS, STEP = TNI_CHUNK_THREADS * V;
+    const i64 first = (i64)blockIdx.x * (ITEMS * STEP) - (i64)(((u64)p.chunks.to & 15) / sizeof(U));
+    const i64 mine = first + (int)threadIdx.x * V;
+    const short_rows<U> rows(p, first);
+    union {
+        U v[V];
+        words w;
+    } a[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++)
+        if (mine + k * STEP < p.chunks.elements) rows.read((int)mine + k * STEP, a[k].v);
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++)
+        if (mine + k * STEP < p.chunks.elements) rows.write((int)mine + k * STEP, a[k].v, a[k].w);
+}
+
 /* One element at a time, where those of a row are not side by side. */
 template <class U> TN_DEVICE void move_elements(const tni_move_job &p) {
     const u64 i = (u64)blockIdx.x * TNI_CHUNK_THREADS + threadIdx.x;
@@ -104,6 +189,7 @@ template <class U> TN_DEVICE void move_parts(const tni_parts &p) {
 
 #define MOVES(size, U)                                                                             \
     TN_ROW_KERNEL(move_chunks_##size, TNI_CHUNK_THREADS, 3, tni_move_job, (move_chunks<U>(p)))     \
+    TN_ROW_KERNEL(move_short_##size, TNI_CHUNK_THREADS, 5, tni_move_job, (move_short<U>(p)))       \
     TN_ROW_KERNEL(move_elements_##size, TNI_CHUNK_THREADS, 4, tni_move_job, (move_elements<U>(p))) \
     TN_ROW_KERNEL(move_parts_##size, TNI_CHUNK_THREADS, 4, tni_parts, (move_parts<U>(p)))
 

@@ -5,6 +5,8 @@
 #include "maps.cuh"
 
 enum { TNI_MOVE_DIMS = 16, TNI_MOVE_PARTS = 128 };
+/* Chunks of a thread of rows that are short, where elements have `size` bytes: 16 elements, or 4 chunks. */
+#define TNI_SHORT_ITEMS(size) ((size) < 4 ? (int)(size) : 4)
 
 /* Strides in elements; `dims` has the dimensions around the rows, the first is the fastest. */
 typedef struct tni_move_job {

@@ -9,6 +9,7 @@ typedef struct plan {
     tn_launch launch;
     tni_move_job job;
     bool empty, by_chunks;
+    bool is_short;     /* rows of a few chunks, one behind the other (move_short) */
     bool aligned;      /* rows begin at multiples of 16 bytes if the result does */
     bool dense;        /* they follow each other in the result */
     int64_t low, high; /* the operand's memory, in elements from its first one */
@@ -41,7 +42,10 @@ static tn_status fill(const tn_call *call, void *state) {
         p->dense = p->dense && from->to == so_far;
         so_far *= from->map.size;
     }
-    return tni_cuda_find(call, &p->launch, "move", p->by_chunks ? "move_chunks_%d" : "move_elements_%d", (int)size);
+    p->is_short = p->by_chunks && p->dense && so_far < INT32_MAX - 16 &&
+                  chunks_of(row->map.size, (int64_t)size, false) < TNI_LONG_CHUNKS;
+    const char *name = p->is_short ? "move_short_%d" : p->by_chunks ? "move_chunks_%d" : "move_elements_%d";
+    return tni_cuda_find(call, &p->launch, "move", name, (int)size);
 }
 
 tn_status tni_move_cuda_prepare(const tn_call *call, void **state) {
@@ -67,6 +71,12 @@ tn_status tni_move_cuda_run(const tn_call *call, void *state) {
     job.chunks.low = (const char *)m.from->data + p->low * size;
     job.chunks.high = (const char *)m.from->data + p->high * size;
     tn_launch launch = p->launch;
-    const int64_t blocks = p->by_chunks ? chunk_blocks(&job.chunks) : ceil_div(job.chunks.count, TNI_CHUNK_THREADS);
+    int64_t blocks = p->by_chunks ? chunk_blocks(&job.chunks) : ceil_div(job.chunks.count, TNI_CHUNK_THREADS);
+    if (p->is_short) {
+        const int64_t items = TNI_CHUNK_THREADS * TNI_SHORT_ITEMS(size);
+        blocks = ceil_div(job.chunks.count, items);
+        launch.shared = (uint32_t)((job.map.size + items * 16 / size / job.map.size + 2 + 16 / size) *
+                                   (int64_t)sizeof(int64_t));
+    }
     return launch_chunks(call, &launch, blocks, &job);
 }
