@@ -1,8 +1,11 @@
-/* Whole rows into shared memory and out of it, by one thread (sm_90 and later). emulate.h stands in for this file. */
+/* Whole rows into shared memory and out of it, by one thread (sm_90 and later). emulate.h stands in for the first
+ * part. */
+#pragma once
+
+#include "vectors.cuh"
+
 #ifndef TNI_CUDA_BULK
 #define TNI_CUDA_BULK
-
-#include "instructions.cuh"
 
 namespace tn {
 
@@ -73,6 +76,64 @@ TN_DEVICE void bulk_written() {}
 TN_DEVICE void bulk_send(void *, const void *, u32) {}
 TN_DEVICE void bulk_sent() {}
 #endif
+
+} // namespace tn
+
+#endif
+
+/* ---- rows that begin anywhere ------------------------------------------------------------------------------------ */
+
+/* Bulk copies are of whole 16 bytes, so a copy lies within 16 bytes as its row does, and has what is beside it at both
+ * ends. Nothing outside of a tensor is read: of its first and last row what lies in 16 bytes with something else is
+ * missing, and is loaded by who needs it. */
+#ifndef TN_NO_PARTIALS
+
+namespace tn {
+
+/* Those of a tensor's bytes that are in whole pieces of 16. */
+struct whole_pieces {
+    u64 low, high;
+    template <class T>
+    TN_MEMBER whole_pieces(const T *begin, const T *end) : low(((u64)begin + 15) & ~15ull), high((u64)end & ~15ull) {}
+};
+
+/* All pieces that the row lies in, from `row` on `bytes`: as many bytes arrive wherever it is, since others of the
+ * tensor's come in place of those that are outside. */
+template <class T>
+TN_DEVICE void fetch_row(char *to, const T *row, u32 bytes, const whole_pieces &tensor, u64 *arrived) {
+    const u64 from = (u64)row & ~15ull, past = from + bytes;
+    const u64 first = from < tensor.low ? tensor.low : from, last = past < tensor.high ? past : tensor.high;
+    if (first < last) bulk_fetch(to + (first - from), (const void *)first, (u32)(last - first), arrived);
+    for (u64 at = from; at < past && (first > from || last < past); at += 16) {
+        if (at < first || at >= last) bulk_fetch(to + (at - from), (const void *)tensor.low, 16, arrived);
+    }
+}
+
+/* As load_row, of the copy of a row. */
+template <u32 ACROSS, class T, int N, int U>
+TN_DEVICE void take_row(vec<T, N> (&v)[U], const char *copy, const T *row, int n, u32 x, const whole_pieces &tensor) {
+    constexpr int STEP = N * (int)ACROSS;
+    const u32 lead = shift_of<N>(row);
+    const int begin = (int)(N * x);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        const char *const at = copy + (u32)(begin + u * STEP) * sizeof(T);
+        const bool there = begin + u * STEP < n;
+        union {
+            words w;
+            vec<T, N> a;
+        } r;
+        r.w = shift_words(load_shared_if(at, there), load_shared_if(at + 16, there && lead), lead * (u32)sizeof(T));
+        v[u] = r.a;
+    }
+    if ((u64)row >= tensor.low && (u64)(row + n) <= tensor.high) return;
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        const int i = begin + u * STEP;
+        if (i < n && ((u64)(row + i) < tensor.low || (u64)(row + (i + N < n ? i + N : n)) > tensor.high))
+            v[u] = load_some<T, N>(row + i, some_left<N>(i, n));
+    }
+}
 
 } // namespace tn
 

@@ -84,11 +84,9 @@ static void print_at_once(const tni_gpu_part *part, int32_t node) {
     const int m = (int)part->p->memory_of[node];
     const char *margin = "        ";
     if (part->ring) {
-        tni_text_add(part->text, "        if constexpr (RING) {\n#pragma unroll\n"
-                                 "        for (int u = 0; u < U; u++) {\n");
-        tni_gpu_place(part, "left");
-        tni_gpu_ring_take(part, node, "n");
-        tni_text_add(part->text, "        }\n        } else {\n");
+        tni_text_add(part->text, "        if constexpr (RING) {\n");
+        tni_gpu_ring_take(part, node);
+        tni_text_add(part->text, "        } else {\n");
         margin = "            ";
     }
     tni_text_add(part->text, "%sload_row<across, MODE>(v%d, m%d + o%d%s%s, x%s);\n%s", margin, m, m, m,

@@ -21,7 +21,7 @@
  *
  * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by
  * bulk copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets
- * slower).
+ * slower). Rows that begin anywhere lie in it as in memory within 16 bytes, and are put together from there.
  *
  * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
  * for as many tensors as they have room for.
@@ -253,8 +253,8 @@ const char *tni_gpu_operation(int op); /* take_sum, take_max_nan, take_min_nan *
 bool tni_gpu_is_moving(const tni_gpu_part *part, int32_t node);  /* a leaf that comes through it */
 void tni_gpu_ring(const tni_gpu_part *part);                     /* and its first rounds are sent */
 void tni_gpu_ring_refill(const tni_gpu_part *part, bool synced); /* behind a barrier, if there was one */
-/* v<i>[u] of a leaf: from the ring, and from memory. */
-void tni_gpu_ring_take(const tni_gpu_part *part, int32_t node, const char *count);
+/* v<i> of a leaf: all vectors from the ring, or vector u from memory. */
+void tni_gpu_ring_take(const tni_gpu_part *part, int32_t node);
 void tni_gpu_take(const tni_gpu_part *part, int32_t node, const char *at, const char *count);
 
 /* gpu_run.c */

@@ -276,6 +276,17 @@ static int32_t count_slots(const tni_gpu_part *part) {
     return n;
 }
 
+/* Elements that a row takes in a ring: where rows begin anywhere, as far behind 16 bytes as in memory. */
+static int64_t ring_pitch(const tni_gpu_part *part) {
+    return part->whole ? part->width : round_up(part->width, part->vector) + part->vector;
+}
+
+/* Do two stages of a ring fit? */
+static bool fits_ring(const tni_gpu_part *part, const elements *e) {
+    const int64_t down = part->lanes > 32 ? 1 : TNI_GPU_THREADS / part->lanes;
+    return !part->streams && down <= TNI_GPU_RING_ROWS && 2 * down * ring_pitch(part) * e->moving <= part->ring_most;
+}
+
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
  * memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with longer rows those have
  * more, and where registers end, blocks of a cluster share a row. */
@@ -309,10 +320,8 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
                     : part->small || part->n_sums ? TNI_GPU_THREADS
                                                   : TNI_GPU_THREADS / 2;
     part->bound = part->threads <= 128 ? 128 : part->threads <= 256 ? 256 : 512;
-    /* two stages of a ring have to fit. Few rows do without: how they are shared out they have in common with many */
-    int64_t down = part->threads / part->lanes;
-    part->ring &= !part->small && !part->streams && down <= TNI_GPU_RING_ROWS &&
-                  2 * down * part->width * e->moving <= part->ring_most;
+    /* few rows do without: how they are shared out they have in common with many */
+    part->ring &= !part->small && fits_ring(part, e);
     part->walks = part->n_sums || (part->cluster > 1 && part->whole);
     part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
@@ -363,15 +372,32 @@ static void take_together(tni_gpu_part *part, const elements *e) {
     part->odd = part->whole = false;
 }
 
-/* Rows that are no whole vectors. Measured on an H200 (share of a copy's speed, rows of 769, 3001 and 8191 bf16): 0.69,
- * 0.75 and 0.83 in vectors of 8 elements, 0.60, 0.72 and 0.67 in such of 2; those are the faster ones, by a sixth,
- * where rows are summed up by columns as well (which are results like others where there is one row). Rows that no
- * block holds are put together. */
+/* Does all that differs from row to row come in vectors of 16 bytes? */
+static bool comes_in_vectors(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
+        const tni_memory *m = &p->pass->memory[p->memory_of[i]];
+        if (m->strides[p->pass->n_dims] != 1 || part->vector * tn_type_size(m->type) != 16) return false;
+    }
+    return true;
+}
+
+/* Rows that are no whole vectors. Those that are summed up by columns as well (which are results like others where
+ * there is one row) are put together where a ring can have them, and so are long ones. The others, measured on an H200
+ * (share of a copy's speed, rows of 769, 3001 and 8191 bf16): 0.69, 0.75 and 0.83 in vectors of 8 elements, 0.60, 0.72
+ * and 0.67 in such of 2, which are the faster ones, by a sixth, with such sums. */
 static void choose_apart(tni_gpu_part *part, const elements *e) {
     enum { WORD = 2 };
+    take_together(part, e);
+    if (e->results > 1 && comes_in_vectors(part)) {
+        set_rows(part, e);
+        if (fits_ring(part, e)) return;
+    }
+    part->ring = false;
     take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
-    if (part->odd && !part->n_sums && count_chunks(part, part->p->pass->columns) > ROW_THREADS * form_of(part, e).most)
-        take_together(part, e);
+    const int64_t held = ROW_THREADS * form_of(part, e).most;
+    if (part->odd && e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -386,13 +412,13 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;
-    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || !part->whole || !e->moving) return false;
+    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || !e->moving) return false;
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
-        const tni_memory *m = &p->pass->memory[p->memory_of[i]];
-        if (m->strides[p->pass->n_dims] != 1 || part->vector * tn_type_size(m->type) < 16) return false;
+        for (int32_t d = 0; tni_gpu_is_leaf(part, i) && d < p->pass->n_dims; d++) {
+            if (p->pass->memory[p->memory_of[i]].strides[d] < 0) return false;
+        }
     }
-    return strides_align(part);
+    return comes_in_vectors(part) && (!part->whole || strides_align(part));
 }
 
 /* Few threads, and about as much on its way as memory is fastest with: twice as much is a tenth slower. A stage has as
@@ -400,7 +426,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
 static void set_ring(const tni_gpu_part *part, const elements *e, tni_gpu_grid *g) {
     enum { THREADS = 512, BYTES = 64 << 10, MOST = 96 << 10, WIDE = 160 << 10 };
     const int64_t most = part->cluster > 1 ? WIDE : MOST; /* who waits for other blocks has another one beside it */
-    g->slot = g->down * part->width;
+    g->slot = g->down * ring_pitch(part);
     int64_t stage = g->slot * e->moving, per_sm = max((THREADS + g->block / 2) / g->block, 1);
     while (per_sm > 1 && 2 * per_sm * stage > most) per_sm--;
     g->stages = BYTES / (per_sm * stage);
@@ -496,7 +522,7 @@ static tn_status rows_grid(const tni_gpu_part *part, const elements *e, int k, t
     g->down = part->threads / part->lanes;
     g->apart = part->odd ? rows_apart(part) : 1;
     g->block = (uint32_t)part->threads;
-    if (part->ring && k == 0) set_ring(part, e, g);
+    if (part->ring && (k == 0 || !part->whole)) set_ring(part, e, g);
     return set_pieces(part, g->down, g);
 }
 
@@ -528,8 +554,8 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->odd = part->shifted = false;
     part->cluster = 1;
     part->cuts = 0;
-    if (part->reduces && !part->whole) choose_apart(part, &e);
     part->ring = may_have_ring(part, &e);
+    if (part->reduces && !part->whole) choose_apart(part, &e);
     if (part->reduces && !set_cuts(part, &e)) {
         set_rows(part, &e);
         if (part->streams && part->p->pass->columns % vector_of(&e)) {

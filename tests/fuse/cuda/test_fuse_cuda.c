@@ -530,6 +530,17 @@ static void rows_are_put_together(void) {
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "3,2048", -2, 2}, TN_F32, 1, 1},
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,270001", -2, 2}, TN_F32, 0, 1},
         {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "3,140001 140001", -2, 2}, TN_F32, 1, 0},
+        /* rings: blocks of a row and of several, clusters, tensors whose first and last pieces are not whole */
+        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "41,301 301", -2, 2}, TN_BF16, 1, 1},
+        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "37,1027 1027", -2, 2}, TN_F32, 1, 0},
+        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "19,16389 16389", -2, 2}, TN_F16, 1, 1},
+        {{"f(x: T[n, c], dy: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : r = rsqrt(mean(x * x, -1) + 1e-5); y = (dy * g "
+          "- "
+          "x * r * mean(x * dy * g, -1)) * r; d = sum_to(x * dy * r, g)",
+          "5,4099 5,4099 4099", -2, 2},
+         TN_BF16,
+         1,
+         0},
     };
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         const row *r = &given[i].row;
