@@ -491,9 +491,9 @@ void tni_gpu_place(const tni_gpu_part *part, const char *past) {
     }
     if (part->streams) {
         tni_text_add(part->text,
-                     "            const i64 c = tile + (i64)(u * across + x) * VL;\n"
-                     "            const int n = count_left<MODE>(c, (i64)%s, VL);\n",
-                     past);
+                     "            const i64 i = tile + (i64)(u * across + x) * VL, c = %si;\n"
+                     "            const int n = count_left<MODE>(i, (i64)%s, VL);\n",
+                     part->cluster > 1 ? "from + " : "", past);
         return;
     }
     print_column(part);

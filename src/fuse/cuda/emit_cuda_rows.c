@@ -402,8 +402,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
     }
     tni_gpu_partials(part, stage);
     if (part->streams) {
-        tni_text_add(part->text, "        for (i64 tile = 0; tile < z[%d]; tile += (i64)U * across * VL) {\n",
-                     (int)p->pass->n_dims);
+        tni_text_add(part->text, "        for (i64 tile = 0; tile < have; tile += (i64)U * across * VL) {\n");
         for (int32_t i = 0; i < p->g->n; i++) {
             if (tni_gpu_reduces_now(part, i, stage) && part->beside[i] >= 0)
                 tni_text_add(part->text, "        const auto was%d = a%d.s;\n", (int)part->beside[i], (int)i);
@@ -446,11 +445,11 @@ static void begin_sums(const tni_gpu_part *part) {
         if (acc->strides[pass->n_dims] == 0) continue;
         tni_text_add(part->text,
                      "    %s *const g%d = (%s *)p.sums[%d] + piece * p.size[%d] + b%d;\n"
-                     "    for (i64 c = (i64)x * VL; c < z[%d]; c += (i64)across * VL) {\n"
-                     "        for (int j = 0; j < VL && c + j < z[%d]; j++) g%d[(c + j) * s[%d]] = %s::none<%s>();\n"
+                     "    for (i64 i = (i64)x * VL; i < have; i += (i64)across * VL) {\n"
+                     "        for (int j = 0; j < VL && i + j < have; j++) g%d[(%si + j) * s[%d]] = %s::none<%s>();\n"
                      "    }\n",
-                     type, i, type, i, i, at, (int)pass->n_dims, (int)pass->n_dims, i, along,
-                     tni_gpu_operation(acc->op), type);
+                     type, i, type, i, i, at, i, part->cluster > 1 ? "from + " : "", along, tni_gpu_operation(acc->op),
+                     type);
     }
 }
 

@@ -9,9 +9,11 @@
  *             row, rows are stretches of it.
  *     rows    `lanes` threads have a row: the lanes of a part of a warp, a whole block, or the blocks of a cluster, of
  *             which each has some of the columns. Its elements stay in registers between the stages of reductions
- *             (each thread has U vectors). Rows that no cluster holds are read once for each stage. Rows that are
- *             read once in any case, since only numbers come of them, are not held: a long one is cut by its length
- *             alone, blocks reduce one cut after the other, and as many blocks share a row as keep the GPU busy.
+ *             (each thread has U vectors). Rows that no cluster holds are read once for each stage, by the blocks of
+ *             a cluster all the same: so few rows are under way at a time that the GPU's cache has them when they are
+ *             read again. Rows that are read once in any case, since only numbers come of them, are not held: a long
+ *             one is cut by its length alone, blocks reduce one cut after the other, and as many blocks share a row
+ *             as keep the GPU busy.
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken as
  * whole vectors of memory, of which threads have other elements from row to row (slot_partials in partials.cuh says how

@@ -303,11 +303,12 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         here = count_chunks(part, part->width);
     }
     part->streams = part->cluster > blocks;
-    if (part->streams) {
-        part->cluster = 1;
-        part->width = columns;
+    if (part->streams) { /* each block some columns, in rounds that are alike */
+        part->cluster = blocks;
+        part->width = blocks > 1 ? round_up(ceil_div(columns, blocks), 64 * part->vector) : columns;
         part->lanes = ROW_THREADS;
-        each = f.most;
+        here = count_chunks(part, part->width);
+        each = ceil_div(here, ROW_THREADS * ceil_div(here, ROW_THREADS * f.most));
     } else if (here <= 32 * each) {
         part->lanes = 1;
         while (part->lanes * each < here) part->lanes *= 2;

@@ -567,6 +567,41 @@ static void rows_are_put_together(void) {
     }
 }
 
+/* What no cluster holds is shared by the blocks of one all the same; odd rows that are summed up have a ring. */
+static void rows_have_clusters_and_rings(void) {
+    static const struct {
+        row row;
+        tn_type type;
+        int cluster, vector;
+        bool ring;
+    } given[] = {
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,36001", -2, 2}, TN_BF16, 2, 8, false},
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,270001", -2, 2}, TN_F32, TNI_GPU_CLUSTER, 4, false},
+        {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,300000", -2, 2}, TN_F32, TNI_GPU_CLUSTER, 4, false},
+        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "40,1027 1027", -2, 2}, TN_BF16, 1, 8, true},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        static views v;
+        tni_program *program = NULL;
+        char *source = NULL;
+        call_of c;
+        if (row_open(&given[i].row, given[i].type, given[i].type, 0, 0, &c)) {
+            make_views(&c, &v);
+            tn_status status = tni_fuse_emit(c.f, &v.call, "cuda", &program, &source);
+            CHECK_ROW(status == TN_OK, "%s: %s", given[i].row.formula, tn_last_error());
+            const tni_gpu_step *step = status == TN_OK ? &tni_on_gpu(program)->steps[0] : NULL;
+            CHECK_ROW(step && step->cluster == given[i].cluster && step->vector == given[i].vector &&
+                          (step->grid[1].stages > 0) == given[i].ring,
+                      "%s of %s: %d blocks have a row, in vectors of %d, with a ring of %d rounds",
+                      given[i].row.formula, given[i].row.shapes, step ? (int)step->cluster : 0,
+                      step ? (int)step->vector : 0, step ? (int)step->grid[1].stages : 0);
+            tni_program_free(program);
+            tn_free(source);
+        }
+        row_close(&c);
+    }
+}
+
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     char command[128];
@@ -583,6 +618,7 @@ int main(void) {
         sums_begin_anywhere();
         rows_are_put_together();
     }
+    if (!getenv("TENON_TEST_ONLY")) rows_have_clusters_and_rings();
     list_cases();
     share_out(arch);
     test_compile();
