@@ -104,8 +104,7 @@ def passed_on(op: Operator, statement: Statement, fast: bool = False) -> dict[st
     callee, passed = called(statement, fast), {}
     sources = {s.param: s for s in statement.sources}
     inputs = {p.name: p for p in callee.inputs if not p.optional and not p.list}
-    parts = (part.partition(" = ") for part in statement.formula.partition(" : ")[2].split("; "))
-    body = {name: value for name, _, value in parts}
+    body = _body(statement.formula)
     for output, result in zip(callee.outputs, statement.results, strict=False):
         words = re.fullmatch(r"sum_to\((\w+), (\w+)\)|(\w+)", body.get(output.name, ""))
         d, like = (words[1] or words[3], words[2]) if words else ("", None)
@@ -116,6 +115,26 @@ def passed_on(op: Operator, statement: Statement, fast: bool = False) -> dict[st
         elif like in inputs:
             passed[result] = Passed(sources[d], sources[like])
     return passed
+
+
+def twins(op: Operator, statement: Statement, fast: bool = False) -> dict[str, str]:
+    """Results of a statement that are another one of its results, as those of a sum's terms are: which."""
+    if statement.formula is None or statement.local or len(statements_of(op)) > 1:
+        return {}
+    outputs = called(statement, fast).outputs
+    by_name = {o.name: (o, r) for o, r in zip(outputs, statement.results, strict=False)}
+    body, found = _body(statement.formula), {}
+    for name, (output, result) in by_name.items():
+        other, twin = by_name.get(body.get(name, ""), (None, ""))
+        if other is not None and (other.type, other.shape) == (output.type, output.shape):
+            found[result] = twin
+    return found
+
+
+def _body(formula: str) -> dict[str, str]:
+    """The statements of a rule's formula: names and what they are."""
+    parts = (part.partition(" = ") for part in formula.partition(" : ")[2].split("; "))
+    return {name: value for name, _, value in parts}
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -217,8 +236,10 @@ class _Walk:
     def do(self, statement: Statement) -> None:
         if not any(name in self.wanted for name in serves(self.call.op, statement)):
             return
-        passed = self.pass_on(statement)
-        results = [r for r in statement.results if statement.local or (r in self.wanted and r not in passed)]
+        done = self.pass_on(statement)
+        computed = {*self.wanted} - done
+        same = {r: t for r, t in twins(self.call.op, statement, self.call.fast).items() if {r, t} <= computed}
+        results = [r for r in statement.results if statement.local or (r in self.wanted and r not in {*done, *same})]
         if not results:
             return
         callee = called(statement, self.call.fast)
@@ -231,6 +252,7 @@ class _Walk:
                 self.locals[result] = value
             elif result in results and value is not None:  # a second statement for the same input adds to the first
                 self.made[result] = self.made[result] + value if result in self.made else value
+        self.made.update({result: self.made[twin] for result, twin in same.items()})
 
 
 def differentiate(

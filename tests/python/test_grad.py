@@ -475,16 +475,29 @@ def test_gradients_that_are_passed_on() -> None:
     assert have.data_ptr() == dz.data_ptr()
 
 
+def test_gradients_of_terms_are_one() -> None:
+    """Of a sum that goes on into something else: the same memory, whichever are wanted."""
+    x, y, w = (here.randn(s, requires_grad=True) for s in ((3, 4), (3, 4), (4,)))
+    formula = tn.fuse("f(x: T[*s, c], y: T[*s, c], w: T[c]) -> z: T[*s, c] : silu(x + y) * w")
+    for call in (tn.add_rms_norm, tn.add_layer_norm, lambda *given: (formula(*given),)):
+        whole = torch.autograd.grad(call(x, y, w)[0].square().sum(), [x, y, w])
+        assert whole[0].data_ptr() == whole[1].data_ptr()
+        for places in ((0,), (1,), (1, 2), (2,)):
+            given = [t if i in places else t.detach() for i, t in enumerate((x, y, w))]
+            some = torch.autograd.grad(call(*given)[0].square().sum(), [given[i] for i in places])
+            assert_close(list(some), [whole[i] for i in places])
+
+
 def test_gradients_that_are_passed_on_stay_apart() -> None:
     """What is left in two leaves' .grad is two tensors, as with PyTorch's own: optimisers write to them."""
     x, y, dz = here.randn(3, 4, requires_grad=True), here.randn(3, 4, requires_grad=True), here.randn(3, 4)
-    for call in (tn.add, tn.fuse("x + y")):
+    for call in (tn.add, tn.fuse("x + y"), lambda x, y: tn.add_rms_norm(x, y)[0]):
         x.grad = y.grad = None
         call(x, y).backward(dz)
-        before = dz.clone()
+        before, given = y.grad.clone(), dz.clone()
         x.grad.mul_(2)
         assert_close(y.grad, before)
-        assert_close(dz, before)
+        assert_close(dz, given)
 
 
 def test_second_derivatives_that_are_not_there_are_refused() -> None:

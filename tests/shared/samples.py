@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 import tenon
-from tenon._rules import has_gradient, passed_on
+from tenon._rules import has_gradient, passed_on, twins
 from tenon.contract import Input, Json, Operator, table
 from tenon.infer import Types
 
@@ -152,7 +152,7 @@ def _rule(op: Operator, names: _Names) -> Hashable:
             s.formula is None,
             s.local,
             tuple((a.kind, places.get(a.name) if "output" in a.kind else names.number(a.name)) for a in s.sources),
-            tuple(map(names.number, passed_on(op, s))),
+            tuple(map(names.number, (*passed_on(op, s), *twins(op, s)))),
         )
         for s in op.rule.statements
     )

@@ -215,7 +215,9 @@ class _Writer:
                 passed[result] = self._source(d), f"{self._source(like)}.shape == {self._source(d)}.shape"
         return passed
 
-    def _with_passed(self, statement: Statement, passed: Mapping[str, tuple[str, str]]) -> list[str]:
+    def _with_passed(
+        self, statement: Statement, passed: Mapping[str, tuple[str, str]], twins: Mapping[str, str]
+    ) -> list[str]:
         """A statement that need not compute all of its results."""
         called, several = _rules.called(statement, self.fast), len(self.wanted) > 1
         lines, wants, computed = [], {}, []
@@ -226,6 +228,8 @@ class _Writer:
                 tests = " and ".join(t for t in (needed, condition) if t)
                 lines += [f"if {tests}:", f"    _g_{result} = {given}"] if tests else [f"_g_{result} = {given}"]
             wants[output.want_attr] = needed if not given else "False"
+            if result in twins:
+                wants[output.want_attr] = f"({needed} and not {self._needs(twins[result])})"
             if condition:
                 wants[output.want_attr] = f"({needed} and _g_{result} is None)"
             if not given or condition:
@@ -237,13 +241,16 @@ class _Writer:
         targets = ", ".join(f"_r_{r}" for r in statement.results)
         lines += [f"if {' or '.join(w for w in wants.values() if w != 'False')}:"]
         lines += [f"    {targets} = _{called.name}({arguments})"]
-        return lines + [f"    _g_{r} = _r_{r} if _g_{r} is None else _g_{r}" for r in computed]
+        lines += [f"    _g_{r} = _r_{r} if _g_{r} is None else _g_{r}" for r in computed]
+        for result, twin in twins.items():
+            lines += [f"if {self._needs(result)} and _g_{result} is None:", f"    _g_{result} = _g_{twin}"]
+        return lines
 
     def _statement(self, statement: Statement, done: set[str]) -> list[str]:
         called = _rules.called(statement, self.fast)
-        passed = self._passed(statement)
-        if passed:
-            return self._with_passed(statement, passed)
+        passed, twins = self._passed(statement), _rules.twins(self.op, statement, self.fast)
+        if passed or twins:
+            return self._with_passed(statement, passed, {r: t for r, t in twins.items() if not {r, t} & passed.keys()})
         given = {s.param: self._source(s) for s in statement.sources}
         for output, result in zip(called.outputs, statement.results, strict=False):
             if output.want_attr is None:
