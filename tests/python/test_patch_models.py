@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tenon.torch as tn
 from models import FAMILIES, Family
+from step_profile import kept
 
 pytest.importorskip("transformers")
 pytest.importorskip("torchvision")
@@ -81,6 +82,19 @@ def test_trains_the_same(name: str) -> None:
 def decoder() -> tuple[nn.Module, dict[str, Tensor]]:
     model = build(FAMILIES["llama"])
     return model, FAMILIES["llama"].batch(torch.Generator().manual_seed(1))
+
+
+def test_keeps_less() -> None:
+    """Of a layer: its two sums, what attention has on both sides, and what is on both sides of the gate."""
+    model, batch = decoder()
+    whole = sum(row["mib"] for row in kept(model, lambda: model(**batch)))
+    tn.patch(model)
+    rows = kept(model, lambda: model(**batch))
+    assert sum(row["mib"] for row in rows) < 0.6 * whole
+    of_layers = {row["where"].rpartition(".")[2] for row in rows if "layers" in row["where"]}
+    assert of_layers == {"input_layernorm", "self_attn", "post_attention_layernorm", "mlp"}
+    mlp = [row for row in rows if row["where"].endswith("mlp")]
+    assert [(row["what"], row["times"]) for row in mlp] == [("float32[4, 12, 72]", 2 * 2)]
 
 
 def test_generates_the_same() -> None:
