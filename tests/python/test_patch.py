@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -376,6 +377,20 @@ def test_layers_keep_no_normalised_input(
     with cast:
         normal = module[0](x)
         assert_close(step(module[1], (normal.mul_(2),)), step(module[1], (normal.clone(),)))
+
+
+@pytest.mark.parametrize("make", [lambda: Gated(F.silu), Attention])
+def test_checkpoints_take_all_that_layers_keep(make: Callable[[], nn.Module]) -> None:
+    """What hooks have put elsewhere, as checkpoints and offloading do, is in nobody's hands."""
+    module = nn.Sequential(nn.LayerNorm(8), make())
+    tn.patch(module)
+    hidden = torch.randn(3, 5, 8, requires_grad=True) * 1
+    memory = weakref.ref(hidden)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
+        y = module(hidden)
+    del hidden
+    assert memory() is None
+    y.sum().backward()
 
 
 def test_layers_have_more_derivatives() -> None:

@@ -87,18 +87,23 @@ def _as_rows(tensor: Tensor) -> Tensor:
 _ATTRIBUTE = "_tenon_source"
 
 
+class Remaking(NamedTuple):
+    """How a tensor is made; what it is made of goes another way, so that checkpoints and their like can take it."""
+
+    make: Callable[..., Tensor]
+    autocast: torch.dtype | None
+
+    def again(self, kind: str, dtype: torch.dtype, tensors: Sequence[Tensor | None]) -> Tensor:
+        with torch.autocast(kind, self.autocast, enabled=self.autocast is not None):
+            return self.make(*tensors).to(dtype)
+
+
 class Source(NamedTuple):
     """What a tensor was made of, where that is kept anyway: whoever needs the tensor later can make it again."""
 
-    make: Callable[..., Tensor]
+    remaking: Remaking
     tensors: tuple[Tensor | None, ...]
-    autocast: torch.dtype | None
     version: int  # of the tensor
-
-    def again(self, kind: str, dtype: torch.dtype, tensors: Sequence[Tensor | None]) -> Tensor:
-        """From `tensors`, which were unpacked."""
-        with torch.autocast(kind, self.autocast, enabled=self.autocast is not None):
-            return self.make(*tensors).to(dtype)
 
 
 def _given(tensors: Sequence[Tensor]) -> Tensor:
@@ -113,7 +118,7 @@ def remade(make: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
     if is_recorded() and made.requires_grad and not is_distributed():
         kind = made.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        setattr(made, _ATTRIBUTE, Source(make, tensors, autocast, made._version))
+        setattr(made, _ATTRIBUTE, Source(Remaking(make, autocast), tensors, made._version))
     return made
 
 
@@ -133,7 +138,7 @@ class _Together(Function):
     def forward(ctx: Any, source: Source | None, x: Tensor, *layers: Tensor | None) -> tuple[Tensor, ...]:
         weights, biases = layers[::2], layers[1::2]
         ctx.save_for_backward(*weights, *((x,) if source is None else source.tensors))
-        ctx.again = _given if source is None else partial(source.again, x.device.type, x.dtype)
+        ctx.again = _given if source is None else partial(source.remaking.again, x.device.type, x.dtype)
         ctx.shape = x.shape
         ctx.set_materialize_grads(False)
         return tuple(F.linear(x, w, b) for w, b in zip(weights, biases, strict=True))  # type: ignore[arg-type]
@@ -158,11 +163,13 @@ class _Together(Function):
 
 def _together(children: Sequence[nn.Module], x: Tensor) -> tuple[Tensor, ...] | None:
     """What linear layers make of one input, recorded as one call; None where that cannot be, or is of no use."""
-    layers = [plain_layer(child, x) for child in children]
+    layers, source = [plain_layer(child, x) for child in children], _source_of(x)
+    if len(layers) == 1 and source is None:
+        return None
     if any(layer is None or not layer.weight.requires_grad for layer in layers):
         return None
     flat = [tensor for layer in layers if layer is not None for tensor in layer]
-    made: tuple[Tensor, ...] = _Together.apply(_source_of(x), x.to(flat[0].dtype), *flat)  # type: ignore
+    made: tuple[Tensor, ...] = _Together.apply(source, x.to(flat[0].dtype), *flat)  # type: ignore
     return made
 
 
