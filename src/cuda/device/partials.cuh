@@ -143,8 +143,18 @@ template <int MODE, class T, class R, int N> TN_DEVICE void store_totals(T *p, i
         }
         return;
     }
-    if (MODE > 0 && N > 1 && step == 1 && is_aligned(p)) return store_vector<T, N, MODE>(p, y, n);
+    if (N > 1 && step == 1 && is_aligned(p)) return store_vector < T, N, MODE == 0 ? 1 : MODE > (p, y, n);
     store_apart<T, N>(p, step, y, n);
+}
+
+/* N of them where they are kept, in a thread's own place, and back. */
+template <int N, class T> TN_DEVICE vec<T, N> load_totals(const T *p, i64 step, int n) {
+    if (N > 1 && step == 1 && is_aligned(p)) return load_vector<T, N, 1>(p, n);
+    return load_apart<T, N>(p, step, n);
+}
+template <int N, class T> TN_DEVICE void keep_totals(T *p, i64 step, const vec<T, N> &a, int n) {
+    if (N > 1 && step == 1 && is_aligned(p)) return store_vector<T, N, 1>(p, a.v, n);
+    store_apart<T, N>(p, step, a.v, n);
 }
 
 /* A warp that has several rows at a time, ACROSS threads each, adds them up first. */
@@ -179,11 +189,11 @@ template <class T> TN_DEVICE max_and_sum<T> join_warps(const T *most, const T *s
 
 /* ---- of blocks --------------------------------------------------------------------------------------------------- */
 
-/* The partial results (pieces, size) of a sum become one; each block has `across` of them. */
+/* The partial results (pieces, size), `pitch` apart, of a sum become one; each block has `across` of them. */
 struct finish_params {
     const char *from;
     char *to;
-    i64 pieces, size, across, blocks;
+    i64 pieces, size, pitch, across, blocks;
 };
 template <int N> struct finishes { finish_params sum[N]; };
 
@@ -194,7 +204,7 @@ template <class Op, class T, class R, class To> TN_DEVICE void finish(const fini
     R a = Op::template none<R>();
     if (i < p.size) {
 #pragma unroll 8
-        for (i64 k = way; k < p.pieces; k += ways) a = Op::of(a, (R)((const T *)p.from)[k * p.size + i]);
+        for (i64 k = way; k < p.pieces; k += ways) a = Op::of(a, (R)((const T *)p.from)[k * p.pitch + i]);
     }
     slots[threadIdx.x] = a;
     __syncthreads();

@@ -306,16 +306,20 @@ static int lane_for_store(const tni_gpu_part *part, int32_t node, tn_type type) 
     return wide ? TNI_LANE_F64 : tni_lane_of(part->p->g, type);
 }
 
+/* A sum that keeps columns of rows too long for registers: its place in memory belongs to a thread. */
+static bool keeps_in_memory(const tni_gpu_part *part, const tni_accumulator *acc) {
+    return part->streams && acc->strides[part->p->pass->n_dims] != 0;
+}
+
 static void print_sum(const tni_gpu_part *part, const char *margin, int32_t t, const char *index, bool row) {
     const tni_planner *p = part->p;
     int32_t i = p->todo_memory[t];
     const tni_accumulator *acc = &p->pass->accumulators[i];
     bool along = acc->strides[p->pass->n_dims] != 0;
     tni_text_add(part->text, "%s", margin);
-    if (along && part->streams) { /* its place in memory belongs to this thread */
-        tni_text_add(part->text, "if (j < n) g%d[(c + j) * s[%d]] = %s::of(g%d[(c + j) * s[%d]], (%s)", (int)i,
-                     (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), tni_gpu_operation(acc->op), (int)i,
-                     (int)((p->pass->n_memory + i + 1) * (p->pass->n_dims + 1) - 1), sum_text(acc));
+    if (keeps_in_memory(part, acc)) {
+        tni_text_add(part->text, "if (is_in<MODE>(j, n)) h%d[u][j] = %s::of(h%d[u][j], (%s)", (int)i,
+                     tni_gpu_operation(acc->op), (int)i, sum_text(acc));
     } else {
         if (!row) tni_text_add(part->text, "if (is_in<MODE>(j, n)) ");
         int32_t product = tni_gpu_product_of(part, p->b->todo[t].node);
@@ -337,12 +341,35 @@ static bool is_result(const tni_gpu_part *part, int32_t t, int32_t stage, bool e
     return (tni_level_of_todo(part->p, t) == TNI_ELEMENT) == elements;
 }
 
+static bool is_kept_sum(const tni_gpu_part *part, int32_t t, int32_t stage) {
+    const tni_planner *p = part->p;
+    return is_result(part, t, stage, true) && p->b->todo[t].gathers &&
+           keeps_in_memory(part, &p->pass->accumulators[p->todo_memory[t]]);
+}
+
+void tni_gpu_sum_loads(const tni_gpu_part *part, int32_t stage) {
+    const tni_pass *pass = part->p->pass;
+    for (int32_t t = 0; t < part->p->b->n_todo; t++) {
+        if (!is_kept_sum(part, t, stage)) continue;
+        const int i = (int)part->p->todo_memory[t], at = (int)(pass->n_memory + i + 1) * (pass->n_dims + 1) - 1;
+        tni_text_add(part->text, "        vec<%s, VL> h%d[U];\n#pragma unroll\n        for (int u = 0; u < U; u++) {\n",
+                     sum_text(&pass->accumulators[i]), i);
+        tni_gpu_place(part, "left");
+        tni_text_add(part->text,
+                     "            h%1$d[u] = load_totals<VL>(g%1$d + c * s[%2$d], s[%2$d], n);\n        }\n", i, at);
+    }
+}
+
 void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage) {
     const tni_planner *p = part->p;
     int width = p->pass->n_dims + 1;
     for (int32_t t = 0; t < p->b->n_todo; t++) {
-        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
         int i = (int)p->todo_memory[t];
+        if (is_kept_sum(part, t, stage)) {
+            const int at = (int)(p->pass->n_memory + i + 1) * width - 1;
+            tni_text_add(part->text, "%skeep_totals(g%d + c * s[%d], s[%d], h%d[u], n);\n", margin, i, at, at, i);
+        }
+        if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
         const char *type = tni_emit_memory(p->pass->memory[i].type);
         if (step_of(part, i) == 1 && part->odd) {
             tni_text_add(part->text, "%sstore_shifted<%s, VL, %s>(m%d + o%d + c, y%d, n);\n", margin, type,

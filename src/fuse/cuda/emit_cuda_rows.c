@@ -408,6 +408,7 @@ static void print_stage(tni_gpu_part *part, int32_t stage, int *slot) {
                 tni_text_add(part->text, "        const auto was%d = a%d.s;\n", (int)part->beside[i], (int)i);
         }
         print_row_loads(part, part->taken, false);
+        tni_gpu_sum_loads(part, stage);
     }
     tni_text_add(part->text, "#pragma unroll\n        for (int u = 0; u < U; u++) {\n");
     tni_gpu_some(part, "left");

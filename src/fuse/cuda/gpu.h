@@ -188,6 +188,8 @@ tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
 /* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */
 tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
 int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart);
+/* How far apart the partial results of a sum are, in elements: many begin at multiples of 16 bytes. */
+int64_t tni_gpu_pitch(const tni_accumulator *acc);
 /* Has memory elements, one beside the other, that differ from row to row? */
 bool tni_gpu_has_rows(const tni_pass *pass, int32_t i);
 tn_status tni_gpu_set_tail_grids(tni_gpu_part *part, tni_gpu_step *step);
@@ -243,6 +245,8 @@ void tni_gpu_results(const tni_gpu_part *part, const char *margin, int32_t stage
 void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t stage, const char *index,
                           const char *guard);
 void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage);
+/* Of rows that are streamed: h<i>[u] of sums that keep columns, from their places in memory. */
+void tni_gpu_sum_loads(const tni_gpu_part *part, int32_t stage);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
 void tni_gpu_end(const tni_gpu_part *part); /* partial results */
 bool tni_gpu_waits(const tni_gpu_part *part,

@@ -291,6 +291,7 @@ static bool fits_ring(const tni_gpu_part *part, const elements *e) {
  * memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with longer rows those have
  * more, and where registers end, blocks of a cluster share a row. */
 static void set_rows(tni_gpu_part *part, const elements *e) {
+    enum { SUMS = 32 };
     const row_form f = form_of(part, e);
     const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
     const int32_t blocks = most_blocks(part);
@@ -308,7 +309,10 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->width = blocks > 1 ? round_up(ceil_div(columns, blocks), 64 * part->vector) : columns;
         part->lanes = ROW_THREADS;
         here = count_chunks(part, part->width);
-        each = ceil_div(here, ROW_THREADS * ceil_div(here, ROW_THREADS * f.most));
+        /* sums that threads keep in memory, or would keep, are in registers as long as a round takes */
+        int64_t most = f.most;
+        while (most > 1 && most * part->vector * (e->results - 1) > SUMS) most /= 2;
+        each = ceil_div(here, ROW_THREADS * ceil_div(here, ROW_THREADS * most));
     } else if (here <= 32 * each) {
         part->lanes = 1;
         while (part->lanes * each < here) part->lanes *= 2;

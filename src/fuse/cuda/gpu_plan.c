@@ -118,6 +118,11 @@ static int64_t partials_of(const tni_gpu_part *part, const tni_accumulator *acc,
     return g->pieces * (!along ? g->columns : g->down);
 }
 
+int64_t tni_gpu_pitch(const tni_accumulator *acc) {
+    enum { FEW = 32, TOGETHER = 4 };
+    return acc->size <= FEW ? acc->size : round_up(acc->size, TOGETHER);
+}
+
 static void plan_finish(tni_gpu_part *part, const tni_gpu_step *from, int32_t i, tni_gpu_finish *f) {
     tni_program *program = part->p->b->program;
     tni_accumulator *acc = &part->p->pass->accumulators[i];
@@ -130,7 +135,7 @@ static void plan_finish(tni_gpu_part *part, const tni_gpu_step *from, int32_t i,
         if (f->partials[k] > most) most = f->partials[k];
     }
     acc->partial = (int64_t)program->workspace;
-    program->workspace += (size_t)round_up(most * acc->size * lane_bytes(acc), 64);
+    program->workspace += (size_t)round_up(most * tni_gpu_pitch(acc) * lane_bytes(acc), 64);
 }
 
 /* One kernel behind the part's adds up all that its blocks have left. */
@@ -326,7 +331,7 @@ static bool is_one_block(const tni_gpu_step *step, int k) {
 
 /* Which steps are one launch? */
 static void join_steps(tni_program *program) {
-    enum { FINISH_WORDS = 6 }; /* of finish_params */
+    enum { FINISH_WORDS = 7 }; /* of finish_params */
     tni_gpu_program *made = program->own;
     for (int k = 0; k < 2; k++) {
         tni_gpu_step *first = NULL; /* of the launch so far */

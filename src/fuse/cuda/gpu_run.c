@@ -286,6 +286,7 @@ static int32_t finish_words(const tni_pass *pass, const tni_gpu_step *step, int 
         *words++ = (uint64_t)(uintptr_t)to;
         *words++ = (uint64_t)f->partials[k];
         *words++ = (uint64_t)acc->size;
+        *words++ = (uint64_t)tni_gpu_pitch(acc);
         *words++ = (uint64_t)f->across;
         *words++ = (uint64_t)f->blocks;
     }
@@ -346,7 +347,7 @@ static uint32_t step_words(const tni_program *program, const tni_gpu_step *step,
     for (int32_t d = 0; d < pass->n_dims; d++) words[n++] = (uint64_t)pass->size[d];
     words[n++] = (uint64_t)pass->columns;
     for (int32_t i = 0; i < program->n_counts; i++) words[n++] = (uint64_t)program->counts[i];
-    for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)pass->accumulators[i].size;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) words[n++] = (uint64_t)tni_gpu_pitch(&pass->accumulators[i]);
     if (!pass->n_accumulators) words[n++] = 0;
     const int64_t last[] = {g->across, g->down,  g->columns, g->span, g->pieces,
                             g->rows,   g->block, g->stages,  g->slot, g->width};

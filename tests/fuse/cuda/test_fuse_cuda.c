@@ -529,7 +529,12 @@ static void rows_are_put_together(void) {
         {{"f(x: T[n, c], g: T[c], b: T[c]) -> y: T[n, c] : " NORM, "3,2048 2048 2048", -2, 2}, TN_BF16, 1, 1},
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "3,2048", -2, 2}, TN_F32, 1, 1},
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,270001", -2, 2}, TN_F32, 0, 1},
-        {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "3,140001 140001", -2, 2}, TN_F32, 1, 0},
+        {{"f(x: T[n, c], dy: T[n, c], g: T[c]) -> y: T[n, c], d: T[c], e: T[c] : r = rsqrt(mean(x * x, -1) + 1e-5); "
+          "y = (dy * g - x * r * mean(x * dy * g, -1)) * r; d = sum_to(x * dy * r, g); e = sum_to(dy, g)",
+          "3,140001 3,140001 140001", -2, 2},
+         TN_F32,
+         1,
+         0},
         /* rings: blocks of a row and of several, clusters, tensors whose first and last pieces are not whole */
         {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "41,301 301", -2, 2}, TN_BF16, 1, 1},
         {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "37,1027 1027", -2, 2}, TN_F32, 1, 0},
