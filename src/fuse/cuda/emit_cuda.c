@@ -220,7 +220,9 @@ static void print_call(const tni_gpu_step *step, int k, bool alone, const char *
     }
 }
 
-static void print_kernel(const tni_gpu_step *step, int k, tni_text *text) {
+/* Launches of a program are brought onto the GPU while the one before still runs, and wait for its results: all begin
+ * with that, so that each has everything before it behind it. */
+static void print_kernel(const tni_gpu_step *step, int k, bool first, bool last, tni_text *text) {
     const int32_t n = step->steps[k];
     char place[32];
     if (n > 1) {
@@ -238,7 +240,7 @@ static void print_kernel(const tni_gpu_step *step, int k, tni_text *text) {
     } else {
         print_type(step, text);
     }
-    tni_text_add(text, ")),\n%s", step->kind == TNI_GPU_FINISH ? "    wait_for_last();\n" : "");
+    tni_text_add(text, ")),\n%s%s", last ? "" : "    let_next_begin();\n", first ? "" : "    wait_for_last();\n");
     for (int32_t i = 0; i < n; i++) {
         snprintf(place, sizeof place, "p.p%d", (int)i);
         if (i) tni_text_add(text, "    __syncthreads();\n");
@@ -250,8 +252,9 @@ static void print_kernel(const tni_gpu_step *step, int k, tni_text *text) {
 void tni_emit_cuda_kernels(const tni_gpu_program *made, tni_text *text) {
     for (int k = 0; k < 2; k++) {
         tni_text_add(text, "#if TN_VARIANT != %d\n", 1 - k);
-        for (int32_t i = 0; i < made->n_steps; i++) {
-            if (made->steps[i].steps[k]) print_kernel(&made->steps[i], k, text);
+        for (int32_t i = 0, n; i < made->n_steps; i += n) {
+            n = made->steps[i].steps[k];
+            print_kernel(&made->steps[i], k, i == 0, i + n == made->n_steps, text);
         }
         tni_text_add(text, "#endif\n");
     }

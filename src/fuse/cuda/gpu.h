@@ -29,7 +29,8 @@
  * for as many tensors as they have room for.
  *
  * A launch takes longer than small tensors do. Steps that one block is enough for are done by one launch, one behind
- * the other: all of them where tensors are small, and what comes after a sum over everything. */
+ * the other: all of them where tensors are small, and what comes after a sum over everything. Others
+ * follow closely: from sm_90 on, one is brought onto the GPU while the one before still runs. */
 #ifndef TNI_FUSE_GPU_H
 #define TNI_FUSE_GPU_H
 

@@ -205,6 +205,7 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
     const tn_gpu *gpu;
     TN_TRY(tni_gpu_get(call->name, call->device.index, &gpu));
     TN_TRY(load_library(call, tni_on_gpu(program)->text, k, &library));
+    bool first = true;
     for (int32_t i = 0; i < tni_on_gpu(program)->n_steps; i++) {
         tni_gpu_step *step = &tni_on_gpu(program)->steps[i];
         tn_launch *l = &step->launch[k];
@@ -212,7 +213,8 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
         *l = (tn_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
         if (step->kind == TNI_GPU_ROWS && step->cluster > 1) l->cluster = (uint32_t)step->cluster;
         memcpy(l->name, step->name[k], sizeof step->name[k]);
-        l->programmatic = step->kind == TNI_GPU_FINISH && gpu->major >= 9;
+        l->programmatic = !first && gpu->major >= 9; /* what is ahead of the first is not ours */
+        first = false;
         TN_TRY(find_kernel(call, library, l));
         if (step->kind == TNI_GPU_ROWS) TN_TRY(fit_walking(call, gpu, step, k));
     }

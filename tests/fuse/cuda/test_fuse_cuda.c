@@ -572,7 +572,8 @@ static void rows_are_put_together(void) {
     }
 }
 
-/* What no cluster holds is shared by the blocks of one all the same; odd rows that are summed up have a ring. */
+/* What no cluster holds is shared by the blocks of one all the same; odd rows that are summed up have a ring, and the
+ * launch that adds up what is left of them may begin before the first one ends. */
 static void rows_have_clusters_and_rings(void) {
     static const struct {
         row row;
@@ -600,6 +601,10 @@ static void rows_have_clusters_and_rings(void) {
                       "%s of %s: %d blocks have a row, in vectors of %d, with a ring of %d rounds",
                       given[i].row.formula, given[i].row.shapes, step ? (int)step->cluster : 0,
                       step ? (int)step->vector : 0, step ? (int)step->grid[1].stages : 0);
+            const char *text = source ? strstr(source, "struct tn_params") : "";
+            CHECK_ROW(!strstr(text, "let_next_begin();") == !given[i].ring &&
+                          !strstr(text, "wait_for_last();") == !given[i].ring,
+                      "%s: its launches do not wait for each other", given[i].row.formula);
             tni_program_free(program);
             tn_free(source);
         }
