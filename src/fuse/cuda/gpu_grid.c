@@ -381,7 +381,7 @@ static void take_together(tni_gpu_part *part, const elements *e) {
 static bool comes_in_vectors(const tni_gpu_part *part) {
     const tni_planner *p = part->p;
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || p->fixed[i]) continue;
+        if (!tni_gpu_is_leaf(part, i) || p->fixed[i] || is_shared(part, p->memory_of[i])) continue;
         const tni_memory *m = &p->pass->memory[p->memory_of[i]];
         if (m->strides[p->pass->n_dims] != 1 || part->vector * tn_type_size(m->type) != 16) return false;
     }

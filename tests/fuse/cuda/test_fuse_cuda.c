@@ -585,13 +585,16 @@ static void rows_have_clusters_and_rings(void) {
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,270001", -2, 2}, TN_F32, TNI_GPU_CLUSTER, 4, false},
         {{"f(x: T[n, c]) -> y: T[n, c] : " SOFTMAX, "2,300000", -2, 2}, TN_F32, TNI_GPU_CLUSTER, 4, false},
         {{"f(x: T[n, c], g: T[c]) -> y: T[n, c], d: T[c] : " GRADIENT, "40,1027 1027", -2, 2}, TN_BF16, 1, 8, true},
+        /* alone, it is computed as beside others */
+        {{"f(x: T[n, c], g: W[c]) -> y: T[n, c], d: W[c] : " GRADIENT, "40,1027 1027", -2, 2}, TN_BF16, 1, 8, true},
+        {{"f(x: T[n, c], g: W[c]) -> y: T[n, c], d: W[c] : " GRADIENT, "1,1027 1027", -2, 2}, TN_BF16, 1, 8, false},
     };
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         static views v;
         tni_program *program = NULL;
         char *source = NULL;
         call_of c;
-        if (row_open(&given[i].row, given[i].type, given[i].type, 0, 0, &c)) {
+        if (row_open(&given[i].row, given[i].type, TN_F32, 0, 0, &c)) {
             make_views(&c, &v);
             tn_status status = tni_fuse_emit(c.f, &v.call, "cuda", &program, &source);
             CHECK_ROW(status == TN_OK, "%s: %s", given[i].row.formula, tn_last_error());
