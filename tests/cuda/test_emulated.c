@@ -100,11 +100,11 @@ enum { MOST_SAMPLES = 64 };
 
 /* Longer ones than an operator's own, so that a row has many tiles, and groups of tiles. */
 static const tn_sample long_rows[] = {
-    {"s=[2, 9000]"},
+    {"s=[2, 9000] T=bf16"},
     {"s=[73000] reverse=true T=f64"},
     {"s=[4096, 3] axis=0 T=f32"},
-    {"s=[600, 70] axis=0 exclusive=true"},
-    {"s=[2, 300, 2] axis=1 reverse=true"},
+    {"s=[600, 70] axis=0 exclusive=true T=f16"},
+    {"s=[2, 300, 2] axis=1 reverse=true T=f32"},
     {0},
 };
 

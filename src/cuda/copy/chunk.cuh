@@ -13,7 +13,7 @@ enum {
     TNI_CHUNK_THREADS = 256,
     TNI_CHUNK_ITEMS = 2,  /* of a thread: that many are under way at once */
     TNI_LONG_CHUNKS = 64, /* of a row that is long */
-    TNI_LONG_ITEMS = 8,   /* of a thread, of such a row; half of them under way at once */
+    TNI_LONG_ITEMS = 8,   /* of a thread, of such a row, at most; half of them under way at once */
 };
 
 #ifdef __CUDACC__
@@ -36,6 +36,7 @@ typedef struct tni_chunks {
     long long elements;       /* of all rows, where they follow each other: a chunk may have the end of one and the
                                  beginning of the next. 0: they do not */
     long long parts;          /* of a row that is long, a warp's each; 0: rows are not */
+    int items;                /* chunks of a thread of such a part */
     tni_divisor divisor;      /* by `parts`; else by `size` where rows follow each other, else by `per_row` */
     int is_short;             /* count < 2^31: the divisor serves */
 } tni_chunks;
@@ -231,19 +232,20 @@ template <class U, class Rows> TN_DEVICE void write_part(const tni_chunks &p, Ro
     i64 to;
     const bool inside = rows.find(row, to);
     U *const begin = (U *)p.to + to;
-    const i64 items = (i64)(part - row * (u64)p.parts) * 32 * TNI_LONG_ITEMS + threadIdx.x % 32;
-    i64 first = items * V - (i64)(((u64)begin & 15) / sizeof(U));
-    for (int k = 0; k < TNI_LONG_ITEMS && first < p.size; k += AT_ONCE) {
+    const i64 number = (i64)(part - row * (u64)p.parts) * 32 * p.items + threadIdx.x % 32;
+    i64 first = number * V - (i64)(((u64)begin & 15) / sizeof(U));
+    for (int k = 0; k < p.items && first < p.size; k += AT_ONCE) {
         chunk<U> mine[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const i64 at = first + i * 32 * V;
-            const bool whole = inside && at >= 0 && at + V <= p.size;
+            const bool whole = inside && k + i < p.items && at >= 0 && at + V <= p.size;
             const U *from = whole ? rows.whole(at, V) : nullptr;
             mine[i].read(from, p.low, p.high, from != nullptr);
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++, first += 32 * V) {
+            if (k + i >= p.items) break; /* the next warp has it */
             const chunk<U> &c = mine[i];
             if (c.reads)
                 store_words(begin + first, c.shift ? shift_words(c.a, c.b, c.shift) : c.a);

@@ -33,7 +33,10 @@ static inline void fill_chunks(tni_chunks *c, void *to, int64_t n, int64_t rows,
     c->per_row = chunks_of(n, size, aligned && lead == 0);
     c->count = c->elements ? ceil_div(elements * size + lead, 16) : rows * c->per_row;
     c->parts = c->per_row >= TNI_LONG_CHUNKS ? ceil_div(c->per_row, 32 * TNI_LONG_ITEMS) : 0;
-    if (c->parts) c->count = rows * c->parts;
+    if (c->parts) {
+        c->count = rows * c->parts;
+        c->items = (int)ceil_div(c->per_row, 32 * c->parts); /* parts are alike: no warp has a small rest */
+    }
     c->is_short = c->count < INT32_MAX;
     c->divisor = divisor_if(c->is_short, c->parts ? c->parts : c->elements ? n : c->per_row);
 }
