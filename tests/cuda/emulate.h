@@ -56,7 +56,7 @@ static const void *tn_arguments;
 static struct tn_group {
     ucontext_t contexts[TN_MOST_THREADS];
     bool done[TN_MOST_THREADS];
-    unsigned long long slots[TN_MOST_THREADS];
+    unsigned long long slots[2][TN_MOST_THREADS];
     unsigned running, arrived, generation;
     char *stacks, *shared;
 } tn_groups[TN_MOST_BLOCKS];
@@ -101,13 +101,14 @@ static inline void __syncwarp() {
     while (generation == w.generation) tn_yield();
 }
 
-/* Both halves of an exchange lie between waits, so that nobody overwrites what another has yet to read. */
+/* Exchanges use the slots of their generation, two in turns: who writes the same ones again has waited since, and so
+ * have all that read them. */
 template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, unsigned width = 32) {
-    unsigned long long *slots = tn_groups[tn_block].slots;
+    tn_group &g = tn_groups[tn_block];
+    unsigned long long *slots = g.slots[g.generation % 2];
     memcpy(&slots[threadIdx.x], &a, sizeof a);
     __syncthreads();
     memcpy(&a, &slots[threadIdx.x / width * width + lane % width], sizeof a);
-    __syncthreads();
     return a;
 }
 template <class T> static inline T __shfl_xor_sync(u32 mask, T a, unsigned lane, int = 32) {
@@ -120,11 +121,12 @@ template <class T> static inline T __shfl_up_sync(u32 mask, T a, unsigned by, un
 
 static inline int __syncthreads_count(int yes) {
     tn_group &g = tn_groups[tn_block];
+    unsigned long long *slots = g.slots[g.generation % 2];
     int count = 0;
-    g.slots[threadIdx.x] = yes != 0;
+    slots[threadIdx.x] = yes != 0;
     __syncthreads();
-    for (unsigned i = 0; i < tn_threads; i++) count += !g.done[i] && g.slots[i];
-    __syncthreads();
+    for (unsigned i = 0; i < tn_threads; i++) count += !g.done[i] && slots[i];
+    __syncthreads(); /* nobody ends before all have counted */
     return count;
 }
 static inline int __syncthreads_or(int yes) {
