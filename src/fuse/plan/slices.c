@@ -34,7 +34,7 @@ static bool has_phases(const tni_binding *b) {
     return false;
 }
 
-/* From the outermost dimension inwards, until a slice is small enough. Sizes of the domain are those of a slice then. */
+/* From the outermost dimension inwards, until a slice is small enough. The domain has the sizes of a slice then. */
 void tni_slice(tni_binding *b) {
     tni_program *program = b->program;
     tni_domain *d = &b->domain;
