@@ -264,6 +264,10 @@ static int32_t simplify_shape(tni_graph *g, const tni_gnode *node) {
     bool sure = tni_is_sure(node_at(g, node->op == TNI_P_EXPAND ? a : b)) || shape_of(g, a) == plain;
     if (node->op == TNI_P_EXPAND && sure && tni_covers(have, other)) return a;
     if (node->op == TNI_P_SUM_TO && sure && tni_covers(other, have)) return a;
+    if (node->op == TNI_P_SUM_TO && is_zero(g, a)) { /* zeros where there were more of them */
+        while (is_op(g, a, TNI_P_EXPAND)) a = node_at(g, a)->arg[0];
+        return tni_node2(g, TNI_P_EXPAND, a, b);
+    }
     if (node->op == TNI_P_SUM_TO && tni_is_scalar(other)) return tni_node3(g, TNI_P_SUM, TNI_OVER_ALL, a, -1, -1);
     if (node->op == TNI_P_COUNT) {
         if (!tni_is_along(g, have, node->kind)) return tni_const(g, TNI_TY_WEAK_FLOAT, 1);

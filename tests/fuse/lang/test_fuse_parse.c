@@ -148,6 +148,8 @@ static const char *const good[][2] = {
      "y = n * w if has(w) else n",
      "g(x: T[*r, c], w: W[c]?, eps: float = 1e-5) -> y: T[*r, c] : t1 = x * rsqrt(mean(x * x, -1) + eps); "
      "y = where(has(w), t1 * w, t1)"},
+    {"g(x: T[n, c], b: T[c]) -> y: T[n, c] : x * sum_to(expand(0.0, x), b)",
+     "g(x: T[n, c], b: T[c]) -> y: T[n, c] : y = x * expand(0.0, b)"},
     {"g(x: T[n, c, *s], b: T[n, c]) -> y: T[n, c] : expand(mean(x), b)",
      "g(x: T[n, c, *s], b: T[n, c]) -> y: T[n, c] : y = expand(mean(x), b)"},
     {"g(x: T[n, c]) -> y: T[n, c] : max(x)", "g(x: T[n, c]) -> y: T[n, c] : y = max(x)"},
