@@ -41,9 +41,16 @@ using namespace tn;
 #define __noinline__
 #define __launch_bounds__(...)
 
+template <class A> static inline A min(A a, A b) {
+    return b < a ? b : a;
+}
+template <class A> static inline A max(A a, A b) {
+    return a < b ? b : a;
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-static struct { u32 x; } threadIdx, blockIdx, gridDim;
+static struct { u32 x; } threadIdx, blockIdx, blockDim, gridDim;
 
 enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 32, TN_STACK = 65536 };
 static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
@@ -55,24 +62,30 @@ static const void *tn_arguments;
 /* Of each block: its threads, those that have not ended, and how many have arrived at which barrier. */
 static struct tn_group {
     ucontext_t contexts[TN_MOST_THREADS];
-    bool done[TN_MOST_THREADS];
-    unsigned long long slots[2][TN_MOST_THREADS];
+    bool done[TN_MOST_THREADS], votes[TN_MOST_THREADS];
     unsigned running, arrived, generation;
     char *stacks, *shared;
 } tn_groups[TN_MOST_BLOCKS];
 
-static void tn_let_go() {
-    tn_group &g = tn_groups[tn_block];
+static struct tn_warp {
+    unsigned long long slots[2][32];
+    unsigned running, arrived, generation;
+} tn_warps[TN_MOST_BLOCKS][TN_MOST_THREADS / 32];
+template <class G> static void tn_let_go(G &g) {
     if (g.arrived < g.running) return;
     g.arrived = 0;
     g.generation++;
+}
+template <class G> static void tn_end(G &g) {
+    g.running--;
+    if (g.running) tn_let_go(g);
 }
 static void tn_start() {
     tn_group &g = tn_groups[tn_block];
     tn_kernel(tn_arguments);
     g.done[threadIdx.x] = true;
-    g.running--;
-    if (g.running) tn_let_go();
+    tn_end(g);
+    tn_end(tn_warps[tn_block][threadIdx.x / 32]);
     swapcontext(&g.contexts[threadIdx.x], &tn_main);
 }
 
@@ -80,35 +93,33 @@ static inline void tn_yield() {
     swapcontext(&tn_groups[tn_block].contexts[threadIdx.x], &tn_main);
 }
 
-/* Until every thread that has not ended is here. */
-static inline void __syncthreads() {
-    tn_group &g = tn_groups[tn_block];
-    unsigned generation = g.generation;
+/* Until every thread of the block, or of the warp, that has not ended is here. */
+template <class G> static inline void tn_meet(G &g) {
+    const unsigned generation = g.generation;
     g.arrived++;
-    tn_let_go();
+    tn_let_go(g);
     while (generation == g.generation) tn_yield();
 }
-
-/* The 32 of a warp, none of which has ended. */
-static struct tn_warp { unsigned arrived, generation; } tn_warps[TN_MOST_BLOCKS][TN_MOST_THREADS / 32];
-static inline void __syncwarp() {
-    tn_warp &w = tn_warps[tn_block][threadIdx.x / 32];
-    const unsigned generation = w.generation;
-    if (++w.arrived == 32) {
-        w.arrived = 0;
-        w.generation++;
-    }
-    while (generation == w.generation) tn_yield();
+static inline void __syncthreads() {
+    tn_meet(tn_groups[tn_block]);
+}
+static inline void __syncwarp(u32 = 0xffffffffu) {
+    tn_meet(tn_warps[tn_block][threadIdx.x / 32]);
 }
 
-/* Exchanges use the slots of their generation, two in turns: who writes the same ones again has waited since, and so
- * have all that read them. */
+/* What each thread of the warp gives: 32 slots, which stay as they are while others read them. Two generations of slots
+ * take turns: who writes the same ones again has waited since, and so have all that read them. */
+static inline const unsigned long long *tn_exchange(const void *given, size_t bytes) {
+    const unsigned lane = threadIdx.x % 32;
+    tn_warp &w = tn_warps[tn_block][threadIdx.x / 32];
+    unsigned long long *slots = w.slots[w.generation % 2];
+    memcpy(&slots[lane], given, bytes);
+    tn_meet(w);
+    return slots;
+}
 template <class T> static inline T __shfl_sync(u32, T a, unsigned lane, unsigned width = 32) {
-    tn_group &g = tn_groups[tn_block];
-    unsigned long long *slots = g.slots[g.generation % 2];
-    memcpy(&slots[threadIdx.x], &a, sizeof a);
-    __syncthreads();
-    memcpy(&a, &slots[threadIdx.x / width * width + lane % width], sizeof a);
+    const unsigned long long *slots = tn_exchange(&a, sizeof a);
+    memcpy(&a, &slots[threadIdx.x % 32 / width * width + lane % width], sizeof a);
     return a;
 }
 template <class T> static inline T __shfl_xor_sync(u32 mask, T a, unsigned lane, int = 32) {
@@ -119,27 +130,30 @@ template <class T> static inline T __shfl_up_sync(u32 mask, T a, unsigned by, un
     return __shfl_sync(mask, a, lane < by ? lane : lane - by, width);
 }
 
+static inline bool __all_sync(u32, bool a) {
+    const unsigned long long yes = a, *slots = tn_exchange(&yes, sizeof yes);
+    bool all = true;
+    for (unsigned lane = 0; lane < 32; lane++) all &= slots[lane] != 0;
+    return all;
+}
+static inline bool __any_sync(u32, bool a) {
+    const unsigned long long yes = a, *slots = tn_exchange(&yes, sizeof yes);
+    bool any = false;
+    for (unsigned lane = 0; lane < 32; lane++) any |= slots[lane] != 0;
+    return any;
+}
+
 static inline int __syncthreads_count(int yes) {
     tn_group &g = tn_groups[tn_block];
-    unsigned long long *slots = g.slots[g.generation % 2];
     int count = 0;
-    slots[threadIdx.x] = yes != 0;
+    g.votes[threadIdx.x] = yes != 0;
     __syncthreads();
-    for (unsigned i = 0; i < tn_threads; i++) count += !g.done[i] && slots[i];
-    __syncthreads(); /* nobody ends before all have counted */
+    for (unsigned i = 0; i < tn_threads; i++) count += !g.done[i] && g.votes[i];
+    __syncthreads(); /* nobody ends or votes again before all have counted */
     return count;
 }
 static inline int __syncthreads_or(int yes) {
     return __syncthreads_count(yes) > 0;
-}
-
-static inline bool __all_sync(u32, bool a) {
-    unsigned long long *slots = tn_groups[tn_block].slots, all = 1;
-    slots[threadIdx.x] = a;
-    __syncthreads();
-    for (unsigned i = 0; i < 32; i++) all &= slots[threadIdx.x / 32 * 32 + i];
-    __syncthreads();
-    return all;
 }
 
 /* ---- clusters ---------------------------------------------------------------------------------------------------- */
@@ -210,6 +224,10 @@ static void tn_run_cluster() {
         }
         g.running = tn_threads;
         g.arrived = 0;
+        for (unsigned w = 0; w * 32 < tn_threads; w++) {
+            tn_warps[tn_block][w].running = min(tn_threads - w * 32, 32u);
+            tn_warps[tn_block][w].arrived = 0;
+        }
     }
     while (left) {
         for (tn_block = 0; tn_block < tn_blocks; tn_block++) {
@@ -235,6 +253,7 @@ extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, 
     tn_threads = block;
     tn_blocks = cluster > 1 ? cluster : 1;
     gridDim.x = grid;
+    blockDim.x = block;
     tn_touched = 1;
     if (!dl_iterate_phdr(tn_find_shared, NULL)) abort();
     for (unsigned i = 0; i < tn_blocks; i++) {
@@ -288,6 +307,18 @@ static inline u32 atomicAdd(u32 *p, u32 a) {
 }
 static inline u32 __umulhi(u32 a, u32 b) {
     return (u32)((u64)a * b >> 32);
+}
+static inline u32 __funnelshift_r(u32 low, u32 high, u32 bits) {
+    return (u32)(((u64)high << 32 | low) >> (bits & 31));
+}
+static inline int __popc(u32 a) {
+    return __builtin_popcount(a);
+}
+static inline int __ffs(int a) {
+    return __builtin_ffs(a);
+}
+static inline f32 __fdividef(f32 a, f32 b) {
+    return a / b;
 }
 static inline f32 __fmul_rn(f32 a, f32 b) {
     return a * b;
@@ -362,9 +393,9 @@ static inline u32 f32_to_f16x2(f32 low, f32 high) {
 static inline u32 f32_to_bf16x2(f32 low, f32 high) {
     return f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16;
 }
-static inline void hide(u32 &) {
+template <class A> static inline void hide(A &) {
 }
-static inline void hide(i64 &) {
+template <class A> static inline void pin(A) {
 }
 static inline void let_next_begin() {
 }
@@ -380,7 +411,22 @@ static inline void rest() {
     tn_yield();
 }
 
-/* ---- memory: misaligned vectors are what a GPU would stop at ----------------------------------------------------- */
+/* ---- memory: misaligned vectors are what a GPU would stop at, and what is not a tensor's ------------------------- */
+
+/* The tensors that a test has told of: begin and end of each. */
+enum { TN_MOST_TENSORS = 16 };
+static const char *tn_tensors[TN_MOST_TENSORS][2];
+static int tn_n_tensors;
+extern "C" void tn_allow(const char *const (*tensors)[2], int count) {
+    memcpy(tn_tensors, tensors, sizeof *tensors * count);
+    tn_n_tensors = count;
+}
+static inline void tn_look(const void *p, size_t bytes) {
+    bool good = tn_n_tensors == 0;
+    for (int i = 0; i < tn_n_tensors; i++)
+        good |= (const char *)p >= tn_tensors[i][0] && (const char *)p + bytes <= tn_tensors[i][1];
+    if (!good) abort();
+}
 
 struct words {
     u32 w[4];
@@ -398,17 +444,27 @@ template <class W> static inline void tn_store(void *p, const W &w) {
     if ((size_t)p % sizeof w) abort();
     memcpy(p, &w, sizeof w);
 }
+template <class W> static inline W tn_load_global_if(const void *p, bool there) {
+    if (there) tn_look(p, sizeof(W));
+    return tn_load_if<W>(p, there);
+}
 static inline words load_words_if(const void *p, bool there) {
-    return tn_load_if<words>(p, there);
+    return tn_load_global_if<words>(p, there);
+}
+static inline words load_shared(const void *p) {
+    return tn_load_if<words>(p, true);
 }
 static inline words load_shared_if(const void *p, bool there) {
     return tn_load_if<words>(p, there);
 }
 static inline u32 load_word_if(const void *p, bool there) {
-    return tn_load_if<u32>(p, there);
+    return tn_load_global_if<u32>(p, there);
+}
+static inline u32 load_half_if(const void *p, bool there) {
+    return tn_load_global_if<u16>(p, there);
 }
 static inline half_words load_half_words_if(const void *p, bool there) {
-    return tn_load_if<half_words>(p, there);
+    return tn_load_global_if<half_words>(p, there);
 }
 static inline void store_words(void *p, const words &w) {
     tn_store(p, w);
@@ -422,6 +478,9 @@ static inline void store_half_words(void *p, const half_words &w) {
 static inline words *dynamic_shared_128() {
     alignas(128) __shared__ char dynamic[227 << 10];
     return (words *)dynamic;
+}
+static inline words *dynamic_shared() {
+    return dynamic_shared_128();
 }
 static inline void bulk_prepare(u64 *barriers, int count) {
     for (int k = 0; k < count; k++) barriers[k] = 0;
@@ -475,6 +534,7 @@ static struct tn_copies {
     int count, group; /* that are under way; the group that comes next */
 } tn_all_copies[TN_MOST_THREADS];
 
+#define TN_COPY_ASYNC 1
 static inline void copy_some_async(words *to, const void *from, int bytes) {
     tn_copies &c = tn_all_copies[threadIdx.x];
     if (((size_t)to | (size_t)from) % 16 || bytes < 0 || bytes > 16 || c.count == TN_MOST_COPIES) abort();
@@ -499,6 +559,10 @@ template <int GROUPS> static inline void copy_wait_for() {
         memcpy(one.to, one.from, (size_t)one.bytes);
     }
     c.count = left;
+}
+static inline void copy_wait() {
+    copy_commit();
+    copy_wait_for<0>();
 }
 
 /* Matrices of a warp: each lane lays down what it has, and takes what its own results need. */

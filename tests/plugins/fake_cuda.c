@@ -277,9 +277,16 @@ static const fake_kernel *kernel_of(void *handle) {
 }
 /* Is told of every kernel that is asked for, and the code it is to be in. */
 __attribute__((visibility("default"))) void (*fake_asked)(const char *code, const char *name);
+/* Where it is set, kernels are what it finds, and fake_run runs them. */
+__attribute__((visibility("default"))) void *(*fake_find)(const char *code, const char *name);
+__attribute__((visibility("default"))) void (*fake_run)(void *kernel, const fake_launch *how, void **arguments);
 static int find_kernel(void **kernel, void *library, const char *name) {
     fake_code *code = made_up(library);
     if (fake_asked) fake_asked(library, name);
+    if (fake_find) {
+        *kernel = fake_find(library, name);
+        return *kernel ? 0 : NO_SUCH_NAME;
+    }
     for (fake_kernel *k = code ? code->kernels : NULL; k && k->name; k++) {
         *kernel = k;
         if (strcmp(k->name, name) == 0) return 0;
@@ -317,6 +324,7 @@ static int launch(const fake_launch *how, void *function, void **arguments, void
     broken |= is("illegal access") || is("late illegal access");
     if (broken) return is("late illegal access") ? 0 : ILLEGAL_ADDRESS;
     if (k) k->run(how, arguments);
+    if (fake_run) fake_run(function, how, arguments);
     return 0;
 }
 /* Where a kernel's error shows, most often. */

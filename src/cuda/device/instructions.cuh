@@ -137,6 +137,18 @@ TN_DEVICE u32 load_word_if(const void *p, bool there) {
                  : "l"(p), "r"((u32)there));
     return r;
 }
+TN_DEVICE u32 load_half_if(const void *p, bool there) {
+    u32 r;
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %2, 0;\n\t"
+                 "mov.u32 %0, 0;\n\t"
+                 "@t ld.global.u16 %0, [%1];\n\t"
+                 "}"
+                 : "=&r"(r)
+                 : "l"(p), "r"((u32)there));
+    return r;
+}
 TN_DEVICE half_words load_half_words_if(const void *p, bool there) {
     half_words r;
     asm volatile("{\n\t"

@@ -17,36 +17,35 @@ namespace tn {
 
 template <class W, int V> struct alignas(sizeof(W) * V > 16 ? 16 : sizeof(W) * V) several { W v[V]; };
 
-template <class W, int V, class A> TN_DEVICE void read_several(const tni_vector &v, i64 i, A (&to)[V]) {
+template <class W, int V, class A> TN_DEVICE void read_several(const tni_vector &v, i64 i, int n, A (&to)[V]) {
     const W *from = (const W *)v.data;
-    if (V > 1 && v.step == 1 && is_aligned(from)) {
+    if (V > 1 && v.step == 1 && n >= V && is_aligned(from)) {
         const vec<W, V> all = *(const vec<W, V> *)(from + i);
 #pragma unroll
         for (int j = 0; j < V; j++) to[j] = (A)widen(all.v[j]);
     } else {
 #pragma unroll
-        for (int j = 0; j < V; j++) to[j] = (A)widen(from[(i + j) * v.step]);
+        for (int j = 0; j < V; j++)
+            if (j < n) to[j] = (A)widen(from[(i + j) * v.step]);
     }
 }
 
-/* V numbers from i on, a multiple of V; `absent` where there is no vector. */
-template <int V, class A> TN_DEVICE void read_vector(const tni_vector &v, i64 i, A absent, A (&to)[V]) {
-    if (!v.data) {
+/* The first n of V numbers from i on, a multiple of V; `absent` for those behind them and where there is no vector. */
+template <int V, class A> TN_DEVICE void read_vector(const tni_vector &v, i64 i, int n, A absent, A (&to)[V]) {
 #pragma unroll
-        for (int j = 0; j < V; j++) to[j] = absent;
-        return;
-    }
+    for (int j = 0; j < V; j++) to[j] = absent;
+    if (!v.data) return;
     switch (v.type) {
-    case TNI_VECTOR_F32: read_several<float>(v, i, to); break;
-    case TNI_VECTOR_BF16: read_several<bf16>(v, i, to); break;
-    case TNI_VECTOR_F16: read_several<f16>(v, i, to); break;
-    default: read_several<double>(v, i, to);
+    case TNI_VECTOR_F32: read_several<float>(v, i, n, to); break;
+    case TNI_VECTOR_BF16: read_several<bf16>(v, i, n, to); break;
+    case TNI_VECTOR_F16: read_several<f16>(v, i, n, to); break;
+    default: read_several<double>(v, i, n, to);
     }
 }
 
 template <class A> TN_DEVICE A read_number(const tni_vector &v, i64 i, A absent) {
     A to[1];
-    read_vector(v, i, absent, to);
+    read_vector(v, i, 1, absent, to);
     return to[0];
 }
 

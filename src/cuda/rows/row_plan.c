@@ -3,18 +3,14 @@
 #include <string.h>
 
 /* Elements that a thread holds at most (held in rows.cuh says the same). */
-static int held(tn_type type, tni_row_piece piece) {
-    return (type == TN_F64 ? 16 : 32) / (piece == TNI_PIECE_SINGLE ? 2 : 1);
+static int held(tn_type type) {
+    return type == TN_F64 ? 16 : 32;
 }
 
 static int64_t power_of_2_from(int64_t a) {
     int64_t p = 1;
     while (p < a) p *= 2;
     return p;
-}
-
-static tni_row_piece piece_of(tn_type type, int64_t n) {
-    return n % (16 / (int64_t)tn_type_size(type)) == 0 ? TNI_PIECE_WHOLE : TNI_PIECE_SINGLE;
 }
 
 int tni_row_clustered(const tn_call *call, const char *unit) {
@@ -25,29 +21,25 @@ int tni_row_clustered(const tn_call *call, const char *unit) {
 
 /* As many lanes as can have something to do, and as few elements for each as kernels are made for. */
 static void share_lanes(tni_row_plan *plan, int most, int64_t n) {
-    const bool whole = plan->piece == TNI_PIECE_WHOLE;
-    const int fewest = whole ? 8 : 2, few = whole ? 8 : 4;
+    const int few = 8;
     plan->kind = TNI_ROW_LANES;
     plan->threads = TNI_ROW_WARP_BLOCK;
-    plan->each = n <= 32 * fewest ? fewest : n <= 32 * few ? few : most;
+    plan->each = n <= 32 * few ? few : most;
     plan->lanes = (int)power_of_2_from(ceil_div(n, plan->each));
 }
 
 tni_row_plan tni_row_plan_split(tn_type type, int64_t n) {
-    tni_row_plan plan = {.kind = TNI_ROW_SPLIT, .piece = piece_of(type, n), .threads = TNI_ROW_BLOCK, .cluster = 1};
-    plan.each = held(type, plan.piece);
+    tni_row_plan plan = {.kind = TNI_ROW_SPLIT, .each = held(type), .threads = TNI_ROW_BLOCK, .cluster = 1};
     const int64_t tile = (int64_t)plan.each * TNI_ROW_BLOCK, least = 16384;
     plan.split = round_up(max(ceil_div(n, TNI_ROW_SPLITS), least), tile);
     plan.splits = (int)ceil_div(n, plan.split);
     return plan;
 }
 
-static tni_row_plan plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows,
-                            tni_row_piece piece) {
-    tni_row_plan plan = {.kind = TNI_ROW_BLOCKS, .piece = piece, .cluster = 1};
-    plan.each = held(type, plan.piece) / rows;
+tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows) {
+    tni_row_plan plan = {.kind = TNI_ROW_BLOCKS, .each = held(type) / rows, .cluster = 1};
     const int64_t block = (int64_t)plan.each * TNI_ROW_BLOCK;
-    if (n <= 32 * plan.each && piece != TNI_PIECE_RAGGED) {
+    if (n <= 32 * plan.each) {
         share_lanes(&plan, plan.each, n);
         return plan;
     }
@@ -61,17 +53,7 @@ static tni_row_plan plan_of(const tn_call *call, const char *unit, tn_type type,
 }
 
 tni_row_plan tni_row_plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n) {
-    return plan_of(call, unit, type, n, 1, piece_of(type, n));
-}
-
-tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows) {
-    return plan_of(call, unit, type, n, rows, piece_of(type, n));
-}
-
-tni_row_plan tni_row_plan_ragged(const tn_call *call, const char *unit, tn_type type, int64_t n) {
-    const tni_row_plan plan = tni_row_plan_of(call, unit, type, n);
-    const bool may = tn_type_size(type) == 2 && plan.piece == TNI_PIECE_SINGLE && plan.kind == TNI_ROW_BLOCKS;
-    return may ? plan_of(call, unit, type, n, 1, TNI_PIECE_RAGGED) : plan;
+    return tni_row_plan_of_some(call, unit, type, n, 1);
 }
 
 bool tni_rows_dense(const tni_gpu_rows *rows, int32_t views) {
@@ -131,18 +113,17 @@ bool tni_rows_aligned(const tni_gpu_rows *rows, int32_t views, tn_type type) {
     return aligned;
 }
 
-bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, tn_type type,
-                      int32_t views, uint32_t bytes, uint32_t own) {
+bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, tn_type type, int32_t views, uint32_t bytes,
+                      uint32_t own) {
     const tn_gpu *gpu;
     if (tn_cuda_gpu(call, &gpu) != TN_OK || bytes + own > (uint32_t)gpu->shared_per_block) return false;
-    return plan->piece == TNI_PIECE_WHOLE && tni_rows_aligned(rows, views, type);
+    return rows->n % (16 / (int64_t)tn_type_size(type)) == 0 && tni_rows_aligned(rows, views, type);
 }
 
 tn_status tni_row_find_lanes(const tn_call *call, const tni_row_plan *plan, tn_type type, int64_t count, tn_launch *l) {
     l->grid = tni_row_grid(plan, count);
     l->block = (uint32_t)plan->threads;
-    return tni_cuda_find(call, l, call->name, "%s_warp_%c%d_%s", call->name, plan->piece, plan->each,
-                         tn_type_name(type));
+    return tni_cuda_find(call, l, call->name, "%s_warp_%d_%s", call->name, plan->each, tn_type_name(type));
 }
 
 tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_type type, tn_launch *l,
@@ -152,7 +133,7 @@ tn_status tni_row_find_blocks(const tn_call *call, const tni_row_plan *plan, tn_
     TN_TRY(tn_cuda_gpu(call, &gpu));
     l->block = (uint32_t)plan->threads;
     l->cluster = (uint32_t)plan->cluster;
-    TN_TRY(tni_cuda_find(call, l, call->name, "%s_block_%c_%s", call->name, plan->piece, tn_type_name(type)));
+    TN_TRY(tni_cuda_find(call, l, call->name, "%s_block_%s", call->name, tn_type_name(type)));
     TN_TRY(tn_cuda_occupancy(call, l, &most));
     *at_once = plan->cluster > 1 ? most : (int64_t)most * gpu->sms;
     return TN_OK;
@@ -162,6 +143,6 @@ tn_status tni_row_find_split(const tn_call *call, const tni_row_plan *plan, tn_t
                              tn_launch *first, tn_launch *second) {
     const char *name = tn_type_name(type);
     *first = *second = (tn_launch){.grid = tni_row_grid(plan, count), .block = (uint32_t)plan->threads};
-    TN_TRY(tni_cuda_find(call, first, call->name, "%s_split_%c_%s", call->name, plan->piece, name));
-    return tni_cuda_find(call, second, call->name, "%s_write_%c_%s", call->name, plan->piece, name);
+    TN_TRY(tni_cuda_find(call, first, call->name, "%s_split_%s", call->name, name));
+    return tni_cuda_find(call, second, call->name, "%s_write_%s", call->name, name);
 }

@@ -14,16 +14,8 @@ typedef enum tni_row_kind {
     TNI_ROW_SPLIT,  /* a row is cut into pieces, each for a block; what they find out is added up by a second kernel */
 } tni_row_kind;
 
-/* What a thread takes of a row at a time; kernels have the letter in their names. */
-typedef enum tni_row_piece {
-    TNI_PIECE_WHOLE = 'p',  /* 16 bytes */
-    TNI_PIECE_RAGGED = 'r', /* 16 bytes, of which the row's last piece may be short */
-    TNI_PIECE_SINGLE = 's', /* one element */
-} tni_row_piece;
-
 typedef struct tni_row_plan {
     tni_row_kind kind;
-    tni_row_piece piece;
     int each;      /* elements that a thread holds */
     int lanes;     /* of a row; LANES */
     int threads;   /* of a block */
@@ -36,8 +28,6 @@ typedef struct tni_row_plan {
 tni_row_plan tni_row_plan_of(const tn_call *call, const char *unit, tn_type type, int64_t n);
 /* For kernels whose threads hold parts of `rows` rows at a time. */
 tni_row_plan tni_row_plan_of_some(const tn_call *call, const char *unit, tn_type type, int64_t n, int rows);
-/* For kernels that have ragged rows of 16-bit types in blocks: pieces of 16 bytes whatever the length. */
-tni_row_plan tni_row_plan_ragged(const tn_call *call, const char *unit, tn_type type, int64_t n);
 tni_row_plan tni_row_plan_split(tn_type type, int64_t n);
 
 /* Blocks of the largest cluster that the kernels of `unit` can be launched with; 1: they have none. */
@@ -65,8 +55,8 @@ bool tni_rows_beside(const tni_rows *rows, int32_t views);
 bool tni_rows_aligned(const tni_gpu_rows *rows, int32_t views, tn_type type);
 /* Whether a row can be fetched with 16-byte copies into `bytes` of shared memory: of the first `views` tensors, with
  * kernels that have `own` bytes for themselves. */
-bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, const tni_row_plan *plan, tn_type type,
-                      int32_t views, uint32_t bytes, uint32_t own);
+bool tni_row_may_feed(const tn_call *call, const tni_gpu_rows *rows, tn_type type, int32_t views, uint32_t bytes,
+                      uint32_t own);
 
 static inline bool tni_is_aligned(const void *const *data, int count) {
     uintptr_t all = 0;

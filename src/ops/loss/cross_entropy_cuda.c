@@ -132,9 +132,12 @@ static tn_status find_split(const tn_call *call, tn_type type, forward_state *s)
     s->p.splits = plan.splits;
     s->p.split = plan.split;
     s->p.writers = s->p.gx ? plan.splits : 1;
-    TN_TRY(tni_row_find_split(call, &plan, type, s->p.rows.count, &s->first, &s->second));
-    s->second.grid = (uint32_t)(s->p.rows.count * s->p.writers);
-    return TN_OK;
+    const char *name = tn_type_name(type);
+    const char piece = s->p.rows.n * (int64_t)tn_type_size(type) % 16 == 0 ? 'p' : 's';
+    s->first = (tn_launch){.grid = tni_row_grid(&plan, s->p.rows.count), .block = TNI_ROW_BLOCK};
+    s->second = (tn_launch){.grid = (uint32_t)(s->p.rows.count * s->p.writers), .block = TNI_ROW_BLOCK};
+    TN_TRY(tni_cuda_find(call, &s->first, UNIT, "cross_entropy_split_%c_%s", piece, name));
+    return tni_cuda_find(call, &s->second, UNIT, "cross_entropy_write_%c_%s", piece, name);
 }
 
 /* No gradient is wanted: the blocks of a cluster walk through a row, each through a piece of it. */

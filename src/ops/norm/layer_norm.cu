@@ -38,78 +38,92 @@ template <class T, class A> TN_DEVICE void write_moments(const tni_layer_norm &p
     ((A *)p.rstd)[at.rstd] = rstd;
 }
 
-template <int E, class A> TN_DEVICE A sum_of(const A (&x)[E]) {
-    A even = 0, odd = 0;
+/* What a thread has read is widened again each time: as numbers it would take twice the registers. */
+template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E> &part) {
+#pragma unroll
+    for (int k = 0; k < E / V; k++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) hide(part.raw[k].w[j]);
+    }
+}
+
+template <class T, int V, int E> TN_DEVICE acc<T> sum_of(const row_part<T, V, E> &part) {
+    acc<T> even = 0, odd = 0;
 #pragma unroll
     for (int i = 0; i < E; i += 2) {
-        even += x[i];
-        odd += x[i + 1];
+        even += part.get(i);
+        odd += part.get(i + 1);
     }
     return even + odd;
 }
 
-/* The sum of squares of x - mean, where they are in the row. */
-template <int E, class A> TN_DEVICE A squares_of(const A (&x)[E], u32 there, A mean) {
-    A even = 0, odd = 0;
-    if (there == all_of<E>::bits) {
+/* The sum of squares of what differs from `mean`, where they are in the row. */
+template <class T, int V, int E>
+TN_DEVICE acc<T> squares_of(const row_part<T, V, E> &part, acc<T> mean, row_run g, int n) {
+    acc<T> even = 0, odd = 0;
 #pragma unroll
-        for (int i = 0; i < E; i += 2) {
-            even = tn_fma(x[i] - mean, x[i] - mean, even);
-            odd = tn_fma(x[i + 1] - mean, x[i + 1] - mean, odd);
-        }
-    } else {
+    for (int k = 0; k < E / V; k++) {
+        const int more = n - piece_at<V>(g, k);
+        if (more >= V) {
 #pragma unroll
-        for (int i = 0; i < E; i += 2) {
-            if (there >> i & 1) even = tn_fma(x[i] - mean, x[i] - mean, even);
-            if (there >> (i + 1) & 1) odd = tn_fma(x[i + 1] - mean, x[i + 1] - mean, odd);
+            for (int j = 0; j < V; j += 2) {
+                const acc<T> a = part.get(k * V + j) - mean, b = part.get(k * V + j + 1) - mean;
+                even = tn_fma(a, a, even);
+                odd = tn_fma(b, b, odd);
+            }
+        } else if (more > 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const acc<T> a = part.get(k * V + j) - mean;
+                if (j < more) even = tn_fma(a, a, even);
+            }
         }
     }
     return even + odd;
 }
 
-/* x becomes y; first: where in the row the thread's elements count from. Piece by piece: gamma and beta come from
- * nearby caches, and all of them at once would take many registers. */
-template <int V, int E, class A>
-TN_DEVICE void normalise(const tni_layer_norm &p, A (&x)[E], A mean, A rstd, row_group g, i64 first, int n) {
+/* x becomes y, as it is stored; first: where in the row the thread's elements count from. Piece by piece: gamma and
+ * beta come from nearby caches, and all of them at once would take many registers. */
+template <class T, int V, int E, class A>
+TN_DEVICE void normalise(const tni_layer_norm &p, row_part<T, V, E> &part, A mean, A rstd, row_run g, i64 first,
+                         int n) {
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         const int at = piece_at<V>(g, k);
-        A by[V];
+        A y[V], by[V];
         if (at >= n) break;
         asm volatile("" ::: "memory");
-        read_vector(p.gamma, first + at, (A)1, by);
+        read_vector(p.gamma, first + at, n - at, (A)1, by);
 #pragma unroll
-        for (int j = 0; j < V; j++) x[k * V + j] = (x[k * V + j] - mean) * rstd * by[j];
+        for (int j = 0; j < V; j++) y[j] = (part.get(k * V + j) - mean) * rstd * by[j];
         asm volatile("" ::: "memory");
-        read_vector(p.beta, first + at, (A)0, by);
+        read_vector(p.beta, first + at, n - at, (A)0, by);
 #pragma unroll
-        for (int j = 0; j < V; j++) x[k * V + j] += by[j];
+        for (int j = 0; j < V; j++) y[j] += by[j];
+        part.raw[k] = words_of(narrow_pack<T>(y));
     }
 }
 
-/* The rest of row `row`, -1: none, after its elements are here: next() may fetch those of the next row. Where things go
- * is found again at the end: all the while, it would take registers. */
+/* The rest of a row, if it is there, after its elements are here: next() may fetch those of the next row. Where things
+ * go is found again at the end: all the while, it would take registers. */
 template <class T, int V, int E, class G, class Next>
-TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part, i64 row, row_group g, G &group, int n,
+TN_DEVICE void finish_row(const tni_layer_norm &p, row_part<T, V, E> &part, i64 row, bool there, row_run g, G &group,
                           Next next) {
     typedef acc<T> A;
-    A x[E];
-#pragma unroll
-    for (int i = 0; i < E; i++) {
-        x[i] = part.get(i);
-        hide(x[i]);
-    }
-    const A sum = sum_of(x), count = (A)p.s.rows.n;
+    forget_widened(part);
+    const A sum = sum_of(part), count = (A)p.s.rows.n;
+    const int n = there ? (int)p.s.rows.n : 0;
     next();
     const A mean = group.add(two<A>{sum, 0}).a / count;
-    const A squares = squares_of(x, elements_below<V, E>(n, g), mean);
+    forget_widened(part);
+    const A squares = squares_of(part, mean, g, n);
     const A rstd = 1 / tn_sqrt(group.add(two<A>{squares, 0}).a / count + number<A>(p.eps));
     hide(row);
-    if (row < 0) return;
-    normalise<V>(p, x, mean, rstd, g, 0, n);
+    forget_widened(part);
+    normalise(p, part, mean, rstd, g, 0, n);
     const place<T> at = place_at<T>(p, row);
-    if (g.rank == 0) write_moments(p, at, mean, rstd);
-    store_part<T, V>(at.y, n, g, x);
+    if (g.first == 0 && there) write_moments(p, at, mean, rstd);
+    store_pieces(at.y, n, g, part.raw);
 }
 
 /* ---- rows that are held in registers ----------------------------------------------------------------------------- */
@@ -117,23 +131,23 @@ TN_DEVICE void finish_row(const tni_layer_norm &p, const row_part<T, V, E> &part
 /* x, y: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
 template <class T, int V, int E> TN_DEVICE void layer_norm_warp(const tni_layer_norm &p) {
     const i64 row = row_of_lanes(p.s.lanes);
-    const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    const row_run g = run_of_lanes(p.s.lanes);
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
-    const int n = there ? (int)p.s.rows.n : 0;
+    const i64 real = there ? row : 0;
     row_part<T, V, E> part;
-    part.load(place_at<T>(p, there ? row : 0).x, n, g);
+    part.load(place_at<T>(p, real).x, there ? (int)p.s.rows.n : 0, g);
     lane_sums group = {p.s.lanes};
-    finish_row(p, part, there ? row : -1, g, group, n, [] {});
+    finish_row(p, part, real, there, g, group, [] {});
 }
 
 /* A block has a row at a time, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &p) {
-    constexpr int E = held<T, V>::most;
+    constexpr int E = held<T>::most;
     __shared__ sum_exchange<acc<T>> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
-    const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
+    const bool fed = TN_COPY_ASYNC && p.s.fed;
     const i64 step = gridDim.x / blocks;
-    row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    row_run g = run_of_warp<E / V>((int)(cluster_rank() * blockDim.x + threadIdx.x));
     block_sums<acc<T>> group = {shared, blocks, 0};
     row_feed<T, V, E> feed = {dynamic_shared() + threadIdx.x};
     i64 row = cluster_index();
@@ -144,13 +158,13 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
     }
     for (; row < p.s.rows.count; row += step) {
         row_part<T, V, E> part;
-        hide(g.rank);
+        hide(g.first);
         if (fed) {
             feed.take(part);
         } else {
             part.load(place_at<T>(p, row).x, n, g);
         }
-        finish_row(p, part, row, g, group, n, [&] {
+        finish_row(p, part, row, true, g, group, [&] {
             if (fed && row + step < p.s.rows.count) feed.fetch(place_at<T>(p, row + step).x, n, g);
         });
     }
@@ -160,46 +174,10 @@ template <class T, int V> TN_DEVICE void layer_norm_block(const tni_layer_norm &
 
 /* Everything is aligned and without gaps, gamma and beta are there in type W, and rows are of whole pieces. */
 
-/* What a thread has read is widened again each time: as numbers it would take twice the registers. */
-template <class T, int V, int E> TN_DEVICE void forget_widened(row_part<T, V, E> &part) {
-#pragma unroll
-    for (int k = 0; k < E / V; k++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) hide(part.raw[k].w[j]);
-    }
-}
-
 template <class T, int V, int E>
-TN_DEVICE void load_dense(row_part<T, V, E> &part, const T *x, row_group g, int n, bool there) {
+TN_DEVICE void load_dense(row_part<T, V, E> &part, const T *x, row_run g, int n, bool there) {
 #pragma unroll
     for (int k = 0; k < E / V; k++) part.raw[k] = load_words_if(x + piece_at<V>(g, k), there && piece_at<V>(g, k) < n);
-}
-
-template <class T, int V, int E> TN_DEVICE acc<T> sum_dense(const row_part<T, V, E> &part) {
-    acc<T> even = 0, odd = 0;
-#pragma unroll
-    for (int i = 0; i < E; i += 2) {
-        even += part.get(i);
-        odd += part.get(i + 1);
-    }
-    return even + odd;
-}
-
-/* The sum of squares of what differs from `mean`. */
-template <class T, int V, int E>
-TN_DEVICE acc<T> squares_dense(const row_part<T, V, E> &part, acc<T> mean, row_group g, int n) {
-    acc<T> even = 0, odd = 0;
-#pragma unroll
-    for (int k = 0; k < E / V; k++) {
-        if (piece_at<V>(g, k) >= n) continue;
-#pragma unroll
-        for (int j = 0; j < V; j += 2) {
-            const acc<T> a = part.get(k * V + j) - mean, b = part.get(k * V + j + 1) - mean;
-            even = tn_fma(a, a, even);
-            odd = tn_fma(b, b, odd);
-        }
-    }
-    return even + odd;
 }
 
 /* Lanes have a row, of which each has E elements. Gamma and beta are on their way together with it: few rows wait for
@@ -209,7 +187,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
     typedef acc<T> A;
     const int n = (int)p.s.rows.n, lanes = p.s.lanes;
     const i64 row = row_of_lanes(lanes);
-    const row_group g = {(int)threadIdx.x & (lanes - 1), lanes};
+    const row_run g = run_of_lanes(lanes);
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     row_part<T, V, E> part;
     vec<W, V> gamma[E / V], beta[E / V];
@@ -221,8 +199,8 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
         beta[k] = *(const vec<W, V> *)((const W *)p.beta.data + piece_at<V>(g, k));
     }
     const A share = number<A>(p.share);
-    const A mean = mean_of(reduce_some_lanes<take_sum>(sum_dense(part), lanes), n, share);
-    const A squares = reduce_some_lanes<take_sum>(squares_dense(part, mean, g, n), lanes);
+    const A mean = mean_of(reduce_some_lanes<take_sum>(sum_of(part), lanes), n, share);
+    const A squares = reduce_some_lanes<take_sum>(squares_of(part, mean, g, n), lanes);
     const A rstd = 1 / tn_sqrt(squares * share + number<A>(p.eps));
     if (!there) return;
 #pragma unroll
@@ -236,7 +214,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_lanes(const tni_lay
         }
         store_pack((T *)p.y + row * n + piece_at<V>(g, k), narrow_pack<T>(y));
     }
-    if (g.rank != 0) return;
+    if (g.first != 0) return;
     ((A *)p.mean)[row] = mean;
     ((A *)p.rstd)[row] = rstd;
 }
@@ -262,13 +240,13 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     __shared__ two<A> shared[32];
     const int n = (int)p.s.rows.n, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const i64 row = (i64)blockIdx.x * n;
-    row_group g = {(int)threadIdx.x, (int)blockDim.x};
+    row_run g = {(int)threadIdx.x, (int)blockDim.x};
     row_part<T, V, E> part;
     load_dense(part, (const T *)p.x + row, g, n, true);
-    const A sum = reduce_lanes<take_sum, 32>(sum_dense(part));
+    const A sum = reduce_lanes<take_sum, 32>(sum_of(part));
     const A own = quotient(sum, (A)count_of_warp<V, E>(threadIdx.x / 32, n));
     forget_widened(part);
-    const A squares = reduce_lanes<take_sum, 32>(squares_dense(part, own, g, n));
+    const A squares = reduce_lanes<take_sum, 32>(squares_of(part, own, g, n));
     if (lane == 0) shared[threadIdx.x / 32] = {sum, squares};
     __syncthreads();
     const bool mine = lane < warps;
@@ -279,7 +257,7 @@ template <class T, class W, int E> TN_DEVICE void layer_norm_dense(const tni_lay
     const A all = reduce_lanes<take_sum, 32>(tn_fma(apart * apart, count, s.b));
     const A rstd = 1 / tn_sqrt(all * share + number<A>(p.eps));
     forget_widened(part);
-    hide(g.rank); /* where y goes is computed now, and not kept all the while */
+    hide(g.first); /* where y goes is computed now, and not kept all the while */
 #pragma unroll
     for (int k = 0; k < E / V; k++) {
         A y[V];
@@ -334,37 +312,34 @@ template <class A> TN_DEVICE moments<A> join_block(moments<A> m, moments<A> *sha
 
 /* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. */
 template <class T, int V> TN_DEVICE void layer_norm_split(const tni_layer_norm &p) {
-    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
     __shared__ moments<A> shared[32];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     moments<A> all = {0, 0, 0};
     for (i64 first = begin; first < end; first += TILE) {
         const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
-        A x[E];
-#pragma unroll
-        for (int i = 0; i < E; i++) x[i] = part.get(i);
         const u32 there = elements_below<V, E>(n, g);
-        const A count = (A)__popc(there), mean = there ? sum_of(x) / count : 0;
-        all = join(all, {count, mean, squares_of(x, there, mean)});
+        const A count = (A)__popc(there), mean = there ? sum_of(part) / count : 0;
+        all = join(all, {count, mean, squares_of(part, mean, g, n)});
     }
     all = join_block(all, shared);
     if (threadIdx.x == 0) ((moments<A> *)p.partials)[blockIdx.x] = all;
 }
 
 template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &p) {
-    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
     __shared__ moments<A> shared[32];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     moments<A> all = {0, 0, 0};
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         all = join(all, ((const moments<A> *)p.partials)[row * p.s.splits + i]);
@@ -375,21 +350,19 @@ template <class T, int V> TN_DEVICE void layer_norm_write(const tni_layer_norm &
         const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> part;
         part.load(at.x + first, n, g);
-        A x[E];
-#pragma unroll
-        for (int i = 0; i < E; i++) x[i] = part.get(i);
-        normalise<V>(p, x, mean, rstd, g, first, n);
-        store_part<T, V>(at.y + first, n, g, x);
+        __syncthreads(); /* y may be x: others have loaded what is written at the edges of a warp */
+        normalise(p, part, mean, rstd, g, first, n);
+        store_pieces(at.y + first, n, g, part.raw);
     }
 }
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
-#define LAYER_NORM(T, name)                                              \
-    TN_WARP_KERNELS(layer_norm, T, name, TNI_ROW_WARP_BLOCK)             \
-    TN_BLOCK_KERNELS(layer_norm, block, T, name, sizeof(T) == 8 ? 1 : 2) \
-    TN_BLOCK_KERNELS(layer_norm, split, T, name, 1)                      \
-    TN_BLOCK_KERNELS(layer_norm, write, T, name, 1)
+#define LAYER_NORM(T, name)                                             \
+    TN_WARP_KERNELS(layer_norm, T, name, TNI_ROW_WARP_BLOCK)            \
+    TN_BLOCK_KERNEL(layer_norm, block, T, name, sizeof(T) == 8 ? 1 : 2) \
+    TN_BLOCK_KERNEL(layer_norm, split, T, name, 1)                      \
+    TN_BLOCK_KERNEL(layer_norm, write, T, name, 1)
 TN_FOR_TYPES(LAYER_NORM)
 
 /* W: the type of gamma and beta. An SM is to hold as many blocks as have 64 KB on their way, if it has so many threads;

@@ -109,7 +109,7 @@ static tn_status find_forward(const tn_call *call, const layer_norm_args *a, for
     if (plan.kind == TNI_ROW_LANES) return tni_row_find_lanes(call, &plan, type, count, &s->first);
     int64_t at_once;
     const uint32_t bytes = (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
-    s->may_feed = tni_row_may_feed(call, &shape->rows, &plan, type, 1, bytes, OTHER_SHARED);
+    s->may_feed = tni_row_may_feed(call, &shape->rows, type, 1, bytes, OTHER_SHARED);
     s->first.shared = s->may_feed ? bytes : 0;
     TN_TRY(tni_row_find_blocks(call, &plan, type, &s->first, &at_once));
     if (at_once == 0) return find_split(call, type, shape, &s->first, &s->second);
@@ -283,8 +283,7 @@ static tn_status find_grad_rows(const tn_call *call, const layer_norm_grad_args 
         return TN_OK;
     }
     const uint32_t bytes = 4 * (uint32_t)(plan.threads * plan.each) * (uint32_t)tn_type_size(type);
-    s->may_feed = tni_row_may_feed(call, &shape->rows, &plan, type, 2, bytes,
-                                   OTHER_SHARED); /* x and dy, 2 rows ahead */
+    s->may_feed = tni_row_may_feed(call, &shape->rows, type, 2, bytes, OTHER_SHARED); /* x and dy, 2 rows ahead */
     s->first.shared = s->may_feed ? bytes : 0;
     TN_TRY(tni_row_find_blocks(call, &plan, type, &s->first, &at_once));
     if (at_once == 0) return find_grad_split(call, a, s);

@@ -45,14 +45,14 @@ template <class T, int V, int E> struct row_state {
 
     /* g and g * xhat, added up; first: where in the row the thread's elements count from. Piece by piece: gamma comes
      * from a nearby cache, and all of it at once would take many registers. */
-    TN_MEMBER two<acc<T>> sums(const tni_layer_norm_grad &p, row_group g, i64 first, int n) const {
+    TN_MEMBER two<acc<T>> sums(const tni_layer_norm_grad &p, row_run g, i64 first, int n) const {
         two<acc<T>> s = {0, 0};
 #pragma unroll
         for (int k = 0; k < E / V; k++) {
             acc<T> gamma[V];
             if (piece_at<V>(g, k) >= n) break;
             asm volatile("" ::: "memory");
-            read_vector(p.gamma, first + piece_at<V>(g, k), (acc<T>)1, gamma);
+            read_vector(p.gamma, first + piece_at<V>(g, k), n - piece_at<V>(g, k), (acc<T>)1, gamma);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const acc<T> a = dy.get(k * V + j) * gamma[j];
@@ -64,14 +64,14 @@ template <class T, int V, int E> struct row_state {
     }
 
     /* dx, from the two means; what was xhat is lost */
-    TN_MEMBER void store(const tni_layer_norm_grad &p, T *dx, const two<acc<T>> &mean, acc<T> rstd, row_group g,
+    TN_MEMBER void store(const tni_layer_norm_grad &p, T *dx, const two<acc<T>> &mean, acc<T> rstd, row_run g,
                          i64 first, int n) {
 #pragma unroll
         for (int k = 0; k < E / V; k++) {
             acc<T> gamma[V];
             if (piece_at<V>(g, k) >= n) break;
             asm volatile("" ::: "memory");
-            read_vector(p.gamma, first + piece_at<V>(g, k), (acc<T>)1, gamma);
+            read_vector(p.gamma, first + piece_at<V>(g, k), n - piece_at<V>(g, k), (acc<T>)1, gamma);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 acc<T> &a = xhat[k * V + j];
@@ -111,7 +111,7 @@ TN_DEVICE bool wants_sums(const tni_layer_norm_grad &p) {
 /* A row's part in everything. */
 template <class T, int V, int E, class G>
 TN_DEVICE void finish_row(const tni_layer_norm_grad &p, row_state<T, V, E> &state, i64 row, acc<T> rstd,
-                          column_sums<acc<T>, E> &sums, row_group g, G &group, int n) {
+                          column_sums<acc<T>, E> &sums, row_run g, G &group, int n) {
     typedef acc<T> A;
     if (wants_sums(p)) sums.add(state);
     if (!p.dx) return;
@@ -127,7 +127,7 @@ TN_DEVICE void finish_row(const tni_layer_norm_grad &p, row_state<T, V, E> &stat
 
 /* The sums of the groups of a block, added up in their order, to its part. shared: (2, n) */
 template <class A, int V, int E>
-TN_DEVICE void add_groups(const tni_layer_norm_grad &p, const column_sums<A, E> &sums, row_group g, A *shared) {
+TN_DEVICE void add_groups(const tni_layer_norm_grad &p, const column_sums<A, E> &sums, row_run g, A *shared) {
     const int n = (int)p.s.rows.n, groups = blockDim.x / p.s.lanes, mine = threadIdx.x / p.s.lanes;
     for (int i = 0; i < groups; i++) {
         if (i == mine) {
@@ -153,22 +153,21 @@ template <class T, int V, int E> TN_DEVICE void layer_norm_grad_warp(const tni_l
     typedef acc<T> A;
     const i64 groups = (i64)gridDim.x * (TNI_ROW_WARP_BLOCK / p.s.lanes);
     const i64 first = row_of_lanes(p.s.lanes);
-    row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    row_run g = run_of_lanes(p.s.lanes);
     const i64 count = p.s.rows.count, turns = ceil_div(count, groups);
     lane_sums group = {p.s.lanes};
     column_sums<A, E> sums;
     sums.clear();
     for (i64 turn = 0; turn < turns; turn++) { /* as many for all lanes, which take part in each exchange */
         const i64 row = first + turn * groups;
-        hide(g.rank);
+        hide(g.first);
         const i64 real = row < count ? row : 0;
         const int n = row < count ? (int)p.s.rows.n : 0;
         const place<T> at = place_at<T>(p, real);
         const moments<A> m = moments_at<A>(p, real);
         row_part<T, V, E> x;
         row_state<T, V, E> state;
-        x.load(at.x, n, g);
-        state.dy.load(at.dy, n, g);
+        load_two(x, at.x, state.dy, at.dy, n, g);
         state.set(x, m);
         finish_row(p, state, real, m.rstd, sums, g, group, n);
     }
@@ -182,8 +181,7 @@ template <class T, int V, int E> TN_DEVICE void pin_all(const row_part<T, V, E> 
 
 /* Asks for x and dy of a row, if there is one; either way it is one more group of copies. */
 template <class T, int V, int E>
-TN_DEVICE void fetch_two(const tni_layer_norm_grad &p, i64 row, i64 count, int n, row_group g, words *slots,
-                         u32 pieces) {
+TN_DEVICE void fetch_two(const tni_layer_norm_grad &p, i64 row, i64 count, int n, row_run g, words *slots, u32 pieces) {
     if (row < count) {
         const place<T> from = place_at<T>(p, row);
         row_feed<T, V, E>{slots}.fetch(from.x, n, g);
@@ -194,13 +192,13 @@ TN_DEVICE void fetch_two(const tni_layer_norm_grad &p, i64 row, i64 count, int n
 
 /* A block has a row at a time, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void layer_norm_grad_block(const tni_layer_norm_grad &p) {
-    constexpr int E = held<T, V>::most / 2;
+    constexpr int E = held<T>::most / 2;
     typedef acc<T> A;
     __shared__ sum_exchange<A> shared[2];
     const int n = (int)p.s.rows.n, blocks = p.s.cluster;
-    const bool fed = TN_COPY_ASYNC && V > 1 && p.s.fed;
+    const bool fed = TN_COPY_ASYNC && p.s.fed;
     const i64 step = gridDim.x / blocks;
-    row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    row_run g = run_of_warp<E / V>((int)(cluster_rank() * blockDim.x + threadIdx.x));
     block_sums<A> group = {shared, blocks, 0};
     /* two rows ahead: (2 rows, x and dy, E / V pieces, threads) */
     const u32 pieces = E / V * blockDim.x;
@@ -220,7 +218,7 @@ template <class T, int V> TN_DEVICE void layer_norm_grad_block(const tni_layer_n
         const moments<A> m = next;
         row_part<T, V, E> x;
         row_state<T, V, E> state;
-        hide(g.rank);
+        hide(g.first);
         if (fed) {
             words *from = slots + turn * 2 * pieces;
             copy_wait_for<1>();
@@ -231,8 +229,7 @@ template <class T, int V> TN_DEVICE void layer_norm_grad_block(const tni_layer_n
             fetch_two<T, V, E>(p, row + 2 * step, count, n, g, from, pieces);
         } else {
             const place<T> at = place_at<T>(p, row);
-            x.load(at.x, n, g);
-            state.dy.load(at.dy, n, g);
+            load_two(x, at.x, state.dy, at.dy, n, g);
         }
         if (row + step < count) next = moments_at<A>(p, row + step);
         state.set(x, m);
@@ -264,7 +261,7 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
     const int warps = blockDim.x / 32, lane = threadIdx.x % 32;
     const int n = (int)p.s.rows.n, count = (int)p.s.rows.count, step = (int)gridDim.x, stages = p.stages;
     const u32 bytes = (u32)n * sizeof(T), pitch = round_up(bytes, 128u);
-    const row_group own = {(int)threadIdx.x, (int)blockDim.x};
+    const row_run own = {(int)threadIdx.x, (int)blockDim.x};
     const A share = 1 / (A)n;
     /* (stages, x and dy, pitch). What arrives at multiples of 128 bytes arrives a fifth sooner. */
     u8 *ring = (u8 *)round_up((u64)dynamic_shared(), (u64)128);
@@ -374,21 +371,20 @@ template <class T, class W, int E> TN_DEVICE void grad_ring(const tni_layer_norm
 
 /* Block b has piece b % splits of row b / splits, and walks through it by tiles of what its threads hold. */
 template <class T, int V> TN_DEVICE void layer_norm_grad_split(const tni_layer_norm_grad &p) {
-    constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
     __shared__ sum_exchange<A> shared[2];
     const i64 begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, blockIdx.x / p.s.splits);
     const moments<A> m = moments_at<A>(p, blockIdx.x / p.s.splits);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     two<A> all = {0, 0};
     for (i64 first = begin; first < end; first += TILE) {
         const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> x;
         row_state<T, V, E> state;
-        x.load(at.x + first, n, g);
-        state.dy.load(at.dy + first, n, g);
+        load_two(x, at.x + first, state.dy, at.dy + first, n, g);
         state.set(x, m);
         const two<A> tile = state.sums(p, g, first, n);
         all.a += tile.a;
@@ -400,14 +396,14 @@ template <class T, int V> TN_DEVICE void layer_norm_grad_split(const tni_layer_n
 }
 
 template <class T, int V> TN_DEVICE void layer_norm_grad_write(const tni_layer_norm_grad &p) {
-    constexpr int E = held<T, V>::most / 2, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most / 2, TILE = TNI_ROW_BLOCK * E;
     typedef acc<T> A;
     __shared__ sum_exchange<A> shared[2];
     const i64 row = blockIdx.x / p.s.splits, begin = (i64)(blockIdx.x % p.s.splits) * p.s.split;
     const i64 end = min(begin + p.s.split, p.s.rows.n);
     const place<T> at = place_at<T>(p, row);
     const moments<A> m = moments_at<A>(p, row);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     two<A> mean = {0, 0};
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK) {
         const two<A> piece = ((const two<A> *)p.partials)[row * p.s.splits + i];
@@ -422,9 +418,9 @@ template <class T, int V> TN_DEVICE void layer_norm_grad_write(const tni_layer_n
         const int n = (int)min(end - first, (i64)TILE);
         row_part<T, V, E> x;
         row_state<T, V, E> state;
-        x.load(at.x + first, n, g);
-        state.dy.load(at.dy + first, n, g);
+        load_two(x, at.x + first, state.dy, at.dy + first, n, g);
         state.set(x, m);
+        __syncthreads(); /* dx may be x or dy: others have loaded what is written at the edges of a warp */
         state.store(p, at.dx, mean, m.rstd, g, first, n);
     }
 }
@@ -487,19 +483,17 @@ TN_ROW_KERNEL(layer_norm_grad_add_f64, LAYER_NORM_ADD_COLUMNS *LAYER_NORM_ADD_WA
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 
 /* A thread holds two rows, so half as many elements of each. */
-#define WARP(T, name, piece, V, E) TN_WARP_KERNEL(layer_norm_grad, T, name, piece, V, E, TNI_ROW_WARP_BLOCK)
+#define WARP(T, name, E) TN_WARP_KERNEL(layer_norm_grad, T, name, E, TNI_ROW_WARP_BLOCK)
 #define LAYER_NORM_GRAD(T, name)                                                                   \
-    WARP(T, name, p, pack<T>::VL, 8)                                                               \
-    WARP(T, name, s, 1, 2)                                                                         \
-    WARP(T, name, s, 1, 4)                                                                         \
-    TN_BLOCK_KERNELS(layer_norm_grad, block, T, name, 1)                                           \
-    TN_BLOCK_KERNELS(layer_norm_grad, split, T, name, 1)                                           \
-    TN_BLOCK_KERNELS(layer_norm_grad, write, T, name, 1)                                           \
+    WARP(T, name, 8)                                                                               \
+    TN_BLOCK_KERNEL(layer_norm_grad, block, T, name, 1)                                            \
+    TN_BLOCK_KERNEL(layer_norm_grad, split, T, name, 1)                                            \
+    TN_BLOCK_KERNEL(layer_norm_grad, write, T, name, 1)                                            \
     TN_ROW_KERNEL(layer_norm_grad_columns_##name, LAYER_NORM_GRAD_COLUMNS, 1, tni_layer_norm_grad, \
                   layer_norm_grad_columns<T>(p))
 TN_FOR_TYPES(LAYER_NORM_GRAD)
 
-#define LONGER(T, name) WARP(T, name, p, pack<T>::VL, 16) WARP(T, name, s, 1, 8)
+#define LONGER(T, name) WARP(T, name, 16)
 TN_FOR_SMALL_TYPES(LONGER)
 
 /* W: the type of gamma; each: elements of a thread */

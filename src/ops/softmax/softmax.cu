@@ -92,7 +92,7 @@ template <class T> TN_DEVICE place<T> place_at(const tni_softmax &p, i64 row, i6
 }
 
 /* Which of a thread's elements take part. */
-template <int V, int E, class T> TN_DEVICE u32 kept_of(const place<T> &at, i64 mask_step, row_group g) {
+template <int V, int E, class T> TN_DEVICE u32 kept_of(const place<T> &at, i64 mask_step, row_run g) {
     const u32 below = elements_below<V, E>(at.limit, g);
     u32 masked = 0;
     if (at.mask) {
@@ -220,8 +220,7 @@ template <class T> TN_DEVICE void softmax_of(T *row, int n, acc<T> factor) {
 
 /* x: (rows, n), without gaps. */
 template <class T> TN_DEVICE void softmax_tile(const tni_softmax &p) {
-    extern __shared__ pack<double> shared[]; /* 16-byte aligned */
-    T *tile = (T *)shared;
+    T *tile = (T *)dynamic_shared();
     const int n = (int)p.s.rows.n;
     const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
     const int rows = left < p.s.tile ? (int)left : p.s.tile;
@@ -234,9 +233,8 @@ template <class T> TN_DEVICE void softmax_tile(const tni_softmax &p) {
 
 /* Longer ones, a warp for each: of up to 32 * E elements, lane l has elements l, l + 32, … */
 template <class T, int E> TN_DEVICE void softmax_tile_warp(const tni_softmax &p) {
-    extern __shared__ pack<double> shared[];
     typedef acc<T> A;
-    T *tile = (T *)shared;
+    T *tile = (T *)dynamic_shared();
     const int n = (int)p.s.rows.n, lane = threadIdx.x % 32;
     const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
     const int rows = left < p.s.tile ? (int)left : p.s.tile;
@@ -271,7 +269,7 @@ template <class T, int E> TN_DEVICE void softmax_tile_warp(const tni_softmax &p)
 template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &p) {
     typedef acc<T> A;
     const i64 row = row_of_lanes(p.s.lanes);
-    const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    const row_run g = run_of_lanes(p.s.lanes);
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const place<T> at = place_at<T>(p, there ? row : 0, 0, there ? (int)p.s.rows.n : 0);
     row_part<T, V, E> part;
@@ -283,32 +281,24 @@ template <class T, int V, int E> TN_DEVICE void softmax_warp(const tni_softmax &
     store_part<T, V>(at.y, at.n, g, e);
 }
 
-/* A block has a row, or a cluster of blocks has. RAGGED: rows of any length. */
-template <class T, int V, bool RAGGED = false> TN_DEVICE void softmax_block(const tni_softmax &p) {
-    constexpr int E = held<T, V>::most;
+/* A block has a row, or a cluster of blocks has. */
+template <class T, int V> TN_DEVICE void softmax_block(const tni_softmax &p) {
+    constexpr int E = held<T>::most;
     typedef acc<T> A;
     __shared__ exchange<A> shared;
     const int blocks = p.s.cluster;
     if (blocks > 1) cluster_begin();
-    const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    const row_run g = run_of_warp<E / V>((int)(cluster_rank() * blockDim.x + threadIdx.x));
     const place<T> at = place_at<T>(p, cluster_index(), 0, (int)p.s.rows.n);
     row_part<T, V, E> part;
-    if constexpr (RAGGED) {
-        load_ragged(part, at.x, at.limit, g);
-    } else {
-        part.load(at.x, at.limit, g);
-    }
+    part.load(at.x, at.limit, g);
     const u32 kept = kept_of<V, E>(at, p.mask_step, g);
     A e[E];
     const pair<A> own = take_exponentials(part, kept, number<A>(p.factor), e);
     pair<A> row = join_block(own, shared);
     if (blocks > 1) row = join_cluster(row, shared, blocks);
     normalise(e, kept, own, row);
-    if constexpr (RAGGED) {
-        store_ragged(at.y, at.n, g, e);
-    } else {
-        store_part<T, V>(at.y, at.n, g, e);
-    }
+    store_part<T, V>(at.y, at.n, g, e);
 }
 
 /* The common case of a block for a row: nothing is masked, the factor is above 0, and rows are aligned, without gaps,
@@ -356,11 +346,11 @@ template <class T, int E, int THREADS, int ROWS> TN_DEVICE void softmax_full(con
 /* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
-    constexpr int E = held<T, V>::most;
+    constexpr int E = held<T>::most;
     typedef acc<T> A;
     __shared__ exchange<A> shared;
     const split_walk w = split_of(p.s);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     pair<A> own = {-infinity<A>(), 0};
     for (i64 first = w.first; first < w.end; first += TNI_ROW_BLOCK * E) {
         const i64 left = w.end - first;
@@ -375,11 +365,11 @@ template <class T, int V> TN_DEVICE void softmax_split(const tni_softmax &p) {
 }
 
 template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
-    constexpr int E = held<T, V>::most;
+    constexpr int E = held<T>::most;
     typedef acc<T> A;
     __shared__ exchange<A> shared;
     const split_walk w = split_of(p.s);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     pair<A> row = {-infinity<A>(), 0};
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         join(row, ((const pair<A> *)p.partials)[w.row * p.s.splits + i]);
@@ -397,6 +387,7 @@ template <class T, int V> TN_DEVICE void softmax_write(const tni_softmax &p) {
             e[i] = power_of_2(tn_fma(part.get(i), factor, -shift)) * by;
             if (!(kept >> i & 1)) e[i] = 0;
         }
+        __syncthreads(); /* y may be x: others have loaded what is written at the edges of a warp */
         store_part<T, V>(at.y, at.n, g, e);
     }
 }
@@ -609,21 +600,12 @@ template <class T> struct of_sm {
 
 #define SOFTMAX(T, name)                                                          \
     TN_WARP_KERNELS(softmax, T, name, TNI_ROW_WARP_BLOCK)                         \
-    TN_PIECES_KERNEL(softmax, block, T, name, of_sm<T>::rows)                     \
-    TN_BLOCK_KERNELS(softmax, split, T, name, 1)                                  \
-    TN_BLOCK_KERNELS(softmax, write, T, name, 1)                                  \
+    TN_BLOCK_KERNEL(softmax, block, T, name, of_sm<T>::rows)                      \
+    TN_BLOCK_KERNEL(softmax, split, T, name, 1)                                   \
+    TN_BLOCK_KERNEL(softmax, write, T, name, 1)                                   \
     SOFTMAX_TILE_KERNELS(softmax, T, name, of_sm<T>::tiles, of_sm<T>::long_tiles) \
     SOFTMAX_COLUMN_KERNELS(softmax, T, name)
 TN_FOR_TYPES(SOFTMAX)
-
-/* Rows of any length that a block has: of 16-bit types in pieces, the last of which may be short. */
-#define RAGGED(T, name)                                                               \
-    TN_ROW_KERNEL(softmax_block_r_##name, TNI_ROW_BLOCK, of_sm<T>::rows, tni_softmax, \
-                  (softmax_block<T, pack<T>::VL, true>(p)))
-RAGGED(f16, f16)
-RAGGED(bf16, bf16)
-TN_SINGLES_KERNEL(softmax, block, float, f32, of_sm<float>::rows)
-TN_SINGLES_KERNEL(softmax, block, double, f64, of_sm<double>::rows)
 
 #define COLUMNS_CLUSTER(T, name)                                                                                  \
     TN_ROW_KERNEL(softmax_columns_cluster_##name, TNI_ROW_BLOCK, 1, tni_softmax, (softmax_columns_cluster<T>(p))) \

@@ -84,11 +84,6 @@ static int64_t columns_of_block(int ways) {
     return across;
 }
 
-/* softmax reads 1 tensor, and takes ragged rows in pieces; its gradient reads 2. */
-static tni_row_plan row_plan(const tn_call *call, tn_type type, int64_t n, int tensors) {
-    return tensors == 1 ? tni_row_plan_ragged(call, call->name, type, n) : tni_row_plan_of(call, call->name, type, n);
-}
-
 /* One launch, or two where rows are split: the second writes. */
 typedef struct launches {
     tn_launch first, second;
@@ -195,7 +190,7 @@ static tn_status find_full(const tn_call *call, tn_type type, int threads, launc
 static tn_status find_rows(const tn_call *call, tn_type type, launches *l) {
     const int64_t count = l->shape.rows.count;
     if (l->plain && fits_tiles(type, l)) return find_tiles(call, type, l);
-    const tni_row_plan plan = row_plan(call, type, l->shape.rows.n, l->tensors);
+    const tni_row_plan plan = tni_row_plan_of(call, call->name, type, l->shape.rows.n);
     if (plan.kind == TNI_ROW_SPLIT) return find_split(call, type, l);
     l->shape.lanes = plan.lanes;
     l->shape.cluster = plan.cluster;

@@ -44,9 +44,8 @@ template <class T> TN_DEVICE place<T> place_at(const tni_softmax_grad &p, i64 ro
 template <class T, int V, int E> struct two_parts {
     row_part<T, V, E> y, dy;
 
-    TN_MEMBER void load(const place<T> &at, int n, row_group g) {
-        y.load(at.y, n, g);
-        dy.load(at.dy, n, g);
+    TN_MEMBER void load(const place<T> &at, int n, row_run g) {
+        load_two(y, at.y, dy, at.dy, n, g);
     }
     /* What is not there is 0, and adds 0. */
     TN_MEMBER acc<T> sum() const {
@@ -69,7 +68,7 @@ template <class T, int V, int E> struct two_parts {
 /* y, dy, dx: (rows, n). `lanes` neighbouring lanes have a row, of which each has E elements. */
 template <class T, int V, int E> TN_DEVICE void softmax_grad_warp(const tni_softmax_grad &p) {
     const i64 row = row_of_lanes(p.s.lanes);
-    const row_group g = {(int)threadIdx.x & (p.s.lanes - 1), p.s.lanes};
+    const row_run g = run_of_lanes(p.s.lanes);
     const bool there = row < p.s.rows.count; /* lanes without a row take part in the exchange */
     const int n = there ? (int)p.s.rows.n : 0;
     const place<T> at = place_at<T>(p, there ? row : 0, 0);
@@ -83,11 +82,11 @@ template <class T, int V, int E> TN_DEVICE void softmax_grad_warp(const tni_soft
 
 /* A block has a row, or a cluster of blocks has. */
 template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_grad &p) {
-    constexpr int E = held<T, V>::most;
+    constexpr int E = held<T>::most;
     __shared__ exchange<acc<T>> shared;
     const int blocks = p.s.cluster, n = (int)p.s.rows.n;
     if (blocks > 1) cluster_begin();
-    const row_group g = {(int)(cluster_rank() * blockDim.x + threadIdx.x), (int)(blocks * blockDim.x)};
+    const row_run g = run_of_warp<E / V>((int)(cluster_rank() * blockDim.x + threadIdx.x));
     const place<T> at = place_at<T>(p, cluster_index(), 0);
     two_parts<T, V, E> part;
     part.load(at, n, g);
@@ -100,10 +99,10 @@ template <class T, int V> TN_DEVICE void softmax_grad_block(const tni_softmax_gr
 /* ---- rows that are split ----------------------------------------------------------------------------------------- */
 
 template <class T, int V> TN_DEVICE void softmax_grad_split(const tni_softmax_grad &p) {
-    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most, TILE = TNI_ROW_BLOCK * E;
     __shared__ exchange<acc<T>> shared;
     const split_walk w = split_of(p.s);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     acc<T> sum = 0;
     for (i64 first = w.first; first < w.end; first += TILE) {
         two_parts<T, V, E> part;
@@ -115,10 +114,10 @@ template <class T, int V> TN_DEVICE void softmax_grad_split(const tni_softmax_gr
 }
 
 template <class T, int V> TN_DEVICE void softmax_grad_write(const tni_softmax_grad &p) {
-    constexpr int E = held<T, V>::most, TILE = TNI_ROW_BLOCK * E;
+    constexpr int E = held<T>::most, TILE = TNI_ROW_BLOCK * E;
     __shared__ exchange<acc<T>> shared;
     const split_walk w = split_of(p.s);
-    const row_group g = {(int)threadIdx.x, TNI_ROW_BLOCK};
+    const row_run g = run_of_warp<E / V>((int)threadIdx.x);
     acc<T> sum = 0;
     for (int i = threadIdx.x; i < p.s.splits; i += TNI_ROW_BLOCK)
         sum += ((const acc<T> *)p.partials)[w.row * p.s.splits + i];
@@ -130,6 +129,7 @@ template <class T, int V> TN_DEVICE void softmax_grad_write(const tni_softmax_gr
         part.load(at, n, g);
         acc<T> dx[E];
         part.finish(sum, number<acc<T>>(p.scale), dx);
+        __syncthreads(); /* dx may be y or dy: others have loaded what is written at the edges of a warp */
         store_part<T, V>(at.dx, n, g, dx);
     }
 }
@@ -223,11 +223,10 @@ template <class T> TN_DEVICE void softmax_grad_columns_write(const tni_softmax_g
 
 /* y, dy: (rows, n), without gaps. A thread has whole rows to itself. */
 template <class T> TN_DEVICE void softmax_grad_tile(const tni_softmax_grad &p) {
-    extern __shared__ pack<double> shared[]; /* 16-byte aligned */
     const int n = (int)p.s.rows.n;
     const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
     const int rows = left < p.s.tile ? (int)left : p.s.tile;
-    T *y = (T *)shared, *dy = y + p.s.tile * n;
+    T *y = (T *)dynamic_shared(), *dy = y + p.s.tile * n;
     load_tile((const T *)p.y + first * n, y, rows * n);
     load_tile((const T *)p.dy + first * n, dy, rows * n);
     __syncthreads();
@@ -245,12 +244,11 @@ template <class T> TN_DEVICE void softmax_grad_tile(const tni_softmax_grad &p) {
 
 /* Longer ones, a warp for each: of up to 32 * E elements, lane l has elements l, l + 32, … */
 template <class T, int E> TN_DEVICE void softmax_grad_tile_warp(const tni_softmax_grad &p) {
-    extern __shared__ pack<double> shared[];
     typedef acc<T> A;
     const int n = (int)p.s.rows.n, lane = threadIdx.x % 32;
     const i64 first = (i64)blockIdx.x * p.s.tile, left = p.s.rows.count - first;
     const int rows = left < p.s.tile ? (int)left : p.s.tile;
-    T *y = (T *)shared, *dy = y + p.s.tile * n;
+    T *y = (T *)dynamic_shared(), *dy = y + p.s.tile * n;
     load_tile((const T *)p.y + first * n, y, rows * n);
     load_tile((const T *)p.dy + first * n, dy, rows * n);
     __syncthreads();
@@ -279,9 +277,9 @@ template <class T, int E> TN_DEVICE void softmax_grad_tile_warp(const tni_softma
 
 #define SOFTMAX_GRAD(T, name)                                                                    \
     TN_WARP_KERNELS(softmax_grad, T, name, TNI_ROW_WARP_BLOCK)                                   \
-    TN_BLOCK_KERNELS(softmax_grad, block, T, name, 1)                                            \
-    TN_BLOCK_KERNELS(softmax_grad, split, T, name, 1)                                            \
-    TN_BLOCK_KERNELS(softmax_grad, write, T, name, 1)                                            \
+    TN_BLOCK_KERNEL(softmax_grad, block, T, name, 1)                                             \
+    TN_BLOCK_KERNEL(softmax_grad, split, T, name, 1)                                             \
+    TN_BLOCK_KERNEL(softmax_grad, write, T, name, 1)                                             \
     SOFTMAX_TILE_KERNELS(softmax_grad, T, name, sizeof(T) == 8 ? 4 : 10, sizeof(T) == 8 ? 3 : 7) \
     SOFTMAX_COLUMN_KERNELS(softmax_grad, T, name)
 TN_FOR_TYPES(SOFTMAX_GRAD)
