@@ -282,6 +282,11 @@ static inline u32 __float_as_uint(f32 a) {
     memcpy(&w, &a, 4);
     return w;
 }
+static inline i64 __double_as_longlong(f64 a) {
+    i64 w;
+    memcpy(&w, &a, 8);
+    return w;
+}
 static inline f64 __longlong_as_double(i64 a) {
     f64 f;
     memcpy(&f, &a, 8);
@@ -465,6 +470,21 @@ static inline u32 load_half_if(const void *p, bool there) {
 }
 static inline half_words load_half_words_if(const void *p, bool there) {
     return tn_load_global_if<half_words>(p, there);
+}
+static inline words load_words_or(const void *p, bool there, const words &other) {
+    return there ? load_words_if(p, true) : other;
+}
+static inline u32 load_word_or(const void *p, bool there, u32 other) {
+    return there ? load_word_if(p, true) : other;
+}
+static inline u32 load_word(const void *p) {
+    return load_word_if(p, true);
+}
+static inline void store_word_if(void *p, bool there, u32 a) {
+    if (there) tn_store(p, a);
+}
+static inline void store_word(void *p, u32 a) {
+    tn_store(p, a);
 }
 static inline void store_words(void *p, const words &w) {
     tn_store(p, w);

@@ -162,6 +162,48 @@ TN_DEVICE half_words load_half_words_if(const void *p, bool there) {
                  : "l"(p), "r"((u32)there));
     return r;
 }
+/* What is in memory where `there` is true, else `other`. No branch: all loads of a loop are under way together. */
+TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %2, 0;\n\t"
+                 "@t ld.global.u32 %0, [%1];\n\t"
+                 "}"
+                 : "+r"(other)
+                 : "l"(p), "r"((u32)there));
+    return other;
+}
+
+TN_DEVICE u32 load_word(const void *p) {
+    u32 r;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(p));
+    return r;
+}
+
+TN_DEVICE void store_word(void *p, u32 a) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(a) : "memory"); }
+
+TN_DEVICE void store_word_if(void *p, bool there, u32 a) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %1, 0;\n\t"
+                 "@t st.global.u32 [%0], %2;\n\t"
+                 "}" ::"l"(p),
+                 "r"((u32)there), "r"(a)
+                 : "memory");
+}
+
+/* 16 bytes, or `other`; as load_word_or. */
+TN_DEVICE words load_words_or(const void *p, bool there, words other) {
+    asm volatile("{\n\t"
+                 ".reg .pred t;\n\t"
+                 "setp.ne.u32 t, %5, 0;\n\t"
+                 "@t ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
+                 "}"
+                 : "+r"(other.w[0]), "+r"(other.w[1]), "+r"(other.w[2]), "+r"(other.w[3])
+                 : "l"(p), "r"((u32)there));
+    return other;
+}
+
 /* The same from shared memory. */
 TN_DEVICE words load_shared_if(const void *p, bool there) {
     words r;

@@ -18,38 +18,6 @@ template <class T> TN_DEVICE u32 parity_of(const T *p) {
     return shift_of<2>(p);
 }
 
-/* What is in memory where `there` is true, else `other`. No branch: all loads of a loop are under way together. */
-TN_DEVICE u32 load_word_or(const void *p, bool there, u32 other) {
-    asm volatile("{\n\t"
-                 ".reg .pred t;\n\t"
-                 "setp.ne.u32 t, %2, 0;\n\t"
-                 "@t ld.global.u32 %0, [%1];\n\t"
-                 "}"
-                 : "+r"(other)
-                 : "l"(p), "r"((u32)there));
-    return other;
-}
-
-TN_DEVICE u32 load_word(const void *p) {
-    u32 r;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(p));
-    return r;
-}
-
-TN_DEVICE void store_word(void *p, u32 a) {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(a) : "memory");
-}
-
-TN_DEVICE void store_word_if(void *p, bool there, u32 a) {
-    asm volatile("{\n\t"
-                 ".reg .pred t;\n\t"
-                 "setp.ne.u32 t, %1, 0;\n\t"
-                 "@t st.global.u32 [%0], %2;\n\t"
-                 "}" ::"l"(p),
-                 "r"((u32)there), "r"(a)
-                 : "memory");
-}
-
 /* The compiler no longer knows where p comes from: one base and an offset make an address, not a sum of many. Nor does
  * it know that p is in global memory, but the functions above do. */
 template <class T> TN_DEVICE T *hidden(T *p) {

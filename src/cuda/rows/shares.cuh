@@ -28,18 +28,6 @@ template <class T> TN_DEVICE T lowest() {
     return t;
 }
 
-/* 16 bytes, or `other`; as load_word_or. */
-TN_DEVICE words load_words_or(const void *p, bool there, words other) {
-    asm volatile("{\n\t"
-                 ".reg .pred t;\n\t"
-                 "setp.ne.u32 t, %5, 0;\n\t"
-                 "@t ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
-                 "}"
-                 : "+r"(other.w[0]), "+r"(other.w[1]), "+r"(other.w[2]), "+r"(other.w[3])
-                 : "l"(p), "r"((u32)there));
-    return other;
-}
-
 /* As piece_at. */
 template <int V, class G> TN_DEVICE int place_of(G g, int k) {
     return (k * g.threads + g.rank) * V;
