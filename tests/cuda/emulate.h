@@ -295,12 +295,6 @@ static inline f64 __longlong_as_double(i64 a) {
 static inline f64 __hiloint2double(int high, int low) {
     return __longlong_as_double((i64)((u64)(u32)high << 32 | (u32)low));
 }
-template <class A> static inline A min(A a, A b) {
-    return b < a ? b : a;
-}
-template <class A> static inline A max(A a, A b) {
-    return a < b ? b : a;
-}
 /* The 32 bits from bit `by` on of the 64 of high and low. */
 static inline u32 __funnelshift_r(u32 low, u32 high, u32 by) {
     return (u32)(((u64)high << 32 | low) >> (by & 31));
@@ -312,9 +306,6 @@ static inline u32 atomicAdd(u32 *p, u32 a) {
 }
 static inline u32 __umulhi(u32 a, u32 b) {
     return (u32)((u64)a * b >> 32);
-}
-static inline u32 __funnelshift_r(u32 low, u32 high, u32 bits) {
-    return (u32)(((u64)high << 32 | low) >> (bits & 31));
 }
 static inline int __popc(u32 a) {
     return __builtin_popcount(a);
