@@ -63,7 +63,7 @@ typedef void (*kernel)(const void *);
 typedef void (*emulate)(kernel run, const void *arguments, unsigned grid, unsigned block, unsigned cluster);
 typedef void (*allow)(const char *const (*tensors)[2], int count);
 
-enum { MOST_TENSORS = 16, MOST_KERNELS = 256 };
+enum { MOST_TENSORS = 16, MOST_KERNELS = 1024 };
 static const char *inputs[MOST_TENSORS][2]; /* of a call: begin and end */
 static int n_inputs;
 
@@ -73,10 +73,12 @@ static int n_found;
 static void *find(const char *code, const char *name) {
     const unit *u = unit_of(code);
     void *function = u ? dlsym(u->library, name) : NULL;
-    if (function && n_found < MOST_KERNELS) {
-        found[n_found].kernel = function;
-        found[n_found++].library = u->library;
-    }
+    int i = 0;
+    while (i < n_found && found[i].kernel != function) i++;
+    if (!function || i == MOST_KERNELS) return NULL;
+    found[i].kernel = function;
+    found[i].library = u->library;
+    n_found = max(n_found, i + 1);
     return function;
 }
 
@@ -87,7 +89,7 @@ static void run(void *function, const fake_launch *how, void **arguments) {
     emulate start;
     allow tell;
     kernel to_run;
-    while (i + 1 < n_found && found[i].kernel != function) i++;
+    while (found[i].kernel != function) i++;
     for (uint32_t k = 0; k < config->n_attributes; k++) {
         if (config->attributes[k].id == CU_CLUSTER) cluster = config->attributes[k].value.cluster.x;
     }
