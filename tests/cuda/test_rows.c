@@ -209,8 +209,8 @@ static void call(const operation *op, tensor *in, tensor *out, tn_device device,
 /* Elements that differ from what they should be, rows that are not as the first one, bytes between rows that were
  * written. */
 static void compare(const char *what, const tensor *got, const tensor *right) {
-    const double last = got->type == TN_F64   ? 0x1p-40
-                        : got->type == TN_F32 ? 0x1p-14
+    const double last = got->type == TN_F64   ? 0x1p-43
+                        : got->type == TN_F32 ? 0x1p-17
                         : got->type == TN_F16 ? 0x1p-10
                                               : 0x1p-7;
     const int64_t count = got->ndim > 1 ? got->shape[0] : 1, n = got->shape[got->ndim - 1];
