@@ -157,8 +157,8 @@ template <class T> TN_DEVICE words load_inside(const T *x, int at, int n, bool w
 /* A thread's words of a ragged row, on their way. */
 template <class T, int K> struct ragged_words {
     words front, back; /* the row's first word; its last one, or the one behind this lane's last */
-    u32 first,
-        last; /* the row's first element, where it is the second half of 4 bytes, and its last, as a first half */
+    /* 16-bit types: the row's first element, where it is the second half of 4 bytes, and its last, as a first half. */
+    u32 first, last;
 
     static TN_MEMBER int back_of(const T *x, int n, row_run g) {
         const int end = (n + (int)lead_of(x)) / pack<T>::VL, apart = end - g.first; /* the word that the row ends in */
