@@ -48,8 +48,8 @@ void tni_gpu_ring(const tni_gpu_part *part) {
     for (int32_t i = 0; i < p->g->n; i++) {
         if (!tni_gpu_is_moving(part, i)) continue;
         const int m = (int)p->memory_of[i], size = (int)tn_type_size(tni_gpu_type_of(part, i));
-        char tensor[24];
-        snprintf(tensor, sizeof tensor, part->whole ? "" : "w%d, ", m);
+        char tensor[24] = "";
+        if (!part->whole) snprintf(tensor, sizeof tensor, "w%d, ", m);
         tni_text_add(part->text,
                      "        %s(ring + (k * %d + %d) * slot + tid %% 32 * pitch * %d, m%d + o%d%s, here * %d, "
                      "%sfull + k);\n",
