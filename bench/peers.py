@@ -819,6 +819,15 @@ class GatedMLP(nn.Module):
         return made
 
 
+class LinearCrossEntropyLoss(nn.Module):
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(self.linear(x), target)
+
+
 def batch_norm_module(form: str) -> Module:
     return Module(lambda shape: {"num_features": shape[1]}, form=form)
 
@@ -856,6 +865,12 @@ MODULES: dict[str, Module] = {
         lambda shape: {"in_features": shape[-1], "hidden_features": 4 * shape[-1]}, form="features", theirs=GatedMLP
     ),
     "CrossEntropyLoss": Module(inputs="x, target:class"),
+    "LinearCrossEntropyLoss": Module(
+        lambda shape: {"in_features": shape[-1], "out_features": shape[-1]},
+        "x, target:class",
+        form="features",
+        theirs=LinearCrossEntropyLoss,
+    ),
     "MSELoss": Module(inputs="x, target:fixed"),
     "L1Loss": Module(inputs="x, target:fixed"),
     "HuberLoss": Module(inputs="x, target:fixed"),
