@@ -256,9 +256,11 @@ tn_status tni_cross_entropy_cuda_run(const tn_call *call, void *state) {
     p.lse = a.lse->data;
     p.loss = a.loss->data;
     p.sums = (tni_cross_entropy_sums *)workspace;
-    p.losses = workspace + s->room.losses;
-    p.partials = s->second.grid ? workspace + s->room.partials : NULL;
-    p.aimed = workspace + s->room.aimed;
+    if (workspace) {
+        p.losses = workspace + s->room.losses;
+        p.partials = s->second.grid ? workspace + s->room.partials : NULL;
+        p.aimed = workspace + s->room.aimed;
+    }
     TN_TRY(tn_cuda_launch(call, &s->divisor, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->first, (void *[]){&p}));
     TN_TRY(tn_cuda_launch(call, &s->second, (void *[]){&p}));
