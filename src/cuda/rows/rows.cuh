@@ -129,16 +129,7 @@ TN_DEVICE words words_from_lane(const words &a, int lane) {
 
 /* Elements lead, lead + 1, … of the two times V that lie in a and b. */
 template <class T> TN_DEVICE words shifted(const words &a, const words &b, u32 lead) {
-    const u32 bytes = lead * (u32)sizeof(T);
-    u32 w[8] = {a.w[0], a.w[1], a.w[2], a.w[3], b.w[0], b.w[1], b.w[2], b.w[3]};
-    words r;
-#pragma unroll
-    for (int i = 0; i < 6; i++) w[i] = bytes & 8 ? w[i + 2] : w[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) w[i] = bytes & 4 ? w[i + 1] : w[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++) r.w[i] = sizeof(T) < 4 ? __funnelshift_r(w[i], w[i + 1], bytes % 4 * 8) : w[i];
-    return r;
+    return shift_words(a, b, lead * (u32)sizeof(T));
 }
 
 /* The 4 bytes each of the word that begins at element `at` which are wholly in the row, else zeros. */
