@@ -61,8 +61,8 @@ static double log_sum_exp(const tn_view *x, int64_t first, int64_t v) {
  * gx, where it is wanted, gets the gradient times `unit`. */
 static double row_ref(const cross_entropy_args *a, int64_t i, int64_t v, double lse, double unit) {
     const int64_t t = target_at(a->target, i);
-    const double hard = (1 - a->label_smoothing) * get_or(a->weight, t, 1);
-    const double soft = a->label_smoothing / (double)v, z = a->z_loss;
+    const label_shares shares = label_shares_of(a);
+    const double hard = shares.target * get_or(a->weight, t, 1), soft = shares.each, z = a->z_loss;
 
     double loss = hard * (lse - get(a->x, i * v + t)) + z * lse * lse, weights = 0;
     for (int64_t j = 0; j < v && soft != 0; j++) {

@@ -29,6 +29,17 @@ static inline int64_t target_at(const tn_view *target, int64_t i) {
     return target->type == TN_I64 ? ((const int64_t *)target->data)[i] : ((const int32_t *)target->data)[i];
 }
 
+/* How much the target and each class count; one class alone is certain, so nothing but z_loss has a gradient there. */
+typedef struct label_shares {
+    double target, each; /* 1 - label_smoothing, label_smoothing / v */
+} label_shares;
+
+static inline label_shares label_shares_of(const cross_entropy_args *a) {
+    const int64_t v = a->x->shape[a->x->ndim - 1];
+    if (v < 2) return (label_shares){0, 0};
+    return (label_shares){1 - a->label_smoothing, a->label_smoothing / (double)v};
+}
+
 /* A call of cross_entropy_inplace as one of cross_entropy whose gx is x itself. */
 typedef struct cross_entropy_inplace_call {
     tn_slot out[3];

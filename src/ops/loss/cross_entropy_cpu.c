@@ -248,6 +248,7 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
     const cross_entropy_args a = cross_entropy_args_of(call);
     const bool mean = a.reduction == REDUCE_MEAN, each = a.reduction == REDUCE_NONE;
     const tn_view *views[ROW_VIEWS] = {a.x, a.gx, a.target, a.lse, each ? a.loss : NULL};
+    const label_shares shares = label_shares_of(&a);
     double sums[CHUNKS], divisor;
     job j = {
         .type = a.x->type,
@@ -259,8 +260,8 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
         .weight = data_of(a.weight),
         .weight_step = a.weight ? a.weight->strides[0] : 0,
         .ignore_index = a.ignore_index,
-        .hard = 1 - a.label_smoothing,
-        .soft = a.label_smoothing / (double)a.x->shape[a.x->ndim - 1],
+        .hard = shares.target,
+        .soft = shares.each,
         .z = a.z_loss,
         .rows = tni_rows_of(views, ROW_VIEWS, a.x->ndim - 1),
         .sums = sums,
@@ -269,7 +270,7 @@ tn_status TNI_CPU(cross_entropy)(const tn_call *call, void *state) {
     j.together = j.rows.step[ROW_X] == 1 && (!a.gx || j.rows.step[ROW_GX] == 1);
     TN_TRY(check_targets(call, &j, &divisor));
     j.unit = mean ? 1 / divisor : 1;
-    for (int64_t k = 0; k < j.rows.n && a.label_smoothing != 0; k++) j.weights += weight_at(&j, k);
+    for (int64_t k = 0; k < j.rows.n && shares.each != 0; k++) j.weights += weight_at(&j, k);
     j.chunk = max(ceil_div(j.rows.count, CHUNKS), j.rows.n <= SHORT ? BATCH : 1);
     const int64_t chunks = j.rows.count ? ceil_div(j.rows.count, j.chunk) : 0;
     tn_parallel(call, chunks, tni_row_grain(j.rows.n * j.chunk), chunks_piece, &j);

@@ -224,8 +224,9 @@ static tn_status fill(const tn_call *call, void *state) {
     TN_TRY(tni_gpu_rows_of(call, &s->p.rows, &rows));
     s->p.weight_step = a.weight ? a.weight->strides[0] : 0;
     s->p.ignore_index = a.ignore_index;
-    s->p.hard = tni_number_of(1 - a.label_smoothing);
-    s->p.soft = tni_number_of(rows.n ? a.label_smoothing / (double)rows.n : 0);
+    const label_shares shares = label_shares_of(&a);
+    s->p.hard = tni_number_of(shares.target);
+    s->p.soft = tni_number_of(shares.each);
     s->p.z = tni_number_of(a.z_loss);
     s->p.wide_target = a.target->type == TN_I64;
     s->p.reduction = a.reduction;
