@@ -56,6 +56,7 @@ def kept(model: nn.Module, forward: Callable[[], object]) -> list[Row]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         forward()
+    alive.clear()  # the hooks live on with the graph, which waits for the garbage collector
     return [
         {"where": where, "what": what, "times": times[where, what], "mib": round(size / 2**20, 3)}
         for (where, what), size in sizes.most_common()
