@@ -317,6 +317,9 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->lanes = 1;
         while (part->lanes * each < here) part->lanes *= 2;
         each = here > part->lanes ? ceil_div(here, part->lanes) : 1;
+    } else if (ceil_div(here, 32) <= f.most && 32 * ceil_div(here, 32) < round_up(ceil_div(here, each), 32) * each) {
+        part->lanes = 32; /* a warp has less to spare than a block of the usual threads, and waits for no other */
+        each = ceil_div(here, 32);
     } else {
         while (each * ROW_THREADS < here) each++;
         part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
@@ -402,7 +405,7 @@ static void choose_apart(tni_gpu_part *part, const elements *e) {
     part->ring = false;
     take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
     const int64_t held = ROW_THREADS * form_of(part, e).most;
-    if (part->odd && e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
+    if (e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
