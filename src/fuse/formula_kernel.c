@@ -55,12 +55,12 @@ bool tni_formula_rows_accepts(const tn_call *call) {
     return own->wins(call) && tni_formula_kernel_accepts(call);
 }
 
-bool tni_formula_wins(const tn_view *x, tni_formula_lengths from) {
+bool tni_formula_wins(const tn_view *x, const tni_lengths_by_hand *hand) {
     const size_t size = tn_type_size(x->type);
     if (x->ndim == 0 || (size != 2 && size != 4)) return false;
-    const int64_t n = x->shape[x->ndim - 1], *const limits = n * (int64_t)size % 16 == 0 ? from.whole : from.odd;
-    const int64_t limit = limits[size == 4];
-    return limit > 0 && n >= limit;
+    const int64_t n = x->shape[x->ndim - 1];
+    const tni_lengths by_hand = (n * (int64_t)size % 16 == 0 ? hand->whole : hand->odd)[size == 4];
+    return n < by_hand.from || n >= by_hand.below;
 }
 
 tn_status tni_formula_kernel_prepare(const tn_call *call, void **state) {

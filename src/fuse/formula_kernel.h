@@ -48,13 +48,17 @@ bool tni_formula_rows_accepts(const tn_call *call);
         .release = tni_formula_kernel_release, .run = tni_formula_kernel_run, .data = &(formula)  \
     }
 
-/* From which length of a row on a formula is faster, for elements of 2 bytes and of 4; 0: never. */
-typedef struct tni_formula_lengths {
-    int64_t whole[2]; /* rows of whole vectors of 16 bytes */
-    int64_t odd[2];   /* others */
-} tni_formula_lengths;
-/* Whether the rows of x, along the last dimension, are that long. */
-bool tni_formula_wins(const tn_view *x, tni_formula_lengths from);
+/* Lengths of a row: from <= n < below. */
+typedef struct tni_lengths {
+    int64_t from, below;
+} tni_lengths;
+/* Those for which kernels by hand are faster than a formula, for elements of 2 bytes and of 4. */
+typedef struct tni_lengths_by_hand {
+    tni_lengths whole[2]; /* rows of whole vectors of 16 bytes */
+    tni_lengths odd[2];   /* others */
+} tni_lengths_by_hand;
+/* Whether a formula is faster for rows of x, along the last dimension. */
+bool tni_formula_wins(const tn_view *x, const tni_lengths_by_hand *hand);
 
 /* The formula of such a kernel of an operator. */
 tn_status tni_formula_kernel_parsed(const tn_kernel *kernel, const char *op, const struct tni_fuse **parsed);

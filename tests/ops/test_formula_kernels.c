@@ -139,6 +139,8 @@ static const struct {
     tn_type type;
     bool preferred;
 } rows[] = {
+    {"softmax", "s=[2, 768]", TN_BF16, true},
+    {"softmax", "s=[2, 769]", TN_BF16, false},
     {"softmax", "s=[2, 8192]", TN_BF16, false},
     {"softmax", "s=[2, 12288]", TN_BF16, true},
     {"softmax", "s=[2, 12288]", TN_F32, false},
@@ -148,7 +150,9 @@ static const struct {
     {"softmax", "s=[2, 12288] mask", TN_BF16, false},
     {"softmax_grad", "s=[2, 1025]", TN_F16, true},
     {"layer_norm", "r=[2] c=769 gamma beta", TN_BF16, true},
-    {"layer_norm", "r=[2] c=768 gamma beta", TN_BF16, false},
+    {"layer_norm", "r=[2] c=768 gamma beta", TN_BF16, true},
+    {"layer_norm", "r=[2] c=4096 gamma beta", TN_F32, false},
+    {"layer_norm", "r=[2] c=4099 gamma beta", TN_F32, true},
     {"layer_norm_grad", "r=[2] c=18432 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", TN_BF16, true},
     {"layer_norm_grad", "r=[2] c=8192 gamma beta rstd>0 want_dx=true want_dgamma=true want_dbeta=true", TN_BF16, false},
 };

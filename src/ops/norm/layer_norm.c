@@ -114,10 +114,11 @@ static size_t layer_norm_grad_workspace(const tn_call *call) {
     return (size_t)((1 + sums) * a.x->shape[a.x->ndim - 1]) * tn_type_size(a.mean->type);
 }
 
-/* Lengths here and below: measured on an H200 beside the kernels by hand, bench/results/rows-cuda-*.json. */
+/* Lengths here and below: measured on an H200 beside the formula, bench/results/lengths-cuda-*.json. */
+static const tni_lengths_by_hand layer_norm_by_hand = {.whole = {{2048, 12288}, {2048, 12288}}};
+
 static bool layer_norm_formula_wins(const tn_call *call) {
-    return tni_formula_wins(layer_norm_args_of(call).x,
-                            (tni_formula_lengths){.whole = {12288, 32768}, .odd = {512, 2048}});
+    return tni_formula_wins(layer_norm_args_of(call).x, &layer_norm_by_hand);
 }
 
 static tni_formula_kernel layer_norm_formula = {
@@ -132,10 +133,11 @@ static bool layer_norm_grad_formula_accepts(const tn_call *call) {
     return (!a.dgamma || a.gamma) && (!a.dbeta || a.beta);
 }
 
-/* Rows that no ring of the kernel by hand holds. */
+/* Longer rows are more than half of what the ring of the kernel by hand holds. */
+static const tni_lengths_by_hand layer_norm_grad_by_hand = {.whole = {{1280, 8193}, {1280, 8193}}};
+
 static bool layer_norm_grad_formula_wins(const tn_call *call) {
-    return tni_formula_wins(layer_norm_grad_args_of(call).x,
-                            (tni_formula_lengths){.whole = {16392, 8196}, .odd = {4096, 4096}});
+    return tni_formula_wins(layer_norm_grad_args_of(call).x, &layer_norm_grad_by_hand);
 }
 
 static tni_formula_kernel layer_norm_grad_formula = {

@@ -72,9 +72,12 @@ static bool softmax_formula_accepts(const tn_call *call) {
     return !a.mask && !a.causal && a.axis == a.x->ndim - 1;
 }
 
-/* Lengths here and below: measured on an H200 beside the kernels by hand, bench/results/rows-cuda-*.json. */
+/* Lengths here and below: measured on an H200 beside the formula, bench/results/lengths-cuda-*.json. */
+static const tni_lengths_by_hand softmax_by_hand = {.whole = {{2048, 12288}, {0, INT64_MAX}},
+                                                    .odd = {{0, 1153}, {0, 4096}}};
+
 static bool softmax_formula_wins(const tn_call *call) {
-    return tni_formula_wins(softmax_args_of(call).x, (tni_formula_lengths){.whole = {12288, 0}, .odd = {2048, 4096}});
+    return tni_formula_wins(softmax_args_of(call).x, &softmax_by_hand);
 }
 
 static tni_formula_kernel softmax_formula = {
@@ -88,9 +91,10 @@ static bool softmax_grad_formula_accepts(const tn_call *call) {
     return a.axis == a.y->ndim - 1;
 }
 
+static const tni_lengths_by_hand softmax_grad_by_hand = {.whole = {{0, 12288}, {0, INT64_MAX}}, .odd = {{0, 1024}}};
+
 static bool softmax_grad_formula_wins(const tn_call *call) {
-    return tni_formula_wins(softmax_grad_args_of(call).y,
-                            (tni_formula_lengths){.whole = {12288, 0}, .odd = {1024, 2048}});
+    return tni_formula_wins(softmax_grad_args_of(call).y, &softmax_grad_by_hand);
 }
 
 static tni_formula_kernel softmax_grad_formula = {
