@@ -287,6 +287,26 @@ static bool fits_ring(const tni_gpu_part *part, const elements *e) {
     return !part->streams && down <= TNI_GPU_RING_ROWS && 2 * down * ring_pitch(part) * e->moving <= part->ring_most;
 }
 
+/* Threads that have so many vectors, `each` a thread. */
+static int64_t whole_warps(int64_t vectors, int64_t each) {
+    return round_up(ceil_div(vectors, each), 32);
+}
+
+/* Vectors of a thread where whole warps have a row. The usual number, unless with another one an eighth fewer threads
+ * and vectors have nothing to do: 96 vectors are a warp's, 3 a lane, and not 64 threads', 2 each. */
+static int64_t each_of_warps(int64_t vectors, const row_form *f) {
+    int64_t usual = f->each;
+    while (usual * ROW_THREADS < vectors) usual++;
+    int64_t best = usual, least = whole_warps(vectors, usual) * usual * 7 / 8;
+    for (int64_t each = 2; each <= f->most; each++) {
+        const int64_t lanes = whole_warps(vectors, each);
+        if (lanes > ROW_THREADS || lanes * each > least) continue;
+        best = each;
+        least = lanes * each - 1;
+    }
+    return best;
+}
+
 /* How many threads have a row and how many vectors each, by the row's length and the types alone. Measured on an H200:
  * memory is fastest with 32 bytes under way for each of many threads, up to 512 for a row; with longer rows those have
  * more, and where registers end, blocks of a cluster share a row. */
@@ -317,12 +337,9 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
         part->lanes = 1;
         while (part->lanes * each < here) part->lanes *= 2;
         each = here > part->lanes ? ceil_div(here, part->lanes) : 1;
-    } else if (ceil_div(here, 32) <= f.most && 32 * ceil_div(here, 32) < round_up(ceil_div(here, each), 32) * each) {
-        part->lanes = 32; /* a warp has less to spare than a block of the usual threads, and waits for no other */
-        each = ceil_div(here, 32);
     } else {
-        while (each * ROW_THREADS < here) each++;
-        part->lanes = (int32_t)round_up(ceil_div(here, each), 32);
+        each = each_of_warps(here, &f);
+        part->lanes = (int32_t)whole_warps(here, each);
     }
     part->threads = part->lanes > 32              ? part->lanes
                     : part->small || part->n_sums ? TNI_GPU_THREADS
