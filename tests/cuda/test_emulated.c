@@ -28,6 +28,10 @@ static struct unit {
     {"scan_grad", "ops/scan/scan_grad.cu", NULL, NULL},
     {"cummax", "ops/scan/cummax.cu", NULL, NULL},
     {"move", "ops/move/move.cu", NULL, NULL},
+    {"lookup_take", "ops/lookup/lookup_take.cu", NULL, NULL},
+    {"lookup_columns", "ops/lookup/lookup_columns.cu", NULL, NULL},
+    {"lookup_add", "ops/lookup/lookup_add.cu", NULL, NULL},
+    {"lookup_sort", "ops/lookup/lookup_sort.cu", NULL, NULL},
 };
 
 static bool build(struct unit *u) {
@@ -73,6 +77,20 @@ bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch);
 bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch) {
     (void)call, (void)unit, (void)arch;
     return true;
+}
+
+/* A small GPU, so that small samples are cut into parts, too. */
+tn_status __wrap_tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu);
+tn_status __wrap_tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu) {
+    static const tn_gpu small = {.sms = 6,
+                                 .threads_per_block = 1024,
+                                 .threads_per_sm = 1024,
+                                 .shared_per_block = 64 << 10,
+                                 .shared_per_sm = 64 << 10,
+                                 .shared_reserved = 1024};
+    (void)call;
+    *gpu = &small;
+    return TN_OK;
 }
 
 tn_status __wrap_tn_cuda_launch(const tn_call *call, const tn_launch *l, void **arguments);
@@ -124,6 +142,16 @@ static const tn_sample pads[] = {
     {0},
 };
 
+/* Few places, long rows, rows that share a block, columns that are neighbours. */
+static const tn_sample sums[] = {
+    {"shape=[2, 3] n=5000 index<shape[axis]"},
+    {"shape=[2, 1500] n=4500 index<shape[axis]"},
+    {"shape=[40, 50] n=37 index<shape[axis] index=i32"},
+    {"shape=[900, 21] axis=0 n=2000 index<shape[axis] T=f16"},
+    {"shape=[1, 30000] n=9000 index<shape[axis] T=bf16"},
+    {0},
+};
+
 static const struct {
     const char *op;
     const tn_sample *more;
@@ -137,6 +165,13 @@ static const struct {
     {"pad", pads},
     {"roll", NULL},
     {"repeat", NULL},
+    {"gather", NULL},
+    {"gather_grad", sums},
+    {"scatter_add", NULL},
+    {"embedding", NULL},
+    {"embedding_grad", NULL},
+    {"index_select", NULL},
+    {"index_select_grad", NULL},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {

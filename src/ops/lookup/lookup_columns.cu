@@ -5,7 +5,7 @@
  * and written in pieces as wide as the block has columns, and what an index leads to is in shared memory. */
 #include "lookup.cuh"
 
-enum { ITEMS = TNI_COLUMN_ITEMS };
+#define NOWHERE 0xffffffffu
 
 /* A thread's column, and which of the threads that have it this one is. */
 struct column {
@@ -14,12 +14,12 @@ struct column {
     int slot, slots;
     bool there;
 
-    TN_MEMBER column(const tni_columns &p) {
+    TN_MEMBER column(const tni_columns &p, u32 group) {
         const int t = (int)threadIdx.x;
         slots = (int)blockDim.x / p.width;
         which = p.across ? t % p.width : t / slots;
         slot = p.across ? t / p.width : t % slots;
-        const i64 number = (i64)blockIdx.x * p.width + which;
+        const i64 number = (i64)group * p.width + which;
         there = number < p.count;
         o = divide(number, p.by_inner);
         i = number - o * p.inner;
@@ -31,7 +31,7 @@ struct column {
 };
 
 /* Indices as they are in memory: that they are used later keeps all of them under way. */
-struct indices {
+template <int ITEMS> struct indices {
     u32 low[ITEMS], high[ITEMS];
 
     /* Those of j = first, first + slots, … < n. */
@@ -41,18 +41,24 @@ struct indices {
         if (p.index.wide) {
 #pragma unroll
             for (int e = 0; e < ITEMS; e++, at += step) {
-                const u64 k = c.has(first, e, p.n) ? ((const u64 *)p.index.data)[at] : 0;
+                const u64 k = c.has(first, e, p.n) ? ((const u64 *)p.index.data)[at] : ~0ull;
                 low[e] = (u32)k;
                 high[e] = (u32)(k >> 32);
             }
         } else {
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, at += step)
-                low[e] = c.has(first, e, p.n) ? ((const u32 *)p.index.data)[at] : 0;
+            for (int e = 0; e < ITEMS; e++, at += step) {
+                low[e] = c.has(first, e, p.n) ? ((const u32 *)p.index.data)[at] : ~0u;
+                high[e] = low[e] >> 31 ? ~0u : 0;
+            }
         }
     }
     TN_MEMBER int at(const tni_columns &p, int e) const {
-        return (int)check_index(p.index, p.index.wide ? (i64)((u64)high[e] << 32 | low[e]) : (i64)(int)low[e]);
+        return (int)check_index(p.index, (i64)((u64)high[e] << 32 | low[e]));
+    }
+    /* How far behind `from`: NOWHERE, or too far, where it is none of those. */
+    TN_MEMBER u32 behind(const tni_columns &p, int e, u32 from) const {
+        return high[e] || low[e] == (u32)p.index.skipped ? NOWHERE : low[e] - from;
     }
 };
 
@@ -60,13 +66,13 @@ struct indices {
 
 /* Shared memory: (v, width). */
 template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
-    extern __shared__ double memory[];
-    const column c(p);
-    U *table = (U *)memory + c.which;
+    constexpr int ITEMS = TNI_COLUMN_TAKE_ITEMS;
+    const column c(p, blockIdx.x);
+    U *table = (U *)dynamic_shared() + c.which;
     const i64 v = p.index.v, step = c.slots * p.inner;
     const int batch = c.slots * ITEMS;
     const U zero = {}, bad = bytes_of<U>(p.bad);
-    indices next;
+    indices<ITEMS> next;
     next.load(p, c, c.slot);
     const U *from = (const U *)p.from + (c.o * v + c.slot) * p.inner + c.i;
     for (i64 first = c.slot; first < v; first += batch) {
@@ -94,103 +100,138 @@ template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
-/* Adds what the lanes have to sums[k], group after group and in the order of the lanes, of k in low … high - 1. Who
- * meets whom is found for all groups before the first is added. */
-template <class A> TN_DEVICE void add_groups(A *sums, const int (&k)[ITEMS], const A (&a)[ITEMS], int low, int high) {
-    const u32 lane = threadIdx.x % 32;
-    u32 turn[ITEMS]; /* how many before this one have the same k */
-    bool mine[ITEMS];
+/* A tile of what is added, as it is in memory: elements first, first + slots, … of the thread's column. */
+template <class T> struct terms {
+    indices<TNI_COLUMN_ADD_ITEMS> index;
+    T a[TNI_COLUMN_ADD_ITEMS];
+
+    TN_MEMBER void load(const tni_columns &p, const column &c, i64 first) {
+        const T *from = (const T *)p.from + (c.o * p.n + first) * p.inner + c.i;
+        index.load(p, c, first);
 #pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
-        mine[e] = k[e] >= low && k[e] < high;
-        const u32 alike = __match_any_sync(0xffffffffu, mine[e] ? (u32)k[e] : 0x80000000u | lane);
-        turn[e] = __popc(alike & ((1u << lane) - 1));
+        for (int e = 0; e < TNI_COLUMN_ADD_ITEMS; e++, from += c.slots * p.inner)
+            a[e] = c.has(first, e, p.n) ? *from : T{};
     }
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
-        u32 more = __ballot_sync(0xffffffffu, turn[e] > 0);
-        if (mine[e] && turn[e] == 0) sums[k[e]] += a[e];
+};
+
+/* Where the terms of a tile are added, and by whom. Threads claim places: in each round, of those that want the same
+ * one, the first along the axis has it. A claim is a number of 32 bits, the round's in front, the term's behind it, of
+ * which the lowest stays; rounds count down, so that claims of earlier rounds need not be cleared. Rounds take turns
+ * with two tables of claims, for then one barrier is enough: who still reads one table meets nobody who writes it.
+ * Places whose numbers differ by a multiple of the table share a claim, which costs a round and changes no sum. */
+template <class A> struct places {
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS, TERM_BITS = 12, ROUNDS = 1 << (32 - TERM_BITS), MANY_ROUNDS = 8 };
+    A *sums;
+    u32 *claims; /* (2, table) */
+    u32 table, round;
+    static_assert(TNI_COLUMN_ADD_THREADS * TNI_COLUMN_ADD_ITEMS <= 1 << TERM_BITS, "a claim has room for each term");
+
+    TN_MEMBER places(const tni_columns &p, A *sums, int count) : sums(sums), claims((u32 *)(sums + count)) {
+        table = (u32)p.table;
+        clear();
+    }
+    TN_MEMBER void clear() {
+        for (u32 i = threadIdx.x; i < 2 * table; i += blockDim.x) claims[i] = ~0u;
+        round = ROUNDS - 1;
+    }
+    TN_MEMBER void make_room() {
+        if (round > ITEMS * TNI_COLUMN_ADD_THREADS) return; /* for as many rounds as a tile can take */
+        __syncthreads();
+        clear();
+        __syncthreads();
+    }
+
+    /* Adds what the lanes have to their places, in the order of the lanes. */
+    TN_MEMBER void add_group(bool mine, u32 place, A a) {
+        const u32 lane = threadIdx.x % 32, alike = __match_any_sync(0xffffffffu, mine ? place : ~lane);
+        u32 left = mine ? alike : 0;
+        A sum = mine ? sums[place] : A{};
         __syncwarp();
-        for (u32 round = 1; more; round++) {
-            if (mine[e] && turn[e] == round) sums[k[e]] += a[e];
-            __syncwarp();
-            more = __ballot_sync(0xffffffffu, turn[e] > round);
+        while (__any_sync(0xffffffffu, left != 0)) { /* all that are alike have the same sum */
+            const A next = __shfl_sync(0xffffffffu, a, left ? __ffs((int)left) - 1 : 0);
+            if (left) sum += next;
+            left &= left - 1;
+        }
+        if (mine && lane == (u32)__ffs((int)alike) - 1) sums[place] = sum;
+        __syncwarp();
+    }
+    /* Where very many have the same place: one warp after the other. */
+    TN_MEMBER void add_in_turns(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS]) {
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++) {
+            for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
+                __syncthreads();
+                if (threadIdx.x / 32 == warp) add_group(waiting >> e & 1, place[e], a[e]);
+            }
         }
     }
-}
-
-/* Values as they are in memory. */
-template <class T> TN_DEVICE void load_values(const tni_columns &p, const column &c, i64 first, T (&a)[ITEMS]) {
-    const T *from = (const T *)p.from + (c.o * p.n + first) * p.inner + c.i;
+    /* Adds a[e] at place[e] of those that `waiting` has a bit for; the terms of a thread are `step` apart. */
+    TN_MEMBER void add(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS], u32 term, u32 step) {
+        make_room();
+        for (int rounds = 0;; rounds++, round--) {
+            u32 *const claim = claims + (round & 1) * table;
+            const u32 mine = round << TERM_BITS | term;
 #pragma unroll
-    for (int e = 0; e < ITEMS; e++, from += c.slots * p.inner)
-        if (c.has(first, e, p.n)) a[e] = *from;
-}
+            for (int e = 0; e < ITEMS; e++)
+                if (waiting >> e & 1) atomicMin(&claim[place[e] & (table - 1)], mine + e * step);
+            const int threads = __syncthreads_count(waiting != 0);
+            if (threads == 0) return;
+            if (rounds == MANY_ROUNDS && 2 * threads > (int)blockDim.x) {
+                round--;
+                return add_in_turns(waiting, place, a);
+            }
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) {
+                if (!(waiting >> e & 1) || claim[place[e] & (table - 1)] != mine + e * step) continue;
+                sums[place[e]] += a[e];
+                waiting &= ~(1u << e);
+            }
+        }
+    }
+};
 
-/* Shared memory: sums (width, v), then what waits to be added, (width, 32 * ways * ITEMS), then its k. Each column has
- * `ways` warps, of which each adds to a part of the k, so that sums are in the order of j. Where the threads that read
- * a column are not the one warp that adds to it, they pass on what they read; meanwhile the next is under way. */
+/* A block has some columns, and of those the k from `low` on. Their sums are in shared memory: (width, pitch). Each is
+ * added to in the order of j, and each element of `to` is written once. The next tile is under way while one is added.
+ */
 template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
-    extern __shared__ double memory[];
-    const column c(p);
-    const i64 v = p.index.v;
-    const int pitch = column_pitch(v, p.width), room = waiting_pitch(p.ways, p.width);
-    acc<T> *sums = (acc<T> *)memory, *waiting = sums + p.width * pitch;
-    int *waiting_k = (int *)(waiting + p.width * room);
-    const i64 here = (c.o * v + c.slot) * p.inner + c.i, step = c.slots * p.inner;
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
+    const u32 group = blockIdx.x / (u32)p.parts, low = (blockIdx.x - group * p.parts) * (u32)p.range;
+    const column c(p, group);
+    const int left = (int)(p.index.v - low), range = left < p.range ? left : p.range;
+    const int pitch = column_pitch(p.range, p.width);
+    places<acc<T>> to_add(p, (acc<T> *)dynamic_shared(), p.width * pitch);
+    acc<T> *sums = to_add.sums + c.which * pitch;
+    const i64 here = (c.o * p.index.v + low + c.slot) * p.inner + c.i, step = c.slots * p.inner;
     const T *base = (const T *)p.base + here;
     T *to = (T *)p.to + here;
-    indices next;
-    T next_a[ITEMS] = {};
+    terms<T> next;
     next.load(p, c, c.slot);
-    load_values(p, c, c.slot, next_a);
-    for (i64 first = c.slot; first < v; first += c.slots * ITEMS) {
+    for (int first = c.slot; first < range; first += c.slots * ITEMS) {
         T b[ITEMS] = {};
 #pragma unroll
         for (int e = 0; e < ITEMS; e++, base += step)
-            if (p.base && c.has(first, e, v)) b[e] = *base;
+            if (p.base && c.has(first, e, range)) b[e] = *base;
 #pragma unroll
         for (int e = 0; e < ITEMS; e++)
-            if (c.has(first, e, v)) sums[c.which * pitch + first + e * c.slots] = widen(b[e]);
+            if (c.has(first, e, range)) sums[first + e * c.slots] = widen(b[e]);
     }
     __syncthreads();
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp / p.ways, way = warp % p.ways;
-    const int low = (int)(way * v / p.ways), high = (int)((way + 1) * v / p.ways);
-    const bool passed_on = p.ways > 1 || (p.across && p.width > 1);
     for (i64 first = 0; first < p.n; first += c.slots * ITEMS) {
-        int k[ITEMS];
+        u32 place[ITEMS], waiting = 0;
         acc<T> a[ITEMS];
 #pragma unroll
         for (int e = 0; e < ITEMS; e++) {
-            k[e] = c.has(first + c.slot, e, p.n) ? next.at(p, e) : SKIPPED;
-            a[e] = widen(next_a[e]);
-        }
-        if (passed_on) {
-#pragma unroll
-            for (int e = 0; e < ITEMS; e++) {
-                waiting[c.which * room + c.slot + e * c.slots] = a[e];
-                waiting_k[c.which * room + c.slot + e * c.slots] = k[e];
-            }
-            __syncthreads();
+            place[e] = next.index.behind(p, e, low);
+            if (place[e] < (u32)range) waiting |= 1u << e;
+            place[e] += c.which * pitch;
+            a[e] = widen(next.a[e]);
         }
         next.load(p, c, first + c.slot + c.slots * ITEMS);
-        load_values(p, c, first + c.slot + c.slots * ITEMS, next_a);
-        for (int part = 0; part < p.ways; part++) {
-            if (passed_on) {
-#pragma unroll
-                for (int e = 0; e < ITEMS; e++) {
-                    const int at = own * room + (part * ITEMS + e) * 32 + lane;
-                    a[e] = waiting[at];
-                    k[e] = waiting_k[at];
-                }
-            }
-            add_groups(sums + own * pitch, k, a, low, high);
-        }
-        if (passed_on) __syncthreads();
+        to_add.add(waiting, place, a, (u32)c.slot, (u32)c.slots);
     }
     __syncthreads();
     if (!c.there) return;
-    for (i64 k = c.slot; k < v; k += c.slots, to += step) narrow(sums[c.which * pitch + k], *to);
+    for (int k = c.slot; k < range; k += c.slots, to += step) narrow(sums[k], *to);
 }
 
 #define TAKE(name, U) \
@@ -201,5 +242,5 @@ TAKE(4, u32)
 TAKE(8, u64)
 
 #define ADD(T, name) \
-    TN_KERNEL(lookup_add_columns_##name, 32 * TNI_COLUMN_WARPS, (TN_PARAMS(tni_columns)), add_columns<T>(p))
+    TN_KERNEL(lookup_add_columns_##name, TNI_COLUMN_ADD_THREADS, (TN_PARAMS(tni_columns)), add_columns<T>(p))
 TN_FOR_TYPES(ADD)
