@@ -5,8 +5,6 @@
  * and written in pieces as wide as the block has columns, and what an index leads to is in shared memory. */
 #include "lookup.cuh"
 
-#define NOWHERE 0xffffffffu
-
 /* A thread's column, and which of the threads that have it this one is. */
 struct column {
     i64 o, i;
@@ -56,10 +54,6 @@ template <int ITEMS> struct indices {
     TN_MEMBER int at(const tni_columns &p, int e) const {
         return (int)check_index(p.index, (i64)((u64)high[e] << 32 | low[e]));
     }
-    /* How far behind `from`: NOWHERE, or too far, where it is none of those. */
-    TN_MEMBER u32 behind(const tni_columns &p, int e, u32 from) const {
-        return high[e] || low[e] == (u32)p.index.skipped ? NOWHERE : low[e] - from;
-    }
 };
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
@@ -100,17 +94,43 @@ template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
-/* A tile of what is added, as it is in memory: elements first, first + slots, … of the thread's column. */
+/* A tile of what is added to a column, as it is in memory: that it is used later keeps all of it under way. Each thread
+ * has every `slots`-th of it. */
 template <class T> struct terms {
-    indices<TNI_COLUMN_ADD_ITEMS> index;
-    T a[TNI_COLUMN_ADD_ITEMS];
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
+    const char *index;
+    const T *from;
+    i64 index_step, from_step;
+    int left, slots; /* elements of the column from this thread's first one on */
+    u32 low[ITEMS], high[ITEMS];
+    T a[ITEMS];
 
-    TN_MEMBER void load(const tni_columns &p, const column &c, i64 first) {
-        const T *from = (const T *)p.from + (c.o * p.n + first) * p.inner + c.i;
-        index.load(p, c, first);
+    TN_MEMBER terms(const tni_columns &p, const column &c) : left(c.there ? (int)p.n - c.slot : 0), slots(c.slots) {
+        const i64 size = p.index.wide ? 8 : 4, first = c.o * p.index.by_outer + c.i * p.index.by_inner;
+        index = (const char *)p.index.data + (first + c.slot * p.index.by_n) * size;
+        index_step = slots * p.index.by_n * size;
+        from = (const T *)p.from + (c.o * p.n + c.slot) * p.inner + c.i;
+        from_step = slots * p.inner;
+    }
+    /* The next ones. */
+    TN_MEMBER void load(const tni_columns &p) {
+        if (p.index.wide) {
 #pragma unroll
-        for (int e = 0; e < TNI_COLUMN_ADD_ITEMS; e++, from += c.slots * p.inner)
-            a[e] = c.has(first, e, p.n) ? *from : T{};
+            for (int e = 0; e < ITEMS; e++, index += index_step) {
+                const u64 k = e * slots < left ? *(const u64 *)index : ~0ull;
+                low[e] = (u32)k;
+                high[e] = (u32)(k >> 32);
+            }
+        } else {
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++, index += index_step) {
+                low[e] = e * slots < left ? *(const u32 *)index : ~0u; /* negative ones are too large */
+                high[e] = 0;
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++, from += from_step) a[e] = e * slots < left ? *from : T{};
+        left -= ITEMS * slots;
     }
 };
 
@@ -121,21 +141,22 @@ template <class T> struct terms {
  * Places whose numbers differ by a multiple of the table share a claim, which costs a round and changes no sum. */
 template <class A> struct places {
     enum { ITEMS = TNI_COLUMN_ADD_ITEMS, TERM_BITS = 12, ROUNDS = 1 << (32 - TERM_BITS), MANY_ROUNDS = 8 };
-    A *sums;
-    u32 *claims; /* (2, table) */
-    u32 table, round;
     static_assert(TNI_COLUMN_ADD_THREADS * TNI_COLUMN_ADD_ITEMS <= 1 << TERM_BITS, "a claim has room for each term");
+    A *sums;
+    u32 *claims; /* (2, table + 32): the last 32 are for terms that want nothing, one for each lane */
+    u32 table, round;
 
-    TN_MEMBER places(const tni_columns &p, A *sums, int count) : sums(sums), claims((u32 *)(sums + count)) {
-        table = (u32)p.table;
+    TN_MEMBER places(const tni_columns &p, A *sums, int count)
+        : sums(sums), claims((u32 *)(sums + count)), table((u32)p.table) {
         clear();
     }
     TN_MEMBER void clear() {
-        for (u32 i = threadIdx.x; i < 2 * table; i += blockDim.x) claims[i] = ~0u;
+        for (u32 i = threadIdx.x; i < 2 * (table + 32); i += blockDim.x) claims[i] = ~0u;
         round = ROUNDS - 1;
     }
+    /* For as many rounds as a tile can take. */
     TN_MEMBER void make_room() {
-        if (round > ITEMS * TNI_COLUMN_ADD_THREADS) return; /* for as many rounds as a tile can take */
+        if (round > ITEMS * TNI_COLUMN_ADD_THREADS) return;
         __syncthreads();
         clear();
         __syncthreads();
@@ -155,10 +176,11 @@ template <class A> struct places {
         if (mine && lane == (u32)__ffs((int)alike) - 1) sums[place] = sum;
         __syncwarp();
     }
-    /* Where very many have the same place: one warp after the other. */
+    /* Where very many want the same: one warp after the other. */
     TN_MEMBER void add_in_turns(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS]) {
 #pragma unroll
         for (int e = 0; e < ITEMS; e++) {
+#pragma unroll 1
             for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
                 __syncthreads();
                 if (threadIdx.x / 32 == warp) add_group(waiting >> e & 1, place[e], a[e]);
@@ -167,28 +189,53 @@ template <class A> struct places {
     }
     /* Adds a[e] at place[e] of those that `waiting` has a bit for; the terms of a thread are `step` apart. */
     TN_MEMBER void add(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS], u32 term, u32 step) {
+        const u32 none = table + threadIdx.x % 32;
+        u32 want[ITEMS];
         make_room();
-        for (int rounds = 0;; rounds++, round--) {
-            u32 *const claim = claims + (round & 1) * table;
-            const u32 mine = round << TERM_BITS | term;
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++)
-                if (waiting >> e & 1) atomicMin(&claim[place[e] & (table - 1)], mine + e * step);
+        for (int e = 0; e < ITEMS; e++) want[e] = waiting >> e & 1 ? place[e] & (table - 1) : none;
+#pragma unroll 1
+        for (int rounds = 0;; rounds++, round--) {
+            u32 *const claim = claims + (round & 1) * (table + 32);
+            const u32 mine = round << TERM_BITS | term;
+            if (waiting) {
+#pragma unroll
+                for (int e = 0; e < ITEMS; e++) atomicMin(&claim[want[e]], mine + e * step);
+            }
             const int threads = __syncthreads_count(waiting != 0);
             if (threads == 0) return;
             if (rounds == MANY_ROUNDS && 2 * threads > (int)blockDim.x) {
                 round--;
                 return add_in_turns(waiting, place, a);
             }
+            if (!waiting) continue;
+            u32 found[ITEMS];
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) found[e] = claim[want[e]];
 #pragma unroll
             for (int e = 0; e < ITEMS; e++) {
-                if (!(waiting >> e & 1) || claim[place[e] & (table - 1)] != mine + e * step) continue;
-                sums[place[e]] += a[e];
-                waiting &= ~(1u << e);
+                const bool has = found[e] == mine + e * step && (waiting >> e & 1);
+                if (has) sums[place[e]] += a[e];
+                want[e] = has ? none : want[e];
+                waiting &= ~((u32)has << e);
             }
         }
     }
 };
+
+/* What the sums of a column begin with, `slots` apart: what base has, or 0. */
+template <class T> TN_DEVICE void fill_sums(acc<T> *sums, const T *base, i64 step, const column &c, int range) {
+    constexpr int ITEMS = sizeof(T) == 2 ? 16 : 8; /* bytes under way */
+    const int given = base ? range : 0;
+    for (int first = c.slot; first < range; first += c.slots * ITEMS) {
+        T b[ITEMS];
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++, base += step) b[e] = first + e * c.slots < given ? *base : T{};
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++)
+            if (first + e * c.slots < range) sums[first + e * c.slots] = widen(b[e]);
+    }
+}
 
 /* A block has some columns, and of those the k from `low` on. Their sums are in shared memory: (width, pitch). Each is
  * added to in the order of j, and each element of `to` is written once. The next tile is under way while one is added.
@@ -197,41 +244,33 @@ template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
     enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
     const u32 group = blockIdx.x / (u32)p.parts, low = (blockIdx.x - group * p.parts) * (u32)p.range;
     const column c(p, group);
-    const int left = (int)(p.index.v - low), range = left < p.range ? left : p.range;
-    const int pitch = column_pitch(p.range, p.width);
-    places<acc<T>> to_add(p, (acc<T> *)dynamic_shared(), p.width * pitch);
-    acc<T> *sums = to_add.sums + c.which * pitch;
+    const int range = c.there ? min(p.range, (int)(p.index.v - low)) : 0, pitch = column_pitch(p.range, p.width);
     const i64 here = (c.o * p.index.v + low + c.slot) * p.inner + c.i, step = c.slots * p.inner;
-    const T *base = (const T *)p.base + here;
-    T *to = (T *)p.to + here;
-    terms<T> next;
-    next.load(p, c, c.slot);
-    for (int first = c.slot; first < range; first += c.slots * ITEMS) {
-        T b[ITEMS] = {};
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++, base += step)
-            if (p.base && c.has(first, e, range)) b[e] = *base;
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++)
-            if (c.has(first, e, range)) sums[first + e * c.slots] = widen(b[e]);
-    }
+    const u32 begin = c.which * pitch;
+    terms<T> next(p, c);
+    places<acc<T>> to_add(p, (acc<T> *)dynamic_shared(), p.width * pitch);
+    next.load(p);
+    fill_sums<T>(to_add.sums + begin, p.base ? (const T *)p.base + here : nullptr, step, c, range);
     __syncthreads();
-    for (i64 first = 0; first < p.n; first += c.slots * ITEMS) {
+#pragma unroll 1
+    for (int first = 0; first < (int)p.n; first += c.slots * ITEMS) {
         u32 place[ITEMS], waiting = 0;
         acc<T> a[ITEMS];
 #pragma unroll
         for (int e = 0; e < ITEMS; e++) {
-            place[e] = next.index.behind(p, e, low);
-            if (place[e] < (u32)range) waiting |= 1u << e;
-            place[e] += c.which * pitch;
+            const u32 behind = next.low[e] - low;
+            const bool mine = next.high[e] == 0 && next.low[e] != (u32)p.index.skipped && behind < (u32)range;
+            waiting |= (u32)mine << e;
+            place[e] = begin + behind;
             a[e] = widen(next.a[e]);
         }
-        next.load(p, c, first + c.slot + c.slots * ITEMS);
+        next.load(p);
         to_add.add(waiting, place, a, (u32)c.slot, (u32)c.slots);
     }
     __syncthreads();
-    if (!c.there) return;
-    for (int k = c.slot; k < range; k += c.slots, to += step) narrow(sums[k], *to);
+    T *to = (T *)p.to + here;
+#pragma unroll 4
+    for (int k = c.slot; k < range; k += c.slots, to += step) narrow(to_add.sums[begin + k], *to);
 }
 
 #define TAKE(name, U) \

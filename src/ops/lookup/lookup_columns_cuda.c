@@ -13,7 +13,6 @@ enum {
     MOST_SHORT = 32,
     LEAST_RANGE = 512,    /* of the k of a block, where there are few columns */
     CLAIM_BYTES = 16384,  /* that are left for claims at least, */
-    ROUND_BYTES = 8,      /* for each of them: there are two tables */
     LEAST_THREADS = 128,  /* of a block that adds */
     THREADS_PER_SM = 1024 /* that its registers allow */
 };
@@ -112,6 +111,11 @@ bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l) {
     return max(blocks, gpu->sms) / gpu->sms * each / BY_COLUMNS_PER_NS <= SORT_NS + columns * l->n / BY_SORT_PER_NS;
 }
 
+/* Two tables, with room for those that claim nothing. */
+static int64_t claim_bytes(const tni_columns *p) {
+    return 2 * (p->table + 32) * 4;
+}
+
 /* A power of 2: a thread for each few elements, but no more than shared memory leaves room for others beside. */
 static int64_t add_threads(const tn_gpu *gpu, const tni_columns *p, int64_t bytes, int64_t blocks) {
     const int64_t beside = gpu->shared_per_sm / (bytes + CLAIM_BYTES / 2 + RESERVED);
@@ -132,9 +136,9 @@ tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_
     const int64_t sums = p->width * column_pitch(p->range, p->width) * acc_size(l);
     s->launch.block = (uint32_t)add_threads(gpu, p, sums, blocks);
     p->table = (int)s->launch.block * TNI_COLUMN_ADD_ITEMS;
-    while (sums + p->table * ROUND_BYTES > gpu->shared_per_block) p->table /= 2;
+    while (sums + claim_bytes(p) > gpu->shared_per_block) p->table /= 2;
     s->launch.grid = (uint32_t)blocks;
-    s->launch.shared = (uint32_t)(sums + p->table * ROUND_BYTES);
+    s->launch.shared = (uint32_t)(sums + claim_bytes(p));
     return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_add_columns_%s", tn_type_name(l->to->type));
 }
 
