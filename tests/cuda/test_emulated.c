@@ -152,6 +152,19 @@ static const tn_sample sums[] = {
     {0},
 };
 
+/* Rows of many chunks, which begin anywhere. */
+static const tn_sample tables[] = {
+    {"v=5 d=1203 s=[7] index<v"},
+    {"v=5 d=9001 s=[3] index<v index=i32 T=f16"},
+    {"v=5 d=701 s=[9] index<v padding_idx=2 zero_padding=true T=f64"},
+    {0},
+};
+static const tn_sample long_parts[] = {
+    {"s=[3, 8, 601] n=5 axis=1 index<s[axis]"},
+    {"s=[2, 3, 2000] n=4 axis=1 index<s[axis] T=bool"},
+    {0},
+};
+
 static const struct {
     const char *op;
     const tn_sample *more;
@@ -168,9 +181,9 @@ static const struct {
     {"gather", NULL},
     {"gather_grad", sums},
     {"scatter_add", NULL},
-    {"embedding", NULL},
+    {"embedding", tables},
     {"embedding_grad", NULL},
-    {"index_select", NULL},
+    {"index_select", long_parts},
     {"index_select_grad", NULL},
 };
 

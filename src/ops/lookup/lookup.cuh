@@ -5,7 +5,7 @@
  * for all i: width is 1. Elements have one each: width is inner. */
 #pragma once
 
-#include "cuda/copy/walk.cuh"
+#include "cuda/copy/chunk.cuh"
 
 enum {
     TNI_TAKE_THREADS = 256,
@@ -51,6 +51,7 @@ typedef struct tni_index {
 
 typedef struct tni_take {
     tni_index index;
+    tni_chunks chunks; /* of long rows */
     const void *from;
     void *to;
     long long count;       /* of pieces */

@@ -28,11 +28,13 @@ tn_status tni_columns_launch(const tn_call *call, const tni_lookup *l, const tni
 
 typedef struct tni_take_state {
     tn_launch pieces, elements; /* as many bytes at a time as divide a row; where memory is not aligned to them */
+    tn_launch rows;             /* long ones */
     tn_launch fours;            /* elements that have an index each */
     bool by_columns;
     tni_columns_state columns;
     tni_take p;
     int64_t bytes, size, row; /* of a piece, an element, a row */
+    int64_t warps;            /* of long rows, at least */
 } tni_take_state;
 
 tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_state *s);

@@ -31,7 +31,7 @@ static sorted sorted_of(const tni_lookup *l) {
         .width = 1, .positions = own * l->n, .keys = own * l->v, .slabs = l->outer / max(own, 1), .row = l->inner};
 }
 
-static int64_t chunks_of(const sorted *w) {
+static int64_t position_chunks(const sorted *w) {
     return w->positions > TNI_ADD_PART ? ceil_div(w->positions, TNI_ADD_PART) : 0;
 }
 
@@ -59,7 +59,8 @@ tni_sort_room tni_sort_room_of(const tni_lookup *l, bool by_offsets) {
     r.ends = take_room(&r.bytes, by_offsets ? 0 : w.keys, size);
     r.counts = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS * ceil_div(w.positions, TNI_SORT_TILE) : 0, size);
     r.totals = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS : 0, size);
-    r.partials = take_room(&r.bytes, w.slabs * chunks_of(&w) * 2 * w.row, tn_type_size(tni_acc_type(l->to->type)));
+    r.partials = take_room(&r.bytes, w.slabs * position_chunks(&w) * 2 * w.row,
+                           tn_type_size(tni_acc_type(l->to->type)));
     return r;
 }
 
@@ -98,7 +99,7 @@ static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted
                      .rows = w->positions,
                      .positions = (unsigned)w->positions,
                      .keys = (unsigned)w->keys,
-                     .chunks = (unsigned)chunks_of(w),
+                     .chunks = (unsigned)position_chunks(w),
                      .slabs = (unsigned)w->slabs,
                      .lanes = 1};
     while (all->lanes < 32 && all->lanes < pieces) all->lanes *= 2;
