@@ -152,6 +152,15 @@ static const tn_sample sums[] = {
     {0},
 };
 
+/* Rows that a block has in shared memory. */
+static const tn_sample long_rows_taken[] = {
+    {"s=[3, 1203] n=1000 index<s[axis] T=bf16"},
+    {"s=[7, 301] n=600 index<s[axis] index=i32 T=f64"},
+    {"s=[1, 1500] n=4000 index<s[axis] T=i32"},
+    {"s=[2, 2001] n=1001 index<s[axis] T=bool"},
+    {0},
+};
+
 /* Rows of many chunks, which begin anywhere. */
 static const tn_sample tables[] = {
     {"v=5 d=1203 s=[7] index<v"},
@@ -178,7 +187,7 @@ static const struct {
     {"pad", pads},
     {"roll", NULL},
     {"repeat", NULL},
-    {"gather", NULL},
+    {"gather", long_rows_taken},
     {"gather_grad", sums},
     {"scatter_add", NULL},
     {"embedding", tables},

@@ -30,6 +30,8 @@ enum {
 
     TNI_COLUMN_TAKE_THREADS = 256, /* of a block that takes from columns in shared memory */
     TNI_COLUMN_TAKE_ITEMS = 8,     /* of a thread that are under way at once */
+    TNI_ROW_TAKE_THREADS = 1024,   /* of one that takes from a row there, at most */
+    TNI_ROW_TAKE_ITEMS = 4,
     TNI_COLUMN_ADD_THREADS = 1024, /* of a block that adds to them, at most */
     TNI_COLUMN_ADD_ITEMS = 4,
 };
@@ -123,7 +125,7 @@ typedef struct tni_columns {
     tni_divided by_inner;
     int width;        /* columns of a block: a power of 2 */
     int across;       /* columns are neighbours in memory: so are the threads that read and write them */
-    int parts, range; /* of add: parts of a column, of so many k */
+    int parts, range; /* of add: parts of a column, of so many k; of take from rows: of so many indices */
     int table;        /* of add: claims of a round, a power of 2 */
     unsigned bad[4];
 } tni_columns;

@@ -28,28 +28,43 @@ struct column {
     }
 };
 
-/* Indices as they are in memory: that they are used later keeps all of them under way. */
-template <int ITEMS> struct indices {
+/* Indices of a column, every `slots`-th of them, ITEMS at a time and as they are in memory: that they are used later
+ * keeps all of them under way. */
+template <int ITEMS> struct index_tile {
+    const char *next;
+    i64 step;
+    int left, slots; /* of the column's, from this thread's next one on */
     u32 low[ITEMS], high[ITEMS];
 
-    /* Those of j = first, first + slots, … < n. */
-    TN_MEMBER void load(const tni_columns &p, const column &c, i64 first) {
-        const i64 step = c.slots * p.index.by_n;
-        i64 at = c.o * p.index.by_outer + c.i * p.index.by_inner + first * p.index.by_n;
+    /* From j on, up to n. */
+    TN_MEMBER index_tile(const tni_columns &p, const column &c, i64 j, i64 n)
+        : left(c.there ? (int)(n - j) : 0), slots(c.slots) {
+        const i64 size = p.index.wide ? 8 : 4, first = c.o * p.index.by_outer + c.i * p.index.by_inner;
+        next = (const char *)p.index.data + (first + j * p.index.by_n) * size;
+        step = slots * p.index.by_n * size;
+    }
+    TN_MEMBER bool has(int e) const {
+        return e * slots < left;
+    }
+    /* Those that `has` speaks of. Where there is none, it is -1. */
+    TN_MEMBER void load(const tni_columns &p) {
         if (p.index.wide) {
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, at += step) {
-                const u64 k = c.has(first, e, p.n) ? ((const u64 *)p.index.data)[at] : ~0ull;
+            for (int e = 0; e < ITEMS; e++, next += step) {
+                const u64 k = has(e) ? *(const u64 *)next : ~0ull;
                 low[e] = (u32)k;
                 high[e] = (u32)(k >> 32);
             }
         } else {
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, at += step) {
-                low[e] = c.has(first, e, p.n) ? ((const u32 *)p.index.data)[at] : ~0u;
-                high[e] = low[e] >> 31 ? ~0u : 0;
+            for (int e = 0; e < ITEMS; e++, next += step) {
+                low[e] = has(e) ? *(const u32 *)next : ~0u;
+                high[e] = (u32)((int)low[e] >> 31);
             }
         }
+    }
+    TN_MEMBER void go_on() {
+        left -= ITEMS * slots;
     }
     TN_MEMBER int at(const tni_columns &p, int e) const {
         return (int)check_index(p.index, (i64)((u64)high[e] << 32 | low[e]));
@@ -58,79 +73,107 @@ template <int ITEMS> struct indices {
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
 
-/* Shared memory: (v, width). */
+/* Takes from a column in shared memory, whose elements are `apart`, what the indices lead to, from j on and up to n. */
+template <int ITEMS, class U>
+TN_DEVICE void take_from(const tni_columns &p, const column &c, index_tile<ITEMS> &next, const U *table, int apart,
+                         i64 j, i64 n) {
+    const U zero = {}, bad = bytes_of<U>(p.bad);
+    const i64 step = c.slots * p.inner;
+    U *to = (U *)p.to + (c.o * p.n + j) * p.inner + c.i;
+    for (; j < n; j += ITEMS * c.slots) {
+        int k[ITEMS];
+        bool has[ITEMS];
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++) {
+            k[e] = next.at(p, e);
+            has[e] = next.has(e);
+        }
+        next.go_on();
+        next.load(p);
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++, to += step) {
+            const U a = k[e] >= 0 ? table[k[e] * apart] : k[e] == SKIPPED ? zero : bad;
+            if (has[e]) *to = a;
+        }
+    }
+}
+
+/* Columns that are neighbours. Shared memory: (v, width). */
 template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
     constexpr int ITEMS = TNI_COLUMN_TAKE_ITEMS;
     const column c(p, blockIdx.x);
     U *table = (U *)dynamic_shared() + c.which;
     const i64 v = p.index.v, step = c.slots * p.inner;
-    const int batch = c.slots * ITEMS;
-    const U zero = {}, bad = bytes_of<U>(p.bad);
-    indices<ITEMS> next;
-    next.load(p, c, c.slot);
+    index_tile<ITEMS> next(p, c, c.slot, p.n);
+    next.load(p);
     const U *from = (const U *)p.from + (c.o * v + c.slot) * p.inner + c.i;
-    for (i64 first = c.slot; first < v; first += batch) {
+    for (i64 first = c.slot; first < v; first += c.slots * ITEMS) {
         U a[ITEMS];
 #pragma unroll
-        for (int e = 0; e < ITEMS; e++, from += step) a[e] = c.has(first, e, v) ? *from : zero;
+        for (int e = 0; e < ITEMS; e++, from += step) a[e] = c.has(first, e, v) ? *from : U{};
 #pragma unroll
         for (int e = 0; e < ITEMS; e++)
             if (c.has(first, e, v)) table[(first + e * c.slots) * p.width] = a[e];
     }
     __syncthreads();
-    U *to = (U *)p.to + (c.o * p.n + c.slot) * p.inner + c.i;
-    for (i64 first = c.slot; first < p.n; first += batch) {
-        int k[ITEMS];
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++) k[e] = next.at(p, e);
-        next.load(p, c, first + batch);
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++, to += step) {
-            const U a = k[e] >= 0 ? table[k[e] * p.width] : k[e] == SKIPPED ? zero : bad;
-            if (c.has(first, e, p.n)) *to = a;
-        }
+    take_from(p, c, next, table, p.width, c.slot, p.n);
+}
+
+/* A row of n elements into shared memory, where it lies as it does within 16 bytes. Returns its place. */
+template <class U> TN_DEVICE const U *copy_row(const U *row, i64 n) {
+    constexpr int V = 16 / (int)sizeof(U);
+    const int lead = (int)(((u64)row & 15) / sizeof(U));
+    words *const lines = dynamic_shared();
+    const i64 past = (lead + n) / V; /* the first line that is not whole */
+    for (i64 i = (lead > 0) + threadIdx.x; i < past; i += blockDim.x) {
+        const U *from = row - lead + i * V;
+        if constexpr (TN_COPY_ASYNC)
+            copy_async(lines + i, from, true);
+        else
+            lines[i] = load_words_if(from, true);
     }
+    U *const copy = (U *)lines + lead;
+    const int t = (int)threadIdx.x;
+    const i64 last = max(past * V - lead, (i64)0) + t; /* of what is behind the whole lines */
+    if (t < V && t < n && lead > 0 && t < V - lead) copy[t] = row[t];
+    if (t < V && last < n) copy[last] = row[last];
+    copy_wait();
+    __syncthreads();
+    return copy;
+}
+
+/* A column along which memory goes: a block has all of it in shared memory, and a part of the indices. A gather out of
+ * memory would take a line of the first-level cache for each element. */
+template <class U> TN_DEVICE void take_row(const tni_columns &p) {
+    const u32 group = blockIdx.x / (u32)p.parts;
+    const i64 begin = (i64)(blockIdx.x - group * p.parts) * p.range, end = min(begin + p.range, p.n);
+    const column c(p, group);
+    index_tile<TNI_ROW_TAKE_ITEMS> next(p, c, begin + c.slot, end);
+    next.load(p);
+    const U *table = copy_row((const U *)p.from + c.o * p.index.v, p.index.v);
+    take_from(p, c, next, table, 1, begin + c.slot, end);
 }
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
-/* A tile of what is added to a column, as it is in memory: that it is used later keeps all of it under way. Each thread
- * has every `slots`-th of it. */
+/* A tile of what is added to a column. */
 template <class T> struct terms {
     enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
-    const char *index;
+    index_tile<ITEMS> index;
     const T *from;
-    i64 index_step, from_step;
-    int left, slots; /* elements of the column from this thread's first one on */
-    u32 low[ITEMS], high[ITEMS];
+    i64 step;
     T a[ITEMS];
 
-    TN_MEMBER terms(const tni_columns &p, const column &c) : left(c.there ? (int)p.n - c.slot : 0), slots(c.slots) {
-        const i64 size = p.index.wide ? 8 : 4, first = c.o * p.index.by_outer + c.i * p.index.by_inner;
-        index = (const char *)p.index.data + (first + c.slot * p.index.by_n) * size;
-        index_step = slots * p.index.by_n * size;
+    TN_MEMBER terms(const tni_columns &p, const column &c) : index(p, c, c.slot, p.n) {
         from = (const T *)p.from + (c.o * p.n + c.slot) * p.inner + c.i;
-        from_step = slots * p.inner;
+        step = c.slots * p.inner;
     }
-    /* The next ones. */
+    /* The next one. */
     TN_MEMBER void load(const tni_columns &p) {
-        if (p.index.wide) {
+        index.load(p);
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, index += index_step) {
-                const u64 k = e * slots < left ? *(const u64 *)index : ~0ull;
-                low[e] = (u32)k;
-                high[e] = (u32)(k >> 32);
-            }
-        } else {
-#pragma unroll
-            for (int e = 0; e < ITEMS; e++, index += index_step) {
-                low[e] = e * slots < left ? *(const u32 *)index : ~0u; /* negative ones are too large */
-                high[e] = 0;
-            }
-        }
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++, from += from_step) a[e] = e * slots < left ? *from : T{};
-        left -= ITEMS * slots;
+        for (int e = 0; e < ITEMS; e++, from += step) a[e] = index.has(e) ? *from : T{};
+        index.go_on();
     }
 };
 
@@ -258,8 +301,8 @@ template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
         acc<T> a[ITEMS];
 #pragma unroll
         for (int e = 0; e < ITEMS; e++) {
-            const u32 behind = next.low[e] - low;
-            const bool mine = next.high[e] == 0 && next.low[e] != (u32)p.index.skipped && behind < (u32)range;
+            const u32 k = next.index.low[e], behind = k - low;
+            const bool mine = next.index.high[e] == 0 && k != (u32)p.index.skipped && behind < (u32)range;
             waiting |= (u32)mine << e;
             place[e] = begin + behind;
             a[e] = widen(next.a[e]);
@@ -273,8 +316,9 @@ template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
     for (int k = c.slot; k < range; k += c.slots, to += step) narrow(to_add.sums[begin + k], *to);
 }
 
-#define TAKE(name, U) \
-    TN_ROW_KERNEL(lookup_take_columns_##name, TNI_COLUMN_TAKE_THREADS, 3, tni_columns, take_columns<U>(p))
+#define TAKE(name, U)                                                                                      \
+    TN_ROW_KERNEL(lookup_take_columns_##name, TNI_COLUMN_TAKE_THREADS, 3, tni_columns, take_columns<U>(p)) \
+    TN_KERNEL(lookup_take_row_##name, TNI_ROW_TAKE_THREADS, (TN_PARAMS(tni_columns)), take_row<U>(p))
 TAKE(1, u8)
 TAKE(2, u16)
 TAKE(4, u32)

@@ -11,9 +11,11 @@ enum {
     SHORT_N = 1024,    /* a block has several columns where they have fewer elements together, */
     SHORT_BYTES = 16384,
     MOST_SHORT = 32,
-    LEAST_RANGE = 512,    /* of the k of a block, where there are few columns */
+    LEAST_RANGE = 2048,   /* of the k of a block, where there are few columns, */
     CLAIM_BYTES = 16384,  /* that are left for claims at least, */
-    LEAST_THREADS = 128,  /* of a block that adds */
+    LEAST_ROW = 1024,     /* bytes of a row that is taken from in shared memory, */
+    LEAST_PART = 1024,    /* and indices of a block, where there are few rows */
+    LEAST_THREADS = 128,  /* of a block */
     THREADS_PER_SM = 1024 /* that its registers allow */
 };
 
@@ -46,6 +48,15 @@ static tni_columns columns_job(const tni_lookup *l, int width) {
                          .across = l->inner > 1};
 }
 
+/* Threads of a block, a power of 2: as many as there is work for, but no more than shared memory leaves room for others
+ * beside, if there are others. */
+static int64_t threads_of(const tn_gpu *gpu, int64_t bytes, int64_t blocks, int64_t work) {
+    const int64_t beside = blocks <= gpu->sms ? 1 : max(gpu->shared_per_sm / (bytes + RESERVED), 1);
+    int64_t threads = LEAST_THREADS;
+    while (2 * threads * beside <= THREADS_PER_SM && threads < work) threads *= 2;
+    return threads;
+}
+
 /* ---- take -------------------------------------------------------------------------------------------------------- */
 
 /* Where all is read side by side as it is, or the index leads to a few of many elements, there is nothing to gain. */
@@ -69,6 +80,32 @@ tn_status tni_take_columns_prepare(const tn_call *call, const tni_lookup *l, tni
     return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_take_columns_%d", (int)size);
 }
 
+/* Rows that fit, with about as many indices or more. What fits into a few lines of the first-level cache is found there
+ * as quickly. */
+bool tni_take_row_suits(const tn_call *call, const tni_lookup *l) {
+    const tn_gpu *gpu;
+    const int64_t size = (int64_t)tn_type_size(l->to->type), bytes = l->v * size;
+    if (l->inner != 1 || size > 8 || 2 * l->n < l->v || bytes < LEAST_ROW || l->n > INT32_MAX / 2) return false;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return false;
+    return bytes + 16 <= gpu->shared_per_block && l->outer * gpu->sms <= INT32_MAX;
+}
+
+/* Where there are few rows, several blocks have each of them, and its indices in parts. */
+tn_status tni_take_row_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s) {
+    const tn_gpu *gpu;
+    const int64_t size = (int64_t)tn_type_size(l->to->type), bytes = l->v * size + 16;
+    TN_TRY(tn_cuda_gpu(call, &gpu));
+    tni_columns *p = &s->p;
+    *p = columns_job(l, 1);
+    const int64_t parts = max(min(gpu->sms / max(l->outer, 1), 2 * l->n / max(l->v, LEAST_PART)), 1);
+    p->range = (int)ceil_div(l->n, parts);
+    p->parts = (int)max(ceil_div(l->n, max(p->range, 1)), 1);
+    s->launch.grid = (uint32_t)(l->n > 0 ? l->outer * p->parts : 0);
+    s->launch.block = (uint32_t)threads_of(gpu, bytes, s->launch.grid, ceil_div(p->range, TNI_ROW_TAKE_ITEMS));
+    s->launch.shared = (uint32_t)bytes;
+    return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_take_row_%d", (int)size);
+}
+
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
 static int64_t acc_size(const tni_lookup *l) {
@@ -89,11 +126,12 @@ static int add_width(const tn_gpu *gpu, const tni_lookup *l) {
     return width;
 }
 
-/* As many as shared memory makes necessary; where there are few columns, so many that all SMs have work. */
+/* As many as shared memory makes necessary. Where there are few columns, so many that half of the SMs have work: each
+ * block reads all indices of its columns, and more of them would wait for the L2 cache. */
 static int64_t add_parts(const tn_gpu *gpu, const tni_lookup *l, int width) {
     const int64_t room = gpu->shared_per_block - CLAIM_BYTES - width * 64 * acc_size(l); /* of column_pitch */
     const int64_t groups = max(ceil_div(columns_of(l), width), 1), least = ceil_div(l->v * width * acc_size(l), room);
-    return max(max(least, min(gpu->sms / groups, l->v / LEAST_RANGE)), 1);
+    return max(max(least, min(gpu->sms / (2 * groups), l->v / LEAST_RANGE)), 1);
 }
 
 /* Nanoseconds that an element takes by columns on one SM, and by the sort on all of them: 1 / so many; and what the
@@ -116,15 +154,6 @@ static int64_t claim_bytes(const tni_columns *p) {
     return 2 * (p->table + 32) * 4;
 }
 
-/* A power of 2: a thread for each few elements, but no more than shared memory leaves room for others beside. */
-static int64_t add_threads(const tn_gpu *gpu, const tni_columns *p, int64_t bytes, int64_t blocks) {
-    const int64_t beside = gpu->shared_per_sm / (bytes + CLAIM_BYTES / 2 + RESERVED);
-    const int64_t most = blocks <= gpu->sms ? THREADS_PER_SM : min(THREADS_PER_SM / max(beside, 1), THREADS_PER_SM);
-    int64_t threads = LEAST_THREADS;
-    while (2 * threads <= most && threads * TNI_COLUMN_ADD_ITEMS < p->n * p->width) threads *= 2;
-    return threads;
-}
-
 tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s) {
     const tn_gpu *gpu;
     TN_TRY(tn_cuda_gpu(call, &gpu));
@@ -134,7 +163,8 @@ tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_
     p->parts = (int)ceil_div(l->v, p->range); /* 0: there is nothing to write */
     const int64_t blocks = ceil_div(columns_of(l), p->width) * p->parts;
     const int64_t sums = p->width * column_pitch(p->range, p->width) * acc_size(l);
-    s->launch.block = (uint32_t)add_threads(gpu, p, sums, blocks);
+    const int64_t work = ceil_div(p->n * p->width, TNI_COLUMN_ADD_ITEMS);
+    s->launch.block = (uint32_t)threads_of(gpu, sums + CLAIM_BYTES / 2, blocks, work);
     p->table = (int)s->launch.block * TNI_COLUMN_ADD_ITEMS;
     while (sums + claim_bytes(p) > gpu->shared_per_block) p->table /= 2;
     s->launch.grid = (uint32_t)blocks;

@@ -19,6 +19,8 @@ typedef struct tni_columns_state {
 
 bool tni_take_columns_suit(const tn_call *call, const tni_lookup *l);
 tn_status tni_take_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
+bool tni_take_row_suits(const tn_call *call, const tni_lookup *l);
+tn_status tni_take_row_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l);
 tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 /* `index` is where it lies now. */

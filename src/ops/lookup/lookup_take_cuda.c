@@ -96,9 +96,10 @@ tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_st
         s->warps = WARPS_PER_SM * gpu->sms;
         return tni_cuda_find(call, &s->rows, "lookup_take", "lookup_take_rows_%d", (int)s->size);
     }
-    s->by_columns = tni_take_columns_suit(call, l);
+    const bool by_row = tni_take_row_suits(call, l);
+    s->by_columns = by_row || tni_take_columns_suit(call, l);
     if (s->by_columns) {
-        TN_TRY(tni_take_columns_prepare(call, l, &s->columns));
+        TN_TRY((by_row ? tni_take_row_prepare : tni_take_columns_prepare)(call, l, &s->columns));
         memcpy(s->columns.p.bad, s->p.bad, sizeof s->p.bad);
         return TN_OK;
     }
