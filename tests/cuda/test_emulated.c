@@ -144,11 +144,11 @@ static const tn_sample pads[] = {
 
 /* Few places, long rows, rows that share a block, columns that are neighbours. */
 static const tn_sample sums[] = {
-    {"shape=[2, 3] n=5000 index<shape[axis]"},
-    {"shape=[2, 1500] n=4500 index<shape[axis]"},
+    {"shape=[2, 3] n=600 index<shape[axis]"},
+    {"shape=[2, 1500] n=1100 index<shape[axis]"},
     {"shape=[40, 50] n=37 index<shape[axis] index=i32"},
-    {"shape=[900, 21] axis=0 n=2000 index<shape[axis] T=f16"},
-    {"shape=[1, 30000] n=9000 index<shape[axis] T=bf16"},
+    {"shape=[90, 21] axis=0 n=200 index<shape[axis] T=f16"},
+    {"shape=[1, 5000] n=1500 index<shape[axis] T=bf16"},
     {0},
 };
 
@@ -166,6 +166,12 @@ static const tn_sample tables[] = {
     {"v=5 d=1203 s=[7] index<v"},
     {"v=5 d=9001 s=[3] index<v index=i32 T=f16"},
     {"v=5 d=701 s=[9] index<v padding_idx=2 zero_padding=true T=f64"},
+    {0},
+};
+static const tn_sample table_grads[] = {
+    {"v=40 d=301 s=[90] index<v"},
+    {"v=3 d=133 s=[2, 200] index<v padding_idx=2 T=bf16"}, /* more rows of each than one thread adds up */
+    {"v=70 d=67 s=[30] index<v T=f64"},
     {0},
 };
 static const tn_sample long_parts[] = {
@@ -189,11 +195,12 @@ static const struct {
     {"repeat", NULL},
     {"gather", long_rows_taken},
     {"gather_grad", sums},
-    {"scatter_add", NULL},
     {"embedding", tables},
-    {"embedding_grad", NULL},
+    {"embedding_grad", table_grads},
     {"index_select", long_parts},
     {"index_select_grad", NULL},
+    {"segment_sum", NULL},
+    {"segment_sum_offsets", NULL},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {

@@ -89,7 +89,8 @@ typedef struct tni_segments {
     unsigned *segment;
 } tni_segments;
 
-/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, or of one element. */
+/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, wherever they begin, or of
+ * one element. */
 typedef struct tni_add {
     const void *from, *base;
     void *to;
@@ -98,6 +99,7 @@ typedef struct tni_add {
     void *partials;                                 /* (slabs, chunks, 2, pieces): of long sums */
     long long count;                                /* of all pieces of `to` */
     long long rows;                                 /* of `from`, for each slab */
+    long long row;                                  /* elements of one */
     unsigned positions, keys, chunks, slabs;
     int each;         /* chunks of a block */
     int lanes, tiles; /* of partials: lanes of a block side by side, a power of 2; blocks side by side */

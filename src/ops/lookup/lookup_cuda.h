@@ -58,7 +58,8 @@ typedef struct tni_sort_state {
     tni_add all[2];
     tni_sort_room room;
     int passes;
-    bool may_piece, by_offsets;
+    bool may_piece, any_place; /* pieces of 16 bytes: if memory is aligned; wherever it is */
+    bool by_offsets;
 } tni_sort_state;
 
 /* by_offsets: rows lie in segments, and the index is where those begin. */
