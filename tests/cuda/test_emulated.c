@@ -201,6 +201,8 @@ static const struct {
     {"index_select_grad", NULL},
     {"segment_sum", NULL},
     {"segment_sum_offsets", NULL},
+    {"segment_sum_grad", NULL},
+    {"segment_sum_offsets_grad", NULL},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {
