@@ -143,6 +143,15 @@ static inline bool __any_sync(u32, bool a) {
     return any;
 }
 
+/* A bit for each lane that has the same. */
+static inline u32 __match_any_sync(u32, u32 a) {
+    const unsigned long long mine = a, *slots = tn_exchange(&mine, sizeof mine);
+    const unsigned running = tn_warps[tn_block][threadIdx.x / 32].running;
+    u32 alike = 0;
+    for (unsigned lane = 0; lane < running; lane++) alike |= (u32)(slots[lane] == mine) << lane;
+    return alike;
+}
+
 static inline int __syncthreads_count(int yes) {
     tn_group &g = tn_groups[tn_block];
     int count = 0;
@@ -302,6 +311,11 @@ static inline u32 __funnelshift_r(u32 low, u32 high, u32 by) {
 static inline u32 atomicAdd(u32 *p, u32 a) {
     const u32 before = *p;
     *p += a;
+    return before;
+}
+static inline u32 atomicMin(u32 *p, u32 a) {
+    const u32 before = *p;
+    if (a < before) *p = a;
     return before;
 }
 static inline u32 __umulhi(u32 a, u32 b) {

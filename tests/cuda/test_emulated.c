@@ -28,6 +28,10 @@ static struct unit {
     {"scan_grad", "ops/scan/scan_grad.cu", NULL, NULL},
     {"cummax", "ops/scan/cummax.cu", NULL, NULL},
     {"move", "ops/move/move.cu", NULL, NULL},
+    {"lookup_take", "ops/lookup/lookup_take.cu", NULL, NULL},
+    {"lookup_columns", "ops/lookup/lookup_columns.cu", NULL, NULL},
+    {"lookup_add", "ops/lookup/lookup_add.cu", NULL, NULL},
+    {"lookup_sort", "ops/lookup/lookup_sort.cu", NULL, NULL},
 };
 
 static bool build(struct unit *u) {
@@ -73,6 +77,20 @@ bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch);
 bool __wrap_tni_cuda_has(const tn_call *call, const char *unit, int arch) {
     (void)call, (void)unit, (void)arch;
     return true;
+}
+
+/* A small GPU, so that small samples are cut into parts, too. */
+tn_status __wrap_tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu);
+tn_status __wrap_tn_cuda_gpu(const tn_call *call, const tn_gpu **gpu) {
+    static const tn_gpu small = {.sms = 6,
+                                 .threads_per_block = 1024,
+                                 .threads_per_sm = 1024,
+                                 .shared_per_block = 64 << 10,
+                                 .shared_per_sm = 64 << 10,
+                                 .shared_reserved = 1024};
+    (void)call;
+    *gpu = &small;
+    return TN_OK;
 }
 
 tn_status __wrap_tn_cuda_launch(const tn_call *call, const tn_launch *l, void **arguments);
@@ -124,6 +142,44 @@ static const tn_sample pads[] = {
     {0},
 };
 
+/* Few places, long rows, rows that share a block, columns that are neighbours. */
+static const tn_sample sums[] = {
+    {"shape=[2, 3] n=600 index<shape[axis]"},
+    {"shape=[2, 1500] n=1100 index<shape[axis]"},
+    {"shape=[40, 50] n=37 index<shape[axis] index=i32"},
+    {"shape=[90, 21] axis=0 n=200 index<shape[axis] T=f16"},
+    {"shape=[1, 5000] n=1500 index<shape[axis] T=bf16"},
+    {0},
+};
+
+/* Rows that a block has in shared memory. */
+static const tn_sample long_rows_taken[] = {
+    {"s=[3, 1203] n=1000 index<s[axis] T=bf16"},
+    {"s=[7, 301] n=600 index<s[axis] index=i32 T=f64"},
+    {"s=[1, 1500] n=4000 index<s[axis] T=i32"},
+    {"s=[2, 2001] n=1001 index<s[axis] T=bool"},
+    {0},
+};
+
+/* Rows of many chunks, which begin anywhere. */
+static const tn_sample tables[] = {
+    {"v=5 d=1203 s=[7] index<v"},
+    {"v=5 d=9001 s=[3] index<v index=i32 T=f16"},
+    {"v=5 d=701 s=[9] index<v padding_idx=2 zero_padding=true T=f64"},
+    {0},
+};
+static const tn_sample table_grads[] = {
+    {"v=40 d=301 s=[90] index<v"},
+    {"v=3 d=133 s=[2, 200] index<v padding_idx=2 T=bf16"}, /* more rows of each than one thread adds up */
+    {"v=70 d=67 s=[30] index<v T=f64"},
+    {0},
+};
+static const tn_sample long_parts[] = {
+    {"s=[3, 8, 601] n=5 axis=1 index<s[axis]"},
+    {"s=[2, 3, 2000] n=4 axis=1 index<s[axis] T=bool"},
+    {0},
+};
+
 static const struct {
     const char *op;
     const tn_sample *more;
@@ -137,6 +193,16 @@ static const struct {
     {"pad", pads},
     {"roll", NULL},
     {"repeat", NULL},
+    {"gather", long_rows_taken},
+    {"gather_grad", sums},
+    {"embedding", tables},
+    {"embedding_grad", table_grads},
+    {"index_select", long_parts},
+    {"index_select_grad", NULL},
+    {"segment_sum", NULL},
+    {"segment_sum_offsets", NULL},
+    {"segment_sum_grad", NULL},
+    {"segment_sum_offsets_grad", NULL},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {

@@ -62,6 +62,7 @@ static const tn_sample embedding_grad_samples[] = {
     {"v=9 d=0 s=[4] index<v"},
     {"v=0 d=4 s=[0] index<v"},
     {"v=1 d=8 s=[2000] index<v"},
+    {"v=40 d=301 s=[90] index<v"}, /* long rows that begin anywhere */
     {"v=700 d=256 s=[300] index<v"},
     {"v=70000 d=8 s=[9000] index<v"}, /* a sort in several passes on the GPU */
     {"v=50257 d=768 s=[8, 1024] index<v", .bench = true},

@@ -39,6 +39,7 @@ static const tn_sample index_select_samples[] = {
     {"s=[0, 5] n=3 axis=1 index<s[axis]"},
     {"s=[40, 24] n=64 index<s[axis] T=i32"},
     {"s=[5, 9] n=7 axis=1 index<s[axis] T=bool"},
+    {"s=[5, 1301] n=7 index<s[axis]"}, /* rows of many chunks on the GPU */
     {"s=[6, 3] n=9 index<s[axis] T=i64"},
     {"s=[65536, 256] n=65536 index<s[axis]", .bench = true},
     {"s=[256, 4096] n=4096 axis=1 index<s[axis]", .bench = true},

@@ -5,7 +5,7 @@
  * for all i: width is 1. Elements have one each: width is inner. */
 #pragma once
 
-#include "cuda/copy/walk.cuh"
+#include "cuda/copy/chunk.cuh"
 
 enum {
     TNI_TAKE_THREADS = 256,
@@ -28,9 +28,12 @@ enum {
     TNI_ADD_EACH = 32, /* chunks of so many positions that a block looks for parts in, at most */
     TNI_ADD_FEW = 8,   /* so many along the axis need no sort */
 
-    TNI_COLUMN_WARPS = 8,          /* of a block that adds to columns in shared memory, at most */
-    TNI_COLUMN_TAKE_THREADS = 256, /* of one that takes from them */
-    TNI_COLUMN_ITEMS = 8,          /* of a thread that are under way at once */
+    TNI_COLUMN_TAKE_THREADS = 256, /* of a block that takes from columns in shared memory */
+    TNI_COLUMN_TAKE_ITEMS = 8,     /* of a thread that are under way at once */
+    TNI_ROW_TAKE_THREADS = 1024,   /* of one that takes from a row there, at most */
+    TNI_ROW_TAKE_ITEMS = 4,
+    TNI_COLUMN_ADD_THREADS = 1024, /* of a block that adds to them, at most */
+    TNI_COLUMN_ADD_ITEMS = 4,
 };
 
 /* A divisor of numbers below `below`. */
@@ -50,6 +53,7 @@ typedef struct tni_index {
 
 typedef struct tni_take {
     tni_index index;
+    tni_chunks chunks; /* of long rows */
     const void *from;
     void *to;
     long long count;       /* of pieces */
@@ -85,7 +89,8 @@ typedef struct tni_segments {
     unsigned *segment;
 } tni_segments;
 
-/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, or of one element. */
+/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, wherever they begin, or of
+ * one element. */
 typedef struct tni_add {
     const void *from, *base;
     void *to;
@@ -94,6 +99,7 @@ typedef struct tni_add {
     void *partials;                                 /* (slabs, chunks, 2, pieces): of long sums */
     long long count;                                /* of all pieces of `to` */
     long long rows;                                 /* of `from`, for each slab */
+    long long row;                                  /* elements of one */
     unsigned positions, keys, chunks, slabs;
     int each;         /* chunks of a block */
     int lanes, tiles; /* of partials: lanes of a block side by side, a power of 2; blocks side by side */
@@ -110,8 +116,8 @@ typedef struct tni_add_few {
     tni_divided slab, by_inner; /* pieces of an o; elements behind the axis */
 } tni_add_few;
 
-/* Take, or add without a sort, of elements that have an index each, where columns of v elements fit into shared memory.
- * A column is what lies along the axis at one (o, i). */
+/* Take, or add without a sort, of elements that have an index each, where columns of v elements, or parts of them, fit
+ * into shared memory. A column is what lies along the axis at one (o, i). */
 typedef struct tni_columns {
     tni_index index;
     const void *from, *base;
@@ -119,14 +125,14 @@ typedef struct tni_columns {
     long long count; /* of columns */
     long long n, inner;
     tni_divided by_inner;
-    int width;  /* columns of a block: a power of 2 */
-    int ways;   /* of add: warps of a column, each of which has a part of the k */
-    int across; /* columns are neighbours in memory: so are the threads that read and write them */
+    int width;        /* columns of a block: a power of 2 */
+    int across;       /* columns are neighbours in memory: so are the threads that read and write them */
+    int parts, range; /* of add: parts of a column, of so many k; of take from rows: of so many indices */
+    int table;        /* of add: claims of a round, a power of 2 */
     unsigned bad[4];
 } tni_columns;
 
-/* From one column of sums to the next in shared memory, and from one column of what waits to be added to the next: in
- * elements, so that columns begin in different banks. */
+/* From one column of sums to the next in shared memory: in elements, so that columns begin in different banks. */
 #ifdef __CUDACC__
 #define TNI_COLUMNS_FUNCTION static __device__ __forceinline__
 #else
@@ -134,9 +140,6 @@ typedef struct tni_columns {
 #endif
 TNI_COLUMNS_FUNCTION int column_pitch(long long elements, int width) {
     return (int)((elements + 31) / 32 * 32 + (width > 1 ? 32 / width : 0));
-}
-TNI_COLUMNS_FUNCTION int waiting_pitch(int ways, int width) {
-    return column_pitch(32 * ways * TNI_COLUMN_ITEMS, width);
 }
 
 typedef struct tni_one_hot {

@@ -5,27 +5,81 @@
  * is summed up by several blocks, in parts of so many from its first one on, and then from those. */
 #include "lookup.cuh"
 
-template <class T, int V> struct piece {
-    vec<T, V> a;
+/* Where a piece of a row lies. Pieces are at multiples of 16 bytes in the result's memory, so the first one and the last
+ * may have fewer than V elements of the row, and in other tensors they lie anywhere. */
+struct stretch {
+    i64 first, n; /* elements first … first + V - 1 of a row of n; first may be negative */
 
-    TN_MEMBER void load(const T *p) {
-        a = *(const vec<T, V> *)p;
+    template <class T, int V> static TN_MEMBER stretch of(const tni_add &p, i64 row, i64 c) {
+        const i64 lead = V > 1 ? shift_of<V>((const T *)p.to + row * p.row) : 0;
+        return stretch{c * V - lead, p.row};
     }
-    TN_MEMBER void add_to(acc<T> (&sum)[V]) const {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] += widen_at(a, j);
+    TN_MEMBER bool is_there() const {
+        return first < n;
+    }
+    TN_MEMBER bool has(int j) const {
+        return first + j >= 0 && first + j < n;
     }
 };
 
-template <class T, int V> TN_DEVICE void store_sum(T *to, const acc<T> (&sum)[V]) {
-    *(vec<T, V> *)to = narrow_vector<T, V>(sum);
+/* A piece of a row of some tensor. It is read in the whole 16 bytes that it lies in, with what is beside the row, and
+ * used later, so that many are under way at once. */
+template <class T, int V> struct piece {
+    chunk<T> raw;
+
+    /* Nothing outside of low … high is read. */
+    TN_MEMBER void load(const T *row, const stretch &s, const T *low, const T *high, bool there) {
+        raw.read(row + s.first, low, high, there);
+    }
+    TN_MEMBER vec<T, V> get(const T *row, const stretch &s) const {
+        union {
+            words w;
+            vec<T, V> a;
+        } r;
+        r.w = raw.shift ? shift_words(raw.a, raw.b, raw.shift) : raw.a;
+        if (!raw.reads) { /* at an end of the tensor */
+#pragma unroll
+            for (int j = 0; j < V; j++) r.a.v[j] = s.has(j) ? row[s.first + j] : T{};
+        }
+        return r.a;
+    }
+};
+template <class T> struct piece<T, 1> {
+    vec<T, 1> a;
+
+    TN_MEMBER void load(const T *row, const stretch &s, const T *, const T *, bool there) {
+        if (there) a.v[0] = row[s.first];
+    }
+    TN_MEMBER vec<T, 1> get(const T *, const stretch &) const {
+        return a;
+    }
+};
+
+template <class T, int V> TN_DEVICE void add_piece(acc<T> (&sum)[V], const vec<T, V> &a) {
+#pragma unroll
+    for (int j = 0; j < V; j++) sum[j] += widen_at(a, j);
 }
 
-template <class T, int V> TN_DEVICE void start_sum(acc<T> (&sum)[V], const T *base) {
-    piece<T, V> b = {};
-    if (base) b.load(base);
+template <class T, int V> TN_DEVICE void store_sum(T *row, const stretch &s, const acc<T> (&sum)[V]) {
+    const vec<T, V> a = narrow_vector<T, V>(sum);
+    const bool whole = V == 1 || (s.first >= 0 && s.first + V <= s.n);
+    if (whole) *(vec<T, V> *)(row + s.first) = a;
 #pragma unroll
-    for (int j = 0; j < V; j++) sum[j] = widen_at(b.a, j); /* -0 stays what it is */
+    for (int j = 0; j < V; j++)
+        if (!whole && s.has(j)) row[s.first + j] = a.v[j];
+}
+
+/* A piece of row `row` of base, or 0. */
+template <class T, int V> TN_DEVICE void start_sum(acc<T> (&sum)[V], const tni_add &p, i64 row, const stretch &s) {
+    const T *base = (const T *)p.base, *mine = base + row * p.row;
+    vec<T, V> b = {};
+    if (base) {
+        piece<T, V> a;
+        a.load(mine, s, base, base + (i64)p.slabs * p.keys * p.row, true);
+        b = a.get(mine, s);
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++) sum[j] = widen_at(b, j); /* -0 stays what it is */
 }
 
 /* The positions of what belongs to k. */
@@ -42,21 +96,24 @@ TN_DEVICE u32 key_at(const tni_add &p, i64 at) {
 
 /* ---- most rows --------------------------------------------------------------------------------------------------- */
 
-/* Adds the rows at positions begin … end - 1, every `step`-th; `from` is this thread's piece of the first row. TOGETHER
- * rows are under way at once. */
+/* Adds a piece of a slab's rows at positions begin … end - 1, every `step`-th. TOGETHER rows are under way at once. */
 template <class T, int V, int TOGETHER>
-TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], const T *from, u32 begin, u32 end, u32 step) {
-    const i64 apart = p.pieces.by * V;
+TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], i64 slab, const stretch &s, u32 begin, u32 end, u32 step) {
+    const T *low = (const T *)p.from, *high = low + (i64)p.slabs * p.rows * p.row, *from = low + slab * p.rows * p.row;
     for (u64 q = begin; q < end; q += (u64)TOGETHER * step) {
         piece<T, V> a[TOGETHER];
+        const T *row[TOGETHER];
 #pragma unroll
         for (int t = 0; t < TOGETHER; t++) {
             const u64 at = q + (u64)t * step;
-            if (at < end) a[t].load(from + (i64)(p.position ? p.position[at] : (u32)at) * apart);
+            const bool there = at < end;
+            row[t] = from;
+            if (there) row[t] += (i64)(p.position ? p.position[at] : (u32)at) * p.row;
+            a[t].load(row[t], s, low, high, there);
         }
 #pragma unroll
         for (int t = 0; t < TOGETHER; t++) {
-            if (q + (u64)t * step < end) a[t].add_to(sum);
+            if (q + (u64)t * step < end) add_piece<T, V>(sum, a[t].get(row[t], s));
         }
     }
 }
@@ -65,27 +122,27 @@ TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], const T *from, u32 b
  * zeros; where most have some, one piece is enough, and blocks are done at about the same time. */
 template <class T, int V, int ITEMS, int TOGETHER> TN_DEVICE void add_rows(const tni_add &p) {
     const i64 first = (i64)blockIdx.x * (TNI_ADD_THREADS * ITEMS) + threadIdx.x;
-    const T *base = (const T *)p.base;
-    i64 slab[ITEMS], c[ITEMS];
+    i64 row[ITEMS], slab[ITEMS], c[ITEMS];
     span rows[ITEMS];
 #pragma unroll
     for (int e = 0; e < ITEMS; e++) {
         const i64 i = first + e * TNI_ADD_THREADS;
         if (i >= p.count) continue;
-        const i64 row = divide(i, p.pieces);
-        c[e] = (i - row * p.pieces.by) * V;
-        slab[e] = p.slabs == 1 ? 0 : divide(row, p.by_keys);
-        rows[e] = positions_of(p, (u32)(row - slab[e] * p.by_keys.by));
+        row[e] = divide(i, p.pieces);
+        c[e] = i - row[e] * p.pieces.by;
+        slab[e] = p.slabs == 1 ? 0 : divide(row[e], p.by_keys);
+        rows[e] = positions_of(p, (u32)(row[e] - slab[e] * p.by_keys.by));
     }
 #pragma unroll
     for (int e = 0; e < ITEMS; e++) {
         const i64 i = first + e * TNI_ADD_THREADS;
         if (i >= p.count || rows[e].end - rows[e].begin > TNI_ADD_PART) continue; /* add_ends writes those of many */
+        const stretch s = stretch::of<T, V>(p, row[e], c[e]);
+        if (!s.is_there()) continue;
         acc<T> sum[V];
-        start_sum<T, V>(sum, base ? base + i * V : nullptr);
-        const T *from = (const T *)p.from + slab[e] * p.rows * p.pieces.by * V + c[e];
-        sum_rows<T, V, TOGETHER>(p, sum, from, rows[e].begin, rows[e].end, 1);
-        store_sum<T, V>((T *)p.to + i * V, sum);
+        start_sum<T, V>(sum, p, row[e], s);
+        sum_rows<T, V, TOGETHER>(p, sum, slab[e], s, rows[e].begin, rows[e].end, 1);
+        store_sum<T, V>((T *)p.to + row[e] * p.row, s, sum);
     }
 }
 
@@ -140,36 +197,40 @@ TN_DEVICE i64 last_of(const tni_add &p, i64 chunk) {
     return (past < p.positions ? past : p.positions) - 1;
 }
 
+struct part {
+    span rows;
+    u32 k;
+};
+
 /* One part of what k has; none where no part of it begins in this chunk, or where it has too few rows. */
-TN_DEVICE span find_part(const tni_add &p, i64 chunk, int slot) {
+TN_DEVICE part find_part(const tni_add &p, i64 chunk, int slot) {
     const i64 low = chunk * TNI_ADD_PART;
-    if (chunk >= p.chunks) return span{0, 0};
+    if (chunk >= p.chunks) return part{};
     const u32 k = key_at(p, slot ? last_of(p, chunk) : low);
-    if (k >= p.keys) return span{0, 0};
+    if (k >= p.keys) return part{};
     const span rows = positions_of(p, k);
     const i64 first = rows.begin, last = rows.end;
-    if (last - first <= TNI_ADD_PART || (slot && first <= low)) return span{0, 0};
+    if (last - first <= TNI_ADD_PART || (slot && first <= low)) return part{};
     const i64 before = slot ? 0 : (low - first + TNI_ADD_PART - 1) / TNI_ADD_PART; /* parts of k */
     const i64 begin = first + before * TNI_ADD_PART;
-    if (begin >= last) return span{0, 0};
-    return span{(u32)begin, (u32)(begin + TNI_ADD_PART < last ? begin + TNI_ADD_PART : last)};
+    if (begin >= last) return part{};
+    return part{span{(u32)begin, (u32)(begin + TNI_ADD_PART < last ? begin + TNI_ADD_PART : last)}, k};
 }
 
 /* Most chunks have none: so threads look at them together. */
 template <class T, int V> TN_DEVICE void add_parts(const tni_add &p) {
     __shared__ many_shared<T, V> shared;
-    __shared__ span parts[2 * TNI_ADD_EACH];
+    __shared__ part parts[2 * TNI_ADD_EACH];
     const many m(p);
     const int t = (int)threadIdx.x, count = 2 * p.each;
     if (t < count) parts[t] = find_part(p, m.chunk + t / 2, t % 2);
-    if (!__syncthreads_or(t < count && parts[t].end > 0)) return;
-    const T *from = (const T *)p.from + (m.slab * p.rows * p.pieces.by + m.c) * V;
+    if (!__syncthreads_or(t < count && parts[t].rows.end > 0)) return;
     for (int q = 0; q < count; q++) {
-        const span part = parts[q];
-        if (part.end == 0) continue;
-        acc<T> sum[V];
-        start_sum<T, V>(sum, nullptr);
-        if (m.there) sum_rows<T, V, 4>(p, sum, from, part.begin + m.way, part.end, m.ways);
+        const span rows = parts[q].rows;
+        if (rows.end == 0) continue;
+        const stretch s = stretch::of<T, V>(p, m.slab * p.keys + parts[q].k, m.c);
+        acc<T> sum[V] = {};
+        if (m.there && s.is_there()) sum_rows<T, V, 4>(p, sum, m.slab, s, rows.begin + m.way, rows.end, m.ways);
         join_ways<T, V>(shared, m, p.lanes, sum);
         if (m.there && m.way == 0) {
             acc<T> *to = partial_at<T, V>(p, m, m.chunk + q / 2, q % 2);
@@ -201,17 +262,19 @@ template <class T, int V> TN_DEVICE void add_ends(const tni_add &p) {
         const span rows = positions_of(p, k);
         const i64 first = rows.begin, count = rows.end - rows.begin, parts = (count + TNI_ADD_PART - 1) / TNI_ADD_PART;
         const bool in_slot_1 = first > (m.chunk + q) * TNI_ADD_PART; /* the first part; others are in slot 0 */
-        const i64 to = (m.slab * p.keys + k) * p.pieces.by + m.c;
-        acc<T> sum[V];
-        start_sum<T, V>(sum, m.there && m.way == 0 && p.base ? (const T *)p.base + to * V : nullptr);
-        for (i64 part = m.way; m.there && part < parts; part += m.ways) {
+        const i64 row = m.slab * p.keys + k;
+        const stretch s = stretch::of<T, V>(p, row, m.c);
+        const bool there = m.there && s.is_there();
+        acc<T> sum[V] = {};
+        if (there && m.way == 0) start_sum<T, V>(sum, p, row, s);
+        for (i64 part = m.way; there && part < parts; part += m.ways) {
             const i64 chunk = (first + part * TNI_ADD_PART) / TNI_ADD_PART;
             const acc<T> *partial = partial_at<T, V>(p, m, chunk, part == 0 && in_slot_1);
 #pragma unroll
             for (int j = 0; j < V; j++) sum[j] += partial[j];
         }
         join_ways<T, V>(shared, m, p.lanes, sum);
-        if (m.there && m.way == 0) store_sum<T, V>((T *)p.to + to * V, sum);
+        if (there && m.way == 0) store_sum<T, V>((T *)p.to + row * p.row, s, sum);
     }
 }
 
@@ -227,7 +290,9 @@ template <class T, int V> TN_DEVICE void add_few(const tni_add_few &p) {
         const i64 inner = at - k * p.inner;
         const T *from = (const T *)p.from + o * p.n * p.inner + (V > 1 ? 0 : inner);
         acc<T> sum[V];
-        start_sum<T, V>(sum, p.base ? (const T *)p.base + i * V : nullptr);
+        const vec<T, V> b = p.base ? *(const vec<T, V> *)((const T *)p.base + i * V) : vec<T, V>{};
+#pragma unroll
+        for (int v = 0; v < V; v++) sum[v] = widen_at(b, v);
         for (i64 j = 0; j < p.n; j++) {
             const i64 which = find_index(p.index, o, j, V > 1 ? 0 : inner) - k;
             if ((u64)which >= V) continue;
@@ -237,16 +302,17 @@ template <class T, int V> TN_DEVICE void add_few(const tni_add_few &p) {
                 if (which == v) sum[v] += a;
             }
         }
-        store_sum<T, V>((T *)p.to + i * V, sum);
+        *(vec<T, V> *)((T *)p.to + i * V) = narrow_vector<T, V>(sum);
     }
 }
 
-#define ROWS(T, name, V, piece)                                                                                    \
-    TN_KERNEL(lookup_add_rows_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)),                             \
-              (add_rows<T, V, TNI_ADD_ITEMS, 4>(p)))                                                               \
-    TN_KERNEL(lookup_add_dense_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_rows<T, V, 1, 8>(p))) \
-    TN_KERNEL(lookup_add_parts_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_parts<T, V>(p)))      \
-    TN_KERNEL(lookup_add_ends_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_ends<T, V>(p)))        \
+#define ROWS(T, name, V, piece)                                                                               \
+    TN_KERNEL(lookup_add_rows_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)),                        \
+              (add_rows<T, V, TNI_ADD_ITEMS, 4>(p)))                                                          \
+    TN_ROW_KERNEL(lookup_add_dense_##piece##_##name, TNI_ADD_THREADS, 4, tni_add,                             \
+                  (add_rows < T, V, 1, V == 1 ? 8 : 2 > (p)))                                                 \
+    TN_KERNEL(lookup_add_parts_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_parts<T, V>(p))) \
+    TN_KERNEL(lookup_add_ends_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add)), (add_ends<T, V>(p)))   \
     TN_KERNEL(lookup_add_few_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add_few)), (add_few<T, V>(p)))
 #define ADD(T, name)              \
     ROWS(T, name, pack<T>::VL, p) \

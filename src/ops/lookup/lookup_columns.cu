@@ -5,8 +5,6 @@
  * and written in pieces as wide as the block has columns, and what an index leads to is in shared memory. */
 #include "lookup.cuh"
 
-enum { ITEMS = TNI_COLUMN_ITEMS };
-
 /* A thread's column, and which of the threads that have it this one is. */
 struct column {
     i64 o, i;
@@ -14,12 +12,12 @@ struct column {
     int slot, slots;
     bool there;
 
-    TN_MEMBER column(const tni_columns &p) {
+    TN_MEMBER column(const tni_columns &p, u32 group) {
         const int t = (int)threadIdx.x;
         slots = (int)blockDim.x / p.width;
         which = p.across ? t % p.width : t / slots;
         slot = p.across ? t / p.width : t % slots;
-        const i64 number = (i64)blockIdx.x * p.width + which;
+        const i64 number = (i64)group * p.width + which;
         there = number < p.count;
         o = divide(number, p.by_inner);
         i = number - o * p.inner;
@@ -30,176 +28,302 @@ struct column {
     }
 };
 
-/* Indices as they are in memory: that they are used later keeps all of them under way. */
-struct indices {
+/* Indices of a column, every `slots`-th of them, ITEMS at a time and as they are in memory: that they are used later
+ * keeps all of them under way. */
+template <int ITEMS> struct index_tile {
+    const char *next;
+    i64 step;
+    int left, slots; /* of the column's, from this thread's next one on */
     u32 low[ITEMS], high[ITEMS];
 
-    /* Those of j = first, first + slots, … < n. */
-    TN_MEMBER void load(const tni_columns &p, const column &c, i64 first) {
-        const i64 step = c.slots * p.index.by_n;
-        i64 at = c.o * p.index.by_outer + c.i * p.index.by_inner + first * p.index.by_n;
+    /* From j on, up to n. */
+    TN_MEMBER index_tile(const tni_columns &p, const column &c, i64 j, i64 n)
+        : left(c.there ? (int)(n - j) : 0), slots(c.slots) {
+        const i64 size = p.index.wide ? 8 : 4, first = c.o * p.index.by_outer + c.i * p.index.by_inner;
+        next = (const char *)p.index.data + (first + j * p.index.by_n) * size;
+        step = slots * p.index.by_n * size;
+    }
+    TN_MEMBER bool has(int e) const {
+        return e * slots < left;
+    }
+    /* Those that `has` speaks of. Where there is none, it is -1. */
+    TN_MEMBER void load(const tni_columns &p) {
         if (p.index.wide) {
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, at += step) {
-                const u64 k = c.has(first, e, p.n) ? ((const u64 *)p.index.data)[at] : 0;
+            for (int e = 0; e < ITEMS; e++, next += step) {
+                const u64 k = has(e) ? *(const u64 *)next : ~0ull;
                 low[e] = (u32)k;
                 high[e] = (u32)(k >> 32);
             }
         } else {
 #pragma unroll
-            for (int e = 0; e < ITEMS; e++, at += step)
-                low[e] = c.has(first, e, p.n) ? ((const u32 *)p.index.data)[at] : 0;
+            for (int e = 0; e < ITEMS; e++, next += step) {
+                low[e] = has(e) ? *(const u32 *)next : ~0u;
+                high[e] = (u32)((int)low[e] >> 31);
+            }
         }
     }
+    TN_MEMBER void go_on() {
+        left -= ITEMS * slots;
+    }
     TN_MEMBER int at(const tni_columns &p, int e) const {
-        return (int)check_index(p.index, p.index.wide ? (i64)((u64)high[e] << 32 | low[e]) : (i64)(int)low[e]);
+        return (int)check_index(p.index, (i64)((u64)high[e] << 32 | low[e]));
     }
 };
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
 
-/* Shared memory: (v, width). */
-template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
-    extern __shared__ double memory[];
-    const column c(p);
-    U *table = (U *)memory + c.which;
-    const i64 v = p.index.v, step = c.slots * p.inner;
-    const int batch = c.slots * ITEMS;
+/* Takes from a column in shared memory, whose elements are `apart`, what the indices lead to, from j on and up to n. */
+template <int ITEMS, class U>
+TN_DEVICE void take_from(const tni_columns &p, const column &c, index_tile<ITEMS> &next, const U *table, int apart,
+                         i64 j, i64 n) {
     const U zero = {}, bad = bytes_of<U>(p.bad);
-    indices next;
-    next.load(p, c, c.slot);
+    const i64 step = c.slots * p.inner;
+    U *to = (U *)p.to + (c.o * p.n + j) * p.inner + c.i;
+    for (; j < n; j += ITEMS * c.slots) {
+        int k[ITEMS];
+        bool has[ITEMS];
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++) {
+            k[e] = next.at(p, e);
+            has[e] = next.has(e);
+        }
+        next.go_on();
+        next.load(p);
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++, to += step) {
+            const U a = k[e] >= 0 ? table[k[e] * apart] : k[e] == SKIPPED ? zero : bad;
+            if (has[e]) *to = a;
+        }
+    }
+}
+
+/* Columns that are neighbours. Shared memory: (v, width). */
+template <class U> TN_DEVICE void take_columns(const tni_columns &p) {
+    constexpr int ITEMS = TNI_COLUMN_TAKE_ITEMS;
+    const column c(p, blockIdx.x);
+    U *table = (U *)dynamic_shared() + c.which;
+    const i64 v = p.index.v, step = c.slots * p.inner;
+    index_tile<ITEMS> next(p, c, c.slot, p.n);
+    next.load(p);
     const U *from = (const U *)p.from + (c.o * v + c.slot) * p.inner + c.i;
-    for (i64 first = c.slot; first < v; first += batch) {
+    for (i64 first = c.slot; first < v; first += c.slots * ITEMS) {
         U a[ITEMS];
 #pragma unroll
-        for (int e = 0; e < ITEMS; e++, from += step) a[e] = c.has(first, e, v) ? *from : zero;
+        for (int e = 0; e < ITEMS; e++, from += step) a[e] = c.has(first, e, v) ? *from : U{};
 #pragma unroll
         for (int e = 0; e < ITEMS; e++)
             if (c.has(first, e, v)) table[(first + e * c.slots) * p.width] = a[e];
     }
     __syncthreads();
-    U *to = (U *)p.to + (c.o * p.n + c.slot) * p.inner + c.i;
-    for (i64 first = c.slot; first < p.n; first += batch) {
-        int k[ITEMS];
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++) k[e] = next.at(p, e);
-        next.load(p, c, first + batch);
-#pragma unroll
-        for (int e = 0; e < ITEMS; e++, to += step) {
-            const U a = k[e] >= 0 ? table[k[e] * p.width] : k[e] == SKIPPED ? zero : bad;
-            if (c.has(first, e, p.n)) *to = a;
-        }
+    take_from(p, c, next, table, p.width, c.slot, p.n);
+}
+
+/* A row of n elements into shared memory, where it lies as it does within 16 bytes. Returns its place. */
+template <class U> TN_DEVICE const U *copy_row(const U *row, i64 n) {
+    constexpr int V = 16 / (int)sizeof(U);
+    const int lead = (int)(((u64)row & 15) / sizeof(U));
+    words *const lines = dynamic_shared();
+    const i64 past = (lead + n) / V; /* the first line that is not whole */
+    for (i64 i = (lead > 0) + threadIdx.x; i < past; i += blockDim.x) {
+        const U *from = row - lead + i * V;
+        if constexpr (TN_COPY_ASYNC)
+            copy_async(lines + i, from, true);
+        else
+            lines[i] = load_words_if(from, true);
     }
+    U *const copy = (U *)lines + lead;
+    const int t = (int)threadIdx.x;
+    const i64 last = max(past * V - lead, (i64)0) + t; /* of what is behind the whole lines */
+    if (t < V && t < n && lead > 0 && t < V - lead) copy[t] = row[t];
+    if (t < V && last < n) copy[last] = row[last];
+    copy_wait();
+    __syncthreads();
+    return copy;
+}
+
+/* A column along which memory goes: a block has all of it in shared memory, and a part of the indices. A gather out of
+ * memory would take a line of the first-level cache for each element. */
+template <class U> TN_DEVICE void take_row(const tni_columns &p) {
+    const u32 group = blockIdx.x / (u32)p.parts;
+    const i64 begin = (i64)(blockIdx.x - group * p.parts) * p.range, end = min(begin + p.range, p.n);
+    const column c(p, group);
+    index_tile<TNI_ROW_TAKE_ITEMS> next(p, c, begin + c.slot, end);
+    next.load(p);
+    const U *table = copy_row((const U *)p.from + c.o * p.index.v, p.index.v);
+    take_from(p, c, next, table, 1, begin + c.slot, end);
 }
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
-/* Adds what the lanes have to sums[k], group after group and in the order of the lanes, of k in low … high - 1. Who
- * meets whom is found for all groups before the first is added. */
-template <class A> TN_DEVICE void add_groups(A *sums, const int (&k)[ITEMS], const A (&a)[ITEMS], int low, int high) {
-    const u32 lane = threadIdx.x % 32;
-    u32 turn[ITEMS]; /* how many before this one have the same k */
-    bool mine[ITEMS];
-#pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
-        mine[e] = k[e] >= low && k[e] < high;
-        const u32 alike = __match_any_sync(0xffffffffu, mine[e] ? (u32)k[e] : 0x80000000u | lane);
-        turn[e] = __popc(alike & ((1u << lane) - 1));
+/* A tile of what is added to a column. */
+template <class T> struct terms {
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
+    index_tile<ITEMS> index;
+    const T *from;
+    i64 step;
+    T a[ITEMS];
+
+    TN_MEMBER terms(const tni_columns &p, const column &c) : index(p, c, c.slot, p.n) {
+        from = (const T *)p.from + (c.o * p.n + c.slot) * p.inner + c.i;
+        step = c.slots * p.inner;
     }
+    /* The next one. */
+    TN_MEMBER void load(const tni_columns &p) {
+        index.load(p);
 #pragma unroll
-    for (int e = 0; e < ITEMS; e++) {
-        u32 more = __ballot_sync(0xffffffffu, turn[e] > 0);
-        if (mine[e] && turn[e] == 0) sums[k[e]] += a[e];
+        for (int e = 0; e < ITEMS; e++, from += step) a[e] = index.has(e) ? *from : T{};
+        index.go_on();
+    }
+};
+
+/* Where the terms of a tile are added, and by whom. Threads claim places: in each round, of those that want the same
+ * one, the first along the axis has it. A claim is a number of 32 bits, the round's in front, the term's behind it, of
+ * which the lowest stays; rounds count down, so that claims of earlier rounds need not be cleared. Rounds take turns
+ * with two tables of claims, for then one barrier is enough: who still reads one table meets nobody who writes it.
+ * Places whose numbers differ by a multiple of the table share a claim, which costs a round and changes no sum. */
+template <class A> struct places {
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS, TERM_BITS = 12, ROUNDS = 1 << (32 - TERM_BITS), MANY_ROUNDS = 8 };
+    static_assert(TNI_COLUMN_ADD_THREADS * TNI_COLUMN_ADD_ITEMS <= 1 << TERM_BITS, "a claim has room for each term");
+    A *sums;
+    u32 *claims; /* (2, table + 32): the last 32 are for terms that want nothing, one for each lane */
+    u32 table, round;
+
+    TN_MEMBER places(const tni_columns &p, A *sums, int count)
+        : sums(sums), claims((u32 *)(sums + count)), table((u32)p.table) {
+        clear();
+    }
+    TN_MEMBER void clear() {
+        for (u32 i = threadIdx.x; i < 2 * (table + 32); i += blockDim.x) claims[i] = ~0u;
+        round = ROUNDS - 1;
+    }
+    /* For as many rounds as a tile can take. */
+    TN_MEMBER void make_room() {
+        if (round > ITEMS * TNI_COLUMN_ADD_THREADS) return;
+        __syncthreads();
+        clear();
+        __syncthreads();
+    }
+
+    /* Adds what the lanes have to their places, in the order of the lanes. */
+    TN_MEMBER void add_group(bool mine, u32 place, A a) {
+        const u32 lane = threadIdx.x % 32, alike = __match_any_sync(0xffffffffu, mine ? place : ~lane);
+        u32 left = mine ? alike : 0;
+        A sum = mine ? sums[place] : A{};
         __syncwarp();
-        for (u32 round = 1; more; round++) {
-            if (mine[e] && turn[e] == round) sums[k[e]] += a[e];
-            __syncwarp();
-            more = __ballot_sync(0xffffffffu, turn[e] > round);
+        while (__any_sync(0xffffffffu, left != 0)) { /* all that are alike have the same sum */
+            const A next = __shfl_sync(0xffffffffu, a, left ? __ffs((int)left) - 1 : 0);
+            if (left) sum += next;
+            left &= left - 1;
+        }
+        if (mine && lane == (u32)__ffs((int)alike) - 1) sums[place] = sum;
+        __syncwarp();
+    }
+    /* Where very many want the same: one warp after the other. */
+    TN_MEMBER void add_in_turns(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS]) {
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++) {
+#pragma unroll 1
+            for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
+                __syncthreads();
+                if (threadIdx.x / 32 == warp) add_group(waiting >> e & 1, place[e], a[e]);
+            }
         }
     }
-}
-
-/* Values as they are in memory. */
-template <class T> TN_DEVICE void load_values(const tni_columns &p, const column &c, i64 first, T (&a)[ITEMS]) {
-    const T *from = (const T *)p.from + (c.o * p.n + first) * p.inner + c.i;
+    /* Adds a[e] at place[e] of those that `waiting` has a bit for; the terms of a thread are `step` apart. */
+    TN_MEMBER void add(u32 waiting, const u32 (&place)[ITEMS], const A (&a)[ITEMS], u32 term, u32 step) {
+        const u32 none = table + threadIdx.x % 32;
+        u32 want[ITEMS];
+        make_room();
 #pragma unroll
-    for (int e = 0; e < ITEMS; e++, from += c.slots * p.inner)
-        if (c.has(first, e, p.n)) a[e] = *from;
-}
-
-/* Shared memory: sums (width, v), then what waits to be added, (width, 32 * ways * ITEMS), then its k. Each column has
- * `ways` warps, of which each adds to a part of the k, so that sums are in the order of j. Where the threads that read
- * a column are not the one warp that adds to it, they pass on what they read; meanwhile the next is under way. */
-template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
-    extern __shared__ double memory[];
-    const column c(p);
-    const i64 v = p.index.v;
-    const int pitch = column_pitch(v, p.width), room = waiting_pitch(p.ways, p.width);
-    acc<T> *sums = (acc<T> *)memory, *waiting = sums + p.width * pitch;
-    int *waiting_k = (int *)(waiting + p.width * room);
-    const i64 here = (c.o * v + c.slot) * p.inner + c.i, step = c.slots * p.inner;
-    const T *base = (const T *)p.base + here;
-    T *to = (T *)p.to + here;
-    indices next;
-    T next_a[ITEMS] = {};
-    next.load(p, c, c.slot);
-    load_values(p, c, c.slot, next_a);
-    for (i64 first = c.slot; first < v; first += c.slots * ITEMS) {
-        T b[ITEMS] = {};
+        for (int e = 0; e < ITEMS; e++) want[e] = waiting >> e & 1 ? place[e] & (table - 1) : none;
+#pragma unroll 1
+        for (int rounds = 0;; rounds++, round--) {
+            u32 *const claim = claims + (round & 1) * (table + 32);
+            const u32 mine = round << TERM_BITS | term;
+            if (waiting) {
 #pragma unroll
-        for (int e = 0; e < ITEMS; e++, base += step)
-            if (p.base && c.has(first, e, v)) b[e] = *base;
+                for (int e = 0; e < ITEMS; e++) atomicMin(&claim[want[e]], mine + e * step);
+            }
+            const int threads = __syncthreads_count(waiting != 0);
+            if (threads == 0) return;
+            if (rounds == MANY_ROUNDS && 2 * threads > (int)blockDim.x) {
+                round--;
+                return add_in_turns(waiting, place, a);
+            }
+            if (!waiting) continue;
+            u32 found[ITEMS];
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) found[e] = claim[want[e]];
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) {
+                const bool has = found[e] == mine + e * step && (waiting >> e & 1);
+                if (has) sums[place[e]] += a[e];
+                want[e] = has ? none : want[e];
+                waiting &= ~((u32)has << e);
+            }
+        }
+    }
+};
+
+/* What the sums of a column begin with, `slots` apart: what base has, or 0. */
+template <class T> TN_DEVICE void fill_sums(acc<T> *sums, const T *base, i64 step, const column &c, int range) {
+    constexpr int ITEMS = sizeof(T) == 2 ? 16 : 8; /* bytes under way */
+    const int given = base ? range : 0;
+    for (int first = c.slot; first < range; first += c.slots * ITEMS) {
+        T b[ITEMS];
+#pragma unroll
+        for (int e = 0; e < ITEMS; e++, base += step) b[e] = first + e * c.slots < given ? *base : T{};
 #pragma unroll
         for (int e = 0; e < ITEMS; e++)
-            if (c.has(first, e, v)) sums[c.which * pitch + first + e * c.slots] = widen(b[e]);
+            if (first + e * c.slots < range) sums[first + e * c.slots] = widen(b[e]);
     }
+}
+
+/* A block has some columns, and of those the k from `low` on. Their sums are in shared memory: (width, pitch). Each is
+ * added to in the order of j, and each element of `to` is written once. The next tile is under way while one is added.
+ */
+template <class T> TN_DEVICE void add_columns(const tni_columns &p) {
+    enum { ITEMS = TNI_COLUMN_ADD_ITEMS };
+    const u32 group = blockIdx.x / (u32)p.parts, low = (blockIdx.x - group * p.parts) * (u32)p.range;
+    const column c(p, group);
+    const int range = c.there ? min(p.range, (int)(p.index.v - low)) : 0, pitch = column_pitch(p.range, p.width);
+    const i64 here = (c.o * p.index.v + low + c.slot) * p.inner + c.i, step = c.slots * p.inner;
+    const u32 begin = c.which * pitch;
+    terms<T> next(p, c);
+    places<acc<T>> to_add(p, (acc<T> *)dynamic_shared(), p.width * pitch);
+    next.load(p);
+    fill_sums<T>(to_add.sums + begin, p.base ? (const T *)p.base + here : nullptr, step, c, range);
     __syncthreads();
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp / p.ways, way = warp % p.ways;
-    const int low = (int)(way * v / p.ways), high = (int)((way + 1) * v / p.ways);
-    const bool passed_on = p.ways > 1 || (p.across && p.width > 1);
-    for (i64 first = 0; first < p.n; first += c.slots * ITEMS) {
-        int k[ITEMS];
+#pragma unroll 1
+    for (int first = 0; first < (int)p.n; first += c.slots * ITEMS) {
+        u32 place[ITEMS], waiting = 0;
         acc<T> a[ITEMS];
 #pragma unroll
         for (int e = 0; e < ITEMS; e++) {
-            k[e] = c.has(first + c.slot, e, p.n) ? next.at(p, e) : SKIPPED;
-            a[e] = widen(next_a[e]);
+            const u32 k = next.index.low[e], behind = k - low;
+            const bool mine = next.index.high[e] == 0 && k != (u32)p.index.skipped && behind < (u32)range;
+            waiting |= (u32)mine << e;
+            place[e] = begin + behind;
+            a[e] = widen(next.a[e]);
         }
-        if (passed_on) {
-#pragma unroll
-            for (int e = 0; e < ITEMS; e++) {
-                waiting[c.which * room + c.slot + e * c.slots] = a[e];
-                waiting_k[c.which * room + c.slot + e * c.slots] = k[e];
-            }
-            __syncthreads();
-        }
-        next.load(p, c, first + c.slot + c.slots * ITEMS);
-        load_values(p, c, first + c.slot + c.slots * ITEMS, next_a);
-        for (int part = 0; part < p.ways; part++) {
-            if (passed_on) {
-#pragma unroll
-                for (int e = 0; e < ITEMS; e++) {
-                    const int at = own * room + (part * ITEMS + e) * 32 + lane;
-                    a[e] = waiting[at];
-                    k[e] = waiting_k[at];
-                }
-            }
-            add_groups(sums + own * pitch, k, a, low, high);
-        }
-        if (passed_on) __syncthreads();
+        next.load(p);
+        to_add.add(waiting, place, a, (u32)c.slot, (u32)c.slots);
     }
     __syncthreads();
-    if (!c.there) return;
-    for (i64 k = c.slot; k < v; k += c.slots, to += step) narrow(sums[c.which * pitch + k], *to);
+    T *to = (T *)p.to + here;
+#pragma unroll 4
+    for (int k = c.slot; k < range; k += c.slots, to += step) narrow(to_add.sums[begin + k], *to);
 }
 
-#define TAKE(name, U) \
-    TN_ROW_KERNEL(lookup_take_columns_##name, TNI_COLUMN_TAKE_THREADS, 3, tni_columns, take_columns<U>(p))
+#define TAKE(name, U)                                                                                      \
+    TN_ROW_KERNEL(lookup_take_columns_##name, TNI_COLUMN_TAKE_THREADS, 3, tni_columns, take_columns<U>(p)) \
+    TN_KERNEL(lookup_take_row_##name, TNI_ROW_TAKE_THREADS, (TN_PARAMS(tni_columns)), take_row<U>(p))
 TAKE(1, u8)
 TAKE(2, u16)
 TAKE(4, u32)
 TAKE(8, u64)
 
 #define ADD(T, name) \
-    TN_KERNEL(lookup_add_columns_##name, 32 * TNI_COLUMN_WARPS, (TN_PARAMS(tni_columns)), add_columns<T>(p))
+    TN_KERNEL(lookup_add_columns_##name, TNI_COLUMN_ADD_THREADS, (TN_PARAMS(tni_columns)), add_columns<T>(p))
 TN_FOR_TYPES(ADD)

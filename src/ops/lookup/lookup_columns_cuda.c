@@ -1,13 +1,22 @@
-/* take and add on the GPU by columns in shared memory: which calls they suit, and how many columns a block has. */
+/* take and add on the GPU by columns in shared memory: which calls they suit, and how they are shared out. */
 #include "core/contract/contract.h"
 #include "cuda/rows/row_plan.h"
 #include "lookup_cuda.h"
 
 enum {
-    RESERVED = 1024,     /* bytes of shared memory that a block takes for itself */
-    BLOCKS_PER_SM = 2,   /* that columns leave room for, before a block has fewer of them: one reads, one adds */
-    MOST_WIDTH = 8,      /* columns of a block: 32 bytes of f32 */
-    FEW_COLUMNS_N = 2048 /* a column with so many is worth a block even where there are few columns */
+    RESERVED = 1024,   /* bytes of shared memory that a block takes for itself */
+    BLOCKS_PER_SM = 2, /* that columns leave room for, before a block has fewer of them: one reads, one adds */
+    MOST_WIDTH = 8,    /* columns of a block, where they are neighbours in memory: 32 bytes of f32 */
+    LEAST_WIDTH = 4,   /* before they are cut into parts */
+    SHORT_N = 1024,    /* a block has several columns where they have fewer elements together, */
+    SHORT_BYTES = 16384,
+    MOST_SHORT = 32,
+    LEAST_RANGE = 2048,   /* of the k of a block, where there are few columns, */
+    CLAIM_BYTES = 16384,  /* that are left for claims at least, */
+    LEAST_ROW = 1024,     /* bytes of a row that is taken from in shared memory, */
+    LEAST_PART = 1024,    /* and indices of a block, where there are few rows */
+    LEAST_THREADS = 128,  /* of a block */
+    THREADS_PER_SM = 1024 /* that its registers allow */
 };
 
 /* Elements, not rows, have an index each. */
@@ -28,14 +37,24 @@ static int width_of(const tn_gpu *gpu, int64_t columns, int64_t bytes) {
 }
 
 static tni_columns columns_job(const tni_lookup *l, int width) {
-    return (tni_columns){.index = tni_index_of(l),
+    tni_index index = tni_index_of(l);
+    if (index.skipped >= index.v) index.skipped = -1;
+    return (tni_columns){.index = index,
                          .count = columns_of(l),
                          .n = l->n,
                          .inner = l->inner,
                          .by_inner = tni_divided_of(l->inner, columns_of(l)),
                          .width = width,
-                         .ways = 1,
                          .across = l->inner > 1};
+}
+
+/* Threads of a block, a power of 2: as many as there is work for, but no more than shared memory leaves room for others
+ * beside, if there are others. */
+static int64_t threads_of(const tn_gpu *gpu, int64_t bytes, int64_t blocks, int64_t work) {
+    const int64_t beside = blocks <= gpu->sms ? 1 : max(gpu->shared_per_sm / (bytes + RESERVED), 1);
+    int64_t threads = LEAST_THREADS;
+    while (2 * threads * beside <= THREADS_PER_SM && threads < work) threads *= 2;
+    return threads;
 }
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
@@ -61,43 +80,95 @@ tn_status tni_take_columns_prepare(const tn_call *call, const tni_lookup *l, tni
     return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_take_columns_%d", (int)size);
 }
 
+/* Rows that fit, with about as many indices or more. What fits into a few lines of the first-level cache is found there
+ * as quickly. */
+bool tni_take_row_suits(const tn_call *call, const tni_lookup *l) {
+    const tn_gpu *gpu;
+    const int64_t size = (int64_t)tn_type_size(l->to->type), bytes = l->v * size;
+    if (l->inner != 1 || size > 8 || 2 * l->n < l->v || bytes < LEAST_ROW || l->n > INT32_MAX / 2) return false;
+    if (tn_cuda_gpu(call, &gpu) != TN_OK) return false;
+    return bytes + 16 <= gpu->shared_per_block && l->outer * gpu->sms <= INT32_MAX;
+}
+
+/* Where there are few rows, several blocks have each of them, and its indices in parts. */
+tn_status tni_take_row_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s) {
+    const tn_gpu *gpu;
+    const int64_t size = (int64_t)tn_type_size(l->to->type), bytes = l->v * size + 16;
+    TN_TRY(tn_cuda_gpu(call, &gpu));
+    tni_columns *p = &s->p;
+    *p = columns_job(l, 1);
+    const int64_t parts = max(min(gpu->sms / max(l->outer, 1), 2 * l->n / max(l->v, LEAST_PART)), 1);
+    p->range = (int)ceil_div(l->n, parts);
+    p->parts = (int)max(ceil_div(l->n, max(p->range, 1)), 1);
+    s->launch.grid = (uint32_t)(l->n > 0 ? l->outer * p->parts : 0);
+    s->launch.block = (uint32_t)threads_of(gpu, bytes, s->launch.grid, ceil_div(p->range, TNI_ROW_TAKE_ITEMS));
+    s->launch.shared = (uint32_t)bytes;
+    return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_take_row_%d", (int)size);
+}
+
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
-/* What a block needs: sums, and what waits to be added with its k. */
-static int64_t add_bytes(const tni_lookup *l, int width, int ways) {
-    const int64_t size = (int64_t)tn_type_size(tni_acc_type(l->to->type));
-    const int64_t waiting = (int64_t)width * waiting_pitch(ways, width);
-    return (width * (int64_t)column_pitch(l->v, width) + waiting) * size + waiting * 4;
+static int64_t acc_size(const tni_lookup *l) {
+    return (int64_t)tn_type_size(tni_acc_type(l->to->type));
 }
 
+/* Neighbours are read together, but for long ones; short rows share a block, if there are enough of them. */
 static int add_width(const tn_gpu *gpu, const tni_lookup *l) {
-    return width_of(gpu, columns_of(l), add_bytes(l, 1, 1));
+    const int64_t columns = columns_of(l), bytes = l->v * acc_size(l);
+    if (l->inner > 1) {
+        const int width = width_of(gpu, columns, bytes);
+        return width < LEAST_WIDTH && ceil_div(columns, LEAST_WIDTH) >= gpu->sms ? LEAST_WIDTH : width;
+    }
+    int width = 1;
+    while (width < MOST_SHORT && 2 * width * l->n <= SHORT_N && 2 * width * bytes <= SHORT_BYTES &&
+           columns / (2 * width) >= 2 * gpu->sms)
+        width *= 2;
+    return width;
 }
 
-/* Warps of a column: large columns leave room for so few blocks that each needs more. */
-static int add_ways(const tn_gpu *gpu, const tni_lookup *l, int width) {
-    const int64_t blocks = max(gpu->shared_per_sm / (add_bytes(l, width, 1) + RESERVED), 1);
-    return (int)max(min(TNI_COLUMN_WARPS / (blocks * width), TNI_COLUMN_WARPS / width), 1);
+/* As many as shared memory makes necessary. Where there are few columns, so many that half of the SMs have work: each
+ * block reads all indices of its columns, and more of them would wait for the L2 cache. */
+static int64_t add_parts(const tn_gpu *gpu, const tni_lookup *l, int width) {
+    const int64_t room = gpu->shared_per_block - CLAIM_BYTES - width * 64 * acc_size(l); /* of column_pitch */
+    const int64_t groups = max(ceil_div(columns_of(l), width), 1), least = ceil_div(l->v * width * acc_size(l), room);
+    return max(max(least, min(gpu->sms / (2 * groups), l->v / LEAST_RANGE)), 1);
 }
+
+/* Nanoseconds that an element takes by columns on one SM, and by the sort on all of them: 1 / so many; and what the
+ * launches of the sort take. Measured on an H200. */
+enum { BY_COLUMNS_PER_NS = 4, BY_SORT_PER_NS = 6, SORT_NS = 40000 };
 
 bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l) {
     const tn_gpu *gpu;
-    if (!is_single(l) || tn_cuda_gpu(call, &gpu) != TN_OK || columns_of(l) > INT32_MAX || l->v > INT32_MAX / 8)
-        return false;
+    const int64_t columns = columns_of(l);
+    if (!is_single(l) || tn_cuda_gpu(call, &gpu) != TN_OK) return false;
+    if (columns > INT32_MAX || l->v > INT32_MAX / MOST_SHORT || l->n > INT32_MAX / MOST_SHORT) return false;
     const int width = add_width(gpu, l);
-    const bool enough = 2 * columns_of(l) >= gpu->sms || l->n <= FEW_COLUMNS_N;
-    return enough && add_bytes(l, width, add_ways(gpu, l, width)) <= gpu->shared_per_block;
+    const int64_t blocks = ceil_div(columns, width) * add_parts(gpu, l, width), each = l->n * width;
+    if (blocks > INT32_MAX) return false;
+    return max(blocks, gpu->sms) / gpu->sms * each / BY_COLUMNS_PER_NS <= SORT_NS + columns * l->n / BY_SORT_PER_NS;
+}
+
+/* Two tables, with room for those that claim nothing. */
+static int64_t claim_bytes(const tni_columns *p) {
+    return 2 * (p->table + 32) * 4;
 }
 
 tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s) {
     const tn_gpu *gpu;
     TN_TRY(tn_cuda_gpu(call, &gpu));
-    const int width = add_width(gpu, l), ways = add_ways(gpu, l, width);
-    s->p = columns_job(l, width);
-    s->p.ways = ways;
-    s->launch.block = 32 * (uint32_t)(width * ways);
-    s->launch.grid = (uint32_t)(l->v > 0 ? ceil_div(columns_of(l), width) : 0);
-    s->launch.shared = (uint32_t)add_bytes(l, width, ways);
+    tni_columns *p = &s->p;
+    *p = columns_job(l, add_width(gpu, l));
+    p->range = (int)max(ceil_div(l->v, add_parts(gpu, l, p->width)), 1);
+    p->parts = (int)ceil_div(l->v, p->range); /* 0: there is nothing to write */
+    const int64_t blocks = ceil_div(columns_of(l), p->width) * p->parts;
+    const int64_t sums = p->width * column_pitch(p->range, p->width) * acc_size(l);
+    const int64_t work = ceil_div(p->n * p->width, TNI_COLUMN_ADD_ITEMS);
+    s->launch.block = (uint32_t)threads_of(gpu, sums + CLAIM_BYTES / 2, blocks, work);
+    p->table = (int)s->launch.block * TNI_COLUMN_ADD_ITEMS;
+    while (sums + claim_bytes(p) > gpu->shared_per_block) p->table /= 2;
+    s->launch.grid = (uint32_t)blocks;
+    s->launch.shared = (uint32_t)(sums + claim_bytes(p));
     return tni_cuda_find(call, &s->launch, "lookup_columns", "lookup_add_columns_%s", tn_type_name(l->to->type));
 }
 

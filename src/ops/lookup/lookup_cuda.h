@@ -19,6 +19,8 @@ typedef struct tni_columns_state {
 
 bool tni_take_columns_suit(const tn_call *call, const tni_lookup *l);
 tn_status tni_take_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
+bool tni_take_row_suits(const tn_call *call, const tni_lookup *l);
+tn_status tni_take_row_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l);
 tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 /* `index` is where it lies now. */
@@ -28,11 +30,13 @@ tn_status tni_columns_launch(const tn_call *call, const tni_lookup *l, const tni
 
 typedef struct tni_take_state {
     tn_launch pieces, elements; /* as many bytes at a time as divide a row; where memory is not aligned to them */
+    tn_launch rows;             /* long ones */
     tn_launch fours;            /* elements that have an index each */
     bool by_columns;
     tni_columns_state columns;
     tni_take p;
     int64_t bytes, size, row; /* of a piece, an element, a row */
+    int64_t warps;            /* of long rows, at least */
 } tni_take_state;
 
 tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_state *s);
@@ -54,7 +58,8 @@ typedef struct tni_sort_state {
     tni_add all[2];
     tni_sort_room room;
     int passes;
-    bool may_piece, by_offsets;
+    bool may_piece, any_place; /* pieces of 16 bytes: if memory is aligned; wherever it is */
+    bool by_offsets;
 } tni_sort_state;
 
 /* by_offsets: rows lie in segments, and the index is where those begin. */

@@ -7,6 +7,7 @@
 enum {
     CLEARED = 8192,          /* keys for each block of the first kernel, which clears what is known of them, */
     CLEARING_BLOCKS = 1024,  /* up to so many blocks */
+    LONG_ROW = 16,           /* pieces of a row that may begin anywhere */
     PARTS_BLOCKS_PER_SM = 8, /* blocks that look for parts have more chunks each before there are more of them */
 };
 
@@ -31,7 +32,7 @@ static sorted sorted_of(const tni_lookup *l) {
         .width = 1, .positions = own * l->n, .keys = own * l->v, .slabs = l->outer / max(own, 1), .row = l->inner};
 }
 
-static int64_t chunks_of(const sorted *w) {
+static int64_t position_chunks(const sorted *w) {
     return w->positions > TNI_ADD_PART ? ceil_div(w->positions, TNI_ADD_PART) : 0;
 }
 
@@ -39,6 +40,27 @@ static size_t take_room(size_t *bytes, int64_t count, size_t size) {
     const size_t at = *bytes;
     *bytes = (size_t)round_up((int64_t)(at + (size_t)count * size), 64);
     return at;
+}
+
+/* Elements of 16 bytes. */
+static int64_t vector_of(tn_type type) {
+    return 16 / (int64_t)tn_type_size(type);
+}
+
+/* Rows so long that an incomplete piece at either end does not matter: they may begin anywhere. */
+static bool is_long(const sorted *w, tn_type type) {
+    return w->row >= LONG_ROW * vector_of(type);
+}
+
+/* Pieces of a row. */
+static int64_t pieces_of(const sorted *w, tn_type type, bool by_pieces) {
+    const int64_t vector = vector_of(type);
+    return !by_pieces ? w->row : is_long(w, type) ? ceil_div(w->row + vector - 1, vector) : w->row / vector;
+}
+
+/* Elements of a row of partial sums. */
+static int64_t partial_row(const sorted *w, tn_type type) {
+    return max(w->row, pieces_of(w, type, true) * vector_of(type));
 }
 
 static bool is_ranked(const sorted *w) {
@@ -59,7 +81,8 @@ tni_sort_room tni_sort_room_of(const tni_lookup *l, bool by_offsets) {
     r.ends = take_room(&r.bytes, by_offsets ? 0 : w.keys, size);
     r.counts = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS * ceil_div(w.positions, TNI_SORT_TILE) : 0, size);
     r.totals = take_room(&r.bytes, by_radix ? TNI_SORT_DIGITS : 0, size);
-    r.partials = take_room(&r.bytes, w.slabs * chunks_of(&w) * 2 * w.row, tn_type_size(tni_acc_type(l->to->type)));
+    r.partials = take_room(&r.bytes, w.slabs * position_chunks(&w) * 2 * partial_row(&w, l->to->type),
+                           tn_type_size(tni_acc_type(l->to->type)));
     return r;
 }
 
@@ -84,21 +107,22 @@ static tn_status find_sort(const tn_call *call, const sorted *w, tni_sort_state 
     return tni_cuda_find(call, &s->place, unit, "lookup_sort_place");
 }
 
-/* The kernels that add, for pieces of `elements` elements. */
-static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted *w, bool by_pieces, int64_t elements,
+/* The kernels that add, for pieces of 16 bytes or of single elements. */
+static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted *w, bool by_pieces,
                           tni_sort_state *s) {
     const char *unit = "lookup_add", *type = tn_type_name(l->to->type);
     const char piece = by_pieces ? 'p' : 's';
-    const int64_t pieces = w->row / elements;
+    const int64_t pieces = pieces_of(w, l->to->type, by_pieces);
     const bool dense = w->positions >= w->keys; /* most k have rows */
     const tn_gpu *gpu;
     tni_add *all = &s->all[by_pieces];
     TN_TRY(tn_cuda_gpu(call, &gpu));
     *all = (tni_add){.count = w->slabs * w->keys * pieces,
                      .rows = w->positions,
+                     .row = w->row,
                      .positions = (unsigned)w->positions,
                      .keys = (unsigned)w->keys,
-                     .chunks = (unsigned)chunks_of(w),
+                     .chunks = (unsigned)position_chunks(w),
                      .slabs = (unsigned)w->slabs,
                      .lanes = 1};
     while (all->lanes < 32 && all->lanes < pieces) all->lanes *= 2;
@@ -120,7 +144,6 @@ static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted
 
 tn_status tni_sort_prepare(const tn_call *call, const tni_lookup *l, bool by_offsets, tni_sort_state *s) {
     const sorted w = sorted_of(l);
-    const int64_t vector = 16 / (int64_t)tn_type_size(l->to->type);
     if (w.positions >= UINT32_MAX - TNI_SORT_TILE || w.keys >= UINT32_MAX) {
         return tn_fail(TN_UNSUPPORTED, "%s: a GPU sorts fewer than 2^32 indices, and adds to fewer than 2^32 places",
                        call->name);
@@ -133,10 +156,11 @@ tn_status tni_sort_prepare(const tn_call *call, const tni_lookup *l, bool by_off
                          .n = (unsigned)l->n,
                          .width = (unsigned)w.width,
                          .blocks = (unsigned)ceil_div(w.positions, TNI_SORT_TILE)};
-    s->may_piece = w.row % vector == 0 && w.row > 0;
+    s->any_place = is_long(&w, l->to->type);
+    s->may_piece = s->any_place || (w.row % vector_of(l->to->type) == 0 && w.row > 0);
     if (!by_offsets) TN_TRY(find_sort(call, &w, s));
-    TN_TRY(find_add(call, l, &w, false, 1, s));
-    return s->may_piece ? find_add(call, l, &w, true, vector, s) : TN_OK;
+    if (!s->any_place) TN_TRY(find_add(call, l, &w, false, s));
+    return s->may_piece ? find_add(call, l, &w, true, s) : TN_OK;
 }
 
 static tni_sort sort_at(const tn_call *call, const tni_lookup *l, const tni_sort_state *s, int buffer) {
@@ -182,7 +206,8 @@ static tni_offsets offsets_of(const tni_lookup *l) {
 
 tn_status tni_sort_launch(const tn_call *call, const tni_lookup *l, const tni_sort_state *s) {
     const void *base = data_of(l->base);
-    const bool pieces = s->may_piece && tni_is_aligned((const void *[]){l->from->data, l->to->data, base}, 3);
+    const bool aligned = tni_is_aligned((const void *[]){l->from->data, l->to->data, base}, 3);
+    const bool pieces = s->any_place || (s->may_piece && aligned);
     tni_add all = s->all[pieces];
     if (s->by_offsets)
         all.offsets = offsets_of(l);

@@ -1,8 +1,43 @@
 /* take: to[o, j, i] = from[o, index[o, j, i], i].
  *
- * Threads have pieces of 16 bytes, or as many as divide a row; those of a thread are a block apart, so that neighbours
+ * Warps have parts of long rows, in chunks of 16 bytes that lie anywhere (chunk.cuh). Of short ones threads have pieces
+ * of 16 bytes, or as many as divide a row; those of a thread are a block apart, so that neighbours
  * write neighbours. All of them are under way before the first is written. */
 #include "lookup.cuh"
+
+/* ---- long rows with an index each -------------------------------------------------------------------------------- */
+
+/* The rows of the result, for write_chunks. */
+template <class U> struct taken_rows {
+    const tni_take &p;
+    const U *row, *next_one;
+    bool skipped;
+
+    TN_MEMBER taken_rows(const tni_take &p) : p(p) {
+    }
+    TN_MEMBER bool find(u64 number, i64 &to) {
+        const i64 o = divide((i64)number, p.n), k = find_index(p.index, o, (i64)number - o * p.n.by, 0);
+        to = (i64)number * p.chunks.size;
+        row = (const U *)p.from + (o * p.index.v + k) * p.chunks.size;
+        skipped = k == SKIPPED;
+        return k >= 0;
+    }
+    TN_MEMBER const U *whole(i64 col, int) const {
+        return row + col;
+    }
+    TN_MEMBER void start(i64 col) {
+        next_one = row + col;
+    }
+    TN_MEMBER const U *next() {
+        return next_one++;
+    }
+    TN_MEMBER U outside() const {
+        const U zero = {};
+        return skipped ? zero : bytes_of<U>(p.bad);
+    }
+};
+
+/* ---- short ones -------------------------------------------------------------------------------------------------- */
 
 template <class U> TN_DEVICE void take_pieces(const tni_take &p) {
     const i64 first = (i64)blockIdx.x * (TNI_TAKE_THREADS * TNI_TAKE_ITEMS) + threadIdx.x;
@@ -30,7 +65,9 @@ template <class U> TN_DEVICE void take_pieces(const tni_take &p) {
     }
 }
 
-/* The same of elements that have an index each, where the index lies as the result does: four at a time, which share an
+/* ---- elements with an index each --------------------------------------------------------------------------------- */
+
+/* The same of elements, where the index lies as the result does: four at a time, which share an
  * o, and of which all or none follow each other behind the axis. So a thread divides once for four of them, and reads
  * their indices and writes them at once. */
 template <class U> struct alignas(sizeof(U) < 4 ? 4 * sizeof(U) : 16) four { U v[4]; };
@@ -79,6 +116,14 @@ TAKE(2, u16)
 TAKE(4, u32)
 TAKE(8, u64)
 TAKE(16, u128)
+
+#define ROWS(name, U) \
+    TN_ROW_KERNEL(lookup_take_rows_##name, TNI_CHUNK_THREADS, 4, tni_take, (write_part<U>(p.chunks, taken_rows<U>(p))))
+ROWS(1, u8)
+ROWS(2, u16)
+ROWS(4, u32)
+ROWS(8, u64)
+ROWS(16, u128)
 
 #define FOURS(name, U) TN_KERNEL(lookup_take_fours_##name, TNI_TAKE_THREADS, (TN_PARAMS(tni_take)), take_fours<U>(p))
 FOURS(1, u8)

@@ -1,7 +1,10 @@
 /* take on the GPU: how many bytes a thread copies at a time. */
 #include <string.h>
 
+#include "cuda/copy/chunk.h"
 #include "lookup_cuda.h"
+
+enum { WARPS_PER_SM = 16 }; /* that share out long rows, at least */
 
 tni_divided tni_divided_of(int64_t by, int64_t below) {
     tni_divided d = {.by = max(by, 1), .is_short = max(below, by) < INT32_MAX};
@@ -53,6 +56,33 @@ static tn_status launch_fours(const tn_call *call, const tni_lookup *l, const tn
     return tn_cuda_launch(call, &s->fours, (void *[]){p});
 }
 
+/* Rows that are long enough for a warp to have a part of one. */
+static bool has_long_rows(const tni_lookup *l, int64_t size) {
+    return tni_lookup_is_by_row(l) && chunks_of(l->inner, size, true) >= TNI_LONG_CHUNKS;
+}
+
+/* Warps have smaller parts of a row where all of them together are too few for the GPU. */
+static void spread_parts(tni_chunks *c, int64_t rows, int64_t warps) {
+    int64_t items = c->items;
+    while (items > 1 && rows * ceil_div(c->per_row, 32 * items) < warps) items = items / 2;
+    c->parts = ceil_div(c->per_row, 32 * items);
+    c->items = (int)ceil_div(c->per_row, 32 * c->parts);
+    c->count = rows * c->parts;
+    c->is_short = c->count < INT32_MAX;
+    c->divisor = divisor_if(c->is_short, c->parts);
+}
+
+static tn_status launch_rows(const tn_call *call, const tni_lookup *l, const tni_take_state *s, tni_take *p) {
+    const int64_t rows = l->outer * l->n;
+    tn_launch launch = s->rows;
+    p->n = tni_divided_of(l->n, rows);
+    p->chunks.low = p->from;
+    p->chunks.high = (const char *)p->from + l->outer * l->v * s->row;
+    fill_chunks(&p->chunks, p->to, l->inner, rows, s->size, true, s->row % 16 == 0);
+    spread_parts(&p->chunks, rows, s->warps);
+    return launch_chunks(call, &launch, chunk_blocks(&p->chunks), p);
+}
+
 tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_state *s) {
     s->size = (int64_t)tn_type_size(l->to->type);
     s->row = s->size * l->inner;
@@ -60,9 +90,16 @@ tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_st
     while (tni_lookup_is_by_row(l) && s->bytes < 16 && s->row % (2 * s->bytes) == 0) s->bytes *= 2;
     s->p.index = tni_index_of(l);
     for (int w = 0; w < 4; w++) s->p.bad[w] = bad_bits(l->to->type, w);
-    s->by_columns = tni_take_columns_suit(call, l);
+    if (has_long_rows(l, s->size)) {
+        const tn_gpu *gpu;
+        TN_TRY(tn_cuda_gpu(call, &gpu));
+        s->warps = WARPS_PER_SM * gpu->sms;
+        return tni_cuda_find(call, &s->rows, "lookup_take", "lookup_take_rows_%d", (int)s->size);
+    }
+    const bool by_row = tni_take_row_suits(call, l);
+    s->by_columns = by_row || tni_take_columns_suit(call, l);
     if (s->by_columns) {
-        TN_TRY(tni_take_columns_prepare(call, l, &s->columns));
+        TN_TRY((by_row ? tni_take_row_prepare : tni_take_columns_prepare)(call, l, &s->columns));
         memcpy(s->columns.p.bad, s->p.bad, sizeof s->p.bad);
         return TN_OK;
     }
@@ -83,6 +120,7 @@ tn_status tni_take_launch(const tn_call *call, const tni_lookup *l, const tni_ta
     p.index.data = index;
     p.from = l->from->data;
     p.to = l->to->data;
+    if (s->rows.kernel) return launch_rows(call, l, s, &p);
     if (s->fours.kernel && (uintptr_t)index % 16 == 0 && (uintptr_t)p.to % (uintptr_t)min(4 * s->size, 16) == 0)
         return launch_fours(call, l, s, &p);
     p.count = l->outer * l->n * s->row / bytes;
