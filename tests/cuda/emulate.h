@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #define TNI_CUDA_INSTRUCTIONS
 #define TNI_CUDA_ASYNC_COPY
@@ -55,13 +54,13 @@ static struct { u32 x; } threadIdx, blockIdx, blockDim, gridDim;
 enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 32, TN_STACK = 65536 };
 static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
 static unsigned tn_block;              /* which runs, of the cluster */
-static ucontext_t tn_main;
+static void *tn_main; /* the stack of who runs them */
 static void (*tn_kernel)(const void *);
 static const void *tn_arguments;
 
 /* Of each block: its threads, those that have not ended, and how many have arrived at which barrier. */
 static struct tn_group {
-    ucontext_t contexts[TN_MOST_THREADS];
+    void *places[TN_MOST_THREADS]; /* the stack where each goes on, once it has begun */
     bool done[TN_MOST_THREADS], votes[TN_MOST_THREADS];
     unsigned running, arrived, generation;
     char *stacks, *shared;
@@ -80,17 +79,57 @@ template <class G> static void tn_end(G &g) {
     g.running--;
     if (g.running) tn_let_go(g);
 }
-static void tn_start() {
-    tn_group &g = tn_groups[tn_block];
-    tn_kernel(tn_arguments);
-    g.done[threadIdx.x] = true;
-    tn_end(g);
-    tn_end(tn_warps[tn_block][threadIdx.x / 32]);
-    swapcontext(&g.contexts[threadIdx.x], &tn_main);
+/* Goes on where `to` was left, and leaves here in `from`. Unlike swapcontext it asks the system for nothing: a stack has
+ * the registers that a call keeps, and where to return to. */
+extern "C" __attribute__((visibility("hidden"))) void tn_switch(void **from, void *to);
+#if defined(__x86_64__)
+enum { TN_SAVED = 8, TN_RETURN = 6 }; /* words; of these, the address */
+asm(".text\n.type tn_switch, @function\ntn_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+#else
+enum { TN_SAVED = 20, TN_RETURN = 11 };
+asm(".text\n.type tn_switch, %function\ntn_switch:\n"
+    "sub sp, sp, #160\n"
+    "stp x19, x20, [sp]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\nstp x25, x26, [sp, #48]\n"
+    "stp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"
+    "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\nstp d14, d15, [sp, #144]\n"
+    "mov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+    "ldp x19, x20, [sp]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\nldp x25, x26, [sp, #48]\n"
+    "ldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
+    "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
+    "add sp, sp, #160\nret\n");
+#endif
+
+static void tn_yield() {
+    tn_switch(&tn_groups[tn_block].places[threadIdx.x], tn_main);
 }
 
-static inline void tn_yield() {
-    swapcontext(&tn_groups[tn_block].contexts[threadIdx.x], &tn_main);
+/* One after the other, the threads of all blocks that have this place. */
+static void tn_start() {
+    for (;;) {
+        tn_group &g = tn_groups[tn_block];
+        tn_kernel(tn_arguments);
+        g.done[threadIdx.x] = true;
+        tn_end(g);
+        tn_end(tn_warps[tn_block][threadIdx.x / 32]);
+        tn_yield();
+    }
+}
+
+/* Until thread i waits or ends. */
+static void tn_run_thread(tn_group &g, unsigned i) {
+    if (!g.stacks) g.stacks = (char *)malloc((size_t)TN_MOST_THREADS * TN_STACK);
+    if (!g.places[i]) { /* as if it had been left just before tn_start */
+        void **saved = (void **)(((size_t)g.stacks & ~(size_t)63) + (size_t)(i + 1) * TN_STACK - 64) - TN_SAVED;
+        saved[TN_RETURN] = (void *)tn_start;
+        g.places[i] = saved;
+    }
+    tn_switch(&tn_main, g.places[i]);
+}
+static __attribute__((destructor)) void tn_free_stacks() {
+    for (tn_group &g : tn_groups) free(g.stacks);
 }
 
 /* Until every thread of the block, or of the warp, that has not ended is here. */
@@ -225,11 +264,6 @@ static void tn_run_cluster() {
         for (unsigned i = 0; i < tn_threads; i++) {
             g.done[i] = false;
             tn_turns[tn_block][i] = 0;
-            getcontext(&g.contexts[i]);
-            g.contexts[i].uc_stack.ss_sp = g.stacks + (size_t)i * TN_STACK;
-            g.contexts[i].uc_stack.ss_size = TN_STACK;
-            g.contexts[i].uc_link = &tn_main;
-            makecontext(&g.contexts[i], tn_start, 0);
         }
         g.running = tn_threads;
         g.arrived = 0;
@@ -247,7 +281,7 @@ static void tn_run_cluster() {
             for (unsigned i = 0; i < tn_threads; i++) {
                 if (g.done[i]) continue;
                 threadIdx.x = i;
-                swapcontext(&tn_main, &g.contexts[i]);
+                tn_run_thread(g, i);
             }
             if (tn_blocks > 1) memcpy(g.shared, tn_shared, tn_shared_bytes);
             left -= !g.running;
@@ -266,14 +300,10 @@ extern "C" void tn_emulate(void (*kernel)(const void *), const void *arguments, 
     tn_touched = 1;
     if (!dl_iterate_phdr(tn_find_shared, NULL)) abort();
     for (unsigned i = 0; i < tn_blocks; i++) {
-        tn_groups[i].stacks = (char *)malloc((size_t)block * TN_STACK);
         tn_groups[i].shared = (char *)calloc(1, tn_shared_bytes);
     }
     for (tn_cluster_index = 0; tn_cluster_index < grid / tn_blocks; tn_cluster_index++) tn_run_cluster();
-    for (unsigned i = 0; i < tn_blocks; i++) {
-        free(tn_groups[i].stacks);
-        free(tn_groups[i].shared);
-    }
+    for (unsigned i = 0; i < tn_blocks; i++) free(tn_groups[i].shared);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
