@@ -171,52 +171,54 @@ static inline __attribute__((always_inline)) void take_elements(take *t, const s
     }
 }
 
-/* n elements, one index after the other, of which none is skipped; `step`: of `from` from k to k, `each`: from element
- * to element. With `wraps` they are l->n of one slab, then those of the next. Returns whether all are below v; where
- * one is not, element 0 is taken, so v must not be 0. */
-static inline __attribute__((always_inline)) bool take_run(const tni_lookup *l, const size_t size, const bool wide,
-                                                           const bool wraps, char *to, const char *from, int64_t at,
-                                                           int64_t by, int64_t n, int64_t step, int64_t each) {
-    bool right = true;
-    int64_t left = l->n;
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t k = tni_index_at(l->index->data, wide, at + i * by);
-        const bool within = (uint64_t)k < (uint64_t)l->v;
-        right &= within;
-        memcpy(to + (size_t)i * size, from + (size_t)((within ? k : 0) * step + i * each) * size, size);
-        if (wraps && --left == 0) {
-            left = l->n;
-            from += (size_t)l->v * size;
-        }
-    }
-    return right;
+/* n elements, one index after the other, `by` apart; bytes: `step` of `from` from k to k, `each` from element to
+ * element. The indices are within. */
+static inline __attribute__((always_inline)) void take_run(const size_t size, const bool wide, char *to,
+                                                           const char *from, const void *index, int64_t at, int64_t by,
+                                                           int64_t n, int64_t step, int64_t each) {
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * (int64_t)size, from + tni_index_at(index, wide, at + i * by) * step + i * each, size);
 }
 
-/* Rows begin … end - 1 of `to`, each with l->inner elements. */
-static inline __attribute__((always_inline)) void take_runs(take *t, const size_t size, const bool wide, int64_t begin,
-                                                            int64_t end) {
-    enum { SHORT = 24 };
-    const tni_lookup *l = &t->l;
-    bool right = true;
-    int64_t o = begin / l->n, j = begin % l->n;
-    char *to = (char *)l->to->data + (size_t)(begin * l->inner) * size;
-    for (int64_t row = begin, n; row < end; row += n, o++, j = 0) { /* what is left of slab o */
-        const char *from = (const char *)l->from->data + (size_t)(o * l->v * l->inner) * size;
-        int64_t at = o * l->by_outer + j * l->by_n;
-        n = min(l->n - j, end - row);
-        if (l->inner == 1 && j == 0 && l->n < SHORT && l->by_outer == l->n * l->by_n) {
-            n = end - row;
-            right &= take_run(l, size, wide, true, to, from, at, l->by_n, n, 1, 0);
-        } else if (l->inner == 1) {
-            right &= l->by_n == 1 ? take_run(l, size, wide, false, to, from, at, 1, n, 1, 0)
-                                  : take_run(l, size, wide, false, to, from, at, l->by_n, n, 1, 0);
-            to += (size_t)n * size;
-        } else {
-            for (int64_t i = 0; i < n; i++, at += l->by_n, to += (size_t)l->inner * size)
-                right &= take_run(l, size, wide, false, to, from, at, l->by_inner, l->inner, l->inner, 1);
-        }
+/* Single elements begin … end - 1 of `to`, by indices that lie behind each other or `by_n` apart: those of some whole
+ * slabs, or of a part of one. Returns whether all are within. */
+static inline __attribute__((always_inline)) bool take_singles(const tni_lookup *l, const size_t size, const bool wide,
+                                                               const bool dense, int64_t begin, int64_t end) {
+    enum { RUN = 512 }; /* indices that are in the nearest cache when they are used */
+    const void *index = l->index->data;
+    const int64_t n = l->n, by = dense ? 1 : l->by_n, bytes = (int64_t)size, slab = l->v * bytes;
+    const bool follow = l->by_outer == n * by;
+    for (int64_t row = begin, o = begin / n, j = begin % n, count; row < end; row += count) {
+        const int64_t left = min(n - j, end - row), slabs = follow && j == 0 ? min(RUN, end - row) / n : 0;
+        const int64_t at = o * l->by_outer + j * by;
+        const char *from = (const char *)l->from->data + o * slab;
+        char *to = (char *)l->to->data + row * bytes;
+        count = slabs > 0 ? slabs * n : min(left, RUN);
+        if (!tni_indices_are_within(l, at, by, count)) return false;
+        for (int64_t k = 0; k < slabs; k++)
+            take_run(size, wide, to + k * n * bytes, from + k * slab, index, at + k * n * by, by, n, bytes, 0);
+        if (slabs == 0) take_run(size, wide, to, from, index, at, by, count, bytes, 0);
+        j = slabs > 0 ? 0 : (j + count) % n;
+        o = (row + count) / n;
     }
-    if (!right) take_elements(t, size, begin, end); /* the call fails: it is about which index it was */
+    return true;
+}
+
+/* Rows begin … end - 1 of `to`, each with l->inner elements, of which each has an index. */
+static inline __attribute__((always_inline)) bool take_across(const tni_lookup *l, const size_t size, const bool wide,
+                                                              int64_t begin, int64_t end) {
+    const int64_t inner = l->inner, bytes = (int64_t)size;
+    for (int64_t row = begin, o = begin / l->n, j = begin % l->n; row < end; row++) {
+        const int64_t at = o * l->by_outer + j * l->by_n;
+        const char *from = (const char *)l->from->data + o * l->v * inner * bytes;
+        char *to = (char *)l->to->data + row * inner * bytes;
+        if (!tni_indices_are_within(l, at, l->by_inner, inner)) return false;
+        take_run(size, wide, to, from, l->index->data, at, l->by_inner, inner, inner * bytes, bytes);
+        if (++j < l->n) continue;
+        j = 0;
+        o++;
+    }
+    return true;
 }
 
 static void take_some_rows(void *arg, int64_t begin, int64_t end) {
@@ -234,15 +236,20 @@ static void take_some_rows(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+static inline __attribute__((always_inline)) bool take_plain(const tni_lookup *l, const size_t size, const bool wide,
+                                                             int64_t begin, int64_t end) {
+    if (l->inner > 1) return take_across(l, size, wide, begin, end);
+    return l->by_n == 1 ? take_singles(l, size, wide, true, begin, end)
+                        : take_singles(l, size, wide, false, begin, end);
+}
+
 static inline __attribute__((always_inline)) void take_sized(take *t, const size_t size, int64_t begin, int64_t end) {
     const tni_lookup *l = &t->l;
     const bool skips = l->skipped >= 0 || l->drops_negative;
-    if (skips || l->v == 0)
-        take_elements(t, size, begin, end);
-    else if (tni_lookup_is_wide(l))
-        take_runs(t, size, true, begin, end);
-    else
-        take_runs(t, size, false, begin, end);
+    if (!skips &&
+        (tni_lookup_is_wide(l) ? take_plain(l, size, true, begin, end) : take_plain(l, size, false, begin, end)))
+        return;
+    take_elements(t, size, begin, end); /* also where an index is none: the call fails, and says which it was */
 }
 
 static void take_some_elements(void *arg, int64_t begin, int64_t end) {

@@ -57,6 +57,23 @@ static inline int64_t tni_index_at(const void *index, bool wide, int64_t i) {
     return wide ? ((const int64_t *)index)[i] : ((const int32_t *)index)[i];
 }
 
+/* Are n indices, `by` apart, all from 0 to v - 1? The sign of k, or of v - 1 - k, says where one is not. */
+static inline bool tni_indices_are_within(const tni_lookup *l, int64_t at, int64_t by, int64_t n) {
+    const bool wide = tni_lookup_is_wide(l);
+    const void *index = l->index->data;
+    const uint64_t most = (uint64_t)l->v - 1;
+    uint64_t outside = 0;
+    for (int64_t i = 0; i < n && wide; i++) {
+        const uint64_t k = (uint64_t)tni_index_at(index, true, at + i * by);
+        outside |= k | (most - k);
+    }
+    for (int64_t i = 0; i < n && !wide; i++) {
+        const uint64_t k = (uint64_t)tni_index_at(index, false, at + i * by);
+        outside |= k | (most - k);
+    }
+    return l->v > 0 && outside >> 63 == 0;
+}
+
 static inline bool tni_lookup_skips(const tni_lookup *l, int64_t k) {
     return k < 0 ? l->drops_negative : k == l->skipped;
 }

@@ -85,34 +85,57 @@ typedef struct direct {
     _Atomic int64_t bad;
 } direct;
 
-/* Of n elements of `from` one index after the other; `step`: of the sums from k to k, `each`: from element to element.
- * With `wraps` they are l->n of one slab, then those of the next. Returns whether all indices are below v. */
-TNI_INLINE bool add_elements(const tn_type t, const bool wide, const bool wraps, const tni_lookup *l, real *sums,
-                             const void *from, int64_t at, int64_t by, int64_t n, int64_t step, int64_t each,
-                             int64_t low, int64_t high) {
-    enum { RUN = 256 };
-    const uint64_t few = (uint64_t)(high - low);
-    int64_t left = l->n;
-    bool right = true;
-    for (int64_t first = 0; first < n; first += RUN) {
-        const int64_t count = min(n - first, RUN);
-        real wider[RUN];
-        const real *x = r_at(t, from, first);
-        if (t != V_NATIVE) {
-            widen_run(t, r_at(t, from, first), wider, count);
-            x = wider;
-        }
-        for (int64_t i = 0; i < count; i++) {
-            const int64_t k = tni_index_at(l->index->data, wide, at + (first + i) * by);
-            right &= (uint64_t)k < (uint64_t)l->v;
-            if ((uint64_t)k - (uint64_t)low < few) sums[k * step + (first + i) * each] += x[i];
-            if (wraps && --left == 0) {
-                left = l->n;
-                sums += l->v;
-            }
-        }
+enum { RUN = 512 }; /* elements at a time: their indices, and what they are as `real`, stay in the nearest cache */
+
+/* n elements as `real`: their own memory where they are, else `wider`. */
+TNI_INLINE const real *reals_at(const tn_type t, const void *from, int64_t n, real *wider) {
+    if (t == V_NATIVE) return from;
+    widen_run(t, from, wider, n);
+    return wider;
+}
+
+/* Of n elements one index after the other, `by` apart; `step`: of the sums from k to k, `each`: from element to element.
+ * Only what belongs to k from `low` on counts, `few` of them. The indices are within. */
+TNI_INLINE void add_run(const bool wide, const bool whole, const void *index, int64_t at, int64_t by, const real *x,
+                        int64_t n, int64_t step, int64_t each, real *sums, int64_t low, int64_t few) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = tni_index_at(index, wide, at + i * by);
+        if (whole || (uint64_t)k - (uint64_t)low < (uint64_t)few) sums[k * step + i * each] += x[i];
     }
-    return right;
+}
+
+/* n elements of one slab, as many at a time as RUN. Returns whether all indices are within. */
+TNI_INLINE bool add_elements(const tn_type t, const bool wide, const tni_lookup *l, real *sums, const void *from,
+                             int64_t at, int64_t by, int64_t n, int64_t step, int64_t each, int64_t low, int64_t high) {
+    const bool whole = high - low == l->v;
+    for (int64_t first = 0; first < n; first += RUN) {
+        const int64_t count = min(n - first, RUN), begin = at + first * by;
+        real wider[RUN], *to = sums + first * each;
+        if (!tni_indices_are_within(l, begin, by, count)) return false;
+        const real *x = reals_at(t, r_at(t, from, first), count, wider);
+        if (whole)
+            add_run(wide, true, l->index->data, begin, by, x, count, step, each, to, 0, 0);
+        else
+            add_run(wide, false, l->index->data, begin, by, x, count, step, each, to, low, high - low);
+    }
+    return true;
+}
+
+/* Single elements of slabs first … last - 1, short enough that several are one run; their indices lie behind each
+ * other. Returns whether all are within. */
+TNI_INLINE bool add_short_slabs(const tn_type t, const bool wide, const bool dense, const tni_lookup *l, real *sums,
+                                int64_t first, int64_t last) {
+    const int64_t n = l->n, by = dense ? 1 : l->by_n, v = l->v;
+    const void *index = l->index->data;
+    for (int64_t o = first, slabs; o < last; o += slabs) {
+        slabs = min(RUN / n, last - o);
+        real wider[RUN];
+        if (!tni_indices_are_within(l, o * l->by_outer, by, slabs * n)) return false;
+        const real *x = reals_at(t, r_at(t, l->from->data, o * n), slabs * n, wider);
+        for (int64_t k = 0; k < slabs; k++)
+            add_run(wide, true, index, (o + k) * l->by_outer, by, x + k * n, n, 1, 0, sums + (o - first + k) * v, 0, 0);
+    }
+    return true;
 }
 
 /* The same for indices of which some are skipped; the first that is none is noted. (o, j, i): where they stand. */
@@ -150,11 +173,11 @@ TNI_INLINE void add_slab(const tn_type t, const bool wide, direct *d, real *sums
         return;
     }
     if (inner == 1) {
-        right = add_elements(t, wide, false, l, sums, from, at, l->by_n, l->n, 1, 0, low, high);
+        right = add_elements(t, wide, l, sums, from, at, l->by_n, l->n, 1, 0, low, high);
     } else {
         for (int64_t j = 0; j < l->n; j++) {
-            right &= add_elements(t, wide, false, l, sums, r_at(t, from, j * inner), at + j * l->by_n, l->by_inner,
-                                  inner, inner, 1, low, high);
+            right &= add_elements(t, wide, l, sums, r_at(t, from, j * inner), at + j * l->by_n, l->by_inner, inner,
+                                  inner, 1, low, high);
         }
     }
     if (!right) add_with_care(t, d, sums, o, low, high); /* the call fails: it is about which index it was */
@@ -163,13 +186,12 @@ TNI_INLINE void add_slab(const tn_type t, const bool wide, direct *d, real *sums
 /* Slabs first … last - 1, to `sums`. */
 TNI_INLINE void add_slabs(const tn_type t, const bool wide, direct *d, real *sums, int64_t first, int64_t last,
                           int64_t low, int64_t high) {
-    enum { SHORT = 8 };
     const tni_lookup *l = &d->l;
-    const bool skips = l->skipped >= 0 || l->drops_negative;
-    const int64_t n = l->n * (last - first);
-    if (l->inner == 1 && l->n < SHORT && !skips && !d->d.by_key && l->by_outer == l->n * l->by_n &&
-        add_elements(t, wide, true, l, sums, r_at(t, l->from->data, first * l->n), first * l->by_outer, l->by_n, n, 1,
-                     0, low, high))
+    const bool skips = l->skipped >= 0 || l->drops_negative, follow = l->by_outer == l->n * l->by_n;
+    const bool several = l->n > 0 && l->n <= RUN / 2 && last - first > 1;
+    if (l->inner == 1 && !skips && follow && several &&
+        (l->by_n == 1 ? add_short_slabs(t, wide, true, l, sums, first, last)
+                      : add_short_slabs(t, wide, false, l, sums, first, last)))
         return;
     /* Where an index is none, the sums are wrong from here on, and the call fails. */
     for (int64_t o = first; o < last; o++) add_slab(t, wide, d, sums + (o - first) * l->v * l->inner, o, low, high);

@@ -119,7 +119,8 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes) {
         s.interleaved = s.outputs > 1 && s.n < TNI_SUM_SHORT && s.units >= 8;
         s.items = s.interleaved ? 1 : s.outputs;
     } else {
-        if (s.n < TNI_SUM_NARROW && s.step == 1 && last >= 0 && s.reduced.strides[last][0] == s.n)
+        const bool many = s.reduced.count > TNI_SUM_FEW;
+        if (many && s.n < TNI_SUM_NARROW && s.step == 1 && s.reduced.strides[last][0] == s.n)
             s.fold = 16 / (s.n % 16 == 0 ? 16 : s.n % 8 == 0 ? 8 : s.n % 4 == 0 ? 4 : s.n % 2 == 0 ? 2 : 1);
         s.units = s.reduced.count;
         s.items = s.kept.count * ceil_div(s.n, TNI_SUM_TILE);

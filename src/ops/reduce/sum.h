@@ -17,7 +17,8 @@ enum {
     TNI_SUM_TILE = 512,   /* columns that are summed up side by side */
     TNI_SUM_PIECE = 8192, /* elements of a long row that are one unit of work */
     TNI_SUM_SHORT = 2048, /* elements of a row that is short */
-    TNI_SUM_NARROW = 32,  /* so few columns are taken several rows at once, to be whole vectors */
+    TNI_SUM_NARROW = 32,  /* so few columns are taken several rows at once, to be whole vectors, */
+    TNI_SUM_FEW = 64,     /* where there are more rows than this */
 };
 
 /* The dimensions of x in memory order, merged where they can be. The innermost is apart: where it is summed up, x is

@@ -7,14 +7,14 @@
 #include "ops/runs.h"
 
 enum {
-    PART = 1024,          /* elements of a row added up in `real` */
-    SHALLOW = 64,         /* the same where they are added one by one */
-    DEEP = 256,           /* rows of columns added up in `real` */
-    TOGETHER = 8,         /* rows of columns added to the running sums at once */
-    NARROW = 64,          /* columns that are few */
-    NARROW_TOGETHER = 64, /* rows of few columns added to the running sums at once */
-    LINE = 64 / V_BYTES,  /* vectors in a cache line */
-    COPY = 16384,         /* elements that sum_grad writes as one unit of work */
+    PART = 1024,                   /* elements of a row added up in `real` */
+    SHALLOW = 64,                  /* the same where they are added one by one */
+    DEEP = 256,                    /* rows of columns added up in `real` */
+    TOGETHER = 8,                  /* rows of columns added to the running sums at once */
+    NARROW = 64,                   /* columns that are few */
+    NARROW_TOGETHER = TNI_SUM_FEW, /* rows of few columns added to the running sums at once */
+    LINE = 128 / V_BYTES,          /* vectors in a cache line of 16-bit elements */
+    COPY = 16384,                  /* elements that sum_grad writes as one unit of work */
 };
 
 typedef struct job {
@@ -171,39 +171,75 @@ static void columns_flush(columns *c) {
     c->has_total = true;
 }
 
-/* Adds `count` rows to `width` vectors of sums; the last vector may have only `left` columns. Even and odd rows are
- * added apart: two chains of additions instead of one. */
-TNI_INLINE void add_vectors(const tn_type t, const int width, const void *p, int64_t count, int64_t stride, real *sums,
-                            int64_t left) {
-    vreal sum[2][LINE] = {0};
+/* The sums of `count` rows in `width` vectors of columns; the last vector may have only `left` columns. Even and odd
+ * rows are added apart: two chains of additions instead of one. `ahead`: bytes to the rows that come next, whose lines
+ * are asked for, since the machine expects no steps from row to row; 0: none do. */
+TNI_INLINE void sum_vectors(const tn_type t, const int width, const void *p, int64_t count, int64_t stride,
+                            int64_t ahead, int64_t left, vreal *sum) {
+    vreal odd[LINE] = {0};
     int64_t r = 0;
+    for (int k = 0; k < width; k++) sum[k] = (vreal){0};
     for (; r + 2 <= count; r += 2) {
-        const void *even = r_at(t, p, r * stride), *odd = r_at(t, p, (r + 1) * stride);
-        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
-        for (int k = 0; k < width; k++) sum[1][k] += v_load_some(t, odd, k * VL, left, 0);
+        const void *x[] = {r_at(t, p, r * stride), r_at(t, p, (r + 1) * stride)};
+        for (int k = 0; k < 2 && ahead > 0; k++) __builtin_prefetch((const char *)x[k] + ahead);
+        for (int k = 0; k < width; k++) sum[k] += v_load_some(t, x[0], k * VL, left, 0);
+        for (int k = 0; k < width; k++) odd[k] += v_load_some(t, x[1], k * VL, left, 0);
     }
     if (r < count) {
-        const void *even = r_at(t, p, r * stride);
-        for (int k = 0; k < width; k++) sum[0][k] += v_load_some(t, even, k * VL, left, 0);
+        const void *x = r_at(t, p, r * stride);
+        for (int k = 0; k < width; k++) sum[k] += v_load_some(t, x, k * VL, left, 0);
     }
-    for (int k = 0; k < width; k++) {
-        const vreal both = sum[0][k] + sum[1][k];
-        v_store_some(V_NATIVE, sums, k * VL, left, v_load_some(V_NATIVE, sums, k * VL, left, 0) + both);
+    for (int k = 0; k < width; k++) sum[k] += odd[k];
+}
+
+/* Vectors in a cache line of memory. */
+TNI_INLINE int line_of(const tn_type t) {
+    return t == V_NATIVE ? LINE / 2 : LINE;
+}
+
+/* sums += `count` rows */
+TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t ahead, int64_t width,
+                         real *sums) {
+    const int line = line_of(t);
+    int64_t i = 0;
+    vreal sum[LINE];
+    for (; i + line * VL <= width; i += line * VL) {
+        sum_vectors(t, line, r_at(t, p, i), count, stride, ahead, VL, sum);
+        for (int k = 0; k < line; k++) v_store(V_NATIVE, sums, i + k * VL, v_load(V_NATIVE, sums, i + k * VL) + sum[k]);
+    }
+    for (; i < width; i += VL) {
+        sum_vectors(t, 1, r_at(t, p, i), count, stride, 0, width - i, sum);
+        v_store_some(V_NATIVE, sums, i, width - i, v_load_some(V_NATIVE, sums, i, width - i, 0) + sum[0]);
     }
 }
 
-TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, real *sums) {
+/* So few rows that the sums of a vector of columns are the result at once. */
+TNI_INLINE void sum_few_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, void *y) {
+    const int line = line_of(t);
     int64_t i = 0;
-    for (; i + LINE * VL <= width; i += LINE * VL) add_vectors(t, LINE, r_at(t, p, i), count, stride, sums + i, VL);
-    for (; i < width; i += VL) add_vectors(t, 1, r_at(t, p, i), count, stride, sums + i, width - i);
+    vreal sum[LINE];
+    for (; i + line * VL <= width; i += line * VL) {
+        sum_vectors(t, line, r_at(t, p, i), count, stride, 0, VL, sum);
+        for (int k = 0; k < line; k++) v_store(t, y, i + k * VL, sum[k]);
+    }
+    for (; i < width; i += VL) {
+        sum_vectors(t, 1, r_at(t, p, i), count, stride, 0, width - i, sum);
+        v_store_some(t, y, i, width - i, sum[0]);
+    }
+}
+
+/* How many rows are added to the running sums of so many columns at once. */
+static int64_t rows_together(int64_t width) {
+    return width <= NARROW ? NARROW_TOGETHER : TOGETHER;
 }
 
 /* Rows `stride` apart, whose columns lie side by side, as many at once as fit into the nearest cache together. */
 TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t rows, int64_t stride) {
-    const int64_t together = c->width <= NARROW ? NARROW_TOGETHER : TOGETHER;
+    const int64_t together = rows_together(c->width);
+    const int64_t ahead = together * stride * (int64_t)tn_type_size(t);
     for (int64_t r = 0, count; r < rows; r += count) {
         count = min(rows - r, together);
-        add_rows(t, r_at(t, p, r * stride), count, stride, c->width, c->sums);
+        add_rows(t, r_at(t, p, r * stride), count, stride, r + count < rows ? ahead : 0, c->width, c->sums);
         c->depth += count;
         if (c->depth >= DEEP) columns_flush(c);
     }
@@ -213,7 +249,7 @@ TNI_INLINE void add_block(const tn_type t, columns *c, const void *p, int64_t ro
 TNI_INLINE void add_folded(const tn_type t, columns *c, const void *p, int64_t rows, int64_t fold) {
     const int64_t whole = rows / fold, rest = rows % fold * (c->width / fold);
     add_block(t, c, p, whole, c->width);
-    add_rows(t, r_at(t, p, whole * c->width), 1, 0, rest, c->sums);
+    add_rows(t, r_at(t, p, whole * c->width), 1, 0, 0, rest, c->sums);
     if (++c->depth >= DEEP) columns_flush(c);
 }
 
@@ -241,11 +277,30 @@ TNI_INLINE void add_units(const tn_type t, const job *j, columns *c, const void 
     }
 }
 
-/* So few rows that their sums are the result. */
-TNI_INLINE void store_sums(const tn_type t, const real *sums, void *y, int64_t n) {
-    int64_t i = 0;
-    for (; i + VL <= n; i += VL) v_store(t, y, i, v_load(V_NATIVE, sums, i));
-    if (i < n) store_tail(t, y, i, n - i, load_tail(V_NATIVE, sums, i, n - i, 0));
+/* Tiles begin … end - 1, each of so few rows that no sums are kept beside the result. */
+TNI_INLINE void sum_few(const tn_type t, const job *j, int64_t begin, int64_t end) {
+    const tni_sum *s = &j->s;
+    const int64_t tiles = ceil_div(s->n, TNI_SUM_TILE), stride = s->reduced.n_dims > 0 ? s->reduced.strides[0][0] : 0;
+    tni_row at = tni_row_at(&s->kept, begin / tiles);
+    for (int64_t i = begin, tile = begin % tiles * TNI_SUM_TILE; i < end; i++) {
+        const int64_t width = min(s->n - tile, TNI_SUM_TILE);
+        sum_few_rows(t, r_at(t, j->x, at.at[0] + tile), s->units, stride, width, r_at(t, j->y, at.at[1] + tile));
+        tile += width;
+        if (tile < s->n) continue;
+        tile = 0;
+        tni_row_next(&s->kept, &at);
+    }
+}
+
+/* The sums of columns, which are the result, or a part of it. */
+TNI_INLINE void put_columns(const tn_type t, const job *j, int64_t part, int64_t o, int64_t at, const columns *c,
+                            int64_t width) {
+    const tni_sum *s = &j->s;
+    if (s->sums > 0) {
+        memcpy(j->parts + part * s->outputs + o, c->total, (size_t)width * sizeof *c->total);
+    } else {
+        for (int64_t k = 0; k < width; k++) r_store(t, j->y, at + k * s->y_step, (real)c->total[k]);
+    }
 }
 
 TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_t end) {
@@ -259,16 +314,22 @@ TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_
         const tni_row at = tni_row_at(&s->kept, item / tiles);
         columns_begin(&c, width * s->fold);
         add_units(t, j, &c, r_at(t, j->x, at.at[0] + tile * s->step), first, min(first + s->per_part, s->units));
-        if (plain && !c.has_total) {
-            store_sums(t, c.sums, r_at(t, j->y, at.at[1] + tile), width);
+        if (plain && !c.has_total) { /* so few rows that their sums are the result */
+            narrow_run(t, c.sums, r_at(t, j->y, at.at[1] + tile), width);
             continue;
         }
         columns_flush(&c);
         for (int64_t k = 0; k < width; k++) {
             for (int64_t f = 1; f < s->fold; f++) c.total[k] += c.total[f * width + k];
-            put(t, j, part, item / tiles * s->n + tile + k, at.at[1] + (tile + k) * s->y_step, c.total[k]);
         }
+        put_columns(t, j, part, item / tiles * s->n + tile, at.at[1] + tile * s->y_step, &c, width);
     }
+}
+
+/* Are the rows of columns so few that they are added up at once? */
+static bool has_few_rows(const tni_sum *s) {
+    const bool plain = s->sums == 0 && s->fold == 1 && s->step == 1 && s->y_step == 1 && s->reduced.n_dims <= 1;
+    return plain && s->units <= rows_together(min(s->n, TNI_SUM_TILE));
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
@@ -280,6 +341,8 @@ TNI_INLINE void sum_items(const tn_type t, const job *j, int64_t begin, int64_t 
         sum_each_row(t, j, begin, end);
     else if (j->s.by_rows)
         sum_rows(t, j, begin, end);
+    else if (has_few_rows(&j->s))
+        sum_few(t, j, begin, end);
     else
         sum_columns(t, j, begin, end);
 }
@@ -289,16 +352,18 @@ static void sum_body(void *arg, int64_t begin, int64_t end) {
     V_BY_TYPE(j->type, sum_items, j, begin, end);
 }
 
+/* The first part becomes the sum of all of them. */
 static void add_parts(const job *j) {
     const tni_sum *s = &j->s;
     const int64_t inner = s->by_rows ? 1 : s->n;
+    double *total = j->parts;
+    for (int64_t part = 1; part < s->parts; part++) {
+        const double *more = j->parts + part * s->outputs;
+        for (int64_t o = 0; o < s->outputs; o++) total[o] += more[o];
+    }
     tni_row at = tni_row_at(&s->kept, 0);
     for (int64_t o = 0; o < s->outputs; o += inner, tni_row_next(&s->kept, &at)) {
-        for (int64_t k = 0; k < inner; k++) {
-            double total = 0;
-            for (int64_t part = 0; part < s->parts; part++) total += j->parts[part * s->outputs + o + k];
-            r_store(j->type, j->y, at.at[1] + k * s->y_step, (real)total);
-        }
+        for (int64_t k = 0; k < inner; k++) r_store(j->type, j->y, at.at[1] + k * s->y_step, (real)total[o + k]);
     }
 }
 
