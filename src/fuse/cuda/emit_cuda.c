@@ -207,13 +207,14 @@ static void print_type(const tni_gpu_step *step, tni_text *text) {
 static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
     const int pass = (int)step->pass, number = (int)step->number;
     const bool walks = !alone && step->grid[k].grid != 1;
-    const bool together = step->kind == TNI_GPU_ROWS && (step->cluster > 1 || step->cut);
+    const bool rows = step->kind == TNI_GPU_ROWS || step->kind == TNI_GPU_UPRIGHT;
+    const bool together = rows && (step->cluster > 1 || step->cut);
     const char *block = !alone ? (walks ? "b" : "0") : together ? "cluster_index()" : "blockIdx.x";
     if (walks) tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        const int vector = k == 0 || step->kind == TNI_GPU_ROWS || step->shifted ? step->vector : 1;
+        const int vector = k == 0 || rows || step->shifted ? step->vector : 1;
         const int mode = step->odd ? 3 + k : k ? (step->shifted ? 3 : 0) : step->whole ? 2 : 1;
         tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
                      p, block);

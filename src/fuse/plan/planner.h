@@ -58,6 +58,10 @@ static inline int32_t tni_updated_by(const tni_binding *b, int32_t output) {
     return b->f->outputs[b->domain.out[output].index].inplace;
 }
 tn_status tni_lower(tni_binding *b);
+/* The dimensions that a node takes away from its argument. */
+uint32_t tni_reduced(const tni_binding *b, int32_t node);
+/* turn.c: the only dimension that is reduced becomes the last one, where the backend wants it so. */
+void tni_turn(tni_binding *b);
 /* slices.c: how many slices the program has; from then on the domain is that of one. */
 void tni_slice(tni_binding *b);
 int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */

@@ -64,7 +64,7 @@ static void run_emulated(const char *text, const char *source, const tni_program
         tni_gpu_next next = {0};
         do {
             uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
-            run(function, words, grid, step->grid[k].block, step->kind == TNI_GPU_ROWS ? (unsigned)step->cluster : 1);
+            run(function, words, grid, step->grid[k].block, step->cluster > 1 ? (unsigned)step->cluster : 1);
         } while (!tni_gpu_is_done(program, step, &next));
     }
     dlclose(library);
