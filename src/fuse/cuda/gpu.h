@@ -199,6 +199,7 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
 int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart);
 /* Blocks of the largest cluster that the call's GPU has. */
 int32_t tni_gpu_most_blocks(const tn_call *call);
+int32_t tni_gpu_sms(const tn_call *call);
 /* How far apart the partial results of a sum are, in elements: many begin at multiples of 16 bytes. */
 int64_t tni_gpu_pitch(const tni_accumulator *acc);
 /* Has memory elements, one beside the other, that differ from row to row? */

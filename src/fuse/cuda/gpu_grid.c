@@ -260,6 +260,12 @@ int32_t tni_gpu_most_blocks(const tn_call *call) {
     return gpu->major < 9 ? 1 : large ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
 }
 
+int32_t tni_gpu_sms(const tn_call *call) {
+    const tn_gpu *gpu;
+    const bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
+    return known ? gpu->sms : TNI_GPU_SMS;
+}
+
 /* Vectors that `columns` touch: one may begin before the first one. */
 static int64_t count_chunks(const tni_gpu_part *part, int64_t columns) {
     return ceil_div(columns + (part->odd ? part->vector - 1 : 0), part->vector);
@@ -412,7 +418,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     const tn_call *call = p->b->call;
     const tn_gpu *gpu;
     bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
-    part->sms = known ? gpu->sms : TNI_GPU_SMS;
+    part->sms = tni_gpu_sms(call);
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;

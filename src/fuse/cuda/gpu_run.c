@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 6,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 7,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -91,7 +91,7 @@ static tni_cache_key key_of(const char *text, int variant, int major, int minor,
 }
 
 int tni_gpu_options(const char *wanted, const char *text, const char **options) {
-    const bool reduces = strstr(text, "_partial") || strstr(text, "finishes<");
+    const bool reduces = strstr(text, "_partial") || strstr(text, "_upright") || strstr(text, "finishes<");
     int n = 0;
     options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
     if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";

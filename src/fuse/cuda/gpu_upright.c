@@ -7,13 +7,13 @@ enum { BLOCK = 256, SMALL = 128, LARGE = 512, LANES = 8, DOWN = 16, FEW = 8 };
 
 /* A launch reduces them where it has enough to do: one block, or the blocks of a cluster, have all of a row. */
 bool tni_gpu_turns(const tni_binding *b, int32_t along) {
-    enum { NARROW = 32, ENOUGH = 1 << 10, AT_ONCE = 8 * DOWN };
+    enum { NARROW = 32, ENOUGH = 128 /* rows for each SM, over blocks of a cluster */, AT_ONCE = 8 * DOWN };
     const tni_domain *d = &b->domain;
     const int64_t columns = d->size[along], inner = d->size[d->n_dims - 1];
     int64_t rows = 1;
     for (int k = 0; k < d->n_dims; k++) rows *= k == along ? 1 : d->size[k];
     if (columns == 0 || rows == 0 || columns > 1 << 20 || inner < NARROW) return false;
-    return columns <= AT_ONCE || rows * tni_gpu_most_blocks(b->call) >= ENOUGH * (int64_t)TNI_GPU_CLUSTER;
+    return columns <= AT_ONCE || rows * tni_gpu_most_blocks(b->call) >= ENOUGH * (int64_t)tni_gpu_sms(b->call);
 }
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */
@@ -152,12 +152,17 @@ static void set_threads(tni_gpu_part *part, int32_t threads, int32_t down) {
     part->down = down;
     part->lanes = threads / down;
     while (part->lanes > LANES && part->lanes * down > 32 && part->lanes / 2 >= chunks) part->lanes /= 2;
-    part->threads = part->bound = part->lanes * down;
+    part->threads = part->lanes * down;
+    part->bound = down == 1 ? SMALL : LARGE; /* 128 registers are enough */
 }
 
+/* Clusters that hold rows, the first that is large enough; two blocks of the smaller one are on an SM together, so that
+ * one loads while the other waits. */
+static const struct { int32_t threads, down; } held[] = {{BLOCK, DOWN}, {BLOCK, 2 * DOWN}, {LARGE, 4 * DOWN}};
+
 /* By the length of a row and the formula alone, so that a row comes out the same whatever is beside it. Short rows are
- * in the registers of a block. Of longer ones that are read once, a thread has some at a time. Those that are read
- * again are in the registers of a cluster, or in the GPU's cache: so few of them are under way. */
+ * in the registers of a block. Of longer ones that are read once, a thread has some elements at a time. Those that are
+ * read again are in the registers of a cluster, or in the GPU's cache: so few of them are under way. */
 static void set_form(tni_gpu_part *part) {
     enum { SHARE = 32 };
     const int64_t columns = part->p->pass->columns, most = most_of(part);
@@ -174,11 +179,12 @@ static void set_form(tni_gpu_part *part) {
         while (part->cluster < blocks && columns > SHARE * down * part->cluster) part->cluster *= 2;
         return;
     }
-    down = 2 * DOWN;
-    while (part->cluster < blocks && columns > most * down * part->cluster) part->cluster *= 2;
-    if (columns > most * down * part->cluster) down *= 2;
-    set_threads(part, LARGE, down);
-    part->streams = columns > most * down * part->cluster;
+    for (size_t i = 0; i < sizeof held / sizeof *held && part->streams; i++) {
+        part->cluster = 1;
+        while (part->cluster < blocks && columns > most * held[i].down * part->cluster) part->cluster *= 2;
+        set_threads(part, held[i].threads, held[i].down);
+        part->streams = columns > most * held[i].down * part->cluster;
+    }
 }
 
 /* 8-byte words that a block's threads, and the blocks of a cluster, exchange. */
