@@ -61,33 +61,7 @@ TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, 
     }
 }
 
-/* ---- means and squares ------------------------------------------------------------------------------------------- */
-
-/* Of n numbers: their mean, and the sum of (a - mean)^2. */
-template <class T> struct moments {
-    T n, mean, m2;
-    TN_MEMBER void begin() { n = mean = m2 = 0; }
-    /* a is number n, of which this is the inverse; n is set at the end. */
-    TN_MEMBER void add(T a, T inverse) {
-        const T d = a - mean;
-        mean = tn_fma(d, inverse, mean);
-        m2 = tn_fma(d, a - mean, m2);
-    }
-};
-struct take_moments {
-    template <class T> static TN_MEMBER moments<T> of(const moments<T> &a, const moments<T> &b) {
-        const T n = a.n + b.n, part = n > 0 ? b.n / n : 0, d = b.mean - a.mean;
-        return {n, tn_fma(d, part, a.mean), tn_fma(d * d, a.n * part, a.m2 + b.m2)};
-    }
-    template <class M> static TN_MEMBER M none() { return {0, 0, 0}; }
-};
-
 /* ---- over threads and blocks ------------------------------------------------------------------------------------- */
-
-template <class T> TN_DEVICE T from_lane(const T &a, u32 o) { return __shfl_xor_sync(0xffffffffu, a, o); }
-template <class T> TN_DEVICE moments<T> from_lane(const moments<T> &a, u32 o) {
-    return {from_lane(a.n, o), from_lane(a.mean, o), from_lane(a.m2, o)};
-}
 
 /* Numbers that join_upright needs in `slots`, and in `shares` where there are several blocks. */
 template <u32 ACROSS, u32 DOWN, int N> TN_DEVICE constexpr int upright_slots() {

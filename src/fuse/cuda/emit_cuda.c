@@ -183,11 +183,14 @@ void tni_emit_cuda_finish(const tni_gpu_part *part) {
         const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[i]];
         bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
         const char *lane = whole ? "i64" : "f64", *to = lane;
+        char from[32], sum[32];
+        snprintf(from, sizeof from, acc->deviates ? "moments<%s>" : "%s", whole ? "i64" : tni_emit_lane(acc->lane));
+        snprintf(sum, sizeof sum, acc->deviates ? "moments<%s>" : "%s", lane);
         if (acc->output >= 0) to = tni_emit_memory(part->p->b->domain.out[acc->output].type);
         tni_text_add(part->text,
                      "    if (block >= 0 && block < p.sum[%d].blocks) finish<%s, %s, %s, %s>(p.sum[%d], block);\n"
                      "    block -= p.sum[%d].blocks;\n",
-                     (int)i, tni_gpu_operation(acc->op), whole ? "i64" : tni_emit_lane(acc->lane), lane, to, (int)i,
+                     (int)i, acc->deviates ? "take_moments" : tni_gpu_operation(acc->op), from, sum, to, (int)i,
                      (int)i);
     }
     tni_text_add(part->text, "}\n");

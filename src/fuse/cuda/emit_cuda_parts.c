@@ -225,6 +225,11 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         const tni_accumulator *acc = &pass->accumulators[part->sums[i]];
         bool along = acc->strides[pass->n_dims] != 0;
         if (along && part->streams) continue;
+        if (acc->deviates) {
+            tni_text_add(part->text, "    deviation_partial<%1$s> r%2$d;\n    r%2$d.begin();\n", sum_text(acc),
+                         (int)part->sums[i]);
+            continue;
+        }
         tni_text_add(part->text, "    %s<%s, %s> r%d%s;\n", part->longer ? "long_partial" : "short_partial",
                      tni_gpu_operation(acc->op), sum_text(acc), (int)part->sums[i],
                      !along          ? ""
@@ -572,12 +577,13 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
     const char *type = sum_text(acc);
     int at = (int)(pass->n_memory + i), step = (at + 1) * (pass->n_dims + 1) - 1;
     if (acc->strides[pass->n_dims] == 0) {
-        tni_text_add(
-            part->text,
-            "    {\n        const %s total = reduce_block<%s>(r%d.total(), (u32)p.threads, (%s *)slots[0]);\n"
-            "        if (tid == 0) ((%s *)p.sums[%d])[(piece * p.columns + column) * p.size[%d] + b%d] = total;\n"
-            "    }\n",
-            type, tni_gpu_operation(acc->op), (int)i, type, type, (int)i, (int)i, at);
+        char made[32];
+        snprintf(made, sizeof made, acc->deviates ? "moments<%s>" : "%s", type);
+        tni_text_add(part->text,
+                     "    {\n        const %1$s total = reduce_block<%2$s>(r%3$d.total(), (u32)p.threads, (%1$s "
+                     "*)slots[0]);\n        if (tid == 0) ((%1$s *)p.sums[%3$d])[(piece * p.columns + column) * "
+                     "p.size[%3$d] + b%4$d] = total;\n    }\n",
+                     made, acc->deviates ? "take_moments" : tni_gpu_operation(acc->op), (int)i, at);
     } else if (part->reduces) {
         if (part->lanes < 32)
             tni_text_add(part->text, "#pragma unroll\n    for (int u = 0; u < U; u++) join_rows<%s, across>(r%d[u]);\n",

@@ -109,7 +109,7 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
 }
 
 static int64_t lane_bytes(const tni_accumulator *acc) {
-    return acc->lane == TNI_LANE_F32 ? 4 : 8;
+    return (acc->lane == TNI_LANE_F32 ? 4 : 8) * (acc->deviates ? 3 : 1);
 }
 
 /* Partial results that a variant leaves: one for each block, or for each row that a block has at a time. */

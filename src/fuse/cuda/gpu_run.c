@@ -419,6 +419,7 @@ static tn_status run(const tni_program *program, const tn_call *call) {
 const tni_backend tni_cuda_backend = {.name = "cuda",
                                       .device = TN_CUDA,
                                       .writes_sums = true, /* each kernel less counts */
+                                      .deviates = true,
                                       .turns = tni_gpu_turns,
                                       .plan = tni_plan_cuda,
                                       .emit = emit,

@@ -18,22 +18,6 @@ bool tni_gpu_turns(const tni_binding *b, int32_t along) {
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */
 
-/* What a sum is the sum of the squares of: e - mean(e). Returns e; -1: it is something else. */
-static int32_t find_deviation(const tni_planner *p, int32_t sum) {
-    const tni_binding *b = p->b;
-    const tni_gnode *nodes = p->g->nodes;
-    const int32_t product = b->lowered[sum].product;
-    if (product < 0 || nodes[sum].op != TNI_P_SUM) return -1;
-    const int32_t d = tni_resolve(b, nodes[product].arg[0]);
-    if (tni_resolve(b, nodes[product].arg[1]) != d || nodes[d].op != TNI_P_SUB || p->memory_of[d] >= 0) return -1;
-    const int32_t e = tni_resolve(b, nodes[d].arg[0]), mean = tni_resolve(b, nodes[d].arg[1]);
-    if (nodes[mean].op != TNI_P_DIV || nodes[e].type != nodes[sum].type) return -1;
-    const int32_t whole = tni_resolve(b, nodes[mean].arg[0]), count = tni_resolve(b, nodes[mean].arg[1]);
-    const bool is_mean = nodes[whole].op == TNI_P_SUM && tni_resolve(b, nodes[whole].arg[0]) == e &&
-                         nodes[count].op == TNI_P_CONST && nodes[count].value == (double)p->pass->columns;
-    return is_mean && tni_reduces_rows(p, whole) && tni_lane_of(p->g, nodes[sum].type) >= TNI_LANE_F32 ? e : -1;
-}
-
 /* What is needed now that some sums are made of other values, and after which stage each value is there. */
 static void set_stages(tni_gpu_part *part) {
     const tni_planner *p = part->p;
@@ -107,7 +91,7 @@ static void find_deviations(tni_gpu_part *part) {
     for (int32_t i = 0; i < part->p->g->n; i++) {
         const bool here = part->needed[i] && part->p->memory_of[i] < 0 && part->p->g->nodes[i].op != TNI_P_CONST &&
                           tni_reduces_rows(part->p, i);
-        part->deviates[i] = here ? find_deviation(part->p, i) : -1;
+        part->deviates[i] = here ? tni_deviates(part->p->b, i) : -1;
     }
     set_stages(part);
 }

@@ -54,7 +54,7 @@ static void measure_shapes(tni_binding *b) {
 
 /* Over more than a row; over everything, and along rows that are very long, in pieces as well: by the length alone, so
  * that a row comes out the same whatever is beside it. */
-static bool gathers(const tni_binding *b, int32_t i) {
+bool tni_gathers(const tni_binding *b, int32_t i) {
     enum { LONG_ALL = 1 << 14, LONG_ROW = 1 << 20 };
     const tni_domain *d = &b->domain;
     uint32_t gone = tni_reduced(b, i);
@@ -88,7 +88,7 @@ bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo
 static tni_item_todo *add_todo(tni_binding *b, int32_t node, int32_t output, uint32_t mask) {
     tni_item_todo *todo = &b->todo[b->n_todo++];
     *todo = (tni_item_todo){.node = node, .output = output, .becomes = -1, .mask = mask};
-    todo->gathers = output < 0 && gathers(b, node);
+    todo->gathers = output < 0 && tni_gathers(b, node);
     if (output < 0) b->todo_of[node] = b->n_todo - 1;
     return todo;
 }
@@ -136,7 +136,7 @@ static void find_waits(tni_binding *b, int32_t t, bool *reach) {
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (!reach[i]) continue;
         bool own = i == todo.node && todo.output < 0;
-        bool waits = gathers(b, i) || (tni_reduced(b, i) && b->mask[i] != rows && !own);
+        bool waits = tni_gathers(b, i) || (tni_reduced(b, i) && b->mask[i] != rows && !own);
         if (waits && b->todo_of[i] < 0) add_todo(b, i, -1, b->mask[i]);
         if (waits) continue;
         for (int k = 0; k < 3; k++) {
@@ -412,6 +412,7 @@ static tn_status bind(tni_binding *b) {
     TN_TRY(lower(b));
     if (!b->program->backend) TN_TRY(choose_backend(b));
     tni_turn(b);
+    tni_find_deviations(b);
     TN_TRY(list_todo(b));
     find_direct(b);
     set_phases(b);

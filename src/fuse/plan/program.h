@@ -92,6 +92,7 @@ typedef struct tni_memory {
 /* A reduction over more than rows. */
 typedef struct tni_accumulator {
     uint8_t op, lane;
+    bool deviates;   /* the sum of the squares of what values are off their mean */
     int64_t size;    /* results */
     int64_t partial; /* bytes into the workspace: where the backend keeps partial results */
     int64_t result;  /* bytes into the workspace: (size), 8 bytes each */

@@ -37,8 +37,7 @@ static uint32_t find_along(const tni_binding *b) {
     return along;
 }
 
-/* Do elements lie beside each other along the last dimension? */
-static bool lies_beside(const tni_binding *b) {
+bool tni_lies_beside(const tni_binding *b) {
     const tni_domain *d = &b->domain;
     for (int k = 0; k < TNI_MAX_VIEWS; k++) {
         if (d->in[k].present && d->in[k].mask & d->tail && d->in[k].strides[d->n_dims - 1] != 1) return false;
@@ -61,7 +60,7 @@ static void turn_sizes(int64_t *sizes, int32_t k, int32_t n) {
 void tni_turn(tni_binding *b) {
     tni_domain *d = &b->domain;
     const uint32_t along = b->program->backend->turns && may_turn(b) ? find_along(b) : 0;
-    if (!along || !lies_beside(b)) return;
+    if (!along || !tni_lies_beside(b)) return;
     const int32_t k = __builtin_ctz(along), n = d->n_dims;
     if (!b->program->backend->turns(b, k)) return;
     turn_sizes(d->size, k, n);
