@@ -5,15 +5,17 @@
 
 enum { BLOCK = 256, SMALL = 128, LARGE = 512, LANES = 8, DOWN = 16, FEW = 8 };
 
-/* A launch reduces them where it has enough to do: one block, or the blocks of a cluster, have all of a row. */
+/* One block, or the blocks of a cluster, have all of a row: that is enough blocks where rows are short, or where many
+ * are neighbours. How many others there are must make no difference to its bits. */
 bool tni_gpu_turns(const tni_binding *b, int32_t along) {
-    enum { NARROW = 32, ENOUGH = 128 /* rows for each SM, over blocks of a cluster */, AT_ONCE = 8 * DOWN };
+    enum { NARROW = 32, ENOUGH = 128 /* neighbours for each SM, times the blocks of a cluster */, EACH = 16 };
     const tni_domain *d = &b->domain;
-    const int64_t columns = d->size[along], inner = d->size[d->n_dims - 1];
-    int64_t rows = 1;
-    for (int k = 0; k < d->n_dims; k++) rows *= k == along ? 1 : d->size[k];
-    if (columns == 0 || rows == 0 || columns > 1 << 20 || inner < NARROW) return false;
-    return columns <= AT_ONCE || rows * tni_gpu_most_blocks(b->call) >= ENOUGH * (int64_t)tni_gpu_sms(b->call);
+    const int64_t columns = d->size[along], inner = d->size[d->n_dims - 1], blocks = tni_gpu_most_blocks(b->call);
+    for (int k = 0; k < d->n_dims; k++) {
+        if (d->size[k] == 0) return false;
+    }
+    if (columns > 1 << 20 || inner < NARROW) return false;
+    return columns <= EACH * DOWN * blocks || inner * blocks >= ENOUGH * (int64_t)tni_gpu_sms(b->call);
 }
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */
