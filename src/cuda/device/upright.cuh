@@ -28,8 +28,7 @@ template <int MODE, u32 DOWN, class T, int N, int U>
 TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, int n, const T *low, const T *high) {
     if constexpr (MODE > 0 || N == 1 || sizeof(T) * N != 16) {
 #pragma unroll
-        for (int u = 0; u < U; u++)
-            v[u] = load_vector<T, N, MODE>(p + u * apart, (i64)u * DOWN < left ? n : 0);
+        for (int u = 0; u < U; u++) v[u] = load_vector<T, N, MODE>(p + u * apart, (i64)u * DOWN < left ? n : 0);
     } else {
         words a[U], b[U];
         u32 rest = 0; /* vectors that are not in two such pieces: the first ones and the last of a tensor */
