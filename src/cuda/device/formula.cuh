@@ -7,6 +7,7 @@
 #include "kernel.cuh"
 #include "partials.cuh"
 #include "random.cuh"
+#include "upright.cuh"
 #include "vectors.cuh"
 
 #ifndef TN_VARIANT

@@ -54,6 +54,59 @@ template <> struct long_partial<take_sum, f32> {
     }
 };
 
+/* ---- means and squares ------------------------------------------------------------------------------------------- */
+
+/* Of n numbers: their mean, and the sum of (a - mean)^2. */
+template <class T> struct moments {
+    T n, mean, m2;
+    TN_MEMBER void begin() { n = mean = m2 = 0; }
+    /* a is number n, of which this is the inverse; n is set at the end. */
+    TN_MEMBER void add(T a, T inverse) {
+        const T d = a - mean;
+        mean = tn_fma(d, inverse, mean);
+        m2 = tn_fma(d, a - mean, m2);
+    }
+    template <class R> TN_MEMBER operator moments<R>() const { return {(R)n, (R)mean, (R)m2}; }
+};
+struct take_moments {
+    template <class T> static TN_MEMBER moments<T> of(const moments<T> &a, const moments<T> &b) {
+        const T n = a.n + b.n, part = n > 0 ? b.n / n : 0, d = b.mean - a.mean;
+        return {n, tn_fma(d, part, a.mean), tn_fma(d * d, a.n * part, a.m2 + b.m2)};
+    }
+    template <class M> static TN_MEMBER M none() { return {0, 0, 0}; }
+};
+template <class T> TN_DEVICE moments<T> from_lane(const moments<T> &a, u32 o) {
+    return {from_lane(a.n, o), from_lane(a.mean, o), from_lane(a.m2, o)};
+}
+template <class T, class To> TN_DEVICE void narrow(const moments<T> &a, To &to) { narrow(a.m2, to); }
+
+/* A thread's numbers, of which it takes the first one away: that is one instruction for the mean and one for squares.
+ * What they lose is as large as the squares of a thread's numbers are, of which this one's is among all. */
+template <class T> struct deviation_partial {
+    moments<T> all;
+    T n, first, s, squares;
+    TN_MEMBER void begin() {
+        all.begin();
+        n = first = s = squares = 0;
+    }
+    TN_MEMBER void add(T a) {
+        first = n > 0 ? first : a;
+        const T d = a - first;
+        n += 1;
+        s += d;
+        squares = tn_fma(d, d, squares);
+    }
+    TN_MEMBER void fold() {
+        const T mean = n > 0 ? s / n : 0, m2 = tn_fma(-mean, s, squares);
+        all = take_moments::of(all, moments<T>{n, first + mean, m2 < 0 ? 0 : m2});
+        n = first = s = squares = 0;
+    }
+    TN_MEMBER moments<T> total() {
+        fold();
+        return all;
+    }
+};
+
 /* ---- of rows that begin anywhere (MODE 3) ------------------------------------------------------------------------ */
 
 /* A thread's vector w holds the elements from N w - shift on (load_shifted). How a row is added up must not depend on

@@ -31,10 +31,13 @@ struct take_min_nan {
     template <class A> static TN_MEMBER A none() { return infinity<A>(); }
 };
 
+/* What the lane has whose number differs by these bits. */
+template <class A> TN_DEVICE A from_lane(const A &a, u32 bits) { return __shfl_xor_sync(0xffffffffu, a, bits, 32); }
+
 /* Over groups of LANES neighbouring lanes, a power of 2 up to 32. */
 template <class Op, int LANES, class A> TN_DEVICE A reduce_lanes(A a) {
 #pragma unroll
-    for (int d = LANES / 2; d > 0; d /= 2) a = Op::of(a, __shfl_xor_sync(0xffffffffu, a, d, 32));
+    for (int d = LANES / 2; d > 0; d /= 2) a = Op::of(a, from_lane(a, (u32)d));
     return a;
 }
 

@@ -183,11 +183,14 @@ void tni_emit_cuda_finish(const tni_gpu_part *part) {
         const tni_accumulator *acc = &part->p->pass->accumulators[part->sums[i]];
         bool whole = acc->lane == TNI_LANE_INT || acc->lane == TNI_LANE_BOOL;
         const char *lane = whole ? "i64" : "f64", *to = lane;
+        char from[32], sum[32];
+        snprintf(from, sizeof from, acc->deviates ? "moments<%s>" : "%s", whole ? "i64" : tni_emit_lane(acc->lane));
+        snprintf(sum, sizeof sum, acc->deviates ? "moments<%s>" : "%s", lane);
         if (acc->output >= 0) to = tni_emit_memory(part->p->b->domain.out[acc->output].type);
         tni_text_add(part->text,
                      "    if (block >= 0 && block < p.sum[%d].blocks) finish<%s, %s, %s, %s>(p.sum[%d], block);\n"
                      "    block -= p.sum[%d].blocks;\n",
-                     (int)i, tni_gpu_operation(acc->op), whole ? "i64" : tni_emit_lane(acc->lane), lane, to, (int)i,
+                     (int)i, acc->deviates ? "take_moments" : tni_gpu_operation(acc->op), from, sum, to, (int)i,
                      (int)i);
     }
     tni_text_add(part->text, "}\n");
@@ -207,13 +210,14 @@ static void print_type(const tni_gpu_step *step, tni_text *text) {
 static void print_call(const tni_gpu_step *step, int k, bool alone, const char *p, tni_text *text) {
     const int pass = (int)step->pass, number = (int)step->number;
     const bool walks = !alone && step->grid[k].grid != 1;
-    const bool together = step->kind == TNI_GPU_ROWS && (step->cluster > 1 || step->cut);
+    const bool rows = step->kind == TNI_GPU_ROWS || step->kind == TNI_GPU_UPRIGHT;
+    const bool together = rows && (step->cluster > 1 || step->cut);
     const char *block = !alone ? (walks ? "b" : "0") : together ? "cluster_index()" : "blockIdx.x";
     if (walks) tni_text_add(text, "    for (u32 b = 0; b < %u; b++, __syncthreads())\n    ", step->grid[k].grid);
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        const int vector = k == 0 || step->kind == TNI_GPU_ROWS || step->shifted ? step->vector : 1;
+        const int vector = k == 0 || rows || step->shifted ? step->vector : 1;
         const int mode = step->odd ? 3 + k : k ? (step->shifted ? 3 : 0) : step->whole ? 2 : 1;
         tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
                      p, block);

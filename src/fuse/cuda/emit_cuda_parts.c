@@ -132,6 +132,13 @@ static const char cluster_place[] =
     "    cluster_begin();\n";
 /* Of a row that is cut it has some of the cuts. */
 static const char cut_place[] = "    const u32 column = cluster_rank();\n    cluster_begin();\n";
+/* Rows that stand upright: a thread has VL of them, and a block of a cluster some of their elements. */
+static const char upright_place[] =
+    "    constexpr u32 across = %1$d, down = %2$d;\n"
+    "    const u32 tid = threadIdx.x, x = tid %% across, y = tid / across;\n"
+    "    const i64 outer = block / (u32)p.columns, c = ((i64)(block %% (u32)p.columns) * across + x) * VL;\n"
+    "    const int n = count_left<MODE>(c, z[%3$d], VL);\n    const u32 rank = %4$s;\n"
+    "    const i64 from = rank * p.width, past = tn_min(from + p.width, z[%3$d + 1]);\n    (void)outer;\n%5$s";
 /* Without one it has all of them, which may be more than an int counts. */
 static const char no_cluster_place[] =
     "    const u32 column = 0;\n    const %1$s have = (%1$s)z[%2$d];\n    (void)column;\n";
@@ -181,6 +188,10 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         (int)(width + p->b->program->n_counts));
     if (part->list || part->flat || part->spread) {
         tni_text_add(part->text, "%s", part->list ? list_place : flat_place);
+    } else if (part->upright) {
+        const bool alone = part->cluster == 1;
+        tni_text_add(part->text, upright_place, (int)part->lanes, (int)part->down, (int)pass->n_dims - 1,
+                     alone ? "0" : "cluster_rank()", alone ? "" : "    cluster_begin();\n");
     } else if (part->reduces) {
         tni_text_add(part->text, row_place, (int)part->lanes, part->kept ? "block % (u32)p.pieces" : "block",
                      part->kept ? "block / (u32)p.pieces" : "0");
@@ -214,6 +225,11 @@ void tni_gpu_begin(const tni_gpu_part *part) {
         const tni_accumulator *acc = &pass->accumulators[part->sums[i]];
         bool along = acc->strides[pass->n_dims] != 0;
         if (along && part->streams) continue;
+        if (acc->deviates) {
+            tni_text_add(part->text, "    deviation_partial<%1$s> r%2$d;\n    r%2$d.begin();\n", sum_text(acc),
+                         (int)part->sums[i]);
+            continue;
+        }
         tni_text_add(part->text, "    %s<%s, %s> r%d%s;\n", part->longer ? "long_partial" : "short_partial",
                      tni_gpu_operation(acc->op), sum_text(acc), (int)part->sums[i],
                      !along          ? ""
@@ -300,7 +316,7 @@ void tni_gpu_random(const tni_gpu_part *part, const char *margin) {
 }
 
 /* The lane that is stored from: f64 is rounded to 16 bits at once. */
-static int lane_for_store(const tni_gpu_part *part, int32_t node, tn_type type) {
+int tni_gpu_lane_for_store(const tni_gpu_part *part, int32_t node, tn_type type) {
     bool half = type == TN_F16 || type == TN_BF16;
     bool wide = half && tni_gpu_node_of(part, node)->op != TNI_P_CONST && tni_gpu_lane_of(part, node) == TNI_LANE_F64;
     return wide ? TNI_LANE_F64 : tni_lane_of(part->p->g, type);
@@ -398,6 +414,10 @@ void tni_gpu_values(const tni_gpu_part *part, const char *inner, int32_t stage, 
         } else if (tni_gpu_node_of(part, i)->op == TNI_P_RAND) {
             tni_text_add(part->text, "%sconst %s t%d = w%d[j];\n", inner, tni_emit_lane(tni_gpu_lane_of(part, i)),
                          (int)i, (int)i);
+        } else if (tni_gpu_is_index(part, i) && part->upright) {
+            const int m = (int)p->memory_of[i], last = (m + 1) * (int)(p->pass->n_dims + 1) - 1;
+            tni_text_add(part->text, "%sconst i64 t%d = o%d + r * s[%d] + j * s[%d];\n", inner, (int)i, m, last,
+                         last - 1);
         } else if (tni_gpu_is_index(part, i)) {
             const int m = (int)p->memory_of[i], width = (int)p->pass->n_dims + 1;
             tni_text_add(part->text, "%sconst i64 t%d = o%d + (c + j) * s[%d];\n", inner, (int)i, m,
@@ -421,7 +441,7 @@ void tni_gpu_results(const tni_gpu_part *part, const char *margin, int32_t stage
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         if (!is_result(part, t, stage, true) || p->b->todo[t].gathers) continue;
         tn_type type = p->pass->memory[p->todo_memory[t]].type;
-        int lane = lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
+        int lane = tni_gpu_lane_for_store(part, tni_todo_node(p, &p->b->todo[t]), type);
         tni_text_add(part->text, "%s%s y%d[VL];\n", margin, tni_emit_lane(lane), (int)t);
     }
 }
@@ -454,7 +474,8 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
         }
         int32_t node = tni_todo_node(p, &p->b->todo[t]);
         tni_text_add(part->text, "%sy%d[j] = ", inner, (int)t);
-        tni_emit_value(part->text, p, node, lane_for_store(part, node, p->pass->memory[p->todo_memory[t]].type));
+        tni_emit_value(part->text, p, node,
+                       tni_gpu_lane_for_store(part, node, p->pass->memory[p->todo_memory[t]].type));
         tni_text_add(part->text, ";\n");
     }
     tni_text_add(part->text, "%s}\n", margin);
@@ -474,7 +495,7 @@ void tni_gpu_put(const tni_gpu_part *part, const char *margin, int32_t t) {
     int i = (int)p->todo_memory[t];
     int32_t node = tni_todo_node(p, &p->b->todo[t]);
     tni_text_add(part->text, "%snarrow(", margin);
-    tni_emit_value(part->text, p, node, lane_for_store(part, node, p->pass->memory[i].type));
+    tni_emit_value(part->text, p, node, tni_gpu_lane_for_store(part, node, p->pass->memory[i].type));
     tni_text_add(part->text, ", m%d[o%d]);\n", i, i);
 }
 
@@ -556,12 +577,13 @@ static void print_partial(const tni_gpu_part *part, int32_t i) {
     const char *type = sum_text(acc);
     int at = (int)(pass->n_memory + i), step = (at + 1) * (pass->n_dims + 1) - 1;
     if (acc->strides[pass->n_dims] == 0) {
-        tni_text_add(
-            part->text,
-            "    {\n        const %s total = reduce_block<%s>(r%d.total(), (u32)p.threads, (%s *)slots[0]);\n"
-            "        if (tid == 0) ((%s *)p.sums[%d])[(piece * p.columns + column) * p.size[%d] + b%d] = total;\n"
-            "    }\n",
-            type, tni_gpu_operation(acc->op), (int)i, type, type, (int)i, (int)i, at);
+        char made[32];
+        snprintf(made, sizeof made, acc->deviates ? "moments<%s>" : "%s", type);
+        tni_text_add(part->text,
+                     "    {\n        const %1$s total = reduce_block<%2$s>(r%3$d.total(), (u32)p.threads, (%1$s "
+                     "*)slots[0]);\n        if (tid == 0) ((%1$s *)p.sums[%3$d])[(piece * p.columns + column) * "
+                     "p.size[%3$d] + b%4$d] = total;\n    }\n",
+                     made, acc->deviates ? "take_moments" : tni_gpu_operation(acc->op), (int)i, at);
     } else if (part->reduces) {
         if (part->lanes < 32)
             tni_text_add(part->text, "#pragma unroll\n    for (int u = 0; u < U; u++) join_rows<%s, across>(r%d[u]);\n",

@@ -4,7 +4,7 @@
  * the others. A block has one kept row, or none where nothing is summed; a piece of the reduced rows, which it walks
  * over; and a stretch of columns. So every partial result belongs to one thread or one block, and comes out the same
  * each time. A second kernel adds the pieces up. Pieces interleave: all blocks together are near the same place of
- * memory. Two forms of walking:
+ * memory. Three forms of walking:
  *     plain   a thread has VL columns of several rows, whose loads are under way together. Where memory is one long
  *             row, rows are stretches of it.
  *     rows    `lanes` threads have a row: the lanes of a part of a warp, a whole block, or the blocks of a cluster, of
@@ -14,6 +14,8 @@
  *             read again. Rows that are read once in any case, since only numbers come of them, are not held: a long
  *             one is cut by its length alone, blocks reduce one cut after the other, and as many blocks share a row
  *             as keep the GPU busy.
+ *     upright rows' elements lie far apart, beside those of other rows: a thread has VL rows (upright.cuh). Formulas
+ *             that reduce along one dimension, and not the innermost, are made so (turn.c).
  * Each comes in two variants: vectors of 16 bytes where all memory is aligned, and one that takes anything. In `rows`
  * both add in the same order, which depends on the length of a row alone. Rows that are no whole vectors are taken as
  * whole vectors of memory, of which threads have other elements from row to row (slot_partials in partials.cuh says how
@@ -72,7 +74,7 @@ typedef struct tni_gpu_grid {
     uint32_t block, grid, shared;
 } tni_gpu_grid;
 
-typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
+typedef enum tni_gpu_kind { TNI_GPU_PLAIN, TNI_GPU_ROWS, TNI_GPU_UPRIGHT, TNI_GPU_TAIL, TNI_GPU_FINISH } tni_gpu_kind;
 
 /* Slots of 32 numbers of 8 bytes that a reduction of rows which begin anywhere takes: a number for each of 16 warps,
  * then as many as a vector has. */
@@ -105,7 +107,8 @@ typedef struct tni_gpu_step {
     bool small;           /* its blocks have little to do, all together */
     bool aligned;         /* strides and sizes allow the aligned one; pointers are looked at when it runs */
     int32_t reference;    /* odd: the memory that others must lie like for that */
-    int32_t vector;       /* and VL */
+    int32_t vector;       /* and VL, */
+    int32_t along;        /* of the dimension that vectors go along */
     tni_gpu_grid grid[2];
     int32_t n_finish; /* FINISH: accumulators */
     tni_gpu_finish *finish;
@@ -133,6 +136,7 @@ typedef struct tni_gpu_part {
     int32_t parts;  /* of lists: tensors that a launch has room for */
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
+    bool upright;      /* rows that stand upright */
     bool wide;         /* a thread has several vectors of a row, not of several rows */
     bool spread;       /* rows lie one behind the other: vectors go across their ends */
     bool whole;        /* rows are whole vectors, or all of them together are */
@@ -153,14 +157,18 @@ typedef struct tni_gpu_part {
     int32_t n_sums, sums[TNI_MAX_ARGS * 2];
     int32_t vector, unroll[2], each; /* VL, rows (or vectors) at a time */
     int32_t lanes, bound, n_slots;
-    int32_t threads;   /* of a block of `plain` */
-    int32_t sms;       /* of the GPU */
-    int64_t ring_most; /* bytes of shared memory that a ring may take there */
+    int32_t down, n_shares, sets; /* upright: threads of a block that have a row, what blocks tell each other, and how
+                                     many reductions take turns with that */
+    int32_t threads;              /* of a block of `plain` */
+    int32_t sms;                  /* of the GPU */
+    int64_t ring_most;            /* bytes of shared memory that a ring may take there */
     int32_t stages;
     int32_t offsets;      /* memory, accumulators and the element's number: each has an offset */
     bool *needed, *taken; /* of each node, as all arrays but `used` */
     bool *saved;          /* made in one stage, taken from registers in the next ones */
     int32_t *made;        /* the stage that makes what is saved */
+    int32_t *stage;       /* upright: after which reductions a value is there */
+    int32_t *deviates;    /* upright: a sum of squares of e - mean(e), made of e at once: that e; -1: no such sum */
     int32_t *beside;      /* a maximum m: the sum of exp(x - m) that is made with it; -1: none */
     bool *along;          /* that sum */
     bool *used;           /* offsets that are */
@@ -189,14 +197,31 @@ tn_status tni_plan_cuda(tni_binding *b); /* gpu_plan.c */
 /* gpu_grid.c: threads, vectors and blocks of a part, which its step has from then on */
 tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step);
 int64_t tni_gpu_whole_turns(int64_t blocks, int64_t apart);
+/* Blocks of the largest cluster that the call's GPU has. */
+int32_t tni_gpu_most_blocks(const tn_call *call);
+int32_t tni_gpu_sms(const tn_call *call);
 /* How far apart the partial results of a sum are, in elements: many begin at multiples of 16 bytes. */
 int64_t tni_gpu_pitch(const tni_accumulator *acc);
 /* Has memory elements, one beside the other, that differ from row to row? */
 bool tni_gpu_has_rows(const tni_pass *pass, int32_t i);
+/* Does memory have elements, one beside the other, along a dimension? */
+static inline bool tni_gpu_lies_along(const tni_pass *pass, int32_t dim, int32_t i) {
+    return pass->memory[i].where != TNI_FROM_PLACE && pass->memory[i].strides[dim] == 1;
+}
 tn_status tni_gpu_set_tail_grids(tni_gpu_part *part, tni_gpu_step *step);
 extern bool tni_gpu_apart; /* for tests: no steps are joined in one launch */
 /* Which of the pass's memory is a list's: its place among the lists, -1 where it is none. Returns how many lists. */
 int32_t tni_gpu_list_memory(const tni_pass *pass, int32_t *slot);
+
+/* gpu_upright.c: rows that stand upright */
+bool tni_gpu_turns(const tni_binding *b, int32_t along);
+tn_status tni_gpu_set_upright(tni_gpu_part *part, tni_gpu_step *step);
+int32_t tni_gpu_upright_arg(const tni_gpu_part *part, int32_t node, int k); /* what it is made of; -1: nothing */
+bool tni_gpu_upright_reduces(const tni_gpu_part *part, int32_t node, int32_t stage); /* at the end of a stage */
+bool tni_gpu_upright_mark(tni_gpu_part *part,
+                          int32_t stage);       /* sets `taken` for element values; false: there are none */
+void tni_emit_cuda_upright(tni_gpu_part *part); /* emit_cuda_upright.c */
+
 void tni_emit_cuda_plain(tni_gpu_part *part); /* emit_cuda.c: kernels of one form */
 void tni_emit_cuda_wide(tni_gpu_part *part);
 void tni_emit_cuda_spread(tni_gpu_part *part);
@@ -248,6 +273,8 @@ void tni_gpu_element_loop(const tni_gpu_part *part, const char *margin, int32_t 
 void tni_gpu_stores(const tni_gpu_part *part, const char *margin, int32_t stage);
 /* Of rows that are streamed: h<i>[u] of sums that keep columns, from their places in memory. */
 void tni_gpu_sum_loads(const tni_gpu_part *part, int32_t stage);
+/* The lane that a value is stored from. */
+int tni_gpu_lane_for_store(const tni_gpu_part *part, int32_t node, tn_type type);
 void tni_gpu_row_results(const tni_gpu_part *part, const char *margin, int32_t stage, const char *condition);
 void tni_gpu_end(const tni_gpu_part *part); /* partial results */
 bool tni_gpu_waits(const tni_gpu_part *part,

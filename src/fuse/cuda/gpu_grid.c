@@ -251,14 +251,19 @@ static row_form form_of(const tni_gpu_part *part, const elements *e) {
 
 /* Blocks of the largest cluster that there can be: 8 wherever there are clusters. 16 need as many SMs that are
  * neighbours, which data-centre GPUs with all of theirs have. */
-static int32_t most_blocks(const tni_gpu_part *part) {
+int32_t tni_gpu_most_blocks(const tn_call *call) {
     enum { LARGE = 128 };
-    const tn_call *call = part->p->b->call;
     const tn_gpu *gpu;
     if (call->device.kind != TN_CUDA || tni_gpu_get(call->name, call->device.index, &gpu) != TN_OK)
         return TNI_GPU_CLUSTER;
     const bool large = gpu->major <= 10 && gpu->sms >= LARGE;
     return gpu->major < 9 ? 1 : large ? TNI_GPU_CLUSTER : TNI_GPU_CLUSTER / 2;
+}
+
+int32_t tni_gpu_sms(const tn_call *call) {
+    const tn_gpu *gpu;
+    const bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
+    return known ? gpu->sms : TNI_GPU_SMS;
 }
 
 /* Vectors that `columns` touch: one may begin before the first one. */
@@ -314,7 +319,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     enum { SUMS = 32 };
     const row_form f = form_of(part, e);
     const int64_t columns = part->p->pass->columns, chunks = count_chunks(part, columns);
-    const int32_t blocks = most_blocks(part);
+    const int32_t blocks = tni_gpu_most_blocks(part->p->b->call);
     int64_t each = f.each, here = chunks; /* of a block */
     part->cluster = 1;
     part->width = columns;
@@ -379,7 +384,7 @@ static bool set_cuts(tni_gpu_part *part, const elements *e) {
     part->cuts = 1;
     while (part->cuts < TNI_GPU_CLUSTER && chunks >= 2 * part->cuts * TNI_GPU_THREADS * each) part->cuts *= 2;
     part->width = round_up(ceil_div(columns, part->cuts), 64 * part->vector);
-    while (2 * part->cluster <= min(part->cuts, most_blocks(part)) &&
+    while (2 * part->cluster <= min(part->cuts, tni_gpu_most_blocks(part->p->b->call)) &&
            all.rows * part->cluster < (int64_t)BUSY * part->sms)
         part->cluster *= 2;
     part->streams = true;
@@ -433,7 +438,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     const tn_call *call = p->b->call;
     const tn_gpu *gpu;
     bool known = call->device.kind == TN_CUDA && tni_gpu_get(call->name, call->device.index, &gpu) == TN_OK;
-    part->sms = known ? gpu->sms : TNI_GPU_SMS;
+    part->sms = tni_gpu_sms(call);
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;

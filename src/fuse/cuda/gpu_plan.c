@@ -100,6 +100,7 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
     step->cut = part->cuts > 0;
     step->sums = part->n_sums > 0;
     step->walks = part->reduces && part->walks;
+    step->along = part->p->pass->n_dims - part->upright;
     memcpy(step->unroll, part->unroll, sizeof step->unroll);
     for (int k = 0; k < 2; k++) {
         snprintf(step->name[k], sizeof step->name[k], "tn_%d_%d%s_%c", (int)part->index, (int)part->number, what,
@@ -108,7 +109,7 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
 }
 
 static int64_t lane_bytes(const tni_accumulator *acc) {
-    return acc->lane == TNI_LANE_F32 ? 4 : 8;
+    return (acc->lane == TNI_LANE_F32 ? 4 : 8) * (acc->deviates ? 3 : 1);
 }
 
 /* Partial results that a variant leaves: one for each block, or for each row that a block has at a time. */
@@ -148,6 +149,7 @@ static tn_status add_finish(tni_gpu_part *part, tni_gpu_program *made) {
     step->kind = TNI_GPU_FINISH;
     step->n_finish = part->n_sums;
     describe(part, "_finish", step);
+    step->cluster = 1;
     step->bound = TNI_GPU_THREADS;
     int64_t blocks = 0;
     for (int32_t i = 0; i < part->n_sums; i++) {
@@ -165,12 +167,15 @@ static tn_status add_part(tni_gpu_part *part, tni_gpu_program *made) {
     tni_gpu_step *step = add_step(part->p, made);
     if (!step) return TN_NO_MEMORY;
     part->coarse = part->p->pass->coarse;
-    TN_TRY(tni_gpu_set_grids(part, step));
-    step->kind = part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN;
+    part->upright = part->reduces && part->p->b->domain.turned && !part->n_sums && part->p->pass->n_dims > 0;
+    TN_TRY(part->upright ? tni_gpu_set_upright(part, step) : tni_gpu_set_grids(part, step));
+    step->kind = part->upright ? TNI_GPU_UPRIGHT : part->reduces ? TNI_GPU_ROWS : TNI_GPU_PLAIN;
     step->small = part->small;
     step->parts = part->list ? part->parts : 0;
     describe(part, "", step);
-    if (part->reduces) {
+    if (part->upright) {
+        tni_emit_cuda_upright(part);
+    } else if (part->reduces) {
         tni_emit_cuda_rows(part);
     } else if (part->spread) {
         tni_emit_cuda_spread(part);
@@ -256,8 +261,10 @@ static tn_status begin_part(const tni_gpu_part *like, tni_gpu_part *part) {
     }
     part->made = tni_arena_alloc(arena, n * sizeof *part->made);
     part->beside = tni_arena_alloc(arena, n * sizeof *part->beside);
+    part->stage = tni_arena_alloc(arena, n * sizeof *part->stage);
+    part->deviates = tni_arena_alloc(arena, n * sizeof *part->deviates);
     part->used = tni_arena_alloc(arena, offsets * sizeof *part->used);
-    return part->made && part->beside && part->used ? TN_OK : TN_NO_MEMORY;
+    return part->made && part->beside && part->stage && part->deviates && part->used ? TN_OK : TN_NO_MEMORY;
 }
 
 /* Sums of other forms go first: what is stored may update what they read. */

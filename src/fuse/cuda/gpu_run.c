@@ -8,7 +8,7 @@
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 enum {
-    GENERATOR = 6,   /* raised with every change of options or of what surrounds the text */
+    GENERATOR = 7,   /* raised with every change of options or of what surrounds the text */
     MINIMAL = 12040, /* NVRTC from here on can leave out what no kernel uses: 8 ms less */
 };
 
@@ -91,7 +91,7 @@ static tni_cache_key key_of(const char *text, int variant, int major, int minor,
 }
 
 int tni_gpu_options(const char *wanted, const char *text, const char **options) {
-    const bool reduces = strstr(text, "_partial") || strstr(text, "finishes<");
+    const bool reduces = strstr(text, "_partial") || strstr(text, "_upright") || strstr(text, "finishes<");
     int n = 0;
     options[n++] = "--fmad=false"; /* products and sums are joined where the text says so: variants must not differ */
     if (tni_nvrtc_version(wanted) >= MINIMAL) options[n++] = "--minimal";
@@ -211,7 +211,7 @@ static tn_status load_variant(const tni_program *program, const tn_call *call, i
         tn_launch *l = &step->launch[k];
         if (!step->steps[k]) continue;
         *l = (tn_launch){.grid = step->grid[k].grid, .block = step->grid[k].block, .shared = step->grid[k].shared};
-        if (step->kind == TNI_GPU_ROWS && step->cluster > 1) l->cluster = (uint32_t)step->cluster;
+        if (step->cluster > 1) l->cluster = (uint32_t)step->cluster;
         memcpy(l->name, step->name[k], sizeof step->name[k]);
         l->programmatic = !first && gpu->major >= 9; /* what is ahead of the first is not ours */
         first = false;
@@ -387,7 +387,7 @@ bool tni_gpu_aligned(const tni_program *program, const tni_gpu_step *step, const
     if (step->odd) return lie_alike(pass, step, call);
     for (int32_t i = 0; i < pass->n_memory; i++) {
         const tni_memory *m = &pass->memory[i];
-        if (m->strides[pass->n_dims] != 1) continue;
+        if (m->strides[step->along] != 1) continue;
         uintptr_t bytes = (uintptr_t)step->vector * tn_type_size(m->type), all = 0;
         for (int32_t part = 0; part < (m->list ? program->n_parts : 1); part++) {
             if (!m->list || program->parts[part]) all |= (uintptr_t)tni_memory_base(call, m, part);
@@ -419,6 +419,8 @@ static tn_status run(const tni_program *program, const tn_call *call) {
 const tni_backend tni_cuda_backend = {.name = "cuda",
                                       .device = TN_CUDA,
                                       .writes_sums = true, /* each kernel less counts */
+                                      .deviates = true,
+                                      .turns = tni_gpu_turns,
                                       .plan = tni_plan_cuda,
                                       .emit = emit,
                                       .load = load,

@@ -102,6 +102,7 @@ static void add_accumulator(tni_planner *p, int32_t t) {
     tni_accumulator *made = &p->pass->accumulators[p->pass->n_accumulators];
     *made = (tni_accumulator){.op = node->op == TNI_P_SUM_TO ? TNI_P_SUM : node->op,
                               .lane = (uint8_t)tni_lane_of(p->g, node->type),
+                              .deviates = p->b->lowered[todo->node].deviates,
                               .size = tni_mask_count(&p->b->domain, todo->mask),
                               .result = todo->offset,
                               .output = todo->becomes};
@@ -213,6 +214,7 @@ static tn_status merge_dims(tni_planner *p) {
     tni_nest nest;
     bool fixed = pass->reduces || p->list || writes_fewer(p, n);
     for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) fixed |= pass->accumulators[i].deviates;
     TN_TRY(make_nest(p, pass->reduces ? rows : n, &nest));
     pass->size[rows] = pass->columns;
     if (!fixed) tni_nest_sort(&nest, pass->n_memory);

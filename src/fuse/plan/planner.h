@@ -21,6 +21,7 @@ typedef struct tni_lowered {
     int32_t product; /* of a sum: the product that it is the sum of; -1: none */
     int32_t most;    /* of sum(exp(x - m)): the maximum m of x; -1: none */
     bool guarded;    /* and an infinite m counts as 0 in it */
+    bool deviates;   /* a sum: of the squares of what values are off their mean, not of the values */
 } tni_lowered;
 
 /* What is to be done: a value stored, or one accumulated. */
@@ -58,6 +59,16 @@ static inline int32_t tni_updated_by(const tni_binding *b, int32_t output) {
     return b->f->outputs[b->domain.out[output].index].inplace;
 }
 tn_status tni_lower(tni_binding *b);
+/* The dimensions that a node takes away from its argument. */
+uint32_t tni_reduced(const tni_binding *b, int32_t node);
+bool tni_gathers(const tni_binding *b, int32_t node); /* reduces over more than rows, or over very long ones */
+/* deviations.c: of a sum of squares of e - mean(e), that e; -1: it is something else. Sums of that form which are
+ * gathered become such of e, where the backend has them. */
+int32_t tni_deviates(const tni_binding *b, int32_t sum);
+void tni_find_deviations(tni_binding *b);
+/* turn.c: the only dimension that is reduced becomes the last one, where the backend wants it so. */
+void tni_turn(tni_binding *b);
+bool tni_lies_beside(const tni_binding *b); /* elements, along the last dimension, in every argument */
 /* slices.c: how many slices the program has; from then on the domain is that of one. */
 void tni_slice(tni_binding *b);
 int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */

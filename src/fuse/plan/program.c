@@ -21,8 +21,7 @@ int tni_lane_of_test(const tni_graph *g, const tni_gnode *node) {
 
 /* ---- dimensions of values ---------------------------------------------------------------------------------------- */
 
-/* The dimensions that a node takes away from its argument. */
-static uint32_t reduced(const tni_binding *b, int32_t i) {
+uint32_t tni_reduced(const tni_binding *b, int32_t i) {
     const tni_gnode *node = &b->specialized.graph.nodes[i];
     bool reduces = tni_is_reduction(node->op) || node->op == TNI_P_SUM_TO;
     return reduces ? b->mask[node->arg[0]] & ~b->mask[i] : 0;
@@ -55,10 +54,10 @@ static void measure_shapes(tni_binding *b) {
 
 /* Over more than a row; over everything, and along rows that are very long, in pieces as well: by the length alone, so
  * that a row comes out the same whatever is beside it. */
-static bool gathers(const tni_binding *b, int32_t i) {
+bool tni_gathers(const tni_binding *b, int32_t i) {
     enum { LONG_ALL = 1 << 14, LONG_ROW = 1 << 20 };
     const tni_domain *d = &b->domain;
-    uint32_t gone = reduced(b, i);
+    uint32_t gone = tni_reduced(b, i);
     if (gone == 0 || gone != d->tail) return gone != 0;
     const uint32_t kind = b->specialized.graph.nodes[i].kind, whole = (1u << d->n_dims) - 1;
     bool all = kind == TNI_OVER_ALL || (tni_is_over_items(kind) && tni_reduced_mask(d, kind, whole) == whole);
@@ -89,7 +88,7 @@ bool tni_in_pass(const tni_binding *b, const tni_pass *pass, const tni_item_todo
 static tni_item_todo *add_todo(tni_binding *b, int32_t node, int32_t output, uint32_t mask) {
     tni_item_todo *todo = &b->todo[b->n_todo++];
     *todo = (tni_item_todo){.node = node, .output = output, .becomes = -1, .mask = mask};
-    todo->gathers = output < 0 && gathers(b, node);
+    todo->gathers = output < 0 && tni_gathers(b, node);
     if (output < 0) b->todo_of[node] = b->n_todo - 1;
     return todo;
 }
@@ -102,7 +101,7 @@ static bool takes_value(const tni_gnode *node, int k) {
 
 static bool is_extreme_of_none(const tni_binding *b, int32_t i) {
     const tni_gnode *node = &b->specialized.graph.nodes[i];
-    return (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) && tni_mask_count(&b->domain, reduced(b, i)) == 0 &&
+    return (node->op == TNI_P_RMAX || node->op == TNI_P_RMIN) && tni_mask_count(&b->domain, tni_reduced(b, i)) == 0 &&
            tni_mask_count(&b->domain, b->mask[i]) > 0;
 }
 
@@ -137,7 +136,7 @@ static void find_waits(tni_binding *b, int32_t t, bool *reach) {
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (!reach[i]) continue;
         bool own = i == todo.node && todo.output < 0;
-        bool waits = gathers(b, i) || (reduced(b, i) && b->mask[i] != rows && !own);
+        bool waits = tni_gathers(b, i) || (tni_reduced(b, i) && b->mask[i] != rows && !own);
         if (waits && b->todo_of[i] < 0) add_todo(b, i, -1, b->mask[i]);
         if (waits) continue;
         for (int k = 0; k < 3; k++) {
@@ -412,6 +411,8 @@ static tn_status choose_backend(tni_binding *b) {
 static tn_status bind(tni_binding *b) {
     TN_TRY(lower(b));
     if (!b->program->backend) TN_TRY(choose_backend(b));
+    tni_turn(b);
+    tni_find_deviations(b);
     TN_TRY(list_todo(b));
     find_direct(b);
     set_phases(b);

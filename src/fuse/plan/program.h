@@ -31,6 +31,7 @@ typedef struct tni_domain {
     int32_t n_dims;
     int64_t size[TN_MAX_RANK];   /* -1: unknown, where those of the tensors are */
     uint32_t tail;               /* the last dimension's bit; 0 where its size is 1, unless it is that of lists */
+    bool turned;                 /* the last one was another, and elements lie beside each other along the one before */
     uint32_t items[TN_MAX_RANK]; /* by name: the dimensions of each item of the formula's shapes */
     struct {
         uint32_t mask;                /* dimensions that it has with a size other than 1 */
@@ -91,6 +92,7 @@ typedef struct tni_memory {
 /* A reduction over more than rows. */
 typedef struct tni_accumulator {
     uint8_t op, lane;
+    bool deviates;   /* the sum of the squares of what values are off their mean */
     int64_t size;    /* results */
     int64_t partial; /* bytes into the workspace: where the backend keeps partial results */
     int64_t result;  /* bytes into the workspace: (size), 8 bytes each */

@@ -64,7 +64,7 @@ static void run_emulated(const char *text, const char *source, const tni_program
         tni_gpu_next next = {0};
         do {
             uint32_t grid = tni_gpu_words(program, step, k, call, &next, words);
-            run(function, words, grid, step->grid[k].block, step->kind == TNI_GPU_ROWS ? (unsigned)step->cluster : 1);
+            run(function, words, grid, step->grid[k].block, step->cluster > 1 ? (unsigned)step->cluster : 1);
         } while (!tni_gpu_is_done(program, step, &next));
     }
     dlclose(library);
@@ -467,6 +467,47 @@ static void rows_have_the_same_bits(void) {
     }
 }
 
+/* Columns of equal numbers have equal variances, in vectors or in parts of them, wherever rows begin; and one launch
+ * makes them: in a block, in clusters that hold them, and a part at a time. */
+static void columns_have_the_same_bits(void) {
+    static const char formula[] = "f(x: T[n, c]) -> y: f32[c], z: T[n, c] : y = var(x, n); z = x - max(x, n)";
+    static const char *const shapes[] = {"7,35", "100,40", "300,35", "700,40", "300,129"};
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        const row r = {formula, shapes[i / 2], -2, 2};
+        const tn_type type = i % 2 ? TN_BF16 : TN_F32;
+        const size_t size = tn_type_size(type);
+        static views v;
+        tni_program *program = NULL;
+        char *source = NULL;
+        call_of c;
+        if (row_open(&r, type, type, 0, 0, &c)) {
+            const int64_t n = c.in[0].shape[0], columns = c.in[0].shape[1];
+            for (int64_t k = 0; k < n * columns; k++)
+                memcpy(c.in[0].data + (size_t)k * size, c.in[0].data + (size_t)(k / columns * columns) * size, size);
+            make_views(&c, &v);
+            const tn_status status = tni_fuse_emit(c.f, &v.call, "cuda", &program, &source);
+            CHECK_ROW(status == TN_OK && tni_on_gpu(program)->n_steps == 1 &&
+                          tni_on_gpu(program)->steps[0].kind == TNI_GPU_UPRIGHT,
+                      "%s of %s is not one launch", formula, r.shapes);
+            tni_program_free(program);
+            tn_free(source);
+            if (has_gpu) {
+                run_on_gpu(formula, &c);
+            } else {
+                run_here(formula, &c, EMULATE, 90);
+            }
+            for (int64_t k = 1; k < columns; k++) {
+                float first, other;
+                memcpy(&first, c.out[0].data, sizeof first);
+                memcpy(&other, c.out[0].data + (size_t)k * sizeof other, sizeof other);
+                CHECK_ROW(first == other && first > 0, "%s of %s: column 0 is %.9g, column %d %.9g", formula, r.shapes,
+                          (double)first, (int)k, (double)other);
+            }
+        }
+        row_close(&c);
+    }
+}
+
 /* Runs `sum`, of an f32 tensor whose numbers repeat after `period`, and which begins `shift` elements behind a multiple
  * of 16 bytes. Returns the first sum. */
 static float sum_of(const row *sum, int64_t period, int shift) {
@@ -627,6 +668,7 @@ int main(void) {
     if (getenv("TENON_TEST_NVRTC")) CHECK_ROW(has_nvrtc, "%s", tn_last_error());
     if (!getenv("TENON_TEST_ONLY") && (has_gpu || has_compiler)) {
         rows_have_the_same_bits();
+        columns_have_the_same_bits();
         cut_rows_are_the_same_beside_others();
         sums_begin_anywhere();
         rows_are_put_together();

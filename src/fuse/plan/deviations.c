@@ -1,0 +1,46 @@
+/* Sums of squares of e - mean(e), as variances have: a backend that adds them up from e alone needs no mean first, and so
+ * reads e once less. */
+#include "planner.h"
+
+static const tni_gnode *node_at(const tni_binding *b, int32_t node) {
+    return &b->specialized.graph.nodes[node];
+}
+
+static int32_t argument(const tni_binding *b, int32_t node, int k) {
+    return tni_resolve(b, node_at(b, node)->arg[k]);
+}
+
+/* Is `mean` the sum of e over how many there are, along what `sum` goes along? */
+static bool is_mean(const tni_binding *b, int32_t mean, int32_t e, int32_t sum) {
+    if (node_at(b, mean)->op != TNI_P_DIV) return false;
+    const int32_t whole = argument(b, mean, 0);
+    const tni_gnode *count = node_at(b, argument(b, mean, 1));
+    const uint32_t gone = tni_reduced(b, sum);
+    return node_at(b, whole)->op == TNI_P_SUM && argument(b, whole, 0) == e && tni_reduced(b, whole) == gone && gone &&
+           count->op == TNI_P_CONST && count->value == (double)tni_mask_count(&b->domain, gone);
+}
+
+int32_t tni_deviates(const tni_binding *b, int32_t sum) {
+    const int32_t product = b->lowered[sum].product;
+    if (product < 0 || node_at(b, sum)->op != TNI_P_SUM) return -1;
+    const int32_t d = argument(b, product, 0);
+    if (argument(b, product, 1) != d || node_at(b, d)->op != TNI_P_SUB) return -1;
+    const int32_t e = argument(b, d, 0);
+    return node_at(b, e)->type == node_at(b, sum)->type && is_mean(b, argument(b, d, 1), e, sum) ? e : -1;
+}
+
+/* Those that a pass gathers, but for the ones that keep columns: a thread would need more for each column than it has
+ * room for. */
+void tni_find_deviations(tni_binding *b) {
+    tni_graph *g = &b->specialized.graph;
+    if (!b->program->backend->deviates || b->domain.turned || b->f->axes.list) return;
+    if (!tni_lies_beside(b)) return;
+    for (int32_t i = 0; i < g->n; i++) {
+        const uint32_t kept = b->mask[i];
+        const int32_t e = tni_gathers(b, i) && !(kept & b->domain.tail) ? tni_deviates(b, i) : -1;
+        if (e < 0) continue;
+        g->nodes[i].arg[0] = e;
+        b->lowered[i].product = -1;
+        b->lowered[i].deviates = true;
+    }
+}
