@@ -134,8 +134,8 @@ static int64_t add_parts(const tn_gpu *gpu, const tni_lookup *l, int width) {
     return max(max(least, min(gpu->sms / (2 * groups), l->v / LEAST_RANGE)), 1);
 }
 
-/* Nanoseconds that an element takes by columns on one SM, and by the sort on all of them: 1 / so many; and what the
- * launches of the sort take. Measured on an H200. */
+/* Elements in a nanosecond by columns, of one SM, and by the sort, of all of them; and what the launches of the sort
+ * take. The sort was measured on an H200; columns are estimated. */
 enum { BY_COLUMNS_PER_NS = 4, BY_SORT_PER_NS = 6, SORT_NS = 40000 };
 
 bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l) {
