@@ -175,6 +175,7 @@ static const variable variables[] = {
     {"TENON_NUM_THREADS", THREADS},
     {"TENON_NVRTC", FILE_NAME},
     {"TENON_PLUGINS", FILES},
+    {"TENON_SAME_ROWS", WORDS, " 0 1 "},
     {"TENON_SITE_PACKAGES", FILE_NAME},
     {"TENON_SYNC", WORDS, " 0 1 "},
     /* of builds and tests */

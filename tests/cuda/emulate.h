@@ -587,14 +587,14 @@ template <bool TURNED> static inline void load_matrices(const void *row, u32 (&m
     const u32 lane = threadIdx.x % 32, first = threadIdx.x - lane;
     if ((size_t)row % 16) abort();
     tn_lanes[threadIdx.x].row = (const char *)row;
-    __syncthreads();
+    __syncwarp();
     for (u32 i = 0; i < 4; i++) {
         for (u32 half = 0; half < 2; half++) {
             const u32 r = TURNED ? lane % 4 * 2 + half : lane / 4, c = TURNED ? lane / 4 : lane % 4 * 2 + half;
             memcpy((char *)&made[i] + 2 * half, tn_lanes[first + 8 * i + r].row + 2 * c, 2);
         }
     }
-    __syncthreads();
+    __syncwarp();
 }
 
 /* Numbers (row, col) of a and b as their registers hold them. */
@@ -611,7 +611,7 @@ template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const
     memcpy(tn_lanes[threadIdx.x].a, a, sizeof a);
     tn_lanes[threadIdx.x].b[0] = b_low;
     tn_lanes[threadIdx.x].b[1] = b_high;
-    __syncthreads();
+    __syncwarp();
     for (int i = 0; i < 4; i++) {
         const int row = (int)lane / 4 + i / 2 * 8, col = (int)lane % 4 * 2 + i % 2;
         for (int l = 0; l < 16; l++) {
@@ -621,7 +621,7 @@ template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const
             sums[i] += (f32)x * (f32)y;
         }
     }
-    __syncthreads();
+    __syncwarp();
 }
 
 /* ---- warpgroup.cuh: addresses are those in dynamic shared memory ------------------------------------------------- */

@@ -172,6 +172,9 @@ static void prepare_huge(void) {
 /* Tiles that no sample is the right size for. */
 static void prepare_products(void) {
     prepare_all(tn_find("matmul_b_grad"), "shape=[] p=[] m=1024 k=1024 n=1536", AS_ROWS);
+    prepare_all(tn_find("linear"), "r=[8] k=1024 n=4096", AS_ROWS);
+    prepare_all(tn_find("matmul"), "p=[] q=[] m=8 k=1024 n=4096", AS_ROWS);
+    prepare_all(tn_find("matmul"), "p=[] q=[] m=16 k=1024 n=4096", AS_ROWS);
 }
 
 static void prepare_rows(void) {

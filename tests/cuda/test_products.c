@@ -138,6 +138,20 @@ typedef struct family {
     int blocks; /* of a cluster; 0: of no warpgroup's */
 } family;
 
+static const row few_rows[] = {
+    {1, 1, 8, 8, .b_turned = true},
+    {1, 1, 70, 1000, .b_turned = true, .bias = true},
+    {1, 7, 33, 520, .b_turned = true, .residual = true, .z = true, .relu = true},
+    {2, 8, 40, 264, .b_turned = true, .y_turned = true},
+    {1, 9, 65, 2056, .b_turned = true, .bias = true, .residual = true},
+    {2, 16, 31, 32, .b_turned = true, .shared_b = true},
+    {1, 5, 48, 0, .b_turned = true, .bias = true},
+    {1, 3, 72, 1048, .bias = true},
+    {2, 8, 128, 264, .residual = true, .z = true, .relu = true},
+    {1, 16, 200, 520, .bias = true, .y_turned = true},
+    {2, 11, 64, 40, .shared_b = true},
+};
+
 static void start_kernel(void *library, void *found, const family *f, const tni_gpu_product *p) {
     static tni_gpu_warpgroup w;
     const unsigned tiles = (unsigned)(p->row_tiles * p->col_tiles * p->batch[0]);
@@ -224,6 +238,22 @@ static void run_mma(void) {
     }
 }
 
+/* Every kernel with rows enough. */
+static void run_rows(void) {
+    static const family families[] = {{8, 16, 8, 0}, {8, 32, 8, 0}, {16, 32, 8, 0}, {8, 64, 8, 0}, {16, 64, 8, 0}};
+    void *library = build("product_rows");
+    for (size_t j = 0; j < 5 * sizeof few_rows / sizeof *few_rows; j++) {
+        const row *r = &few_rows[j / 5];
+        const family *f = &families[j % 5];
+        const tn_type type = j / 2 % 2 ? TN_F16 : TN_BF16;
+        char name[64];
+        if (r->m > f->rows || r->b_turned != (f->cols < 64)) continue;
+        snprintf(name, sizeof name, "product_rows_%dx%d_%c_%s", f->cols, f->rows, r->b_turned ? 't' : 'f',
+                 tn_type_name(type));
+        run(library, name, type, type, r, f);
+    }
+}
+
 static void run_warpgroup(void) {
     static const family tiles[] = {
         {128, 256, 8, 1}, {256, 128, 8, 2}, {128, 64, 8, 1}, {256, 256, 8, 2}, {128, 128, 8, 1},
@@ -252,6 +282,7 @@ int main(void) {
     CHECK(mkdtemp(folder) != NULL);
     run_tiles();
     run_mma();
+    run_rows();
     run_warpgroup();
     rmdir(folder);
     return test_end();

@@ -378,7 +378,7 @@ bool tni_gemm_cublaslt_cuda_accepts(const tn_call *call) {
     for (int i = 0; i < count; i++) {
         any = any || (!tni_gemm_is_of_ones(call, i, count) && has_elements(&products[i]));
     }
-    return any;
+    return any && tni_gemm_rows_may_vary();
 }
 
 tn_status tni_gemm_cublaslt_cuda_prepare(const tn_call *call, void **state) {

@@ -7,17 +7,18 @@
 #include "cuda/products/product.cuh"
 #include "gemm.h"
 
+TNI_CUDA_DECLARE(gemm_rows)
 TNI_CUDA_DECLARE(gemm_mma)
 TNI_CUDA_DECLARE(gemm_hopper)
 TNI_CUDA_DECLARE(gemm_tile)
 TNI_CUDA_DECLARE(gemm_cublaslt)
 
-#define TNI_GEMM_TENSOR_KERNEL(kernel, products)                                                               \
-    {                                                                                                          \
-        .name = #kernel, .device = TN_CUDA, .types = TN_BIT(TN_F16) | TN_BIT(TN_BF16), .flags = TN_STRIDED,    \
-        .accepts = tni_gemm_##kernel##_cuda_accepts, .workspace = tni_gemm_##kernel##_cuda_workspace,          \
-        .prepare = tni_gemm_##kernel##_cuda_prepare, .release = tni_free, .run = tni_gemm_##kernel##_cuda_run, \
-        .data = (products)                                                                                     \
+#define TNI_GEMM_TENSOR_KERNEL(kernel, products, more_flags)                                          \
+    {                                                                                                 \
+        .name = #kernel, .device = TN_CUDA, .types = TN_BIT(TN_F16) | TN_BIT(TN_BF16),                \
+        .flags = TN_STRIDED | (more_flags), .accepts = tni_gemm_##kernel##_cuda_accepts,              \
+        .workspace = tni_gemm_##kernel##_cuda_workspace, .prepare = tni_gemm_##kernel##_cuda_prepare, \
+        .release = tni_free, .run = tni_gemm_##kernel##_cuda_run, .data = (products)                  \
     }
 #define TNI_GEMM_CUBLASLT_KERNEL(products)                                                                 \
     {                                                                                                      \
@@ -29,12 +30,18 @@ TNI_CUDA_DECLARE(gemm_cublaslt)
         .data = (products)                                                                                 \
     }
 /* As measured on an H200: bench/results/gemm-cuda-… Those without cuBLASLt also have an f32 y of 16-bit a and b. */
+#define TNI_GEMM_ROWS_KERNEL(products) TNI_GEMM_TENSOR_KERNEL(rows, products, TN_ROWS_VARY)
 #define TNI_GEMM_ADD_CUDA_KERNELS(products)                                                                           \
-    TNI_GEMM_TENSOR_KERNEL(hopper, products), TNI_GEMM_TENSOR_KERNEL(mma, products), {                                \
+    TNI_GEMM_TENSOR_KERNEL(hopper, products, 0), TNI_GEMM_TENSOR_KERNEL(mma, products, 0), {                          \
         .name = "tile", .device = TN_CUDA, .flags = TN_STRIDED, .workspace = tni_gemm_tile_cuda_workspace,            \
         .prepare = tni_gemm_tile_cuda_prepare, .release = tni_free, .run = tni_gemm_tile_cuda_run, .data = (products) \
     }
-#define TNI_GEMM_CUDA_KERNELS(products) TNI_GEMM_CUBLASLT_KERNEL(products), TNI_GEMM_ADD_CUDA_KERNELS(products)
+#define TNI_GEMM_GRAD_CUDA_KERNELS TNI_GEMM_CUBLASLT_KERNEL(NULL), TNI_GEMM_ADD_CUDA_KERNELS(NULL)
+#define TNI_GEMM_CUDA_KERNELS(products) \
+    TNI_GEMM_ROWS_KERNEL(products), TNI_GEMM_CUBLASLT_KERNEL(products), TNI_GEMM_ADD_CUDA_KERNELS(products)
+
+/* TENON_SAME_ROWS leaves out kernels by which a row may have other bits beside other rows. */
+bool tni_gemm_rows_may_vary(void);
 
 /* The products of a call; `used`: how many bytes of its workspace they leave alone. The last one of linear_grad has
  * ones for a where it is about the bias: tni_gemm_is_of_ones. */

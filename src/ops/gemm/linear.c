@@ -64,7 +64,7 @@ static const tn_kernel linear_kernels[] = {
 static const tn_kernel linear_grad_kernels[] = {
     TNI_CPU_KERNELS(linear_grad, .flags = TN_STRIDED, .prepare = tni_linear_grad_prepare, .release = tni_free,
                     .workspace = tni_gemm_workspace),
-    TNI_GEMM_CUDA_KERNELS(NULL),
+    TNI_GEMM_GRAD_CUDA_KERNELS,
     {.name = "ref", .device = TN_CPU, .run = linear_grad_ref},
     {0},
 };
