@@ -178,10 +178,10 @@ static void prepare_products(void) {
         {"matmul", "p=[] q=[] m=%d n=%d k=%d"},
         {"matmul_b_grad", "shape=[] p=[] k=%d n=%d m=%d"},
     };
-    static const int sizes[][3] = {{1024, 1536, 1024}, {512, 4096, 4096}, {4096, 4096, 1024},
-                                   {128, 256, 1024},   {256, 4096, 2048}, {256, 4096, 4096},
-                                   {512, 4096, 8192},  {8, 4096, 1024},   {16, 4096, 1024}};
-    for (int i = 0; i < 3 * 9; i++) {
+    static const int sizes[][3] = {{1024, 1536, 1024}, {512, 4096, 4096}, {4096, 4096, 1024}, {128, 256, 1024},
+                                   {256, 4096, 2048},  {256, 4096, 4096}, {512, 4096, 8192},  {2, 4096, 1024},
+                                   {4, 4096, 1024},    {8, 4096, 1024},   {16, 4096, 1024}};
+    for (size_t i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
         const int *size = sizes[i / 3];
         char text[64];
         snprintf(text, sizeof text, ways[i % 3].text, size[0], size[1], size[2]);

@@ -95,16 +95,16 @@ tn_status tni_gemm_find_mma(const tn_call *call, const tni_product *p, const tni
 }
 
 /* Hopper's tiles, and what they take on an H200, in nanoseconds. A cluster has `blocks` below each other, or as many as
- * k is divided into `parts`. */
+ * k is divided into `parts`. What it takes to add up parts is an estimate. */
 typedef struct hopper_tile {
     int cols, blocks, parts;
     int step, end; /* of one tile: 64 of k, and everything else */
 } hopper_tile;
 
 static const hopper_tile hopper_tiles[] = {
-    {256, 2, 1, 640, 3000}, {256, 1, 1, 660, 3000}, {128, 2, 1, 380, 2000},
-    {128, 1, 1, 400, 2000}, {64, 1, 1, 300, 1600},  {256, 1, 2, 660, 5500},
-    {128, 1, 2, 400, 3500}, {256, 1, 4, 660, 5500}, {128, 1, 4, 400, 3500},
+    {256, 2, 1, 660, 3500}, {256, 1, 1, 670, 3500}, {128, 2, 1, 420, 2500},
+    {128, 1, 1, 420, 2500}, {64, 1, 1, 320, 2000},  {256, 1, 2, 670, 6000},
+    {128, 1, 2, 420, 4000}, {256, 1, 4, 670, 6000}, {128, 1, 4, 420, 4000},
 };
 
 static int64_t hopper_count(const tni_product *p, const hopper_tile *t) {
@@ -119,20 +119,24 @@ static int64_t hopper_clusters(const hopper_tile *t, int sms) {
     return max(1, (size > 2 ? sms - sms % 16 : sms) / size);
 }
 
-/* The fastest for this way; NULL: there is none. Without parts, the sums of an element are the same in all of them. An
- * f32 y of 16-bit a and b has the first ones alone: it is added to in large products. */
+/* An f32 y of 16-bit a and b has the first tiles alone: it is added to in large products. Parts are for products that
+ * have no more tiles than there are clusters. */
+static bool has_tile(const tni_product *p, const hopper_tile *t, int64_t turns, way way) {
+    const bool is_same = p->y.type == p->a.type;
+    return (is_same || (t->cols == hopper_tiles[0].cols && t->parts == 1)) &&
+           (t->parts == 1 || (way == SPLIT && turns == 1));
+}
+
+/* The fastest. The sums of an element are the same in all of them that do not divide k. */
 static const hopper_tile *choose_hopper(const tni_product *p, int sms, way way) {
     const hopper_tile *best = NULL;
     double least = 0;
     for (size_t i = 0; i < sizeof hopper_tiles / sizeof *hopper_tiles; i++) {
         const hopper_tile *t = &hopper_tiles[i];
-        const bool sums = p->y.type != p->a.type;
         const int64_t turns = ceil_div(hopper_count(p, t), hopper_clusters(t, sms));
         const int64_t steps = ceil_div(ceil_div(tni_gemm_terms(p), HOPPER_STEP), t->parts);
         const double time = (double)turns * ((double)steps * t->step + t->end);
-        if ((sums && t->cols != hopper_tiles[0].cols) || (t->parts > 1 && (way != SPLIT || sums || turns > 1)))
-            continue;
-        if (best && time >= least) continue;
+        if (!has_tile(p, t, turns, way) || (best && time >= least)) continue;
         best = t;
         least = time;
     }
