@@ -693,38 +693,45 @@ static inline void tn_arrived(tn_barrier *b) {
     b->phase ^= 1;
     b->left = b->arrivals;
 }
-static inline void barrier_prepare(u64 *barrier, u32 arrivals) {
-    tn_barrier *b = (tn_barrier *)barrier;
+static inline tn_barrier *tn_barrier_at(u32 address, u32 rank = tn_block) {
+    return (tn_barrier *)tn_there((char *)dynamic_shared_128() + address, rank);
+}
+static inline void barrier_prepare(u32 barrier, u32 arrivals) {
+    tn_barrier *b = tn_barrier_at(barrier);
     b->phase = 0;
     b->arrivals = b->left = arrivals;
     b->bytes = 0;
 }
 static inline void barriers_prepared() {
 }
-static inline void barrier_arrive(u64 *barrier) {
-    tn_barrier *b = (tn_barrier *)barrier;
+static inline void barrier_arrive_at(u32 barrier, u32 rank) {
+    tn_barrier *b = tn_barrier_at(barrier, rank);
     if (!b->left) abort();
     b->left--;
     tn_arrived(b);
 }
-static inline void barrier_arrive_at(u64 *barrier, u32 rank) {
-    barrier_arrive((u64 *)tn_there(barrier, rank));
+static inline void barrier_expect(u32 barrier, u32 bytes) {
+    tn_barrier_at(barrier)->bytes += bytes;
+    barrier_arrive_at(barrier, tn_block);
 }
-static inline void barrier_expect(u64 *barrier, u32 bytes) {
-    ((tn_barrier *)barrier)->bytes += bytes;
-    barrier_arrive(barrier);
+static inline void barrier_wait(u32 barrier, u32 parity) {
+    while (tn_barrier_at(barrier)->phase == parity) tn_yield();
 }
-static inline void barrier_wait(u64 *barrier, u32 parity) {
-    while (((tn_barrier *)barrier)->phase == parity) tn_yield();
+static inline void send_four(u32 shared, u32 rank, const f32 *a) {
+    if (shared % 16) abort();
+    memcpy(tn_there((char *)dynamic_shared_128() + shared, rank), a, 16);
+}
+static inline void load_four(u32 shared, f32 (&a)[4]) {
+    if (shared % 16) abort();
+    memcpy(a, (char *)dynamic_shared_128() + shared, 16);
 }
 
 /* Pieces of 16 bytes change places as the hardware has it: by the number of the line of 128 bytes. */
 static inline u32 tn_swizzled(u32 address) {
     return address ^ (address >> 7 & 7) << 4;
 }
-static inline void fetch_box_for(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier, u32 blocks) {
+static inline void fetch_box_for(u32 first, const tensor_map *map, const int (&at)[5], u32 barrier, u32 blocks) {
     const u64 *w = map->words;
-    const u32 first = shared_address(to);
     if (first % 1024 || blocks >> tn_blocks) abort();
     for (u32 rank = 0; rank < tn_blocks; rank++) {
         if (!(blocks >> rank & 1)) continue;
@@ -742,12 +749,12 @@ static inline void fetch_box_for(void *to, const tensor_map *map, const int (&at
                 if (there) memcpy(shared + tn_swizzled(first + line * 128 + 2 * i), (const void *)from, 2);
             }
         }
-        tn_barrier *b = (tn_barrier *)tn_there(barrier, rank);
+        tn_barrier *b = tn_barrier_at(barrier, rank);
         b->bytes -= (i64)(w[10] * w[11] * 2);
         tn_arrived(b);
     }
 }
-static inline void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+static inline void fetch_box(u32 to, const tensor_map *map, const int (&at)[5], u32 barrier) {
     fetch_box_for(to, map, at, barrier, 1u << tn_block);
 }
 
@@ -794,6 +801,9 @@ static inline void multiply_shared(T, f32 (&sums)[N], u64 a, u64 b) {
 
 static inline u64 matrix_at(u32 address, u32 across) {
     return (u64)(address >> 4 & 0x3fff) | (u64)(across >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+static inline u64 matrix_on(u64 at, u32 bytes) {
+    return at + (bytes >> 4);
 }
 
 } // namespace tn

@@ -169,12 +169,24 @@ static void prepare_huge(void) {
     prepare_all(tn_find("sort"), "s=[1073741824]", AS_ROWS);
 }
 
-/* Tiles that no sample is the right size for. */
+/* Tiles and parts that no sample is the right size for: as many rows of y, columns, and terms of a sum. */
 static void prepare_products(void) {
-    prepare_all(tn_find("matmul_b_grad"), "shape=[] p=[] m=1024 k=1024 n=1536", AS_ROWS);
-    prepare_all(tn_find("linear"), "r=[8] k=1024 n=4096", AS_ROWS);
-    prepare_all(tn_find("matmul"), "p=[] q=[] m=8 k=1024 n=4096", AS_ROWS);
-    prepare_all(tn_find("matmul"), "p=[] q=[] m=16 k=1024 n=4096", AS_ROWS);
+    static const struct {
+        const char *op, *text;
+    } ways[] = {
+        {"linear", "r=[%d] n=%d k=%d"},
+        {"matmul", "p=[] q=[] m=%d n=%d k=%d"},
+        {"matmul_b_grad", "shape=[] p=[] k=%d n=%d m=%d"},
+    };
+    static const int sizes[][3] = {{1024, 1536, 1024}, {512, 4096, 4096}, {4096, 4096, 1024}, {128, 256, 1024},
+                                   {256, 4096, 2048},  {256, 4096, 4096}, {512, 4096, 8192},  {2, 4096, 1024},
+                                   {4, 4096, 1024},    {8, 4096, 1024},   {16, 4096, 1024}};
+    for (size_t i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
+        const int *size = sizes[i / 3];
+        char text[64];
+        snprintf(text, sizeof text, ways[i % 3].text, size[0], size[1], size[2]);
+        prepare_all(tn_find(ways[i % 3].op), text, AS_ROWS);
+    }
 }
 
 static void prepare_rows(void) {

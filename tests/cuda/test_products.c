@@ -77,6 +77,7 @@ static const row rows[] = {
     {2, 131, 272, 24, .bias = true, .residual = true, .relu = true, .z = true},
     {1, 259, 263, 24, .b_turned = true, .bias = true, .residual = true, .relu = true, .z = true},
     {1, 150, 30, 24, .a_turned = true, .y_turned = true, .residual = true, .z = true},
+    {1, 130, 140, 712, .b_turned = true, .bias = true},
 };
 
 static tni_gpu_matrix on_gpu(const matrix *m, bool shared) {
@@ -135,7 +136,8 @@ static void make_map(const tni_gpu_matrix *x, int64_t lines, int64_t line, int64
 typedef struct family {
     int rows, cols; /* of a tile */
     int64_t multiple;
-    int blocks; /* of a cluster; 0: of no warpgroup's */
+    int blocks; /* of a cluster, below each other; 0: of no warpgroup's */
+    int parts;  /* of k, each by a block of the cluster */
 } family;
 
 static const row few_rows[] = {
@@ -146,6 +148,8 @@ static const row few_rows[] = {
     {1, 9, 65, 2056, .b_turned = true, .bias = true, .residual = true},
     {2, 16, 31, 32, .b_turned = true, .shared_b = true},
     {1, 5, 48, 0, .b_turned = true, .bias = true},
+    {1, 2, 30, 904, .b_turned = true, .bias = true, .y_turned = true},
+    {2, 4, 21, 2056, .b_turned = true, .residual = true},
     {1, 3, 72, 1048, .bias = true},
     {2, 8, 128, 264, .residual = true, .z = true, .relu = true},
     {1, 16, 200, 520, .bias = true, .y_turned = true},
@@ -170,8 +174,8 @@ static void start_kernel(void *library, void *found, const family *f, const tni_
     w.tiles = tiles;
     make_map(&p->a, p->m, p->a.row, p->a.col, f->rows / f->blocks, p, w.a);
     make_map(&p->b, p->n, p->b.col, p->b.row, f->cols / f->blocks, p, w.b);
-    const unsigned blocks = (unsigned)f->blocks;
-    start(function, &w, (tiles < 2 ? 1 : 2) * blocks, 384, blocks); /* several tiles for each */
+    const unsigned blocks = (unsigned)(f->blocks * f->parts);
+    start(function, &w, (tiles < 2 ? 1 : f->parts > 1 ? tiles : 2) * blocks, 384, blocks); /* several tiles for each */
 }
 
 static void run(void *library, const char *name, tn_type type, tn_type y, const row *r, const family *f) {
@@ -238,25 +242,65 @@ static void run_mma(void) {
     }
 }
 
+/* Rows 0 … of 16 by one kernel have the bits that they have alone by another one. */
+static void compare_alone(void *library, tn_type type, const char *few, const family *f, const char *many,
+                          const family *all) {
+    enum { N = 40, K = 1000 };
+    const matrix x = make(type, 1, all->rows, K, false, 8), w = make(type, 1, K, N, strstr(few, "_t_"), 8);
+    const matrix alone = make(type, 1, all->rows, N, false, 1), beside = make(type, 1, all->rows, N, false, 1);
+    const char *const names[] = {few, many};
+    for (int i = 0; i < 2; i++) {
+        const family *own = i ? all : f;
+        const matrix *y = i ? &beside : &alone;
+        const tni_gpu_product p = {.a = on_gpu(&x, false),
+                                   .b = on_gpu(&w, false),
+                                   .y = on_gpu(y, false),
+                                   .m = own->rows,
+                                   .n = N,
+                                   .k = K,
+                                   .batch = {1},
+                                   .row_tiles = 1,
+                                   .col_tiles = ceil_div(N, own->cols),
+                                   .alpha = 1};
+        void *found = library ? dlsym(library, names[i]) : NULL;
+        CHECK_ROW(found, "no kernel %s", names[i]);
+        if (found) start_kernel(library, found, own, &p);
+    }
+    CHECK_ROW(memcmp(alone.memory, beside.memory, (size_t)(f->rows * N) * tn_type_size(type)) == 0,
+              "%s and %s: rows differ", few, many);
+    free(x.memory);
+    free(w.memory);
+    free(alone.memory);
+    free(beside.memory);
+}
+
 /* Every kernel with rows enough. */
 static void run_rows(void) {
-    static const family families[] = {{8, 16, 8, 0}, {8, 32, 8, 0}, {16, 32, 8, 0}, {8, 64, 8, 0}, {16, 64, 8, 0}};
+    static const family families[] = {{8, 16, 8},  {8, 32, 8}, {16, 32, 8}, {8, 64, 8},
+                                      {16, 64, 8}, {1, 4, 4},  {2, 4, 4},   {4, 8, 4}};
     void *library = build("product_rows");
-    for (size_t j = 0; j < 5 * sizeof few_rows / sizeof *few_rows; j++) {
-        const row *r = &few_rows[j / 5];
-        const family *f = &families[j % 5];
-        const tn_type type = j / 2 % 2 ? TN_F16 : TN_BF16;
+    for (size_t j = 0; j < 8 * sizeof few_rows / sizeof *few_rows; j++) {
+        const row *r = &few_rows[j / 8];
+        const family *f = &families[j % 8];
+        const tn_type type = f->multiple == 4 ? TN_F32 : j / 2 % 2 ? TN_F16 : TN_BF16;
         char name[64];
         if (r->m > f->rows || r->b_turned != (f->cols < 64)) continue;
         snprintf(name, sizeof name, "product_rows_%dx%d_%c_%s", f->cols, f->rows, r->b_turned ? 't' : 'f',
                  tn_type_name(type));
         run(library, name, type, type, r, f);
     }
+    const family *f = families, one = {1, 16, 8};
+    compare_alone(library, TN_BF16, "product_rows_16x8_t_bf16", &one, "product_rows_32x16_t_bf16", &f[2]);
+    compare_alone(library, TN_BF16, "product_rows_32x8_t_bf16", &f[1], "product_rows_32x16_t_bf16", &f[2]);
+    compare_alone(library, TN_F16, "product_rows_64x8_f_f16", &f[3], "product_rows_64x16_f_f16", &f[4]);
+    compare_alone(library, TN_F32, "product_rows_4x1_t_f32", &f[5], "product_rows_4x2_t_f32", &f[6]);
+    compare_alone(library, TN_F32, "product_rows_4x1_t_f32", &f[5], "product_rows_8x4_t_f32", &f[7]);
 }
 
 static void run_warpgroup(void) {
     static const family tiles[] = {
-        {128, 256, 8, 1}, {256, 128, 8, 2}, {128, 64, 8, 1}, {256, 256, 8, 2}, {128, 128, 8, 1},
+        {128, 256, 8, 1, 1}, {256, 128, 8, 2, 1}, {128, 64, 8, 1, 1},  {256, 256, 8, 2, 1}, {128, 128, 8, 1, 1},
+        {128, 128, 8, 1, 4}, {128, 256, 8, 1, 2}, {128, 128, 8, 1, 2}, {128, 256, 8, 1, 4},
     };
     const size_t families = sizeof tiles / sizeof *tiles;
     void *library = build("product_warpgroup");
@@ -265,10 +309,11 @@ static void run_warpgroup(void) {
         const tn_type type = i % 2 ? TN_F16 : TN_BF16;
         const family *f = &tiles[j % families];
         char name[64];
-        if (rows[i].a_turned && rows[i].b_turned) continue; /* there is none */
-        snprintf(name, sizeof name, "product_warpgroup_%d_%s%s_%s", f->cols, rows[i].a_turned ? "f" : "t",
+        if (rows[i].a_turned && rows[i].b_turned) continue;   /* there is none */
+        if (f->parts > 1 && (i + j % families) % 3) continue; /* which takes long */
+        snprintf(name, sizeof name, "product_warpgroup_%dx%d_%s%s_%s", f->cols, f->parts, rows[i].a_turned ? "f" : "t",
                  rows[i].b_turned ? "t" : "f", tn_type_name(type));
-        const bool sums = f->cols == 256 && j / 2 % 2; /* y has their type */
+        const bool sums = f->cols == 256 && f->parts == 1 && j / 2 % 2; /* y has their type */
         if (sums) strcat(name, "_f32");
         run(library, name, type, sums ? TN_F32 : type, &rows[i], f);
     }

@@ -1,20 +1,21 @@
-/* Products of few rows and 16-bit numbers on tensor cores (sm_80 and later): y (m, n) of x (m, k) and w (k, n), where m
- * is 16 at most. They take as long as w takes to be read once, so w goes from memory into registers as tensor cores
- * want it, and a lane asks for it several steps ahead.
+/* Products of few rows: y (m, n) of x (m, k) and w (k, n), where m is 16 at most. They take as long as w takes to be read
+ * once, so w goes from memory into registers as it is multiplied there, and a lane asks for it several steps ahead.
  *
  * A block makes 16, 32 or 64 columns of y. Its warps share k out among themselves, and their sums are added up at the
  * end, in order. That order is the same for any number of rows and of a block's columns.
  *
+ * 16-bit numbers go to tensor cores (sm_80 and later).
  * Columns of y are the 16 rows of a tensor core's first matrix, and rows of x the 8 columns of its second one. A step is
  * 32 of k. Which of them is which of a tensor core's two times 16 is free, if w and x agree: lane l has 8 neighbours,
  * from 8 * (l % 4) on. */
+#include "cuda/device/reduce.cuh"
 #include "matrix.cuh"
 #include "product.cuh"
 
 enum {
-    STEP = 32, /* of k */
     WARPS = 8,
-    PIECE = 8, /* numbers in 16 bytes: of a step, one for each of four lanes */
+    STEP = 32, /* of k, of 16-bit numbers */
+    PIECE = 8, /* of them in 16 bytes: of a step, one for each of four lanes */
 };
 
 TN_DEVICE int lane_line() {
@@ -101,7 +102,41 @@ template <class T, int EIGHTS> struct rows_of_x {
     }
 };
 
-/* ---- a block ----------------------------------------------------------------------------------------------------- */
+/* ---- what all blocks do ------------------------------------------------------------------------------------------ */
+
+/* A warp's part of k, in steps of STEP: the same for any rows and columns. */
+template <int STEP> struct range {
+    int begin, end;
+
+    TN_MEMBER range(const tni_gpu_product &p) {
+        const int k = (int)p.k, part = (k + STEP * WARPS - 1) / (STEP * WARPS) * STEP;
+        begin = (int)threadIdx.x / 32 * part;
+        end = begin + part < k ? begin + part : k;
+    }
+};
+
+/* The sums of all warps, in shared memory: for each warp and row of y a line of the block's columns. */
+template <int COLS, int ROWS> struct meeting {
+    enum { PITCH = COLS + 4 };
+
+    static TN_MEMBER f32 *line(int warp, int row) {
+        return (f32 *)dynamic_shared_128() + (warp * ROWS + row) * PITCH;
+    }
+    /* Adds them up, in order, and writes them. */
+    template <class T> static TN_MEMBER void end(const tni_gpu_product &p, i64 index, i64 col) {
+        const tile_end<T> out = end_of<T>(p, index);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < (int)p.m * COLS; i += 32 * WARPS) {
+            const int row = i / COLS, own = i % COLS;
+            f32 sum = line(0, row)[own];
+#pragma unroll
+            for (int warp = 1; warp < WARPS; warp++) sum += line(warp, row)[own];
+            put(p, out, row, col + own, sum);
+        }
+    }
+};
+
+/* ---- 16-bit numbers ---------------------------------------------------------------------------------------------- */
 
 /* What a lane has of a step. */
 template <class T, class W, int EIGHTS> struct step {
@@ -122,65 +157,101 @@ template <class T, class W, int EIGHTS> struct step {
     }
 };
 
-/* The sums of all warps, in shared memory: for each warp and row of y a line of the block's columns. */
-template <class W, int EIGHTS> struct meeting {
-    enum { ROWS = 8 * EIGHTS, PITCH = W::COLS + 4 };
-    f32 *shared;
-
-    TN_MEMBER f32 *line(int warp, int row) const {
-        return shared + (warp * ROWS + row) * PITCH;
-    }
-    TN_MEMBER void put(const f32 (&sums)[W::TILES][EIGHTS][4]) const {
-        const int warp = (int)threadIdx.x / 32, row = (int)threadIdx.x % 4 * 2;
+template <class W, int EIGHTS> TN_DEVICE void lay_down(const f32 (&sums)[W::TILES][EIGHTS][4]) {
+    const int warp = (int)threadIdx.x / 32, row = (int)threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < W::TILES; i++) {
+    for (int i = 0; i < W::TILES; i++) {
 #pragma unroll
-            for (int j = 0; j < EIGHTS * 4; j++) {
-                const int col = W::column(i, lane_line() + j % 4 / 2 * 8);
-                line(warp, j / 4 * 8 + row + j % 2)[col] = sums[i][j / 4][j % 4];
-            }
+        for (int j = 0; j < EIGHTS * 4; j++) {
+            const int col = W::column(i, lane_line() + j % 4 / 2 * 8);
+            meeting<W::COLS, 8 * EIGHTS>::line(warp, j / 4 * 8 + row + j % 2)[col] = sums[i][j / 4][j % 4];
         }
     }
-    TN_MEMBER f32 total(int row, int col) const {
-        f32 sum = line(0, row)[col];
-#pragma unroll
-        for (int warp = 1; warp < WARPS; warp++) sum += line(warp, row)[col];
-        return sum;
-    }
-};
+}
 
 /* W: how w lies; AHEAD: steps under way. */
 template <class T, class W, int EIGHTS, int AHEAD> TN_DEVICE void make_columns(const tni_gpu_product &p) {
     const i64 index = blockIdx.x / (u32)p.col_tiles, col = (i64)(blockIdx.x % (u32)p.col_tiles) * W::COLS;
     const W w(p, matrix_of<T>(p, p.b, index), col);
     const rows_of_x<T, EIGHTS> x(p, matrix_of<T>(p, p.a, index));
-    const int k = (int)p.k, share = (k + STEP * WARPS - 1) / (STEP * WARPS) * STEP;
-    const int begin = (int)threadIdx.x / 32 * share, end = begin + share < k ? begin + share : k;
+    const range<STEP> own(p);
     step<T, W, EIGHTS> steps[AHEAD];
     f32 sums[W::TILES][EIGHTS][4] = {};
     auto fetch = [&](step<T, W, EIGHTS> &to, int l) {
-        const bool there = l + lane_piece() < end;
+        const bool there = l + lane_piece() < own.end;
         w.fetch(to.w, l, there);
         x.fetch(to.x, l, there);
     };
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) fetch(steps[i], begin + i * STEP);
-    for (int l = begin; l < end; l += AHEAD * STEP) {
+    for (int i = 0; i < AHEAD; i++) fetch(steps[i], own.begin + i * STEP);
+    for (int l = own.begin; l < own.end; l += AHEAD * STEP) {
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             steps[i].multiply(sums);
             fetch(steps[i], l + (i + AHEAD) * STEP);
         }
     }
-    const meeting<W, EIGHTS> all{(f32 *)dynamic_shared_128()};
-    all.put(sums);
-    __syncthreads();
-    const tile_end<T> out = end_of<T>(p, index);
-    for (int i = (int)threadIdx.x; i < (int)p.m * W::COLS; i += 32 * WARPS) {
-        const int row = i / W::COLS, own = i % W::COLS;
-        put(p, out, row, col + own, all.total(row, own));
-    }
+    lay_down<W, EIGHTS>(sums);
+    meeting<W::COLS, 8 * EIGHTS>::template end<T>(p, index, col);
 }
+
+/* ---- f32 --------------------------------------------------------------------------------------------------------- */
+
+/* w dense along k. A step is 128 of k: a lane has 4 neighbours of each line of w and row of x, and multiplies all lines
+ * with all rows. */
+template <int COLS, int ROWS> struct step_f32 {
+    enum { OWN = 4, STEP = 32 * OWN };
+    words w[COLS], x[ROWS];
+
+    TN_MEMBER void fetch(const f32 *const (&lines)[COLS], const f32 *const (&rows)[ROWS], int l, bool there) {
+#pragma unroll
+        for (int i = 0; i < COLS; i++) w[i] = load_words_if(lines[i] + l, there);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) x[i] = load_words_if(rows[i] + l, there);
+    }
+    TN_MEMBER void multiply(f32 (&sums)[COLS][ROWS]) const {
+#pragma unroll
+        for (int i = 0; i < COLS; i++) {
+#pragma unroll
+            for (int j = 0; j < ROWS * OWN; j++)
+                sums[i][j / OWN] += __uint_as_float(w[i].w[j % OWN]) * __uint_as_float(x[j / OWN].w[j % OWN]);
+        }
+    }
+};
+
+template <int COLS, int ROWS, int AHEAD> TN_DEVICE void make_columns_f32(const tni_gpu_product &p) {
+    using part = step_f32<COLS, ROWS>;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const i64 index = blockIdx.x / (u32)p.col_tiles, col = (i64)(blockIdx.x % (u32)p.col_tiles) * COLS;
+    const f32 *lines[COLS], *rows[ROWS];
+#pragma unroll
+    for (int i = 0; i < COLS; i++)
+        lines[i] = matrix_of<f32>(p, p.b, index) + line_or_last(col + i, p.n) * p.b.col + lane * part::OWN;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        rows[i] = matrix_of<f32>(p, p.a, index) + line_or_last(i, p.m) * p.a.row + lane * part::OWN;
+    const range<part::STEP> own(p);
+    part steps[AHEAD];
+    f32 sums[COLS][ROWS] = {};
+    auto fetch = [&](int i, int l) { steps[i].fetch(lines, rows, l, l + lane * part::OWN < own.end); };
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) fetch(i, own.begin + i * part::STEP);
+    for (int l = own.begin; l < own.end; l += AHEAD * part::STEP) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            steps[i].multiply(sums);
+            fetch(i, l + (i + AHEAD) * part::STEP);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < COLS * ROWS; i++) {
+        const f32 sum = reduce_lanes<take_sum, 32>(sums[i / ROWS][i % ROWS]);
+        if (lane == 0) meeting<COLS, ROWS>::line(warp, i % ROWS)[i / ROWS] = sum;
+    }
+    meeting<COLS, ROWS>::template end<f32>(p, index, col);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* Columns of a block, and rows at most; `t`: w is dense along k, `f`: along n. */
 template <class T> using lines_16 = along<T, 1>;
@@ -196,3 +267,9 @@ template <class T> using lines_32 = along<T, 2>;
     PRODUCT(T, 64x16_f_##T, across, 2, 4)
 PRODUCTS(f16)
 PRODUCTS(bf16)
+#define PRODUCT_F32(cols, rows, blocks, ahead)                                               \
+    TN_ROW_KERNEL(product_rows_##cols##x##rows##_t_f32, 32 * WARPS, blocks, tni_gpu_product, \
+                  (make_columns_f32<cols, rows, ahead>(p)))
+PRODUCT_F32(4, 1, 2, 3)
+PRODUCT_F32(4, 2, 2, 2)
+PRODUCT_F32(8, 4, 1, 2)

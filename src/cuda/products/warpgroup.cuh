@@ -20,56 +20,71 @@ TN_DEVICE u32 shared_address(const void *p) {
     return (u32)__cvta_generic_to_shared(p);
 }
 
-/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+/* ---- barriers: by their addresses in shared memory --------------------------------------------------------------- */
 
 /* A barrier's phase ends when `arrivals` threads have arrived and all bytes that were announced are there. */
-TN_DEVICE void barrier_prepare(u64 *barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+TN_DEVICE void barrier_prepare(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 /* Those of this thread are prepared, also for what fetches boxes. */
 TN_DEVICE void barriers_prepared() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
-TN_DEVICE void barrier_arrive(u64 *barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+/* What block `rank` of the cluster has at this address. */
+TN_DEVICE u32 address_at(u32 shared, u32 rank) {
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+    return there;
 }
 /* At the barrier of block `rank` of the cluster that is where this block has this one. */
-TN_DEVICE void barrier_arrive_at(u64 *barrier, u32 rank) {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank)) : "memory");
+TN_DEVICE void barrier_arrive_at(u32 barrier, u32 rank) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address_at(barrier, rank)) : "memory");
 }
 /* Arrives, and announces bytes. */
-TN_DEVICE void barrier_expect(u64 *barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
+TN_DEVICE void barrier_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 /* Until the phase of this parity has ended: 0 the first time, then 1, 0, … */
-TN_DEVICE void barrier_wait(u64 *barrier, u32 parity) {
+TN_DEVICE void barrier_wait(u32 barrier, u32 parity) {
     asm volatile("{\n\t"
                  ".reg .pred there;\n\t"
                  "again:\n\t"
                  "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
                  "@!there bra again;\n\t"
-                 "}" ::"r"(shared_address(barrier)),
+                 "}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
 }
 
 /* A box, from these coordinates on, to a multiple of 1024 bytes. What lies outside of the tensor is 0. */
-TN_DEVICE void fetch_box(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier) {
+TN_DEVICE void fetch_box(u32 to, const tensor_map *map, const int (&at)[5], u32 barrier) {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
                  : "memory");
 }
 
 /* The same for all blocks of the cluster in `blocks`, a bit each: the box and its bytes come to the same places of each
  * block's shared memory. */
-TN_DEVICE void fetch_box_for(void *to, const tensor_map *map, const int (&at)[5], u64 *barrier, u32 blocks) {
+TN_DEVICE void fetch_box_for(u32 to, const tensor_map *map, const int (&at)[5], u32 barrier, u32 blocks) {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]),
+                 "[%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]),
                  "h"((unsigned short)blocks)
+                 : "memory");
+}
+
+/* Four numbers to where block `rank` of the cluster has this address; and from this block's. */
+TN_DEVICE void send_four(u32 shared, u32 rank, const f32 *a) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address_at(shared, rank)), "f"(a[0]),
+                 "f"(a[1]), "f"(a[2]), "f"(a[3])
+                 : "memory");
+}
+TN_DEVICE void load_four(u32 shared, f32 (&a)[4]) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(a[0]), "=f"(a[1]), "=f"(a[2]), "=f"(a[3])
+                 : "r"(shared)
                  : "memory");
 }
 
@@ -134,21 +149,23 @@ TN_MULTIPLY_ALL(bf16)
 TN_DEVICE u32 shared_address(const void *) {
     return 0;
 }
-TN_DEVICE void barrier_prepare(u64 *, u32) {
+TN_DEVICE void barrier_prepare(u32, u32) {
 }
 TN_DEVICE void barriers_prepared() {
 }
-TN_DEVICE void barrier_arrive(u64 *) {
+TN_DEVICE void barrier_arrive_at(u32, u32) {
 }
-TN_DEVICE void barrier_arrive_at(u64 *, u32) {
+TN_DEVICE void barrier_expect(u32, u32) {
 }
-TN_DEVICE void barrier_expect(u64 *, u32) {
+TN_DEVICE void barrier_wait(u32, u32) {
 }
-TN_DEVICE void barrier_wait(u64 *, u32) {
+TN_DEVICE void fetch_box(u32, const tensor_map *, const int (&)[5], u32) {
 }
-TN_DEVICE void fetch_box(void *, const tensor_map *, const int (&)[5], u64 *) {
+TN_DEVICE void fetch_box_for(u32, const tensor_map *, const int (&)[5], u32, u32) {
 }
-TN_DEVICE void fetch_box_for(void *, const tensor_map *, const int (&)[5], u64 *, u32) {
+TN_DEVICE void send_four(u32, u32, const f32 *) {
+}
+TN_DEVICE void load_four(u32, f32 (&)[4]) {
 }
 template <int> TN_DEVICE void take_registers() {
 }
@@ -169,6 +186,10 @@ template <bool, bool, class T, int N> TN_DEVICE void multiply_shared(T, f32 (&)[
  * bytes on. */
 TN_DEVICE u64 matrix_at(u32 address, u32 across) {
     return (u64)(address >> 4 & 0x3fff) | (u64)(across >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+/* The one that is some bytes on: addresses are below 2^18, so nothing is carried. */
+TN_DEVICE u64 matrix_on(u64 at, u32 bytes) {
+    return at + (bytes >> 4);
 }
 
 } // namespace tn

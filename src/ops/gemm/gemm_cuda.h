@@ -10,12 +10,13 @@
 TNI_CUDA_DECLARE(gemm_rows)
 TNI_CUDA_DECLARE(gemm_mma)
 TNI_CUDA_DECLARE(gemm_hopper)
+TNI_CUDA_DECLARE(gemm_split)
 TNI_CUDA_DECLARE(gemm_tile)
 TNI_CUDA_DECLARE(gemm_cublaslt)
 
-#define TNI_GEMM_TENSOR_KERNEL(kernel, products, more_flags)                                          \
+#define TNI_GEMM_KERNEL(kernel, products, more_types, more_flags)                                     \
     {                                                                                                 \
-        .name = #kernel, .device = TN_CUDA, .types = TN_BIT(TN_F16) | TN_BIT(TN_BF16),                \
+        .name = #kernel, .device = TN_CUDA, .types = TN_BIT(TN_F16) | TN_BIT(TN_BF16) | (more_types), \
         .flags = TN_STRIDED | (more_flags), .accepts = tni_gemm_##kernel##_cuda_accepts,              \
         .workspace = tni_gemm_##kernel##_cuda_workspace, .prepare = tni_gemm_##kernel##_cuda_prepare, \
         .release = tni_free, .run = tni_gemm_##kernel##_cuda_run, .data = (products)                  \
@@ -29,13 +30,15 @@ TNI_CUDA_DECLARE(gemm_cublaslt)
         .prepare = tni_gemm_cublaslt_cuda_prepare, .release = tni_free, .run = tni_gemm_cublaslt_cuda_run, \
         .data = (products)                                                                                 \
     }
-/* As measured on an H200: bench/results/gemm-cuda-… Those without cuBLASLt also have an f32 y of 16-bit a and b. */
-#define TNI_GEMM_ROWS_KERNEL(products) TNI_GEMM_TENSOR_KERNEL(rows, products, TN_ROWS_VARY)
+#define TNI_GEMM_ROWS_KERNEL(products) TNI_GEMM_KERNEL(rows, products, TN_BIT(TN_F32), TN_ROWS_VARY)
+/* Those of Tenon that also have an f32 y of 16-bit a and b. */
 #define TNI_GEMM_ADD_CUDA_KERNELS(products)                                                                           \
-    TNI_GEMM_TENSOR_KERNEL(hopper, products, 0), TNI_GEMM_TENSOR_KERNEL(mma, products, 0), {                          \
+    TNI_GEMM_KERNEL(split, products, 0, TN_ROWS_VARY), TNI_GEMM_KERNEL(hopper, products, 0, 0),                       \
+        TNI_GEMM_KERNEL(mma, products, 0, 0), {                                                                       \
         .name = "tile", .device = TN_CUDA, .flags = TN_STRIDED, .workspace = tni_gemm_tile_cuda_workspace,            \
         .prepare = tni_gemm_tile_cuda_prepare, .release = tni_free, .run = tni_gemm_tile_cuda_run, .data = (products) \
     }
+/* Best first, as measured on an H200: bench/results/gemm-cuda-… Few rows are by estimate. */
 #define TNI_GEMM_GRAD_CUDA_KERNELS TNI_GEMM_CUBLASLT_KERNEL(NULL), TNI_GEMM_ADD_CUDA_KERNELS(NULL)
 #define TNI_GEMM_CUDA_KERNELS(products) \
     TNI_GEMM_ROWS_KERNEL(products), TNI_GEMM_CUBLASLT_KERNEL(products), TNI_GEMM_ADD_CUDA_KERNELS(products)

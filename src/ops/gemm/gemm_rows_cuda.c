@@ -1,4 +1,4 @@
-/* Products of few rows and 16-bit numbers on the GPU: kernel "rows" (sm_80 and later), which reads the weights as they
+/* Products of few rows on the GPU, 16 of 16-bit numbers or 4 of f32: kernel "rows" (sm_80 and later), which reads the weights as they
  * lie. Whether it takes a product depends on how many rows there are, so a row may have other bits beside many. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,7 @@
 
 enum {
     LEAST_K = 512,          /* each warp has an eighth of it */
-    /* Numbers of b, of which it is worth while. More than 40 MB cuBLASLt reads faster (H200: 28 us where this takes
-     * 33). */
-    LEAST_WEIGHTS = 1 << 20,
-    MOST_WEIGHTS = 20 << 20
+    LEAST_WEIGHTS = 1 << 20 /* numbers of b, of which it is worth while */
 };
 
 bool tni_gemm_rows_may_vary(void) {
@@ -26,7 +23,7 @@ bool tni_gemm_rows_may_vary(void) {
  * across it. */
 typedef struct rows_kernel {
     int cols, rows; /* of a block, at most */
-    bool along;
+    bool along, is_f32;
     int blocks, least_rows; /* on a GPU and of y, for which it is good */
 } rows_kernel;
 
@@ -37,13 +34,17 @@ static const rows_kernel kernels[] = {
     {.cols = 32, .rows = 16, .along = true},
     {.cols = 64, .rows = 8},
     {.cols = 64, .rows = 16},
+    {.cols = 4, .rows = 1, .along = true, .is_f32 = true},
+    {.cols = 4, .rows = 2, .along = true, .is_f32 = true},
+    {.cols = 8, .rows = 4, .along = true, .is_f32 = true},
 };
 
 static const rows_kernel *find_kernel(const tni_product *p, bool along) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         const rows_kernel *k = &kernels[i];
         const bool is_good = ceil_div(p->n, k->cols) >= k->blocks && p->m >= k->least_rows;
-        if (k->along == along && p->m <= k->rows && is_good) return k;
+        const bool is_kind = k->along == along && k->is_f32 == (p->a.type == TN_F32);
+        if (is_kind && p->m <= k->rows && is_good) return k;
     }
     return NULL;
 }
@@ -58,14 +59,14 @@ typedef struct rows_plan {
 
 /* Neither matrix has to be copied, and lines end with a whole piece of 16 bytes. */
 static const rows_kernel *choose(const tni_product *p, tni_gemm_operand *a, tni_gemm_operand *b) {
-    enum { PIECE = 8 };
     static const tni_gemm_wants wants = {0};
+    const int64_t piece = 16 / (int64_t)tn_type_size(p->a.type);
     int64_t weights = p->n * p->k;
-    if (p->m < 1 || p->n < 1 || p->k < LEAST_K || p->k > INT32_MAX / 2 || p->n_sums || p->k % PIECE) return NULL;
+    if (p->m < 1 || p->n < 1 || p->k < LEAST_K || p->k > INT32_MAX / 2 || p->n_sums || p->k % piece) return NULL;
     for (int32_t d = 0; d < p->n_batch; d++) weights *= p->batch[d];
-    if (weights < LEAST_WEIGHTS || weights > MOST_WEIGHTS) return NULL;
+    if (weights < LEAST_WEIGHTS) return NULL;
     tni_gemm_operands(p, 0, &wants, a, b);
-    if (a->copied || b->copied || !a->along || (!b->along && p->n % PIECE)) return NULL;
+    if (a->copied || b->copied || !a->along || (!b->along && p->n % piece)) return NULL;
     return find_kernel(p, b->along);
 }
 

@@ -1,6 +1,7 @@
 /* Products on the GPU's tensor cores: "mma", where a warp multiplies what it holds in registers (sm_80 and later), and
- * "hopper", where four warps multiply what is in shared memory (sm_90). Both read 16 bytes at a time: a matrix that
- * lies otherwise is copied into the workspace first, which is little beside the product. */
+ * "hopper", where four warps multiply what is in shared memory (sm_90). "split" is "hopper" with few tiles, that
+ * several blocks make together. They read 16 bytes at a time: a matrix that lies otherwise is copied into the workspace
+ * first, which is little beside the product. */
 #include "core/contract/contract.h"
 #include "core/host/arith.h"
 #include "gemm_cuda.h"
@@ -21,8 +22,11 @@ enum {
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
+/* SPLIT: a row's sums depend on how many tiles there are, so on other rows. */
+typedef enum way { MMA, HOPPER, SPLIT } way;
+
 typedef struct tensor_plan {
-    bool hopper;
+    way way;
     tn_launch pass;
     struct {
         bool single; /* too small, or about ones */
@@ -32,7 +36,7 @@ typedef struct tensor_plan {
     } product[TNI_PRODUCTS_MOST];
 } tensor_plan;
 
-static const tni_gemm_wants mma_wants = {0}, hopper_wants = {.alike = true};
+static const tni_gemm_wants wants[] = {[HOPPER] = {.alike = true}, [SPLIT] = {.alike = true}};
 
 /* m has no say: a row's sums are made in the same order however many rows there are. */
 bool tni_gemm_suits_mma(const tni_product *p) {
@@ -51,28 +55,28 @@ static bool suits_hopper(const tni_product *p) {
     return fits;
 }
 
-static bool takes(const tn_call *call, const tni_product *products, int i, int count, bool hopper) {
-    return (hopper ? suits_hopper : tni_gemm_suits_mma)(&products[i]) && !tni_gemm_is_of_ones(call, i, count);
+static bool takes(const tn_call *call, const tni_product *products, int i, int count, way way) {
+    return (way == MMA ? tni_gemm_suits_mma : suits_hopper)(&products[i]) && !tni_gemm_is_of_ones(call, i, count);
 }
 
-static bool takes_any(const tn_call *call, bool hopper) {
+static bool takes_any(const tn_call *call, way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used;
     bool any = false;
     const int count = tni_gemm_products(call, products, &used);
-    for (int i = 0; i < count; i++) any = any || takes(call, products, i, count, hopper);
+    for (int i = 0; i < count; i++) any = any || takes(call, products, i, count, way);
     return any;
 }
 
-static size_t workspace(const tn_call *call, bool hopper) {
+static size_t workspace(const tn_call *call, way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used, most;
     const int count = tni_gemm_products(call, products, &used);
     most = used;
     for (int i = 0; i < count; i++) {
         tni_gemm_operand a, b;
-        if (!takes(call, products, i, count, hopper)) continue;
-        const size_t bytes = tni_gemm_operands(&products[i], used, hopper ? &hopper_wants : &mma_wants, &a, &b);
+        if (!takes(call, products, i, count, way)) continue;
+        const size_t bytes = tni_gemm_operands(&products[i], used, &wants[way], &a, &b);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -90,14 +94,17 @@ tn_status tni_gemm_find_mma(const tn_call *call, const tni_product *p, const tni
                          tni_gemm_types(p, types));
 }
 
-/* Hopper's tiles, and what they take on an H200, in nanoseconds. `blocks` of a cluster are below each other. */
+/* Hopper's tiles, and what they take on an H200, in nanoseconds. A cluster has `blocks` below each other, or as many as
+ * k is divided into `parts`. What it takes to add up parts is an estimate. */
 typedef struct hopper_tile {
-    int cols, blocks;
+    int cols, blocks, parts;
     int step, end; /* of one tile: 64 of k, and everything else */
 } hopper_tile;
 
 static const hopper_tile hopper_tiles[] = {
-    {256, 2, 660, 3500}, {256, 1, 670, 3500}, {128, 2, 420, 2500}, {128, 1, 420, 2500}, {64, 1, 320, 2000},
+    {256, 2, 1, 660, 3500}, {256, 1, 1, 670, 3500}, {128, 2, 1, 420, 2500},
+    {128, 1, 1, 420, 2500}, {64, 1, 1, 320, 2000},  {256, 1, 2, 670, 6000},
+    {128, 1, 2, 420, 4000}, {256, 1, 4, 670, 6000}, {128, 1, 4, 420, 4000},
 };
 
 static int64_t hopper_count(const tni_product *p, const hopper_tile *t) {
@@ -106,55 +113,80 @@ static int64_t hopper_count(const tni_product *p, const hopper_tile *t) {
     return count;
 }
 
-/* The fastest. The sums of an element are the same in all of them. An f32 y of 16-bit a and b has the first ones alone:
- * it is added to in large products. */
-static const hopper_tile *choose_hopper(const tni_product *p, int sms) {
+/* Clusters that run at the same time. SMs come in groups of 16 or a few more, and a cluster is in one of them. */
+static int64_t hopper_clusters(const hopper_tile *t, int sms) {
+    const int size = t->blocks * t->parts;
+    return max(1, (size > 2 ? sms - sms % 16 : sms) / size);
+}
+
+/* An f32 y of 16-bit a and b has the first tiles alone: it is added to in large products. Parts are for products that
+ * have no more tiles than there are clusters. */
+static bool has_tile(const tni_product *p, const hopper_tile *t, int64_t turns, way way) {
+    const bool is_same = p->y.type == p->a.type;
+    return (is_same || (t->cols == hopper_tiles[0].cols && t->parts == 1)) &&
+           (t->parts == 1 || (way == SPLIT && turns == 1));
+}
+
+/* The fastest. The sums of an element are the same in all of them that do not divide k. */
+static const hopper_tile *choose_hopper(const tni_product *p, int sms, way way) {
     const hopper_tile *best = NULL;
     double least = 0;
     for (size_t i = 0; i < sizeof hopper_tiles / sizeof *hopper_tiles; i++) {
         const hopper_tile *t = &hopper_tiles[i];
-        if (t->cols != hopper_tiles[0].cols && p->y.type != p->a.type) continue;
-        const int64_t turns = ceil_div(hopper_count(p, t), sms / t->blocks);
-        const double time = (double)turns * ((double)ceil_div(tni_gemm_terms(p), HOPPER_STEP) * t->step + t->end);
-        if (best && time >= least) continue;
+        const int64_t turns = ceil_div(hopper_count(p, t), hopper_clusters(t, sms));
+        const int64_t steps = ceil_div(ceil_div(tni_gemm_terms(p), HOPPER_STEP), t->parts);
+        const double time = (double)turns * ((double)steps * t->step + t->end);
+        if (!has_tile(p, t, turns, way) || (best && time >= least)) continue;
         best = t;
         least = time;
     }
     return best;
 }
 
-/* A block stays on its SM and makes one tile after the other. */
+/* In some product of the call the parts of k are worth while. */
+static bool splits_any(const tn_call *call, int sms) {
+    tni_product products[TNI_PRODUCTS_MOST];
+    size_t used;
+    bool any = false;
+    const int count = tni_gemm_products(call, products, &used);
+    for (int i = 0; i < count; i++) {
+        any = any || (takes(call, products, i, count, SPLIT) && choose_hopper(&products[i], sms, SPLIT)->parts > 1);
+    }
+    return any;
+}
+
+/* A block stays on its SM and makes one tile after the other, or one part of a tile. */
 static tn_status find_hopper(const tn_call *call, const tni_product *p, tensor_plan *plan, int i) {
     const char a = plan->product[i].a.along ? 't' : 'f', b = plan->product[i].b.along ? 't' : 'f';
     tn_launch *l = &plan->product[i].launch;
     const tn_gpu *gpu;
     TN_TRY(tn_cuda_gpu(call, &gpu));
-    const hopper_tile *t = plan->product[i].tile = choose_hopper(p, gpu->sms);
+    const hopper_tile *t = plan->product[i].tile = choose_hopper(p, gpu->sms, plan->way);
     char types[16];
     int64_t tiles;
     TN_TRY(tni_gemm_tiles(call, p, HOPPER_ROWS, t->cols, &tiles));
-    l->grid = (uint32_t)(min(hopper_count(p, t), gpu->sms / t->blocks) * t->blocks);
+    l->cluster = (uint32_t)(t->blocks * t->parts);
+    l->grid = (uint32_t)min(hopper_count(p, t), hopper_clusters(t, gpu->sms)) * l->cluster;
     l->block = HOPPER_THREADS;
-    l->cluster = (uint32_t)t->blocks;
     l->shared = HOPPER_SHARED;
-    return tni_cuda_find(call, l, "product_warpgroup", "product_warpgroup_%d_%c%c_%s", t->cols, a, b,
+    return tni_cuda_find(call, l, "product_warpgroup", "product_warpgroup_%dx%d_%c%c_%s", t->cols, t->parts, a, b,
                          tni_gemm_types(p, types));
 }
 
-static tn_status fill(const tn_call *call, tensor_plan *plan, bool hopper) {
+static tn_status fill(const tn_call *call, tensor_plan *plan, way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used;
     const int count = tni_gemm_products(call, products, &used);
-    plan->hopper = hopper;
+    plan->way = way;
     TN_TRY(tni_gemm_find_pass(call, &plan->pass));
     for (int i = 0; i < count; i++) {
         const tni_product *p = &products[i];
         TN_TRY(tni_gemm_find_tile(call, p, &plan->product[i].alone));
-        plan->product[i].single = !takes(call, products, i, count, hopper);
+        plan->product[i].single = !takes(call, products, i, count, way);
         if (plan->product[i].single) continue;
         tni_gemm_operand *a = &plan->product[i].a, *b = &plan->product[i].b;
-        tni_gemm_operands(p, used, hopper ? &hopper_wants : &mma_wants, a, b);
-        TN_TRY(hopper ? find_hopper(call, p, plan, i) : tni_gemm_find_mma(call, p, a, b, &plan->product[i].launch));
+        tni_gemm_operands(p, used, &wants[way], a, b);
+        TN_TRY(way == MMA ? tni_gemm_find_mma(call, p, a, b, &plan->product[i].launch) : find_hopper(call, p, plan, i));
     }
     return TN_OK;
 }
@@ -205,11 +237,10 @@ static tn_status run_hopper(const tn_call *call, const tni_product *p, const ten
 
 static tn_status run_product(const tn_call *call, const tni_product *p, const tensor_plan *plan, int i) {
     const hopper_tile *t = plan->product[i].tile;
-    tni_gpu_product job = plan->hopper ? tni_gemm_job(p, HOPPER_ROWS * t->blocks, t->cols)
-                                       : tni_gemm_job(p, MMA_TILE, MMA_TILE);
+    tni_gpu_product job = t ? tni_gemm_job(p, HOPPER_ROWS * t->blocks, t->cols) : tni_gemm_job(p, MMA_TILE, MMA_TILE);
     TN_TRY(tni_gemm_copy_operands(call, p, &plan->product[i].a, &plan->product[i].b, &job));
     if (!tni_gemm_is_aligned(&job)) return tni_gemm_run_tile(call, p, false, &plan->product[i].alone);
-    if (plan->hopper) return run_hopper(call, p, plan, i, &job);
+    if (t) return run_hopper(call, p, plan, i, &job);
     return tn_cuda_launch(call, &plan->product[i].launch, (void *[]){&job});
 }
 
@@ -229,46 +260,39 @@ static tn_status run(const tn_call *call, const tensor_plan *plan) {
 /* ---- the kernels ------------------------------------------------------------------------------------------------- */
 
 bool tni_gemm_mma_cuda_accepts(const tn_call *call) {
-    return takes_any(call, false) && tni_cuda_has(call, "product_mma", 80);
+    return takes_any(call, MMA) && tni_cuda_has(call, "product_mma", 80);
 }
 
-size_t tni_gemm_mma_cuda_workspace(const tn_call *call) {
-    return workspace(call, false);
-}
-
-static tn_status fill_mma(const tn_call *call, void *state) {
-    return fill(call, state, false);
-}
-
-tn_status tni_gemm_mma_cuda_prepare(const tn_call *call, void **state) {
-    return tni_cuda_prepare(call, sizeof(tensor_plan), fill_mma, state);
-}
-
-tn_status tni_gemm_mma_cuda_run(const tn_call *call, void *state) {
-    return run(call, state);
-}
-
-/* The instructions are those of sm_90a alone: later GPUs have others. Why a GPU cannot be used `prepare` says. */
-bool tni_gemm_hopper_cuda_accepts(const tn_call *call) {
-    const tn_gpu *gpu;
-    if (!takes_any(call, true)) return false;
-    if (tn_cuda_gpu(call, &gpu) != TN_OK) return true;
+/* The instructions are those of sm_90a alone: later GPUs have others. */
+static bool is_hopper(const tn_gpu *gpu) {
     const tni_image *image = tni_image_for("product_warpgroup", gpu->major, gpu->minor);
     return image && image->arch == 90 && image->kind == 'a';
 }
 
-size_t tni_gemm_hopper_cuda_workspace(const tn_call *call) {
-    return workspace(call, true);
+/* Why a GPU cannot be used `prepare` says. */
+bool tni_gemm_hopper_cuda_accepts(const tn_call *call) {
+    const tn_gpu *gpu;
+    return takes_any(call, HOPPER) && (tn_cuda_gpu(call, &gpu) != TN_OK || is_hopper(gpu));
 }
 
-static tn_status fill_hopper(const tn_call *call, void *state) {
-    return fill(call, state, true);
+bool tni_gemm_split_cuda_accepts(const tn_call *call) {
+    const tn_gpu *gpu;
+    return tni_gemm_rows_may_vary() && tn_cuda_gpu(call, &gpu) == TN_OK && is_hopper(gpu) && splits_any(call, gpu->sms);
 }
 
-tn_status tni_gemm_hopper_cuda_prepare(const tn_call *call, void **state) {
-    return tni_cuda_prepare(call, sizeof(tensor_plan), fill_hopper, state);
-}
-
-tn_status tni_gemm_hopper_cuda_run(const tn_call *call, void *state) {
-    return run(call, state);
-}
+#define KERNEL(name, way)                                                         \
+    static tn_status fill_##name(const tn_call *call, void *state) {              \
+        return fill(call, state, way);                                            \
+    }                                                                             \
+    size_t tni_gemm_##name##_cuda_workspace(const tn_call *call) {                \
+        return workspace(call, way);                                              \
+    }                                                                             \
+    tn_status tni_gemm_##name##_cuda_prepare(const tn_call *call, void **state) { \
+        return tni_cuda_prepare(call, sizeof(tensor_plan), fill_##name, state);   \
+    }                                                                             \
+    tn_status tni_gemm_##name##_cuda_run(const tn_call *call, void *state) {      \
+        return run(call, state);                                                  \
+    }
+KERNEL(mma, MMA)
+KERNEL(hopper, HOPPER)
+KERNEL(split, SPLIT)
