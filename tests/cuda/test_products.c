@@ -317,6 +317,13 @@ static void run_warpgroup(void) {
         if (sums) strcat(name, "_f32");
         run(library, name, type, sums ? TN_F32 : type, &rows[i], f);
     }
+    static const row deep = {1, 40, 96, 2048, .bias = true}; /* in each part the ring goes round */
+    for (size_t j = 0; j < families; j++) {
+        char name[64];
+        if (tiles[j].parts == 1) continue;
+        snprintf(name, sizeof name, "product_warpgroup_%dx%d_tf_bf16", tiles[j].cols, tiles[j].parts);
+        run(library, name, TN_BF16, TN_BF16, &deep, &tiles[j]);
+    }
 }
 
 int main(void) {

@@ -34,10 +34,12 @@ template <int COLS> struct ring {
     char *patches;
     int stage;
     u32 parity;
-    u32 blocks, rank; /* of the cluster, below each other; this one's place */
+    u32 blocks, rank; /* that share a ring's boxes, below each other; this one's place among them, */
+    u32 first;        /* and the first one's in the cluster */
 
     /* At the beginning of the block's dynamic shared memory, from the next multiple of 1024 bytes on. */
-    TN_MEMBER ring(u32 blocks, u32 rank) : stage(0), parity(0), blocks(blocks), rank(rank) {
+    TN_MEMBER ring(u32 blocks, u32 rank)
+        : stage(0), parity(0), blocks(blocks), rank(rank), first(cluster_rank() - rank) {
         char *memory = (char *)dynamic_shared_128();
         const u32 first = shared_address(memory), off = (1024 - first % 1024) % 1024;
         data = first + off;
@@ -73,7 +75,7 @@ template <int COLS> struct ring {
     TN_MEMBER void leave(int ago) const {
         const u32 lane = threadIdx.x % 32;
         const int left = stage >= ago ? stage - ago : stage - ago + STAGES;
-        if (lane < blocks) barrier_arrive_at(empty(left), lane);
+        if (lane < blocks) barrier_arrive_at(empty(left), first + lane);
     }
 };
 
@@ -285,11 +287,11 @@ TN_DEVICE void make_tiles(const tni_gpu_warpgroup &p) {
     PRODUCT(T, Y, name, cols, parts, t, t, false, false) \
     PRODUCT(T, Y, name, cols, parts, t, f, false, true)  \
     PRODUCT(T, Y, name, cols, parts, f, f, true, true)
-#define ALL(T)                                                                                             \
-    PRODUCTS(T, T, T, 256, 1)                                                                              \
-    PRODUCTS(T, T, T, 128, 1)                                                                              \
-    PRODUCTS(T, T, T, 64, 1) PRODUCTS(T, T, T, 256, 2) PRODUCTS(T, T, T, 256, 4) PRODUCTS(T, T, T, 128, 2) \
-        PRODUCTS(T, T, T, 128, 4)
+#define ALL(T)                \
+    PRODUCTS(T, T, T, 256, 1) \
+    PRODUCTS(T, T, T, 128, 1) \
+    PRODUCTS(T, T, T, 64, 1)  \
+    PRODUCTS(T, T, T, 256, 2) PRODUCTS(T, T, T, 256, 4) PRODUCTS(T, T, T, 128, 2) PRODUCTS(T, T, T, 128, 4)
 ALL(f16)
 ALL(bf16)
 PRODUCTS(f16, f32, f16_f32, 256, 1)

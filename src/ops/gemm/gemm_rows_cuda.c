@@ -1,5 +1,6 @@
-/* Products of few rows on the GPU, 16 of 16-bit numbers or 4 of f32: kernel "rows" (sm_80 and later), which reads the weights as they
- * lie. Whether it takes a product depends on how many rows there are, so a row may have other bits beside many. */
+/* Products of few rows on the GPU, 16 of 16-bit numbers or 4 of f32: kernel "rows" (sm_80 and later), which reads the
+ * weights as they lie. Whether it takes a product depends on how many rows there are, so a row may have other bits
+ * beside many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,11 @@
 #include "gemm_cuda.h"
 
 enum {
-    LEAST_K = 512,          /* each warp has an eighth of it */
-    LEAST_WEIGHTS = 1 << 20 /* numbers of b, of which it is worth while */
+    LEAST_K = 512, /* each warp has an eighth of it */
+    /* Numbers of b, of which it is worth while. More than 40 MB cuBLASLt reads faster: an H200 takes 28 us for 117 MB
+     * and one row, and this 33. */
+    LEAST_WEIGHTS = 1 << 20,
+    MOST_WEIGHTS = 20 << 20
 };
 
 bool tni_gemm_rows_may_vary(void) {
@@ -64,7 +68,7 @@ static const rows_kernel *choose(const tni_product *p, tni_gemm_operand *a, tni_
     int64_t weights = p->n * p->k;
     if (p->m < 1 || p->n < 1 || p->k < LEAST_K || p->k > INT32_MAX / 2 || p->n_sums || p->k % piece) return NULL;
     for (int32_t d = 0; d < p->n_batch; d++) weights *= p->batch[d];
-    if (weights < LEAST_WEIGHTS) return NULL;
+    if (weights < LEAST_WEIGHTS || weights > MOST_WEIGHTS) return NULL;
     tni_gemm_operands(p, 0, &wants, a, b);
     if (a->copied || b->copied || !a->along || (!b->along && p->n % piece)) return NULL;
     return find_kernel(p, b->along);
