@@ -1,13 +1,13 @@
-/* Products of few rows: y (m, n) of x (m, k) and w (k, n), where m is 16 at most. They take as long as w takes to be read
- * once, so w goes from memory into registers as it is multiplied there, and a lane asks for it several steps ahead.
+/* Products of few rows: y (m, n) of x (m, k) and w (k, n), where m is 16 at most. They take as long as w takes to be
+ * read once, so w goes from memory into registers as it is multiplied there, and a lane asks for it several steps
+ * ahead.
  *
- * A block makes 16, 32 or 64 columns of y. Its warps share k out among themselves, and their sums are added up at the
- * end, in order. That order is the same for any number of rows and of a block's columns.
+ * A block makes 4 to 64 columns of y. Its warps share k out among themselves, and their sums are added up at the end,
+ * in order. That order is the same for any number of rows and of a block's columns.
  *
- * 16-bit numbers go to tensor cores (sm_80 and later).
- * Columns of y are the 16 rows of a tensor core's first matrix, and rows of x the 8 columns of its second one. A step is
- * 32 of k. Which of them is which of a tensor core's two times 16 is free, if w and x agree: lane l has 8 neighbours,
- * from 8 * (l % 4) on. */
+ * 16-bit numbers go to tensor cores (sm_80 and later). Columns of y are the 16 rows of their first matrix, and rows of
+ * x the 8 columns of the second one. A step is 32 of k. Which of them is which of a tensor core's two times 16 is free,
+ * if w and x agree: lane l has 8 neighbours, from 8 * (l % 4) on. */
 #include "cuda/device/reduce.cuh"
 #include "matrix.cuh"
 #include "product.cuh"
@@ -57,8 +57,8 @@ template <class T, int N> struct along {
     }
 };
 
-/* w dense along n: a step is 32 lines. Lane l has pieces of lines 8 * (l % 4) and the next 7, of columns 8 * (l / 4) and
- * the next 7, two for each tile. */
+/* w dense along n: a step is 32 lines. Lane l has pieces of lines 8 * (l % 4) and the next 7, of columns 8 * (l / 4)
+ * and the next 7, two for each tile. */
 template <class T> struct across {
     enum { TILES = 4, COLS = 16 * TILES, LINES = PIECE, SHARE = 1 };
     const T *first;

@@ -287,12 +287,14 @@ TN_DEVICE void make_tiles(const tni_gpu_warpgroup &p) {
     PRODUCT(T, Y, name, cols, parts, t, t, false, false) \
     PRODUCT(T, Y, name, cols, parts, t, f, false, true)  \
     PRODUCT(T, Y, name, cols, parts, f, f, true, true)
-#define ALL(T)                \
-    PRODUCTS(T, T, T, 256, 1) \
-    PRODUCTS(T, T, T, 128, 1) \
-    PRODUCTS(T, T, T, 64, 1)  \
-    PRODUCTS(T, T, T, 256, 2) PRODUCTS(T, T, T, 256, 4) PRODUCTS(T, T, T, 128, 2) PRODUCTS(T, T, T, 128, 4)
-ALL(f16)
-ALL(bf16)
+#define WHOLE(T) PRODUCTS(T, T, T, 256, 1) PRODUCTS(T, T, T, 128, 1) PRODUCTS(T, T, T, 64, 1)
+#define HALVES(T) PRODUCTS(T, T, T, 256, 2) PRODUCTS(T, T, T, 128, 2)
+#define QUARTERS(T) PRODUCTS(T, T, T, 256, 4) PRODUCTS(T, T, T, 128, 4)
+WHOLE(f16)
+WHOLE(bf16)
+HALVES(f16)
+HALVES(bf16)
+QUARTERS(f16)
+QUARTERS(bf16)
 PRODUCTS(f16, f32, f16_f32, 256, 1)
 PRODUCTS(bf16, f32, bf16_f32, 256, 1)

@@ -1,7 +1,7 @@
 /* Products, vectorised. y is divided into blocks, which threads take by turns. For each step of k a block's rows of a
  * are packed, then its columns of b by panels that stay in the second cache, and tiles of y take both from there. What
  * follows a sum (alpha, bias, residual, act) is done to a tile when its last step is. */
-#include "gemm_cpu.h"
+#include "gemm_plan.h"
 
 #include "pack_cpu.h"
 #include "stream_cpu.h"

@@ -62,4 +62,9 @@ static inline int64_t gemm_steps(const tni_product *p) {
     return entries * ((p->k + GEMM_STEP - 1) / GEMM_STEP);
 }
 
+#ifdef TNI_ISA
+/* The products of a call, one after the other: for operators that do more than that. */
+void TNI_CPU(gemm_run)(const tn_call *call, const gemm_plan *plan, const tni_product *products);
+#endif
+
 #endif

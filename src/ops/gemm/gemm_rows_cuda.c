@@ -1,6 +1,6 @@
-/* Products of few rows on the GPU, 16 of 16-bit numbers or 4 of f32: kernel "rows" (sm_80 and later), which reads the
- * weights as they lie. Whether it takes a product depends on how many rows there are, so a row may have other bits
- * beside many. */
+/* Products of few rows on the GPU: kernel "rows" (sm_80 and later), which reads the weights as they lie: of 16 rows of
+ * 16-bit numbers at most, or 4 of f32. Whether it takes a product depends on how many rows there are, so a row may have
+ * other bits beside many. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "core/host/arith.h"
 #include "cpu/rows.h"
 #include "cpu/vec/vec.h"
-#include "gemm_cpu.h"
+#include "gemm_plan.h"
 
 typedef struct slope_job {
     tni_rows rows;
