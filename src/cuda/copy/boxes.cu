@@ -105,6 +105,7 @@ TN_DEVICE void read_box(const tni_boxes &p, const box &b, const i64 *runs, const
         for (int k = 0; k < BATCH; k++) {
             const share s = find_share<V>(p.reads, u + k * TNI_BOX_THREADS, other, limit, b.rest[0]);
             at[k] = s.there ? padded(p, (u32)(s.run * p.reads.run + s.place)) : -1;
+            a[k] = bytes<W>{}; /* or it would be kept from the round before */
             if (s.there) a[k] = *(const bytes<W> *)(from + runs[s.run] + s.place);
         }
 #pragma unroll

@@ -126,9 +126,8 @@ TN_DEVICE void scan_read_row(const tni_gpu_scan &p, i64 tile, i64 block,
                 const scan_place at = scan_row_place<Op>(p, tile, block, j);
 #pragma unroll
                 for (int e = 0; e < E; e++) {
-                    a[j][e] = at.row < p.rows && at.i < p.n
-                                  ? Op::state_of(p, x[j].v[p.reverse ? E - 1 - e : e], at.i + e)
-                                  : Op::none();
+                    const raw own = p.reverse ? x[j].v[E - 1 - e] : x[j].v[e];
+                    a[j][e] = at.row < p.rows && at.i < p.n ? Op::state_of(p, own, at.i + e) : Op::none();
                 }
             }
             return;
@@ -165,14 +164,16 @@ TN_DEVICE void scan_write_row(const tni_gpu_scan &p, i64 tile, i64 block, const 
         if (at.row >= p.rows || at.i >= p.n) continue;
         if constexpr (Op::VECTORS) {
             if (p.aligned) {
-                state y[E];
+                state y[E], placed[E];
 #pragma unroll
                 for (int e = 0; e < E; e++) {
                     const state upto = Op::join(p, base[j], a[j][e]);
-                    y[p.reverse ? E - 1 - e : e] = p.exclusive ? before : upto;
+                    y[e] = p.exclusive ? before : upto;
                     before = upto;
                 }
-                Op::template put<E>(p, at.row * p.n, 0, scan_vector_at<Op>(p, at), y);
+#pragma unroll
+                for (int e = 0; e < E; e++) placed[e] = p.reverse ? y[E - 1 - e] : y[e];
+                Op::template put<E>(p, at.row * p.n, 0, scan_vector_at<Op>(p, at), placed);
                 continue;
             }
         }
