@@ -297,6 +297,27 @@ static void (*columns_to(const tni_real_loops *loops, uint8_t op))(double *, con
     return op == TNI_P_RMAX ? loops->max_to : op == TNI_P_RMIN ? loops->min_to : loops->add_to;
 }
 
+/* The results of short rows, a row's to the one of its own or to one that all share: many rows in a loop. */
+static void gather_short_rows(const worker *w, const tni_step *s, int64_t columns, running *to, int64_t down) {
+    enum { MANY = 256 };
+    const tni_real_loops *loops = tni_real_loops_of(s->lane);
+    const int64_t bytes = columns * tni_lane_size(s->lane);
+    const char *x = w->at[s->arg[0]], *y = s->n_args == 2 ? w->at[s->arg[1]] : NULL;
+    char made[MANY * sizeof(double)] __attribute__((aligned(64)));
+    for (int64_t first = 0, count; first < w->rows; first += count) {
+        count = min(w->rows - first, MANY);
+        if (s->op == TNI_P_SUM) {
+            loops->sum_rows(x + first * bytes, y ? y + first * bytes : NULL, count, columns, made);
+        } else {
+            (s->op == TNI_P_RMAX ? loops->max_rows : loops->min_rows)(x + first * bytes, count, columns, made);
+        }
+        for (int64_t r = 0; r < count; r++, to += down) {
+            running one = {.real = s->lane == TNI_LANE_F32 ? (double)((float *)made)[r] : ((double *)made)[r]};
+            *to = both(s->op, s->lane, *to, one);
+        }
+    }
+}
+
 static void gather(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
@@ -315,6 +336,11 @@ static void gather(const worker *w, const tni_step *s) {
     }
     if (along == 1 && down == 0 && loops && s->op == TNI_P_PROD) {
         loops->prod_columns(&to->real, from, w->rows, columns);
+        return;
+    }
+    const bool known = s->op == TNI_P_SUM || s->op == TNI_P_RMAX || s->op == TNI_P_RMIN;
+    if (along == 0 && loops && known && columns > 0 && columns < TNI_LONG_ROW_MASKED) {
+        gather_short_rows(w, s, columns, to, down);
         return;
     }
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
