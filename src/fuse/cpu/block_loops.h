@@ -88,7 +88,9 @@ typedef struct tni_real_loops {
     void (*max_to)(double *most, const void *x, int64_t n);      /* the larger of the two; a NaN stays */
     void (*min_to)(double *least, const void *x, int64_t n);
     void (*add_row)(void *pending, const void *x, int64_t n); /* pending[i] += x[i] */
-    void (*settle)(double *sums, void *pending, int64_t n);   /* sums[i] += pending[i], which becomes 0 */
+    void (*max_row)(void *pending, const void *x, int64_t n); /* the larger of the two; a NaN stays */
+    void (*min_row)(void *pending, const void *x, int64_t n);
+    void (*settle)(double *sums, void *pending, int64_t n); /* sums[i] += pending[i], which becomes 0 */
     /* n elements of memory of a floating type from and to values */
     void (*load)(tn_type type, const void *from, void *to, int64_t n);
     void (*store)(tn_type type, const void *from, void *to, int64_t n);

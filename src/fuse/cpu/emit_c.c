@@ -163,15 +163,17 @@ static int32_t print_padding(tni_emitter *e, const tni_memory *m, int32_t j) {
     return 2;
 }
 
-/* Sums of columns. q<j>: where they are; where values are pending first, these, and the sums behind them. Returns how
- * many that is. */
+/* Sums and extremes of columns. q<j>: where they are; where values are pending first, these, and the sums behind them.
+ * Returns how many that is. */
 static int32_t print_columns(tni_emitter *e, const tni_step *s, int32_t j) {
     bool pending = e->made->pending[s->operand] >= 0;
     char arg[32];
     name_argument(e, s, 0, false, arg);
     e->by_rows = true;
-    tni_text_add(&e->body, "    EACH %s(in->q%d, c + k * VL, left, %s);\n", pending ? "add_up" : "add_to", (int)j, arg);
+    const char *joins = s->op == TNI_P_RMAX ? "most_up" : s->op == TNI_P_RMIN ? "least_up" : "add_up";
+    tni_text_add(&e->body, "    EACH %s(in->q%d, c + k * VL, left, %s);\n", pending ? joins : "add_to", (int)j, arg);
     if (!pending) return 1;
+    if (s->op != TNI_P_SUM) return 2; /* these settle when all is done */
     name_memory(e, j + 1);
     e->settles = true;
     tni_text_add(&e->row_end, "        if (settled) settle(in.q%d, in.q%d, columns);\n", (int)j + 1, (int)j);
@@ -224,7 +226,7 @@ static void print_reduce(tni_emitter *e, const tni_step *s, int32_t j) {
 /* A row's part of a result that rows share. Returns how many pieces of memory it has. */
 static int32_t print_gather(tni_emitter *e, const tni_step *s, int32_t j) {
     const tni_accumulator *acc = &e->pass->accumulators[s->operand];
-    if (tni_sums_columns(e->pass, acc)) return print_columns(e, s, j);
+    if (tni_gathers_columns(e->pass, acc)) return print_columns(e, s, j);
     const bool own = e->pass->n_dims > 0 && acc->strides[e->pass->n_dims - 1] != 0;
     e->free &= e->pass->columns <= e->made->block; /* the order of sums goes by blocks */
     print_row_result(e, s, j);

@@ -25,12 +25,12 @@ typedef struct worker {
     int64_t rows; /* of this block */
     int64_t column, columns;
     int64_t unit, span;
-    int64_t piece;  /* of accumulators */
-    bool first;     /* block of a row */
-    int32_t part;   /* which tensor of the lists */
-    int64_t length; /* of a row; of lists, this tensor's */
-    int64_t number; /* elements of the lists before this tensor */
-    bool waited;    /* all units are done: what stores waited for */
+    int64_t partial; /* copy of accumulators */
+    bool first;      /* block of a row */
+    int32_t part;    /* which tensor of the lists */
+    int64_t length;  /* of a row; of lists, this tensor's */
+    int64_t number;  /* elements of the lists before this tensor */
+    bool waited;     /* all units are done: what stores waited for */
 } worker;
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -267,7 +267,7 @@ static void reduce(const worker *w, const tni_step *s) {
 static int64_t sum_of(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t begin = w->offset[w->pass->n_memory + s->operand] + w->column * acc->strides[w->pass->n_dims];
-    return w->piece * acc->size + begin;
+    return w->partial * acc->size + begin;
 }
 
 static running *sums_of(const worker *w, const tni_step *s) {
@@ -297,6 +297,27 @@ static void (*columns_to(const tni_real_loops *loops, uint8_t op))(double *, con
     return op == TNI_P_RMAX ? loops->max_to : op == TNI_P_RMIN ? loops->min_to : loops->add_to;
 }
 
+/* The results of short rows, a row's to the one of its own or to one that all share: many rows in a loop. */
+static void gather_short_rows(const worker *w, const tni_step *s, int64_t columns, running *to, int64_t down) {
+    enum { MANY = 256 };
+    const tni_real_loops *loops = tni_real_loops_of(s->lane);
+    const int64_t bytes = columns * tni_lane_size(s->lane);
+    const char *x = w->at[s->arg[0]], *y = s->n_args == 2 ? w->at[s->arg[1]] : NULL;
+    char made[MANY * sizeof(double)] __attribute__((aligned(64)));
+    for (int64_t first = 0, count; first < w->rows; first += count) {
+        count = min(w->rows - first, MANY);
+        if (s->op == TNI_P_SUM) {
+            loops->sum_rows(x + first * bytes, y ? y + first * bytes : NULL, count, columns, made);
+        } else {
+            (s->op == TNI_P_RMAX ? loops->max_rows : loops->min_rows)(x + first * bytes, count, columns, made);
+        }
+        for (int64_t r = 0; r < count; r++, to += down) {
+            running one = {.real = s->lane == TNI_LANE_F32 ? (double)((float *)made)[r] : ((double *)made)[r]};
+            *to = both(s->op, s->lane, *to, one);
+        }
+    }
+}
+
 static void gather(const worker *w, const tni_step *s) {
     const tni_accumulator *acc = &w->pass->accumulators[s->operand];
     int64_t along = acc->strides[w->pass->n_dims], down = row_stride(w, acc->strides);
@@ -317,9 +338,16 @@ static void gather(const worker *w, const tni_step *s) {
         loops->prod_columns(&to->real, from, w->rows, columns);
         return;
     }
+    const bool known = s->op == TNI_P_SUM || s->op == TNI_P_RMAX || s->op == TNI_P_RMIN;
+    if (along == 0 && loops && known && columns > 0 && columns < TNI_LONG_ROW_MASKED) {
+        gather_short_rows(w, s, columns, to, down);
+        return;
+    }
     for (int64_t r = 0; r < w->rows; r++, from += bytes, to += down) {
         if (along == 0) {
             *to = both(s->op, s->lane, *to, over_row(w, s, r, bytes, columns));
+        } else if (pending && s->op != TNI_P_SUM) {
+            (s->op == TNI_P_RMAX ? loops->max_row : loops->min_row)(pending, from, columns);
         } else if (pending) {
             loops->add_row(pending, from, columns);
             if (tni_is_settled(row_of(w) + r, inner_of(w))) loops->settle(&to->real, pending, columns);
@@ -429,11 +457,12 @@ static void go_to(worker *w, int64_t unit) {
         go_to_part(w, unit);
         return;
     }
-    int64_t inner = inner_of(w), blocks = ceil_div(inner, made->rows);
-    int64_t block = unit / made->spans % blocks, outer = unit / made->spans / blocks, begin = block * made->rows;
+    const int64_t inner = inner_of(w), blocks = ceil_div(inner, made->rows), all = made->units / made->spans;
+    const int64_t nth = made->by_columns ? unit % all : unit / made->spans; /* block of rows */
+    int64_t block = nth % blocks, outer = nth / blocks, begin = block * made->rows;
     int32_t n = pass->n_memory + pass->n_accumulators;
     w->unit = unit;
-    w->span = unit % made->spans;
+    w->span = made->by_columns ? unit / all : unit % made->spans;
     w->row = outer * inner + begin;
     w->rows = inner - begin < made->rows ? inner - begin : made->rows;
     for (int32_t i = 0; i < n; i++) w->offset[i] = begin * row_stride(w, strides_of(pass, i));
@@ -469,7 +498,7 @@ static bool is_free(const worker *w) {
 static int64_t take_more(worker *w, int64_t unit, int64_t end) {
     const tni_pass *pass = w->pass;
     const tni_cpu_pass *made = w->made;
-    if (!is_free(w)) return 1;
+    if (!is_free(w) || made->by_columns) return 1;
     int64_t spans = made->first_unit ? made->first_unit[w->part + 1] - made->first_unit[w->part] : made->spans;
     if (spans > 1) return spans - w->span < end - unit ? spans - w->span : end - unit;
     if (!pass->n_dims || pass->columns > made->block) return 1;
@@ -501,35 +530,50 @@ static void run_unit(worker *w, int64_t count) {
     }
 }
 
-static void clear_sums(const tni_accumulator *acc, running *to) {
-    running none = nothing(acc->op, acc->lane);
-    for (int64_t k = 0; k < acc->size; k++) to[k] = none;
-}
+/* What a piece has of an accumulator: `n` of every `apart` results, from `begin` on; all of a copy, or of the only one
+ * some columns. */
+typedef struct own {
+    running *sums;
+    float *pending; /* NULL: nothing ever is */
+    int64_t begin, n, apart, end;
+} own;
 
-/* This piece's pending values of accumulator i; NULL: it has none. */
-static float *all_pending(const worker *w, int32_t i) {
-    int64_t pending = w->made->pending[i];
-    return pending >= 0 ? (float *)workspace_at(w->call, pending) + w->piece * w->pass->accumulators[i].size : NULL;
+static own own_of(const worker *w, int32_t i) {
+    const tni_accumulator *acc = &w->pass->accumulators[i];
+    const int64_t size = acc->size, first = w->partial * size, pending = w->made->pending[i];
+    own made = {.n = size, .apart = size, .end = size};
+    made.sums = (running *)workspace_at(w->call, acc->partial) + first;
+    if (pending >= 0) made.pending = (float *)workspace_at(w->call, pending) + first;
+    if (!w->made->by_columns) return made;
+    made.begin = w->span * w->made->span;
+    made.n = min(w->made->span, w->pass->columns - made.begin);
+    made.apart = w->pass->columns;
+    return made;
 }
 
 static void clear_partials(const worker *w) {
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
-        if (acc->size == 0) continue;
-        float *pending = all_pending(w, i);
-        clear_sums(acc, (running *)workspace_at(w->call, acc->partial) + w->piece * acc->size);
-        if (pending) memset(pending, 0, (size_t)acc->size * sizeof *pending);
+        const running none = nothing(acc->op, acc->lane);
+        const float none_pending = (float)none.real;
+        const own o = own_of(w, i);
+        for (int64_t k = o.begin; k < o.end; k += o.apart) {
+            fill((const char *)&none, sizeof none, (char *)(o.sums + k), o.n);
+            if (o.pending) fill((const char *)&none_pending, sizeof none_pending, (char *)(o.pending + k), o.n);
+        }
     }
 }
 
-/* A piece may end within a group of rows. */
+/* A piece may end within a group of rows; extremes are pending until then. */
 static void settle_partials(const worker *w) {
+    const bool whole = w->made->spans == 1 || w->made->by_columns;
+    const bool settled = whole && tni_is_settled(row_of(w) + w->rows - 1, inner_of(w));
     for (int32_t i = 0; i < w->pass->n_accumulators; i++) {
         const tni_accumulator *acc = &w->pass->accumulators[i];
-        float *pending = all_pending(w, i);
-        if (acc->size == 0 || !pending) continue;
-        double *sums = (double *)workspace_at(w->call, acc->partial) + w->piece * acc->size;
-        tni_real_loops_of(acc->lane)->settle(sums, pending, acc->size);
+        const own o = own_of(w, i);
+        if (!o.pending || (settled && acc->op == TNI_P_SUM)) continue;
+        for (int64_t k = o.begin; k < o.end; k += o.apart)
+            columns_to(tni_real_loops_of(acc->lane), acc->op)(&o.sums[k].real, o.pending + k, o.n);
     }
 }
 
@@ -579,7 +623,8 @@ static void run_range(const worker *all, int64_t begin, int64_t end, int64_t pie
     w.at = at;
     w.offset = offset;
     w.shift = shift;
-    w.piece = piece;
+    w.partial = made->by_columns ? 0 : piece;
+    w.span = made->by_columns ? piece : 0;
     for (int32_t i = 0; i < made->n_values; i++) at[i] = made->offset[i] < 0 ? NULL : scratch + made->offset[i];
     memset(offset, 0, sizeof offset);
     go_to_slice(&w);
@@ -616,12 +661,11 @@ typedef struct sums {
 static void add_pieces(void *arg, int64_t begin, int64_t end) {
     const sums *s = arg;
     const tni_accumulator *acc = s->acc;
-    bool adds = acc->op == TNI_P_SUM && acc->lane != TNI_LANE_INT;
     memcpy(s->to + begin, s->from + begin, (size_t)(end - begin) * sizeof *s->to);
     for (int64_t piece = 1; piece < s->pieces; piece++) {
         const running *more = s->from + piece * acc->size;
-        if (adds) {
-            tni_real_loops_of(TNI_LANE_F64)->add_to(&s->to[begin].real, &more[begin], end - begin);
+        if (acc->lane != TNI_LANE_INT) {
+            columns_to(tni_real_loops_of(TNI_LANE_F64), acc->op)(&s->to[begin].real, &more[begin], end - begin);
         } else {
             for (int64_t k = begin; k < end; k++) s->to[k] = both(acc->op, acc->lane, s->to[k], more[k]);
         }
@@ -653,7 +697,7 @@ static void run_passes(const tni_program *program, const tn_call *call, const tn
         } else {
             tn_parallel(call, made->units, 1 + ENOUGH / elements, do_units, &all);
         }
-        for (int32_t k = 0; k < pass->n_accumulators; k++) add_sums(call, made->pieces, &pass->accumulators[k]);
+        for (int32_t k = 0; k < pass->n_accumulators; k++) add_sums(call, made->partials, &pass->accumulators[k]);
         all.waited = made->waits;
         if (made->waits) run_range(&all, 0, 0, 0);
     }

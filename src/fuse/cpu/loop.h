@@ -144,6 +144,14 @@ TNI_INLINE void add_up(void *pending, int64_t i, int64_t left, vreal a) {
     }
 }
 
+TNI_INLINE void most_up(void *pending, int64_t i, int64_t left, vreal a) {
+    store(V_NATIVE, pending, i, left, v_max(load(V_NATIVE, pending, i, left), a));
+}
+
+TNI_INLINE void least_up(void *pending, int64_t i, int64_t left, vreal a) {
+    store(V_NATIVE, pending, i, left, v_min(load(V_NATIVE, pending, i, left), a));
+}
+
 /* They go to the sums. */
 TNI_INLINE void settle(void *sums, void *pending, int64_t n) {
     for (int64_t i = 0; i < n; i += VL) {

@@ -153,7 +153,7 @@ static bool has_long_rows(const tni_emitter *e) {
 static bool fits_gather(const tni_emitter *e, const tni_step *s) {
     const tni_accumulator *acc = &e->pass->accumulators[s->operand];
     if (s->level != TNI_ELEMENT || s->lane != e->lane) return false;
-    if (tni_sums_columns(e->pass, acc)) return true;
+    if (tni_gathers_columns(e->pass, acc)) return true;
     const int64_t down = e->pass->n_dims ? acc->strides[e->pass->n_dims - 1] : 0;
     return tni_sums_rows(e->pass, acc) && has_long_rows(e) && (down == 0 || down == 1) && !e->made->first_unit;
 }

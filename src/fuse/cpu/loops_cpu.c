@@ -369,6 +369,23 @@ static void add_row(void *pending, const void *x, int64_t n) {
     for (; i < n; i++) ((real *)pending)[i] += ((const real *)x)[i];
 }
 
+TNI_INLINE void join_row(vreal (*both)(vreal, vreal), void *pending, const void *x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL)
+        v_store(V_NATIVE, pending, i, both(v_load(V_NATIVE, pending, i), v_load(V_NATIVE, x, i)));
+    if (i == n) return;
+    const vreal made = both(v_load_n(V_NATIVE, pending, i, n - i, 0), v_load_n(V_NATIVE, x, i, n - i, 0));
+    v_store_n(V_NATIVE, pending, i, n - i, made);
+}
+
+static void max_row(void *pending, const void *x, int64_t n) {
+    join_row(v_max, pending, x, n);
+}
+
+static void min_row(void *pending, const void *x, int64_t n) {
+    join_row(v_min, pending, x, n);
+}
+
 static void settle(double *sums, void *pending, int64_t n) {
     add_to(sums, pending, n);
     memset(pending, 0, (size_t)n * sizeof(real));
@@ -468,6 +485,8 @@ const tni_real_loops TNI_CPU(fuse_loops) = {
     .max_to = max_to,
     .min_to = min_to,
     .add_row = add_row,
+    .max_row = max_row,
+    .min_row = min_row,
     .settle = settle,
     .load = load,
     .store = store,

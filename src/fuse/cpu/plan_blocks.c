@@ -4,6 +4,8 @@
 #include "core/host/arith.h"
 #include "steps.h"
 
+enum { WORTH = 32 }; /* elements that are added up for each partial result */
+
 /* Each tensor of the lists has units of its own. */
 static void set_list_units(tni_cpu_pass *made, const tni_program *program) {
     made->span = 8 * made->block;
@@ -17,13 +19,27 @@ static void set_list_units(tni_cpu_pass *made, const tni_program *program) {
     made->first_unit[program->n_parts] = made->units;
 }
 
+/* Long columns of few rows: pieces of rows would have hardly more to add up than to keep. */
+static bool goes_by_columns(const tni_pass *pass, int64_t rows) {
+    enum { FEW = 8 * WORTH };
+    bool all = pass->n_accumulators > 0;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        const tni_accumulator *acc = &pass->accumulators[i];
+        all &= tni_gathers_columns(pass, acc) && rows * pass->columns < FEW * acc->size;
+    }
+    return all;
+}
+
 static void set_units(const tni_pass *pass, tni_cpu_pass *made) {
+    enum { SPAN = 4096 };
     int64_t rows = 1, inner = pass->n_dims ? pass->size[pass->n_dims - 1] : 1;
     for (int32_t d = 0; d + 1 < pass->n_dims; d++) rows *= pass->size[d];
     made->span = pass->columns;
     made->spans = 1;
+    made->by_columns = false;
     if (pass->columns > made->block && !pass->reduces) {
-        made->span = 8 * made->block;
+        made->by_columns = goes_by_columns(pass, rows * inner);
+        made->span = made->by_columns ? SPAN : 8 * made->block;
         made->spans = ceil_div(pass->columns, made->span);
     }
     made->units = rows * ceil_div(inner, made->rows) * made->spans;
@@ -64,9 +80,11 @@ static tn_status choose_block(tni_cpu_planner *c) {
     return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", c->b->f->contract->name);
 }
 
-bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *acc) {
-    bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
-    return pass->columns >= TNI_LONG_ROW && acc->op == TNI_P_SUM && acc->strides[pass->n_dims] == 1 && same_in_rows;
+bool tni_gathers_columns(const tni_pass *pass, const tni_accumulator *acc) {
+    const bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
+    const bool sums = acc->op == TNI_P_SUM, extreme = acc->op == TNI_P_RMAX || acc->op == TNI_P_RMIN;
+    const bool known = sums || (extreme && acc->lane == TNI_LANE_F32 && pass->n_dims > 0);
+    return pass->columns >= TNI_LONG_ROW && known && acc->strides[pass->n_dims] == 1 && same_in_rows;
 }
 
 static int64_t reserve(tni_program *program, int64_t bytes) {
@@ -77,7 +95,7 @@ static int64_t reserve(tni_program *program, int64_t bytes) {
 
 /* Partial results of sums over more than rows: as many as are worth it and as memory allows, whoever runs it. */
 static void set_pieces(tni_program *program, tni_pass *pass, tni_cpu_pass *made) {
-    enum { MOST = 64, BYTES = 1 << 25, WORTH = 8 /* elements that are added up in each */ };
+    enum { MOST = 64, BYTES = 1 << 25 };
     int64_t size = 0, elements = made->units * made->rows * made->span;
     for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
     if (!pass->n_accumulators) return;
@@ -85,11 +103,16 @@ static void set_pieces(tni_program *program, tni_pass *pass, tni_cpu_pass *made)
     if (size > 0 && made->pieces > BYTES / (8 * size)) made->pieces = BYTES / (8 * size);
     if (size > 0 && made->pieces > elements / (WORTH * size)) made->pieces = elements / (WORTH * size);
     if (made->pieces < 1) made->pieces = 1;
+    made->partials = made->pieces;
+    if (made->by_columns) {
+        made->pieces = made->spans;
+        made->partials = 1;
+    }
     for (int32_t i = 0; i < pass->n_accumulators; i++) {
         tni_accumulator *acc = &pass->accumulators[i];
-        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_sums_columns(pass, acc);
-        acc->partial = reserve(program, acc->size * made->pieces * 8);
-        made->pending[i] = groups ? reserve(program, acc->size * made->pieces * 4) : -1;
+        bool groups = acc->lane == TNI_LANE_F32 && pass->n_dims > 0 && tni_gathers_columns(pass, acc);
+        acc->partial = reserve(program, acc->size * made->partials * 8);
+        made->pending[i] = groups ? reserve(program, acc->size * made->partials * 4) : -1;
     }
 }
 

@@ -71,9 +71,11 @@ typedef struct tni_cpu_pass {
     int64_t block, rows; /* elements, and rows, of a block */
     int64_t units, span; /* pieces of work; columns of each where rows are split */
     int64_t spans;       /* pieces that a row is split into */
+    bool by_columns;     /* units of one span come behind each other; each accumulator's columns are one piece's own */
     int64_t *first_unit; /* (parts + 1) of lists: units do not go across tensors; NULL: there are none */
-    int64_t pieces;      /* where something accumulates: units are added up in so many pieces, by shape alone */
-    int64_t *pending;    /* (accumulators) bytes into the workspace: (pieces, size) floats; -1: none (tni_is_settled) */
+    int64_t pieces;      /* where something accumulates: units are added up in so many pieces, by shape alone; */
+    int64_t partials;    /* and of the results there are so many copies */
+    int64_t *pending; /* (accumulators) bytes into the workspace: (partials, size) floats; -1: none (tni_is_settled) */
     int32_t n_values, n_steps, n_segments;
     int64_t scratch;
     int64_t *offset; /* (n_values) of values in the scratch memory; -1: elsewhere */
@@ -94,12 +96,14 @@ static inline tni_cpu_program *tni_on_cpu(const tni_program *program) {
 }
 
 /* Where there is a sum for each column and values are floats, a group of rows is added up as such, and then to the
- * sums: to make doubles of all values would take longer than everything else. */
-enum { TNI_GROUP = 16 /* rows */ };
+ * sums: to make doubles of all values would take longer than everything else. The largest or the smallest of all rows
+ * is a float. */
+enum { TNI_GROUP = 64 /* rows */ };
 static inline bool tni_is_settled(int64_t row, int64_t rows) { /* after this row of so many */
     return row % TNI_GROUP == TNI_GROUP - 1 || row == rows - 1;
 }
-bool tni_sums_columns(const tni_pass *pass, const tni_accumulator *accumulator); /* for each, of long rows */
+/* For each, of long rows: a sum, or an extreme of floats. */
+bool tni_gathers_columns(const tni_pass *pass, const tni_accumulator *accumulator);
 /* Rows so long are added up one by one, whichever results they share. */
 static inline bool tni_sums_rows(const tni_pass *pass, const tni_accumulator *accumulator) {
     return pass->columns >= TNI_LONG_ROW_MASKED && accumulator->strides[pass->n_dims] == 0;

@@ -1,5 +1,15 @@
-/* Reductions along any axes, which are formulas; sum, which has kernels of its own, is in src/ops/reduce. */
+/* Reductions along any axes, which are formulas; sum, which has kernels of its own, is in src/ops/reduce. On the CPU
+ * these compute the mean, too. */
+#include "cpu/vec/variants.h"
 #include "ops/formula_row.h"
+#include "ops/reduce/sum.h"
+
+TNI_CPU_DECLARE(mean)
+
+static const tn_kernel mean_kernels[] = {
+    TNI_CPU_KERNELS(mean, .flags = TN_STRIDED, .workspace = tni_sum_workspace),
+    {0},
+};
 
 #define REDUCTION(name, types, more, type) \
 #name types "(x: T[*s], axes: axes = [], keepdim: bool = false" more ") -> y: " type "[reduce(*s, axes, keepdim)]"
@@ -59,7 +69,7 @@ const tn_op tni_ops_reductions[] = {
                     {"s=[3, 0, 4] axes=[1]"}, {"s=[3, 0, 4] axes=[0]"}, {"s=[4096, 1024]", .bench = true},
                     {"s=[4096, 1024] axes=[0]", .bench = true})),
     FORMULA(REDUCTION(mean, "", "", "T"), "mean(x, axis=axes)", .doc = "The mean over some axes; [] is all of them.",
-            .samples = reductions),
+            .kernels = mean_kernels, .samples = reductions),
     FORMULA(REDUCTION(max, REAL, "", "T"), "max(x, axis=axes)",
             .doc = "The largest element over some axes; [] is all of them. Several that are equal share the gradient.",
             .samples = reductions),

@@ -130,14 +130,14 @@ tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes) {
 }
 
 /* The sums of the parts */
-static size_t sum_workspace(const tn_call *call) {
+size_t tni_sum_workspace(const tn_call *call) {
     const sum_args a = sum_args_of(call);
     if (tn_count(a.y) == 0) return 0;
     return (size_t)tni_sum_of(a.x, a.y, a.axes).sums * sizeof(double);
 }
 
 static const tn_kernel sum_kernels[] = {
-    TNI_CPU_KERNELS(sum, .flags = TN_STRIDED, .workspace = sum_workspace),
+    TNI_CPU_KERNELS(sum, .flags = TN_STRIDED, .workspace = tni_sum_workspace),
     TNI_CUDA_KERNEL(sum, .flags = TN_STRIDED, .workspace = tni_sum_cuda_workspace),
     {.name = "ref", .device = TN_CPU, .run = sum_ref},
     {0},

@@ -37,6 +37,7 @@ typedef struct tni_sum {
 } tni_sum;
 
 tni_sum tni_sum_of(const tn_view *x, const tn_view *y, const tn_value *axes);
+size_t tni_sum_workspace(const tn_call *call); /* of sum and mean on the CPU */
 
 /* `v` has the dimensions of `like` less those summed up, or with size 1: its strides in all of them, 0 where summed. */
 void tni_sum_strides(const tn_view *like, const tn_view *v, const tn_value *axes, int64_t *strides);

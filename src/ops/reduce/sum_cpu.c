@@ -1,4 +1,4 @@
-/* sum, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). x is read once, in the
+/* sum and mean, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). x is read once, in the
  * order of its memory, whatever the axes. Some hundred numbers at a time are added up in `real`, and those sums in
  * double, so that the error does not grow with the count. */
 #include "sum.h"
@@ -23,14 +23,25 @@ typedef struct job {
     const void *x;
     void *y;
     double *parts; /* (parts, outputs), where they are added up in the end */
+    bool mean;     /* sums are divided */
+    double count;  /* by how many elements they are of */
 } job;
+
+/* What becomes of a sum. */
+TNI_INLINE double result_of(const job *j, double sum) {
+    return j->mean ? sum / j->count : sum;
+}
+
+TNI_INLINE vreal results_of(const job *j, vreal sums) {
+    return j->mean ? sums / v_set((real)j->count) : sums;
+}
 
 /* The result for output `o`, which is y[at], or a part of it. */
 TNI_INLINE void put(const tn_type t, const job *j, int64_t part, int64_t o, int64_t at, double value) {
     if (j->s.sums > 0)
         j->parts[part * j->s.outputs + o] = value;
     else
-        r_store(t, j->y, at, (real)value);
+        r_store(t, j->y, at, (real)result_of(j, value));
 }
 
 /* ---- rows: the innermost dimension is summed up ------------------------------------------------------------------ */
@@ -91,20 +102,20 @@ TNI_INLINE void sum_plain_rows(const tn_type t, const job *j, const void *x, int
         for (int64_t i = 0; i < count; i++) {
             vreal sum = short_last(t, &s, x, i);
             for (int k = 0; k < s.whole; k++) sum += v_load(t, x, i * x_stride + k * VL);
-            r_store(t, y, i * y_stride, v_sum(sum));
+            r_store(t, y, i * y_stride, (real)result_of(j, (double)v_sum(sum)));
         }
     } else if (step == 1) {
         for (int64_t i = 0; i < count; i++)
-            r_store(t, y, i * y_stride, (real)sum_dense(t, r_at(t, x, i * x_stride), n));
+            r_store(t, y, i * y_stride, (real)result_of(j, sum_dense(t, r_at(t, x, i * x_stride), n)));
     } else if (n <= SHALLOW) {
         for (int64_t i = 0; i < count; i++) {
             double total = 0;
             for (int64_t k = 0; k < n; k++) total += (double)r_load(t, x, i * x_stride + k * step);
-            r_store(t, y, i * y_stride, (real)total);
+            r_store(t, y, i * y_stride, (real)result_of(j, total));
         }
     } else {
         for (int64_t i = 0; i < count; i++)
-            r_store(t, y, i * y_stride, (real)sum_apart(t, r_at(t, x, i * x_stride), n, step));
+            r_store(t, y, i * y_stride, (real)result_of(j, sum_apart(t, r_at(t, x, i * x_stride), n, step)));
     }
 }
 
@@ -214,17 +225,18 @@ TNI_INLINE void add_rows(const tn_type t, const void *p, int64_t count, int64_t 
 }
 
 /* So few rows that the sums of a vector of columns are the result at once. */
-TNI_INLINE void sum_few_rows(const tn_type t, const void *p, int64_t count, int64_t stride, int64_t width, void *y) {
+TNI_INLINE void sum_few_rows(const tn_type t, const job *j, const void *p, int64_t count, int64_t stride, int64_t width,
+                             void *y) {
     const int line = line_of(t);
     int64_t i = 0;
     vreal sum[LINE];
     for (; i + line * VL <= width; i += line * VL) {
         sum_vectors(t, line, r_at(t, p, i), count, stride, 0, VL, sum);
-        for (int k = 0; k < line; k++) v_store(t, y, i + k * VL, sum[k]);
+        for (int k = 0; k < line; k++) v_store(t, y, i + k * VL, results_of(j, sum[k]));
     }
     for (; i < width; i += VL) {
         sum_vectors(t, 1, r_at(t, p, i), count, stride, 0, width - i, sum);
-        v_store_some(t, y, i, width - i, sum[0]);
+        v_store_some(t, y, i, width - i, results_of(j, sum[0]));
     }
 }
 
@@ -284,7 +296,7 @@ TNI_INLINE void sum_few(const tn_type t, const job *j, int64_t begin, int64_t en
     tni_row at = tni_row_at(&s->kept, begin / tiles);
     for (int64_t i = begin, tile = begin % tiles * TNI_SUM_TILE; i < end; i++) {
         const int64_t width = min(s->n - tile, TNI_SUM_TILE);
-        sum_few_rows(t, r_at(t, j->x, at.at[0] + tile), s->units, stride, width, r_at(t, j->y, at.at[1] + tile));
+        sum_few_rows(t, j, r_at(t, j->x, at.at[0] + tile), s->units, stride, width, r_at(t, j->y, at.at[1] + tile));
         tile += width;
         if (tile < s->n) continue;
         tile = 0;
@@ -299,7 +311,7 @@ TNI_INLINE void put_columns(const tn_type t, const job *j, int64_t part, int64_t
     if (s->sums > 0) {
         memcpy(j->parts + part * s->outputs + o, c->total, (size_t)width * sizeof *c->total);
     } else {
-        for (int64_t k = 0; k < width; k++) r_store(t, j->y, at + k * s->y_step, (real)c->total[k]);
+        for (int64_t k = 0; k < width; k++) r_store(t, j->y, at + k * s->y_step, (real)result_of(j, c->total[k]));
     }
 }
 
@@ -315,7 +327,9 @@ TNI_INLINE void sum_columns(const tn_type t, const job *j, int64_t begin, int64_
         columns_begin(&c, width * s->fold);
         add_units(t, j, &c, r_at(t, j->x, at.at[0] + tile * s->step), first, min(first + s->per_part, s->units));
         if (plain && !c.has_total) { /* so few rows that their sums are the result */
-            narrow_run(t, c.sums, r_at(t, j->y, at.at[1] + tile), width);
+            for (int64_t k = 0; k < width; k += VL)
+                v_store_some(t, r_at(t, j->y, at.at[1] + tile), k, width - k,
+                             results_of(j, v_load_some(V_NATIVE, c.sums, k, width - k, 0)));
             continue;
         }
         columns_flush(&c);
@@ -363,20 +377,35 @@ static void add_parts(const job *j) {
     }
     tni_row at = tni_row_at(&s->kept, 0);
     for (int64_t o = 0; o < s->outputs; o += inner, tni_row_next(&s->kept, &at)) {
-        for (int64_t k = 0; k < inner; k++) r_store(j->type, j->y, at.at[1] + k * s->y_step, (real)total[o + k]);
+        for (int64_t k = 0; k < inner; k++)
+            r_store(j->type, j->y, at.at[1] + k * s->y_step, (real)result_of(j, total[o + k]));
     }
 }
 
-tn_status TNI_CPU(sum)(const tn_call *call, void *state) {
-    (void)state;
-    const sum_args a = sum_args_of(call);
+static tn_status run_sum(const tn_call *call, bool mean) {
+    const sum_args a = sum_args_of(call); /* mean has the same */
     if (tn_count(a.y) == 0) return TN_OK;
-    job j = {
-        .s = tni_sum_of(a.x, a.y, a.axes), .type = a.x->type, .x = a.x->data, .y = a.y->data, .parts = call->workspace};
+    job j = {.s = tni_sum_of(a.x, a.y, a.axes),
+             .type = a.x->type,
+             .x = a.x->data,
+             .y = a.y->data,
+             .parts = call->workspace,
+             .mean = mean,
+             .count = (double)(tn_count(a.x) / tn_count(a.y))};
     const int64_t items = j.s.items * j.s.parts;
     tn_parallel(call, items, tni_row_grain(tn_count(a.x) / items), sum_body, &j);
     if (j.s.sums > 0) add_parts(&j);
     return TN_OK;
+}
+
+tn_status TNI_CPU(sum)(const tn_call *call, void *state) {
+    (void)state;
+    return run_sum(call, false);
+}
+
+tn_status TNI_CPU(mean)(const tn_call *call, void *state) {
+    (void)state;
+    return run_sum(call, true);
 }
 
 /* ---- backward: dy repeated along the axes ------------------------------------------------------------------------ */
