@@ -427,7 +427,7 @@ static void choose_apart(tni_gpu_part *part, const elements *e) {
     part->ring = false;
     take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
     const int64_t held = ROW_THREADS * form_of(part, e).most;
-    if (e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
+    if (part->odd && e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
