@@ -604,11 +604,12 @@ static void run_waiting(worker *w) {
 
 static void go_to_slice(worker *w) {
     const tni_program *program = w->program;
-    for (int32_t i = 0; i < w->pass->n_memory; i++) {
-        w->shift[i] = 0;
-        for (int64_t k = TN_MAX_RANK - 1, left = w->slice; left > 0; left /= program->slices[k--]) {
-            w->shift[i] += left % program->slices[k] * w->pass->memory[i].step[k];
-        }
+    for (int32_t i = 0; i < w->pass->n_memory; i++) w->shift[i] = 0;
+    for (int64_t k = TN_MAX_RANK - 1, left = w->slice; left > 0; k--) {
+        if (program->slices[k] == 1) continue;
+        const int64_t index = left % program->slices[k];
+        left /= program->slices[k];
+        for (int32_t i = 0; i < w->pass->n_memory; i++) w->shift[i] += index * w->pass->memory[i].step[k];
     }
 }
 

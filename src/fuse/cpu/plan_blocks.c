@@ -99,7 +99,7 @@ static void set_pieces(tni_program *program, tni_pass *pass, tni_cpu_pass *made)
     int64_t size = 0, elements = made->units * made->rows * made->span;
     for (int32_t i = 0; i < pass->n_accumulators; i++) size += pass->accumulators[i].size;
     if (!pass->n_accumulators) return;
-    made->pieces = made->units < MOST ? made->units : MOST;
+    made->pieces = min(made->units, MOST / min(program->n_slices, MOST)); /* slices are shared out, too */
     if (size > 0 && made->pieces > BYTES / (8 * size)) made->pieces = BYTES / (8 * size);
     if (size > 0 && made->pieces > elements / (WORTH * size)) made->pieces = elements / (WORTH * size);
     if (made->pieces < 1) made->pieces = 1;

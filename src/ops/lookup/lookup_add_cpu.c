@@ -94,8 +94,8 @@ TNI_INLINE const real *reals_at(const tn_type t, const void *from, int64_t n, re
     return wider;
 }
 
-/* Of n elements one index after the other, `by` apart; `step`: of the sums from k to k, `each`: from element to element.
- * Only what belongs to k from `low` on counts, `few` of them. The indices are within. */
+/* Of n elements one index after the other, `by` apart; `step`: of the sums from k to k, `each`: from element to
+ * element. Only what belongs to k from `low` on counts, `few` of them. The indices are within. */
 TNI_INLINE void add_run(const bool wide, const bool whole, const void *index, int64_t at, int64_t by, const real *x,
                         int64_t n, int64_t step, int64_t each, real *sums, int64_t low, int64_t few) {
     for (int64_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* sum and mean, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). x is read once, in the
- * order of its memory, whatever the axes. Some hundred numbers at a time are added up in `real`, and those sums in
- * double, so that the error does not grow with the count. */
+/* sum and mean, vectorised. Compiled once per instruction set and precision (src/cpu/vec/variants.h). x is read once,
+ * in the order of its memory, whatever the axes. Some hundred numbers at a time are added up in `real`, and those sums
+ * in double, so that the error does not grow with the count. */
 #include "sum.h"
 
 #include "cpu/short_rows.h"
