@@ -54,7 +54,7 @@ static struct { u32 x; } threadIdx, blockIdx, blockDim, gridDim;
 enum { TN_MOST_THREADS = 1024, TN_MOST_BLOCKS = 32, TN_STACK = 65536 };
 static unsigned tn_threads, tn_blocks; /* of a block, of a cluster */
 static unsigned tn_block;              /* which runs, of the cluster */
-static void *tn_main; /* the stack of who runs them */
+static void *tn_main;                  /* the stack of who runs them */
 static void (*tn_kernel)(const void *);
 static const void *tn_arguments;
 
@@ -79,8 +79,8 @@ template <class G> static void tn_end(G &g) {
     g.running--;
     if (g.running) tn_let_go(g);
 }
-/* Goes on where `to` was left, and leaves here in `from`. Unlike swapcontext it asks the system for nothing: a stack has
- * the registers that a call keeps, and where to return to. */
+/* Goes on where `to` was left, and leaves here in `from`. Unlike swapcontext it asks the system for nothing: a stack
+ * has the registers that a call keeps, and where to return to. */
 extern "C" __attribute__((visibility("hidden"))) void tn_switch(void **from, void *to);
 #if defined(__x86_64__)
 enum { TN_SAVED = 8, TN_RETURN = 6 }; /* words; of these, the address */

@@ -103,8 +103,10 @@ template <class T>
 TN_DEVICE void fetch_row(char *to, const T *row, u32 bytes, const whole_pieces &tensor, u64 *arrived) {
     const u64 from = (u64)row & ~15ull, past = from + bytes;
     u64 first = from < tensor.low ? tensor.low : from, last = past < tensor.high ? past : tensor.high;
-    if (first < last) bulk_fetch(to + (first - from), (const void *)first, (u32)(last - first), arrived);
-    else first = last = from;
+    if (first < last)
+        bulk_fetch(to + (first - from), (const void *)first, (u32)(last - first), arrived);
+    else
+        first = last = from;
     for (u64 at = from; at < past; at += 16) {
         if (at == first) at = last; /* those are on their way */
         if (at < past) bulk_fetch(to + (at - from), (const void *)tensor.low, 16, arrived);

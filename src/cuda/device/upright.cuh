@@ -21,9 +21,9 @@ template <class T> TN_DEVICE void reach(const T *&low, const T *&high, i64 by) {
     }
 }
 
-/* Elements u DOWN, as many as there are among `left`, of N rows, from p on, each `apart` behind the one before. n of the
- * rows are there. MODE 0: wherever that is; each vector is put together from the two pieces of 16 aligned bytes that it
- * lies in, which are all under way before the first is needed, and hold what is between `low` and `high`. */
+/* Elements u DOWN, as many as there are among `left`, of N rows, from p on, each `apart` behind the one before. n of
+ * the rows are there. MODE 0: wherever that is; each vector is put together from the two pieces of 16 aligned bytes
+ * that it lies in, which are all under way before the first is needed, and hold what is between `low` and `high`. */
 template <int MODE, u32 DOWN, class T, int N, int U>
 TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, int n, const T *low, const T *high) {
     if constexpr (MODE > 0 || N == 1 || sizeof(T) * N != 16) {

@@ -1,6 +1,6 @@
 /* Kernels that reduce rows which stand upright (upright.cuh): a thread has VL rows that are neighbours in memory, and
- * loads U of their elements at a time. Names: h<n> a row value of each of them, a<n> a reduction under way, v<i>[u] what
- * was loaded of memory i. */
+ * loads U of their elements at a time. Names: h<n> a row value of each of them, a<n> a reduction under way, v<i>[u]
+ * what was loaded of memory i. */
 #include <stdio.h>
 #include <string.h>
 

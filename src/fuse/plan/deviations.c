@@ -1,5 +1,5 @@
-/* Sums of squares of e - mean(e), as variances have: a backend that adds them up from e alone needs no mean first, and so
- * reads e once less. */
+/* Sums of squares of e - mean(e), as variances have: a backend that adds them up from e alone needs no mean first, and
+ * so reads e once less. */
 #include "planner.h"
 
 static const tni_gnode *node_at(const tni_binding *b, int32_t node) {

@@ -89,8 +89,8 @@ typedef struct tni_segments {
     unsigned *segment;
 } tni_segments;
 
-/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, wherever they begin, or of
- * one element. */
+/* to[s, k] = base[s, k] + the rows of from[s] that belong to k. Rows have `pieces` of 16 bytes, wherever they begin, or
+ * of one element. */
 typedef struct tni_add {
     const void *from, *base;
     void *to;

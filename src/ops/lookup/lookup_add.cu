@@ -5,8 +5,8 @@
  * is summed up by several blocks, in parts of so many from its first one on, and then from those. */
 #include "lookup.cuh"
 
-/* Where a piece of a row lies. Pieces are at multiples of 16 bytes in the result's memory, so the first one and the last
- * may have fewer than V elements of the row, and in other tensors they lie anywhere. */
+/* Where a piece of a row lies. Pieces are at multiples of 16 bytes in the result's memory, so the first one and the
+ * last may have fewer than V elements of the row, and in other tensors they lie anywhere. */
 struct stretch {
     i64 first, n; /* elements first … first + V - 1 of a row of n; first may be negative */
 

@@ -1,5 +1,5 @@
 /* What the arithmetic units can do: the ceiling that `tenon bench` holds operators against. */
-#include "device.cuh"
+#include "cuda/device/device.cuh"
 
 /* Independent chains of multiply-adds in registers: enough of them to cover the latency of one another. `out` is never
  * written, but the compiler cannot know. */
