@@ -23,10 +23,10 @@ enum {
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* SPLIT: a row's sums depend on how many tiles there are, so on other rows. */
-typedef enum way { MMA, HOPPER, SPLIT } way;
+typedef enum tensor_way { MMA, HOPPER, SPLIT } tensor_way;
 
 typedef struct tensor_plan {
-    way way;
+    tensor_way way;
     tn_launch pass;
     struct {
         bool single; /* too small, or about ones */
@@ -55,11 +55,11 @@ static bool suits_hopper(const tni_product *p) {
     return fits;
 }
 
-static bool takes(const tn_call *call, const tni_product *products, int i, int count, way way) {
+static bool takes(const tn_call *call, const tni_product *products, int i, int count, tensor_way way) {
     return (way == MMA ? tni_gemm_suits_mma : suits_hopper)(&products[i]) && !tni_gemm_is_of_ones(call, i, count);
 }
 
-static bool takes_any(const tn_call *call, way way) {
+static bool takes_any(const tn_call *call, tensor_way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used;
     bool any = false;
@@ -68,7 +68,7 @@ static bool takes_any(const tn_call *call, way way) {
     return any;
 }
 
-static size_t workspace(const tn_call *call, way way) {
+static size_t workspace(const tn_call *call, tensor_way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used, most;
     const int count = tni_gemm_products(call, products, &used);
@@ -121,14 +121,14 @@ static int64_t hopper_clusters(const hopper_tile *t, int sms) {
 
 /* An f32 y of 16-bit a and b has the first tiles alone: it is added to in large products. Parts are for products that
  * have no more tiles than there are clusters. */
-static bool has_tile(const tni_product *p, const hopper_tile *t, int64_t turns, way way) {
+static bool has_tile(const tni_product *p, const hopper_tile *t, int64_t turns, tensor_way way) {
     const bool is_same = p->y.type == p->a.type;
     return (is_same || (t->cols == hopper_tiles[0].cols && t->parts == 1)) &&
            (t->parts == 1 || (way == SPLIT && turns == 1));
 }
 
 /* The fastest. The sums of an element are the same in all of them that do not divide k. */
-static const hopper_tile *choose_hopper(const tni_product *p, int sms, way way) {
+static const hopper_tile *choose_hopper(const tni_product *p, int sms, tensor_way way) {
     const hopper_tile *best = NULL;
     double least = 0;
     for (size_t i = 0; i < sizeof hopper_tiles / sizeof *hopper_tiles; i++) {
@@ -173,7 +173,7 @@ static tn_status find_hopper(const tn_call *call, const tni_product *p, tensor_p
                          tni_gemm_types(p, types));
 }
 
-static tn_status fill(const tn_call *call, tensor_plan *plan, way way) {
+static tn_status fill(const tn_call *call, tensor_plan *plan, tensor_way way) {
     tni_product products[TNI_PRODUCTS_MOST];
     size_t used;
     const int count = tni_gemm_products(call, products, &used);
