@@ -20,6 +20,8 @@ static const row rows[] = {
     {"relu(x*s+b)", "4,1,5 3,1 1", -2, 2},
     {"relu(x*s+b)", "0,5 5 1", -2, 2},
     {"f(x: T[a, b, c]) -> y: T[b] : d = x - mean(x, axis=[a, c]); y = sum(d * d, axis=[a, c])", "0,9,1", -2, 2},
+    {"f(x: T[n]) -> y: T[] : e = x * 0 + 1180591620717411303424.0; d = e - mean(e); y = sum(d * d)", "20000", -2, 2},
+    {"f(x: T[n]) -> y: T[] : d = x - mean(x); v = mean(d * d); e = x - v; y = sum(e * e)", "20000", -2, 2},
     {"f(x: T[n, c, s], w: T[c]) -> y: T[n, c, s] : x if x > 0 else w * x", "3,5,49 5", -2, 2},
     {"f(x: T[n, c, s], w: T[c]) -> y: T[n, c, s] : x if x > 0 else w * x", "70,3,9 3", -2, 2},
     {"f(x: T[n, c, s], w: T[c]) -> y: T[n, c, s] : x if x > 0 else w * x", "2,3,2100 3", -2, 2},

@@ -71,7 +71,8 @@ template <class T> struct moments {
 struct take_moments {
     template <class T> static TN_MEMBER moments<T> of(const moments<T> &a, const moments<T> &b) {
         const T n = a.n + b.n, part = n > 0 ? b.n / n : 0, d = b.mean - a.mean;
-        return {n, tn_fma(d, part, a.mean), tn_fma(d * d, a.n * part, a.m2 + b.m2)};
+        /* d alone is squared nowhere: beside nothing it is a mean, and its square may be infinite */
+        return {n, tn_fma(d, part, a.mean), tn_fma(d * (a.n * part), d, a.m2 + b.m2)};
     }
     template <class M> static TN_MEMBER M none() { return {0, 0, 0}; }
 };
@@ -79,6 +80,9 @@ template <class T> TN_DEVICE moments<T> from_lane(const moments<T> &a, u32 o) {
     return {from_lane(a.n, o), from_lane(a.mean, o), from_lane(a.m2, o)};
 }
 template <class T, class To> TN_DEVICE void narrow(const moments<T> &a, To &to) { narrow(a.m2, to); }
+/* Any number narrows to these two, moments as well: which is meant has to be said. */
+template <class T> TN_DEVICE void narrow(const moments<T> &a, f16 &to) { narrow(a.m2, to); }
+template <class T> TN_DEVICE void narrow(const moments<T> &a, bf16 &to) { narrow(a.m2, to); }
 
 /* A thread's numbers, of which it takes the first one away: that is one instruction for the mean and one for squares.
  * What they lose is as large as the squares of a thread's numbers are, of which this one's is among all. */

@@ -339,7 +339,7 @@ static void gather(const worker *w, const tni_step *s) {
         return;
     }
     const bool known = s->op == TNI_P_SUM || s->op == TNI_P_RMAX || s->op == TNI_P_RMIN;
-    if (along == 0 && loops && known && columns > 0 && columns < TNI_LONG_ROW_MASKED) {
+    if (along == 0 && loops && known && columns > 0 && w->pass->columns < TNI_LONG_ROW_MASKED) {
         gather_short_rows(w, s, columns, to, down);
         return;
     }

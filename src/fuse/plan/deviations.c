@@ -16,8 +16,9 @@ static bool is_mean(const tni_binding *b, int32_t mean, int32_t e, int32_t sum) 
     const int32_t whole = argument(b, mean, 0);
     const tni_gnode *count = node_at(b, argument(b, mean, 1));
     const uint32_t gone = tni_reduced(b, sum);
-    return node_at(b, whole)->op == TNI_P_SUM && argument(b, whole, 0) == e && tni_reduced(b, whole) == gone && gone &&
-           count->op == TNI_P_CONST && count->value == (double)tni_mask_count(&b->domain, gone);
+    return node_at(b, whole)->op == TNI_P_SUM && argument(b, whole, 0) == e && !b->lowered[whole].deviates &&
+           tni_reduced(b, whole) == gone && gone && count->op == TNI_P_CONST &&
+           count->value == (double)tni_mask_count(&b->domain, gone);
 }
 
 int32_t tni_deviates(const tni_binding *b, int32_t sum) {

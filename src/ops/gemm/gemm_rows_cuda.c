@@ -9,11 +9,10 @@
 #include "gemm_cuda.h"
 
 enum {
-    LEAST_K = 512, /* each warp has an eighth of it */
-    /* Numbers of b, of which it is worth while. More than 40 MB cuBLASLt reads faster: an H200 takes 28 us for 117 MB
-     * and one row, and this 33. */
-    LEAST_WEIGHTS = 1 << 20,
-    MOST_WEIGHTS = 20 << 20
+    LEAST_K = 512,           /* each warp has an eighth of it */
+    LEAST_WEIGHTS = 1 << 20, /* numbers of b, of which it is worth while */
+    /* More than these bytes of them cuBLASLt reads faster: an H200 takes 31 us for 117 MB and one row, and this 34. */
+    MOST_BYTES = 40 << 20
 };
 
 bool tni_gemm_rows_may_vary(void) {
@@ -68,7 +67,7 @@ static const rows_kernel *choose(const tni_product *p, tni_gemm_operand *a, tni_
     int64_t weights = p->n * p->k;
     if (p->m < 1 || p->n < 1 || p->k < LEAST_K || p->k > INT32_MAX / 2 || p->n_sums || p->k % piece) return NULL;
     for (int32_t d = 0; d < p->n_batch; d++) weights *= p->batch[d];
-    if (weights < LEAST_WEIGHTS || weights > MOST_WEIGHTS) return NULL;
+    if (weights < LEAST_WEIGHTS || weights * (int64_t)tn_type_size(p->b.type) > MOST_BYTES) return NULL;
     tni_gemm_operands(p, 0, &wants, a, b);
     if (a->copied || b->copied || !a->along || (!b->along && p->n % piece)) return NULL;
     return find_kernel(p, b->along);
