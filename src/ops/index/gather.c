@@ -58,7 +58,7 @@ static const tn_sample gather_samples[] = {
     {"s=[5, 1201] n=4 axis=0 index<s[axis]"}, /* by columns on the GPU, and the next one, too */
     {"s=[3, 5, 402] n=300 axis=1 index<s[axis] index=i32"},
     {"s=[5, 9] n=300 index<s[axis] index=i32"},
-    {"s=[3, 1203] n=1000 index<s[axis]"}, /* a row in shared memory on the GPU */
+    {"s=[3, 4099] n=2500 index<s[axis]"}, /* a row in shared memory on a small GPU */
     {"s=[2, 5] n=0 index<s[axis]"},
     {"s=[0, 5] n=3 index<s[axis]"},
     {"s=[9, 21] n=1 index<s[axis] T=i32"},
