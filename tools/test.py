@@ -123,7 +123,7 @@ def parts() -> list[Part]:
             under_asan,
             ASAN_ENV,
             needs=["build", "asan-build"],
-            seconds=420,
+            seconds=480,
         ),
         Part(
             "fuzz",
@@ -147,7 +147,7 @@ def parts() -> list[Part]:
             under_tsan,
             TSAN_ENV,
             needs=["build", "tsan-build"],
-            seconds=260,
+            seconds=330,
         ),
         Part(
             "nvrtc",
@@ -155,21 +155,21 @@ def parts() -> list[Part]:
             [["build/test_fuse_cuda"], ctest("build", "-R", f"^test_({OF_NVRTC})$")],
             nvrtc_env(),
             needs=["build"],
-            seconds=330,
+            seconds=190,
         ),
         Part(
             "unit",
             "C unit tests",
             [ctest("build", "-E", f"^test_(fuse_cuda|{OF_NVRTC})$")],
             needs=["build"],
-            seconds=120,
+            seconds=190,
         ),
         Part(
             "check",
             "every operator against float64, and its gradient",
             [["build/tenon", "check", "--quick"]],
             needs=["build"],
-            seconds=280,
+            seconds=380,
         ),
         Part(
             "python",
@@ -177,7 +177,7 @@ def parts() -> list[Part]:
             [[*PYTEST, "tests/python"]],
             COMPILE_ENV,
             needs=["build"],
-            seconds=500,
+            seconds=750,
         ),
         Part(
             "jax",
@@ -185,7 +185,7 @@ def parts() -> list[Part]:
             [[*PYTEST, "tests/jax"]],
             jax_env(),
             needs=["build"],
-            seconds=320,
+            seconds=310,
             unable=needs_packages("jax"),
         ),
         Part(
@@ -194,7 +194,7 @@ def parts() -> list[Part]:
             [[str(TENSORFLOW), *PYTEST[1:], "tests/tensorflow"]],
             PYTHON_ENV,
             needs=["build"],
-            seconds=150,
+            seconds=200,
             unable=lambda: None if TENSORFLOW.is_file() else "tools/setup.sh tensorflow makes its environment",
         ),
         Part(
@@ -203,7 +203,7 @@ def parts() -> list[Part]:
             [[*PYTEST, "tests/onnxruntime"]],
             PYTHON_ENV,
             needs=["build"],
-            seconds=85,
+            seconds=60,
             unable=needs_packages("onnx", "onnxruntime", "ml_dtypes"),
         ),
         Part(
@@ -251,7 +251,7 @@ def parts() -> list[Part]:
             [[*PYTEST, "tests/test_docs.py", "tests/test_layers.py", "tests/test_project.py"]],
             COMPILE_ENV,
             needs=["build"],
-            seconds=200,
+            seconds=280,
         ),
         Part(
             "install",
@@ -271,7 +271,7 @@ def parts() -> list[Part]:
             "cubins",
             "every CUDA kernel compiled by NVRTC 12, for the oldest GPUs",
             [[str(ROOT / ".venv/bin/python"), "tools/release_cubins.py", "--arch", "ptx75"]],
-            seconds=125,
+            seconds=150,
         ),
         *lint.parts(),
     ]
