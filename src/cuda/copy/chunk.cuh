@@ -134,6 +134,21 @@ template <class U> struct in_a_row {
  *     const U *next()               that element; the next call has the next one. Null: it lies outside
  *     U outside()                   what lies there */
 
+/* Those of rows that lie in memory as they are, of which `row` is one. */
+template <class U> struct memory_rows {
+    const U *row, *here;
+
+    TN_MEMBER const U *whole(i64 col, int) const {
+        return row + col;
+    }
+    TN_MEMBER void start(i64 col) {
+        here = row + col;
+    }
+    TN_MEMBER const U *next() {
+        return here++;
+    }
+};
+
 template <class U> struct placed {
     chunk<U> it; /* it.first: of which element of row `row` the chunk begins with */
     u64 row;

@@ -84,26 +84,16 @@ LINES(copy_fill_8, u128, u64)
 /* ---- rows that begin anywhere ------------------------------------------------------------------------------------ */
 
 /* For write_chunks. */
-template <class U> struct plain_rows {
+template <class U> struct plain_rows : memory_rows<U> {
     const tni_copy_rows &p;
-    const U *row, *here;
 
     TN_MEMBER plain_rows(const tni_copy_rows &p) : p(p) {
     }
     TN_MEMBER bool find(u64 number, i64 &to) {
         const place at = walk_any(p.outer, number);
         to = at.at[0];
-        row = (const U *)p.from + at.at[1];
+        this->row = (const U *)p.from + at.at[1];
         return true;
-    }
-    TN_MEMBER const U *whole(i64 first, int) const {
-        return row + first;
-    }
-    TN_MEMBER void start(i64 first) {
-        here = row + first;
-    }
-    TN_MEMBER const U *next() {
-        return here++;
     }
     TN_MEMBER U outside() const {
         return U{};

@@ -8,9 +8,8 @@
 /* ---- long rows with an index each -------------------------------------------------------------------------------- */
 
 /* The rows of the result, for write_chunks. */
-template <class U> struct taken_rows {
+template <class U> struct taken_rows : memory_rows<U> {
     const tni_take &p;
-    const U *row, *next_one;
     bool skipped;
 
     TN_MEMBER taken_rows(const tni_take &p) : p(p) {
@@ -18,18 +17,9 @@ template <class U> struct taken_rows {
     TN_MEMBER bool find(u64 number, i64 &to) {
         const i64 o = divide((i64)number, p.n), k = find_index(p.index, o, (i64)number - o * p.n.by, 0);
         to = (i64)number * p.chunks.size;
-        row = (const U *)p.from + (o * p.index.v + k) * p.chunks.size;
+        this->row = (const U *)p.from + (o * p.index.v + k) * p.chunks.size;
         skipped = k == SKIPPED;
         return k >= 0;
-    }
-    TN_MEMBER const U *whole(i64 col, int) const {
-        return row + col;
-    }
-    TN_MEMBER void start(i64 col) {
-        next_one = row + col;
-    }
-    TN_MEMBER const U *next() {
-        return next_one++;
     }
     TN_MEMBER U outside() const {
         const U zero = {};
