@@ -123,12 +123,7 @@ TN_DEVICE void take_row(vec<T, N> (&v)[U], const char *copy, const T *row, int n
     for (int u = 0; u < U; u++) {
         const char *const at = copy + (u32)(begin + u * STEP) * sizeof(T);
         const bool there = begin + u * STEP < n;
-        union {
-            words w;
-            vec<T, N> a;
-        } r;
-        r.w = shift_words(load_shared_if(at, there), load_shared_if(at + 16, there && lead), lead * (u32)sizeof(T));
-        v[u] = r.a;
+        v[u] = shift_vector<T, N>(load_shared_if(at, there), load_shared_if(at + 16, there && lead), lead);
     }
     if ((u64)row >= tensor.low && (u64)(row + n) <= tensor.high) return;
 #pragma unroll

@@ -43,12 +43,7 @@ TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, 
         }
 #pragma unroll
         for (int u = 0; u < U; u++) {
-            union {
-                words w;
-                vec<T, N> a;
-            } r;
-            r.w = shift_words(a[u], b[u], shift_of<N>(p + u * apart) * (u32)sizeof(T));
-            v[u] = r.a;
+            v[u] = shift_vector<T, N>(a[u], b[u], shift_of<N>(p + u * apart));
         }
 #pragma unroll 1
         for (u32 w = 0; rest; w++, rest >>= 1) {
@@ -65,6 +60,16 @@ TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, 
 /* Numbers that join_upright needs in `slots`, and in `shares` where there are several blocks. */
 template <u32 ACROSS, u32 DOWN, int N> TN_DEVICE constexpr int upright_slots() {
     return (int)((ACROSS < 32 ? (ACROSS * DOWN + 31) / 32 : DOWN) * ACROSS) * N;
+}
+
+/* Places of GROUPS, which lie one behind the other, are put together in order, each by one of THREADS. */
+template <class Op, u32 GROUPS, u32 PLACES, u32 THREADS, class T> TN_DEVICE void join_groups(T *to, const T *from) {
+    for (u32 k = threadIdx.x; k < PLACES; k += THREADS) {
+        T t = from[k];
+#pragma unroll
+        for (u32 g = 1; g < GROUPS; g++) t = Op::of(t, from[g * PLACES + k]);
+        to[k] = t;
+    }
 }
 
 /* What all threads have of each of the N rows, in one order, and every thread gets it. */
@@ -84,12 +89,7 @@ TN_DEVICE void join_upright(T (&h)[N], T *slots, T *shares, u32 rank) {
         for (int j = 0; j < N; j++) slots[group * ROWS + j * ACROSS + x] = h[j];
     }
     __syncthreads();
-    for (u32 k = tid; k < ROWS; k += ACROSS * DOWN) {
-        T t = slots[k];
-#pragma unroll
-        for (u32 g = 1; g < GROUPS; g++) t = Op::of(t, slots[g * ROWS + k]);
-        slots[k] = t;
-    }
+    join_groups<Op, GROUPS, ROWS, ACROSS * DOWN>(slots, slots);
     __syncthreads();
     if constexpr (BLOCKS > 1) {
         for (u32 k = tid; k < ROWS * PER; k += ACROSS * DOWN) {
@@ -99,12 +99,7 @@ TN_DEVICE void join_upright(T (&h)[N], T *slots, T *shares, u32 rank) {
         }
         cluster_arrive();
         cluster_wait();
-        for (u32 k = tid; k < ROWS; k += ACROSS * DOWN) {
-            T t = shares[k];
-#pragma unroll
-            for (u32 g = 1; g < BLOCKS; g++) t = Op::of(t, shares[g * ROWS + k]);
-            slots[k] = t;
-        }
+        join_groups<Op, BLOCKS, ROWS, ACROSS * DOWN>(slots, shares);
         __syncthreads();
     }
 #pragma unroll

@@ -102,6 +102,15 @@ TN_DEVICE words shift_words(const words &a, const words &b, u32 shift) {
     for (int i = 0; i < 4; i++) r.w[i] = (u32)(((u64)u[i + 1] << 32 | u[i]) >> ((shift & 3) * 8));
     return r;
 }
+/* The same as N elements, from the `lead`-th of those in a on. */
+template <class T, int N> TN_DEVICE vec<T, N> shift_vector(const words &a, const words &b, u32 lead) {
+    union {
+        words w;
+        vec<T, N> v;
+    } r;
+    r.w = shift_words(a, b, lead * (u32)sizeof(T));
+    return r.v;
+}
 
 /* ---- loads: the first n of N elements; the others are 0 ---------------------------------------------------------- */
 
@@ -250,12 +259,7 @@ TN_DEVICE void load_pieces(vec<T, N> (&v)[U], const T *p, I i, I n) {
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
-        union {
-            words w;
-            vec<T, N> a;
-        } r;
-        r.w = shift_words(low[u], high[u], lead * (u32)sizeof(T));
-        v[u] = r.a;
+        v[u] = shift_vector<T, N>(low[u], high[u], lead);
     }
 }
 

@@ -13,9 +13,6 @@ bool tni_gpu_turns(const tni_binding *b, int32_t along) {
     const tni_domain *d = &b->domain;
     const int64_t columns = d->size[along], inner = d->size[d->n_dims - 1], blocks = tni_gpu_most_blocks(b->call);
     bool again = false; /* elements are needed once more, for results as large as they are */
-    for (int k = 0; k < d->n_dims; k++) {
-        if (d->size[k] == 0) return false;
-    }
     for (int k = 0; k < TNI_MAX_VIEWS; k++) again |= d->out[k].present && d->out[k].mask >> along & 1;
     if (columns > 1 << 20 || inner < NARROW) return false;
     if (columns <= EACH * DOWN * blocks) return true;

@@ -30,18 +30,12 @@ int32_t tni_deviates(const tni_binding *b, int32_t sum) {
     return node_at(b, e)->type == node_at(b, sum)->type && is_mean(b, argument(b, d, 1), e, sum) ? e : -1;
 }
 
-static bool is_empty(const tni_domain *d) {
-    bool empty = false;
-    for (int k = 0; k < d->n_dims; k++) empty = empty || d->size[k] == 0;
-    return empty;
-}
-
 /* Those that a pass gathers, but for the ones that keep columns: a thread would need more for each column than it has
  * room for. Where there is nothing a pass may have other columns than the domain's last dimension. */
 void tni_find_deviations(tni_binding *b) {
     tni_graph *g = &b->specialized.graph;
     if (!b->program->backend->deviates || b->domain.turned || b->f->axes.list) return;
-    if (!tni_lies_beside(b) || is_empty(&b->domain)) return;
+    if (!tni_lies_beside(b) || tni_is_empty(&b->domain)) return;
     for (int32_t i = 0; i < g->n; i++) {
         const uint32_t kept = b->mask[i];
         const int32_t e = tni_gathers(b, i) && !(kept & b->domain.tail) ? tni_deviates(b, i) : -1;

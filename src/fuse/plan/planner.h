@@ -69,6 +69,7 @@ void tni_find_deviations(tni_binding *b);
 /* turn.c: the only dimension that is reduced becomes the last one, where the backend wants it so. */
 void tni_turn(tni_binding *b);
 bool tni_lies_beside(const tni_binding *b); /* elements, along the last dimension, in every argument */
+bool tni_is_empty(const tni_domain *d);     /* a dimension is 0 */
 /* slices.c: how many slices the program has; from then on the domain is that of one. */
 void tni_slice(tni_binding *b);
 int32_t tni_resolve(const tni_binding *b, int32_t node); /* past nodes that only change a shape */

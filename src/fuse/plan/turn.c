@@ -46,6 +46,12 @@ bool tni_lies_beside(const tni_binding *b) {
     return true;
 }
 
+bool tni_is_empty(const tni_domain *d) {
+    bool empty = false;
+    for (int k = 0; k < d->n_dims; k++) empty = empty || d->size[k] == 0;
+    return empty;
+}
+
 static uint32_t turn_mask(uint32_t mask, int32_t k, int32_t n) {
     const uint32_t below = (1u << k) - 1;
     return (mask & below) | (mask >> 1 & ~below & ((1u << (n - 1)) - 1)) | (mask >> k & 1) << (n - 1);
@@ -60,7 +66,7 @@ static void turn_sizes(int64_t *sizes, int32_t k, int32_t n) {
 void tni_turn(tni_binding *b) {
     tni_domain *d = &b->domain;
     const uint32_t along = b->program->backend->turns && may_turn(b) ? find_along(b) : 0;
-    if (!along || !tni_lies_beside(b)) return;
+    if (!along || !tni_lies_beside(b) || tni_is_empty(d)) return;
     const int32_t k = __builtin_ctz(along), n = d->n_dims;
     if (!b->program->backend->turns(b, k)) return;
     turn_sizes(d->size, k, n);

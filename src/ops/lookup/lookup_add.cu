@@ -96,7 +96,8 @@ TN_DEVICE u32 key_at(const tni_add &p, i64 at) {
 
 /* ---- most rows --------------------------------------------------------------------------------------------------- */
 
-/* Adds a piece of a slab's rows at positions begin … end - 1, every `step`-th. TOGETHER rows are under way at once. */
+/* Adds a piece of a slab's rows at positions begin … end - 1, every `step`-th. TOGETHER rows are under way at
+ * once. */
 template <class T, int V, int TOGETHER>
 TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], i64 slab, const stretch &s, u32 begin, u32 end, u32 step) {
     const T *low = (const T *)p.from, *high = low + (i64)p.slabs * p.rows * p.row, *from = low + slab * p.rows * p.row;
