@@ -23,8 +23,8 @@ from torch import Tensor
 import tenon.torch as tn
 from formulas import RMS_NORM, SOFTMAX
 from operators import Side, compiled, gradient_like, step
+from peers import LISTED, SEGMENTS, Given, Peer, kinds, leaves, make
 from peers import OPERATORS as PEERS
-from peers import Given, Peer, kinds, leaves, make
 from run import TYPES
 
 Call = Callable[[], Any]
@@ -64,6 +64,7 @@ class Operator:
     by_memory: bool = True  # a copy of as many bytes says how fast it can be
     sums: Sequence[int] | None = None  # axes that the result does not have; None: it is as large as x
     keeps: int = 0  # columns of the result; 0: all
+    becomes: Callable[[Shape], Shape] | None = None  # the shape of the result, where that is another one
     again: int | None = 1  # tensors as large as x that the gradient reads beside dy once; None: it is not measured
     formula: str = ""  # the same as a formula of the first inputs
     takes: int = 1
@@ -77,6 +78,8 @@ class Operator:
         return next(iter(kinds(self.peer.inputs)))
 
     def result(self, shape: Shape) -> Shape:
+        if self.becomes:
+            return self.becomes(shape)
         if self.keeps:
             return (*shape[:-1], self.keeps)
         return shape if self.sums is None else tuple(n for axis, n in enumerate(shape) if axis not in self.sums)
@@ -94,6 +97,29 @@ def reduced(
     """A reduction over some axes; `function` is given x and the axes."""
     peer = replace(PEERS[op], usual=lambda x: function(x, axes), attrs={"axes": list(axes)})
     return Operator(op, peer, form, sums=axes, again=again)
+
+
+def along_first(op: str, function: Callable[..., Any], indices: int = 0) -> Operator:
+    """What goes along the last axis by default, along the first one."""
+    peer = replace(PEERS[op], usual=function, attrs={"axis": 0})
+    return Operator(op, peer, indices=indices, again=None if indices else 1)
+
+
+def positions(op: str, function: Callable[..., Tensor], axis: int) -> Operator:
+    peer = replace(PEERS[op], usual=lambda x: function(x, axis), attrs={"axes": [axis]})
+    return Operator(op, peer, sums=(axis,), writes=0, indices=1, again=None)
+
+
+def joined(shape: Shape) -> Shape:
+    return LISTED * max(1, shape[0] // LISTED), shape[1]
+
+
+def in_segments(shape: Shape) -> Shape:
+    return SEGMENTS, shape[1]
+
+
+def on_cpu(op: str, operator: Operator | None = None) -> Operator:
+    return replace(operator or Operator(op, PEERS[op]), devices=("cpu",))
 
 
 def l2_normalize(x: Tensor) -> Tensor:
@@ -162,7 +188,37 @@ OPERATORS: dict[str, Operator] = {
     "scatter_add": Operator("scatter_add", PEERS["scatter_add"], again=None),
     "sort": Operator("sort", PEERS["sort"], indices=1, again=None, by_memory=False),
     "top_k": Operator("top_k", PEERS["top_k"], "rows of many", keeps=64, indices=1, again=None, by_memory=False),
-    "gelu": Operator("gelu", PEERS["gelu"], devices=("cpu",)),
+    # bench/family.py has these for GPUs.
+    "min/last": on_cpu("min", reduced("min", torch.amin, 1)),
+    "std/last": on_cpu("std", reduced("std", partial(torch.std, correction=0), 1)),
+    "argmax/last": on_cpu("argmax", Operator("argmax", PEERS["argmax"], sums=(1,), writes=0, indices=1, again=None)),
+    "argmax/first": on_cpu("argmax", positions("argmax", torch.argmax, 0)),
+    "cumsum/last": on_cpu("cumsum"),
+    "cumsum/first": on_cpu("cumsum", along_first("cumsum", lambda x: torch.cumsum(x, 0))),
+    "cumprod": on_cpu("cumprod"),
+    "cummax/last": on_cpu("cummax", Operator("cummax", PEERS["cummax"], indices=1, again=None)),
+    "cummax/first": on_cpu("cummax", along_first("cummax", lambda x: tuple(torch.cummax(x, 0)), indices=1)),
+    "permute": on_cpu("permute", Operator("permute", PEERS["permute"], becomes=lambda shape: shape[::-1], again=None)),
+    "concat": on_cpu("concat", Operator("concat", PEERS["concat"], becomes=joined, again=None)),
+    "pad": on_cpu("pad", Operator("pad", PEERS["pad"], becomes=lambda shape: (shape[0], shape[1] + 16), again=None)),
+    "roll": on_cpu("roll"),
+    "repeat": on_cpu(
+        "repeat", Operator("repeat", PEERS["repeat"], becomes=lambda shape: (shape[0], 2 * shape[1]), again=None)
+    ),
+    "triu": on_cpu("triu"),
+    "select": on_cpu("select", Operator("select", PEERS["select"], "rows", again=None)),
+    "segment_sum": on_cpu(
+        "segment_sum", Operator("segment_sum", PEERS["segment_sum"], becomes=in_segments, again=None)
+    ),
+    "soft_cross_entropy": on_cpu(
+        "soft_cross_entropy", Operator("soft_cross_entropy", PEERS["soft_cross_entropy"], sums=(0, 1), again=None)
+    ),
+    "batch_norm_infer": on_cpu(
+        "batch_norm_infer", Operator("batch_norm_infer", PEERS["batch_norm_infer"], "images", again=None)
+    ),
+    "gelu": on_cpu("gelu"),
+    "silu": on_cpu("silu"),
+    "swiglu": on_cpu("swiglu", Operator("swiglu", PEERS["swiglu"], again=None)),
     "l2_normalize/formula": Operator(
         "", Peer(l2_normalize), formula="x * rsqrt(sum(x * x, -1) + 1e-6)", devices=("cpu",)
     ),
@@ -215,7 +271,8 @@ class Cell:
         operator = self.operator
         given = make(operator.peer.inputs, self.shape, TYPES[self.dtype], "meta")
         first, count = given[operator.first], math.prod(operator.result(self.shape))
-        x, y = first.nbytes, count * first.itemsize
+        listed = first if isinstance(first, list) else [first]
+        x, y = sum(t.nbytes for t in listed), count * listed[0].itemsize
         total = operator.reads * x + operator.writes * y + operator.indices * count * 8
         total += sum(t.nbytes for name, t in given.items() if name != operator.first)
         if self.backward:
@@ -226,11 +283,11 @@ class Cell:
         return int(total)
 
 
-def laid_out(x: Tensor, cell: Cell) -> Tensor:
-    """x as the cell has it in memory."""
+def laid_out(x: Any, cell: Cell) -> Any:
+    """x as the cell has it in memory; a list of tensors as it is."""
     if cell.operator.form == "images, channels last":
         return x.to(memory_format=torch.channels_last)
-    if cell.layout == "dense":
+    if cell.layout == "dense" or isinstance(x, list):
         return x
     if cell.layout == "offset":
         flat = x.new_empty(x.numel() + OFFSET)

@@ -258,6 +258,17 @@ def cumulative_extremes(x: Array, function: Callable[..., Array]) -> tuple[Array
     return values, jax.lax.cummax(jnp.where(x == values, places, 0), axis)
 
 
+def scaled_linear(x: Array, w: Array, x_scale: Array, w_scale: Array, sums: Any) -> Array:
+    y = jnp.matmul(x, w.T, preferred_element_type=sums)
+    return (y * (x_scale[:, None] * w_scale)).astype(jnp.bfloat16)
+
+
+def attention(q: Array, k: Array, v: Array) -> tuple[Array, Array]:
+    scores = jnp.einsum("bhmd,bhnd->bhmn", q, k, preferred_element_type=f32) * q.shape[-1] ** -0.5
+    o = jnp.einsum("bhmn,bhne->bhme", jax.nn.softmax(scores, -1).astype(v.dtype), v)
+    return o, jax.nn.logsumexp(scores, -1)
+
+
 # ---- the operators ---------------------------------------------------------------------------------------------------
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -276,11 +287,15 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "rope": rope,
     "linear": lambda x, w, b: x @ w.T + b,
     "gated_linear": lambda x, w: gated(x @ w.T),
+    "linear_int8": lambda *inputs: scaled_linear(*inputs, jnp.int32),
+    "linear_fp8": lambda *inputs: scaled_linear(*inputs, f32),
+    "grouped_linear": lambda x, w, offsets: jax.lax.ragged_dot(x, jnp.swapaxes(w, 1, 2), jnp.diff(offsets)),
     "linear_cross_entropy": lambda x, w, target: cross_entropy(x @ w.T, target),
     "linear_cross_entropy_tokens": linear_cross_entropy_tokens,
     "gated": lambda h: gated(h),
     "matmul": jnp.matmul,
     "matmul_add": lambda a, b, c: c + a @ b,
+    "attention": attention,
     "matvec": jnp.matmul,
     "vecmat": jnp.matmul,
     "outer_product": lambda x, y: x[:, None] * y[None],

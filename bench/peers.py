@@ -43,7 +43,7 @@ SEGMENTS = 64  # of what is summed up by segments
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # An input is of a kind, by which it follows from the shape and type of x; [kind] is a list of such tensors.
-LEAVES = {"x", "flat", "positive", "row", "column", "weight", "channel", "slope"}
+LEAVES = {"x", "flat", "positive", "row", "column", "weight", "experts", "channel", "slope"}
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -69,6 +69,7 @@ def tensor(kind: str, shape: Shape, dtype: torch.dtype, device: str) -> Any:
         "row": lambda: torch.randn(shape[-1], **here),
         "column": lambda: torch.randn(shape[0], **here),
         "weight": lambda: torch.randn(shape[-1], shape[-1], **here),
+        "experts": lambda: torch.randn(SEGMENTS, 32, shape[-1], **here),
         "channel": lambda: torch.rand(shape[1], **acc) + 0.5,
         "slope": lambda: torch.rand(shape[1], **here),
         "mean": lambda: torch.zeros(shape[1], device=device),
@@ -79,6 +80,9 @@ def tensor(kind: str, shape: Shape, dtype: torch.dtype, device: str) -> Any:
         "segment": lambda: torch.randint(SEGMENTS, (shape[0],), device=device),
         "offsets": lambda: torch.linspace(0, shape[0], SEGMENTS + 1, device=device).long(),
         "choice": lambda: torch.rand(*shape, device=device) < 0.5,
+        "byte weight": lambda: torch.randint(-128, 128, (shape[-1], shape[-1]), dtype=torch.int8, device=device),
+        "eight": lambda: torch.randn(*shape, device=device).to(torch.float8_e4m3fn),
+        "eight weight": lambda: torch.randn(shape[-1], shape[-1], device=device).to(torch.float8_e4m3fn),
         "byte": lambda: torch.randint(-128, 128, tuple(shape), dtype=torch.int8, device=device),
         "seed": lambda: torch.randint(2**62, (2,), device=device),
         "rate": lambda: torch.full((), 1e-3, **acc),
@@ -483,6 +487,36 @@ def matmul_add(a: Tensor, b: Tensor, c: Tensor, alpha: float = 1.0, add: bool = 
     c.copy_(alpha * torch.matmul(a, b) + (c if add else 0))
 
 
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    sinks: Tensor | None,
+    causal: bool,
+    window: Sequence[int],
+    scale: float | None,
+    softcap: float,
+) -> tuple[Tensor, Tensor]:
+    m, n, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.mT * (max(q.shape[3], 1) ** -0.5 if scale is None else scale)
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = scores if bias is None else scores + bias
+    keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
+    ahead = torch.arange(m, device=q.device)[:, None] + n - m - torch.arange(n, device=q.device)
+    before, after = window[0], 0 if causal else window[1]
+    keep = keep & (ahead <= before) if before >= 0 else keep
+    keep = keep & (-ahead <= after) if after >= 0 else keep
+    scores = scores.masked_fill(~keep, -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:3], 1)], -1)
+    any_kept = (scores > -torch.inf).any(-1, keepdim=True)
+    weights = torch.where(any_kept, torch.softmax(scores, -1), 0.0)[..., :n]
+    return weights @ v, torch.logsumexp(scores, -1)
+
+
 def cumulative(function: Callable[..., Tensor], none: float) -> Callable[..., Tensor]:
     """torch.cumsum or torch.cumprod; `none` is that of no elements."""
 
@@ -510,6 +544,30 @@ def linear(
     y = F.linear(x, w, b)
     y = y if residual is None else y + residual
     return y if act == "none" else getattr(F, act)(y)
+
+
+def scaled_linear(
+    x: Tensor,
+    w: Tensor,
+    x_scale: Tensor,
+    w_scale: Tensor,
+    b: Tensor | None = None,
+    type: torch.dtype = torch.bfloat16,
+    act: str = "none",
+) -> Tensor:
+    y = F.linear(x.float(), w.float()) * (x_scale[..., None] * w_scale)
+    y = y if b is None else y + b
+    return (y if act == "none" else getattr(F, act)(y)).to(type)
+
+
+def grouped_linear(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
+    first, *ends = offsets.tolist()
+    nothing = w.sum(0) * 0  # of rows that are in no group
+    parts = [F.linear(x[:first], nothing)]
+    for group, end in zip(w, ends, strict=True):
+        parts.append(F.linear(x[first:end], group))
+        first = end
+    return torch.cat([*parts, F.linear(x[first:], nothing)])
 
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -567,6 +625,27 @@ OPERATORS: dict[str, Peer] = {
         lambda x, w: gated_halves(F.linear(x, w)),
         form="features",
     ),
+    "linear_int8": Peer(
+        scaled_linear,
+        "x:byte, w:byte weight, x_scale:state of rows, w_scale:state of columns",
+        lambda x, w, x_scale, w_scale: (torch._int_mm(x, w.t()) * (x_scale[:, None] * w_scale)).bfloat16(),
+        form="features",
+        types=("bf16",),
+    ),
+    "linear_fp8": Peer(
+        scaled_linear,
+        "x:eight, w:eight weight, x_scale:state of rows, w_scale:state of columns",
+        lambda x, w, x_scale, w_scale: (F.linear(x.float(), w.float()) * (x_scale[:, None] * w_scale)).bfloat16(),
+        form="features",
+        types=("bf16",),
+    ),
+    "grouped_linear": Peer(
+        grouped_linear,
+        "x, w:experts, offsets",
+        lambda x, w, offsets: F.grouped_mm(x, w.mT, offs=offsets[1:].int()),
+        form="features",
+        types=("bf16",),
+    ),
     "linear_cross_entropy": Peer(
         linear_cross_entropy,
         "x, w:weight, target:class",
@@ -584,6 +663,7 @@ OPERATORS: dict[str, Peer] = {
     "matmul_add": Peer(
         matmul_add, "a:x, b:weight, c:sums", lambda a, b, c: c.add_(torch.matmul(a, b)), form="features"
     ),
+    "attention": Peer(attention, "q:x, k:x, v:x", F.scaled_dot_product_attention, form="images"),
     "matvec": Peer(contraction("...mk,...k->...m"), "a:x, x:row", torch.mv, form="features"),
     "vecmat": Peer(contraction("...m,...mk->...k"), "x:column, a:x", torch.matmul, form="features"),
     "outer_product": Peer(contraction("...m,...n->...mn"), "x:column, y:row", torch.outer, form="features"),

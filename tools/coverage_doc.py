@@ -147,6 +147,7 @@ def of_torch() -> list[Space]:
         "l1_loss": "l1",
         "logsigmoid": "log_sigmoid",
         "mse_loss": "mse",
+        "scaled_dot_product_attention": "scaled_dot_product_attention",
     }
     element_wise = [
         name for name in functions(torch) if name not in functional and name not in ("rand", "select", "var")

@@ -21,6 +21,9 @@ FAMILIES = {
     "norm": "Normalisation",
     "normalisation": "Normalisation",
     "gemm": "Products",
+    "grouped": "Products",
+    "scaled": "Products",
+    "attention": "Attention",
     "rope": "Rotary embedding",
     "linear_cross_entropy": "Losses",
     "loss": "Losses",
@@ -45,6 +48,8 @@ IN_PLACE_OF = {
     "softmax": "`F.softmax`, `jax.nn.softmax`, `tf.nn.softmax`; with mask and scale, three to four calls",
     "linear": "`F.linear`, `flax.nnx.Linear`, `keras.layers.Dense`; with residual and activation, three calls",
     "matmul": "`torch.matmul`, `jnp.matmul`, `tf.matmul`",
+    "attention": "`F.scaled_dot_product_attention`, `jax.nn.dot_product_attention`, `flash_attn_func`; with softcap, "
+    "sinks or a window and a bias, five to eight calls",
     "matvec": "`torch.mv`, `jnp.matvec`, `tf.linalg.matvec`",
     "vecmat": "`torch.matmul`, `jnp.vecmat`",
     "outer_product": "`torch.outer`, `jnp.outer`",
@@ -52,6 +57,9 @@ IN_PLACE_OF = {
     "linear_cross_entropy": "`F.cross_entropy(F.linear(x, w, b), target)`; `LigerFusedLinearCrossEntropyLoss`",
     "linear_cross_entropy_tokens": "`log_softmax` of `F.linear(x, w, b)`, gathered by the target, and its entropy",
     "gated_linear": "`F.silu(g) * u` of the halves of `F.linear(x, w)`",
+    "linear_int8": "`torch._int_mm` with scales, bias and activation behind it",
+    "linear_fp8": "`torch._scaled_mm` with scales for rows, bias and activation",
+    "grouped_linear": "`F.grouped_mm`, `jax.lax.ragged_dot`; without them a call for each expert",
     "gated": "`F.silu(g) * u` of the halves of a tensor",
     "layer_norm": "`F.layer_norm`, `flax.linen.LayerNorm`, `keras.layers.LayerNormalization`",
     "cross_entropy": "`F.cross_entropy`, `optax.softmax_cross_entropy_with_integer_labels`, "
@@ -172,6 +180,29 @@ IN_PLACE_OF = {
     "quantize": "`torch.quantize_per_tensor`, with the integers themselves as result",
     "dequantize": "`(q - zero) * scale` in floating point",
 }
+# Why operators under a title have kernels: every title that has such operators needs a reason.
+REASONS = {
+    "Softmax": "A formula with the same contract is among the kernels and takes the lengths where it is faster. The "
+    "kernels by hand have the mask and `causal`, and are faster on rows of f32 and on some odd lengths",
+    "Normalisation": "`layer_norm` has a formula among its kernels, for the lengths where that is faster. "
+    "`batch_norm` makes both statistics in one pass over memory and updates the running ones; a formula takes two",
+    "Losses": "An index picks one element of a row, and loss and gradient come out of one pass. "
+    "`linear_cross_entropy` never has all logits in memory",
+    "Reductions": "`sum` deals its elements out to threads, warps, blocks or clusters by length and strides; "
+    "`mean` takes its CPU kernels too",
+    "Sorting": "A formula computes each element from its own place; sorting moves elements by their values",
+    "Cumulative": "A formula's `scan` has a thread for each row; these share a row out among threads",
+    "Counting": "Elements go to places that their values tell",
+    "Rotary embedding": "A thread moves 16 bytes of each half, and pairs may lie side by side as well. As a formula "
+    "it is one line: `x * cos + rotate_half(x) * sin`",
+    "Moving data": "Nothing is computed. The time is that of a copy, so the kernels choose by shape in which order "
+    "memory is walked",
+    "Looking up": "Elements come from, and gradients go to, places that other tensors tell, in an order that does not "
+    "change",
+    "Products": "An element of a product is a sum over a dimension that two matrices share. Tensor cores and tiles in "
+    "shared memory are what makes it fast",
+    "Attention": "Two products with a softmax between them, of which the scores never are whole in memory",
+}
 HEAD = """\
 # The operators
 
@@ -182,8 +213,8 @@ in [contract.md](contract.md). Each operator is `tn.NAME` in PyTorch, JAX, Tenso
 node of the domain `tenon` in ONNX Runtime. Gradients are operators themselves.
 
 Of {count} operators {formulas} are formulas: one text, from which kernels and gradient are derived. The other
-{kernels} have kernels of their own, and {gradients} of these are gradients. Most of them sort, move, scan or look up
-data, which is not fast as a formula. Softmax, normalisations and losses are there where a kernel by hand is faster.
+{kernels} have kernels of their own, and {gradients} of these are gradients; a table says
+[why](#why-some-have-kernels).
 
 Times are in microseconds on one H200, at the shape that is named. Beside ours are PyTorch eager and `torch.compile`, in
 the same run ({link}). [speed.md](speed.md) has more shapes and the CPU.
@@ -280,6 +311,20 @@ def section(row: dict[str, Any], names: set[str], passes: dict[str, Any] | None)
     return [*lines, ""]
 
 
+def kernels_told(rows: list[dict[str, Any]], under: dict[str, str]) -> list[str]:
+    """By title: how many operators are a formula, how many have kernels, and why."""
+    lines = ["## Why some have kernels", "", "| | formulas | with kernels | why |", "|---|---|---|---|"]
+    for title in dict.fromkeys(under[row["name"]] for row in rows):
+        mine = [row for row in rows if under[row["name"]] == title]
+        own = [row for row in mine if not row["formula"]]
+        both = sum(any(kernel["name"] == "formula" for kernel in row["kernels"]) for row in own)
+        count = f"{len(own)}, {both} of them with a formula among them" if both else str(len(own))
+        lines.append(f"| {title} | {len(mine) - len(own)} | {count} | {REASONS[title] if own else ''} |")
+    if extra := REASONS.keys() - {under[row["name"]] for row in rows if not row["formula"]}:
+        raise ValueError(f"reasons for titles without kernels: {sorted(extra)}")
+    return [*lines, ""]
+
+
 def page() -> str:
     rows = table()
     names = {row["name"] for row in rows}
@@ -296,6 +341,7 @@ def page() -> str:
     for title in dict.fromkeys(under[row["name"]] for row in rows):
         mine = [row for row in rows if under[row["name"]] == title]
         lines += [f"**{title}**: " + ", ".join(f"[{row['name']}](#{row['name']})" for row in mine), ""]
+    lines += kernels_told(rows, under)
     for title in dict.fromkeys(under[row["name"]] for row in rows):
         lines += [f"## {title}", ""]
         for row in (row for row in rows if under[row["name"]] == title):

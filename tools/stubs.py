@@ -22,7 +22,7 @@ from typing import Any
 
 # What the annotations mention besides.
 NAMES = {
-    "torch": "from torch import Tensor, dtype\n\nfrom tenon.torch._param import Param\n",
+    "torch": "import torch\nfrom torch import Tensor, dtype\n\nfrom tenon.torch._param import Param\n",
     "jax": "import jax\nfrom jax import Array\nfrom numpy import dtype\n",
     "tensorflow": "from tensorflow import DType as dtype\nfrom tensorflow import Tensor\n",
     "numpy": "from typing import Any as dtype\n\nArray = Any\n",
@@ -33,7 +33,14 @@ def written(framework: str) -> set[str]:
     """The functions that stand in a Python file of the framework's own, with the parameters that people know there."""
     paths = [
         ROOT / "python" / "tenon" / framework / name
-        for name in ("_cumulative.py", "_functional.py", "_losses.py", "_products.py", "_reductions.py")
+        for name in (
+            "_attention.py",
+            "_cumulative.py",
+            "_functional.py",
+            "_losses.py",
+            "_products.py",
+            "_reductions.py",
+        )
     ]
     nodes = [node for path in paths if path.is_file() for node in ast.parse(path.read_text()).body]
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}

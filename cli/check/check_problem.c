@@ -13,8 +13,11 @@
  *    computes in f64, so does the reference, one number after the other: 4 (48 + n).
  *    Where an element depends on nothing but the same element of the inputs (the reference is asked), it is 8: about 8
  *    units in the last place of a well-conditioned f32, and on average it must be a tenth of that (check_compare.c).
+ * Where a kernel of the operator says that it rounds between its steps (TNI_ROUNDS_BETWEEN), a result of 16 bits has 4
+ * u_out (|r| + s) in addition: numbers that are rounded on their way move it as much as inputs that are.
  * tiny: the smallest normal number of the accumulation type, or half of the smallest number of the output's. */
 #include "check.h"
+#include "core/table/kernel_flags.h"
 #include "core/table/table.h"
 
 #include <float.h>
@@ -228,6 +231,13 @@ static double longest_sum(const problem *p) {
     return longest;
 }
 
+static bool rounds_between(const tn_function *op) {
+    for (const tn_kernel *k = op->row->kernels; k && k->name; k++) {
+        if (k->flags & TNI_ROUNDS_BETWEEN) return true;
+    }
+    return false;
+}
+
 /* The bound holds s until the last run has been looked at. */
 static void add_movement(const problem *p, const made_call *wide) {
     for (int32_t i = 0; i < p->n_results; i++) {
@@ -343,14 +353,15 @@ static tn_status finish_bound(const problem *p, result *r, tn_type held, bool el
     double n = longest_sum(p), out = unit(r->type), in = unit(acc), c = acc == TN_F64 ? 4 * (48 + n) : 48 + sqrt(n);
     if (elementwise) c = acc == TN_F64 ? 4 * 48 : BY_ELEMENT;
     r->by_element = elementwise && r->type == acc && acc != TN_F64; /* else its own last place is all there is to see */
-    if (held != TN_F64) out += unit(held);                          /* the reference was rounded too */
+    const double between = rounds_between(p->op) && tn_type_size(r->type) == 2 ? 4 * out : 0;
+    if (held != TN_F64) out += unit(held);                            /* the reference was rounded too */
     double *sums = tni_malloc(((size_t)r->count + 1) * sizeof *sums); /* of s up to each element */
     if (!sums) return TN_NO_MEMORY;
     sums[0] = 0;
     for (int64_t k = 0; k < r->count; k++) sums[k + 1] = sums[k] + (isfinite(r->bound[k]) ? r->bound[k] : 0);
     for (int64_t k = 0; k < r->count; k++) {
         double size = fabs(r->value[k]), s = fmax(r->bound[k], 0.5 * near_average(sums, r->count, k));
-        r->bound[k] = p->tolerance * (out * size + in * c * (size + s)) + tiny(r->type);
+        r->bound[k] = p->tolerance * (out * size + (in * c + between) * (size + s)) + tiny(r->type);
     }
     tni_free(sums);
     return TN_OK;

@@ -178,6 +178,7 @@ static const variable variables[] = {
     {"TENON_SAME_ROWS", WORDS, " 0 1 "},
     {"TENON_SITE_PACKAGES", FILE_NAME},
     {"TENON_SYNC", WORDS, " 0 1 "},
+    {"TENON_TF32", WORDS, " 0 1 "},
     /* of builds and tests */
     {"TENON_CHECK_CHILD", ANY},
     {"TENON_CUBINS", ANY},

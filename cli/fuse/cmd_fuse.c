@@ -14,7 +14,7 @@
 #include "fuse/plan/backend.h"
 #include "fuse_apart.h"
 
-static const char *shape, *type_name = "f32", *show, *device;
+static const char *shape, *type_name, *show, *device;
 static bool no_bench, no_check, fast, json;
 static const tn_function *written; /* by the user */
 
@@ -454,7 +454,7 @@ static tn_status tie_shapes(const tn_function **op, const tn_fuse_options *optio
 static int run(int count, const char *const *rest) {
     const tn_function *op;
     tn_fuse_options options = {.fast = fast};
-    tn_type T = tn_type_named(type_name);
+    tn_type T = type_name ? tn_type_named(type_name) : TN_F32;
     tn_device where;
     if (count == 0) return usage_error(&verb_fuse, "which formula? tenon fuse \"relu(x * s + b)\"");
     if (count > 1) return usage_error(&verb_fuse, "one formula at a time, in quotes; '%s' is another word", rest[1]);
@@ -464,13 +464,15 @@ static int run(int count, const char *const *rest) {
     if (read_device(device, &where) != TN_OK) return usage_error(&verb_fuse, "%s", tn_last_error());
     if (tn_fuse(rest[0], &options, &op) != TN_OK) return failed();
     written = op;
+    const bool floats = !op->contract->n_types || op->contract->types[0].mask & TN_BIT(TN_F32);
+    if (!type_name && !floats) T = TN_I64; /* a formula of integers */
     if (!shape && !show && tie_shapes(&op, &options) != TN_OK) return failed();
     return run_samples(op, T);
 }
 
 static const option options_of_fuse[] = {
     {"--shape", "TEXT", "shapes of inputs, and attributes: \"x=[4096, 1024] b=[1024] eps=1e-3 v>0\"", TEXT, &shape},
-    {"--type", "f32", "the type T (f32)", TEXT, &type_name},
+    {"--type", "f32", "the type T (f32, or i64 of integers)", TEXT, &type_name},
     {"--show", "WHAT", "print what it is compiled to, and nothing else: cuda, c, or the graph of operations", TEXT,
      &show},
     {"--device", "cuda:0", "where to check and measure: cpu (without it), cuda or cuda:N", TEXT, &device},

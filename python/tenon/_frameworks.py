@@ -51,6 +51,7 @@ _COMMON = {
     "linear": Spelling(order=("x", "w", "b")),
     **_all(Spelling(order=("x", "w", "target", "b")), "linear_cross_entropy", "linear_cross_entropy_tokens"),
     "matmul": Spelling(order=("a", "b")),
+    "attention": Spelling(order=("q", "k", "v")),
     "matvec": Spelling(names={"a": "x1", "x": "x2"}),
     "vecmat": Spelling(names={"x": "x1", "a": "x2"}),
     "triu": Spelling(names={"diagonal": "k"}),

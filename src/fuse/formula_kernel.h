@@ -48,6 +48,10 @@ bool tni_formula_rows_accepts(const tn_call *call);
         .release = tni_formula_kernel_release, .run = tni_formula_kernel_run, .data = &(formula)  \
     }
 
+/* A flag: of a row with a formula, a kernel that is its gradient's. It sees the arguments of the gradient that is
+ * derived from the formula, and comes before what is derived. */
+enum { TNI_OF_GRADIENT = 1 << 16 };
+
 /* Lengths of a row: from <= n < below. */
 typedef struct tni_lengths {
     int64_t from, below;

@@ -98,6 +98,14 @@ static tn_status check_parts(const tni_fuse *f, const tni_scope *scope) {
     return TN_OK;
 }
 
+/* a = cumsum(x * 2); b = sum(x, -1): what is handed on between operators needs the name of the last dimension, where
+ * the one input says nothing else of it. */
+static bool rows_beside_calls(const tni_fuse *f, const tni_scope *scope) {
+    bool rows = false;
+    for (int32_t i = 0; i < f->graph.n; i++) rows |= f->graph.nodes[i].extent.row != 0;
+    return rows && f->graph.n_calls && scope->n_inputs == 1 && !scope->is_seed[0];
+}
+
 static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *options, const reading *how) {
     tni_scope *scope = tni_calloc(1, sizeof *scope);
     if (!scope) return TN_NO_MEMORY;
@@ -111,6 +119,10 @@ static tn_status parse(tni_fuse *f, const char *text, const tni_fuse_options *op
     if (typed) status = parse_signature(f, text, end);
     if (status == TN_OK) status = tni_parse_formula(f, text, end + 1, scope);
     if (status == TN_OK && typed) status = tni_check_reductions(f);
+    if (status == TN_OK && !typed && !named && rows_beside_calls(f, scope)) {
+        f->names_axes = true;
+        if (f->n_back < 1) f->n_back = 1;
+    }
     if (status == TN_OK && f->windows) status = check_parts(f, scope);
     const char *name = bare && scope->bare ? scope->bare->name : options && options->name ? options->name : "formula";
     f->statements = end + 1;
@@ -177,7 +189,8 @@ static tn_status check_ranks(const tni_fuse *first, const tni_fuse *read) {
             n += !read->axes.items[k].pack && read->graph.nodes[i].extent.full >> k & 1;
         if (n <= first->n_front + first->n_back) continue;
         return tn_fail(TN_BAD_CONTRACT, "formula: parts of different sizes do not meet, as x[1:] + x: only with a "
-                                        "contract in front would they be two dimensions");
+                                        "contract in front would they be two dimensions; x[::2] and x[1::2] have one "
+                                        "size where a contract says x: T[2 * n]");
     }
     return TN_OK;
 }

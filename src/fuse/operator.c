@@ -23,7 +23,8 @@ enum {
 
 /* What the kernels of one operator find as their data. */
 typedef struct formula {
-    tn_op row;     /* as it came, with kernels */
+    tn_op row;            /* as it came, with kernels */
+    const tn_kernel *own; /* those that it came with; NULL: none */
     char *text;    /* all of the formula; the row's signature, ':' and statements where it is a row of the table */
     char *written; /* of operators by tn_fuse: as the user wrote it */
     char *name;    /* by which tn_fuse put it into the table; NULL: it did not */
@@ -185,7 +186,22 @@ static bool has_lists(const char *signature) {
     return false;
 }
 
-static void set_kernels(formula *f, int32_t n_own) {
+/* How many kernels of a list are the operator's own, or (TNI_OF_GRADIENT) those of its gradient, which `to` gets. */
+static int32_t take_kernels(const tn_kernel *list, uint32_t whose, tn_kernel *to) {
+    int32_t n = 0;
+    for (const tn_kernel *k = list; k && k->name; k++) {
+        if ((k->flags & TNI_OF_GRADIENT) != whose) continue;
+        if (to) {
+            to[n] = *k;
+            to[n].flags &= ~(uint32_t)TNI_OF_GRADIENT;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* `list`: what come before the derived ones, as far as they are `whose`. */
+static void set_kernels(formula *f, const tn_kernel *list, uint32_t whose) {
     static const tn_kernel made[KERNELS] = {
         {"fused", TN_CPU, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
         {"fused", TN_CUDA, 0, 0, TN_STRIDED, accepts, workspace, prepare, release, run, NULL},
@@ -194,8 +210,7 @@ static void set_kernels(formula *f, int32_t n_own) {
         {"ref", TN_CPU, 0, 0, TN_STRIDED | TN_ALIAS, NULL, workspace, prepare_reference, release, run_reference, NULL},
     };
     bool lists = has_lists(f->row.signature);
-    for (int i = 0; i < n_own; i++) f->kernels[i] = f->row.kernels[i];
-    for (int i = 0, n = n_own; i < KERNELS; i++) {
+    for (int i = 0, n = take_kernels(list, whose, f->kernels); i < KERNELS; i++) {
         if (!made[i].flags && !lists) continue; /* nothing else is handed over dense */
         f->kernels[n] = made[i];
         f->kernels[n++].data = f;
@@ -225,12 +240,11 @@ static void free_formula(formula *f) {
 }
 
 static tn_status complete(const tn_op *row, const tn_op **whole) {
-    int32_t n_own = 0;
+    const int32_t n_own = take_kernels(row->kernels, 0, NULL);
     if (formula_of(row)) { /* a copy of a row that was completed before */
         *whole = row;
         return TN_OK;
     }
-    while (row->kernels && row->kernels[n_own].name) n_own++;
     formula *f = tni_calloc(1, sizeof *f + (size_t)(n_own + KERNELS + 1) * sizeof *f->kernels);
     if (!f) return TN_NO_MEMORY;
     tni_text text = {0};
@@ -241,7 +255,8 @@ static tn_status complete(const tn_op *row, const tn_op **whole) {
         return TN_NO_MEMORY;
     }
     f->row = *row;
-    set_kernels(f, n_own);
+    f->own = row->kernels;
+    set_kernels(f, f->own, 0);
     *whole = &f->row;
     return TN_OK;
 }
@@ -352,9 +367,12 @@ static char *doc_of(const char *text) {
     return NULL;
 }
 
-/* `parsed` is the formula's from here on; NULL: it is parsed here. */
-static tn_status make_formula(const char *text, const char *name, bool fast, tni_fuse *parsed, formula **made) {
-    formula *f = tni_calloc(1, sizeof *f + (KERNELS + 1) * sizeof *f->kernels);
+/* `parsed` is the formula's from here on; NULL: it is parsed here. `of`: whose gradient it is; NULL: nobody's. */
+static tn_status make_formula(const char *text, const char *name, bool fast, tni_fuse *parsed, const formula *of,
+                              formula **made) {
+    const tn_kernel *list = of ? of->own : NULL;
+    const int32_t n_own = take_kernels(list, TNI_OF_GRADIENT, NULL);
+    formula *f = tni_calloc(1, sizeof *f + (size_t)(n_own + KERNELS + 1) * sizeof *f->kernels);
     if (!f) {
         tni_fuse_free(parsed);
         return TN_NO_MEMORY;
@@ -374,7 +392,7 @@ static tn_status make_formula(const char *text, const char *name, bool fast, tni
         f->row.signature = f->signature;
         f->row.doc = f->doc;
         f->hash = hash_of(text, name, fast);
-        set_kernels(f, 0);
+        set_kernels(f, list, TNI_OF_GRADIENT);
         refuse_alias(f, whole);
         *made = f;
     } else {
@@ -432,7 +450,9 @@ static const tn_function *publish(formula *f, tn_function *op) {
     return other->op;
 }
 
-static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const tn_function **op) {
+/* `parsed` and `of` as for make_formula. */
+static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *parsed, const formula *of,
+                      const tn_function **op) {
     formula *f = look_up(text, name, fast, hash_of(text, name, fast));
     if (f) {
         tni_fuse_free(parsed);
@@ -440,7 +460,7 @@ static tn_status fuse(const char *text, const char *name, bool fast, tni_fuse *p
         return TN_OK;
     }
     tn_function *made = NULL;
-    TN_TRY(make_formula(text, name, fast, parsed, &f));
+    TN_TRY(make_formula(text, name, fast, parsed, of, &f));
     tn_status status = name ? add_named(f) : tni_operator_make(&f->row, &made);
     if (status != TN_OK) {
         free_formula(f);
@@ -502,7 +522,7 @@ tn_status tn_fuse(const char *text, const tn_fuse_options *options, const tn_fun
     if (!op) return tn_fail(TN_BAD_VALUE, "tn_fuse: there is no place for the operator (NULL)");
     *op = NULL;
     if (!text) return tn_fail(TN_BAD_VALUE, "tn_fuse: the formula is NULL");
-    return fuse(text, options ? options->name : NULL, options && options->fast, NULL, op);
+    return fuse(text, options ? options->name : NULL, options && options->fast, NULL, NULL, op);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -523,7 +543,7 @@ static tn_status derive(const formula *f, char **rule, const tn_function **calle
     TN_TRY(parsed_of(f, &parsed));
     TN_TRY(not_written(parsed, tni_fuse_grad(parsed, &grad, rule)));
     char *text = tni_fuse_print(grad);
-    tn_status status = text ? not_written(parsed, fuse(text, NULL, f->fast, grad, called)) : TN_NO_MEMORY;
+    tn_status status = text ? not_written(parsed, fuse(text, NULL, f->fast, grad, f, called)) : TN_NO_MEMORY;
     if (!text) tni_fuse_free(grad);
     tni_free(text);
     if (status != TN_OK) {

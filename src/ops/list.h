@@ -25,7 +25,10 @@
     X(linear)               \
     X(matmul)               \
     X(gated_linear)         \
+    X(grouped_linear)       \
+    X(scaled_linear)        \
     X(linear_cross_entropy) \
+    X(attention)            \
     X(arithmetic)           \
     X(activations)          \
     X(gates)                \

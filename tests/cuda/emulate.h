@@ -180,7 +180,14 @@ static inline bool __any_sync(u32, bool a) {
     return any;
 }
 
-/* A bit for each lane that has the same. */
+/* A bit for each lane, and for each that has the same. */
+static inline u32 __ballot_sync(u32, bool a) {
+    const unsigned long long yes = a, *slots = tn_exchange(&yes, sizeof yes);
+    const unsigned running = tn_warps[tn_block][threadIdx.x / 32].running;
+    u32 all = 0;
+    for (unsigned lane = 0; lane < running; lane++) all |= (u32)(slots[lane] != 0) << lane;
+    return all;
+}
 static inline u32 __match_any_sync(u32, u32 a) {
     const unsigned long long mine = a, *slots = tn_exchange(&mine, sizeof mine);
     const unsigned running = tn_warps[tn_block][threadIdx.x / 32].running;
@@ -344,6 +351,11 @@ static inline u32 atomicAdd(u32 *p, u32 a) {
 static inline u32 atomicMin(u32 *p, u32 a) {
     const u32 before = *p;
     if (a < before) *p = a;
+    return before;
+}
+static inline u32 atomicExch(u32 *p, u32 a) {
+    const u32 before = *p;
+    *p = a;
     return before;
 }
 static inline u32 __umulhi(u32 a, u32 b) {

@@ -35,7 +35,21 @@ static inline u16 tn_b_at(u32 first, int row, int col) {
     const u32 *w = tn_lanes[first + col * 4 + row % 8 / 2].b;
     return (u16)(w[row / 8] >> row % 2 * 16);
 }
-template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const u32 (&a)[4], u32 b_low, u32 b_high) {
+/* Bytes (row, k) of a and (k, col) of b, of matrices of 8-bit numbers. */
+template <class T> static inline T tn_byte_of(u32 w, int at) {
+    T x;
+    const unsigned char byte = (unsigned char)(w >> at % 4 * 8);
+    memcpy(&x, &byte, 1);
+    return x;
+}
+template <class T> static inline T tn_a_byte(u32 first, int row, int k) {
+    return tn_byte_of<T>(tn_lanes[first + row % 8 * 4 + k % 16 / 4].a[row / 8 + k / 16 * 2], k);
+}
+template <class T> static inline T tn_b_byte(u32 first, int k, int col) {
+    return tn_byte_of<T>(tn_lanes[first + col * 4 + k % 16 / 4].b[k / 16], k);
+}
+template <class T, class S>
+static inline void multiply_matrices(T, S (&sums)[4], const u32 (&a)[4], u32 b_low, u32 b_high) {
     const u32 lane = threadIdx.x % 32, first = threadIdx.x - lane;
     memcpy(tn_lanes[threadIdx.x].a, a, sizeof a);
     tn_lanes[threadIdx.x].b[0] = b_low;
@@ -43,11 +57,15 @@ template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const
     __syncwarp();
     for (int i = 0; i < 4; i++) {
         const int row = (int)lane / 4 + i / 2 * 8, col = (int)lane % 4 * 2 + i % 2;
-        for (int l = 0; l < 16; l++) {
-            T x, y;
-            x.bits = tn_a_at(first, row, l);
-            y.bits = tn_b_at(first, l, col);
-            sums[i] += (f32)x * (f32)y;
+        for (int l = 0; l < 32 / (int)sizeof(T); l++) {
+            if constexpr (sizeof(T) == 1) {
+                sums[i] += value_of(tn_a_byte<T>(first, row, l)) * value_of(tn_b_byte<T>(first, l, col));
+            } else {
+                T x, y;
+                x.bits = tn_a_at(first, row, l);
+                y.bits = tn_b_at(first, l, col);
+                sums[i] += (f32)x * (f32)y;
+            }
         }
     }
     __syncwarp();
@@ -58,7 +76,7 @@ template <class T> static inline void multiply_matrices(T, f32 (&sums)[4], const
 #define TN_WARPGROUP true
 
 /* The test makes it: where the tensor begins, its sizes, its strides in bytes but for the first, numbers and lines of a
- * box. Numbers have 16 bits. */
+ * box, and bytes of a number. */
 struct alignas(64) tensor_map {
     u64 words[16];
 };
@@ -116,7 +134,7 @@ static inline u32 tn_swizzled(u32 address) {
     return address ^ (address >> 7 & 7) << 4;
 }
 static inline void fetch_box_for(u32 first, const tensor_map *map, const int (&at)[5], u32 barrier, u32 blocks) {
-    const u64 *w = map->words;
+    const u64 *w = map->words, size = w[12];
     if (first % 1024 || blocks >> tn_blocks) abort();
     for (u32 rank = 0; rank < tn_blocks; rank++) {
         if (!(blocks >> rank & 1)) continue;
@@ -124,23 +142,38 @@ static inline void fetch_box_for(u32 first, const tensor_map *map, const int (&a
         for (u32 line = 0; line < w[11]; line++) {
             for (u32 i = 0; i < w[10]; i++) {
                 bool there = true;
-                u64 from = w[0] + 2 * ((u64)at[0] + i);
+                u64 from = w[0] + size * ((u64)at[0] + i);
                 for (int d = 0; d < 5; d++) {
                     const u64 k = (u64)at[d] + (d == 0 ? i : d == 1 ? line : 0);
                     there = there && k < w[1 + d];
                     if (d) from += k * w[5 + d];
                 }
-                memset(shared + tn_swizzled(first + line * 128 + 2 * i), 0, 2);
-                if (there) memcpy(shared + tn_swizzled(first + line * 128 + 2 * i), (const void *)from, 2);
+                char *to = shared + tn_swizzled(first + line * 128 + (u32)size * i);
+                memset(to, 0, size);
+                if (there) memcpy(to, (const void *)from, size);
             }
         }
         tn_barrier *b = tn_barrier_at(barrier, rank);
-        b->bytes -= (i64)(w[10] * w[11] * 2);
+        b->bytes -= (i64)(w[10] * w[11] * size);
         tn_arrived(b);
     }
 }
 static inline void fetch_box(u32 to, const tensor_map *map, const int (&at)[5], u32 barrier) {
     fetch_box_for(to, map, at, barrier, 1u << tn_block);
+}
+
+static inline void clear_piece(u32 shared) {
+    if (shared % 16) abort();
+    memset((char *)dynamic_shared_128() + shared, 0, 16);
+}
+static u32 tn_cleared[TN_MOST_BLOCKS], tn_clearing[TN_MOST_BLOCKS];
+template <int THREADS> static inline void cleared() {
+    const u32 turn = tn_clearing[tn_block];
+    if (++tn_cleared[tn_block] == THREADS) {
+        tn_cleared[tn_block] = 0;
+        tn_clearing[tn_block]++;
+    }
+    while (tn_clearing[tn_block] == turn) tn_yield();
 }
 
 template <int> static inline void take_registers() {
@@ -165,23 +198,60 @@ template <class T> static inline f32 tn_shared_number(u64 at, bool turned, u32 l
     memcpy(&x.bits, (const char *)dynamic_shared_128() + tn_swizzled(first + place), 2);
     return (f32)x;
 }
+template <class T> static inline T tn_shared_byte(u64 at, u32 line, u32 k) {
+    const u32 first = (u32)(at & 0x3fff) << 4, down = (u32)(at >> 32 & 0x3fff) << 4;
+    T x;
+    if (at >> 62 != 1) abort();
+    memcpy(&x, (const char *)dynamic_shared_128() + tn_swizzled(first + line / 8 * down + line % 8 * 128 + k), 1);
+    return x;
+}
 
 /* The four warps read together: none goes on before all have. */
 static u32 tn_group_arrived[TN_MOST_BLOCKS][TN_MOST_THREADS / 128],
     tn_group_turn[TN_MOST_BLOCKS][TN_MOST_THREADS / 128];
-template <bool A_TURNED, bool B_TURNED, class T, int N>
-static inline void multiply_shared(T, f32 (&sums)[N], u64 a, u64 b) {
-    const u32 group = threadIdx.x / 128, t = threadIdx.x % 128, turn = tn_group_turn[tn_block][group];
-    for (u32 i = 0; i < N; i++) {
-        const u32 row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = t % 4 * 2 + i / 4 * 8 + i % 2;
-        for (u32 k = 0; k < 16; k++)
-            sums[i] += tn_shared_number<T>(a, A_TURNED, row, k) * tn_shared_number<T>(b, B_TURNED, col, k);
-    }
+static inline void tn_group_meets() {
+    const u32 group = threadIdx.x / 128, turn = tn_group_turn[tn_block][group];
     if (++tn_group_arrived[tn_block][group] == 128) {
         tn_group_arrived[tn_block][group] = 0;
         tn_group_turn[tn_block][group]++;
     }
     while (tn_group_turn[tn_block][group] == turn) tn_yield();
+}
+template <bool A_TURNED, bool B_TURNED, class T, int N>
+static inline void multiply_shared(T, f32 (&sums)[N], u64 a, u64 b) {
+    const u32 t = threadIdx.x % 128;
+    for (u32 i = 0; i < N; i++) {
+        const u32 row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = t % 4 * 2 + i / 4 * 8 + i % 2;
+        for (u32 k = 0; k < 16; k++)
+            sums[i] += tn_shared_number<T>(a, A_TURNED, row, k) * tn_shared_number<T>(b, B_TURNED, col, k);
+    }
+    tn_group_meets();
+}
+template <bool ADD, class T, class S, int N> static inline void multiply_bytes(T, S (&sums)[N], u64 a, u64 b) {
+    const u32 t = threadIdx.x % 128;
+    for (u32 i = 0; i < N; i++) {
+        const u32 row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = t % 4 * 2 + i / 4 * 8 + i % 2;
+        if (!ADD) sums[i] = 0;
+        for (u32 k = 0; k < 32; k++)
+            sums[i] += value_of(tn_shared_byte<T>(a, row, k)) * value_of(tn_shared_byte<T>(b, col, k));
+    }
+    tn_group_meets();
+}
+
+/* Here a warp needs no other one: barriers tell who has read what is in shared memory. */
+template <bool B_TURNED, class T, int N> static inline void multiply_held(T, f32 (&sums)[N], const u32 (&a)[4], u64 b) {
+    const u32 lane = threadIdx.x % 32, first = threadIdx.x - lane;
+    memcpy(tn_lanes[threadIdx.x].a, a, sizeof a);
+    __syncwarp();
+    for (u32 i = 0; i < N; i++) {
+        const u32 row = lane / 4 + i % 4 / 2 * 8, col = lane % 4 * 2 + i / 4 * 8 + i % 2;
+        for (u32 k = 0; k < 16; k++) {
+            T x;
+            x.bits = tn_a_at(first, (int)row, (int)k);
+            sums[i] += (f32)x * tn_shared_number<T>(b, B_TURNED, col, k);
+        }
+    }
+    __syncwarp();
 }
 
 static inline u64 matrix_at(u32 address, u32 across) {

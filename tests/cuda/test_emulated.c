@@ -25,14 +25,22 @@ static struct unit {
     void *library;
     emulate start;
 } units[] = {
+    {.name = "product_tile", .path = "cuda/products/product_tile.cu"},
+    {.name = "product_scaled", .path = "cuda/products/product_scaled.cu"},
     {.name = "scan", .path = "ops/scan/scan.cu"},
     {.name = "scan_grad", .path = "ops/scan/scan_grad.cu"},
     {.name = "cummax", .path = "ops/scan/cummax.cu"},
     {.name = "move", .path = "ops/move/move.cu"},
+    {.name = "triangle", .path = "ops/triangle/triangle.cu"},
     {.name = "lookup_take", .path = "ops/lookup/lookup_take.cu"},
     {.name = "lookup_columns", .path = "ops/lookup/lookup_columns.cu"},
+    {.name = "lookup_lists", .path = "ops/lookup/lookup_lists.cu"},
+    {.name = "lookup_claims", .path = "ops/lookup/lookup_claims.cu"},
     {.name = "lookup_add", .path = "ops/lookup/lookup_add.cu"},
     {.name = "lookup_sort", .path = "ops/lookup/lookup_sort.cu"},
+    {.name = "attention", .path = "ops/attention/attention.cu"},
+    {.name = "attention_mma", .path = "ops/attention/attention_mma.cu"},
+    {.name = "attention_grad_mma", .path = "ops/attention/attention_grad_mma.cu"},
 };
 
 static void build(struct unit *u) {
@@ -147,6 +155,23 @@ static const tn_sample pads[] = {
     {0},
 };
 
+/* Rows of a few elements, of more than a warp writes at once, and such that begin anywhere. */
+static const tn_sample repeats[] = {
+    {"s=[3, 5000] repeats=[2, 3]"},
+    {"s=[2, 3, 700] repeats=[3, 1, 2] T=bf16"},
+    {"s=[4, 9, 2] repeats=[2, 1, 300] T=i64"},
+    {"s=[2, 1, 2001] repeats=[2, 3, 1] T=bool"},
+    {0},
+};
+
+/* Lines of many chunks, which begin anywhere. */
+static const tn_sample triangles[] = {
+    {"r=[2] n=9 m=3001 diagonal=700"},
+    {"r=[] n=20 m=1000 diagonal=-3 T=bf16"},
+    {"r=[3] n=5 m=2048 diagonal=-1 T=f64"},
+    {0},
+};
+
 /* Few places, long rows, rows that share a block, columns that are neighbours. */
 static const tn_sample sums[] = {
     {"shape=[2, 3] n=600 index<shape[axis]"},
@@ -154,6 +179,11 @@ static const tn_sample sums[] = {
     {"shape=[40, 50] n=37 index<shape[axis] index=i32"},
     {"shape=[90, 21] axis=0 n=200 index<shape[axis] T=f16"},
     {"shape=[1, 5000] n=1500 index<shape[axis] T=bf16"},
+    {"shape=[30, 1200] n=1300 index<shape[axis] T=f16"},
+    {"shape=[2, 700, 20] n=900 axis=1 index<shape[axis]"},
+    {"shape=[3, 9000] n=7000 index<shape[axis] T=f32"},
+    {"shape=[2, 3] n=9000 index<shape[axis] T=f64"},
+    {"shape=[1, 21000] n=19000 index<shape[axis] index=i32 T=f16"},
     {0},
 };
 
@@ -185,10 +215,33 @@ static const tn_sample long_parts[] = {
     {0},
 };
 
+/* Several tiles of rows and of keys, in all sizes of tensor cores' lines; those of 72 are filled up. */
+static const tn_sample tiles[] = {
+    {"b=1 hq=2 hk=1 m=70 n=130 d=64 e=64 causal=true T=bf16"},
+    {"b=1 hq=1 hk=1 m=40 n=90 d=128 e=72 window=[30, 5] sinks T=f16"},
+    {"b=2 hq=1 hk=1 m=20 n=40 d=200 e=256 bias=[2, 1, 1, 40] T=bf16"},
+    {0},
+};
+#define GRADIENTS " want_dq=true want_dk=true want_dv=true"
+static const tn_sample tile_grads[] = {
+    {"b=1 hq=2 hk=1 m=70 n=130 d=64 e=64 dy causal=true T=bf16" GRADIENTS},
+    {"b=1 hq=1 hk=1 m=40 n=90 d=128 e=72 dy window=[30, 5] T=f16" GRADIENTS},
+    {"b=2 hq=1 hk=1 m=20 n=70 d=16 e=32 dy dlse wb=2 wh=1 wm=1 wn=70 bias softcap=3.0 want_dbias=true "
+     "T=bf16" GRADIENTS},
+    {0},
+};
+
+/* kernel: NULL is "cuda"; of another one its own types and sizes are run, not calls that it leaves to others. */
 static const struct {
     const char *op;
     const tn_sample *more;
+    const char *kernel;
 } operators[] = {
+    {"grouped_linear", NULL, "tile"},
+    {"grouped_linear_x_grad", NULL, "tile"},
+    {"grouped_linear_w_grad", NULL, "tile"},
+    {"linear_int8", NULL, "plain"},
+    {"linear_fp8", NULL, "plain"},
     {"cumsum", long_rows},
     {"cumprod", long_rows},
     {"cumprod_grad", long_rows},
@@ -197,9 +250,12 @@ static const struct {
     {"cummin", NULL},
     {"pad", pads},
     {"roll", NULL},
-    {"repeat", NULL},
+    {"repeat", repeats},
+    {"triu", triangles},
+    {"tril", triangles},
     {"gather", long_rows_taken},
     {"gather_grad", sums},
+    {"scatter_add", NULL},
     {"embedding", tables},
     {"embedding_grad", table_grads},
     {"index_select", long_parts},
@@ -208,6 +264,10 @@ static const struct {
     {"segment_sum_offsets", NULL},
     {"segment_sum_grad", NULL},
     {"segment_sum_offsets_grad", NULL},
+    {"attention", NULL},
+    {"attention_grad", NULL},
+    {"attention", tiles, "mma"},
+    {"attention_grad", tile_grads, "mma"},
 };
 
 static const tn_kernel *kernel_of(const tn_op *row, const char *name) {
@@ -216,9 +276,9 @@ static const tn_kernel *kernel_of(const tn_op *row, const char *name) {
     return k;
 }
 
-static void is_right(const char *name, const tn_sample *samples, const char *rows) {
+static void is_right(const char *name, const char *which, const tn_sample *samples, const char *rows) {
     const tn_op *row = tn_find(name)->row;
-    tn_kernel kernels[] = {*kernel_of(row, "cuda"), *kernel_of(row, "ref"), {0}};
+    tn_kernel kernels[] = {*kernel_of(row, which), *kernel_of(row, "ref"), {0}};
     tn_op twin = *row;
     tn_function *op;
     kernels[0].device = TN_CPU;
@@ -229,7 +289,7 @@ static void is_right(const char *name, const tn_sample *samples, const char *row
     if (status != TN_OK) return;
     checker *c = checker_new((check_options){.quick = true,
                                              .in_process = true,
-                                             .kernel = "cuda",
+                                             .kernel = which,
                                              .rows = rows,
                                              .cases = 1,
                                              .limit = 600,
@@ -247,12 +307,16 @@ static void is_right(const char *name, const tn_sample *samples, const char *row
     tni_operator_free(op);
 }
 
+/* Blocks of tensor cores' kernels do not wait for each other. */
 static void run_operator(size_t i) {
-    is_right(operators[i].op, NULL, "values,outputs,special,misaligned,empty");
+    const char *op = operators[i].op, *which = operators[i].kernel ? operators[i].kernel : "cuda";
+    const bool of_tiles = operators[i].kernel && operators[i].more;
+    is_right(op, which, NULL, of_tiles ? "values,masked" : "values,outputs,special,misaligned,empty,padded,expanded");
     if (!operators[i].more) return;
-    is_right(operators[i].op, operators[i].more, "values");
+    is_right(op, which, operators[i].more, "values");
+    if (operators[i].kernel) return;
     interleaved = true;
-    is_right(operators[i].op, operators[i].more, "values");
+    is_right(op, which, operators[i].more, "values");
     interleaved = false;
 }
 

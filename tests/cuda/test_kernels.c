@@ -177,15 +177,18 @@ static void prepare_products(void) {
         {"linear", "r=[%d] n=%d k=%d"},
         {"matmul", "p=[] q=[] m=%d n=%d k=%d"},
         {"matmul_b_grad", "shape=[] p=[] k=%d n=%d m=%d"},
+        {"linear_int8", "r=[%d] n=%d k=%d type=f32"},
+        {"linear_int8", "r=[%d] n=%d k=%d type=f16"},
     };
     static const int sizes[][3] = {{1024, 1536, 1024}, {512, 4096, 4096}, {4096, 4096, 1024}, {128, 256, 1024},
                                    {256, 4096, 2048},  {256, 4096, 4096}, {512, 4096, 8192},  {1, 4096, 1024},
                                    {2, 4096, 1024},    {4, 4096, 1024},   {8, 4096, 1024},    {16, 4096, 1024}};
-    for (size_t i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
-        const int *size = sizes[i / 3];
+    enum { WAYS = sizeof ways / sizeof *ways };
+    for (size_t i = 0; i < WAYS * sizeof sizes / sizeof *sizes; i++) {
+        const int *size = sizes[i / WAYS];
         char text[64];
-        snprintf(text, sizeof text, ways[i % 3].text, size[0], size[1], size[2]);
-        prepare_all(tn_find(ways[i % 3].op), text, AS_ROWS);
+        snprintf(text, sizeof text, ways[i % WAYS].text, size[0], size[1], size[2]);
+        prepare_all(tn_find(ways[i % WAYS].op), text, AS_ROWS);
     }
 }
 

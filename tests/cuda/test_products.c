@@ -1,59 +1,7 @@
 /* The kernels of matrix products, on the CPU, thread by thread (emulate.h), beside sums in double: edges of tiles,
  * every way in which matrices lie, batches, what is added at the end. A machine without a C++ compiler leaves it out,
  * and says so. */
-#include <dlfcn.h>
-#include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "core/host/arith.h"
-#include "cuda/products/product.cuh"
-#include "tests/test.h"
-#include <tenon/op.h>
-
-typedef void (*kernel)(const void *);
-typedef void (*emulate)(kernel run, const void *arguments, unsigned grid, unsigned block, unsigned cluster);
-
-static char folder[64] = "/tmp/tenon-products-XXXXXX";
-
-static void *build(const char *unit) {
-    char path[128], command[1024];
-    snprintf(path, sizeof path, "%s/%s.so", folder, unit);
-    snprintf(command, sizeof command,
-             "c++ -O1 -std=c++17 -shared -fPIC -w -I " SOURCES " -x c++ -D__CUDACC__ -include " EMULATE_H " " SOURCES
-             "/cuda/products/%s.cu -o %s",
-             unit, path);
-    void *library = system(command) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    unlink(path);
-    return library;
-}
-
-/* ---- data -------------------------------------------------------------------------------------------------------- */
-
-static double draw(void) {
-    static uint64_t state = 1;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)(state >> 20 & 0xfffff) / 0x80000 - 1;
-}
-
-/* (entries, rows, cols), dense along rows, or `turned`: along columns; lines are `multiple` elements long. */
-typedef struct matrix {
-    void *memory;
-    int64_t row, col, batch;
-} matrix;
-
-static matrix make(tn_type type, int64_t entries, int64_t rows, int64_t cols, bool turned, int64_t multiple) {
-    const int64_t pitch = round_up(turned ? rows : cols, multiple), lines = turned ? cols : rows;
-    matrix m = {.row = turned ? 1 : pitch, .col = turned ? pitch : 1, .batch = lines * pitch};
-    const size_t bytes = (size_t)(entries * m.batch + 8) * tn_type_size(type);
-    m.memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    for (int64_t i = 0; i < entries * m.batch; i++) tn_set(type, m.memory, i, draw());
-    return m;
-}
-
-static double at(tn_type type, const matrix *m, int64_t p, int64_t i, int64_t j) {
-    return tn_get(type, m->memory, p * m->batch + i * m->row + j * m->col);
-}
+#include "products.h"
 
 /* ---- a product --------------------------------------------------------------------------------------------------- */
 
@@ -79,10 +27,6 @@ static const row rows[] = {
     {1, 150, 30, 24, .a_turned = true, .y_turned = true, .residual = true, .z = true},
     {1, 130, 140, 712, .b_turned = true, .bias = true},
 };
-
-static tni_gpu_matrix on_gpu(const matrix *m, bool shared) {
-    return (tni_gpu_matrix){.data = m->memory, .row = m->row, .col = m->col, .batch = {shared ? 0 : m->batch}};
-}
 
 /* y: the type of what is not a factor. */
 static void compare(const char *name, tn_type type, tn_type y, const row *r, const tni_gpu_product *p,
@@ -113,33 +57,6 @@ static void compare(const char *name, tn_type type, tn_type y, const row *r, con
               (long long)r->k, (long long)wrong);
 }
 
-/* As emulate.h has it. Lines are rows of a, or columns of b; `line` and `step`: the strides across k and along it. */
-static void make_map(const tni_gpu_matrix *x, int64_t lines, int64_t line, int64_t step, int64_t box_lines,
-                     const tni_gpu_product *p, unsigned long long *words) {
-    const bool turned = line == 1 && step != 1;
-    const unsigned long long made[] = {(uintptr_t)x->data,
-                                       (unsigned long long)(turned ? lines : p->k),
-                                       (unsigned long long)(turned ? p->k : lines),
-                                       x->batch[0] ? (unsigned long long)p->batch[0] : 1,
-                                       1,
-                                       1,
-                                       2 * (unsigned long long)(turned ? step : line),
-                                       2 * (unsigned long long)x->batch[0],
-                                       0,
-                                       0,
-                                       64,
-                                       turned ? 64 : (unsigned long long)box_lines};
-    memcpy(words, made, sizeof made);
-}
-
-/* How a kernel is told and started. */
-typedef struct family {
-    int rows, cols; /* of a tile */
-    int64_t multiple;
-    int blocks; /* of a cluster, below each other; 0: of no warpgroup's */
-    int parts;  /* of k, each by a block of the cluster */
-} family;
-
 static const row few_rows[] = {
     {1, 1, 8, 8, .b_turned = true},
     {1, 1, 70, 1000, .b_turned = true, .bias = true},
@@ -156,26 +73,11 @@ static const row few_rows[] = {
     {2, 11, 64, 40, .shared_b = true},
 };
 
-static void start_kernel(void *library, void *found, const family *f, const tni_gpu_product *p) {
-    static tni_gpu_warpgroup w;
+/* Hopper's blocks have several tiles each, but of parts. */
+static void start_tiles(void *library, void *found, const family *f, const tni_gpu_product *p) {
     const unsigned tiles = (unsigned)(p->row_tiles * p->col_tiles * p->batch[0]);
-    void *runner = dlsym(library, "tn_emulate");
-    emulate start;
-    kernel function;
-    CHECK(runner);
-    if (!runner) return;
-    memcpy(&start, &runner, sizeof start);
-    memcpy(&function, &found, sizeof function);
-    if (!f->blocks) {
-        start(function, p, tiles, 256, 1);
-        return;
-    }
-    w.product = *p;
-    w.tiles = tiles;
-    make_map(&p->a, p->m, p->a.row, p->a.col, f->rows / f->blocks, p, w.a);
-    make_map(&p->b, p->n, p->b.col, p->b.row, f->cols / f->blocks, p, w.b);
     const unsigned blocks = (unsigned)(f->blocks * f->parts);
-    start(function, &w, (tiles < 2 ? 1 : f->parts > 1 ? tiles : 2) * blocks, 384, blocks); /* several tiles for each */
+    start_kernel(library, found, f, p, tiles, blocks ? (tiles < 2 ? 1 : f->parts > 1 ? tiles : 2) * blocks : tiles);
 }
 
 static void run(void *library, const char *name, tn_type type, tn_type y, const row *r, const family *f) {
@@ -208,7 +110,7 @@ static void run(void *library, const char *name, tn_type type, tn_type y, const 
     void *found = library ? dlsym(library, name) : NULL;
     CHECK_ROW(found, "no kernel %s", name);
     if (found) {
-        start_kernel(library, found, f, &p);
+        start_tiles(library, found, f, &p);
         compare(name, type, y, r, &p, m);
     }
     for (int i = 0; i < 6; i++) free(m[i].memory);
@@ -264,7 +166,7 @@ static void compare_alone(void *library, tn_type type, const char *few, const fa
                                    .alpha = 1};
         void *found = library ? dlsym(library, names[i]) : NULL;
         CHECK_ROW(found, "no kernel %s", names[i]);
-        if (found) start_kernel(library, found, own, &p);
+        if (found) start_tiles(library, found, own, &p);
     }
     CHECK_ROW(memcmp(alone.memory, beside.memory, (size_t)(f->rows * N) * tn_type_size(type)) == 0,
               "%s and %s: rows differ", few, many);
@@ -327,11 +229,7 @@ static void run_warpgroup(void) {
 }
 
 int main(void) {
-    if (system("c++ --version > /dev/null 2>&1") != 0) {
-        printf("there is no C++ compiler: nothing was run\n");
-        return 0;
-    }
-    CHECK(mkdtemp(folder) != NULL);
+    if (!has_compiler()) return 0;
     run_tiles();
     run_mma();
     run_rows();

@@ -11,6 +11,12 @@
     "f(x: T[*r, c], b: T[c]) -> z: T[*r, c], y: T[c] : r = rsqrt(mean(x * x, -1) + 0.1); z = x * r * b; y = sum_to(x " \
     "* r, b)"
 
+/* What sums up rows first: gradients of normalisations. */
+#define OF_GROUPS                                                                                                    \
+    "f(x: T[n, c, *s], w: T[c], dy: T[n, c, *s], groups: int = 2) -> dx: T[n, c, *s], dw: T[c], db: T[c] where c % " \
+    "groups == 0 : "
+#define OF_CHANNELS "f(x: T[n, c, *s], w: T[c], dy: T[n, c, *s]) -> dx: T[n, c, *s], dw: T[c], db: T[c] : "
+
 static const row rows[] = {
     {"relu(x*s+b)", "7,13 13 13", -2, 2},
     {"relu(x*s+b)", "7,13 1 .", -2, 2},
@@ -154,6 +160,34 @@ static const row rows[] = {
     {"f(x: T[n, c, *s], w: T[c], groups: int = 3) -> y: T[n, c, *s], m: T[n, groups] where c % groups == 0 : "
      "m = mean(x, axis=[c / groups, s]); y = (x - m) * rsqrt(var(x, axis=[c / groups, s]) + 0.1) * w",
      "3,6,5,7 6", -3, 3},
+    {"f(x: T[n, c, *s], w: T[c], b: f32[c], groups: int = 2) -> y: T[n, c, *s] where c % groups == 0 : "
+     "(x - mean(x, axis=[c / groups, s])) * rsqrt(var(x, axis=[c / groups, s]) + 0.1) * w + b",
+     "2,8,18 8 8", -3, 3},
+    {"f(x: T[n, c, *s], w: T[c], b: f32[c], groups: int = 1) -> y: T[n, c, *s] where c % groups == 0 : "
+     "(x - mean(x, axis=[c / groups, s])) * rsqrt(var(x, axis=[c / groups, s]) + 0.1) * w + b",
+     "1,7,1003 7 7", -3, 3},
+    {"f(x: T[n, c, *s], w: T[c], groups: int = 2) -> y: T[n, c, *s] where c % groups == 0 : "
+     "x * w - max(x * w, axis=[c / groups, s])",
+     "2,6,5000 6", -3, 3},
+    {OF_GROUPS
+     "m = mean(x, axis=[c / groups, s]); d = x - m; v = var(x, axis=[c / groups, s]); r = rsqrt(v + 0.1); e = dy * w; "
+     "dx = sum_to(e * d, v) * (-0.5 * r * r * r) * d + e * r - r * sum_to(e, m); dw = sum_to(dy * (d * r), w); "
+     "db = sum_to(dy, w)",
+     "3,6,50 6 3,6,50", -2, 2},
+    {OF_GROUPS
+     "m = mean(x, axis=[c / groups, s]); d = x - m; v = var(x, axis=[c / groups, s]); u = d * rsqrt(v + 0.1) * w; "
+     "e = dy * sigmoid(u); dx = e - sum_to(e * w, m) * d - sum_to(e * w * d, m); dw = sum_to(e * u, w); db = sum_to(e, "
+     "w)",
+     "2,4,7,9 4 2,4,7,9", -2, 2},
+    {OF_CHANNELS
+     "k = count(x) / count(w); a = x + 2; d = a - sum_to(a, w) / k; v = sum_to(d * d, w) / k; "
+     "r = rsqrt(v + 0.1); t = sum_to(dy * d, w); dx = w * r * (dy - t * d * r * r / k - sum_to(d, w) / k); dw = t * r; "
+     "db = sum_to(dy, w)",
+     "5,3,6,8 3 5,3,6,8", -2, 2},
+    {OF_CHANNELS
+     "k = count(x) / count(w); d = x - sum_to(x, w) / k; e = dy - sum_to(dy, w) / k; c2 = sum_to(d * e, w) / k; "
+     "dx = d * c2 - sum_to(d * w, w); dw = sum_to(d * e * dy, w); db = sum_to(d, w) + sum_to(dy, w)",
+     "2,5,40 5 2,5,40", -2, 2},
     {"f(x: T[n, *s, c], w: T[c], groups: int = 2) -> y: T[n, *s, c] where c % groups == 0 : "
      "(x - mean(x, axis=[c / groups, s])) * w + max(x, axis=c / groups)",
      "3,5,7,6 6", -3, 3},
@@ -162,7 +196,15 @@ static const row rows[] = {
     {"prod(x, axis=1) - prod(x, axis=0) * x", "6,5,33", 0.5, 1.5},
     {"prod(x, -1)", "3,2100", 0.99, 1.01},
     {"f(i: i64[n, c]) -> y: i64[n], z: i64[c] : y = prod(i, -1); z = prod(i, n)", "9,7", -3, 3},
+    /* columns of rows that begin anywhere */
+    {"f(x: T[n, c]) -> y: T[c] : sum(x * x, axis=n)", "333,29", -2, 2},
+    {"f(x: T[m, n, c], w: T[c]) -> y: T[m, c] : mean(x * w, axis=n)", "3,401,27 27", -2, 2},
+    {"f(x: T[n, c], z: T[n, c], w: T[n, 1]) -> y: T[c], v: T[c] : y = sum(x * z, axis=n); v = sum(x * w, axis=n)",
+     "201,31 201,31 201,1", -2, 2},
     /* along one dimension that is not the last: rows stand upright */
+    {"f(x: T[n, c]) -> y: T[c] : mean(x, axis=n)", "301,45", -2, 2},
+    {"f(x: T[n, c]) -> y: T[c], z: T[c] : y = max(x, axis=n); z = sum(abs(x), axis=n)", "1100,131", -2, 2},
+    {"f(x: T[m, n, c], w: T[m, c]) -> y: T[m, c] : var(x, axis=n) * w", "2,523,37 2,37", -2, 2},
     {"f(x: T[b, n, c]) -> y: T[b, c] : mean(x, axis=n)", "3,2,150", -1, 1},
     {"f(x: T[b, n, c]) -> y: T[b, c] : mean(x, axis=n)", "2,7,129", -1, 1},
     {"f(x: T[n, c]) -> y: T[c] : mean(x, axis=n)", "60,72", -1, 1},
@@ -292,6 +334,19 @@ static const row rows[] = {
     {"f(x: T[n, c]) -> y: T[n - 2, c], z: i64[c] : y = where(index(x[2:], -1) == argmax(x[2:], -1), x[:-2], x[2:]); "
      "z = sum(index(x[1:], axis=c) + argmin(x[1:], axis=n), n)",
      "5,33", -1, 1},
+    {"f(x: T[n, c]) -> y: T[(n + 1) / 2, c], z: T[n / 3, c] : y = x[::2] * 2 + flip(x, n)[::2]; z = exp(x[2::3])",
+     "11,5", -1, 1},
+    {"f(x: T[n, c], w: T[c]) -> y: T[n, c], z: T[n] : t = x * w; y = concat(t[..., ::-2], x[:, 1::2], axis=c); "
+     "z = sum(t[:, 10:2:-3] * index(t[:, 2:9:3], c), c)",
+     "5,12 12", -1, 1},
+    {"f(x: T[*r, 2 * c], p: T[c], q: T[c]) -> y: T[*r, c], z: T[*r, c] : a = x[..., ::2]; b = x[..., 1::2]; "
+     "y = a * p - b * q; z = b * p + a * q",
+     "2,3,24 12 12", -1, 1},
+    {"f(x: T[n, c]) -> y: T[n, c / 2], z: T[n - 3, c] : a, b = halves(x); y = silu(a) * b; "
+     "p, q, r = split(x, [1, n - 3, 2], n); z = q * max(p, n) + min(r, n)",
+     "9,6", -1, 1},
+    {"concat(halves(x)[1], chunk(x, 2)[0] * 2, axis=-1) + shift(x, 1, axis=0)", "9,14", -1, 1},
+    {"f(x: T[*s], a: float = 0.3) -> y: T[*s] : leaky_relu(x, slope=a) + elu(x, alpha=0.5)", "9,34", -2, 2},
     /* the step of a scan */
     {"f(s: T[*r]!, x: T[*r], a: T[*r]) -> y: T[*r]?, b: T[*r]? : b = s; t = tanh(a * s + x); y = t; s = y",
      "12,34 12,34 12,34", -1, 1},

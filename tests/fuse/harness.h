@@ -356,7 +356,13 @@ static inline double ref_part(const reference *r, const tni_gnode *n, int64_t i)
     const int from = r->domain.windows[n->kind].from, to = r->domain.windows[n->kind].to;
     const int64_t begin = r->domain.windows[n->kind].begin, length = r->domain.windows[n->kind].length;
     const int64_t at = to >= 0 ? ref_index(r, i, to) : 0;
-    const int64_t of = n->op == TNI_P_TAKE ? at + begin : n->op == TNI_P_FLIP ? length - 1 - at : at;
+    const int64_t by = r->domain.windows[n->kind].step;
+    int64_t of = n->op == TNI_P_FLIP ? length - 1 - at : at;
+    if (n->op == TNI_P_TAKE && r->domain.windows[n->kind].spreads) {
+        of = (at + begin) % by ? -1 : (at + begin) / by;
+    } else if (n->op == TNI_P_TAKE) {
+        of = at * by + begin;
+    }
     const int32_t arg = n->arg[n->op == TNI_P_JOIN && at >= begin ? 1 : 0];
     const uint32_t mask = r->masks[arg], bit = from >= 0 ? 1u << from : 0;
     int64_t step = 1;

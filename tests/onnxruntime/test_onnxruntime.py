@@ -111,10 +111,10 @@ def node_of(case: Case, args: list[Any], made: list[Any]) -> Node:
 
 
 def has_node(case: Case, T: str = "f32") -> bool:
-    """ONNX Runtime has one variadic input, of one type."""
+    """ONNX Runtime has one variadic input, of one type, and the adapter no floats of 8 bits."""
     names = {p.name for p in case.op.inputs if p.list}
     lists = {case.kind(g, T) for g in case.sample["inputs"] if g["name"] in names}
-    return len(lists) < 2
+    return len(lists) < 2 and "e4m3" not in {case.kind(g, T) for g in case.sample["inputs"]}
 
 
 def wide(arrays: list[Any]) -> list[Any]:
@@ -160,13 +160,12 @@ def test_outputs_left_out(case: Case) -> None:
     """The last ones, and those in between."""
     args = case.arguments("f32", DTYPES)
     made = numpy_op(case.op.name).full(*copies(args))
-    first = Node(case.op.name, by_kind(case.op, args, "name"), [made[0].dtype], **case.sample["attrs"])
-    np.testing.assert_array_equal(first.run()[0], made[0])
-    last = max(k for k, a in enumerate(made) if a is not None)
-    dtypes = [made[0].dtype, *[None] * (last - 1), made[last].dtype]
-    both = Node(case.op.name, by_kind(case.op, args, "name"), dtypes, **case.sample["attrs"]).run()
-    np.testing.assert_array_equal(both[0], made[0])
-    np.testing.assert_array_equal(both[-1], made[last])
+    first, *_, last = (k for k, a in enumerate(made) if a is not None)
+    for kept in ([first], [first, last]):
+        dtypes = [made[k].dtype if k in kept else None for k in range(kept[-1] + 1)]
+        node = Node(case.op.name, by_kind(case.op, args, "name"), dtypes, **case.sample["attrs"])
+        for have, k in zip(node.run(), kept, strict=True):
+            np.testing.assert_array_equal(have, made[k])
 
 
 @pytest.mark.parametrize(

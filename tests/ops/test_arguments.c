@@ -1,8 +1,13 @@
 /* Hand-written kernels take their arguments by position. The list of an operator's arguments (ops/arguments.h) has the
  * names, the order and the kinds of its contract, and every operator with kernels for the GPU, which are in a file of
  * their own, has such a list. */
+#include <tenon/fuse.h>
+
 #include "core/table/table.h"
+#include "ops/attention/attention.h"
 #include "ops/gemm/gemm.h"
+#include "ops/group_norm/group_norm.h"
+#include "ops/grouped/grouped_linear.h"
 #include "ops/histogram/histogram.h"
 #include "ops/index/embedding.h"
 #include "ops/index/gather.h"
@@ -14,8 +19,10 @@
 #include "ops/move/move.h"
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/layer_norm.h"
+#include "ops/reduce/extremes.h"
 #include "ops/reduce/sum.h"
 #include "ops/rope/rope.h"
+#include "ops/scaled/scaled_linear.h"
 #include "ops/scan/cummax.h"
 #include "ops/scan/scan.h"
 #include "ops/softmax/softmax.h"
@@ -50,11 +57,22 @@ static const arguments lists[] = {
     ROW(cross_entropy_grad, CROSS_ENTROPY_GRAD_ARGUMENTS),
     ROW(sum, SUM_ARGUMENTS),
     ROW(sum_grad, SUM_GRAD_ARGUMENTS),
+    ROW(max, SUM_ARGUMENTS),
+    ROW(min, SUM_ARGUMENTS),
+    ROW(argmax, ARGMAX_ARGUMENTS),
+    ROW(argmin, ARGMAX_ARGUMENTS),
     ROW(batch_norm, BATCH_NORM_ARGUMENTS),
     ROW(batch_norm_grad, BATCH_NORM_GRAD_ARGUMENTS),
+    ROW(group_norm, GROUP_NORM_ARGUMENTS),
+    ROW(instance_norm, INSTANCE_NORM_ARGUMENTS),
     ROW(linear, LINEAR_ARGUMENTS),
     ROW(linear_grad, LINEAR_GRAD_ARGUMENTS),
     ROW(gated_linear, GATED_LINEAR_ARGUMENTS),
+    ROW(grouped_linear, GROUPED_LINEAR_ARGUMENTS),
+    ROW(grouped_linear_x_grad, GROUPED_LINEAR_X_GRAD_ARGUMENTS),
+    ROW(grouped_linear_w_grad, GROUPED_LINEAR_W_GRAD_ARGUMENTS),
+    ROW(linear_int8, SCALED_LINEAR_ARGUMENTS),
+    ROW(linear_fp8, SCALED_LINEAR_ARGUMENTS),
     ROW(matmul, MATMUL_ARGUMENTS),
     ROW(matmul_a_grad, MATMUL_A_GRAD_ARGUMENTS),
     ROW(matmul_b_grad, MATMUL_B_GRAD_ARGUMENTS),
@@ -62,6 +80,8 @@ static const arguments lists[] = {
     ROW(linear_cross_entropy, LINEAR_CROSS_ENTROPY_ARGUMENTS),
     ROW(linear_cross_entropy_tokens, LINEAR_CROSS_ENTROPY_TOKENS_ARGUMENTS),
     ROW(linear_cross_entropy_tokens_grad, LINEAR_CROSS_ENTROPY_TOKENS_GRAD_ARGUMENTS),
+    ROW(attention, ATTENTION_ARGUMENTS),
+    ROW(attention_grad, ATTENTION_GRAD_ARGUMENTS),
     ROW(matvec, MATVEC_ARGUMENTS),
     ROW(vecmat, VECMAT_ARGUMENTS),
     ROW(rope, ROPE_ARGUMENTS),
@@ -103,6 +123,13 @@ static const arguments lists[] = {
     ROW(one_hot, ONE_HOT_ARGUMENTS),
 };
 enum { LISTS = sizeof lists / sizeof *lists };
+
+/* Of the gradients that are derived from these formulas, and have kernels all the same. */
+static const arguments gradients[] = {
+    ROW(group_norm, GROUP_NORM_GRAD_ARGUMENTS),
+    ROW(instance_norm, INSTANCE_NORM_GRAD_ARGUMENTS),
+};
+enum { GRADIENTS = sizeof gradients / sizeof *gradients };
 
 static const char *const kinds[] = {
     [TNI_A_INT] = "integer",   [TNI_A_FLOAT] = "number",      [TNI_A_BOOL] = "boolean", [TNI_A_STR] = "text",
@@ -162,6 +189,18 @@ static void lists_are_the_contracts(void) {
     CHECK(found == LISTS);
 }
 
+static void lists_are_the_gradients(void) {
+    for (int i = 0; i < GRADIENTS; i++) {
+        const arguments *a = &gradients[i];
+        const tn_function *made;
+        CHECK(tn_fuse_gradient(tn_find(a->op), &made) == TN_OK);
+        check_tensors(a->op, a->inputs, made->contract->inputs, made->contract->n_inputs);
+        check_tensors(a->op, a->outputs, made->contract->outputs, made->contract->n_outputs);
+        check_attrs(a, made->contract);
+        tn_fuse_release(made);
+    }
+}
+
 /* The choices that kernels compare with. */
 static void check_choice(const char *op, const char *name, int choice, const char *text) {
     const tni_contract *c = tn_find(op)->contract;
@@ -185,6 +224,7 @@ static void choices_are_the_contracts(void) {
 
 int main(void) {
     lists_are_the_contracts();
+    lists_are_the_gradients();
     choices_are_the_contracts();
     return test_end();
 }

@@ -337,6 +337,12 @@ static void authors_do_not_get_it(void) {
     CHECK(strstr(tn_last_error(), "mine: cuBLASLt 13.2.3: it does not start: "));
 }
 
+/* The library says whether it is asked for that. */
+static void as_tf32(void) {
+    setenv("TENON_TF32", "1", 1);
+    all_are_right();
+}
+
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* How the library is, and what is tested then. */
@@ -345,6 +351,7 @@ static const struct {
     void (*test)(void);
 } tests[] = {
     {"", all_are_right},
+    {"", as_tf32},
     {"wants workspace", some_are_right},
     {"no epilogues", some_are_right},
     {"no gradients", without_gradients},

@@ -152,7 +152,8 @@ static int is_possible(const desc *d, const layout *a, const layout *b, const la
     if (m != y->rows || n != y->cols || k != depth || m != c->rows || n != c->cols || m * n * k == 0) return 0;
     if (a->type != y->type || b->type != y->type || c->type != y->type) return 0;
     if (a->batch != y->batch || b->batch != y->batch || c->batch != y->batch) return 0;
-    return d->compute == (wide ? 70 : 68) && d->scale == (wide ? 1 : 0);
+    const int tf32 = type_of(y) == TN_F32 && getenv("TENON_TF32");
+    return d->compute == (wide ? 70 : tf32 ? 77 : 68) && d->scale == (wide ? 1 : 0);
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void *handle, const desc *d, const layout *a, const layout *b, const layout *c,

@@ -160,6 +160,45 @@ PARTS: list[tuple[str, Along]] = [
         lambda a, d, w: (a[..., 1:] * torch.arange(3, device=a.device)).sum(d, keepdim=True),
     ),
 ]
+# Every second element, from the end to the front, parts told by their sizes.
+STRIDED: list[tuple[str, Along]] = [
+    ("{0}[::-1]", cumulative(lambda a, d: a.flip(0))),
+    ("{0}[..., ::-1]", cumulative(lambda a, d: a.flip(-1))),
+    ("concat({0}[::2], w[1::2], axis=0)", lambda a, d, w: torch.cat([a[::2], w[1::2]])),
+    (
+        "concat({0}[..., ::-2], w[..., 1::2], axis=2)",
+        lambda a, d, w: torch.cat([a.flip(-1)[..., ::2], w[..., 1::2]], 2),
+    ),
+    ("sum({0}[::2] * w[::-2], axis=a)", lambda a, d, w: (a[::2] * w.flip(0)[::2]).sum(0, keepdim=True)),
+    ("sum({0}[..., 1::2] * w[..., 1::2], axis=c)", lambda a, d, w: (a[..., 1::2] * w[..., 1::2]).sum(2, keepdim=True)),
+    ("max({0}[..., ::3], axis=c)", lambda a, d, w: a[..., ::3].amax(2, keepdim=True)),
+    (
+        "logsumexp({0}[:, ::2] + w[:, ::-2], axis=[b, c])",
+        lambda a, d, w: (a[:, ::2] + w.flip(1)[:, ::2]).logsumexp([1, 2], keepdim=True),
+    ),
+    ("cumsum({0}[::-1], axis={1})", cumulative(lambda a, d: a.flip(0).cumsum(d))),
+    (
+        "scan('0.6 * s + v', v={0}[..., ::-1], axis={1})",
+        lambda a, d, w: scanned(lambda s, v: 0.6 * s + v, [a.flip(-1)], d, 0),
+    ),
+    ("concat(halves({0})[1], halves(w)[0], axis=2)", lambda a, d, w: torch.cat([a[..., 2:], w[..., :2]], -1)),
+    (
+        "concat(split({0}, [1, c - 1])[1], split(w, [c - 1, 1])[1], axis=2)",
+        lambda a, d, w: torch.cat([a[..., 1:], w[..., 3:]], -1),
+    ),
+]
+# Without a contract an axis has a number alone: whether it counts from the end is the formula's choice.
+UNNAMED: list[tuple[str, Along]] = [
+    ("shift({0}, 1, {1})", cumulative(shifted)),
+    ("roll({0}, 1, {1})", cumulative(lambda a, d: a.roll(1, d))),
+    ("flip({0}, axis={1})", cumulative(lambda a, d: a.flip(d))),
+]
+LAST: list[tuple[str, Along]] = [
+    ("{0}[..., ::-1]", cumulative(lambda a, d: a.flip(-1))),
+    ("rotate_half({0})", cumulative(lambda a, d: torch.cat([-a[..., 2:], a[..., :2]], -1))),
+    ("sum({0}[..., ::3] * w[..., ::3], axis=-1)", lambda a, d, w: (a[..., ::3] * w[..., ::3]).sum(-1, keepdim=True)),
+    ("concat(halves({0})[1], chunk(w, 2)[0], axis=-1)", lambda a, d, w: torch.cat([a[..., 2:], w[..., :2]], -1)),
+]
 AXES = [[0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]]
 
 
@@ -168,7 +207,8 @@ class Drawn(NamedTuple):
 
     draw: random.Random
     from_end: bool  # axes are counted so
-    named: bool  # there are parts
+    named: bool  # dimensions have names
+    parts: bool
 
 
 def placed(drawn: Drawn, depth: int) -> Expression:
@@ -182,7 +222,8 @@ def placed(drawn: Drawn, depth: int) -> Expression:
         text, place = draw.choice(PLACED)
         return text.format(all_dims, at), lambda v: place(of(v) + 0.2 * v["x"], dim)
     calls = [*CALLS, *NORMS] if drawn.named or drawn.from_end else CALLS
-    kinds = SCANS if kind < 0.5 else PARTS if drawn.named and kind < 0.8 else calls
+    parts = [*PARTS, *STRIDED] if drawn.named else [*UNNAMED, *LAST] if drawn.from_end else UNNAMED
+    kinds = SCANS if kind < 0.5 else parts if drawn.parts and kind < 0.85 else calls
     text, along = draw.choice(kinds)
     if "[:, 1]" in text or "index({0}[" in text:
         dim, at = 2, -1  # others have another size there
@@ -217,7 +258,8 @@ def expression(drawn: Drawn, depth: int) -> Expression:
 
 def formula(seed: int) -> Expression:
     draw = random.Random(seed)
-    drawn = Drawn(draw, draw.random() < 0.4, draw.random() < 0.5)
+    named = draw.random() < 0.6
+    drawn = Drawn(draw, draw.random() < 0.4, named, named or draw.random() < 0.6)
     text, of = expression(drawn, 4)
     # Either way with the order of the inputs, whichever is read first.
     name = "f(x: T[a, b, c], w: T[a, b, c]) -> y: T[a, b, c]" if drawn.named else "f(x, w)"

@@ -180,6 +180,19 @@ CASES: list[tuple[str, Callable[..., Any], list[Make]]] = [
         lambda x: (x * x).topk(2).values * 3,
         [floats(4, 6)],
     ),
+    (
+        "f(x: T[n, c], s: float = 0.2) -> y: T[n, c] : leaky_relu(x, slope=s) * elu(x, alpha=0.5)",
+        lambda x: F.leaky_relu(x, 0.2) * F.elu(x, 0.5),
+        [floats(4, 5)],
+    ),
+    # a row's sum beside operators, and parts, without a contract
+    ("a = cumprod(1 - p / 9); b = sum(p, -1)", lambda p: ((1 - p / 9).cumprod(-1), p.sum(-1)), [floats(4, 5)]),
+    ("sort(x[..., ::-2]) + x[..., ::2]", lambda x: x.flip(-1)[..., ::2].sort(-1).values + x[..., ::2], [floats(3, 7)]),
+    (
+        "a, b = halves(x); c, d, e = split(w, [1, 2, 3], axis=0); y = silu(a) * b; z = sum(d) * flip(e, -1) + c",
+        lambda x, w: (F.silu(x[:, :3]) * x[:, 3:], w[1:3].sum() * w[3:].flip(-1) + w[0]),
+        [floats(6, 6), floats(6, 6)],
+    ),
     # rows of the table that become a part of the formula
     (
         "layer_norm(x + r, g, b) * x",
@@ -245,6 +258,18 @@ def test_gradients(formula: str, same: Callable[..., Any], makes: list[Make]) ->
 def test_parts_that_do_not_meet() -> None:
     with pytest.raises(ValueError, match="parts of different sizes do not meet"):
         tn.fuse("sum(x[1:] * x)")
+
+
+def test_parts_that_do_not_fit() -> None:
+    x = here.randn(3, 7)
+    with pytest.raises(ValueError, match=r"the parts of .* come to 6 elements, and there are 7"):
+        tn.fuse("a, b = split(x, [2, 4]); y = sum(a) * b")(x)
+    with pytest.raises(ValueError, match="must be a whole number of elements, and is 7 / 2"):
+        tn.fuse("a, b = halves(x); y = a * b")(x)
+    turned = tn.fuse("f(x: T[*r, 2 * c]) -> y: T[*r, c] : x[..., ::2] * x[..., 1::2]")
+    assert torch.equal(turned(x[:, 1:]), x[:, 1::2] * x[:, 2::2])
+    with pytest.raises(ValueError, match="7 has to be 2"):
+        turned(x)
 
 
 def test_linear() -> None:
@@ -345,6 +370,7 @@ def test_one_call_for_two_results() -> None:
             "a number that the formula's text alone tells",
         ),
         ("f(x: T[n], w: T[m]) -> y: T[n] : cumsum(x, axis=m) * sum(w)", "is given first has not this one dimension"),
+        ("f(x: T[n], a: axis = 0) -> y: T[n] : cumsum(x, axis=a)", "axis of cumsum cannot be one: only an int"),
         ("sort(x, axis=foo)", "axis needs an int"),
         ("sort(x, y)", "sort takes 1 tensor, and attributes by name"),
         ("sort(x, result='indices')", "sort has no result of this name, such as 'values'"),

@@ -60,3 +60,42 @@ def test_threads_do_not_change_bits() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(results[0], y) for y in results[1:])
+
+
+def grouped(offsets: list[int], rows: int = 9) -> tuple[Tensor, Tensor, Tensor]:
+    """x, w and offsets of three experts."""
+    return here.randn(rows, 5), here.randn(3, 4, 5), here.tensor(offsets)
+
+
+def test_rows_of_no_group() -> None:
+    x, w, offsets = grouped([2, 4, 4, 7])
+    x.requires_grad_()
+    y = tn.grouped_linear(x, w, offsets)
+    assert y[:2].eq(0).all() and y[7:].eq(0).all()
+    assert_close(y[2:4], x[2:4] @ w[0].t())
+    assert_close(y[4:7], x[4:7] @ w[2].t())
+    y.sum().backward()
+    assert x.grad is not None and x.grad[:2].eq(0).all() and x.grad[7:].eq(0).all()
+
+
+def test_grouped_linear_can_be_differentiated_twice() -> None:
+    x, w, offsets = (t.double() if t.is_floating_point() else t for t in grouped([0, 4, 4, 8]))
+    assert torch.autograd.gradgradcheck(tn.grouped_linear, (x.requires_grad_(), w.requires_grad_(), offsets))
+
+
+def test_grouped_linear_takes_weights_as_they_lie() -> None:
+    x, w, offsets = grouped([0, 1, 8, 9])
+    turned, every_second = w.mT.contiguous().mT, torch.stack([offsets, offsets * 0], 1)[:, 0]
+    assert_close(tn.grouped_linear(x, turned, every_second), tn.grouped_linear(x, w, offsets))
+
+
+@pytest.mark.parametrize("offsets", [[0, 5, 4, 9], [0, 2, 5, 10], [-1, 2, 5, 9]], ids=str)
+def test_wrong_offsets_of_groups(offsets: list[int]) -> None:
+    """On a GPU nobody knows them before the call."""
+    x, w, wrong = grouped(offsets)
+    if here.DEVICE == "cuda":
+        assert tn.grouped_linear(x, w, wrong).isnan().all()
+        assert torch.ops.tenon.grouped_linear_w_grad(x, wrong, here.ones(9, 4)).isnan().all()
+    else:
+        with pytest.raises(ValueError, match=r"grouped_linear: offsets\[\d\] is -?\d+, must be from"):
+            tn.grouped_linear(x, w, wrong)

@@ -37,7 +37,9 @@ static bool evaluate(slope *s, double *loss) {
     for (int32_t o = 0; o < s->k.n_out; o++) {
         const array *y = &s->k.out[o], *w = &s->projection[o];
         for (int64_t i = 0; w->count >= 0 && i < y->count; i++) {
-            double term = tn_get(y->type, y->tensor.data, i) * tn_get(w->type, w->tensor.data, array_place(w, i));
+            const double value = tn_get(y->type, y->tensor.data, i);
+            if (value == -(double)INFINITY) continue; /* the logarithm of an empty sum, which has no slope */
+            double term = value * tn_get(w->type, w->tensor.data, array_place(w, i));
             *loss += term;
             s->size += fabs(term);
         }

@@ -128,7 +128,8 @@ static bool has_bool(const checker *c) {
 static void require_finite(checker *c, const problem *p) {
     for (int32_t i = 0; i < p->n_results; i++) {
         for (int64_t k = 0; p->results[i].present && k < p->results[i].count; k++) {
-            if (isfinite(p->results[i].value[k])) continue;
+            const double value = p->results[i].value[k];
+            if (isfinite(value) || value == -(double)INFINITY) continue; /* the logarithm of an empty sum */
             check_fail(c, "the reference itself is not finite where everything is masked: %s", p->results[i].name);
             return;
         }

@@ -47,6 +47,7 @@ _refresh()
 _fuse.register()
 
 # Made of the functions above, and in the place of some.
+from tenon.torch._attention import *  # noqa: E402, F403
 from tenon.torch._cumulative import *  # noqa: E402, F403
 from tenon.torch._functional import *  # noqa: E402, F403
 from tenon.torch._losses import *  # noqa: E402, F403

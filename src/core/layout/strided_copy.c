@@ -4,12 +4,14 @@
 
 #include "box_copy.h"
 #include "layout.h"
+#include "lines.h"
 #include "nest.h"
 
 enum {
-    GRAIN = 1 << 15, /* elements for a thread of its own */
-    TILE = 32,       /* edge of a block in a transposing copy: both sides stay in the L1 cache */
-    LINE = 64,       /* bytes of a line that is copied as it is */
+    GRAIN = 1 << 15,  /* elements for a thread of its own */
+    TILE = 32,        /* edge of a block in a transposing copy: both sides stay in the L1 cache */
+    LINE = 64,        /* bytes of a line that is copied as it is */
+    SHORT_LINE = 256, /* bytes of a line that is copied together with its neighbours */
 };
 
 /* A copy as nested loops, dimension 0 outermost. */
@@ -83,10 +85,17 @@ static bool transposes(const loops *l) {
     return l->ndim >= 2 && llabs(l->from_step[c - 1]) < llabs(l->from_step[c]);
 }
 
-/* Inner blocks begin … end - 1, each one line or one plane. */
+/* Are lines the same on both sides, and short? */
+static bool has_short_lines(const loops *l) {
+    const int32_t c = l->ndim - 1;
+    const int64_t size = (int64_t)l->size;
+    return l->ndim >= 2 && l->to_step[c] == size && l->from_step[c] == size && l->shape[c] * size <= SHORT_LINE;
+}
+
+/* Inner blocks begin … end - 1, each one line or one plane. Short lines go together, as far as they lie evenly. */
 static void copy_blocks(void *arg, int64_t begin, int64_t end) {
     const loops *l = arg;
-    bool plane = transposes(l);
+    const bool plane = transposes(l), shorts = has_short_lines(l);
     int32_t outer = l->ndim - (plane ? 2 : 1), c = l->ndim - 1;
     int64_t index[TN_MAX_RANK] = {0}, rest = begin;
     char *to = l->to;
@@ -97,9 +106,15 @@ static void copy_blocks(void *arg, int64_t begin, int64_t end) {
         to += index[d] * l->to_step[d];
         from += index[d] * l->from_step[d];
     }
-    for (int64_t b = begin; b < end; b++) {
+    for (int64_t b = begin, count = 1; b < end; b += count) {
         if (plane) {
             copy_plane(l, to, from);
+        } else if (shorts) {
+            count = l->shape[c - 1] - index[c - 1] < end - b ? l->shape[c - 1] - index[c - 1] : end - b;
+            tni_copy_lines(to, l->to_step[c - 1], from, l->from_step[c - 1], count, l->shape[c] * (int64_t)l->size);
+            index[c - 1] += count - 1;
+            to += (count - 1) * l->to_step[c - 1];
+            from += (count - 1) * l->from_step[c - 1];
         } else {
             copy_line(to, from, l->shape[c], l->to_step[c], l->from_step[c], l->size);
         }
@@ -114,12 +129,19 @@ static void copy_blocks(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+/* Do lines follow each other on both sides, with little between them? */
+static bool is_padded(const loops *l) {
+    const int32_t c = l->ndim - 1;
+    const int64_t most = l->shape[c] * (int64_t)l->size + LINE;
+    return l->ndim >= 2 && llabs(l->to_step[c - 1]) <= most && llabs(l->from_step[c - 1]) <= most;
+}
+
 /* Lines that are short, or that only one side has side by side, go by way of boxes. */
 static bool copy_by_boxes(const tn_call *call, const loops *l) {
     const int32_t c = l->ndim - 1;
     const int64_t size = (int64_t)l->size;
     tni_box box = {.size = (int)size, .n_dims = l->ndim};
-    if (l->to_step[c] == size && l->from_step[c] == size && l->shape[c] * size >= LINE) return false;
+    if (l->to_step[c] == size && l->from_step[c] == size && (l->shape[c] * size >= LINE || is_padded(l))) return false;
     for (int32_t d = 0; d < l->ndim; d++) {
         box.shape[d] = l->shape[d];
         box.strides[TNI_TO][d] = l->to_step[d] / size;

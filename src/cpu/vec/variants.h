@@ -14,8 +14,10 @@
 #include <tenon/op.h>
 
 /* X(isa, what it needs, argument) */
-#if defined(TNI_SSE2_ALONE) /* TENON_QUICK: one of those that x86_64 has */
+#if defined(TNI_SSE2_ALONE) /* builds with sanitizers have one of those of x86_64 (CMakeLists.txt) */
 #define TNI_VARIANTS(X, arg) X(sse2, 0, arg)
+#elif defined(TNI_AVX2_ALONE)
+#define TNI_VARIANTS(X, arg) X(avx2, TN_ISA_AVX2, arg)
 #elif defined(__x86_64__)
 #define TNI_VARIANTS(X, arg) X(avx512, TN_ISA_AVX512, arg) X(avx2, TN_ISA_AVX2, arg) X(sse2, 0, arg)
 #elif defined(__aarch64__)
@@ -31,6 +33,8 @@
 
 #if defined(TNI_SSE2_ALONE)
 #define TNI_CPU_KERNELS(op, ...) TNI_CPU_ROWS(op, sse2, 0, __VA_ARGS__)
+#elif defined(TNI_AVX2_ALONE)
+#define TNI_CPU_KERNELS(op, ...) TNI_CPU_ROWS(op, avx2, TN_ISA_AVX2, __VA_ARGS__)
 #elif defined(__x86_64__)
 #define TNI_CPU_KERNELS(op, ...)                                                                            \
     TNI_CPU_ROWS(op, avx512, TN_ISA_AVX512, __VA_ARGS__), TNI_CPU_ROWS(op, avx2, TN_ISA_AVX2, __VA_ARGS__), \

@@ -36,9 +36,11 @@ typedef struct tni_chunks {
     long long elements;       /* of all rows, where they follow each other: a chunk may have the end of one and the
                                  beginning of the next. 0: they do not */
     long long parts;          /* of a row that is long, a warp's each; 0: rows are not */
+    long long rows;           /* warps have the same part of so many rows before the next one; 0: row after row */
     int items;                /* chunks of a thread of such a part */
-    tni_divisor divisor;      /* by `parts`; else by `size` where rows follow each other, else by `per_row` */
-    int is_short;             /* count < 2^31: the divisor serves */
+    tni_divisor
+        divisor;  /* by `rows`, else by `parts`; else by `size` where rows follow each other, else by `per_row` */
+    int is_short; /* count < 2^31: the divisor serves */
 } tni_chunks;
 
 #ifdef __CUDACC__
@@ -130,6 +132,7 @@ template <class U> struct in_a_row {
 /* Where elements of rows come from is said by a Rows<U>:
  *     bool find(u64 row, i64 &to)   goes to a row, which begins at element `to`; false: all of it lies outside
  *     const U *whole(i64 col, int n) elements col … col + n - 1 if they follow each other, else null
+ *     bool is_outside(i64 col, int n) all of them lie outside
  *     void start(i64 col)           goes to an element of the row
  *     const U *next()               that element; the next call has the next one. Null: it lies outside
  *     U outside()                   what lies there */
@@ -140,6 +143,9 @@ template <class U> struct memory_rows {
 
     TN_MEMBER const U *whole(i64 col, int) const {
         return row + col;
+    }
+    TN_MEMBER bool is_outside(i64, int) const {
+        return false;
     }
     TN_MEMBER void start(i64 col) {
         here = row + col;
@@ -243,11 +249,12 @@ template <class U, class Rows> TN_DEVICE void write_part(const tni_chunks &p, Ro
     constexpr int V = chunk<U>::V, AT_ONCE = TNI_LONG_ITEMS / 2;
     const u64 part = ((u64)blockIdx.x * TNI_CHUNK_THREADS + threadIdx.x) / 32;
     if (part >= (u64)p.count) return;
-    const u64 row = p.is_short ? quotient((u32)part, p.divisor) : part / (u64)p.parts;
+    const u64 by = (u64)(p.rows ? p.rows : p.parts), group = p.is_short ? quotient((u32)part, p.divisor) : part / by;
+    const u64 rest = part - group * by, row = p.rows ? rest : group, place = p.rows ? group : rest;
     i64 to;
     const bool inside = rows.find(row, to);
     U *const begin = (U *)p.to + to;
-    const i64 number = (i64)(part - row * (u64)p.parts) * 32 * p.items + threadIdx.x % 32;
+    const i64 number = (i64)place * 32 * p.items + threadIdx.x % 32;
     i64 first = number * V - (i64)(((u64)begin & 15) / sizeof(U));
     for (int k = 0; k < p.items && first < p.size; k += AT_ONCE) {
         chunk<U> mine[AT_ONCE];
@@ -262,9 +269,10 @@ template <class U, class Rows> TN_DEVICE void write_part(const tni_chunks &p, Ro
         for (int i = 0; i < AT_ONCE; i++, first += 32 * V) {
             if (k + i >= p.items) break; /* the next warp has it */
             const chunk<U> &c = mine[i];
+            const bool whole = first >= 0 && first + V <= p.size;
             if (c.reads)
                 store_words(begin + first, c.shift ? shift_words(c.a, c.b, c.shift) : c.a);
-            else if (!inside && first >= 0 && first + V <= p.size)
+            else if (whole && (!inside || rows.is_outside(first, V)))
                 store_words(begin + first, outside_words<U>(rows));
             else if (first < p.size)
                 write_some(begin, first, p.size, inside, rows);
@@ -279,7 +287,7 @@ template <class U, class Rows> TN_DEVICE void write_short(const tni_chunks &p, R
     __shared__ u16 late[TNI_CHUNK_THREADS * ITEMS]; /* in any order: each is written once */
     const u64 base = (u64)blockIdx.x * (ITEMS * TNI_CHUNK_THREADS);
     placed<U> mine[ITEMS];
-    bool there[ITEMS];
+    bool there[ITEMS], outside[ITEMS];
     if (threadIdx.x == 0) count = 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) {
@@ -289,8 +297,9 @@ template <class U, class Rows> TN_DEVICE void write_short(const tni_chunks &p, R
         if (!there[k]) continue;
         mine[k].place(p, i, rows);
         const i64 first = mine[k].it.first;
-        const bool whole = mine[k].inside && mine[k].it.is_whole() && first + V <= p.size;
-        const U *from = whole ? rows.whole(first, V) : nullptr;
+        const bool whole = mine[k].it.is_whole() && first >= 0 && first + V <= p.size;
+        const U *from = whole && mine[k].inside ? rows.whole(first, V) : nullptr;
+        outside[k] = whole && (!mine[k].inside || rows.is_outside(first, V));
         mine[k].it.read(from, p.low, p.high, from != nullptr);
     }
     __syncthreads();
@@ -299,6 +308,8 @@ template <class U, class Rows> TN_DEVICE void write_short(const tni_chunks &p, R
         const chunk<U> &c = mine[k].it;
         if (c.reads)
             store_words(c.to, c.shift ? shift_words(c.a, c.b, c.shift) : c.a);
+        else if (there[k] && outside[k])
+            store_words(c.to, outside_words<U>(rows));
         else if (there[k] && c.begin < c.past)
             late[atomicAdd(&count, 1u)] = (u16)(k * TNI_CHUNK_THREADS + threadIdx.x);
     }

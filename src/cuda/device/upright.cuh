@@ -55,6 +55,50 @@ TN_DEVICE void load_upright(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, 
     }
 }
 
+/* The same of elements that begin anywhere, if p is at a multiple of 16 bytes before them, and so is each row: vectors
+ * of memory, as they lie. N or none of them are asked for. */
+template <int MODE, u32 DOWN, class T, int N, int U>
+TN_DEVICE void load_lying(vec<T, N> (&v)[U], const T *p, i64 apart, i64 left, int n, const T *low, const T *high) {
+    if constexpr (MODE > 0) {
+        load_upright<MODE, DOWN>(v, p, apart, left, n, low, high);
+    } else {
+        u32 rest = 0; /* vectors at the ends of the tensor */
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            const T *const at = p + u * apart;
+            const bool there = n > 0 && (i64)u * DOWN < left, inside = at >= low && at + N <= high;
+            v[u] = load_vector<T, N, 2>(at, there && inside ? N : 0);
+            rest |= (u32)(there && !inside) << u;
+        }
+#pragma unroll 1
+        for (u32 w = 0; rest; w++, rest >>= 1) {
+            if (!(rest & 1)) continue;
+            const T *const at = p + w * apart;
+            int some = 0;
+            for (int j = 0; j < N; j++) some |= (int)(at + j >= low && at + j < high) << j;
+            const vec<T, N> r = load_some<T, N>(at, some);
+#pragma unroll
+            for (int u = 0; u < U; u++) v[u] = choose((u32)u == w, r, v[u]);
+        }
+    }
+}
+
+/* What threads have of rows, each vector `shift` before its place, goes to the threads whose rows they are; the last of
+ * those beside each other has none then. `slots` has room for all threads. */
+template <u32 ACROSS, class T, int N> TN_DEVICE void stand_up(T (&h)[N], T *slots, u32 shift) {
+    const u32 x = threadIdx.x % ACROSS;
+    T *const own = slots + threadIdx.x / ACROSS * (ACROSS * N);
+    __syncthreads(); /* slots are read no more */
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (x * N + j >= shift) own[x * N + j - shift] = h[j];
+    }
+    __syncthreads();
+    if (x == ACROSS - 1) return;
+#pragma unroll
+    for (int j = 0; j < N; j++) h[j] = own[x * N + j];
+}
+
 /* ---- over threads and blocks ------------------------------------------------------------------------------------- */
 
 /* Numbers that join_upright needs in `slots`, and in `shares` where there are several blocks. */

@@ -122,6 +122,17 @@ template <class T, int N> TN_DEVICE vec<T, N> load_apart(const T *p, i64 step, i
     return r;
 }
 
+/* Elements c, c + 1 … of a row where each one in memory stands for `each`, which is N at least. */
+template <class T, int N> TN_DEVICE vec<T, N> load_stretched(const T *p, i64 c, i64 each, int n) {
+    vec<T, N> r;
+    const u32 at = n > 0 ? (u32)c / (u32)each : 0; /* rows have fewer than 2^32 elements */
+    const int edge = (int)((at + 1) * (u32)each - (u32)c);
+    const T first = n > 0 ? p[at] : T{}, second = edge < n ? p[at + 1] : T{};
+#pragma unroll
+    for (int i = 0; i < N; i++) r.v[i] = i >= n ? T{} : i < edge ? first : second;
+    return r;
+}
+
 /* N elements wherever they are, or zeros. Of 16 bits: the words that they are in, and what lies across two of them is
  * put together. */
 template <class T, int N> TN_DEVICE vec<T, N> load_across(const T *p, bool there) {

@@ -36,9 +36,10 @@ enum {               /* cudaDataType */
        LT_F16 = 2,   /* CUDA_R_16F */
        LT_BF16 = 14, /* CUDA_R_16BF */
 };
-enum {                      /* cublasComputeType_t: sums of f16, bf16 and f32 in f32, without TF32 */
-       LT_COMPUTE_32F = 68, /* CUBLAS_COMPUTE_32F */
-       LT_COMPUTE_64F = 70, /* CUBLAS_COMPUTE_64F */
+enum {                       /* cublasComputeType_t: sums of f16, bf16 and f32 in f32, without TF32 */
+       LT_COMPUTE_32F = 68,  /* CUBLAS_COMPUTE_32F */
+       LT_COMPUTE_64F = 70,  /* CUBLAS_COMPUTE_64F */
+       LT_COMPUTE_TF32 = 77, /* CUBLAS_COMPUTE_32F_FAST_TF32 */
 };
 enum {                             /* cublasLtMatrixLayoutAttribute_t */
        LT_LAYOUT_BATCH_COUNT = 5,  /* CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: int32_t */
@@ -129,6 +130,7 @@ typedef struct tni_lt_matrix {
 typedef struct tni_lt_job {
     tn_type type; /* of all of them */
     bool transpose_a, transpose_b;
+    bool tf32; /* of f32: the factors are rounded */
     int epilogue;
     int32_t batch;
     tni_lt_matrix a, b, c, d;

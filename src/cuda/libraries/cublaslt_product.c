@@ -20,8 +20,8 @@ static int make_desc(const tni_cublaslt_api *lt, const tni_lt_job *job, void *bi
     const bool wide = job->type == TN_F64;
     const int32_t a = job->transpose_a, b = job->transpose_b;
     const uint32_t epilogue = (uint32_t)job->epilogue;
-    int error = lt->MatmulDescInit_internal(made, sizeof *made, wide ? LT_COMPUTE_64F : LT_COMPUTE_32F,
-                                            wide ? LT_F64 : LT_F32);
+    const int compute = wide ? LT_COMPUTE_64F : job->tf32 ? LT_COMPUTE_TF32 : LT_COMPUTE_32F;
+    int error = lt->MatmulDescInit_internal(made, sizeof *made, compute, wide ? LT_F64 : LT_F32);
     if (!error) error = lt->MatmulDescSetAttribute(made, LT_DESC_TRANSPOSE_A, &a, sizeof a);
     if (!error) error = lt->MatmulDescSetAttribute(made, LT_DESC_TRANSPOSE_B, &b, sizeof b);
     if (!error) error = lt->MatmulDescSetAttribute(made, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);

@@ -1,8 +1,10 @@
-/* A warp's instructions for small matrices of 16-bit numbers (sm_80 and later). emulate.h stands in for this file. */
+/* A warp's instructions for small matrices of 16-bit and 8-bit numbers (sm_80 and later). emulate.h stands in for this
+ * file. */
 #ifndef TNI_CUDA_MATRIX
 #define TNI_CUDA_MATRIX
 
 #include "cuda/device/types.cuh"
+#include "eight_bits.cuh"
 
 namespace tn {
 
@@ -38,11 +40,29 @@ template <bool TURNED> TN_DEVICE void load_matrices(const void *row, u32 (&made)
 TN_MULTIPLY(f16)
 TN_MULTIPLY(bf16)
 #undef TN_MULTIPLY
+
+/* The same of 8-bit numbers, of which a (16, 32) and b (32, 8) have twice as many: four in the place of two. */
+TN_DEVICE void multiply_matrices(of_i8, int (&sums)[4], const u32 (&a)[4], u32 b_low, u32 b_high) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+}
+#if __CUDA_ARCH__ >= 890
+TN_DEVICE void multiply_matrices(of_e4m3, f32 (&sums)[4], const u32 (&a)[4], u32 b_low, u32 b_high) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+}
+#else
+TN_DEVICE void multiply_matrices(of_e4m3, f32 (&)[4], const u32 (&)[4], u32, u32) {
+}
+#endif
 #else
 #define TN_MATRIX false
 template <bool TURNED> TN_DEVICE void load_matrices(const void *, u32 (&)[4]) {
 }
-template <class T> TN_DEVICE void multiply_matrices(T, f32 (&)[4], const u32 (&)[4], u32, u32) {
+template <class T, class S> TN_DEVICE void multiply_matrices(T, S (&)[4], const u32 (&)[4], u32, u32) {
 }
 #endif
 

@@ -12,6 +12,14 @@
 
 enum { TNI_PRODUCT_DIMS = 16 }; /* the most that a tensor has */
 
+/* Rows of a matrix in groups: group g has those from offsets[g] up to offsets[g + 1] (groups.cuh). */
+typedef struct tni_gpu_groups {
+    const void *offsets; /* (count + 1), of 64 bits where they are wide, else of 32 */
+    int wide, count;
+    long long step; /* from one to the next */
+    long long rows; /* of all groups, and of none */
+} tni_gpu_groups;
+
 /* Strides are in elements. */
 typedef struct tni_gpu_matrix {
     void *data; /* NULL: there is none; a is all ones then */
@@ -30,6 +38,7 @@ typedef struct tni_gpu_product {
     long long row_tiles, col_tiles;
     double alpha;
     int relu;
+    tni_gpu_groups groups;
 } tni_gpu_product;
 
 /* For product_warpgroup.cu: with a and b as CUDA's tensor maps. */
@@ -67,15 +76,21 @@ struct tile_spot {
     i64 row, col, index;
 };
 
-/* Blocks that run at the same time have tiles close to each other, GROUP rows of them: they read the same parts of a
- * and b, which the L2 cache has then. There are fewer than 2^31 tiles. */
-TN_DEVICE tile_spot find_tile(const tni_gpu_product &p, u32 number, int rows, int cols) {
+/* Tile `tile` of a matrix of down * across tiles. Blocks that run at the same time have tiles close to each other,
+ * GROUP rows of them: they read the same parts of a and b, which the L2 cache has then. There are fewer than 2^31
+ * tiles. */
+TN_DEVICE tile_spot place_tile(u32 tile, u32 down, u32 across, int rows, int cols) {
     enum { GROUP = 8 };
-    const u32 down = (u32)p.row_tiles, across = (u32)p.col_tiles, tiles = down * across;
-    const u32 index = number / tiles, tile = number - index * tiles;
     const u32 group = tile / (GROUP * across), first = group * GROUP, within = tile - group * GROUP * across;
     const u32 high = down - first < GROUP ? down - first : GROUP, col = within / high;
-    return {(i64)(first + within - col * high) * rows, (i64)col * cols, index};
+    return {(i64)(first + within - col * high) * rows, (i64)col * cols, 0};
+}
+
+TN_DEVICE tile_spot find_tile(const tni_gpu_product &p, u32 number, int rows, int cols) {
+    const u32 down = (u32)p.row_tiles, across = (u32)p.col_tiles, index = number / (down * across);
+    tile_spot spot = place_tile(number - index * (down * across), down, across, rows, cols);
+    spot.index = index;
+    return spot;
 }
 
 /* How far entry `index` of loops of these sizes is from the first. The last loop is the fastest. */
@@ -99,15 +114,16 @@ template <class T> TN_DEVICE T *matrix_of(const tni_gpu_product &p, const tni_gp
 template <class T> struct tile_end {
     T *y, *z;
     const T *residual, *bias;
+    i64 rows; /* that y has, or that are written */
 };
 
-template <class T> TN_DEVICE tile_end<T> end_of(const tni_gpu_product &p, i64 index) {
+template <class T> TN_DEVICE tile_end<T> end_of(const tni_gpu_product &p, i64 index, i64 rows) {
     return {matrix_of<T>(p, p.y, index), matrix_of<T>(p, p.z, index), matrix_of<T>(p, p.residual, index),
-            (const T *)p.bias};
+            (const T *)p.bias, rows};
 }
 
 template <class T> TN_DEVICE void put(const tni_gpu_product &p, const tile_end<T> &e, i64 i, i64 j, acc<T> sum) {
-    if (i >= p.m || j >= p.n) return;
+    if (i >= e.rows || j >= p.n) return;
     acc<T> v = (acc<T>)p.alpha * sum;
     if (e.bias) v += widen(e.bias[j * p.bias_step]);
     if (e.residual) v += widen(e.residual[i * p.residual.row + j * p.residual.col]);
@@ -272,8 +288,8 @@ template <way WAY, int WIDTH, class T> TN_DEVICE void put_part(const patch_part<
  * PATCH_PITCH bytes, the warp's own. Whoever sends waits with bulk_sent before the patch goes. */
 template <class T, int WIDTH, way WAY>
 TN_DEVICE void put_patch(const tni_gpu_product &p, const tile_end<T> &e, char *patch, i64 row, i64 col, f32 *sums) {
-    if (row >= p.m || col >= p.n) return;
-    const int rows = p.m - row < PATCH_ROWS ? (int)(p.m - row) : PATCH_ROWS;
+    if (row >= e.rows || col >= p.n) return;
+    const int rows = e.rows - row < PATCH_ROWS ? (int)(e.rows - row) : PATCH_ROWS;
     const int cols = p.n - col < WIDTH ? (int)(p.n - col) : WIDTH;
     auto part_of = [&](const T *data, i64 row_step, i64 col_step) {
         return patch_part<T>{

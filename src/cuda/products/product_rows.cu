@@ -124,7 +124,7 @@ template <int COLS, int ROWS> struct meeting {
     }
     /* Adds them up, in order, and writes them. */
     template <class T> static TN_MEMBER void end(const tni_gpu_product &p, i64 index, i64 col) {
-        const tile_end<T> out = end_of<T>(p, index);
+        const tile_end<T> out = end_of<T>(p, index, p.m);
         __syncthreads();
         for (int i = (int)threadIdx.x; i < (int)p.m * COLS; i += 32 * WARPS) {
             const int row = i / COLS, own = i % COLS;

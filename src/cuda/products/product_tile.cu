@@ -1,7 +1,7 @@
 /* Products of any types and strides, by multiplications of single numbers. A block has 64 rows and 64 columns of y, and
  * a thread 4 x 4 of them. It goes along k in steps of 16: the elements of a and b for a step are in shared memory,
  * those for the next one on their way into registers. */
-#include "product.cuh"
+#include "groups.cuh"
 
 enum { TILE = 64, STEP = 16, THREADS = 256, OWN = 4, FETCHED = TILE * STEP / THREADS, PITCH = TILE + 4 };
 
@@ -68,20 +68,22 @@ TN_DEVICE void add_product(const buffers<T> &shared, const side<T> &a, const sid
 }
 
 /* y has type Y: that of a and b, or that of sums. */
-template <class T, class Y> TN_DEVICE void make_tile(const tni_gpu_product &p) {
+template <class T, class Y, grouping G> TN_DEVICE void make_tile(const tni_gpu_product &p) {
     alignas(16) __shared__ acc<T> a_shared[STEP][PITCH];
     alignas(16) __shared__ acc<T> b_shared[STEP][PITCH];
-    const tile_spot spot = find_tile(p, blockIdx.x, TILE, TILE);
-    const T *a = matrix_of<T>(p, p.a, spot.index), *b = matrix_of<T>(p, p.b, spot.index);
+    tile_work w;
+    if (!find_work<G>(p, TILE, TILE, w)) return;
+    const T *a = matrix_of<T>(p, p.a, w.spot.index), *b = matrix_of<T>(p, p.b, w.spot.index);
     acc<T> sums[OWN][OWN] = {};
+    if (G != WHOLE && w.wrong) spoil<OWN * OWN>(&sums[0][0]);
     for (i64 t = 0; t < p.terms; t++) {
-        const T *a_term = a ? a + distance(t, p.n_sums, p.sums, p.a.sum) : nullptr;
-        const T *b_term = b + distance(t, p.n_sums, p.sums, p.b.sum);
-        add_product<T>({a_shared, b_shared}, side<T>(a_term, spot.row, p.a.row, p.a.col, p.m, p.k),
-                       side<T>(b_term, spot.col, p.b.col, p.b.row, p.n, p.k), sums);
+        const T *a_term = a ? a + distance(t, p.n_sums, p.sums, p.a.sum) + w.first * p.a.col : nullptr;
+        const T *b_term = b + distance(t, p.n_sums, p.sums, p.b.sum) + w.first * p.b.row;
+        add_product<T>({a_shared, b_shared}, side<T>(a_term, w.spot.row, p.a.row, p.a.col, w.rows, w.k),
+                       side<T>(b_term, w.spot.col, p.b.col, p.b.row, p.n, w.k), sums);
     }
-    const tile_end<Y> end = end_of<Y>(p, spot.index);
-    const i64 row = spot.row + threadIdx.x / STEP * OWN, col = spot.col + threadIdx.x % STEP * OWN;
+    const tile_end<Y> end = end_of<Y>(p, w.spot.index, w.rows);
+    const i64 row = w.spot.row + threadIdx.x / STEP * OWN, col = w.spot.col + threadIdx.x % STEP * OWN;
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
 #pragma unroll
@@ -89,8 +91,12 @@ template <class T, class Y> TN_DEVICE void make_tile(const tni_gpu_product &p) {
     }
 }
 
-#define PRODUCT_INTO(T, Y, name) TN_ROW_KERNEL(product_tile_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y>(p)))
-#define PRODUCT(T, name) PRODUCT_INTO(T, T, name)
+#define PRODUCT_INTO(T, Y, name, grouping) \
+    TN_ROW_KERNEL(product_tile_##name, THREADS, 2, tni_gpu_product, (make_tile<T, Y, grouping>(p)))
+#define PRODUCT(T, name)                        \
+    PRODUCT_INTO(T, T, name, WHOLE)             \
+    PRODUCT_INTO(T, T, by_rows_##name, BY_ROWS) \
+    PRODUCT_INTO(T, T, by_terms_##name, BY_TERMS)
 TN_FOR_TYPES(PRODUCT)
-PRODUCT_INTO(f16, f32, f16_f32)
-PRODUCT_INTO(bf16, f32, bf16_f32)
+PRODUCT_INTO(f16, f32, f16_f32, WHOLE)
+PRODUCT_INTO(bf16, f32, bf16_f32, WHOLE)

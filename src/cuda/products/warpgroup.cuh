@@ -5,6 +5,7 @@
 
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/types.cuh"
+#include "eight_bits.cuh"
 
 namespace tn {
 
@@ -88,6 +89,15 @@ TN_DEVICE void load_four(u32 shared, f32 (&a)[4]) {
                  : "memory");
 }
 
+/* 16 bytes become 0; and when those of THREADS threads have, products see it. */
+TN_DEVICE void clear_piece(u32 shared) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(shared), "r"(0) : "memory");
+}
+template <int THREADS> TN_DEVICE void cleared() {
+    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 template <int REGISTERS> TN_DEVICE void take_registers() {
@@ -109,12 +119,13 @@ template <int GROUPS> TN_DEVICE void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
 
-#define TN_SUMS_8(i)                                                                                              \
-    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
-        "+f"(sums[i + 6]), "+f"(sums[i + 7])
-#define TN_SUMS_32(i) TN_SUMS_8(i), TN_SUMS_8(i + 8), TN_SUMS_8(i + 16), TN_SUMS_8(i + 24)
-#define TN_SUMS_64(i) TN_SUMS_32(i), TN_SUMS_32(i + 32)
-#define TN_SUMS_128(i) TN_SUMS_64(i), TN_SUMS_64(i + 64)
+/* kind: "+f" or "+r" */
+#define TN_SUMS_8(kind, i)                                                                                        \
+    kind(sums[i]), kind(sums[i + 1]), kind(sums[i + 2]), kind(sums[i + 3]), kind(sums[i + 4]), kind(sums[i + 5]), \
+        kind(sums[i + 6]), kind(sums[i + 7])
+#define TN_SUMS_32(kind, i) TN_SUMS_8(kind, i), TN_SUMS_8(kind, i + 8), TN_SUMS_8(kind, i + 16), TN_SUMS_8(kind, i + 24)
+#define TN_SUMS_64(kind, i) TN_SUMS_32(kind, i), TN_SUMS_32(kind, i + 32)
+#define TN_SUMS_128(kind, i) TN_SUMS_64(kind, i), TN_SUMS_64(kind, i + 64)
 
 #define TN_WORDS_32                                                                                                  \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -135,7 +146,7 @@ template <int GROUPS> TN_DEVICE void products_wait() {
     template <bool A_TURNED, bool B_TURNED> TN_DEVICE void multiply_shared(T, f32(&sums)[count], u64 a, u64 b) { \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." #T "." #T " {" TN_WORDS_##count        \
                      "}, %" #A ", %" #B ", 1, 1, 1, %" #A_TURN ", %" #B_TURN ";"                                 \
-                     : TN_SUMS_##count(0)                                                                        \
+                     : TN_SUMS_##count("+f", 0)                                                                  \
                      : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));                                  \
     }
 #define TN_MULTIPLY_ALL(T)                  \
@@ -144,6 +155,33 @@ template <int GROUPS> TN_DEVICE void products_wait() {
     TN_MULTIPLY(T, 256, 128, 128, 129, 130, 131)
 TN_MULTIPLY_ALL(f16)
 TN_MULTIPLY_ALL(bf16)
+
+/* The same of 8-bit numbers, a (64, 32) and b (32, COLS), both dense along k. ADD: to the sums; else they begin
+ * here. */
+#define TN_MULTIPLY_BYTES(T, S, kind, types, cols, count, A, B, D, more)                          \
+    template <bool ADD> TN_DEVICE void multiply_bytes(T, S(&sums)[count], u64 a, u64 b) {         \
+        asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #D ", 0;\n\t"                   \
+                     "wgmma.mma_async.sync.aligned.m64n" #cols "k32." types " {" TN_WORDS_##count \
+                     "}, %" #A ", %" #B ", add" more ";\n\t}"                                     \
+                     : TN_SUMS_##count(kind, 0)                                                   \
+                     : "l"(a), "l"(b), "n"((int)ADD));                                            \
+    }
+TN_MULTIPLY_BYTES(of_i8, int, "+r", "s32.s8.s8", 128, 64, 64, 65, 66, "")
+TN_MULTIPLY_BYTES(of_i8, int, "+r", "s32.s8.s8", 256, 128, 128, 129, 130, "")
+TN_MULTIPLY_BYTES(of_e4m3, f32, "+f", "f32.e4m3.e4m3", 128, 64, 64, 65, 66, ", 1, 1")
+/* The same where a is in registers: each warp has 16 of its rows, as multiply_matrices takes them. They must stay as
+ * they are until the product is done. */
+#define TN_MULTIPLY_HELD(T, cols, count, A0, A1, A2, A3, B, TURN)                                          \
+    template <bool B_TURNED> TN_DEVICE void multiply_held(T, f32(&sums)[count], const u32(&a)[4], u64 b) { \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." #T "." #T " {" TN_WORDS_##count  \
+                     "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", 1, 1, 1, %" #TURN ";"          \
+                     : TN_SUMS_##count("+f", 0)                                                            \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)B_TURNED));            \
+    }
+TN_MULTIPLY_HELD(f16, 64, 32, 32, 33, 34, 35, 36, 37)
+TN_MULTIPLY_HELD(bf16, 64, 32, 32, 33, 34, 35, 36, 37)
+TN_MULTIPLY_HELD(f16, 128, 64, 64, 65, 66, 67, 68, 69)
+TN_MULTIPLY_HELD(bf16, 128, 64, 64, 65, 66, 67, 68, 69)
 #else
 #define TN_WARPGROUP false
 TN_DEVICE u32 shared_address(const void *) {
@@ -167,6 +205,10 @@ TN_DEVICE void send_four(u32, u32, const f32 *) {
 }
 TN_DEVICE void load_four(u32, f32 (&)[4]) {
 }
+TN_DEVICE void clear_piece(u32) {
+}
+template <int> TN_DEVICE void cleared() {
+}
 template <int> TN_DEVICE void take_registers() {
 }
 template <int> TN_DEVICE void give_registers() {
@@ -178,6 +220,10 @@ TN_DEVICE void products_commit() {
 template <int> TN_DEVICE void products_wait() {
 }
 template <bool, bool, class T, int N> TN_DEVICE void multiply_shared(T, f32 (&)[N], u64, u64) {
+}
+template <bool, class T, class S, int N> TN_DEVICE void multiply_bytes(T, S (&)[N], u64, u64) {
+}
+template <bool, class T, int N> TN_DEVICE void multiply_held(T, f32 (&)[N], const u32 (&)[4], u64) {
 }
 #endif
 

@@ -43,9 +43,44 @@ static void take_moving(const tni_gpu_part *part, const char *count) {
     }
 }
 
+/* The one dimension that is summed over. */
+static int summed_dim(const tni_gpu_part *part) {
+    int d = 0;
+    while (part->kept >> d & 1) d++;
+    return d;
+}
+
+/* Where the elements of tensors begin and end that come in pieces. */
+static void print_ends(const tni_gpu_part *part) {
+    const int n = part->p->pass->n_dims;
+    for (int32_t k = 0; k < part->p->g->n && part->pieced; k++) {
+        const int i = (int)part->p->memory_of[k];
+        if (!tni_gpu_is_moving(part, k)) continue;
+        tni_text_add(part->text, "    const %1$s *low%2$d = m%2$d, *high%2$d = m%2$d + 1;\n",
+                     tni_emit_memory(tni_gpu_type_of(part, k)), i);
+        for (int d = 0; d <= n; d++)
+            tni_text_add(part->text, "    reach(low%1$d, high%1$d, (z[%2$d] - 1) * s[%3$d]);\n", i, d, i * (n + 1) + d);
+    }
+}
+
+/* All vectors of a thread's rows, which are `down` apart. */
+static void print_pieces(const tni_gpu_part *part) {
+    const int d = summed_dim(part), width = part->p->pass->n_dims + 1;
+    tni_text_add(part->text, "        const i64 left = y < p.down ? (past - base - y + p.down - 1) / p.down : 0;\n");
+    for (int32_t k = 0; k < part->p->g->n; k++) {
+        const int i = (int)part->p->memory_of[k];
+        if (!tni_gpu_is_moving(part, k)) continue;
+        tni_text_add(part->text,
+                     "        load_upright<MODE, 1>(v%1$d, m%1$d + b%1$d + (base + y) * s[%2$d] + c, p.down * s[%2$d], "
+                     "left, n, low%1$d, high%1$d);\n",
+                     i, i * width + d);
+    }
+}
+
 /* Loads of U rows, one behind the other. */
 static void print_loads(const tni_gpu_part *part) {
     print_room(part, "        ", "U");
+    if (part->pieced) print_pieces(part);
     tni_text_add(part->text,
                  "#pragma unroll\n        for (int u = 0; u < U; u++) {\n"
                  "            const i64 d = base + y + (i64)u * p.down;\n"
@@ -53,7 +88,7 @@ static void print_loads(const tni_gpu_part *part) {
                  there_text(part));
     print_flat_place(part);
     tni_gpu_row_begin(part, "            ", "d");
-    take_moving(part, "there ? n : 0");
+    if (!part->pieced) take_moving(part, "there ? n : 0");
     tni_gpu_row_loads(part, "            ", "[u]", "there");
     tni_text_add(part->text, "        }\n");
 }
@@ -77,6 +112,7 @@ void tni_emit_cuda_plain(tni_gpu_part *part) {
     }
     if (part->n_sums) tni_gpu_once(part, "    ");
     if (part->longer) tni_text_add(part->text, "    u32 turn = 0;\n");
+    print_ends(part);
     if (part->shifted)
         tni_text_add(part->text, "    const u32 shift = MODE > 2 ? shift_of<VL>(m%d) : 0;\n", (int)part->reference);
     tni_text_add(part->text, is_exact(part) ? "    {\n        const i64 base = first;\n"
@@ -217,7 +253,7 @@ static void print_call(const tni_gpu_step *step, int k, bool alone, const char *
     if (step->kind == TNI_GPU_FINISH) {
         tni_text_add(text, "    tn_finish_%d_%d(%s, %s);\n", pass, number, p, block);
     } else {
-        const int vector = k == 0 || rows || step->shifted ? step->vector : 1;
+        const int vector = k == 0 || rows || step->shifted || step->pieced ? step->vector : 1;
         const int mode = step->odd ? 3 + k : k ? (step->shifted ? 3 : 0) : step->whole ? 2 : 1;
         tni_text_add(text, "    tn_body_%d_%d<%d, %d, %d>(%s, %s);\n", pass, number, vector, (int)step->unroll[k], mode,
                      p, block);

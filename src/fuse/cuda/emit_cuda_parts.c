@@ -136,8 +136,8 @@ static const char cut_place[] = "    const u32 column = cluster_rank();\n    clu
 static const char upright_place[] =
     "    constexpr u32 across = %1$d, down = %2$d;\n"
     "    const u32 tid = threadIdx.x, x = tid %% across, y = tid / across;\n"
-    "    const i64 outer = block / (u32)p.columns, c = ((i64)(block %% (u32)p.columns) * across + x) * VL;\n"
-    "    const int n = count_left<MODE>(c, z[%3$d], VL);\n    const u32 rank = %4$s;\n"
+    "    const i64 outer = block / (u32)p.columns, c = ((i64)(block %% (u32)p.columns) * (across%6$s) + x) * VL;\n"
+    "    const int n = %7$scount_left<MODE>(c, z[%3$d], VL);\n    const u32 rank = %4$s;\n"
     "    const i64 from = rank * p.width, past = tn_min(from + p.width, z[%3$d + 1]);\n    (void)outer;\n%5$s";
 /* Without one it has all of them, which may be more than an int counts. */
 static const char no_cluster_place[] =
@@ -191,7 +191,8 @@ void tni_gpu_begin(const tni_gpu_part *part) {
     } else if (part->upright) {
         const bool alone = part->cluster == 1;
         tni_text_add(part->text, upright_place, (int)part->lanes, (int)part->down, (int)pass->n_dims - 1,
-                     alone ? "0" : "cluster_rank()", alone ? "" : "    cluster_begin();\n");
+                     alone ? "0" : "cluster_rank()", alone ? "" : "    cluster_begin();\n",
+                     part->lying ? " - (MODE == 0)" : "", part->lying ? "MODE == 0 && x == across - 1 ? 0 : " : "");
     } else if (part->reduces) {
         tni_text_add(part->text, row_place, (int)part->lanes, part->kept ? "block % (u32)p.pieces" : "block",
                      part->kept ? "block / (u32)p.pieces" : "0");
@@ -286,6 +287,9 @@ void tni_gpu_vector(const tni_gpu_part *part, int32_t node, const char *at, cons
         bool again = part->reduces && part->p->fixed[node]; /* by the next block */
         const char *form = again ? "load_kept" : part->shifted ? "load_places" : "load_vector";
         tni_text_add(part->text, "%s<%s, VL, MODE>(m%d + %s%d + c, %s)", form, type, (int)i, at, (int)i, count);
+    } else if (part->p->pass->memory[i].stretched) {
+        tni_text_add(part->text, "load_stretched<%s, VL>(m%d + %s%d, c, s[%d], %s)", type, (int)i, at, (int)i,
+                     (int)(i * (part->p->pass->n_dims + 1) + part->p->pass->n_dims), count);
     } else {
         int width = part->p->pass->n_dims + 1;
         tni_text_add(part->text, "load_apart<%s, VL>(m%d + %s%d + c * s[%d], s[%d], %s)", type, (int)i, at, (int)i,

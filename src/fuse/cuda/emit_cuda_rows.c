@@ -94,6 +94,11 @@ static void print_at_once(const tni_gpu_part *part, int32_t node) {
                  part->streams ? ", tile > 0 ? VL : 0" : "", part->ring ? "        }\n" : "");
 }
 
+/* Is a leaf the same in every row, or for many columns of one? It is near, and comes when it is needed. */
+static bool is_near(const tni_gpu_part *part, int32_t node) {
+    return part->p->fixed[node] || part->p->pass->memory[part->p->memory_of[node]].stretched;
+}
+
 /* The leaves that `which` has and that come at this time. What is the same in every row: once, where a block has many
  * rows; else when it is needed, from nearby caches. The others with each row. Where rows are too long for registers,
  * all of them with each tile. */
@@ -101,14 +106,14 @@ static void print_row_loads(const tni_gpu_part *part, const bool *which, bool fi
     const tni_planner *p = part->p;
     bool any = false;
     for (int32_t i = 0; i < p->g->n; i++) {
-        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && p->fixed[i] != fixed)) continue;
+        if (!tni_gpu_is_leaf(part, i) || !which[i] || (!part->streams && is_near(part, i) != fixed)) continue;
         tni_text_add(part->text, "        vec<%s, VL> v%d[U];\n", tni_emit_memory(tni_gpu_type_of(part, i)),
                      (int)p->memory_of[i]);
         any = true;
     }
     if (!any) return;
     for (int32_t i = 0; i < p->g->n; i++) {
-        const bool here = tni_gpu_is_leaf(part, i) && which[i] && (part->streams || p->fixed[i] == fixed);
+        const bool here = tni_gpu_is_leaf(part, i) && which[i] && (part->streams || is_near(part, i) == fixed);
         if (!here) continue;
         if (part->odd) {
             print_shifted(part, i, "v", fixed);
@@ -180,13 +185,13 @@ static void print_fixed(const tni_gpu_part *part) {
     for (int32_t i = 0; i < part->p->g->n && !part->streams && !has_fixed_first(part); i++) {
         const int m = (int)part->p->memory_of[i];
         const char *type;
-        if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !part->p->fixed[i]) continue;
+        if (!tni_gpu_is_leaf(part, i) || !part->taken[i] || !is_near(part, i)) continue;
         type = tni_emit_memory(tni_gpu_type_of(part, i));
         tni_text_add(part->text, "            vec<%s, VL> v%d[U];\n", type, m);
         if (part->odd) {
             tni_text_add(part->text, "            v%1$d[u] = load_some<%2$s, VL>(m%1$d + b%1$d + c, n);\n", m, type);
         } else {
-            tni_gpu_take(part, i, "b", "n");
+            tni_gpu_take(part, i, part->p->fixed[i] ? "b" : "o", "n");
         }
     }
 }

@@ -48,6 +48,14 @@ static void print_known(const tni_gpu_part *part, const char *margin, int32_t pa
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
+/* How far a thread's first element is behind 16 bytes, in all of its rows, and whether its vector has any of them. */
+static void print_lying(const tni_gpu_part *part, int i) {
+    tni_text_add(part->text,
+                 "    const u32 shift = MODE == 0 ? shift_of<VL>(m%1$d + o%1$d + (from + y) * s[%2$d]) : 0;\n"
+                 "    const int lying = MODE > 0 ? n : c - (i64)shift < z[%3$d] ? VL : 0;\n",
+                 i, along_stride(part, i), (int)part->p->pass->n_dims - 1);
+}
+
 static void print_places(const tni_gpu_part *part) {
     const int n = (int)part->p->pass->n_dims;
     for (int32_t i = 0; i < part->offsets; i++) {
@@ -62,6 +70,7 @@ static void print_places(const tni_gpu_part *part) {
                      tni_emit_memory(tni_gpu_type_of(part, k)), i);
         for (int d = 0; d <= n; d++)
             tni_text_add(part->text, "    reach(low%1$d, high%1$d, (z[%2$d] - 1) * s[%3$d]);\n", i, d, i * (n + 1) + d);
+        if (part->lying) print_lying(part, i);
     }
 }
 
@@ -177,7 +186,12 @@ static void print_loads(const tni_gpu_part *part, const bool *which) {
         if (!tni_gpu_is_leaf(part, k) || !which[k]) continue;
         const char *type = tni_emit_memory(tni_gpu_type_of(part, k));
         tni_text_add(part->text, "        vec<%s, VL> v%d[U];\n", type, i);
-        if (lies_beside(part, i)) {
+        if (part->lying) {
+            tni_text_add(part->text,
+                         "        load_lying<MODE, down>(v%1$d, m%1$d + o%1$d - shift + r0 * s[%2$d], down * s[%2$d], "
+                         "past - r0, lying, low%1$d, high%1$d);\n",
+                         i, along_stride(part, i));
+        } else if (lies_beside(part, i)) {
             tni_text_add(
                 part->text,
                 "        load_upright<MODE, down>(v%1$d, m%1$d + o%1$d + r0 * s[%2$d], down * s[%2$d], past - r0, "
@@ -273,12 +287,14 @@ static void print_joins(const tni_gpu_part *part, int32_t stage, int *set) {
         char type[32];
         if (!tni_gpu_upright_reduces(part, i, stage)) continue;
         const bool deviates = part->deviates[i] >= 0;
-        const char *lane = reduced_text(part, i);
+        const char *lane = reduced_text(part, i), *lying = NULL;
+        if (part->lying) lying = "        if constexpr (MODE == 0) stand_up<across>(q, (%s *)slots, shift);\n";
         snprintf(type, sizeof type, deviates ? "moments<%s>" : "%s", lane);
         tni_text_add(part->text, "    {\n        %s q[VL];\n#pragma unroll\n        for (int j = 0; j < VL; j++) ",
                      type);
         tni_text_add(part->text, deviates ? "a%1$d[j].n = seen, q[j] = a%1$d[j];\n" : "q[j] = a%1$d[j].total();\n",
                      (int)i);
+        if (lying) tni_text_add(part->text, lying, type);
         tni_text_add(part->text, "        join_upright<%1$s, across, down, %2$d>(q, (%3$s *)slots, (%3$s *)",
                      deviates ? "take_moments" : tni_gpu_operation(tni_gpu_node_of(part, i)->op), (int)part->cluster,
                      type);

@@ -25,7 +25,8 @@
  *
  * Blocks that reduce rows and sum them up are few and long: what they read comes through a ring in shared memory, by
  * bulk copies, as much of it under way as memory is fastest with (H200: about 48 KiB for each SM; with more it gets
- * slower). Rows that begin anywhere lie in it as in memory within 16 bytes, and are put together from there.
+ * slower). Rows that begin anywhere lie in it as in memory within 16 bytes, and are put together from there. So do odd
+ * rows that no block holds: its registers have room for one at a time, and the next one comes meanwhile.
  *
  * Over lists a pass is plain, and its one row that of all tensors: the parameters say which blocks have which tensor,
  * for as many tensors as they have room for.
@@ -98,7 +99,8 @@ typedef struct tni_gpu_step {
     int32_t unroll[2];    /* what the body is a template of, with the next, */
     bool whole;           /* rows are whole vectors, */
     bool odd;             /* or begin and end anywhere */
-    bool shifted;         /* plain: the variant for any memory takes whole vectors of it, too */
+    bool shifted;         /* plain: the variant for any memory takes whole vectors of it, too, */
+    bool pieced;          /* or puts vectors together from two pieces of it each */
     int32_t cluster;      /* blocks that have a row together */
     bool cut;             /* how many, the launch says: its text is for any number */
     bool sums;            /* it leaves partial sums, which the next step adds up */
@@ -137,6 +139,7 @@ typedef struct tni_gpu_part {
     bool main;      /* stores, too */
     bool reduces, streams, flat, random, list;
     bool upright;      /* rows that stand upright */
+    bool lying;        /* and where they begin anywhere, vectors are summed as they lie in memory */
     bool wide;         /* a thread has several vectors of a row, not of several rows */
     bool spread;       /* rows lie one behind the other: vectors go across their ends */
     bool whole;        /* rows are whole vectors, or all of them together are */
@@ -144,6 +147,7 @@ typedef struct tni_gpu_part {
     bool ring;         /* what it reads comes through shared memory */
     bool odd;          /* rows begin and end anywhere in vectors of memory */
     bool shifted;      /* the one long row of one tensor may begin anywhere */
+    bool pieced;       /* plain: rows of 16 bits that are summed up by columns, and may begin anywhere */
     bool walks;        /* its blocks go on from row to row: where there are sums, and in most clusters */
     bool ahead;        /* what it reads of the next row is under way while it has this one */
     int32_t reference; /* odd: the memory whose rows say how vectors lie */

@@ -45,7 +45,7 @@ static elements count_elements(const tni_gpu_part *part) {
         if (p->level[i] == TNI_ELEMENT) e.operations++;
         if (!tni_gpu_is_leaf(part, i)) continue;
         int32_t size = (int32_t)tn_type_size(p->pass->memory[p->memory_of[i]].type);
-        if (p->fixed[i] || is_shared(part, p->memory_of[i])) {
+        if (p->fixed[i] || is_shared(part, p->memory_of[i]) || p->pass->memory[p->memory_of[i]].stretched) {
             e.fixed += size;
         } else {
             e.held++;
@@ -175,6 +175,21 @@ static void allow_shift(tni_gpu_part *part, const elements *e) {
     if (!part->shifted) return;
     part->reference = find_reference(part);
     part->unroll[1] = part->unroll[0];
+}
+
+/* Rows of 16 bits that begin anywhere, summed up by columns along one dimension: vectors of 16 bytes all the same, each
+ * from the two pieces of memory that it lies in. */
+static void allow_pieces(tni_gpu_part *part, const elements *e) {
+    const tni_pass *pass = part->p->pass;
+    int32_t summed = 0;
+    for (int32_t d = 0; d < pass->n_dims; d++) summed += !(part->kept >> d & 1);
+    part->pieced = part->column && summed == 1 && !part->flat && !part->list && !e->stored && e->most == 2 &&
+                   !part->random && lies_beside(part);
+    for (int32_t i = 0; i < part->p->g->n; i++) {
+        if (!tni_gpu_is_leaf(part, i) || part->p->fixed[i]) continue;
+        part->pieced &= tn_type_size(pass->memory[part->p->memory_of[i]].type) == 2;
+    }
+    if (part->pieced) part->unroll[1] = part->unroll[0];
 }
 
 static void count_rows(const tni_gpu_part *part, tni_gpu_grid *g) {
@@ -352,7 +367,7 @@ static void set_rows(tni_gpu_part *part, const elements *e) {
     part->bound = part->threads <= 128 ? 128 : part->threads <= 256 ? 256 : 512;
     /* few rows do without: how they are shared out they have in common with many */
     part->ring &= !part->small && fits_ring(part, e);
-    part->walks = part->n_sums || (part->cluster > 1 && part->whole);
+    part->walks = part->n_sums || part->ring || (part->cluster > 1 && part->whole);
     part->ahead = part->n_sums && !part->ring && !part->streams && (part->vector <= 2 || part->odd);
     part->unroll[0] = part->unroll[1] = (int32_t)each;
     part->n_slots = count_slots(part);
@@ -424,10 +439,14 @@ static void choose_apart(tni_gpu_part *part, const elements *e) {
         set_rows(part, e);
         if (fits_ring(part, e)) return;
     }
+    const bool ring = part->ring && e->results <= 1 && comes_in_vectors(part);
     part->ring = false;
     take_apart(part, e->most != 2 ? 1 : e->results > 1 ? WORD : part->vector);
     const int64_t held = ROW_THREADS * form_of(part, e).most;
-    if (part->odd && e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) take_together(part, e);
+    if (part->odd && e->results <= 1 && count_chunks(part, part->p->pass->columns) > held) {
+        take_together(part, e);
+        part->ring = ring;
+    }
 }
 
 /* ---- rings ------------------------------------------------------------------------------------------------------- */
@@ -442,7 +461,7 @@ static bool may_have_ring(tni_gpu_part *part, const elements *e) {
     part->ring_most = TNI_GPU_RING_MOST;
     if (known && gpu->shared_per_block - TNI_GPU_RING_REST < part->ring_most)
         part->ring_most = gpu->shared_per_block - TNI_GPU_RING_REST;
-    if ((known && gpu->major < 9) || !part->n_sums || !part->reduces || !e->moving) return false;
+    if ((known && gpu->major < 9) || !part->reduces || !e->moving || (!part->n_sums && part->whole)) return false;
     for (int32_t i = 0; i < p->g->n; i++) {
         for (int32_t d = 0; tni_gpu_is_leaf(part, i) && d < p->pass->n_dims; d++) {
             if (p->pass->memory[p->memory_of[i]].strides[d] < 0) return false;
@@ -524,7 +543,8 @@ static tn_status spread_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
 
 static tn_status plain_grid(const tni_gpu_part *part, int k, tni_gpu_grid *g) {
     const tni_pass *pass = part->p->pass;
-    int64_t vector = k && !part->shifted ? 1 : part->vector, more = k && part->shifted ? vector - 1 : 0;
+    int64_t vector = k && !part->shifted && !part->pieced ? 1 : part->vector,
+            more = k && part->shifted ? vector - 1 : 0;
     int64_t chunks = ceil_div(pass->columns + more, vector);
     *g = (tni_gpu_grid){.columns = 1, .down = 1};
     if (part->flat) {
@@ -561,10 +581,10 @@ static bool goes_far(const tni_gpu_part *part, const tni_gpu_step *step) {
     enum { FAR = 512 };
     for (int k = 0; k < 2 && part->n_sums; k++) {
         const tni_gpu_grid *g = &step->grid[k];
-        int64_t each = part->column          ? 1
-                       : part->reduces       ? part->unroll[k] * part->vector
-                       : k && !part->shifted ? 1
-                                             : part->vector;
+        int64_t each = part->column                           ? 1
+                       : part->reduces                        ? part->unroll[k] * part->vector
+                       : k && !part->shifted && !part->pieced ? 1
+                                                              : part->vector;
         if (ceil_div(g->rows, g->pieces * g->down) * each > FAR) return true;
     }
     return false;
@@ -581,7 +601,7 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     part->wide = false;
     part->spread = is_spread(part, &e);
     part->small = is_small(part);
-    part->odd = part->shifted = false;
+    part->odd = part->shifted = part->pieced = false;
     part->cluster = 1;
     part->cuts = 0;
     part->ring = may_have_ring(part, &e);
@@ -597,6 +617,7 @@ tn_status tni_gpu_set_grids(tni_gpu_part *part, tni_gpu_step *step) {
     } else if (!part->reduces) {
         set_plain(part, &e);
         allow_shift(part, &e);
+        allow_pieces(part, &e);
     }
     step->reference = part->reference;
     step->aligned = part->spread || (part->odd ? lie_alike(part) : strides_align(part));

@@ -96,6 +96,7 @@ static void describe(const tni_gpu_part *part, const char *what, tni_gpu_step *s
     step->whole = part->whole;
     step->odd = part->odd;
     step->shifted = part->shifted;
+    step->pieced = part->pieced;
     step->cluster = part->cluster;
     step->cut = part->cuts > 0;
     step->sums = part->n_sums > 0;

@@ -420,6 +420,8 @@ const tni_backend tni_cuda_backend = {.name = "cuda",
                                       .device = TN_CUDA,
                                       .writes_sums = true, /* each kernel less counts */
                                       .deviates = true,
+                                      .rows_first = true,
+                                      .stretches = true,
                                       .turns = tni_gpu_turns,
                                       .plan = tni_plan_cuda,
                                       .emit = emit,

@@ -5,17 +5,27 @@
 
 enum { BLOCK = 256, SMALL = 128, LARGE = 512, LANES = 8, DOWN = 16, FEW = 8 };
 
+/* Do elements along the dimension lie at changing places in 16 bytes? */
+static bool lies_oddly(const tni_domain *d, int32_t along) {
+    for (int k = 0; k < TNI_MAX_VIEWS; k++) {
+        if (d->in[k].present && d->in[k].strides[along] * (int64_t)tn_type_size(d->in[k].type) % 16) return true;
+    }
+    return false;
+}
+
 /* One block, or the blocks of a cluster, have all of a row: that is enough blocks where rows are short, or where many
  * are neighbours. Longer ones that are read once are faster in pieces (H200: 32768 rows of 8192 f32, 247 us and 275).
- * How many others there are must make no difference to a row's bits. */
+ * Where elements lie oddly pieces are slower. How many others there are must make no difference to a row's bits. */
 bool tni_gpu_turns(const tni_binding *b, int32_t along) {
-    enum { NARROW = 32, ENOUGH = 128 /* neighbours for each SM, times the blocks of a cluster */, EACH = 16 };
+    enum { NARROW = 32, WIDE = 4096, ENOUGH = 128 /* neighbours for each SM, times the blocks of a cluster */ };
+    enum { EACH = 16, LONG = 8 };
     const tni_domain *d = &b->domain;
     const int64_t columns = d->size[along], inner = d->size[d->n_dims - 1], blocks = tni_gpu_most_blocks(b->call);
     bool again = false; /* elements are needed once more, for results as large as they are */
     for (int k = 0; k < TNI_MAX_VIEWS; k++) again |= d->out[k].present && d->out[k].mask >> along & 1;
     if (columns > 1 << 20 || inner < NARROW) return false;
     if (columns <= EACH * DOWN * blocks) return true;
+    if (columns <= LONG * EACH * DOWN * blocks && inner >= WIDE && lies_oddly(d, along)) return true;
     return again && inner * blocks >= ENOUGH * (int64_t)tni_gpu_sms(b->call);
 }
 
@@ -174,11 +184,39 @@ static void set_form(tni_gpu_part *part) {
     }
 }
 
+/* May vectors be reduced as they lie in memory, wherever rows begin? What is made of elements must not depend on which
+ * row they are of, and those of one tensor alone lie alike: a thread has every `down`-th, so the same place in 16
+ * bytes. What comes of it goes to its place at the end. */
+static bool may_lie(const tni_gpu_part *part) {
+    const tni_planner *p = part->p;
+    const tni_pass *pass = p->pass;
+    int32_t leaves = 0;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (!part->needed[i] || p->level[i] != TNI_ELEMENT || p->g->nodes[i].op == TNI_P_CONST) continue;
+        if (p->memory_of[i] >= 0) {
+            const tni_memory *m = &pass->memory[p->memory_of[i]];
+            if (!tni_gpu_lies_along(pass, inner_of(pass), p->memory_of[i])) return false;
+            if (part->vector * tn_type_size(m->type) != 16) return false;
+            leaves++;
+        }
+        for (int k = 0; k < 3; k++) {
+            const int32_t arg = tni_gpu_upright_arg(part, i, k);
+            if (arg >= 0 && p->level[arg] == TNI_ROW) return false;
+        }
+    }
+    for (int32_t t = 0; t < p->b->n_todo; t++) {
+        if (tni_gpu_has_todo(part, t) && tni_level_of_todo(p, t) == TNI_ELEMENT) return false;
+    }
+    return leaves == 1 && part->down % part->vector == 0 && part->lanes > 1;
+}
+
 /* 8-byte words that a block's threads, and the blocks of a cluster, exchange. */
 static void set_slots(tni_gpu_part *part) {
     const tni_planner *p = part->p;
     const int32_t width = part->lanes * part->vector;
-    const int32_t groups = part->lanes < 32 ? (int32_t)ceil_div(part->threads, 32) : part->down;
+    const int32_t groups = part->lying        ? part->down
+                           : part->lanes < 32 ? (int32_t)ceil_div(part->threads, 32)
+                                              : part->down;
     int32_t most = 0, n = 0;
     for (int32_t i = 0; i < p->g->n; i++) {
         for (int32_t stage = 0; stage < part->stages; stage++) {
@@ -207,6 +245,13 @@ static bool is_aligned(const tni_gpu_part *part) {
     return true;
 }
 
+/* Of threads side by side one has the ends of the others' vectors. */
+static void count_lying(const tni_gpu_part *part, tni_gpu_grid *g) {
+    const int64_t blocks = g->grid / g->columns;
+    g->columns = ceil_div(part->p->pass->size[inner_of(part->p->pass)], (part->lanes - 1) * part->vector);
+    g->grid = (uint32_t)(blocks * g->columns);
+}
+
 tn_status tni_gpu_set_upright(tni_gpu_part *part, tni_gpu_step *step) {
     enum { SHARED = 46 << 10, LONG = 512 };
     const tni_pass *pass = part->p->pass;
@@ -215,9 +260,10 @@ tn_status tni_gpu_set_upright(tni_gpu_part *part, tni_gpu_step *step) {
     part->vector = vector_of(part);
     part->whole = pass->size[inner_of(pass)] % part->vector == 0;
     part->flat = part->list = part->wide = part->spread = part->small = part->odd = part->shifted = part->ring = false;
-    part->walks = part->ahead = false;
+    part->walks = part->ahead = part->pieced = false;
     part->cuts = 0;
     set_form(part);
+    part->lying = part->streams && count_stages(part) == 1 && may_lie(part);
     set_slots(part);
     while (part->cluster > 1 && 8 * (part->n_slots + part->sets * part->n_shares) > SHARED) {
         part->cluster /= 2;
@@ -233,11 +279,12 @@ tn_status tni_gpu_set_upright(tni_gpu_part *part, tni_gpu_step *step) {
     part->longer = part->streams && each > LONG;
     int64_t blocks = g.columns * part->cluster;
     for (int32_t d = 0; d < inner_of(pass); d++) blocks *= pass->size[d];
-    if (blocks > INT32_MAX)
+    if (blocks > INT32_MAX / 2)
         return tn_fail(TN_UNSUPPORTED, "%s: too many rows for the GPU", part->p->b->f->contract->name);
     g.grid = (uint32_t)blocks;
     step->aligned = is_aligned(part);
     step->along = inner_of(pass);
     step->grid[0] = step->grid[1] = g;
+    if (part->lying) count_lying(part, &step->grid[1]);
     return TN_OK;
 }

@@ -36,11 +36,14 @@ typedef struct tni_extent {
 typedef enum tni_bounds {
     TNI_ZEROS_OUTSIDE,
     TNI_INSIDE, /* a part: what is outside is an error */
+    TNI_AT_END, /* the same, and the part is the last: that something is left behind it is an error too */
     TNI_ROLLED, /* by no more than the size */
 } tni_bounds;
 typedef struct tni_window {
     int32_t from, to; /* items; -1: a size of 1. Those of window 2 * k + 1 are those of 2 * k the other way round */
-    tni_size begin;   /* result i is element begin + i; of join: so many are of the first argument */
+    tni_size begin;   /* result i is element begin + step * i; of join: so many are of the first argument */
+    int32_t step;     /* 0 means 1 */
+    bool spreads;     /* the other way round: result i is element (begin + i) / step, and 0 where that is not whole */
     tni_bounds bounds;
     const char *text; /* `begin` as it is written */
 } tni_window;

@@ -294,7 +294,7 @@ static int32_t simplify_part(const tni_graph *g, const tni_gnode *node) {
     const tni_window *window = &g->windows[node->kind];
     const tni_gnode *arg = node_at(g, node->arg[0]);
     const bool has = window->from >= 0 && arg->extent.full >> window->from & 1;
-    const bool whole = node->op == TNI_P_TAKE && window->from == window->to && has &&
+    const bool whole = node->op == TNI_P_TAKE && window->from == window->to && has && window->step == 1 &&
                        tni_size_is_number(&window->begin) && window->begin.constant == 0;
     if (whole) return node->arg[0];
     return node->op == TNI_P_FLIP && arg->op == TNI_P_FLIP && arg->kind == node->kind ? arg->arg[0] : AS_IS;

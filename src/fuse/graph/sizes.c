@@ -14,9 +14,13 @@ static int64_t gcd(int64_t a, int64_t b) {
     return a < 0 ? -a : a;
 }
 
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
 /* Its one form; false where a number is too large. */
 static bool reduce(tni_size *s) {
-    int64_t common = gcd(s->divisor, s->constant);
+    int64_t common = s->floors ? s->divisor : gcd(s->divisor, s->constant);
     int32_t n = 0;
     for (int32_t i = 0; i < s->n; i++) {
         if (s->factor[i] == 0) continue;
@@ -32,8 +36,9 @@ static bool reduce(tni_size *s) {
         s->factor[i] /= common;
         fits &= s->factor[i] < MOST && s->factor[i] > -MOST;
     }
-    s->constant /= common;
+    s->constant = floor_div(s->constant, common); /* floor((2 * c + 1) / 2) is c */
     s->divisor /= common;
+    s->floors &= s->divisor > 1;
     return fits && s->constant < MOST && s->constant > -MOST && s->divisor < MOST;
 }
 
@@ -62,9 +67,34 @@ static bool add_term(tni_size *s, int32_t ref, int64_t factor) {
     return true;
 }
 
+/* -floor(a / d) is floor((d - 1 - a) / d) */
+tni_size tni_size_minus(const tni_size *a) {
+    tni_size made = *a;
+    for (int32_t i = 0; i < made.n; i++) made.factor[i] = -made.factor[i];
+    made.constant = (a->floors ? a->divisor - 1 : 0) - made.constant;
+    return made;
+}
+
+/* floor(a / d) + floor(b / d), which is one number where a + b is d * whole + d - 1, whatever the rests are. */
+static bool add_rounded(const tni_size *a, const tni_size *b, tni_size *made) {
+    if (a->divisor != b->divisor) return false;
+    tni_size left = *a, right = *b;
+    const tni_size rest = tni_size_of(a->divisor - 1);
+    left.floors = right.floors = false;
+    left.divisor = right.divisor = 1;
+    return tni_size_add(&left, 1, &right, &left) && tni_size_add(&left, -1, &rest, &left) &&
+           tni_size_scale(&left, 1, a->divisor, made) && made->divisor == 1;
+}
+
 bool tni_size_add(const tni_size *a, int64_t sign, const tni_size *b, tni_size *made) {
     if (a->divisor > (1 << 20) || b->divisor > (1 << 20)) return false;
+    if (b->floors && sign < 0) {
+        const tni_size other = tni_size_minus(b);
+        return tni_size_add(a, 1, &other, made);
+    }
+    if (a->floors && b->floors) return add_rounded(a, b, made);
     tni_size sum = *a;
+    sum.floors |= b->floors; /* the other one is whole */
     for (int32_t i = 0; i < sum.n; i++) sum.factor[i] *= b->divisor;
     sum.constant = a->constant * b->divisor + sign * b->constant * a->divisor;
     sum.divisor = a->divisor * b->divisor;
@@ -78,10 +108,23 @@ bool tni_size_add(const tni_size *a, int64_t sign, const tni_size *b, tni_size *
 bool tni_size_scale(const tni_size *a, int64_t by, int64_t divisor, tni_size *made) {
     const int64_t most = 1 << 20;
     if (divisor < 1 || divisor > most || by > most || by < -most || a->divisor > most) return false;
+    if (a->floors && by == -1 && divisor == 1) {
+        *made = tni_size_minus(a);
+        return reduce(made);
+    }
+    if (a->floors && (by != 1 || divisor != 1)) return false;
     *made = *a;
     for (int32_t i = 0; i < made->n; i++) made->factor[i] *= by;
     made->constant *= by;
     made->divisor *= divisor;
+    return reduce(made);
+}
+
+bool tni_size_steps(const tni_size *length, int64_t step, tni_size *made) {
+    const tni_size rest = tni_size_of(step - 1);
+    if (step < 1 || step > 1 << 20 || !tni_size_add(length, 1, &rest, made) || made->divisor > 1 << 20) return false;
+    made->divisor *= step;
+    made->floors = made->divisor > 1;
     return reduce(made);
 }
 
@@ -115,7 +158,7 @@ bool tni_size_of_node(const tni_contract *c, int32_t index, tni_size *made) {
     }
 }
 
-void tni_size_print(tni_text *text, const tni_contract *c, const tni_size *s) {
+void tni_size_print_plain(tni_text *text, const tni_contract *c, const tni_size *s) {
     const bool several = s->n + (s->constant != 0) > 1, brackets = several && s->divisor > 1;
     bool first = true;
     if (brackets) tni_text_add(text, "(");
@@ -138,4 +181,10 @@ void tni_size_print(tni_text *text, const tni_contract *c, const tni_size *s) {
     if (s->constant < 0) tni_text_add(text, "%s%lld", first ? "0 - " : " - ", -(long long)s->constant);
     if (brackets) tni_text_add(text, ")");
     if (s->divisor > 1) tni_text_add(text, " / %lld", (long long)s->divisor);
+}
+
+void tni_size_print(tni_text *text, const tni_contract *c, const tni_size *s) {
+    if (s->floors) tni_text_put(text, "floor(");
+    tni_size_print_plain(text, c, s);
+    if (s->floors) tni_text_put(text, ")");
 }

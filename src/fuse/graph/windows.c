@@ -38,6 +38,7 @@ int32_t tni_item_of_size(tni_fuse *f, const tni_size *size, uint64_t taken, int3
         if (!axes->items[i].sized || !tni_size_same(&axes->items[i].size, size)) continue;
         nth = axes->items[i].nth >= nth ? axes->items[i].nth + 1 : nth;
         if (taken >> i & 1) continue;
+        axes->items[i].size.floors &= size->floors; /* a size that must have no rest is checked */
         const bool apart = i != source && axes->items[i].source < 0 && !is_plain(size);
         if (apart) axes->items[i].source = source;
         return i;
@@ -56,7 +57,8 @@ int32_t tni_item_of_size(tni_fuse *f, const tni_size *size, uint64_t taken, int3
 }
 
 static bool same_window(const tni_window *a, const tni_window *b) {
-    return a->from == b->from && a->to == b->to && a->bounds == b->bounds && tni_size_same(&a->begin, &b->begin);
+    return a->from == b->from && a->to == b->to && a->bounds == b->bounds && a->step == b->step &&
+           a->spreads == b->spreads && tni_size_same(&a->begin, &b->begin);
 }
 
 static const char *begin_text(const tni_fuse *f, const tni_size *begin) {
@@ -71,10 +73,12 @@ int32_t tni_add_window(tni_fuse *f, tni_window window) {
         if (!f->windows) return -1;
         f->graph.windows = f->windows;
     }
+    if (!window.step) window.step = 1;
     for (int32_t i = 0; i < f->n_windows; i++) {
         if (same_window(&f->windows[i], &window)) return i;
     }
-    tni_window back = {.from = window.to, .to = window.from};
+    tni_window back = {.from = window.to, .to = window.from, .step = window.step};
+    back.spreads = window.step > 1 && !window.spreads;
     if (f->n_windows + 2 > TNI_WINDOWS || !tni_size_scale(&window.begin, -1, 1, &back.begin)) return -1;
     window.text = begin_text(f, &window.begin);
     back.text = begin_text(f, &back.begin);

@@ -313,8 +313,13 @@ static bool is_of_rows(const tni_fuse *row, int32_t output) {
 tn_status tni_inline_rows(tni_parser *p, const tni_token *at, const tni_row_call *call, bool *done, int32_t *node) {
     const tni_fuse *row;
     int reach;
-    *done = p->formula->formula_of(call->op, &row) == TN_OK && is_of_rows(row, call->output);
+    const bool elements = tni_is_activation(call->op);
+    *done = p->formula->formula_of(call->op, &row) == TN_OK && (elements || is_of_rows(row, call->output));
     if (!*done) return TN_OK;
+    if (elements) {
+        TN_TRY(inline_formula(p, row, call, 0, node));
+        return tni_parse_made(p, *node);
+    }
     tni_arguments args = {.nodes = {call->inputs[0]}, .count = 1, .axes = {.any = true}, .axes_at = at->at};
     if (call->last < 0) {
         args.axes.back = 1;
@@ -402,7 +407,7 @@ static tn_status parse_plain(tni_parser *p, const tni_token *at, const char *nam
 }
 
 /* Behind the '(': has the call an argument by name that is no axis, as roll(x, shift=1, axis=0)? Then the operator of
- * the table is meant, not the function of the language that takes parts. */
+ * the table is meant as it stands there, not the function of the language that takes parts, or a row of one tensor. */
 static bool calls_operator(const tni_parser *p, const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     if (!tni_coarse_named(p, name)) return false;
@@ -434,7 +439,7 @@ tn_status tni_parse_call(tni_parser *p, const tni_token *name, int32_t *node) {
     const bool part = p->formula && tni_is_part_function(text) && !tni_find_name(p, text);
     if (part && !calls_operator(p, text)) return tni_parse_part_call(p, name, text, node);
     const tn_function *row = tni_is_function(text) || tni_find_name(p, text) ? NULL : row_named(p, text);
-    if (row) return parse_row(p, name, row, node);
+    if (row && !calls_operator(p, text)) return parse_row(p, name, row, node);
     const tn_function *coarse = tni_is_function(text) || tni_find_name(p, text) ? NULL : tni_coarse_named(p, text);
     if (coarse) return tni_parse_coarse(p, name, coarse, node);
     if (!tni_is_function(text)) return unknown_function(p, name, text);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/contract/parts.h"
+#include "core/table/activation_names.h"
 #include "core/table/table.h"
 #include "formula_parse.h"
 
@@ -176,6 +177,20 @@ static bool is_own_attribute(const tni_parser *p, const reading *r, int32_t attr
     return found >= 0 && own->attrs[found].kind == kind && !own->attrs[found].optional;
 }
 
+/* One of another kind: axes decide which dimensions a result has, and words which kernel is right. */
+static tn_status check_own_attribute(const tni_parser *p, const reading *r, int32_t attr, int32_t at, int32_t length) {
+    const tni_contract *own = tni_parse_attrs(p);
+    char name[TNI_MAX_NAME + 1] = "";
+    if (!own || length > TNI_MAX_NAME || is_own_attribute(p, r, attr, at, length)) return TN_OK;
+    memcpy(name, p->lex.text + at, (size_t)length);
+    if (tni_attr_named(own, name) < 0) return TN_OK;
+    return tni_lex_fail(
+        &p->lex, at,
+        "'%s' is an attribute of the formula, and %s of %s cannot be one: only an int, a float or a bool "
+        "of the same kind can",
+        name, r->c->attrs[attr].name, r->c->name);
+}
+
 static tn_status take_own_attribute(tni_parser *p, reading *r, int32_t attr, int32_t at) {
     int32_t node;
     TN_TRY(go_to(p, at));
@@ -235,6 +250,7 @@ static tn_status take_named(tni_parser *p, reading *r) {
         return take_size(p, r, attr, all);
     }
     if (take_axis(p, r, attr, begin, length)) return go_to(p, begin + length);
+    TN_TRY(check_own_attribute(p, r, attr, begin, length));
     if (is_own_attribute(p, r, attr, begin, length)) return take_own_attribute(p, r, attr, begin);
     return take_number(p, r, attr, begin, length);
 }
@@ -596,7 +612,8 @@ static tn_status try_inline(tni_parser *p, reading *r, bool *done, int32_t *node
     for (int i = 0; i < r->c->n_attrs; i++) attrs[i] = r->values[i].value;
     for (int i = 0; i < r->c->n_attrs; i++) own[i] = -1;
     if (argument_of(r, 0) >= 0) TN_TRY(dims_of(p, r->nodes[argument_of(r, 0)], &x));
-    if (by_name(p) && (!x.known || x.n == 0)) return TN_OK;
+    const bool elements = tni_is_activation(r->op); /* leaky_relu(x, slope=0.3): of any shape */
+    if (!elements && by_name(p) && (!x.known || x.n == 0)) return TN_OK;
     for (int k = 0; k < r->call.n_args; k++) {
         if (r->call.to[k] < 0 && r->call.axis[k] != TNI_NO_SIZE) return TN_OK;
         if (r->call.to[k] < 0) {
@@ -607,9 +624,9 @@ static tn_status try_inline(tni_parser *p, reading *r, bool *done, int32_t *node
         TN_TRY(dims_of(p, r->nodes[k], &of));
         const int32_t n = r->c->inputs[r->call.to[k]].shape.count == 1 ? 1 : x.n;
         const bool fits = of.n == n && memcmp(of.item, x.item + x.n - n, (size_t)n) == 0;
-        if (by_name(p) && !fits) return TN_OK;
+        if (!elements && by_name(p) && !fits) return TN_OK;
     }
-    const bool pack = !by_name(p) || x.item[x.n - 1] < 0 || p->formula->axes.items[x.item[x.n - 1]].pack;
+    const bool pack = elements || !by_name(p) || x.item[x.n - 1] < 0 || p->formula->axes.items[x.item[x.n - 1]].pack;
     const tni_row_call call = {r->op, inputs, own, attrs, r->call.output, pack ? -1 : x.item[x.n - 1]};
     return tni_inline_rows(p, r->at, &call, done, node);
 }

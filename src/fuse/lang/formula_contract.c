@@ -164,7 +164,7 @@ static void print_shape(tni_text *text, const tni_fuse *f, tni_extent e) {
     for (int32_t k = 0; k < n; k++) {
         tni_text_put(text, k ? ", " : "[");
         if (f->axes.items[items[k]].sized) {
-            tni_size_print(text, f->contract, &f->axes.items[items[k]].size);
+            tni_size_print_plain(text, f->contract, &f->axes.items[items[k]].size);
         } else {
             tni_text_put(text, f->axes.items[items[k]].key);
         }

@@ -269,6 +269,49 @@ static tn_status name_result(tni_parser *p, int32_t at, const char **name) {
     return *name ? TN_OK : tni_lex_fail(&p->lex, at, "expected 'name = …'");
 }
 
+/* `a, b = …`: how many names; 0: it begins otherwise. */
+static int32_t count_targets(const tni_parser *p) {
+    const char *s = p->lex.text + p->lex.token.at;
+    int32_t n = 0;
+    for (;;) {
+        const size_t name = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+        if (!name) return 0;
+        n++;
+        s += name;
+        s += strspn(s, " ");
+        if (*s != ',') break;
+        s++;
+        s += strspn(s, " ");
+    }
+    return n > 1 && s[0] == '=' && s[1] != '=' ? n : 0;
+}
+
+/* a, b = halves(x) */
+static tn_status parse_pieces(tni_parser *p, int32_t n) {
+    const char *names[TNI_MOST_PIECES];
+    int32_t at[TNI_MOST_PIECES], node;
+    if (n > TNI_MOST_PIECES) return tni_lex_fail(&p->lex, p->lex.token.at, "more than %d parts", TNI_MOST_PIECES);
+    for (int32_t i = 0; i < n; i++) {
+        if (!tni_parse_at(p, TNI_NAME)) return tni_lex_expected(&p->lex, "a name");
+        at[i] = p->lex.token.at;
+        TN_TRY(tni_parse_copy_name(p, &names[i]));
+        TN_TRY(tni_parse_next(p)); /* to the ',' or '=' */
+        TN_TRY(tni_parse_next(p));
+    }
+    p->n_targets = n;
+    p->n_pieces = 0;
+    const int32_t begin = p->lex.token.at;
+    TN_TRY(parse_right_side(p, &node));
+    p->n_targets = 0;
+    if (p->n_pieces != n || node != p->pieces[0]) {
+        return tni_lex_fail(&p->lex, begin,
+                            "several names take the parts of a value, as in a, b = halves(x), "
+                            "chunk(x, 3) or split(x, [2, 4])");
+    }
+    for (int32_t i = 0; i < n; i++) TN_TRY(assign(p, at[i], names[i], false, p->pieces[i]));
+    return skip_separators(p);
+}
+
 static tn_status parse_statement(tni_parser *p) {
     const char *name;
     bool update;
@@ -278,6 +321,8 @@ static tn_status parse_statement(tni_parser *p) {
         return skip_separators(p);
     }
     p->n_known = p->n_functions;
+    const int32_t n_targets = p->formula ? count_targets(p) : 0;
+    if (n_targets) return parse_pieces(p, n_targets);
     name = NULL;
     update = false;
     if (!tni_at_lookup(p)) TN_TRY(take_target(p, &name, &update));

@@ -5,6 +5,7 @@
 
 #include "formula_lex.h"
 
+enum { TNI_MOST_PIECES = 16 };                            /* that a statement takes a value apart into */
 enum { TNI_OWN_FUNCTIONS = 64, TNI_FUNCTION_INPUTS = 8 }; /* that a formula defines, and what one takes, at most */
 
 /* f(a, b) = a * b: each call reads the text again, with values for a and b. */
@@ -43,6 +44,8 @@ typedef struct tni_parser {
     bool index_input;     /* a new name is an input of integers: an operator takes it as an index */
     bool want_truth;      /* the expression that begins here is a condition */
     bool read_pi, read_e; /* as constants: they are none of the formula's names any more */
+    int32_t n_targets;    /* of `a, b = halves(x)`; 0: one value is wanted */
+    int32_t n_pieces, pieces[TNI_MOST_PIECES];
     const int32_t *nodes; /* of a template: a, b, c, y, d */
     int kind;             /* of a template: how far reductions reach */
 } tni_parser;
@@ -88,7 +91,7 @@ typedef struct tni_row_call {
     int32_t output;
     int32_t last; /* the item that rows go along; -1: the last dimension, whatever its name */
 } tni_row_call;
-/* One that goes along rows, as rms_norm. done: it can be a part of this formula. */
+/* One of single elements, as elu, or one that goes along rows, as rms_norm. done: it can be a part of this formula. */
 tn_status tni_inline_rows(tni_parser *p, const tni_token *at, const tni_row_call *call, bool *done, int32_t *node);
 tn_status tni_close_call(tni_parser *p, const char *what);
 tn_status tni_wrong_count(tni_parser *p, const tni_token *at, const char *name, int wanted, int given);
@@ -114,7 +117,7 @@ bool tni_is_reserved(const char *name); /* a word of the language, or a number t
 tn_status tni_fail_with(tni_parser *p, int32_t at, tni_text *text); /* which it frees */
 const tni_contract *tni_parse_attrs(const tni_parser *p);           /* whose attributes can be named; NULL: none */
 
-/* formula_sizes.c: n - k, c / 2 */
+/* formula_parts.c: n - k, c / 2 */
 tn_status tni_parse_size(tni_parser *p, tni_size *made);
 tn_status tni_size_too_large(const tni_parser *p, int32_t at);
 
@@ -124,6 +127,38 @@ bool tni_is_part_function(const char *name);
 tn_status tni_parse_part_call(tni_parser *p, const tni_token *name, const char *text, int32_t *node);
 /* size(n - 1): the item of this size, where an axis stands */
 tn_status tni_parse_sized_axis(tni_parser *p, bool *taken, int32_t *item);
+
+/* ---- formula_parts.c, formula_part_calls.c: parts of values ------------------------------------------------------ */
+
+/* The dimensions of a value. */
+typedef struct tni_value_dims {
+    uint64_t single;              /* items that a part of one element took away */
+    uint64_t reduced;             /* and those that a reduction took */
+    int32_t n, item[TN_MAX_RANK]; /* -1: a size of 1 */
+    int32_t root[TN_MAX_RANK];    /* what they are parts of */
+} tni_value_dims;
+
+tn_status tni_value_dims_of(const tni_parser *p, int32_t node, tni_value_dims *made);
+int32_t tni_root_of(const tni_axes *axes, int32_t item);
+int32_t tni_traced(const tni_parser *p, int32_t node, int32_t item);
+bool tni_is_single(const tni_parser *p, int32_t node, int32_t item);
+tni_size tni_size_of_item(const tni_parser *p, int32_t item);
+
+/* Is it clear which dimension is meant, and can parts of it be taken? */
+tn_status tni_need_names(const tni_parser *p, int32_t at);
+tn_status tni_check_number(const tni_parser *p, int32_t at, const tni_value_dims *dims, int32_t k, bool back);
+tn_status tni_check_axis(const tni_parser *p, int32_t at, int32_t node, int32_t item);
+tn_status tni_pass_axis_word(tni_parser *p);
+tn_status tni_take_part_axis(tni_parser *p, int32_t node, int32_t *item);
+
+tn_status tni_make_part(tni_parser *p, tni_prim op, tni_window window, int32_t a, int32_t b, int32_t *node);
+/* Elements begin … end - 1, of which one of `step` is taken (0: each). */
+typedef struct tni_range {
+    tni_size begin, end;
+    int32_t step;
+    bool last; /* behind it nothing may be left */
+} tni_range;
+tn_status tni_take_range(tni_parser *p, int32_t at, int32_t item, tni_range part, int32_t *node);
 
 /* The item that a value has of this one, or of a part of it; -1: neither. */
 int32_t tni_item_or_part(const tni_parser *p, int32_t node, int32_t item);

@@ -221,7 +221,7 @@ static void print_coarse(printer *p, const tni_gnode *node) {
     tni_text_add(p->text, ")");
 }
 
-/* window(x, n, 1, size(n - 1)), join(a, b, n, 3), flip(x, n) */
+/* window(x, n, 1, size(n - 1)), window(x, n, 0, size(floor((n + 1) / 2)), 2), join(a, b, n, 3), flip(x, n) */
 static void print_part(printer *p, const tni_gnode *node) {
     const tni_window *window = &p->g->windows[node->kind];
     const char *from = window->from < 0 ? "size(1)" : p->g->items[window->from];
@@ -234,6 +234,8 @@ static void print_part(printer *p, const tni_gnode *node) {
     tni_text_add(p->text, "%s", from);
     if (node->op != TNI_P_FLIP) tni_text_add(p->text, ", %s", window->text);
     if (node->op == TNI_P_TAKE) tni_text_add(p->text, ", %s", to);
+    if (node->op == TNI_P_TAKE && window->step > 1)
+        tni_text_add(p->text, window->spreads ? ", 1 / %d" : ", %d", (int)window->step);
     tni_text_add(p->text, ")");
 }
 

@@ -65,8 +65,29 @@ int32_t tni_signature_end(const char *text) {
 bool tni_is_bare(const char *text) {
     tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
     int kinds[4] = {0};
-    for (int i = 0; i < 4; i++) kinds[i] = tni_lex_next(&lex) == TN_OK ? lex.token.kind : TNI_END;
+    for (int i = 0; i < 4; i++) {
+        kinds[i] = tni_lex_next(&lex) == TN_OK ? lex.token.kind : TNI_END;
+        while (i == 1 && kinds[1] != TNI_END && kinds[1] != '(') { /* over <T: int> */
+            kinds[1] = tni_lex_next(&lex) == TN_OK ? lex.token.kind : TNI_END;
+        }
+    }
     return kinds[0] == TNI_NAME && kinds[1] == '(' && kinds[2] == TNI_NAME && (kinds[3] == ',' || kinds[3] == ')');
+}
+
+/* <T: int>, or nothing: what all inputs are. Up to the '('. */
+static tn_status take_types(tni_fuse *f, tni_lexer *lex) {
+    if (lex->token.kind != '<') return TN_OK;
+    TN_TRY(tni_lex_next(lex));
+    const bool named = tni_lex_is(lex, "T");
+    if (named) TN_TRY(tni_lex_next(lex));
+    if (named && lex->token.kind == ':') TN_TRY(tni_lex_next(lex));
+    const bool ints = tni_lex_is(lex, "int");
+    if (!named || (!ints && !tni_lex_is(lex, "float"))) {
+        return tni_lex_expected(lex, "T: int or T: float, what inputs without types are");
+    }
+    if (ints) f->graph.masks[0] = TN_INTS;
+    TN_TRY(tni_lex_next(lex));
+    return lex->token.kind == '>' ? tni_lex_next(lex) : tni_lex_expected(lex, "'>'");
 }
 
 /* `eps: float = 1e-5`, from the ':' on: moves to the ',' or ')' behind it. */
@@ -131,12 +152,13 @@ static tn_status read_attributes(const char *name, const tni_text *attrs, tni_sc
     return status;
 }
 
-tn_status tni_parse_bare(const tni_fuse *f, const char *text, int32_t end, tni_scope *scope) {
+tn_status tni_parse_bare(tni_fuse *f, const char *text, int32_t end, tni_scope *scope) {
     tni_lexer lex = {.text = text, .what = "formula", .token = {.kind = TNI_END}};
     tni_text attrs = {0};
     TN_TRY(tni_lex_next(&lex));
     memcpy(lex.name, text + lex.token.at, (size_t)lex.token.length);
     TN_TRY(tni_lex_next(&lex));
+    TN_TRY(take_types(f, &lex));
     tn_status status = read_parameters(f, &lex, scope, &attrs);
     if (status == TN_OK && lex.token.at != end) {
         status = tni_lex_expected(&lex, "':' and the formula: inputs without types have no outputs in the signature");

@@ -35,7 +35,7 @@ int32_t tni_template(tni_graph *g, const char *text, const int32_t nodes[5], int
 int32_t tni_signature_end(const char *text);
 /* Is it one of bare names? Then this reads it into the scope, whose `bare` and `attrs` the caller frees. */
 bool tni_is_bare(const char *text);
-tn_status tni_parse_bare(const tni_fuse *formula, const char *text, int32_t end, tni_scope *scope);
+tn_status tni_parse_bare(tni_fuse *formula, const char *text, int32_t end, tni_scope *scope);
 
 /* The contract of a formula without a signature. */
 tn_status tni_make_contract(tni_fuse *formula, const tni_scope *scope, const char *name);

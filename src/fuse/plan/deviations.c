@@ -10,20 +10,32 @@ static int32_t argument(const tni_binding *b, int32_t node, int k) {
     return tni_resolve(b, node_at(b, node)->arg[k]);
 }
 
+static bool is_sum(const tni_binding *b, int32_t node) {
+    return node_at(b, node)->op == TNI_P_SUM || node_at(b, node)->op == TNI_P_SUM_TO;
+}
+
+/* A number of elements, or one over another, as count(x) / count(g). */
+static bool counts(const tni_binding *b, int32_t node, double wanted) {
+    const tni_gnode *n = node_at(b, node);
+    if (n->op == TNI_P_CONST) return n->value == wanted;
+    if (n->op != TNI_P_DIV) return false;
+    const tni_gnode *all = node_at(b, argument(b, node, 0)), *left = node_at(b, argument(b, node, 1));
+    return all->op == TNI_P_CONST && left->op == TNI_P_CONST && all->value == wanted * left->value;
+}
+
 /* Is `mean` the sum of e over how many there are, along what `sum` goes along? */
 static bool is_mean(const tni_binding *b, int32_t mean, int32_t e, int32_t sum) {
     if (node_at(b, mean)->op != TNI_P_DIV) return false;
     const int32_t whole = argument(b, mean, 0);
-    const tni_gnode *count = node_at(b, argument(b, mean, 1));
     const uint32_t gone = tni_reduced(b, sum);
-    return node_at(b, whole)->op == TNI_P_SUM && argument(b, whole, 0) == e && !b->lowered[whole].deviates &&
-           tni_reduced(b, whole) == gone && gone && count->op == TNI_P_CONST &&
-           count->value == (double)tni_mask_count(&b->domain, gone);
+    return is_sum(b, whole) && argument(b, whole, 0) == e && !b->lowered[whole].deviates &&
+           tni_reduced(b, whole) == gone && gone &&
+           counts(b, argument(b, mean, 1), (double)tni_mask_count(&b->domain, gone));
 }
 
 int32_t tni_deviates(const tni_binding *b, int32_t sum) {
     const int32_t product = b->lowered[sum].product;
-    if (product < 0 || node_at(b, sum)->op != TNI_P_SUM) return -1;
+    if (product < 0 || !is_sum(b, sum)) return -1;
     const int32_t d = argument(b, product, 0);
     if (argument(b, product, 1) != d || node_at(b, d)->op != TNI_P_SUB) return -1;
     const int32_t e = argument(b, d, 0);
@@ -37,8 +49,8 @@ void tni_find_deviations(tni_binding *b) {
     if (!b->program->backend->deviates || b->domain.turned || b->f->axes.list) return;
     if (!tni_lies_beside(b) || tni_is_empty(&b->domain)) return;
     for (int32_t i = 0; i < g->n; i++) {
-        const uint32_t kept = b->mask[i];
-        const int32_t e = tni_gathers(b, i) && !(kept & b->domain.tail) ? tni_deviates(b, i) : -1;
+        const uint32_t kept = b->mask[i], gone = tni_reduced(b, i); /* columns are the last dimension that there is */
+        const int32_t e = tni_gathers(b, i) && kept < gone ? tni_deviates(b, i) : -1;
         if (e < 0) continue;
         g->nodes[i].arg[0] = e;
         b->lowered[i].product = -1;

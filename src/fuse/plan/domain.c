@@ -281,7 +281,7 @@ tn_status tni_make_domain(const tni_fuse *f, const tn_call *call, tni_domain *do
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
 typedef struct merging {
-    bool by_items; /* something is reduced or counted along items, */
+    bool by_items; /* something is reduced or counted along items, or summed to the shape of an argument, */
     bool rows;     /* or along the last dimension, which stays what it is then */
 } merging;
 
@@ -289,6 +289,7 @@ static merging merging_of(const tni_fuse *f) {
     merging made = {false, false};
     for (int32_t i = 0; i < f->graph.n; i++) {
         const tni_gnode *node = &f->graph.nodes[i];
+        made.by_items |= node->op == TNI_P_SUM_TO;
         if (!tni_reaches(node->op) && node->op != TNI_P_INDEX) continue;
         made.by_items |= tni_is_over_items(node->kind);
         made.rows |= node->kind == TNI_OVER_ROW;
@@ -325,8 +326,7 @@ static void remove_stride(int64_t *strides, int32_t d) {
     strides[TN_MAX_RANK - 1] = 0;
 }
 
-/* Dimension d + 1 takes d in, and has its place then. */
-static void merge_dim(tni_domain *domain, int32_t d) {
+void tni_merge_dim(tni_domain *domain, int32_t d) {
     domain->size[d + 1] *= domain->size[d];
     memmove(&domain->size[d], &domain->size[d + 1], (size_t)(TN_MAX_RANK - 1 - d) * sizeof *domain->size);
     domain->size[TN_MAX_RANK - 1] = 1;
@@ -346,7 +346,7 @@ void tni_merge_domain(const tni_fuse *f, tni_domain *domain) {
     for (int32_t d = domain->n_dims - 2 - how.rows; d >= 0; d--) {
         /* A size of 1 is in no mask: it would make a difference to the bits whether there is one row or several. */
         const bool sized = domain->size[d] != 1 && domain->size[d + 1] != 1;
-        if (sized && lie_together(domain, d)) merge_dim(domain, d);
+        if (sized && lie_together(domain, d)) tni_merge_dim(domain, d);
     }
     const int32_t last = domain->n_dims - 1;
     domain->tail = last >= 0 && domain->size[last] != 1 ? 1u << last : 0;

@@ -18,6 +18,7 @@ static void take_dims(const tni_contract *c, const tni_param *param, const tn_vi
         behind |= item->kind == TNI_ITEM_PACK;
         if (item->kind == TNI_ITEM_PACK || item->broadcast || place < 0 || place >= view->ndim) continue;
         if (!tni_size_of_node(c, item->node, &size) || size.n != 1 || size.ref[0] >= TNI_SIZE_ATTR) continue;
+        if (size.divisor > 1 && dims[size.ref[0]] >= 0) continue; /* it may have been rounded down */
         dims[size.ref[0]] = (view->shape[place] * size.divisor - size.constant) / size.factor[0];
     }
 }
@@ -60,8 +61,8 @@ tn_status tni_size_in(const tni_fuse *f, const tn_call *call, const int64_t *dim
             return tn_fail(TN_BAD_SHAPE, "%s: the size of a part has more than 63 bits", f->contract->name);
         }
     }
-    *made = sum / size->divisor;
-    return sum % size->divisor == 0 ? TN_OK : no_rest(f, size, sum);
+    *made = sum / size->divisor - (sum % size->divisor < 0);
+    return size->floors || sum % size->divisor == 0 ? TN_OK : no_rest(f, size, sum);
 }
 
 static const char *item_name(const tni_fuse *f, int32_t item) {
@@ -70,9 +71,14 @@ static const char *item_name(const tni_fuse *f, int32_t item) {
 
 static tn_status check_window(const tni_fuse *f, const tni_window *window, int64_t begin, int64_t size,
                               int64_t length) {
-    if (window->bounds == TNI_INSIDE && (begin < 0 || begin + size > length)) {
+    const int64_t end = size ? begin + (size - 1) * window->step + 1 : begin;
+    if (window->bounds == TNI_AT_END && end != length) {
+        return tn_fail(TN_BAD_SHAPE, "%s: the parts of %s come to %lld elements, and there are %lld", f->contract->name,
+                       item_name(f, window->from), (long long)end, (long long)length);
+    }
+    if (window->bounds == TNI_INSIDE && (begin < 0 || end > length)) {
         return tn_fail(TN_BAD_SHAPE, "%s: a part of %s goes from %lld to %lld, and there are %lld elements",
-                       f->contract->name, item_name(f, window->from), (long long)begin, (long long)begin + size,
+                       f->contract->name, item_name(f, window->from), (long long)begin, (long long)end,
                        (long long)length);
     }
     if (window->bounds == TNI_ROLLED && (begin > length || begin < -length)) {
@@ -105,6 +111,8 @@ tn_status tni_place_windows(const tni_fuse *f, const tn_call *call, const int32_
         domain->windows[k].to = window->to < 0 ? -1 : first[window->to];
         domain->windows[k].begin = begin;
         domain->windows[k].length = length;
+        domain->windows[k].step = window->step;
+        domain->windows[k].spreads = window->spreads;
     }
     return TN_OK;
 }

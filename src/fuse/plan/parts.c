@@ -11,16 +11,17 @@
 
 enum { MOST_PIECES = 64, MOST_NEW = 32 };
 
-/* Where something along an old dimension changes. */
+/* Where something along an old dimension changes, and how many classes of elements differ from one another: with two
+ * of them every other element is another piece, as where x[::2] is written. */
 typedef struct cuts {
     int32_t n;
+    int64_t classes; /* 0 means 1 */
     int64_t at[MOST_PIECES];
 } cuts;
 
 /* Along an old dimension: element `at` + step * i, where i runs along a new one; -1: the single element `at`. */
 typedef struct place {
-    int32_t dim, step;
-    int64_t at;
+    int64_t dim, step, at;
 } place;
 
 typedef struct region {
@@ -73,12 +74,63 @@ static const cuts *cuts_of(const apart *a, int32_t node, int dim) {
     return node >= 0 && dim >= 0 ? a->cut[node * a->old->n_dims + dim] : NULL;
 }
 
-/* Those of an argument, seen through `begin + i`, or turned round. */
-static bool see_cuts(cuts *c, const cuts *of, int64_t begin, bool turned, int64_t length, int64_t size) {
-    bool fits = true;
-    for (int32_t i = 0; of && i < of->n && fits; i++) {
-        fits = add_cut(c, turned ? length - of->at[i] : of->at[i] - begin, size);
+static int64_t gcd(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
     }
+    return a;
+}
+
+static int64_t classes_of(const cuts *c) {
+    return c && c->classes > 1 ? c->classes : 1;
+}
+
+static bool add_classes(cuts *c, int64_t classes) {
+    const int64_t own = classes_of(c);
+    c->classes = own / gcd(own, classes) * classes;
+    return c->classes <= MOST_PIECES;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return a / b + (a % b > 0);
+}
+
+/* How the elements of a result are those of an argument: element begin + step * i, or (begin + i) / step, or those
+ * from the end. */
+typedef struct sight {
+    int64_t begin, step, length;
+    bool spreads, turned;
+} sight;
+
+static sight view_of(const apart *a, const tni_gnode *node) {
+    const int64_t length = a->old->windows[node->kind].length;
+    if (node->op != TNI_P_TAKE) return (sight){.step = 1, .length = length, .turned = node->op == TNI_P_FLIP};
+    return (sight){.begin = a->old->windows[node->kind].begin,
+                   .step = a->old->windows[node->kind].step,
+                   .length = length,
+                   .spreads = a->old->windows[node->kind].spreads};
+}
+
+/* The same from the argument's side. */
+static sight view_back(sight v) {
+    v.begin = -v.begin;
+    v.spreads = !v.spreads;
+    return v;
+}
+
+/* The first element of the result that shows one from `at` on. */
+static int64_t see_cut(const sight *v, int64_t at) {
+    if (v->turned) return v->length - at;
+    return v->spreads ? at * v->step - v->begin : ceil_div(at - v->begin, v->step);
+}
+
+/* Those of an argument, as the result sees them. */
+static bool see_cuts(cuts *c, const cuts *of, const sight *v, int64_t size) {
+    const int64_t classes = classes_of(of);
+    bool fits = add_classes(c, v->spreads ? classes * v->step : classes / gcd(classes, v->step));
+    for (int32_t i = 0; of && i < of->n && fits; i++) fits = add_cut(c, see_cut(v, of->at[i]), size);
     return fits;
 }
 
@@ -88,20 +140,22 @@ static bool find_cuts(const apart *a, int32_t i, int d, cuts *c) {
     bool fits = true;
     *c = (cuts){0};
     if (tni_is_part(node->op) && a->old->windows[node->kind].to == d) {
-        const int from = a->old->windows[node->kind].from;
-        const int64_t begin = a->old->windows[node->kind].begin, length = a->old->windows[node->kind].length;
-        const bool take = node->op == TNI_P_TAKE;
-        fits = see_cuts(c, cuts_of(a, node->arg[0], from), take ? begin : 0, node->op == TNI_P_FLIP, length, size);
+        const sight v = view_of(a, node);
+        fits = see_cuts(c, cuts_of(a, node->arg[0], a->old->windows[node->kind].from), &v, size);
         if (node->op == TNI_P_JOIN) {
-            fits &= see_cuts(c, cuts_of(a, node->arg[1], d), 0, false, length, size) && add_cut(c, begin, size);
+            fits &= see_cuts(c, cuts_of(a, node->arg[1], d), &v, size);
+            fits &= add_cut(c, a->old->windows[node->kind].begin, size);
         }
-        if (take) fits &= add_cut(c, -begin, size) && add_cut(c, length - begin, size);
+        if (node->op == TNI_P_TAKE) {
+            fits &= add_cut(c, see_cut(&v, 0), size) && add_cut(c, see_cut(&v, v.length), size);
+        }
         return fits;
     }
     const int taken = node->op == TNI_P_EXPAND || node->op == TNI_P_SUM_TO ? 1 : 3;
+    const sight same = {.step = 1};
     for (int k = 0; k < taken && node->arg[k] >= 0; k++) {
         const bool has = a->b->mask[node->arg[k]] >> d & 1;
-        if (has) fits &= see_cuts(c, cuts_of(a, node->arg[k], d), 0, false, size, size);
+        if (has) fits &= see_cuts(c, cuts_of(a, node->arg[k], d), &same, size);
     }
     return fits;
 }
@@ -109,18 +163,18 @@ static bool find_cuts(const apart *a, int32_t i, int d, cuts *c) {
 /* More cuts of a node along an old dimension. */
 static tn_status keep_cuts(apart *a, int32_t node, int d, const cuts *more, bool *grown) {
     cuts **kept = &a->cut[node * a->old->n_dims + d];
-    if (!more->n) return TN_OK;
+    if (!more->n && classes_of(more) == 1) return TN_OK;
     if (!*kept) {
         *kept = tni_arena_alloc(a->b->arena, sizeof **kept);
         if (!*kept) return TN_NO_MEMORY;
         **kept = (cuts){0};
     }
     const int32_t before = (*kept)->n;
-    for (int32_t i = 0; i < more->n; i++) {
-        if (!add_cut(*kept, more->at[i], a->old->size[d])) return too_many(a, "pieces along a dimension", MOST_PIECES);
-    }
-    *grown |= (*kept)->n > before;
-    return TN_OK;
+    const int64_t classes = classes_of(*kept);
+    bool fits = add_classes(*kept, classes_of(more));
+    for (int32_t i = 0; i < more->n && fits; i++) fits = add_cut(*kept, more->at[i], a->old->size[d]);
+    *grown |= (*kept)->n > before || classes_of(*kept) > classes;
+    return fits ? TN_OK : too_many(a, "pieces along a dimension", MOST_PIECES);
 }
 
 static tn_status find_all_cuts(apart *a, bool *grown) {
@@ -166,18 +220,17 @@ static tn_status compared_dims(const apart *a, uint32_t *dims) {
 static bool cuts_for_argument(const apart *a, int32_t i, int k, int d, int *of, cuts *c) {
     const tni_gnode *node = &a->from->nodes[i];
     const cuts *own = cuts_of(a, i, d);
-    int64_t begin = 0, length = 0;
-    bool turned = false;
+    sight v = {.step = 1};
     *of = d;
     *c = (cuts){0};
     if (tni_is_part(node->op) && a->old->windows[node->kind].to == d && !(node->op == TNI_P_JOIN && k == 1)) {
         *of = a->old->windows[node->kind].from;
-        begin = node->op == TNI_P_TAKE ? -a->old->windows[node->kind].begin : 0;
-        length = a->old->windows[node->kind].length;
-        turned = node->op == TNI_P_FLIP;
+        v = view_back(view_of(a, node));
     }
     const bool has = *of >= 0 && a->b->mask[node->arg[k]] >> *of & 1;
-    return own && has && see_cuts(c, own, begin, turned, length, a->old->size[*of]);
+    /* Where all of a result is alike, nothing says how the elements beside its own are cut. */
+    if (own && own->n == 0 && classes_of(own) == 1) return false;
+    return own && has && see_cuts(c, own, &v, a->old->size[*of]);
 }
 
 static tn_status give_cuts_back(apart *a, uint32_t dims, bool *grown) {
@@ -269,20 +322,33 @@ static bool piece(const apart *a, int32_t node, int d, int32_t k, int64_t *begin
     return true;
 }
 
-/* Piece number `which` of all dimensions in `mask`, into the region. False: there are no more. */
-static tn_status enter_piece(apart *a, int32_t node, uint32_t mask, int64_t which, region *r, bool *there) {
+typedef enum found { THERE, NOTHING, NO_MORE } found;
+
+/* Piece number `which` of all dimensions in `mask`, into the region. NOTHING: no element is of its classes. */
+static tn_status enter_piece(apart *a, int32_t node, uint32_t mask, int64_t which, region *r, found *made) {
+    int64_t number[TN_MAX_RANK] = {0};
     for (int d = 0; d < a->old->n_dims; d++) {
+        const cuts *c = mask >> d & 1 ? cuts_of(a, node, d) : NULL;
+        const int64_t n = (c ? c->n + 1 : 1) * classes_of(c);
+        number[d] = which % n;
+        which /= n;
+    }
+    *made = which ? NO_MORE : THERE;
+    for (int d = 0; d < a->old->n_dims && *made == THERE; d++) {
         int64_t begin = 0, end = 0;
         if (!(mask >> d & 1)) continue;
-        const cuts *c = cuts_of(a, node, d);
-        const int32_t n = c ? c->n + 1 : 1;
-        piece(a, node, d, (int32_t)(which % n), &begin, &end);
-        which /= n;
-        const int32_t dim = new_dim(a, d, end - begin, used_in(r));
+        const int64_t classes = classes_of(cuts_of(a, node, d));
+        piece(a, node, d, (int32_t)(number[d] / classes), &begin, &end);
+        begin += (number[d] % classes - begin % classes + classes) % classes;
+        const int64_t size = begin < end ? ceil_div(end - begin, classes) : 0;
+        if (!size && a->old->size[d]) {
+            *made = NOTHING;
+            break;
+        }
+        const int32_t dim = new_dim(a, d, size, used_in(r));
         if (dim == -2) return too_many(a, "dimensions", MOST_NEW);
-        r->of[d] = (place){.dim = dim, .step = dim >= 0, .at = begin};
+        r->of[d] = (place){.dim = dim, .step = dim >= 0 ? classes : 0, .at = begin};
     }
-    *there = which == 0;
     return TN_OK;
 }
 
@@ -336,15 +402,20 @@ static int32_t repeated(apart *a, int32_t node, uint32_t mask) {
 
 static int32_t make_window(apart *a, const tni_gnode *node, const region *r) {
     const int from = a->old->windows[node->kind].from, to = a->old->windows[node->kind].to;
-    const int64_t begin = a->old->windows[node->kind].begin, length = a->old->windows[node->kind].length;
     const place seen = to >= 0 ? r->of[to] : (place){.dim = -1};
+    const sight v = view_of(a, node);
     region inner = *r;
     if (node->op == TNI_P_JOIN) {
-        return evaluate(a, node->arg[is_within(a, &seen, 0, begin) ? 0 : 1], r);
+        return evaluate(a, node->arg[is_within(a, &seen, 0, a->old->windows[node->kind].begin) ? 0 : 1], r);
     }
-    place moved = {.dim = seen.dim, .step = seen.step, .at = begin + seen.at};
-    if (node->op == TNI_P_FLIP) moved = (place){.dim = seen.dim, .step = -seen.step, .at = length - 1 - seen.at};
-    if (!is_within(a, &moved, 0, length)) return zero_like(a, node);
+    place moved = {.dim = seen.dim, .step = seen.step * v.step, .at = v.begin + seen.at * v.step};
+    if (v.spreads) { /* its elements are of one class, all of them or none */
+        const int64_t at = v.begin + seen.at;
+        if (at % v.step) return zero_like(a, node);
+        moved = (place){.dim = seen.dim, .step = seen.step / v.step, .at = at / v.step};
+    }
+    if (v.turned) moved = (place){.dim = seen.dim, .step = -seen.step, .at = v.length - 1 - seen.at};
+    if (!is_within(a, &moved, 0, v.length)) return zero_like(a, node);
     if (to >= 0) inner.of[to] = (place){.dim = -1};
     if (from >= 0) inner.of[from] = moved;
     return evaluate(a, node->arg[0], &inner);
@@ -361,10 +432,11 @@ static int32_t make_reduction(apart *a, const tni_gnode *node, const region *r, 
     int32_t all = -1;
     for (int64_t k = 0;; k++) {
         region inner = *r;
-        bool there;
-        tn_status status = enter_piece(a, arg, gone, k, &inner, &there);
+        found which;
+        tn_status status = enter_piece(a, arg, gone, k, &inner, &which);
         if (status != TN_OK) return fail(a, status);
-        if (!there) return all;
+        if (which == NO_MORE) return all;
+        if (which == NOTHING) continue;
         int32_t part = evaluate(a, arg, &inner);
         if (part < 0) return -1;
         const uint32_t along = mask_in(&inner, gone);
@@ -505,10 +577,10 @@ static tn_status make_outputs(apart *a) {
         TN_TRY(check_output(a, i, node));
         for (int64_t k = 0;; k++) {
             region r = restricted(&(region){0}, 0);
-            bool there;
-            TN_TRY(enter_piece(a, node, a->old->out[i].mask, k, &r, &there));
-            if (!there) break;
-            TN_TRY(add_output(a, i, node, &r));
+            found which;
+            TN_TRY(enter_piece(a, node, a->old->out[i].mask, k, &r, &which));
+            if (which == NO_MORE) break;
+            if (which == THERE) TN_TRY(add_output(a, i, node, &r));
         }
     }
     return TN_OK;

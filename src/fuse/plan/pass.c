@@ -139,10 +139,10 @@ static tn_status list_memory(tni_planner *p) {
         if (tni_is_kept(p, i)) add_kept(p, &b->todo[b->todo_of[i]], &p->memory_of[i]);
         if (node->op == TNI_P_INDEX && !tni_is_kept(p, i)) add_index(p, i);
         bool input = node->op == TNI_P_INPUT || node->op == TNI_P_RAND;
-        if (input)
-            p->memory_of[i] = add_memory(p, TNI_FROM_CALL_IN, b->domain.in[node->ref].index,
-                                         b->domain.in[node->ref].type, b->domain.in[node->ref].strides,
-                                         b->domain.in[node->ref].offset);
+        if (!input) continue;
+        p->memory_of[i] = add_memory(p, TNI_FROM_CALL_IN, b->domain.in[node->ref].index, b->domain.in[node->ref].type,
+                                     b->domain.in[node->ref].strides, b->domain.in[node->ref].offset);
+        pass->memory[p->memory_of[i]].stretched = b->domain.in[node->ref].stretched;
     }
     for (int32_t t = 0; t < b->n_todo; t++) {
         if (!tni_in_pass(p->b, p->pass, &b->todo[t])) continue;
@@ -212,15 +212,16 @@ static tn_status merge_dims(tni_planner *p) {
     tni_pass *pass = p->pass;
     const int32_t rows = pass->n_dims, n = rows + (pass->columns != 1);
     tni_nest nest;
-    bool fixed = pass->reduces || p->list || writes_fewer(p, n);
+    bool apart = pass->reduces, fixed = apart || p->list || writes_fewer(p, n);
     for (int32_t i = 0; i < p->g->n; i++) fixed |= p->needed[i] && p->g->nodes[i].op == TNI_P_RAND;
     for (int32_t i = 0; i < pass->n_accumulators; i++) fixed |= pass->accumulators[i].deviates;
-    TN_TRY(make_nest(p, pass->reduces ? rows : n, &nest));
+    for (int32_t i = 0; i < pass->n_memory; i++) apart |= pass->memory[i].stretched;
+    TN_TRY(make_nest(p, apart ? rows : n, &nest));
     pass->size[rows] = pass->columns;
-    if (!fixed) tni_nest_sort(&nest, pass->n_memory);
+    if (!fixed && !apart) tni_nest_sort(&nest, pass->n_memory);
     tni_nest_merge(&nest);
     pass->n_dims = nest.n_loops;
-    if (pass->reduces) { /* the columns stay apart, behind the rows' dimensions */
+    if (apart) { /* the columns stay apart, behind the rows' dimensions */
         for (int32_t i = 0; i < nest.n_views; i++) nest.strides[i][pass->n_dims] = nest.strides[i][rows];
     } else if (pass->n_dims > 0) {
         pass->columns = pass->size[--pass->n_dims];

@@ -136,7 +136,8 @@ static void find_waits(tni_binding *b, int32_t t, bool *reach) {
     for (int32_t i = g->n - 1; i >= 0; i--) {
         if (!reach[i]) continue;
         bool own = i == todo.node && todo.output < 0;
-        bool waits = tni_gathers(b, i) || (tni_reduced(b, i) && b->mask[i] != rows && !own);
+        bool waits = tni_gathers(b, i) || (tni_reduced(b, i) && b->mask[i] != rows && !own) ||
+                     (b->lowered[i].kept && !own);
         if (waits && b->todo_of[i] < 0) add_todo(b, i, -1, b->mask[i]);
         if (waits) continue;
         for (int k = 0; k < 3; k++) {
@@ -378,7 +379,6 @@ static tn_status lower(tni_binding *b) {
     if (!b->mask || !b->program->counts) return TN_NO_MEMORY;
     measure_shapes(b);
     if (b->f->windows) TN_TRY(tni_take_parts_apart(b));
-    TN_TRY(make_room(b));
     bool *reach = tni_arena_alloc(b->arena, ((size_t)b->specialized.graph.n + 1) * sizeof *reach);
     if (!reach) return TN_NO_MEMORY;
     add_cost(b, reach);
@@ -412,7 +412,10 @@ static tn_status bind(tni_binding *b) {
     TN_TRY(lower(b));
     if (!b->program->backend) TN_TRY(choose_backend(b));
     tni_turn(b);
+    tni_stretch(b);
+    TN_TRY(tni_sum_rows_first(b));
     tni_find_deviations(b);
+    TN_TRY(make_room(b));
     TN_TRY(list_todo(b));
     find_direct(b);
     set_phases(b);

@@ -38,12 +38,15 @@ typedef struct tni_domain {
         int64_t strides[TN_MAX_RANK]; /* 0 where it has not */
         tn_type type;
         bool present;
+        bool stretched; /* along the last dimension: each element stands for as many as the stride says (stretch.c) */
         int32_t index;  /* which argument of the call; parts.c makes several views of one */
         int64_t offset; /* where its first element lies, in elements */
     } in[TNI_MAX_VIEWS], out[TNI_MAX_VIEWS];
     struct {
         int32_t from, to;      /* dimensions; -1: a size of 1 */
         int64_t begin, length; /* of the whole: how many elements it has */
+        int64_t step;
+        bool spreads;
     } windows[TNI_WINDOWS];
 } tni_domain;
 
@@ -57,6 +60,8 @@ tn_status tni_make_domain(const tni_fuse *formula, const tn_call *call, tni_doma
 /* Makes one of dimensions that lie together in every argument and that all reductions along items go along together:
  * rows are longer then, and what went along several of their dimensions goes along one. */
 void tni_merge_domain(const tni_fuse *formula, tni_domain *domain);
+/* Dimension d + 1 takes d in, and has its place then. */
+void tni_merge_dim(tni_domain *domain, int32_t d);
 /* An argument of the call that is a list, for how many tensors there are and how large they are. */
 const tn_slot *tni_list_of(const tni_fuse *formula, const tn_call *call);
 /* The graph of a call whose arguments lie so. */
@@ -85,6 +90,7 @@ typedef struct tni_memory {
     int64_t offset; /* bytes into the workspace, or from where the argument begins */
     tn_type type;
     bool list;                        /* one tensor for each part of the row */
+    bool stretched;                   /* an element is that of so many columns as the last stride says */
     int64_t strides[TN_MAX_RANK + 1]; /* over the pass's dimensions, the last one along a row; in elements */
     int64_t step[TN_MAX_RANK];        /* bytes from slice to slice, along each of the domain's dimensions */
 } tni_memory;

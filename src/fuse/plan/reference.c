@@ -147,6 +147,16 @@ static int64_t index_of(const evaluation *e, uint32_t mask, int64_t i, int dim) 
     return dim >= 0 && mask >> dim & 1 ? i % e->domain.size[dim] : 0;
 }
 
+/* The element that a window shows at a place; outside of what there is where it shows nothing. */
+static int64_t seen_at(const evaluation *e, const tni_gnode *node, int64_t at) {
+    const int64_t begin = e->domain.windows[node->kind].begin, length = e->domain.windows[node->kind].length;
+    const int64_t step = e->domain.windows[node->kind].step;
+    if (node->op == TNI_P_JOIN) return at;
+    if (node->op == TNI_P_FLIP) return length - 1 - at;
+    if (!e->domain.windows[node->kind].spreads) return begin + step * at;
+    return (begin + at) % step == 0 ? (begin + at) / step : -1;
+}
+
 /* Element i of a value with `mask` as an element of one with `of`, which lies at `at` along dimension `dim`. */
 static int64_t element_of(const evaluation *e, uint32_t mask, int64_t i, uint32_t of, int dim, int64_t at) {
     int64_t element = 0;
@@ -161,7 +171,7 @@ static void compute_part(const evaluation *e, const tni_gnode *node, uint32_t ma
     const int64_t begin = e->domain.windows[node->kind].begin, length = e->domain.windows[node->kind].length;
     for (int64_t i = 0; i < tni_mask_count(&e->domain, mask); i++) {
         const int64_t at = index_of(e, mask, i, dim);
-        const int64_t of = node->op == TNI_P_TAKE ? begin + at : node->op == TNI_P_FLIP ? length - 1 - at : at;
+        const int64_t of = seen_at(e, node, at);
         const int32_t arg = node->arg[node->op == TNI_P_JOIN && at >= begin];
         const bool there = of >= 0 && of < length;
         to[i] = there ? e->values[arg][element_of(e, mask, i, e->masks[arg], from, of)] : 0;

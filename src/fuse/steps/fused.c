@@ -89,7 +89,7 @@ static tn_status print_shape(const tni_fused_step *x, tni_text *text, tni_extent
         if (items[k] < axes->n_own) {
             TN_TRY(print_dim(axes, items, k, text));
         } else {
-            tni_size_print(text, x->s->f->contract, &axes->items[items[k]].size);
+            tni_size_print_plain(text, x->s->f->contract, &axes->items[items[k]].size);
         }
     }
     tni_text_add(text, "]");

@@ -1,5 +1,7 @@
-/* Normalisations that are formulas; layer_norm and batch_norm, which have kernels of their own, are in src/ops/norm. */
+/* Normalisations that are formulas; layer_norm and batch_norm, which are none, are in src/ops/norm. The kernels that
+ * group_norm and instance_norm have for the CPU are in src/ops/group_norm. */
 #include "ops/formula_row.h"
+#include "ops/group_norm/group_norm.h"
 
 /* y of x, less its mean and over its root mean square, both along `axes`. */
 #define NORMALISE(axes)                                                       \
@@ -26,21 +28,23 @@ const tn_op tni_ops_normalisation[] = {
                     {"n=32 c=64 s=[56, 56] var>0 gamma beta W=f32 M=f32 act='relu'", .bench = true})),
     FORMULA("group_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, groups: int, eps: float = 1e-5, "
             "act: activation = 'none') -> y: T[n, c, *s] where c % groups == 0",
-            NORMALISE("[c / groups, s]"), .autocast = "32",
+            NORMALISE("[c / groups, s]"), .autocast = "32", .kernels = tni_group_norm_kernels,
             .doc = "Each group of channels of x less its mean, over its root mean square, times gamma, plus beta, then "
                    "act.",
             SAMPLES({"n=4 c=6 s=[3, 2] groups=3"}, {"n=2 c=8 s=[] groups=2 gamma beta act='relu'"},
                     {"n=3 c=4 s=[9] groups=4 gamma W=f32"}, {"n=2 c=5 s=[7, 3] groups=1 gamma beta act='silu'"},
                     {"n=0 c=4 s=[4] groups=2 gamma beta"}, {"n=2 c=12 s=[33] groups=3 gamma beta W=f32 eps=1e-3"},
+                    {"n=3 c=6 s=[9, 15] groups=2 gamma beta act='relu'"}, {"n=2 c=4 s=[1100] groups=2 gamma W=f32"},
                     {"n=32 c=64 s=[56, 56] groups=32 gamma beta W=f32", .bench = true},
                     {"n=8 c=320 s=[64, 64] groups=32 gamma beta W=f32 act='silu'", .bench = true})),
     FORMULA("instance_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5, act: activation = 'none') "
             "-> y: T[n, c, *s]",
-            NORMALISE("s"),
+            NORMALISE("s"), .kernels = tni_instance_norm_kernels,
             .doc = "Each channel of each sample of x less its mean, over its root mean square, times gamma, plus beta, "
                    "then act.",
             SAMPLES({"n=4 c=6 s=[3, 2]"}, {"n=2 c=3 s=[40] gamma beta act='relu'"}, {"n=3 c=4 s=[9] gamma W=f32"},
                     {"n=0 c=4 s=[4] gamma beta"}, {"n=2 c=3 s=[5, 7, 2] gamma beta W=f32 eps=1e-3 act='silu'"},
+                    {"n=2 c=3 s=[131] gamma beta W=f32 act='relu'"},
                     {"n=32 c=64 s=[56, 56] gamma beta W=f32", .bench = true})),
     FORMULA("add_layer_norm(x: T[*r, c], residual: T[*r, c], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5) "
             "-> y: T[*r, c], sum: T[*r, c]",

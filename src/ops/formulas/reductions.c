@@ -1,7 +1,8 @@
 /* Reductions along any axes, which are formulas; sum, which has kernels of its own, is in src/ops/reduce. On the CPU
- * these compute the mean, too. */
+ * these compute the mean, too. max, min, argmax and argmin have kernels of their own there. */
 #include "cpu/vec/variants.h"
 #include "ops/formula_row.h"
+#include "ops/reduce/extremes.h"
 #include "ops/reduce/sum.h"
 
 TNI_CPU_DECLARE(mean)
@@ -70,19 +71,19 @@ const tn_op tni_ops_reductions[] = {
                     {"s=[4096, 1024] axes=[0]", .bench = true})),
     FORMULA(REDUCTION(mean, "", "", "T"), "mean(x, axis=axes)", .doc = "The mean over some axes; [] is all of them.",
             .kernels = mean_kernels, .samples = reductions),
-    FORMULA(REDUCTION(max, REAL, "", "T"), "max(x, axis=axes)",
+    FORMULA(REDUCTION(max, REAL, "", "T"), "max(x, axis=axes)", .kernels = tni_max_kernels,
             .doc = "The largest element over some axes; [] is all of them. Several that are equal share the gradient.",
             .samples = reductions),
-    FORMULA(REDUCTION(min, REAL, "", "T"), "min(x, axis=axes)",
+    FORMULA(REDUCTION(min, REAL, "", "T"), "min(x, axis=axes)", .kernels = tni_min_kernels,
             .doc = "The smallest element over some axes; [] is all of them. Several that are equal share the gradient.",
             .samples = reductions),
     FORMULA(
-        POSITION(argmax, REAL), "argmax(x, axis=axes)",
+        POSITION(argmax, REAL), "argmax(x, axis=axes)", .kernels = tni_argmax_kernels,
         .doc = "Where the largest element is, the first of several; NaN is larger than all. Over several axes, and [] "
                "is all of them, their elements are counted in the order of the axes.",
         .samples = positions),
     FORMULA(
-        POSITION(argmin, REAL), "argmin(x, axis=axes)",
+        POSITION(argmin, REAL), "argmin(x, axis=axes)", .kernels = tni_argmin_kernels,
         .doc = "Where the smallest element is, the first of several; NaN is smaller than all. Over several axes, and "
                "[] is all of them, their elements are counted in the order of the axes.",
         .samples = positions),

@@ -17,7 +17,8 @@
 TILE_ROW_COUNTS(TILE, 1)
 TILE_ROW_COUNTS(TILE, 2)
 #define TILE_NAME(rows, vectors) tile_##rows##_##vectors,
-static tile_function *const tiles[2][TILE_ROWS] = {{TILE_ROW_COUNTS(TILE_NAME, 1)}, {TILE_ROW_COUNTS(TILE_NAME, 2)}};
+tile_function *const TNI_CPU(gemm_tiles)[2][TILE_ROWS] = {{TILE_ROW_COUNTS(TILE_NAME, 1)},
+                                                          {TILE_ROW_COUNTS(TILE_NAME, 2)}};
 
 #define STREAM(rows)                                                                                             \
     static void stream_##rows(tn_type t, int64_t k, const real *a, const void *b, int64_t step, int64_t columns, \
@@ -131,7 +132,7 @@ static void do_tile(const block *k, step s, int64_t i, int64_t rows, int64_t j, 
     const bool whole = columns == vectors * VL;
     int64_t row;
     real *c = sums_of(k, s, i, rows, j, columns, whole, room, &row);
-    tiles[vectors - 1][rows - 1](s.k, s.a + i * A_ROW, b, b_row, c, row, !s.first);
+    TNI_CPU(gemm_tiles)[vectors - 1][rows - 1](s.k, s.a + i * A_ROW, b, b_row, c, row, !s.first);
     end_tile(k, s, i, rows, j, columns, whole, c, row);
 }
 

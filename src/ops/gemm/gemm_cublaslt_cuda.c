@@ -169,6 +169,7 @@ static tn_status ask(const tn_call *call, tni_product *p, int epilogue, lt_produ
                      .transpose_a = made->b.along,
                      .transpose_b = !made->a.along,
                      .epilogue = epilogue,
+                     .tf32 = p->y.type == TN_F32 && tni_gemm_may_be_tf32(),
                      .batch = (int32_t)min(b.size[b.n - 1], INT32_MAX),
                      .limit = tni_cublaslt_workspace(gpu)};
     lt.a = made->b.along ? lines(job.k, p->n, job.b.col, piece) : lines(p->n, job.k, job.b.row, piece);

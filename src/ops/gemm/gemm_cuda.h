@@ -45,6 +45,8 @@ TNI_CUDA_DECLARE(gemm_cublaslt)
 
 /* TENON_SAME_ROWS leaves out kernels by which a row may have other bits beside other rows. */
 bool tni_gemm_rows_may_vary(void);
+/* TENON_TF32: cuBLASLt may round factors of f32 to 11 bits. */
+bool tni_gemm_may_be_tf32(void);
 
 /* The products of a call; `used`: how many bytes of its workspace they leave alone. The last one of linear_grad has
  * ones for a where it is about the bias: tni_gemm_is_of_ones. */
@@ -65,6 +67,7 @@ typedef struct tni_gemm_operand {
 typedef struct tni_gemm_wants {
     bool alike; /* no a dense across k beside b along it */
     bool apart; /* lines do not overlap */
+    bool a_along;
 } tni_gemm_wants;
 
 int64_t tni_gemm_terms(const tni_product *p); /* of a sum */
@@ -86,6 +89,21 @@ bool tni_gemm_suits_mma(const tni_product *p);
 tn_status tni_gemm_find_mma(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
                             const tni_gemm_operand *b, tn_launch *l);
 
+/* Hopper's tiles: of how many columns, and what its boxes and the kernels of this unit need. */
+enum {
+    TNI_GEMM_HOPPER_ROWS = 128,
+    TNI_GEMM_HOPPER_THREADS = 384,
+    /* Bytes, all that a block can have: from a multiple of 128 to the next one of 1024, a ring of 4 * 48 KB, 34 KB to
+     * write tiles through, and barriers. */
+    TNI_GEMM_HOPPER_SHARED = 896 + 196608 + 34816 + 128,
+};
+bool tni_gemm_fits_maps(const tni_product *p); /* its sizes, with the copies' */
+/* 256 or 128, for as many tiles below each other, each made by one block. */
+int tni_gemm_hopper_cols(int64_t down, int64_t n, int64_t terms, int sms);
+/* w->a and w->b, of its product, for boxes of 128 rows and `cols` columns. */
+tn_status tni_gemm_make_maps(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
+                             const tni_gemm_operand *b, int cols, tni_gpu_warpgroup *w);
+
 /* linear_grad's dresidual, and what passes relu on the way back; nothing for others. Before the products. */
 tn_status tni_gemm_find_pass(const tn_call *call, tn_launch *pass);
 tn_status tni_gemm_pass_back(const tn_call *call, const tn_launch *pass);
@@ -99,5 +117,8 @@ const char *tni_gemm_types(const tni_product *p, char room[16]);
 /* One product by single numbers, however its matrices lie. */
 tn_status tni_gemm_find_tile(const tn_call *call, const tni_product *p, tn_launch *l);
 tn_status tni_gemm_run_tile(const tn_call *call, const tni_product *p, bool of_ones, const tn_launch *l);
+
+/* The GPU runs code of `unit` that is for Hopper alone. */
+bool tni_gemm_is_hopper(const tn_gpu *gpu, const char *unit);
 
 #endif

@@ -57,7 +57,7 @@ size_t tni_gemm_operands(const tni_product *p, size_t used, const tni_gemm_wants
                          tni_gemm_operand *b) {
     used = (size_t)round_up((int64_t)used, 256);
     *b = operand_of(p, lines_of_b(p), wants->apart, false, &used);
-    *a = operand_of(p, lines_of_a(p), wants->apart, wants->alike && b->along, &used);
+    *a = operand_of(p, lines_of_a(p), wants->apart, wants->a_along || (wants->alike && b->along), &used);
     return used;
 }
 

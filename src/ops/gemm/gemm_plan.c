@@ -16,7 +16,7 @@ enum {
     BLOCKS_EACH = 4,      /* that a thread should have, so that they end together */
 };
 
-static gemm_blocks divide(const tni_product *p, int64_t entries, int64_t threads) {
+gemm_blocks tni_gemm_divide(const tni_product *p, int64_t entries, int64_t threads) {
     const int64_t work = gemm_steps(p) * min(p->k, GEMM_STEP) * p->m * p->n;
     const int64_t wanted = threads == 1 ? 1 : min(threads * BLOCKS_EACH, ceil_div(work * entries, LEAST_WORK));
     gemm_blocks b = {.rows = ceil_div(p->m, ceil_div(p->m, MOST_ROWS)), .columns = min(p->n, MOST_COLUMNS)};
@@ -36,27 +36,43 @@ static gemm_blocks divide(const tni_product *p, int64_t entries, int64_t threads
     return b;
 }
 
+static int64_t threads_of(const tn_call *call) {
+    return call->host->threads ? call->host->threads(call->host->context) : tn_threads();
+}
+
+/* The memory of a thread that makes blocks of this size. */
+static void add_room(gemm_plan *plan, const tni_product *p, int64_t rows, int64_t columns) {
+    const int64_t size = p->a.type == TN_F64 ? 8 : 4;
+    /* The last block may have few rows. */
+    const int64_t packed = max(rows, GEMM_FEW * min(gemm_steps(p), GEMM_TOGETHER));
+    plan->a_bytes = max(plan->a_bytes, packed * (GEMM_STEP + SPARE) * size);
+    plan->b_bytes = max(plan->b_bytes, GEMM_PANEL * GEMM_STEP * 4);
+    plan->c_bytes = max(plan->c_bytes, round_up(rows * round_up(columns, LEAST_COLUMNS) * size, 64));
+    plan->slice_bytes = plan->a_bytes + plan->b_bytes + plan->c_bytes;
+}
+
 static tn_status plan_products(const tn_call *call, const tni_product *all, int32_t count, gemm_plan **made) {
-    const int64_t threads = call->host->threads ? call->host->threads(call->host->context) : tn_threads();
+    const int64_t threads = threads_of(call);
     gemm_plan *plan = *made = tni_malloc(sizeof *plan);
     if (!plan) return TN_NO_MEMORY;
     *plan = (gemm_plan){.n_products = count, .slices = 1};
-    int64_t c_bytes = 0;
     for (int32_t i = 0; i < count; i++) {
         const tni_product *p = &all[i];
-        const int64_t size = p->a.type == TN_F64 ? 8 : 4;
         int64_t entries = 1;
         for (int32_t d = 0; d < p->n_batch; d++) entries *= p->batch[d];
         if (p->m * p->n * entries == 0) continue;
-        const gemm_blocks b = plan->blocks[i] = divide(p, entries, threads);
+        const gemm_blocks b = plan->blocks[i] = tni_gemm_divide(p, entries, threads);
         plan->slices = max(plan->slices, min(threads, b.count));
-        /* The last block may have few rows. */
-        const int64_t packed = max(b.rows, GEMM_FEW * min(gemm_steps(p), GEMM_TOGETHER));
-        plan->a_bytes = max(plan->a_bytes, packed * (GEMM_STEP + SPARE) * size);
-        plan->b_bytes = max(plan->b_bytes, GEMM_PANEL * GEMM_STEP * 4);
-        c_bytes = max(c_bytes, b.rows * round_up(b.columns, LEAST_COLUMNS) * size);
+        add_room(plan, p, b.rows, b.columns);
     }
-    plan->slice_bytes = plan->a_bytes + plan->b_bytes + round_up(c_bytes, 64);
+    return TN_OK;
+}
+
+tn_status tni_gemm_plan_parts(const tn_call *call, const tni_product *p, gemm_plan **made) {
+    gemm_plan *plan = *made = tni_malloc(sizeof *plan);
+    if (!plan) return TN_NO_MEMORY;
+    *plan = (gemm_plan){.n_products = 1, .slices = threads_of(call)};
+    add_room(plan, p, min(p->m, MOST_ROWS), min(p->n, MOST_COLUMNS));
     return TN_OK;
 }
 

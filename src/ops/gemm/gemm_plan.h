@@ -33,7 +33,7 @@ typedef struct gemm_plan {
     int32_t n_products;
     int64_t slices;      /* shares of the workspace, a thread's each */
     int64_t slice_bytes; /* of one */
-    int64_t a_bytes, b_bytes;
+    int64_t a_bytes, b_bytes, c_bytes;
     int64_t dz_bytes; /* of linear_grad, behind the slices: dy times the activation's slope; 0: it is not kept there */
     gemm_blocks blocks[TNI_PRODUCTS_MOST];
 } gemm_plan;
@@ -46,6 +46,11 @@ typedef struct gemm_plan {
 tn_status tni_gemm_prepare(const tn_call *call, void **state);
 tn_status tni_linear_grad_prepare(const tn_call *call, void **state);
 size_t tni_gemm_workspace(const tn_call *call);
+
+/* For products that are known when they run: each is a part of p, with fewer rows, or terms. Their blocks are made by
+ * tni_gemm_divide then. */
+tn_status tni_gemm_plan_parts(const tn_call *call, const tni_product *p, gemm_plan **made);
+gemm_blocks tni_gemm_divide(const tni_product *p, int64_t entries, int64_t threads);
 
 /* linear_grad keeps dz by itself: relu is in the way of dy, and nobody wants dresidual, which would have it. */
 static inline bool gemm_keeps_dz(const linear_grad_args *a) {

@@ -15,9 +15,17 @@ enum {
     MOST_BYTES = 40 << 20
 };
 
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
 bool tni_gemm_rows_may_vary(void) {
-    const char *same = getenv("TENON_SAME_ROWS");
-    return !same || !*same || strcmp(same, "0") == 0;
+    return !is_set("TENON_SAME_ROWS");
+}
+
+bool tni_gemm_may_be_tf32(void) {
+    return is_set("TENON_TF32");
 }
 
 /* ---- the kernels ------------------------------------------------------------------------------------------------- */

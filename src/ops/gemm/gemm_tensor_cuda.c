@@ -11,12 +11,9 @@ enum {
     MMA_TILE = TNI_GEMM_MMA_TILE,
     MMA_THREADS = 256,
     MMA_SHARED = 65536, /* bytes: four steps of both sides */
-    HOPPER_ROWS = 128,
-    HOPPER_THREADS = 384,
+    HOPPER_ROWS = TNI_GEMM_HOPPER_ROWS,
     HOPPER_STEP = 64, /* of k */
-    /* Bytes, all that a block can have: from a multiple of 128 to the next one of 1024, a ring of 4 * 48 KB, 34 KB to
-     * write tiles through, and barriers. */
-    HOPPER_SHARED = 896 + 196608 + 34816 + 128,
+    LINE_BYTES = 128, /* of a box */
     HOPPER_LOOPS = 3, /* of a batch: a tensor map has five dimensions */
 };
 
@@ -47,12 +44,14 @@ static bool fits_map(int64_t size) {
     return size > 0 && size < INT32_MAX;
 }
 
-/* Sizes that a tensor map can have, with the copy's. */
-static bool suits_hopper(const tni_product *p) {
-    bool fits = tni_gemm_suits_mma(p) && p->n_batch <= HOPPER_LOOPS && fits_map(p->m) && fits_map(p->n) &&
-                fits_map(tni_gemm_terms(p));
+bool tni_gemm_fits_maps(const tni_product *p) {
+    bool fits = p->n_batch <= HOPPER_LOOPS && fits_map(p->m) && fits_map(p->n) && fits_map(tni_gemm_terms(p));
     for (int32_t d = 0; d < p->n_batch; d++) fits = fits && fits_map(p->batch[d]);
     return fits;
+}
+
+static bool suits_hopper(const tni_product *p) {
+    return tni_gemm_suits_mma(p) && tni_gemm_fits_maps(p);
 }
 
 static bool takes(const tn_call *call, const tni_product *products, int i, int count, tensor_way way) {
@@ -127,6 +126,18 @@ static bool has_tile(const tni_product *p, const hopper_tile *t, int64_t turns, 
            (t->parts == 1 || (way == SPLIT && turns == 1));
 }
 
+static double hopper_time(const hopper_tile *t, int64_t turns, int64_t terms) {
+    const int64_t steps = ceil_div(ceil_div(terms, HOPPER_STEP), t->parts);
+    return (double)turns * ((double)steps * t->step + t->end);
+}
+
+int tni_gemm_hopper_cols(int64_t down, int64_t n, int64_t terms, int sms) {
+    const hopper_tile *const wide = &hopper_tiles[1], *const narrow = &hopper_tiles[3];
+    const int64_t wide_turns = ceil_div(down * ceil_div(n, wide->cols), sms);
+    const int64_t narrow_turns = ceil_div(down * ceil_div(n, narrow->cols), sms);
+    return hopper_time(wide, wide_turns, terms) <= hopper_time(narrow, narrow_turns, terms) ? wide->cols : narrow->cols;
+}
+
 /* The fastest. The sums of an element are the same in all of them that do not divide k. */
 static const hopper_tile *choose_hopper(const tni_product *p, int sms, tensor_way way) {
     const hopper_tile *best = NULL;
@@ -134,8 +145,7 @@ static const hopper_tile *choose_hopper(const tni_product *p, int sms, tensor_wa
     for (size_t i = 0; i < sizeof hopper_tiles / sizeof *hopper_tiles; i++) {
         const hopper_tile *t = &hopper_tiles[i];
         const int64_t turns = ceil_div(hopper_count(p, t), hopper_clusters(t, sms));
-        const int64_t steps = ceil_div(ceil_div(tni_gemm_terms(p), HOPPER_STEP), t->parts);
-        const double time = (double)turns * ((double)steps * t->step + t->end);
+        const double time = hopper_time(t, turns, tni_gemm_terms(p));
         if (!has_tile(p, t, turns, way) || (best && time >= least)) continue;
         best = t;
         least = time;
@@ -167,8 +177,8 @@ static tn_status find_hopper(const tn_call *call, const tni_product *p, tensor_p
     TN_TRY(tni_gemm_tiles(call, p, HOPPER_ROWS, t->cols, &tiles));
     l->cluster = (uint32_t)(t->blocks * t->parts);
     l->grid = (uint32_t)min(hopper_count(p, t), hopper_clusters(t, gpu->sms)) * l->cluster;
-    l->block = HOPPER_THREADS;
-    l->shared = HOPPER_SHARED;
+    l->block = TNI_GEMM_HOPPER_THREADS;
+    l->shared = TNI_GEMM_HOPPER_SHARED;
     return tni_cuda_find(call, l, "product_warpgroup", "product_warpgroup_%dx%d_%c%c_%s", t->cols, t->parts, a, b,
                          tni_gemm_types(p, types));
 }
@@ -194,45 +204,54 @@ static tn_status fill(const tn_call *call, tensor_plan *plan, tensor_way way) {
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 /* CUtensorMapDataType … CUtensorMapL2promotion */
-enum { MAP_F16 = 6, MAP_BF16 = 9, MAP_PLAIN = 0, MAP_SWIZZLE_128 = 3, MAP_PROMOTE_256 = 3, MAP_ZEROS = 0 };
+enum { MAP_U8 = 0, MAP_F16 = 6, MAP_BF16 = 9, MAP_PLAIN = 0, MAP_SWIZZLE_128 = 3, MAP_PROMOTE_256 = 3, MAP_ZEROS = 0 };
 
-/* Boxes of 64 numbers and as many lines: of x, which has `count` lines. */
+/* Boxes of 128 bytes of each line, or of 64 numbers and as many lines: of x, which has `count` lines. */
 static tn_status make_map(const tn_call *call, const tni_product *p, const tni_gpu_matrix *x, int64_t count,
                           int64_t pitch, bool along, int box_lines, unsigned long long *map) {
     const tni_cuda_api *cu = tni_cuda(call->name);
+    const tn_type type = p->a.type;
+    const int kind = type == TN_F16 ? MAP_F16 : type == TN_BF16 ? MAP_BF16 : MAP_U8;
     const int64_t terms = tni_gemm_terms(p);
     uint64_t size[5] = {(uint64_t)(along ? terms : count), (uint64_t)(along ? count : terms), 1, 1, 1};
-    uint64_t strides[4] = {(uint64_t)pitch * 2, 16, 16, 16}; /* bytes, but for the first dimension */
-    const uint32_t box[5] = {HOPPER_STEP, (uint32_t)(along ? box_lines : HOPPER_STEP), 1, 1, 1};
+    const uint64_t bytes = tn_type_size(type);
+    uint64_t strides[4] = {(uint64_t)pitch * bytes, 16, 16, 16}; /* bytes, but for the first dimension */
+    const uint32_t box[5] = {(uint32_t)(LINE_BYTES / bytes), (uint32_t)(along ? box_lines : HOPPER_STEP), 1, 1, 1};
     const uint32_t steps[5] = {1, 1, 1, 1, 1};
     if (!cu) return TN_SYSTEM;
     if (size[1] == 1) strides[0] = 16; /* whatever it was */
     for (int32_t d = 0; d < p->n_batch; d++) {
-        if (x->batch[d] == 0) continue;
+        if (x->batch[d] == 0 || p->batch[d] == 1) continue; /* of one matrix the stride may be anything */
         size[2 + d] = (uint64_t)p->batch[d];
-        strides[1 + d] = (uint64_t)x->batch[d] * 2;
+        strides[1 + d] = (uint64_t)x->batch[d] * bytes;
     }
     return tn_cuda_failed(call, "cuTensorMapEncodeTiled",
-                          cu->cuTensorMapEncodeTiled(map, p->a.type == TN_F16 ? MAP_F16 : MAP_BF16, 5, x->data, size,
-                                                     strides, box, steps, MAP_PLAIN, MAP_SWIZZLE_128, MAP_PROMOTE_256,
-                                                     MAP_ZEROS));
+                          cu->cuTensorMapEncodeTiled(map, kind, 5, x->data, size, strides, box, steps, MAP_PLAIN,
+                                                     MAP_SWIZZLE_128, MAP_PROMOTE_256, MAP_ZEROS));
+}
+
+static tn_status make_maps(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
+                           const tni_gemm_operand *b, int cols, tni_gpu_warpgroup *w) {
+    const tni_gpu_matrix *of_a = &w->product.a, *of_b = &w->product.b;
+    TN_TRY(make_map(call, p, of_a, p->m, a->along ? of_a->row : of_a->col, a->along, HOPPER_ROWS, w->a));
+    return make_map(call, p, of_b, p->n, b->along ? of_b->col : of_b->row, b->along, cols, w->b);
+}
+
+tn_status tni_gemm_make_maps(const tn_call *call, const tni_product *p, const tni_gemm_operand *a,
+                             const tni_gemm_operand *b, int cols, tni_gpu_warpgroup *w) {
+    tni_cuda_scope scope;
+    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope)); /* which the driver wants for a map */
+    const tn_status status = make_maps(call, p, a, b, cols, w);
+    tni_cuda_leave(&scope);
+    return status;
 }
 
 static tn_status run_hopper(const tn_call *call, const tni_product *p, const tensor_plan *plan, int i,
                             const tni_gpu_product *job) {
-    const tni_gemm_operand *a = &plan->product[i].a, *b = &plan->product[i].b;
     const hopper_tile *t = plan->product[i].tile;
     tni_gpu_warpgroup w = {.product = *job, .tiles = hopper_count(p, t)};
-    tni_cuda_scope scope;
-    TN_TRY(tni_cuda_enter(call->name, call->device.index, &scope)); /* which the driver wants for a map */
-    tn_status status = make_map(call, p, &job->a, p->m, a->along ? job->a.row : job->a.col, a->along, HOPPER_ROWS, w.a);
-    if (status == TN_OK) {
-        const int64_t pitch = b->along ? job->b.col : job->b.row;
-        status = make_map(call, p, &job->b, p->n, pitch, b->along, t->cols / t->blocks, w.b);
-    }
-    if (status == TN_OK) status = tn_cuda_launch(call, &plan->product[i].launch, (void *[]){&w});
-    tni_cuda_leave(&scope);
-    return status;
+    TN_TRY(tni_gemm_make_maps(call, p, &plan->product[i].a, &plan->product[i].b, t->cols / t->blocks, &w));
+    return tn_cuda_launch(call, &plan->product[i].launch, (void *[]){&w});
 }
 
 static tn_status run_product(const tn_call *call, const tni_product *p, const tensor_plan *plan, int i) {
@@ -264,20 +283,22 @@ bool tni_gemm_mma_cuda_accepts(const tn_call *call) {
 }
 
 /* The instructions are those of sm_90a alone: later GPUs have others. */
-static bool is_hopper(const tn_gpu *gpu) {
-    const tni_image *image = tni_image_for("product_warpgroup", gpu->major, gpu->minor);
+bool tni_gemm_is_hopper(const tn_gpu *gpu, const char *unit) {
+    const tni_image *image = tni_image_for(unit, gpu->major, gpu->minor);
     return image && image->arch == 90 && image->kind == 'a';
 }
 
 /* Why a GPU cannot be used `prepare` says. */
 bool tni_gemm_hopper_cuda_accepts(const tn_call *call) {
     const tn_gpu *gpu;
-    return takes_any(call, HOPPER) && (tn_cuda_gpu(call, &gpu) != TN_OK || is_hopper(gpu));
+    return takes_any(call, HOPPER) &&
+           (tn_cuda_gpu(call, &gpu) != TN_OK || tni_gemm_is_hopper(gpu, "product_warpgroup"));
 }
 
 bool tni_gemm_split_cuda_accepts(const tn_call *call) {
     const tn_gpu *gpu;
-    return tni_gemm_rows_may_vary() && tn_cuda_gpu(call, &gpu) == TN_OK && is_hopper(gpu) && splits_any(call, gpu->sms);
+    return tni_gemm_rows_may_vary() && tn_cuda_gpu(call, &gpu) == TN_OK &&
+           tni_gemm_is_hopper(gpu, "product_warpgroup") && splits_any(call, gpu->sms);
 }
 
 #define KERNEL(name, way)                                                         \

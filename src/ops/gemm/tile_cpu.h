@@ -52,4 +52,7 @@ TNI_INLINE void tile_of(const int rows, const int vectors, int64_t k, const real
 
 typedef void tile_function(int64_t k, const real *a, const real *b, int64_t b_row, real *c, int64_t c_row, bool add);
 
+/* By vectors and rows, from 1 on; in gemm_cpu.c. */
+extern tile_function *const TNI_CPU(gemm_tiles)[2][TILE_ROWS];
+
 #endif

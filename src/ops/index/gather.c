@@ -78,6 +78,8 @@ static const tn_sample gather_grad_samples[] = {
     {"shape=[5, 3] n=100 index<shape[axis]"},
     {"shape=[2, 5] n=0 index<shape[axis]"},
     {"shape=[0, 5] n=3 index<shape[axis]"},
+    {"shape=[480, 1030] n=1100 index<shape[axis] T=bf16"}, /* by claims on a GPU, */
+    {"shape=[1, 30000] n=31000 index<shape[axis] T=f32"},  /* and split */
     {"shape=[8192, 32000] n=1 index<shape[axis]", .bench = true},
     {"shape=[4096, 4096] n=4096 index<shape[axis]", .bench = true},
     {0},
@@ -96,6 +98,7 @@ static const tn_sample scatter_add_samples[] = {
     {"s=[2, 5] n=0 index<s[axis]"},
     {"s=[0, 5] n=3 index<s[axis]"},
     {"s=[70000] n=9000 index<s[axis]"},
+    {"s=[2, 20000] n=30000 index<s[axis] T=bf16"}, /* split on a GPU */
     {"s=[4096, 4096] n=4096 index<s[axis]", .bench = true},
     {"s=[4096, 4096] n=4096 axis=0 index<s[axis]", .bench = true},
     {"s=[1048576] n=4194304 index<s[axis]", .bench = true},
@@ -114,7 +117,8 @@ const tn_op tni_ops_gather[] = {
     {
         .signature = "gather_grad(dy: T[resize(*shape, axis, n)], index: i32|i64[resize(*shape, axis, n)], "
                      "shape: ints, axis: axis = -1) -> dx: T[*shape]",
-        .doc = "The gradient of gather: each element of dy is added where it came from, in order.",
+        .doc = "The gradient of gather: each element of dy is added where it came from, to the same bits "
+               "every time.",
         .grad = "dy: gather(ddx, index)",
         .kernels = gather_grad_kernels,
         .samples = gather_grad_samples,
@@ -122,7 +126,7 @@ const tn_op tni_ops_gather[] = {
     {
         .signature = "scatter_add(x: T[*s], index: i32|i64[resize(*s, axis, n)], src: T[resize(*s, axis, n)], "
                      "axis: axis = -1) -> y: T[*s] where rank(*s) >= 1",
-        .doc = "x, with src[…, j, …] added at […, index[…, j, …], …]: in the order of j, the same bits every time.",
+        .doc = "x, with src[…, j, …] added at […, index[…, j, …], …]: to the same bits every time.",
         .grad = "x: identity(dy); src: gather(dy, index)",
         .autocast = "widest",
         .kernels = scatter_add_kernels,

@@ -17,7 +17,8 @@ TNI_ARGUMENTS(segment_sum_offsets, SEGMENT_SUM_OFFSETS_ARGUMENTS)
 TNI_ARGUMENTS(segment_sum_offsets_grad, SEGMENT_SUM_OFFSETS_GRAD_ARGUMENTS)
 
 static inline int64_t offset_at(const tn_view *offsets, int64_t i) {
-    return offsets->type == TN_I64 ? ((const int64_t *)offsets->data)[i] : ((const int32_t *)offsets->data)[i];
+    const int64_t at = i * offsets->strides[0];
+    return offsets->type == TN_I64 ? ((const int64_t *)offsets->data)[at] : ((const int32_t *)offsets->data)[at];
 }
 
 /* Fails where offsets descend, or leave 0 … n. */

@@ -36,6 +36,7 @@ void tni_lookup_by_element(tni_lookup *l, int axis) {
     const bool merges = merged_step(index, 0, axis, &l->by_outer) && merged_step(index, axis, axis + 1, &l->by_n) &&
                         merged_step(index, axis + 1, index->ndim, &l->by_inner);
     l->n = merges ? index->shape[axis] : -1;
+    if (l->n == 1) l->by_n = l->by_outer; /* one index of each slab: they follow each other as any others */
 }
 
 static bool is_dense(const tn_view *v) {
@@ -45,6 +46,17 @@ static bool is_dense(const tn_view *v) {
 bool tni_lookup_accepts(const tn_call *call) {
     const tni_lookup l = tni_lookup_of(call);
     return l.n >= 0 && is_dense(l.from) && is_dense(l.to) && (!l.base || is_dense(l.base));
+}
+
+bool tni_lookup_steps_of(const tni_lookup *l, const tn_view *view, tni_lookup_steps *w) {
+    int inner = view->ndim, axis;
+    int64_t step, size = 1;
+    if (tn_count(view) == 0) return *w = (tni_lookup_steps){l->v * l->inner, l->inner}, true;
+    while (size < l->inner) size *= view->shape[--inner];
+    for (axis = inner, size = 1; size < l->v;) size *= view->shape[--axis];
+    return merged_step(view, inner, view->ndim, &step) && (l->inner == 1 || step == 1) &&
+           merged_step(view, axis, inner, &w->by_v) && merged_step(view, 0, axis, &w->by_outer) && w->by_v >= 0 &&
+           w->by_outer >= 0;
 }
 
 tn_status tni_lookup_bad(const tn_call *call, const tni_lookup *l, int64_t o, int64_t j, int64_t i) {
@@ -127,8 +139,9 @@ typedef struct take {
     _Atomic int64_t bad; /* the first index that is none, counted in the order of `to` */
 } take;
 
-/* `size` bytes; where it is a constant, a load and a store. */
-static inline __attribute__((always_inline)) void take_rows(take *t, const size_t size, int64_t begin, int64_t end) {
+/* Rows of `size` bytes, copied as two parts of a constant size that may overlap; part 0: as a whole. */
+static inline __attribute__((always_inline)) void take_rows(take *t, const size_t size, const size_t part,
+                                                            int64_t begin, int64_t end) {
     const tni_lookup *l = &t->l;
     const bool wide = tni_lookup_is_wide(l);
     char *to = (char *)l->to->data + (size_t)begin * size;
@@ -137,7 +150,9 @@ static inline __attribute__((always_inline)) void take_rows(take *t, const size_
         const int64_t k = tni_index_at(l->index->data, wide, o * l->by_outer + j * l->by_n);
         const bool skipped = tni_lookup_skips(l, k);
         if (!skipped && (uint64_t)k < (uint64_t)l->v) { /* only then does a sum with k not overflow */
-            memcpy(to, (const char *)l->from->data + (size_t)(o * l->v + k) * size, size);
+            const char *from = (const char *)l->from->data + (size_t)(o * l->v + k) * size;
+            memcpy(to, from, part ? part : size);
+            if (part) memcpy(to + size - part, from + size - part, part);
         } else {
             memset(to, 0, size);
             if (!skipped) tni_note_first(&t->bad, row * l->inner);
@@ -180,24 +195,37 @@ static inline __attribute__((always_inline)) void take_run(const size_t size, co
         memcpy(to + i * (int64_t)size, from + tni_index_at(index, wide, at + i * by) * step + i * each, size);
 }
 
+enum { RUN = TNI_LOOKUP_RUN };
+
+/* As take_run, of elements in whole slabs: how short they are makes no difference. */
+static inline __attribute__((always_inline)) void take_slabs(const size_t size, const bool wide, char *to,
+                                                             const char *from, const int64_t *before, const void *index,
+                                                             int64_t at, int64_t by, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * (int64_t)size, from + (before[i] + tni_index_at(index, wide, at + i * by)) * (int64_t)size,
+               size);
+}
+
 /* Single elements begin … end - 1 of `to`, by indices that lie behind each other or `by_n` apart: those of some whole
  * slabs, or of a part of one. Returns whether all are within. */
 static inline __attribute__((always_inline)) bool take_singles(const tni_lookup *l, const size_t size, const bool wide,
                                                                const bool dense, int64_t begin, int64_t end) {
-    enum { RUN = 512 }; /* indices that are in the nearest cache when they are used */
     const void *index = l->index->data;
     const int64_t n = l->n, by = dense ? 1 : l->by_n, bytes = (int64_t)size, slab = l->v * bytes;
-    const bool follow = l->by_outer == n * by;
+    const int64_t together = l->by_outer == n * by ? RUN / n : 0; /* slabs */
+    int64_t before[RUN];
+    tni_place_slabs(before, together * n, n, l->v);
     for (int64_t row = begin, o = begin / n, j = begin % n, count; row < end; row += count) {
-        const int64_t left = min(n - j, end - row), slabs = follow && j == 0 ? min(RUN, end - row) / n : 0;
+        const int64_t left = min(n - j, end - row), slabs = j == 0 ? min(together, (end - row) / n) : 0;
         const int64_t at = o * l->by_outer + j * by;
         const char *from = (const char *)l->from->data + o * slab;
         char *to = (char *)l->to->data + row * bytes;
         count = slabs > 0 ? slabs * n : min(left, RUN);
         if (!tni_indices_are_within(l, at, by, count)) return false;
-        for (int64_t k = 0; k < slabs; k++)
-            take_run(size, wide, to + k * n * bytes, from + k * slab, index, at + k * n * by, by, n, bytes, 0);
-        if (slabs == 0) take_run(size, wide, to, from, index, at, by, count, bytes, 0);
+        if (slabs > 0)
+            take_slabs(size, wide, to, from, before, index, at, by, count);
+        else
+            take_run(size, wide, to, from, index, at, by, count, bytes, 0);
         j = slabs > 0 ? 0 : (j + count) % n;
         o = (row + count) / n;
     }
@@ -224,15 +252,24 @@ static inline __attribute__((always_inline)) bool take_across(const tni_lookup *
 static void take_some_rows(void *arg, int64_t begin, int64_t end) {
     take *t = arg;
     const size_t size = t->size * (size_t)t->l.inner;
-    switch (size) {
-    case 1: take_rows(t, 1, begin, end); break;
-    case 2: take_rows(t, 2, begin, end); break;
-    case 4: take_rows(t, 4, begin, end); break;
-    case 8: take_rows(t, 8, begin, end); break;
-    case 16: take_rows(t, 16, begin, end); break;
-    case 32: take_rows(t, 32, begin, end); break;
-    case 64: take_rows(t, 64, begin, end); break;
-    default: take_rows(t, size, begin, end);
+    if (size == 2) {
+        take_rows(t, 2, 2, begin, end);
+    } else if (size == 4) {
+        take_rows(t, 4, 4, begin, end);
+    } else if (size == 8) {
+        take_rows(t, 8, 8, begin, end);
+    } else if (size == 3) {
+        take_rows(t, size, 2, begin, end);
+    } else if (size < 8) {
+        take_rows(t, size, 4, begin, end);
+    } else if (size <= 16) {
+        take_rows(t, size, 8, begin, end);
+    } else if (size <= 32) {
+        take_rows(t, size, 16, begin, end);
+    } else if (size <= 64) {
+        take_rows(t, size, 32, begin, end);
+    } else {
+        take_rows(t, size, 0, begin, end);
     }
 }
 

@@ -1,5 +1,5 @@
-/* What the host tells the kernels of lookup_take.cu, lookup_columns.cu, lookup_sort.cu, lookup_add.cu and one_hot.cu,
- * and what they share. Written in what C and CUDA C++ share.
+/* What the host tells the kernels of lookup_take.cu, lookup_columns.cu, lookup_lists.cu, lookup_claims.cu,
+ * lookup_sort.cu, lookup_add.cu and one_hot.cu, and what they share. Written in what C and CUDA C++ share.
  *
  * A position p counts the indices in the order in which they are added: (o * n + j) * width + i. Rows have one index
  * for all i: width is 1. Elements have one each: width is inner. */
@@ -24,16 +24,20 @@ enum {
 
     TNI_ADD_THREADS = 256,
     TNI_ADD_ITEMS = 4,
-    TNI_ADD_PART = 64, /* what more rows than this are added to is summed up in parts of so many */
-    TNI_ADD_EACH = 32, /* chunks of so many positions that a block looks for parts in, at most */
-    TNI_ADD_FEW = 8,   /* so many along the axis need no sort */
+    TNI_ADD_LONG_ITEMS = 8, /* of long rows, at most */
+    TNI_ADD_PART = 64,      /* what more rows than this are added to is summed up in parts of so many */
+    TNI_ADD_EACH = 32,      /* chunks of so many positions that a block looks for parts in, at most */
+    TNI_ADD_FEW = 8,        /* so many along the axis need no sort */
 
     TNI_COLUMN_TAKE_THREADS = 256, /* of a block that takes from columns in shared memory */
     TNI_COLUMN_TAKE_ITEMS = 8,     /* of a thread that are under way at once */
     TNI_ROW_TAKE_THREADS = 1024,   /* of one that takes from a row there, at most */
     TNI_ROW_TAKE_ITEMS = 4,
-    TNI_COLUMN_ADD_THREADS = 1024, /* of a block that adds to them, at most */
-    TNI_COLUMN_ADD_ITEMS = 4,
+
+    TNI_COLUMN_ADD_THREADS = 1024, /* of a block that adds in shared memory, at most */
+    TNI_COLUMN_ADD_ITEMS = 4,      /* terms of a thread that are under way at once */
+    TNI_SPLIT_THREADS = 512,       /* of a block that splits, at most */
+    TNI_SPLIT_EACH = 8,            /* terms of a thread that splits */
 };
 
 /* A divisor of numbers below `below`. */
@@ -56,10 +60,11 @@ typedef struct tni_take {
     tni_chunks chunks; /* of long rows */
     const void *from;
     void *to;
-    long long count;       /* of pieces */
-    tni_divided pieces, n; /* pieces of a row; rows of an o */
-    tni_divided slab;      /* elements of an o; of four elements at a time, pieces are those behind the axis */
-    unsigned bad[4];       /* 16 bytes of what an index that is out of range makes */
+    long long by_outer, by_v; /* the steps of `from`, in pieces */
+    long long count;          /* of pieces */
+    tni_divided pieces, n;    /* pieces of a row; rows of an o */
+    tni_divided slab;         /* elements of an o; of four elements at a time, pieces are those behind the axis */
+    unsigned bad[4];          /* 16 bytes of what an index that is out of range makes */
 } tni_take;
 
 /* The positions in the order of their keys: (o * v + k) * width + i, or `keys` for what is left out. */
@@ -104,6 +109,11 @@ typedef struct tni_add {
     int each;         /* chunks of a block */
     int lanes, tiles; /* of partials: lanes of a block side by side, a power of 2; blocks side by side */
     tni_divided pieces, by_keys;
+    /* Of long rows, of which most are 0: warps that sum up, each a tile of the row at a position; then others that
+     * write zeros, each a part of a row, with so many pieces of a thread. */
+    long long sums;
+    tni_divided by_tiles, by_positions, by_parts;
+    int items;
 } tni_add;
 
 /* The same without a sort: few along the axis. */
@@ -111,7 +121,8 @@ typedef struct tni_add_few {
     tni_index index;
     const void *from, *base;
     void *to;
-    long long count; /* of pieces of `to` */
+    long long by_outer, by_v; /* the steps of base */
+    long long count;          /* of pieces of `to` */
     long long n, inner;
     tni_divided slab, by_inner; /* pieces of an o; elements behind the axis */
 } tni_add_few;
@@ -122,15 +133,33 @@ typedef struct tni_columns {
     tni_index index;
     const void *from, *base;
     void *to;
-    long long count; /* of columns */
+    long long by_outer, by_v; /* the steps of what the index counts in: from of take, base of add */
+    long long count;          /* of columns */
     long long n, inner;
     tni_divided by_inner;
     int width;        /* columns of a block: a power of 2 */
     int across;       /* columns are neighbours in memory: so are the threads that read and write them */
     int parts, range; /* of add: parts of a column, of so many k; of take from rows: of so many indices */
-    int table;        /* of add: claims of a round, a power of 2 */
+    int room;         /* of add by lists: terms of a warp that wait */
+    int table;        /* of add by claims: claims of a round, a power of 2 */
     unsigned bad[4];
 } tni_columns;
+
+/* Add where memory goes along the axis and the columns are few or long. Chunks of a column are put in order of the
+ * parts that its places are in; then each part is added up. */
+typedef struct tni_split {
+    tni_index index;
+    const void *from, *base;
+    void *to;
+    long long by_outer, by_v;      /* the steps of base */
+    long long n, first;            /* first: of the columns that are split now */
+    unsigned rows;                 /* columns that are split at a time */
+    unsigned chunk, chunks, parts; /* terms of a chunk; chunks and parts of a column */
+    int shift, room;               /* a part has 2^shift places; terms of a warp that wait */
+    void *terms;                   /* (rows, chunks, chunk) */
+    unsigned short *places;        /* of the same: in their part */
+    unsigned short *bounds;        /* (rows, chunks, parts + 1): where in a chunk its stretch of each part begins */
+} tni_split;
 
 /* From one column of sums to the next in shared memory: in elements, so that columns begin in different banks. */
 #ifdef __CUDACC__

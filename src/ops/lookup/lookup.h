@@ -4,8 +4,8 @@
  *     take:  to[o, j, i] = from[o, k, i]             for k = index[o, j, i]
  *     add:   to[o, k, i] = base[o, k, i] + the sum of from[o, j, i] over all j with index[o, j, i] == k
  *
- * Each is the gradient of the other. An index that has no o or no i is read with a step of 0. Sums are in the order of
- * j, so they have the same bits every time. */
+ * Each is the gradient of the other. An index that has no o or no i is read with a step of 0. Sums have the
+ * same bits every time: they are in the order of j, or do not depend on an order (lookup_lists.cu). */
 #ifndef TNI_LOOKUP_H
 #define TNI_LOOKUP_H
 
@@ -74,6 +74,16 @@ static inline bool tni_indices_are_within(const tni_lookup *l, int64_t at, int64
     return l->v > 0 && outside >> 63 == 0;
 }
 
+/* Elements at a time: their indices, and what they are as `real`, stay in the nearest cache. */
+enum { TNI_LOOKUP_RUN = 512 };
+
+/* Of so many elements, in slabs of n indices each, how many of the k lie before their slab's. */
+static inline void tni_place_slabs(int64_t *before, int64_t count, int64_t n, int64_t v) {
+    for (int64_t i = 0, slab = 0; i < count; slab += v) {
+        for (const int64_t end = i + n; i < end; i++) before[i] = slab;
+    }
+}
+
 static inline bool tni_lookup_skips(const tni_lookup *l, int64_t k) {
     return k < 0 ? l->drops_negative : k == l->skipped;
 }
@@ -91,6 +101,17 @@ static inline void tni_note_first(_Atomic int64_t *first, int64_t at) {
 /* Where the index does not lie densely, a kernel takes what three steps can say, if all else is dense. */
 bool tni_lookup_accepts(const tn_call *call);
 
+/* The steps of the tensor that the index counts in, (outer, v, inner), where its elements behind the axis lie densely:
+ * from of take, base of add. */
+typedef struct tni_lookup_steps {
+    int64_t by_outer, by_v;
+} tni_lookup_steps;
+/* Whether two steps can say it, neither of them backward. */
+bool tni_lookup_steps_of(const tni_lookup *l, const tn_view *view, tni_lookup_steps *w);
+/* On the GPU, that tensor need not lie densely either: of add, where sums are in shared memory. */
+bool tni_lookup_take_cuda_accepts(const tn_call *call);
+bool tni_lookup_add_cuda_accepts(const tn_call *call);
+
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 tn_status tni_lookup_take(const tn_call *call, void *state);
@@ -102,17 +123,17 @@ size_t tni_lookup_add_workspace(const tn_call *call);
 /* Of an operator whose calls `kind` sees: strided ones first, then dense. */
 #define TNI_TAKE_CPU(kind, ...) \
     { .name = "copy", .device = TN_CPU, .run = tni_lookup_take, .data = &(kind), __VA_ARGS__ }
-#define TNI_TAKE_KERNELS(kind)                                                                             \
-    TNI_TAKE_CPU(kind, .flags = TN_STRIDED, .accepts = tni_lookup_accepts), TNI_TAKE_CPU(kind),            \
-        TNI_CUDA_KERNEL(lookup_take, .flags = TN_STRIDED, .accepts = tni_lookup_accepts, .data = &(kind)), \
-        TNI_CUDA_KERNEL(lookup_take, .data = &(kind)), {                                                   \
-        .name = "ref", .device = TN_CPU, .run = tni_lookup_take_ref, .data = &(kind)                       \
+#define TNI_TAKE_KERNELS(kind)                                                                                       \
+    TNI_TAKE_CPU(kind, .flags = TN_STRIDED, .accepts = tni_lookup_accepts), TNI_TAKE_CPU(kind),                      \
+        TNI_CUDA_KERNEL(lookup_take, .flags = TN_STRIDED, .accepts = tni_lookup_take_cuda_accepts, .data = &(kind)), \
+        TNI_CUDA_KERNEL(lookup_take, .data = &(kind)), {                                                             \
+        .name = "ref", .device = TN_CPU, .run = tni_lookup_take_ref, .data = &(kind)                                 \
     }
 #define TNI_ADD_KERNELS(kind)                                                                                  \
     TNI_CPU_KERNELS(lookup_add, .flags = TN_STRIDED, .accepts = tni_lookup_accepts,                            \
                     .workspace = tni_lookup_add_workspace, .data = &(kind)),                                   \
         TNI_CPU_KERNELS(lookup_add, .workspace = tni_lookup_add_workspace, .data = &(kind)),                   \
-        TNI_CUDA_KERNEL(lookup_add, .flags = TN_STRIDED, .accepts = tni_lookup_accepts,                        \
+        TNI_CUDA_KERNEL(lookup_add, .flags = TN_STRIDED, .accepts = tni_lookup_add_cuda_accepts,               \
                         .workspace = tni_lookup_add_cuda_workspace, .data = &(kind)),                          \
         TNI_CUDA_KERNEL(lookup_add, .workspace = tni_lookup_add_cuda_workspace, .data = &(kind)), {            \
         .name = "ref", .device = TN_CPU, .run = tni_lookup_add_ref, .workspace = tni_lookup_add_ref_workspace, \

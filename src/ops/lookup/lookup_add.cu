@@ -1,6 +1,6 @@
 /* add: to[s, k] = base[s, k] + the rows of from[s] that belong to k, in their order.
  *
- * The rows are sorted by what they belong to (lookup_sort.cuh). Every piece of `to` is then written once, by one
+ * The rows are sorted by what they belong to (lookup_sort.cu). Every piece of `to` is then written once, by one
  * thread: 0 where nothing belongs to it, else what it has summed up in f32. What more than TNI_ADD_PART rows belong to
  * is summed up by several blocks, in parts of so many from its first one on, and then from those. */
 #include "lookup.cuh"
@@ -122,6 +122,7 @@ TN_DEVICE void sum_rows(const tni_add &p, acc<T> (&sum)[V], i64 slab, const stre
 /* ITEMS: pieces of a thread, whose positions it looks for together. Where few k have rows, most of its work is to write
  * zeros; where most have some, one piece is enough, and blocks are done at about the same time. */
 template <class T, int V, int ITEMS, int TOGETHER> TN_DEVICE void add_rows(const tni_add &p) {
+    wait_for_last();
     const i64 first = (i64)blockIdx.x * (TNI_ADD_THREADS * ITEMS) + threadIdx.x;
     i64 row[ITEMS], slab[ITEMS], c[ITEMS];
     span rows[ITEMS];
@@ -145,6 +146,41 @@ template <class T, int V, int ITEMS, int TOGETHER> TN_DEVICE void add_rows(const
         sum_rows<T, V, TOGETHER>(p, sum, slab[e], s, rows[e].begin, rows[e].end, 1);
         store_sum<T, V>((T *)p.to + row[e] * p.row, s, sum);
     }
+}
+
+/* Where rows are long and most k have none. The first warps look at the sorted positions, for a piece of each thread:
+ * those at the first position of a k sum up its rows. The others write zeros for the k that have no rows, and one asks
+ * for a whole row, or a part of one, so that it waits once. */
+template <class T> TN_DEVICE void add_long(const tni_add &p) {
+    constexpr int V = pack<T>::VL;
+    wait_for_last();
+    i64 number = ((i64)blockIdx.x * TNI_ADD_THREADS + threadIdx.x) / 32;
+    if (number < p.sums) {
+        const i64 at = divide(number, p.by_tiles), tile = number - at * p.by_tiles.by;
+        const i64 slab = p.slabs == 1 ? 0 : divide(at, p.by_positions), position = at - slab * p.by_positions.by;
+        const u32 k = p.key[position];
+        if (k >= p.keys) return;
+        const span rows = positions_of(p, k);
+        if (rows.begin != (u32)position || rows.end - rows.begin > TNI_ADD_PART)
+            return; /* add_ends writes the others */
+        const i64 row = slab * p.keys + k;
+        const stretch s = stretch::of<T, V>(p, row, tile * 32 + threadIdx.x % 32);
+        if (!s.is_there()) return;
+        acc<T> sum[V] = {};
+        sum_rows<T, V, 2>(p, sum, slab, s, rows.begin, rows.end, 1);
+        store_sum<T, V>((T *)p.to + row * p.row, s, sum);
+        return;
+    }
+    number -= p.sums;
+    const i64 row = divide(number, p.by_parts), part = number - row * p.by_parts.by;
+    if (row >= (i64)p.slabs * p.keys) return;
+    const i64 slab = p.slabs == 1 ? 0 : divide(row, p.by_keys);
+    if (positions_of(p, (u32)(row - slab * p.by_keys.by)).end > 0) return;
+    const acc<T> zero[V] = {};
+    stretch s = stretch::of<T, V>(p, row, part * 32 * p.items + threadIdx.x % 32);
+#pragma unroll 4
+    for (int e = 0; e < p.items; e++, s.first += 32 * V)
+        if (s.is_there()) store_sum<T, V>((T *)p.to + row * p.row, s, zero);
 }
 
 /* ---- what many rows belong to ------------------------------------------------------------------------------------ */
@@ -220,6 +256,7 @@ TN_DEVICE part find_part(const tni_add &p, i64 chunk, int slot) {
 
 /* Most chunks have none: so threads look at them together. */
 template <class T, int V> TN_DEVICE void add_parts(const tni_add &p) {
+    wait_for_last();
     __shared__ many_shared<T, V> shared;
     __shared__ part parts[2 * TNI_ADD_EACH];
     const many m(p);
@@ -251,6 +288,7 @@ TN_DEVICE u32 find_end(const tni_add &p, i64 chunk) {
 }
 
 template <class T, int V> TN_DEVICE void add_ends(const tni_add &p) {
+    wait_for_last();
     __shared__ many_shared<T, V> shared;
     __shared__ u32 keys[TNI_ADD_EACH];
     const many m(p);
@@ -291,7 +329,8 @@ template <class T, int V> TN_DEVICE void add_few(const tni_add_few &p) {
         const i64 inner = at - k * p.inner;
         const T *from = (const T *)p.from + o * p.n * p.inner + (V > 1 ? 0 : inner);
         acc<T> sum[V];
-        const vec<T, V> b = p.base ? *(const vec<T, V> *)((const T *)p.base + i * V) : vec<T, V>{};
+        const T *base = (const T *)p.base + o * p.by_outer + k * p.by_v + (V > 1 ? 0 : inner);
+        const vec<T, V> b = p.base ? *(const vec<T, V> *)base : vec<T, V>{};
 #pragma unroll
         for (int v = 0; v < V; v++) sum[v] = widen_at(b, v);
         for (i64 j = 0; j < p.n; j++) {
@@ -317,5 +356,6 @@ template <class T, int V> TN_DEVICE void add_few(const tni_add_few &p) {
     TN_KERNEL(lookup_add_few_##piece##_##name, TNI_ADD_THREADS, (TN_PARAMS(tni_add_few)), (add_few<T, V>(p)))
 #define ADD(T, name)              \
     ROWS(T, name, pack<T>::VL, p) \
-    ROWS(T, name, 1, s)
+    ROWS(T, name, 1, s)           \
+    TN_ROW_KERNEL(lookup_add_long_##name, TNI_ADD_THREADS, 4, tni_add, (add_long<T>(p)))
 TN_FOR_TYPES(ADD)

@@ -85,7 +85,7 @@ typedef struct direct {
     _Atomic int64_t bad;
 } direct;
 
-enum { RUN = 512 }; /* elements at a time: their indices, and what they are as `real`, stay in the nearest cache */
+enum { RUN = TNI_LOOKUP_RUN };
 
 /* n elements as `real`: their own memory where they are, else `wider`. */
 TNI_INLINE const real *reals_at(const tn_type t, const void *from, int64_t n, real *wider) {
@@ -127,13 +127,15 @@ TNI_INLINE bool add_short_slabs(const tn_type t, const bool wide, const bool den
                                 int64_t first, int64_t last) {
     const int64_t n = l->n, by = dense ? 1 : l->by_n, v = l->v;
     const void *index = l->index->data;
+    int64_t before[RUN];
+    tni_place_slabs(before, min(RUN / n, last - first) * n, n, v);
     for (int64_t o = first, slabs; o < last; o += slabs) {
         slabs = min(RUN / n, last - o);
-        real wider[RUN];
-        if (!tni_indices_are_within(l, o * l->by_outer, by, slabs * n)) return false;
-        const real *x = reals_at(t, r_at(t, l->from->data, o * n), slabs * n, wider);
-        for (int64_t k = 0; k < slabs; k++)
-            add_run(wide, true, index, (o + k) * l->by_outer, by, x + k * n, n, 1, 0, sums + (o - first + k) * v, 0, 0);
+        const int64_t at = o * l->by_outer, count = slabs * n;
+        real wider[RUN], *to = sums + (o - first) * v;
+        if (!tni_indices_are_within(l, at, by, count)) return false;
+        const real *x = reals_at(t, r_at(t, l->from->data, o * n), count, wider);
+        for (int64_t i = 0; i < count; i++) to[before[i] + tni_index_at(index, wide, at + i * by)] += x[i];
     }
     return true;
 }

@@ -21,10 +21,23 @@ bool tni_take_columns_suit(const tn_call *call, const tni_lookup *l);
 tn_status tni_take_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 bool tni_take_row_suits(const tn_call *call, const tni_lookup *l);
 tn_status tni_take_row_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
-bool tni_add_columns_suit(const tn_call *call, const tni_lookup *l);
+/* What it takes, estimated; infinity: it cannot be done so. */
+double tni_add_columns_ns(const tn_call *call, const tni_lookup *l);
 tn_status tni_add_columns_prepare(const tn_call *call, const tni_lookup *l, tni_columns_state *s);
 /* `index` is where it lies now. */
 tn_status tni_columns_launch(const tn_call *call, const tni_lookup *l, const tni_columns_state *s, const void *index);
+
+/* ---- add, of columns that are split ------------------------------------------------------------------------------ */
+
+typedef struct tni_split_state {
+    tn_launch split, add;
+    tni_split p;
+    size_t places, bounds, bytes; /* of the workspace */
+} tni_split_state;
+
+double tni_add_split_ns(const tn_call *call, const tni_lookup *l);
+tn_status tni_add_split_prepare(const tn_call *call, const tni_lookup *l, tni_split_state *s);
+tn_status tni_add_split_launch(const tn_call *call, const tni_lookup *l, const tni_split_state *s);
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
 
@@ -36,7 +49,8 @@ typedef struct tni_take_state {
     tni_columns_state columns;
     tni_take p;
     int64_t bytes, size, row; /* of a piece, an element, a row */
-    int64_t warps;            /* of long rows, at least */
+    tni_lookup_steps whole;
+    int64_t warps; /* of long rows, at least */
 } tni_take_state;
 
 tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_state *s);
@@ -54,6 +68,7 @@ typedef struct tni_sort_state {
     tn_launch rank, count, add, place, mark;
     uint32_t clearing;                    /* blocks of the first kernel, at least */
     tn_launch rows[2], parts[2], ends[2]; /* of single elements, and of pieces of 16 bytes */
+    tn_launch longs;                      /* instead of rows[1], if it has a kernel */
     tni_sort sort;
     tni_add all[2];
     tni_sort_room room;

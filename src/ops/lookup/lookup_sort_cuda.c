@@ -90,7 +90,9 @@ static tn_status find_sort(const tn_call *call, const sorted *w, tni_sort_state 
     const char *unit = "lookup_sort";
     const uint32_t threads = TNI_SORT_THREADS;
     s->clearing = (uint32_t)min(ceil_div(w->keys, CLEARED), CLEARING_BLOCKS);
-    s->mark = (tn_launch){.grid = (uint32_t)ceil_div(w->positions, threads), .block = threads};
+    const bool overlaps = tni_cuda_has(call, unit, 90); /* each waits for the one before as its first step */
+    s->mark = (tn_launch){
+        .grid = (uint32_t)ceil_div(w->positions, threads), .block = threads, .programmatic = overlaps};
     TN_TRY(tni_cuda_find(call, &s->mark, unit, "lookup_sort_mark"));
     if (is_ranked(w)) {
         const uint32_t ranking = (uint32_t)ceil_div(w->positions, TNI_RANK_BLOCK);
@@ -100,8 +102,8 @@ static tn_status find_sort(const tn_call *call, const sorted *w, tni_sort_state 
     }
     for (int64_t keys = w->keys; keys > 0; keys >>= TNI_SORT_BITS) s->passes++;
     s->passes = (int)max(s->passes, 1);
-    s->count = s->place = (tn_launch){.grid = s->sort.blocks, .block = threads};
-    s->add = (tn_launch){.grid = TNI_SORT_DIGITS, .block = threads};
+    s->count = s->place = (tn_launch){.grid = s->sort.blocks, .block = threads, .programmatic = overlaps};
+    s->add = (tn_launch){.grid = TNI_SORT_DIGITS, .block = threads, .programmatic = overlaps};
     TN_TRY(tni_cuda_find(call, &s->count, unit, "lookup_sort_count"));
     TN_TRY(tni_cuda_find(call, &s->add, unit, "lookup_sort_add"));
     return tni_cuda_find(call, &s->place, unit, "lookup_sort_place");
@@ -134,8 +136,10 @@ static tn_status find_add(const tn_call *call, const tni_lookup *l, const sorted
     const int64_t many = ceil_div(all->chunks, all->each) * wide;
     const int64_t rows = ceil_div(all->count, TNI_ADD_THREADS * (dense ? 1 : TNI_ADD_ITEMS));
     if (many > INT32_MAX || rows > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: too many rows for a GPU", call->name);
-    s->parts[by_pieces] = s->ends[by_pieces] = (tn_launch){.grid = (uint32_t)many, .block = TNI_ADD_THREADS};
-    s->rows[by_pieces] = (tn_launch){.grid = (uint32_t)rows, .block = TNI_ADD_THREADS};
+    const bool overlaps = tni_cuda_has(call, unit, 90) && !s->by_offsets;
+    s->parts[by_pieces] = s->ends[by_pieces] = (tn_launch){
+        .grid = (uint32_t)many, .block = TNI_ADD_THREADS, .programmatic = overlaps};
+    s->rows[by_pieces] = (tn_launch){.grid = (uint32_t)rows, .block = TNI_ADD_THREADS, .programmatic = overlaps};
     TN_TRY(
         tni_cuda_find(call, &s->rows[by_pieces], unit, "lookup_add_%s_%c_%s", dense ? "dense" : "rows", piece, type));
     TN_TRY(tni_cuda_find(call, &s->parts[by_pieces], unit, "lookup_add_parts_%c_%s", piece, type));
@@ -158,6 +162,11 @@ tn_status tni_sort_prepare(const tn_call *call, const tni_lookup *l, bool by_off
                          .blocks = (unsigned)ceil_div(w.positions, TNI_SORT_TILE)};
     s->any_place = is_long(&w, l->to->type);
     s->may_piece = s->any_place || (w.row % vector_of(l->to->type) == 0 && w.row > 0);
+    if (s->any_place && w.positions < w.keys && !by_offsets) {
+        s->longs.block = TNI_ADD_THREADS;
+        s->longs.programmatic = tni_cuda_has(call, "lookup_add", 90);
+        TN_TRY(tni_cuda_find(call, &s->longs, "lookup_add", "lookup_add_long_%s", tn_type_name(l->to->type)));
+    }
     if (!by_offsets) TN_TRY(find_sort(call, &w, s));
     if (!s->any_place) TN_TRY(find_add(call, l, &w, false, s));
     return s->may_piece ? find_add(call, l, &w, true, s) : TN_OK;
@@ -187,6 +196,7 @@ static tn_status launch_sort(const tn_call *call, const tni_lookup *l, const tni
         p = sort_at(call, l, s, pass % 2);
         p.is_first = pass == 0;
         p.shift = pass * TNI_SORT_BITS;
+        count.programmatic &= !p.is_first; /* another call's kernel is ahead of it */
         if (p.is_first) count.grid = (uint32_t)max(count.grid, s->clearing);
         TN_TRY(tn_cuda_launch(call, &count, (void *[]){&p}));
         TN_TRY(tn_cuda_launch(call, &s->add, (void *[]){&p}));
@@ -204,6 +214,24 @@ static tni_offsets offsets_of(const tni_lookup *l) {
         .data = l->index->data, .wide = tni_lookup_is_wide(l), .segments = (unsigned)l->v, .positions = (unsigned)l->n};
 }
 
+/* The rows to which few others belong, a warp for each part of one. */
+static tn_status launch_long(const tn_call *call, const tni_lookup *l, const tni_sort_state *s, tni_add *all) {
+    const int64_t size = (int64_t)tn_type_size(l->to->type), rows = (int64_t)all->slabs * all->keys;
+    const bool aligned = all->row * size % 16 == 0 && (uintptr_t)l->to->data % 16 == 0;
+    const int64_t pieces = chunks_of(all->row, size, aligned), parts = ceil_div(pieces, 32 * TNI_ADD_LONG_ITEMS);
+    const int64_t tiles = ceil_div(pieces, 32), positions = (int64_t)all->slabs * all->positions;
+    const int64_t warps = positions * tiles + rows * parts, blocks = ceil_div(warps, TNI_ADD_THREADS / 32);
+    tn_launch launch = s->longs;
+    if (blocks > INT32_MAX) return tn_fail(TN_UNSUPPORTED, "%s: too many rows for a GPU", call->name);
+    all->sums = positions * tiles;
+    all->by_tiles = tni_divided_of(tiles, all->sums);
+    all->by_positions = tni_divided_of(all->positions, positions);
+    all->by_parts = tni_divided_of(parts, warps + TNI_ADD_THREADS);
+    all->items = (int)ceil_div(pieces, 32 * parts);
+    launch.grid = (uint32_t)blocks;
+    return tn_cuda_launch(call, &launch, (void *[]){all});
+}
+
 tn_status tni_sort_launch(const tn_call *call, const tni_lookup *l, const tni_sort_state *s) {
     const void *base = data_of(l->base);
     const bool aligned = tni_is_aligned((const void *[]){l->from->data, l->to->data, base}, 3);
@@ -219,6 +247,7 @@ tn_status tni_sort_launch(const tn_call *call, const tni_lookup *l, const tni_so
     all.partials = (char *)call->workspace + s->room.partials;
     TN_TRY(tn_cuda_launch(call, &s->parts[pieces], (void *[]){&all}));
     TN_TRY(tn_cuda_launch(call, &s->ends[pieces], (void *[]){&all}));
+    if (s->longs.kernel) return launch_long(call, l, s, &all);
     return tn_cuda_launch(call, &s->rows[pieces], (void *[]){&all});
 }
 

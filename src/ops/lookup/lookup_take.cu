@@ -17,7 +17,7 @@ template <class U> struct taken_rows : memory_rows<U> {
     TN_MEMBER bool find(u64 number, i64 &to) {
         const i64 o = divide((i64)number, p.n), k = find_index(p.index, o, (i64)number - o * p.n.by, 0);
         to = (i64)number * p.chunks.size;
-        this->row = (const U *)p.from + (o * p.index.v + k) * p.chunks.size;
+        this->row = (const U *)p.from + o * p.by_outer + k * p.by_v;
         skipped = k == SKIPPED;
         return k >= 0;
     }
@@ -40,7 +40,7 @@ template <class U> TN_DEVICE void take_pieces(const tni_take &p) {
         if (i >= p.count) continue;
         const i64 row = divide(i, p.pieces), c = i - row * p.pieces.by, o = divide(row, p.n);
         k[e] = find_index(p.index, o, row - o * p.n.by, c);
-        at[e] = (o * p.index.v + k[e]) * p.pieces.by + c;
+        at[e] = o * p.by_outer + k[e] * p.by_v + c;
     }
 #pragma unroll
     for (int e = 0; e < TNI_TAKE_ITEMS; e++) {
@@ -83,7 +83,7 @@ template <class U> TN_DEVICE void take_fours(const tni_take &p) {
 #pragma unroll
         for (int w = 0; w < 4; w++) {
             const i64 found = check_index(p.index, k.v[w]);
-            at[e][w] = found < 0 ? found : (o * p.index.v + found) * inner + c + (inner == 1 ? 0 : w);
+            at[e][w] = found < 0 ? found : o * p.by_outer + found * p.by_v + c + (inner == 1 ? 0 : w);
         }
     }
     four<U> a[TNI_TAKE_FOURS];

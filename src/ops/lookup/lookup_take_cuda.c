@@ -1,10 +1,14 @@
 /* take on the GPU: how many bytes a thread copies at a time. */
 #include <string.h>
 
+#include "core/layout/layout.h"
 #include "cuda/copy/chunk.h"
 #include "lookup_cuda.h"
 
-enum { WARPS_PER_SM = 16 }; /* that share out long rows, at least */
+enum {
+    WARPS_PER_SM = 16, /* that share out long rows, at least */
+    MANY_PARTS = 4,    /* of rows so long that those which the index names twice meet in the L2 cache only by parts */
+};
 
 tni_divided tni_divided_of(int64_t by, int64_t below) {
     tni_divided d = {.by = max(by, 1), .is_short = max(below, by) < INT32_MAX};
@@ -69,7 +73,8 @@ static void spread_parts(tni_chunks *c, int64_t rows, int64_t warps) {
     c->items = (int)ceil_div(c->per_row, 32 * c->parts);
     c->count = rows * c->parts;
     c->is_short = c->count < INT32_MAX;
-    c->divisor = divisor_if(c->is_short, c->parts);
+    c->rows = c->parts >= MANY_PARTS ? rows : 0;
+    c->divisor = divisor_if(c->is_short, c->rows ? c->rows : c->parts);
 }
 
 static tn_status launch_rows(const tn_call *call, const tni_lookup *l, const tni_take_state *s, tni_take *p) {
@@ -77,7 +82,8 @@ static tn_status launch_rows(const tn_call *call, const tni_lookup *l, const tni
     tn_launch launch = s->rows;
     p->n = tni_divided_of(l->n, rows);
     p->chunks.low = p->from;
-    p->chunks.high = (const char *)p->from + l->outer * l->v * s->row;
+    p->chunks.high = (const char *)p->from +
+                     ((l->outer - 1) * s->whole.by_outer + (l->v - 1) * s->whole.by_v + l->inner) * s->size;
     fill_chunks(&p->chunks, p->to, l->inner, rows, s->size, true, s->row % 16 == 0);
     spread_parts(&p->chunks, rows, s->warps);
     return launch_chunks(call, &launch, chunk_blocks(&p->chunks), p);
@@ -87,7 +93,9 @@ tn_status tni_take_prepare(const tn_call *call, const tni_lookup *l, tni_take_st
     s->size = (int64_t)tn_type_size(l->to->type);
     s->row = s->size * l->inner;
     s->bytes = s->size;
-    while (tni_lookup_is_by_row(l) && s->bytes < 16 && s->row % (2 * s->bytes) == 0) s->bytes *= 2;
+    if (!tni_lookup_steps_of(l, l->from, &s->whole)) return tn_fail(TN_UNSUPPORTED, "%s: unknown steps", call->name);
+    const int64_t steps = (s->whole.by_outer | s->whole.by_v) * s->size;
+    while (tni_lookup_is_by_row(l) && s->bytes < 16 && (s->row | steps) % (2 * s->bytes) == 0) s->bytes *= 2;
     s->p.index = tni_index_of(l);
     for (int w = 0; w < 4; w++) s->p.bad[w] = bad_bits(l->to->type, w);
     if (has_long_rows(l, s->size)) {
@@ -117,6 +125,8 @@ tn_status tni_take_launch(const tn_call *call, const tni_lookup *l, const tni_ta
     const bool aligned = ((uintptr_t)l->from->data | (uintptr_t)l->to->data) % (uintptr_t)s->bytes == 0;
     const int64_t bytes = aligned ? s->bytes : s->size;
     tni_take p = s->p;
+    p.by_outer = s->whole.by_outer;
+    p.by_v = s->whole.by_v;
     p.index.data = index;
     p.from = l->from->data;
     p.to = l->to->data;
@@ -124,10 +134,18 @@ tn_status tni_take_launch(const tn_call *call, const tni_lookup *l, const tni_ta
     if (s->fours.kernel && (uintptr_t)index % 16 == 0 && (uintptr_t)p.to % (uintptr_t)min(4 * s->size, 16) == 0)
         return launch_fours(call, l, s, &p);
     p.count = l->outer * l->n * s->row / bytes;
+    p.by_outer = p.by_outer * s->size / bytes;
+    p.by_v = p.by_v * s->size / bytes;
     p.pieces = tni_divided_of(s->row / bytes, p.count);
     p.n = tni_divided_of(l->n, p.count);
     if (tni_lookup_is_by_row(l)) p.index.by_inner = 0; /* pieces are not elements */
     return tn_cuda_launch(call, aligned ? &s->pieces : &s->elements, (void *[]){&p});
+}
+
+bool tni_lookup_take_cuda_accepts(const tn_call *call) {
+    const tni_lookup l = tni_lookup_of(call);
+    tni_lookup_steps w;
+    return l.n >= 0 && tni_is_dense(l.to->ndim, l.to->shape, l.to->strides) && tni_lookup_steps_of(&l, l.from, &w);
 }
 
 static tn_status fill(const tn_call *call, void *state) {

@@ -6,6 +6,7 @@
 
 #include "core/host/arith.h"
 #include "core/layout/layout.h"
+#include "core/layout/lines.h"
 
 /* ---- dimensions -------------------------------------------------------------------------------------------------- */
 
@@ -81,6 +82,9 @@ typedef struct job {
     char *to;
     const char *from;
     int64_t pieces, per_piece; /* of a row; elements of one */
+    struct stretch *stretches; /* of a short row; NULL: rows are long */
+    int n_stretches;
+    const char *filled; /* as many constants as a short row has elements */
 } job;
 
 /* n elements, `step` and `apart` elements from one to the next. */
@@ -191,18 +195,23 @@ static void next_row(const job *j, outer *o) {
     place_from(j, o, d);
 }
 
-static void move_pieces(void *arg, int64_t begin, int64_t end) {
-    const job *j = arg;
-    const int last = j->m->n_dims - 1;
-    const int64_t n = j->m->dims[last].map.size;
+static outer outer_at(const job *j, int64_t row) {
     outer o = {.to = 0};
-    int64_t row = begin / j->pieces, piece = begin % j->pieces;
-    for (int d = last - 1; d >= 0; d--) {
+    for (int d = j->m->n_dims - 2; d >= 0; d--) {
         o.index[d] = row % j->m->dims[d].map.size;
         row /= j->m->dims[d].map.size;
         o.to += o.index[d] * j->m->dims[d].to;
     }
     place_from(j, &o, 0);
+    return o;
+}
+
+static void move_pieces(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const int last = j->m->n_dims - 1;
+    const int64_t n = j->m->dims[last].map.size;
+    int64_t piece = begin % j->pieces;
+    outer o = outer_at(j, begin / j->pieces);
     for (int64_t i = begin; i < end; i++) {
         const char *from = o.from[last] == OUTSIDE ? NULL : j->from + o.from[last] * (int64_t)j->size;
         const int64_t first = piece * j->per_piece;
@@ -213,12 +222,83 @@ static void move_pieces(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+/* ---- short rows --------------------------------------------------------------------------------------------------
+ * Every row has the same stretches, which are found once. Then a stretch is copied for many rows before the next one
+ * is: by a load and a store or two each. */
+
+enum {
+    SHORT_BYTES = 256, /* of a row */
+    STRETCHES = 8,     /* that it has at most */
+    ROWS = 256         /* whose result stays in the nearest cache */
+};
+
+/* Bytes of a row that follow each other on both sides; from < 0: constants. */
+typedef struct stretch {
+    int64_t to, from, bytes;
+} stretch;
+
+/* False: there are too many, or elements that do not follow each other. */
+static bool find_stretches(job *j, stretch *stretches, char *filled) {
+    const tni_move_dim *d = &j->m->dims[j->m->n_dims - 1];
+    const int64_t size = (int64_t)j->size, n = d->map.size;
+    if (j->m->n_dims < 2 || n * size > SHORT_BYTES || d->to != 1 || (d->from != 1 && d->map.n > 1)) return false;
+    for (int64_t i = 0; i < n; i++) memcpy(filled + i * size, j->m->constant, j->size);
+    for (int64_t i = 0, count; i < n; i += count) {
+        int64_t step, at = tni_map_at(&d->map, i);
+        count = run_from(&d->map, i, n, at, &step);
+        if (j->n_stretches == STRETCHES || (at >= 0 && step != 1 && count > 1)) return false;
+        stretches[j->n_stretches++] = (stretch){i * size, at < 0 ? -1 : at * size, count * size};
+    }
+    j->stretches = stretches;
+    j->filled = filled;
+    return true;
+}
+
+/* Rows of the result, `down` bytes apart; from is NULL where they lie outside. */
+static void copy_stretches(const job *j, char *to, int64_t down, const char *from, int64_t apart, int64_t rows) {
+    if (!from) {
+        const int64_t n = j->m->dims[j->m->n_dims - 1].map.size;
+        tni_copy_lines(to, down, j->filled, 0, rows, n * (int64_t)j->size);
+        return;
+    }
+    for (const stretch *s = j->stretches; s < j->stretches + j->n_stretches; s++) {
+        if (s->from < 0)
+            tni_copy_lines(to + s->to, down, j->filled, 0, rows, s->bytes);
+        else
+            tni_copy_lines(to + s->to, down, from + s->from, apart, rows, s->bytes);
+    }
+}
+
+static void move_short_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const int last = j->m->n_dims - 1;
+    const tni_move_dim *above = &j->m->dims[last - 1];
+    const int64_t size = (int64_t)j->size;
+    outer o = outer_at(j, begin);
+    for (int64_t row = begin, count; row < end; row += count) {
+        const int64_t i = o.index[last - 1];
+        int64_t step, at = tni_map_at(&above->map, i);
+        count = min(run_from(&above->map, i, above->map.size, at, &step), min(end - row, ROWS));
+        const char *from = o.from[last] == OUTSIDE ? NULL : j->from + o.from[last] * size;
+        copy_stretches(j, j->to + o.to * size, above->to * size, from, step * above->from * size, count);
+        o.index[last - 1] += count - 1;
+        o.to += (count - 1) * above->to;
+        next_row(j, &o);
+    }
+}
+
 tn_status tni_move_cpu(const tn_call *call, void *state) {
     (void)state;
     const tni_move m = tni_move_of(call);
     const int64_t count = tn_count(m.to), n = m.dims[m.n_dims - 1].map.size;
     if (count == 0) return TN_OK;
     job j = {.m = &m, .size = tn_type_size(m.to->type), .to = m.to->data, .from = m.from->data};
+    stretch stretches[STRETCHES];
+    char filled[SHORT_BYTES];
+    if (find_stretches(&j, stretches, filled)) {
+        tn_parallel(call, count / n, max(1, GRAIN / (n * (int64_t)j.size)), move_short_rows, &j);
+        return TN_OK;
+    }
     j.per_piece = min(n, max(1, PIECE / (int64_t)j.size));
     j.pieces = ceil_div(n, j.per_piece);
     const int64_t bytes = j.per_piece * (int64_t)j.size;

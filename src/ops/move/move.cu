@@ -40,6 +40,10 @@ template <class U> struct mapped {
         const i64 at = first - p.map.before, from = is_circle() ? tni_modulo(at, p.map.n) : at;
         return from >= 0 && from + n <= p.map.n ? row + from : nullptr;
     }
+    TN_MEMBER bool is_outside(i64 first, int n) const {
+        const i64 at = first - p.map.before;
+        return p.map.rule == TNI_MAP_CONSTANT && (at + n <= 0 || at >= p.map.n);
+    }
     TN_MEMBER void start(i64 first) {
         col = first;
         if (is_circle()) source = tni_modulo(first - p.map.before, p.map.n);

@@ -1,4 +1,6 @@
 /* repeat and its gradient. */
+#include <string.h>
+
 #include "move.h"
 
 /* y has further dimensions in front where there are more repeats than dimensions of x. */
@@ -14,9 +16,27 @@ static void describe(const tn_view *y, const tn_view *x, tni_move *m) {
     }
 }
 
+/* A dimension that is repeated becomes two: which time it is, where the operand stands still, and the dimension itself.
+ * Where it is a single element, and the result is not read along it, the first of these is enough. */
 static void describe_repeat(const tn_call *call, tni_move *m) {
     const repeat_args a = repeat_args_of(call);
     describe(a.y, a.x, m);
+    const int32_t n_dims = m->n_dims;
+    tni_move_dim dims[TN_MAX_RANK];
+    memcpy(dims, m->dims, sizeof dims);
+    m->n_dims = 0;
+    for (int d = 0; d < n_dims; d++) {
+        const tni_map map = dims[d].map;
+        const int left = TN_MAX_RANK - m->n_dims - (n_dims - d); /* dimensions that there may still be */
+        if (map.n == 0 || map.size == map.n || (map.n == 1 && dims[d].to == 1) || (map.n > 1 && left == 0)) {
+            m->dims[m->n_dims++] = dims[d];
+            continue;
+        }
+        const int64_t times = map.size / map.n;
+        m->dims[m->n_dims++] = (tni_move_dim){{times, times, 0, TNI_MAP_CONSTANT}, dims[d].to * map.n, 0};
+        if (map.n > 1)
+            m->dims[m->n_dims++] = (tni_move_dim){{map.n, map.n, 0, TNI_MAP_CONSTANT}, dims[d].to, dims[d].from};
+    }
 }
 
 static void describe_grad(const tn_call *call, tni_move *m) {

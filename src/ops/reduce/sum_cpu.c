@@ -187,19 +187,20 @@ static void columns_flush(columns *c) {
  * are asked for, since the machine expects no steps from row to row; 0: none do. */
 TNI_INLINE void sum_vectors(const tn_type t, const int width, const void *p, int64_t count, int64_t stride,
                             int64_t ahead, int64_t left, vreal *sum) {
+    const int64_t down = stride * (int64_t)tn_type_size(t);
+    const char *x = p; /* a pointer that moves: compilers make vectors of two that are multiplied out */
     vreal odd[LINE] = {0};
     int64_t r = 0;
     for (int k = 0; k < width; k++) sum[k] = (vreal){0};
-    for (; r + 2 <= count; r += 2) {
-        const void *x[] = {r_at(t, p, r * stride), r_at(t, p, (r + 1) * stride)};
-        for (int k = 0; k < 2 && ahead > 0; k++) __builtin_prefetch((const char *)x[k] + ahead);
-        for (int k = 0; k < width; k++) sum[k] += v_load_some(t, x[0], k * VL, left, 0);
-        for (int k = 0; k < width; k++) odd[k] += v_load_some(t, x[1], k * VL, left, 0);
-    }
-    if (r < count) {
-        const void *x = r_at(t, p, r * stride);
+    for (; r + 2 <= count; r += 2, x += 2 * down) {
+        if (ahead > 0) {
+            __builtin_prefetch(x + ahead);
+            __builtin_prefetch(x + down + ahead);
+        }
         for (int k = 0; k < width; k++) sum[k] += v_load_some(t, x, k * VL, left, 0);
+        for (int k = 0; k < width; k++) odd[k] += v_load_some(t, x + down, k * VL, left, 0);
     }
+    for (int k = 0; k < width && r < count; k++) sum[k] += v_load_some(t, x, k * VL, left, 0);
     for (int k = 0; k < width; k++) sum[k] += odd[k];
 }
 

@@ -2,11 +2,18 @@
  * build has integers, too.
  *
  * In most rows a new extreme is rare, after the first few elements. So a row is looked at a vector at a time: where no
- * lane takes over, all of them get what there was. Columns are gone along side by side (scan_lanes.h). */
+ * lane takes over, all of them get what there was; elsewhere the extremes are found among the lanes. Columns are gone
+ * along side by side (scan_lanes.h). */
 #include "cummax.h"
 
 #include "ops/runs.h"
 #include "scan_lanes.h"
+#include "scan_shift.h"
+
+enum {
+    FEW = 8,       /* columns, or elements of a row */
+    SHORT_ROW = 48 /* elements, of up to 32 bits */
+};
 
 typedef struct job {
     tni_extremes e;
@@ -30,6 +37,73 @@ typedef struct extreme {
     int64_t at;
 } extreme;
 
+/* What is the extreme of either; NaN where one is. */
+TNI_INLINE vreal v_extreme(vreal a, vreal b, const bool smallest) {
+    return smallest ? v_min(a, b) : v_max(a, b);
+}
+
+/* Lane i: the extreme of lanes 0 … i. */
+TNI_INLINE vreal v_extremes(vreal v, const bool smallest) {
+    const vreal none = v_set(smallest ? (real)INFINITY : -(real)INFINITY);
+    v = v_extreme(v, v_shifted(v, none, 1, false), smallest);
+    if (VL > 2) v = v_extreme(v, v_shifted(v, none, 2 % VL, false), smallest);
+    if (VL > 4) v = v_extreme(v, v_shifted(v, none, 4 % VL, false), smallest);
+    if (VL > 8) v = v_extreme(v, v_shifted(v, none, 8 % VL, false), smallest);
+    return v;
+}
+
+TNI_INLINE vint v_later(vint at, const int k) {
+    const vint before = (vint)v_shifted((vreal)at, (vreal)v_seti(-1), k, false);
+    return (vint)v_select((vint)(before > at), (vreal)before, (vreal)at);
+}
+
+/* Lane i: the last of lanes 0 … i that is taken; -1: none is. */
+TNI_INLINE vint v_last_taken(vint taken) {
+    vint at = (taken & v_lanes()) | ~taken;
+    at = v_later(at, 1);
+    if (VL > 2) at = v_later(at, 2 % VL);
+    if (VL > 4) at = v_later(at, 4 % VL);
+    if (VL > 8) at = v_later(at, 8 % VL);
+    return at;
+}
+
+/* Elements i … of a row, `count` of them, which are in `now`. An element takes over where it is the extreme of all up
+ * to it. Values are copied: zeros keep their signs. */
+TNI_INLINE void vector_extremes(const tn_type t, const job *j, int64_t first, int64_t i, int64_t count, vreal now,
+                                extreme *best, const bool smallest) {
+    const vreal so_far = v_extreme(v_extremes(now, smallest), v_set(best->value), smallest);
+    const vint taken = (vint)(now != now) | (vint)(smallest ? now <= so_far : now >= so_far);
+    const vint at = v_last_taken(taken), none = (vint)(at < 0);
+    const vreal value = v_select(none, v_set(best->value), v_taken(now, at & ~none));
+    int_of_real places[VL];
+    memcpy(places, &at, sizeof places);
+    if (j->values) v_store_some(t, j->values, first + i, count, value);
+    if (j->index) {
+        int64_t *to = j->index + first + i;
+        for (int64_t k = 0; k < count; k++) to[k] = places[k] < 0 ? best->at : i + places[k];
+    }
+    if (count < VL) return; /* the row is through */
+    best->at = at[VL - 1] < 0 ? best->at : i + at[VL - 1];
+    best->value = value[VL - 1];
+}
+
+/* Element by element, in rows that are too short for vectors. Values are copied: zeros keep their signs. */
+TNI_INLINE void extremes_apart(const tn_type t, const job *j, int64_t first, int64_t step, const bool smallest) {
+    const size_t size = t == TN_F64 ? 8 : t == TN_F32 ? 4 : 2;
+    real best = 0;
+    int64_t at = 0;
+    for (int64_t i = 0; i < j->e.n; i++) {
+        const int64_t place = first + i * step;
+        const real now = r_load(t, j->e.x->data, place);
+        /* In short rows nobody could foretell a branch. */
+        const bool taken = (i == 0) | takes_over(now, best, smallest);
+        best = taken ? now : best;
+        at = taken ? i : at;
+        if (j->values) memcpy(r_at(t, j->values, place), r_at(t, j->e.x->data, first + at * step), size);
+        if (j->index) j->index[place] = at;
+    }
+}
+
 TNI_INLINE int32_t signed_bits(const tn_type t, const void *x, int64_t i) {
     return t == TN_F32 ? ((const int32_t *)x)[i] : ((const int16_t *)x)[i];
 }
@@ -42,15 +116,15 @@ TNI_INLINE int64_t key_at(const tn_type t, const void *x, int64_t i, const bool 
     return size > infinity ? INT32_MAX : smallest ? -key : key;
 }
 
-/* The key and, below it, the place in one number: the larger of two such numbers takes over. So the next element waits
- * for little, and values are copied. */
-TNI_INLINE void row_keys(const tn_type t, const job *j, int64_t first, int64_t begin, int64_t end, extreme *best,
-                         const bool smallest) {
+/* The key and, below it, the place in one number: the larger of two such numbers takes over. All numbers are made at
+ * once; the next element then waits for little, and values are copied. */
+TNI_INLINE void extremes_by_keys(const tn_type t, const job *j, int64_t first, const bool smallest) {
     const void *x = r_at(t, j->e.x->data, first);
-    int64_t top = begin == 0 ? INT64_MIN : key_at(t, x, best->at, smallest) * ((int64_t)1 << 32) + best->at;
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t now = key_at(t, x, i, smallest) * ((int64_t)1 << 32) + i;
-        top = now > top ? now : top;
+    const int64_t n = j->e.n;
+    int64_t numbers[SHORT_ROW], top = INT64_MIN;
+    for (int64_t i = 0; i < n; i++) numbers[i] = key_at(t, x, i, smallest) * ((int64_t)1 << 32) + i;
+    for (int64_t i = 0; i < n; i++) {
+        top = numbers[i] > top ? numbers[i] : top;
         const int64_t at = (uint32_t)top;
         if (j->index) j->index[first + i] = at;
         if (!j->values) continue;
@@ -59,41 +133,30 @@ TNI_INLINE void row_keys(const tn_type t, const job *j, int64_t first, int64_t b
         else
             ((int16_t *)j->values)[first + i] = (int16_t)signed_bits(t, x, at);
     }
-    if (begin < end) *best = (extreme){r_load(t, x, (uint32_t)top), (uint32_t)top};
-}
-
-TNI_INLINE void row_elements(const tn_type t, const job *j, int64_t first, int64_t begin, int64_t end, extreme *best,
-                             const bool smallest) {
-    if (t != TN_F64 && j->e.n <= UINT32_MAX) {
-        row_keys(t, j, first, begin, end, best, smallest);
-        return;
-    }
-    for (int64_t i = begin; i < end; i++) {
-        const real now = r_load(t, j->e.x->data, first + i);
-        /* In short rows nobody could foretell a branch. */
-        const bool taken = (i == 0) | takes_over(now, best->value, smallest);
-        best->value = taken ? now : best->value;
-        best->at = taken ? i : best->at;
-        if (j->values) r_store(t, j->values, first + i, best->value);
-        if (j->index) j->index[first + i] = best->at;
-    }
 }
 
 TNI_INLINE void extremes_row(const tn_type t, const job *j, int64_t first, const bool smallest) {
     const int64_t n = j->e.n;
-    extreme best = {0, 0};
+    if (t == TN_F64 ? n <= FEW : n <= SHORT_ROW) {
+        if (t == TN_F64)
+            extremes_apart(t, j, first, 1, smallest);
+        else
+            extremes_by_keys(t, j, first, smallest);
+        return;
+    }
+    extreme best = {smallest ? (real)INFINITY : -(real)INFINITY, 0};
     int64_t i = 0;
     for (; i + VL <= n; i += VL) {
         const vreal now = v_load(t, j->e.x->data, first + i), so_far = v_set(best.value);
         const vint taken = (vint)(now != now) | (vint)(smallest ? now <= so_far : now >= so_far);
-        if (i == 0 || v_any(taken)) {
-            row_elements(t, j, first, i, i + VL, &best, smallest);
+        if (v_any(taken)) {
+            vector_extremes(t, j, first, i, VL, now, &best, smallest);
             continue;
         }
         if (j->values) v_store(t, j->values, first + i, so_far);
         if (j->index) fill_index(j->index + first + i, best.at);
     }
-    row_elements(t, j, first, i, n, &best, smallest);
+    if (i < n) vector_extremes(t, j, first, i, n - i, load_tail(t, j->e.x->data, first + i, n - i, 0), &best, smallest);
 }
 
 TNI_INLINE void extremes_rows(const tn_type t, const job *j, int64_t begin, int64_t end) {
@@ -139,11 +202,25 @@ TNI_INLINE void extremes_columns(const tn_type t, const job *j, int64_t first, i
     }
 }
 
+/* Columns, one after the other: what a step of so few would cost is more than their work. */
+TNI_INLINE void extremes_few(const tn_type t, const job *j, int64_t first, int64_t count) {
+    for (int64_t c = first; c < first + count; c++) {
+        if (j->e.smallest)
+            extremes_apart(t, j, c, j->e.inner, true);
+        else
+            extremes_apart(t, j, c, j->e.inner, false);
+    }
+}
+
 static void do_columns(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     for (int64_t u = begin; u < end; u++) {
         int64_t count;
         const int64_t first = tni_lanes_at(&j->lanes, u, &count);
+        if (count <= FEW) {
+            V_BY_TYPE(j->e.x->type, extremes_few, j, first, count);
+            continue;
+        }
         V_BY_TYPE(j->e.x->type, extremes_columns, j, first, count);
     }
 }

@@ -8,6 +8,7 @@
 
 #include "ops/runs.h"
 #include "scan_lanes.h"
+#include "scan_shift.h"
 
 enum {
     SHORT_ROW = 64, /* fewer elements: rows need no others beside them */
@@ -24,30 +25,12 @@ typedef struct job {
 
 /* ---- sums of rows, a vector at a time ---------------------------------------------------------------------------- */
 
-/* Lane i has lane i - k, or with `reverse` lane i + k; what comes from outside is 0. */
-#if defined(__clang__)
-TNI_INLINE vreal v_shifted(vreal v, const int k, const bool reverse) {
-    vreal r;
-    for (int i = 0; i < VL; i++) {
-        const int from = reverse ? i + k : i - k;
-        r[i] = from >= 0 && from < VL ? v[from < 0 ? 0 : from % VL] : 0;
-    }
-    return r;
-}
-#else
-TNI_INLINE vreal v_shifted(vreal v, const int k, const bool reverse) {
-    vint from = {0};
-    for (int i = 0; i < VL; i++) from[i] = reverse ? i + k : i - k < 0 ? 2 * VL - 1 : i - k;
-    return __builtin_shuffle(v, (vreal){0}, from); /* VL and more: from the zeros */
-}
-#endif
-
 /* Lane i: the sum of lanes 0 … i, or i … VL - 1 */
 TNI_INLINE vreal v_add_up(vreal v, const bool reverse) {
-    v += v_shifted(v, 1, reverse);
-    if (VL > 2) v += v_shifted(v, 2 % VL, reverse);
-    if (VL > 4) v += v_shifted(v, 4 % VL, reverse);
-    if (VL > 8) v += v_shifted(v, 8 % VL, reverse);
+    v += v_shifted(v, v_set(0), 1, reverse);
+    if (VL > 2) v += v_shifted(v, v_set(0), 2 % VL, reverse);
+    if (VL > 4) v += v_shifted(v, v_set(0), 4 % VL, reverse);
+    if (VL > 8) v += v_shifted(v, v_set(0), 8 % VL, reverse);
     return v;
 }
 
@@ -57,7 +40,7 @@ TNI_INLINE void sum_row(const tn_type t, const void *x, void *y, int64_t n, cons
     for (; done + VL <= n; done += VL) {
         const int64_t at = reverse ? n - VL - done : done;
         const vreal sums = v_add_up(v_load(t, x, at), reverse);
-        v_store(t, y, at, v_set((real)before) + (exclusive ? v_shifted(sums, 1, reverse) : sums));
+        v_store(t, y, at, v_set((real)before) + (exclusive ? v_shifted(sums, v_set(0), 1, reverse) : sums));
         before += (double)sums[reverse ? 0 : VL - 1];
     }
     for (; done < n; done++) {

@@ -3,6 +3,7 @@
 #define TNI_SORTING_SORT_ROWS_H
 
 #include "records.h"
+#include "sort_lanes.h"
 
 typedef struct order_work {
     const tn_call *call;
@@ -118,6 +119,10 @@ static void sort_rows(const tn_call *call, const tni_sorting *o) {
     order_work w = {call, o, tni_sorting_room_of(o)};
     const tn_host *host = call->host;
     if (o->rows == 0 || o->k == 0) return;
+    if (goes_by_lanes(o)) {
+        tn_parallel(call, o->rows, 4096 / o->n, sort_by_lanes, (void *)(uintptr_t)o);
+        return;
+    }
     if (o->n < TNI_SORTING_LONG) {
         tn_parallel(call, w.room.slots, max(4096 * w.room.slots / max(o->rows * o->n, 1), 1), sort_slots, &w);
         return;

@@ -179,12 +179,17 @@ template <class S, int THREADS, int ITEMS> TN_DEVICE void sort_block(const tni_s
     }
 }
 
-/* Capacities: tni_sort_capacity in sorting_cuda.c says the same. */
-#define BLOCK(S, ITEMS)                                                               \
-    TN_ROW_KERNEL(sort_block_0_##S, 256, 4, tni_sort, (sort_block<S, 256, 4>(p)))     \
-    TN_ROW_KERNEL(sort_block_1_##S, 256, 3, tni_sort, (sort_block<S, 256, ITEMS>(p))) \
-    TN_ROW_KERNEL(sort_block_2_##S, 384, 2, tni_sort, (sort_block<S, 384, ITEMS>(p)))
-BLOCK(u8, 16)
-BLOCK(u16, 16)
-BLOCK(u32, 16)
-BLOCK(u64, 8)
+/* Threads and items: block_forms in sorting_cuda.c has the same. */
+#define BLOCK(S, THREADS, ITEMS, BLOCKS) \
+    TN_ROW_KERNEL(sort_block_##THREADS##x##ITEMS##_##S, THREADS, BLOCKS, tni_sort, (sort_block<S, THREADS, ITEMS>(p)))
+#define BLOCKS(S)        \
+    BLOCK(S, 256, 4, 4)  \
+    BLOCK(S, 256, 8, 3)  \
+    BLOCK(S, 256, 16, 3) \
+    BLOCK(S, 384, 16, 2)
+BLOCKS(u8)
+BLOCKS(u16)
+BLOCKS(u32)
+BLOCK(u64, 256, 4, 4)
+BLOCK(u64, 256, 8, 3)
+BLOCK(u64, 384, 8, 2)

@@ -6,7 +6,7 @@
 #include "sorting.cuh"
 
 enum { CLEAR_BLOCK = 256, GRAD_BLOCK = 256, GRAD_BLOCKS_PER_SM = 8, GRAD_TOGETHER = 4, WARP_BLOCK = 128 };
-enum { COUNT_BLOCK = 512, SHORT_TOP_K = 1024, SLICE = 32768 /* fewest elements of one */ };
+enum { COUNT_BLOCK = 512, SHORT_TOP_K = 1024, SLICE = 8192 /* fewest elements of one */ };
 static const int64_t NARROW = (int64_t)1 << 30; /* elements of rows whose places have 32 bits */
 static const int64_t STREAMED = (int64_t)1 << 31;
 
@@ -15,10 +15,18 @@ static const char *kernels_of(tn_type type) {
     return names[tn_type_size(type)];
 }
 
-/* Elements of a row that a block of kernel sort_block_`level` sorts; sort_short.cu says the same. */
-static int64_t capacity(size_t size, int level) {
-    const int64_t items = size == 8 ? 8 : 16;
-    return level == 0 ? 256 * 4 : level == 1 ? 256 * items : 384 * items;
+/* Blocks that sort a row in registers, the smallest first: sort_short.cu has a kernel for each. */
+typedef struct block_form {
+    int threads, items; /* of a thread */
+} block_form;
+static const block_form block_forms[] = {{256, 4}, {256, 8}, {256, 16}, {384, 16}, {0, 0}};
+static const block_form block_forms_of_8_bytes[] = {{256, 4}, {256, 8}, {384, 8}, {0, 0}};
+
+/* The one that a row fits in; of none, where it is too long. */
+static block_form find_form(tn_type type, int64_t n) {
+    const block_form *f = tn_type_size(type) == 8 ? block_forms_of_8_bytes : block_forms;
+    while (f->threads && n > (int64_t)f->threads * f->items) f++;
+    return *f;
 }
 
 /* ---- how -------------------------------------------------------------------------------------------------------- */
@@ -27,8 +35,9 @@ typedef enum method { BY_WARP, BY_BLOCK, BY_PASSES, BY_STREAM } method;
 
 typedef struct sorting_plan {
     method method;
-    int items, level; /* of a warp's lane; of a block */
-    bool wide;        /* passes: 64 bits for a place */
+    int items;       /* of a warp's lane */
+    block_form form; /* of a block */
+    bool wide;       /* passes: 64 bits for a place */
     int passes;
     int64_t tile, tiles, buffers;
     int64_t slices;
@@ -53,8 +62,8 @@ static sorting_plan plan_of(const tni_sorting *o, int sms) {
     } else if (o->n <= TNI_SORT_WARP) {
         plan.method = BY_WARP;
         plan.items = o->n <= 32 ? 1 : o->n <= 128 ? 4 : 8;
-    } else if (o->n <= capacity(size, 2)) {
-        while (o->n > capacity(size, plan.level)) plan.level++;
+    } else if (find_form(o->x->type, o->n).threads) {
+        plan.form = find_form(o->x->type, o->n);
     } else {
         plan.method = BY_PASSES;
         plan.tile = TNI_SORT_LONG_THREADS * (size == 8 || plan.wide ? TNI_SORT_LONG_FEW : TNI_SORT_LONG_ITEMS);
@@ -134,9 +143,10 @@ static tn_status find_short(const tn_call *call, const tni_sorting *o, sorting_s
         TN_TRY(set_grid(call, l, ceil_div(o->rows, WARP_BLOCK / s->p.lanes)));
         return tni_cuda_find(call, l, "sort_short", "sort_warp_%d_%s", s->how.items, kernels_of(o->x->type));
     }
-    l->block = s->how.level == 2 ? 384 : 256;
+    l->block = (uint32_t)s->how.form.threads;
     TN_TRY(set_grid(call, l, o->rows));
-    return tni_cuda_find(call, l, "sort_short", "sort_block_%d_%s", s->how.level, kernels_of(o->x->type));
+    return tni_cuda_find(call, l, "sort_short", "sort_block_%dx%d_%s", s->how.form.threads, s->how.form.items,
+                         kernels_of(o->x->type));
 }
 
 static tn_status find_passes(const tn_call *call, const tni_sorting *o, const tn_gpu *gpu, sorting_state *s) {

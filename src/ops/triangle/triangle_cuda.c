@@ -1,4 +1,5 @@
 /* triu and tril on the GPU. */
+#include "core/layout/layout.h"
 #include "cuda/copy/chunk.h"
 #include "triangle.cuh"
 #include "triangle.h"
@@ -8,6 +9,7 @@ typedef struct plan {
     tni_triangle job;
     bool empty, by_chunks;
     bool aligned;      /* lines begin at multiples of 16 bytes if the result does */
+    bool dense;        /* they follow each other in the result */
     int64_t low, high; /* the operand's memory, in elements from its first one */
 } plan;
 
@@ -20,6 +22,7 @@ static tn_status fill(const tn_call *call, plan *p, bool upper) {
     p->by_chunks = t.step[0] == 1 && t.step[1] == 1;
     p->aligned = t.line_step[0] * size % 16 == 0;
     for (int d = 0; d < t.matrices.n_dims; d++) p->aligned &= t.matrices.strides[d][0] * size % 16 == 0;
+    p->dense = t.line_step[0] == t.n && tni_is_dense(t.y->ndim, t.y->shape, t.y->strides);
     p->job = (tni_triangle){.n = t.n, .lines = t.lines, .offset = t.offset, .from_start = t.from_start};
     for (int k = 0; k < 2; k++) {
         p->job.step[k] = t.step[k];
@@ -50,19 +53,22 @@ static tn_status run(const tn_call *call, const plan *p) {
     if (p->empty) return TN_OK;
     const triu_args a = triu_args_of(call);
     const int64_t size = (int64_t)tn_type_size(a.y->type);
+    const int64_t rows = p->job.matrices.count * p->job.lines;
     tni_triangle job = p->job;
-    job.to = a.y->data;
-    job.from = a.x->data;
-    job.low = (const char *)a.x->data + p->low * size;
-    job.high = (const char *)a.x->data + p->high * size;
-    job.per_line = p->by_chunks ? chunks_of(job.n, size, p->aligned && (uintptr_t)job.to % 16 == 0) : job.n;
-    job.count = job.matrices.count * job.lines * job.per_line;
-    job.is_short = job.count < INT32_MAX;
-    job.per_line_divisor = divisor_if(job.is_short, job.per_line);
-    job.lines_divisor = divisor_if(job.is_short, job.lines);
     tn_launch launch = p->launch;
-    return launch_chunks(call, &launch, ceil_div(job.count, TNI_CHUNK_THREADS * (p->by_chunks ? TNI_CHUNK_ITEMS : 1)),
-                         &job);
+    job.from = a.x->data;
+    if (p->by_chunks) {
+        fill_chunks(&job.chunks, a.y->data, job.n, rows, size, p->dense, p->aligned);
+    } else {
+        job.chunks = (tni_chunks){.to = a.y->data, .count = rows * job.n};
+        job.chunks.is_short = job.chunks.count < INT32_MAX;
+        job.chunks.divisor = divisor_if(job.chunks.is_short, job.n);
+    }
+    job.chunks.low = (const char *)a.x->data + p->low * size;
+    job.chunks.high = (const char *)a.x->data + p->high * size;
+    job.by_lines = divisor_if(job.chunks.is_short, job.lines);
+    return launch_chunks(
+        call, &launch, p->by_chunks ? chunk_blocks(&job.chunks) : ceil_div(job.chunks.count, TNI_CHUNK_THREADS), &job);
 }
 
 tn_status tni_triu_cuda_run(const tn_call *call, void *state) {
