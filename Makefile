@@ -25,6 +25,10 @@ demo: build ## every operator in every framework found here, checked and timed; 
 # A warning is an error, of gcc in build/ and of clang in build/asan. Once set, build/ keeps it.
 test lint: export TENON_WERROR = ON
 
+# Nobody runs device code without a GPU: tests only see that it compiles. Kept in build/ likewise.
+test test-quick test-nvrtc lint: export TENON_QUICK_CUBINS = $(shell nvidia-smi -L >/dev/null 2>&1 || echo ON)
+build test-gpu: export TENON_QUICK_CUBINS = OFF
+
 test: ## everything: unit, operator, framework, sanitizer, fuzz, NVRTC and documentation tests, and lint
 	@tools/setup.sh build python docs fuzz cubins lint tensorflow -- tools/build.sh release asan tsan
 	@$(PYTHON) tools/test.py

@@ -6,10 +6,19 @@
 # A build with neither is for the CPU alone, and says so.
 set(TENON_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for")
 set(TENON_CUBINS "" CACHE PATH "Folder with device code compiled before")
+option(TENON_QUICK_CUBINS "Device code that is compiled in a tenth of the time and runs slowly, for tests without a GPU" OFF)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/*.cu)
 file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS src/*.cuh)
 find_program(TENON_NVCC nvcc PATHS /usr/local/cuda/bin)
+
+set(nvcc_optimise -O3)
+if(TENON_QUICK_CUBINS AND TENON_NVCC)
+  execute_process(COMMAND ${TENON_NVCC} --help OUTPUT_VARIABLE nvcc_help ERROR_QUIET)
+  if(nvcc_help MATCHES "--Ofast-compile") # CUDA 13
+    set(nvcc_optimise --Ofast-compile=max)
+  endif()
+endif()
 
 set(archs ${TENON_CUDA_ARCHS})
 if(NOT archs AND TENON_NVCC)
@@ -67,13 +76,13 @@ elseif(TENON_NVCC)
       endif()
       add_custom_command(OUTPUT ${output}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cubins
-        COMMAND ${TENON_NVCC} ${target} -std=c++17 -O3 --fmad=true -I ${CMAKE_SOURCE_DIR}/src -o ${output} ${source}
+        COMMAND ${TENON_NVCC} ${target} -std=c++17 ${nvcc_optimise} --fmad=true -I ${CMAKE_SOURCE_DIR}/src -o ${output} ${source}
         DEPENDS ${source} ${cuda_headers}
         COMMENT "nvcc ${unit}.cu for ${arch}")
       list(APPEND images "${unit}|${number}|${kind}|${output}")
     endforeach()
   endforeach()
-  message(STATUS "CUDA: ${TENON_NVCC} for ${archs}")
+  message(STATUS "CUDA: ${TENON_NVCC} for ${archs}, ${nvcc_optimise}")
 else()
   message(STATUS "CUDA: no nvcc and no TENON_CUBINS: this build is for the CPU alone")
 endif()

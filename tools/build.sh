@@ -12,6 +12,7 @@ settings_of() {
     echo "-DTENON_CUBINS=${TENON_CUBINS:+$(realpath "$TENON_CUBINS")}"
     echo "-DTENON_CUDA_ARCHS=${TENON_CUDA_ARCHS:-}"
     echo "-DTENON_QUICK=${TENON_QUICK:-OFF}"
+    [ -z "${TENON_QUICK_CUBINS:-}" ] || echo "-DTENON_QUICK_CUBINS=$TENON_QUICK_CUBINS"
     [ -z "${TENON_WERROR:-}" ] || echo "-DTENON_WERROR=$TENON_WERROR"
 }
 

@@ -1,4 +1,4 @@
-"""Device code for a release:  tools/release_cubins.py [--to FOLDER] [--arch 90a,ptx75] [--nvrtc PATH] [UNIT …]
+"""Device code for a release:  tools/release_cubins.py [--to FOLDER] [--arch 90a,ptx75] [--nvrtc PATH] [--quick] [UNIT]
 
 Compiles every .cu of src with NVRTC into FOLDER/UNIT.ARCH.cubin.xz and FOLDER/UNIT.ptxARCH.ptx.xz,
 which `cmake -DTENON_CUBINS=FOLDER` embeds as they are. NVRTC 12 (from PyPI) makes code that drivers of CUDA 12 and 13
@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ARCHS = "75,80,86,89,90a,100,120,ptx75"
 OPTIONS = ["-std=c++17", "--fmad=true"]
+QUICK, QUICK_ARCH = ["--Ofast-compile=max"], "ptx75"
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 NOTES = "made.json"  # in the folder: what each file was made from
 
@@ -36,6 +37,7 @@ class Job:
     source: Path
     arch: str  # "90a", "ptx75"
     to: Path
+    quick: bool
 
     @property
     def is_ptx(self) -> bool:
@@ -47,7 +49,8 @@ class Job:
 
     def options(self) -> list[str]:
         folders = (self.source.parent, ROOT / "src")
-        return [f"--gpu-architecture={self.target}", *OPTIONS, *(f"-I{folder}" for folder in folders)]
+        quick = QUICK if self.quick else []
+        return [f"--gpu-architecture={self.target}", *OPTIONS, *quick, *(f"-I{folder}" for folder in folders)]
 
 
 # ---- NVRTC -----------------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def included(source: Path, seen: set[Path]) -> set[Path]:
 
 def digest(job: Job, version: str) -> str:
     """Everything that the result depends on."""
-    told = hashlib.sha256(f"{version} {job.target} {OPTIONS}".encode())
+    told = hashlib.sha256(f"{version} {job.target} {OPTIONS} {job.quick}".encode())
     for file in sorted(included(job.source, set())):
         told.update(file.read_bytes())
     return told.hexdigest()
@@ -211,9 +214,10 @@ def main() -> int:
     parser.add_argument(
         "units", nargs="*", metavar="UNIT", help="softmax, or the path of a .cu; without it all of them"
     )
-    parser.add_argument("--to", type=Path, default=ROOT / "build" / "release-cubins", metavar="FOLDER")
-    parser.add_argument("--arch", default=ARCHS, help=f"architectures ({ARCHS})")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="build/release-cubins, or build/quick-cubins")
+    parser.add_argument("--arch", help=f"architectures ({ARCHS}; with --quick {QUICK_ARCH})")
     parser.add_argument("--nvrtc", metavar="PATH", help=f"this libnvrtc.so, not the newest 12 of {PACKAGE}")
+    parser.add_argument("--quick", action="store_true", help="slow code, fast: to see that it compiles")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (all cores)")
     options = parser.parse_args()
     nvrtc = options.nvrtc or find_nvrtc()
@@ -222,12 +226,13 @@ def main() -> int:
         print(f"    {sys.executable} -m pip install {PACKAGE}", file=sys.stderr)
         return 1
     version = "NVRTC {}.{}".format(*version_of(str(nvrtc)))
-    folder: Path = options.to.resolve()
+    folder: Path = (options.to or ROOT / "build" / ("quick-cubins" if options.quick else "release-cubins")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
-        Job(source, arch, folder / f"{source.stem}.{arch}.{'ptx' if arch.startswith('ptx') else 'cubin'}.xz")
+        Job(source, arch, folder / f"{source.stem}.{arch}.{kind}.xz", options.quick)
         for source in find_sources(options.units)
-        for arch in read_archs(options.arch)
+        for arch in read_archs(options.arch or (QUICK_ARCH if options.quick else ARCHS))
+        for kind in ("ptx" if arch.startswith("ptx") else "cubin",)
     ]
     remove_others(folder, jobs)
     notes = {name: made for name, made in read_notes(folder).items() if (folder / name).is_file()}

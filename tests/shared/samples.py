@@ -3,8 +3,9 @@
 `tenon check` runs every sample of every operator. A framework is tested with what an adapter can tell apart: the family
 of the operator, which is its contract and gradient rule without names and numbers, and the features of the sample, such
 as an optional input that is absent. Each operator is called with its first sample, and any two features that a sample
-has together are met together. With TENON_TEST_ALL=1, operators with kernels of their own are called with all of their
-samples.
+has together are met together. What takes long, such as compiling, is done with as few samples as have all traits: the
+features, and the parts of contracts and rules, each for itself. With TENON_TEST_ALL=1, operators with kernels of their
+own are called with all of their samples, and nothing is left out of what takes long.
 
 Where a test has several ways to call (element types, layouts), `dealt` gives each case some of them, in turns.
 """
@@ -178,6 +179,16 @@ def pairs(case: Case) -> set[Hashable]:
     return {frozenset(pair) for pair in combinations_with_replacement(features(case), 2)}
 
 
+def traits(case: Case) -> set[Hashable]:
+    """Its features; of its operator each output, and what each statement of the gradient rule is made of."""
+    made: set[Hashable] = {("feature", f) for f in features(case)}
+    for o in case.op.outputs:
+        made.add(("output", _Names().without(o.type), _Names().without(o.shape), o.want, o.list))
+    for s in case.op.rule.statements if case.op.rule else ():
+        made |= {("statement", s.formula is None, s.local, a.kind) for a in s.sources}
+    return made
+
+
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
 C = TypeVar("C", bound=Case)
@@ -232,21 +243,25 @@ def shown(value: object) -> str:
 
 def each_operator(kind: type[C], where: Where[C] = lambda case: True) -> list[C]:
     """For each operator the sample with most inputs."""
-    return _fullest(kind, where, lambda op: op.name)
+    best: dict[str, C] = {}
+    for case in every_sample(kind, 4096, where):
+        other = best.get(case.op.name)
+        if case.numel and (other is None or len(case.sample["inputs"]) > len(other.sample["inputs"])):
+            best[case.op.name] = case
+    return list(best.values())
 
 
 def one_each(kind: type[C], where: Where[C] = lambda case: True) -> list[C]:
-    """For each operator with kernels of its own, and for each family of formulas, the sample with most inputs."""
-    return _fullest(kind, where, lambda op: op.name if op.formula is None else family(op))
-
-
-def _fullest(kind: type[C], where: Where[C], group: Callable[[Operator], Hashable]) -> list[C]:
-    best: dict[Hashable, C] = {}
-    for case in every_sample(kind, 4096, where):
-        other = best.get(group(case.op))
-        if case.numel and (other is None or len(case.sample["inputs"]) > len(other.sample["inputs"])):
-            best[group(case.op)] = case
-    return list(best.values())
+    """Few samples that have one of each trait; all operators, if everything is asked for."""
+    if all_are_wanted():
+        return each_operator(kind, where)
+    left = [(case, traits(case)) for case in every_sample(kind, 4096, where) if case.numel]
+    chosen = []
+    while left:
+        best, found = max(left, key=lambda one: len(one[1]))
+        chosen.append(best)
+        left = [(case, has - found) for case, has in left if has - found]
+    return chosen
 
 
 def differentiable_inputs(case: Case) -> list[int]:
