@@ -48,7 +48,7 @@ TSAN_ENV = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "TENON_NUM_THREA
 
 
 def ctest(folder: str, *more: str) -> list[str]:
-    return ["ctest", "--test-dir", folder, "--output-on-failure", "-j2", *more]
+    return ["ctest", "--test-dir", folder, "--output-on-failure", "--timeout", "600", "-j2", *more]
 
 
 @cache

@@ -1,7 +1,6 @@
 /* Hopper's kernel of attention, on the CPU, thread by thread (emulate.h), beside sums in double: the test makes the
- * maps that a driver would. The other kernels are in test_emulated.c. A machine without a C++ compiler leaves it
- * out, and
- * says so. */
+ * maps that a driver would. The other kernels are in test_emulated.c. A machine without a C++ compiler leaves it out,
+ * and says so. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
@@ -73,7 +72,8 @@ static void make_map(const tni_gpu_heads *x, int b, int heads, int m, int d, uns
                                        2 * (unsigned long long)x->at[0],
                                        0,
                                        64,
-                                       128};
+                                       128,
+                                       2};
     memcpy(words, made, sizeof made);
 }
 
