@@ -40,7 +40,8 @@ static bool continues(const tni_nest *nest, int32_t outer, int32_t inner) {
 void tni_nest_merge(tni_nest *nest) {
     int32_t last = 0; /* of the loops that are left */
     for (int32_t d = 1; d < nest->n_loops; d++) {
-        const bool merges = continues(nest, last, d);
+        if (nest->sizes[d] == 1) continue; /* it goes nowhere, whatever its strides are */
+        const bool merges = nest->sizes[last] == 1 || continues(nest, last, d);
         nest->sizes[merges ? last : last + 1] = merges ? nest->sizes[last] * nest->sizes[d] : nest->sizes[d];
         if (!merges) last++;
         for (int32_t v = 0; v < nest->n_views; v++) *stride_of(nest, v, last) = *stride_of(nest, v, d);

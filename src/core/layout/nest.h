@@ -18,7 +18,8 @@ typedef struct tni_nest {
  * stride of 0 says nothing. Loops that none of them tells apart keep their order. */
 void tni_nest_sort(const tni_nest *nest, int32_t n_keys);
 
-/* Neighbours become one loop where the outer one continues the inner one in every view. */
+/* Neighbours become one loop where the outer one continues the inner one in every view. Of loops over a single step
+ * none is left, unless all are. */
 void tni_nest_merge(tni_nest *nest);
 
 #endif
