@@ -80,6 +80,42 @@ static tn_status choose_block(tni_cpu_planner *c) {
     return tn_fail(TN_UNSUPPORTED, "%s: the formula keeps too many values at a time", c->b->f->contract->name);
 }
 
+/* ---- rows in another order --------------------------------------------------------------------------------------- */
+
+static void swap_dims(int64_t *of, int32_t a, int32_t b) {
+    const int64_t kept = of[a];
+    of[a] = of[b];
+    of[b] = kept;
+}
+
+/* Of sums, only those of whole rows over another dimension than the last one may be turned: the rows that a result is
+ * the sum of keep their order. */
+static bool sums_keep_order(const tni_pass *pass, int32_t other) {
+    const int32_t last = pass->n_dims - 1;
+    for (int32_t i = 0; i < pass->n_accumulators; i++) {
+        const int64_t *strides = pass->accumulators[i].strides;
+        if (pass->n_dims != 2 || strides[pass->n_dims] != 0 || strides[last] == 0 || strides[other] != 0) return false;
+    }
+    return true;
+}
+
+/* A block has rows of the last dimension alone. Where these are few and short, as the channels of small images, most of
+ * the time would go into beginning blocks: the longest dimension becomes the last one then. */
+static void turn_rows(const tni_planner *p, tni_pass *pass) {
+    enum { ENOUGH = TNI_BLOCK / 2 }; /* elements */
+    const int32_t last = pass->n_dims - 1;
+    int32_t longest = last;
+    if (last < 1 || p->list || pass->size[last] * pass->columns >= ENOUGH) return;
+    for (int32_t i = 0; i < p->g->n; i++) {
+        if (p->needed[i] && p->g->nodes[i].op == TNI_P_RAND) return; /* numbers go by the order of rows */
+    }
+    for (int32_t d = 0; d < last; d++) longest = pass->size[d] > pass->size[longest] ? d : longest;
+    if (!sums_keep_order(pass, longest)) return;
+    swap_dims(pass->size, longest, last);
+    for (int32_t i = 0; i < pass->n_memory; i++) swap_dims(pass->memory[i].strides, longest, last);
+    for (int32_t i = 0; i < pass->n_accumulators; i++) swap_dims(pass->accumulators[i].strides, longest, last);
+}
+
 bool tni_gathers_columns(const tni_pass *pass, const tni_accumulator *acc) {
     const bool same_in_rows = pass->n_dims == 0 || acc->strides[pass->n_dims - 1] == 0;
     const bool sums = acc->op == TNI_P_SUM, extreme = acc->op == TNI_P_RMAX || acc->op == TNI_P_RMIN;
@@ -149,6 +185,7 @@ static tn_status make_room(tni_cpu_planner *c) {
 static tn_status plan_pass(const tni_planner *p, tni_cpu_pass *made, tni_constants *constants) {
     tni_cpu_planner c = {.p = p, .b = p->b, .g = p->g, .pass = p->pass, .made = made, .constants = constants};
     tn_status status = make_room(&c);
+    turn_rows(p, p->pass);
     if (status == TN_OK) status = choose_block(&c);
     if (status == TN_OK) set_pieces(p->b->program, p->pass, made);
     if (status == TN_OK) status = keep(&c);

@@ -25,6 +25,7 @@ const tn_op tni_ops_normalisation[] = {
             .doc = "batch_norm as it is once it has been trained: with the statistics given, plus residual, then act.",
             SAMPLES({"n=4 c=5 s=[3, 2] var>0"}, {"n=2 c=7 s=[] var>0 gamma beta act='relu'"},
                     {"n=3 c=4 s=[9] var>0 gamma residual act='silu' W=f32"}, {"n=0 c=3 s=[4] var>0 gamma beta"},
+                    {"n=20 c=3 s=[4, 4] var>0 gamma beta"},
                     {"n=32 c=64 s=[56, 56] var>0 gamma beta W=f32 M=f32 act='relu'", .bench = true})),
     FORMULA("group_norm(x: T[n, c, *s], gamma: W[c]?, beta: W[c]?, groups: int, eps: float = 1e-5, "
             "act: activation = 'none') -> y: T[n, c, *s] where c % groups == 0",
