@@ -282,11 +282,28 @@ static void prod_rows(const void *p, int64_t rows, int64_t n, void *products) {
         made[r] = (real)(n < PRODUCTS ? few_product(x + r * n, n) : prod_of(x + r * n, n));
 }
 
-/* Vectors may reach into the next row, whose own come later. */
+/* Rows of so many vectors, of which the last one may reach into rows behind, whose own come later: as many of the rows
+ * as there is room for. Returns how many that are. */
+TNI_INLINE int64_t expand_vectors(const real *x, real *y, int64_t rows, int64_t n, const int vectors) {
+    const int64_t room = rows * n - vectors * VL, done = room < 0 ? 0 : room / n + 1;
+    for (int64_t r = 0; r < done; r++) {
+        const vreal a = v_set(x[r]);
+        for (int k = 0; k < vectors; k++) v_store(V_NATIVE, y, r * n + k * VL, a);
+    }
+    return done;
+}
+
+static int64_t expand_short(const real *x, real *y, int64_t rows, int64_t n) {
+    if (n <= 0 || n > SHORT) return 0;
+    if (n <= VL) return expand_vectors(x, y, rows, n, 1);
+    if (n <= 2 * VL) return expand_vectors(x, y, rows, n, 2);
+    return n <= 3 * VL ? expand_vectors(x, y, rows, n, 3) : expand_vectors(x, y, rows, n, 4);
+}
+
 static void expand_rows(const void *from, void *to, int64_t rows, int64_t n) {
     const real *x = from;
     real *y = to;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = expand_short(x, y, rows, n); r < rows; r++) {
         const vreal a = v_set(x[r]);
         int64_t left = (rows - r) * n, i = 0;
         for (; i < n && left - i >= VL; i += VL) v_store(V_NATIVE, y, r * n + i, a);
