@@ -48,6 +48,13 @@ bool tni_lookup_accepts(const tn_call *call) {
     return l.n >= 0 && is_dense(l.from) && is_dense(l.to) && (!l.base || is_dense(l.base));
 }
 
+/* The tensor that is read may have rows, or whole slabs, that lie apart: to copy all of it first would take longer. */
+bool tni_lookup_take_accepts(const tn_call *call) {
+    const tni_lookup l = tni_lookup_of(call);
+    tni_lookup_steps w;
+    return l.n >= 0 && is_dense(l.to) && tni_lookup_steps_of(&l, l.from, &w) && (l.inner > 1 || w.by_v == 1);
+}
+
 bool tni_lookup_steps_of(const tni_lookup *l, const tn_view *view, tni_lookup_steps *w) {
     int inner = view->ndim, axis;
     int64_t step, size = 1;
@@ -135,6 +142,7 @@ tn_status tni_lookup_add_ref(const tn_call *call, void *state) {
 
 typedef struct take {
     tni_lookup l;
+    tni_lookup_steps by; /* of what is read */
     size_t size;         /* of an element */
     _Atomic int64_t bad; /* the first index that is none, counted in the order of `to` */
 } take;
@@ -150,7 +158,7 @@ static inline __attribute__((always_inline)) void take_rows(take *t, const size_
         const int64_t k = tni_index_at(l->index->data, wide, o * l->by_outer + j * l->by_n);
         const bool skipped = tni_lookup_skips(l, k);
         if (!skipped && (uint64_t)k < (uint64_t)l->v) { /* only then does a sum with k not overflow */
-            const char *from = (const char *)l->from->data + (size_t)(o * l->v + k) * size;
+            const char *from = (const char *)l->from->data + (size_t)(o * t->by.by_outer + k * t->by.by_v) * t->size;
             memcpy(to, from, part ? part : size);
             if (part) memcpy(to + size - part, from + size - part, part);
         } else {
@@ -172,12 +180,12 @@ static inline __attribute__((always_inline)) void take_elements(take *t, const s
     char *to = (char *)l->to->data + (size_t)(begin * l->inner) * size;
     for (int64_t row = begin; row < end; row++) {
         const int64_t o = row / l->n, at = o * l->by_outer + row % l->n * l->by_n;
-        const char *from = (const char *)l->from->data + (size_t)(o * l->v * l->inner) * size;
+        const char *from = (const char *)l->from->data + (size_t)(o * t->by.by_outer) * size;
         for (int64_t i = 0; i < l->inner; i++, to += size) {
             const int64_t k = tni_index_at(l->index->data, wide, at + i * l->by_inner);
             const bool skipped = tni_lookup_skips(l, k);
             if (!skipped && (uint64_t)k < (uint64_t)l->v) {
-                memcpy(to, from + (size_t)(k * l->inner + i) * size, size);
+                memcpy(to, from + (size_t)(k * t->by.by_v + i) * size, size);
             } else {
                 memset(to, 0, size);
                 if (!skipped) tni_note_first(&t->bad, row * l->inner + i);
@@ -208,13 +216,14 @@ static inline __attribute__((always_inline)) void take_slabs(const size_t size, 
 
 /* Single elements begin … end - 1 of `to`, by indices that lie behind each other or `by_n` apart: those of some whole
  * slabs, or of a part of one. Returns whether all are within. */
-static inline __attribute__((always_inline)) bool take_singles(const tni_lookup *l, const size_t size, const bool wide,
+static inline __attribute__((always_inline)) bool take_singles(const take *t, const size_t size, const bool wide,
                                                                const bool dense, int64_t begin, int64_t end) {
+    const tni_lookup *l = &t->l;
     const void *index = l->index->data;
-    const int64_t n = l->n, by = dense ? 1 : l->by_n, bytes = (int64_t)size, slab = l->v * bytes;
+    const int64_t n = l->n, by = dense ? 1 : l->by_n, bytes = (int64_t)size, slab = t->by.by_outer * bytes;
     const int64_t together = l->by_outer == n * by ? RUN / n : 0; /* slabs */
     int64_t before[RUN];
-    tni_place_slabs(before, together * n, n, l->v);
+    tni_place_slabs(before, together * n, n, t->by.by_outer);
     for (int64_t row = begin, o = begin / n, j = begin % n, count; row < end; row += count) {
         const int64_t left = min(n - j, end - row), slabs = j == 0 ? min(together, (end - row) / n) : 0;
         const int64_t at = o * l->by_outer + j * by;
@@ -233,15 +242,16 @@ static inline __attribute__((always_inline)) bool take_singles(const tni_lookup 
 }
 
 /* Rows begin … end - 1 of `to`, each with l->inner elements, of which each has an index. */
-static inline __attribute__((always_inline)) bool take_across(const tni_lookup *l, const size_t size, const bool wide,
+static inline __attribute__((always_inline)) bool take_across(const take *t, const size_t size, const bool wide,
                                                               int64_t begin, int64_t end) {
+    const tni_lookup *l = &t->l;
     const int64_t inner = l->inner, bytes = (int64_t)size;
     for (int64_t row = begin, o = begin / l->n, j = begin % l->n; row < end; row++) {
         const int64_t at = o * l->by_outer + j * l->by_n;
-        const char *from = (const char *)l->from->data + o * l->v * inner * bytes;
+        const char *from = (const char *)l->from->data + o * t->by.by_outer * bytes;
         char *to = (char *)l->to->data + row * inner * bytes;
         if (!tni_indices_are_within(l, at, l->by_inner, inner)) return false;
-        take_run(size, wide, to, from, l->index->data, at, l->by_inner, inner, inner * bytes, bytes);
+        take_run(size, wide, to, from, l->index->data, at, l->by_inner, inner, t->by.by_v * bytes, bytes);
         if (++j < l->n) continue;
         j = 0;
         o++;
@@ -273,18 +283,18 @@ static void take_some_rows(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static inline __attribute__((always_inline)) bool take_plain(const tni_lookup *l, const size_t size, const bool wide,
+static inline __attribute__((always_inline)) bool take_plain(const take *t, const size_t size, const bool wide,
                                                              int64_t begin, int64_t end) {
-    if (l->inner > 1) return take_across(l, size, wide, begin, end);
-    return l->by_n == 1 ? take_singles(l, size, wide, true, begin, end)
-                        : take_singles(l, size, wide, false, begin, end);
+    if (t->l.inner > 1) return take_across(t, size, wide, begin, end);
+    return t->l.by_n == 1 ? take_singles(t, size, wide, true, begin, end)
+                          : take_singles(t, size, wide, false, begin, end);
 }
 
 static inline __attribute__((always_inline)) void take_sized(take *t, const size_t size, int64_t begin, int64_t end) {
     const tni_lookup *l = &t->l;
     const bool skips = l->skipped >= 0 || l->drops_negative;
     if (!skips &&
-        (tni_lookup_is_wide(l) ? take_plain(l, size, true, begin, end) : take_plain(l, size, false, begin, end)))
+        (tni_lookup_is_wide(l) ? take_plain(t, size, true, begin, end) : take_plain(t, size, false, begin, end)))
         return;
     take_elements(t, size, begin, end); /* also where an index is none: the call fails, and says which it was */
 }
@@ -306,6 +316,8 @@ tn_status tni_lookup_take(const tn_call *call, void *state) {
     const tni_lookup *l = &t.l;
     t.size = tn_type_size(l->to->type);
     if (l->outer * l->n * l->inner == 0) return TN_OK;
+    if (!tni_lookup_steps_of(l, l->from, &t.by))
+        return tn_fail(TN_UNSUPPORTED, "%s: the tensor that is read has strides of no such kind", call->name);
     const int64_t grain = max(32768 / l->inner, 1);
     const bool by_row = tni_lookup_is_by_row(l) && l->inner > 1;
     tn_parallel(call, l->outer * l->n, grain, by_row ? take_some_rows : take_some_elements, &t);

@@ -108,6 +108,8 @@ typedef struct tni_lookup_steps {
 } tni_lookup_steps;
 /* Whether two steps can say it, neither of them backward. */
 bool tni_lookup_steps_of(const tni_lookup *l, const tn_view *view, tni_lookup_steps *w);
+/* Of take on the CPU, that tensor is one which two steps can say. */
+bool tni_lookup_take_accepts(const tn_call *call);
 /* On the GPU, that tensor need not lie densely either: of add, where sums are in shared memory. */
 bool tni_lookup_take_cuda_accepts(const tn_call *call);
 bool tni_lookup_add_cuda_accepts(const tn_call *call);
@@ -124,7 +126,7 @@ size_t tni_lookup_add_workspace(const tn_call *call);
 #define TNI_TAKE_CPU(kind, ...) \
     { .name = "copy", .device = TN_CPU, .run = tni_lookup_take, .data = &(kind), __VA_ARGS__ }
 #define TNI_TAKE_KERNELS(kind)                                                                                       \
-    TNI_TAKE_CPU(kind, .flags = TN_STRIDED, .accepts = tni_lookup_accepts), TNI_TAKE_CPU(kind),                      \
+    TNI_TAKE_CPU(kind, .flags = TN_STRIDED, .accepts = tni_lookup_take_accepts), TNI_TAKE_CPU(kind),                 \
         TNI_CUDA_KERNEL(lookup_take, .flags = TN_STRIDED, .accepts = tni_lookup_take_cuda_accepts, .data = &(kind)), \
         TNI_CUDA_KERNEL(lookup_take, .data = &(kind)), {                                                             \
         .name = "ref", .device = TN_CPU, .run = tni_lookup_take_ref, .data = &(kind)                                 \
