@@ -50,22 +50,33 @@ static void clear_line(char *to, int64_t step, int64_t n, size_t size) {
     for (int64_t i = 0; step != 1 && i < n; i++) memset(to + i * step * (int64_t)size, 0, size);
 }
 
+/* How many lines from this one on, of at most so many, are as it is: nothing or all of each is kept, and they lie one
+ * behind the other. */
+static int64_t lines_alike(const triangle *t, int64_t line, int64_t border, int64_t most) {
+    const bool whole_on_both = t->step[0] == 1 && t->line_step[0] == t->n && t->step[1] == 1 && t->line_step[1] == t->n;
+    if (!whole_on_both || (border > 0 && border < t->n)) return 1;
+    return border > 0 ? most : max(1, min(most, 1 - t->offset - line));
+}
+
 static void do_lines(void *arg, int64_t begin, int64_t end) {
     const triangle *t = arg;
     const size_t size = tn_type_size(t->y->type);
     const int64_t bytes = (int64_t)size;
     tni_row at = tni_row_at(&t->matrices, begin / t->lines);
     int64_t line = begin % t->lines;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin, alike; i < end; i += alike) {
         char *to = (char *)t->y->data + (at.at[0] + line * t->line_step[0]) * bytes;
         const char *from = (const char *)t->x->data + (at.at[1] + line * t->line_step[1]) * bytes;
         const int64_t border = max(0, min(t->n, line + t->offset));
-        const int64_t first = t->from_start ? 0 : border, last = t->from_start ? border : t->n;
+        alike = lines_alike(t, line, border, min(t->lines - line, end - i));
+        const int64_t n = alike * t->n, cut = alike * border;
+        const int64_t first = t->from_start ? 0 : cut, last = t->from_start ? cut : n;
         clear_line(to, t->step[0], first, size);
         copy_line(to + first * t->step[0] * bytes, t->step[0], from + first * t->step[1] * bytes, t->step[1],
                   last - first, size);
-        clear_line(to + last * t->step[0] * bytes, t->step[0], t->n - last, size);
-        if (++line < t->lines) continue;
+        clear_line(to + last * t->step[0] * bytes, t->step[0], n - last, size);
+        line += alike;
+        if (line < t->lines) continue;
         line = 0;
         tni_row_next(&t->matrices, &at);
     }
@@ -140,6 +151,7 @@ static const tn_sample samples[] = {
     {"r=[2] n=0 m=4"},
     {"r=[2] n=4 m=0"},
     {"r=[] n=300 m=257 diagonal=3"},
+    {"r=[2] n=300 m=5 diagonal=-100"}, /* lines of which all is kept, and lines of which nothing is */
     {"r=[16] n=2048 m=2048", .bench = true},
     {0},
 };
