@@ -543,6 +543,7 @@ bool tni_program_is_compiled(const tni_program *program) {
 
 const tni_backend tni_c_backend = {.name = "c",
                                    .device = TN_CPU,
+                                   .keeps_shared = true,
                                    .slices = true,
                                    .accepts = accepts,
                                    .plan = tni_plan_cpu,

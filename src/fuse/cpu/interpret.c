@@ -732,4 +732,4 @@ static tn_status run(const tni_program *program, const tn_call *call) {
 }
 
 const tni_backend tni_interpreter_backend = {
-    .name = "interpreter", .device = TN_CPU, .slices = true, .plan = tni_plan_cpu, .run = run};
+    .name = "interpreter", .device = TN_CPU, .keeps_shared = true, .slices = true, .plan = tni_plan_cpu, .run = run};

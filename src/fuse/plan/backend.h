@@ -18,7 +18,8 @@ typedef struct tni_backend {
     bool deviates;   /* It sums up squares of what values are off their mean without having that mean (deviations.c). */
     bool rows_first; /* Sums over rows of rows wait for less where it sums up rows first (rows_first.c). */
     bool stretches;  /* It reads elements that stand for several columns (stretch.c). */
-    bool slices;     /* It runs a program of several passes slice by slice, where slices.c finds some. */
+    bool keeps_shared; /* What many rows share is made once, by a pass of its own (shared.c). */
+    bool slices;       /* It runs a program of several passes slice by slice, where slices.c finds some. */
     /* Whether a formula that reduces along this dimension alone has it as the last one (turn.c); NULL: never. */
     bool (*turns)(const struct tni_binding *b, int32_t along);
     /* Whether it takes a program, by its cost; NULL: all. A row has the same bits in every batch, so what goes by the

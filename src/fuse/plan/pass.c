@@ -311,6 +311,8 @@ int32_t tni_stage_of_todo(const tni_planner *p, int32_t t) {
 static bool makes_bf16(const tni_planner *p) {
     for (int32_t t = 0; t < p->b->n_todo; t++) {
         const tni_item_todo *todo = &p->b->todo[t];
+        const bool shared = !todo->gathers && todo->output < 0 && p->b->lowered[todo->node].kept;
+        if (shared && !tni_in_pass(p->b, p->pass, todo)) continue; /* exact in either kind of pass (shared.c) */
         if (todo->gathers || todo->output < 0) return false;
         if (tni_in_pass(p->b, p->pass, todo) && p->pass->memory[p->todo_memory[t]].type != TN_BF16) return false;
     }
@@ -333,7 +335,8 @@ static tn_status has_steps(const tni_planner *p, bool *steps) {
                              n->op == TNI_P_ROUND || n->op == TNI_P_SIGN || n->op == TNI_P_MOD ||
                              tni_prims[n->op].typing == TNI_TYPED_TEST;
         *steps |= p->needed[i] && p->memory_of[i] < 0 && is_step && behind;
-        rounded[i] = p->memory_of[i] < 0 && (behind || tni_prims[n->op].typing == TNI_TYPED_FLOAT);
+        const bool made = p->b->lowered[i].kept || (p->memory_of[i] < 0 && !tni_is_kept(p, i));
+        rounded[i] = made && (behind || tni_prims[n->op].typing == TNI_TYPED_FLOAT);
     }
     return TN_OK;
 }

@@ -22,7 +22,7 @@ typedef struct tni_lowered {
     int32_t most;    /* of sum(exp(x - m)): the maximum m of x; -1: none */
     bool guarded;    /* and an infinite m counts as 0 in it */
     bool deviates;   /* a sum: of the squares of what values are off their mean, not of the values */
-    bool kept;       /* a row's number that sums of rows are made of: a pass keeps it */
+    bool kept;       /* a row's number that sums of rows are made of, or that many rows share: a pass keeps it */
 } tni_lowered;
 
 /* What is to be done: a value stored, or one accumulated. */
@@ -69,6 +69,8 @@ int32_t tni_deviates(const tni_binding *b, int32_t sum);
 void tni_find_deviations(tni_binding *b);
 /* rows_first.c: sums over rows of rows become sums of what one pass keeps of each row, where the backend wants it. */
 tn_status tni_sum_rows_first(tni_binding *b);
+/* shared.c: values that many rows share are made by a pass of their own, where the backend wants it. */
+tn_status tni_keep_shared(tni_binding *b);
 /* stretch.c: the last two dimensions become one, where the backend reads arguments that have the outer one alone. */
 void tni_stretch(tni_binding *b);
 /* turn.c: the only dimension that is reduced becomes the last one, where the backend wants it so. */

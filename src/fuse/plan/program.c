@@ -415,6 +415,7 @@ static tn_status bind(tni_binding *b) {
     tni_stretch(b);
     TN_TRY(tni_sum_rows_first(b));
     tni_find_deviations(b);
+    TN_TRY(tni_keep_shared(b));
     TN_TRY(make_room(b));
     TN_TRY(list_todo(b));
     find_direct(b);

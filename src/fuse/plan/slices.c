@@ -27,11 +27,14 @@ static uint32_t kept_by_all(const tni_binding *b) {
     return kept;
 }
 
+/* Does a pass go over memory again that another one has gone over? */
 static bool has_phases(const tni_binding *b) {
+    bool again = false, waits = false;
     for (int32_t t = 0; t < b->n_todo; t++) {
-        if (b->todo[t].phase > 0) return true;
+        again |= b->todo[t].phase > 0;
+        waits |= b->todo[t].output < 0 && !(b->lowered[b->todo[t].node].kept && !b->todo[t].gathers);
     }
-    return false;
+    return again && waits;
 }
 
 /* From the outermost dimension inwards, until a slice is small enough. The domain has the sizes of a slice then. */
