@@ -166,7 +166,9 @@ class _Writer:
         for statement in self.statements:
             lines += self._statement(statement, done)
         if self.once and self.inside:
-            lines += [f"_g_{name} = _Once.apply(_g_{name}, {identifier(name)}, {self._twice()!r})" for name in named]
+            for name in named:
+                lines += [f"if _g_{name} is not None:"]  # None: of an input that is absent
+                lines += [f"    _g_{name} = _Once.apply(_g_{name}, {identifier(name)}, {self._twice()!r})"]
         returned = [f"_g_{p.name}" if p.name in named else "None" for p in self.op.params]
         return ["@staticmethod", head, *_indent([*lines, f"return {_tuple(returned)}"])]
 
