@@ -185,6 +185,7 @@ static const variable variables[] = {
     {"TENON_CUDA_ARCHS", ANY},
     {"TENON_PYTHON", ANY},
     {"TENON_QUICK", ANY},
+    {"TENON_QUICK_CUBINS", ANY},
     {"TENON_SLOW_CALLS", ANY},
     {"TENON_TEST_ALL", ANY},
     {"TENON_TEST_DEVICE", ANY},
