@@ -33,7 +33,12 @@ def test_against_differences(case: Case) -> None:
     assert_gradients(lambda values: arrays(function(*values)), gradients, arrays([given[n] for n in names]))
 
 
-@pytest.mark.parametrize("case", one_each(lambda case: is_exact(case) and case.numel <= 300), ids=str)
+def is_small(case: Case) -> bool:
+    """And not empty: a logsumexp of nothing is -inf, and so has no differences."""
+    return is_exact(case) and case.numel <= 300 and all(0 not in given["shape"] for given in case.sample["inputs"])
+
+
+@pytest.mark.parametrize("case", one_each(is_small), ids=str)
 def test_by_tensorflow_itself(case: Case) -> None:
     given = case.make("f64", same=True)
     names = [n for n in case.smooth(given) if given[n].shape.num_elements()]
