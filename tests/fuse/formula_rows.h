@@ -239,6 +239,7 @@ static const row rows[] = {
     {"sum(x, axis=0)", "37,1", -1, 1},
     {"sum(x, axis=0)", "1,37", -1, 1},
     {"sum(x, axis=0)", "0,5", -1, 1},
+    {"t = exp(x - max(x, axis=-2)); y = t / sum(t, -1)", "2,3,0", -2, 2},
     {"sum(x, axis=1)", "5,7", -1, 1},
     {"f(x: T[n, c, *s], g: W[c]) -> y: T[n, c, *s], m: acc(T)[c] : m = mean(x, axis=[n, s]); "
      "y = (x - m) * rsqrt(var(x, axis=[n, s]) + 0.1) * g",

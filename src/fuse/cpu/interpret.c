@@ -541,6 +541,7 @@ typedef struct own {
 static own own_of(const worker *w, int32_t i) {
     const tni_accumulator *acc = &w->pass->accumulators[i];
     const int64_t size = acc->size, first = w->partial * size, pending = w->made->pending[i];
+    if (size == 0) return (own){0}; /* nor is there any room */
     own made = {.n = size, .apart = size, .end = size};
     made.sums = (running *)workspace_at(w->call, acc->partial) + first;
     if (pending >= 0) made.pending = (float *)workspace_at(w->call, pending) + first;
