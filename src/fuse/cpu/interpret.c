@@ -35,9 +35,10 @@ typedef struct worker {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* A call without any has none, and nothing in it. */
+/* Without a workspace all accumulators are empty; their addresses are computed all the same. */
 static char *workspace_at(const tn_call *call, int64_t offset) {
-    return call->workspace ? (char *)call->workspace + offset : NULL;
+    static const double empty;
+    return call->workspace ? (char *)call->workspace + offset : (char *)(uintptr_t)&empty;
 }
 
 static char *base_of(const worker *w, const tni_memory *m) {
@@ -541,7 +542,6 @@ typedef struct own {
 static own own_of(const worker *w, int32_t i) {
     const tni_accumulator *acc = &w->pass->accumulators[i];
     const int64_t size = acc->size, first = w->partial * size, pending = w->made->pending[i];
-    if (size == 0) return (own){0}; /* nor is there any room */
     own made = {.n = size, .apart = size, .end = size};
     made.sums = (running *)workspace_at(w->call, acc->partial) + first;
     if (pending >= 0) made.pending = (float *)workspace_at(w->call, pending) + first;
