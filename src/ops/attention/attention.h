@@ -14,19 +14,19 @@
     IN(sinks) ATTR(causal, boolean) ATTR(window, list) ATTR(scale, number) ATTR(softcap, number) OUT(o) OUT(lse)
 TNI_ARGUMENTS(attention, ATTENTION_ARGUMENTS)
 
-#define ATTENTION_GRAD_ARGUMENTS(IN, OUT, ATTR)                                                                \
-    IN(q)                                                                                                      \
-    IN(k)                                                                                                      \
-    IN(v)                                                                                                      \
-    IN(bias)                                                                                                   \
-    IN(mask)                                                                                                   \
-    IN(sinks)                                                                                                  \
-    IN(o)                                                                                                      \
-    IN(lse)                                                                                                    \
-    IN(dy)                                                                                                     \
-    IN(dlse)                                                                                                   \
-    ATTR(causal, boolean) ATTR(window, list) ATTR(scale, number) ATTR(softcap, number) OUT(dq) OUT(dk) OUT(dv) \
-        OUT(dbias) OUT(dsinks)
+#define ATTENTION_GRAD_ARGUMENTS(IN, OUT, ATTR) \
+    IN(q)                                       \
+    IN(k)                                       \
+    IN(v)                                       \
+    IN(bias)                                    \
+    IN(mask)                                    \
+    IN(sinks)                                   \
+    IN(o)                                       \
+    IN(lse)                                     \
+    IN(dy)                                      \
+    IN(dlse)                                    \
+    ATTR(causal, boolean)                       \
+    ATTR(window, list) ATTR(scale, number) ATTR(softcap, number) OUT(dq) OUT(dk) OUT(dv) OUT(dbias) OUT(dsinks)
 TNI_ARGUMENTS(attention_grad, ATTENTION_GRAD_ARGUMENTS)
 
 /* The arguments of either. What the forward pass lacks is NULL. */
