@@ -23,7 +23,12 @@ static tn_status item_key(const tni_fuse *f, const tni_axes *axes, const tni_sha
     if (item->kind == TNI_ITEM_ROWS && axes->numpy && !item->n_more && !item->a.is_attr) {
         tni_text_add(&text, "*%s", c->packs[item->a.ref]);
     }
-    if (item->kind == TNI_ITEM_EXPR) tni_print_node(&text, c, item->node);
+    tni_size size; /* which 1 * c and c have in common */
+    if (item->kind == TNI_ITEM_EXPR && tni_size_of_node(c, item->node, &size)) {
+        tni_size_print_plain(&text, c, &size);
+    } else if (item->kind == TNI_ITEM_EXPR) {
+        tni_print_node(&text, c, item->node);
+    }
     if (!text.data && !text.failed) {
         return tn_fail(TN_BAD_CONTRACT,
                        "formula of '%s': %s has a shape function or a list of sizes, which formulas do not take",
