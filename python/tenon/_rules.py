@@ -80,6 +80,16 @@ def is_right_once(op: Operator, statement: Statement) -> bool:
     return hidden and all(s.kind != "input" for s in statement.sources)
 
 
+def is_accounted_for(op: Operator, output: str) -> bool:
+    """Whether an output that the rule reads is no argument of second derivatives: nothing can be differentiated through
+    it, and what reads it has a rule, marked `~`, that takes it for what the inputs make it: layer_norm's mean."""
+    if op.rule is None or output in op.rule.differentiable:
+        return False
+    readers = [s for s in op.rule.statements if any((a.kind, a.name) == ("output", output) for a in s.sources)]
+    rules = [called(s).rule for s in readers if s.formula is None]
+    return bool(rules) and len(rules) == len(readers) and all(rule is not None and rule.stands_in for rule in rules)
+
+
 def is_required(op: Operator, output: str, fast: bool = False) -> bool:
     """Whether the rule cannot do without the gradient of an output: it is 0 where it is absent."""
     for statement in statements_of(op):

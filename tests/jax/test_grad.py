@@ -105,6 +105,23 @@ def test_gradients_of_gradients() -> None:
         assert_close(twice(have), twice(want), "f64")
 
 
+def test_second_derivatives_through_what_is_kept() -> None:
+    """Such as the mean of layer_norm."""
+    rng = np.random.default_rng(0)
+    x, b = (jnp.asarray(rng.standard_normal(shape)) for shape in ((3, 5), (5,)))
+
+    def plain_norm(x: Any) -> Any:
+        return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * b
+
+    for have, want in (
+        (tn.softmax, jax.nn.softmax),
+        (lambda x: tn.layer_norm(x, b), plain_norm),
+    ):
+        hessians = [jax.jacrev(jax.grad(lambda t, f=f: jnp.sin(f(t)).sum())) for f in (have, want)]
+        assert_close(hessians[0](x), hessians[1](x), "f64", scale=10)
+        assert_close(jax.jit(hessians[0])(x), hessians[1](x), "f64", scale=10)
+
+
 def test_updates_are_constants_to_gradients() -> None:
     """Running statistics may be carried along; what is differentiated is the result."""
     x = jnp.asarray(np.random.default_rng(0).standard_normal((6, 3)))
@@ -128,11 +145,12 @@ def test_updates_are_constants_to_gradients() -> None:
 
 def test_operators_without_a_rule() -> None:
     x = jnp.ones((2, 3))
-    with pytest.raises(NotImplementedError, match="softmax_grad has no gradient rule"):
-        jax.grad(lambda y: tn.softmax_grad(y, x).sum())(x)
-    with pytest.raises(NotImplementedError, match="softmax_grad has no gradient rule"):
-        jax.grad(lambda x: jax.grad(lambda t: (tn.softmax(t) ** 2).sum())(x).sum())(x)
-    assert tn.softmax_grad(x, x).shape == (2, 3)
+    with pytest.raises(NotImplementedError, match="cross_entropy_grad has no gradient rule"):
+        jax.grad(lambda g: tn.cross_entropy_grad(g, jnp.ones(())).sum())(x)
+    q = jnp.ones((1, 1, 2, 3))
+    with pytest.raises(NotImplementedError, match="attention_grad has no gradient rule"):
+        jax.grad(lambda x: jax.grad(lambda t: (tn.attention(t, t, t)[0] ** 2).sum())(x).sum())(q)
+    assert tn.cross_entropy_grad(x, jnp.ones(())).shape == (2, 3)
 
 
 def test_updates_have_no_gradient() -> None:

@@ -151,11 +151,68 @@ def test_an_input_without_a_gradient_raises() -> None:
 
 
 def test_second_derivative_without_a_rule_raises() -> None:
-    x = here.randn(3, 4, requires_grad=True)
-    (g,) = torch.autograd.grad(tn.softmax(x).square().sum(), x, create_graph=True)
+    x = here.randn(1, 2, 3, 4, requires_grad=True)
+    (g,) = torch.autograd.grad(tn.attention(x, x, x)[0].square().sum(), x, create_graph=True)
     assert g.requires_grad
-    with pytest.raises(NotImplementedError, match="softmax_grad has no gradient rule"):
+    with pytest.raises(NotImplementedError, match="attention_grad has no gradient rule"):
         g.sum().backward()
+
+
+def smooth(*shape: int) -> Tensor:
+    return here.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+KEEP = [[True, False, True, True, True], [True, True, False, False, True], [False] * 5]
+TWICE: dict[str, Any] = {
+    "softmax": (lambda x: tn.softmax(x, 1, scale=0.5), lambda x: torch.softmax(0.5 * x, 1), [(2, 3, 5)]),
+    "softmax, masked": (
+        lambda x: tn.softmax(x, mask=here.tensor(KEEP)),
+        lambda x: torch.softmax(x.masked_fill(~here.tensor(KEEP), -torch.inf), -1).nan_to_num(),
+        [(2, 3, 5)],
+    ),
+    "softmax, causal": (
+        lambda x: tn.softmax(x, causal=True),
+        lambda x: torch.softmax(x.masked_fill(torch.ones_like(x).triu(1) > 0, -torch.inf), -1),
+        [(2, 4, 4)],
+    ),
+    "layer_norm": (
+        lambda x, g, b: tn.layer_norm(x, 5, g, b),
+        lambda x, g, b: torch.nn.functional.layer_norm(x, (5,), g, b),
+        [(2, 3, 5), (5,), (5,)],
+    ),
+    "layer_norm, bare": (
+        lambda x: tn.layer_norm(x, 5, eps=0.1),
+        lambda x: torch.nn.functional.layer_norm(x, (5,), eps=0.1),
+        [(4, 5)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_second_derivatives(name: str) -> None:
+    ours, theirs, shapes = TWICE[name]
+    inputs = [smooth(*shape) for shape in shapes]
+    assert torch.autograd.gradgradcheck(ours, inputs)
+    penalties = []
+    for function in (ours, theirs):  # a gradient penalty: nothing arrives at the gradients of parameters
+        (g,) = torch.autograd.grad(function(*inputs).sin().sum(), inputs[0], create_graph=True)
+        found = torch.autograd.grad(g.square().sum(), inputs, allow_unused=True)
+        penalties.append([torch.zeros_like(t) if f is None else f for f, t in zip(found, inputs, strict=True)])
+    assert_close(penalties[0], penalties[1], "f64", scale=10)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_second_derivatives_in_other_ways(name: str) -> None:
+    """Of torch.func, of what is compiled, and through torch.ops."""
+    ours, theirs, shapes = TWICE[name]
+    x, *rest = [smooth(*shape).detach() for shape in shapes]
+
+    def hessian(function: Any) -> Any:
+        return torch.func.jacrev(torch.func.jacrev(lambda t: function(t, *rest).sin().sum()))(x)
+
+    want = hessian(theirs)
+    assert_close(hessian(ours), want, "f64", scale=10)
+    assert_close(torch.autograd.functional.hessian(lambda t: ours(t, *rest).sin().sum(), x), want, "f64", scale=10)
 
 
 def test_what_is_not_asked_for_is_not_kept() -> None:

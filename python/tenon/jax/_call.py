@@ -60,6 +60,7 @@ def _forward(form: Form, *primals: Any) -> Any:
     outputs, updates = whole.arranged(called(whole, arrays))
     values = {p.name: value for p, value in zip(op.inputs, form.grouped(arrays), strict=True)}
     made = {o.name: value for o, value in zip(op.outputs, outputs, strict=True)}
+    made |= {n: jax.lax.stop_gradient(value) for n, value in made.items() if _rules.is_accounted_for(op, n)}
     saved = {n: values[n] for n in _rules.used(op, "input")}, {n: made[n] for n in _rules.used(op, "output")}
     known = _Known(_frozen(form.operands(arrays)))
     return (*(outputs[i] for i in form.wanted()), *updates), (*saved, known, wanted)

@@ -175,10 +175,13 @@ class _Node:
         """The outputs, with those that the rule reads: a call that did not ask for them is made again."""
         op = self.row.op
         missing = [name for name in _rules.asked_for(op) if not self.attrs[name]]
-        if not missing:
-            return self._outputs(self.node.outputs)
-        again = run(self.row, self._by_name() | self.attrs | dict.fromkeys(missing, True))[0]
-        return {o.name: value for o, value in zip(op.outputs, again, strict=True)}
+        if missing:
+            again = run(self.row, self._by_name() | self.attrs | dict.fromkeys(missing, True))[0]
+            made = {o.name: value for o, value in zip(op.outputs, again, strict=True)}
+        else:
+            made = self._outputs(self.node.outputs)
+        constant = {n: tf.stop_gradient(value) for n, value in made.items() if _rules.is_accounted_for(op, n)}
+        return made | constant
 
     def _is_smooth(self, param: Input) -> bool:
         """Whether a gradient of the input may be of use."""

@@ -8,6 +8,7 @@
 #include "fuse/formula_kernel.h"
 #include "norm.h"
 #include "ops/elements.h"
+#include "ops/formula_row.h"
 
 TNI_CPU_DECLARE(layer_norm)
 TNI_CPU_DECLARE(layer_norm_grad)
@@ -217,6 +218,9 @@ static const tn_sample layer_norm_grad_samples[] = {
     {0},
 };
 
+#define TWICE "want_gx=true want_gdy=true"
+#define OF_ALL "want_ggamma=true want_gbeta=true " TWICE
+
 const tn_op tni_ops_layer_norm[] = {
     {
         .signature = "layer_norm(x: T[*r, c], gamma: W[c]?, beta: W[c]?, eps: float = 1e-5) "
@@ -231,8 +235,29 @@ const tn_op tni_ops_layer_norm[] = {
         .signature = "layer_norm_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], "
                      "dy: T[*r, c]) -> dx: T[*r, c]?, dgamma: W[c]?, dbeta: W[c]?",
         .doc = "The gradients of layer_norm that are asked for.",
+        .grad = "~ x, gamma, beta, dy: layer_norm_grad_grad(x, gamma, beta, mean, rstd, dy, ddx, ddgamma, ddbeta)",
         .kernels = layer_norm_grad_kernels,
         .samples = layer_norm_grad_samples,
     },
+    /* mean and rstd follow x here: with n = (x - mean) * rstd and P(a) = a - mean(a) - n * mean(a * n), the derivative
+     * of n is rstd * P. Of the gradients, dx = rstd * P(h) for h = dy * gamma, dgamma = the sum of dy * n. */
+    FORMULA(
+        "layer_norm_grad_grad(x: T[*r, c], gamma: W[c]?, beta: W[c]?, mean: acc(T)[*r], rstd: acc(T)[*r], "
+        "dy: T[*r, c], ddx: T[*r, c]?, ddgamma: W[c]?, ddbeta: W[c]?) -> gx: T[*r, c]?, ggamma: W[c]?, gbeta: W[c]?, "
+        "gdy: T[*r, c]?",
+        "n = (x - mean) * rstd; h = dy * gamma if has(gamma) else dy; "
+        "m = mean(ddx, c); a = mean(ddx * n, c); k = mean(h, c); b = mean(h * n, c); "
+        "q = (ddx - m - n * a) * rstd; u = dy * ddgamma; "
+        "p = rstd * (u - mean(u, c) - n * mean(u * n, c)) if has(ddgamma) else 0; "
+        "s = n * (mean(ddx * h, c) - m * k - 3 * a * b) + b * (ddx - m) + a * (h - k); "
+        "gx = p - rstd * rstd * s if has(ddx) else p; ggamma = sum(dy * q, r) if has(ddx) else 0; gbeta = 0; "
+        "t = (q * gamma if has(gamma) else q) if has(ddx) else 0; v = t + ddgamma * n if has(ddgamma) else t; "
+        "gdy = v + ddbeta if has(ddbeta) else v",
+        .doc = "The gradients of layer_norm_grad, where mean and rstd are those of x.",
+        SAMPLES({"r=[7] c=5 rstd>0 ddx " TWICE}, {"r=[2, 3] c=64 gamma beta rstd>0 ddx ddgamma ddbeta " OF_ALL},
+                {"r=[4] c=33 gamma W=f32 rstd>0 ddx " OF_ALL}, {"r=[5] c=9 gamma rstd>0 ddgamma " OF_ALL},
+                {"r=[3] c=8 rstd>0 ddbeta " TWICE}, {"r=[2] c=5003 gamma rstd>0 ddx ddgamma ddbeta " OF_ALL},
+                {"r=[0] c=8 gamma rstd>0 ddx ddbeta " OF_ALL},
+                {"r=[4096] c=1024 gamma rstd>0 ddx " OF_ALL, .bench = true})),
     {0},
 };

@@ -7,6 +7,7 @@
 #include "cuda/driver/cuda.h"
 #include "fuse/formula_kernel.h"
 #include "ops/elements.h"
+#include "ops/formula_row.h"
 
 TNI_CPU_DECLARE(softmax)
 TNI_CPU_DECLARE(softmax_grad)
@@ -181,8 +182,20 @@ const tn_op tni_ops_softmax[] = {
     {
         .signature = "softmax_grad(y: T[*s], dy: T[*s], axis: axis = -1, scale: float = 1.0) -> dx: T[*s]",
         .doc = "The gradient of softmax, from its output.",
+        .grad = "y, dy: softmax_grad_grad(y, dy, ddx)",
         .kernels = softmax_grad_kernels,
         .samples = softmax_grad_samples,
     },
+    /* Of scale * y * (dy - sum(y * dy)). */
+    FORMULA("softmax_grad_grad(y: T[*s], dy: T[*s], ddx: T[*s], axis: axis = -1, scale: float = 1.0) -> gy: T[*s]?, "
+            "gdy: T[*s]? where rank(*s) >= 1",
+            "t = sum(y * ddx, axis=axis); gy = scale * (ddx * (dy - sum(y * dy, axis=axis)) - dy * t); "
+            "gdy = scale * y * (ddx - t)",
+            .doc = "The gradients of softmax_grad.",
+            SAMPLES({"s=[7] want_gy=true want_gdy=true"}, {"s=[4, 33] scale=0.5 want_gy=true want_gdy=true"},
+                    {"s=[3, 5, 17] axis=1 want_gy=true want_gdy=true"}, {"s=[65, 6] axis=0 want_gy=true"},
+                    {"s=[2, 5000] want_gdy=true"}, {"s=[0, 5] want_gy=true want_gdy=true"},
+                    {"s=[5, 0] want_gy=true want_gdy=true"},
+                    {"s=[4096, 1024] want_gy=true want_gdy=true", .bench = true})),
     {0},
 };
